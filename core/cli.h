@@ -1,0 +1,52 @@
+/* What every program's command line shares: --help, --version, -o, errors, exit codes, NO_COLOR, progress. */
+#ifndef CKPT_CORE_CLI_H
+#define CKPT_CORE_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "core/status.h"
+#include "core/units.h"
+
+#define CKPT_VERSION "0.1.0"
+
+typedef struct ckpt_cli_option {
+    const char *name;     /* long name without dashes; NULL ends the table */
+    char letter;          /* 0: none */
+    const char *argument; /* name of the argument in --help; NULL: a switch */
+    const char *help;     /* one line */
+} ckpt_cli_option;
+
+typedef struct ckpt_cli {
+    const char *program; /* "ckpt-plan" */
+    const char *usage;   /* "ckpt-plan --budget SIZE [options] model.json" */
+    const char *about;   /* one or more lines under the usage line */
+    const ckpt_cli_option *option; /* --help and --version are added */
+    int argc;
+    char *const *argv;
+    int next; /* where ckpt_cli_next stands; 0 at the start */
+} ckpt_cli;
+
+/* The next option or operand, in order, GNU style: "--name=value", "--name value", "-ovalue", "--" ends options.
+ *
+ * Gives 1 with *name set to the option's long name (or "" for an operand) and *value to its argument; 0 at the
+ * end; -1 when --help or --version was printed (exit 0); -2 when the usage is wrong: one line is on stderr
+ * (exit 2). */
+int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value);
+
+/* Print "program: message" on stderr and give the exit code for it. */
+int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err);
+
+/* Usage errors found after parsing: prints "program: <formatted>; see --help" and gives 2. */
+int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);
+
+/* True when `stream` is a terminal and NO_COLOR is unset. */
+bool ckpt_cli_color(FILE *stream);
+
+/* "what 12/40, 3 s left" rewritten in place on stderr, only when it is a terminal; done == total ends the line. */
+void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns elapsed_ns);
+
+/* Monotonic clock. */
+ckpt_ns ckpt_clock_ns(void);
+
+#endif

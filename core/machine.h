@@ -1,0 +1,27 @@
+/* The machine block: which machine, software and command made a recorded file. */
+#ifndef CKPT_CORE_MACHINE_H
+#define CKPT_CORE_MACHINE_H
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "core/text.h"
+
+/* Every text may be "", never NULL. */
+typedef struct ckpt_machine {
+    const char *device;    /* "cpu: AMD EPYC, 2 threads" */
+    const char *driver;    /* GPU driver; "" on the CPU */
+    const char *clocks;
+    const char *libraries; /* "oneDNN 2.6.3, glibc 2.36" */
+    const char *commit;    /* of ckpt, as built */
+    const char *command;
+    const char *date;      /* UTC, ISO 8601 */
+    int threads;
+} ckpt_machine;
+
+/* Fill what the host can tell: processor, kernel, date, commit; `libraries` and `command` are copied from the
+ * arguments. */
+CKPT_MUST_USE ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *const *argv,
+                                          ckpt_arena *out, ckpt_machine *machine, ckpt_err *err);
+void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text);
+
+#endif

@@ -1,0 +1,76 @@
+/* ckpt-plan/1: what to do, step by step, and where every buffer lies. */
+#ifndef CKPT_CORE_PLAN_H
+#define CKPT_CORE_PLAN_H
+
+#include <stdbool.h>
+
+#include "core/graph.h"
+
+typedef enum ckpt_verdict { CKPT_FITS, CKPT_INFEASIBLE } ckpt_verdict;
+typedef enum ckpt_step_kind { CKPT_RUN, CKPT_FREE, CKPT_OFFLOAD, CKPT_FETCH } ckpt_step_kind;
+typedef enum ckpt_decision { CKPT_KEEP, CKPT_RECOMPUTE, CKPT_OFFLOADED } ckpt_decision;
+
+typedef struct ckpt_step {
+    ckpt_step_kind kind;
+    const char *name; /* of the op (run) or the buffer */
+    int target;       /* its index in the graph; -1 until ckpt_plan_bind */
+    bool again;       /* run: not the first run of this op */
+    bool inplace;     /* run: outputs take the places of the inputs the op names for it */
+} ckpt_step;
+
+/* Bytes [offset, offset + bytes) of the arena during steps from..to, both included. */
+typedef struct ckpt_place {
+    const char *name; /* buffer, or "workspace" */
+    int buffer;       /* index in the graph; -1: workspace of step `from` (= `to`); set by ckpt_plan_bind */
+    int from, to;
+    ckpt_bytes offset, bytes;
+} ckpt_place;
+
+typedef struct ckpt_layer_decision {
+    const char *layer;
+    ckpt_decision decision;
+} ckpt_layer_decision;
+
+typedef struct ckpt_plan {
+    const char *source; /* file name, for messages */
+    const char *graph_name;
+    char graph_sha256[CKPT_DIGEST_TEXT];
+    ckpt_bytes budget_bytes; /* static block and arena together */
+    ckpt_verdict verdict;
+    ckpt_bytes least_budget_bytes; /* infeasible: a budget at which this planner finds a plan; else 0 */
+
+    /* peak = static + the most that is live in any step; static + arena <= budget when it fits */
+    ckpt_bytes peak_bytes, static_bytes, arena_bytes;
+    ckpt_ns time_ns, recompute_ns;
+    ckpt_bytes offload_bytes, host_bytes;
+    ckpt_bytes keep_all_peak_bytes;
+    ckpt_ns keep_all_time_ns;
+
+    bool has_bound;
+    ckpt_ns bound_ns; /* no schedule in `bound_scope` under this budget is faster */
+    const char *bound_how, *bound_scope;
+    const char *solver; /* strategy that made it */
+    double solver_seconds;
+    const char *costs; /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
+
+    const ckpt_layer_decision *layer;
+    int layer_count;
+    const ckpt_step *step;
+    int step_count;
+    const ckpt_place *place;
+    int place_count;
+} ckpt_plan;
+
+/* Errors as ckpt_graph_read. Only the form is checked here; ckpt_plan_bind resolves names, ckpt_plan_check (in
+ * planner/) replays it. */
+CKPT_MUST_USE ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
+void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
+
+/* Fill `target` and `buffer` from names. Refuses a plan of another graph with the reason: other name, another
+ * size of a buffer (another batch?), a name the graph does not have, or another structure (digest). */
+CKPT_MUST_USE ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
+
+const char *ckpt_step_kind_name(ckpt_step_kind kind);
+const char *ckpt_decision_name(ckpt_decision decision);
+
+#endif

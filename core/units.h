@@ -1,0 +1,38 @@
+/* Quantities: their types, checked arithmetic, and how people write and read them. */
+#ifndef CKPT_CORE_UNITS_H
+#define CKPT_CORE_UNITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+typedef int64_t ckpt_bytes;
+typedef int64_t ckpt_ns;
+typedef int64_t ckpt_flop;
+
+#define CKPT_BYTES_MAX INT64_MAX
+
+/* *sum = a + b or *product = a * b for a, b >= 0; false, and the output untouched, when 63 bits do not hold it. */
+bool ckpt_sum(int64_t a, int64_t b, int64_t *sum);
+bool ckpt_product(int64_t a, int64_t b, int64_t *product);
+
+/* n up to the next multiple of step; n, step > 0, n + step within 63 bits. */
+int64_t ckpt_round_up(int64_t n, int64_t step);
+
+/* A budget as a person writes it: "6GB" (10^9), "6GiB" (2^30), "512MB", "6000000000", "6000000000B", "1.5GiB",
+ * or "80%" of `whole`. `whole` 0 refuses percentages. A bare "6G" is refused with a hint at both spellings.
+ * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW; the message quotes `text`. */
+CKPT_MUST_USE ckpt_code ckpt_bytes_parse(const char *text, ckpt_bytes whole, ckpt_bytes *bytes, ckpt_err *err);
+
+/* A rate: "50GB/s", "12.5GiB/s", in bytes per second. */
+CKPT_MUST_USE ckpt_code ckpt_rate_parse(const char *text, int64_t *bytes_per_s, ckpt_err *err);
+
+enum { CKPT_UNITS_TEXT = 48 };
+
+/* "6.00 GB" with three digits, or "512 B"; "12.3 ms". Written to `text` (CKPT_UNITS_TEXT bytes) and given back. */
+const char *ckpt_bytes_show(ckpt_bytes bytes, char *text);
+const char *ckpt_ns_show(ckpt_ns ns, char *text);
+
+#endif

@@ -1,0 +1,62 @@
+/* Training by a plan: a loop over its steps. It decides nothing.
+ *
+ *     static block: weights | gradients | optimizer | statistics | inputs        (ckpt_static_layout)
+ *     arena:        every buffer and workspace at its planned offset             (arena_bytes, exactly)
+ *
+ * After ckpt_executor_create nothing is allocated. */
+#ifndef CKPT_EXECUTOR_EXECUTOR_H
+#define CKPT_EXECUTOR_EXECUTOR_H
+
+#include "core/trace.h"
+#include "kernels/device.h"
+#include "ops/network.h"
+
+typedef struct ckpt_executor ckpt_executor;
+
+typedef struct ckpt_executor_options {
+    uint64_t seed;
+    bool poison; /* fill every freed place, and the arena at the start, with NaN: a read of freed memory shows */
+} ckpt_executor_options;
+
+/* `plan` must be bound to lowered->graph and have passed ckpt_plan_check; all three are kept until destroy.
+ * Weights are initialised from the seed. Errors: CKPT_BAD_INPUT (the model has no loss or an opaque layer),
+ * CKPT_DEVICE (a kernel does not fit its place: "profile layer X"), CKPT_NO_MEMORY (block or arena refused). */
+CKPT_MUST_USE ckpt_code ckpt_executor_create(ckpt_device *device, const ckpt_lowered *lowered, const ckpt_plan *plan,
+                                             const ckpt_executor_options *options, ckpt_executor **executor,
+                                             ckpt_err *err);
+void ckpt_executor_destroy(ckpt_executor *executor);
+
+/* Host memory of input `i`, to be filled before a step: ckpt_tensor_bytes(&model->input[i]) bytes, in the layout of
+ * core/tensor.h. Valid until destroy. */
+void *ckpt_executor_input(ckpt_executor *executor, int i);
+
+/* One training step. *loss is the value of the loss node.
+ *   trace   NULL, or room made by ckpt_executor_trace_create that is overwritten */
+CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
+
+/* A trace with room for every step; made before training, so that recording allocates nothing. */
+CKPT_MUST_USE ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out,
+                                                   ckpt_trace **trace, ckpt_err *err);
+
+/* Steps done; restored by ckpt_executor_state_read. */
+uint64_t ckpt_executor_steps(const ckpt_executor *executor);
+
+/* SHA-256 over a section of the static block: weights, gradients, optimizer, statistics. */
+typedef enum ckpt_section { CKPT_SECTION_WEIGHTS, CKPT_SECTION_GRADIENTS, CKPT_SECTION_OPTIMIZER,
+                            CKPT_SECTION_STATISTICS } ckpt_section;
+CKPT_MUST_USE ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section,
+                                             char text[CKPT_DIGEST_TEXT], ckpt_err *err);
+
+/* Download or upload one parameter, for tests and imports: node's parameter k, host memory in file order. */
+CKPT_MUST_USE ckpt_code ckpt_executor_param(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int node, int k, const float *host,
+                                                ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
+
+/* Training state: weights, optimizer, statistics, step, seed, data position. A stop and a resume give the bits of
+ * never stopping. Reading refuses the state of another model, optimizer or thread count, with the reason, and a
+ * damaged file (SHA-256). Written to a temporary file and renamed. */
+CKPT_MUST_USE ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err);
+
+#endif

@@ -1,0 +1,64 @@
+/* How an op is computed: one constant per op and device (kernels/cpu/gelu.c), and what it is given to compute with.
+ *
+ * The rules every kernel keeps:
+ *   - forward overwrites out[] and saved[]; backward overwrites grad_in[] and grad_param[], except where the op's
+ *     `accumulates` is set and the *_adds bit is set: then it adds.
+ *   - with `accumulates`, grad_in[k] are finished in increasing k: two of them may be one buffer.
+ *   - backward sees NULL for every input, output and saved tensor the op did not declare, and for every grad_in
+ *     that is not wanted; grad_out[k] is NULL when nothing reads output k (its gradient is zero).
+ *   - nothing is allocated: scratch is `workspace`, at least what `workspace` said for this state.
+ *   - the same inputs give the same bits, whatever the addresses and whatever the workspace held before; `again`
+ *     changes no result, it only keeps statistics from being updated twice. */
+#ifndef CKPT_KERNELS_KERNEL_H
+#define CKPT_KERNELS_KERNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+#include "core/units.h"
+#include "ops/op.h"
+#include "ops/optimizer.h"
+
+typedef struct ckpt_kernel_args {
+    const ckpt_node *node;
+    void *state; /* from `prepare`; NULL when the kernel has none */
+    const void *const *in;
+    void *const *out;   /* forward: written; backward: read where declared */
+    void *const *saved; /* likewise */
+    const float *const *param;
+    float *const *stat;
+    const float *const *grad_out; /* backward */
+    float *const *grad_in;        /* backward; NULL where not wanted */
+    float *const *grad_param;     /* backward */
+    uint64_t grad_in_adds, grad_param_adds;
+    void *workspace; /* CKPT_ALIGN aligned */
+    ckpt_bytes workspace_bytes;
+    uint64_t seed; /* with step and node->index: the Philox key and counter of dropout */
+    uint64_t step;
+    bool again;      /* a recomputation: leave stat[] alone */
+    bool evaluating; /* no dropout, statistics instead of batch moments; backward is never called */
+} ckpt_kernel_args;
+
+typedef struct ckpt_kernel {
+    const char *op; /* name of the ckpt_op */
+    /* Choose algorithms that fit the workspaces and make what they need (oneDNN primitives). May be NULL.
+     * Workspaces of -1 mean "as much as the fastest wants". */
+    ckpt_code (*prepare)(const ckpt_node *node, ckpt_bytes forward_workspace, ckpt_bytes backward_workspace,
+                         void **state, ckpt_err *err);
+    void (*release)(void *state); /* NULL with prepare */
+    /* Bytes the chosen algorithms use. NULL: none. */
+    void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
+    ckpt_code (*forward)(const ckpt_kernel_args *args, ckpt_err *err);
+    ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);
+} ckpt_kernel;
+
+/* One step of an optimizer on `count` values. `decay`: weight decay applies to this parameter. `slot[k]`: state
+ * values, zero before the first step; step counts from 1. */
+typedef struct ckpt_optimizer_kernel {
+    const char *optimizer;
+    void (*update)(const double *hyper, bool decay, uint64_t step, int64_t count, float *param, const float *grad,
+                   float *const *slot, int threads);
+} ckpt_optimizer_kernel;
+
+#endif

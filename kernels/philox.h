@@ -1,0 +1,21 @@
+/* Philox4x32-10: random numbers from a counter, so that a recomputed dropout draws the same mask and every element
+ * of a parameter has its own number whatever the order they are drawn in.
+ * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+#ifndef CKPT_KERNELS_PHILOX_H
+#define CKPT_KERNELS_PHILOX_H
+
+#include <stdint.h>
+
+/* The four words for `counter` under `key`. */
+void ckpt_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* Words for elements 4 * block .. 4 * block + 3 of a tensor: key = seed, counter = (block, step and layer mixed):
+ * counter[0..1] = block, counter[2] = step (low 32 bits), counter[3] = layer << 8 | stream. `layer` < 2^24,
+ * `stream` tells apart uses within a layer (0 dropout, 1 attention dropout, 2 + k initialisation of parameter k). */
+void ckpt_philox_block(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t block,
+                       uint32_t out[4]);
+
+/* Uniform in (0, 1]: (word + 1) * 2^-32, rounded to float, never 0. */
+float ckpt_philox_uniform(uint32_t word);
+
+#endif

@@ -1,0 +1,130 @@
+/* What a layer is: attributes, shapes, what its backward reads, what it costs. One constant per op, in one file;
+ * the build writes the table of all of them. How it is computed is the kernels' business. */
+#ifndef CKPT_OPS_OP_H
+#define CKPT_OPS_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/memory.h"
+#include "core/model.h"
+#include "core/tensor.h"
+#include "core/units.h"
+
+enum {
+    CKPT_IN_MAX = 64,  /* inputs of one layer: backward_in is a 64-bit mask */
+    CKPT_OUT_MAX = 32, /* outputs of one layer */
+    CKPT_SAVED_MAX = 4,
+    CKPT_PARAM_MAX = 8,
+    CKPT_STAT_MAX = 4,
+};
+
+typedef struct ckpt_op ckpt_op;
+
+/* An attribute an op knows. `kind` CKPT_INT also takes an expression, CKPT_INTS one number for all elements. */
+typedef struct ckpt_attr_spec {
+    const char *name; /* NULL ends the list */
+    ckpt_attr_kind kind;
+    bool required;
+    int64_t integer;    /* default of CKPT_INT, CKPT_BOOL */
+    double real;        /* default of CKPT_FLOAT */
+    const char *string; /* default of CKPT_STRING: the first of `words` when there are words */
+    const char *words;  /* CKPT_STRING: allowed words, separated by '|'; NULL: any */
+    const char *help;
+} ckpt_attr_spec;
+
+/* How a parameter starts: deterministic from seed, parameter and element (Philox), independent of layout. */
+typedef enum ckpt_init { CKPT_INIT_ZERO, CKPT_INIT_ONE, CKPT_INIT_NORMAL, CKPT_INIT_UNIFORM } ckpt_init;
+
+typedef struct ckpt_param {
+    ckpt_tensor tensor;
+    ckpt_init init;
+    double scale; /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;   /* weight decay applies: matrices and filters yes, biases and norms no */
+    int tied;     /* node whose parameter of the same number this is; -1: its own */
+} ckpt_param;
+
+/* A statistic a layer carries from step to step (batch norm's running mean); starts filled with `initial`. */
+typedef struct ckpt_stat {
+    ckpt_tensor tensor;
+    double initial;
+} ckpt_stat;
+
+/* One layer with everything inferred. Kernels get this and nothing more.
+ *
+ * Equations: every tensor's shape is checked; backward_in has no bit >= in_count, backward_out none >= out_count,
+ * backward_saved none >= saved_count; grad_in has bits of float32 inputs only. */
+typedef struct ckpt_node {
+    const char *name;
+    const ckpt_op *op;
+    const ckpt_layer *layer;
+    int index;     /* position in the network: the "layer" of the Philox counter */
+    int threads;   /* the kernels may use this many; allowances count on it */
+    const ckpt_attr *attr; /* in the order of op->attrs, defaults filled in, expressions evaluated, words checked */
+
+    int in_count;
+    const int *in_value;   /* value ids */
+    const ckpt_tensor *in; /* their types and shapes */
+    uint64_t grad_in;      /* inputs whose gradient is wanted */
+
+    int out_count, saved_count, param_count, stat_count;
+    int out_value[CKPT_OUT_MAX];
+    ckpt_tensor out[CKPT_OUT_MAX];
+    ckpt_tensor saved[CKPT_SAVED_MAX]; /* extra results of forward that only backward reads */
+    ckpt_param param[CKPT_PARAM_MAX];
+    ckpt_stat stat[CKPT_STAT_MAX];
+
+    /* Filled by op->infer: */
+    uint64_t backward_in, backward_out, backward_saved; /* what backward reads besides output gradients, parameters */
+    bool alias; /* output 0 is input 0 seen under another shape: same memory, no kernel */
+    ckpt_flop forward_flop, backward_flop;
+    ckpt_bytes forward_moved_bytes, backward_moved_bytes; /* memory traffic, for the roofline */
+    ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* allowance without a profile */
+    /* An opaque layer states its costs; -1: not stated. */
+    ckpt_ns forward_ns, backward_ns;
+} ckpt_node;
+
+struct ckpt_op {
+    const char *name;    /* "gelu": key in model files; unique */
+    const char *formula; /* one line, for manuals */
+    const char *source;  /* where the formula was taken from */
+    const ckpt_attr_spec *attrs; /* NULL: none */
+    int in_min, in_max;
+    /* Kernels of this op can add into grad_in and grad_param instead of overwriting (see kernels/kernel.h). Where
+     * false, the device stages the result in extra workspace and adds. */
+    bool accumulates;
+    bool planned_only;  /* no kernel exists: opaque */
+    uint64_t inplace;   /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
+    bool loss;          /* output 0 is a scalar whose gradient is 1 */
+
+    /* Fill outputs, saved, params, stats and everything under "Filled by op->infer" from in[] and attr[].
+     * On entry all of those are zero (forward_ns, backward_ns -1). Messages show the shapes.
+     * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW. */
+    ckpt_code (*infer)(ckpt_node *node, ckpt_arena *arena, ckpt_err *err);
+};
+
+/* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
+int64_t ckpt_node_int(const ckpt_node *node, const char *name);
+bool ckpt_node_bool(const ckpt_node *node, const char *name);
+double ckpt_node_float(const ckpt_node *node, const char *name);
+const char *ckpt_node_string(const ckpt_node *node, const char *name);
+const ckpt_attr *ckpt_node_attr(const ckpt_node *node, const char *name); /* for CKPT_INTS, or to see int_count */
+/* Element `i` of a CKPT_INTS attribute; a single number stands for all elements. */
+int64_t ckpt_node_int_at(const ckpt_node *node, const char *name, int i);
+
+/* For infer functions; each checks the shape and the count. */
+ckpt_code ckpt_node_add_output(ckpt_node *node, ckpt_dtype dtype, const ckpt_shape *shape, ckpt_err *err);
+ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtype, const ckpt_shape *shape,
+                              ckpt_err *err);
+ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init,
+                              double scale, bool decay, ckpt_err *err);
+ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial,
+                             ckpt_err *err);
+/* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
+ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);
+
+/* The table the build writes from the `const ckpt_op` constants in ops/; NULL ends it. */
+extern const ckpt_op *const ckpt_op_table[];
+const ckpt_op *ckpt_op_find(const char *name); /* NULL: there is none */
+
+#endif

@@ -1,0 +1,21 @@
+/* What an optimizer is: its hyperparameters and how many values it keeps per parameter. */
+#ifndef CKPT_OPS_OPTIMIZER_H
+#define CKPT_OPS_OPTIMIZER_H
+
+#include "ops/op.h"
+
+enum { CKPT_HYPER_MAX = 8 };
+
+typedef struct ckpt_optimizer {
+    const char *name; /* "sgd", "adam", "adamw" */
+    const char *formula, *source;
+    const ckpt_attr_spec *attrs; /* hyperparameters, in the order of hyper[]; all CKPT_FLOAT or CKPT_BOOL */
+    int slots_max;
+    /* State values per parameter, under these hyperparameters: 0 for SGD without momentum. */
+    int (*slots)(const double *hyper);
+} ckpt_optimizer;
+
+extern const ckpt_optimizer *const ckpt_optimizer_table[]; /* NULL ends it; written by the build from ops/ */
+const ckpt_optimizer *ckpt_optimizer_find(const char *name);
+
+#endif

@@ -1,0 +1,17 @@
+/* Placement: offsets for buffers that live in known spans of steps. */
+#ifndef CKPT_PLANNER_PLACE_H
+#define CKPT_PLANNER_PLACE_H
+
+#include "core/plan.h"
+
+/* Give every place an offset so that no two that share a step overlap; `arena_bytes` is the highest end.
+ * Starts from the best of several orders of first fit and best fit.
+ * Cost: O(n^2) for n places in the worst case. */
+CKPT_MUST_USE ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
+                                         ckpt_err *err);
+
+/* The most that is live in any step: no packing can be smaller. */
+CKPT_MUST_USE ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *most,
+                                         ckpt_err *err);
+
+#endif
