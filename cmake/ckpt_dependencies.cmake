@@ -6,7 +6,12 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(LIBMD REQUIRED IMPORTED_TARGET libmd)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(GRAPHVIZ REQUIRED IMPORTED_TARGET libcgraph libgvc)
-find_package(dnnl 2.6 REQUIRED)
+# Debian's dnnl-config.cmake demands OpenCL headers, which the C API we use does not need: look for the parts.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(ckpt_dnnl INTERFACE IMPORTED)
+target_include_directories(ckpt_dnnl INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(ckpt_dnnl INTERFACE ${DNNL_LIBRARY})
 
 set(CKPT_HAVE_CUDA OFF)
 if(NOT CKPT_CUDA STREQUAL "OFF")

@@ -8,10 +8,10 @@
 
 #if defined(__GNUC__)
 #define CKPT_MUST_USE __attribute__((warn_unused_result))
-#define CKPT_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define CKPT_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define CKPT_MUST_USE
-#define CKPT_PRINTF(format, first)
+#define CKPT_PRINTF(text, first)
 #endif
 
 typedef enum ckpt_code {

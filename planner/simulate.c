@@ -1,0 +1,2 @@
+/* Replays a plan on the clock. */
+#include "planner/replay.h"

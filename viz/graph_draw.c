@@ -1,0 +1,2 @@
+/* The graph through Graphviz cgraph. */
+#include "viz/viz.h"
