@@ -52,6 +52,7 @@ CKPT_MUST_USE ckpt_code ckpt_executor_param(ckpt_executor *executor, int node, i
 CKPT_MUST_USE ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int node, int k, const float *host,
                                                 ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 
 /* Training state: weights, optimizer, statistics, step, seed, data position. A stop and a resume give the bits of
  * never stopping. Reading refuses the state of another model, optimizer or thread count, with the reason, and a
