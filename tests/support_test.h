@@ -13,18 +13,18 @@
 #include "core/status.h"
 
 /* Fails the test with a formatted message when `condition` is false. */
-#define CHECK(condition, ...)          \
-    do {                               \
-        if (!(condition)) {            \
-            fail_msg(__VA_ARGS__);     \
-        }                              \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fail_msg(__VA_ARGS__);                                                                                     \
+        }                                                                                                              \
     } while (0)
 
 /* Asserts CKPT_OK, or fails with err.msg. */
-#define CHECK_OK(call, err)                                            \
-    do {                                                               \
-        const ckpt_code check_code = (call);                           \
-        CHECK(check_code == CKPT_OK, "code %d: %s", (int)check_code, (err).msg); \
+#define CHECK_OK(call, err)                                                                                            \
+    do {                                                                                                               \
+        const ckpt_code check_code = (call);                                                                           \
+        CHECK(check_code == CKPT_OK, "code %d: %s", (int)check_code, (err).msg);                                       \
     } while (0)
 
 /* Run `call(context, err)` with 0, 1, 2, ... allocations allowed until it succeeds. Every earlier run must report
