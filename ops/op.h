@@ -21,12 +21,13 @@ enum {
 
 typedef struct ckpt_op ckpt_op;
 
-/* An attribute an op knows. `kind` CKPT_INT also takes an expression, CKPT_INTS one number for all elements. */
+/* An attribute an op knows. `kind` CKPT_INT also takes an expression, CKPT_INTS one number for all elements. A
+ * CKPT_INTS that the file does not give has int_count 0 in the node. */
 typedef struct ckpt_attr_spec {
     const char *name; /* NULL ends the list */
     ckpt_attr_kind kind;
     bool required;
-    int64_t integer;    /* default of CKPT_INT, CKPT_BOOL */
+    int64_t integer;    /* default of CKPT_INT, CKPT_BOOL; of every element of CKPT_INTS */
     double real;        /* default of CKPT_FLOAT */
     const char *string; /* default of CKPT_STRING: the first of `words` when there are words */
     const char *words;  /* CKPT_STRING: allowed words, separated by '|'; NULL: any */
@@ -78,7 +79,8 @@ typedef struct ckpt_node {
     uint64_t backward_in, backward_out, backward_saved; /* what backward reads besides output gradients, parameters */
     bool alias; /* output 0 is input 0 seen under another shape: same memory, no kernel */
     ckpt_flop forward_flop, backward_flop;
-    ckpt_bytes forward_moved_bytes, backward_moved_bytes; /* memory traffic, for the roofline */
+    /* Memory traffic, for the roofline; left 0: one pass over everything the op touches. */
+    ckpt_bytes forward_moved_bytes, backward_moved_bytes;
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* allowance without a profile */
     /* An opaque layer states its costs; -1: not stated. */
     ckpt_ns forward_ns, backward_ns;

@@ -1,0 +1,44 @@
+/* What the op contracts of this folder share. Sums and products of sizes saturate at the largest 63-bit number
+ * instead of wrapping: a shape that large is refused by the graph check, with a message, a little later. */
+#ifndef CKPT_OPS_OPS_IMPL_H
+#define CKPT_OPS_OPS_IMPL_H
+
+#include "ops/op.h"
+
+/* a * b and a + b for a, b >= 0, at most INT64_MAX. */
+int64_t ckpt_times(int64_t a, int64_t b);
+int64_t ckpt_plus(int64_t a, int64_t b);
+
+/* Elements of input k. */
+int64_t ckpt_node_in_count(const ckpt_node *node, int k);
+
+/* Complain unless input k is of that type: "input 0 is int32 [8, 256], wanted float32". */
+ckpt_code ckpt_node_need(const ckpt_node *node, int k, ckpt_dtype dtype, ckpt_err *err);
+
+/* Complain unless input k has `rank` dims; `shape_text` says what they are: "[N, C, H, W]". */
+ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char *shape_text, ckpt_err *err);
+
+/* An op on one float32 input that gives one output of the same shape, element by element: checks the input, adds the
+ * output and states so many operations per element. */
+ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err);
+
+/* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..2^31; any
+ * other count is refused. */
+ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err);
+
+/* The dim an axis attribute names: -rank..rank-1, negative counts from the end. */
+ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int *axis, ckpt_err *err);
+
+/* An integer attribute in min..max. */
+ckpt_code ckpt_node_int_between(const ckpt_node *node, const char *name, int64_t min, int64_t max, int64_t *value,
+                                ckpt_err *err);
+
+/* A float attribute that must be min <= value < end. */
+ckpt_code ckpt_node_float_between(const ckpt_node *node, const char *name, double min, double end, double *value,
+                                  ckpt_err *err);
+
+/* Set forward_moved_bytes and backward_moved_bytes from what was inferred, where infer left them 0: one pass over
+ * everything an op touches. The network does this after infer. */
+void ckpt_node_fill_moved(ckpt_node *node);
+
+#endif
