@@ -1,0 +1,74 @@
+/* attention: multi-head scaled dot-product attention. It keeps the logarithm of every row's sum of exponentials
+ * instead of the T x T probabilities; backward makes them again, one head at a time. */
+#include "ops/ops_impl.h"
+
+static const ckpt_attr_spec attrs[] = {
+    {.name = "heads", .kind = CKPT_INT, .required = true, .help = "must divide the width"},
+    {.name = "causal", .kind = CKPT_BOOL, .integer = 0, .help = "a position sees only itself and those before it"},
+    {.name = "dropout", .kind = CKPT_FLOAT, .real = 0, .help = "probability that an attention weight is dropped"},
+    {0},
+};
+
+/* One T x T block of probabilities per thread forward, two backward (probabilities and their gradient), and per
+ * thread a copy of one head's rows of queries, keys, values, result and their gradients. */
+static void allow_workspace(ckpt_node *node, int64_t T, int64_t D)
+{
+    const int64_t square = ckpt_times(ckpt_times(T, T), 4 * (int64_t)node->threads);
+    const int64_t rows = ckpt_times(ckpt_times(T, D), 4 * 8 * (int64_t)node->threads);
+    node->forward_workspace_bytes = ckpt_plus(square, rows);
+    node->backward_workspace_bytes = ckpt_plus(ckpt_times(square, 2), rows);
+}
+
+static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
+{
+    (void)arena;
+    const ckpt_shape *const x = &node->in[0].shape;
+    const int64_t heads = ckpt_node_int(node, "heads");
+    const double dropout = ckpt_node_float(node, "dropout");
+    char a[CKPT_SHAPE_TEXT], b[CKPT_SHAPE_TEXT];
+    for (int k = 0; k < node->in_count; k++) {
+        CKPT_TRY(ckpt_node_need(node, k, CKPT_FLOAT32, err));
+        if (!ckpt_shape_equal(&node->in[k].shape, x)) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "query is %s and input %d is %s, wanted one shape [B, T, C]",
+                             ckpt_shape_show(x, a), k, ckpt_shape_show(&node->in[k].shape, b));
+        }
+    }
+    if (node->in_count == 2 || x->rank != 3 || (node->in_count == 1 && x->dim[2] % 3 != 0)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%d input%s of %s, wanted query, key and value [B, T, C] or the three side by side [B, T, 3C]",
+                         node->in_count, node->in_count == 1 ? "" : "s", ckpt_shape_show(x, a));
+    }
+    const int64_t B = x->dim[0], T = x->dim[1], C = node->in_count == 1 ? x->dim[2] / 3 : x->dim[2];
+    if (heads < 1 || C % heads != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "heads is %lld, wanted a divisor of the width %lld of input 0 %s",
+                         (long long)heads, (long long)C, ckpt_shape_show(x, a));
+    }
+    if (!(dropout >= 0 && dropout < 1)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "dropout is %g, wanted 0 <= dropout < 1", dropout);
+    }
+    const ckpt_shape y = {3, {B, T, C}}, lse = {3, {B, heads, T}};
+    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_saved(node, "lse", CKPT_FLOAT32, &lse, err));
+    node->backward_in = node->in_count == 1 ? 1 : 7;
+    node->backward_out = 1;
+    node->backward_saved = 1;
+
+    /* Forward: Q K^T and P V, two flop per multiplication, and five per probability. Backward: five products (the
+     * probabilities once more). A causal mask halves the pairs. */
+    const int64_t seen = ckpt_node_bool(node, "causal") ? ckpt_times(T, T + 1) / 2 : ckpt_times(T, T);
+    const int64_t pairs = ckpt_times(ckpt_times(B, heads), seen);
+    node->forward_flop = ckpt_times(pairs, ckpt_plus(ckpt_times(C / heads, 4), 5));
+    node->backward_flop = ckpt_times(pairs, ckpt_plus(ckpt_times(C / heads, 10), 5));
+    allow_workspace(node, T, C / heads);
+    return CKPT_OK;
+}
+
+const ckpt_op ckpt_op_attention = {
+    .name = "attention",
+    .formula = "y = dropout(softmax(q k^T / sqrt(C / heads) + mask)) v, head by head",
+    .source = "Vaswani et al. 2017, arXiv:1706.03762; log-sum-exp kept as in Dao et al. 2022, arXiv:2205.14135",
+    .attrs = attrs,
+    .in_min = 1,
+    .in_max = 3,
+    .infer = infer,
+};

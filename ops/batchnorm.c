@@ -1,0 +1,62 @@
+/* batchnorm: every channel to mean 0 and variance 1 over the batch, then scaled and shifted by learned numbers. The
+ * running variance takes the unbiased variance, as PyTorch does; the normalisation takes the biased one. */
+#include "ops/ops_impl.h"
+
+static const ckpt_attr_spec attrs[] = {
+    {.name = "eps", .kind = CKPT_FLOAT, .real = 1e-5, .help = "added to the variance"},
+    {.name = "momentum", .kind = CKPT_FLOAT, .real = 0.1, .help = "weight of this batch in the running statistics"},
+    {0},
+};
+
+static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
+{
+    (void)arena;
+    const ckpt_shape *const x = &node->in[0].shape;
+    const double eps = ckpt_node_float(node, "eps"), momentum = ckpt_node_float(node, "momentum");
+    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    char shape[CKPT_SHAPE_TEXT];
+    if (x->rank != 4 && x->rank != 2) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is %s, wanted [N, C, H, W] or [N, C]",
+                         ckpt_shape_show(x, shape));
+    }
+    const ckpt_shape channels = {1, {x->dim[1]}};
+    const int64_t count = ckpt_shape_count(x), rows = count / x->dim[1];
+    if (rows < 2) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is %s: one value per channel has no variance",
+                         ckpt_shape_show(x, shape));
+    }
+    if (!(eps > 0) || !(momentum >= 0 && momentum <= 1)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "eps is %g, wanted more than 0; momentum is %g, wanted 0 to 1", eps,
+                         momentum);
+    }
+    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, x, err));
+    CKPT_TRY(ckpt_node_add_saved(node, "mean", CKPT_FLOAT32, &channels, err));
+    CKPT_TRY(ckpt_node_add_saved(node, "rstd", CKPT_FLOAT32, &channels, err));
+    CKPT_TRY(ckpt_node_add_param(node, "weight", &channels, CKPT_INIT_ONE, 0, false, err));
+    CKPT_TRY(ckpt_node_add_param(node, "bias", &channels, CKPT_INIT_ZERO, 0, false, err));
+    CKPT_TRY(ckpt_node_add_stat(node, "running_mean", &channels, 0, err));
+    CKPT_TRY(ckpt_node_add_stat(node, "running_var", &channels, 1, err));
+    node->backward_in = 1;
+    node->backward_saved = 3;
+
+    /* Forward: sum, squared difference (3), normalise, scale, shift (4). Backward: two reductions (5), the input
+     * gradient (6). */
+    node->forward_flop = ckpt_times(count, 8);
+    node->backward_flop = ckpt_times(count, 11);
+    /* Two partial sums per channel and thread in double, and four channel vectors for the combined ones. */
+    const ckpt_bytes per_channel = 16 * ((int64_t)node->threads + 2);
+    const ckpt_bytes sums = ckpt_plus(ckpt_times(x->dim[1], per_channel), 4096);
+    node->forward_workspace_bytes = sums;
+    node->backward_workspace_bytes = sums;
+    return CKPT_OK;
+}
+
+const ckpt_op ckpt_op_batchnorm = {
+    .name = "batchnorm",
+    .formula = "y = w (x - mean) / sqrt(var + eps) + b, mean and biased variance per channel over the batch",
+    .source = "Ioffe & Szegedy 2015, arXiv:1502.03167; torch.nn.BatchNorm2d",
+    .attrs = attrs,
+    .in_min = 1,
+    .in_max = 1,
+    .infer = infer,
+};

@@ -1,0 +1,43 @@
+/* softmax and log_softmax along one axis. Backward reads the output, not the input. */
+#include "ops/ops_impl.h"
+
+static const ckpt_attr_spec attrs[] = {
+    {.name = "axis", .kind = CKPT_INT, .integer = -1, .help = "dimension that sums to 1; negative from the end"},
+    {0},
+};
+
+static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
+{
+    (void)arena;
+    int axis;
+    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_axis(node, "axis", node->in[0].shape.rank, &axis, err));
+    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &node->in[0].shape, err));
+    node->backward_out = 1;
+    /* Forward: maximum, difference, exponential, sum, quotient or logarithm. Backward: product, sum, difference,
+     * product. */
+    const int64_t count = ckpt_shape_count(&node->in[0].shape);
+    node->forward_flop = ckpt_times(count, 5);
+    node->backward_flop = ckpt_times(count, 4);
+    return CKPT_OK;
+}
+
+const ckpt_op ckpt_op_softmax = {
+    .name = "softmax",
+    .formula = "y = exp(x - max x) / sum exp(x - max x)",
+    .source = "torch.nn.Softmax",
+    .attrs = attrs,
+    .in_min = 1,
+    .in_max = 1,
+    .infer = infer,
+};
+
+const ckpt_op ckpt_op_log_softmax = {
+    .name = "log_softmax",
+    .formula = "y = x - max x - log sum exp(x - max x)",
+    .source = "torch.nn.LogSoftmax",
+    .attrs = attrs,
+    .in_min = 1,
+    .in_max = 1,
+    .infer = infer,
+};
