@@ -13,6 +13,8 @@ typedef struct ckpt_optimizer {
     int slots_max;
     /* State values per parameter, under these hyperparameters: 0 for SGD without momentum. */
     int (*slots)(const double *hyper);
+    /* The first hyperparameter that makes no sense, as CKPT_BAD_INPUT. */
+    ckpt_code (*check)(const double *hyper, ckpt_err *err);
 } ckpt_optimizer;
 
 extern const ckpt_optimizer *const ckpt_optimizer_table[]; /* NULL ends it; written by the build from ops/ */

@@ -1,0 +1,62 @@
+/* Adam and AdamW: they differ in where weight decay enters, and in its default. */
+#include "ops/optimizer.h"
+
+enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
+
+static const ckpt_attr_spec adam_attrs[] = {
+    [LR] = {.name = "lr", .kind = CKPT_FLOAT, .real = 1e-3, .help = "learning rate"},
+    [BETA1] = {.name = "beta1", .kind = CKPT_FLOAT, .real = 0.9, .help = "decay of the mean"},
+    [BETA2] = {.name = "beta2", .kind = CKPT_FLOAT, .real = 0.999, .help = "decay of the mean square"},
+    [EPS] = {.name = "eps", .kind = CKPT_FLOAT, .real = 1e-8, .help = "added to the root"},
+    [WEIGHT_DECAY] = {.name = "weight_decay", .kind = CKPT_FLOAT, .help = "added to the gradient, times the weight"},
+    {0},
+};
+
+static const ckpt_attr_spec adamw_attrs[] = {
+    [LR] = {.name = "lr", .kind = CKPT_FLOAT, .real = 1e-3, .help = "learning rate"},
+    [BETA1] = {.name = "beta1", .kind = CKPT_FLOAT, .real = 0.9, .help = "decay of the mean"},
+    [BETA2] = {.name = "beta2", .kind = CKPT_FLOAT, .real = 0.999, .help = "decay of the mean square"},
+    [EPS] = {.name = "eps", .kind = CKPT_FLOAT, .real = 1e-8, .help = "added to the root"},
+    [WEIGHT_DECAY] = {.name = "weight_decay", .kind = CKPT_FLOAT, .real = 0.01, .help = "w shrinks by lr times this"},
+    {0},
+};
+
+static int slots(const double *hyper)
+{
+    (void)hyper;
+    return 2;
+}
+
+static ckpt_code check(const double *hyper, ckpt_err *err)
+{
+    if (!(hyper[LR] >= 0 && hyper[EPS] >= 0 && hyper[WEIGHT_DECAY] >= 0)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "lr %g, eps %g, weight_decay %g: none may be negative", hyper[LR],
+                         hyper[EPS], hyper[WEIGHT_DECAY]);
+    }
+    if (!(hyper[BETA1] >= 0 && hyper[BETA1] < 1 && hyper[BETA2] >= 0 && hyper[BETA2] < 1)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "beta1 %g, beta2 %g: wanted at least 0 and less than 1", hyper[BETA1],
+                         hyper[BETA2]);
+    }
+    return CKPT_OK;
+}
+
+const ckpt_optimizer ckpt_optimizer_adam = {
+    .name = "adam",
+    .formula = "g += decay w; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; "
+               "w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)",
+    .source = "Kingma & Ba, ICLR 2015, arXiv:1412.6980; torch.optim.Adam",
+    .attrs = adam_attrs,
+    .slots_max = 2,
+    .slots = slots,
+    .check = check,
+};
+
+const ckpt_optimizer ckpt_optimizer_adamw = {
+    .name = "adamw",
+    .formula = "w -= lr decay w; then Adam without decay",
+    .source = "Loshchilov & Hutter, ICLR 2019, arXiv:1711.05101; torch.optim.AdamW",
+    .attrs = adamw_attrs,
+    .slots_max = 2,
+    .slots = slots,
+    .check = check,
+};

@@ -1,0 +1,31 @@
+/* Sum of two or more tensors of one shape. */
+#include "ops/ops_impl.h"
+
+static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
+{
+    (void)arena;
+    const ckpt_shape *const first = &node->in[0].shape;
+    for (int k = 0; k < node->in_count; k++) {
+        CKPT_TRY(ckpt_node_need(node, k, CKPT_FLOAT32, err));
+        if (!ckpt_shape_equal(first, &node->in[k].shape)) {
+            char a[CKPT_SHAPE_TEXT];
+            char b[CKPT_SHAPE_TEXT];
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 has shape %s and input %d %s, wanted equal shapes",
+                             ckpt_shape_show(first, a), k, ckpt_shape_show(&node->in[k].shape, b));
+        }
+    }
+    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, first, err));
+    node->forward_flop = ckpt_times(node->in_count - 1, ckpt_node_in_count(node, 0));
+    return CKPT_OK;
+}
+
+const ckpt_op ckpt_op_add = {
+    .name = "add",
+    .formula = "y = x0 + x1 + ...",
+    .source = "ONNX Sum",
+    .in_min = 2,
+    .in_max = CKPT_IN_MAX,
+    .accumulates = true,
+    .inplace = UINT64_MAX,
+    .infer = infer,
+};

@@ -1,0 +1,58 @@
+/* Linear: the last dim of x times a matrix. The weight lies as PyTorch's does, [features out, features in]. */
+#include <math.h>
+
+#include "ops/ops_impl.h"
+
+static const ckpt_attr_spec attrs[] = {
+    {.name = "features", .kind = CKPT_INT, .required = true, .help = "size of the last dim of the output"},
+    {.name = "bias", .kind = CKPT_BOOL, .integer = 1, .help = "add a bias"},
+    {0},
+};
+
+static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
+{
+    (void)arena;
+    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    int64_t features = 0;
+    CKPT_TRY(ckpt_node_int_between(node, "features", 1, INT32_MAX, &features, err));
+    const bool bias = ckpt_node_bool(node, "bias");
+    const ckpt_shape *const x = &node->in[0].shape;
+    if (x->rank == 0 || x->rank == 4) {
+        /* The last dim of a rank-4 tensor is not the fastest in memory. */
+        char text[CKPT_SHAPE_TEXT];
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "input 0 has shape %s, wanted features in the last dim of a rank other than 0 and 4; "
+                         "flatten it first",
+                         ckpt_shape_show(x, text));
+    }
+    const int64_t in = x->dim[x->rank - 1];
+    const int64_t rows = ckpt_node_in_count(node, 0) / in;
+    ckpt_shape y = *x;
+    y.dim[y.rank - 1] = features;
+    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    const double scale = 1 / sqrt((double)in);
+    const ckpt_shape weight = {.rank = 2, .dim = {features, in}};
+    CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_UNIFORM, scale, true, err));
+    if (bias) {
+        const ckpt_shape vector = {.rank = 1, .dim = {features}};
+        CKPT_TRY(ckpt_node_add_param(node, "bias", &vector, CKPT_INIT_UNIFORM, scale, false, err));
+    }
+    node->backward_in = 1u << 0;
+    /* One matrix product forward; backward one for the weight's gradient and one for the input's. */
+    const ckpt_flop product = ckpt_times(ckpt_times(ckpt_times(rows, in), features), 2);
+    const ckpt_flop sums = bias ? ckpt_times(rows, features) : 0;
+    node->forward_flop = ckpt_plus(product, sums);
+    node->backward_flop = ckpt_plus(ckpt_times(product, (node->grad_in & 1) != 0 ? 2 : 1), sums);
+    return CKPT_OK;
+}
+
+const ckpt_op ckpt_op_linear = {
+    .name = "linear",
+    .formula = "y = x W^T + b",
+    .source = "torch.nn.Linear",
+    .attrs = attrs,
+    .in_min = 1,
+    .in_max = 1,
+    .accumulates = true,
+    .infer = infer,
+};
