@@ -1,0 +1,66 @@
+/* Sum of two or more tensors. Inputs are added in order, a block at a time, so that each is read once; backward hands
+ * the gradient to every input, in increasing order: two of them may be one buffer. */
+#include <string.h>
+
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
+    const int inputs = args->node->in_count;
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t start = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
+        float sum[CKPT_BLOCK]; /* the output may be any of the inputs' places, so it is written last */
+        const float *const first = (const float *)args->in[0] + start;
+        const float *const second = (const float *)args->in[1] + start;
+        float *const y = (float *)args->out[0] + start;
+        if (inputs == 2) {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++) {
+                y[i] = first[i] + second[i];
+            }
+            continue;
+        }
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] = first[i] + second[i];
+        }
+        for (int k = 2; k < inputs; k++) {
+            ckpt_vector_add(n, (const float *)args->in[k] + start, sum);
+        }
+        memcpy(y, sum, (size_t)n * sizeof *y);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t start = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
+        const float *const dy = args->grad_out[0] + start;
+        for (int k = 0; k < args->node->in_count; k++) {
+            float *const dx = args->grad_in[k];
+            if (dx == NULL) {
+                continue;
+            }
+            if ((args->grad_in_adds >> k & 1) != 0) {
+                ckpt_vector_add(n, dy, dx + start);
+            } else if (dx + start != dy) {
+                memcpy(dx + start, dy, (size_t)n * sizeof *dy);
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_add = {
+    .op = "add",
+    .forward = forward,
+    .backward = backward,
+};

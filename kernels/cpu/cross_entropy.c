@@ -1,0 +1,111 @@
+/* Softmax and negative log-likelihood in one, over rows of contiguous classes. Forward keeps log-sum-exp per row and
+ * how many rows count, so that backward needs one pass: (softmax - one hot) / count. */
+#include <math.h>
+
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+/* The loss is summed in this many parts, each in row order: a function of the rows only, not of the threads. */
+enum { PARTS = 64 };
+
+typedef struct row_set {
+    int64_t count, classes; /* classes lie next to each other for every rank, 4 included */
+    const int32_t *target;
+    int64_t ignore;
+} row_set;
+
+static row_set find_rows(const ckpt_kernel_args *args)
+{
+    const ckpt_shape *const shape = &args->node->in[0].shape;
+    const int64_t classes = shape->rank == 4 ? shape->dim[1] : shape->dim[shape->rank - 1];
+    return (row_set){.count = ckpt_shape_count(shape) / classes,
+                     .classes = classes,
+                     .target = args->in[1],
+                     .ignore = ckpt_node_int(args->node, "ignore_index")};
+}
+
+/* Every target is a class or ignored; *counted rows are not ignored. */
+static ckpt_code check_targets(const ckpt_kernel_args *args, const row_set *rows, int64_t *counted, ckpt_err *err)
+{
+    int64_t wrong = 0, kept = 0;
+    for (int64_t r = 0; r < rows->count; r++) {
+        const int64_t target = rows->target[r];
+        const int64_t keep = target != rows->ignore;
+        kept += keep;
+        wrong += keep & (int64_t)(target < 0 || target >= rows->classes);
+    }
+    for (int64_t r = 0; r < rows->count && wrong > 0; r++) {
+        const int64_t target = rows->target[r];
+        if (target != rows->ignore && (target < 0 || target >= rows->classes)) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "layer %s: target of row %lld: found %lld, wanted 0..%lld or ignore_index %lld",
+                             args->node->name, (long long)r, (long long)target, (long long)rows->classes - 1,
+                             (long long)rows->ignore);
+        }
+    }
+    *counted = kept;
+    return CKPT_OK;
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const row_set rows = find_rows(args);
+    int64_t counted = 0;
+    CKPT_TRY(check_targets(args, &rows, &counted, err));
+    const float *const logits = args->in[0];
+    float *const lse = args->saved[0];
+    double sum[PARTS] = {0};
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(args->node->threads) if (rows.count * rows.classes > CKPT_PARALLEL)
+    for (int64_t part = 0; part < PARTS; part++) {
+        const int64_t end = rows.count * (part + 1) / PARTS;
+        double part_sum = 0.0;
+        for (int64_t r = rows.count * part / PARTS; r < end; r++) {
+            const float *const x = logits + r * rows.classes;
+            const float most = ckpt_vector_max(rows.classes, x);
+            lse[r] = most + logf(ckpt_vector_exp_sum(rows.classes, x, most));
+            if (rows.target[r] != rows.ignore) {
+                part_sum += (double)lse[r] - (double)x[rows.target[r]];
+            }
+        }
+        sum[part] = part_sum;
+    }
+    double total = 0.0;
+    for (int part = 0; part < PARTS; part++) {
+        total += sum[part];
+    }
+    *(float *)args->saved[1] = (float)counted;
+    *(float *)args->out[0] = (float)(total / (double)counted); /* no row counts: NaN, as in PyTorch */
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const row_set rows = find_rows(args);
+    int64_t counted = 0;
+    CKPT_TRY(check_targets(args, &rows, &counted, err));
+    const float *const logits = args->in[0];
+    const float *const lse = args->saved[0];
+    float *const grad = args->grad_in[0];
+    const float scale = (args->grad_out[0] != NULL ? args->grad_out[0][0] : 1.0f) / (float)counted;
+#pragma omp parallel for schedule(static)                                                                              \
+    num_threads(args->node->threads) if (rows.count * rows.classes > CKPT_PARALLEL)
+    for (int64_t r = 0; r < rows.count; r++) {
+        float *const dx = grad + r * rows.classes;
+        if (rows.target[r] == rows.ignore) {
+            for (int64_t k = 0; k < rows.classes; k++) {
+                dx[k] = 0.0f;
+            }
+            continue;
+        }
+        ckpt_vector_exp(rows.classes, logits + r * rows.classes, lse[r], scale, dx);
+        dx[rows.target[r]] -= scale;
+    }
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_cross_entropy = {
+    .op = "cross_entropy",
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,273 @@
+/* The shared loops. Each works on one element by arithmetic that has no branch and calls no library, so that the
+ * compiler makes vectors of it without being allowed to reorder anything; a tail done one by one has the same bits.
+ *
+ * The polynomials interpolate at Chebyshev nodes of the interval beside them, rounded to float. */
+#include "kernels/cpu/vector.h"
+
+#include <math.h>
+
+#include "kernels/philox.h"
+
+enum { LANES = 16, PHILOX_BLOCKS = 64 };
+
+typedef union bits {
+    float real;
+    uint32_t word;
+} bits;
+
+/* a * b + c: fused where the processor does that in one instruction, never by a library call. */
+static inline float fused(float a, float b, float c)
+{
+#ifdef __FP_FAST_FMAF
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* exp(x) = 2^n exp(r), n = x / ln 2 rounded (by adding 1.5 * 2^23), |r| <= ln 2 / 2; 2^n in two factors, so that
+ * results that are not normal round once and large ones become infinite. NaN stays NaN. */
+static inline float exp_one(float x)
+{
+    const float round = 0x1.8p23f;
+    const float low = x < -104.0f ? -104.0f : x;
+    const float inside = low > 89.0f ? 89.0f : low;
+    const bits shifted = {.real = fused(inside, 1.44269504f, round)};
+    const float n = shifted.real - round;
+    const float r = fused(n, 1.42860682e-6f, fused(n, -0.693145752f, inside)); /* ln 2 in two parts */
+    float p = 1.394111641e-03f;
+    p = fused(p, r, 8.375132781e-03f);
+    p = fused(p, r, 4.166635280e-02f);
+    p = fused(p, r, 1.666641544e-01f);
+    p = fused(p, r, 5.000000047e-01f);
+    p = fused(p, r, 1.0f);
+    p = fused(p, r, 1.0f);
+    const int32_t exponent = (int32_t)(shifted.word - UINT32_C(0x4B400000));
+    const int32_t half = exponent >> 1;
+    const bits a = {.word = ((uint32_t)half + 127u) << 23};
+    const bits b = {.word = ((uint32_t)exponent - (uint32_t)half + 127u) << 23};
+    return p * a.real * b.real;
+}
+
+/* An odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) above. */
+static inline float tanh_one(float x)
+{
+    const float z = x * x;
+    float p = -6.096714163e-03f;
+    p = fused(p, z, 2.099717900e-02f);
+    p = fused(p, z, -5.385090958e-02f);
+    p = fused(p, z, 1.333276974e-01f);
+    p = fused(p, z, -3.333332894e-01f);
+    const float small = fused(p * z, x, x);
+    const float size = fabsf(x);
+    const float large = 1.0f - 2.0f / (exp_one(2.0f * size) + 1.0f);
+    return size < 0.625f ? small : copysignf(large, x);
+}
+
+static inline float sigmoid_one(float x)
+{
+    return 1.0f / (1.0f + exp_one(-x));
+}
+
+/* x P(x^2) below 1; above, 1 - exp(-G(|x|)) with G = -ln erfc on [1, 4], beyond which erf is 1 in float. */
+static inline float erf_one(float x)
+{
+    const float z = x * x;
+    float p = 7.875875050e-05f;
+    p = fused(p, z, -8.016864283e-04f);
+    p = fused(p, z, 5.189087423e-03f);
+    p = fused(p, z, -2.685421201e-02f);
+    p = fused(p, z, 1.128359472e-01f);
+    p = fused(p, z, -3.761262667e-01f);
+    p = fused(p, z, 1.128379166e+00f);
+    const float size = fabsf(x);
+    const float t = size > 4.0f ? 4.0f : size;
+    float g = 1.327236181e-05f;
+    g = fused(g, t, -3.169370225e-04f);
+    g = fused(g, t, 3.432351381e-03f);
+    g = fused(g, t, -2.260477224e-02f);
+    g = fused(g, t, 1.032811176e-01f);
+    g = fused(g, t, 6.391412576e-01f);
+    g = fused(g, t, 1.125893652e+00f);
+    g = fused(g, t, 7.658977796e-04f);
+    const float large = 1.0f - exp_one(-g);
+    return size < 1.0f ? x * p : copysignf(large, x);
+}
+
+/* The lanes combined pairwise. */
+static float combine(float lane[LANES])
+{
+    for (int width = LANES / 2; width > 0; width /= 2) {
+        for (int j = 0; j < width; j++) {
+            lane[j] += lane[j + width];
+        }
+    }
+    return lane[0];
+}
+
+float ckpt_vector_max(int64_t n, const float *x)
+{
+    float lane[LANES];
+    for (int j = 0; j < LANES; j++) {
+        lane[j] = x[0];
+    }
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+        }
+    }
+    float most = x[0];
+    for (; i < n; i++) {
+        most = x[i] > most ? x[i] : most;
+    }
+    for (int j = 0; j < LANES; j++) {
+        most = lane[j] > most ? lane[j] : most;
+    }
+    return most;
+}
+
+float ckpt_vector_sum(int64_t n, const float *x)
+{
+    float lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            lane[j] += x[i + j];
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        lane[j] += x[i + j];
+    }
+    return combine(lane);
+}
+
+float ckpt_vector_dot(int64_t n, const float *x, const float *y)
+{
+    float lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            lane[j] = fused(x[i + j], y[i + j], lane[j]);
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        lane[j] = fused(x[i + j], y[i + j], lane[j]);
+    }
+    return combine(lane);
+}
+
+float ckpt_vector_exp_sum(int64_t n, const float *x, float shift)
+{
+    float lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            lane[j] += exp_one(x[i + j] - shift);
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        lane[j] += exp_one(x[i + j] - shift);
+    }
+    return combine(lane);
+}
+
+void ckpt_vector_exp(int64_t n, const float *x, float shift, float scale, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = scale * exp_one(x[i] - shift);
+    }
+}
+
+void ckpt_vector_tanh(int64_t n, const float *x, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = tanh_one(x[i]);
+    }
+}
+
+void ckpt_vector_sigmoid(int64_t n, const float *x, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = sigmoid_one(x[i]);
+    }
+}
+
+void ckpt_vector_erf(int64_t n, const float *x, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = erf_one(x[i]);
+    }
+}
+
+void ckpt_vector_add(int64_t n, const float *x, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] += x[i];
+    }
+}
+
+static inline uint32_t high_product(uint32_t a, uint32_t b)
+{
+    return (uint32_t)(((uint64_t)a * b) >> 32);
+}
+
+/* PHILOX_BLOCKS blocks from `block`: the rounds of ckpt_philox side by side, then the four words of each block put
+ * next to each other. */
+static void philox_blocks(const uint32_t key[2], uint32_t c2, uint32_t c3, uint64_t block, uint32_t *words)
+{
+    uint32_t out[4][PHILOX_BLOCKS];
+    const uint32_t low = (uint32_t)block, high = (uint32_t)(block >> 32);
+#pragma omp simd
+    for (uint32_t b = 0; b < PHILOX_BLOCKS; b++) {
+        uint32_t w0 = low + b, w1 = high + (low + b < low ? 1u : 0u), w2 = c2, w3 = c3;
+        uint32_t k0 = key[0], k1 = key[1];
+        for (int round = 0; round < 10; round++) {
+            const uint32_t next0 = high_product(CKPT_PHILOX_M1, w2) ^ w1 ^ k0;
+            const uint32_t next2 = high_product(CKPT_PHILOX_M0, w0) ^ w3 ^ k1;
+            w1 = CKPT_PHILOX_M1 * w2;
+            w3 = CKPT_PHILOX_M0 * w0;
+            w0 = next0;
+            w2 = next2;
+            k0 += CKPT_PHILOX_W0;
+            k1 += CKPT_PHILOX_W1;
+        }
+        out[0][b] = w0;
+        out[1][b] = w1;
+        out[2][b] = w2;
+        out[3][b] = w3;
+    }
+    for (int b = 0; b < PHILOX_BLOCKS; b++) {
+        for (int w = 0; w < 4; w++) {
+            words[4 * b + w] = out[w][b];
+        }
+    }
+}
+
+void ckpt_vector_philox(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t first, int64_t n,
+                        uint32_t *words)
+{
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t c3 = layer << 8 | stream;
+    const int64_t chunk = 4 * PHILOX_BLOCKS;
+    int64_t i = 0;
+    for (; i + chunk <= n; i += chunk) {
+        philox_blocks(key, (uint32_t)step, c3, (first + (uint64_t)i) / 4, words + i);
+    }
+    for (; i < n; i += 4) {
+        uint32_t four[4];
+        ckpt_philox_block(seed, step, layer, stream, (first + (uint64_t)i) / 4, four);
+        for (int w = 0; w < 4 && i + w < n; w++) {
+            words[i + w] = four[w];
+        }
+    }
+}

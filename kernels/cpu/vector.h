@@ -1,0 +1,45 @@
+/* Loops over plain arrays that several CPU kernels share. Everything here is serial; callers cut the work for the
+ * threads. The convention that would surprise: sums run over 16 lanes that are combined in a fixed order, so that a
+ * result depends on the values and the count only, never on addresses, and the compiler may use any vector width.
+ *
+ * Input and output may be the same array where a function writes one; they never overlap otherwise. */
+#ifndef CKPT_KERNELS_CPU_VECTOR_H
+#define CKPT_KERNELS_CPU_VECTOR_H
+
+#include <stdint.h>
+
+enum {
+    /* Elements that one thread takes at a time: 16 KiB of float, half of a first-level cache. */
+    CKPT_BLOCK = 4096,
+    /* Fewer elements than this are not worth waking another thread for. A function of the size only, never of the
+     * load: the cut into blocks, and with it every bit, stays the same. */
+    CKPT_PARALLEL = 16384,
+};
+
+/* Blocks that `count` elements make, and the elements in block `b`. */
+#define CKPT_BLOCKS(count)      (((count) + CKPT_BLOCK - 1) / CKPT_BLOCK)
+#define CKPT_IN_BLOCK(count, b) ((count) - (b)*CKPT_BLOCK < CKPT_BLOCK ? (count) - (b)*CKPT_BLOCK : CKPT_BLOCK)
+
+/* Reductions; n >= 1. max ignores no NaN that comes first but may pass over later ones. */
+float ckpt_vector_max(int64_t n, const float *x);
+float ckpt_vector_sum(int64_t n, const float *x);
+float ckpt_vector_dot(int64_t n, const float *x, const float *y);
+/* sum of exp(x - shift) */
+float ckpt_vector_exp_sum(int64_t n, const float *x, float shift);
+
+/* y = scale * exp(x - shift). exp is within 2 units in the last place where the result is normal. */
+void ckpt_vector_exp(int64_t n, const float *x, float shift, float scale, float *y);
+/* Within 4 units in the last place. */
+void ckpt_vector_tanh(int64_t n, const float *x, float *y);
+void ckpt_vector_sigmoid(int64_t n, const float *x, float *y);
+/* Within 2e-7. */
+void ckpt_vector_erf(int64_t n, const float *x, float *y);
+
+/* y += x */
+void ckpt_vector_add(int64_t n, const float *x, float *y);
+
+/* Words of elements first .. first + n - 1 of a tensor, as ckpt_philox_block draws them; first is a multiple of 4. */
+void ckpt_vector_philox(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t first, int64_t n,
+                        uint32_t *words);
+
+#endif
