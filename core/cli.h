@@ -25,6 +25,7 @@ typedef struct ckpt_cli {
     int argc;
     char *const *argv;
     int next; /* where ckpt_cli_next stands; 0 at the start */
+    bool operands_only; /* "--" was seen; false at the start */
 } ckpt_cli;
 
 /* The next option or operand, in order, GNU style: "--name=value", "--name value", "-ovalue", "--" ends options.

@@ -24,6 +24,9 @@ void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
 void ckpt_text_json(ckpt_text *text, const char *string);
 void ckpt_text_xml(ckpt_text *text, const char *string);
 
+/* A finite number, as the shortest decimal that reads back as the same double; a point whatever the locale. */
+void ckpt_text_real(ckpt_text *text, double value);
+
 /* CKPT_NO_MEMORY when an append failed. */
 CKPT_MUST_USE ckpt_code ckpt_text_end(const ckpt_text *text, ckpt_err *err);
 

@@ -1,0 +1,212 @@
+/* Command lines, GNU style, without getopt_long (no POSIX function) and without its global state. */
+#include "core/cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void print_help(const ckpt_cli *cli)
+{
+    printf("usage: %s\n\n%s\n\noptions:\n", cli->usage, cli->about);
+    for (const ckpt_cli_option *o = cli->option; o->name != NULL; o++) {
+        char left[80];
+        const char *const between = o->argument != NULL ? " " : "";
+        const char *const argument = o->argument != NULL ? o->argument : "";
+        if (o->letter != 0) {
+            snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, between, argument);
+        } else {
+            snprintf(left, sizeof left, "    --%s%s%s", o->name, between, argument);
+        }
+        printf("  %-28s %s\n", left, o->help);
+    }
+    printf("  %-28s %s\n  %-28s %s\n\n", "    --help", "print this and exit", "    --version",
+           "print the version and exit");
+    printf("exit status: 0 ok, 1 the answer is no, 2 bad usage or input, 3 device\n");
+}
+
+/* The table entry `name` stands for: the exact one, or the only one it begins. `matches` counts candidates. */
+static const ckpt_cli_option *find_long(const ckpt_cli *cli, const char *name, size_t length, int *matches)
+{
+    const ckpt_cli_option *found = NULL;
+    *matches = 0;
+    for (const ckpt_cli_option *o = cli->option; o->name != NULL; o++) {
+        if (strncmp(o->name, name, length) == 0) {
+            if (o->name[length] == '\0') {
+                *matches = 1;
+                return o;
+            }
+            found = o;
+            (*matches)++;
+        }
+    }
+    return *matches == 1 ? found : NULL;
+}
+
+static int bad_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);
+
+/* One line, whatever the arguments hold. */
+static void print_line(const ckpt_cli *cli, const char *format, va_list args, const char *tail)
+{
+    char line[1024];
+    vsnprintf(line, sizeof line, format, args);
+    for (char *c = line; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20) {
+            *c = ' ';
+        }
+    }
+    fprintf(stderr, "%s: %s%s\n", cli->program, line, tail);
+}
+
+static int bad_usage(const ckpt_cli *cli, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line(cli, format, args, "; see --help");
+    va_end(args);
+    return -2;
+}
+
+/* The argument of an option: what follows it directly, or the next word. */
+static int take_value(ckpt_cli *cli, const ckpt_cli_option *option, const char *attached, const char **name,
+                      const char **value)
+{
+    if (attached == NULL) {
+        if (cli->next >= cli->argc) {
+            return bad_usage(cli, "--%s needs %s", option->name, option->argument);
+        }
+        attached = cli->argv[cli->next++];
+    }
+    *name = option->name;
+    *value = attached;
+    return 1;
+}
+
+static int next_long(ckpt_cli *cli, const char *word, const char **name, const char **value)
+{
+    const size_t length = strcspn(word, "=");
+    const char *const attached = word[length] == '=' ? word + length + 1 : NULL;
+    if (strcmp(word, "help") == 0) {
+        print_help(cli);
+        return -1;
+    }
+    if (strcmp(word, "version") == 0) {
+        printf("%s %s\n", cli->program, CKPT_VERSION);
+        return -1;
+    }
+    int matches = 0;
+    const ckpt_cli_option *const option = length > 0 ? find_long(cli, word, length, &matches) : NULL;
+    if (option == NULL) {
+        return bad_usage(cli, "%s option --%.*s", matches > 1 ? "ambiguous" : "unknown", (int)length, word);
+    }
+    if (option->argument != NULL) {
+        return take_value(cli, option, attached, name, value);
+    }
+    if (attached != NULL) {
+        return bad_usage(cli, "--%s takes no argument", option->name);
+    }
+    *name = option->name;
+    *value = NULL;
+    return 1;
+}
+
+/* "-v", "-ovalue", "-o value". Switches are not bundled: no program here has two with letters. */
+static int next_short(ckpt_cli *cli, const char *word, const char **name, const char **value)
+{
+    for (const ckpt_cli_option *o = cli->option; o->name != NULL; o++) {
+        if (o->letter != word[1] || o->letter == 0) {
+            continue;
+        }
+        if (o->argument != NULL) {
+            return take_value(cli, o, word[2] != '\0' ? word + 2 : NULL, name, value);
+        }
+        if (word[2] != '\0') {
+            return bad_usage(cli, "-%c takes no argument", word[1]);
+        }
+        *name = o->name;
+        *value = NULL;
+        return 1;
+    }
+    if (strcmp(word, "-h") == 0) {
+        print_help(cli);
+        return -1;
+    }
+    return bad_usage(cli, "unknown option %s", word);
+}
+
+int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value)
+{
+    if (cli->next == 0) {
+        cli->next = 1; /* argv[0] is the program */
+    }
+    if (cli->next >= cli->argc) {
+        return 0;
+    }
+    /* After "--" everything is an operand. It is never an option's argument here, because take_value has moved on. */
+    const char *const word = cli->argv[cli->next++];
+    if (!cli->operands_only) {
+        if (strcmp(word, "--") == 0) {
+            cli->operands_only = true;
+            return ckpt_cli_next(cli, name, value);
+        }
+        if (word[0] == '-' && word[1] == '-') {
+            return next_long(cli, word + 2, name, value);
+        }
+        if (word[0] == '-' && word[1] != '\0') {
+            return next_short(cli, word, name, value);
+        }
+    }
+    *name = "";
+    *value = word;
+    return 1;
+}
+
+int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err)
+{
+    char line[sizeof err->msg];
+    snprintf(line, sizeof line, "%s", err->msg);
+    for (char *c = line; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20) {
+            *c = ' ';
+        }
+    }
+    fprintf(stderr, "%s: %s\n", cli->program, line);
+    return ckpt_exit_code(err->code);
+}
+
+int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_line(cli, format, args, "; see --help");
+    va_end(args);
+    return 2;
+}
+
+bool ckpt_cli_color(FILE *stream)
+{
+    const char *const off = getenv("NO_COLOR"); /* https://no-color.org: present and not empty */
+    return (off == NULL || off[0] == '\0') && isatty(fileno(stream)) == 1;
+}
+
+void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns elapsed_ns)
+{
+    if (isatty(STDERR_FILENO) != 1) {
+        return;
+    }
+    fprintf(stderr, "\r%s %lld/%lld", what, (long long)done, (long long)total);
+    if (done > 0 && done < total) {
+        const double left = (double)elapsed_ns / (double)done * (double)(total - done) / 1e9;
+        fprintf(stderr, ", %.0f s left", left);
+    }
+    fprintf(stderr, "      %s", done >= total ? "\n" : ""); /* blanks cover the tail of a longer line */
+    fflush(stderr);
+}
+
+ckpt_ns ckpt_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (ckpt_ns)now.tv_sec * 1000000000 + (ckpt_ns)now.tv_nsec;
+}

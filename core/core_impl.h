@@ -1,0 +1,52 @@
+/* What the readers of the five formats share. */
+#ifndef CKPT_CORE_CORE_IMPL_H
+#define CKPT_CORE_CORE_IMPL_H
+
+#include "core/json.h"
+#include "core/machine.h"
+
+/* A hash table from names to indices. Keys are borrowed; everything else lives in the arena. */
+typedef struct ckpt_names {
+    const char **key;
+    int *index;
+    size_t room; /* power of two, at least twice the names */
+    size_t count;
+} ckpt_names;
+
+/* Room for `count` names. */
+CKPT_MUST_USE ckpt_code ckpt_names_init(ckpt_names *names, int count, ckpt_arena *arena, ckpt_err *err);
+
+/* -1 and the name is in; or the index it already has, and nothing changes. */
+int ckpt_names_add(ckpt_names *names, const char *key, int index);
+int ckpt_names_find(const ckpt_names *names, const char *key); /* -1: not there */
+
+/* Put "file:line:column: " of the item before the message that is there, and hand `code` on. */
+ckpt_code ckpt_item_blame(const ckpt_item *item, ckpt_code code, ckpt_err *err);
+
+/* Places of all elements of an array in one walk. Cost: O(file). */
+void ckpt_item_positions(const ckpt_item *array, ckpt_position *at);
+
+/* Optional members: `missing` when the key is absent. */
+CKPT_MUST_USE ckpt_code ckpt_member_text(const ckpt_item *object, const char *key, const char *missing, ckpt_arena *out,
+                                         const char **text, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_member_int(const ckpt_item *object, const char *key, int64_t min, int64_t max,
+                                        int64_t missing, int64_t *value, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_member_bool(const ckpt_item *object, const char *key, bool missing, bool *value,
+                                         ckpt_err *err);
+
+/* Members that must be there. */
+CKPT_MUST_USE ckpt_code ckpt_need_text(const ckpt_item *object, const char *key, ckpt_arena *out, const char **text,
+                                       ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_need_int(const ckpt_item *object, const char *key, int64_t min, int64_t max,
+                                      int64_t *value, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_need_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
+                                        ckpt_err *err);
+/* An optional array: *count 0 when the key is absent. */
+CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
+                                          ckpt_err *err);
+
+/* "machine" of a profile or trace; absent: all "". */
+CKPT_MUST_USE ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machine *machine,
+                                          ckpt_err *err);
+
+#endif
