@@ -10,7 +10,6 @@ typedef struct ckpt_names {
     const char **key;
     int *index;
     size_t room; /* power of two, at least twice the names */
-    size_t count;
 } ckpt_names;
 
 /* Room for `count` names. */

@@ -1,0 +1,64 @@
+/* Members of an object by key, with a default or a complaint: what every reader does for every field. */
+#include "core/core_impl.h"
+
+ckpt_code ckpt_need_text(const ckpt_item *object, const char *key, ckpt_arena *out, const char **text, ckpt_err *err)
+{
+    ckpt_item member;
+    CKPT_TRY(ckpt_item_need(object, key, &member, err));
+    return ckpt_item_text(&member, out, text, err);
+}
+
+ckpt_code ckpt_need_int(const ckpt_item *object, const char *key, int64_t min, int64_t max, int64_t *value,
+                        ckpt_err *err)
+{
+    ckpt_item member;
+    CKPT_TRY(ckpt_item_need(object, key, &member, err));
+    return ckpt_item_int(&member, min, max, value, err);
+}
+
+ckpt_code ckpt_need_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_item_need(object, key, array, err));
+    return ckpt_item_array(array, count, err);
+}
+
+ckpt_code ckpt_member_text(const ckpt_item *object, const char *key, const char *missing, ckpt_arena *out,
+                           const char **text, ckpt_err *err)
+{
+    ckpt_item member;
+    if (!ckpt_item_find(object, key, &member)) {
+        *text = missing;
+        return CKPT_OK;
+    }
+    return ckpt_item_text(&member, out, text, err);
+}
+
+ckpt_code ckpt_member_int(const ckpt_item *object, const char *key, int64_t min, int64_t max, int64_t missing,
+                          int64_t *value, ckpt_err *err)
+{
+    ckpt_item member;
+    if (!ckpt_item_find(object, key, &member)) {
+        *value = missing;
+        return CKPT_OK;
+    }
+    return ckpt_item_int(&member, min, max, value, err);
+}
+
+ckpt_code ckpt_member_bool(const ckpt_item *object, const char *key, bool missing, bool *value, ckpt_err *err)
+{
+    ckpt_item member;
+    if (!ckpt_item_find(object, key, &member)) {
+        *value = missing;
+        return CKPT_OK;
+    }
+    return ckpt_item_bool(&member, value, err);
+}
+
+ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count, ckpt_err *err)
+{
+    if (!ckpt_item_find(object, key, array)) {
+        *count = 0;
+        return CKPT_OK;
+    }
+    return ckpt_item_array(array, count, err);
+}
