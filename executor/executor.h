@@ -41,6 +41,12 @@ CKPT_MUST_USE ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor
 /* Steps done; restored by ckpt_executor_state_read. */
 uint64_t ckpt_executor_steps(const ckpt_executor *executor);
 
+/* The seed of weights, data order and dropout; restored by ckpt_executor_state_read. */
+uint64_t ckpt_executor_seed(const ckpt_executor *executor);
+
+/* Host memory that holds offloaded buffers. */
+ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
+
 /* SHA-256 over a section of the static block: weights, gradients, optimizer, statistics. */
 typedef enum ckpt_section { CKPT_SECTION_WEIGHTS, CKPT_SECTION_GRADIENTS, CKPT_SECTION_OPTIMIZER,
                             CKPT_SECTION_STATISTICS } ckpt_section;

@@ -1,0 +1,107 @@
+/* How training starts: every value of a parameter is its own Philox number, keyed by seed, layer, parameter and
+ * element, so that neither the layout nor the number of threads shows in the weights. */
+#include <math.h>
+#include <string.h>
+
+#include "executor/executor_impl.h"
+#include "kernels/philox.h"
+
+enum { FIRST_STREAM = 2 }; /* stream 2 + k starts parameter k; 0 and 1 are dropout's */
+
+static const float two_pi = 6.28318530717958647692f;
+
+/* Four values from one block of four words. Normal: Box and Muller, Ann. Math. Statist. 29(2), 1958. */
+static void four_values(ckpt_init init, float scale, const uint32_t word[4], float value[4])
+{
+    float u[4];
+    for (int i = 0; i < 4; i++) {
+        u[i] = ckpt_philox_uniform(word[i]);
+    }
+    if (init == CKPT_INIT_UNIFORM) {
+        for (int i = 0; i < 4; i++) {
+            value[i] = scale * (2.0f * u[i] - 1.0f);
+        }
+        return;
+    }
+    for (int i = 0; i < 4; i += 2) {
+        const float radius = scale * sqrtf(-2.0f * logf(u[i]));
+        value[i] = radius * cosf(two_pi * u[i + 1]);
+        value[i + 1] = radius * sinf(two_pi * u[i + 1]);
+    }
+}
+
+/* Elements first .. first + count - 1 of a parameter; first is a multiple of 4. */
+static void fill_values(const ckpt_executor *executor, const ckpt_node *node, int k, int64_t first, int64_t count,
+                        float *to)
+{
+    const ckpt_param *const param = &node->param[k];
+    if (param->init == CKPT_INIT_ZERO || param->init == CKPT_INIT_ONE) {
+        for (int64_t i = 0; i < count; i++) {
+            to[i] = param->init == CKPT_INIT_ONE ? 1.0f : 0.0f;
+        }
+        return;
+    }
+    const uint64_t seed = executor->seed;
+    const uint32_t layer = (uint32_t)node->index, stream = (uint32_t)(FIRST_STREAM + k);
+    const float scale = (float)param->scale;
+    const int64_t blocks = (count + 3) / 4;
+#pragma omp parallel for schedule(static) num_threads(executor->device->threads)
+    for (int64_t b = 0; b < blocks; b++) {
+        uint32_t word[4];
+        float value[4];
+        ckpt_philox_block(seed, 0, layer, stream, (uint64_t)(first / 4 + b), word);
+        four_values(param->init, scale, word, value);
+        const int64_t left = count - 4 * b;
+        memcpy(to + 4 * b, value, (size_t)(left < 4 ? left : 4) * sizeof value[0]);
+    }
+}
+
+static ckpt_code start_param(ckpt_executor *executor, const ckpt_node *node, int k, ckpt_err *err)
+{
+    const int64_t step = CKPT_CHUNK_BYTES / (int64_t)sizeof(float);
+    const int64_t count = ckpt_shape_count(&node->param[k].tensor.shape);
+    float *const to = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k);
+    float *const chunk = (float *)(void *)executor->chunk;
+    for (int64_t done = 0; done < count; done += step) {
+        const int64_t now = count - done < step ? count - done : step;
+        fill_values(executor, node, k, done, now, chunk);
+        CKPT_TRY(
+            executor->device->api->upload(executor->device, to + done, chunk, now * (ckpt_bytes)sizeof(float), err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code start_stat(ckpt_executor *executor, const ckpt_node *node, int k, ckpt_err *err)
+{
+    const int64_t step = CKPT_CHUNK_BYTES / (int64_t)sizeof(float);
+    const int64_t count = ckpt_shape_count(&node->stat[k].tensor.shape);
+    unsigned char *const to =
+        executor->statics + executor->layout.statistics + executor->layout.stat[node->index * CKPT_STAT_MAX + k];
+    float *const chunk = (float *)(void *)executor->chunk;
+    for (int64_t i = 0; i < (count < step ? count : step); i++) {
+        chunk[i] = (float)node->stat[k].initial;
+    }
+    for (int64_t done = 0; done < count; done += step) {
+        const int64_t now = count - done < step ? count - done : step;
+        CKPT_TRY(executor->device->api->upload(executor->device, to + done * (int64_t)sizeof(float), chunk,
+                                               now * (ckpt_bytes)sizeof(float), err));
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_executor_initialise(ckpt_executor *executor, ckpt_err *err)
+{
+    const ckpt_network *const network = executor->lowered->network;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            if (node->param[k].tied < 0) {
+                CKPT_TRY(start_param(executor, node, k, err));
+            }
+        }
+        for (int k = 0; k < node->stat_count; k++) {
+            CKPT_TRY(start_stat(executor, node, k, err));
+        }
+    }
+    return CKPT_OK;
+}
