@@ -1,0 +1,121 @@
+/* Linear on the CPU: three oneDNN matrix products. oneDNN divides a product among threads in a fixed way, so the bits
+ * depend on the thread count only. The products that add exist beside those that overwrite, because which one a
+ * backward needs is known when it runs. */
+#include "core/memory.h"
+#include "core/tensor.h"
+#include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/kernel.h"
+
+/* [adds] */
+typedef struct linear {
+    ckpt_dnn *forward, *input[2], *weight[2];
+} linear;
+
+typedef struct sizes {
+    int64_t rows, in, out;
+} sizes;
+
+static sizes sizes_of(const ckpt_node *node)
+{
+    const ckpt_shape *w = &node->param[0].tensor.shape;
+    return (sizes){ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
+}
+
+static ckpt_code fill(linear *state, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
+{
+    const sizes s = sizes_of(node);
+    const ckpt_dnn_matrix x = {s.rows, s.in, s.in, 1}, y = {s.rows, s.out, s.out, 1}, w = {s.out, s.in, s.in, 1};
+    const ckpt_dnn_matrix w_turned = {s.in, s.out, 1, s.in}, y_turned = {s.out, s.rows, 1, s.out};
+    CKPT_TRY(
+        ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads, forward, &state->forward, err));
+    for (int adds = 0; adds < 2; adds++) {
+        CKPT_TRY(
+            ckpt_dnn_matmul(&y_turned, &x, &w, false, adds == 1, node->threads, backward, &state->weight[adds], err));
+        if ((node->grad_in & 1) != 0) {
+            CKPT_TRY(ckpt_dnn_matmul(&y, &w, &x, false, adds == 1, node->threads, backward, &state->input[adds], err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static void release(void *state)
+{
+    linear *l = state;
+    if (l == NULL) {
+        return;
+    }
+    ckpt_dnn_destroy(l->forward);
+    for (int adds = 0; adds < 2; adds++) {
+        ckpt_dnn_destroy(l->input[adds]);
+        ckpt_dnn_destroy(l->weight[adds]);
+    }
+    ckpt_memory_put(l);
+}
+
+static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state, ckpt_err *err)
+{
+    linear *l = ckpt_memory_get(sizeof *l);
+    if (l == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *l, node->name);
+    }
+    const ckpt_code code = fill(l, node, forward, backward, err);
+    if (code != CKPT_OK) {
+        release(l);
+        ckpt_err_while(err, "preparing layer %s (linear)", node->name);
+        return code;
+    }
+    *state = l;
+    return CKPT_OK;
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)node;
+    const linear *l = state;
+    *forward = ckpt_dnn_workspace(l->forward);
+    *backward = 0;
+    for (int adds = 0; adds < 2; adds++) {
+        const ckpt_bytes weight = ckpt_dnn_workspace(l->weight[adds]);
+        const ckpt_bytes input = l->input[adds] == NULL ? 0 : ckpt_dnn_workspace(l->input[adds]);
+        *backward = weight > *backward ? weight : *backward;
+        *backward = input > *backward ? input : *backward;
+    }
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const linear *l = args->state;
+    const float *bias = args->node->param_count > 1 ? args->param[1] : NULL;
+    return ckpt_dnn_run(l->forward, (const void *const[4]){args->in[0], args->param[0], args->out[0], bias},
+                        args->workspace, err);
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const linear *l = args->state;
+    const ckpt_node *node = args->node;
+    const float *dy = args->grad_out[0];
+    const int weight_adds = (int)(args->grad_param_adds & 1);
+    const int input_adds = (int)(args->grad_in_adds & 1);
+    CKPT_TRY(ckpt_dnn_run(l->weight[weight_adds], (const void *const[4]){dy, args->in[0], args->grad_param[0], NULL},
+                          args->workspace, err));
+    if (node->param_count > 1) {
+        const sizes s = sizes_of(node);
+        ckpt_column_sums(s.rows, s.out, dy, args->grad_param[1], (args->grad_param_adds & 2) != 0, node->threads);
+    }
+    if (args->grad_in[0] != NULL) {
+        CKPT_TRY(ckpt_dnn_run(l->input[input_adds], (const void *const[4]){dy, args->param[0], args->grad_in[0], NULL},
+                              args->workspace, err));
+    }
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_linear = {
+    .op = "linear",
+    .prepare = prepare,
+    .release = release,
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,445 @@
+/* The only file that knows oneDNN (2.x, C API). A call is one to two primitives: a convolution wants its weights in a
+ * blocked order of its own choosing, so a reorder from or to the plain order stands beside it, as in PyTorch.
+ *
+ * All memory objects are made at creation without memory and pointed somewhere at each run. Thread counts are set
+ * around creation and runs, because oneDNN divides work, and so sums, by the count it finds. */
+#include "kernels/cpu/onednn.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/tensor.h"
+
+enum { STEPS_MAX = 2, USES_MAX = 5, BINDINGS_MAX = 8, WORKSPACE = -1 };
+
+/* A memory object and what it is pointed at: pointer[k] of a run, or `offset` in the workspace. */
+typedef struct binding {
+    dnnl_memory_t memory;
+    int pointer;
+    ckpt_bytes offset;
+} binding;
+
+typedef struct step {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t use[USES_MAX];
+    int use_count;
+} step;
+
+struct ckpt_dnn {
+    step step[STEPS_MAX];
+    int step_count;
+    binding binding[BINDINGS_MAX];
+    int binding_count;
+    ckpt_bytes blocked_bytes, scratch_bytes; /* the workspace: blocked weights, then the scratch all steps share */
+    int threads;
+    const char *algorithm;
+};
+
+#define DNN_TRY(err, call, what)                                                                                       \
+    do {                                                                                                               \
+        const dnnl_status_t dnn_try_status = (call);                                                                   \
+        if (dnn_try_status != dnnl_success) {                                                                          \
+            return dnn_fail((err), dnn_try_status, (what), __LINE__);                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static ckpt_code dnn_fail(ckpt_err *err, dnnl_status_t status, const char *what, int line)
+{
+    const ckpt_code code = status == dnnl_out_of_memory ? CKPT_NO_MEMORY : CKPT_DEVICE;
+    return ckpt_err_set(err, code, __FILE__, line, "oneDNN refuses %s (%s)", what,
+                        status == dnnl_out_of_memory       ? "out of memory"
+                        : status == dnnl_invalid_arguments ? "invalid arguments"
+                        : status == dnnl_unimplemented     ? "not implemented"
+                        : status == dnnl_iterator_ends     ? "nothing fits the workspace"
+                        : status == dnnl_runtime_error     ? "runtime error"
+                                                           : "other status");
+}
+
+/* A CPU engine and its stream hold no work and no buffers; one of each serves the process. */
+static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+static dnnl_status_t engine_status;
+
+static void engine_open(void)
+{
+    engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    if (engine_status == dnnl_success) {
+        engine_status = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+    }
+}
+
+const char *ckpt_dnn_version(void)
+{
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+    return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
+}
+
+static ckpt_code bind(ckpt_dnn *dnn, const dnnl_memory_desc_t *desc, int pointer, ckpt_bytes offset, int *id,
+                      ckpt_err *err)
+{
+    binding *b = &dnn->binding[dnn->binding_count];
+    DNN_TRY(err, dnnl_memory_create(&b->memory, desc, engine, DNNL_MEMORY_NONE), "a memory object");
+    b->pointer = pointer;
+    b->offset = offset;
+    *id = dnn->binding_count++;
+    return CKPT_OK;
+}
+
+/* Append a primitive with its arguments: argument kind[i] is binding id[i]. */
+static ckpt_code add_step(ckpt_dnn *dnn, const_dnnl_primitive_desc_t desc, const int *kind, const int *id, int count,
+                          ckpt_err *err)
+{
+    step *s = &dnn->step[dnn->step_count];
+    DNN_TRY(err, dnnl_primitive_create(&s->primitive, desc), "a primitive");
+    dnn->step_count++;
+    for (int i = 0; i < count; i++) {
+        s->use[s->use_count++] = (dnnl_exec_arg_t){.arg = kind[i], .memory = dnn->binding[id[i]].memory};
+    }
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    const ckpt_bytes bytes = scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch);
+    if (bytes > 0) {
+        int scratch_id = 0;
+        CKPT_TRY(bind(dnn, scratch, WORKSPACE, dnn->blocked_bytes, &scratch_id, err));
+        s->use[s->use_count++] =
+            (dnnl_exec_arg_t){.arg = DNNL_ARG_SCRATCHPAD, .memory = dnn->binding[scratch_id].memory};
+        dnn->scratch_bytes = bytes > dnn->scratch_bytes ? ckpt_round_up(bytes, CKPT_ALIGN) : dnn->scratch_bytes;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code user_scratch(bool adds, dnnl_primitive_attr_t *attr, ckpt_err *err)
+{
+    DNN_TRY(err, dnnl_primitive_attr_create(attr), "attributes");
+    dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    dnnl_post_ops_t post = NULL;
+    if (status == dnnl_success && adds) {
+        status = dnnl_post_ops_create(&post);
+        if (status == dnnl_success) {
+            status = dnnl_post_ops_append_sum(post, 1.0F);
+        }
+        if (status == dnnl_success) {
+            status = dnnl_primitive_attr_set_post_ops(*attr, post);
+        }
+        dnnl_post_ops_destroy(post);
+    }
+    if (status != dnnl_success) {
+        dnnl_primitive_attr_destroy(*attr);
+        return dnn_fail(err, status, "attributes", __LINE__);
+    }
+    return CKPT_OK;
+}
+
+/* Weights this implementation wants in another order than they lie in: their bytes, 0 when they are taken as is. */
+static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_memory_desc_t *plain)
+{
+    if (wanted == NULL || plain == NULL || dnnl_memory_desc_equal(wanted, plain)) {
+        return 0;
+    }
+    return ckpt_round_up((ckpt_bytes)dnnl_memory_desc_get_size(wanted), CKPT_ALIGN);
+}
+
+/* The first implementation, in the library's order of preference, whose temporaries fit `limit`. */
+static dnnl_status_t first_fit(const_dnnl_op_desc_t desc, const_dnnl_primitive_attr_t attr,
+                               const_dnnl_primitive_desc_t hint, dnnl_query_t weights, const dnnl_memory_desc_t *plain,
+                               ckpt_bytes limit, dnnl_primitive_desc_t *found)
+{
+    dnnl_primitive_desc_iterator_t iterator = NULL;
+    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&iterator, desc, attr, engine, hint);
+    while (status == dnnl_success) {
+        dnnl_primitive_desc_t candidate = dnnl_primitive_desc_iterator_fetch(iterator);
+        if (candidate == NULL) {
+            status = dnnl_out_of_memory;
+            break;
+        }
+        const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(candidate, dnnl_query_scratchpad_md, 0);
+        const ckpt_bytes bytes =
+            ckpt_round_up(scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch), CKPT_ALIGN) +
+            reordered_bytes(dnnl_primitive_desc_query_md(candidate, weights, 0), plain);
+        if (limit < 0 || bytes <= limit) {
+            *found = candidate;
+            break;
+        }
+        dnnl_primitive_desc_destroy(candidate);
+        status = dnnl_primitive_desc_iterator_next(iterator);
+    }
+    if (iterator != NULL) {
+        dnnl_primitive_desc_iterator_destroy(iterator);
+    }
+    return status;
+}
+
+static ckpt_code matrix_desc(const ckpt_dnn_matrix *m, dnnl_memory_desc_t *desc, ckpt_err *err)
+{
+    const dnnl_dims_t dims = {m->rows, m->columns};
+    const dnnl_dims_t strides = {m->row_stride, m->column_stride};
+    DNN_TRY(err, dnnl_memory_desc_init_by_strides(desc, 2, dims, dnnl_f32, strides), "a matrix");
+    return CKPT_OK;
+}
+
+static ckpt_code matmul_steps(ckpt_dnn *dnn, const dnnl_memory_desc_t desc[4], bool bias, dnnl_primitive_desc_t found,
+                              ckpt_err *err)
+{
+    static const int kind[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
+    int id[4] = {0};
+    for (int i = 0; i < (bias ? 4 : 3); i++) {
+        CKPT_TRY(bind(dnn, &desc[i], i, 0, &id[i], err));
+    }
+    return add_step(dnn, found, kind, id, bias ? 4 : 3, err);
+}
+
+static ckpt_code matmul_fill(ckpt_dnn *dnn, const ckpt_dnn_matrix *const matrix[3], bool bias, bool adds,
+                             ckpt_bytes limit, ckpt_err *err)
+{
+    dnnl_memory_desc_t desc[4];
+    for (int i = 0; i < 3; i++) {
+        CKPT_TRY(matrix_desc(matrix[i], &desc[i], err));
+    }
+    const ckpt_dnn_matrix row = {1, matrix[2]->columns, matrix[2]->columns, 1};
+    CKPT_TRY(matrix_desc(&row, &desc[3], err));
+    dnnl_matmul_desc_t matmul;
+    DNN_TRY(err, dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], bias ? &desc[3] : NULL, &desc[2]),
+            "a matrix product");
+    dnnl_primitive_attr_t attr = NULL;
+    CKPT_TRY(user_scratch(adds, &attr, err));
+    dnnl_primitive_desc_t found = NULL;
+    const dnnl_status_t status = first_fit(&matmul, attr, NULL, dnnl_query_weights_md, NULL, limit, &found);
+    dnnl_primitive_attr_destroy(attr);
+    DNN_TRY(err, status, "a matrix product");
+    dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
+    const ckpt_code code = matmul_steps(dnn, desc, bias, found, err);
+    dnnl_primitive_desc_destroy(found);
+    return code;
+}
+
+static ckpt_code begin(int threads, ckpt_dnn **dnn, ckpt_err *err)
+{
+    pthread_once(&engine_once, engine_open);
+    DNN_TRY(err, engine_status, "a CPU engine");
+    *dnn = ckpt_memory_get(sizeof **dnn);
+    if (*dnn == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a oneDNN call", sizeof **dnn);
+    }
+    (*dnn)->threads = threads;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, const ckpt_dnn_matrix *y, bool bias,
+                          bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err)
+{
+    ckpt_dnn *made = NULL;
+    CKPT_TRY(begin(threads, &made, err));
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    const ckpt_dnn_matrix *const matrix[3] = {x, w, y};
+    const ckpt_code code = matmul_fill(made, matrix, bias, adds, limit, err);
+    omp_set_num_threads(before);
+    if (code != CKPT_OK) {
+        ckpt_dnn_destroy(made);
+        return code;
+    }
+    *dnn = made;
+    return CKPT_OK;
+}
+
+/* Descriptions of x, w, y, bias: with weights left to the library, and as they lie. */
+typedef struct convolution {
+    dnnl_memory_desc_t x, w_any, w_plain, y, bias;
+    dnnl_dims_t stride, padding;
+} convolution;
+
+static ckpt_code convolution_descs(const ckpt_dnn_shape *s, convolution *c, ckpt_err *err)
+{
+    const dnnl_dims_t x = {s->batch, s->in_channels, s->in[0], s->in[1]};
+    const dnnl_dims_t y = {s->batch, s->out_channels, s->out[0], s->out[1]};
+    const dnnl_dims_t w = {s->out_channels, s->in_channels, s->kernel[0], s->kernel[1]};
+    const dnnl_dims_t w_groups = {s->groups, s->out_channels / s->groups, s->in_channels / s->groups, s->kernel[0],
+                                  s->kernel[1]};
+    const dnnl_dims_t bias = {s->out_channels};
+    const bool grouped = s->groups > 1;
+    memcpy(c->stride, s->stride, sizeof s->stride);
+    memcpy(c->padding, s->padding, sizeof s->padding);
+    const int rank = grouped ? 5 : 4;
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->x, 4, x, dnnl_f32, dnnl_nhwc), "an input");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->y, 4, y, dnnl_f32, dnnl_nhwc), "an output");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->bias, 1, bias, dnnl_f32, dnnl_x), "a bias");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, rank, grouped ? w_groups : w, dnnl_f32, dnnl_format_tag_any),
+            "weights");
+    DNN_TRY(err,
+            dnnl_memory_desc_init_by_tag(&c->w_plain, rank, grouped ? w_groups : w, dnnl_f32,
+                                         grouped ? dnnl_goihw : dnnl_oihw),
+            "weights");
+    return CKPT_OK;
+}
+
+static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution *c, ckpt_dnn_direction direction,
+                                      const_dnnl_primitive_attr_t attr, ckpt_bytes limit, dnnl_primitive_desc_t *found)
+{
+    dnnl_convolution_desc_t desc;
+    const dnnl_memory_desc_t *bias = s->bias ? &c->bias : NULL;
+    dnnl_status_t status =
+        dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &c->x, &c->w_any,
+                                           bias, &c->y, c->stride, c->padding, c->padding);
+    if (status != dnnl_success) {
+        return status;
+    }
+    if (direction == CKPT_DNN_FORWARD) {
+        return first_fit(&desc, attr, NULL, dnnl_query_weights_md, &c->w_plain, limit, found);
+    }
+    dnnl_primitive_desc_t hint = NULL;
+    status = dnnl_primitive_desc_create(&hint, &desc, attr, engine, NULL);
+    if (status != dnnl_success) {
+        return status;
+    }
+    dnnl_query_t weights = dnnl_query_weights_md;
+    if (direction == CKPT_DNN_INPUT_GRADIENT) {
+        status = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, &c->y,
+                                                          c->stride, c->padding, c->padding);
+    } else {
+        weights = dnnl_query_diff_weights_md;
+        status = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, bias,
+                                                             &c->y, c->stride, c->padding, c->padding);
+    }
+    if (status == dnnl_success) {
+        status = first_fit(&desc, attr, hint, weights, &c->w_plain, limit, found);
+    }
+    dnnl_primitive_desc_destroy(hint);
+    return status;
+}
+
+static ckpt_code add_reorder(ckpt_dnn *dnn, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, int from_id,
+                             int to_id, const_dnnl_primitive_attr_t attr, ckpt_err *err)
+{
+    dnnl_primitive_desc_t desc = NULL;
+    DNN_TRY(err, dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr), "a reordering of weights");
+    const int kind[2] = {DNNL_ARG_FROM, DNNL_ARG_TO};
+    const int id[2] = {from_id, to_id};
+    const ckpt_code code = add_step(dnn, desc, kind, id, 2, err);
+    dnnl_primitive_desc_destroy(desc);
+    return code;
+}
+
+static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_dnn_shape *s, const convolution *c,
+                                   ckpt_dnn_direction direction, const_dnnl_primitive_desc_t found,
+                                   const_dnnl_primitive_attr_t attr, ckpt_err *err)
+{
+    static const int kinds[3][4] = {
+        [CKPT_DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
+        [CKPT_DNN_INPUT_GRADIENT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+        [CKPT_DNN_WEIGHT_GRADIENT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_BIAS},
+    };
+    const bool writes_weights = direction == CKPT_DNN_WEIGHT_GRADIENT;
+    const dnnl_memory_desc_t *w =
+        dnnl_primitive_desc_query_md(found, writes_weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    const bool reorder = reordered_bytes(w, &c->w_plain) > 0;
+    dnn->blocked_bytes = reordered_bytes(w, &c->w_plain);
+    const bool bias = s->bias && direction != CKPT_DNN_INPUT_GRADIENT;
+    int id[4] = {0};
+    int plain = 0;
+    CKPT_TRY(bind(dnn, &c->x, 0, 0, &id[0], err));
+    CKPT_TRY(bind(dnn, &c->w_plain, 1, 0, &plain, err));
+    CKPT_TRY(bind(dnn, &c->y, 2, 0, &id[2], err));
+    id[1] = plain;
+    if (reorder) {
+        CKPT_TRY(bind(dnn, w, WORKSPACE, 0, &id[1], err));
+    }
+    if (bias) {
+        CKPT_TRY(bind(dnn, &c->bias, 3, 0, &id[3], err));
+    }
+    if (reorder && !writes_weights) {
+        CKPT_TRY(add_reorder(dnn, &c->w_plain, w, plain, id[1], attr, err));
+    }
+    CKPT_TRY(add_step(dnn, found, kinds[direction], id, bias ? 4 : 3, err));
+    if (reorder && writes_weights) {
+        CKPT_TRY(add_reorder(dnn, w, &c->w_plain, id[1], plain, attr, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code convolution_fill(ckpt_dnn *dnn, const ckpt_dnn_shape *shape, ckpt_dnn_direction direction,
+                                  ckpt_bytes limit, ckpt_err *err)
+{
+    convolution c;
+    CKPT_TRY(convolution_descs(shape, &c, err));
+    dnnl_primitive_attr_t attr = NULL;
+    CKPT_TRY(user_scratch(false, &attr, err));
+    dnnl_primitive_desc_t found = NULL;
+    const dnnl_status_t status = convolution_find(shape, &c, direction, attr, limit, &found);
+    ckpt_code code = CKPT_OK;
+    if (status != dnnl_success) {
+        code = dnn_fail(err, status, "a convolution", __LINE__);
+    } else {
+        dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
+        code = convolution_steps(dnn, shape, &c, direction, found, attr, err);
+        dnnl_primitive_desc_destroy(found);
+    }
+    dnnl_primitive_attr_destroy(attr);
+    return code;
+}
+
+ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads, ckpt_bytes limit,
+                               ckpt_dnn **dnn, ckpt_err *err)
+{
+    ckpt_dnn *made = NULL;
+    CKPT_TRY(begin(threads, &made, err));
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    const ckpt_code code = convolution_fill(made, shape, direction, limit, err);
+    omp_set_num_threads(before);
+    if (code != CKPT_OK) {
+        ckpt_dnn_destroy(made);
+        return code;
+    }
+    *dnn = made;
+    return CKPT_OK;
+}
+
+void ckpt_dnn_destroy(ckpt_dnn *dnn)
+{
+    if (dnn == NULL) {
+        return;
+    }
+    for (int i = 0; i < dnn->step_count; i++) {
+        dnnl_primitive_destroy(dnn->step[i].primitive);
+    }
+    for (int i = 0; i < dnn->binding_count; i++) {
+        dnnl_memory_destroy(dnn->binding[i].memory);
+    }
+    ckpt_memory_put(dnn);
+}
+
+ckpt_bytes ckpt_dnn_workspace(const ckpt_dnn *dnn)
+{
+    return dnn->blocked_bytes + dnn->scratch_bytes;
+}
+
+const char *ckpt_dnn_algorithm(const ckpt_dnn *dnn)
+{
+    return dnn->algorithm;
+}
+
+ckpt_code ckpt_dnn_run(const ckpt_dnn *dnn, const void *const pointer[4], void *workspace, ckpt_err *err)
+{
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(dnn->threads);
+    dnnl_status_t status = dnnl_success;
+    for (int i = 0; i < dnn->binding_count && status == dnnl_success; i++) {
+        const binding *b = &dnn->binding[i];
+        void *at = b->pointer == WORKSPACE ? (void *)((char *)workspace + b->offset) : (void *)pointer[b->pointer];
+        status = dnnl_memory_set_data_handle(b->memory, at);
+    }
+    for (int i = 0; i < dnn->step_count && status == dnnl_success; i++) {
+        const step *s = &dnn->step[i];
+        status = dnnl_primitive_execute(s->primitive, stream, s->use_count, s->use);
+    }
+    if (status == dnnl_success) {
+        status = dnnl_stream_wait(stream);
+    }
+    omp_set_num_threads(before);
+    DNN_TRY(err, status, "to run");
+    return CKPT_OK;
+}

@@ -1,0 +1,62 @@
+/* oneDNN, made small: matrix products and convolutions as ready-made calls. Only onednn.c sees oneDNN itself.
+ *
+ * A call is created once, from shapes, and run any number of times on any addresses. Its temporaries (weights in the
+ * library's blocked order, scratchpads) lie in a workspace the caller gives. What oneDNN still takes from the heap
+ * while a call runs is the table of its arguments: under 4 KB, given back before the call returns. */
+#ifndef CKPT_KERNELS_CPU_ONEDNN_H
+#define CKPT_KERNELS_CPU_ONEDNN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+#include "core/units.h"
+
+typedef struct ckpt_dnn ckpt_dnn;
+
+/* Element (r, c) lies at r * row_stride + c * column_stride; one of the strides is 1. */
+typedef struct ckpt_dnn_matrix {
+    int64_t rows, columns, row_stride, column_stride; /* elements */
+} ckpt_dnn_matrix;
+
+/* y = x w: pointers x, w, y, bias (added to every row; NULL when there is none).
+ *
+ *   adds      y += x w
+ *   threads   the number that will run it; results depend on it
+ *   limit     bytes of workspace at most; -1: no limit
+ *
+ * Errors: CKPT_DEVICE (the library refuses), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, const ckpt_dnn_matrix *y,
+                                        bool bias, bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn,
+                                        ckpt_err *err);
+
+/* A two-dimensional convolution: x and y channels last, weights [out, in / groups, height, width] as written. */
+typedef struct ckpt_dnn_shape {
+    int64_t batch, in_channels, out_channels, groups;
+    int64_t in[2], out[2], kernel[2], stride[2], padding[2]; /* height, width */
+    bool bias;
+} ckpt_dnn_shape;
+
+/* Pointers of FORWARD: x, w, y, bias. INPUT_GRADIENT: dx, w, dy. WEIGHT_GRADIENT: x, dw, dy, dbias. */
+typedef enum ckpt_dnn_direction {
+    CKPT_DNN_FORWARD,
+    CKPT_DNN_INPUT_GRADIENT,
+    CKPT_DNN_WEIGHT_GRADIENT
+} ckpt_dnn_direction;
+
+/* The library's fastest convolution whose temporaries fit `limit` (-1: no limit). Errors: as ckpt_dnn_matmul. */
+CKPT_MUST_USE ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads,
+                                             ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err);
+
+void ckpt_dnn_destroy(ckpt_dnn *dnn); /* NULL is fine */
+
+/* Bytes of workspace a run uses; the name oneDNN gives to the algorithm. */
+ckpt_bytes ckpt_dnn_workspace(const ckpt_dnn *dnn);
+const char *ckpt_dnn_algorithm(const ckpt_dnn *dnn);
+
+/* `pointer` in the order said above; `workspace` is CKPT_ALIGN aligned and may be NULL when none is used. */
+CKPT_MUST_USE ckpt_code ckpt_dnn_run(const ckpt_dnn *dnn, const void *const pointer[4], void *workspace, ckpt_err *err);
+
+const char *ckpt_dnn_version(void); /* "oneDNN 2.6.3"; static */
+
+#endif
