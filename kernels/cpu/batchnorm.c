@@ -1,0 +1,189 @@
+/* Batch normalisation on the CPU: channels are the fastest dim, so a batch is a matrix of rows (pixels) and channels
+ * and every statistic is a sum down a column. Two passes over memory each way; oneDNN's takes three.
+ *
+ * Sums are of x - center with center = the first row, which keeps the one-pass variance exact enough: float over ROWS
+ * rows, then double. Each thread sums its own rows; threads are combined in order. */
+#include <math.h>
+
+#include "core/tensor.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+enum { STRIP = 256, ROWS = 64 };
+
+typedef struct sizes {
+    int64_t rows, channels;
+} sizes;
+
+static sizes sizes_of(const ckpt_node *node)
+{
+    const ckpt_shape *x = &node->in[0].shape;
+    return (sizes){ckpt_shape_count(x) / x->dim[1], x->dim[1]};
+}
+
+/* One block of a strip: plain += v, product += v (x - center), v = dy, or x - center when dy is NULL. */
+static void block_sums(int64_t rows, int64_t channels, int width, const float *x, const float *dy, const float *center,
+                       float *plain, float *product)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x_row = x + r * channels;
+        if (dy == NULL) {
+#pragma omp simd
+            for (int c = 0; c < width; c++) {
+                const float u = x_row[c] - center[c];
+                plain[c] += u;
+                product[c] += u * u;
+            }
+        } else {
+            const float *dy_row = dy + r * channels;
+#pragma omp simd
+            for (int c = 0; c < width; c++) {
+                plain[c] += dy_row[c];
+                product[c] += dy_row[c] * (x_row[c] - center[c]);
+            }
+        }
+    }
+}
+
+/* Rows first .. end - 1 of all channels into total[0..channels) and total[channels..2 channels). */
+static void thread_sums(int64_t first, int64_t end, int64_t channels, const float *x, const float *dy,
+                        const float *center, double *total)
+{
+    for (int64_t c0 = 0; c0 < channels; c0 += STRIP) {
+        const int width = (int)(channels - c0 < STRIP ? channels - c0 : STRIP);
+        double *plain_total = total + c0, *product_total = total + channels + c0;
+        for (int c = 0; c < width; c++) {
+            plain_total[c] = 0;
+            product_total[c] = 0;
+        }
+        for (int64_t r = first; r < end; r += ROWS) {
+            float plain[STRIP] = {0}, product[STRIP] = {0};
+            const int64_t rows = end - r < ROWS ? end - r : ROWS;
+            const int64_t at = r * channels + c0;
+            block_sums(rows, channels, width, x + at, dy == NULL ? NULL : dy + at, center + c0, plain, product);
+            for (int c = 0; c < width; c++) {
+                plain_total[c] += (double)plain[c];
+                product_total[c] += (double)product[c];
+            }
+        }
+    }
+}
+
+/* Both sums of every channel into partial[0..2 channels), which has room for all threads'. */
+static void column_sums(sizes s, int threads, const float *x, const float *dy, const float *center, double *partial)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int t = 0; t < threads; t++) {
+        thread_sums(s.rows * t / threads, s.rows * (t + 1) / threads, s.channels, x, dy, center,
+                    partial + 2 * s.channels * t);
+    }
+    for (int t = 1; t < threads; t++) {
+        for (int64_t i = 0; i < 2 * s.channels; i++) {
+            partial[i] += partial[2 * s.channels * t + i];
+        }
+    }
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)state;
+    const ckpt_bytes channels = node->in[0].shape.dim[1];
+    *forward = 2 * channels * node->threads * (ckpt_bytes)sizeof(double);
+    *backward = *forward + 2 * channels * (ckpt_bytes)sizeof(float);
+}
+
+/* Moments of the batch into mean and rstd; running statistics move unless this is a recomputation. */
+static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
+{
+    const ckpt_node *node = args->node;
+    const float *x = args->in[0];
+    float *mean = args->saved[0], *rstd = args->saved[1];
+    double *sum = args->workspace;
+    column_sums(s, node->threads, x, NULL, x, sum);
+    const double count = (double)s.rows;
+    const double momentum = ckpt_node_float(node, "momentum");
+    for (int64_t c = 0; c < s.channels; c++) {
+        const double shift = sum[c] / count;
+        const double var = fmax(sum[s.channels + c] / count - shift * shift, 0);
+        const double center = (double)x[c] + shift;
+        mean[c] = (float)center;
+        rstd[c] = (float)(1 / sqrt(var + (double)eps));
+        if (!args->again) {
+            const double unbiased = s.rows > 1 ? var * count / (count - 1) : var;
+            args->stat[0][c] = (float)((1 - momentum) * (double)args->stat[0][c] + momentum * center);
+            args->stat[1][c] = (float)((1 - momentum) * (double)args->stat[1][c] + momentum * unbiased);
+        }
+    }
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_node *node = args->node;
+    const sizes s = sizes_of(node);
+    const float eps = (float)ckpt_node_float(node, "eps");
+    float *mean = args->saved[0], *rstd = args->saved[1];
+    if (args->evaluating) {
+        for (int64_t c = 0; c < s.channels; c++) {
+            mean[c] = args->stat[0][c];
+            rstd[c] = 1 / sqrtf(args->stat[1][c] + eps);
+        }
+    } else {
+        batch_moments(args, s, eps);
+    }
+    const float *x = args->in[0], *w = args->param[0], *b = args->param[1];
+    float *y = args->out[0];
+    const int64_t channels = s.channels;
+#pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
+    for (int64_t r = 0; r < s.rows; r++) {
+        const float *x_row = x + r * channels;
+        float *y_row = y + r * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++) {
+            y_row[c] = (x_row[c] - mean[c]) * (rstd[c] * w[c]) + b[c];
+        }
+    }
+    return CKPT_OK;
+}
+
+/* dx = w rstd (dy - db / n - xhat dw / n). Source: Ioffe & Szegedy 2015, section 3, collected. */
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_node *node = args->node;
+    const sizes s = sizes_of(node);
+    const int64_t channels = s.channels;
+    const float *x = args->in[0], *dy = args->grad_out[0], *w = args->param[0];
+    const float *mean = args->saved[0], *rstd = args->saved[1];
+    double *sum = args->workspace;
+    column_sums(s, node->threads, x, dy, mean, sum);
+    float *dy_mean = (float *)(void *)(sum + 2 * channels * node->threads), *slope = dy_mean + channels;
+    for (int64_t c = 0; c < channels; c++) {
+        const double scale = (double)rstd[c];
+        args->grad_param[0][c] = (float)(sum[channels + c] * scale);
+        args->grad_param[1][c] = (float)sum[c];
+        dy_mean[c] = (float)(sum[c] / (double)s.rows);
+        slope[c] = (float)(sum[channels + c] * scale * scale / (double)s.rows);
+    }
+    float *dx = args->grad_in[0];
+    if (dx == NULL) {
+        return CKPT_OK;
+    }
+#pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
+    for (int64_t r = 0; r < s.rows; r++) {
+        const float *x_row = x + r * channels, *dy_row = dy + r * channels;
+        float *dx_row = dx + r * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++) {
+            dx_row[c] = (dy_row[c] - dy_mean[c] - (x_row[c] - mean[c]) * slope[c]) * (rstd[c] * w[c]);
+        }
+    }
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_batchnorm = {
+    .op = "batchnorm",
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};

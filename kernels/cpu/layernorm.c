@@ -1,0 +1,157 @@
+/* Layer normalisation on the CPU: row by row, in the first-level cache. Parameter gradients are summed per thread over
+ * blocks of ROWS rows and then over blocks; threads are combined in order. */
+#include <math.h>
+#include <string.h>
+
+#include "core/tensor.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+enum { ROWS = 64, LANES = 16 };
+
+typedef struct sizes {
+    int64_t rows, width;
+} sizes;
+
+static sizes sizes_of(const ckpt_node *node)
+{
+    const ckpt_shape *x = &node->in[0].shape;
+    const int64_t width = x->dim[x->rank - 1];
+    return (sizes){ckpt_shape_count(x) / width, width};
+}
+
+static float lanes_sum(float lane[LANES])
+{
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++) {
+            lane[j] += lane[j + half];
+        }
+    }
+    return lane[0];
+}
+
+/* Sum of (x - center)^2. */
+static float square_sum(int64_t n, const float *x, float center)
+{
+    float lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            const float u = x[i + j] - center;
+            lane[j] += u * u;
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        const float u = x[i + j] - center;
+        lane[j] += u * u;
+    }
+    return lanes_sum(lane);
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const sizes s = sizes_of(args->node);
+    const float eps = (float)ckpt_node_float(args->node, "eps");
+    const float *x = args->in[0], *w = args->param[0], *b = args->param[1];
+    float *y = args->out[0], *mean = args->saved[0], *rstd = args->saved[1];
+    const int64_t width = s.width;
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * width > CKPT_PARALLEL)
+    for (int64_t r = 0; r < s.rows; r++) {
+        const float *x_row = x + r * width;
+        float *y_row = y + r * width;
+        const float m = ckpt_vector_sum(width, x_row) / (float)width;
+        const float k = 1 / sqrtf(square_sum(width, x_row, m) / (float)width + eps);
+        mean[r] = m;
+        rstd[r] = k;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) {
+            y_row[i] = (x_row[i] - m) * k * w[i] + b[i];
+        }
+    }
+    return CKPT_OK;
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)state;
+    *forward = 0;
+    *backward = 4 * sizes_of(node).width * node->threads * (ckpt_bytes)sizeof(float);
+}
+
+/* One row: both means of its input gradient, the gradient, and its share of the parameters' gradients.
+ * dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)). */
+static void row_backward(int64_t width, const float *x, const float *dy, const float *w, float mean, float rstd,
+                         float *dx, float *dw, float *db)
+{
+    float plain[LANES] = {0}, product[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            const float g = dy[i + j] * w[i + j], u = (x[i + j] - mean) * rstd;
+            plain[j] += g;
+            product[j] += g * u;
+            dw[i + j] += dy[i + j] * u;
+            db[i + j] += dy[i + j];
+        }
+    }
+    for (int j = 0; i + j < width; j++) {
+        const float g = dy[i + j] * w[i + j], u = (x[i + j] - mean) * rstd;
+        plain[j] += g;
+        product[j] += g * u;
+        dw[i + j] += dy[i + j] * u;
+        db[i + j] += dy[i + j];
+    }
+    if (dx == NULL) {
+        return;
+    }
+    const float g_mean = lanes_sum(plain) / (float)width, slope = lanes_sum(product) / (float)width;
+#pragma omp simd
+    for (int64_t k = 0; k < width; k++) {
+        dx[k] = rstd * (dy[k] * w[k] - g_mean - (x[k] - mean) * rstd * slope);
+    }
+}
+
+/* Rows first .. end - 1; sums lie as total dw, total db, block dw, block db. */
+static void thread_backward(const ckpt_kernel_args *args, int64_t width, int64_t first, int64_t end, float *sums)
+{
+    const float *x = args->in[0], *dy = args->grad_out[0], *mean = args->saved[0], *rstd = args->saved[1];
+    float *dx = args->grad_in[0], *total = sums, *block = sums + 2 * width;
+    memset(total, 0, (size_t)(2 * width) * sizeof *total);
+    for (int64_t start = first; start < end; start += ROWS) {
+        const int64_t stop = start + ROWS < end ? start + ROWS : end;
+        memset(block, 0, (size_t)(2 * width) * sizeof *block);
+        for (int64_t r = start; r < stop; r++) {
+            row_backward(width, x + r * width, dy + r * width, args->param[0], mean[r], rstd[r],
+                         dx == NULL ? NULL : dx + r * width, block, block + width);
+        }
+        ckpt_vector_add(2 * width, block, total);
+    }
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const sizes s = sizes_of(args->node);
+    const int threads = args->node->threads;
+    float *sums = args->workspace;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int t = 0; t < threads; t++) {
+        thread_backward(args, s.width, s.rows * t / threads, s.rows * (t + 1) / threads, sums + 4 * s.width * t);
+    }
+    for (int t = 1; t < threads; t++) {
+        ckpt_vector_add(2 * s.width, sums + 4 * s.width * t, sums);
+    }
+    memcpy(args->grad_param[0], sums, (size_t)s.width * sizeof *sums);
+    memcpy(args->grad_param[1], sums + s.width, (size_t)s.width * sizeof *sums);
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_layernorm = {
+    .op = "layernorm",
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};

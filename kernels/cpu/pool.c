@@ -1,0 +1,245 @@
+/* Pooling on the CPU. Channels are the fastest dim, so every loop's innermost part runs over the channels of one pixel
+ * and vectorises. Backward gathers: each input pixel adds up the windows that cover it, in order, so that no two
+ * threads write one element. */
+#include <string.h>
+
+#include "core/tensor.h"
+#include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+typedef struct window {
+    int64_t batch, channels, in[2], out[2], kernel[2], stride[2], padding[2];
+} window;
+
+static window window_of(const ckpt_node *node)
+{
+    const ckpt_shape *x = &node->in[0].shape, *y = &node->out[0].shape;
+    window w = {.batch = x->dim[0], .channels = x->dim[1]};
+    for (int d = 0; d < 2; d++) {
+        w.in[d] = x->dim[2 + d];
+        w.out[d] = y->dim[2 + d];
+        w.kernel[d] = ckpt_node_int_at(node, "kernel_size", d);
+        w.stride[d] = ckpt_node_int_at(node, "stride", d);
+        w.stride[d] = w.stride[d] == 0 ? w.kernel[d] : w.stride[d];
+        w.padding[d] = ckpt_node_int_at(node, "padding", d);
+    }
+    return w;
+}
+
+typedef struct span {
+    int64_t first, end;
+} span;
+
+/* The input positions of output position `o` along dim `d`. */
+static span covered(const window *w, int d, int64_t o)
+{
+    const int64_t start = o * w->stride[d] - w->padding[d], end = start + w->kernel[d];
+    return (span){start < 0 ? 0 : start, end > w->in[d] ? w->in[d] : end};
+}
+
+/* The output positions whose window covers input position `i` along dim `d`. */
+static span covering(const window *w, int d, int64_t i)
+{
+    const int64_t at = i + w->padding[d]; /* o * stride <= at < o * stride + kernel */
+    const int64_t first = at < w->kernel[d] ? 0 : (at - w->kernel[d]) / w->stride[d] + 1;
+    const int64_t end = at / w->stride[d] + 1;
+    return (span){first, end > w->out[d] ? w->out[d] : end};
+}
+
+static void max_pixel(const window *w, const float *image, span rows, span columns, int64_t top, int64_t left, float *y,
+                      int32_t *index)
+{
+    bool first = true;
+    for (int64_t h = rows.first; h < rows.end; h++) {
+        for (int64_t k = columns.first; k < columns.end; k++) {
+            const float *x = image + (h * w->in[1] + k) * w->channels;
+            const int32_t position = (int32_t)((h - top) * w->kernel[1] + k - left);
+            if (first) {
+                first = false;
+                for (int64_t c = 0; c < w->channels; c++) {
+                    y[c] = x[c];
+                    index[c] = position;
+                }
+                continue;
+            }
+#pragma omp simd
+            for (int64_t c = 0; c < w->channels; c++) {
+                const bool take = x[c] > y[c] || x[c] != x[c]; /* NaN wins, as in PyTorch */
+                y[c] = take ? x[c] : y[c];
+                index[c] = take ? position : index[c];
+            }
+        }
+    }
+}
+
+static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const window w = window_of(args->node);
+    const float *x = args->in[0];
+    float *y = args->out[0];
+    int32_t *index = args->saved[0];
+#pragma omp parallel for schedule(static) num_threads(args->node->threads)
+    for (int64_t row = 0; row < w.batch * w.out[0]; row++) {
+        const int64_t n = row / w.out[0], i = row % w.out[0];
+        const float *image = x + n * w.in[0] * w.in[1] * w.channels;
+        for (int64_t j = 0; j < w.out[1]; j++) {
+            const int64_t at = (row * w.out[1] + j) * w.channels;
+            max_pixel(&w, image, covered(&w, 0, i), covered(&w, 1, j), i * w.stride[0] - w.padding[0],
+                      j * w.stride[1] - w.padding[1], y + at, index + at);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The gradient of one input pixel (h, k): every window whose maximum it was. */
+static void max_pixel_backward(const window *w, int64_t n, int64_t h, int64_t k, const float *dy, const int32_t *index,
+                               bool adds, float *dx)
+{
+    const span rows = covering(w, 0, h), columns = covering(w, 1, k);
+    if (!adds) {
+        memset(dx, 0, (size_t)w->channels * sizeof *dx);
+    }
+    for (int64_t i = rows.first; i < rows.end; i++) {
+        for (int64_t j = columns.first; j < columns.end; j++) {
+            const int64_t u = h - i * w->stride[0] + w->padding[0], v = k - j * w->stride[1] + w->padding[1];
+            const int32_t position = (int32_t)(u * w->kernel[1] + v);
+            const int64_t at = ((n * w->out[0] + i) * w->out[1] + j) * w->channels;
+            const float *dy_at = dy + at;
+            const int32_t *index_at = index + at;
+#pragma omp simd
+            for (int64_t c = 0; c < w->channels; c++) {
+                dx[c] += index_at[c] == position ? dy_at[c] : 0.0F;
+            }
+        }
+    }
+}
+
+static ckpt_code max_backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const window w = window_of(args->node);
+    const float *dy = args->grad_out[0];
+    const int32_t *index = args->saved[0];
+    float *dx = args->grad_in[0];
+    const bool adds = (args->grad_in_adds & 1) != 0;
+    if (dx == NULL) {
+        return CKPT_OK;
+    }
+#pragma omp parallel for schedule(static) num_threads(args->node->threads)
+    for (int64_t row = 0; row < w.batch * w.in[0]; row++) {
+        for (int64_t k = 0; k < w.in[1]; k++) {
+            max_pixel_backward(&w, row / w.in[0], row % w.in[0], k, dy, index, adds,
+                               dx + (row * w.in[1] + k) * w.channels);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* to = scale * the sum of the pixels of `from`, an image `width` wide, in rows x columns. */
+static void sum_pixels(const float *from, int64_t width, int64_t channels, span rows, span columns, float scale,
+                       float *to)
+{
+    memset(to, 0, (size_t)channels * sizeof *to);
+    for (int64_t i = rows.first; i < rows.end; i++) {
+        for (int64_t j = columns.first; j < columns.end; j++) {
+            ckpt_vector_add(channels, from + (i * width + j) * channels, to);
+        }
+    }
+    for (int64_t c = 0; c < channels; c++) {
+        to[c] *= scale;
+    }
+}
+
+/* Forward sums the pixels a window covers; backward sums the windows that cover a pixel. */
+static void average(const ckpt_kernel_args *args, const float *from, const int64_t from_size[2], float *to,
+                    const int64_t to_size[2], span (*spans)(const window *w, int d, int64_t o))
+{
+    const window w = window_of(args->node);
+    const float scale = 1 / (float)(w.kernel[0] * w.kernel[1]);
+#pragma omp parallel for schedule(static) num_threads(args->node->threads)
+    for (int64_t row = 0; row < w.batch * to_size[0]; row++) {
+        const float *image = from + row / to_size[0] * from_size[0] * from_size[1] * w.channels;
+        for (int64_t j = 0; j < to_size[1]; j++) {
+            sum_pixels(image, from_size[1], w.channels, spans(&w, 0, row % to_size[0]), spans(&w, 1, j), scale,
+                       to + (row * to_size[1] + j) * w.channels);
+        }
+    }
+}
+
+static ckpt_code average_forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const window w = window_of(args->node);
+    average(args, args->in[0], w.in, args->out[0], w.out, covered);
+    return CKPT_OK;
+}
+
+static ckpt_code average_backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const window w = window_of(args->node);
+    if (args->grad_in[0] != NULL) {
+        average(args, args->grad_out[0], w.out, args->grad_in[0], w.in, covering);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code global_forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_shape *x_shape = &args->node->in[0].shape;
+    const int64_t channels = x_shape->dim[1], pixels = x_shape->dim[2] * x_shape->dim[3];
+    const float *x = args->in[0];
+    float *y = args->out[0];
+    for (int64_t n = 0; n < x_shape->dim[0]; n++) {
+        ckpt_column_sums(pixels, channels, x + n * pixels * channels, y + n * channels, false, args->node->threads);
+    }
+    const float count = (float)pixels;
+    for (int64_t i = 0; i < x_shape->dim[0] * channels; i++) {
+        y[i] /= count;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code global_backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_shape *x_shape = &args->node->in[0].shape;
+    const int64_t channels = x_shape->dim[1], pixels = x_shape->dim[2] * x_shape->dim[3];
+    const float *dy = args->grad_out[0];
+    float *dx = args->grad_in[0];
+    if (dx == NULL) {
+        return CKPT_OK;
+    }
+    const float count = (float)pixels;
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (pixels * channels > CKPT_PARALLEL)
+    for (int64_t row = 0; row < x_shape->dim[0] * pixels; row++) {
+        const float *dy_row = dy + row / pixels * channels;
+        float *dx_row = dx + row * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++) {
+            dx_row[c] = dy_row[c] / count;
+        }
+    }
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_maxpool2d = {
+    .op = "maxpool2d",
+    .forward = max_forward,
+    .backward = max_backward,
+};
+
+const ckpt_kernel ckpt_cpu_avgpool2d = {
+    .op = "avgpool2d",
+    .forward = average_forward,
+    .backward = average_backward,
+};
+
+const ckpt_kernel ckpt_cpu_global_avgpool = {
+    .op = "global_avgpool",
+    .forward = global_forward,
+    .backward = global_backward,
+};
