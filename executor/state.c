@@ -278,7 +278,9 @@ static ckpt_code check_header(const ckpt_executor *executor, const char *header,
         }
         size_t length = 0;
         const char *const found = find_member(header, state_key[key].key, &length);
-        if (code == CKPT_OK && (found == NULL || length != wanted.length || memcmp(found, wanted.bytes, length) != 0)) {
+        const bool same = code == CKPT_OK && found != NULL && strncmp(found, wanted.bytes, wanted.length) == 0 &&
+                          (found[wanted.length] == ',' || found[wanted.length] == '}');
+        if (code == CKPT_OK && !same) {
             code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state is of %s %.*s; this run has %s", path,
                              state_key[key].about, (int)(found != NULL && length < 160 ? length : 0),
                              found != NULL ? found : "", wanted.bytes);
