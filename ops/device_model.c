@@ -1,0 +1,154 @@
+/* Devices as the roofline sees them.
+ *
+ * The figures of the GPUs are the makers' data sheets times what plain float32 kernels are known to sustain: 0.7 of
+ * the float32 rate without tensor cores, 0.8 of the memory bandwidth, 0.8 of one direction of the link. They rank
+ * layers well and seconds roughly; a profile replaces them. */
+#include "ops/device_model.h"
+
+#include <string.h>
+
+#include "core/json.h"
+
+#define GPU(tera_flop, memory_gb, giga_bytes, link_gb)                                                                 \
+    .memory_bytes = (ckpt_bytes)(memory_gb)*1000000000, .flop_per_s = 0.7 * (tera_flop)*1e12,                          \
+    .bytes_per_s = 0.8 * (giga_bytes)*1e9, .launch_ns = 5000, .link_bytes_per_s = (int64_t)(link_gb)*800000000
+
+const ckpt_device_model ckpt_device_models[] = {
+    {.name = "cpu",
+     .about = "two cores of a laptop or desktop: 2 cores x 3.2 GHz x 32 float32 operations (AVX2, two FMA units), "
+              "half of it sustained; two channels of DDR4-3200, 0.4 of 51.2 GB/s for two cores",
+     .memory_bytes = (ckpt_bytes)16 * 1000000000,
+     .flop_per_s = 1.0e11,
+     .bytes_per_s = 2.0e10,
+     .launch_ns = 2000},
+    {.name = "h200",
+     .about = "NVIDIA H200 SXM, data sheet: 67 TFLOPS float32, 141 GB at 4.8 TB/s, PCIe 5.0 x16",
+     GPU(67.0, 141, 4800, 64)},
+    {.name = "h100",
+     .about = "NVIDIA H100 SXM5, data sheet: 67 TFLOPS float32, 80 GB at 3.35 TB/s, PCIe 5.0 x16",
+     GPU(67.0, 80, 3350, 64)},
+    {.name = "a100",
+     .about = "NVIDIA A100 80GB SXM4, data sheet: 19.5 TFLOPS float32, 80 GB at 2.039 TB/s, PCIe 4.0 x16",
+     GPU(19.5, 80, 2039, 32)},
+    {.name = "a100-40gb",
+     .about = "NVIDIA A100 40GB SXM4, data sheet: 19.5 TFLOPS float32, 40 GB at 1.555 TB/s, PCIe 4.0 x16",
+     GPU(19.5, 40, 1555, 32)},
+    {.name = "l40s",
+     .about = "NVIDIA L40S, data sheet: 91.6 TFLOPS float32, 48 GB at 864 GB/s, PCIe 4.0 x16",
+     GPU(91.6, 48, 864, 32)},
+    {.name = "a10",
+     .about = "NVIDIA A10, data sheet: 31.2 TFLOPS float32, 24 GB at 600 GB/s, PCIe 4.0 x16",
+     GPU(31.2, 24, 600, 32)},
+    {.name = "rtx4090",
+     .about = "GeForce RTX 4090, specification: 82.6 TFLOPS float32, 24 GB at 1008 GB/s, PCIe 4.0 x16",
+     GPU(82.6, 24, 1008, 32)},
+    {.name = "rtx3090",
+     .about = "GeForce RTX 3090, specification: 35.6 TFLOPS float32, 24 GB at 936 GB/s, PCIe 4.0 x16",
+     GPU(35.6, 24, 936, 32)},
+    {.name = "rtx3060",
+     .about = "GeForce RTX 3060, specification: 12.7 TFLOPS float32, 12 GB at 360 GB/s, PCIe 4.0 x16",
+     GPU(12.7, 12, 360, 32)},
+    {.name = "v100",
+     .about = "NVIDIA V100 SXM2, data sheet: 15.7 TFLOPS float32, 32 GB at 900 GB/s, PCIe 3.0 x16",
+     GPU(15.7, 32, 900, 16)},
+    {.name = "t4",
+     .about = "NVIDIA T4, data sheet: 8.1 TFLOPS float32, 16 GB at 320 GB/s, PCIe 3.0 x16",
+     GPU(8.1, 16, 320, 16)},
+    {0},
+};
+
+static ckpt_code read_rate(const ckpt_item *root, const char *key, double *rate, ckpt_err *err)
+{
+    ckpt_item item;
+    CKPT_TRY(ckpt_item_need(root, key, &item, err));
+    CKPT_TRY(ckpt_item_real(&item, rate, err));
+    if (!(*rate > 0)) {
+        return ckpt_item_fail(&item, err, "\"%s\" is %g, wanted a number above 0", key, *rate);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_int(const ckpt_item *root, const char *key, int64_t *value, ckpt_err *err)
+{
+    ckpt_item item;
+    return ckpt_item_find(root, key, &item) ? ckpt_item_int(&item, 0, INT64_MAX, value, err) : CKPT_OK;
+}
+
+static ckpt_code read_text(const ckpt_item *root, const char *key, ckpt_arena *out, const char **text, ckpt_err *err)
+{
+    ckpt_item item;
+    return ckpt_item_find(root, key, &item) ? ckpt_item_text(&item, out, text, err) : CKPT_OK;
+}
+
+static ckpt_code read_fields(const ckpt_item *root, const char *path, ckpt_arena *out, ckpt_device_model *device,
+                             ckpt_err *err)
+{
+    device->launch_ns = 5000;
+    CKPT_TRY(read_rate(root, "flop_per_s", &device->flop_per_s, err));
+    CKPT_TRY(read_rate(root, "bytes_per_s", &device->bytes_per_s, err));
+    CKPT_TRY(read_int(root, "memory_bytes", &device->memory_bytes, err));
+    CKPT_TRY(read_int(root, "launch_ns", &device->launch_ns, err));
+    CKPT_TRY(read_int(root, "link_bytes_per_s", &device->link_bytes_per_s, err));
+    CKPT_TRY(read_text(root, "name", out, &device->name, err));
+    CKPT_TRY(read_text(root, "about", out, &device->about, err));
+    if (device->name == NULL) {
+        device->name = ckpt_arena_text(out, path);
+    }
+    if (device->about == NULL) {
+        device->about = ckpt_arena_text(out, path);
+    }
+    if (device->name == NULL || device->about == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "device model of %s", path);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_device(const char *path, ckpt_arena *out, const ckpt_device_model **device, ckpt_err *err)
+{
+    ckpt_device_model *const read = CKPT_NEW(out, ckpt_device_model, 1);
+    if (read == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "device model of %s", path);
+    }
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    CKPT_TRY(ckpt_json_open(path, NULL, &json, &root, err));
+    const ckpt_code code = read_fields(&root, path, out, read, err);
+    ckpt_json_close(json);
+    if (code == CKPT_OK) {
+        *device = read;
+    }
+    return code;
+}
+
+ckpt_code ckpt_device_model_find(const char *name_or_path, ckpt_arena *out, const ckpt_device_model **device,
+                                 ckpt_err *err)
+{
+    for (const ckpt_device_model *model = ckpt_device_models; model->name != NULL; model++) {
+        if (strcmp(model->name, name_or_path) == 0) {
+            *device = model;
+            return CKPT_OK;
+        }
+    }
+    if (strpbrk(name_or_path, "./") != NULL) {
+        return read_device(name_or_path, out, device, err);
+    }
+    char names[256] = "";
+    for (const ckpt_device_model *model = ckpt_device_models; model->name != NULL; model++) {
+        const size_t used = strlen(names);
+        if (used + strlen(model->name) + 3 < sizeof names) {
+            strcat(names, used > 0 ? ", " : "");
+            strcat(names, model->name);
+        }
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "no device \"%s\": wanted one of %s, or a JSON file", name_or_path, names);
+}
+
+ckpt_ns ckpt_roofline_ns(const ckpt_device_model *device, ckpt_flop flop, ckpt_bytes moved)
+{
+    const double compute = (double)flop / device->flop_per_s;
+    const double memory = (double)moved / device->bytes_per_s;
+    const double ns = (double)device->launch_ns + 1e9 * (compute > memory ? compute : memory);
+    /* Beyond a century the sum over the step overflows soon enough, and the graph check says so. */
+    const double limit = 4e18;
+    return ns < limit ? (ckpt_ns)ns : (ckpt_ns)limit;
+}
