@@ -15,6 +15,7 @@ typedef struct ckpt_sequence {
 typedef struct ckpt_plan_options {
     ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
     int slots;               /* resolution of the chain DP; 0: default */
+    bool no_bound;           /* a bound is not wanted: saves a strategy the time to compute it */
 } ckpt_plan_options;
 
 /* What a strategy answers. */
@@ -30,9 +31,11 @@ typedef struct ckpt_strategy {
     const char *name; /* "sqrt" */
     const char *help; /* one line */
     const char *source;
-    bool budgeted;    /* uses the limit: may give different sequences for different limits */
+    bool budgeted; /* uses the limit: may give different sequences for different limits */
+    bool flags;    /* reads the user's checkpoint flags */
     /* A sequence whose live bytes (static not counted, workspaces counted) never exceed `limit` where the strategy
-     * can help it. Strategies that are not budgeted ignore `limit`; the caller measures what they give.
+     * can help it; CKPT_BYTES_MAX: no limit. Strategies that are not budgeted ignore `limit`; the caller measures
+     * what they give. Whoever is not found at a limit is found at CKPT_BYTES_MAX.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err);

@@ -12,8 +12,15 @@
 CKPT_MUST_USE ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
 
 /* Replay on the clock: ops one after another on "compute", copies beside them, one at a time in each direction, a
- * run waits for the fetches it reads. The plan must have passed ckpt_plan_check. */
+ * run waits for the fetches it reads, a free for the copies of its buffer. The plan must have passed
+ * ckpt_plan_check. One event per step. */
 CKPT_MUST_USE ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
                                            const ckpt_trace **trace, ckpt_err *err);
+
+/* The step as it would be without any plan: every op once, every buffer freed after its last use.
+ *   peak   static included
+ * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(total reads + writes). */
+CKPT_MUST_USE ckpt_code ckpt_keep_all_measure(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak,
+                                              ckpt_ns *time, ckpt_err *err);
 
 #endif
