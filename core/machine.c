@@ -5,12 +5,19 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/core_impl.h"
 
 #ifndef CKPT_COMMIT
 #define CKPT_COMMIT "unknown"
 #endif
+
+int ckpt_machine_threads(void)
+{
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : online > 1024 ? 1024 : (int)online;
+}
 
 static void processor_name(char *name, size_t room)
 {

@@ -22,6 +22,9 @@ typedef struct ckpt_machine {
  * arguments. */
 CKPT_MUST_USE ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *const *argv,
                                           ckpt_arena *out, ckpt_machine *machine, ckpt_err *err);
+/* Online processors, 1 to 1024: what --threads defaults to in every program, so that plans and runs agree. */
+int ckpt_machine_threads(void);
+
 void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text);
 
 #endif
