@@ -1,0 +1,447 @@
+/* ckpt-train: trains a model by a plan. Which step runs when, and where every byte lies, was decided by ckpt-plan;
+ * this program only checks that the plan is of this model, and follows it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cli.h"
+#include "core/file.h"
+#include "executor/data.h"
+#include "executor/executor.h"
+#include "planner/replay.h"
+
+enum { TIMES_KEPT = 1001, THREADS_MAX = 1024 };
+
+static const ckpt_cli_option option_table[] = {
+    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed)"},
+    {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
+    {"steps", 'n', "N", "stop when N steps are done in all, resumed ones counted (default 10)"},
+    {"seed", 0, "N", "of weights, data order and dropout (default 0)"},
+    {"threads", 't', "N", "the number the plan was made for (default: online processors)"},
+    {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
+    {"device", 0, "NAME", "cpu (default) or cuda:0"},
+    {"trace", 0, "FILE", "write the measured trace of the last step"},
+    {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; appends when resuming"},
+    {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
+    {"save-every", 0, "N", "write it after every N steps too"},
+    {"resume", 0, "FILE", "go on from a training state"},
+    {"poison", 0, NULL, "fill freed memory with NaN: a plan that reads it shows at once"},
+    {"json", 0, NULL, "print the result as JSON"},
+    {NULL, 0, NULL, NULL},
+};
+
+typedef struct ckpt_train_options {
+    const char *model, *plan, *data, *device, *trace, *log, *save, *resume;
+    const char **set;
+    int set_count;
+    int64_t steps, seed, threads, save_every; /* seed -1: not given */
+    bool poison, json;
+} ckpt_train_options;
+
+typedef struct ckpt_training {
+    ckpt_train_options options;
+    ckpt_arena arena;
+    const ckpt_lowered *lowered;
+    ckpt_plan *plan;
+    ckpt_device *device;
+    ckpt_executor *executor;
+    ckpt_data *data;
+    ckpt_trace *trace;
+    void **input;
+    FILE *log;
+    uint64_t first_step;
+    float loss;
+    ckpt_bytes peak_bytes, outside_bytes;
+    ckpt_ns time[TIMES_KEPT]; /* of the latest steps, as a ring */
+    int64_t times;
+} ckpt_training;
+
+static volatile sig_atomic_t stop_wanted;
+
+static void want_stop(int signal)
+{
+    (void)signal;
+    stop_wanted = 1;
+}
+
+static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *number)
+{
+    char *end = NULL;
+    errno = 0;
+    const long long found = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || found < min || found > max) {
+        return false;
+    }
+    *number = found;
+    return true;
+}
+
+/* 0: go on; else the program's exit code + 1. */
+static int parse(ckpt_cli *cli, ckpt_train_options *options)
+{
+    const struct {
+        const char *name;
+        const char **text;
+        int64_t *number;
+        int64_t min, max;
+        bool *yes;
+    } take[] = {
+        {"plan", &options->plan, NULL, 0, 0, NULL},
+        {"data", &options->data, NULL, 0, 0, NULL},
+        {"device", &options->device, NULL, 0, 0, NULL},
+        {"trace", &options->trace, NULL, 0, 0, NULL},
+        {"log", &options->log, NULL, 0, 0, NULL},
+        {"save", &options->save, NULL, 0, 0, NULL},
+        {"resume", &options->resume, NULL, 0, 0, NULL},
+        {"steps", NULL, &options->steps, 0, INT64_C(1) << 31, NULL},
+        {"seed", NULL, &options->seed, 0, INT64_MAX, NULL},
+        {"threads", NULL, &options->threads, 1, THREADS_MAX, NULL},
+        {"save-every", NULL, &options->save_every, 1, INT64_C(1) << 31, NULL},
+        {"poison", NULL, NULL, 0, 0, &options->poison},
+        {"json", NULL, NULL, 0, 0, &options->json},
+    };
+    const char *name = NULL, *value = NULL;
+    for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
+        if (got < 0) {
+            return got == -1 ? 1 : 3;
+        }
+        if (strcmp(name, "set") == 0) {
+            options->set[options->set_count++] = value;
+        } else if (name[0] == '\0') {
+            if (options->model != NULL) {
+                return 1 + ckpt_cli_usage(cli, "one model file is trained, found a second: %s", value);
+            }
+            options->model = value;
+        }
+        for (size_t i = 0; i < sizeof take / sizeof take[0]; i++) {
+            if (strcmp(name, take[i].name) != 0) {
+                continue;
+            }
+            if (take[i].text != NULL) {
+                *take[i].text = value;
+            } else if (take[i].yes != NULL) {
+                *take[i].yes = true;
+            } else if (!parse_number(value, take[i].min, take[i].max, take[i].number)) {
+                return 1 + ckpt_cli_usage(cli, "--%s takes a number from %lld to %lld, found \"%s\"", name,
+                                          (long long)take[i].min, (long long)take[i].max, value);
+            }
+        }
+    }
+    if (options->model == NULL || options->plan == NULL) {
+        return 1 + ckpt_cli_usage(cli, "%s is missing", options->model == NULL ? "the model file" : "--plan FILE");
+    }
+    if (options->save_every > 0 && options->save == NULL) {
+        return 1 + ckpt_cli_usage(cli, "--save-every needs --save FILE");
+    }
+    return 0;
+}
+
+/* Model and plan, until the plan is known to be of this model and sound. */
+static ckpt_code prepare(ckpt_training *training, ckpt_err *err)
+{
+    ckpt_train_options *const options = &training->options;
+    const ckpt_model *model = NULL;
+    CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, &training->arena, &model, err));
+    const ckpt_network *network = NULL;
+    CKPT_TRY(ckpt_network_infer(model, (int)options->threads, &training->arena, &network, err));
+    const ckpt_device_model *roofline = NULL;
+    CKPT_TRY(ckpt_device_model_find("cpu", &training->arena, &roofline, err)); /* times do not matter here */
+    CKPT_TRY(ckpt_network_lower(network, NULL, roofline, &training->arena, &training->lowered, err));
+    CKPT_TRY(ckpt_plan_read(options->plan, &training->arena, &training->plan, err));
+    if (training->plan->verdict != CKPT_FITS) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the plan's verdict is infeasible: there is nothing to follow",
+                         options->plan);
+    }
+    CKPT_TRY(ckpt_plan_bind(training->plan, training->lowered->graph, err));
+    return ckpt_plan_check(training->plan, training->lowered->graph, err);
+}
+
+static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_network *const network = training->lowered->network;
+    int64_t *const limit = CKPT_NEW(&training->arena, int64_t, network->model->input_count);
+    training->input = CKPT_NEW(&training->arena, void *, network->model->input_count);
+    if (limit == NULL || training->input == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the inputs");
+    }
+    for (int i = 0; i < network->model->input_count; i++) {
+        training->input[i] = ckpt_executor_input(training->executor, i);
+    }
+    ckpt_data_class_limits(network, limit);
+    return ckpt_data_open(training->options.data, network->model, limit, ckpt_executor_seed(training->executor),
+                          &training->data, err);
+}
+
+static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    CKPT_TRY(ckpt_device_open(options->device, (int)options->threads, &training->device, err));
+    const ckpt_executor_options made = {.seed = options->seed < 0 ? 0 : (uint64_t)options->seed,
+                                        .poison = options->poison};
+    CKPT_TRY(
+        ckpt_executor_create(training->device, training->lowered, training->plan, &made, &training->executor, err));
+    if (options->resume != NULL) {
+        CKPT_TRY(ckpt_executor_state_read(training->executor, options->resume, err));
+        const uint64_t seed = ckpt_executor_seed(training->executor);
+        if (options->seed >= 0 && seed != (uint64_t)options->seed) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state has seed %" PRIu64 "; --seed %lld cannot change it",
+                             options->resume, seed, (long long)options->seed);
+        }
+    }
+    training->first_step = ckpt_executor_steps(training->executor);
+    CKPT_TRY(open_data(training, err));
+    CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
+    CKPT_TRY(ckpt_machine_read((int)options->threads, training->device->api->libraries(training->device), cli->argc,
+                               cli->argv, &training->arena, &training->trace->machine, err));
+    if (options->log != NULL) {
+        training->log = fopen(options->log, options->resume != NULL ? "a" : "w");
+        if (training->log == NULL) {
+            return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", options->log, strerror(errno));
+        }
+        if (options->resume == NULL) {
+            fprintf(training->log, "step,loss,loss_hex\n");
+        }
+    }
+    return CKPT_OK;
+}
+
+static void say_start(const ckpt_training *training)
+{
+    if (training->options.json) {
+        return;
+    }
+    const ckpt_plan *const plan = training->plan;
+    char peak[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], all[CKPT_UNITS_TEXT];
+    printf("%s: steps %" PRIu64 " to %lld, seed %" PRIu64 ", %s\n", training->lowered->network->model->name,
+           training->first_step + 1, (long long)training->options.steps, ckpt_executor_seed(training->executor),
+           training->device->api->describe(training->device));
+    printf("plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
+           ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
+           ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
+}
+
+static void note_step(ckpt_training *training)
+{
+    const ckpt_trace *const trace = training->trace;
+    training->time[training->times++ % TIMES_KEPT] = trace->time_ns;
+    if (trace->peak_bytes > training->peak_bytes) {
+        training->peak_bytes = trace->peak_bytes;
+    }
+    for (int i = 0; i < trace->event_count; i++) {
+        const ckpt_bytes outside = trace->event[i].bytes[CKPT_CAT_OUTSIDE];
+        if (outside > training->outside_bytes) {
+            training->outside_bytes = outside;
+        }
+    }
+}
+
+/* About ten lines, however many steps. */
+static bool worth_a_line(const ckpt_training *training, uint64_t step)
+{
+    const uint64_t all = (uint64_t)training->options.steps - training->first_step;
+    const uint64_t every = all > 10 ? all / 10 : 1;
+    return step == training->first_step + 1 || step % every == 0 || step == (uint64_t)training->options.steps;
+}
+
+static ckpt_code save(ckpt_training *training, ckpt_err *err)
+{
+    const char *const path = training->options.save;
+    return path != NULL ? ckpt_executor_state_write(training->executor, path, err) : CKPT_OK;
+}
+
+static ckpt_code train(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    uint64_t step = training->first_step;
+    while (step < (uint64_t)options->steps && !stop_wanted) {
+        ckpt_data_fill(training->data, step, training->input);
+        CKPT_TRY(ckpt_executor_step(training->executor, &training->loss, training->trace, err));
+        step = ckpt_executor_steps(training->executor);
+        note_step(training);
+        if (training->log != NULL) {
+            fprintf(training->log, "%" PRIu64 ",%.9g,%a\n", step, (double)training->loss, (double)training->loss);
+            fflush(training->log);
+        }
+        if (!options->json && worth_a_line(training, step)) {
+            printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
+            fflush(stdout);
+        }
+        if (options->save_every > 0 && step % (uint64_t)options->save_every == 0) {
+            CKPT_TRY(save(training, err));
+        }
+    }
+    return save(training, err);
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    const ckpt_ns x = *(const ckpt_ns *)a, y = *(const ckpt_ns *)b;
+    return (x > y) - (x < y);
+}
+
+static ckpt_ns median_time(ckpt_training *training)
+{
+    const int64_t count = training->times < TIMES_KEPT ? training->times : TIMES_KEPT;
+    if (count == 0) {
+        return 0;
+    }
+    qsort(training->time, (size_t)count, sizeof training->time[0], compare_ns);
+    return training->time[count / 2];
+}
+
+static void say_end_text(ckpt_training *training, const char *weights)
+{
+    char text[CKPT_UNITS_TEXT];
+    const ckpt_plan *const plan = training->plan;
+    printf("weights sha256  %s\n", weights);
+    printf("planned peak    %lld B\n", (long long)plan->peak_bytes);
+    if (training->times == 0) {
+        return;
+    }
+    printf("measured peak   %lld B (%s)\n", (long long)training->peak_bytes,
+           training->peak_bytes == plan->peak_bytes ? "equal" : "DIFFERENT");
+    printf("outside         %lld B allocated by any library during steps\n", (long long)training->outside_bytes);
+    printf("process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
+           (long long)training->trace->process_peak_bytes,
+           ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), text));
+    printf("step time       %s, median of %lld\n", ckpt_ns_show(median_time(training), text),
+           (long long)(training->times < TIMES_KEPT ? training->times : TIMES_KEPT));
+}
+
+static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt_err *err)
+{
+    const ckpt_plan *const plan = training->plan;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_text_add(&text, "{\"model\": ");
+    ckpt_text_json(&text, training->lowered->network->model->name);
+    ckpt_text_add(&text, ", \"strategy\": ");
+    ckpt_text_json(&text, plan->solver);
+    ckpt_text_add(&text, ", \"steps\": %" PRIu64 ", \"seed\": %" PRIu64 ", \"threads\": %lld",
+                  ckpt_executor_steps(training->executor), ckpt_executor_seed(training->executor),
+                  (long long)training->options.threads);
+    if (training->times > 0 && isfinite(training->loss)) {
+        ckpt_text_add(&text, ", \"loss\": %.9g", (double)training->loss);
+    } else {
+        ckpt_text_add(&text, ", \"loss\": null");
+    }
+    ckpt_text_add(&text,
+                  ", \"weights_sha256\": \"%s\", \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
+                  "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
+                  "\"step_ns\": %lld}\n",
+                  weights, (long long)plan->peak_bytes, (long long)training->peak_bytes,
+                  (long long)training->outside_bytes, (long long)training->trace->process_peak_bytes,
+                  (long long)ckpt_executor_host_bytes(training->executor), (long long)median_time(training));
+    const ckpt_code code = ckpt_text_end(&text, err);
+    if (code == CKPT_OK) {
+        fwrite(text.bytes, 1, text.length, stdout);
+    }
+    ckpt_text_fini(&text);
+    return code;
+}
+
+static ckpt_code write_trace(const ckpt_training *training, ckpt_err *err)
+{
+    if (training->options.trace == NULL || training->times == 0) {
+        return CKPT_OK;
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_trace_write(training->trace, &text);
+    ckpt_code code = ckpt_text_end(&text, err);
+    if (code == CKPT_OK) {
+        code = ckpt_file_write(training->options.trace, text.bytes, text.length, err);
+    }
+    ckpt_text_fini(&text);
+    return code;
+}
+
+static ckpt_code finish(ckpt_training *training, ckpt_err *err)
+{
+    char weights[CKPT_DIGEST_TEXT];
+    CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, weights, err));
+    CKPT_TRY(write_trace(training, err));
+    if (training->log != NULL) {
+        const bool failed = ferror(training->log) != 0;
+        if (fclose(training->log) != 0 || failed) {
+            training->log = NULL;
+            return CKPT_FAIL(err, CKPT_IO, "%s: the log could not be written", training->options.log);
+        }
+        training->log = NULL;
+    }
+    if (training->options.json) {
+        return say_end_json(training, weights, err);
+    }
+    say_end_text(training, weights);
+    return CKPT_OK;
+}
+
+static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    CKPT_TRY(prepare(training, err));
+    CKPT_TRY(open_all(training, cli, err));
+    say_start(training);
+    CKPT_TRY(train(training, err));
+    CKPT_TRY(finish(training, err));
+    if (stop_wanted && ckpt_executor_steps(training->executor) < (uint64_t)training->options.steps) {
+        return CKPT_FAIL(err, CKPT_INTERRUPTED, "stopped after step %" PRIu64 "%s%s",
+                         ckpt_executor_steps(training->executor),
+                         training->options.save != NULL ? "; go on with --resume " : "",
+                         training->options.save != NULL ? training->options.save : "");
+    }
+    return CKPT_OK;
+}
+
+static void close_all(ckpt_training *training)
+{
+    if (training->log != NULL) {
+        fclose(training->log);
+    }
+    ckpt_data_close(training->data);
+    ckpt_executor_destroy(training->executor);
+    ckpt_device_close(training->device);
+    ckpt_arena_fini(&training->arena);
+}
+
+int main(int argc, char **argv)
+{
+    static ckpt_training training;
+    ckpt_cli cli = {
+        .program = "ckpt-train",
+        .usage = "ckpt-train --plan plan.json [options] model.json",
+        .about = "Train a model by a plan: same bits as without one, in the memory the plan says.",
+        .option = option_table,
+        .argc = argc,
+        .argv = argv,
+    };
+    ckpt_err err = {0};
+    ckpt_arena_init(&training.arena);
+    training.options = (ckpt_train_options){.device = "cpu", .data = "synthetic", .steps = 10, .seed = -1};
+    training.options.threads = ckpt_machine_threads();
+    training.options.set = CKPT_NEW(&training.arena, const char *, argc);
+    if (training.options.set == NULL) {
+        CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");
+        return ckpt_cli_fail(&cli, &err);
+    }
+    const int stop = parse(&cli, &training.options);
+    int exit_code = stop - 1;
+    if (stop == 0) {
+        struct sigaction action = {.sa_handler = want_stop};
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
+        if (exit_code == 0 && training.times > 0 && training.peak_bytes != training.plan->peak_bytes) {
+            exit_code = 1;
+        }
+    }
+    close_all(&training);
+    if (fflush(stdout) != 0 && exit_code == 0) {
+        fprintf(stderr, "ckpt-train: cannot write to standard output: %s\n", strerror(errno));
+        exit_code = 2;
+    }
+    return exit_code;
+}
