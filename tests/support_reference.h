@@ -1,0 +1,43 @@
+/* The forward of every op, a second time: in double, from the formula, in plain loops, slow. Written without looking
+ * at kernels/, so that the two can only agree by both being right.
+ *
+ * Every tensor here is in the order it is written in ([N, C, H, W] with W fastest), whatever memory order the kernels
+ * use; whoever compares reorders. Integer tensors hold their integers as doubles. */
+#ifndef CKPT_TESTS_SUPPORT_REFERENCE_H
+#define CKPT_TESTS_SUPPORT_REFERENCE_H
+
+#include "ops/op.h"
+#include "ops/optimizer.h"
+
+typedef struct ckpt_reference {
+    const ckpt_node *node;
+    const double *const *in;
+    const double *const *param;
+    double *const *out;
+    double *const *saved;
+    double *const *stat; /* read when evaluating, else moved on by one step */
+    uint64_t seed, step;
+    bool evaluating;
+} ckpt_reference;
+
+/* False when there is no reference for this op. */
+bool ckpt_reference_forward(const ckpt_reference *r);
+
+/* One step of an optimizer on one value; slot[0..slots-1] are its state. False when there is no reference. */
+bool ckpt_reference_update(const ckpt_optimizer *optimizer, const double *hyper, bool decay, uint64_t step,
+                           double *param, double grad, double *slot);
+
+/* Philox4x32-10's word for `element` under the convention of docs: key = seed, counter = (element / 4, step,
+ * layer << 8 | stream), word element % 4. Then whether dropout keeps the element. */
+uint32_t ckpt_reference_philox(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t element);
+bool ckpt_reference_keeps(uint32_t word, double p);
+
+/* One function per op, in support_reference*.c. */
+typedef void ckpt_reference_op(const ckpt_reference *r);
+ckpt_reference_op ckpt_reference_conv2d, ckpt_reference_batchnorm, ckpt_reference_maxpool2d, ckpt_reference_avgpool2d,
+    ckpt_reference_global_avgpool, ckpt_reference_upsample, ckpt_reference_softmax, ckpt_reference_log_softmax,
+    ckpt_reference_attention, ckpt_reference_lstm_cell, ckpt_reference_embedding, ckpt_reference_positional_embedding,
+    ckpt_reference_cross_entropy, ckpt_reference_nll_loss, ckpt_reference_mse, ckpt_reference_layernorm,
+    ckpt_reference_linear;
+
+#endif
