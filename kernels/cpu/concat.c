@@ -1,0 +1,37 @@
+/* Tensors one after another along an axis; backward cuts the gradient up again. */
+#include "kernels/cpu/pieces.h"
+#include "kernels/kernel.h"
+
+static void describe(const ckpt_node *node, ckpt_pieces *pieces)
+{
+    ckpt_pieces_describe(&node->out[0].shape, node->in, node->in_count, ckpt_node_int(node, "axis"), node->threads,
+                         pieces);
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    ckpt_pieces pieces;
+    describe(args->node, &pieces);
+    const float *piece[CKPT_IN_MAX];
+    for (int k = 0; k < pieces.count; k++) {
+        piece[k] = args->in[k];
+    }
+    ckpt_pieces_join(&pieces, piece, false, args->out[0]);
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    ckpt_pieces pieces;
+    describe(args->node, &pieces);
+    ckpt_pieces_cut(&pieces, args->grad_out[0], args->grad_in_adds, args->grad_in);
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_concat = {
+    .op = "concat",
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,250 @@
+/* One step of an LSTM: matrix products by oneDNN, the rest in one pass over the gates, which lie as i, f, g, o. With
+ * one input the state before is zero and its products are left out. */
+#include <string.h>
+
+#include "core/memory.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+enum { X_GATES, H_GATES, DX, DH, DW_X, DW_H, CALLS };
+enum { COLUMNS = 64 }; /* of the bias gradient, that one thread sums at a time */
+
+typedef struct lstm_state {
+    ckpt_dnn *call[CALLS]; /* NULL: not needed */
+    ckpt_bytes forward_bytes, backward_bytes;
+} lstm_state;
+
+typedef struct cell_shape {
+    int64_t N, I, H;
+    bool stateful; /* h and c are given */
+    ckpt_bytes gate_bytes;
+} cell_shape;
+
+static cell_shape describe(const ckpt_node *node)
+{
+    cell_shape cell = {.N = node->in[0].shape.dim[0],
+                       .I = node->in[0].shape.dim[1],
+                       .H = node->out[0].shape.dim[1],
+                       .stateful = node->in_count == 3};
+    cell.gate_bytes = cell.N * 4 * cell.H * (ckpt_bytes)sizeof(float);
+    return cell;
+}
+
+static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
+{
+    return (ckpt_dnn_matrix){rows, columns, columns, 1};
+}
+
+/* The transpose of a plain matrix of `rows` x `columns`. */
+static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
+{
+    return (ckpt_dnn_matrix){columns, rows, 1, columns};
+}
+
+static ckpt_code make_call(lstm_state *state, int which, ckpt_dnn_matrix x, ckpt_dnn_matrix w, ckpt_dnn_matrix y,
+                           int threads, ckpt_bytes limit, ckpt_err *err)
+{
+    const bool bias = which == X_GATES || which == H_GATES;
+    CKPT_TRY(ckpt_dnn_matmul(&x, &w, &y, bias, which == H_GATES, threads, limit, &state->call[which], err));
+    const ckpt_bytes used = ckpt_dnn_workspace(state->call[which]);
+    ckpt_bytes *const most = bias ? &state->forward_bytes : &state->backward_bytes;
+    *most = used > *most ? used : *most;
+    return CKPT_OK;
+}
+
+static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes forward_limit,
+                            ckpt_bytes backward_limit, ckpt_err *err)
+{
+    const cell_shape cell = describe(node);
+    const int64_t N = cell.N, G = 4 * cell.H;
+    const int threads = node->threads;
+    const ckpt_dnn_matrix gates = plain(N, G), turned_gates = turned(N, G);
+    CKPT_TRY(make_call(state, X_GATES, plain(N, cell.I), turned(G, cell.I), gates, threads, forward_limit, err));
+    CKPT_TRY(make_call(state, DW_X, turned_gates, plain(N, cell.I), plain(G, cell.I), threads, backward_limit, err));
+    if ((node->grad_in & 1) != 0) {
+        CKPT_TRY(make_call(state, DX, gates, plain(G, cell.I), plain(N, cell.I), threads, backward_limit, err));
+    }
+    if (cell.stateful) {
+        CKPT_TRY(make_call(state, H_GATES, plain(N, cell.H), turned(G, cell.H), gates, threads, forward_limit, err));
+        CKPT_TRY(
+            make_call(state, DW_H, turned_gates, plain(N, cell.H), plain(G, cell.H), threads, backward_limit, err));
+        if ((node->grad_in & 2) != 0) {
+            CKPT_TRY(make_call(state, DH, gates, plain(G, cell.H), plain(N, cell.H), threads, backward_limit, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static void release(void *memory)
+{
+    lstm_state *const state = memory;
+    for (int i = 0; state != NULL && i < CALLS; i++) {
+        ckpt_dnn_destroy(state->call[i]);
+    }
+    ckpt_memory_put(state);
+}
+
+static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward_workspace, ckpt_bytes backward_workspace,
+                         void **made, ckpt_err *err)
+{
+    lstm_state *const state = ckpt_memory_get(sizeof *state);
+    if (state == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);
+    }
+    const ckpt_bytes rest = backward_workspace - ckpt_round_up(describe(node).gate_bytes, CKPT_ALIGN);
+    const ckpt_bytes backward_limit = backward_workspace < 0 ? -1 : rest > 0 ? rest : 0;
+    const ckpt_code code = make_calls(state, node, forward_workspace, backward_limit, err);
+    if (code != CKPT_OK) {
+        release(state);
+        return code;
+    }
+    *made = state;
+    return CKPT_OK;
+}
+
+/* Backward holds the gradient of the gates before their nonlinearities, then what a product needs. */
+static void workspace(const ckpt_node *node, const void *memory, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const lstm_state *const state = memory;
+    const ckpt_bytes gates = describe(node).gate_bytes;
+    *forward = state->forward_bytes;
+    *backward = state->backward_bytes > 0 ? ckpt_round_up(gates, CKPT_ALIGN) + state->backward_bytes : gates;
+}
+
+static ckpt_code product(const lstm_state *state, int which, const void *x, const void *w, void *y, const void *bias,
+                         void *scratch, ckpt_err *err)
+{
+    const void *const pointer[4] = {x, w, y, bias};
+    return ckpt_dnn_run(state->call[which], pointer, scratch, err);
+}
+
+/* One row: the gates before their nonlinearities become the gates after, and the new state. */
+static void forward_row(int64_t H, const float *late_bias, const float *c, float *gates, float *tanh_c, float *new_h,
+                        float *new_c)
+{
+    if (late_bias != NULL) {
+        ckpt_vector_add(4 * H, late_bias, gates);
+    }
+    float *const i = gates, *const f = gates + H, *const g = gates + 2 * H, *const o = gates + 3 * H;
+    ckpt_vector_sigmoid(2 * H, i, i);
+    ckpt_vector_tanh(H, g, g);
+    ckpt_vector_sigmoid(H, o, o);
+#pragma omp simd
+    for (int64_t k = 0; k < H; k++) {
+        new_c[k] = i[k] * g[k] + (c != NULL ? f[k] * c[k] : 0.0f);
+    }
+    ckpt_vector_tanh(H, new_c, tanh_c);
+#pragma omp simd
+    for (int64_t k = 0; k < H; k++) {
+        new_h[k] = o[k] * tanh_c[k];
+    }
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const cell_shape cell = describe(args->node);
+    const lstm_state *const state = args->state;
+    const int64_t H = cell.H;
+    float *const gates = args->saved[0], *const tanh_c = args->saved[1];
+    float *const new_h = args->out[0], *const new_c = args->out[1];
+    const float *const c = cell.stateful ? args->in[2] : NULL;
+    CKPT_TRY(product(state, X_GATES, args->in[0], args->param[0], gates, args->param[2], args->workspace, err));
+    if (cell.stateful) {
+        CKPT_TRY(product(state, H_GATES, args->in[1], args->param[1], gates, args->param[3], args->workspace, err));
+    }
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (cell.N * H > CKPT_PARALLEL / 8)
+    for (int64_t n = 0; n < cell.N; n++) {
+        forward_row(H, cell.stateful ? NULL : args->param[3], c != NULL ? c + n * H : NULL, gates + n * 4 * H,
+                    tanh_c + n * H, new_h + n * H, new_c + n * H);
+    }
+    return CKPT_OK;
+}
+
+/* The pointers of one row; dh, dc, c and dc_before may be NULL. */
+typedef struct cell_row {
+    const float *gates, *tanh_c, *c, *dh, *dc;
+    float *dgates, *dc_before;
+} cell_row;
+
+static void backward_row(int64_t H, const cell_row *row)
+{
+    const float *const gates = row->gates, *const tanh_c = row->tanh_c, *const c = row->c;
+    const float *const dh = row->dh, *const dc = row->dc;
+    float *const dgates = row->dgates, *const dc_before = row->dc_before;
+    for (int64_t k = 0; k < H; k++) {
+        const float i = gates[k], f = gates[H + k], g = gates[2 * H + k], o = gates[3 * H + k];
+        const float from_h = dh != NULL ? dh[k] : 0.0f, from_c = dc != NULL ? dc[k] : 0.0f;
+        const float dcell = from_c + from_h * o * (1.0f - tanh_c[k] * tanh_c[k]);
+        const float before = c != NULL ? c[k] : 0.0f;
+        dgates[k] = dcell * g * (i * (1.0f - i));
+        dgates[H + k] = dcell * before * (f * (1.0f - f));
+        dgates[2 * H + k] = dcell * i * (1.0f - g * g);
+        dgates[3 * H + k] = from_h * tanh_c[k] * (o * (1.0f - o));
+        if (dc_before != NULL) {
+            dc_before[k] = dcell * f;
+        }
+    }
+}
+
+/* Sums of the columns of dgates, in row order, into both biases. */
+static void bias_gradients(const cell_shape *cell, const float *dgates, float *first, float *second, int threads)
+{
+    const int64_t G = 4 * cell->H, chunks = (G + COLUMNS - 1) / COLUMNS;
+#pragma omp parallel for schedule(static) num_threads(threads) if (cell->N * G > CKPT_PARALLEL)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const int64_t from = chunk * COLUMNS, n = G - from < COLUMNS ? G - from : COLUMNS;
+        float sum[COLUMNS] = {0};
+        for (int64_t r = 0; r < cell->N; r++) {
+            ckpt_vector_add(n, dgates + r * G + from, sum);
+        }
+        memcpy(first + from, sum, (size_t)n * sizeof *sum);
+        memcpy(second + from, sum, (size_t)n * sizeof *sum);
+    }
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const cell_shape cell = describe(args->node);
+    const lstm_state *const state = args->state;
+    const int64_t H = cell.H;
+    const float *const gates = args->saved[0], *const tanh_c = args->saved[1];
+    const float *const c = cell.stateful ? args->in[2] : NULL;
+    const float *const dh = args->grad_out[0], *const dc = args->grad_out[1];
+    float *const dgates = args->workspace, *const dc_before = cell.stateful ? args->grad_in[2] : NULL;
+    void *const scratch = (char *)args->workspace + ckpt_round_up(cell.gate_bytes, CKPT_ALIGN);
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (cell.N * H > CKPT_PARALLEL / 8)
+    for (int64_t n = 0; n < cell.N; n++) {
+        const cell_row row = {.gates = gates + n * 4 * H,
+                              .tanh_c = tanh_c + n * H,
+                              .c = c != NULL ? c + n * H : NULL,
+                              .dh = dh != NULL ? dh + n * H : NULL,
+                              .dc = dc != NULL ? dc + n * H : NULL,
+                              .dgates = dgates + n * 4 * H,
+                              .dc_before = dc_before != NULL ? dc_before + n * H : NULL};
+        backward_row(H, &row);
+    }
+    if (args->grad_in[0] != NULL) {
+        CKPT_TRY(product(state, DX, dgates, args->param[0], args->grad_in[0], NULL, scratch, err));
+    }
+    if (cell.stateful && args->grad_in[1] != NULL) {
+        CKPT_TRY(product(state, DH, dgates, args->param[1], args->grad_in[1], NULL, scratch, err));
+    }
+    CKPT_TRY(product(state, DW_X, dgates, args->in[0], args->grad_param[0], NULL, scratch, err));
+    if (cell.stateful) {
+        CKPT_TRY(product(state, DW_H, dgates, args->in[1], args->grad_param[1], NULL, scratch, err));
+    } else {
+        memset(args->grad_param[1], 0, (size_t)(4 * H * H) * sizeof(float));
+    }
+    bias_gradients(&cell, dgates, args->grad_param[2], args->grad_param[3], args->node->threads);
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_lstm_cell = {
+    .op = "lstm_cell",
+    .prepare = prepare,
+    .release = release,
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,84 @@
+/* Reshape and flatten where they are no alias: a tensor of rank 4 lies channels last, so that its elements change
+ * places. The order of the elements as written is common to both sides. */
+#include <string.h>
+
+#include "kernels/cpu/permute.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+/* Both sides channels last and of different shapes: every element's place is worked out. */
+static void copy_between_images(const ckpt_shape *from_shape, const ckpt_shape *to_shape, const float *from, bool adds,
+                                float *to, int threads)
+{
+    const int64_t count = ckpt_shape_count(to_shape);
+    int64_t from_stride[CKPT_RANK_MAX], to_stride[CKPT_RANK_MAX];
+    ckpt_shape_strides(from_shape, from_stride);
+    ckpt_shape_strides(to_shape, to_stride);
+#pragma omp parallel for schedule(static) num_threads(threads) if (count > CKPT_PARALLEL)
+    for (int64_t number = 0; number < count; number++) {
+        int64_t source = 0, target = 0, rest = number;
+        for (int d = 3; d >= 0; d--) {
+            source += rest % from_shape->dim[d] * from_stride[d];
+            rest /= from_shape->dim[d];
+        }
+        rest = number;
+        for (int d = 3; d >= 0; d--) {
+            target += rest % to_shape->dim[d] * to_stride[d];
+            rest /= to_shape->dim[d];
+        }
+        to[target] = adds ? to[target] + from[source] : from[source];
+    }
+}
+
+/* At most one side is of rank 4: the other lies as written, which is plain strides over the rank-4 dimensions. */
+static void copy_reshaped(const ckpt_shape *from_shape, const ckpt_shape *to_shape, const float *from, bool adds,
+                          float *to, int threads)
+{
+    if (from_shape->rank == 4 && to_shape->rank == 4 && !ckpt_shape_equal(from_shape, to_shape)) {
+        copy_between_images(from_shape, to_shape, from, adds, to, threads);
+        return;
+    }
+    const ckpt_shape *const shape = to_shape->rank == 4 ? to_shape : from_shape;
+    ckpt_permutation permutation = {.rank = shape->rank};
+    int64_t plain[CKPT_RANK_MAX], own[CKPT_RANK_MAX], step = 1;
+    ckpt_shape_strides(shape, own);
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        plain[d] = step;
+        step *= shape->dim[d];
+    }
+    for (int d = 0; d < shape->rank; d++) {
+        permutation.dim[d] = shape->dim[d];
+        permutation.from_stride[d] = from_shape->rank == 4 ? own[d] : plain[d];
+        permutation.to_stride[d] = to_shape->rank == 4 ? own[d] : plain[d];
+    }
+    ckpt_permute(&permutation, from, adds, to, threads);
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_node *const node = args->node;
+    copy_reshaped(&node->in[0].shape, &node->out[0].shape, args->in[0], false, args->out[0], node->threads);
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_node *const node = args->node;
+    copy_reshaped(&node->out[0].shape, &node->in[0].shape, args->grad_out[0], (args->grad_in_adds & 1) != 0,
+                  args->grad_in[0], node->threads);
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_reshape = {
+    .op = "reshape",
+    .forward = forward,
+    .backward = backward,
+};
+
+const ckpt_kernel ckpt_cpu_flatten = {
+    .op = "flatten",
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,37 @@
+/* A tensor cut into pieces along an axis; backward joins the gradients, zeros where nothing reads a piece. */
+#include "kernels/cpu/pieces.h"
+#include "kernels/kernel.h"
+
+static void describe(const ckpt_node *node, ckpt_pieces *pieces)
+{
+    ckpt_pieces_describe(&node->in[0].shape, node->out, node->out_count, ckpt_node_int(node, "axis"), node->threads,
+                         pieces);
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    ckpt_pieces pieces;
+    describe(args->node, &pieces);
+    float *piece[CKPT_OUT_MAX];
+    for (int k = 0; k < pieces.count; k++) {
+        piece[k] = args->out[k];
+    }
+    ckpt_pieces_cut(&pieces, args->in[0], 0, piece);
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    ckpt_pieces pieces;
+    describe(args->node, &pieces);
+    ckpt_pieces_join(&pieces, args->grad_out, (args->grad_in_adds & 1) != 0, args->grad_in[0]);
+    return CKPT_OK;
+}
+
+const ckpt_kernel ckpt_cpu_split = {
+    .op = "split",
+    .forward = forward,
+    .backward = backward,
+};
