@@ -159,6 +159,7 @@ int main(int argc, char **argv)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_profile_options options = {.output = "-", .device = "cpu", .threads = ckpt_machine_threads()};
+    options.profiler.progress = show_progress;
     options.set = CKPT_NEW(&arena, const char *, argc);
     if (options.set == NULL) {
         CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");
