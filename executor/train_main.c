@@ -156,7 +156,7 @@ static ckpt_code prepare(ckpt_training *training, ckpt_err *err)
                          options->plan);
     }
     CKPT_TRY(ckpt_plan_bind(training->plan, training->lowered->graph, err));
-    return ckpt_plan_check(training->plan, training->lowered->graph, err);
+    return ckpt_plan_check_run(training->plan, training->lowered->graph, err);
 }
 
 static ckpt_code open_data(ckpt_training *training, ckpt_err *err)

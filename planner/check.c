@@ -36,6 +36,7 @@ typedef struct replay {
     int life_count;
     ckpt_bytes offload_bytes, host_bytes;
     ckpt_ns recompute_ns;
+    bool *has_workspace; /* per step: a place says so; NULL: the graph's workspaces and times hold */
 } replay;
 
 #define REFUSE(err, ...) CKPT_FAIL(err, CKPT_BAD_INPUT, __VA_ARGS__)
@@ -218,7 +219,7 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
     for (int k = 0; k < op->adds.count; k++) {
         r->added[op->adds.at[k]]++;
     }
-    if (op->workspace_bytes > 0) {
+    if (r->has_workspace != NULL ? r->has_workspace[i] : op->workspace_bytes > 0) {
         r->life[r->life_count++] = (lifetime){-1, i, i, -1, -1};
     }
     if (step->again && !ckpt_sum(r->recompute_ns, op->time_ns, &r->recompute_ns)) {
@@ -241,7 +242,7 @@ static ckpt_code check_move(replay *r, int i, ckpt_err *err)
         close_life(r, b, i);
         return CKPT_OK;
     }
-    if (!r->graph->has_link) {
+    if (!r->graph->has_link && r->has_workspace == NULL) {
         return REFUSE(err, "step %d: %s of buffer %s, but the graph has no link to the host", i,
                       ckpt_step_kind_name(step->kind), buffer->name);
     }
@@ -361,7 +362,8 @@ static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
             return REFUSE(err, "place %d (%s from step %d) ends with step %d, its lifetime with %d", n->index,
                           place->name, place->from, place->to, life->to);
         }
-        if (place->bytes != life_bytes(r, life)) {
+        const bool any_size = life->buffer < 0 && r->has_workspace != NULL;
+        if (any_size ? place->bytes < 0 : place->bytes != life_bytes(r, life)) {
             return REFUSE(err, "place %d (%s from step %d) has %lld bytes, needed are %lld", n->index, place->name,
                           place->from, (long long)place->bytes, (long long)life_bytes(r, life));
         }
@@ -497,6 +499,11 @@ static ckpt_code check_figures(const replay *r, ckpt_arena *scratch, ckpt_err *e
         live += change[i];
         most = live > most ? live : most;
     }
+    if (r->has_workspace != NULL) {
+        CKPT_TRY(check_figure("static_bytes", plan->static_bytes, graph->static_bytes, err));
+        CKPT_TRY(check_figure("peak_bytes", plan->peak_bytes, graph->static_bytes + most, err));
+        return check_figure("host_bytes", plan->host_bytes, r->host_bytes, err);
+    }
     ckpt_ns time = 0;
     CKPT_TRY(ckpt_plan_clock(plan, graph, scratch, moment, &time, err));
     ckpt_bytes keep_all_peak = 0;
@@ -545,6 +552,27 @@ ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_e
     ckpt_arena_init(&scratch);
     replay r = {.plan = plan, .graph = graph};
     const ckpt_code code = check_all(&r, &scratch, err);
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
+ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    replay r = {.plan = plan, .graph = graph, .has_workspace = CKPT_NEW(&scratch, bool, plan->step_count)};
+    ckpt_code code = CKPT_OK;
+    if (r.has_workspace == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", plan->step_count);
+    } else {
+        for (int i = 0; i < plan->place_count; i++) {
+            const ckpt_place *const place = &plan->place[i];
+            if (place->buffer < 0 && place->from >= 0 && place->from < plan->step_count) {
+                r.has_workspace[place->from] = true;
+            }
+        }
+        code = check_all(&r, &scratch, err);
+    }
     ckpt_arena_fini(&scratch);
     return code;
 }

@@ -11,6 +11,10 @@
  * The plan must be bound. Cost: O(steps + places log places). */
 CKPT_MUST_USE ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
 
+/* The same for who is going to run the plan and does not know what it was costed with (a profile, another device's
+ * roofline): workspaces are what the places say, and times, the link and keep-all are not looked at. */
+CKPT_MUST_USE ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
+
 /* Replay on the clock: ops one after another on "compute", copies beside them, one at a time in each direction, a
  * run waits for the fetches it reads, a free for the copies of its buffer. The plan must have passed
  * ckpt_plan_check. One event per step. */
