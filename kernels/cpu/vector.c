@@ -34,7 +34,7 @@ static inline float exp_one(float x)
     const float inside = low > 89.0f ? 89.0f : low;
     const bits shifted = {.real = fused(inside, 1.44269504f, round)};
     const float n = shifted.real - round;
-    const float r = fused(n, 1.42860682e-6f, fused(n, -0.693145752f, inside)); /* ln 2 in two parts */
+    const float r = fused(n, -1.42860677e-6f, fused(n, -0.693145752f, inside)); /* ln 2 in two parts */
     float p = 1.394111641e-03f;
     p = fused(p, r, 8.375132781e-03f);
     p = fused(p, r, 4.166635280e-02f);
