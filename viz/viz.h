@@ -7,12 +7,13 @@
 #include "core/trace.h"
 
 typedef struct ckpt_view_options {
-    int width, height;        /* SVG, PNG: pixels; terminal: columns, rows; 0: default */
-    bool color;               /* terminal */
+    int width, height; /* pixels, or columns and rows of a terminal; 0: default; too small for the words: grows */
+    bool color;        /* terminal */
+    bool time_axis;    /* x is time; false: the steps of the plan, on which predicted and measured fall together */
 } ckpt_view_options;
 
 /* Predicted and measured traces on one axis under the budget line, with the breakdown of the peak.
- * 1 to 8 traces; formats by name: "svg", "png", "txt".
+ * 1 to 8 traces; formats by name: "svg", "png", "pdf", "txt".
  * `text` receives the bytes of the picture. Errors: CKPT_BAD_INPUT (no event, unknown format), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const char *format,
                                        const ckpt_view_options *options, ckpt_text *text, ckpt_err *err);

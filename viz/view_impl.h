@@ -1,0 +1,70 @@
+/* What the picture of memory over time is made of: traces as series on one axis, and stacks of bands. */
+#ifndef CKPT_VIZ_VIEW_IMPL_H
+#define CKPT_VIZ_VIEW_IMPL_H
+
+#include "core/trace.h"
+#include "viz/draw.h"
+#include "viz/viz.h"
+
+enum { CKPT_VIEW_TRACES = 8 };
+
+/* From the bottom of the stack to its top: the static block, then what comes and goes. The category "gradients" holds
+ * the static gradients of weights and the gradients of activations; the picture keeps them apart. */
+typedef enum ckpt_band {
+    CKPT_BAND_WEIGHTS,
+    CKPT_BAND_OPTIMIZER,
+    CKPT_BAND_WEIGHT_GRADIENTS,
+    CKPT_BAND_INPUTS,
+    CKPT_BAND_ACTIVATIONS,
+    CKPT_BAND_SAVED,
+    CKPT_BAND_GRADIENTS,
+    CKPT_BAND_WORKSPACE,
+    CKPT_BAND_STAGING,
+    CKPT_BAND_OUTSIDE,
+    CKPT_BAND_COUNT
+} ckpt_band;
+
+typedef struct ckpt_band_look {
+    const char *name;
+    ckpt_ink ink;
+} ckpt_band_look;
+extern const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT];
+
+typedef struct ckpt_bands {
+    ckpt_bytes bytes[CKPT_BAND_COUNT];
+    ckpt_bytes planned; /* sum without OUTSIDE: what the budget counts */
+} ckpt_bands;
+
+typedef struct ckpt_series {
+    const ckpt_trace *trace;
+    const char *label; /* "predicted", "measured", with the file's name when that alone is not clear */
+    double *from;      /* event i lasts from[i] .. from[i + 1]; never decreasing */
+    int peak;          /* event */
+    ckpt_bands at_peak;
+    ckpt_bytes outside_bytes; /* the most of any event */
+    const char *verdict;      /* "measured = predicted at every step"; "" for the base itself */
+    bool same;                /* the verdict is: no byte differs */
+    int runs, again;          /* runs of ops, of which recomputations */
+    int copies;
+    ckpt_ns again_ns, copy_ns;
+} ckpt_series;
+
+/* Bytes of an event by band. Sums stop at 63 bits. */
+void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_bands *bands);
+
+/* Fill one series per trace. *base: the trace whose stack is filled, the first predicted one, else the first; the
+ * verdicts compare with it. Errors: CKPT_BAD_INPUT (a trace without events), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_axis, ckpt_arena *scratch,
+                                         ckpt_series *series, int *base, ckpt_err *err);
+
+/* For each of `columns` equal parts of 0 .. end the event with the most bytes that touches it; -1: none does. */
+void ckpt_series_columns(const ckpt_series *series, double end, int columns, int *event, ckpt_bytes *most);
+
+/* The largest of 1, 2, 5 * 10^k that cuts `range` into at least `parts` pieces, but never below `least`. */
+double ckpt_tick_step(double range, int parts, double least);
+
+/* "12 kB", "1.5 GB", "0": a tick label; all labels of an axis share the unit that suits its `end`. */
+const char *ckpt_tick_bytes(double value, double end, char *text);
+const char *ckpt_tick_ns(double value, double end, char *text);
+
+#endif

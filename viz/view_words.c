@@ -1,0 +1,264 @@
+/* The words of the picture: title, verdict, what makes the peak, and facts about the step. */
+#include <math.h>
+#include <string.h>
+
+#include "viz/view_draw_impl.h"
+
+static const char *text_of(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+/* The trace the table sets beside the base; NULL when there is one trace. */
+static const ckpt_series *other_of(const ckpt_view *view)
+{
+    return view->count > 1 ? &view->series[view->base == 0 ? 1 : 0] : NULL;
+}
+
+static const char *bytes_of(ckpt_view *view, ckpt_bytes bytes)
+{
+    char text[CKPT_UNITS_TEXT];
+    return ckpt_view_keep(view, ckpt_arena_text(view->canvas.scratch, ckpt_bytes_show(bytes, text)));
+}
+
+static const char *ns_of(ckpt_view *view, ckpt_ns ns)
+{
+    char text[CKPT_UNITS_TEXT];
+    return ckpt_view_keep(view, ckpt_arena_text(view->canvas.scratch, ckpt_ns_show(ns, text)));
+}
+
+static double percent(double part, double whole)
+{
+    return whole > 0 ? 100 * part / whole : 0;
+}
+
+static void fact(ckpt_view *view, const char *name, const char *text, int outline)
+{
+    if (view->fact_count < CKPT_VIEW_FACTS) {
+        view->fact[view->fact_count++] = (ckpt_fact){name, text, outline};
+    }
+}
+
+static void say_traces(ckpt_view *view)
+{
+    int nth = 0;
+    for (int s = 0; s < view->count && view->count > 1; s++) {
+        const ckpt_series *const series = &view->series[s];
+        const bool base = s == view->base;
+        const bool hidden = series->same && view->canvas.renderer->cells; /* it would only cover the stack */
+        fact(view,
+             base     ? "stack"
+             : hidden ? "same"
+                      : "line",
+             CKPT_SAY(view, "%s, peak %s at step %d", series->label, bytes_of(view, series->at_peak.planned),
+                      series->trace->event[series->peak].step),
+             base || hidden ? -1 : nth);
+        nth += !base;
+        if (!base && view->count > 2) {
+            fact(view, "", series->verdict, -1);
+        }
+    }
+}
+
+static void say_time(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const ckpt_ns ns = base->trace->time_ns;
+    if (other == NULL) {
+        fact(view, "step time", CKPT_SAY(view, "%s, %s", ns_of(view, ns), base->label), -1);
+    } else {
+        fact(view, "step time",
+             CKPT_SAY(view, "%s %s, %s %s (%+.1f %%)", ns_of(view, ns), base->label, ns_of(view, other->trace->time_ns),
+                      other->label, ns > 0 ? percent((double)other->trace->time_ns, (double)ns) - 100 : 0),
+             -1);
+    }
+    if (base->again > 0) {
+        fact(view, "again",
+             CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->again, base->runs,
+                      ns_of(view, base->again_ns), percent((double)base->again_ns, (double)ns)),
+             -1);
+    } else {
+        fact(view, "again", "nothing is recomputed", -1);
+    }
+    if (base->copies > 0) {
+        fact(view, "copies", CKPT_SAY(view, "%d between device and host, %s", base->copies, ns_of(view, base->copy_ns)),
+             -1);
+    }
+}
+
+static void say_machine(ckpt_view *view)
+{
+    const ckpt_trace *trace = view->series[view->base].trace;
+    ckpt_bytes outside = 0;
+    for (int s = view->count - 1; s >= 0; s--) {
+        trace = view->series[s].trace->measured ? view->series[s].trace : trace;
+        outside = view->series[s].outside_bytes > outside ? view->series[s].outside_bytes : outside;
+    }
+    if (outside > 0) {
+        fact(view, "outside", CKPT_SAY(view, "at most %s outside static block and arena", bytes_of(view, outside)), -1);
+    }
+    if (trace->process_peak_bytes > 0) {
+        fact(view, "process", CKPT_SAY(view, "resident set at most %s", bytes_of(view, trace->process_peak_bytes)), -1);
+    }
+    if (text_of(trace->machine.device)[0] != '\0') {
+        fact(view, "machine", trace->machine.device, -1);
+    }
+    if (text_of(trace->machine.command)[0] != '\0') {
+        fact(view, "command", trace->machine.command, -1);
+    }
+}
+
+void ckpt_view_say(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const ckpt_trace *const trace = base->trace;
+    const ckpt_event *const peak = &trace->event[base->peak];
+    const bool budget = trace->budget_bytes > 0;
+    view->title = CKPT_SAY(view, "%s: memory in one training step, plan %s, %s%s", text_of(trace->name),
+                           text_of(trace->plan)[0] != '\0' ? trace->plan : "of unknown origin",
+                           budget ? "budget " : "no budget", budget ? bytes_of(view, trace->budget_bytes) : "");
+    const char *const of_budget = budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
+                                                    percent((double)base->at_peak.planned, (double)trace->budget_bytes))
+                                         : "";
+    const ckpt_bytes statics = trace->static_bytes, arena = trace->arena_bytes;
+    view->head[0] = CKPT_SAY(view, "peak %s%s at step %d of %d: %s", bytes_of(view, base->at_peak.planned), of_budget,
+                             peak->step, trace->event[trace->event_count - 1].step + 1, text_of(peak->name));
+    view->head_count = 1;
+    if (view->count == 2) {
+        view->head[view->head_count++] = other->verdict;
+    }
+    view->about = CKPT_SAY(view, "%s; %s", view->head[0], view->count == 2 ? other->verdict : base->label);
+
+    say_traces(view);
+    fact(view, "memory", CKPT_SAY(view, "static block %s + arena %s", bytes_of(view, statics), bytes_of(view, arena)),
+         -1);
+    if (budget && view->budget == 0) {
+        fact(view, "budget", CKPT_SAY(view, "%s, far above the picture", bytes_of(view, trace->budget_bytes)), -1);
+    }
+    say_time(view);
+    say_machine(view);
+    if (trace->event_count > (int)(view->canvas.width / view->canvas.cell_width * 0.8)) {
+        fact(view, "detail", "each column shows its highest step", -1);
+    }
+}
+
+/* Columns of the table: name, bytes, share, and with a second trace bytes and difference. */
+enum { NAME_WIDTH = 160, BYTES_WIDTH = 80, SHARE_WIDTH = 64, DIFFERENCE_WIDTH = 84 };
+
+double ckpt_view_table_width(const ckpt_view *view)
+{
+    return NAME_WIDTH + BYTES_WIDTH + SHARE_WIDTH + (view->count > 1 ? BYTES_WIDTH + DIFFERENCE_WIDTH : 0);
+}
+
+static bool has_row(const ckpt_view *view, int b)
+{
+    const ckpt_series *const other = other_of(view);
+    return view->series[view->base].at_peak.bytes[b] > 0 || (other != NULL && other->at_peak.bytes[b] > 0);
+}
+
+int ckpt_view_table_rows(const ckpt_view *view)
+{
+    int rows = 2 + (view->series[view->base].trace->budget_bytes > 0);
+    for (int b = 0; b < CKPT_BAND_COUNT; b++) {
+        rows += has_row(view, b);
+    }
+    return rows;
+}
+
+static const char *difference(ckpt_view *view, ckpt_bytes base, ckpt_bytes other)
+{
+    if (base == other) {
+        return "=";
+    }
+    return other > base ? CKPT_SAY(view, "+%s", bytes_of(view, other - base))
+                        : CKPT_SAY(view, "−%s", bytes_of(view, base - other));
+}
+
+/* Words of one row, right-aligned but for the first. */
+static void row(ckpt_view *view, double y, bool bold, ckpt_ink ink, double indent, const char *const word[5])
+{
+    static const double width[5] = {NAME_WIDTH, BYTES_WIDTH, SHARE_WIDTH, BYTES_WIDTH, DIFFERENCE_WIDTH};
+    double x = view->margin;
+    for (int i = 0; i < 5; i++) {
+        const ckpt_font font = {view->small, bold, ink, i == 0 ? -1 : 1};
+        if (word[i] != NULL) {
+            ckpt_view_words(view, i == 0 ? x + indent : x + width[i], y, font, width[i] - (i == 0 ? indent : 8),
+                            word[i]);
+        }
+        x += width[i];
+    }
+}
+
+void ckpt_view_draw_table(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const bool cells = view->canvas.renderer->cells;
+    const double width = ckpt_view_table_width(view);
+    double y = view->table_y + view->line / 2;
+    const char *const base_name = base->trace->measured ? "measured" : "predicted";
+    const char *const other_name = other == NULL ? NULL : other->trace->measured ? "measured" : "predicted";
+    row(view, y, true, CKPT_INK_BLACK, 0,
+        (const char *const[5]){"at the peak", base_name, "share", other_name, other != NULL ? "difference" : NULL});
+    if (!cells) {
+        const double rule = round(y + view->line / 2) - 0.5;
+        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
+    }
+    y += view->line;
+    for (int b = CKPT_BAND_COUNT - 1; b >= 0; b--) { /* as the stack lies */
+        if (!has_row(view, b)) {
+            continue;
+        }
+        const ckpt_bytes bytes = base->at_peak.bytes[b], others = other != NULL ? other->at_peak.bytes[b] : 0;
+        ckpt_view_box(view, view->margin, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12,
+                      ckpt_band_looks[b].ink);
+        row(view, y, false, CKPT_INK_BLACK, 24,
+            (const char *const[5]){
+                ckpt_band_looks[b].name, bytes_of(view, bytes),
+                b == CKPT_BAND_OUTSIDE
+                    ? "–"
+                    : CKPT_SAY(view, "%.1f %%", percent((double)bytes, (double)base->at_peak.planned)),
+                other != NULL ? bytes_of(view, others) : NULL, other != NULL ? difference(view, bytes, others) : NULL});
+        y += view->line;
+    }
+    const ckpt_bytes sum = base->at_peak.planned;
+    if (!cells) {
+        const double rule = round(y - view->line / 2) - 0.5;
+        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
+    }
+    row(view, y, true, CKPT_INK_BLACK, 0,
+        (const char *const[5]){"peak", bytes_of(view, sum), "100.0 %",
+                               other != NULL ? bytes_of(view, other->at_peak.planned) : NULL,
+                               other != NULL ? difference(view, sum, other->at_peak.planned) : NULL});
+    y += view->line;
+    const ckpt_bytes budget = base->trace->budget_bytes;
+    if (budget > 0) {
+        const bool over = sum > budget;
+        row(view, y, over, CKPT_INK_GREY, 0,
+            (const char *const[5]){over ? "over the budget" : "left of the budget",
+                                   bytes_of(view, over ? sum - budget : budget - sum), NULL,
+                                   other == NULL ? NULL
+                                                 : bytes_of(view, other->at_peak.planned > budget
+                                                                      ? other->at_peak.planned - budget
+                                                                      : budget - other->at_peak.planned),
+                                   other != NULL && (other->at_peak.planned > budget) != over ? "over" : NULL});
+    }
+}
+
+void ckpt_view_draw_facts(ckpt_view *view)
+{
+    const double name_width = 80;
+    double y = view->facts_y + view->line / 2;
+    for (int i = 0; i < view->fact_count; i++) {
+        const ckpt_fact *const f = &view->fact[i];
+        const ckpt_font name = {view->small, false, CKPT_INK_GREY, -1}, text = {view->small, false, CKPT_INK_BLACK, -1};
+        if (f->outline >= 0) {
+            const double end = view->facts_x + (view->canvas.renderer->cells ? 32 : 28);
+            ckpt_view_line(view, view->facts_x, y, end, y, *ckpt_view_outline(f->outline));
+        } else {
+            ckpt_view_words(view, view->facts_x, y, name, name_width, f->name);
+        }
+        ckpt_view_words(view, view->facts_x + name_width, y, text,
+                        view->canvas.width - view->margin - view->facts_x - name_width, f->text);
+        y += view->line;
+    }
+}
