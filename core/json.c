@@ -62,6 +62,16 @@ static description describe(const json_t *value)
     return d;
 }
 
+/* The member's key before what is wrong with it: "\"bytes\": ". */
+static description key_of(const ckpt_item *item)
+{
+    description d = {""};
+    if (item->key != NULL) {
+        snprintf(d.text, sizeof d.text, "\"%.60s\": ", item->key);
+    }
+    return d;
+}
+
 static ckpt_code parse(ckpt_json *json, ckpt_err *err)
 {
     json_error_t error;
@@ -341,7 +351,7 @@ void ckpt_item_at(const ckpt_item *array, int index, ckpt_item *element)
 ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err)
 {
     if (!json_is_array(item->value)) {
-        return ckpt_item_fail(item, err, "found %s, wanted an array", describe(item->value).text);
+        return ckpt_item_fail(item, err, "%sfound %s, wanted an array", key_of(item).text, describe(item->value).text);
     }
     *count = ckpt_item_count(item);
     return CKPT_OK;
@@ -350,7 +360,7 @@ ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err)
 ckpt_code ckpt_item_object(const ckpt_item *item, ckpt_err *err)
 {
     if (!json_is_object(item->value)) {
-        return ckpt_item_fail(item, err, "found %s, wanted an object", describe(item->value).text);
+        return ckpt_item_fail(item, err, "%sfound %s, wanted an object", key_of(item).text, describe(item->value).text);
     }
     return CKPT_OK;
 }
@@ -369,14 +379,17 @@ bool ckpt_item_next(const ckpt_item *object, void **iterator, ckpt_item *member)
 ckpt_code ckpt_item_int(const ckpt_item *item, int64_t min, int64_t max, int64_t *value, ckpt_err *err)
 {
     if (!json_is_integer(item->value)) {
-        return ckpt_item_fail(item, err, "found %s, wanted an integer", describe(item->value).text);
+        return ckpt_item_fail(item, err, "%sfound %s, wanted an integer", key_of(item).text,
+                              describe(item->value).text);
     }
     const int64_t found = json_integer_value(item->value);
     if (found < min) {
-        return ckpt_item_fail(item, err, "found %" PRId64 ", wanted %" PRId64 " or more", found, min);
+        return ckpt_item_fail(item, err, "%sfound %" PRId64 ", wanted %" PRId64 " or more", key_of(item).text, found,
+                              min);
     }
     if (found > max) {
-        return ckpt_item_fail(item, err, "found %" PRId64 ", wanted %" PRId64 " or less", found, max);
+        return ckpt_item_fail(item, err, "%sfound %" PRId64 ", wanted %" PRId64 " or less", key_of(item).text, found,
+                              max);
     }
     *value = found;
     return CKPT_OK;
@@ -385,11 +398,11 @@ ckpt_code ckpt_item_int(const ckpt_item *item, int64_t min, int64_t max, int64_t
 ckpt_code ckpt_item_real(const ckpt_item *item, double *value, ckpt_err *err)
 {
     if (!json_is_number(item->value)) {
-        return ckpt_item_fail(item, err, "found %s, wanted a number", describe(item->value).text);
+        return ckpt_item_fail(item, err, "%sfound %s, wanted a number", key_of(item).text, describe(item->value).text);
     }
     const double found = json_number_value(item->value);
     if (!isfinite(found)) {
-        return ckpt_item_fail(item, err, "found a number that is not finite");
+        return ckpt_item_fail(item, err, "%sfound a number that is not finite", key_of(item).text);
     }
     *value = found;
     return CKPT_OK;
@@ -398,7 +411,8 @@ ckpt_code ckpt_item_real(const ckpt_item *item, double *value, ckpt_err *err)
 ckpt_code ckpt_item_bool(const ckpt_item *item, bool *value, ckpt_err *err)
 {
     if (!json_is_boolean(item->value)) {
-        return ckpt_item_fail(item, err, "found %s, wanted true or false", describe(item->value).text);
+        return ckpt_item_fail(item, err, "%sfound %s, wanted true or false", key_of(item).text,
+                              describe(item->value).text);
     }
     *value = json_is_true(item->value);
     return CKPT_OK;
@@ -407,7 +421,7 @@ ckpt_code ckpt_item_bool(const ckpt_item *item, bool *value, ckpt_err *err)
 ckpt_code ckpt_item_text(const ckpt_item *item, ckpt_arena *out, const char **text, ckpt_err *err)
 {
     if (!json_is_string(item->value)) {
-        return ckpt_item_fail(item, err, "found %s, wanted a text", describe(item->value).text);
+        return ckpt_item_fail(item, err, "%sfound %s, wanted a text", key_of(item).text, describe(item->value).text);
     }
     char *const copy = ckpt_arena_text(out, json_string_value(item->value));
     if (copy == NULL) {

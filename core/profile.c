@@ -1,0 +1,179 @@
+/* ckpt-profile/1 to and from a file, one layer a line. */
+#include "core/profile.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/core_impl.h"
+
+/* Where each byte count of a row is kept, by its key. */
+typedef struct field {
+    const char *key;
+    size_t offset;
+} field;
+
+static const field fields[] = {
+    {"output_bytes", offsetof(ckpt_profile_row, output_bytes)},
+    {"saved_bytes", offsetof(ckpt_profile_row, saved_bytes)},
+    {"forward_workspace_bytes", offsetof(ckpt_profile_row, forward_workspace_bytes)},
+    {"backward_workspace_bytes", offsetof(ckpt_profile_row, backward_workspace_bytes)},
+    {"parameter_bytes", offsetof(ckpt_profile_row, parameter_bytes)},
+    {"gradient_bytes", offsetof(ckpt_profile_row, gradient_bytes)},
+    {"optimizer_bytes", offsetof(ckpt_profile_row, optimizer_bytes)},
+};
+enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
+
+const ckpt_profile_row *ckpt_profile_find(const ckpt_profile *profile, const char *layer)
+{
+    for (int i = 0; i < profile->row_count; i++) {
+        if (strcmp(profile->row[i].layer, layer) == 0) {
+            return &profile->row[i];
+        }
+    }
+    return NULL;
+}
+
+typedef struct reader {
+    ckpt_arena *out;
+    ckpt_profile *profile;
+    ckpt_err *err;
+} reader;
+
+/* A missing timing is zero: a layer without parameters has no update. */
+static ckpt_code read_timing(const reader *r, const ckpt_item *row, const char *key, bool required, ckpt_timing *timing)
+{
+    ckpt_item item;
+    int64_t repeats = 0;
+    if (!required && !ckpt_item_find(row, key, &item)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_need(row, key, &item, r->err));
+    CKPT_TRY(ckpt_need_int(&item, "median_ns", 0, INT64_MAX, &timing->median_ns, r->err));
+    CKPT_TRY(ckpt_member_int(&item, "spread_ns", 0, INT64_MAX, 0, &timing->spread_ns, r->err));
+    CKPT_TRY(ckpt_member_int(&item, "repeats", 0, INT32_MAX, 0, &repeats, r->err));
+    timing->repeats = (int)repeats;
+    return CKPT_OK;
+}
+
+static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_row *row)
+{
+    CKPT_TRY(ckpt_need_text(item, "layer", r->out, &row->layer, r->err));
+    CKPT_TRY(ckpt_member_text(item, "op", "", r->out, &row->op, r->err));
+    CKPT_TRY(ckpt_member_text(item, "same_as", "", r->out, &row->same_as, r->err));
+    CKPT_TRY(read_timing(r, item, "forward", true, &row->forward));
+    CKPT_TRY(read_timing(r, item, "backward", false, &row->backward));
+    CKPT_TRY(read_timing(r, item, "update", false, &row->update));
+    for (int f = 0; f < FIELD_COUNT; f++) {
+        int64_t *const value = (int64_t *)(void *)((char *)row + fields[f].offset);
+        CKPT_TRY(ckpt_member_int(item, fields[f].key, 0, INT64_MAX, 0, value, r->err));
+    }
+    CKPT_TRY(ckpt_member_text(item, "forward_kernels", "", r->out, &row->forward_kernels, r->err));
+    return ckpt_member_text(item, "backward_kernels", "", r->out, &row->backward_kernels, r->err);
+}
+
+static ckpt_code read_rows(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    ckpt_names names;
+    int count = 0;
+    CKPT_TRY(ckpt_need_array(root, "layers", &array, &count, r->err));
+    ckpt_profile_row *const row = CKPT_NEW(r->out, ckpt_profile_row, count);
+    if (row == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d layers", r->profile->source, count);
+    }
+    CKPT_TRY(ckpt_names_init(&names, count, r->out, r->err));
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_row(r, &item, &row[i]));
+        const int first = ckpt_names_add(&names, row[i].layer, i);
+        if (first >= 0) {
+            return ckpt_item_fail(&item, r->err, "rows %d and %d are both of layer \"%.80s\"", first, i, row[i].layer);
+        }
+    }
+    r->profile->row = row;
+    r->profile->row_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_profile(const reader *r, const ckpt_item *root)
+{
+    ckpt_profile *const profile = r->profile;
+    ckpt_item link;
+    profile->source = ckpt_arena_text(r->out, ckpt_json_source(root->json));
+    if (profile->source == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "no memory for a file name");
+    }
+    CKPT_TRY(ckpt_need_text(root, "model", r->out, &profile->model, r->err));
+    CKPT_TRY(ckpt_machine_item(root, r->out, &profile->machine, r->err));
+    if (ckpt_item_find(root, "link", &link)) {
+        CKPT_TRY(ckpt_need_int(&link, "d2h_bytes_per_s", 1, INT64_MAX, &profile->d2h_bytes_per_s, r->err));
+        CKPT_TRY(ckpt_need_int(&link, "h2d_bytes_per_s", 1, INT64_MAX, &profile->h2d_bytes_per_s, r->err));
+    }
+    return read_rows(r, root);
+}
+
+ckpt_code ckpt_profile_read(const char *path, ckpt_arena *out, const ckpt_profile **profile, ckpt_err *err)
+{
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    CKPT_TRY(ckpt_json_open(path, "ckpt-profile", &json, &root, err));
+    const reader r = {out, CKPT_NEW(out, ckpt_profile, 1), err};
+    const ckpt_code code =
+        r.profile != NULL ? read_profile(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    ckpt_json_close(json);
+    if (code == CKPT_OK) {
+        *profile = r.profile;
+    }
+    return code;
+}
+
+static void write_text_member(ckpt_text *text, const char *key, const char *value)
+{
+    if (value != NULL && value[0] != '\0') {
+        ckpt_text_add(text, ", \"%s\": ", key);
+        ckpt_text_json(text, value);
+    }
+}
+
+static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *timing)
+{
+    ckpt_text_add(text, ", \"%s\": { \"median_ns\": %" PRId64 ", \"spread_ns\": %" PRId64 ", \"repeats\": %d }", key,
+                  timing->median_ns, timing->spread_ns, timing->repeats);
+}
+
+static void write_row(const ckpt_profile_row *row, ckpt_text *text)
+{
+    ckpt_text_add(text, "    { \"layer\": ");
+    ckpt_text_json(text, row->layer);
+    write_text_member(text, "op", row->op);
+    write_text_member(text, "same_as", row->same_as);
+    write_timing(text, "forward", &row->forward);
+    write_timing(text, "backward", &row->backward);
+    write_timing(text, "update", &row->update);
+    for (int f = 0; f < FIELD_COUNT; f++) {
+        const int64_t *const value = (const int64_t *)(const void *)((const char *)row + fields[f].offset);
+        ckpt_text_add(text, ", \"%s\": %" PRId64, fields[f].key, *value);
+    }
+    write_text_member(text, "forward_kernels", row->forward_kernels);
+    write_text_member(text, "backward_kernels", row->backward_kernels);
+    ckpt_text_add(text, " }");
+}
+
+void ckpt_profile_write(const ckpt_profile *profile, ckpt_text *text)
+{
+    ckpt_text_add(text, "{\n  \"format\": \"ckpt-profile/1\",\n  \"model\": ");
+    ckpt_text_json(text, profile->model);
+    ckpt_text_add(text, ",\n  \"machine\": ");
+    ckpt_machine_write(&profile->machine, text);
+    if (profile->d2h_bytes_per_s > 0 && profile->h2d_bytes_per_s > 0) {
+        ckpt_text_add(text, ",\n  \"link\": { \"d2h_bytes_per_s\": %" PRId64 ", \"h2d_bytes_per_s\": %" PRId64 " }",
+                      profile->d2h_bytes_per_s, profile->h2d_bytes_per_s);
+    }
+    ckpt_text_add(text, ",\n  \"layers\": [");
+    for (int i = 0; i < profile->row_count; i++) {
+        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
+        write_row(&profile->row[i], text);
+    }
+    ckpt_text_add(text, "%s]\n}\n", profile->row_count > 0 ? "\n  " : "");
+}
