@@ -111,7 +111,17 @@ static ckpt_code add_op(lowering *l, int node, ckpt_phase phase, ckpt_graph_op *
     return (*op)->name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "name of an op of %s", name);
 }
 
-/* Every layer that will run must have been measured, as what it is now. */
+/* Bytes of all outputs, each rounded up to `step`. */
+static ckpt_bytes output_bytes(const ckpt_node *node, ckpt_bytes step)
+{
+    ckpt_bytes bytes = 0;
+    for (int k = 0; k < node->out_count; k++) {
+        bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->out[k]), step));
+    }
+    return bytes;
+}
+
+/* Every layer that will run must have been measured, as what it is now: another batch gives other sizes. */
 static ckpt_code match_profile(lowering *l, ckpt_err *err)
 {
     const ckpt_profile *const profile = l->profile;
@@ -127,6 +137,14 @@ static ckpt_code match_profile(lowering *l, ckpt_err *err)
         if (row != NULL && strcmp(row->op, node->op->name) != 0) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s is \"%s\" there and \"%s\" in %s: profile this model",
                              profile->source, node->name, row->op, node->op->name, l->network->model->source);
+        }
+        if (row != NULL && row->output_bytes > 0 && row->output_bytes != output_bytes(node, 1) &&
+            row->output_bytes != output_bytes(node, CKPT_ALIGN)) {
+            char a[CKPT_UNITS_TEXT];
+            char b[CKPT_UNITS_TEXT];
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s gave %s there and gives %s in %s: profile this model",
+                             profile->source, node->name, ckpt_bytes_show(row->output_bytes, a),
+                             ckpt_bytes_show(output_bytes(node, 1), b), l->network->model->source);
         }
         l->row[n] = row;
     }
@@ -170,8 +188,8 @@ static ckpt_code add_results(lowering *l, const ckpt_node *node, collected *writ
     return CKPT_OK;
 }
 
-/* Output 0 may take the place of an input of the same size that is no model input. Whether somebody still needs that
- * input is for the plan to decide. */
+/* Output 0 may take the place of an input of the same size that is no model input: all that could be chosen. Whether
+ * somebody still needs that input is for the plan to decide. */
 static ckpt_code add_inplace(const lowering *l, const ckpt_node *node, ckpt_graph_op *op, ckpt_err *err)
 {
     const int out = l->value_buffer[node->out_value[0]];
@@ -412,6 +430,35 @@ static ckpt_code lower_ops(lowering *l, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A plan can only say "in place", not which: of several inputs, take the first that nothing reads afterwards, or else
+ * the first. */
+static ckpt_code choose_inplace(lowering *l, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(l->out);
+    int *const last_reader = CKPT_NEW(l->out, int, l->buffer_count);
+    if (last_reader == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "readers of %d buffers", l->buffer_count);
+    }
+    for (int i = 0; i < l->op_count; i++) {
+        for (int r = 0; r < l->op[i].reads.count; r++) {
+            last_reader[l->op[i].reads.at[r]] = i;
+        }
+    }
+    for (int i = 0; i < l->op_count; i++) {
+        ckpt_graph_op *const op = &l->op[i];
+        for (int k = 0; k < op->inplace_count; k++) {
+            if (last_reader[op->inplace[k].in] == i) {
+                op->inplace += k;
+                op->inplace_count = 1;
+                break;
+            }
+        }
+        op->inplace_count = op->inplace_count > 1 ? 1 : op->inplace_count;
+    }
+    ckpt_arena_rewind(l->out, mark);
+    return CKPT_OK;
+}
+
 static ckpt_code lower_statics(const lowering *l, ckpt_graph *graph, ckpt_err *err)
 {
     ckpt_static_layout layout;
@@ -474,6 +521,7 @@ ckpt_code ckpt_network_lower(const ckpt_network *network, const ckpt_profile *pr
     CKPT_TRY(take_tables(&l, err));
     CKPT_TRY(match_profile(&l, err));
     CKPT_TRY(lower_ops(&l, err));
+    CKPT_TRY(choose_inplace(&l, err));
     CKPT_TRY_WHILE(err, make_graph(&l, graph, err), "lowering %s", network->model->source);
     *made = (ckpt_lowered){
         .network = network,
