@@ -1,0 +1,282 @@
+/* Training in tests. */
+#include "tests/support_test.h"
+
+#include "tests/support_train.h"
+
+#include <string.h>
+
+#include "core/text.h"
+#include "ops/device_model.h"
+
+void test_train_open(test_train *t, const char *file, const char *set)
+{
+    memset(t, 0, sizeof *t);
+    ckpt_arena_init(&t->arena);
+    ckpt_err err = {0};
+    const char *assignment[16] = {0};
+    int count = 0;
+    char *const copy = ckpt_arena_text(&t->arena, set);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        assignment[count++] = word;
+    }
+    const char *const path = ckpt_arena_format(&t->arena, "%s/%s", CKPT_SOURCE_DIR, file);
+    CHECK_OK(ckpt_model_read(path, assignment, count, &t->arena, &t->model, &err), err);
+    const ckpt_network *network = NULL;
+    CHECK_OK(ckpt_network_infer(t->model, TEST_TRAIN_THREADS, &t->arena, &network, &err), err);
+    const ckpt_device_model *roofline = NULL;
+    CHECK_OK(ckpt_device_model_find("h200", &t->arena, &roofline, &err), err); /* a device with a link */
+    CHECK_OK(ckpt_network_lower(network, NULL, roofline, &t->arena, &t->lowered, &err), err);
+    CHECK_OK(ckpt_device_open("cpu", TEST_TRAIN_THREADS, &t->device, &err), err);
+    assert_true(t->model->input_count <= TEST_TRAIN_INPUTS);
+    ckpt_data_class_limits(network, t->limit);
+}
+
+void test_train_close(test_train *t)
+{
+    ckpt_device_close(t->device);
+    ckpt_arena_fini(&t->arena);
+}
+
+static void note_trace(const ckpt_trace *trace, test_record *record)
+{
+    record->peak_bytes = trace->peak_bytes > record->peak_bytes ? trace->peak_bytes : record->peak_bytes;
+    for (int i = 0; i < trace->event_count; i++) {
+        const ckpt_bytes outside = trace->event[i].bytes[CKPT_CAT_OUTSIDE];
+        record->outside_bytes = outside > record->outside_bytes ? outside : record->outside_bytes;
+    }
+}
+
+void test_train_run(const test_train *t, const test_run *run, test_record *record)
+{
+    ckpt_err err = {0};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_executor *executor = NULL;
+    const ckpt_executor_options options = {.seed = run->seed, .poison = run->poison};
+    CHECK_OK(ckpt_executor_create(t->device, t->lowered, run->plan, &options, &executor, &err), err);
+    if (run->state_in != NULL) {
+        CHECK_OK(ckpt_executor_state_read(executor, run->state_in, &err), err);
+    }
+    ckpt_data *data = NULL;
+    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, ckpt_executor_seed(executor), &data, &err), err);
+    ckpt_trace *trace = NULL;
+    CHECK_OK(ckpt_executor_trace_create(executor, &arena, &trace, &err), err);
+    void *input[TEST_TRAIN_INPUTS];
+    for (int i = 0; i < t->model->input_count; i++) {
+        input[i] = ckpt_executor_input(executor, i);
+    }
+    memset(record, 0, sizeof *record);
+    const int steps = run->steps > 0 ? run->steps : TEST_TRAIN_STEPS;
+    for (int s = (int)ckpt_executor_steps(executor); s < steps; s++) {
+        ckpt_data_fill(data, (uint64_t)s, input);
+        CHECK_OK(ckpt_executor_step(executor, &record->loss[s], trace, &err), err);
+        note_trace(trace, record);
+        for (int section = 0; section < TEST_SECTIONS; section++) {
+            CHECK_OK(ckpt_executor_digest(executor, (ckpt_section)section, record->digest[s][section], &err), err);
+        }
+    }
+    if (run->state_out != NULL) {
+        CHECK_OK(ckpt_executor_state_write(executor, run->state_out, &err), err);
+    }
+    ckpt_data_close(data);
+    ckpt_executor_destroy(executor);
+    ckpt_arena_fini(&arena);
+}
+
+void test_record_same(const test_record *wanted, const test_record *found, int first, const char *what)
+{
+    static const char *const section[TEST_SECTIONS] = {"weights", "gradients", "optimizer state", "statistics"};
+    for (int s = first; s < TEST_TRAIN_STEPS; s++) {
+        CHECK(memcmp(&wanted->loss[s], &found->loss[s], sizeof found->loss[s]) == 0,
+              "%s: loss of step %d is %a, wanted %a", what, s + 1, (double)found->loss[s], (double)wanted->loss[s]);
+        for (int i = 0; i < TEST_SECTIONS; i++) {
+            CHECK(strcmp(wanted->digest[s][i], found->digest[s][i]) == 0, "%s: %s after step %d differ", what,
+                  section[i], s + 1);
+        }
+    }
+}
+
+/* --- plans by hand --- */
+
+typedef struct hand {
+    test_train *t;
+    const ckpt_graph *graph;
+    ckpt_step *step;
+    ckpt_place *place;
+    int step_count, place_count;
+    int *place_of; /* per buffer: its open place; -1: not in memory */
+    int *last;     /* per buffer: last op that uses it */
+    bool *on_host;
+    bool inplace, offload;
+    ckpt_bytes arena_bytes, offload_bytes, host_bytes;
+} hand;
+
+static bool uses(const ckpt_graph_op *op, int buffer)
+{
+    const ckpt_list *const list[] = {&op->reads, &op->writes, &op->adds};
+    for (int l = 0; l < 3; l++) {
+        for (int i = 0; i < list[l]->count; i++) {
+            if (list[l]->at[i] == buffer) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int add_step(hand *h, ckpt_step_kind kind, int target)
+{
+    const char *const name = kind == CKPT_RUN ? h->graph->op[target].name : h->graph->buffer[target].name;
+    h->step[h->step_count] = (ckpt_step){.kind = kind, .name = name, .target = target};
+    return h->step_count++;
+}
+
+static void add_place(hand *h, const char *name, int buffer, int from, ckpt_bytes bytes, ckpt_bytes offset)
+{
+    if (offset < 0) {
+        offset = h->arena_bytes;
+        h->arena_bytes += bytes;
+    }
+    if (buffer >= 0) {
+        h->place_of[buffer] = h->place_count;
+    }
+    h->place[h->place_count++] = (ckpt_place){name, buffer, from, from, offset, bytes};
+}
+
+static void leave(hand *h, int buffer)
+{
+    const int step = add_step(h, CKPT_FREE, buffer);
+    h->place[h->place_of[buffer]].to = step;
+    h->place_of[buffer] = -1;
+}
+
+static void bring_back(hand *h, const ckpt_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        const int b = list->at[i];
+        if (h->place_of[b] < 0) {
+            assert_true(h->on_host[b]);
+            const int step = add_step(h, CKPT_FETCH, b);
+            add_place(h, h->graph->buffer[b].name, b, step, h->graph->buffer[b].bytes, -1);
+        }
+    }
+}
+
+static bool takes_place(const hand *h, const ckpt_graph_op *op, int o)
+{
+    if (!h->inplace || op->inplace_count == 0) {
+        return false;
+    }
+    for (int p = 0; p < op->inplace_count; p++) {
+        if (h->last[op->inplace[p].in] != o || h->on_host[op->inplace[p].in]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void run_op(hand *h, int o)
+{
+    const ckpt_graph_op *const op = &h->graph->op[o];
+    bring_back(h, &op->reads);
+    bring_back(h, &op->adds);
+    const bool inplace = takes_place(h, op, o);
+    const int step = add_step(h, CKPT_RUN, o);
+    h->step[step].inplace = inplace;
+    for (int i = 0; i < op->writes.count; i++) {
+        const int b = op->writes.at[i];
+        ckpt_bytes offset = -1;
+        for (int p = 0; inplace && p < op->inplace_count; p++) {
+            if (op->inplace[p].out == b) {
+                ckpt_place *const taken = &h->place[h->place_of[op->inplace[p].in]];
+                offset = taken->offset;
+                taken->to = step - 1;
+                h->place_of[op->inplace[p].in] = -1;
+            }
+        }
+        add_place(h, h->graph->buffer[b].name, b, step, h->graph->buffer[b].bytes, offset);
+    }
+    if (op->workspace_bytes > 0) {
+        add_place(h, "workspace", -1, step, op->workspace_bytes, -1);
+    }
+    for (int b = 0; b < h->graph->buffer_count; b++) {
+        if (h->place_of[b] < 0) {
+            continue;
+        }
+        if (h->last[b] == o) {
+            leave(h, b);
+        } else if (h->offload && op->phase == CKPT_FORWARD && h->graph->buffer[b].kind != CKPT_GRADIENT &&
+                   h->last[b] < h->graph->op_count && uses(op, b)) {
+            add_step(h, CKPT_OFFLOAD, b);
+            h->offload_bytes += h->graph->buffer[b].bytes;
+            h->host_bytes += h->on_host[b] ? 0 : h->graph->buffer[b].bytes;
+            h->on_host[b] = true;
+            leave(h, b);
+        }
+    }
+}
+
+static ckpt_bytes most_live(const hand *h)
+{
+    ckpt_bytes most = 0;
+    for (int s = 0; s < h->step_count; s++) {
+        ckpt_bytes live = 0;
+        for (int p = 0; p < h->place_count; p++) {
+            live += h->place[p].from <= s && s <= h->place[p].to ? h->place[p].bytes : 0;
+        }
+        most = live > most ? live : most;
+    }
+    return most;
+}
+
+ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
+{
+    const ckpt_graph *const graph = t->lowered->graph;
+    const int room = 8 * (graph->op_count + graph->buffer_count) + 64;
+    hand h = {.t = t, .graph = graph, .inplace = inplace, .offload = offload};
+    h.step = CKPT_NEW(&t->arena, ckpt_step, 4 * room);
+    h.place = CKPT_NEW(&t->arena, ckpt_place, 4 * room);
+    h.place_of = CKPT_NEW(&t->arena, int, graph->buffer_count);
+    h.last = CKPT_NEW(&t->arena, int, graph->buffer_count);
+    h.on_host = CKPT_NEW(&t->arena, bool, graph->buffer_count);
+    ckpt_plan *const plan = CKPT_NEW(&t->arena, ckpt_plan, 1);
+    for (int b = 0; b < graph->buffer_count; b++) {
+        h.place_of[b] = -1;
+        for (int o = 0; o < graph->op_count; o++) {
+            h.last[b] = uses(&graph->op[o], b) ? o : h.last[b];
+        }
+    }
+    for (int i = 0; i < graph->outputs.count; i++) {
+        h.last[graph->outputs.at[i]] = graph->op_count;
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        run_op(&h, o);
+    }
+    for (int b = 0; b < graph->buffer_count; b++) {
+        if (h.place_of[b] >= 0) {
+            h.place[h.place_of[b]].to = h.step_count - 1;
+        }
+    }
+    *plan = (ckpt_plan){
+        .source = "a plan by hand",
+        .graph_name = graph->name,
+        .budget_bytes = graph->static_bytes + h.arena_bytes,
+        .peak_bytes = graph->static_bytes + most_live(&h),
+        .static_bytes = graph->static_bytes,
+        .arena_bytes = h.arena_bytes,
+        .offload_bytes = h.offload_bytes,
+        .host_bytes = h.host_bytes,
+        .solver = "hand",
+        .costs = "",
+        .bound_how = "",
+        .bound_scope = "",
+        .step = h.step,
+        .step_count = h.step_count,
+        .place = h.place,
+        .place_count = h.place_count,
+    };
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_digest(graph, plan->graph_sha256, &err), err);
+    CHECK_OK(ckpt_plan_check_run(plan, graph, &err), err);
+    return plan;
+}

@@ -1,0 +1,52 @@
+/* Training in tests: a model file lowered and ready, plans for it, and a run that writes down every bit it leaves. */
+#ifndef CKPT_TESTS_SUPPORT_TRAIN_H
+#define CKPT_TESTS_SUPPORT_TRAIN_H
+
+#include "core/plan.h"
+#include "executor/data.h"
+#include "executor/executor.h"
+#include "planner/planner.h"
+#include "planner/replay.h"
+
+enum { TEST_TRAIN_STEPS = 5, TEST_TRAIN_INPUTS = 8, TEST_TRAIN_THREADS = 2, TEST_SECTIONS = 4 };
+
+typedef struct test_train {
+    ckpt_arena arena;
+    const ckpt_model *model;
+    const ckpt_lowered *lowered;
+    ckpt_device *device;
+    int64_t limit[TEST_TRAIN_INPUTS];
+} test_train;
+
+/* `file` is below the source folder; `set` is "var=n var=n ...". Fails the test when anything is wrong. */
+void test_train_open(test_train *t, const char *file, const char *set);
+void test_train_close(test_train *t);
+
+/* What a run leaves: the loss and the hashes of weights, gradients, optimizer state and statistics after each step. */
+typedef struct test_record {
+    float loss[TEST_TRAIN_STEPS];
+    char digest[TEST_TRAIN_STEPS][TEST_SECTIONS][CKPT_DIGEST_TEXT];
+    ckpt_bytes peak_bytes, outside_bytes; /* the most any step measured */
+} test_record;
+
+typedef struct test_run {
+    const ckpt_plan *plan;
+    uint64_t seed;
+    bool poison;
+    int steps;             /* run until this many are done in all; 0: TEST_TRAIN_STEPS */
+    const char *state_in;  /* resume from; NULL: start */
+    const char *state_out; /* write at the end; NULL: do not */
+} test_run;
+
+void test_train_run(const test_train *t, const test_run *run, test_record *record);
+
+/* Fails naming `what` and the first difference in steps first .. TEST_TRAIN_STEPS - 1. */
+void test_record_same(const test_record *wanted, const test_record *found, int first, const char *what);
+
+/* A plan made here, by hand and not by the planner: every op once in reference order, no place ever used twice.
+ *   inplace   ops that may run in place do, where nothing reads their input later
+ *   offload   every buffer that waits for backward goes to the host after its last use in forward and comes back
+ *             right before it is next used */
+ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload);
+
+#endif
