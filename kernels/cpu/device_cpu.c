@@ -4,7 +4,6 @@
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif
-#include <assert.h>
 #include <errno.h>
 #include <omp.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/device.h"
+#include "ops/network.h"
 
 extern const ckpt_kernel *const ckpt_cpu_kernel_table[];
 extern const ckpt_optimizer_kernel *const ckpt_cpu_optimizer_table[];
@@ -230,23 +230,10 @@ static ckpt_code backward_staged(const ckpt_bound *bound, const ckpt_kernel_args
     return CKPT_OK;
 }
 
-static ckpt_bytes staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
-{
-    ckpt_bytes bytes = 0;
-    for (int k = 0; k < node->in_count && !node->op->accumulates; k++) {
-        bytes += (grad_in_adds >> k & 1) != 0 ? ckpt_round_up(ckpt_tensor_bytes(&node->in[k]), CKPT_ALIGN) : 0;
-    }
-    for (int k = 0; k < node->param_count && !node->op->accumulates; k++) {
-        bytes +=
-            (grad_param_adds >> k & 1) != 0 ? ckpt_round_up(ckpt_tensor_bytes(&node->param[k].tensor), CKPT_ALIGN) : 0;
-    }
-    return bytes;
-}
-
 static ckpt_code cpu_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)device;
-    const ckpt_bytes staging = staging_bytes(bound->node, args->grad_in_adds, args->grad_param_adds);
+    const ckpt_bytes staging = ckpt_staging_bytes(bound->node, args->grad_in_adds, args->grad_param_adds);
     if (staging > 0) {
         return backward_staged(bound, args, staging, err);
     }
