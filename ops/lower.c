@@ -89,7 +89,7 @@ static ckpt_code add_buffer(lowering *l, const char *name, const char *suffix, c
 {
     const char *const full = suffix == NULL ? name : ckpt_arena_format(l->out, "%s/%s", name, suffix);
     if (full == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "name of a buffer of %s", name);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a buffer's name");
     }
     *index = l->buffer_count++;
     l->buffer[*index] =
