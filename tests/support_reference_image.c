@@ -15,12 +15,29 @@ static double pixel(const double *x, const ckpt_shape *s, int64_t n, int64_t c, 
     return i < 0 || j < 0 || i >= s->dim[2] || j >= s->dim[3] ? 0 : x[at4(s, n, c, i, j)];
 }
 
+typedef struct window {
+    int64_t kernel[2], stride[2], padding[2];
+} window;
+
+static window window_of(const ckpt_node *node)
+{
+    window w;
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = ckpt_node_int_at(node, "kernel_size", d);
+        w.stride[d] = ckpt_node_int_at(node, "stride", d);
+        w.stride[d] = w.stride[d] == 0 ? w.kernel[d] : w.stride[d];
+        w.padding[d] = ckpt_node_int_at(node, "padding", d);
+    }
+    return w;
+}
+
 void ckpt_reference_conv2d(const ckpt_reference *r)
 {
     const ckpt_node *const node = r->node;
     const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape,
                             *const w = &node->param[0].tensor.shape;
     const int64_t groups = ckpt_node_int(node, "groups"), per_group = y->dim[1] / groups;
+    const window win = window_of(node);
     for (int64_t n = 0; n < y->dim[0]; n++) {
         for (int64_t o = 0; o < y->dim[1]; o++) {
             for (int64_t i = 0; i < y->dim[2]; i++) {
@@ -29,12 +46,10 @@ void ckpt_reference_conv2d(const ckpt_reference *r)
                     for (int64_t c = 0; c < w->dim[1]; c++) {
                         for (int64_t u = 0; u < w->dim[2]; u++) {
                             for (int64_t v = 0; v < w->dim[3]; v++) {
-                                const int64_t row = i * ckpt_node_int_at(node, "stride", 0) + u;
-                                const int64_t column = j * ckpt_node_int_at(node, "stride", 1) + v;
+                                const int64_t row = i * win.stride[0] + u - win.padding[0];
+                                const int64_t column = j * win.stride[1] + v - win.padding[1];
                                 sum += r->param[0][at4(w, o, c, u, v)] *
-                                       pixel(r->in[0], x, n, o / per_group * w->dim[1] + c,
-                                             row - ckpt_node_int_at(node, "padding", 0),
-                                             column - ckpt_node_int_at(node, "padding", 1));
+                                       pixel(r->in[0], x, n, o / per_group * w->dim[1] + c, row, column);
                             }
                         }
                     }
@@ -80,22 +95,6 @@ void ckpt_reference_batchnorm(const ckpt_reference *r)
             }
         }
     }
-}
-
-typedef struct window {
-    int64_t kernel[2], stride[2], padding[2];
-} window;
-
-static window window_of(const ckpt_node *node)
-{
-    window w;
-    for (int d = 0; d < 2; d++) {
-        w.kernel[d] = ckpt_node_int_at(node, "kernel_size", d);
-        w.stride[d] = ckpt_node_int_at(node, "stride", d);
-        w.stride[d] = w.stride[d] == 0 ? w.kernel[d] : w.stride[d];
-        w.padding[d] = ckpt_node_int_at(node, "padding", d);
-    }
-    return w;
 }
 
 void ckpt_reference_maxpool2d(const ckpt_reference *r)

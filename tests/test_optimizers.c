@@ -1,0 +1,139 @@
+/* labels: contract */
+/* Every optimizer in the table against its formula in double, over steps, with and without weight decay; and the
+ * same bits for any thread count. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/device.h"
+#include "tests/support_reference.h"
+#include "tests/support_test.h"
+
+enum { COUNT = 1003, STEPS = 7, SLOTS_MAX = 4, GUARD = 8 };
+
+typedef struct setting {
+    const char *optimizer;
+    double hyper[CKPT_HYPER_MAX]; /* in the order of the names below */
+} setting;
+
+/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay. */
+static const setting settings[] = {
+    {"sgd", {0.01, 0, 0, 0}},
+    {"sgd", {0.1, 0.9, 0, 0.01}},
+    {"sgd", {0.05, 0.9, 1, 0.1}},
+    {"sgd", {0.05, 0, 0, 0.1}},
+    {"adam", {1e-3, 0.9, 0.999, 1e-8, 0}},
+    {"adam", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+    {"adamw", {1e-3, 0.9, 0.999, 1e-8, 0.01}},
+    {"adamw", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+};
+static const char *const sgd_names[] = {"lr", "momentum", "nesterov", "weight_decay"};
+static const char *const adam_names[] = {"lr", "beta1", "beta2", "eps", "weight_decay"};
+
+static void check_names(const ckpt_optimizer *optimizer)
+{
+    const bool sgd = strcmp(optimizer->name, "sgd") == 0;
+    const char *const *const names = sgd ? sgd_names : adam_names;
+    for (int i = 0; i < (sgd ? 4 : 5); i++) {
+        CHECK(optimizer->attrs[i].name != NULL && strcmp(optimizer->attrs[i].name, names[i]) == 0,
+              "hyperparameter %d of %s is not %s: this test's settings stand in another order", i, optimizer->name,
+              names[i]);
+    }
+}
+
+/* Deterministic numbers in -1..1 that look like none of the formulas. */
+static double noise(int64_t i, uint64_t step)
+{
+    return sin((double)i * 12.9898 + (double)step * 78.233);
+}
+
+static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const double *hyper, bool decay,
+                float result[COUNT + GUARD])
+{
+    static float param[COUNT + GUARD], grad[COUNT], slots[SLOTS_MAX][COUNT + GUARD];
+    static double want[COUNT], want_slots[COUNT][SLOTS_MAX];
+    const int slot_count = optimizer->slots(hyper);
+    float *slot[SLOTS_MAX];
+    ckpt_err err = {0};
+    assert_in_range(slot_count, 0, optimizer->slots_max);
+    memset(slots, 0, sizeof slots);
+    memset(want_slots, 0, sizeof want_slots);
+    for (int k = 0; k < SLOTS_MAX; k++) {
+        slot[k] = k < slot_count ? slots[k] : NULL;
+    }
+    for (int i = 0; i < COUNT + GUARD; i++) {
+        param[i] = (float)noise(i, 0);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        want[i] = (double)param[i];
+    }
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        for (int i = 0; i < COUNT; i++) {
+            grad[i] = (float)(noise(i, step) * 0.1);
+            CHECK(ckpt_reference_update(optimizer, hyper, decay, step, &want[i], (double)grad[i], want_slots[i]),
+                  "optimizer %s has no reference in tests/support_reference.c", optimizer->name);
+        }
+        CHECK_OK(device->api->update(device, optimizer, hyper, decay, step, COUNT, param, grad, slot, &err), err);
+        for (int i = 0; i < COUNT; i++) {
+            /* Adam's quotient of two moments can double a rounding each step; lr keeps it small. */
+            const double bound = 2e-6 * (1 + fabs(want[i]));
+            CHECK(fabs((double)param[i] - want[i]) <= bound, "%s, step %llu, value %d: %.9g, wanted %.9g",
+                  optimizer->name, (unsigned long long)step, i, (double)param[i], want[i]);
+        }
+    }
+    for (int k = 0; k < slot_count; k++) {
+        for (int i = 0; i < COUNT; i++) {
+            CHECK(fabs((double)slots[k][i] - want_slots[i][k]) <= 2e-6 * (1 + fabs(want_slots[i][k])),
+                  "%s, slot %d of value %d: %.9g, wanted %.9g", optimizer->name, k, i, (double)slots[k][i],
+                  want_slots[i][k]);
+        }
+    }
+    for (int i = COUNT; i < COUNT + GUARD; i++) {
+        CHECK(param[i] == (float)noise(i, 0), "%s writes behind the parameters", optimizer->name);
+    }
+    memcpy(result, param, sizeof param);
+}
+
+static void test_optimizers_against_formulas(void **state)
+{
+    (void)state;
+    static float one[COUNT + GUARD], three[COUNT + GUARD];
+    for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
+        const ckpt_optimizer *const optimizer = ckpt_optimizer_find(settings[s].optimizer);
+        CHECK(optimizer != NULL, "there is no optimizer %s", settings[s].optimizer);
+        check_names(optimizer);
+        for (int decay = 0; decay < 2; decay++) {
+            ckpt_err err = {0};
+            ckpt_device *device = NULL;
+            CHECK_OK(ckpt_device_open("cpu", 1, &device, &err), err);
+            run(device, optimizer, settings[s].hyper, decay != 0, one);
+            ckpt_device_close(device);
+            CHECK_OK(ckpt_device_open("cpu", 3, &device, &err), err);
+            run(device, optimizer, settings[s].hyper, decay != 0, three);
+            ckpt_device_close(device);
+            CHECK(memcmp(one, three, sizeof one) == 0, "%s: three threads give other bits than one",
+                  settings[s].optimizer);
+        }
+    }
+}
+
+static void test_every_optimizer_has_a_setting(void **state)
+{
+    (void)state;
+    for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
+        int found = 0;
+        for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
+            found += strcmp(settings[s].optimizer, (*optimizer)->name) == 0;
+        }
+        CHECK(found > 0, "optimizer %s has no setting in this test", (*optimizer)->name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_optimizer_has_a_setting),
+        cmocka_unit_test(test_optimizers_against_formulas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
