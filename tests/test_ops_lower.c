@@ -367,6 +367,29 @@ static void test_statics(void **state)
     test_model_fini(&m);
 }
 
+/* A tied parameter lies where its owner's does, whether the owner comes before or after. */
+static void test_statics_of_ties(void **state)
+{
+    (void)state;
+    test_model m;
+    start(&m, 4, 8);
+    test_layer(&m, "first", "linear", "", "features=8 bias=false");
+    test_layer(&m, "early", "linear", "", "features=8 bias=false")->tie = 3;
+    test_layer(&m, "late", "linear", "", "features=8")->tie = 1;
+    test_layer(&m, "owner", "linear", "", "features=8");
+    ckpt_static_layout s;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_network_statics(test_infer(&m), &m.arena, &s, &err), err);
+    assert_int_equal(s.param[0 * CKPT_PARAM_MAX], 0);
+    assert_int_equal(s.param[2 * CKPT_PARAM_MAX + 1], 256 + 256); /* the owner's bias: both have one */
+    assert_int_equal(s.param[3 * CKPT_PARAM_MAX], 256);
+    assert_int_equal(s.param[1 * CKPT_PARAM_MAX], 256);
+    assert_int_equal(s.param[2 * CKPT_PARAM_MAX], 256);
+    assert_int_equal(s.param[3 * CKPT_PARAM_MAX + 1], s.param[2 * CKPT_PARAM_MAX + 1]);
+    assert_int_equal(s.weight_bytes, 256 + 256 + 64);
+    test_model_fini(&m);
+}
+
 static void test_too_large(void **state)
 {
     (void)state;
@@ -474,7 +497,8 @@ int main(void)
         cmocka_unit_test(test_unused_output),  cmocka_unit_test(test_alias),
         cmocka_unit_test(test_alias_of_input), cmocka_unit_test(test_ties),
         cmocka_unit_test(test_tied_staging),   cmocka_unit_test(test_no_loss),
-        cmocka_unit_test(test_statics),        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_statics),        cmocka_unit_test(test_statics_of_ties),
+        cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_profile),        cmocka_unit_test(test_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
