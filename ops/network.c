@@ -79,10 +79,6 @@ static ckpt_code find_value(const building *b, int reader, int k, int *value, ck
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "reads %s:%d, but %s (%s) has %d output%s", from->name, ref.output,
                          from->name, from->op->name, from->out_count, from->out_count == 1 ? "" : "s, counted from 0");
     }
-    if (from->op->loss) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "reads the loss %s, but only the last layer may be the loss of a network",
-                         from->name);
-    }
     *value = from->out_value[ref.output];
     return CKPT_OK;
 }

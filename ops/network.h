@@ -64,18 +64,20 @@ typedef struct ckpt_lowered {
 
 /* Lower one training step.
  *
- * Ops, in order: "<layer>/forward" for every node that is no alias, "<layer>/backward" in reverse for every node
- * that has a gradient to give, "<layer>/update" for every node with parameters of its own. Buffers: "<layer>" or
+ * Ops, in order: "<layer>/forward" for every node that is no alias; "<layer>/backward" in reverse for every node that
+ * is the last or that a gradient flows into, and that has parameters or an input with needs_grad; "<layer>/update" for
+ * every node with parameters of its own that a gradient reaches. Buffers: "<layer>" or
  * "<layer>:k" for outputs, "<layer>/<saved>" for saved tensors, "<layer>/grad" or "<layer>:k/grad". Statics:
  * "weights", "gradients", "optimizer", "statistics", "inputs" (each parameter, statistic and input rounded up to
- * CKPT_ALIGN). Every buffer is rounded up to CKPT_ALIGN. The loss is in `outputs`.
+ * CKPT_ALIGN). Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is in `outputs`; it has no gradient.
+ * An op has one in-place pair at most: of several inputs the first that nothing reads afterwards, or the first.
  *
  * The gradient of a value is written by the backward op of its last reader and added to by the others. When a
  * backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace grows
  * by the staged gradients (ckpt_staging_bytes).
  *
  *   profile    times and workspaces, by layer; NULL: from `device` and the ops' allowances
- *   device     roofline for what the profile does not have
+ *   device     roofline for what the profile does not have (a time with 0 repeats, no link); NULL: "cpu"
  *
  * Errors: CKPT_BAD_INPUT (a profile of another model: the message names the layer), CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_network_lower(const ckpt_network *network, const ckpt_profile *profile,
@@ -97,7 +99,7 @@ typedef struct ckpt_static_layout {
     const ckpt_bytes *stat;  /* [node * CKPT_STAT_MAX + k]: from `statistics` */
     const ckpt_bytes *input; /* [input]: from `inputs` */
 } ckpt_static_layout;
-CKPT_MUST_USE ckpt_code ckpt_network_statics(const ckpt_network *network, ckpt_arena *out,
-                                             ckpt_static_layout *layout, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_network_statics(const ckpt_network *network, ckpt_arena *out, ckpt_static_layout *layout,
+                                             ckpt_err *err);
 
 #endif

@@ -217,10 +217,6 @@ static void test_references(void **state)
     test_layer(&m, "pieces", "split", "", "parts=2");
     test_layer(&m, "two", "relu", "pieces:2", "");
     expect_message(&m, "pieces (split) has 2 outputs, counted from 0");
-    start_rows(&m);
-    test_layer(&m, "loss", "mse", "x x", "");
-    test_layer(&m, "more", "relu", "", "");
-    expect_message(&m, "layer more (relu): reads the loss loss, but only the last layer may be");
     test_model_init(&m);
     expect_message(&m, "0 layers");
 }

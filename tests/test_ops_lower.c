@@ -333,6 +333,30 @@ static void test_no_loss(void **state)
                "l0/update:  > \n");
 }
 
+/* Two losses added up can be planned; a loss that something reads has a gradient like any value. */
+static void test_losses_inside(void **state)
+{
+    (void)state;
+    test_model m;
+    start(&m, 4, 8);
+    test_layer(&m, "fc", "linear", "", "features=8");
+    test_layer(&m, "shown", "mse", "fc x", "");
+    test_layer(&m, "one", "mse", "fc t", "");
+    test_layer(&m, "two", "mse", "fc fc", "");
+    test_layer(&m, "sum", "add", "one two", "");
+    assert_int_equal(test_infer(&m)->loss_node, -1);
+    expect(&m, "fc/forward:  > fc\n"
+               "shown/forward: fc > shown\n"
+               "one/forward: fc > one\n"
+               "two/forward: fc > two\n"
+               "sum/forward: one two > sum\n"
+               "sum/backward:  > one/grad two/grad\n"
+               "two/backward: two/grad fc > fc/grad [2 0]\n"
+               "one/backward: one/grad fc >  + fc/grad [1 0]\n"
+               "fc/backward: fc/grad > \n"
+               "fc/update:  > \n");
+}
+
 static void test_statics(void **state)
 {
     (void)state;
@@ -492,14 +516,14 @@ static void test_starved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain),          cmocka_unit_test(test_details_of_a_chain),
-        cmocka_unit_test(test_residual),       cmocka_unit_test(test_value_read_twice),
-        cmocka_unit_test(test_unused_output),  cmocka_unit_test(test_alias),
-        cmocka_unit_test(test_alias_of_input), cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_tied_staging),   cmocka_unit_test(test_no_loss),
-        cmocka_unit_test(test_statics),        cmocka_unit_test(test_statics_of_ties),
-        cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_profile),        cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_chain),           cmocka_unit_test(test_details_of_a_chain),
+        cmocka_unit_test(test_residual),        cmocka_unit_test(test_value_read_twice),
+        cmocka_unit_test(test_unused_output),   cmocka_unit_test(test_alias),
+        cmocka_unit_test(test_alias_of_input),  cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_tied_staging),    cmocka_unit_test(test_no_loss),
+        cmocka_unit_test(test_losses_inside),   cmocka_unit_test(test_statics),
+        cmocka_unit_test(test_statics_of_ties), cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_profile),         cmocka_unit_test(test_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
