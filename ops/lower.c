@@ -111,12 +111,11 @@ static ckpt_code add_op(lowering *l, int node, ckpt_phase phase, ckpt_graph_op *
     return (*op)->name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "name of an op of %s", name);
 }
 
-/* Bytes of all outputs, each rounded up to `step`. */
-static ckpt_bytes output_bytes(const ckpt_node *node, ckpt_bytes step)
+static ckpt_bytes output_bytes(const ckpt_node *node)
 {
     ckpt_bytes bytes = 0;
     for (int k = 0; k < node->out_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->out[k]), step));
+        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->out[k]));
     }
     return bytes;
 }
@@ -138,13 +137,12 @@ static ckpt_code match_profile(lowering *l, ckpt_err *err)
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s is \"%s\" there and \"%s\" in %s: profile this model",
                              profile->source, node->name, row->op, node->op->name, l->network->model->source);
         }
-        if (row != NULL && row->output_bytes > 0 && row->output_bytes != output_bytes(node, 1) &&
-            row->output_bytes != output_bytes(node, CKPT_ALIGN)) {
+        if (row != NULL && row->output_bytes > 0 && row->output_bytes != output_bytes(node)) {
             char a[CKPT_UNITS_TEXT];
             char b[CKPT_UNITS_TEXT];
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s gave %s there and gives %s in %s: profile this model",
                              profile->source, node->name, ckpt_bytes_show(row->output_bytes, a),
-                             ckpt_bytes_show(output_bytes(node, 1), b), l->network->model->source);
+                             ckpt_bytes_show(output_bytes(node), b), l->network->model->source);
         }
         l->row[n] = row;
     }
