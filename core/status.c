@@ -19,14 +19,17 @@ ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line
     return code;
 }
 
-/* The longer message keeps its beginning: where it happened matters more than its tail. */
+/* A message that grows too long keeps its beginning: where it happened matters more than its tail. */
 static void prepend(ckpt_err *err, const char *before, const char *format, va_list args)
 {
     char old[sizeof err->msg];
     memcpy(old, err->msg, sizeof old);
     char text[256];
     vsnprintf(text, sizeof text, format, args);
-    snprintf(err->msg, sizeof err->msg, "%s%s: %s", before, text, old);
+    char joined[sizeof text + sizeof old + 16];
+    snprintf(joined, sizeof joined, "%s%s: %s", before, text, old);
+    memcpy(err->msg, joined, sizeof err->msg - 1);
+    err->msg[sizeof err->msg - 1] = '\0';
 }
 
 void ckpt_err_while(ckpt_err *err, const char *format, ...)

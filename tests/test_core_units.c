@@ -1,0 +1,220 @@
+/* labels: unit */
+/* Sizes as people write them, checked arithmetic, shapes. */
+#include "tests/support_test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/tensor.h"
+#include "core/units.h"
+
+typedef struct size_case {
+    const char *text;
+    ckpt_bytes whole, wanted;
+} size_case;
+
+static void test_sizes_are_understood(void **state)
+{
+    (void)state;
+    static const size_case cases[] = {
+        {"6GB", 0, 6000000000},
+        {"6GiB", 0, 6442450944},
+        {"512MB", 0, 512000000},
+        {"6000000000", 0, 6000000000},
+        {"6000000000B", 0, 6000000000},
+        {"1.5GiB", 0, 1610612736},
+        {".5kB", 0, 500},
+        {"1kB", 0, 1000},
+        {"1KB", 0, 1000},
+        {"1KiB", 0, 1024},
+        {"3MiB", 0, 3145728},
+        {"2TB", 0, 2000000000000},
+        {"2TiB", 0, 2199023255552},
+        {"0.1GB", 0, 100000000},           /* exact, not 0.1 in binary */
+        {"1.0000000019GB", 0, 1000000001}, /* a fraction of a byte is cut off */
+        {"6 GB", 0, 6000000000},
+        {"80%", 1000, 800},
+        {"33.3%", 1000, 333},
+        {"150%", 1000, 1500},
+        {"100%", INT64_MAX, INT64_MAX},
+        {"50%", INT64_MAX, INT64_MAX / 2},
+        {"9223372036854775807", 0, INT64_MAX},
+        {"8388607TiB", 0, (int64_t)8388607 << 40},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ckpt_err err = {0};
+        ckpt_bytes bytes = -1;
+        CHECK_OK(ckpt_bytes_parse(cases[i].text, cases[i].whole, &bytes, &err), err);
+        CHECK(bytes == cases[i].wanted, "%s: %lld, wanted %lld", cases[i].text, (long long)bytes,
+              (long long)cases[i].wanted);
+    }
+}
+
+typedef struct bad_case {
+    const char *text;
+    ckpt_code code;
+    const char *fragment;
+} bad_case;
+
+static void check_bad(const bad_case *c, ckpt_code code, const ckpt_err *err, ckpt_bytes bytes)
+{
+    CHECK(code == c->code, "\"%s\": code %d, wanted %d: %s", c->text, (int)code, (int)c->code, err->msg);
+    CHECK(strstr(err->msg, c->fragment) != NULL, "\"%s\": \"%s\" lacks \"%s\"", c->text, err->msg, c->fragment);
+    CHECK(bytes == -1, "\"%s\": the output was touched", c->text);
+}
+
+static void test_bad_sizes_are_refused(void **state)
+{
+    (void)state;
+    static const bad_case cases[] = {
+        {"6G", CKPT_BAD_INPUT, "write 6GB (powers of 1000) or 6GiB (powers of 1024)"},
+        {"1.5M", CKPT_BAD_INPUT, "write 1.5MB (powers of 1000) or 1.5MiB"},
+        {"7k", CKPT_BAD_INPUT, "7kB (powers of 1000) or 7KiB"},
+        {"", CKPT_BAD_INPUT, "wanted a size"},
+        {"GB", CKPT_BAD_INPUT, "wanted a size"},
+        {".", CKPT_BAD_INPUT, "wanted a size"},
+        {"-6GB", CKPT_BAD_INPUT, "wanted a size"},
+        {"6GBB", CKPT_BAD_INPUT, "unknown unit \"GBB\""},
+        {"6gb", CKPT_BAD_INPUT, "unknown unit \"gb\""},
+        {"6GB ", CKPT_BAD_INPUT, "unknown unit"},
+        {"1e9", CKPT_BAD_INPUT, "unknown unit \"e9\""},
+        {"80%", CKPT_BAD_INPUT, "nothing here to take it of"},
+        {"0", CKPT_BAD_INPUT, "at least 1"},
+        {"0.0001B", CKPT_BAD_INPUT, "at least 1"},
+        {"9223372036854775808", CKPT_OVERFLOW, "63 bits"},
+        {"8388608TiB", CKPT_OVERFLOW, "63 bits"},
+        {"99999999999999999999999999GB", CKPT_OVERFLOW, "63 bits"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ckpt_err err = {0};
+        ckpt_bytes bytes = -1;
+        check_bad(&cases[i], ckpt_bytes_parse(cases[i].text, 0, &bytes, &err), &err, bytes);
+        assert_int_equal(ckpt_bytes_parse(cases[i].text, 0, &bytes, NULL), cases[i].code);
+    }
+    ckpt_err err = {0};
+    ckpt_bytes bytes = -1;
+    assert_int_equal(ckpt_bytes_parse("101%", INT64_MAX, &bytes, &err), CKPT_OVERFLOW);
+}
+
+static void test_rates(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    int64_t rate = 0;
+    CHECK_OK(ckpt_rate_parse("50GB/s", &rate, &err), err);
+    assert_int_equal(rate, 50000000000);
+    CHECK_OK(ckpt_rate_parse("12.5GiB/s", &rate, &err), err);
+    assert_int_equal(rate, 13421772800);
+    CHECK_OK(ckpt_rate_parse("123", &rate, &err), err);
+    assert_int_equal(rate, 123);
+    static const bad_case cases[] = {
+        {"50GB", CKPT_BAD_INPUT, "wanted a rate"},
+        {"50G/s", CKPT_BAD_INPUT, "50GB/s (powers of 1000) or 50GiB/s"},
+        {"/s", CKPT_BAD_INPUT, "wanted a size such as 6GB/s"},
+        {"80%/s", CKPT_BAD_INPUT, "unknown unit"},
+        {"0/s", CKPT_BAD_INPUT, "at least 1 byte per second"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rate = -1;
+        check_bad(&cases[i], ckpt_rate_parse(cases[i].text, &rate, &err), &err, rate);
+    }
+}
+
+static void test_quantities_are_shown_with_three_digits(void **state)
+{
+    (void)state;
+    char text[CKPT_UNITS_TEXT];
+    assert_string_equal(ckpt_bytes_show(0, text), "0 B");
+    assert_string_equal(ckpt_bytes_show(999, text), "999 B");
+    assert_string_equal(ckpt_bytes_show(1000, text), "1.00 kB");
+    assert_string_equal(ckpt_bytes_show(9994, text), "9.99 kB");
+    assert_string_equal(ckpt_bytes_show(9996, text), "10.0 kB");
+    assert_string_equal(ckpt_bytes_show(99960, text), "100 kB");
+    assert_string_equal(ckpt_bytes_show(999499, text), "999 kB");
+    assert_string_equal(ckpt_bytes_show(999500, text), "1.00 MB");
+    assert_string_equal(ckpt_bytes_show(6000000000, text), "6.00 GB");
+    assert_string_equal(ckpt_bytes_show(-6000000000, text), "-6.00 GB");
+    assert_string_equal(ckpt_bytes_show(INT64_MAX, text), "9.22 EB");
+    assert_string_equal(ckpt_ns_show(12345678, text), "12.3 ms");
+    assert_string_equal(ckpt_ns_show(1500, text), "1.50 us");
+    assert_string_equal(ckpt_ns_show(90000000000, text), "90.0 s");
+    assert_string_equal(ckpt_ns_show(4000000000000, text), "4000 s");
+}
+
+static void test_sums_and_products_do_not_wrap(void **state)
+{
+    (void)state;
+    int64_t out = 7;
+    assert_true(ckpt_sum(INT64_MAX - 1, 1, &out) && out == INT64_MAX);
+    assert_false(ckpt_sum(INT64_MAX, 1, &out));
+    assert_false(ckpt_sum(-1, 1, &out));
+    assert_true(ckpt_product(INT64_MAX / 2, 2, &out) && out == INT64_MAX - 1);
+    assert_false(ckpt_product(INT64_MAX / 2 + 1, 2, &out));
+    assert_true(out == INT64_MAX - 1); /* untouched by the failure */
+    assert_true(ckpt_product(0, INT64_MAX, &out) && out == 0);
+    assert_true(ckpt_product(INT64_MAX, 0, &out) && out == 0);
+    assert_int_equal(ckpt_round_up(0, 64), 0);
+    assert_int_equal(ckpt_round_up(1, 64), 64);
+    assert_int_equal(ckpt_round_up(64, 64), 64);
+    assert_int_equal(ckpt_round_up(65, 64), 128);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    char text[CKPT_SHAPE_TEXT];
+    int64_t stride[CKPT_RANK_MAX];
+    const ckpt_shape image = {4, {2, 3, 5, 7}};
+    assert_string_equal(ckpt_shape_show(&image, text), "[2, 3, 5, 7]");
+    assert_int_equal(ckpt_shape_count(&image), 210);
+    ckpt_shape_strides(&image, stride);
+    /* The place of [n, c, h, w] counted plainly, channels last. */
+    int64_t next = 0;
+    for (int64_t n = 0; n < 2; n++) {
+        for (int64_t h = 0; h < 5; h++) {
+            for (int64_t w = 0; w < 7; w++) {
+                for (int64_t c = 0; c < 3; c++) {
+                    assert_int_equal(n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3], next);
+                    next++;
+                }
+            }
+        }
+    }
+    const ckpt_shape cube = {3, {2, 3, 5}};
+    ckpt_shape_strides(&cube, stride);
+    assert_int_equal(stride[0], 15);
+    assert_int_equal(stride[1], 5);
+    assert_int_equal(stride[2], 1);
+    const ckpt_shape scalar = {0, {0}};
+    assert_string_equal(ckpt_shape_show(&scalar, text), "[]");
+    const ckpt_tensor loss = {"loss", CKPT_FLOAT32, scalar};
+    assert_int_equal(ckpt_tensor_bytes(&loss), 4);
+    assert_false(ckpt_shape_equal(&image, &cube));
+    assert_true(ckpt_shape_equal(&cube, &cube));
+    CHECK_OK(ckpt_shape_check(&image, CKPT_INT32, &err), err);
+    const ckpt_shape most = {2, {(int64_t)1 << 30, (int64_t)1 << 30}};
+    CHECK_OK(ckpt_shape_check(&most, CKPT_FLOAT32, &err), err);
+    const ckpt_shape beyond = {2, {(int64_t)1 << 30, ((int64_t)1 << 30) + 1}};
+    assert_int_equal(ckpt_shape_check(&beyond, CKPT_FLOAT32, &err), CKPT_OVERFLOW);
+    const ckpt_shape wraps = {6, {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}};
+    assert_int_equal(ckpt_shape_check(&wraps, CKPT_FLOAT32, &err), CKPT_OVERFLOW);
+    const ckpt_shape empty = {2, {3, 0}};
+    assert_int_equal(ckpt_shape_check(&empty, CKPT_FLOAT32, &err), CKPT_BAD_INPUT);
+    assert_non_null(strstr(err.msg, "[3, 0]"));
+    const ckpt_shape deep = {7, {1, 1, 1, 1, 1, 1}};
+    assert_int_equal(ckpt_shape_check(&deep, CKPT_FLOAT32, &err), CKPT_BAD_INPUT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_are_understood),
+        cmocka_unit_test(test_bad_sizes_are_refused),
+        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_quantities_are_shown_with_three_digits),
+        cmocka_unit_test(test_sums_and_products_do_not_wrap),
+        cmocka_unit_test(test_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
