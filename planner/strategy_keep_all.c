@@ -1,0 +1,20 @@
+/* Nothing is recomputed: the reference order. */
+#include "planner/planner_impl.h"
+
+static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
+                      ckpt_answer *answer, ckpt_err *err)
+{
+    (void)limit;
+    (void)options;
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_order_range(&order, 0, graph->op_count);
+    return ckpt_order_end(&order, out, answer, err);
+}
+
+const ckpt_strategy ckpt_strategy_keep_all = {
+    .name = "keep-all",
+    .help = "recompute nothing",
+    .source = "what frameworks do by default",
+    .plan = plan,
+};
