@@ -152,7 +152,8 @@ static ckpt_code match_profile(lowering *l, ckpt_err *err)
 static ckpt_ns choose_time(const lowering *l, const ckpt_timing *measured, ckpt_ns stated, ckpt_flop flop,
                            ckpt_bytes moved)
 {
-    if (measured != NULL && measured->repeats > 0) {
+    /* A file written by hand may give a time and no repeats. */
+    if (measured != NULL && (measured->repeats > 0 || measured->median_ns > 0)) {
         return measured->median_ns;
     }
     return stated >= 0 ? stated : ckpt_roofline_ns(l->device, flop, moved);

@@ -77,7 +77,7 @@ typedef struct ckpt_lowered {
  * by the staged gradients (ckpt_staging_bytes).
  *
  *   profile    times and workspaces, by layer; NULL: from `device` and the ops' allowances
- *   device     roofline for what the profile does not have (a time with 0 repeats, no link); NULL: "cpu"
+ *   device     roofline for what the profile does not have (a time of 0 from 0 repeats, no link); NULL: "cpu"
  *
  * Errors: CKPT_BAD_INPUT (a profile of another model: the message names the layer), CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_network_lower(const ckpt_network *network, const ckpt_profile *profile,
