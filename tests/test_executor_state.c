@@ -1,0 +1,209 @@
+/* labels: unit */
+/* Stop and resume gives the bits of never stopping; a state that is not this run's is refused with the reason. */
+#include "tests/support_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support_train.h"
+
+enum { STATE_MAX = 1 << 22 };
+
+static const char *path_of(const char *name)
+{
+    static char path[4][512];
+    static int next;
+    char *const mine = path[next++ % 4];
+    snprintf(mine, sizeof path[0], "%s/%s", CKPT_WORK_DIR, name);
+    return mine;
+}
+
+static void resume_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *set;
+    } model[] = {
+        {"tests/models/resnet-small.json", ""}, /* momentum, running statistics */
+        {"tests/models/unet-small.json", ""},   /* adam, dropout, statistics */
+        {"tests/models/fork.json", ""},         /* adamw, a tied matrix, dropout */
+    };
+    for (size_t m = 0; m < sizeof model / sizeof model[0]; m++) {
+        test_train t;
+        test_train_open(&t, model[m].file, model[m].set);
+        const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
+        const ckpt_plan *const other = test_train_hand_plan(&t, true, true);
+        const char *const file = path_of("resume.state");
+        test_record wanted, found;
+        test_train_run(&t, &(test_run){.plan = plan, .seed = 11}, &wanted);
+        test_train_run(&t, &(test_run){.plan = plan, .seed = 11, .steps = 2, .state_out = file}, &found);
+        /* the seed comes from the state, and another plan may go on */
+        test_train_run(&t, &(test_run){.plan = other, .seed = 99, .state_in = file, .poison = true}, &found);
+        test_record_same(&wanted, &found, 2, model[m].file);
+        remove(file);
+        test_train_close(&t);
+    }
+}
+
+static size_t read_all(const char *path, char *bytes)
+{
+    FILE *const file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t length = fread(bytes, 1, STATE_MAX, file);
+    fclose(file);
+    assert_true(length > 0 && length < STATE_MAX);
+    return length;
+}
+
+static void write_all(const char *path, const char *bytes, size_t length)
+{
+    FILE *const file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_true(fwrite(bytes, 1, length, file) == length);
+    fclose(file);
+}
+
+static ckpt_code try_read(test_train *t, const char *path, ckpt_err *err)
+{
+    ckpt_executor *executor = NULL;
+    *err = (ckpt_err){0};
+    ckpt_err create_err = {0};
+    CHECK_OK(ckpt_executor_create(t->device, t->lowered, test_train_hand_plan(t, false, false), NULL, &executor,
+                                  &create_err),
+             create_err);
+    char before[CKPT_DIGEST_TEXT], after[CKPT_DIGEST_TEXT];
+    CHECK_OK(ckpt_executor_digest(executor, CKPT_SECTION_WEIGHTS, before, &create_err), create_err);
+    const ckpt_code code = ckpt_executor_state_read(executor, path, err);
+    CHECK_OK(ckpt_executor_digest(executor, CKPT_SECTION_WEIGHTS, after, &create_err), create_err);
+    if (code != CKPT_OK) {
+        assert_string_equal(before, after); /* a refused state changes nothing */
+        assert_true(ckpt_executor_steps(executor) == 0);
+    }
+    ckpt_executor_destroy(executor);
+    return code;
+}
+
+static void save_one(const char *file, const char *set, const char *path)
+{
+    test_train t;
+    test_train_open(&t, file, set);
+    test_record record;
+    test_train_run(
+        &t, &(test_run){.plan = test_train_hand_plan(&t, false, false), .seed = 1, .steps = 1, .state_out = path},
+        &record);
+    test_train_close(&t);
+}
+
+static void refuse(test_train *t, const char *path, ckpt_code code, const char *reason)
+{
+    ckpt_err err;
+    const ckpt_code found = try_read(t, path, &err);
+    CHECK(found == code && strstr(err.msg, reason) != NULL, "code %d, \"%s\"; wanted %d with \"%s\"", (int)found,
+          err.msg, (int)code, reason);
+}
+
+static void refusals_name_the_reason(void **state)
+{
+    (void)state;
+    const char *const good = path_of("good.state"), *const bad = path_of("bad.state");
+    test_train t;
+    test_train_open(&t, "tests/models/fork.json", "");
+    save_one("tests/models/fork.json", "", good);
+    ckpt_err err;
+    CHECK_OK(try_read(&t, good, &err), err);
+
+    save_one("tests/models/resnet-small.json", "", bad);
+    refuse(&t, bad, CKPT_BAD_INPUT, "model \"resnet-small\"");
+    save_one("tests/models/fork.json", "width=18", bad);
+    refuse(&t, bad, CKPT_BAD_INPUT, "parameters");
+    save_one("tests/models/fork.json", "batch=7", bad);
+    refuse(&t, bad, CKPT_BAD_INPUT, "batch");
+    refuse(&t, path_of("no-such.state"), CKPT_IO, "no-such.state");
+
+    char *const bytes = calloc(1, STATE_MAX);
+    assert_non_null(bytes);
+    const size_t length = read_all(good, bytes);
+    /* one changed bit anywhere: header, weights, optimizer, digest */
+    const size_t at[] = {3, length / 3, length - 200, length - 10};
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        bytes[at[i]] ^= 4;
+        write_all(bad, bytes, length);
+        refuse(&t, bad, CKPT_BAD_INPUT, "damaged");
+        bytes[at[i]] ^= 4;
+    }
+    /* cut anywhere */
+    const size_t cut[] = {0, 1, 65, 66, length / 2, length - 1};
+    for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
+        write_all(bad, bytes, cut[i]);
+        refuse(&t, bad, CKPT_BAD_INPUT, bad);
+    }
+    /* another optimizer and another thread count, with the digest made right again */
+    static const struct {
+        const char *from, *to, *reason;
+    } edit[] = {
+        {"\"optimizer\": \"adamw", "\"optimizer\": \"admaw", "optimizer \"admaw"},
+        {"\"threads\": 2", "\"threads\": 7", "threads = 7"},
+        {"\"format\": \"ckpt-state/1", "\"format\": \"ckpt-state/2", "ckpt-state/2"},
+        {"\"step\": 1", "\"step\": x", "\"step\""},
+        {"\"seed\": ", "\"seel\": ", "\"seed\""},
+    };
+    for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
+        char *const copy = malloc(length);
+        assert_non_null(copy);
+        memcpy(copy, bytes, length);
+        char *const where = strstr(copy, edit[i].from);
+        CHECK(where != NULL, "the header has no %s", edit[i].from);
+        memcpy(where, edit[i].to, strlen(edit[i].to));
+        ckpt_digest *const digest = ckpt_digest_create();
+        char text[CKPT_DIGEST_TEXT];
+        ckpt_digest_add(digest, copy, length - CKPT_DIGEST_TEXT);
+        ckpt_digest_end(digest, text);
+        memcpy(copy + length - CKPT_DIGEST_TEXT, text, CKPT_DIGEST_TEXT - 1);
+        write_all(bad, copy, length);
+        refuse(&t, bad, CKPT_BAD_INPUT, edit[i].reason);
+        free(copy);
+    }
+    free(bytes);
+    remove(good);
+    remove(bad);
+    test_train_close(&t);
+}
+
+typedef struct stored {
+    ckpt_executor *executor;
+    const char *path;
+} stored;
+
+static ckpt_code write_and_read(void *context, ckpt_err *err)
+{
+    const stored *const s = context;
+    CKPT_TRY(ckpt_executor_state_write(s->executor, s->path, err));
+    return ckpt_executor_state_read(s->executor, s->path, err);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    test_train t;
+    test_train_open(&t, "tests/models/fork.json", "");
+    ckpt_err err = {0};
+    stored s = {NULL, path_of("starved.state")};
+    CHECK_OK(ckpt_executor_create(t.device, t.lowered, test_train_hand_plan(&t, false, false), NULL, &s.executor, &err),
+             err);
+    assert_true(ckpt_test_starve(write_and_read, &s) > 0);
+    assert_int_equal(ckpt_executor_state_write(s.executor, path_of("no/such/folder/x"), &err), CKPT_IO);
+    ckpt_executor_destroy(s.executor);
+    remove(s.path);
+    test_train_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resume_gives_the_same_bits),
+        cmocka_unit_test(refusals_name_the_reason),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
