@@ -1,5 +1,5 @@
 /* attention: multi-head scaled dot-product attention. It keeps the logarithm of every row's sum of exponentials
- * instead of the T x T probabilities; backward makes them again, one head at a time. */
+ * instead of the T x T probabilities; backward makes them again, some queries of one head at a time. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {
@@ -9,14 +9,26 @@ static const ckpt_attr_spec attrs[] = {
     {0},
 };
 
-/* One T x T block of probabilities per thread forward, two backward (probabilities and their gradient), and per
- * thread a copy of one head's rows of queries, keys, values, result and their gradients. */
-static void allow_workspace(ckpt_node *node, int64_t T, int64_t D)
+/* Up to a multiple of 64, saturating. */
+static int64_t padded(int64_t n)
 {
-    const int64_t square = ckpt_times(ckpt_times(T, T), 4 * (int64_t)node->threads);
-    const int64_t rows = ckpt_times(ckpt_times(T, D), 4 * 8 * (int64_t)node->threads);
-    node->forward_workspace_bytes = ckpt_plus(square, rows);
-    node->backward_workspace_bytes = ckpt_plus(ckpt_times(square, 2), rows);
+    return ckpt_plus(n, 63) / 64 * 64;
+}
+
+/* Per thread, each piece rounded up to 64 elements: forward two copies of one head's rows [T, D], 64 queries and their
+ * probabilities [64, T]; backward five and three of [64, D], and two of [64, T]; a row of random words for dropout.
+ * Never more threads than heads. */
+static void allow_workspace(ckpt_node *node, int64_t batch_heads, int64_t T, int64_t D, bool dropout)
+{
+    const int64_t rows = T < 64 ? T : 64;
+    const int64_t head = padded(ckpt_times(T, D)), small = padded(ckpt_times(rows, D));
+    const int64_t wide = padded(ckpt_times(rows, T)), words = dropout ? padded(ckpt_plus(T, 4)) : 0;
+    const int64_t threads = batch_heads < node->threads ? batch_heads : node->threads;
+    const int64_t forward = ckpt_plus(ckpt_plus(ckpt_times(head, 2), small), ckpt_plus(wide, words));
+    const int64_t backward =
+        ckpt_plus(ckpt_plus(ckpt_times(head, 5), ckpt_times(small, 3)), ckpt_plus(ckpt_times(wide, 2), words));
+    node->forward_workspace_bytes = ckpt_times(forward, 4 * threads);
+    node->backward_workspace_bytes = ckpt_times(backward, 4 * threads);
 }
 
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
@@ -59,7 +71,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int64_t pairs = ckpt_times(ckpt_times(B, heads), seen);
     node->forward_flop = ckpt_times(pairs, ckpt_plus(ckpt_times(C / heads, 4), 5));
     node->backward_flop = ckpt_times(pairs, ckpt_plus(ckpt_times(C / heads, 10), 5));
-    allow_workspace(node, T, C / heads);
+    allow_workspace(node, ckpt_times(B, heads), T, C / heads, dropout > 0);
     return CKPT_OK;
 }
 

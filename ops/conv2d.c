@@ -14,12 +14,41 @@ static const ckpt_attr_spec attrs[] = {
     {0},
 };
 
-/* What one pass of oneDNN may want besides its tensors: the filters in its blocked order (once more for their
- * gradient), per-thread partial filter gradients, and padded rows. */
-static void allow_workspace(ckpt_node *node, ckpt_bytes weight_bytes)
+/* Bytes of the filters in the blocked order oneDNN gives them: channels of a group padded to vectors, or groups when
+ * there is one channel each. */
+static ckpt_bytes blocked_bytes(const ckpt_node *node, int64_t groups)
 {
-    node->forward_workspace_bytes = ckpt_plus(ckpt_times(weight_bytes, 2), 1 << 20);
-    node->backward_workspace_bytes = ckpt_plus(ckpt_times(weight_bytes, (int64_t)node->threads + 2), 1 << 20);
+    const ckpt_shape *const w = &node->param[0].tensor.shape;
+    const int64_t out = w->dim[0] / groups;
+    const bool depthwise = out == 1 && w->dim[1] == 1;
+    const int64_t channels =
+        depthwise ? ckpt_plus(groups, 15) / 16 * 16
+                  : ckpt_times(ckpt_times(ckpt_plus(out, 15) / 16 * 16, ckpt_plus(w->dim[1], 15) / 16 * 16), groups);
+    return ckpt_times(ckpt_times(ckpt_times(channels, w->dim[2]), w->dim[3]), 4);
+}
+
+/* What the CPU takes. 1 x 1 filters at stride 1 are a matrix product. Else the filters in blocked order (backward:
+ * and a partial gradient of them per thread), per thread 64 KiB of tables and edges, and the pixels that a strided
+ * 1 x 1 filter sees of one image. */
+static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t groups)
+{
+    const ckpt_shape *const x = &node->in[0].shape;
+    const bool pointwise =
+        window->kernel[0] == 1 && window->kernel[1] == 1 && window->padding[0] == 0 && window->padding[1] == 0;
+    const bool strided = window->stride[0] > 1 || window->stride[1] > 1;
+    if (pointwise && !strided && groups == 1) {
+        const int64_t rows = ckpt_node_in_count(node, 0) / x->dim[1];
+        node->forward_workspace_bytes =
+            ckpt_product_workspace(rows, x->dim[1], node->out[0].shape.dim[1], node->threads);
+        node->backward_workspace_bytes = node->forward_workspace_bytes;
+        return;
+    }
+    const ckpt_bytes seen =
+        pointwise ? ckpt_times(ckpt_times(ckpt_times(window->out[0], window->out[1]), x->dim[1]), 4) : 0;
+    const ckpt_bytes threads = ckpt_times(ckpt_plus(seen, 64 * 1024), node->threads);
+    const ckpt_bytes filters = blocked_bytes(node, groups);
+    node->forward_workspace_bytes = ckpt_plus(filters, threads);
+    node->backward_workspace_bytes = ckpt_plus(ckpt_times(filters, (int64_t)node->threads + 1), threads);
 }
 
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
@@ -52,7 +81,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int64_t multiplies = ckpt_times(ckpt_shape_count(&y), fan_in);
     node->forward_flop = ckpt_times(multiplies, 2);
     node->backward_flop = ckpt_times(multiplies, (node->grad_in & 1) ? 4 : 2);
-    allow_workspace(node, ckpt_tensor_bytes(&node->param[0].tensor));
+    allow_workspace(node, &window, groups);
     return CKPT_OK;
 }
 

@@ -43,6 +43,9 @@ static ckpt_code fill_product(conv2d *state, const ckpt_node *node, const ckpt_d
     const int64_t rows = s->batch * s->in[0] * s->in[1], in = s->in_channels, out = s->out_channels;
     const ckpt_dnn_matrix x = {rows, in, in, 1}, y = {rows, out, out, 1}, w = {out, in, in, 1};
     const ckpt_dnn_matrix w_turned = {in, out, 1, in}, y_turned = {out, rows, 1, out};
+    /* As in linear.c. */
+    forward = forward < 0 ? node->forward_workspace_bytes : forward;
+    backward = backward < 0 ? node->backward_workspace_bytes : backward;
     CKPT_TRY(ckpt_dnn_matmul(&x, &w_turned, &y, s->bias, false, node->threads, forward, &state->forward, err));
     CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &w, false, false, node->threads, backward, &state->weight, err));
     if ((node->grad_in & 1) != 0) {

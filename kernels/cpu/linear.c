@@ -27,6 +27,9 @@ static ckpt_code fill(linear *state, const ckpt_node *node, ckpt_bytes forward, 
     const sizes s = sizes_of(node);
     const ckpt_dnn_matrix x = {s.rows, s.in, s.in, 1}, y = {s.rows, s.out, s.out, 1}, w = {s.out, s.in, s.in, 1};
     const ckpt_dnn_matrix w_turned = {s.in, s.out, 1, s.in}, y_turned = {s.out, s.rows, 1, s.out};
+    /* The allowance is enough for every shape; a few would use much more to no great good. */
+    forward = forward < 0 ? node->forward_workspace_bytes : forward;
+    backward = backward < 0 ? node->backward_workspace_bytes : backward;
     CKPT_TRY(
         ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads, forward, &state->forward, err));
     for (int adds = 0; adds < 2; adds++) {

@@ -143,13 +143,31 @@ static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_m
     return ckpt_round_up((ckpt_bytes)dnnl_memory_desc_get_size(wanted), CKPT_ALIGN);
 }
 
-/* The first implementation, in the library's order of preference, whose temporaries fit `limit`. */
-static dnnl_status_t first_fit(const_dnnl_op_desc_t desc, const_dnnl_primitive_attr_t attr,
-                               const_dnnl_primitive_desc_t hint, dnnl_query_t weights, const dnnl_memory_desc_t *plain,
-                               ckpt_bytes limit, dnnl_primitive_desc_t *found)
+/* Implementations on top of the library's own sgemm take megabytes of heap outside any scratchpad while they run, and
+ * reference ones are slow: both only where there is nothing else. */
+static bool is_last_resort(const_dnnl_primitive_desc_t desc)
+{
+    const char *name = "";
+    dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name);
+    return strncmp(name, "gemm", 4) == 0 || strncmp(name, "ref", 3) == 0;
+}
+
+/* What is asked of an implementation. */
+typedef struct wish {
+    const_dnnl_op_desc_t desc;
+    const_dnnl_primitive_attr_t attr;
+    const_dnnl_primitive_desc_t hint;
+    dnnl_query_t weights;            /* which descriptor holds the weights, */
+    const dnnl_memory_desc_t *plain; /* and how they lie; NULL: as the implementation takes them */
+    ckpt_bytes limit;                /* of all temporaries; -1: none */
+    bool last_resort;                /* take those too */
+} wish;
+
+/* The first implementation, in the library's order of preference, that grants the wish. */
+static dnnl_status_t first_fit(const wish *w, dnnl_primitive_desc_t *found)
 {
     dnnl_primitive_desc_iterator_t iterator = NULL;
-    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&iterator, desc, attr, engine, hint);
+    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&iterator, w->desc, w->attr, engine, w->hint);
     while (status == dnnl_success) {
         dnnl_primitive_desc_t candidate = dnnl_primitive_desc_iterator_fetch(iterator);
         if (candidate == NULL) {
@@ -159,8 +177,8 @@ static dnnl_status_t first_fit(const_dnnl_op_desc_t desc, const_dnnl_primitive_a
         const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(candidate, dnnl_query_scratchpad_md, 0);
         const ckpt_bytes bytes =
             ckpt_round_up(scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch), CKPT_ALIGN) +
-            reordered_bytes(dnnl_primitive_desc_query_md(candidate, weights, 0), plain);
-        if (limit < 0 || bytes <= limit) {
+            reordered_bytes(dnnl_primitive_desc_query_md(candidate, w->weights, 0), w->plain);
+        if ((w->limit < 0 || bytes <= w->limit) && (w->last_resort || !is_last_resort(candidate))) {
             *found = candidate;
             break;
         }
@@ -169,6 +187,24 @@ static dnnl_status_t first_fit(const_dnnl_op_desc_t desc, const_dnnl_primitive_a
     }
     if (iterator != NULL) {
         dnnl_primitive_desc_iterator_destroy(iterator);
+    }
+    return status;
+}
+
+/* Leaves the thread count at what the implementation is to be made and run with. */
+static dnnl_status_t best_fit(wish *w, dnnl_primitive_desc_t *found)
+{
+    dnnl_status_t status = first_fit(w, found);
+    if (status != dnnl_success && omp_get_max_threads() > 1) {
+        /* Threads that share one output each want a copy of it: one thread needs none. */
+        const int threads = omp_get_max_threads();
+        omp_set_num_threads(1);
+        status = first_fit(w, found);
+        omp_set_num_threads(status == dnnl_success ? 1 : threads);
+    }
+    if (status != dnnl_success) {
+        w->last_resort = true;
+        status = first_fit(w, found);
     }
     return status;
 }
@@ -207,7 +243,8 @@ static ckpt_code matmul_fill(ckpt_dnn *dnn, const ckpt_dnn_matrix *const matrix[
     dnnl_primitive_attr_t attr = NULL;
     CKPT_TRY(user_scratch(adds, &attr, err));
     dnnl_primitive_desc_t found = NULL;
-    const dnnl_status_t status = first_fit(&matmul, attr, NULL, dnnl_query_weights_md, NULL, limit, &found);
+    wish w = {.desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit};
+    const dnnl_status_t status = best_fit(&w, &found);
     dnnl_primitive_attr_destroy(attr);
     DNN_TRY(err, status, "a matrix product");
     dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
@@ -216,7 +253,7 @@ static ckpt_code matmul_fill(ckpt_dnn *dnn, const ckpt_dnn_matrix *const matrix[
     return code;
 }
 
-static ckpt_code begin(int threads, ckpt_dnn **dnn, ckpt_err *err)
+static ckpt_code begin(ckpt_dnn **dnn, ckpt_err *err)
 {
     pthread_once(&engine_once, engine_open);
     DNN_TRY(err, engine_status, "a CPU engine");
@@ -224,7 +261,6 @@ static ckpt_code begin(int threads, ckpt_dnn **dnn, ckpt_err *err)
     if (*dnn == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a oneDNN call", sizeof **dnn);
     }
-    (*dnn)->threads = threads;
     return CKPT_OK;
 }
 
@@ -232,11 +268,12 @@ ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, co
                           bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err)
 {
     ckpt_dnn *made = NULL;
-    CKPT_TRY(begin(threads, &made, err));
+    CKPT_TRY(begin(&made, err));
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
     const ckpt_dnn_matrix *const matrix[3] = {x, w, y};
     const ckpt_code code = matmul_fill(made, matrix, bias, adds, limit, err);
+    made->threads = omp_get_max_threads();
     omp_set_num_threads(before);
     if (code != CKPT_OK) {
         ckpt_dnn_destroy(made);
@@ -287,25 +324,26 @@ static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution
     if (status != dnnl_success) {
         return status;
     }
+    wish w = {.desc = &desc, .attr = attr, .weights = dnnl_query_weights_md, .plain = &c->w_plain, .limit = limit};
     if (direction == CKPT_DNN_FORWARD) {
-        return first_fit(&desc, attr, NULL, dnnl_query_weights_md, &c->w_plain, limit, found);
+        return best_fit(&w, found);
     }
     dnnl_primitive_desc_t hint = NULL;
     status = dnnl_primitive_desc_create(&hint, &desc, attr, engine, NULL);
     if (status != dnnl_success) {
         return status;
     }
-    dnnl_query_t weights = dnnl_query_weights_md;
+    w.hint = hint;
     if (direction == CKPT_DNN_INPUT_GRADIENT) {
         status = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, &c->y,
                                                           c->stride, c->padding, c->padding);
     } else {
-        weights = dnnl_query_diff_weights_md;
+        w.weights = dnnl_query_diff_weights_md;
         status = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, bias,
                                                              &c->y, c->stride, c->padding, c->padding);
     }
     if (status == dnnl_success) {
-        status = first_fit(&desc, attr, hint, weights, &c->w_plain, limit, found);
+        status = best_fit(&w, found);
     }
     dnnl_primitive_desc_destroy(hint);
     return status;
@@ -385,10 +423,11 @@ ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction d
                                ckpt_dnn **dnn, ckpt_err *err)
 {
     ckpt_dnn *made = NULL;
-    CKPT_TRY(begin(threads, &made, err));
+    CKPT_TRY(begin(&made, err));
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
     const ckpt_code code = convolution_fill(made, shape, direction, limit, err);
+    made->threads = omp_get_max_threads();
     omp_set_num_threads(before);
     if (code != CKPT_OK) {
         ckpt_dnn_destroy(made);

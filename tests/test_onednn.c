@@ -1,0 +1,747 @@
+/* labels: unit */
+/* The heavy CPU kernels at odd shapes: forward against plain double-precision loops, backward against central
+ * differences of those loops, bits against a second run at other addresses with another workspace content, and heap
+ * use while they run. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/onednn.h"
+#include "kernels/device.h"
+#include "kernels/philox.h"
+#include "tests/support_network.h"
+#include "tests/support_test.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define METERED 0
+#else
+#define METERED 1
+#endif
+
+/* What is taken from the heap while watched; glibc's own functions do the work. */
+static int64_t heap_blocks, heap_bytes;
+static int heap_watch;
+
+#if METERED
+#include <malloc.h>
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+void *malloc(size_t size);
+void *calloc(size_t count, size_t size);
+void *realloc(void *old, size_t size);
+void *aligned_alloc(size_t alignment, size_t size);
+int posix_memalign(void **block, size_t alignment, size_t size);
+
+static void *seen_block(void *block)
+{
+    if (heap_watch != 0 && block != NULL) {
+        __atomic_add_fetch(&heap_blocks, 1, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(&heap_bytes, (int64_t)malloc_usable_size(block), __ATOMIC_SEQ_CST);
+    }
+    return block;
+}
+
+void *malloc(size_t size)
+{
+    return seen_block(__libc_malloc(size));
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return seen_block(__libc_calloc(count, size));
+}
+
+void *realloc(void *old, size_t size)
+{
+    return seen_block(__libc_realloc(old, size));
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return seen_block(__libc_memalign(alignment, size));
+}
+
+int posix_memalign(void **block, size_t alignment, size_t size)
+{
+    *block = seen_block(__libc_memalign(alignment, size));
+    return *block == NULL ? 12 : 0;
+}
+#endif
+
+/* xorshift64*: Vigna 2016. */
+static uint64_t random_state;
+
+static double draw(void)
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return (double)((random_state * UINT64_C(2685821657736338717)) >> 11) * 0x1p-53;
+}
+
+enum { TENSORS = 16, SEED = 7, STEP = 3 };
+
+/* One kernel with all its memory: tensors by role, in one list. */
+typedef struct tensor {
+    float *at, *base;
+    int64_t count;
+} tensor;
+
+typedef struct rig {
+    test_model model;
+    ckpt_node node;
+    const ckpt_kernel *kernel;
+    void *state;
+    ckpt_bytes forward_bytes, backward_bytes;
+    tensor in[3], out, saved[2], param[2], stat[2], grad_out, grad_in[3], grad_param[2], workspace;
+    bool evaluating, again;
+    uint64_t grad_in_adds, grad_param_adds;
+} rig;
+
+/* `shift` moves the tensor by whole cache lines; poisoned with NaN. */
+static tensor take(int64_t count, int shift)
+{
+    tensor t = {.count = count};
+    t.base = aligned_alloc(64, (size_t)((count + 63) / 16 * 64 + 64 * shift));
+    assert_non_null(t.base);
+    t.at = t.base + 16 * shift;
+    for (int64_t i = 0; i < count; i++) {
+        t.at[i] = NAN;
+    }
+    return t;
+}
+
+static tensor take_random(int64_t count, int shift)
+{
+    tensor t = take(count, shift);
+    for (int64_t i = 0; i < count; i++) {
+        t.at[i] = (float)(2 * draw() - 1);
+    }
+    return t;
+}
+
+static void rig_open(rig *r, int inputs, int rank, const int64_t *dim, const char *op, const char *attrs, int shift,
+                     bool wants_input)
+{
+    static const char *const names[3] = {"x", "y", "z"};
+    memset(r, 0, sizeof *r);
+    test_model_init(&r->model);
+    for (int i = 0; i < inputs; i++) {
+        test_input(&r->model, names[i], CKPT_FLOAT32, rank, dim);
+    }
+    test_layer(&r->model, "it", op, inputs == 1 ? "x" : "x y z", attrs);
+    r->node = test_infer(&r->model)->node[0];
+    r->node.threads = 2;
+    r->node.grad_in = wants_input ? (UINT64_C(1) << inputs) - 1 : 0;
+    r->kernel = ckpt_device_cpu.find(op);
+    assert_non_null(r->kernel);
+    ckpt_err err = {0};
+    if (r->kernel->prepare != NULL) {
+        CHECK_OK(r->kernel->prepare(&r->node, -1, -1, &r->state, &err), err);
+    }
+    if (r->kernel->workspace != NULL) {
+        r->kernel->workspace(&r->node, r->state, &r->forward_bytes, &r->backward_bytes);
+    }
+    for (int i = 0; i < inputs; i++) {
+        r->in[i] = take_random(ckpt_shape_count(&r->node.in[i].shape), shift);
+        r->grad_in[i] = take(r->in[i].count, shift);
+    }
+    r->out = take(ckpt_shape_count(&r->node.out[0].shape), shift);
+    r->grad_out = take_random(r->out.count, shift);
+    for (int k = 0; k < r->node.saved_count; k++) {
+        r->saved[k] = take(ckpt_shape_count(&r->node.saved[k].shape), shift);
+    }
+    for (int k = 0; k < r->node.param_count; k++) {
+        r->param[k] = take_random(ckpt_shape_count(&r->node.param[k].tensor.shape), shift);
+        r->grad_param[k] = take(r->param[k].count, shift);
+    }
+    for (int k = 0; k < r->node.stat_count; k++) {
+        r->stat[k] = take(ckpt_shape_count(&r->node.stat[k].tensor.shape), shift);
+        for (int64_t i = 0; i < r->stat[k].count; i++) {
+            r->stat[k].at[i] = (float)k;
+        }
+    }
+    const ckpt_bytes most = r->forward_bytes > r->backward_bytes ? r->forward_bytes : r->backward_bytes;
+    r->workspace = take(most / 4, shift);
+}
+
+static void rig_close(rig *r)
+{
+    tensor *all[] = {&r->in[0],      &r->in[1],      &r->in[2],         &r->out,           &r->saved[0], &r->saved[1],
+                     &r->param[0],   &r->param[1],   &r->stat[0],       &r->stat[1],       &r->grad_out, &r->grad_in[0],
+                     &r->grad_in[1], &r->grad_in[2], &r->grad_param[0], &r->grad_param[1], &r->workspace};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free(all[i]->base);
+    }
+    if (r->kernel->release != NULL) {
+        r->kernel->release(r->state);
+    }
+    test_model_fini(&r->model);
+}
+
+/* Runs one direction under the heap meter. Backward sees what the op declared, as the executor shows it. */
+static void rig_run(rig *r, bool backward)
+{
+    const ckpt_node *n = &r->node;
+    const void *in[3];
+    void *out[1], *saved[2];
+    float *grad_in[3];
+    for (int k = 0; k < 3; k++) {
+        in[k] = !backward || (n->backward_in >> k & 1) != 0 ? r->in[k].at : NULL;
+        grad_in[k] = (n->grad_in >> k & 1) != 0 ? r->grad_in[k].at : NULL;
+    }
+    out[0] = !backward || (n->backward_out & 1) != 0 ? r->out.at : NULL;
+    for (int k = 0; k < 2; k++) {
+        saved[k] = !backward || (n->backward_saved >> k & 1) != 0 ? r->saved[k].at : NULL;
+    }
+    const ckpt_kernel_args args = {
+        .node = n,
+        .state = r->state,
+        .in = in,
+        .out = out,
+        .saved = saved,
+        .param = (const float *[]){r->param[0].at, r->param[1].at},
+        .stat = (float *[]){r->stat[0].at, r->stat[1].at},
+        .grad_out = (const float *[]){r->grad_out.at},
+        .grad_in = grad_in,
+        .grad_param = (float *[]){r->grad_param[0].at, r->grad_param[1].at},
+        .grad_in_adds = r->grad_in_adds,
+        .grad_param_adds = r->grad_param_adds,
+        .workspace = r->workspace.at,
+        .workspace_bytes = backward ? r->backward_bytes : r->forward_bytes,
+        .seed = SEED,
+        .step = STEP,
+        .again = r->again,
+        .evaluating = r->evaluating,
+    };
+    ckpt_err err = {0};
+    heap_blocks = heap_bytes = 0;
+    heap_watch = 1;
+    const ckpt_code code = backward ? r->kernel->backward(&args, &err) : r->kernel->forward(&args, &err);
+    heap_watch = 0;
+    CHECK_OK(code, err);
+}
+
+/* Strides of a value in memory: channels last when it has rank 4. */
+static int64_t at4(const ckpt_shape *s, int64_t n, int64_t c, int64_t h, int64_t w)
+{
+    return ((n * s->dim[2] + h) * s->dim[3] + w) * s->dim[1] + c;
+}
+
+/* The references: y from x (up to 3) and parameters, all double. */
+typedef void reference(const ckpt_node *n, double *const *x, double *const *param, double *y);
+
+static void ref_linear(const ckpt_node *n, double *const *x, double *const *param, double *y)
+{
+    const int64_t O = n->param[0].tensor.shape.dim[0], I = n->param[0].tensor.shape.dim[1];
+    const int64_t rows = ckpt_shape_count(&n->in[0].shape) / I;
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t o = 0; o < O; o++) {
+            double sum = n->param_count > 1 ? param[1][o] : 0;
+            for (int64_t i = 0; i < I; i++) {
+                sum += x[0][r * I + i] * param[0][o * I + i];
+            }
+            y[r * O + o] = sum;
+        }
+    }
+}
+
+static double conv_at(const ckpt_node *n, const double *x, const double *w, int64_t b, int64_t o, int64_t i, int64_t j)
+{
+    const ckpt_shape *X = &n->in[0].shape, *W = &n->param[0].tensor.shape;
+    const int64_t group = o / (W->dim[0] / ckpt_node_int(n, "groups"));
+    double sum = 0;
+    for (int64_t c = 0; c < W->dim[1]; c++) {
+        for (int64_t u = 0; u < W->dim[2]; u++) {
+            for (int64_t v = 0; v < W->dim[3]; v++) {
+                const int64_t h = i * ckpt_node_int_at(n, "stride", 0) + u - ckpt_node_int_at(n, "padding", 0);
+                const int64_t k = j * ckpt_node_int_at(n, "stride", 1) + v - ckpt_node_int_at(n, "padding", 1);
+                if (h >= 0 && k >= 0 && h < X->dim[2] && k < X->dim[3]) {
+                    sum += x[at4(X, b, group * W->dim[1] + c, h, k)] *
+                           w[((o * W->dim[1] + c) * W->dim[2] + u) * W->dim[3] + v];
+                }
+            }
+        }
+    }
+    return sum;
+}
+
+static void ref_conv2d(const ckpt_node *n, double *const *x, double *const *param, double *y)
+{
+    const ckpt_shape *Y = &n->out[0].shape;
+    for (int64_t b = 0; b < Y->dim[0]; b++) {
+        for (int64_t o = 0; o < Y->dim[1]; o++) {
+            for (int64_t i = 0; i < Y->dim[2]; i++) {
+                for (int64_t j = 0; j < Y->dim[3]; j++) {
+                    y[at4(Y, b, o, i, j)] =
+                        conv_at(n, x[0], param[0], b, o, i, j) + (n->param_count > 1 ? param[1][o] : 0);
+                }
+            }
+        }
+    }
+}
+
+/* `count` numbers `stride` apart, normalised. */
+static void normalise(int64_t count, int64_t stride, const double *x, double eps, double *y)
+{
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < count; i++) {
+        mean += x[i * stride] / (double)count;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        var += (x[i * stride] - mean) * (x[i * stride] - mean) / (double)count;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        y[i * stride] = (x[i * stride] - mean) / sqrt(var + eps);
+    }
+}
+
+static void ref_batchnorm(const ckpt_node *n, double *const *x, double *const *param, double *y)
+{
+    const int64_t C = n->in[0].shape.dim[1], rows = ckpt_shape_count(&n->in[0].shape) / C;
+    for (int64_t c = 0; c < C; c++) {
+        normalise(rows, C, x[0] + c, ckpt_node_float(n, "eps"), y + c);
+        for (int64_t r = 0; r < rows; r++) {
+            y[r * C + c] = y[r * C + c] * param[0][c] + param[1][c];
+        }
+    }
+}
+
+static void ref_layernorm(const ckpt_node *n, double *const *x, double *const *param, double *y)
+{
+    const int64_t H = n->param[0].tensor.shape.dim[0], rows = ckpt_shape_count(&n->in[0].shape) / H;
+    for (int64_t r = 0; r < rows; r++) {
+        normalise(H, 1, x[0] + r * H, ckpt_node_float(n, "eps"), y + r * H);
+        for (int64_t i = 0; i < H; i++) {
+            y[r * H + i] = y[r * H + i] * param[0][i] + param[1][i];
+        }
+    }
+}
+
+static void ref_pool(const ckpt_node *n, double *const *x, double *const *param, double *y)
+{
+    (void)param;
+    const ckpt_shape *X = &n->in[0].shape, *Y = &n->out[0].shape;
+    const bool global = strcmp(n->op->name, "global_avgpool") == 0, max = strcmp(n->op->name, "maxpool2d") == 0;
+    int64_t kernel[2] = {X->dim[2], X->dim[3]}, stride[2] = {1, 1}, padding[2] = {0, 0};
+    for (int d = 0; d < 2 && !global; d++) {
+        kernel[d] = ckpt_node_int_at(n, "kernel_size", d);
+        stride[d] = ckpt_node_int_at(n, "stride", d) == 0 ? kernel[d] : ckpt_node_int_at(n, "stride", d);
+        padding[d] = ckpt_node_int_at(n, "padding", d);
+    }
+    const int64_t pixels = Y->dim[2] * Y->dim[3];
+    for (int64_t bc = 0; bc < Y->dim[0] * Y->dim[1] * pixels; bc++) {
+        const int64_t b = bc / pixels / Y->dim[1], c = bc / pixels % Y->dim[1];
+        const int64_t i = bc % pixels / Y->dim[3], j = bc % Y->dim[3];
+        double most = -DBL_MAX, sum = 0;
+        for (int64_t uv = 0; uv < kernel[0] * kernel[1]; uv++) {
+            const int64_t h = i * stride[0] - padding[0] + uv / kernel[1];
+            const int64_t k = j * stride[1] - padding[1] + uv % kernel[1];
+            if (h >= 0 && k >= 0 && h < X->dim[2] && k < X->dim[3]) {
+                most = fmax(most, x[0][at4(X, b, c, h, k)]);
+                sum += x[0][at4(X, b, c, h, k)];
+            }
+        }
+        y[at4(Y, b, c, i, j)] = max ? most : sum / (double)(kernel[0] * kernel[1]);
+    }
+}
+
+static void ref_attention(const ckpt_node *n, double *const *x, double *const *param, double *y)
+{
+    (void)param;
+    const int64_t B = n->out[0].shape.dim[0], T = n->out[0].shape.dim[1], C = n->out[0].shape.dim[2];
+    const int64_t heads = ckpt_node_int(n, "heads"), D = C / heads, row = n->in_count == 1 ? 3 * C : C;
+    const double *q = x[0], *k = n->in_count == 1 ? q + C : x[1], *v = n->in_count == 1 ? q + 2 * C : x[2];
+    const double drop = ckpt_node_float(n, "dropout");
+    double *P = calloc((size_t)T, sizeof *P);
+    for (int64_t bhi = 0; bhi < B * heads * T; bhi++) {
+        const int64_t b = bhi / T / heads, h = bhi / T % heads, i = bhi % T;
+        const int64_t keys = ckpt_node_bool(n, "causal") ? i + 1 : T;
+        double sum = 0;
+        for (int64_t j = 0; j < keys; j++) {
+            double s = 0;
+            for (int64_t d = 0; d < D; d++) {
+                s += q[(b * T + i) * row + h * D + d] * k[(b * T + j) * row + h * D + d];
+            }
+            P[j] = exp(s / sqrt((double)D));
+            sum += P[j];
+        }
+        for (int64_t j = 0; j < keys; j++) {
+            const uint64_t element = (uint64_t)(bhi * T + j);
+            uint32_t words[4];
+            ckpt_philox_block(SEED, STEP, (uint32_t)n->index, 1, element / 4, words);
+            const bool kept = drop <= 0 || (double)ckpt_philox_uniform(words[element % 4]) > drop;
+            P[j] = kept ? P[j] / sum / (1 - drop) : 0;
+        }
+        for (int64_t d = 0; d < D; d++) {
+            double out = 0;
+            for (int64_t j = 0; j < keys; j++) {
+                out += P[j] * v[(b * T + j) * row + h * D + d];
+            }
+            y[(b * T + i) * C + h * D + d] = out;
+        }
+    }
+    free(P);
+}
+
+static double *widen(const tensor *t)
+{
+    double *wide = calloc((size_t)t->count + 1, sizeof *wide);
+    for (int64_t i = 0; i < t->count; i++) {
+        wide[i] = (double)t->at[i];
+    }
+    return wide;
+}
+
+static double loss(const rig *r, reference *ref, double *const *x, double *const *param, double *y)
+{
+    ref(&r->node, x, param, y);
+    double sum = 0;
+    for (int64_t i = 0; i < r->out.count; i++) {
+        sum += y[i] * (double)r->grad_out.at[i];
+    }
+    return sum;
+}
+
+/* Central differences with h = 1e-5: error h^2 times a third derivative, and 1e-16 |loss| / h of rounding: both far
+ * below what single precision leaves. `before`: what was there when the kernel added. */
+static void check_gradient(const rig *r, reference *ref, double *const *x, double *const *param, double *y,
+                           double *moved, const tensor *gradient, const float *before, const char *what)
+{
+    const int64_t probes = gradient->count < 6 ? gradient->count : 6;
+    for (int64_t p = 0; p < probes; p++) {
+        const int64_t i = (int64_t)(draw() * (double)gradient->count);
+        const double old = moved[i], h = 1e-5;
+        moved[i] = old + h;
+        const double above = loss(r, ref, x, param, y);
+        moved[i] = old - h;
+        const double below = loss(r, ref, x, param, y);
+        moved[i] = old;
+        const double want = (above - below) / (2 * h) + (before == NULL ? 0 : (double)before[i]);
+        const double got = (double)gradient->at[i];
+        CHECK(fabs(got - want) < 3e-4 * (1 + fabs(want)), "%s: %s gradient of %s[%lld]: %.9g, wanted %.9g",
+              r->node.op->name, r->node.layer->name, what, (long long)i, got, want);
+    }
+}
+
+static void check_reference(rig *r, reference *ref, float *const *before_in, float *const *before_param)
+{
+    double *x[3], *param[2], *y = calloc((size_t)r->out.count, sizeof *y);
+    for (int k = 0; k < 3; k++) {
+        x[k] = widen(&r->in[k]);
+    }
+    for (int k = 0; k < 2; k++) {
+        param[k] = widen(&r->param[k]);
+    }
+    ref(&r->node, x, param, y);
+    for (int64_t i = 0; i < r->out.count; i++) {
+        CHECK(fabs(y[i] - (double)r->out.at[i]) < 5e-5 * (1 + fabs(y[i])), "%s: y[%lld] is %.9g, wanted %.9g",
+              r->node.op->name, (long long)i, (double)r->out.at[i], y[i]);
+    }
+    for (int k = 0; k < r->node.in_count; k++) {
+        if ((r->node.grad_in >> k & 1) != 0) {
+            check_gradient(r, ref, x, param, y, x[k], &r->grad_in[k], before_in == NULL ? NULL : before_in[k], "input");
+        }
+    }
+    for (int k = 0; k < r->node.param_count; k++) {
+        check_gradient(r, ref, x, param, y, param[k], &r->grad_param[k], before_param == NULL ? NULL : before_param[k],
+                       "parameter");
+    }
+    for (int k = 0; k < 3; k++) {
+        free(x[k]);
+        free(k < 2 ? param[k] : y);
+    }
+}
+
+static void check_same(const tensor *a, const tensor *b, const char *op, const char *what)
+{
+    CHECK(memcmp(a->at, b->at, (size_t)a->count * sizeof *a->at) == 0, "%s: other bits of %s at other addresses", op,
+          what);
+}
+
+/* oneDNN's tables of arguments, and a team of libgomp's when the number of threads changes: all that one run takes from
+ * the heap, whether it gives it back or not. Everything else must lie in the workspace. */
+enum { HEAP_ALLOWED = 8192 };
+
+static void check_heap(const rig *r, bool backward, const char *attrs)
+{
+    CHECK(heap_bytes <= HEAP_ALLOWED, "%s %s %s: %lld blocks, %lld bytes of heap", r->node.op->name, attrs,
+          backward ? "backward" : "forward", (long long)heap_blocks, (long long)heap_bytes);
+}
+
+static void check(int inputs, int rank, const int64_t *dim, const char *op, const char *attrs, bool wants_input,
+                  reference *ref)
+{
+    const uint64_t seed = random_state;
+    rig r, again;
+    rig_open(&r, inputs, rank, dim, op, attrs, 0, wants_input);
+    random_state = seed;
+    rig_open(&again, inputs, rank, dim, op, attrs, 3, wants_input);
+    memset(again.workspace.at, 0x3e, (size_t)again.workspace.count * sizeof(float));
+    for (int backward = 0; backward < 2; backward++) {
+        rig_run(&r, backward == 1); /* once to warm up lazily made things: thread teams */
+        rig_run(&r, backward == 1);
+        check_heap(&r, backward == 1, attrs);
+        rig_run(&again, backward == 1);
+        CHECK(r.node.forward_workspace_bytes >= r.forward_bytes, "%s %s: forward takes %lld bytes, allowed %lld", op,
+              attrs, (long long)r.forward_bytes, (long long)r.node.forward_workspace_bytes);
+        CHECK(r.node.backward_workspace_bytes >= r.backward_bytes, "%s %s: backward takes %lld bytes, allowed %lld", op,
+              attrs, (long long)r.backward_bytes, (long long)r.node.backward_workspace_bytes);
+    }
+    check_same(&r.out, &again.out, op, "y");
+    for (int k = 0; k < 3; k++) {
+        check_same(&r.grad_in[k], &again.grad_in[k], op, "an input gradient");
+    }
+    for (int k = 0; k < 2; k++) {
+        check_same(&r.saved[k], &again.saved[k], op, "a saved tensor");
+        check_same(&r.grad_param[k], &again.grad_param[k], op, "a parameter gradient");
+    }
+    check_reference(&r, ref, NULL, NULL);
+    rig_close(&r);
+    rig_close(&again);
+}
+
+#define DIMS(...) ((const int64_t[]){__VA_ARGS__})
+
+static void linear(void **unused)
+{
+    (void)unused;
+    check(1, 2, DIMS(1, 1), "linear", "features=1", true, ref_linear);
+    check(1, 2, DIMS(5, 3), "linear", "features=7", true, ref_linear);
+    check(1, 3, DIMS(2, 9, 33), "linear", "features=65 bias=false", true, ref_linear);
+    check(1, 2, DIMS(1, 100), "linear", "features=257", true, ref_linear);
+    check(1, 2, DIMS(130, 64), "linear", "features=48", false, ref_linear);
+    check(1, 2, DIMS(37, 513), "linear", "features=300", true, ref_linear);
+    check(1, 1, DIMS(12), "linear", "features=10", true, ref_linear);
+}
+
+/* Gradients added to what is there. */
+static void linear_adds(void **unused)
+{
+    (void)unused;
+    rig r;
+    rig_open(&r, 1, 2, DIMS(19, 45), "linear", "features=70", 1, true);
+    tensor before_in = take_random(r.grad_in[0].count, 0);
+    tensor before_param[2] = {take_random(r.grad_param[0].count, 0), take_random(r.grad_param[1].count, 0)};
+    memcpy(r.grad_in[0].at, before_in.at, (size_t)before_in.count * sizeof(float));
+    for (int k = 0; k < 2; k++) {
+        memcpy(r.grad_param[k].at, before_param[k].at, (size_t)before_param[k].count * sizeof(float));
+    }
+    r.grad_in_adds = 1;
+    r.grad_param_adds = 3;
+    rig_run(&r, false);
+    rig_run(&r, true);
+    check_reference(&r, ref_linear, (float *[]){before_in.at}, (float *[]){before_param[0].at, before_param[1].at});
+    free(before_in.base);
+    free(before_param[0].base);
+    free(before_param[1].base);
+    rig_close(&r);
+}
+
+static void conv2d(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int64_t dim[4];
+        const char *attrs;
+        bool wants_input;
+    } cases[] = {
+        {{2, 3, 17, 19}, "out_channels=16 kernel_size=7 stride=2 padding=3", false},
+        {{2, 3, 9, 9}, "out_channels=5 kernel_size=3", true},
+        {{1, 1, 8, 8}, "out_channels=1 kernel_size=3 padding=1 bias=false", true},
+        {{2, 1, 12, 12}, "out_channels=20 kernel_size=5", true},
+        {{2, 20, 7, 6}, "out_channels=33 kernel_size=[3,1] padding=[1,0]", true},
+        {{3, 17, 5, 5}, "out_channels=9 kernel_size=1", true},
+        {{2, 24, 6, 6}, "out_channels=12 kernel_size=3 padding=1 bias=false", true},
+        {{2, 64, 9, 9}, "out_channels=48 kernel_size=1 stride=2 bias=false", true},
+        {{2, 24, 9, 9}, "out_channels=48 kernel_size=1 stride=2 bias=false", true},
+        {{2, 32, 10, 10}, "out_channels=64 kernel_size=3 stride=2 padding=1", true},
+        {{2, 48, 10, 10}, "out_channels=48 kernel_size=3 padding=1 groups=48 bias=false", true},
+        {{2, 19, 10, 10}, "out_channels=19 kernel_size=3 padding=1 stride=2 groups=19", true},
+        {{2, 6, 10, 10}, "out_channels=8 kernel_size=3 padding=1 groups=2", true},
+        {{2, 6, 10, 10}, "out_channels=12 kernel_size=3 padding=1 groups=6", true},
+        {{2, 32, 6, 6}, "out_channels=32 kernel_size=3 padding=1 groups=2", true},
+        {{1, 16, 1, 1}, "out_channels=16 kernel_size=1", true},
+        {{1, 256, 1, 1}, "out_channels=10 kernel_size=1", true},
+        {{2, 12, 4, 4}, "out_channels=3 kernel_size=2 stride=2", true},
+        {{1, 8, 3, 3}, "out_channels=4 kernel_size=3 padding=2 stride=[2,3]", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        print_message("conv2d %s\n", cases[i].attrs);
+        check(1, 4, cases[i].dim, "conv2d", cases[i].attrs, cases[i].wants_input, ref_conv2d);
+    }
+}
+
+static void norms(void **unused)
+{
+    (void)unused;
+    check(1, 4, DIMS(2, 5, 7, 3), "batchnorm", "", true, ref_batchnorm);
+    check(1, 4, DIMS(3, 300, 11, 9), "batchnorm", "eps=0.001", true, ref_batchnorm);
+    check(1, 2, DIMS(9, 40), "batchnorm", "", true, ref_batchnorm);
+    check(1, 2, DIMS(2, 1), "batchnorm", "", false, ref_batchnorm);
+    check(1, 2, DIMS(70, 33), "layernorm", "", true, ref_layernorm);
+    check(1, 3, DIMS(2, 100, 130), "layernorm", "eps=0.01", true, ref_layernorm);
+    check(1, 1, DIMS(5), "layernorm", "", false, ref_layernorm);
+}
+
+/* Statistics move once, by PyTorch's formula (unbiased variance), and serve evaluation. */
+static void running_statistics(void **unused)
+{
+    (void)unused;
+    rig r;
+    rig_open(&r, 1, 4, DIMS(2, 4, 3, 5), "batchnorm", "momentum=0.25", 0, true);
+    rig_run(&r, false);
+    const float once[2] = {r.stat[0].at[1], r.stat[1].at[1]};
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < 30; i++) {
+        mean += (double)r.in[0].at[4 * i + 1] / 30;
+    }
+    for (int64_t i = 0; i < 30; i++) {
+        var += pow((double)r.in[0].at[4 * i + 1] - mean, 2) / 29;
+    }
+    assert_true(fabs((double)once[0] - 0.25 * mean) < 1e-6);
+    assert_true(fabs((double)once[1] - (0.75 + 0.25 * var)) < 1e-6);
+    r.again = true;
+    rig_run(&r, false);
+    assert_true(memcmp(&once[0], &r.stat[0].at[1], 4) == 0 && memcmp(&once[1], &r.stat[1].at[1], 4) == 0);
+    r.again = false;
+    r.evaluating = true;
+    rig_run(&r, false);
+    assert_true(memcmp(&once[0], &r.stat[0].at[1], 4) == 0);
+    const double want =
+        ((double)r.in[0].at[1] - (double)once[0]) / sqrt((double)once[1] + 1e-5) * (double)r.param[0].at[1] +
+        (double)r.param[1].at[1];
+    assert_true(fabs((double)r.out.at[1] - want) < 1e-5);
+    rig_close(&r);
+}
+
+static void pools(void **unused)
+{
+    (void)unused;
+    for (int max = 0; max < 2; max++) {
+        const char *op = max == 1 ? "maxpool2d" : "avgpool2d";
+        check(1, 4, DIMS(2, 5, 9, 8), op, "kernel_size=2", true, ref_pool);
+        check(1, 4, DIMS(2, 17, 11, 11), op, "kernel_size=3 stride=2 padding=1", true, ref_pool);
+        check(1, 4, DIMS(1, 3, 7, 9), op, "kernel_size=[2,3] stride=[3,1] padding=[1,0]", true, ref_pool);
+    }
+    check(1, 4, DIMS(3, 300, 5, 7), "global_avgpool", "", true, ref_pool);
+}
+
+static void attention(void **unused)
+{
+    (void)unused;
+    check(1, 3, DIMS(2, 5, 12), "attention", "heads=2", true, ref_attention);
+    check(1, 3, DIMS(1, 1, 3), "attention", "heads=1 causal=true", true, ref_attention);
+    check(1, 3, DIMS(2, 67, 24 * 3), "attention", "heads=3 causal=true", true, ref_attention);
+    check(1, 3, DIMS(1, 130, 33 * 3), "attention", "heads=1", true, ref_attention);
+    check(3, 3, DIMS(2, 19, 48), "attention", "heads=4 causal=true", true, ref_attention);
+    check(1, 3, DIMS(2, 71, 24), "attention", "heads=2 causal=true dropout=0.2", true, ref_attention);
+    check(3, 3, DIMS(1, 10, 8), "attention", "heads=2 dropout=0.5", true, ref_attention);
+}
+
+/* A workspace for one thread gives the bits of a workspace for two. */
+static void attention_small_workspace(void **unused)
+{
+    (void)unused;
+    const uint64_t seed = random_state;
+    rig wide, narrow;
+    rig_open(&wide, 1, 3, DIMS(2, 70, 48), "attention", "heads=2 causal=true", 0, true);
+    random_state = seed;
+    rig_open(&narrow, 1, 3, DIMS(2, 70, 48), "attention", "heads=2 causal=true", 0, true);
+    narrow.kernel->release(narrow.state);
+    ckpt_err err = {0};
+    CHECK_OK(narrow.kernel->prepare(&narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1, &narrow.state, &err),
+             err);
+    narrow.kernel->workspace(&narrow.node, narrow.state, &narrow.forward_bytes, &narrow.backward_bytes);
+    assert_int_equal(2 * narrow.forward_bytes, wide.forward_bytes);
+    assert_int_equal(2 * narrow.backward_bytes, wide.backward_bytes);
+    for (int backward = 0; backward < 2; backward++) {
+        rig_run(&wide, backward == 1);
+        rig_run(&narrow, backward == 1);
+    }
+    check_same(&wide.out, &narrow.out, "attention", "y");
+    check_same(&wide.grad_in[0], &narrow.grad_in[0], "attention", "the input gradient");
+    rig_close(&wide);
+    rig_close(&narrow);
+}
+
+static ckpt_code make_calls(void *context, ckpt_err *err)
+{
+    (void)context;
+    const ckpt_dnn_matrix m = {8, 8, 8, 1};
+    const ckpt_dnn_shape shape = {.batch = 1,
+                                  .in_channels = 16,
+                                  .out_channels = 16,
+                                  .groups = 1,
+                                  .in = {4, 4},
+                                  .out = {4, 4},
+                                  .kernel = {3, 3},
+                                  .stride = {1, 1},
+                                  .padding = {1, 1}};
+    ckpt_dnn *product = NULL, *convolution = NULL;
+    ckpt_code code = ckpt_dnn_matmul(&m, &m, &m, false, false, 2, -1, &product, err);
+    if (code == CKPT_OK) {
+        code = ckpt_dnn_convolution(&shape, CKPT_DNN_WEIGHT_GRADIENT, 2, -1, &convolution, err);
+    }
+    ckpt_dnn_destroy(product);
+    ckpt_dnn_destroy(convolution);
+    return code;
+}
+
+static void calls_without_memory(void **unused)
+{
+    (void)unused;
+    assert_int_equal(ckpt_test_starve(make_calls, NULL), 2);
+}
+
+/* What cannot be is refused with a code, and a limit is kept. */
+static void refusals(void **unused)
+{
+    (void)unused;
+    ckpt_err err = {0};
+    ckpt_dnn *dnn = NULL;
+    const ckpt_dnn_matrix x = {8, 8, 8, 1}, w = {9, 8, 8, 1};
+    assert_int_equal(ckpt_dnn_matmul(&x, &w, &x, false, false, 2, -1, &dnn, &err), CKPT_DEVICE);
+    assert_null(dnn);
+    assert_non_null(strstr(err.msg, "oneDNN refuses"));
+    const ckpt_dnn_shape shape = {.batch = 2,
+                                  .in_channels = 64,
+                                  .out_channels = 64,
+                                  .groups = 1,
+                                  .in = {9, 9},
+                                  .out = {9, 9},
+                                  .kernel = {3, 3},
+                                  .stride = {1, 1},
+                                  .padding = {1, 1}};
+    assert_int_equal(ckpt_dnn_convolution(&shape, CKPT_DNN_FORWARD, 2, -1, &dnn, &err), CKPT_OK);
+    const ckpt_bytes wanted = ckpt_dnn_workspace(dnn);
+    ckpt_dnn_destroy(dnn);
+    dnn = NULL;
+    const ckpt_code code = ckpt_dnn_convolution(&shape, CKPT_DNN_FORWARD, 2, wanted / 2, &dnn, &err);
+    assert_true(code == CKPT_OK ? ckpt_dnn_workspace(dnn) <= wanted / 2 : code == CKPT_DEVICE);
+    ckpt_dnn_destroy(dnn);
+}
+
+int main(void)
+{
+    random_state = UINT64_C(20261120);
+    print_message("seed %llu\n", (unsigned long long)random_state);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear),
+        cmocka_unit_test(linear_adds),
+        cmocka_unit_test(conv2d),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(running_statistics),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(attention_small_workspace),
+        cmocka_unit_test(calls_without_memory),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
