@@ -1,8 +1,8 @@
 /* Devices as the roofline sees them.
  *
- * The figures of the GPUs are the makers' data sheets times what plain float32 kernels are known to sustain: 0.7 of
- * the float32 rate without tensor cores, 0.8 of the memory bandwidth, 0.8 of one direction of the link. They rank
- * layers well and seconds roughly; a profile replaces them. */
+ * The figures of the GPUs are the makers' data sheets times shares that we assume and have not measured: 0.7 of the
+ * float32 rate without tensor cores, 0.8 of the memory bandwidth, 0.8 of one direction of the link, 5 us per launch.
+ * They rank layers well and tell seconds roughly; a profile replaces them. */
 #include "ops/device_model.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 const ckpt_device_model ckpt_device_models[] = {
     {.name = "cpu",
      .about = "two cores of a laptop or desktop: 2 cores x 3.2 GHz x 32 float32 operations (AVX2, two FMA units), "
-              "half of it sustained; two channels of DDR4-3200, 0.4 of 51.2 GB/s for two cores",
+              "half of it; two channels of DDR4-3200, 0.4 of 51.2 GB/s for two cores (shares assumed, not measured)",
      .memory_bytes = (ckpt_bytes)16 * 1000000000,
      .flop_per_s = 1.0e11,
      .bytes_per_s = 2.0e10,
