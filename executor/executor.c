@@ -302,3 +302,14 @@ ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *ho
                                            ckpt_executor_param_at(executor, executor->layout.gradients, node, k),
                                            param_bytes(executor, node, k), err);
 }
+
+ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err)
+{
+    const ckpt_network *const network = executor->lowered->network;
+    assert(node >= 0 && node < network->node_count && k >= 0 && k < network->node[node].stat_count);
+    const ckpt_static_layout *const layout = &executor->layout;
+    return executor->device->api->download(executor->device, host,
+                                           executor->statics + layout->statistics +
+                                               layout->stat[node * CKPT_STAT_MAX + k],
+                                           ckpt_tensor_bytes(&network->node[node].stat[k].tensor), err);
+}
