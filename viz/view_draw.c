@@ -204,7 +204,7 @@ static void draw_grid(ckpt_view *view)
     for (int i = 0; i * step <= view->y_end; i++) {
         char text[CKPT_UNITS_TEXT];
         double y = view->bottom - i * step / view->y_end * (view->bottom - view->top);
-        if (y < view->top - 0.01) {
+        if (y < view->top + (view->canvas.renderer->cells ? view->canvas.cell_height : 0) - 0.01) {
             break;
         }
         /* In a terminal the row above a height is the first that holds it. */

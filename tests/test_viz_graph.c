@@ -1,0 +1,199 @@
+/* labels: golden */
+/* The drawing of a graph: goldens in DOT, hostile names through Graphviz itself, large graphs, starvation. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support_golden.h"
+#include "tests/support_test.h"
+#include "viz/viz.h"
+
+typedef struct fixture {
+    ckpt_arena arena;
+    ckpt_text text;
+    ckpt_err err;
+} fixture;
+
+static int setup(void **state)
+{
+    fixture *const f = test_calloc(1, sizeof *f);
+    ckpt_arena_init(&f->arena);
+    ckpt_text_init(&f->text);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *const f = *state;
+    ckpt_text_fini(&f->text);
+    ckpt_arena_fini(&f->arena);
+    test_free(f);
+    return 0;
+}
+
+static void draw(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, const char *format)
+{
+    ckpt_text_fini(&f->text);
+    ckpt_text_init(&f->text);
+    CHECK_OK(ckpt_graph_draw(graph, plan, format, &f->text, &f->err), f->err);
+    CHECK(f->text.length > 100, "%s: only %zu bytes", format, f->text.length);
+}
+
+static int count(const char *text, const char *word)
+{
+    int found = 0;
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+        found++;
+    }
+    return found;
+}
+
+static void golden(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_graph(12, &f->arena);
+    draw(f, graph, NULL, "dot");
+    ckpt_golden_check("graph.dot", f->text.bytes, f->text.length);
+    draw(f, graph, ckpt_golden_plan(graph, &f->arena), "dot");
+    ckpt_golden_check("graph_plan.dot", f->text.bytes, f->text.length);
+    const ckpt_graph *const large = ckpt_golden_graph(400, &f->arena);
+    draw(f, large, ckpt_golden_plan(large, &f->arena), "dot");
+    ckpt_golden_check("graph_large.dot", f->text.bytes, f->text.length);
+}
+
+/* One box for each forward op, one arrow for each forward read, counted in the graph itself. */
+static void every_layer_and_read_is_there(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_graph(60, &f->arena);
+    int boxes = 0, reads = 0;
+    for (int i = 0; i < graph->op_count; i++) {
+        boxes += graph->op[i].phase == CKPT_FORWARD;
+        reads += graph->op[i].phase == CKPT_FORWARD ? graph->op[i].reads.count : 0;
+    }
+    draw(f, graph, NULL, "dot");
+    assert_int_equal(count(f->text.bytes, " -> "), reads);
+    assert_int_equal(count(f->text.bytes, "[label=\"h."), boxes);
+    draw(f, graph, NULL, "svg");
+    assert_int_equal(count(f->text.bytes, "class=\"node\""), boxes);
+    assert_int_equal(count(f->text.bytes, "class=\"edge\""), reads);
+}
+
+static void every_format(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_graph(12, &f->arena);
+    const ckpt_plan *const plan = ckpt_golden_plan(graph, &f->arena);
+    draw(f, graph, plan, "svg");
+    ckpt_text first = f->text;
+    ckpt_text_init(&f->text);
+    draw(f, graph, plan, "svg");
+    CHECK(first.length == f->text.length && memcmp(first.bytes, f->text.bytes, first.length) == 0,
+          "the same graph gives another SVG the second time");
+    ckpt_text_fini(&first);
+    draw(f, graph, plan, "png");
+    assert_memory_equal(f->text.bytes, "\x89PNG", 4);
+    draw(f, graph, plan, "pdf");
+    assert_memory_equal(f->text.bytes, "%PDF", 4);
+    assert_int_equal(ckpt_graph_draw(graph, plan, "gif", &f->text, &f->err), CKPT_BAD_INPUT);
+}
+
+/* Every hostile name comes out of Graphviz as one node whose SVG shows it as it was written. */
+static void hostile_names(void **state)
+{
+    static const char *const name[] = {
+        "a\\", "\\N\\G\\n", "\"]; x [label=\"", "<b>&lt;</b>", "a:b:c", "\033[31m", "\xff", "", "-> --", "node"};
+    static const char *const shown[] = {">a\\<",
+                                        ">\\N\\G\\n<",
+                                        ">&quot;]; x [label=&quot;<",
+                                        ">&lt;b&gt;&amp;lt;",
+                                        ">a:b:c<",
+                                        "[31m<",
+                                        NULL,
+                                        NULL,
+                                        "&gt; &#45;&#45;<",
+                                        ">node<"};
+    enum { NAMES = sizeof name / sizeof name[0] };
+    fixture *const f = *state;
+    const ckpt_graph *const plain = ckpt_golden_graph(NAMES, &f->arena);
+    ckpt_graph graph = *plain;
+    ckpt_graph_op *const op = CKPT_NEW(&f->arena, ckpt_graph_op, graph.op_count);
+    memcpy(op, graph.op, (size_t)graph.op_count * sizeof *op);
+    for (int i = 0; i < NAMES; i++) {
+        op[i].layer = name[i];
+    }
+    graph.op = op;
+    graph.name = "\"]; } digraph { \\";
+    draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "svg");
+    assert_int_equal(count(f->text.bytes, "class=\"node\""), NAMES + 3); /* and the legend's */
+    for (int i = 0; i < NAMES; i++) {
+        CHECK(shown[i] == NULL || strstr(f->text.bytes, shown[i]) != NULL, "\"%s\" is not shown as %s", name[i],
+              shown[i]);
+    }
+    assert_null(strchr(f->text.bytes, '\033'));
+}
+
+static void large_graphs(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_graph(3000, &f->arena);
+    draw(f, graph, ckpt_golden_plan(graph, &f->arena), "dot");
+    /* 3,000 layers are 750 blocks of 4: still too many, so each box stands for three blocks. */
+    assert_int_equal(count(f->text.bytes, "(12 layers)"), 250);
+    assert_non_null(strstr(f->text.bytes, "h.3 to h.5 (12 layers)"));
+    const ckpt_graph *const blocks = ckpt_golden_graph(800, &f->arena);
+    draw(f, blocks, ckpt_golden_plan(blocks, &f->arena), "svg");
+    assert_int_equal(count(f->text.bytes, "(4 layers)"), 200);
+}
+
+static void empty_graph(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph graph = {.name = "empty"};
+    draw(f, &graph, NULL, "dot");
+    draw(f, &graph, NULL, "svg");
+}
+
+static ckpt_code draw_starved(void *context, ckpt_err *err)
+{
+    void **const given = context;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    const ckpt_code code = ckpt_graph_draw(given[0], given[1], given[2], &text, err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+static void starved(void **state)
+{
+    fixture *const f = *state;
+    ckpt_graph graph = *ckpt_golden_graph(12, &f->arena);
+    ckpt_plan plan = *ckpt_golden_plan(&graph, &f->arena);
+    static char dot[] = "dot", svg[] = "svg";
+    void *context[] = {&graph, &plan, dot};
+    CHECK(ckpt_test_starve(draw_starved, context) > 2, "too few allocations to mean anything");
+    context[2] = svg;
+    CHECK(ckpt_test_starve(draw_starved, context) > 2, "too few allocations to mean anything");
+}
+
+/* Graphviz and the font libraries under it keep what they read until the process ends. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libfontconfig\nleak:libpango\nleak:libgvc\nleak:libcgraph\nleak:libgvplugin\nleak:libglib\nleak:"
+           "libltdl\n";
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(golden, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_layer_and_read_is_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_format, setup, teardown),
+        cmocka_unit_test_setup_teardown(hostile_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(large_graphs, setup, teardown),
+        cmocka_unit_test_setup_teardown(empty_graph, setup, teardown),
+        cmocka_unit_test_setup_teardown(starved, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
