@@ -86,6 +86,11 @@ static ckpt_code parse(ckpt_json *json, ckpt_err *err)
             CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", json->source, error.line > 0 ? error.line : 1,
                       error.column > 0 ? error.column : 1, error.text);
         if (err != NULL) {
+            /* Jansson speaks to programmers here. */
+            char *const hint = strstr(err->msg, " without JSON_ALLOW_NUL");
+            if (hint != NULL) {
+                *hint = '\0';
+            }
             flatten(err->msg);
         }
         return code;
