@@ -90,7 +90,7 @@ static void fill_input(ckpt_bench *bench, int k)
             x = fabs(x) < 0.05 ? 0.05 : x;
             x = fabs(x - 6) < 0.05 ? 5.95 : x;
         } else if (bench->test->fill == CKPT_FILL_DISTINCT) {
-            x = 4 * ((double)i + 0.5) / (double)twin->count - 2;
+            x = fmax(4.0 / (double)twin->count, 0.004) * ((double)i + 0.5 - (double)twin->count / 2);
         }
         set(twin, i, x);
     }
@@ -206,10 +206,22 @@ static double projection(ckpt_bench *bench, uint64_t no_grad_out)
     return sum;
 }
 
+/* All elements of a short tensor, about six of a long one, by a hash of their number. */
+static bool sampled(const ckpt_twin *twin, int64_t i)
+{
+    enum { SHORT = 250, SAMPLES = 6 };
+    const uint32_t hash = (uint32_t)((uint64_t)i * 2654435761u) ^ (uint32_t)twin->count;
+    return twin->count <= SHORT || i == twin->count / 2 || (double)hash < 4294967296.0 * SAMPLES / (double)twin->count;
+}
+
 static void differences_of(ckpt_bench *bench, const ckpt_twin *from, ckpt_twin *grad, uint64_t no_grad_out)
 {
     const double h = 1e-4; /* h^2 times the third derivative, and 2^-53 / h, both below 1e-7 */
     for (int64_t i = 0; i < from->count; i++) {
+        grad->truth[i] = NAN; /* unknown */
+        if (!sampled(from, i)) {
+            continue;
+        }
         const double x = from->truth[i];
         from->truth[i] = x + h;
         const double above = projection(bench, no_grad_out);
@@ -482,17 +494,23 @@ static int64_t largest(const ckpt_bench *bench)
     return most;
 }
 
+double ckpt_bench_rounding(const ckpt_bench *bench)
+{
+    return (8 * sqrt((double)largest(bench)) + 64) / 16777216.0;
+}
+
 void ckpt_bench_compare(const ckpt_bench *bench, const char *what, int k, const ckpt_twin *twin, double slack)
 {
     double scale = 1;
     for (int64_t i = 0; i < twin->count; i++) {
-        scale = fmax(scale, fabs(twin->truth[i]));
+        scale = fmax(scale, fabs(twin->truth[i])); /* fmax passes over what is unknown */
     }
-    const double bound = ((double)(largest(bench) + 64) / 16777216.0 + slack) * scale;
+    const double bound = (ckpt_bench_rounding(bench) + slack) * scale;
     for (int64_t i = 0; i < twin->count; i++) {
         const double got = ckpt_twin_get(twin, i), wanted = twin->truth[i];
-        CHECK(fabs(got - wanted) <= bound, "case %d (%s): %s %d, element %lld is %.9g, wanted %.9g within %.2g",
-              bench->number, bench->test->op, what, k, (long long)i, got, wanted, bound);
+        CHECK(isnan(wanted) ? isfinite(got) : fabs(got - wanted) <= bound,
+              "case %d (%s): %s %d, element %lld is %.9g, wanted %.9g within %.2g", bench->number, bench->test->op,
+              what, k, (long long)i, got, wanted, bound);
     }
 }
 

@@ -49,7 +49,7 @@ void ckpt_bench_fini(ckpt_bench *bench);
 
 /* Reference outputs, saved tensors and statistics into the twins' truths. */
 void ckpt_bench_reference(ckpt_bench *bench, bool evaluating);
-/* Central differences of the reference into grad_in and grad_param. */
+/* Central differences of the reference into grad_in and grad_param; of long tensors only a sample, the rest NaN. */
 void ckpt_bench_differences(ckpt_bench *bench, uint64_t no_grad_out);
 
 /* Run the kernel between guard bytes; results go into the `memory` of out, saved, stat, or of grad_in, grad_param
@@ -61,9 +61,13 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run);
 /* Fill the gradients' memory with numbers to add to. */
 void ckpt_bench_prefill(ckpt_bench *bench);
 
-/* Memory against truth. The bound: 2^-24 times (elements of the case's largest tensor + 64) times the largest number
- * around: no sum has more terms than the largest tensor has elements, a term rounds by 2^-24 of itself, and 64 covers
- * the handful of roundings and library functions around; `slack` is added to that (central differences: 1e-6). */
+/* The relative error that float32 may show: 2^-24 times (64 + 8 sqrt(n)), n the elements of the case's largest tensor.
+ * No sum has more terms than that; roundings of n terms add up like a random walk, and 8 standard deviations are
+ * allowed; 64 covers the handful of library functions and roundings around. */
+double ckpt_bench_rounding(const ckpt_bench *bench);
+
+/* Memory against truth, within (rounding + slack) times the largest number of the tensor (at least 1). Where the truth
+ * is not known (NaN) any finite number will do. Slack 1e-6 is for central differences. */
 void ckpt_bench_compare(const ckpt_bench *bench, const char *what, int k, const ckpt_twin *twin, double slack);
 
 /* Copies of memory, to compare runs bit for bit. */

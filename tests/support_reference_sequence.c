@@ -107,17 +107,18 @@ void ckpt_reference_attention(const ckpt_reference *r)
                 }
                 const double lse = log_sum_exp(score, seen, 1);
                 r->saved[0][(b * heads + h) * T + i] = lse;
+                for (int64_t j = 0; j < seen; j++) {
+                    const uint64_t element = (uint64_t)(((b * heads + h) * T + i) * T + j);
+                    const uint32_t word = ckpt_reference_philox(r->seed, r->step, (uint32_t)node->index, 1, element);
+                    score[j] = exp(score[j] - lse);
+                    if (p > 0 && !r->evaluating) {
+                        score[j] = ckpt_reference_keeps(word, p) ? score[j] / (1 - p) : 0;
+                    }
+                }
                 for (int64_t d = 0; d < D; d++) {
                     double sum = 0;
                     for (int64_t j = 0; j < seen; j++) {
-                        const uint64_t element = (uint64_t)(((b * heads + h) * T + i) * T + j);
-                        const uint32_t word =
-                            ckpt_reference_philox(r->seed, r->step, (uint32_t)node->index, 1, element);
-                        double weight = exp(score[j] - lse);
-                        if (p > 0 && !r->evaluating) {
-                            weight = ckpt_reference_keeps(word, p) ? weight / (1 - p) : 0;
-                        }
-                        sum += weight * v[(b * T + j) * row + h * D + d];
+                        sum += score[j] * v[(b * T + j) * row + h * D + d];
                     }
                     r->out[0][(b * T + i) * C + h * D + d] = sum;
                 }

@@ -102,8 +102,8 @@ static void check_sum(const ckpt_bench *bench, const char *what, const unsigned 
         memcpy(&g, grad + i, 4);
         memcpy(&s, sum + i, 4);
         const float wanted = b + g;
-        /* A kernel that accumulates may add its terms one by one: as many roundings as the longest sum. */
-        const float bound = exact ? 0 : (float)(length / 4 + 512) / 16777216.0F * largest;
+        /* A kernel that accumulates may add its terms one by one: more roundings than one. */
+        const float bound = exact ? 0 : (float)ckpt_bench_rounding(bench) * largest;
         CHECK(fabsf(s - wanted) <= bound, "case %d (%s): %s: %.9g + %.9g gives %.9g", bench->number, bench->test->op,
               what, (double)b, (double)g, (double)s);
     }

@@ -9,7 +9,7 @@
 #include "tests/support_reference.h"
 #include "tests/support_test.h"
 
-enum { COUNT = 1003, STEPS = 7, SLOTS_MAX = 4, GUARD = 8 };
+enum { COUNT = 40003, STEPS = 7, SLOTS_MAX = 4, GUARD = 8 };
 
 typedef struct setting {
     const char *optimizer;
