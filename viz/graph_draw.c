@@ -1,6 +1,7 @@
 /* The forward half of a graph as a drawing in DOT: one box per layer, an arrow where a layer reads another. Backward
  * ops mirror the forward ones, so their time stands in the box of their layer. Beyond 300 layers neighbours with a
- * common beginning of the name ("h.12.ln1", "h.12.qkv") share one box, because nobody reads 3,000. */
+ * common beginning of the name ("h.12.ln1", "h.12.qkv") share one box, because nobody reads 3,000; beyond 40 boxes each
+ * has one line, so that a chain does not grow taller than it must. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "viz/graph_impl.h"
 #include "viz/viz.h"
 
-enum { BOXES = 300, NAME_LETTERS = 48, DECISIONS = CKPT_OFFLOADED + 1 };
+enum { BOXES = 300, FLAT = 40, NAME_LETTERS = 48, DECISIONS = CKPT_OFFLOADED + 1 };
 
 typedef struct decision_look {
     const char *word, *fill, *line, *style;
@@ -223,6 +224,7 @@ static void put_look(ckpt_text *text, const decision_look *look)
 static void put_box(drawing *d, int index)
 {
     const box *const b = &d->boxes[index];
+    const char *const line = d->box_count > FLAT ? "   " : "\\n";
     char bytes[CKPT_UNITS_TEXT], saved[CKPT_UNITS_TEXT], forward[CKPT_UNITS_TEXT], backward[CKPT_UNITS_TEXT];
     ckpt_text_add(d->text, "  ");
     put_box_name(d, index);
@@ -235,11 +237,11 @@ static void put_box(drawing *d, int index)
         }
         ckpt_text_add(d->text, " (%d layers)", b->layers);
     }
-    ckpt_text_add(d->text, "\\n%s", ckpt_bytes_show(b->activation_bytes, bytes));
+    ckpt_text_add(d->text, "%s%s", line, ckpt_bytes_show(b->activation_bytes, bytes));
     if (b->saved_bytes > 0) {
         ckpt_text_add(d->text, " + %s saved", ckpt_bytes_show(b->saved_bytes, saved));
     }
-    ckpt_text_add(d->text, "\\n%s", ckpt_ns_show(b->forward_ns, forward));
+    ckpt_text_add(d->text, "%s%s", line, ckpt_ns_show(b->forward_ns, forward));
     if (b->backward_ns > 0) {
         ckpt_text_add(d->text, ", backward %s", ckpt_ns_show(b->backward_ns, backward));
     }
@@ -250,7 +252,7 @@ static void put_box(drawing *d, int index)
         only = b->decided[k] > 0 ? k : only;
     }
     if (kinds > 1) {
-        const char *between = "\\n";
+        const char *between = line;
         for (int k = 0; k < DECISIONS; k++) {
             if (b->decided[k] > 0) {
                 ckpt_text_add(d->text, "%s%d %s", between, b->decided[k], looks[k].word);
@@ -348,14 +350,14 @@ static ckpt_code put_graph(drawing *d, ckpt_err *err)
     ckpt_text_add(d->text, "digraph \"");
     put_name(d->text, d->graph->name, strlen(d->graph->name)); /* or Graphviz numbers it, and no two pictures agree */
     ckpt_text_add(d->text,
-                  "\" {\n  graph [%s, fontsize=14, labelloc=t, labeljust=l, nodesep=0.25, ranksep=0.3, "
+                  "\" {\n  graph [%s, fontsize=14, labelloc=t, labeljust=l, nodesep=0.25, ranksep=%s, "
                   "pad=0.2, charset=\"UTF-8\", bgcolor=\"#ffffff\", label=\"",
-                  font);
+                  font, d->box_count > FLAT ? "0.16" : "0.3");
     put_title(d);
     ckpt_text_add(d->text,
-                  "\"];\n  node [%s, fontsize=11, shape=box, margin=\"0.12,0.06\", height=0.3];\n"
+                  "\"];\n  node [%s, fontsize=11, shape=box, margin=\"0.12,0.06\", height=%s];\n"
                   "  edge [%s, fontsize=9, color=\"#555555\", arrowsize=0.6];\n",
-                  font, font);
+                  font, d->box_count > FLAT ? "0.2" : "0.3", font);
     if (d->plan != NULL) {
         ckpt_text_add(d->text, "  subgraph cluster_legend {\n    label=\"\"; color=\"#ffffff\";\n");
         for (int k = 0; k < DECISIONS; k++) {

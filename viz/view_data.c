@@ -248,14 +248,14 @@ void ckpt_series_columns(const ckpt_series *series, double end, int columns, int
 
 double ckpt_tick_step(double range, int parts, double least)
 {
-    static const double mantissa[] = {5, 2, 1};
+    static const double mantissa[] = {1, 2, 5};
     if (!(range > 0)) {
         return least;
     }
-    for (double power = pow(10, floor(log10(range)));; power /= 10) {
+    for (double power = pow(10, floor(log10(range / parts)));; power *= 10) {
         for (int i = 0; i < 3; i++) {
-            if (mantissa[i] * power <= least || range / (mantissa[i] * power) >= parts) {
-                return fmax(least, mantissa[i] * power);
+            if (mantissa[i] * power >= least && range / (mantissa[i] * power) <= parts) {
+                return mantissa[i] * power;
             }
         }
     }

@@ -199,7 +199,7 @@ static void draw_outlines(ckpt_view *view, ckpt_point *point)
 static void draw_grid(ckpt_view *view)
 {
     const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
-    const int parts = (int)fmax(2, fmin(6, (view->bottom - view->top) / (2.5 * view->line)));
+    const int parts = (int)fmax(2, fmin(8, (view->bottom - view->top) / (1.8 * view->line)));
     const double step = ckpt_tick_step(view->y_end, parts, 1);
     for (int i = 0; i * step <= view->y_end; i++) {
         char text[CKPT_UNITS_TEXT];
@@ -226,7 +226,7 @@ static void draw_axis(ckpt_view *view, double y)
                        (ckpt_pen){CKPT_INK_GREY, 1, 0});
     }
     const ckpt_font font = {view->small, false, CKPT_INK_GREY, 0};
-    const int parts = (int)fmax(2, fmin(10, (view->right - view->left) / 90));
+    const int parts = (int)fmax(2, fmin(12, (view->right - view->left) / 70));
     const double step = ckpt_tick_step(view->x_end, parts, 1);
     double clear = -1;
     for (int i = 0; i * step <= view->x_end * (1 + 1e-9); i++) {

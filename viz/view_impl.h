@@ -60,7 +60,7 @@ CKPT_MUST_USE ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int cou
 /* For each of `columns` equal parts of 0 .. end the event with the most bytes that touches it; -1: none does. */
 void ckpt_series_columns(const ckpt_series *series, double end, int columns, int *event, ckpt_bytes *most);
 
-/* The largest of 1, 2, 5 * 10^k that cuts `range` into at least `parts` pieces, but never below `least`. */
+/* The smallest of 1, 2, 5 * 10^k that cuts `range` into at most `parts` pieces and is at least `least`. */
 double ckpt_tick_step(double range, int parts, double least);
 
 /* "12 kB", "1.5 GB", "0": a tick label; all labels of an axis share the unit that suits its `end`. */

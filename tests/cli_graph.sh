@@ -1,0 +1,81 @@
+#!/bin/bash
+# ckpt-graph from the command line: lowers, writes, reads back, draws with and without a plan, refuses in one line.
+set -u
+source=$1 bin=$2 work=$3
+models=$source/models
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+# Graphviz and the font libraries keep what they read until the process ends.
+printf 'leak:%s\n' libfontconfig libpango libgvc libcgraph libgvplugin libglib libltdl >suppressions
+export LSAN_OPTIONS=suppressions=$work/suppressions:print_suppressions=0
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+
+graph() { "$bin/ckpt-graph" "$@"; }
+
+refuse() {
+    local code=$1 words=$2
+    shift 2
+    graph "$@" >out 2>err
+    local got=$?
+    [ $got -eq "$code" ] || fail "ckpt-graph $*: exit $got, wanted $code"
+    [ "$(wc -l <err)" -eq 1 ] || fail "ckpt-graph $*: $(wc -l <err) lines on stderr, wanted 1"
+    grep -q -- "$words" err || fail "ckpt-graph $*: stderr is '$(cat err)', wanted '$words'"
+    [ -s out ] && fail "ckpt-graph $*: something on stdout"
+}
+
+graph "$models/mlp.json" --threads 2 -o mlp.json || fail "lowering"
+graph mlp.json -o again.json || fail "reading a graph"
+cmp mlp.json again.json || fail "a graph read and written is another"
+graph - <"$models/mlp.json" --threads 2 >dash.json || fail "standard input"
+cmp mlp.json dash.json || fail "standard input gives another graph"
+graph "$models/mlp.json" --threads 2 --set batch=3 >batch.json || fail "--set"
+cmp -s mlp.json batch.json && fail "--set batch=3 changes nothing"
+
+graph mlp.json -o mlp.dot || fail "dot"
+graph mlp.json -o mlp.svg || fail "svg"
+graph mlp.json -f svg -o - >dash.svg || fail "svg on standard output"
+cmp mlp.svg dash.svg || fail "two SVGs of one graph differ"
+graph mlp.json -o mlp.png && [ "$(head -c 4 mlp.png | tail -c 3)" = PNG ] || fail "no PNG"
+graph mlp.json -o mlp.pdf && [ "$(head -c 4 mlp.pdf)" = %PDF ] || fail "no PDF"
+if command -v python3 >/dev/null; then
+    python3 - mlp.json mlp.svg <<'EOF' || fail "the drawing does not show the graph"
+import json, sys, xml.etree.ElementTree as tree
+graph = json.load(open(sys.argv[1]))
+assert graph["format"] == "ckpt-graph/1"
+layers = [op["layer"] for op in graph["ops"] if op["phase"] == "forward"]
+svg = tree.parse(sys.argv[2]).getroot()
+shown = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
+missing = [layer for layer in layers if layer not in shown]
+assert not missing, missing
+EOF
+fi
+
+# With a plan: made by ckpt-plan when it is there.
+if [ -x "$bin/ckpt-plan" ]; then
+    graph "$models/byte-gpt.json" --threads 2 -o gpt.json || fail "lowering byte-gpt"
+    "$bin/ckpt-plan" --strategy sqrt gpt.json -o plan.json >/dev/null 2>err || fail "ckpt-plan: $(cat err)"
+    graph gpt.json --plan plan.json -o plan.dot || fail "drawing a plan"
+    grep -q 'label="recomputed: [1-9]' plan.dot || fail "no recomputed layer in the drawing of a sqrt plan"
+    refuse 2 "batch\|graph" batch.json --plan plan.json -o wrong.svg
+fi
+
+# The largest model there is must not take forever or fail.
+for model in "$models"/gpt2-1.5b.json "$models"/densenet-bc-100-12.json; do
+    [ -f "$model" ] || continue
+    timeout 60 "$bin/ckpt-graph" "$model" -o large.svg || fail "$model"
+done
+
+graph --help | grep -q "usage: ckpt-graph" || fail "help"
+refuse 2 "wanted a model"
+refuse 2 "nowhere.json" nowhere.json
+refuse 2 "gif" mlp.json -o mlp.gif
+refuse 2 "two files" mlp.json mlp.json
+refuse 2 "threads" mlp.json --threads 0
+refuse 2 "are for models" mlp.json --set batch=3
+refuse 2 "colours a drawing" mlp.json --plan plan.json
+refuse 2 "nothing" "$models/mlp.json" --set nothing=3
+echo '{"format": "ckpt-plan/1"}' >kind.json
+refuse 2 "kind.json:1:" kind.json
+echo '[]' >list.json
+refuse 2 "list.json:1:" list.json
+exit $failed

@@ -1,0 +1,76 @@
+#!/bin/bash
+# ckpt-view from the command line: formats by extension, -, refusals in one line, and an XML parser over every SVG.
+set -u
+source=$1 bin=$2 work=$3
+golden=$source/tests/golden
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+unset COLUMNS LINES CLICOLOR_FORCE
+# Cairo's font library keeps what it read until the process ends.
+echo "leak:libfontconfig" >suppressions
+export LSAN_OPTIONS=suppressions=$work/suppressions:print_suppressions=0
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+
+view() { "$bin/ckpt-view" "$@"; }
+
+# check <exit> <words on stderr> arguments...
+refuse() {
+    local code=$1 words=$2
+    shift 2
+    view "$@" >out 2>err
+    local got=$?
+    [ $got -eq "$code" ] || fail "ckpt-view $*: exit $got, wanted $code"
+    [ "$(wc -l <err)" -eq 1 ] || fail "ckpt-view $*: $(wc -l <err) lines on stderr, wanted 1"
+    grep -q -- "$words" err || fail "ckpt-view $*: stderr is '$(cat err)', wanted '$words'"
+    [ -s out ] && fail "ckpt-view $*: something on stdout"
+}
+
+# The same bytes as the library's goldens.
+view "$golden/predicted.json" "$golden/measured.json" -o two.svg || fail "svg"
+cmp two.svg "$golden/view_two.svg" || fail "svg differs from the golden"
+view "$golden/predicted.json" "$golden/measured.json" >two.txt || fail "txt"
+cmp two.txt "$golden/view_two.txt" || fail "txt differs from the golden (and has colours or another width?)"
+view "$golden/predicted.json" "$golden/measured.json" -o two.file.txt || fail "txt by extension"
+cmp two.txt two.file.txt || fail "a file and a pipe differ"
+view - "$golden/measured.json" <"$golden/predicted.json" --format=svg -o - >dash.svg || fail "- in and out"
+cmp dash.svg two.svg || fail "standard input gives another picture"
+view "$golden/predicted.json" "$golden/measured.json" "$golden/keep_all.json" --axis time --width 800 -o time.svg || fail "time"
+cmp time.svg "$golden/view_three_time.svg" || fail "time axis differs from the golden"
+NO_COLOR=1 view "$golden/predicted.json" | grep -q $'\033' && fail "colours in spite of NO_COLOR"
+COLUMNS=140 view "$golden/predicted.json" >wide.txt && [ "$(wc -L <wide.txt)" -gt 110 ] || fail "COLUMNS is not obeyed"
+
+view "$golden/predicted.json" -W 640 -H 700 -o small.png || fail "png"
+[ "$(head -c 4 small.png | tail -c 3)" = PNG ] || fail "no PNG"
+[ "$(od -A n -t u1 -j 18 -N 2 small.png | tr -s ' ')" = " 2 128" ] || fail "the PNG is not 640 wide"
+view "$golden/predicted.json" -o one.pdf && [ "$(head -c 4 one.pdf)" = %PDF ] || fail "no PDF"
+if command -v python3 >/dev/null; then
+    python3 - two.svg time.svg <<'EOF' || fail "an SVG is not well-formed"
+import sys, xml.etree.ElementTree as tree
+for path in sys.argv[1:]:
+    root = tree.parse(path).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg", root.tag
+    width, height = float(root.get("width")), float(root.get("height"))
+    texts = [t for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(texts) > 40, len(texts)
+    for t in texts:
+        assert 0 <= float(t.get("x")) <= width and 0 <= float(t.get("y")) <= height, t.text
+EOF
+fi
+
+view --help | grep -q "usage: ckpt-view" || fail "help"
+view --version | grep -q "ckpt-view" || fail "version"
+refuse 2 "no trace"
+refuse 2 "nowhere.json" nowhere.json
+refuse 2 "gif" "$golden/predicted.json" -o one.gif
+refuse 2 "extension" "$golden/predicted.json" -o one
+refuse 2 "axis" "$golden/predicted.json" --axis=z
+refuse 2 "width" "$golden/predicted.json" --width 0
+refuse 2 "height" "$golden/predicted.json" --height 1x
+refuse 2 "more than 8" a b c d e f g h i
+refuse 2 "unknown\|--frob" --frob
+echo '{"format": "ckpt-trace/1", "name": "x"' >broken.json
+refuse 2 "broken.json:2:1: " broken.json
+echo '{"format": "ckpt-plan/1"}' >plan.json
+refuse 2 "plan.json:1:" plan.json
+refuse 2 "no-such-folder" "$golden/predicted.json" -o no-such-folder/a.svg
+exit $failed

@@ -1,0 +1,229 @@
+/* ckpt-graph: lower a model to a graph, or read one; write it as JSON or draw it. Links no kernel. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cli.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "ops/network.h"
+#include "viz/viz.h"
+
+enum { SETS = 64, THREADS_MAX = 4096 };
+
+static const ckpt_cli_option options[] = {
+    {"output", 'o', "FILE", "write .json, .dot, .svg, .png or .pdf; - (default) is standard output"},
+    {"format", 'f', "FORMAT", "json (default), dot, svg, png or pdf, whatever the file is called"},
+    {"plan", 'P', "FILE", "colour the layers by this plan: kept, recomputed, offloaded"},
+    {"profile", 'p', "FILE", "times and workspaces as ckpt-profile measured them"},
+    {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
+    {"set", 's', "VAR=N", "override a variable of the model; may be repeated"},
+    {"threads", 't', "N", "threads that workspaces are counted for (default: the profile's, or all processors)"},
+    {NULL, 0, NULL, NULL},
+};
+
+typedef struct request {
+    const char *input, *output, *format, *plan, *profile, *device;
+    const char *set[SETS];
+    int set_count, threads;
+} request;
+
+static const char *extension(const char *path)
+{
+    const char *const slash = strrchr(path, '/');
+    const char *const dot = strrchr(slash != NULL ? slash : path, '.');
+    return dot != NULL ? dot + 1 : NULL;
+}
+
+/* -1: go on; else the exit code. */
+static int take(ckpt_cli *cli, request *want, const char *name, const char *value)
+{
+    if (strcmp(name, "output") == 0) {
+        want->output = value;
+    } else if (strcmp(name, "format") == 0) {
+        want->format = value;
+    } else if (strcmp(name, "plan") == 0) {
+        want->plan = value;
+    } else if (strcmp(name, "profile") == 0) {
+        want->profile = value;
+    } else if (strcmp(name, "device") == 0) {
+        want->device = value;
+    } else if (strcmp(name, "set") == 0) {
+        if (want->set_count == SETS) {
+            return ckpt_cli_usage(cli, "found more than %d times --set", SETS);
+        }
+        want->set[want->set_count++] = value;
+    } else if (strcmp(name, "threads") == 0) {
+        char *end = NULL;
+        errno = 0;
+        const long threads = strtol(value, &end, 10);
+        if (end == value || *end != '\0' || errno != 0 || threads < 1 || threads > THREADS_MAX) {
+            return ckpt_cli_usage(cli, "found --threads %s, wanted a number from 1 to %d", value, THREADS_MAX);
+        }
+        want->threads = (int)threads;
+    } else if (want->input != NULL) {
+        return ckpt_cli_usage(cli, "found two files, '%s' and '%s', wanted one", want->input, value);
+    } else {
+        want->input = value;
+    }
+    return -1;
+}
+
+static int parse(ckpt_cli *cli, request *want)
+{
+    const char *name = NULL;
+    const char *value = NULL;
+    int more = 0;
+    while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
+        const int stop = take(cli, want, name, value);
+        if (stop >= 0) {
+            return stop;
+        }
+    }
+    if (more < 0) {
+        return more == -1 ? 0 : 2;
+    }
+    if (want->input == NULL) {
+        return ckpt_cli_usage(cli, "wanted a model or graph file");
+    }
+    want->output = want->output != NULL ? want->output : "-";
+    if (want->format == NULL) {
+        want->format = strcmp(want->output, "-") == 0 ? "json" : extension(want->output);
+    }
+    static const char *const formats[] = {"json", "dot", "svg", "png", "pdf"};
+    for (size_t i = 0; want->format != NULL && i < sizeof formats / sizeof formats[0]; i++) {
+        if (strcmp(want->format, formats[i]) == 0) {
+            if (i == 0 && want->plan != NULL) {
+                return ckpt_cli_usage(cli, "--plan colours a drawing: .svg, .png, .pdf or .dot, not .json");
+            }
+            return -1;
+        }
+    }
+    return ckpt_cli_usage(cli, "found format '%s', wanted json, dot, svg, png or pdf",
+                          want->format != NULL ? want->format : want->output);
+}
+
+static ckpt_code read_format(const char *path, ckpt_arena *out, bool *model, ckpt_err *err)
+{
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    ckpt_item member;
+    const char *format = NULL;
+    CKPT_TRY(ckpt_json_open(path, NULL, &json, &root, err));
+    ckpt_code code = ckpt_item_need(&root, "format", &member, err);
+    code = code == CKPT_OK ? ckpt_item_text(&member, out, &format, err) : code;
+    if (code == CKPT_OK) {
+        *model = strncmp(format, "ckpt-model/", 11) == 0;
+        if (!*model && strncmp(format, "ckpt-graph/", 11) != 0) {
+            code = ckpt_item_fail(&member, err, "found \"%s\", wanted \"ckpt-model/1\" or \"ckpt-graph/1\"", format);
+        }
+    }
+    ckpt_json_close(json);
+    return code;
+}
+
+static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err)
+{
+    const ckpt_model *model = NULL;
+    const ckpt_profile *profile = NULL;
+    const ckpt_device_model *device = NULL;
+    const ckpt_network *network = NULL;
+    const ckpt_lowered *lowered = NULL;
+    CKPT_TRY(ckpt_model_read(path, want->set, want->set_count, out, &model, err));
+    if (want->profile != NULL) {
+        CKPT_TRY(ckpt_profile_read(want->profile, out, &profile, err));
+    }
+    CKPT_TRY(ckpt_device_model_find(want->device != NULL ? want->device : "cpu", out, &device, err));
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const int threads = want->threads > 0                                 ? want->threads
+                        : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
+                        : processors > 0 && processors <= THREADS_MAX     ? (int)processors
+                                                                          : 1;
+    CKPT_TRY(ckpt_network_infer(model, threads, out, &network, err));
+    CKPT_TRY(ckpt_network_lower(network, profile, device, out, &lowered, err));
+    *graph = lowered->graph;
+    return CKPT_OK;
+}
+
+static ckpt_code read_graph(const char *path, const request *want, ckpt_arena *out, const ckpt_graph **graph,
+                            ckpt_err *err)
+{
+    bool model = false;
+    CKPT_TRY(read_format(path, out, &model, err));
+    if (model) {
+        return lower(path, want, out, graph, err);
+    }
+    if (want->profile != NULL || want->device != NULL || want->set_count > 0 || want->threads > 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s is a graph and has its own times: --profile, --device, --set and --threads are for models",
+                         path);
+    }
+    return ckpt_graph_read(path, out, graph, err);
+}
+
+/* Standard input can be read once, and is needed twice: for its kind and for itself. */
+static ckpt_code read_stdin(const request *want, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err)
+{
+    const char *bytes = NULL;
+    size_t length = 0;
+    CKPT_TRY(ckpt_file_read("-", out, &bytes, &length, err));
+    const char *const folder = getenv("TMPDIR");
+    char path[512];
+    const int written = snprintf(path, sizeof path, "%s/ckpt-graph-XXXXXX", folder != NULL ? folder : "/tmp");
+    const int file = written > 0 && (size_t)written < sizeof path ? mkstemp(path) : -1;
+    if (file < 0) {
+        return CKPT_FAIL(err, CKPT_IO, "no temporary file for standard input");
+    }
+    close(file);
+    ckpt_code code = ckpt_file_write(path, bytes, length, err);
+    code = code == CKPT_OK ? read_graph(path, want, out, graph, err) : code;
+    unlink(path);
+    return code;
+}
+
+static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
+{
+    const ckpt_graph *graph = NULL;
+    ckpt_plan *plan = NULL;
+    CKPT_TRY(strcmp(want->input, "-") == 0 ? read_stdin(want, arena, &graph, err)
+                                           : read_graph(want->input, want, arena, &graph, err));
+    if (want->plan != NULL) {
+        CKPT_TRY(ckpt_plan_read(want->plan, arena, &plan, err));
+        CKPT_TRY(ckpt_plan_bind(plan, graph, err));
+    }
+    if (strcmp(want->format, "json") == 0) {
+        ckpt_graph_write(graph, text);
+        CKPT_TRY(ckpt_text_end(text, err));
+    } else {
+        CKPT_TRY(ckpt_graph_draw(graph, plan, want->format, text, err));
+    }
+    return ckpt_file_write(want->output, text->bytes, text->length, err);
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_cli cli = {.program = "ckpt-graph",
+                    .usage = "ckpt-graph [options] model.json|graph.json [-o graph.svg]",
+                    .about =
+                        "Lowers a model to the graph of one training step, or reads such a graph, and writes it as "
+                        "JSON or draws it.\nA file of - is standard input.",
+                    .option = options,
+                    .argc = argc,
+                    .argv = argv};
+    request want = {.input = NULL};
+    const int stop = parse(&cli, &want);
+    if (stop >= 0) {
+        return stop;
+    }
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_err err = {0};
+    const ckpt_code code = work(&want, &arena, &text, &err);
+    ckpt_text_fini(&text);
+    ckpt_arena_fini(&arena);
+    return code == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
+}
