@@ -331,7 +331,7 @@ static void *slab_workspace(slab *s, const ckpt_run *run, ckpt_bytes bytes)
     return at;
 }
 
-void ckpt_bench_forward(ckpt_bench *bench, const ckpt_run *run)
+ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
 {
     const ckpt_node *const node = bench->node;
     const void *in[CKPT_IN_MAX] = {0};
@@ -376,10 +376,16 @@ void ckpt_bench_forward(ckpt_bench *bench, const ckpt_run *run)
                                    .step = bench->step,
                                    .again = run->again,
                                    .evaluating = run->evaluating};
-    ckpt_err err = {0};
-    CHECK(bench->device->api->forward(bench->device, &bench->bound, &args, &err) == CKPT_OK, "case %d (%s) forward: %s",
-          bench->number, bench->test->op, err.msg);
+    const ckpt_code code = bench->device->api->forward(bench->device, &bench->bound, &args, err);
     slab_close(&s, bench, "forward");
+    return code;
+}
+
+void ckpt_bench_forward(ckpt_bench *bench, const ckpt_run *run)
+{
+    ckpt_err err = {0};
+    CHECK(ckpt_bench_try(bench, run, &err) == CKPT_OK, "case %d (%s) forward: %s", bench->number, bench->test->op,
+          err.msg);
 }
 
 void ckpt_bench_prefill(ckpt_bench *bench)

@@ -43,7 +43,7 @@ typedef struct ckpt_run {
     bool shared; /* backward: all wanted gradients of inputs are one buffer, the first one's */
 } ckpt_run;
 
-/* Make network, data and binding. `workspace`: the allowances are given, -1 free choice. */
+/* Make network, data and binding; the kernel is given the op's stated allowances and must do with them. */
 void ckpt_bench_init(ckpt_bench *bench, const ckpt_case *test, int number, int threads, uint64_t seed);
 void ckpt_bench_fini(ckpt_bench *bench);
 
@@ -56,6 +56,8 @@ void ckpt_bench_differences(ckpt_bench *bench, uint64_t no_grad_out);
  * (with shared: of the first wanted grad_in). Fails the test when anything else was written. Backward reads what
  * the last forward left in `memory`. */
 void ckpt_bench_forward(ckpt_bench *bench, const ckpt_run *run);
+/* The same, giving the kernel's code instead of failing the test on an error. */
+ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err);
 void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run);
 
 /* Fill the gradients' memory with numbers to add to. */

@@ -5,7 +5,8 @@
  *   backward      against central differences of the reference, seeing only what the op declared
  *   bits          the same at other addresses, with other workspace contents, on the second run, in place
  *   accumulation  into what is there, by the kernel or staged by the device; into one buffer for several inputs
- *   workspace     the op's stated allowance is enough
+ *   workspace     the op's stated allowance is enough; less is refused or done with
+ *   wrong data    ids outside their table are an error
  *
  * An op without two cases in support_cases.c, or without a reference, fails. The seed is printed;
  * CKPT_TEST_SEED=<number> sets it. */
@@ -264,6 +265,41 @@ static void test_short_workspace(void **state)
     }
 }
 
+/* Data can be wrong: an id below 0 or beyond the table is an error that names the layer, never a read outside. */
+static void check_wrong_ids(ckpt_bench *bench)
+{
+    for (int k = 0; k < bench->node->in_count; k++) {
+        const int64_t limit = ckpt_case_in(bench->test, k)->limit;
+        if (limit == 0) {
+            continue;
+        }
+        const ckpt_attr *const rows = bench->node->op->attrs == NULL ? NULL : &bench->node->attr[0];
+        const int64_t beyond = rows != NULL && strcmp(rows->name, "rows") == 0 ? rows->integer : limit;
+        const int64_t wrong[] = {beyond, -1, INT32_MAX, INT32_MIN};
+        for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
+            const int64_t at = (int64_t)w * (bench->in[k].count - 1) / 3; /* first, last and between */
+            int32_t right;
+            const int32_t id = (int32_t)wrong[w];
+            memcpy(&right, bench->in[k].memory + 4 * at, 4);
+            memcpy(bench->in[k].memory + 4 * at, &id, 4);
+            ckpt_err err = {0};
+            const ckpt_code code = ckpt_bench_try(bench, &plain_run, &err);
+            CHECK(code == CKPT_BAD_INPUT && strstr(err.msg, bench->node->name) != NULL,
+                  "case %d (%s): id %ld gives code %d, \"%s\"; wanted CKPT_BAD_INPUT and the layer's name",
+                  bench->number, bench->test->op, (long)id, (int)code, err.msg);
+            memcpy(bench->in[k].memory + 4 * at, &right, 4);
+        }
+    }
+}
+
+static void test_wrong_ids(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ckpt_case_count; i++) {
+        run_case(i, 2, check_wrong_ids);
+    }
+}
+
 static ckpt_code bind_and_unbind(void *context, ckpt_err *err)
 {
     ckpt_bench *const bench = context;
@@ -300,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
         cmocka_unit_test(test_short_workspace),
+        cmocka_unit_test(test_wrong_ids),
         cmocka_unit_test(test_bind_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
