@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/vector.h"
 
-enum { TILE = 32 };
+enum { TILE = 64 };
 
 typedef struct axis {
     int64_t dim, from, to;

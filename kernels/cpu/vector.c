@@ -170,8 +170,17 @@ float ckpt_vector_exp_sum(int64_t n, const float *x, float shift)
             lane[j] += exp_one(x[i + j] - shift);
         }
     }
-    for (int j = 0; i + j < n; j++) {
-        lane[j] += exp_one(x[i + j] - shift);
+    if (i < n) { /* rows of few classes are mostly tail: one more vector, padded, beats up to 15 single ones */
+        const int64_t rest = n - i;
+        float padded[LANES];
+        for (int j = 0; j < LANES; j++) {
+            padded[j] = j < rest ? x[i + j] : shift;
+        }
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            const float power = exp_one(padded[j] - shift);
+            lane[j] += j < rest ? power : 0.0f;
+        }
     }
     return combine(lane);
 }
