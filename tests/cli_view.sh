@@ -55,6 +55,31 @@ for path in sys.argv[1:]:
     for t in texts:
         assert 0 <= float(t.get("x")) <= width and 0 <= float(t.get("y")) <= height, t.text
 EOF
+    # The outline's height at the middle of every step is one straight function of the trace's bytes.
+    python3 - "$golden/measured.json" two.svg <<'EOF' || fail "the outline does not follow the trace"
+import json, re, sys, xml.etree.ElementTree as tree
+trace = json.load(open(sys.argv[1]))
+steps = next(value for value in trace.values() if isinstance(value, list))
+bytes_of = [sum(n for k, n in step["bytes"].items() if k != "outside") for step in steps]
+paths = [p for p in tree.parse(sys.argv[2]).getroot().iter("{http://www.w3.org/2000/svg}path")
+         if p.get("stroke") == "#1a1a1a" and p.get("stroke-width") == "1.8"]
+d = max((p.get("d") for p in paths), key=len)
+x, y = map(float, re.match(r"M(\S+) ([^hv]+)", d).groups())
+left, points = x, [(x, y)]
+for move, length in re.findall(r"([hv])(-?[0-9.]+)", d):
+    x, y = (x + float(length), y) if move == "h" else (x, y + float(length))
+    points.append((x, y))
+width = x - left
+def height(at):
+    return next(p[1] for p, q in zip(points, points[1:]) if p[0] <= at < q[0])
+heights = [height(left + width * (i + 0.5) / len(steps)) for i in range(len(steps))]
+low, high = bytes_of.index(min(bytes_of)), bytes_of.index(max(bytes_of))
+slope = (heights[high] - heights[low]) / (bytes_of[high] - bytes_of[low])
+assert slope < 0
+for i, n in enumerate(bytes_of):
+    wanted = heights[low] + slope * (n - bytes_of[low])
+    assert abs(heights[i] - wanted) < 0.25, (i, heights[i], wanted)
+EOF
 fi
 
 view --help | grep -q "usage: ckpt-view" || fail "help"

@@ -65,6 +65,12 @@ static void golden(void **state)
     ckpt_golden_check("view_one_color.txt", f->text.bytes, f->text.length);
     draw(f, 3, "svg", &(ckpt_view_options){.width = 800, .time_axis = true});
     ckpt_golden_check("view_three_time.svg", f->text.bytes, f->text.length);
+    /* A static block larger than all the rest is drawn flat. */
+    const ckpt_golden_step small = {.layers = 9, .segment = 3};
+    f->trace[0] = ckpt_golden_trace(&small, &f->arena);
+    draw(f, 1, "txt", NULL);
+    assert_true(has(f, "static block, not to scale"));
+    ckpt_golden_check("view_folded.txt", f->text.bytes, f->text.length);
 }
 
 /* Well-formed as far as XML goes: tags balance, and no < or & stands free. A full parser reads it in cli_view.sh. */

@@ -261,34 +261,35 @@ double ckpt_tick_step(double range, int parts, double least)
     }
 }
 
-/* The digits a tick needs in its unit: at most two, and no zeros behind. */
-static const char *tick(double value, const char *unit, char *text)
+/* As many decimals as tell one step from the next, and the unit of the axis. */
+static const char *tick(double value, double step, const char *unit, char *text)
 {
-    const char *const format = fabs(value - round(value)) < 1e-6             ? "%.0f%s%s"
-                               : fabs(10 * value - round(10 * value)) < 1e-5 ? "%.1f%s%s"
-                                                                             : "%.2f%s%s";
-    snprintf(text, CKPT_UNITS_TEXT, format, value, value == 0 ? "" : " ", value == 0 ? "" : unit);
+    const int decimals = step < 1 ? (int)fmin(9, ceil(-log10(step) - 1e-9)) : 0;
+    snprintf(text, CKPT_UNITS_TEXT, "%.*f%s%s", value > 0 ? decimals : 0, value, value > 0 ? " " : "",
+             value > 0 ? unit : "");
     return text;
 }
 
-const char *ckpt_tick_bytes(double value, double end, char *text)
+const char *ckpt_tick_bytes(double value, double step, double end, char *text)
 {
     static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     int u = 0;
     for (; u < 6 && end >= 1000; u++) {
         end /= 1000;
+        step /= 1000;
         value /= 1000;
     }
-    return tick(value, unit[u], text);
+    return tick(value, step, unit[u], text);
 }
 
-const char *ckpt_tick_ns(double value, double end, char *text)
+const char *ckpt_tick_ns(double value, double step, double end, char *text)
 {
     static const char *const unit[] = {"ns", "us", "ms", "s"};
     int u = 0;
     for (; u < 3 && end >= 1000; u++) {
         end /= 1000;
+        step /= 1000;
         value /= 1000;
     }
-    return tick(value, unit[u], text);
+    return tick(value, step, unit[u], text);
 }

@@ -51,9 +51,13 @@ static double plot_x(const ckpt_view *view, double at)
     return view->left + at / view->x_end * (view->right - view->left);
 }
 
-static double plot_y(const ckpt_view *view, ckpt_bytes bytes)
+static double plot_y(const ckpt_view *view, double bytes)
 {
-    return view->bottom - (double)bytes / view->y_end * (view->bottom - view->top);
+    const double floor_y = view->bottom - view->fold_height;
+    if (bytes <= view->fold) {
+        return view->fold > 0 ? view->bottom - bytes / view->fold * view->fold_height : view->bottom;
+    }
+    return floor_y - (bytes - view->fold) / (view->y_end - view->fold) * (floor_y - view->top);
 }
 
 /* The edge above band `b` (b = -1: the floor) in every column, as a staircase from left to right. Gives the number of
@@ -75,7 +79,7 @@ static int staircase(const ckpt_view *view, const ckpt_series *series, const int
             for (int k = 0; k <= b; k++) {
                 sum += (double)bands.bytes[k];
             }
-            y = view->bottom - sum / view->y_end * (view->bottom - view->top);
+            y = plot_y(view, sum);
         }
         point[count++] = (ckpt_point){view->left + c * width, y};
         point[count++] = (ckpt_point){view->left + (c + 1) * width, y};
@@ -196,22 +200,56 @@ static void draw_outlines(ckpt_view *view, ckpt_point *point)
     }
 }
 
-static void draw_grid(ckpt_view *view)
+static void draw_tick(ckpt_view *view, double bytes, const char *text)
 {
     const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
-    const int parts = (int)fmax(2, fmin(8, (view->bottom - view->top) / (1.8 * view->line)));
-    const double step = ckpt_tick_step(view->y_end, parts, 1);
-    for (int i = 0; i * step <= view->y_end; i++) {
-        char text[CKPT_UNITS_TEXT];
-        double y = view->bottom - i * step / view->y_end * (view->bottom - view->top);
-        if (y < view->top + (view->canvas.renderer->cells ? view->canvas.cell_height : 0) - 0.01) {
-            break;
+    const bool cells = view->canvas.renderer->cells;
+    /* In a terminal the row above a height is the first that holds it. */
+    const double y = plot_y(view, bytes) - (cells ? view->canvas.cell_height / 2 : 0);
+    ckpt_view_words(view, view->left - 8, y, font, view->gutter, text);
+    if (bytes > view->fold) {
+        const double sharp = cells ? y : floor(y) + 0.5;
+        ckpt_view_line(view, view->left, sharp, view->right, sharp, (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+    }
+}
+
+static void draw_grid(ckpt_view *view)
+{
+    const double height = view->bottom - view->fold_height - view->top;
+    const double row = view->canvas.renderer->cells ? view->canvas.cell_height : 0;
+    const int parts = (int)fmax(2, fmin(8, height / (1.8 * view->line)));
+    const double step = ckpt_tick_step(view->y_end - view->fold, parts, 1);
+    const double lowest = plot_y(view, view->fold) - (view->fold > 0 ? view->line : 0);
+    char text[CKPT_UNITS_TEXT];
+    draw_tick(view, 0, "0");
+    if (view->fold > 0) {
+        draw_tick(view, view->fold, ckpt_bytes_show((ckpt_bytes)view->fold, text));
+    }
+    for (double tick = ceil(view->fold / step) * step; tick <= view->y_end; tick += step) {
+        const double y = plot_y(view, tick);
+        if (tick > 0 && y <= lowest && y >= view->top + row - 0.01) {
+            draw_tick(view, tick, ckpt_tick_bytes(tick, step, view->y_end, text));
         }
-        /* In a terminal the row above a height is the first that holds it. */
-        y = view->canvas.cell_height > 1 ? y - view->canvas.cell_height / 2 : floor(y) + 0.5;
-        ckpt_view_words(view, view->left - 8, y, font, view->gutter, ckpt_tick_bytes(i * step, view->y_end, text));
-        if (i > 0) {
-            ckpt_view_line(view, view->left, y, view->right, y, (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+    }
+}
+
+/* The mark of an axis that is not to scale below it. */
+static void draw_fold(ckpt_view *view)
+{
+    if (view->fold > 0) {
+        const bool cells = view->canvas.renderer->cells;
+        const double x = view->left - view->canvas.cell_width / 2;
+        const double y = plot_y(view, view->fold) + view->fold_height * (cells ? 0.5 : 0.12);
+        for (int i = 0; i < 2 && !cells; i++) {
+            ckpt_view_line(view, x - 5, y + 4 + 4 * i, x + 5, y - 1 + 4 * i, (ckpt_pen){CKPT_INK_PAPER, 3, 0});
+            ckpt_view_line(view, x - 5, y + 4 + 4 * i, x + 5, y - 1 + 4 * i, (ckpt_pen){CKPT_INK_BLACK, 1.2, 0});
+        }
+        const ckpt_font font = {view->small, false, CKPT_INK_BLACK, 1};
+        ckpt_view_words(view, view->right - view->canvas.cell_width * (cells ? 0 : 6),
+                        plot_y(view, view->fold) + view->fold_height / 2, font, CKPT_ANY_WIDTH / 2,
+                        cells ? " static block, not to scale " : "static block, not to scale");
+        if (cells) {
+            ckpt_view_words(view, x, y, (ckpt_font){view->small, true, CKPT_INK_BLACK, 0}, CKPT_ANY_WIDTH / 2, "≈");
         }
     }
 }
@@ -232,9 +270,9 @@ static void draw_axis(ckpt_view *view, double y)
     for (int i = 0; i * step <= view->x_end * (1 + 1e-9); i++) {
         char text[CKPT_UNITS_TEXT];
         if (view->time_axis) {
-            ckpt_tick_ns(i * step, view->x_end, text);
+            ckpt_tick_ns(i * step, step, view->x_end, text);
         } else {
-            ckpt_tick_bytes(i * step, 1, text);
+            ckpt_tick_bytes(i * step, step, 1, text);
             text[strcspn(text, " ")] = '\0'; /* steps have no unit */
         }
         const double x = plot_x(view, i * step), width = ckpt_view_measure(view, font, text);
@@ -325,11 +363,11 @@ static void draw_marks(ckpt_view *view)
     }
     const double column = (view->right - view->left) / view->columns;
     const double x = view->left + (first + last + 1) / 2.0 * column;
-    const double y = plot_y(view, base->at_peak.planned);
+    const double y = plot_y(view, (double)base->at_peak.planned);
     const double middle = fmin(fmax(x, view->left + width / 2 + 2), view->right - width / 2 - 2);
     double label_y = y - (view->canvas.cell_height > 1 ? 1.5 : 1.35) * view->line;
     if (view->budget > 0) {
-        const double line_y = plot_y(view, view->budget);
+        const double line_y = plot_y(view, (double)view->budget);
         const char *const name = CKPT_SAY(view, "budget %s", ckpt_bytes_show(view->budget, bytes));
         const double name_width = ckpt_view_measure(view, bold, name);
         const double at = view->canvas.cell_height > 1 ? line_y - view->canvas.cell_height / 2 : round(line_y);
@@ -375,6 +413,8 @@ static void measure_axes(ckpt_view *view)
     const ckpt_trace *const base = view->series[view->base].trace;
     view->budget = base->budget_bytes > 0 && (double)base->budget_bytes <= 2 * most ? base->budget_bytes : 0;
     view->y_end = fmax(most, (double)view->budget);
+    const double fixed = (double)base->static_bytes;
+    view->fold = fixed > view->y_end / 2 && fixed < most ? fixed : 0;
     for (int i = 0; i < base->event_count; i++) {
         if ((int)base->event[i].span >= 0 && base->event[i].span < CKPT_SPAN_FREE) {
             view->lane[base->event[i].span] = true;
@@ -413,7 +453,11 @@ static void lay_out(ckpt_view *view)
     view->bottom = snap(view->canvas.height - view->margin - foot, view->canvas.cell_height);
     /* Room over the highest bytes for the labels of peak and budget. */
     const double rows = cells ? 2.01 : view->budget > 0 ? 2.3 : 1.9;
-    view->y_end *= (view->bottom - view->top) / (view->bottom - view->top - rows * line);
+    if (view->fold > 0) {
+        view->fold_height = snap((view->bottom - view->top) * 0.3, cells ? line : 1);
+    }
+    const double free_height = view->bottom - view->fold_height - view->top;
+    view->y_end = view->fold + (view->y_end - view->fold) * free_height / (free_height - rows * line);
     view->lanes_y = view->bottom + (cells ? 0 : 6);
     view->axis_y = view->lanes_y + lanes * view->lane_height;
     view->table_y = view->canvas.height - view->margin - below * line;
@@ -454,6 +498,7 @@ static ckpt_code draw(ckpt_view *view, ckpt_text *text, ckpt_err *err)
         draw_marks(view);
         draw_lanes(view, view->lanes_y);
         draw_axis(view, view->axis_y);
+        draw_fold(view);
         ckpt_view_draw_table(view);
         ckpt_view_draw_facts(view);
     }

@@ -20,6 +20,7 @@ typedef struct ckpt_view {
 
     ckpt_bytes budget; /* 0: no line */
     double x_end, y_end;
+    double fold; /* the static block, when it would leave no height for the rest: drawn flat, not to scale; else 0 */
     int columns;
     int *event[CKPT_VIEW_TRACES]; /* per column */
     unsigned char *mark;          /* per column */
@@ -32,6 +33,7 @@ typedef struct ckpt_view {
     int fact_count;
 
     /* Pixels. */
+    double fold_height;
     double line, small, margin, gutter, left, right, top, bottom;
     double lane_height, axis_drop, lanes_y, axis_y, table_y, facts_x, facts_y;
     bool beside; /* facts stand to the right of the table, not below */

@@ -64,7 +64,7 @@ void ckpt_series_columns(const ckpt_series *series, double end, int columns, int
 double ckpt_tick_step(double range, int parts, double least);
 
 /* "12 kB", "1.5 GB", "0": a tick label; all labels of an axis share the unit that suits its `end`. */
-const char *ckpt_tick_bytes(double value, double end, char *text);
-const char *ckpt_tick_ns(double value, double end, char *text);
+const char *ckpt_tick_bytes(double value, double step, double end, char *text);
+const char *ckpt_tick_ns(double value, double step, double end, char *text);
 
 #endif
