@@ -1,3 +1,4 @@
+cmake_minimum_required(VERSION 3.25) # script mode has no policies of its own: IN_LIST needs CMP0057
 # Every #include "folder/..." in a folder must be on that folder's list: data flows left to right.
 #   core -> ops -> kernels -> {profiler, executor};  core -> planner;  core -> viz
 # Programs (*_main.c) may join folders, but ckpt-plan and ckpt-graph see no kernel.
