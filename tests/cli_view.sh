@@ -34,7 +34,8 @@ view "$golden/predicted.json" "$golden/measured.json" -o two.file.txt || fail "t
 cmp two.txt two.file.txt || fail "a file and a pipe differ"
 view - "$golden/measured.json" <"$golden/predicted.json" --format=svg -o - >dash.svg || fail "- in and out"
 cmp dash.svg two.svg || fail "standard input gives another picture"
-view "$golden/predicted.json" "$golden/measured.json" "$golden/keep_all.json" --axis time --width 800 -o time.svg || fail "time"
+view "$golden/predicted.json" "$golden/measured.json" "$golden/keep_all.json" --axis time --width 800 -o time.svg ||
+    fail "time"
 cmp time.svg "$golden/view_three_time.svg" || fail "time axis differs from the golden"
 NO_COLOR=1 view "$golden/predicted.json" | grep -q $'\033' && fail "colours in spite of NO_COLOR"
 COLUMNS=140 view "$golden/predicted.json" >wide.txt && [ "$(wc -L <wide.txt)" -gt 110 ] || fail "COLUMNS is not obeyed"
