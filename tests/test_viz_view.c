@@ -233,6 +233,39 @@ static void smallest_traces(void **state)
     draw(f, 1, "txt", &(ckpt_view_options){.width = 1, .height = 1});
 }
 
+/* Copies run beside compute: memory changes where they are issued, their lane shows when they run. */
+static void copies(void **state)
+{
+    fixture *const f = *state;
+    enum { MB = 1000000 };
+    static const ckpt_event event[] = {
+        {0, "a", "l0", "compute", CKPT_SPAN_FORWARD, 0, 100, {5 * MB, 0, 0, 0, 8 * MB, 0, 0, 0, 0}},
+        {1, "a", "", "d2h", CKPT_SPAN_COPY, 100, 400, {5 * MB, 0, 0, 0, 8 * MB, 0, 0, 2 * MB, 0}},
+        {2, "b", "l1", "compute", CKPT_SPAN_FORWARD, 100, 200, {5 * MB, 0, 0, 0, 10 * MB, MB, MB, 2 * MB, 0}},
+        {3, "a", "", "compute", CKPT_SPAN_WAIT, 200, 400, {5 * MB, 0, 0, 0, 10 * MB, MB, 0, 2 * MB, 0}},
+        {4, "a", "", "compute", CKPT_SPAN_FREE, 400, 400, {5 * MB, 0, 0, 0, 2 * MB, MB, 0, 0, 0}},
+        {5, "b", "l1", "compute", CKPT_SPAN_BACKWARD, 400, 1000, {5 * MB, 3 * MB, 0, 0, 2 * MB, MB, 0, 0, 0}},
+    };
+    const ckpt_trace trace = {.source = "copies.json",
+                              .name = "copies",
+                              .plan = "by hand",
+                              .static_bytes = 5 * MB,
+                              .arena_bytes = 14 * MB,
+                              .budget_bytes = 100 * MB,
+                              .peak_bytes = 19 * MB,
+                              .time_ns = 1000,
+                              .peak_event = 2,
+                              .machine = {"", "", "", "", "", "", "", 1},
+                              .event = event,
+                              .event_count = 6};
+    f->trace[0] = &trace;
+    draw(f, 1, "txt", &(ckpt_view_options){.time_axis = true});
+    assert_true(has(f, "peak 19.0 MB (19.0 % of the budget) at step 2 of 6: b"));
+    assert_true(has(f, "1 between device and host, 300 ns"));
+    assert_true(has(f, "100 MB, far above the picture"));
+    ckpt_golden_check("view_copies.txt", f->text.bytes, f->text.length);
+}
+
 static void refused(void **state)
 {
     fixture *const f = *state;
@@ -342,6 +375,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_plan_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(peak_is_the_maximum, setup, teardown),
         cmocka_unit_test_setup_teardown(smallest_traces, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test_setup_teardown(many_events, setup, teardown),
         cmocka_unit_test_setup_teardown(terminal_keeps_its_width, setup, teardown),

@@ -143,7 +143,7 @@ void ckpt_view_say(ckpt_view *view)
 }
 
 /* Columns of the table: name, bytes, share, and with a second trace bytes and difference. */
-enum { NAME_WIDTH = 160, BYTES_WIDTH = 80, SHARE_WIDTH = 64, DIFFERENCE_WIDTH = 84 };
+enum { NAME_WIDTH = 160, BYTES_WIDTH = 80, SHARE_WIDTH = 64, DIFFERENCE_WIDTH = 88 };
 
 double ckpt_view_table_width(const ckpt_view *view)
 {
