@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Validates the project's files, and files the programs have just made, against schema/.
+# Arguments: source folder, folder of the programs, work folder.
+set -euo pipefail
+source=$1 bin=$2 work=$3
+rm -rf "$work"
+mkdir -p "$work"
+
+# Nothing may be missing where the whole suite is meant to run.
+missing() {
+    echo "$1"
+    [ "${CI:-}" = true ] && exit 1
+    exit 77
+}
+
+python=/usr/bin/python3
+"$python" -c 'import jsonschema' 2>/dev/null || missing "no python3-jsonschema"
+check="$source/tests/schema_check.py"
+"$python" -W ignore "$check" "$source"
+
+for program in ckpt-profile ckpt-graph ckpt-plan ckpt-train; do
+    [ -x "$bin/$program" ] || missing "no $program"
+done
+cd "$work"
+model="$source/tests/malformed/good/model.json"
+"$bin/ckpt-profile" --threads 1 --repeats 3 --seconds 0.01 -o profile.json "$model" >/dev/null
+"$bin/ckpt-graph" --threads 1 --profile profile.json -o graph.json "$model" >/dev/null
+"$bin/ckpt-plan" --threads 1 --budget 1GB --trace predicted.json -o plan.json "$model" >/dev/null
+"$bin/ckpt-plan" --threads 1 --budget 1GB --profile profile.json --strategy recompute-all -o plan2.json "$model" >/dev/null
+"$bin/ckpt-train" --threads 1 --plan plan.json --steps 2 --trace measured.json "$model" >/dev/null
+files="profile.json graph.json plan.json plan2.json predicted.json measured.json"
+status=0
+"$bin/ckpt-plan" --threads 1 --budget 100B -o infeasible.json "$model" >/dev/null 2>&1 || status=$?
+[ "$status" = 1 ] || { echo "an impossible budget: exit $status, wanted 1"; exit 1; }
+[ ! -e infeasible.json ] || files="$files infeasible.json"
+# shellcheck disable=SC2086
+"$python" -W ignore "$check" "$source" $files
+
+# The checker itself must be able to fail.
+sed 's/"verdict": "fits"/"verdict": "perhaps"/' plan.json >broken.json
+if "$python" -W ignore "$check" "$source" broken.json >/dev/null 2>&1; then
+    echo "a broken plan passes"
+    exit 1
+fi
