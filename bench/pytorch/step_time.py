@@ -35,7 +35,7 @@ def torch_median(step):
 def ckpt_median(model, plan, flags):
     out = subprocess.run([f"{bin_folder}/ckpt-train", "--plan", plan, model, "--data", "synthetic", "--steps", str(steps + 1),
                           "--threads", str(threads), "--json"] + flags, check=True, capture_output=True, text=True).stdout
-    return json.loads(out)["step_ns_median"] / 1e9
+    return json.loads(out)["step_ns"] / 1e9
 
 
 print(f"PyTorch {torch.__version__}, {threads} threads, {rounds} rounds of {steps} steps")
