@@ -21,8 +21,49 @@ static const ckpt_cli_option options[] = {
     {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
     {"set", 's', "VAR=N", "override a variable of the model; may be repeated"},
     {"threads", 't', "N", "threads that workspaces are counted for (default: the profile's, or all processors)"},
+    {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
     {NULL, 0, NULL, NULL},
 };
+
+static void list_attributes(const ckpt_attr_spec *spec)
+{
+    for (; spec != NULL && spec->name != NULL; spec++) {
+        printf("- `%s`", spec->name);
+        if (spec->required) {
+            printf(" (needed)");
+        } else if (spec->kind == CKPT_BOOL) {
+            printf(" (%s)", spec->integer != 0 ? "true" : "false");
+        } else if (spec->kind == CKPT_FLOAT) {
+            printf(" (%g)", spec->real);
+        } else if (spec->words != NULL) {
+            printf(" (%s)", spec->words); /* the first is the default */
+        } else if (spec->kind == CKPT_INT || spec->kind == CKPT_INTS) {
+            printf(" (%lld)", (long long)spec->integer);
+        }
+        printf("%s%s\n", spec->help != NULL ? ": " : "", spec->help != NULL ? spec->help : "");
+    }
+    printf("\n");
+}
+
+/* docs/ops.md is this, and a test compares them. */
+static int list_ops(void)
+{
+    printf("# Ops\n\nWritten by `ckpt-graph --list-ops`. In brackets: the default; of words, the first.\n\n");
+    for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
+        printf("## %s\n\n%s  \nSource: %s. Inputs: %d", (*op)->name, (*op)->formula, (*op)->source, (*op)->in_min);
+        if ((*op)->in_max > (*op)->in_min) {
+            printf(" to %d", (*op)->in_max);
+        }
+        printf(".\n\n");
+        list_attributes((*op)->attrs);
+    }
+    printf("# Optimizers\n\n");
+    for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
+        printf("## %s\n\n%s  \nSource: %s.\n\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
+        list_attributes((*optimizer)->attrs);
+    }
+    return 0;
+}
 
 typedef struct request {
     const char *input, *output, *format, *plan, *profile, *device;
@@ -63,6 +104,8 @@ static int take(ckpt_cli *cli, request *want, const char *name, const char *valu
             return ckpt_cli_usage(cli, "found --threads %s, wanted a number from 1 to %d", value, THREADS_MAX);
         }
         want->threads = (int)threads;
+    } else if (strcmp(name, "list-ops") == 0) {
+        return list_ops();
     } else if (want->input != NULL) {
         return ckpt_cli_usage(cli, "found two files, '%s' and '%s', wanted one", want->input, value);
     } else {
