@@ -100,6 +100,7 @@ void free(void *memory)
     forget(memory);
     __libc_free(memory);
 }
+#endif
 
 static void start_counting(void)
 {
@@ -109,7 +110,6 @@ static void start_counting(void)
     atomic_store(&most_out, 0);
     atomic_store(&counting, 1);
 }
-#endif
 
 /* Pages the process has mapped; -1 where the system does not tell. */
 static long mapped_pages(void)
