@@ -17,8 +17,10 @@ python=/usr/bin/python3
 "$python" -c 'import jsonschema' 2>/dev/null || missing "no python3-jsonschema"
 check="$source/tests/schema_check.py"
 "$python" -W ignore "$check" "$source"
+"$python" -W ignore "$check" "$source" --examples "$work"
+"$python" -W ignore "$check" "$source" "$work"/example-*.json
 
-for program in ckpt-profile ckpt-graph ckpt-plan ckpt-train; do
+for program in ckpt-profile ckpt-graph ckpt-plan ckpt-train ckpt-view; do
     [ -x "$bin/$program" ] || missing "no $program"
 done
 cd "$work"
@@ -35,6 +37,19 @@ status=0
 [ ! -e infeasible.json ] || files="$files infeasible.json"
 # shellcheck disable=SC2086
 "$python" -W ignore "$check" "$source" $files
+
+# The documentation's examples are what the programs say: same plan, same digest, a trace that can be drawn.
+"$bin/ckpt-plan" --budget 10000B --strategy keep-all -o tiny.json example-graph.json >/dev/null
+"$python" - example-plan.json tiny.json <<'PYTHON'
+import json
+import sys
+
+documented, made = (json.load(open(name)) for name in sys.argv[1:])
+for key in ("graph", "budget_bytes", "verdict", "layers", "steps"):
+    assert documented[key] == made[key], f"docs/formats.md: {key}: {documented[key]}, made: {made[key]}"
+PYTHON
+"$bin/ckpt-plan" --budget 1GB --strategy flags example-model.json >/dev/null
+"$bin/ckpt-view" -o trace.svg example-trace.json >/dev/null
 
 # The checker itself must be able to fail.
 sed 's/"verdict": "fits"/"verdict": "perhaps"/' plan.json >broken.json

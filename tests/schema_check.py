@@ -2,12 +2,14 @@
 """Validates files against schema/, and that broken files are refused by it.
 
 usage: schema_check.py SOURCE_DIR [FILE...]
+       schema_check.py SOURCE_DIR --examples FOLDER     (write the examples of docs/formats.md there)
 
 Without files: every models/*.json, every recorded traces/**/*.json of a known format and the good files of
 tests/malformed must be valid; the malformed ones listed in BROKEN must not be. With files: those must be valid.
 """
 import json
 import pathlib
+import re
 import sys
 
 import jsonschema
@@ -58,8 +60,22 @@ def first_fault(validators, path, wanted=None):
     return f"{path}: at {fault.json_path}: {fault.message[:300]}"
 
 
+def write_examples(source, folder):
+    """Each kind's example in the documentation, as example-<kind>.json."""
+    blocks = re.findall(r"```json\n(.*?)```", (source / "docs" / "formats.md").read_text(), re.S)
+    kinds = [json.loads(block)["format"].split("-")[1].split("/")[0] for block in blocks]
+    if sorted(kinds) != sorted(KINDS):
+        print(f"docs/formats.md has examples of {kinds}", file=sys.stderr)
+        return 1
+    for kind, block in zip(kinds, blocks):
+        (folder / f"example-{kind}.json").write_text(block)
+    return 0
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
+    if sys.argv[2:3] == ["--examples"]:
+        return write_examples(source, pathlib.Path(sys.argv[3]))
     validators = load_validators(source)
     files = [pathlib.Path(name) for name in sys.argv[2:]]
     malformed = source / "tests" / "malformed"
