@@ -15,12 +15,12 @@ static int64_t padded(int64_t n)
     return ckpt_plus(n, 63) / 64 * 64;
 }
 
-/* Per thread, each piece rounded up to 64 elements: forward two copies of one head's rows [T, D], 64 queries and their
- * probabilities [64, T]; backward five and three of [64, D], and two of [64, T]; a row of random words for dropout.
+/* Per thread, each piece rounded up to 64 elements: forward two copies of one head's rows [T, D], 32 queries and their
+ * probabilities [32, T]; backward five and three of [32, D], and two of [32, T]; a row of random words for dropout.
  * Never more threads than heads. */
 static void allow_workspace(ckpt_node *node, int64_t batch_heads, int64_t T, int64_t D, bool dropout)
 {
-    const int64_t rows = T < 64 ? T : 64;
+    const int64_t rows = T < 32 ? T : 32;
     const int64_t head = padded(ckpt_times(T, D)), small = padded(ckpt_times(rows, D));
     const int64_t wide = padded(ckpt_times(rows, T)), words = dropout ? padded(ckpt_plus(T, 4)) : 0;
     const int64_t threads = batch_heads < node->threads ? batch_heads : node->threads;

@@ -27,25 +27,23 @@ static ckpt_bytes blocked_bytes(const ckpt_node *node, int64_t groups)
     return ckpt_times(ckpt_times(ckpt_times(channels, w->dim[2]), w->dim[3]), 4);
 }
 
-/* What the CPU takes. 1 x 1 filters at stride 1 are a matrix product. Else the filters in blocked order (backward:
- * and a partial gradient of them per thread), per thread 64 KiB of tables and edges, and the pixels that a strided
- * 1 x 1 filter sees of one image. */
+/* What the CPU takes. 1 x 1 filters are a matrix product, with the pixels they see gathered first when there is a
+ * stride. Else the filters in blocked order (backward: and a partial gradient of them per thread), and per thread
+ * 64 KiB of tables and edges. */
 static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t groups)
 {
-    const ckpt_shape *const x = &node->in[0].shape;
-    const bool pointwise =
-        window->kernel[0] == 1 && window->kernel[1] == 1 && window->padding[0] == 0 && window->padding[1] == 0;
-    const bool strided = window->stride[0] > 1 || window->stride[1] > 1;
-    if (pointwise && !strided && groups == 1) {
-        const int64_t rows = ckpt_node_in_count(node, 0) / x->dim[1];
+    const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape;
+    if (window->kernel[0] == 1 && window->kernel[1] == 1 && window->padding[0] == 0 && window->padding[1] == 0 &&
+        groups == 1) {
+        const int64_t rows = ckpt_shape_count(y) / y->dim[1];
+        const bool strided = window->stride[0] > 1 || window->stride[1] > 1;
+        const ckpt_bytes seen = strided ? ckpt_plus(ckpt_times(ckpt_times(rows, x->dim[1]), 4), CKPT_ALIGN) : 0;
         node->forward_workspace_bytes =
-            ckpt_product_workspace(rows, x->dim[1], node->out[0].shape.dim[1], node->threads);
+            ckpt_plus(seen, ckpt_product_workspace(rows, x->dim[1], y->dim[1], node->threads));
         node->backward_workspace_bytes = node->forward_workspace_bytes;
         return;
     }
-    const ckpt_bytes seen =
-        pointwise ? ckpt_times(ckpt_times(ckpt_times(window->out[0], window->out[1]), x->dim[1]), 4) : 0;
-    const ckpt_bytes threads = ckpt_times(ckpt_plus(seen, 64 * 1024), node->threads);
+    const ckpt_bytes threads = ckpt_times(64 * 1024, node->threads);
     const ckpt_bytes filters = blocked_bytes(node, groups);
     node->forward_workspace_bytes = ckpt_plus(filters, threads);
     node->backward_workspace_bytes = ckpt_plus(ckpt_times(filters, (int64_t)node->threads + 1), threads);

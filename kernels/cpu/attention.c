@@ -16,7 +16,7 @@
 #include "kernels/kernel.h"
 #include "kernels/philox.h"
 
-enum { BLOCK = 64, PAD = 64, STREAM = 1 };
+enum { BLOCK = 32, PAD = 64, STREAM = 1 };
 
 typedef struct attention {
     int forward_threads, backward_threads;

@@ -1,5 +1,8 @@
-/* conv2d on the CPU: oneDNN's convolutions, channels last. A convolution with 1 x 1 filters, stride 1 and no padding
- * is a matrix product over all pixels and runs as one: its weights then need no reordering. */
+/* conv2d on the CPU: oneDNN's convolutions, channels last. A convolution with 1 x 1 filters and no padding is a matrix
+ * product over pixels and runs as one: its weights then need no reordering. With a stride, the pixels that count are
+ * first gathered into the workspace. */
+#include <string.h>
+
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "kernels/cpu/column_sums.h"
@@ -8,7 +11,8 @@
 
 typedef struct conv2d {
     ckpt_dnn *forward, *input, *weight;
-    bool product; /* the calls are matrix products */
+    bool product;            /* the calls are matrix products, */
+    ckpt_bytes gather_bytes; /* on pixels gathered at the start of the workspace; 0: where they lie */
 } conv2d;
 
 static ckpt_dnn_shape shape_of(const ckpt_node *node)
@@ -33,19 +37,26 @@ static ckpt_dnn_shape shape_of(const ckpt_node *node)
 
 static bool is_product(const ckpt_dnn_shape *s)
 {
-    return s->groups == 1 && s->kernel[0] == 1 && s->kernel[1] == 1 && s->stride[0] == 1 && s->stride[1] == 1 &&
-           s->padding[0] == 0 && s->padding[1] == 0;
+    return s->groups == 1 && s->kernel[0] == 1 && s->kernel[1] == 1 && s->padding[0] == 0 && s->padding[1] == 0;
 }
 
 static ckpt_code fill_product(conv2d *state, const ckpt_node *node, const ckpt_dnn_shape *s, ckpt_bytes forward,
                               ckpt_bytes backward, ckpt_err *err)
 {
-    const int64_t rows = s->batch * s->in[0] * s->in[1], in = s->in_channels, out = s->out_channels;
+    const int64_t rows = s->batch * s->out[0] * s->out[1], in = s->in_channels, out = s->out_channels;
     const ckpt_dnn_matrix x = {rows, in, in, 1}, y = {rows, out, out, 1}, w = {out, in, in, 1};
     const ckpt_dnn_matrix w_turned = {in, out, 1, in}, y_turned = {out, rows, 1, out};
+    if (s->stride[0] > 1 || s->stride[1] > 1) {
+        state->gather_bytes = ckpt_round_up(rows * in * (ckpt_bytes)sizeof(float), CKPT_ALIGN);
+    }
     /* As in linear.c. */
-    forward = forward < 0 ? node->forward_workspace_bytes : forward;
-    backward = backward < 0 ? node->backward_workspace_bytes : backward;
+    forward = (forward < 0 ? node->forward_workspace_bytes : forward) - state->gather_bytes;
+    backward = (backward < 0 ? node->backward_workspace_bytes : backward) - state->gather_bytes;
+    if (forward < 0 || backward < 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "%lld and %lld bytes of workspace given, %lld wanted for gathered pixels",
+                         (long long)(forward + state->gather_bytes), (long long)(backward + state->gather_bytes),
+                         (long long)state->gather_bytes);
+    }
     CKPT_TRY(ckpt_dnn_matmul(&x, &w_turned, &y, s->bias, false, node->threads, forward, &state->forward, err));
     CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &w, false, false, node->threads, backward, &state->weight, err));
     if ((node->grad_in & 1) != 0) {
@@ -103,14 +114,79 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     const conv2d *c = state;
     const ckpt_bytes weight = ckpt_dnn_workspace(c->weight);
     const ckpt_bytes input = c->input == NULL ? 0 : ckpt_dnn_workspace(c->input);
-    *forward = ckpt_dnn_workspace(c->forward);
-    *backward = weight > input ? weight : input;
+    *forward = c->gather_bytes + ckpt_dnn_workspace(c->forward);
+    *backward = c->gather_bytes + (weight > input ? weight : input);
+}
+
+/* small[every output pixel] = large[the input pixel it sees], or back: the other input pixels are then zero. */
+static void move_pixels(const ckpt_node *node, const float *from, float *to, bool back)
+{
+    const ckpt_dnn_shape s = shape_of(node);
+    const int64_t C = s.in_channels;
+    const size_t pixel = (size_t)C * sizeof(float);
+#pragma omp parallel for schedule(static) num_threads(node->threads)
+    for (int64_t row = 0; row < s.batch * s.out[0]; row++) {
+        const int64_t n = row / s.out[0], i = row % s.out[0];
+        /* Input rows from this output row's to the next one's are this iteration's to clear. */
+        const int64_t top = n * s.in[0] + i * s.stride[0];
+        const int64_t below = i + 1 < s.out[0] ? top + s.stride[0] : (n + 1) * s.in[0];
+        if (back) {
+            memset(to + top * s.in[1] * C, 0, (size_t)((below - top) * s.in[1]) * pixel);
+        }
+        for (int64_t j = 0; j < s.out[1]; j++) {
+            const int64_t large = (top * s.in[1] + j * s.stride[1]) * C, small = (row * s.out[1] + j) * C;
+            memcpy(to + (back ? large : small), from + (back ? small : large), pixel);
+        }
+    }
+}
+
+/* y = x W^T, dW = dy^T x, dx = dy W over pixels. */
+static ckpt_code product_forward(const ckpt_kernel_args *args, const float *bias, ckpt_err *err)
+{
+    const conv2d *c = args->state;
+    const float *x = args->in[0];
+    if (c->gather_bytes > 0) {
+        move_pixels(args->node, x, args->workspace, false);
+        x = args->workspace;
+    }
+    return ckpt_dnn_run(c->forward, (const void *const[4]){x, args->param[0], args->out[0], bias},
+                        (char *)args->workspace + c->gather_bytes, err);
+}
+
+static ckpt_code product_backward(const ckpt_kernel_args *args, float *bias, ckpt_err *err)
+{
+    const conv2d *c = args->state;
+    const float *x = args->in[0], *dy = args->grad_out[0];
+    float *dx = args->grad_in[0], *pixels = args->workspace;
+    void *scratch = (char *)args->workspace + c->gather_bytes;
+    if (c->gather_bytes > 0) {
+        move_pixels(args->node, x, pixels, false);
+        x = pixels;
+    }
+    CKPT_TRY(ckpt_dnn_run(c->weight, (const void *const[4]){dy, x, args->grad_param[0], NULL}, scratch, err));
+    if (bias != NULL) {
+        const int64_t channels = args->node->out[0].shape.dim[1];
+        const int64_t rows = ckpt_shape_count(&args->node->out[0].shape) / channels;
+        ckpt_column_sums(rows, channels, dy, bias, false, args->node->threads);
+    }
+    if (dx == NULL) {
+        return CKPT_OK;
+    }
+    float *const gathered = c->gather_bytes > 0 ? pixels : dx;
+    CKPT_TRY(ckpt_dnn_run(c->input, (const void *const[4]){dy, args->param[0], gathered, NULL}, scratch, err));
+    if (c->gather_bytes > 0) {
+        move_pixels(args->node, pixels, dx, true);
+    }
+    return CKPT_OK;
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const conv2d *c = args->state;
     const float *bias = args->node->param_count > 1 ? args->param[1] : NULL;
+    if (c->product) {
+        return product_forward(args, bias, err);
+    }
     return ckpt_dnn_run(c->forward, (const void *const[4]){args->in[0], args->param[0], args->out[0], bias},
                         args->workspace, err);
 }
@@ -121,21 +197,13 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const float *dy = args->grad_out[0];
     float *bias = args->node->param_count > 1 ? args->grad_param[1] : NULL;
     if (c->product) {
-        CKPT_TRY(ckpt_dnn_run(c->weight, (const void *const[4]){dy, args->in[0], args->grad_param[0], NULL},
-                              args->workspace, err));
-        if (bias != NULL) {
-            const int64_t channels = args->node->out[0].shape.dim[1];
-            const int64_t rows = ckpt_shape_count(&args->node->out[0].shape) / channels;
-            ckpt_column_sums(rows, channels, dy, bias, false, args->node->threads);
-        }
-    } else {
-        CKPT_TRY(ckpt_dnn_run(c->weight, (const void *const[4]){args->in[0], args->grad_param[0], dy, bias},
-                              args->workspace, err));
+        return product_backward(args, bias, err);
     }
+    CKPT_TRY(ckpt_dnn_run(c->weight, (const void *const[4]){args->in[0], args->grad_param[0], dy, bias},
+                          args->workspace, err));
     if (args->grad_in[0] != NULL) {
-        const void *const product[4] = {dy, args->param[0], args->grad_in[0], NULL};
-        const void *const convolution[4] = {args->grad_in[0], args->param[0], dy, NULL};
-        CKPT_TRY(ckpt_dnn_run(c->input, c->product ? product : convolution, args->workspace, err));
+        CKPT_TRY(ckpt_dnn_run(c->input, (const void *const[4]){args->grad_in[0], args->param[0], dy, NULL},
+                              args->workspace, err));
     }
     return CKPT_OK;
 }

@@ -191,7 +191,8 @@ static dnnl_status_t first_fit(const wish *w, dnnl_primitive_desc_t *found)
     return status;
 }
 
-/* Leaves the thread count at what the implementation is to be made and run with. */
+/* Leaves the thread count at what the implementation is to be made and run with. A good implementation that wants more
+ * than the limit is an answer too, and no reason to take a last resort. */
 static dnnl_status_t best_fit(wish *w, dnnl_primitive_desc_t *found)
 {
     dnnl_status_t status = first_fit(w, found);
@@ -202,11 +203,18 @@ static dnnl_status_t best_fit(wish *w, dnnl_primitive_desc_t *found)
         status = first_fit(w, found);
         omp_set_num_threads(status == dnnl_success ? 1 : threads);
     }
-    if (status != dnnl_success) {
-        w->last_resort = true;
-        status = first_fit(w, found);
+    if (status == dnnl_success) {
+        return status;
     }
-    return status;
+    dnnl_primitive_desc_t larger = NULL;
+    wish unlimited = *w;
+    unlimited.limit = -1;
+    if (first_fit(&unlimited, &larger) == dnnl_success) {
+        dnnl_primitive_desc_destroy(larger);
+        return status;
+    }
+    w->last_resort = true;
+    return first_fit(w, found);
 }
 
 static ckpt_code matrix_desc(const ckpt_dnn_matrix *m, dnnl_memory_desc_t *desc, ckpt_err *err)
