@@ -1,0 +1,17 @@
+/* By default GNU's OpenMP spins for milliseconds at every barrier. When another program has one of the processors,
+ * the thread that waits burns the very time slice the other one needs: training the byte-level GPT on two processors
+ * beside a compiler took five times as long. Kernels that follow each other at once need only a short spin. */
+#include "kernels/threads.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+void ckpt_threads_settle(char *const *argv)
+{
+    if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL || argv == NULL || argv[0] == NULL) {
+        return;
+    }
+    if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) {
+        execv("/proc/self/exe", argv);
+    }
+}
