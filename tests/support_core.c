@@ -94,6 +94,7 @@ const char *ckpt_test_file(const char *name, const char *bytes, size_t length)
     static char path[512];
     mkdir(CKPT_WORK_DIR, 0777);
     snprintf(path, sizeof path, "%s/%s", CKPT_WORK_DIR, name);
+    remove(path); /* some file systems wait for the disk when a file is cut short and written again */
     FILE *const file = fopen(path, "wb");
     CHECK(file != NULL, "cannot write %s", path);
     const size_t written = fwrite(bytes, 1, length, file);
