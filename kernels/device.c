@@ -59,6 +59,28 @@ static ckpt_code check_fit(const ckpt_device *device, const ckpt_node *node, con
     return CKPT_OK;
 }
 
+/* After `prepare` found nothing that fits: if it does without limits, say what it then uses. */
+static ckpt_code explain_misfit(const ckpt_kernel *kernel, const ckpt_node *node, ckpt_bytes forward,
+                                ckpt_bytes backward, ckpt_err *err)
+{
+    void *state = NULL;
+    if ((forward < 0 && backward < 0) || kernel->prepare(node, -1, -1, &state, NULL) != CKPT_OK) {
+        return CKPT_DEVICE;
+    }
+    ckpt_bytes forward_used = 0, backward_used = 0;
+    if (kernel->workspace != NULL) {
+        kernel->workspace(node, state, &forward_used, &backward_used);
+    }
+    if (kernel->release != NULL) {
+        kernel->release(state);
+    }
+    return CKPT_FAIL(err, CKPT_DEVICE,
+                     "layer %s (%s): no algorithm fits the workspace: given %lld bytes forward and %lld backward, the "
+                     "fastest use %lld and %lld",
+                     node->name, node->op->name, (long long)forward, (long long)backward, (long long)forward_used,
+                     (long long)backward_used);
+}
+
 ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
                            ckpt_bytes backward_workspace, ckpt_bound *bound, ckpt_err *err)
 {
@@ -72,7 +94,8 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
         const ckpt_code code = kernel->prepare(node, forward_workspace, backward_workspace, &made.state, err);
         if (code != CKPT_OK) {
             ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
-            return code;
+            return code == CKPT_DEVICE ? explain_misfit(kernel, node, forward_workspace, backward_workspace, err)
+                                       : code;
         }
     }
     if (kernel->workspace != NULL) {

@@ -15,7 +15,8 @@
 #define INT(n, v)  {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
 #define REAL(n, v) {.name = (n), .kind = CKPT_FLOAT, .real = (v)}
 #define WORD(n, v) {.name = (n), .kind = CKPT_STRING, .string = (v)}
-#define LIST(n, ...) {.name = (n), .kind = CKPT_INTS, .ints = (const int64_t[]){__VA_ARGS__}, .int_count = LENGTH(__VA_ARGS__)}
+#define LIST(n, ...) {.name = (n), .kind = CKPT_INTS, \
+    .ints = (const int64_t[]){__VA_ARGS__}, .int_count = LENGTH(__VA_ARGS__)}
 #define LENGTH(...) ((int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 #define F(...)      {.rank = LENGTH(__VA_ARGS__), .dim = {__VA_ARGS__}}
 #define IDS(l, ...) {.rank = LENGTH(__VA_ARGS__), .dim = {__VA_ARGS__}, .limit = (l)}

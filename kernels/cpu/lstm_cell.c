@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
 enum { X_GATES, H_GATES, DX, DH, DW_X, DW_H, CALLS };
-enum { COLUMNS = 64 }; /* of the bias gradient, that one thread sums at a time */
 
 typedef struct lstm_state {
     ckpt_dnn *call[CALLS]; /* NULL: not needed */
@@ -187,22 +187,6 @@ static void backward_row(int64_t H, const cell_row *row)
     }
 }
 
-/* Sums of the columns of dgates, in row order, into both biases. */
-static void bias_gradients(const cell_shape *cell, const float *dgates, float *first, float *second, int threads)
-{
-    const int64_t G = 4 * cell->H, chunks = (G + COLUMNS - 1) / COLUMNS;
-#pragma omp parallel for schedule(static) num_threads(threads) if (cell->N * G > CKPT_PARALLEL)
-    for (int64_t chunk = 0; chunk < chunks; chunk++) {
-        const int64_t from = chunk * COLUMNS, n = G - from < COLUMNS ? G - from : COLUMNS;
-        float sum[COLUMNS] = {0};
-        for (int64_t r = 0; r < cell->N; r++) {
-            ckpt_vector_add(n, dgates + r * G + from, sum);
-        }
-        memcpy(first + from, sum, (size_t)n * sizeof *sum);
-        memcpy(second + from, sum, (size_t)n * sizeof *sum);
-    }
-}
-
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const cell_shape cell = describe(args->node);
@@ -236,7 +220,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     } else {
         memset(args->grad_param[1], 0, (size_t)(4 * H * H) * sizeof(float));
     }
-    bias_gradients(&cell, dgates, args->grad_param[2], args->grad_param[3], args->node->threads);
+    ckpt_column_sums(cell.N, 4 * H, dgates, args->grad_param[2], false, args->node->threads);
+    memcpy(args->grad_param[3], args->grad_param[2], (size_t)(4 * H) * sizeof(float));
     return CKPT_OK;
 }
 

@@ -20,7 +20,7 @@ enum {
 #define CKPT_BLOCKS(count)      (((count) + CKPT_BLOCK - 1) / CKPT_BLOCK)
 #define CKPT_IN_BLOCK(count, b) ((count) - (b)*CKPT_BLOCK < CKPT_BLOCK ? (count) - (b)*CKPT_BLOCK : CKPT_BLOCK)
 
-/* Reductions; n >= 1. max ignores no NaN that comes first but may pass over later ones. */
+/* Reductions; n >= 1. max passes over NaN, unless x[0] is one: a sum of exp(x - max) then still becomes NaN. */
 float ckpt_vector_max(int64_t n, const float *x);
 float ckpt_vector_sum(int64_t n, const float *x);
 float ckpt_vector_dot(int64_t n, const float *x, const float *y);
