@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elementary comparisons the repair may spend. */
-#define WORK_MAX ((int64_t)100000000)
+/* Elementary comparisons and passes the repair may spend. */
+#define WORK_MAX ((int64_t)50000000)
+enum { PASSES_MAX = 400 };
 
 typedef struct box {
     ckpt_bytes offset, end;
@@ -27,6 +28,7 @@ typedef struct packer {
     ckpt_place *place;
     int count, steps;
     ckpt_bytes bound;   /* live bound */
+    ckpt_bytes enough;  /* at this or less the repair stops */
     ckpt_bytes *peak;   /* per place: the most that is live in any of its steps */
     box *box;           /* those put so far, by rising offset */
     ckpt_bytes *offset; /* of the pass under way */
@@ -229,9 +231,10 @@ static void promote(packer *p, ckpt_bytes aim)
 static void improve(packer *p)
 {
     int since = 0;
+    int passes = 0;
     memcpy(p->order, p->best_order, (size_t)p->count * sizeof *p->order);
     memcpy(p->offset, p->best_offset, (size_t)p->count * sizeof *p->offset);
-    while (p->best > p->bound && p->work < WORK_MAX) {
+    while (p->best > p->enough && p->work < WORK_MAX && passes++ < PASSES_MAX) {
         const ckpt_bytes before = p->best;
         promote(p, since % 2 == 0 ? p->bound : p->best - 1);
         keep_best(p, pack(p, draw(p) % 2 == 0));
@@ -278,7 +281,8 @@ static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scrat
     return CKPT_OK;
 }
 
-ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
+ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
+                           ckpt_bytes *arena_bytes, ckpt_err *err)
 {
     if (count == 0) {
         *arena_bytes = 0;
@@ -315,6 +319,7 @@ ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_arena *scratch, ck
     if (p.best == CKPT_BYTES_MAX) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
     }
+    p.enough = enough > p.bound ? enough : p.bound;
     improve(&p);
     for (int i = 0; i < count; i++) {
         place[i].offset = p.best_offset[i];

@@ -6,11 +6,11 @@
 
 /* Give every place an offset so that no two that share a step overlap; `arena_bytes` is the highest end.
  * Several orders of first and best fit, then the best order is changed where it hurts, with a fixed seed, until the
- * live bound (ckpt_places_live) or a bound on the work is reached: same input, same answer.
+ * live bound (ckpt_places_live), `enough` bytes or a bound on the work is reached: same input, same answer.
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(n^2) for n places per order in the worst case; the improvement
  * stops after about 0.1 s. */
-CKPT_MUST_USE ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
-                                         ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
+                                         ckpt_bytes *arena_bytes, ckpt_err *err);
 
 /* The most that is live in any step: no packing can be smaller. */
 CKPT_MUST_USE ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *most,

@@ -66,7 +66,8 @@ static ckpt_code attempt_start(const maker *m, const ckpt_strategy *strategy, at
     return ask(m, strategy, m->limit, m->options, &a->answer, &a->peak, &a->time, err);
 }
 
-static ckpt_code place_sequence(const maker *m, const ckpt_sequence *sequence, ckpt_plan *plan, ckpt_err *err)
+static ckpt_code place_sequence(const maker *m, const ckpt_sequence *sequence, ckpt_bytes enough, ckpt_plan *plan,
+                                ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
@@ -74,7 +75,7 @@ static ckpt_code place_sequence(const maker *m, const ckpt_sequence *sequence, c
     ckpt_code code = ckpt_sequence_steps(m->graph, sequence, m->out, plan, err);
     if (code == CKPT_OK) {
         ckpt_place *const place = (ckpt_place *)plan->place; /* made by the line above, not yet shown to anyone */
-        code = ckpt_places_pack(place, plan->place_count, &scratch, &arena, err);
+        code = ckpt_places_pack(place, plan->place_count, enough, &scratch, &arena, err);
     }
     ckpt_arena_fini(&scratch);
     plan->arena_bytes = arena;
@@ -97,7 +98,7 @@ static ckpt_code attempt_place(const maker *m, attempt *a, ckpt_err *err)
         ckpt_bytes arena = peak; /* at least */
         const ckpt_mark mark = ckpt_arena_mark(m->out);
         if (peak <= m->limit) {
-            CKPT_TRY(place_sequence(m, &answer.sequence, &a->plan, err));
+            CKPT_TRY(place_sequence(m, &answer.sequence, m->limit < CKPT_BYTES_MAX ? m->limit : 0, &a->plan, err));
             arena = a->plan.arena_bytes;
             a->fits = arena <= m->limit;
             a->least = arena + m->graph->static_bytes < a->least ? arena + m->graph->static_bytes : a->least;
@@ -274,7 +275,7 @@ static ckpt_code guess_least(const maker *m, const attempt *a, ckpt_bytes *least
             ckpt_arena_rewind(m->out, found);
         }
     }
-    CKPT_TRY(place_sequence(m, &answer.sequence, &plan, err));
+    CKPT_TRY(place_sequence(m, &answer.sequence, 0, &plan, err));
     const ckpt_bytes needed = m->graph->static_bytes + plan.arena_bytes;
     *least = needed < *least ? needed : *least;
     ckpt_arena_rewind(m->out, mark);

@@ -1,0 +1,227 @@
+/* labels: unit */
+/* Every strategy on random steps and budgets, replayed by the test's own slow replay; least budgets planned at. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/planner.h"
+#include "planner/replay.h"
+#include "support_graphs.h"
+#include "support_test.h"
+
+static void plan_and_replay(const ckpt_graph *graph, const char *strategy, ckpt_bytes budget, const char *what,
+                            ckpt_ns *time)
+{
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    ckpt_plan *plan = NULL;
+    const ckpt_plan_options options = {.budget_bytes = budget};
+    CHECK_OK(ckpt_plan_make(graph, strategy, &options, &arena, &plan, &err), err);
+    *time = -1;
+    if (plan->verdict == CKPT_FITS) {
+        CHECK_OK(ckpt_plan_check(plan, graph, &err), err);
+        ckpt_test_replay(graph, plan, what);
+        CHECK(budget == 0 || plan->budget_bytes == budget, "%s: budget", what);
+        CHECK(plan->bound_ns <= plan->time_ns, "%s: bound above time", what);
+        *time = plan->time_ns;
+    } else {
+        CHECK(plan->least_budget_bytes > budget, "%s: infeasible under %lld, least %lld", what, (long long)budget,
+              (long long)plan->least_budget_bytes);
+        ckpt_plan *second = NULL;
+        const ckpt_plan_options least = {.budget_bytes = plan->least_budget_bytes};
+        CHECK_OK(ckpt_plan_make(graph, strategy, &least, &arena, &second, &err), err);
+        CHECK(second->verdict == CKPT_FITS, "%s: the least budget %lld does not do", what,
+              (long long)plan->least_budget_bytes);
+        ckpt_test_replay(graph, second, what);
+    }
+    ckpt_arena_fini(&arena);
+}
+
+static void random_steps(void **state)
+{
+    (void)state;
+    const int percents[] = {0, 85, 60, 35};
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 3 + (int)(seed * 7 % 25));
+        ckpt_err err = {0};
+        ckpt_bytes whole = 0;
+        ckpt_ns keep_all = 0;
+        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        for (size_t p = 0; p < sizeof percents / sizeof *percents; p++) {
+            ckpt_ns best = INT64_MAX;
+            ckpt_ns time = 0;
+            char what[120];
+            for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+                const char *const name = ckpt_strategy_table[s]->name;
+                snprintf(what, sizeof what, "seed %d, %s, %d %%", (int)seed, name, percents[p]);
+                plan_and_replay(graph, name, whole * percents[p] / 100, what, &time);
+                CHECK(time < 0 || time >= keep_all, "%s: faster than keep-all", what);
+                best = time >= 0 && time < best ? time : best;
+            }
+            snprintf(what, sizeof what, "seed %d, auto, %d %%", (int)seed, percents[p]);
+            plan_and_replay(graph, "auto", whole * percents[p] / 100, what, &time);
+            CHECK(best == INT64_MAX ? time == -1 : time == best, "%s: auto takes %lld, the best %lld", what,
+                  (long long)time, (long long)best);
+        }
+        ckpt_arena_fini(&arena);
+    }
+}
+
+static void measures_agree(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 12);
+        ckpt_err err = {0};
+        for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+            const ckpt_plan_options options = {0};
+            ckpt_answer answer = {0};
+            CHECK_OK(ckpt_strategy_table[s]->plan(graph, CKPT_BYTES_MAX, &options, &arena, &answer, &err), err);
+            CHECK(answer.found, "%s finds nothing without a limit", ckpt_strategy_table[s]->name);
+            ckpt_bytes peak[2];
+            ckpt_ns time[2];
+            CHECK_OK(ckpt_sequence_measure(graph, &answer.sequence, &arena, &peak[0], &time[0], &err), err);
+            ckpt_test_measure(graph, answer.sequence.op, answer.sequence.count, &peak[1], &time[1]);
+            CHECK(peak[0] == peak[1] && time[0] == time[1], "seed %d, %s: peak %lld, plain replay %lld", (int)seed,
+                  ckpt_strategy_table[s]->name, (long long)peak[0], (long long)peak[1]);
+        }
+        ckpt_arena_fini(&arena);
+    }
+}
+
+/* A chain whose blocks differ only in being flagged: exactly the flagged ops run twice, the unit as one. */
+static void flags_are_obeyed(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_graph *const made = ckpt_test_chain(&arena, 5, 8, 9, 1, 9);
+    ckpt_graph graph = *made;
+    ckpt_graph_op op[16];
+    for (int o = 0; o < 16; o++) {
+        op[o] = made->op[o];
+        if (o >= 2 && o < 5) {
+            op[o].checkpoint = CKPT_YES;
+            op[o].segment = "unit";
+        }
+    }
+    graph.op = op;
+    ckpt_err err = {0};
+    ckpt_plan *plan = NULL;
+    const ckpt_plan_options options = {0};
+    CHECK_OK(ckpt_plan_make(&graph, "flags", &options, &arena, &plan, &err), err);
+    int again[16] = {0};
+    int backward_of_4 = -1;
+    int first_again = -1;
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->step[i].kind == CKPT_RUN) {
+            again[plan->step[i].target] += plan->step[i].again;
+            backward_of_4 = plan->step[i].target == 16 - 1 - 4 ? i : backward_of_4;
+            first_again = plan->step[i].again && first_again < 0 ? i : first_again;
+        }
+    }
+    for (int o = 0; o < 16; o++) {
+        CHECK(again[o] == (o >= 2 && o < 5), "op %s runs again %d times", op[o].name, again[o]);
+    }
+    CHECK(first_again < backward_of_4, "recomputed too late");
+    CHECK(plan->layer_count == 8, "%d layers", plan->layer_count);
+    for (int i = 0; i < 8; i++) {
+        CHECK((plan->layer[i].decision == CKPT_RECOMPUTE) == (i >= 2 && i < 5), "layer %s", plan->layer[i].layer);
+    }
+    ckpt_arena_fini(&arena);
+}
+
+/* One forward computation and nothing else: legal with every strategy, although there is nothing to gain. */
+static void forward_only(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_graph graph = *ckpt_test_chain(&arena, 9, 10, 9, 1, 9);
+    graph.op_count = 10;
+    graph.buffer_count = 20;
+    for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+        ckpt_ns time = 0;
+        plan_and_replay(&graph, ckpt_strategy_table[s]->name, 0, ckpt_strategy_table[s]->name, &time);
+        CHECK(time > 0, "%s has no plan", ckpt_strategy_table[s]->name);
+    }
+    ckpt_arena_fini(&arena);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_graph *const graph = ckpt_test_chain(&arena, 1, 4, 9, 1, 9);
+    ckpt_err err = {0};
+    ckpt_plan *plan = NULL;
+    const ckpt_plan_options none = {0};
+    assert_int_equal(ckpt_plan_make(graph, "nonesuch", &none, &arena, &plan, &err), CKPT_BAD_INPUT);
+    assert_non_null(strstr(err.msg, "nonesuch"));
+    assert_null(plan);
+    const ckpt_plan_options tiny = {.budget_bytes = 1}; /* below the static block */
+    for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+        CHECK_OK(ckpt_plan_make(graph, ckpt_strategy_table[s]->name, &tiny, &arena, &plan, &err), err);
+        assert_int_equal(plan->verdict, CKPT_INFEASIBLE);
+        CHECK_OK(ckpt_plan_check(plan, graph, &err), err);
+        assert_int_equal(plan->step_count, 0);
+    }
+    ckpt_arena_fini(&arena);
+}
+
+typedef struct starved {
+    const ckpt_graph *graph;
+    const char *strategy;
+    ckpt_bytes budget;
+} starved;
+
+static ckpt_code make_starved(void *context, ckpt_err *err)
+{
+    const starved *const s = context;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_plan *plan = NULL;
+    const ckpt_plan_options options = {.budget_bytes = s->budget};
+    ckpt_code code = ckpt_plan_make(s->graph, s->strategy, &options, &arena, &plan, err);
+    if (code == CKPT_OK && plan->verdict == CKPT_FITS) {
+        const ckpt_trace *trace = NULL;
+        code = ckpt_plan_simulate(plan, s->graph, &arena, &trace, err);
+    }
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_graph *const graph = ckpt_test_step(&arena, 3, 5);
+    ckpt_err err = {0};
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+        starved fit = {graph, ckpt_strategy_table[s]->name, 0};
+        starved tight = {graph, ckpt_strategy_table[s]->name, graph->static_bytes + 1};
+        ckpt_test_starve(make_starved, &fit);
+        ckpt_test_starve(make_starved, &tight);
+        tight.budget = whole * 9 / 10;
+        ckpt_test_starve(make_starved, &tight);
+    }
+    ckpt_arena_fini(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_steps), cmocka_unit_test(measures_agree), cmocka_unit_test(flags_are_obeyed),
+        cmocka_unit_test(forward_only), cmocka_unit_test(refusals),       cmocka_unit_test(no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
