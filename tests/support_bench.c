@@ -9,7 +9,7 @@
 #include "tests/support_reference.h"
 #include "tests/support_test.h"
 
-enum { GUARD = 0xA5, PIECE_MAX = 2 * (CKPT_IN_MAX + CKPT_OUT_MAX + CKPT_SAVED_MAX + CKPT_PARAM_MAX) + 2 };
+enum { PIECE_MAX = 2 * (CKPT_IN_MAX + CKPT_OUT_MAX + CKPT_SAVED_MAX + CKPT_PARAM_MAX) + 2 };
 
 /* ------------------------------------------------------------------------------------------------ data */
 
@@ -258,7 +258,7 @@ typedef struct slab {
     unsigned char *bytes;
     size_t length, used;
     piece piece[PIECE_MAX];
-    int count;
+    int count, guard;
 } slab;
 
 static void slab_open(slab *s, const ckpt_bench *bench, const ckpt_run *run, ckpt_bytes workspace)
@@ -280,9 +280,9 @@ static void slab_open(slab *s, const ckpt_bench *bench, const ckpt_run *run, ckp
     for (int k = 0; k < node->stat_count; k++) {
         length += bench->stat[k].bytes + 512;
     }
-    *s = (slab){.bytes = ckpt_memory_get(length), .length = length};
+    *s = (slab){.bytes = ckpt_memory_get(length), .length = length, .guard = run->guard_byte};
     assert_non_null(s->bytes);
-    memset(s->bytes, GUARD, length);
+    memset(s->bytes, s->guard, length);
 }
 
 static void *slab_cut(slab *s, const ckpt_run *run, size_t bytes, const unsigned char *before, unsigned char *after,
@@ -307,7 +307,7 @@ static void slab_close(slab *s, const ckpt_bench *bench, const char *what)
     for (int i = 0; i <= s->count; i++) {
         const size_t end = i < s->count ? (size_t)(s->piece[i].at - s->bytes) : s->length;
         for (size_t b = next; b < end; b++) {
-            CHECK(s->bytes[b] == GUARD, "case %d (%s): %s writes %zu bytes behind its buffer %d", bench->number,
+            CHECK(s->bytes[b] == s->guard, "case %d (%s): %s writes %zu bytes behind its buffer %d", bench->number,
                   bench->test->op, what, b - next + 1, i - 1);
         }
         if (i < s->count) {

@@ -36,6 +36,7 @@ typedef struct ckpt_bench {
 typedef struct ckpt_run {
     int shift;          /* cache lines by which every address moves */
     int workspace_byte; /* what the workspace holds before */
+    int guard_byte;     /* what lies around every buffer; 0xFF is NaN, so that reading outside shows too */
     bool again, evaluating;
     int inplace;          /* forward: 1 + the input whose memory output 0 takes; 0: none */
     uint64_t no_grad_out; /* backward: outputs that nobody reads */

@@ -117,6 +117,7 @@ const ckpt_case ckpt_cases[] = {
     {.op = "transpose", IN(F(2, 3, 4)), AT(LIST("perm", 2, 0, 1))},
     {.op = "transpose", IN(F(2, 1, 3, 2, 2, 3)), AT(LIST("perm", 5, 0, 3, 1, 4, 2))},
     {.op = "transpose", IN(F(4)), AT(LIST("perm", 0))},
+    {.op = "transpose", IN(F(3, 4, 5)), AT(LIST("perm", 1, 0, 2))},
 
     {.op = "maxpool2d", IN(F(2, 3, 6, 6)), AT(INT("kernel_size", 2)), .fill = CKPT_FILL_DISTINCT},
     {.op = "maxpool2d", IN(F(1, 5, 7, 8)),
@@ -189,6 +190,7 @@ const ckpt_case ckpt_cases[] = {
     {.op = "reshape", IN(F(8, 33, 12, 14)), AT(LIST("shape", 8, -1))},
     {.op = "flatten", IN(F(8, 33, 12, 14))},
     {.op = "transpose", IN(F(40, 50, 30)), AT(LIST("perm", 2, 0, 1))},
+    {.op = "transpose", IN(F(20, 10, 100)), AT(LIST("perm", 1, 0, 2))},
     {.op = "transpose", IN(F(8, 33, 12, 14)), AT(LIST("perm", 1, 0, 3, 2))},
     {.op = "maxpool2d", IN(F(4, 33, 24, 24)), AT(INT("kernel_size", 3), INT("stride", 2), INT("padding", 1)),
      .fill = CKPT_FILL_DISTINCT},

@@ -21,7 +21,7 @@
 static uint64_t seed = 20261120;
 
 static const ckpt_run plain_run = {0};
-static const ckpt_run moved_run = {.shift = 3, .workspace_byte = 0xFF};
+static const ckpt_run moved_run = {.shift = 3, .workspace_byte = 0xFF, .guard_byte = 0xFF};
 
 /* Bits of two snapshots, with the message on difference. */
 static void check_bits(const ckpt_bench *bench, const char *what, const unsigned char *a, const unsigned char *b,
@@ -59,7 +59,7 @@ static void check_forward(ckpt_bench *bench)
     const unsigned char *const bits = ckpt_bench_snapshot(bench, false, &length);
     ckpt_bench_forward(bench, &moved_run);
     check_bits(bench, "another address or workspace", bits, ckpt_bench_snapshot(bench, false, &length), length);
-    const ckpt_run again = {.shift = 1, .workspace_byte = 0xFF, .again = true};
+    const ckpt_run again = {.shift = 1, .workspace_byte = 0xFF, .guard_byte = 0x7F, .again = true};
     ckpt_bench_forward(bench, &again);
     check_bits(bench, "running again", bits, ckpt_bench_snapshot(bench, false, &length), length);
     for (int k = 0; k < node->in_count; k++) {
@@ -116,7 +116,7 @@ static void check_accumulation(ckpt_bench *bench, const unsigned char *grad, siz
     const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
     ckpt_bench_prefill(bench);
     const unsigned char *const base = ckpt_bench_snapshot(bench, true, &length);
-    const ckpt_run all = {.workspace_byte = 0xFF, .adds_in = node->grad_in, .adds_param = params};
+    const ckpt_run all = {.workspace_byte = 0xFF, .guard_byte = 0x7F, .adds_in = node->grad_in, .adds_param = params};
     ckpt_bench_backward(bench, &all);
     const unsigned char *const sum = ckpt_bench_snapshot(bench, true, &length);
     check_sum(bench, "accumulation", base, grad, sum, length, !node->op->accumulates);
@@ -159,7 +159,7 @@ static void check_shared(ckpt_bench *bench)
             bench->grad_in[first].truth[i] += bench->grad_in[k].truth[i];
         }
     }
-    const ckpt_run shared = {.workspace_byte = 0xFF, .shared = true};
+    const ckpt_run shared = {.workspace_byte = 0xFF, .guard_byte = 0x7F, .shared = true};
     ckpt_bench_backward(bench, &shared);
     ckpt_bench_compare(bench, "gradient shared by all inputs, first of them", first, &bench->grad_in[first], 2e-6);
 }
