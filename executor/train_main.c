@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "executor/data.h"
 #include "executor/executor.h"
+#include "kernels/threads.h"
 #include "planner/replay.h"
 
 enum { TIMES_KEPT = 1001, THREADS_MAX = 1024 };
@@ -408,6 +409,7 @@ static void close_all(ckpt_training *training)
 
 int main(int argc, char **argv)
 {
+    ckpt_threads_settle(argv);
     static ckpt_training training;
     ckpt_cli cli = {
         .program = "ckpt-train",

@@ -5,6 +5,7 @@
 
 #include "core/cli.h"
 #include "core/file.h"
+#include "kernels/threads.h"
 #include "profiler/profiler.h"
 
 static const ckpt_cli_option option_table[] = {
@@ -147,6 +148,7 @@ static ckpt_code work(const ckpt_profile_options *options, const ckpt_cli *cli, 
 
 int main(int argc, char **argv)
 {
+    ckpt_threads_settle(argv);
     ckpt_cli cli = {
         .program = "ckpt-profile",
         .usage = "ckpt-profile [options] model.json",
