@@ -100,6 +100,14 @@ static void byte_gpt(void **state)
     check_model("models/byte-gpt.json", "batch=2 tokens=16 hidden=32 blocks=3 heads=2 vocabulary=64");
 }
 
+/* dropout inside attention */
+static void bert(void **state)
+{
+    (void)state;
+    check_model("models/bert-8.json",
+                "batch=2 tokens=8 positions=8 hidden=16 blocks=2 heads=2 feed_forward=32 vocabulary=40");
+}
+
 static void densenet(void **state)
 {
     (void)state;
@@ -133,7 +141,7 @@ static void forked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked), cmocka_unit_test(byte_gpt), cmocka_unit_test(densenet),
+        cmocka_unit_test(forked), cmocka_unit_test(byte_gpt), cmocka_unit_test(bert), cmocka_unit_test(densenet),
         cmocka_unit_test(resnet), cmocka_unit_test(lstm),     cmocka_unit_test(unet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
