@@ -25,7 +25,7 @@ static row_set find_rows(const ckpt_kernel_args *args)
 }
 
 /* Every target is a class or ignored; *counted rows are not ignored. */
-static ckpt_code check_targets(const ckpt_kernel_args *args, const row_set *rows, int64_t *counted, ckpt_err *err)
+static ckpt_code check_targets(const row_set *rows, int64_t *counted, ckpt_err *err)
 {
     int64_t wrong = 0, kept = 0;
     for (int64_t r = 0; r < rows->count; r++) {
@@ -37,10 +37,8 @@ static ckpt_code check_targets(const ckpt_kernel_args *args, const row_set *rows
     for (int64_t r = 0; r < rows->count && wrong > 0; r++) {
         const int64_t target = rows->target[r];
         if (target != rows->ignore && (target < 0 || target >= rows->classes)) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                             "layer %s: target of row %lld: found %lld, wanted 0..%lld or ignore_index %lld",
-                             args->node->name, (long long)r, (long long)target, (long long)rows->classes - 1,
-                             (long long)rows->ignore);
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "target of row %lld: found %lld, wanted 0..%lld or ignore_index %lld",
+                             (long long)r, (long long)target, (long long)rows->classes - 1, (long long)rows->ignore);
         }
     }
     *counted = kept;
@@ -51,7 +49,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const row_set rows = find_rows(args);
     int64_t counted = 0;
-    CKPT_TRY(check_targets(args, &rows, &counted, err));
+    CKPT_TRY(check_targets(&rows, &counted, err));
     const float *const logits = args->in[0];
     float *const lse = args->saved[0];
     double sum[PARTS] = {0};
@@ -83,7 +81,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const row_set rows = find_rows(args);
     int64_t counted = 0;
-    CKPT_TRY(check_targets(args, &rows, &counted, err));
+    CKPT_TRY(check_targets(&rows, &counted, err));
     const float *const logits = args->in[0];
     const float *const lse = args->saved[0];
     float *const grad = args->grad_in[0];

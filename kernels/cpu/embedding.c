@@ -16,8 +16,8 @@ static ckpt_code check_ids(const ckpt_kernel_args *args, int64_t tokens, int64_t
     }
     for (int64_t t = 0; t < tokens && wrong > 0; t++) {
         if (id[t] < 0 || id[t] >= rows) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "layer %s: id of token %lld: found %ld, wanted 0..%lld",
-                             args->node->name, (long long)t, (long)id[t], (long long)rows - 1);
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "id of token %lld: found %ld, wanted 0..%lld", (long long)t,
+                             (long)id[t], (long long)rows - 1);
         }
     }
     return CKPT_OK;

@@ -10,8 +10,8 @@ static ckpt_code check_targets(const ckpt_kernel_args *args, int64_t N, int64_t 
     const int32_t *const target = args->in[1];
     for (int64_t r = 0; r < N; r++) {
         if (target[r] < 0 || target[r] >= K) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "layer %s: target of row %lld: found %ld, wanted 0..%lld",
-                             args->node->name, (long long)r, (long)target[r], (long long)K - 1);
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "target of row %lld: found %ld, wanted 0..%lld", (long long)r,
+                             (long)target[r], (long long)K - 1);
         }
     }
     return CKPT_OK;
