@@ -39,7 +39,7 @@ static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t 
         const bool strided = window->stride[0] > 1 || window->stride[1] > 1;
         const ckpt_bytes seen = strided ? ckpt_plus(ckpt_times(ckpt_times(rows, x->dim[1]), 4), CKPT_ALIGN) : 0;
         node->forward_workspace_bytes =
-            ckpt_plus(seen, ckpt_product_workspace(rows, x->dim[1], y->dim[1], node->threads));
+            ckpt_plus(seen, ckpt_product_workspace(rows, x->dim[1], y->dim[1], false, node->threads));
         node->backward_workspace_bytes = node->forward_workspace_bytes;
         return;
     }

@@ -10,10 +10,10 @@ int64_t ckpt_times(int64_t a, int64_t b);
 int64_t ckpt_plus(int64_t a, int64_t b);
 
 /* Workspace that the CPU's largest product among y = x W^T, dx = dy W, dW = dy^T x takes, x being [rows, in] and y
- * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small. Found by asking
- * oneDNN 2.6 for 17,500 shapes with 1, 2 and 4 threads; the kernel keeps to it by taking one thread where more would
- * want more. */
-ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, int threads);
+ * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small, and more where the
+ * product is added (`adds`) to what is there. Found by asking oneDNN 2.6 for 17,500 shapes with 1, 2 and 4 threads; the
+ * kernel keeps to it by taking one thread where more would want more. */
+ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads);
 
 /* Elements of input k. */
 int64_t ckpt_node_in_count(const ckpt_node *node, int k);

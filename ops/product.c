@@ -8,9 +8,9 @@ static ckpt_bytes padded_bytes(int64_t rows, int64_t columns)
     return ckpt_times(ckpt_times(padded_rows, padded_columns), 4);
 }
 
-ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, int threads)
+ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads)
 {
-    const ckpt_bytes panels = 704 * 1024;
+    const ckpt_bytes panels = adds ? 1696 * 1024 : 704 * 1024;
     const int64_t padded_in = ckpt_plus(in, 63) / 64 * 64;
     ckpt_bytes whole = ckpt_plus(padded_bytes(rows, in), padded_bytes(rows, out));
     whole = ckpt_plus(ckpt_plus(whole, padded_bytes(padded_in, out)), 1024);

@@ -421,6 +421,36 @@ static void linear(void **unused)
     check(1, 1, DIMS(12), "linear", "features=10", true);
 }
 
+/* The allowance covers the products that add, at every size class: a shape beyond it would be refused by prepare. */
+static void linear_allowances(void **unused)
+{
+    (void)unused;
+    static const int64_t sizes[] = {1, 5, 64, 200, 257, 1024, 2304};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    const int before = threads;
+    for (int i = 0; i < COUNT * COUNT * COUNT; i++) {
+        threads = 1 + i % 3;
+        char attrs[64];
+        snprintf(attrs, sizeof attrs, "features=%lld", (long long)sizes[i / COUNT / COUNT]);
+        test_model m;
+        test_model_init(&m);
+        test_input(&m, "x", CKPT_FLOAT32, 2, DIMS(sizes[i % COUNT], sizes[i / COUNT % COUNT]));
+        test_layer(&m, "it", "linear", "x", attrs);
+        const ckpt_network *network = NULL;
+        ckpt_err err = {0};
+        CHECK_OK(ckpt_network_infer(&m.model, threads, &m.arena, &network, &err), err);
+        ckpt_node node = network->node[0];
+        node.grad_in = 1;
+        const ckpt_kernel *const kernel = ckpt_device_cpu.find("linear");
+        void *state = NULL;
+        CHECK_OK(kernel->prepare(&node, node.forward_workspace_bytes, node.backward_workspace_bytes, &state, &err),
+                 err);
+        kernel->release(state);
+        test_model_fini(&m);
+    }
+    threads = before;
+}
+
 /* Gradients added to what is there. */
 static void linear_adds(void **unused)
 {
@@ -654,6 +684,7 @@ int main(void)
     print_message("seed %llu\n", (unsigned long long)random_state);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear),
+        cmocka_unit_test(linear_allowances),
         cmocka_unit_test(linear_adds),
         cmocka_unit_test(conv2d),
         cmocka_unit_test(norms),
