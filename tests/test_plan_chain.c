@@ -1,0 +1,267 @@
+/* labels: unit */
+/* The chain DP against two searches that share nothing with it: all schedules of its class, written out and replayed
+ * one by one, and the best of all schedules there are, by Dijkstra over what is in memory. */
+#include <string.h>
+
+#include "planner/planner.h"
+#include "planner/replay.h"
+#include "support_graphs.h"
+#include "support_test.h"
+
+/* ---- every schedule of whole blocks whose stored inputs stay until their backward ---- */
+
+enum { ORDER_MAX = 400, STACK_MAX = 64 };
+
+/* What is still to be planned: block s..t from a stored input, or the backward op of block s. */
+typedef struct task {
+    int s, t;
+    bool backward;
+} task;
+
+typedef struct enumeration {
+    const ckpt_graph *graph;
+    int n;
+    int order[ORDER_MAX];
+    ckpt_bytes limit;
+    ckpt_ns best;
+    long schedules;
+} enumeration;
+
+/* Try every way for the topmost task; when none is left, measure. */
+static void enumerate(enumeration *e, const task *stack, int depth, int count)
+{
+    if (depth == 0) {
+        ckpt_bytes peak = 0;
+        ckpt_ns time = 0;
+        e->schedules++;
+        ckpt_test_measure(e->graph, e->order, count, &peak, &time);
+        if (peak <= e->limit && time < e->best) {
+            e->best = time;
+        }
+        return;
+    }
+    const task top = stack[depth - 1];
+    assert_true(count + e->n < ORDER_MAX && depth + 2 < STACK_MAX);
+    if (top.backward) {
+        e->order[count] = 2 * e->n - 1 - top.s;
+        enumerate(e, stack, depth - 1, count + 1);
+        return;
+    }
+    task mine[STACK_MAX];
+    memcpy(mine, stack, (size_t)(depth - 1) * sizeof *mine);
+    e->order[count] = top.s;
+    mine[depth - 1] = (task){top.s, top.s, true};
+    if (top.s == top.t) {
+        enumerate(e, mine, depth, count + 1);
+        return;
+    }
+    mine[depth] = (task){top.s + 1, top.t, false}; /* keep all of s */
+    enumerate(e, mine, depth + 1, count + 1);
+    for (int r = top.s + 1; r <= top.t; r++) { /* keep only what enters r */
+        for (int j = top.s; j < r; j++) {
+            e->order[count + j - top.s] = j;
+        }
+        mine[depth - 1] = (task){top.s, r - 1, false};
+        mine[depth] = (task){r, top.t, false};
+        enumerate(e, mine, depth + 1, count + r - top.s);
+    }
+}
+
+/* ---- every schedule: states are (ops done in order, buffers in memory) ---- */
+
+static uint32_t mask_of(const ckpt_list *list)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < list->count; i++) {
+        mask |= (uint32_t)1 << list->at[i];
+    }
+    return mask;
+}
+
+/* Least time to do all ops with live bytes never above `limit`; INT64_MAX: impossible. Bellman-Ford with a work list
+ * over at most 2^buffers * (ops + 1) states; dropping a buffer costs nothing. */
+static ckpt_ns best_of_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *arena)
+{
+    const uint32_t sets = (uint32_t)1 << graph->buffer_count;
+    ckpt_ns *const cost = CKPT_NEW(arena, ckpt_ns, (size_t)sets * (size_t)(graph->op_count + 1));
+    ckpt_bytes *const bytes = CKPT_NEW(arena, ckpt_bytes, sets);
+    assert_true(cost != NULL && bytes != NULL);
+    for (uint32_t m = 0; m < sets; m++) {
+        for (int b = 0; b < graph->buffer_count; b++) {
+            bytes[m] += (m >> b & 1) != 0 ? graph->buffer[b].bytes : 0;
+        }
+    }
+    for (size_t i = 0; i < (size_t)sets * (size_t)(graph->op_count + 1); i++) {
+        cost[i] = INT64_MAX;
+    }
+    cost[0] = 0;
+    for (int done = 0; done <= graph->op_count; done++) { /* `done` never falls */
+        ckpt_ns *const layer = &cost[(size_t)done * sets];
+        for (bool changed = true; changed;) {
+            changed = false;
+            for (uint32_t m = sets; m-- > 0;) {
+                if (layer[m] == INT64_MAX) {
+                    continue;
+                }
+                for (int b = 0; b < graph->buffer_count; b++) {
+                    const uint32_t less = m & ~((uint32_t)1 << b);
+                    if (layer[less] > layer[m]) {
+                        layer[less] = layer[m];
+                        changed = changed || less > m;
+                    }
+                }
+                for (int o = 0; o <= done && o < graph->op_count; o++) {
+                    const ckpt_graph_op *const op = &graph->op[o];
+                    const uint32_t reads = mask_of(&op->reads);
+                    const uint32_t writes = mask_of(&op->writes);
+                    if ((o < done && !op->recompute) || (m & reads) != reads || (m & writes) != 0 ||
+                        bytes[m | writes] + op->workspace_bytes > limit) {
+                        continue;
+                    }
+                    ckpt_ns *const to =
+                        o == done ? &cost[(size_t)(done + 1) * sets + (m | writes)] : &layer[m | writes];
+                    if (layer[m] + op->time_ns < *to) {
+                        *to = layer[m] + op->time_ns;
+                        changed = changed || o < done;
+                    }
+                }
+            }
+        }
+    }
+    ckpt_ns best = INT64_MAX;
+    for (uint32_t m = 0; m < sets; m++) {
+        const ckpt_ns end = cost[(size_t)graph->op_count * sets + m];
+        best = end < best ? end : best;
+    }
+    return best;
+}
+
+/* Ask the strategy itself: placement has no part in this. */
+static void ask(const ckpt_graph *graph, ckpt_bytes limit, int slots, ckpt_arena *arena, ckpt_answer *answer,
+                ckpt_ns *time)
+{
+    ckpt_err err = {0};
+    const ckpt_plan_options options = {.slots = slots};
+    *answer = (ckpt_answer){0};
+    CHECK_OK(ckpt_strategy_find("chain")->plan(graph, limit, &options, arena, answer, &err), err);
+    *time = INT64_MAX;
+    if (answer->found) {
+        ckpt_bytes peak = 0;
+        ckpt_test_measure(graph, answer->sequence.op, answer->sequence.count, &peak, time);
+        CHECK(peak <= limit, "peak %lld over the limit %lld", (long long)peak, (long long)limit);
+    }
+}
+
+static void equals_its_class(void **state)
+{
+    (void)state;
+    int feasible = 0;
+    int squeezed = 0;
+    int exact = 0;
+    for (uint64_t seed = 1; seed <= 80; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const int n = 2 + (int)(seed % 4);
+        const ckpt_bytes unit = seed % 2 == 0 ? 1 : 64;
+        const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, n, 6, unit, 9);
+        ckpt_err err = {0};
+        ckpt_bytes whole = 0;
+        ckpt_ns keep_all = 0;
+        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        whole -= graph->static_bytes;
+        for (ckpt_bytes limit = whole / 4; limit <= whole; limit += whole / 12 + 1) {
+            enumeration e = {.graph = graph, .n = n, .limit = limit, .best = INT64_MAX};
+            const task all = {0, n - 1, false};
+            enumerate(&e, &all, 1, 0);
+            ckpt_answer answer;
+            ckpt_ns time = 0;
+            ask(graph, limit, 0, &arena, &answer, &time);
+            /* strict cuts are the blocks; cuts inside (several buffers) can only make it faster */
+            CHECK(time <= e.best, "seed %d, limit %lld: %lld ns, the class has %lld", (int)seed, (long long)limit,
+                  (long long)time, (long long)e.best);
+            if (answer.has_bound && strcmp(answer.bound_scope, "chain-persistent") == 0) {
+                /* small sizes are whole slots: nothing was rounded */
+                CHECK(answer.bound_ns == e.best, "seed %d, limit %lld: bound %lld, the class has %lld", (int)seed,
+                      (long long)limit, (long long)answer.bound_ns, (long long)e.best);
+                exact += strcmp(answer.bound_how, "exact") == 0 && time == e.best;
+            }
+            feasible += e.best < INT64_MAX;
+            squeezed += e.best < INT64_MAX && e.best > keep_all;
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(feasible > 100 && squeezed > 50, "too easy: %d feasible, %d with recomputation", feasible, squeezed);
+    CHECK(exact == squeezed, "%d of %d proved exact", exact, squeezed);
+}
+
+static void never_below_the_optimum(void **state)
+{
+    (void)state;
+    int equal = 0;
+    int cases = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const int n = 3 + (int)(seed % 2);
+        const ckpt_graph *const graph = ckpt_test_chain(&arena, seed + 100, n, 5, 1, 9);
+        ckpt_err err = {0};
+        ckpt_bytes whole = 0;
+        ckpt_ns keep_all = 0;
+        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        whole -= graph->static_bytes;
+        for (ckpt_bytes limit = whole / 2; limit <= whole; limit += whole / 8 + 1) {
+            const ckpt_mark mark = ckpt_arena_mark(&arena);
+            const ckpt_ns best = best_of_all(graph, limit, &arena);
+            ckpt_arena_rewind(&arena, mark);
+            ckpt_answer answer;
+            ckpt_ns time = 0;
+            ask(graph, limit, 0, &arena, &answer, &time);
+            CHECK(time >= best, "seed %d, limit %lld: %lld ns beats the optimum %lld", (int)seed, (long long)limit,
+                  (long long)time, (long long)best);
+            if (answer.has_bound && strcmp(answer.bound_scope, "all") == 0) {
+                CHECK(answer.bound_ns <= best, "seed %d: bound above the optimum", (int)seed);
+            }
+            cases++;
+            equal += time == best;
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(2 * equal > cases, "optimal in only %d of %d cases", equal, cases);
+}
+
+/* Coarse slots may cost time, never legality, and the bound stays a bound. */
+static void coarse_slots(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 25; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, 14, 1000, 1, 50);
+        ckpt_err err = {0};
+        ckpt_bytes whole = 0;
+        ckpt_ns keep_all = 0;
+        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        const ckpt_bytes limit = (whole - graph->static_bytes) * 6 / 10;
+        ckpt_answer fine;
+        ckpt_answer coarse;
+        ckpt_ns fine_time = 0;
+        ckpt_ns coarse_time = 0;
+        ask(graph, limit, 0, &arena, &fine, &fine_time);
+        ask(graph, limit, 20, &arena, &coarse, &coarse_time);
+        if (coarse.has_bound) {
+            CHECK(coarse.bound_ns <= fine_time, "seed %d: coarse bound %lld, but %lld was found", (int)seed,
+                  (long long)coarse.bound_ns, (long long)fine_time);
+        }
+        ckpt_arena_fini(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_its_class),
+        cmocka_unit_test(never_below_the_optimum),
+        cmocka_unit_test(coarse_slots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
