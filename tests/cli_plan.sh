@@ -1,0 +1,98 @@
+#!/bin/bash
+# ckpt-plan from the outside: answers, exit codes, one line per complaint, budgets as people write them.
+set -u
+source_dir=$1 bin=$2 work=$3
+mkdir -p "$work" && cd "$work" || exit 1
+plan=$bin/ckpt-plan
+model=$source_dir/models/mnist-conv.json
+failures=0
+fail() { echo "FAIL: $*"; failures=$((failures + 1)); }
+
+# expect CODE PATTERN-IN-STDERR ARGS...: exit code, and for complaints exactly one line that matches
+expect() {
+  local code=$1 pattern=$2; shift 2
+  "$plan" "$@" >out.txt 2>err.txt
+  local got=$?
+  [ $got -eq "$code" ] || fail "ckpt-plan $*: exit $got, wanted $code: $(head -1 err.txt)"
+  if [ -n "$pattern" ]; then
+    [ "$(wc -l <err.txt)" -eq 1 ] || fail "ckpt-plan $*: $(wc -l <err.txt) lines on stderr"
+    grep -q -- "$pattern" err.txt || fail "ckpt-plan $*: stderr says '$(cat err.txt)', wanted $pattern"
+  else
+    [ ! -s err.txt ] || fail "ckpt-plan $*: stderr says '$(cat err.txt)'"
+  fi
+}
+says() { grep -q -- "$1" out.txt || fail "stdout lacks '$1': $(cat out.txt)"; }
+
+cat >tiny.json <<'G'
+{ "format": "ckpt-graph/1", "name": "tiny",
+  "static":  [ { "name": "weights", "bytes": 1000 } ],
+  "buffers": [ { "name": "a0", "bytes": 512, "kind": "activation" }, { "name": "s0", "bytes": 16, "kind": "saved" },
+               { "name": "g0", "bytes": 512, "kind": "gradient" } ],
+  "ops": [
+    { "name": "f0", "phase": "forward",  "layer": "l0", "reads": [], "writes": ["a0", "s0"], "time_ns": 700 },
+    { "name": "b1", "phase": "backward", "layer": "l1", "reads": ["a0"], "writes": ["g0"], "time_ns": 900 },
+    { "name": "b0", "phase": "backward", "layer": "l0", "reads": ["g0", "s0"], "writes": [], "time_ns": 800 } ] }
+G
+
+# A graph: keep-all needs 1000 + 512 + 16 + 512.
+expect 0 '' tiny.json
+says 'no limit'; says '(2040 bytes)'; says 'times in tiny.json'; says '1 kept, 0 recomputed'
+expect 0 '' --budget 2040 tiny.json
+says 'budget .*2040 bytes'
+expect 1 '' --budget 2039B tiny.json
+says 'does not fit'; says 'least budget .*(2040 bytes)'
+expect 0 '' --budget 100% tiny.json
+expect 0 '' --json --budget 3KB tiny.json
+says '"verdict": "fits"'; says '"peak_bytes": 2040'; says '"time_ns": 2400'; says '"estimated": false'
+expect 1 '' --json --budget 1500 tiny.json
+says '"verdict": "infeasible"'; says '"least_budget_bytes": 2040'
+"$plan" - <tiny.json >out.txt 2>err.txt || fail "standard input: $(cat err.txt)"
+says '(2040 bytes)'
+
+# A model: the roofline is named as an estimate; a plan and its trace come out, to files and to standard output.
+expect 0 '' --budget 95% -o plan.json --trace trace.json "$model"
+says 'roofline of cpu (an estimate'; says 'step time'; says 'fragmentation'; says 'planned in'
+grep -q '"format": *"ckpt-plan/1"' plan.json || fail "plan.json is no plan"
+grep -q '"format": *"ckpt-trace/1"' trace.json || fail "trace.json is no trace"
+expect 0 '' --budget 95% -o - "$model"
+says '"format": *"ckpt-plan/1"'
+expect 1 '' --budget 1KB -o plan.json "$model"
+grep -q 'infeasible' plan.json || fail "an infeasible plan was not written"
+expect 0 '' --list-strategies
+for name in auto keep-all recompute-all sqrt flags chain; do says "^$name "; done
+for name in auto keep-all recompute-all sqrt flags chain; do expect 0 '' --strategy $name "$model"; done
+
+# The least budget that is named does do, and one byte less than the arena needs does not make it worse.
+for file in "$source_dir"/models/mlp.json "$model"; do
+  "$plan" --json --budget 1KB "$file" >out.txt 2>err.txt
+  least=$(sed 's/.*"least_budget_bytes": \([0-9]*\).*/\1/' out.txt)
+  "$plan" --budget "$least" "$file" >out.txt 2>err.txt || fail "$file does not fit its least budget $least"
+done
+
+# Flags in the model: obeyed by "flags", noted by the others.
+sed 's/"op": "conv2d"/"op": "conv2d", "checkpoint": true/' "$model" >flagged.json
+expect 0 'checkpoint flags' --strategy chain flagged.json
+expect 0 '' --strategy flags flagged.json
+
+# Bad usage and input: one line, exit 2.
+expect 2 'see --help'
+expect 2 'two files' tiny.json tiny.json
+expect 2 '6G' --budget 6G tiny.json
+expect 2 'size' --budget 0 tiny.json
+expect 2 'wanted a size' --budget lots tiny.json
+expect 2 'nonesuch' --strategy nonesuch tiny.json
+expect 2 'threads' --threads 0 "$model"
+expect 2 'missing.json' missing.json
+expect 2 'nobody' --set nobody=3 "$model"
+expect 2 'quantum' --device quantum "$model"
+expect 2 'for models' --device cpu tiny.json
+expect 2 'standard output' --json -o - tiny.json
+expect 2 'unknown\|--colour' --colour tiny.json
+echo '{ "format": "ckpt-plan/1" }' >wrong.json
+expect 2 'wrong.json:1:.*ckpt-model/1' wrong.json
+echo '{ "format": "ckpt-graph/2" }' >wrong.json
+expect 2 'wrong.json:1:' wrong.json
+expect 2 '.' -o no/such/folder/plan.json tiny.json
+
+[ $failures -eq 0 ] && echo "all as expected"
+exit $((failures > 0))
