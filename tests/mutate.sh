@@ -2,7 +2,7 @@
 # Shows that the suite fails when it should: applies each of these errors to a copy of the sources, builds, and runs the
 # tests named beside it. An error that no test notices is reported, exit 1. Not part of the suite (minutes).
 #
-#   tests/mutate.sh [SOURCE_DIR [WORK_DIR]]
+#   [ONLY=name] tests/mutate.sh [SOURCE_DIR [WORK_DIR]]
 set -u
 export OMP_WAIT_POLICY=passive
 source_dir=$(cd "${1:-$(dirname "$0")/..}" && pwd)
@@ -25,7 +25,7 @@ mutations=(
 
 prepare() { # a copy of what the build needs, and a build of it
   mkdir -p "$work_dir"
-  rm -rf "$work_dir/source"
+  rm -rf "$work_dir/source" "$work_dir/build"
   mkdir "$work_dir/source"
   (cd "$source_dir" && tar cf - --exclude=./.git --exclude=./build* .) | tar xf - -C "$work_dir/source" || exit 2
   cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCKPT_CUDA=OFF > "$work_dir/configure.log" 2>&1 ||
@@ -47,6 +47,7 @@ unnoticed=0
 for mutation in "${mutations[@]}"; do
   IFS='|' read -r name files expression about <<< "$(sed 's/|=/@or@/g' <<< "$mutation")"
   expression=${expression//@or@/|=}
+  [ -z "${ONLY:-}" ] || [ "$ONLY" = "$name" ] || continue
   changed=0
   for file in $files; do
     cp "$work_dir/source/$file" "$work_dir/$(basename "$file").kept"
