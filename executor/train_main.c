@@ -202,7 +202,8 @@ static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err
         if (training->log == NULL) {
             return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", options->log, strerror(errno));
         }
-        if (options->resume == NULL) {
+        fseek(training->log, 0, SEEK_END);
+        if (ftell(training->log) <= 0) { /* new, or resuming without the log of before */
             fprintf(training->log, "step,loss,loss_hex\n");
         }
     }

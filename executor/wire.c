@@ -396,8 +396,8 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
         }
         CKPT_TRY_WHILE(err,
                        ckpt_device_bind(executor->device, &network->node[n], forward[n], backward[n], &bound[n], err),
-                       "fitting layer %s into the workspace its plan gives it (if it does not fit, profile the model "
-                       "and plan with --profile)",
+                       "fitting layer %s into its place (a plan must be made with the same --threads; or profile the "
+                       "model and plan with --profile)",
                        network->node[n].name);
     }
     return CKPT_OK;

@@ -46,6 +46,23 @@ static void note_trace(const ckpt_trace *trace, test_record *record)
     }
 }
 
+/* The simulator and the executor count on their own; they must agree at every step. */
+static void compare_traces(const ckpt_trace *predicted, const ckpt_trace *measured)
+{
+    assert_int_equal(predicted->event_count, measured->event_count);
+    for (int i = 0; i < measured->event_count; i++) {
+        const ckpt_event *const p = &predicted->event[i], *const m = &measured->event[i];
+        assert_int_equal(p->step, m->step);
+        assert_int_equal(p->span, m->span);
+        assert_string_equal(p->name, m->name);
+        assert_string_equal(p->stream, m->stream);
+        for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
+            CHECK(p->bytes[c] == m->bytes[c], "step %d (%s): %lld bytes of %s, predicted %lld", i, m->name,
+                  (long long)m->bytes[c], ckpt_category_name((ckpt_category)c), (long long)p->bytes[c]);
+        }
+    }
+}
+
 void test_train_run(const test_train *t, const test_run *run, test_record *record)
 {
     ckpt_err err = {0};
@@ -71,6 +88,9 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
         ckpt_data_fill(data, (uint64_t)s, input);
         CHECK_OK(ckpt_executor_step(executor, &record->loss[s], trace, &err), err);
         note_trace(trace, record);
+        if (run->predicted != NULL) {
+            compare_traces(run->predicted, trace);
+        }
         for (int section = 0; section < TEST_SECTIONS; section++) {
             CHECK_OK(ckpt_executor_digest(executor, (ckpt_section)section, record->digest[s][section], &err), err);
         }

@@ -33,9 +33,10 @@ typedef struct test_run {
     const ckpt_plan *plan;
     uint64_t seed;
     bool poison;
-    int steps;             /* run until this many are done in all; 0: TEST_TRAIN_STEPS */
-    const char *state_in;  /* resume from; NULL: start */
-    const char *state_out; /* write at the end; NULL: do not */
+    int steps;                   /* run until this many are done in all; 0: TEST_TRAIN_STEPS */
+    const char *state_in;        /* resume from; NULL: start */
+    const char *state_out;       /* write at the end; NULL: do not */
+    const ckpt_trace *predicted; /* every step must hold what this says, category by category; NULL: not looked at */
 } test_run;
 
 void test_train_run(const test_train *t, const test_run *run, test_record *record);

@@ -38,11 +38,14 @@ static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *
     ckpt_err err = {0};
     char what[256];
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
+    const ckpt_trace *predicted = NULL;
+    CHECK_OK(ckpt_plan_simulate(plan, t->lowered->graph, &t->arena, &predicted, &err), err);
     for (int poison = 0; poison < 2; poison++) {
         snprintf(what, sizeof what, "%s, %s under %lld bytes%s", file, plan->solver, (long long)plan->budget_bytes,
                  poison != 0 ? ", poisoned" : "");
         test_record found;
-        test_train_run(t, &(test_run){.plan = plan, .seed = SEED, .poison = poison != 0}, &found);
+        const test_run run = {.plan = plan, .seed = SEED, .poison = poison != 0, .predicted = predicted};
+        test_train_run(t, &run, &found);
         test_record_same(wanted, &found, 0, what);
         CHECK(found.peak_bytes == plan->peak_bytes, "%s: measured peak %lld, predicted %lld", what,
               (long long)found.peak_bytes, (long long)plan->peak_bytes);
