@@ -2,7 +2,7 @@
 /* The contract of kernels/kernel.h and of the table of ops, for every op there is on the CPU:
  *
  *   forward       against the float64 reference, training and evaluating; every element written, nothing else touched
- *   backward      against central differences of the reference, seeing only what the op declared
+ *   backward      against central differences of the reference, seeing only what the op declared; all of it read
  *   bits          the same at other addresses, with other workspace contents, on the second run, in place
  *   accumulation  into what is there, by the kernel or staged by the device; into one buffer for several inputs
  *   workspace     the op's stated allowance is enough; less is refused or done with
@@ -218,6 +218,46 @@ static void check_short_workspace(ckpt_bench *bench)
     }
 }
 
+/* Does backward give other bits when this tensor holds other numbers? */
+static bool is_read(ckpt_bench *bench, ckpt_twin *twin, const unsigned char *bits)
+{
+    unsigned char *const right = CKPT_NEW(&bench->arena, unsigned char, twin->bytes);
+    size_t length;
+    assert_non_null(right);
+    memcpy(right, twin->memory, twin->bytes);
+    memset(twin->memory, twin->tensor->dtype == CKPT_INT32 ? 0 : 0xFF, twin->bytes); /* a legal id; NaN */
+    ckpt_bench_backward(bench, &plain_run);
+    memcpy(twin->memory, right, twin->bytes);
+    const unsigned char *const other = ckpt_bench_snapshot(bench, true, &length);
+    return memcmp(bits, other, length) != 0;
+}
+
+/* By kind of tensor (input, output, saved), what some case of the op at hand declared, and what was read. */
+static uint64_t declared_bits[3], read_bits[3];
+
+static void check_declared(ckpt_bench *bench)
+{
+    const ckpt_node *const node = bench->node;
+    const uint64_t declared[3] = {node->backward_in, node->backward_out, node->backward_saved};
+    ckpt_twin *const twin[3] = {bench->in, bench->out, bench->saved};
+    size_t length;
+    if (node->grad_in == 0 && node->param_count == 0) {
+        return;
+    }
+    ckpt_bench_forward(bench, &plain_run);
+    ckpt_bench_backward(bench, &plain_run);
+    const unsigned char *const bits = ckpt_bench_snapshot(bench, true, &length);
+    for (int kind = 0; kind < 3; kind++) {
+        for (int k = 0; k < CKPT_IN_MAX && declared[kind] >> k != 0; k++) {
+            const uint64_t bit = UINT64_C(1) << k;
+            declared_bits[kind] |= declared[kind] & bit;
+            if ((declared[kind] & bit) != 0 && (read_bits[kind] & bit) == 0 && is_read(bench, &twin[kind][k], bits)) {
+                read_bits[kind] |= bit;
+            }
+        }
+    }
+}
+
 static void run_case(int number, int threads, void (*check)(ckpt_bench *bench))
 {
     ckpt_bench *const bench = ckpt_memory_get(sizeof *bench);
@@ -254,6 +294,27 @@ static void test_backward(void **state)
     (void)state;
     for (int i = 0; i < ckpt_case_count; i++) {
         run_case(i, 1 + i % 3, check_backward);
+    }
+}
+
+/* What backward declares is what a plan keeps in memory: nothing may be declared that no case reads. */
+static void test_declared_is_read(void **state)
+{
+    (void)state;
+    static const char *const kinds[3] = {"input", "output", "saved tensor"};
+    for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
+        memset(declared_bits, 0, sizeof declared_bits);
+        memset(read_bits, 0, sizeof read_bits);
+        for (int i = 0; i < ckpt_case_count; i++) {
+            if (strcmp(ckpt_cases[i].op, (*op)->name) == 0) {
+                run_case(i, 2, check_declared);
+            }
+        }
+        for (int kind = 0; kind < 3; kind++) {
+            CHECK(declared_bits[kind] == read_bits[kind],
+                  "op %s declares %ss for backward that it never reads (declared %llx, read %llx)", (*op)->name,
+                  kinds[kind], (unsigned long long)declared_bits[kind], (unsigned long long)read_bits[kind]);
+        }
     }
 }
 
@@ -335,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_every_op_has_two_cases),
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_declared_is_read),
         cmocka_unit_test(test_short_workspace),
         cmocka_unit_test(test_wrong_ids),
         cmocka_unit_test(test_bind_without_memory),
