@@ -12,7 +12,7 @@
 #include "planner/replay.h"
 
 enum {
-    TRIES = 6,         /* times a strategy may lower its limit against fragmentation */
+    TRIES = 5,         /* times a strategy may lower its limit against fragmentation */
     HALVINGS = 12,     /* of the limit, looking for the least */
     COARSE_SLOTS = 80, /* resolution while looking */
     RAISES = 12,       /* of the least budget, until the planner's own answer at it fits */
@@ -105,10 +105,13 @@ static ckpt_code attempt_place(const maker *m, attempt *a, ckpt_err *err)
         }
         if (!a->fits) {
             ckpt_arena_rewind(m->out, mark);
-            limit = (peak < limit ? peak : limit) - (arena - m->limit);
-            if (!a->strategy->budgeted || limit <= 0) {
+            /* what was missing, and more each time: a smaller step may come to the same sequence again */
+            const ckpt_bytes missing = arena - m->limit;
+            limit = peak < limit ? peak : limit;
+            if (!a->strategy->budgeted || missing >= (limit >> tries) || tries + 1 == TRIES) {
                 break;
             }
+            limit -= missing << tries;
             CKPT_TRY(ask(m, a->strategy, limit, &quick, &answer, &peak, &time, err));
         }
     }
@@ -297,10 +300,11 @@ static ckpt_code verify_least(const maker *m, const ckpt_strategy *strategy, ckp
         if (a.fits) {
             return CKPT_OK;
         }
-        const ckpt_bytes more = *least - m->graph->static_bytes;
-        if (!ckpt_sum(*least, (more >> 7) + (more >> 7) * i + 1, least)) {
+        const ckpt_bytes more = (*least - m->graph->static_bytes) >> 7;
+        if (!ckpt_sum(*least, more + more * i + 1, least)) {
             break;
         }
+        *least = a.least < CKPT_BYTES_MAX && a.least > *least ? a.least : *least;
     }
     return CKPT_FAIL(err, CKPT_OVERFLOW, "%s finds no budget at which its plan can be placed", strategy->name);
 }
