@@ -491,6 +491,8 @@ static void conv2d(void **unused)
         {{2, 24, 6, 6}, "out_channels=12 kernel_size=3 padding=1 bias=false", true},
         {{2, 64, 9, 9}, "out_channels=48 kernel_size=1 stride=2 bias=false", true},
         {{2, 24, 9, 9}, "out_channels=48 kernel_size=1 stride=2 bias=false", true},
+        {{2, 5, 10, 8}, "out_channels=7 kernel_size=1 stride=[3,2]", true},
+        {{1, 40, 8, 11}, "out_channels=24 kernel_size=1 stride=[1,4]", false},
         {{2, 32, 10, 10}, "out_channels=64 kernel_size=3 stride=2 padding=1", true},
         {{2, 48, 10, 10}, "out_channels=48 kernel_size=3 padding=1 groups=48 bias=false", true},
         {{2, 19, 10, 10}, "out_channels=19 kernel_size=3 padding=1 stride=2 groups=19", true},
