@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/device.h"
 #include "ops/network.h"
 #include "tests/support_test.h"
 
@@ -49,6 +50,68 @@ enum { TABLE_COUNT = sizeof table / sizeof table[0] };
 typedef struct measured {
     int64_t parameters, buffer_bytes;
 } measured;
+
+/* Two layers that any kernel treats alike. */
+static bool same_work(const ckpt_node *a, const ckpt_node *b)
+{
+    if (a->op != b->op || a->in_count != b->in_count || a->out_count != b->out_count || a->grad_in != b->grad_in) {
+        return false;
+    }
+    for (int k = 0; k < a->in_count; k++) {
+        if (!ckpt_shape_equal(&a->in[k].shape, &b->in[k].shape)) {
+            return false;
+        }
+    }
+    for (int k = 0; k < a->out_count; k++) {
+        if (!ckpt_shape_equal(&a->out[k].shape, &b->out[k].shape)) {
+            return false;
+        }
+    }
+    for (int k = 0; k < a->param_count || k < b->param_count; k++) {
+        if (!ckpt_shape_equal(&a->param[k].tensor.shape, &b->param[k].tensor.shape)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Every layer of every network, at its real size, finds a kernel that fits the op's stated allowance: a plan made
+ * without a profile can be executed. */
+static void test_allowances_are_enough(void **state)
+{
+    (void)state;
+    static const int thread_counts[] = {1, 2, 7, 16};
+    for (int i = 0; i < 4 * TABLE_COUNT; i++) {
+        const int row = i / 4, threads = thread_counts[i % 4];
+        char path[512];
+        ckpt_arena arena;
+        ckpt_err err = {0};
+        const ckpt_model *model = NULL;
+        const ckpt_network *network = NULL;
+        ckpt_device *device = NULL;
+        (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, table[row].file);
+        ckpt_arena_init(&arena);
+        CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
+        CHECK_OK(ckpt_network_infer(model, threads, &arena, &network, &err), err);
+        CHECK_OK(ckpt_device_open("cpu", threads, &device, &err), err);
+        for (int n = 0; n < network->node_count; n++) {
+            const ckpt_node *const node = &network->node[n];
+            bool known = node->alias;
+            for (int m = 0; m < n && !known; m++) {
+                known = same_work(&network->node[m], node);
+            }
+            if (!known) {
+                ckpt_bound bound = {0};
+                const ckpt_code code = ckpt_device_bind(device, node, node->forward_workspace_bytes,
+                                                        node->backward_workspace_bytes, &bound, &err);
+                CHECK(code == CKPT_OK, "%s, %d threads: %s", table[row].file, threads, err.msg);
+                ckpt_device_unbind(&bound);
+            }
+        }
+        ckpt_device_close(device);
+        ckpt_arena_fini(&arena);
+    }
+}
 
 /* What lowering one model file gives. */
 static measured lower(const char *file, const char *set)
@@ -133,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_file_has_a_row),
         cmocka_unit_test(test_published_parameter_counts),
+        cmocka_unit_test(test_allowances_are_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
