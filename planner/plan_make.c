@@ -285,6 +285,25 @@ static ckpt_code guess_least(const maker *m, const attempt *a, ckpt_bytes *least
     return CKPT_OK;
 }
 
+/* What keep-all needs, placed: there every strategy that uses a limit answers keep-all. */
+static ckpt_code keep_all_budget(const maker *m, ckpt_bytes *budget, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(m->out);
+    int *const order = CKPT_NEW(m->out, int, m->graph->op_count);
+    if (order == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "order of %d ops", m->graph->op_count);
+    }
+    for (int o = 0; o < m->graph->op_count; o++) {
+        order[o] = o;
+    }
+    const ckpt_sequence sequence = {order, m->graph->op_count};
+    ckpt_plan plan = {0};
+    CKPT_TRY(place_sequence(m, &sequence, 0, &plan, err));
+    *budget = m->graph->static_bytes + plan.arena_bytes;
+    ckpt_arena_rewind(m->out, mark);
+    return CKPT_OK;
+}
+
 /* Plan at the guess, and a little above it until that works: a larger limit may choose a sequence that places worse. */
 static ckpt_code verify_least(const maker *m, const ckpt_strategy *strategy, ckpt_bytes *least, ckpt_err *err)
 {
@@ -305,6 +324,11 @@ static ckpt_code verify_least(const maker *m, const ckpt_strategy *strategy, ckp
             break;
         }
         *least = a.least < CKPT_BYTES_MAX && a.least > *least ? a.least : *least;
+        if (i + 2 >= RAISES) {
+            ckpt_bytes whole = 0;
+            CKPT_TRY(keep_all_budget(m, &whole, err));
+            *least = whole > *least ? whole : *least;
+        }
     }
     return CKPT_FAIL(err, CKPT_OVERFLOW, "%s finds no budget at which its plan can be placed", strategy->name);
 }
