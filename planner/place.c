@@ -11,7 +11,7 @@
 
 /* Elementary comparisons and passes the repair may spend. */
 #define WORK_MAX ((int64_t)50000000)
-enum { PASSES_MAX = 400 };
+enum { PASSES_MAX = 1500 };
 
 typedef struct box {
     ckpt_bytes offset, end;
