@@ -72,8 +72,44 @@ static description key_of(const ckpt_item *item)
     return d;
 }
 
+/* A place in the text, walked forward only. */
+typedef struct walker {
+    const char *at;
+    int line;
+    const char *line_start;
+} walker;
+
+static ckpt_position position(const walker *w)
+{
+    int column = 1;
+    for (const char *c = w->line_start; c < w->at; c++) {
+        column += ((unsigned char)*c & 0xc0) != 0x80; /* characters, not bytes */
+    }
+    return (ckpt_position){w->line, column};
+}
+
+/* Jansson overlooks a NUL byte after a number; our walks over the text would end there. */
+static ckpt_code check_bytes(const ckpt_json *json, ckpt_err *err)
+{
+    const char *const nul = memchr(json->text, '\0', json->length);
+    if (nul == NULL) {
+        return CKPT_OK;
+    }
+    walker w = {nul, 1, json->text};
+    for (const char *c = json->text; c < nul; c++) {
+        if (*c == '\n') {
+            w.line++;
+            w.line_start = c + 1;
+        }
+    }
+    const ckpt_position at = position(&w);
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: found a NUL byte, wanted JSON text", json->source, at.line,
+                     at.column);
+}
+
 static ckpt_code parse(ckpt_json *json, ckpt_err *err)
 {
+    CKPT_TRY(check_bytes(json, err));
     json_error_t error;
     json_set_alloc_funcs(jansson_get, ckpt_memory_put);
     memory_refused = false;
@@ -160,13 +196,6 @@ const char *ckpt_json_source(const ckpt_json *json)
 {
     return json->source;
 }
-
-/* A place in the text, walked forward only. */
-typedef struct walker {
-    const char *at;
-    int line;
-    const char *line_start;
-} walker;
 
 static void skip_space(walker *w)
 {
@@ -264,15 +293,6 @@ static walker walk_to(const ckpt_item *item)
         next_value(&w, object);
     }
     return w;
-}
-
-static ckpt_position position(const walker *w)
-{
-    int column = 1;
-    for (const char *c = w->line_start; c < w->at; c++) {
-        column += ((unsigned char)*c & 0xc0) != 0x80; /* characters, not bytes */
-    }
-    return (ckpt_position){w->line, column};
 }
 
 ckpt_position ckpt_item_position(const ckpt_item *item)
