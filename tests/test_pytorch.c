@@ -90,13 +90,14 @@ static void set_parameters(const ckpt_network *network, ckpt_executor *executor)
     }
 }
 
-/* |found - wanted| against the largest wanted value of the tensor: gradients of one tensor share their sums. */
+/* |found - wanted| against the largest wanted value of the tensor: gradients of one tensor share their sums. The floor
+ * is for sums that cancel exactly (a bias before batch norm): what is left is the rounding of their terms. */
 static void compare(const char *what, const char *key, const ckpt_item *wanted, const float *found, int64_t count,
                     double bound)
 {
     CHECK(ckpt_item_count(wanted) == count, "%s %s: %d numbers in the reference, %lld here", what, key,
           ckpt_item_count(wanted), (long long)count);
-    double largest = 1e-3;
+    double largest = 0.05;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < count; i++) {
             ckpt_item item;
