@@ -18,13 +18,13 @@ typedef struct ckpt_cli_option {
 } ckpt_cli_option;
 
 typedef struct ckpt_cli {
-    const char *program; /* "ckpt-plan" */
-    const char *usage;   /* "ckpt-plan --budget SIZE [options] model.json" */
-    const char *about;   /* one or more lines under the usage line */
+    const char *program;           /* "ckpt-plan" */
+    const char *usage;             /* "ckpt-plan --budget SIZE [options] model.json" */
+    const char *about;             /* one or more lines under the usage line */
     const ckpt_cli_option *option; /* --help and --version are added */
     int argc;
     char *const *argv;
-    int next; /* where ckpt_cli_next stands; 0 at the start */
+    int next;           /* where ckpt_cli_next stands; 0 at the start */
     bool operands_only; /* "--" was seen; false at the start */
 } ckpt_cli;
 

@@ -40,8 +40,8 @@ CKPT_MUST_USE ckpt_code ckpt_item_need(const ckpt_item *item, const char *key, c
 /* Elements of an array or members of an object, in file order; ckpt_item_count is 0 for anything else. */
 int ckpt_item_count(const ckpt_item *item);
 void ckpt_item_at(const ckpt_item *array, int index, ckpt_item *element);
-CKPT_MUST_USE ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err);  /* or complain */
-CKPT_MUST_USE ckpt_code ckpt_item_object(const ckpt_item *item, ckpt_err *err);             /* or complain */
+CKPT_MUST_USE ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err); /* or complain */
+CKPT_MUST_USE ckpt_code ckpt_item_object(const ckpt_item *item, ckpt_err *err);            /* or complain */
 /* Walk members: *iterator NULL at the start; false at the end. */
 bool ckpt_item_next(const ckpt_item *object, void **iterator, ckpt_item *member);
 
@@ -51,8 +51,15 @@ CKPT_MUST_USE ckpt_code ckpt_item_real(const ckpt_item *item, double *value, ckp
 CKPT_MUST_USE ckpt_code ckpt_item_bool(const ckpt_item *item, bool *value, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_item_text(const ckpt_item *item, ckpt_arena *out, const char **text, ckpt_err *err);
 
-typedef enum ckpt_json_type { CKPT_JSON_NULL, CKPT_JSON_BOOL, CKPT_JSON_INT, CKPT_JSON_REAL, CKPT_JSON_TEXT,
-                              CKPT_JSON_ARRAY, CKPT_JSON_OBJECT } ckpt_json_type;
+typedef enum ckpt_json_type {
+    CKPT_JSON_NULL,
+    CKPT_JSON_BOOL,
+    CKPT_JSON_INT,
+    CKPT_JSON_REAL,
+    CKPT_JSON_TEXT,
+    CKPT_JSON_ARRAY,
+    CKPT_JSON_OBJECT
+} ckpt_json_type;
 ckpt_json_type ckpt_item_type(const ckpt_item *item);
 
 /* Fill err with "file:line:column: <formatted>" for this item's place. Gives CKPT_BAD_INPUT. Cost: O(file). */

@@ -8,13 +8,13 @@
 
 /* Every text may be "", never NULL. */
 typedef struct ckpt_machine {
-    const char *device;    /* "cpu: AMD EPYC, 2 threads" */
-    const char *driver;    /* GPU driver; "" on the CPU */
+    const char *device; /* "cpu: AMD EPYC, 2 threads" */
+    const char *driver; /* GPU driver; "" on the CPU */
     const char *clocks;
     const char *libraries; /* "oneDNN 2.6.3, glibc 2.36" */
     const char *commit;    /* of ckpt, as built */
     const char *command;
-    const char *date;      /* UTC, ISO 8601 */
+    const char *date; /* UTC, ISO 8601 */
     int threads;
 } ckpt_machine;
 

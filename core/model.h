@@ -85,7 +85,6 @@ CKPT_MUST_USE ckpt_code ckpt_model_read(const char *path, const char *const *set
 
 /* Evaluate an integer expression over the model's vars: + - * / % ( ), 64-bit, division truncates; division by
  * zero and overflow are errors. */
-CKPT_MUST_USE ckpt_code ckpt_model_eval(const ckpt_model *model, const char *expression, int64_t *value,
-                                        ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_model_eval(const ckpt_model *model, const char *expression, int64_t *value, ckpt_err *err);
 
 #endif

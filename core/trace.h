@@ -34,20 +34,20 @@ typedef enum ckpt_span {
 } ckpt_span;
 
 typedef struct ckpt_event {
-    int step;            /* index in the plan */
-    const char *name;    /* op or buffer */
-    const char *layer;   /* "" for none */
-    const char *stream;  /* "compute", "d2h", "h2d" */
+    int step;           /* index in the plan */
+    const char *name;   /* op or buffer */
+    const char *layer;  /* "" for none */
+    const char *stream; /* "compute", "d2h", "h2d" */
     ckpt_span span;
-    ckpt_ns start_ns, end_ns; /* from the start of the training step */
+    ckpt_ns start_ns, end_ns;              /* from the start of the training step */
     ckpt_bytes bytes[CKPT_CATEGORY_COUNT]; /* after the step; a run's own workspace still counted */
 } ckpt_event;
 
 /* peak_bytes = max over events of the sum of bytes[] without CKPT_CAT_OUTSIDE; what of it was whose: peak_event */
 typedef struct ckpt_trace {
     const char *source;
-    const char *name;  /* of the graph */
-    const char *plan;  /* strategy that made the plan */
+    const char *name; /* of the graph */
+    const char *plan; /* strategy that made the plan */
     bool measured;
     ckpt_bytes budget_bytes, static_bytes, arena_bytes, peak_bytes;
     ckpt_ns time_ns;
