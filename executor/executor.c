@@ -308,8 +308,7 @@ ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int node, int k, floa
     const ckpt_network *const network = executor->lowered->network;
     assert(node >= 0 && node < network->node_count && k >= 0 && k < network->node[node].stat_count);
     const ckpt_static_layout *const layout = &executor->layout;
-    return executor->device->api->download(executor->device, host,
-                                           executor->statics + layout->statistics +
-                                               layout->stat[node * CKPT_STAT_MAX + k],
-                                           ckpt_tensor_bytes(&network->node[node].stat[k].tensor), err);
+    return executor->device->api->download(
+        executor->device, host, executor->statics + layout->statistics + layout->stat[node * CKPT_STAT_MAX + k],
+        ckpt_tensor_bytes(&network->node[node].stat[k].tensor), err);
 }

@@ -35,8 +35,8 @@ void *ckpt_executor_input(ckpt_executor *executor, int i);
 CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
 
 /* A trace with room for every step; made before training, so that recording allocates nothing. */
-CKPT_MUST_USE ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out,
-                                                   ckpt_trace **trace, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out, ckpt_trace **trace,
+                                                   ckpt_err *err);
 
 /* Steps done; restored by ckpt_executor_state_read. */
 uint64_t ckpt_executor_steps(const ckpt_executor *executor);
@@ -48,10 +48,14 @@ uint64_t ckpt_executor_seed(const ckpt_executor *executor);
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 
 /* SHA-256 over a section of the static block: weights, gradients, optimizer, statistics. */
-typedef enum ckpt_section { CKPT_SECTION_WEIGHTS, CKPT_SECTION_GRADIENTS, CKPT_SECTION_OPTIMIZER,
-                            CKPT_SECTION_STATISTICS } ckpt_section;
-CKPT_MUST_USE ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section,
-                                             char text[CKPT_DIGEST_TEXT], ckpt_err *err);
+typedef enum ckpt_section {
+    CKPT_SECTION_WEIGHTS,
+    CKPT_SECTION_GRADIENTS,
+    CKPT_SECTION_OPTIMIZER,
+    CKPT_SECTION_STATISTICS
+} ckpt_section;
+CKPT_MUST_USE ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section, char text[CKPT_DIGEST_TEXT],
+                                             ckpt_err *err);
 
 /* Download or upload one parameter, for tests and imports: node's parameter k, host memory in file order. */
 CKPT_MUST_USE ckpt_code ckpt_executor_param(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);

@@ -7,8 +7,8 @@
 #include "ops/network.h"
 
 typedef struct ckpt_profiler_options {
-    int repeats;    /* timed runs of each direction; 0: default */
-    int warmup;     /* runs before; 0: default */
+    int repeats;      /* timed runs of each direction; 0: default */
+    int warmup;       /* runs before; 0: default */
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */
     /* called after each distinct layer; NULL: none */
     void (*progress)(void *context, int done, int total, ckpt_ns elapsed_ns);
@@ -19,7 +19,7 @@ typedef struct ckpt_profiler_options {
  * agree; each set is measured once. Fills everything but `machine`.
  * Errors: CKPT_BAD_INPUT (opaque layers without stated times are named), CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered,
-                                         const ckpt_profiler_options *options, ckpt_arena *out,
-                                         ckpt_profile **profile, ckpt_err *err);
+                                         const ckpt_profiler_options *options, ckpt_arena *out, ckpt_profile **profile,
+                                         ckpt_err *err);
 
 #endif
