@@ -10,6 +10,8 @@ install(DIRECTORY models schema DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
 configure_package_config_file(cmake/ckptConfig.cmake.in ckptConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
 write_basic_package_version_file(ckptConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+# Found from where it lies, so that `cmake --install --prefix` and moved trees work.
+file(RELATIVE_PATH CKPT_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/ckpt.pc.in ckpt.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ckptConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ckptConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
