@@ -1,8 +1,8 @@
 /* Arena blocks double in size up to a limit, so that small users stay small and large ones take few blocks. */
 #include "core/memory.h"
 
-#include <stdarg.h>
 #include <stdalign.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

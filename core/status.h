@@ -7,7 +7,7 @@
 #define CKPT_CORE_STATUS_H
 
 #if defined(__GNUC__)
-#define CKPT_MUST_USE __attribute__((warn_unused_result))
+#define CKPT_MUST_USE            __attribute__((warn_unused_result))
 #define CKPT_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define CKPT_MUST_USE
@@ -35,22 +35,22 @@ typedef struct ckpt_err {
 #define CKPT_FAIL(err, code, ...) ckpt_err_set((err), (code), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Return from the enclosing function when `call` fails, handing its code on. */
-#define CKPT_TRY(call)                          \
-    do {                                        \
-        const ckpt_code ckpt_try_code = (call); \
-        if (ckpt_try_code != CKPT_OK) {         \
-            return ckpt_try_code;               \
-        }                                       \
+#define CKPT_TRY(call)                                                                                                 \
+    do {                                                                                                               \
+        const ckpt_code ckpt_try_code = (call);                                                                        \
+        if (ckpt_try_code != CKPT_OK) {                                                                                \
+            return ckpt_try_code;                                                                                      \
+        }                                                                                                              \
     } while (0)
 
 /* The same, with "while <what>: " put before the message. */
-#define CKPT_TRY_WHILE(err, call, ...)          \
-    do {                                        \
-        const ckpt_code ckpt_try_code = (call); \
-        if (ckpt_try_code != CKPT_OK) {         \
-            ckpt_err_while((err), __VA_ARGS__); \
-            return ckpt_try_code;               \
-        }                                       \
+#define CKPT_TRY_WHILE(err, call, ...)                                                                                 \
+    do {                                                                                                               \
+        const ckpt_code ckpt_try_code = (call);                                                                        \
+        if (ckpt_try_code != CKPT_OK) {                                                                                \
+            ckpt_err_while((err), __VA_ARGS__);                                                                        \
+            return ckpt_try_code;                                                                                      \
+        }                                                                                                              \
     } while (0)
 
 ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line, const char *format, ...)

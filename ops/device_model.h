@@ -7,12 +7,12 @@
 #include "core/units.h"
 
 typedef struct ckpt_device_model {
-    const char *name;     /* "h200" */
-    const char *about;    /* full name and where the figures come from */
+    const char *name;  /* "h200" */
+    const char *about; /* full name and where the figures come from */
     ckpt_bytes memory_bytes;
-    double flop_per_s;    /* float32 as our kernels use it, sustained */
-    double bytes_per_s;   /* device memory, sustained */
-    ckpt_ns launch_ns;    /* fixed cost of one op */
+    double flop_per_s;        /* float32 as our kernels use it, sustained */
+    double bytes_per_s;       /* device memory, sustained */
+    ckpt_ns launch_ns;        /* fixed cost of one op */
     int64_t link_bytes_per_s; /* host to device; 0: no link (the CPU) */
 } ckpt_device_model;
 

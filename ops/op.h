@@ -59,8 +59,8 @@ typedef struct ckpt_node {
     const char *name;
     const ckpt_op *op;
     const ckpt_layer *layer;
-    int index;     /* position in the network: the "layer" of the Philox counter */
-    int threads;   /* the kernels may use this many; allowances count on it */
+    int index;             /* position in the network: the "layer" of the Philox counter */
+    int threads;           /* the kernels may use this many; allowances count on it */
     const ckpt_attr *attr; /* in the order of op->attrs, defaults filled in, expressions evaluated, words checked */
 
     int in_count;
@@ -87,17 +87,17 @@ typedef struct ckpt_node {
 } ckpt_node;
 
 struct ckpt_op {
-    const char *name;    /* "gelu": key in model files; unique */
-    const char *formula; /* one line, for manuals */
-    const char *source;  /* where the formula was taken from */
+    const char *name;            /* "gelu": key in model files; unique */
+    const char *formula;         /* one line, for manuals */
+    const char *source;          /* where the formula was taken from */
     const ckpt_attr_spec *attrs; /* NULL: none */
     int in_min, in_max;
     /* Kernels of this op can add into grad_in and grad_param instead of overwriting (see kernels/kernel.h). Where
      * false, the device stages the result in extra workspace and adds. */
     bool accumulates;
-    bool planned_only;  /* no kernel exists: opaque */
-    uint64_t inplace;   /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
-    bool loss;          /* output 0 is a scalar whose gradient is 1 */
+    bool planned_only; /* no kernel exists: opaque */
+    uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
+    bool loss;         /* output 0 is a scalar whose gradient is 1 */
 
     /* Fill outputs, saved, params, stats and everything under "Filled by op->infer" from in[] and attr[].
      * On entry all of those are zero (forward_ns, backward_ns -1). Messages show the shapes.
@@ -118,10 +118,9 @@ int64_t ckpt_node_int_at(const ckpt_node *node, const char *name, int i);
 ckpt_code ckpt_node_add_output(ckpt_node *node, ckpt_dtype dtype, const ckpt_shape *shape, ckpt_err *err);
 ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtype, const ckpt_shape *shape,
                               ckpt_err *err);
-ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init,
-                              double scale, bool decay, ckpt_err *err);
-ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial,
-                             ckpt_err *err);
+ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
+                              bool decay, ckpt_err *err);
+ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err);
 /* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);
 
