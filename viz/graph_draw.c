@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "viz/draw.h"
-#include "viz/graph_impl.h"
+#include "viz/graph_draw_impl.h"
 #include "viz/viz.h"
 
 enum { BOXES = 300, FLAT = 40, NAME_LETTERS = 48, DECISIONS = CKPT_OFFLOADED + 1 };

@@ -19,7 +19,7 @@ static const ckpt_cli_option options[] = {
     {"plan", 'P', "FILE", "colour the layers by this plan: kept, recomputed, offloaded"},
     {"profile", 'p', "FILE", "times and workspaces as ckpt-profile measured them"},
     {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
-    {"set", 's', "VAR=N", "override a variable of the model; may be repeated"},
+    {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
     {"threads", 't', "N", "threads that workspaces are counted for (default: the profile's, or all processors)"},
     {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
     {NULL, 0, NULL, NULL},

@@ -1,5 +1,5 @@
 /* DOT text through Graphviz's libraries. */
-#include "viz/graph_impl.h"
+#include "viz/graph_draw_impl.h"
 
 #include <gvc.h>
 #include <stdbool.h>

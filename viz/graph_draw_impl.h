@@ -1,6 +1,6 @@
 /* What the writing of a drawing in DOT (graph_draw.c) and its rendering (graph_render.c) share. */
-#ifndef CKPT_VIZ_GRAPH_IMPL_H
-#define CKPT_VIZ_GRAPH_IMPL_H
+#ifndef CKPT_VIZ_GRAPH_DRAW_IMPL_H
+#define CKPT_VIZ_GRAPH_DRAW_IMPL_H
 
 #include "core/status.h"
 #include "core/text.h"
