@@ -187,8 +187,9 @@ static ckpt_code add_results(lowering *l, const ckpt_node *node, collected *writ
     return CKPT_OK;
 }
 
-/* Output 0 may take the place of an input of the same size that is no model input: all that could be chosen. Whether
- * somebody still needs that input is for the plan to decide. */
+/* Output 0 may take the place of an input of the same size that is no model input: all that could be chosen. The sizes
+ * are those before rounding: a gate and a small image may both fill one line. Whether somebody still needs that input
+ * is for the plan to decide. */
 static ckpt_code add_inplace(const lowering *l, const ckpt_node *node, ckpt_graph_op *op, ckpt_err *err)
 {
     const int out = l->value_buffer[node->out_value[0]];
@@ -199,7 +200,8 @@ static ckpt_code add_inplace(const lowering *l, const ckpt_node *node, ckpt_grap
     collected seen = {.count = 0};
     for (int k = 0; k < node->in_count; k++) {
         const int in = l->value_buffer[node->in_value[k]];
-        const bool may = (node->op->inplace >> k & 1) != 0 && in >= 0 && l->buffer[in].bytes == l->buffer[out].bytes;
+        const bool may = (node->op->inplace >> k & 1) != 0 && in >= 0 &&
+                         ckpt_tensor_bytes(&node->in[k]) == ckpt_tensor_bytes(&node->out[0]);
         const int before = seen.count;
         if (may) {
             collect(&seen, in);

@@ -177,6 +177,25 @@ static void test_value_read_twice(void **state)
     test_model_fini(&m);
 }
 
+/* [1, 4, 1, 1] and [1, 4, 2, 2] are 64 bytes each after rounding; in the gate's place the product of the first pixel
+ * overwrote the gate of the others. */
+static void test_gate_is_not_overwritten_by_small_image(void **state)
+{
+    (void)state;
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "x", CKPT_FLOAT32, 4, (int64_t[]){1, 4, 2, 2});
+    test_layer(&m, "act", "relu", "x", "");
+    test_layer(&m, "gate", "global_avgpool", "act", "");
+    test_layer(&m, "gated", "mul", "act gate", "");
+    test_layer(&m, "sum", "add", "gated act", ""); /* the image is still needed, the gate is not */
+    const ckpt_graph *const g = test_lower(&m)->graph;
+    const ckpt_graph_op *const gated = &g->op[ckpt_graph_find_op(g, "gated/forward")];
+    assert_int_equal(gated->inplace_count, 1);
+    assert_int_equal(gated->inplace[0].in, ckpt_graph_find_buffer(g, "act"));
+    test_model_fini(&m);
+}
+
 static void test_unused_output(void **state)
 {
     (void)state;
@@ -524,14 +543,23 @@ static void test_starved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain),           cmocka_unit_test(test_details_of_a_chain),
-        cmocka_unit_test(test_residual),        cmocka_unit_test(test_value_read_twice),
-        cmocka_unit_test(test_unused_output),   cmocka_unit_test(test_alias),
-        cmocka_unit_test(test_alias_of_input),  cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_tied_staging),    cmocka_unit_test(test_no_loss),
-        cmocka_unit_test(test_losses_inside),   cmocka_unit_test(test_statics),
-        cmocka_unit_test(test_statics_of_ties), cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_profile),         cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_details_of_a_chain),
+        cmocka_unit_test(test_residual),
+        cmocka_unit_test(test_value_read_twice),
+        cmocka_unit_test(test_gate_is_not_overwritten_by_small_image),
+        cmocka_unit_test(test_unused_output),
+        cmocka_unit_test(test_alias),
+        cmocka_unit_test(test_alias_of_input),
+        cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_tied_staging),
+        cmocka_unit_test(test_no_loss),
+        cmocka_unit_test(test_losses_inside),
+        cmocka_unit_test(test_statics),
+        cmocka_unit_test(test_statics_of_ties),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
