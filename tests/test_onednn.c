@@ -553,6 +553,20 @@ static void running_statistics(void **unused)
     rig_close(&r);
 }
 
+/* The variance of such a channel came out as 0, so that running_var looked healthy in a run that had diverged. */
+static void infinity_shows_in_running_variance(void **unused)
+{
+    (void)unused;
+    rig r;
+    rig_open(&r, 1, 4, DIMS(2, 4, 3, 5), "batchnorm", "", 0, true);
+    r.in[0].at[4 * 7 + 1] = INFINITY;
+    rig_run(&r, false);
+    assert_true(isnan(r.stat[1].at[1]));
+    assert_true(isfinite(r.stat[1].at[0]) && isfinite(r.stat[1].at[2]));
+    assert_true(isnan(r.out.at[1]));
+    rig_close(&r);
+}
+
 static void pools(void **unused)
 {
     (void)unused;
@@ -648,6 +662,37 @@ static void calls_without_memory(void **unused)
     assert_int_equal(ckpt_test_starve(make_calls, NULL), 2);
 }
 
+/* The library counts in int behind its int64_t door: these sizes killed the process with a division by zero. */
+static void sizes_beyond_int_do_not_divide_by_zero(void **unused)
+{
+    (void)unused;
+    const struct {
+        const char *op, *attrs;
+        int rank;
+        int64_t dim[4];
+    } huge[] = {
+        {"linear", "features=1", 2, {INT64_C(1) << 56, 1}},
+        {"linear", "features=1", 2, {1, (INT64_C(1) << 32) + 1}},
+        {"conv2d", "out_channels=1 kernel_size=3", 4, {1, 1, (INT64_C(1) << 32) + 1, 3}},
+        {"conv2d", "out_channels=1 kernel_size=1 stride=2", 4, {1, 1, INT64_C(1) << 56, 1}},
+        {"lstm_cell", "features=1", 2, {INT64_C(1) << 50, 1}},
+    };
+    ckpt_device *device = NULL;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_device_open("cpu", 2, &device, &err), err);
+    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
+        test_model m;
+        test_model_init(&m);
+        test_input(&m, "x", CKPT_FLOAT32, huge[i].rank, huge[i].dim);
+        test_layer(&m, "it", huge[i].op, "x", huge[i].attrs);
+        ckpt_bound bound = {0};
+        assert_int_equal(ckpt_device_bind(device, &test_infer(&m)->node[0], -1, -1, &bound, &err), CKPT_DEVICE);
+        CHECK(strstr(err.msg, "oneDNN takes sizes up to 2147483647") != NULL, "%s", err.msg);
+        test_model_fini(&m);
+    }
+    ckpt_device_close(device);
+}
+
 /* What cannot be is refused with a code, and a limit is kept. */
 static void refusals(void **unused)
 {
@@ -691,11 +736,13 @@ int main(void)
         cmocka_unit_test(conv2d),
         cmocka_unit_test(norms),
         cmocka_unit_test(running_statistics),
+        cmocka_unit_test(infinity_shows_in_running_variance),
         cmocka_unit_test(pools),
         cmocka_unit_test(attention),
         cmocka_unit_test(other_threads),
         cmocka_unit_test(attention_small_workspace),
         cmocka_unit_test(calls_without_memory),
+        cmocka_unit_test(sizes_beyond_int_do_not_divide_by_zero),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

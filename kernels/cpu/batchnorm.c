@@ -104,7 +104,8 @@ static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
     const double momentum = ckpt_node_float(node, "momentum");
     for (int64_t c = 0; c < s.channels; c++) {
         const double shift = sum[c] / count;
-        const double var = fmax(sum[s.channels + c] / count - shift * shift, 0);
+        const double difference = sum[s.channels + c] / count - shift * shift;
+        const double var = difference < 0 ? 0 : difference; /* NaN passes */
         const double center = (double)x[c] + shift;
         mean[c] = (float)center;
         rstd[c] = (float)(1 / sqrt(var + (double)eps));

@@ -101,7 +101,6 @@ static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward, ckpt_bytes b
     const ckpt_code code = fill(c, node, forward, backward, err);
     if (code != CKPT_OK) {
         release(c);
-        ckpt_err_while(err, "preparing layer %s (conv2d)", node->name);
         return code;
     }
     *state = c;

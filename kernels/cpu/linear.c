@@ -65,7 +65,6 @@ static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward, ckpt_bytes b
     const ckpt_code code = fill(l, node, forward, backward, err);
     if (code != CKPT_OK) {
         release(l);
-        ckpt_err_while(err, "preparing layer %s (linear)", node->name);
         return code;
     }
     *state = l;

@@ -217,8 +217,19 @@ static dnnl_status_t best_fit(wish *w, dnnl_primitive_desc_t *found)
     return first_fit(w, found);
 }
 
+/* Sizes in the library are int64_t at its door and int inside: larger ones divide by zero there. */
+static ckpt_code need_int(int64_t size, ckpt_err *err)
+{
+    if (size > INT32_MAX) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "oneDNN takes sizes up to %d, found %lld", INT32_MAX, (long long)size);
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code matrix_desc(const ckpt_dnn_matrix *m, dnnl_memory_desc_t *desc, ckpt_err *err)
 {
+    CKPT_TRY(need_int(m->rows, err));
+    CKPT_TRY(need_int(m->columns, err));
     const dnnl_dims_t dims = {m->rows, m->columns};
     const dnnl_dims_t strides = {m->row_stride, m->column_stride};
     DNN_TRY(err, dnnl_memory_desc_init_by_strides(desc, 2, dims, dnnl_f32, strides), "a matrix");
@@ -305,6 +316,11 @@ static ckpt_code convolution_descs(const ckpt_dnn_shape *s, convolution *c, ckpt
     const dnnl_dims_t w_groups = {s->groups, s->out_channels / s->groups, s->in_channels / s->groups, s->kernel[0],
                                   s->kernel[1]};
     const dnnl_dims_t bias = {s->out_channels};
+    for (int d = 0; d < 4; d++) {
+        CKPT_TRY(need_int(x[d], err));
+        CKPT_TRY(need_int(y[d], err));
+        CKPT_TRY(need_int(w[d], err));
+    }
     const bool grouped = s->groups > 1;
     memcpy(c->stride, s->stride, sizeof s->stride);
     memcpy(c->padding, s->padding, sizeof s->padding);
@@ -381,8 +397,8 @@ static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_dnn_shape *s, const
     const bool writes_weights = direction == CKPT_DNN_WEIGHT_GRADIENT;
     const dnnl_memory_desc_t *w =
         dnnl_primitive_desc_query_md(found, writes_weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-    const bool reorder = reordered_bytes(w, &c->w_plain) > 0;
     dnn->blocked_bytes = reordered_bytes(w, &c->w_plain);
+    const bool reorder = dnn->blocked_bytes > 0;
     const bool bias = s->bias && direction != CKPT_DNN_INPUT_GRADIENT;
     int id[4] = {0};
     int plain = 0;
