@@ -24,7 +24,7 @@ void ckpt_philox_block(uint64_t seed, uint64_t step, uint32_t layer, uint32_t st
 float ckpt_philox_uniform(uint32_t word);
 
 /* The least word whose uniform is above p, so that "kept" is the integer test word >= threshold; 2^32 when there is
- * none (p >= 1). */
+ * none (p >= 1). For p < 1, which is all that ops allow, it is a word: the largest one's uniform is 1. */
 uint64_t ckpt_philox_threshold(double p);
 
 #endif

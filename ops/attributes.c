@@ -38,7 +38,7 @@ static ckpt_code convert(const ckpt_model *model, const ckpt_attr_spec *spec, co
 {
     int64_t value = given->integer;
     const bool whole = given->kind == CKPT_INT || given->kind == CKPT_STRING;
-    if (whole && given->kind == CKPT_STRING && (spec->kind == CKPT_INT || spec->kind == CKPT_INTS)) {
+    if (given->kind == CKPT_STRING && (spec->kind == CKPT_INT || spec->kind == CKPT_INTS)) {
         const ckpt_code code = ckpt_model_eval(model, given->string, &value, err);
         if (code != CKPT_OK) {
             ckpt_err_at(err, "\"%s\"", spec->name);

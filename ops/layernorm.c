@@ -32,7 +32,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     node->backward_saved = 1u << 0 | 1u << 1;
     node->forward_flop = ckpt_times(8, ckpt_node_in_count(node, 0));
     node->backward_flop = ckpt_times(14, ckpt_node_in_count(node, 0));
-    /* Four partial sums of a feature per thread: the gradients of weight and bias, and what their lanes need. */
+    /* Four sums of a feature per thread: the gradients of weight and bias, over a block of rows and over all blocks. */
     node->backward_workspace_bytes = ckpt_times(16 * (int64_t)node->threads, features);
     return CKPT_OK;
 }

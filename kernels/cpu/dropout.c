@@ -10,17 +10,13 @@ enum { STREAM = 0, TILE = 1024 };
 
 typedef struct keep_rule {
     uint32_t threshold; /* kept iff word >= threshold */
-    float scale;        /* 0 when nothing is kept */
+    float scale;
 } keep_rule;
 
 static keep_rule make_rule(const ckpt_node *node)
 {
     const double p = ckpt_node_float(node, "p");
-    const uint64_t threshold = ckpt_philox_threshold(p);
-    if (threshold > UINT32_MAX) {
-        return (keep_rule){UINT32_MAX, 0.0f};
-    }
-    return (keep_rule){(uint32_t)threshold, (float)(1.0 / (1.0 - p))};
+    return (keep_rule){(uint32_t)ckpt_philox_threshold(p), (float)(1.0 / (1.0 - p))};
 }
 
 static void draw(const ckpt_kernel_args *args, int64_t first, int64_t n, uint32_t *words)

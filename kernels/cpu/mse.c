@@ -2,11 +2,10 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-/* The loss is summed in blocks, each in order and in double, and the blocks in this many parts in order: a function
- * of the size only. */
+/* The loss is summed in this many parts, in double, and the parts in order: a function of the size only. */
 enum { PARTS = 64 };
 
-static double block_sum(int64_t n, const float *x, const float *target)
+static double part_sum(int64_t n, const float *x, const float *target)
 {
     enum { LANES = 8 };
     double lane[LANES] = {0};
@@ -38,7 +37,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t part = 0; part < PARTS; part++) {
         const int64_t from = count / PARTS * part, to = part + 1 < PARTS ? count / PARTS * (part + 1) : count;
-        sum[part] = block_sum(to - from, x + from, target + from);
+        sum[part] = part_sum(to - from, x + from, target + from);
     }
     double total = 0.0;
     for (int part = 0; part < PARTS; part++) {

@@ -1,7 +1,5 @@
 /* SGD in one pass over parameter, gradient and velocity. The velocity starts as zeros, so that its first value is the
  * gradient, as in PyTorch (which has no dampening here). */
-#include <math.h>
-
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
