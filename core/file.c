@@ -49,17 +49,33 @@ static ckpt_code read_all(FILE *file, const char *name, char **block, size_t *le
     }
 }
 
+/* A pipe gives its bytes once, so those of standard input are kept: its second reader gets them too. */
+static struct {
+    char *bytes;
+    size_t length;
+} kept;
+
 ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length, ckpt_err *err)
 {
     const bool standard = strcmp(path, "-") == 0;
     const char *const name = shown(path, "standard input");
-    FILE *const file = standard ? stdin : fopen(path, "rb");
-    if (file == NULL) {
-        return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+    char *block = standard ? kept.bytes : NULL;
+    size_t count = standard ? kept.length : 0;
+    ckpt_code code = CKPT_OK;
+    if (block == NULL) {
+        FILE *const file = standard ? stdin : fopen(path, "rb");
+        if (file == NULL) {
+            return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+        }
+        code = read_all(file, name, &block, &count, err);
+        if (!standard) {
+            fclose(file);
+        }
     }
-    char *block = NULL;
-    size_t count = 0;
-    ckpt_code code = read_all(file, name, &block, &count, err);
+    if (code == CKPT_OK && standard) {
+        kept.bytes = block;
+        kept.length = count;
+    }
     if (code == CKPT_OK) {
         char *const copy = ckpt_arena_take(arena, count + 1, 1);
         if (copy == NULL) {
@@ -70,9 +86,8 @@ ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes
             *length = count;
         }
     }
-    ckpt_memory_put(block);
-    if (!standard) {
-        fclose(file);
+    if (block != kept.bytes) {
+        ckpt_memory_put(block);
     }
     return code;
 }

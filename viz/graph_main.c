@@ -27,6 +27,7 @@ static const ckpt_cli_option options[] = {
 
 static void list_attributes(const ckpt_attr_spec *spec)
 {
+    printf("%s", spec != NULL && spec->name != NULL ? "\n" : "");
     for (; spec != NULL && spec->name != NULL; spec++) {
         printf("- `%s`", spec->name);
         if (spec->required) {
@@ -42,24 +43,23 @@ static void list_attributes(const ckpt_attr_spec *spec)
         }
         printf("%s%s\n", spec->help != NULL ? ": " : "", spec->help != NULL ? spec->help : "");
     }
-    printf("\n");
 }
 
 /* docs/ops.md is this, and a test compares them. */
 static int list_ops(void)
 {
-    printf("# Ops\n\nWritten by `ckpt-graph --list-ops`. In brackets: the default; of words, the first.\n\n");
+    printf("# Ops\n\nWritten by `ckpt-graph --list-ops`. In brackets: the default; of words, the first.\n");
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
-        printf("## %s\n\n%s  \nSource: %s. Inputs: %d", (*op)->name, (*op)->formula, (*op)->source, (*op)->in_min);
+        printf("\n## %s\n\n%s\n\nSource: %s. Inputs: %d", (*op)->name, (*op)->formula, (*op)->source, (*op)->in_min);
         if ((*op)->in_max > (*op)->in_min) {
             printf(" to %d", (*op)->in_max);
         }
-        printf(".\n\n");
+        printf(".\n");
         list_attributes((*op)->attrs);
     }
-    printf("# Optimizers\n\n");
+    printf("\n# Optimizers\n");
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
-        printf("## %s\n\n%s  \nSource: %s.\n\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
+        printf("\n## %s\n\n%s\n\nSource: %s.\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
         list_attributes((*optimizer)->attrs);
     }
     return 0;
@@ -206,32 +206,11 @@ static ckpt_code read_graph(const char *path, const request *want, ckpt_arena *o
     return ckpt_graph_read(path, out, graph, err);
 }
 
-/* Standard input can be read once, and is needed twice: for its kind and for itself. */
-static ckpt_code read_stdin(const request *want, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err)
-{
-    const char *bytes = NULL;
-    size_t length = 0;
-    CKPT_TRY(ckpt_file_read("-", out, &bytes, &length, err));
-    const char *const folder = getenv("TMPDIR");
-    char path[512];
-    const int written = snprintf(path, sizeof path, "%s/ckpt-graph-XXXXXX", folder != NULL ? folder : "/tmp");
-    const int file = written > 0 && (size_t)written < sizeof path ? mkstemp(path) : -1;
-    if (file < 0) {
-        return CKPT_FAIL(err, CKPT_IO, "no temporary file for standard input");
-    }
-    close(file);
-    ckpt_code code = ckpt_file_write(path, bytes, length, err);
-    code = code == CKPT_OK ? read_graph(path, want, out, graph, err) : code;
-    unlink(path);
-    return code;
-}
-
 static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
 {
     const ckpt_graph *graph = NULL;
     ckpt_plan *plan = NULL;
-    CKPT_TRY(strcmp(want->input, "-") == 0 ? read_stdin(want, arena, &graph, err)
-                                           : read_graph(want->input, want, arena, &graph, err));
+    CKPT_TRY(read_graph(want->input, want, arena, &graph, err));
     if (want->plan != NULL) {
         CKPT_TRY(ckpt_plan_read(want->plan, arena, &plan, err));
         CKPT_TRY(ckpt_plan_bind(plan, graph, err));
