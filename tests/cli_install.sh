@@ -6,8 +6,10 @@ bin=$2 work=$3
 rm -rf "$work"
 mkdir -p "$work/user"
 cmake --install "$bin/.." --prefix "$work/prefix" >/dev/null
+pc=$(dirname "$(find "$work/prefix" -name ckpt.pc)")
+version=$(PKG_CONFIG_PATH=$pc pkg-config --modversion ckpt)
 for program in ckpt-plan ckpt-train ckpt-profile ckpt-view ckpt-graph; do
-    "$work/prefix/bin/$program" --version | grep -q "^$program " || { echo "$program --version"; exit 1; }
+    "$work/prefix/bin/$program" --version | grep -qx "$program $version" || { echo "$program --version"; exit 1; }
 done
 cat >"$work/user/user.c" <<'C'
 #include <stdio.h>
@@ -30,6 +32,7 @@ cat >"$work/user/CMakeLists.txt" <<'C'
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
 find_package(ckpt REQUIRED)
+find_package(ckpt REQUIRED) # by another part of the same project
 add_executable(user user.c)
 target_link_libraries(user PRIVATE ckpt::planner)
 C
@@ -38,8 +41,8 @@ flags=${flags:+-fsanitize=$flags}
 cmake -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_FLAGS="$flags" >/dev/null
 cmake --build "$work/user/build" >/dev/null
 "$work/user/build/user"
-pc=$(dirname "$(find "$work/prefix" -name ckpt.pc)")
-# shellcheck disable=SC2046
-cc $flags -o "$work/user/by-pkg-config" "$work/user/user.c" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs --static ckpt)
+# shellcheck disable=SC2046,SC2086
+cc $flags -o "$work/user/by-pkg-config" "$work/user/user.c" \
+    $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs --static ckpt)
 "$work/user/by-pkg-config"
 echo "installed, found by CMake and by pkg-config"

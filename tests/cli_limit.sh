@@ -17,7 +17,7 @@ if grep -q __asan_init "$bin_dir/ckpt-train" 2>/dev/null; then echo "skipped: bu
 [ "$(uname)" = Linux ] || { echo "skipped: RLIMIT_AS is looked at on Linux only"; exit 77; }
 
 "$bin_dir/ckpt-plan" --threads 1 --strategy keep-all -o all.json "$model" > all.txt ||
-  fail "keep-all cannot be planned"
+    fail "keep-all cannot be planned"
 "$bin_dir/ckpt-plan" --threads 1 --budget 40% -o planned.json "$model" > planned.txt || fail "40% cannot be planned"
 budget=$(sed -n 's/.*"budget_bytes": *\([0-9]*\).*/\1/p' planned.json | head -1)
 [ -n "$budget" ] || fail "no budget in the plan"
@@ -29,7 +29,7 @@ wanted=$(grep sha256 free.txt)
 [ -n "$wanted" ] || fail "no digest"
 
 (ulimit -v "$limit_kib" && exec "$bin_dir/ckpt-train" --threads 1 --plan planned.json --steps 2 "$model") > planned.txt \
-  2> planned.err || fail "the planned run under $limit_kib KiB: $(cat planned.err)"
+    2> planned.err || fail "the planned run under $limit_kib KiB: $(cat planned.err)"
 [ "$(grep sha256 planned.txt)" = "$wanted" ] || fail "other bits under the limit"
 grep -q "(equal)" planned.txt || fail "measured peak is not the planned one"
 

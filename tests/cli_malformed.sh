@@ -9,16 +9,10 @@ cd "$source/tests/malformed"
 
 faults=0
 runs=0
-skipped=0
 # try FILE PROGRAM ARGUMENT...
 try() {
     local file=$1 program=$2 status=0 lines
     shift 2
-    if [ ! -x "$bin/$program" ]; then
-        [ "${CI:-}" != true ] || { echo "no $program"; exit 1; }
-        skipped=$((skipped + 1))
-        return
-    fi
     "$bin/$program" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
     runs=$((runs + 1))
     lines=$(wc -l <"$work/err")
@@ -49,6 +43,5 @@ done
 for file in trace/*.json; do
     try "$file" ckpt-view -o "$work/v.svg" "$file"
 done
-echo "$runs runs, $faults faults, $skipped without a program"
+echo "$runs runs, $faults faults"
 [ "$faults" = 0 ]
-[ "$runs" -gt 0 ] || exit 77

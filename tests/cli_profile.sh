@@ -5,42 +5,42 @@ export OMP_WAIT_POLICY=passive # spinning threads cost much where other tests sh
 source_dir=$1 bin_dir=$2 work_dir=$3
 profile=$bin_dir/ckpt-profile
 model=$source_dir/models/byte-gpt.json
-small="--set batch=4 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2"
+small=(--set batch=4 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2)
 rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 
 fail() { echo "FAILED: $*"; exit 1; }
 refuse() {
-  local code=$1 words=$2
-  shift 2
-  "$@" > refused.out 2> refused.err
-  local found=$?
-  [ $found -eq "$code" ] || fail "$*: exit $found, wanted $code: $(cat refused.err)"
-  [ "$(wc -l < refused.err)" -eq 1 ] || fail "$*: wanted one line, found: $(cat refused.err)"
-  grep -q -- "$words" refused.err || fail "$*: wanted \"$words\" in: $(cat refused.err)"
-  [ ! -s refused.out ] || fail "$*: something on standard output"
+    local code=$1 words=$2
+    shift 2
+    "$@" > refused.out 2> refused.err
+    local found=$?
+    [ $found -eq "$code" ] || fail "$*: exit $found, wanted $code: $(cat refused.err)"
+    [ "$(wc -l < refused.err)" -eq 1 ] || fail "$*: wanted one line, found: $(cat refused.err)"
+    grep -q -- "$words" refused.err || fail "$*: wanted \"$words\" in: $(cat refused.err)"
+    [ ! -s refused.out ] || fail "$*: something on standard output"
 }
 
-$profile $small --threads 2 --repeats 3 -o p.json "$model" 2> said.txt || fail "profile: $(cat said.txt)"
+"$profile" "${small[@]}" --threads 2 --repeats 3 -o p.json "$model" 2> said.txt || fail "profile: $(cat said.txt)"
 grep -q "caches not flushed" said.txt || fail "it does not say how it measured: $(cat said.txt)"
 grep -q '"format": "ckpt-profile/1"' p.json || fail "no profile"
 grep -q '"same_as": "h.0.qkv"' p.json || fail "identical layers are not measured once"
 grep -q "oneDNN" p.json || fail "no library version in the machine block"
-$profile $small --threads 2 --repeats 3 "$model" 2> /dev/null | grep -q '"format": "ckpt-profile/1"' || fail "stdout"
+"$profile" "${small[@]}" --threads 2 --repeats 3 "$model" 2> /dev/null | grep -q '"format": "ckpt-profile/1"' || fail "stdout"
 
-$bin_dir/ckpt-plan $small --threads 2 --profile p.json --budget 75% -o plan.json "$model" > plan.txt || fail "plan"
+"$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --profile p.json --budget 75% -o plan.json "$model" > plan.txt || fail "plan"
 grep -q "p.json" plan.txt || fail "the plan does not say where its costs come from: $(cat plan.txt)"
-$bin_dir/ckpt-train $small --threads 2 --plan plan.json --steps 2 "$model" > train.txt || fail "train"
+"$bin_dir/ckpt-train" "${small[@]}" --threads 2 --plan plan.json --steps 2 "$model" > train.txt || fail "train"
 grep -q "(equal)" train.txt || fail "peaks differ: $(cat train.txt)"
 
-refuse 2 "model file" $profile
-refuse 2 "second" $profile "$model" "$model"
-refuse 2 "no-such.json" $profile no-such.json
-refuse 2 "repeats takes" $profile --repeats 2 "$model"
-refuse 2 "seconds takes" $profile --seconds 0 "$model"
-refuse 2 "threads takes" $profile --threads 1.5 "$model"
-refuse 3 "cuda" $profile --device cuda:99 "$model"
-refuse 2 "no such device" $profile --device abacus "$model"
-refuse 2 "no/such" $profile $small --repeats 3 --seconds 0.001 -o no/such/folder.json "$model"
-$profile --help | grep -q "usage: ckpt-profile" || fail "--help"
-$profile --version | grep -q "^ckpt-profile [0-9]" || fail "--version"
+refuse 2 "model file" "$profile"
+refuse 2 "second" "$profile" "$model" "$model"
+refuse 2 "no-such.json" "$profile" no-such.json
+refuse 2 "repeats takes" "$profile" --repeats 2 "$model"
+refuse 2 "seconds takes" "$profile" --seconds 0 "$model"
+refuse 2 "threads takes" "$profile" --threads 1.5 "$model"
+refuse 3 "cuda" "$profile" --device cuda:99 "$model"
+refuse 2 "no such device" "$profile" --device abacus "$model"
+refuse 2 "no/such" "$profile" "${small[@]}" --repeats 3 --seconds 0.001 -o no/such/folder.json "$model"
+"$profile" --help | grep -q "usage: ckpt-profile" || fail "--help"
+"$profile" --version | grep -q "^ckpt-profile [0-9]" || fail "--version"
 echo "profile, plan, train; refusals have one line"

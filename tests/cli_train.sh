@@ -5,30 +5,30 @@ export OMP_WAIT_POLICY=passive # spinning threads cost much where other tests sh
 source_dir=$1 bin_dir=$2 work_dir=$3
 train=$bin_dir/ckpt-train plan=$bin_dir/ckpt-plan
 model=$source_dir/models/byte-gpt.json
-small="--set batch=4 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2 --threads 2"
+small=(--set batch=4 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2 --threads 2)
 rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 
 fail() { echo "FAILED: $*"; exit 1; }
 # refuse CODE "words of the line" command...: that exit code, one line on stderr with those words, nothing on stdout
 refuse() {
-  local code=$1 words=$2
-  shift 2
-  "$@" > refused.out 2> refused.err
-  local found=$?
-  [ $found -eq "$code" ] || fail "$*: exit $found, wanted $code: $(cat refused.err)"
-  [ "$(wc -l < refused.err)" -eq 1 ] || fail "$*: wanted one line, found: $(cat refused.err)"
-  grep -q -- "$words" refused.err || fail "$*: wanted \"$words\" in: $(cat refused.err)"
-  [ ! -s refused.out ] || fail "$*: something on standard output: $(cat refused.out)"
+    local code=$1 words=$2
+    shift 2
+    "$@" > refused.out 2> refused.err
+    local found=$?
+    [ $found -eq "$code" ] || fail "$*: exit $found, wanted $code: $(cat refused.err)"
+    [ "$(wc -l < refused.err)" -eq 1 ] || fail "$*: wanted one line, found: $(cat refused.err)"
+    grep -q -- "$words" refused.err || fail "$*: wanted \"$words\" in: $(cat refused.err)"
+    [ ! -s refused.out ] || fail "$*: something on standard output: $(cat refused.out)"
 }
 for i in $(seq 200); do echo "line $i of a text that tells $((i * i)) things"; done > text.txt
 
-$plan $small --strategy keep-all -o all.json "$model" > /dev/null || fail "plan keep-all"
-$plan $small --budget 75% -o part.json "$model" > /dev/null || fail "plan 75%"
+"$plan" "${small[@]}" --strategy keep-all -o all.json "$model" > /dev/null || fail "plan keep-all"
+"$plan" "${small[@]}" --budget 75% -o part.json "$model" > /dev/null || fail "plan 75%"
 
 # The same losses, step by step, and the same weights; the log is CSV with decimal and hexadecimal losses.
-$train $small --plan all.json --data text:text.txt --steps 6 --seed 4 --log all.csv "$model" > all.txt || fail "keep-all"
-$train $small --plan part.json --data text:text.txt --steps 6 --seed 4 --log part.csv --trace part.trace.json --poison \
-  "$model" > part.txt || fail "planned"
+"$train" "${small[@]}" --plan all.json --data text:text.txt --steps 6 --seed 4 --log all.csv "$model" > all.txt || fail "keep-all"
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps 6 --seed 4 --log part.csv --trace part.trace.json --poison \
+    "$model" > part.txt || fail "planned"
 cmp all.csv part.csv || fail "other losses"
 [ "$(grep sha256 all.txt)" = "$(grep sha256 part.txt)" ] || fail "other weights"
 [ "$(wc -l < all.csv)" -eq 7 ] || fail "the log has $(wc -l < all.csv) lines, wanted 7"
@@ -39,73 +39,74 @@ grep -q '"format": "ckpt-trace/1"' part.trace.json || fail "no trace"
 [ "$(sed 1d all.csv | cut -d, -f2 | sort -u | wc -l)" -eq 6 ] || fail "losses do not change"
 
 # Stop and resume.
-$train $small --plan part.json --data text:text.txt --steps 3 --seed 4 --save half.state --log two.csv "$model" \
-  > /dev/null || fail "first half"
-$train $small --plan all.json --data text:text.txt --steps 6 --resume half.state --log two.csv "$model" > two.txt ||
-  fail "second half"
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps 3 --seed 4 --save half.state --log two.csv "$model" \
+    > /dev/null || fail "first half"
+"$train" "${small[@]}" --plan all.json --data text:text.txt --steps 6 --resume half.state --log two.csv "$model" > two.txt ||
+    fail "second half"
 cmp all.csv two.csv || fail "resumed: other losses"
 [ "$(grep sha256 all.txt)" = "$(grep sha256 two.txt)" ] || fail "resumed: other weights"
 
-# Interrupted: the step is finished, the state written, one line, 130; and it goes on to the same weights.
-$train $small --plan part.json --data text:text.txt --steps 60 --seed 4 "$model" > long.txt || fail "60 steps"
-$train $small --plan part.json --data text:text.txt --steps 60 --seed 4 --save int.state --log int.csv "$model" \
-  > /dev/null 2> int.err &
+# Interrupted in a run that would not end by itself: the step is finished, the state written, one line, 130; and it
+# goes on to the weights of a run that was left alone.
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps 1000000 --seed 4 --save int.state --log int.csv "$model" \
+    > /dev/null 2> int.err &
 pid=$!
-for i in $(seq 200); do [ -f int.csv ] && [ "$(wc -l < int.csv)" -gt 2 ] && break; sleep 0.05; done
+for i in $(seq 1200); do [ -f int.csv ] && [ "$(wc -l < int.csv)" -gt 2 ] && break; sleep 0.05; done
 kill -INT $pid
 wait $pid
 code=$?
-if [ $code -ne 0 ]; then # it may have been done already
-  [ $code -eq 130 ] || fail "interrupted: exit $code, wanted 130"
-  [ "$(wc -l < int.err)" -eq 1 ] && grep -q "stopped after step" int.err || fail "interrupted: $(cat int.err)"
-  [ -f int.state ] || fail "interrupted: no state"
-  $train $small --plan part.json --data text:text.txt --steps 60 --resume int.state "$model" > rest.txt || fail "rest"
-  [ "$(grep sha256 long.txt)" = "$(grep sha256 rest.txt)" ] || fail "after an interrupt: other weights"
-fi
+[ $code -eq 130 ] || fail "interrupted: exit $code, wanted 130: $(cat int.err)"
+[ "$(wc -l < int.err)" -eq 1 ] || fail "interrupted: wanted one line, found: $(cat int.err)"
+stopped=$(sed -n 's/.*stopped after step \([0-9]*\).*/\1/p' int.err)
+[ -n "$stopped" ] || fail "interrupted: $(cat int.err)"
+steps=$((stopped + 3))
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps $steps --resume int.state "$model" > rest.txt || fail "rest"
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps $steps --seed 4 "$model" > long.txt || fail "$steps steps"
+[ "$(grep sha256 long.txt)" = "$(grep sha256 rest.txt)" ] || fail "after an interrupt: other weights"
 
 # JSON result.
-$train $small --plan part.json --steps 2 --json "$model" > result.json || fail "--json"
+"$train" "${small[@]}" --plan part.json --steps 2 --json "$model" > result.json || fail "--json"
 grep -q '"weights_sha256": "[0-9a-f]\{64\}"' result.json || fail "--json: $(cat result.json)"
 [ "$(wc -l < result.json)" -eq 1 ] || fail "--json: more than one line"
-$train $small --plan part.json --steps 0 "$model" > zero.txt || fail "--steps 0"
+"$train" "${small[@]}" --plan part.json --steps 0 "$model" > zero.txt || fail "--steps 0"
 
 # Refusals.
-refuse 2 "batch" $train --set batch=3 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2 --threads 2 \
-  --plan part.json "$model"
-refuse 2 "" $train --plan part.json "$source_dir/models/mlp.json"
-refuse 2 "plan FILE" $train "$model"
-refuse 2 "model file" $train --plan part.json
-refuse 2 "second" $train --plan part.json "$model" "$model"
-refuse 2 "no-such-plan.json" $train $small --plan no-such-plan.json "$model"
-refuse 2 "no-such-model.json" $train --plan part.json no-such-model.json
-refuse 2 "steps takes a number" $train --plan part.json --steps many "$model"
-refuse 2 "threads takes a number" $train --plan part.json --threads 0 "$model"
-refuse 2 "save-every needs" $train --plan part.json --save-every 2 "$model"
-refuse 2 "unknown option" $train --plan part.json --frobnicate "$model"
-refuse 3 "cuda" $train $small --plan part.json --device cuda:99 "$model"
-refuse 2 "no such device" $train $small --plan part.json --device abacus "$model"
-refuse 2 "" $train --set nothing=1 --plan part.json "$model"
+refuse 2 "batch" "$train" --set batch=3 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2 --threads 2 \
+    --plan part.json "$model"
+refuse 2 'the plan is of graph "byte-gpt"' "$train" --plan part.json "$source_dir/models/mlp.json"
+refuse 2 "plan FILE" "$train" "$model"
+refuse 2 "model file" "$train" --plan part.json
+refuse 2 "second" "$train" --plan part.json "$model" "$model"
+refuse 2 "no-such-plan.json" "$train" "${small[@]}" --plan no-such-plan.json "$model"
+refuse 2 "no-such-model.json" "$train" --plan part.json no-such-model.json
+refuse 2 "steps takes a number" "$train" --plan part.json --steps many "$model"
+refuse 2 "threads takes a number" "$train" --plan part.json --threads 0 "$model"
+refuse 2 "save-every needs" "$train" --plan part.json --save-every 2 "$model"
+refuse 2 "unknown option" "$train" --plan part.json --frobnicate "$model"
+refuse 3 "cuda" "$train" "${small[@]}" --plan part.json --device cuda:99 "$model"
+refuse 2 "no such device" "$train" "${small[@]}" --plan part.json --device abacus "$model"
+refuse 2 "no such var" "$train" --set nothing=1 --plan part.json "$model"
 
 # Refusals that come after the model and plan are fine print their first lines only then: nothing on stdout either.
-refuse 2 "wanted text:FILE" $train $small --plan part.json --data tape:x "$model"
-refuse 2 "cannot read" $train $small --plan part.json --data text:no-such-text "$model"
-refuse 2 "float32" $train $small --plan part.json --data cifar10:text.txt "$model"
-refuse 2 "seed 4" $train $small --plan part.json --resume half.state --seed 5 "$model"
-refuse 2 "damaged" $train $small --plan part.json --resume text.txt "$model"
-refuse 2 "cannot write" $train $small --plan part.json --log no/such/folder/log.csv "$model"
-$plan $small --budget 1000000 -o none.json "$model" > /dev/null
+refuse 2 "wanted text:FILE" "$train" "${small[@]}" --plan part.json --data tape:x "$model"
+refuse 2 "cannot read" "$train" "${small[@]}" --plan part.json --data text:no-such-text "$model"
+refuse 2 "float32" "$train" "${small[@]}" --plan part.json --data cifar10:text.txt "$model"
+refuse 2 "seed 4" "$train" "${small[@]}" --plan part.json --resume half.state --seed 5 "$model"
+refuse 2 "damaged" "$train" "${small[@]}" --plan part.json --resume text.txt "$model"
+refuse 2 "cannot write" "$train" "${small[@]}" --plan part.json --log no/such/folder/log.csv "$model"
+"$plan" "${small[@]}" --budget 1000000 -o none.json "$model" > /dev/null
 [ $? -eq 1 ] || fail "a budget of 1 MB should be infeasible"
-[ ! -f none.json ] || refuse 2 "infeasible" $train $small --plan none.json "$model"
+refuse 2 "infeasible" "$train" "${small[@]}" --plan none.json "$model"
 sed 's/"arena_bytes": *[0-9]*/"arena_bytes": 64/' part.json > cut.json
-refuse 2 "arena" $train $small --plan cut.json "$model"
+refuse 2 "arena" "$train" "${small[@]}" --plan cut.json "$model"
 sed 's/"run": *"h.0.ln1\/forward"/"run": "h.0.ln9\/forward"/' part.json > renamed.json
 cmp -s part.json renamed.json && fail "the plan has no step to rename"
-refuse 2 "ln9" $train $small --plan renamed.json "$model"
+refuse 2 "ln9" "$train" "${small[@]}" --plan renamed.json "$model"
 # The state of another model.
-$plan --threads 2 --strategy keep-all -o mlp.json "$source_dir/models/mlp.json" > /dev/null || fail "mlp"
-$train --threads 2 --plan mlp.json --steps 1 --save mlp.state "$source_dir/models/mlp.json" > /dev/null || fail "mlp"
-refuse 2 'model "mlp"' $train $small --plan part.json --resume mlp.state "$model"
-$train --help > help.txt || fail "--help"
+"$plan" --threads 2 --strategy keep-all -o mlp.json "$source_dir/models/mlp.json" > /dev/null || fail "mlp"
+"$train" --threads 2 --plan mlp.json --steps 1 --save mlp.state "$source_dir/models/mlp.json" > /dev/null || fail "mlp"
+refuse 2 'model "mlp"' "$train" "${small[@]}" --plan part.json --resume mlp.state "$model"
+"$train" --help > help.txt || fail "--help"
 grep -q "usage: ckpt-train" help.txt || fail "--help"
-$train --version | grep -q "^ckpt-train [0-9]" || fail "--version"
+"$train" --version | grep -q "^ckpt-train [0-9]" || fail "--version"
 echo "identical losses and weights planned, resumed and interrupted; refusals have one line"

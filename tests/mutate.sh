@@ -11,68 +11,68 @@ tests="test_identity test_executor_hand test_executor_gradient test_no_allocatio
 
 # name | file | sed expression | what it is
 mutations=(
-  "dropout-counter|kernels/cpu/dropout.c|s/args->seed, args->step,/args->seed, args->step + args->again,/|a recomputed dropout draws another mask"
-  "attention-dropout-counter|kernels/cpu/attention.c|s/args->seed, args->step,/args->seed, args->step + args->again,/|recomputed attention draws another mask"
-  "statistics-twice|kernels/cpu/batchnorm.c|s/if (!args->again)/if (args->node != NULL)/|batch norm's running statistics are updated by recomputations too"
-  "again-forgotten|executor/wire.c|s/action->args.again = step->again;/action->args.again = false;/|the executor does not tell kernels that a run is a recomputation"
-  "overlap|planner/place.c|s/place\[i\].offset = p.best_offset\[i\];/place[i].offset = p.best_offset[i] >= 64 ? p.best_offset[i] - 64 : 0;/|places overlap by 64 bytes"
-  "overlap-unchecked|planner/place.c planner/check.c|s/place\[i\].offset = p.best_offset\[i\];/place[i].offset = p.best_offset[i] - (i % 7 == 3 \&\& p.best_offset[i] >= 64 ? 64 : 0);/;s/under->offset + under->bytes > place->offset/under->offset + under->bytes > place->offset + 64/|places overlap and the checker looks away"
-  "missing-input-accumulation|ops/lower.c|s/role->grad_in_adds |= (uint64_t)1 << k;/role->grad_in_adds |= 0;/|the gradient of a value read twice is overwritten"
-  "missing-parameter-accumulation|ops/lower.c|s/role->grad_param_adds |= (uint64_t)1 << k;/role->grad_param_adds |= 0;/|the gradient of a tied parameter is overwritten"
-  "staged-sum-lost|kernels/cpu/device_cpu.c|s/^\( *\)add_all(grad_in\[k\], args->grad_in\[k\].*/\1continue;/|staged gradients are never added"
-  "free-too-much|executor/executor.c|s/return poison(executor, action->place, action->bytes, err);/return poison(executor, action->place, action->bytes + 64, err);/|a free reaches 64 bytes into its neighbour"
+    "dropout-counter|kernels/cpu/dropout.c|s/args->seed, args->step,/args->seed, args->step + args->again,/|a recomputed dropout draws another mask"
+    "attention-dropout-counter|kernels/cpu/attention.c|s/args->seed, args->step,/args->seed, args->step + args->again,/|recomputed attention draws another mask"
+    "statistics-twice|kernels/cpu/batchnorm.c|s/if (!args->again)/if (args->node != NULL)/|batch norm's running statistics are updated by recomputations too"
+    "again-forgotten|executor/wire.c|s/action->args.again = step->again;/action->args.again = false;/|the executor does not tell kernels that a run is a recomputation"
+    "overlap|planner/place.c|s/place\[i\].offset = p.best_offset\[i\];/place[i].offset = p.best_offset[i] >= 64 ? p.best_offset[i] - 64 : 0;/|places overlap by 64 bytes"
+    "overlap-unchecked|planner/place.c planner/check.c|s/place\[i\].offset = p.best_offset\[i\];/place[i].offset = p.best_offset[i] - (i % 7 == 3 \&\& p.best_offset[i] >= 64 ? 64 : 0);/;s/under->offset + under->bytes > place->offset/under->offset + under->bytes > place->offset + 64/|places overlap and the checker looks away"
+    "missing-input-accumulation|ops/lower.c|s/role->grad_in_adds |= (uint64_t)1 << k;/role->grad_in_adds |= 0;/|the gradient of a value read twice is overwritten"
+    "missing-parameter-accumulation|ops/lower.c|s/role->grad_param_adds |= (uint64_t)1 << k;/role->grad_param_adds |= 0;/|the gradient of a tied parameter is overwritten"
+    "staged-sum-lost|kernels/cpu/device_cpu.c|s/^\( *\)add_all(grad_in\[k\], args->grad_in\[k\].*/\1continue;/|staged gradients are never added"
+    "free-too-much|executor/executor.c|s/return poison(executor, action->place, action->bytes, err);/return poison(executor, action->place, action->bytes + 64, err);/|a free reaches 64 bytes into its neighbour"
 )
 
 prepare() { # a copy of what the build needs, and a build of it
-  mkdir -p "$work_dir"
-  rm -rf "$work_dir/source" "$work_dir/build"
-  mkdir "$work_dir/source"
-  (cd "$source_dir" && tar cf - --exclude=./.git --exclude=./build* .) | tar xf - -C "$work_dir/source" || exit 2
-  cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCKPT_CUDA=OFF > "$work_dir/configure.log" 2>&1 ||
-    { cat "$work_dir/configure.log"; exit 2; }
-  mkdir -p "$work_dir/build/tests/work"
+    mkdir -p "$work_dir"
+    rm -rf "$work_dir/source" "$work_dir/build"
+    mkdir "$work_dir/source"
+    (cd "$source_dir" && tar cf - --exclude=./.git --exclude=./build* --exclude=./out --exclude=./.venv .) | tar xf - -C "$work_dir/source" || exit 2
+    cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCKPT_CUDA=OFF > "$work_dir/configure.log" 2>&1 ||
+        { cat "$work_dir/configure.log"; exit 2; }
+    mkdir -p "$work_dir/build/tests/work"
 }
 
 build() { # shellcheck disable=SC2086
-  cmake --build "$work_dir/build" --parallel "$(nproc)" --target $tests > "$work_dir/build.log" 2>&1
+    cmake --build "$work_dir/build" --parallel "$(nproc)" --target $tests > "$work_dir/build.log" 2>&1
 }
 
 prepare
 build || { tail -20 "$work_dir/build.log"; echo "the sources as they are do not build"; exit 2; }
 for test in $tests; do
-  "$work_dir/build/bin/$test" > "$work_dir/clean.log" 2>&1 || { cat "$work_dir/clean.log"; echo "$test fails unmutated"; exit 2; }
+    "$work_dir/build/bin/$test" > "$work_dir/clean.log" 2>&1 || { cat "$work_dir/clean.log"; echo "$test fails unmutated"; exit 2; }
 done
 echo "unmutated: all pass"
 unnoticed=0
 for mutation in "${mutations[@]}"; do
-  IFS='|' read -r name files expression about <<< "$(sed 's/|=/@or@/g' <<< "$mutation")"
-  expression=${expression//@or@/|=}
-  [ -z "${ONLY:-}" ] || [ "$ONLY" = "$name" ] || continue
-  changed=0
-  for file in $files; do
-    cp "$work_dir/source/$file" "$work_dir/$(basename "$file").kept"
-    sed -i "$expression" "$work_dir/source/$file"
-    cmp -s "$work_dir/source/$file" "$work_dir/$(basename "$file").kept" || changed=1
-  done
-  caught=""
-  if [ $changed -eq 0 ]; then
-    caught=none
-    about="$about: NOT APPLIED, the source has changed"
-    unnoticed=1
-  elif ! build; then
-    caught=none
-    about="$about: DOES NOT BUILD"
-    unnoticed=1
-  else
-    for test in $tests; do
-      timeout 300 "$work_dir/build/bin/$test" > "$work_dir/$name.$test.log" 2>&1 || caught="$caught $test"
+    IFS="|" read -r name files expression about <<< "${mutation//|=/@or@}"
+    expression=${expression//@or@/|=}
+    [ -z "${ONLY:-}" ] || [ "$ONLY" = "$name" ] || continue
+    changed=0
+    for file in $files; do
+        cp "$work_dir/source/$file" "$work_dir/$(basename "$file").kept"
+        sed -i "$expression" "$work_dir/source/$file"
+        cmp -s "$work_dir/source/$file" "$work_dir/$(basename "$file").kept" || changed=1
     done
-    [ -n "$caught" ] || { caught=" NOBODY"; unnoticed=1; }
-  fi
-  printf '%-32s %-64s noticed by%s\n' "$name" "$about" "$caught"
-  for file in $files; do
-    cp "$work_dir/$(basename "$file").kept" "$work_dir/source/$file"
-  done
+    caught=""
+    if [ $changed -eq 0 ]; then
+        caught=none
+        about="$about: NOT APPLIED, the source has changed"
+        unnoticed=1
+    elif ! build; then
+        caught=none
+        about="$about: DOES NOT BUILD"
+        unnoticed=1
+    else
+        for test in $tests; do
+            timeout 300 "$work_dir/build/bin/$test" > "$work_dir/$name.$test.log" 2>&1 || caught="$caught $test"
+        done
+        [ -n "$caught" ] || { caught=" NOBODY"; unnoticed=1; }
+    fi
+    printf '%-32s %-64s noticed by%s\n' "$name" "$about" "$caught"
+    for file in $files; do
+        cp "$work_dir/$(basename "$file").kept" "$work_dir/source/$file"
+    done
 done
 [ $# -ge 2 ] || rm -rf "$work_dir"
 exit $unnoticed
