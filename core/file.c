@@ -1,5 +1,10 @@
 /* A file is written beside its name and renamed, after it has reached the disk. What is no regular file (a pipe,
- * /dev/null) is written in place, because a rename would replace it. */
+ * /dev/null) is written in place, because a rename would replace it; a link stays, what it points to
+ * is replaced. */
+/* realpath is an option of POSIX 2008. */
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700
+#endif
 #include "core/file.h"
 
 #include <errno.h>
@@ -92,94 +97,155 @@ ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes
     return code;
 }
 
-static bool write_all(int fd, const void *bytes, size_t length)
+struct ckpt_file {
+    ckpt_arena arena; /* of the names */
+    int fd;
+    const char *name;   /* for messages */
+    const char *beside; /* the temporary file; NULL: written in place */
+    const char *target; /* what it is renamed to; NULL: standard output */
+};
+
+static ckpt_code failed(const ckpt_file *file, ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", file->name, strerror(errno));
+}
+
+static ckpt_code no_memory(const char *path, ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a file name", path);
+}
+
+/* `old`: the file that will be replaced, whose permissions the new one gets; NULL: there is none. */
+static ckpt_code open_beside(ckpt_file *file, const struct stat *old, ckpt_err *err)
+{
+    for (int attempt = 0; file->fd < 0 && attempt < 100; attempt++) {
+        file->beside = ckpt_arena_format(&file->arena, "%s.%ld-%d.part", file->target, (long)getpid(), attempt);
+        if (file->beside == NULL) {
+            return no_memory(file->name, err);
+        }
+        file->fd = open(file->beside, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        if (file->fd < 0 && errno != EEXIST) {
+            break;
+        }
+    }
+    if (file->fd < 0) {
+        const ckpt_code code = failed(file, err);
+        file->beside = NULL;
+        return code;
+    }
+    return old == NULL || fchmod(file->fd, old->st_mode & 07777) == 0 ? CKPT_OK : failed(file, err);
+}
+
+static ckpt_code open_in_place(ckpt_file *file, int flags, ckpt_err *err)
+{
+    file->fd = open(file->target, flags, 0666);
+    return file->fd >= 0 ? CKPT_OK : failed(file, err);
+}
+
+static ckpt_code open_file(ckpt_file *file, const char *path, ckpt_err *err)
+{
+    if (strcmp(path, "-") == 0) {
+        fflush(stdout);
+        file->name = "standard output";
+        file->fd = STDOUT_FILENO;
+        return CKPT_OK;
+    }
+    file->name = file->target = ckpt_arena_text(&file->arena, path);
+    if (file->name == NULL) {
+        return no_memory(path, err);
+    }
+    struct stat status;
+    if (lstat(path, &status) != 0) {
+        return open_beside(file, NULL, err);
+    }
+    if (S_ISLNK(status.st_mode)) {
+        char *const resolved = realpath(path, NULL); /* the C library's malloc */
+        if (resolved == NULL) {
+            return open_in_place(file, O_WRONLY | O_CREAT | O_TRUNC, err); /* what it names is not there yet */
+        }
+        file->target = ckpt_arena_text(&file->arena, resolved);
+        free(resolved);
+        if (file->target == NULL) {
+            return no_memory(path, err);
+        }
+        if (stat(file->target, &status) != 0) {
+            return failed(file, err);
+        }
+    }
+    return S_ISREG(status.st_mode) ? open_beside(file, &status, err) : open_in_place(file, O_WRONLY, err);
+}
+
+ckpt_code ckpt_file_begin(const char *path, ckpt_file **file, ckpt_err *err)
+{
+    ckpt_file *const made = ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return no_memory(path, err);
+    }
+    ckpt_arena_init(&made->arena);
+    made->fd = -1;
+    const ckpt_code code = open_file(made, path, err);
+    if (code != CKPT_OK) {
+        const ckpt_code unused = ckpt_file_end(made, false, NULL);
+        (void)unused;
+        return code;
+    }
+    *file = made;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_file_add(ckpt_file *file, const void *bytes, size_t length, ckpt_err *err)
 {
     const char *from = bytes;
     while (length > 0) {
-        const ssize_t count = write(fd, from, length);
+        const ssize_t count = write(file->fd, from, length);
         if (count < 0 && errno == EINTR) {
             continue;
         }
         if (count <= 0) {
-            return false;
+            return failed(file, err);
         }
         from += count;
         length -= (size_t)count;
     }
-    return true;
+    return CKPT_OK;
 }
 
-static ckpt_code failed(const char *name, ckpt_err *err)
+ckpt_code ckpt_file_end(ckpt_file *file, bool keep, ckpt_err *err)
 {
-    return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", name, strerror(errno));
-}
-
-static ckpt_code write_in_place(int fd, const char *name, const void *bytes, size_t length, bool close_it,
-                                ckpt_err *err)
-{
-    if (fd < 0) {
-        return failed(name, err);
-    }
-    ckpt_code code = write_all(fd, bytes, length) ? CKPT_OK : failed(name, err);
-    if (close_it && close(fd) != 0 && code == CKPT_OK) {
-        code = failed(name, err);
-    }
-    return code;
-}
-
-static ckpt_code write_beside(const char *path, const struct stat *old, const void *bytes, size_t length, ckpt_err *err)
-{
-    const size_t room = strlen(path) + 40;
-    char *const beside = ckpt_memory_get(room);
-    if (beside == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a file name", path);
-    }
-    int fd = -1;
-    for (int attempt = 0; fd < 0 && attempt < 100; attempt++) {
-        snprintf(beside, room, "%s.%ld-%d.part", path, (long)getpid(), attempt);
-        fd = open(beside, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (fd < 0 && errno != EEXIST) {
-            break;
-        }
-    }
     ckpt_code code = CKPT_OK;
-    if (fd < 0) {
-        code = failed(path, err);
-    } else {
-        const bool written =
-            write_all(fd, bytes, length) && (old == NULL || fchmod(fd, old->st_mode & 07777) == 0) && fsync(fd) == 0;
-        if (!written) {
-            code = failed(path, err);
-        }
-        if (close(fd) != 0 && code == CKPT_OK) {
-            code = failed(path, err);
-        }
-        if (code == CKPT_OK && rename(beside, path) != 0) {
-            code = failed(path, err);
-        }
-        if (code != CKPT_OK) {
-            unlink(beside);
-        }
+    if (keep && file->beside != NULL && fsync(file->fd) != 0) {
+        code = failed(file, err);
     }
-    ckpt_memory_put(beside);
+    if (file->fd >= 0 && file->target != NULL && close(file->fd) != 0 && keep && code == CKPT_OK) {
+        code = failed(file, err);
+    }
+    if (file->beside != NULL && keep && code == CKPT_OK && rename(file->beside, file->target) != 0) {
+        code = failed(file, err);
+    }
+    if (file->beside != NULL && (!keep || code != CKPT_OK)) {
+        unlink(file->beside);
+    }
+    ckpt_arena_fini(&file->arena);
+    ckpt_memory_put(file);
     return code;
 }
 
 ckpt_code ckpt_file_write(const char *path, const void *bytes, size_t length, ckpt_err *err)
 {
-    if (strcmp(path, "-") == 0) {
-        fflush(stdout);
-        return write_in_place(STDOUT_FILENO, "standard output", bytes, length, false, err);
-    }
+    ckpt_file *file = NULL;
+    CKPT_TRY(ckpt_file_begin(path, &file, err));
+    const ckpt_code code = ckpt_file_add(file, bytes, length, err);
+    const ckpt_code end = ckpt_file_end(file, code == CKPT_OK, err);
+    return code != CKPT_OK ? code : end;
+}
+
+ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)
+{
     struct stat status;
-    if (lstat(path, &status) != 0) {
-        return write_beside(path, NULL, bytes, length, err);
+    if (lstat(path, &status) == 0 && (stat(path, &status) != 0 || !S_ISREG(status.st_mode))) {
+        return CKPT_OK; /* opening a pipe would tell its reader that all is over, a link into nothing make a file */
     }
-    if (S_ISREG(status.st_mode)) {
-        return write_beside(path, &status, bytes, length, err);
-    }
-    if (S_ISLNK(status.st_mode) && (stat(path, &status) != 0 || S_ISREG(status.st_mode))) {
-        return write_in_place(open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), path, bytes, length, true, err);
-    }
-    return write_in_place(open(path, O_WRONLY), path, bytes, length, true, err);
+    ckpt_file *file = NULL;
+    CKPT_TRY(ckpt_file_begin(path, &file, err));
+    return ckpt_file_end(file, false, err);
 }

@@ -2,6 +2,7 @@
 #ifndef CKPT_CORE_FILE_H
 #define CKPT_CORE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/memory.h"
@@ -16,8 +17,19 @@
 CKPT_MUST_USE ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length,
                                        ckpt_err *err);
 
-/* Write to a temporary file beside `path` and rename it over `path`, so that a reader sees the old file or the
- * new one, never half. Errors: CKPT_IO, and `path` is as it was. */
+/* Write to a temporary file beside `path` and rename it over `path` once it is on the disk, so that a reader sees the
+ * old file or the new one, never half. A link stays and what it points to is replaced. What is no regular file (a pipe,
+ * a device) is written in place. Errors: CKPT_IO, and a regular file is as it was; CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_file_write(const char *path, const void *bytes, size_t length, ckpt_err *err);
+
+/* The same in pieces: begin, add as often as wanted, end. Whatever add gave, end must be called: it frees the file, and
+ * with `keep` false throws away what was written. */
+typedef struct ckpt_file ckpt_file;
+CKPT_MUST_USE ckpt_code ckpt_file_begin(const char *path, ckpt_file **file, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_file_add(ckpt_file *file, const void *bytes, size_t length, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_file_end(ckpt_file *file, bool keep, ckpt_err *err);
+
+/* Whether a file of that name could be begun, found out now instead of after hours of work. Changes nothing. */
+CKPT_MUST_USE ckpt_code ckpt_file_probe(const char *path, ckpt_err *err);
 
 #endif

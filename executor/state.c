@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/digest.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "executor/executor_impl.h"
 
@@ -124,80 +124,66 @@ static ckpt_code add_header(const ckpt_executor *executor, ckpt_text *text, ckpt
     return ckpt_text_end(text, err);
 }
 
-static ckpt_code put(FILE *file, ckpt_digest *digest, const void *bytes, size_t length, const char *path, ckpt_err *err)
+static ckpt_code put(ckpt_file *file, ckpt_digest *digest, const void *bytes, size_t length, ckpt_err *err)
 {
     ckpt_digest_add(digest, bytes, length);
-    if (fwrite(bytes, 1, length, file) != length) {
-        return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", path, strerror(errno));
-    }
-    return CKPT_OK;
+    return ckpt_file_add(file, bytes, length, err);
 }
 
-static ckpt_code put_all(ckpt_executor *executor, FILE *file, ckpt_digest *digest, const char *header, size_t length,
-                         const char *path, ckpt_err *err)
+static ckpt_code put_all(ckpt_executor *executor, ckpt_file *file, ckpt_digest *digest, const ckpt_text *header,
+                         ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
-    CKPT_TRY(put(file, digest, header, length, path, err));
+    CKPT_TRY(put(file, digest, header->bytes, header->length, err));
     for (int i = 0; i < SAVED_SECTIONS; i++) {
         ckpt_bytes start = 0, bytes = 0;
         ckpt_executor_section(executor, saved_section[i], &start, &bytes);
         for (ckpt_bytes done = 0; done < bytes; done += CKPT_CHUNK_BYTES) {
             const ckpt_bytes now = smaller(bytes - done, CKPT_CHUNK_BYTES);
             CKPT_TRY(device->api->download(device, executor->chunk, executor->statics + start + done, now, err));
-            CKPT_TRY(put(file, digest, executor->chunk, (size_t)now, path, err));
+            CKPT_TRY(put(file, digest, executor->chunk, (size_t)now, err));
         }
     }
     return CKPT_OK;
 }
 
-static ckpt_code write_file(ckpt_executor *executor, const char *temporary, const char *path, const ckpt_text *header,
-                            ckpt_err *err)
+static ckpt_code write_file(ckpt_executor *executor, const char *path, const ckpt_text *header, ckpt_err *err)
 {
     ckpt_digest *const digest = ckpt_digest_create();
     if (digest == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
     }
-    FILE *const file = fopen(temporary, "wb");
-    if (file == NULL) {
-        const int reason = errno;
-        char unused[CKPT_DIGEST_TEXT];
-        ckpt_digest_end(digest, unused);
-        return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", path, strerror(reason));
-    }
-    ckpt_code code = put_all(executor, file, digest, header->bytes, header->length, path, err);
     char tail[CKPT_DIGEST_TEXT];
+    ckpt_file *file = NULL;
+    ckpt_code code = ckpt_file_begin(path, &file, err);
+    if (code == CKPT_OK) {
+        code = put_all(executor, file, digest, header, err);
+    }
     ckpt_digest_end(digest, tail);
-    const bool flushed = code != CKPT_OK || (fwrite(tail, 1, TAIL - 1, file) == TAIL - 1 && fputc('\n', file) != EOF &&
-                                             fflush(file) == 0 && fsync(fileno(file)) == 0);
-    const int flush_reason = errno;
-    const bool closed = fclose(file) == 0;
-    if (code == CKPT_OK && (!flushed || !closed)) {
-        code = CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", path, strerror(flushed ? errno : flush_reason));
+    tail[TAIL - 1] = '\n';
+    if (code == CKPT_OK) {
+        code = ckpt_file_add(file, tail, TAIL, err);
     }
-    if (code == CKPT_OK && rename(temporary, path) != 0) {
-        code = CKPT_FAIL(err, CKPT_IO, "%s: cannot rename the finished file: %s", path, strerror(errno));
-    }
-    if (code != CKPT_OK) {
-        remove(temporary);
+    if (file != NULL) {
+        const ckpt_code end = ckpt_file_end(file, code == CKPT_OK, err);
+        code = code != CKPT_OK ? code : end;
     }
     return code;
 }
 
 ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err)
 {
-    ckpt_text header, temporary;
+    ckpt_text header;
     ckpt_text_init(&header);
-    ckpt_text_init(&temporary);
     ckpt_code code = add_header(executor, &header, err);
-    if (code == CKPT_OK) {
-        ckpt_text_add(&temporary, "%s.%ld.tmp", path, (long)getpid());
-        code = ckpt_text_end(&temporary, err);
+    if (code == CKPT_OK && header.length >= HEADER_MAX) {
+        code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: a header of %zu bytes, and at most %d are read back", path,
+                         header.length, HEADER_MAX);
     }
     if (code == CKPT_OK) {
-        code = write_file(executor, temporary.bytes, path, &header, err);
+        code = write_file(executor, path, &header, err);
     }
     ckpt_text_fini(&header);
-    ckpt_text_fini(&temporary);
     return code;
 }
 

@@ -148,13 +148,46 @@ static void test_files_are_replaced_whole(void **state)
     const char *const link = WORK "/link.txt";
     unlink(link);
     assert_int_equal(symlink("file.txt", link), 0);
+    assert_int_equal(stat(path, &status), 0);
+    const ino_t before = status.st_ino;
     write_ok(link, "through a link");
     check_holds(path, "through a link");
+    assert_int_equal(stat(path, &status), 0);
+    assert_true(status.st_ino != before); /* another file was renamed over it: it was never half written */
     assert_int_equal(lstat(link, &status), 0);
     assert_true(S_ISLNK(status.st_mode));
     write_ok("/dev/null", "gone");
     assert_int_equal(stat("/dev/null", &status), 0);
     assert_true(S_ISCHR(status.st_mode));
+}
+
+static void test_what_is_thrown_away_leaves_nothing(void **state)
+{
+    (void)state;
+    const char *const path = WORK "/pieces.txt", *const link = WORK "/nowhere.txt", *const folder = WORK "/pieces";
+    ckpt_err err = {0};
+    ckpt_file *file = NULL;
+    rmdir(folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    write_ok(path, "old");
+    CHECK_OK(ckpt_file_begin(path, &file, &err), err);
+    CHECK_OK(ckpt_file_add(file, "ne", 2, &err), err);
+    check_holds(path, "old");
+    CHECK_OK(ckpt_file_add(file, "w", 1, &err), err);
+    CHECK_OK(ckpt_file_end(file, true, &err), err);
+    check_holds(path, "new");
+    CHECK_OK(ckpt_file_begin(WORK "/pieces/gone", &file, &err), err);
+    CHECK_OK(ckpt_file_add(file, "x", 1, &err), err);
+    CHECK_OK(ckpt_file_end(file, false, &err), err);
+    CHECK_OK(ckpt_file_probe(WORK "/pieces/probed", &err), err);
+    CHECK_OK(ckpt_file_probe(path, &err), err);
+    check_holds(path, "new");
+    CHECK_OK(ckpt_file_probe("/dev/full", &err), err);
+    unlink(link);
+    assert_int_equal(symlink("pieces/not-yet", link), 0);
+    CHECK_OK(ckpt_file_probe(link, &err), err);
+    assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
+    assert_int_equal(ckpt_file_probe(WORK "/no/such/folder", &err), CKPT_IO);
 }
 
 static void test_files_that_cannot_be(void **state)
@@ -306,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_text_without_memory),
         cmocka_unit_test(test_digest_is_sha256),
         cmocka_unit_test(test_files_are_replaced_whole),
+        cmocka_unit_test(test_what_is_thrown_away_leaves_nothing),
         cmocka_unit_test(test_files_that_cannot_be),
         cmocka_unit_test(test_files_and_machine_without_memory),
         cmocka_unit_test(test_command_lines),
