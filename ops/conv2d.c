@@ -14,22 +14,24 @@ static const ckpt_attr_spec attrs[] = {
     {0},
 };
 
-/* Bytes of the filters in the blocked order oneDNN gives them: channels of a group padded to vectors, or groups when
- * there is one channel each. */
-static ckpt_bytes blocked_bytes(const ckpt_node *node, int64_t groups)
+static bool is_depthwise(const ckpt_shape *weight, int64_t groups)
 {
-    const ckpt_shape *const w = &node->param[0].tensor.shape;
-    const int64_t out = w->dim[0] / groups;
-    const bool depthwise = out == 1 && w->dim[1] == 1;
-    const int64_t channels =
-        depthwise ? ckpt_plus(groups, 15) / 16 * 16
-                  : ckpt_times(ckpt_times(ckpt_plus(out, 15) / 16 * 16, ckpt_plus(w->dim[1], 15) / 16 * 16), groups);
-    return ckpt_times(ckpt_times(ckpt_times(channels, w->dim[2]), w->dim[3]), 4);
+    return weight->dim[0] == groups && weight->dim[1] == 1;
+}
+
+/* Bytes of the filters in the blocked order oneDNN gives them: channels of a group padded to vectors, or groups with
+ * `by_groups`. */
+static ckpt_bytes blocked_bytes(const ckpt_shape *weight, int64_t groups, bool by_groups)
+{
+    const int64_t out = ckpt_plus(weight->dim[0] / groups, 15) / 16 * 16, in = ckpt_plus(weight->dim[1], 15) / 16 * 16;
+    const int64_t channels = by_groups ? ckpt_plus(groups, 15) / 16 * 16 : ckpt_times(ckpt_times(out, in), groups);
+    return ckpt_times(ckpt_times(ckpt_times(channels, weight->dim[2]), weight->dim[3]), 4);
 }
 
 /* What the CPU takes. 1 x 1 filters are a matrix product, with the pixels they see gathered first when there is a
  * stride. Else the filters in blocked order (backward: and a partial gradient of them per thread), and per thread
- * 64 KiB of tables and edges. */
+ * 64 KiB of tables and edges. Gradients of depthwise filters larger than 3 x 3 come from code that knows no depthwise
+ * order. */
 static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t groups)
 {
     const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape;
@@ -44,9 +46,14 @@ static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t 
         return;
     }
     const ckpt_bytes threads = ckpt_times(64 * 1024, node->threads);
-    const ckpt_bytes filters = blocked_bytes(node, groups);
+    const ckpt_shape *const weight = &node->param[0].tensor.shape;
+    const bool depthwise = is_depthwise(weight, groups);
+    const ckpt_bytes filters = blocked_bytes(weight, groups, depthwise);
+    const ckpt_bytes partial = ckpt_times(filters, (int64_t)node->threads + 1);
+    const bool large = depthwise && (window->kernel[0] > 3 || window->kernel[1] > 3);
+    const ckpt_bytes whole = large ? blocked_bytes(weight, groups, false) : 0;
     node->forward_workspace_bytes = ckpt_plus(filters, threads);
-    node->backward_workspace_bytes = ckpt_plus(ckpt_times(filters, (int64_t)node->threads + 1), threads);
+    node->backward_workspace_bytes = ckpt_plus(whole > partial ? whole : partial, threads);
 }
 
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)

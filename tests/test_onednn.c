@@ -496,6 +496,8 @@ static void conv2d(void **unused)
         {{2, 32, 10, 10}, "out_channels=64 kernel_size=3 stride=2 padding=1", true},
         {{2, 48, 10, 10}, "out_channels=48 kernel_size=3 padding=1 groups=48 bias=false", true},
         {{2, 19, 10, 10}, "out_channels=19 kernel_size=3 padding=1 stride=2 groups=19", true},
+        {{1, 40, 9, 11}, "out_channels=40 kernel_size=7 padding=3 groups=40", true},
+        {{2, 18, 12, 9}, "out_channels=18 kernel_size=5 padding=2 stride=2 groups=18", true},
         {{2, 6, 10, 10}, "out_channels=8 kernel_size=3 padding=1 groups=2", true},
         {{2, 6, 10, 10}, "out_channels=12 kernel_size=3 padding=1 groups=6", true},
         {{2, 32, 6, 6}, "out_channels=32 kernel_size=3 padding=1 groups=2", true},
@@ -507,6 +509,46 @@ static void conv2d(void **unused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         print_message("conv2d %s\n", cases[i].attrs);
         check(1, 4, cases[i].dim, "conv2d", cases[i].attrs, cases[i].wants_input);
+    }
+}
+
+/* Filters that the library's best code does not know were refused the workspace their op had stated. */
+static void odd_convolutions_fit_their_allowance(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int64_t dim[4];
+        const char *attrs;
+    } odd[] = {
+        {{2, 40, 38, 31}, "out_channels=40 kernel_size=5 padding=2 groups=40"},
+        {{2, 96, 56, 56}, "out_channels=96 kernel_size=7 padding=3 groups=96"},
+        {{3, 20, 79, 82}, "out_channels=20 kernel_size=[6,4] stride=8 groups=20"},
+        {{1, 28, 105, 107}, "out_channels=34 kernel_size=2 stride=2 padding=2"},
+        {{1, 9, 108, 63}, "out_channels=9 kernel_size=[2,1] stride=6 padding=2 groups=9"},
+        {{3, 15, 104, 85}, "out_channels=17 kernel_size=9 stride=5"},
+        {{3, 12, 110, 59}, "out_channels=8 kernel_size=3 stride=5 padding=2 groups=4"},
+    };
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        for (int count = 1; count <= 8; count *= 2) {
+            test_model m;
+            test_model_init(&m);
+            test_input(&m, "x", CKPT_FLOAT32, 4, odd[i].dim);
+            test_layer(&m, "it", "conv2d", "x", odd[i].attrs);
+            const ckpt_network *network = NULL;
+            ckpt_device *device = NULL;
+            ckpt_bound bound = {0};
+            ckpt_err err = {0};
+            CHECK_OK(ckpt_network_infer(&m.model, count, &m.arena, &network, &err), err);
+            CHECK_OK(ckpt_device_open("cpu", count, &device, &err), err);
+            ckpt_node node = network->node[0];
+            node.grad_in = 1;
+            CHECK_OK(ckpt_device_bind(device, &node, node.forward_workspace_bytes, node.backward_workspace_bytes,
+                                      &bound, &err),
+                     err);
+            ckpt_device_unbind(&bound);
+            ckpt_device_close(device);
+            test_model_fini(&m);
+        }
     }
 }
 
@@ -734,6 +776,7 @@ int main(void)
         cmocka_unit_test(linear_allowances),
         cmocka_unit_test(linear_adds),
         cmocka_unit_test(conv2d),
+        cmocka_unit_test(odd_convolutions_fit_their_allowance),
         cmocka_unit_test(norms),
         cmocka_unit_test(running_statistics),
         cmocka_unit_test(infinity_shows_in_running_variance),
