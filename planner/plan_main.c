@@ -83,8 +83,8 @@ static int read_arguments(ckpt_cli *cli, request *r)
         } else if (strcmp(name, "threads") == 0) {
             char *end = NULL;
             r->threads = strtol(value, &end, 10);
-            if (end == value || *end != '\0' || r->threads < 1 || r->threads > 4096) {
-                return ckpt_cli_usage(cli, "found --threads '%s', wanted 1 to 4096", value);
+            if (end == value || *end != '\0' || r->threads < 1 || r->threads > CKPT_THREADS_MAX) {
+                return ckpt_cli_usage(cli, "found --threads '%s', wanted 1 to %d", value, CKPT_THREADS_MAX);
             }
         } else if (strcmp(name, "set") == 0) {
             if (r->set_count == SETS_MAX) {
@@ -138,11 +138,13 @@ static ckpt_code read_model(const char *path, const request *r, ckpt_arena *out,
         CKPT_TRY(ckpt_profile_read(r->profile, out, &profile, err));
     }
     CKPT_TRY(ckpt_device_model_find(r->device != NULL ? r->device : "cpu", out, &device, err));
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     s->threads = r->threads > 0                                    ? (int)r->threads
                  : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
-                 : processors > 0                                  ? (int)processors
-                                                                   : 1;
+                                                                   : ckpt_machine_threads();
+    if (s->threads > CKPT_THREADS_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: measured with %d threads, wanted at most %d", r->profile, s->threads,
+                         CKPT_THREADS_MAX);
+    }
     CKPT_TRY(ckpt_network_infer(model, s->threads, out, &network, err));
     CKPT_TRY(ckpt_network_lower(network, profile, device, out, &lowered, err));
     s->graph = lowered->graph;
@@ -352,7 +354,7 @@ static void note_flags(const ckpt_cli *cli, const ckpt_graph *graph, const char 
 
 static ckpt_code answer(const ckpt_cli *cli, const request *r, ckpt_arena *out, bool *fits, ckpt_err *err)
 {
-    source s = {.threads = 1};
+    source s = {0};
     CKPT_TRY(strcmp(r->input, "-") == 0 ? read_stdin(r, out, &s, err) : read_source(r->input, r, out, &s, err));
     ckpt_bytes whole = 0;
     ckpt_ns time = 0;
@@ -368,6 +370,7 @@ static ckpt_code answer(const ckpt_cli *cli, const request *r, ckpt_arena *out, 
     ckpt_plan *plan = NULL;
     CKPT_TRY(ckpt_plan_make(s.graph, strategy, &options, out, &plan, err));
     plan->costs = s.costs;
+    plan->threads = s.threads;
     note_flags(cli, s.graph, plan->verdict == CKPT_FITS ? plan->solver : strategy);
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));

@@ -1,8 +1,9 @@
-/* From a strategy's name to a checked plan: sequence, steps, places, summary; and, when nothing fits, the least budget
- * at which something does.
+/* From a strategy's name to a checked plan: candidates, steps, places, summary; and, when nothing fits, the least
+ * budget at which something does.
  *
- * Strategies know live bytes; places may need more (fragmentation). When they do, the strategy is asked again with the
- * limit lowered by what was missing. */
+ * Strategies know live bytes; places may need more (fragmentation). So a strategy names several candidates, and the
+ * fastest whose places fit is taken. The candidate of least peak is always among those tried: that makes the least
+ * budget, which is what its places take, one at which there is a plan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +13,8 @@
 #include "planner/replay.h"
 
 enum {
-    TRIES = 5,         /* times a strategy may lower its limit against fragmentation */
-    HALVINGS = 12,     /* of the limit, looking for the least */
-    COARSE_SLOTS = 80, /* resolution while looking */
-    RAISES = 12,       /* of the least budget, until the planner's own answer at it fits */
+    ROUNDS = 3,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
+    PLACINGS = 6, /* candidates of one answer whose places are tried */
     STRATEGIES_MAX = 64,
 };
 
@@ -33,11 +32,8 @@ const ckpt_strategy *ckpt_strategy_find(const char *name)
 typedef struct attempt {
     const ckpt_strategy *strategy;
     ckpt_answer answer; /* its first, at the full limit: its bound holds for the budget */
-    ckpt_bytes peak;    /* live, static not counted */
-    ckpt_ns time;
     bool fits;
-    ckpt_plan plan;   /* when it fits: steps and places */
-    ckpt_bytes least; /* smallest static + arena that placing has come to; CKPT_BYTES_MAX: none */
+    ckpt_plan plan; /* when it fits: steps and places */
 } attempt;
 
 typedef struct maker {
@@ -47,32 +43,24 @@ typedef struct maker {
     ckpt_arena *out;
 } maker;
 
-static ckpt_code ask(const maker *m, const ckpt_strategy *strategy, ckpt_bytes limit, const ckpt_plan_options *options,
-                     ckpt_answer *answer, ckpt_bytes *peak, ckpt_ns *time, ckpt_err *err)
+static ckpt_code ask(const maker *m, const ckpt_strategy *strategy, ckpt_bytes limit, ckpt_answer *answer,
+                     ckpt_err *err)
 {
     *answer = (ckpt_answer){0};
-    CKPT_TRY_WHILE(err, strategy->plan(m->graph, limit, options, m->out, answer, err), "planning by %s",
+    const ckpt_bytes possible = limit > 0 ? limit : 0; /* a budget below the static block: for the least peak */
+    CKPT_TRY_WHILE(err, strategy->plan(m->graph, possible, m->options, m->out, answer, err), "planning by %s",
                    strategy->name);
-    return answer->found ? ckpt_sequence_measure(m->graph, &answer->sequence, m->out, peak, time, err) : CKPT_OK;
+    return CKPT_OK;
 }
 
-/* The strategy's first answer. */
-static ckpt_code attempt_start(const maker *m, const ckpt_strategy *strategy, attempt *a, ckpt_err *err)
-{
-    *a = (attempt){.strategy = strategy, .least = CKPT_BYTES_MAX};
-    if (m->limit < 0) {
-        return CKPT_OK;
-    }
-    return ask(m, strategy, m->limit, m->options, &a->answer, &a->peak, &a->time, err);
-}
-
-static ckpt_code place_sequence(const maker *m, const ckpt_sequence *sequence, ckpt_bytes enough, ckpt_plan *plan,
-                                ckpt_err *err)
+/* Steps and places of a candidate; `enough` bytes of places will do. */
+static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, ckpt_plan *plan,
+                                 ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_bytes arena = 0;
-    ckpt_code code = ckpt_sequence_steps(m->graph, sequence, m->out, plan, err);
+    ckpt_code code = ckpt_sequence_steps(m->graph, &candidate->sequence, m->out, plan, err);
     if (code == CKPT_OK) {
         ckpt_place *const place = (ckpt_place *)plan->place; /* made by the line above, not yet shown to anyone */
         code = ckpt_places_pack(place, plan->place_count, enough, &scratch, &arena, err);
@@ -85,35 +73,47 @@ static ckpt_code place_sequence(const maker *m, const ckpt_sequence *sequence, c
     return code;
 }
 
-/* Steps and places within the budget, lowering the limit when placing needs more than what is live. */
-static ckpt_code attempt_place(const maker *m, attempt *a, ckpt_err *err)
+/* Try to place a candidate within the budget. `missing`: how many bytes were too few, when it does not fit. */
+static ckpt_code try_candidate(const maker *m, attempt *a, const ckpt_candidate *candidate, ckpt_bytes *missing,
+                               ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(m->out);
+    CKPT_TRY(place_candidate(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, &a->plan, err));
+    a->fits = a->plan.arena_bytes <= m->limit;
+    if (!a->fits) {
+        *missing = a->plan.arena_bytes - m->limit;
+        ckpt_arena_rewind(m->out, mark);
+    }
+    return CKPT_OK;
+}
+
+/* Steps and places within the budget of the fastest candidate that can be placed and takes less than `before` ns: of
+ * the first answer, of answers to lower limits, and last the one of least peak. */
+static ckpt_code attempt_place(const maker *m, attempt *a, ckpt_ns before, ckpt_err *err)
 {
     ckpt_answer answer = a->answer;
-    ckpt_bytes peak = a->peak;
-    ckpt_ns time = a->time;
     ckpt_bytes limit = m->limit;
-    ckpt_plan_options quick = *m->options;
-    quick.no_bound = true;
-    for (int tries = 0; tries < TRIES && answer.found && !a->fits; tries++) {
-        ckpt_bytes arena = peak; /* at least */
-        const ckpt_mark mark = ckpt_arena_mark(m->out);
-        if (peak <= m->limit) {
-            CKPT_TRY(place_sequence(m, &answer.sequence, m->limit < CKPT_BYTES_MAX ? m->limit : 0, &a->plan, err));
-            arena = a->plan.arena_bytes;
-            a->fits = arena <= m->limit;
-            a->least = arena + m->graph->static_bytes < a->least ? arena + m->graph->static_bytes : a->least;
-        }
-        if (!a->fits) {
-            ckpt_arena_rewind(m->out, mark);
-            /* what was missing, and more each time: a smaller step may come to the same sequence again */
-            const ckpt_bytes missing = arena - m->limit;
-            limit = peak < limit ? peak : limit;
-            if (!a->strategy->budgeted || missing >= (limit >> tries) || tries + 1 == TRIES) {
-                break;
+    for (int round = 0; round < ROUNDS; round++) {
+        ckpt_bytes missing = 0;
+        for (int i = 0; i < answer.count && i < PLACINGS; i++) {
+            if (answer.candidate[i].peak <= m->limit && answer.candidate[i].time < before) {
+                CKPT_TRY(try_candidate(m, a, &answer.candidate[i], &missing, err));
             }
-            limit -= missing << tries;
-            CKPT_TRY(ask(m, a->strategy, limit, &quick, &answer, &peak, &time, err));
+            if (a->fits) {
+                return CKPT_OK;
+            }
         }
+        /* an answer of several has looked below the limit already */
+        if (!a->strategy->budgeted || missing == 0 || answer.count > 1) {
+            break;
+        }
+        limit = missing < limit ? limit - missing : 0;
+        limit = limit < answer.candidate[0].peak ? limit : answer.candidate[0].peak - 1;
+        CKPT_TRY(ask(m, a->strategy, limit, &answer, err));
+    }
+    if (answer.least.peak <= m->limit && answer.least.time < before) {
+        ckpt_bytes missing = 0;
+        return try_candidate(m, a, &answer.least, &missing, err);
     }
     return CKPT_OK;
 }
@@ -219,8 +219,8 @@ static ckpt_code finish_plan(const maker *m, const attempt *a, ckpt_plan *plan, 
 
 static int compare_attempts(const void *a, const void *b)
 {
-    const attempt *const x = *(const attempt *const *)a;
-    const attempt *const y = *(const attempt *const *)b;
+    const ckpt_candidate *const x = &(*(const attempt *const *)a)->answer.candidate[0];
+    const ckpt_candidate *const y = &(*(const attempt *const *)b)->answer.candidate[0];
     if (x->time != y->time) {
         return x->time < y->time ? -1 : 1;
     }
@@ -228,125 +228,54 @@ static int compare_attempts(const void *a, const void *b)
 }
 
 /* The fastest of `count` attempts that fits, NULL when none does. Placing comes last and only where it can still
- * matter: it takes longer than most strategies. */
+ * matter: it takes longer than most strategies. What a strategy comes to does not depend on the others. */
 static ckpt_code best_attempt(const maker *m, attempt *all, int count, attempt **best, ckpt_err *err)
 {
     attempt *order[STRATEGIES_MAX];
     int found = 0;
     for (int i = 0; i < count; i++) {
-        if (all[i].answer.found) {
+        if (all[i].answer.count > 0) {
             order[found++] = &all[i];
         }
     }
     qsort(order, (size_t)found, sizeof *order, compare_attempts);
     *best = NULL;
-    for (int i = 0; i < found && (*best == NULL || order[i]->time < (*best)->plan.time_ns); i++) {
-        CKPT_TRY(attempt_place(m, order[i], err));
-        if (order[i]->fits && (*best == NULL || order[i]->plan.time_ns < (*best)->plan.time_ns)) {
-            *best = order[i];
-        }
+    for (int i = 0; i < found; i++) {
+        CKPT_TRY(attempt_place(m, order[i], *best != NULL ? (*best)->plan.time_ns : INT64_MAX, err));
+        *best = order[i]->fits ? order[i] : *best;
     }
     return CKPT_OK;
 }
 
-/* A budget at which `a->strategy` has a schedule whose places fit, not yet verified by planning at it. */
-static ckpt_code guess_least(const maker *m, const attempt *a, ckpt_bytes *least, ckpt_err *err)
+static int compare_leasts(const void *a, const void *b)
 {
-    const ckpt_mark mark = ckpt_arena_mark(m->out);
-    ckpt_plan_options coarse = *m->options;
-    coarse.no_bound = true;
-    coarse.slots = coarse.slots > 0 ? coarse.slots : COARSE_SLOTS;
-    ckpt_answer answer;
-    ckpt_bytes peak = 0;
-    ckpt_ns time = 0;
-    ckpt_plan plan = {0};
-    *least = a->least;
-    CKPT_TRY(ask(m, a->strategy, CKPT_BYTES_MAX, &coarse, &answer, &peak, &time, err));
-    ckpt_bytes low = 0;
-    ckpt_bytes high = peak;
-    ckpt_mark found = ckpt_arena_mark(m->out);
-    for (int i = 0; i < HALVINGS && a->strategy->budgeted && high - low > high / 512; i++) {
-        const ckpt_bytes middle = low + (high - low) / 2;
-        ckpt_answer next;
-        CKPT_TRY(ask(m, a->strategy, middle, &coarse, &next, &peak, &time, err));
-        if (next.found) {
-            answer = next;
-            found = ckpt_arena_mark(m->out);
-            high = peak < middle ? peak : middle;
-        } else {
-            low = middle;
-            ckpt_arena_rewind(m->out, found);
-        }
-    }
-    CKPT_TRY(place_sequence(m, &answer.sequence, 0, &plan, err));
-    const ckpt_bytes needed = m->graph->static_bytes + plan.arena_bytes;
-    *least = needed < *least ? needed : *least;
-    ckpt_arena_rewind(m->out, mark);
-    return CKPT_OK;
+    const ckpt_candidate *const x = &(*(const attempt *const *)a)->answer.least;
+    const ckpt_candidate *const y = &(*(const attempt *const *)b)->answer.least;
+    return (x->peak > y->peak) - (x->peak < y->peak);
 }
 
-/* What keep-all needs, placed: there every strategy that uses a limit answers keep-all. */
-static ckpt_code keep_all_budget(const maker *m, ckpt_bytes *budget, ckpt_err *err)
-{
-    const ckpt_mark mark = ckpt_arena_mark(m->out);
-    int *const order = CKPT_NEW(m->out, int, m->graph->op_count);
-    if (order == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "order of %d ops", m->graph->op_count);
-    }
-    for (int o = 0; o < m->graph->op_count; o++) {
-        order[o] = o;
-    }
-    const ckpt_sequence sequence = {order, m->graph->op_count};
-    ckpt_plan plan = {0};
-    CKPT_TRY(place_sequence(m, &sequence, 0, &plan, err));
-    *budget = m->graph->static_bytes + plan.arena_bytes;
-    ckpt_arena_rewind(m->out, mark);
-    return CKPT_OK;
-}
-
-/* Plan at the guess, and a little above it until that works: a larger limit may choose a sequence that places worse. */
-static ckpt_code verify_least(const maker *m, const ckpt_strategy *strategy, ckpt_bytes *least, ckpt_err *err)
-{
-    const ckpt_mark mark = ckpt_arena_mark(m->out);
-    ckpt_plan_options quick = *m->options;
-    quick.no_bound = true;
-    for (int i = 0; i < RAISES; i++) {
-        const maker at = {m->graph, &quick, *least, *least - m->graph->static_bytes, m->out};
-        attempt a;
-        CKPT_TRY(attempt_start(&at, strategy, &a, err));
-        CKPT_TRY(attempt_place(&at, &a, err));
-        ckpt_arena_rewind(m->out, mark);
-        if (a.fits) {
-            return CKPT_OK;
-        }
-        const ckpt_bytes more = (*least - m->graph->static_bytes) >> 7;
-        if (!ckpt_sum(*least, more + more * i + 1, least)) {
-            break;
-        }
-        *least = a.least < CKPT_BYTES_MAX && a.least > *least ? a.least : *least;
-        if (i + 2 >= RAISES) {
-            ckpt_bytes whole = 0;
-            CKPT_TRY(keep_all_budget(m, &whole, err));
-            *least = whole > *least ? whole : *least;
-        }
-    }
-    return CKPT_FAIL(err, CKPT_OVERFLOW, "%s finds no budget at which its plan can be placed", strategy->name);
-}
-
+/* What the places of the candidates of least peak take, at best. */
 static ckpt_code infeasible(const maker *m, const attempt *all, int count, ckpt_plan *plan, ckpt_err *err)
 {
-    ckpt_bytes guess[STRATEGIES_MAX];
-    int best = 0;
+    const attempt *order[STRATEGIES_MAX];
     for (int i = 0; i < count; i++) {
-        CKPT_TRY(guess_least(m, &all[i], &guess[i], err));
-        best = guess[i] < guess[best] ? i : best;
+        order[i] = &all[i];
     }
+    qsort(order, (size_t)count, sizeof *order, compare_leasts);
+    ckpt_bytes least = CKPT_BYTES_MAX;
     *plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE};
     CKPT_TRY(fill_head(m, plan, err));
-    ckpt_bytes least = guess[best] > m->budget ? guess[best] : m->budget + 1;
-    CKPT_TRY(verify_least(m, all[best].strategy, &least, err));
-    plan->solver = all[best].strategy->name;
-    plan->least_budget_bytes = least;
+    for (int i = 0; i < count && order[i]->answer.least.peak < least; i++) {
+        const ckpt_mark mark = ckpt_arena_mark(m->out);
+        ckpt_plan placed = {0};
+        CKPT_TRY(place_candidate(m, &order[i]->answer.least, 0, &placed, err));
+        ckpt_arena_rewind(m->out, mark);
+        if (placed.arena_bytes < least) {
+            least = placed.arena_bytes;
+            plan->solver = order[i]->strategy->name;
+        }
+    }
+    plan->least_budget_bytes = m->graph->static_bytes + least;
     return ckpt_plan_check(plan, m->graph, err);
 }
 
@@ -388,7 +317,8 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "plans of %d strategies", count);
     }
     for (int i = 0; i < count; i++) {
-        CKPT_TRY(attempt_start(&m, chosen[i], &all[i], err));
+        all[i] = (attempt){.strategy = chosen[i]};
+        CKPT_TRY(ask(&m, chosen[i], m.limit, &all[i].answer, err));
     }
     attempt *best = NULL;
     CKPT_TRY(best_attempt(&m, all, count, &best, err));

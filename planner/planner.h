@@ -15,13 +15,25 @@ typedef struct ckpt_sequence {
 typedef struct ckpt_plan_options {
     ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
     int slots;               /* resolution of the chain DP; 0: default */
-    bool no_bound;           /* a bound is not wanted: saves a strategy the time to compute it */
 } ckpt_plan_options;
+
+/* A sequence and its figures. */
+typedef struct ckpt_candidate {
+    ckpt_sequence sequence;
+    ckpt_bytes peak; /* the most that is live in any step: workspaces counted, static not */
+    ckpt_ns time;
+} ckpt_candidate;
+
+enum { CKPT_CANDIDATES_MAX = 16 };
 
 /* What a strategy answers. */
 typedef struct ckpt_answer {
-    bool found;             /* false: this strategy has no schedule within the limit */
-    ckpt_sequence sequence; /* when found */
+    /* Within the limit, fastest first. The slower ones have lower peaks: they are for when the places of those before
+     * take more than what is live. */
+    ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
+    int count; /* 0: this strategy has no schedule within the limit */
+    /* The lowest peak that this strategy knows how to reach. Below that of keep-all it is the same at every limit. */
+    ckpt_candidate least;
     bool has_bound;
     ckpt_ns bound_ns; /* nothing in `bound_scope` is faster within the limit */
     const char *bound_how, *bound_scope;
@@ -33,9 +45,8 @@ typedef struct ckpt_strategy {
     const char *source;
     bool budgeted; /* uses the limit: may give different sequences for different limits */
     bool flags;    /* reads the user's checkpoint flags */
-    /* A sequence whose live bytes (static not counted, workspaces counted) never exceed `limit` where the strategy
-     * can help it; CKPT_BYTES_MAX: no limit. Strategies that are not budgeted ignore `limit`; the caller measures
-     * what they give. Whoever is not found at a limit is found at CKPT_BYTES_MAX.
+    /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
+     * `answer` comes zeroed. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err);

@@ -15,10 +15,16 @@ void ckpt_order_init(ckpt_order *order);
 void ckpt_order_fini(ckpt_order *order);
 void ckpt_order_add(ckpt_order *order, int op);
 void ckpt_order_range(ckpt_order *order, int from, int to); /* ops from .. to - 1 */
-/* Copy into `out` as the answer's sequence, and finish the order in any case. */
-CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err);
-/* The same as a sequence that lives as long as the order. */
-ckpt_sequence ckpt_order_view(const ckpt_order *order);
+/* Measure the order and copy it into `out` as a candidate, when it is within the limit and no candidate is as good in
+ * time and peak. The order is empty afterwards and may be written again; ckpt_order_fini ends it. */
+CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                                         ckpt_answer *answer, ckpt_err *err);
+/* The same for an order that does not depend on the limit: it may also be the answer's least. */
+CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                                       ckpt_answer *answer, ckpt_err *err);
+/* Its figures. */
+CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
+                                           ckpt_candidate *measured, ckpt_err *err);
 
 /* Steps, unplaced places (workspaces included), peak and times of a sequence into `plan`. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,

@@ -40,25 +40,90 @@ void ckpt_order_range(ckpt_order *order, int from, int to)
     }
 }
 
-ckpt_sequence ckpt_order_view(const ckpt_order *order)
+ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
+                             ckpt_candidate *measured, ckpt_err *err)
 {
-    return (ckpt_sequence){order->op, order->count};
+    if (order->failed) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d runs", order->count);
+    }
+    measured->sequence = (ckpt_sequence){order->op, order->count};
+    return ckpt_sequence_measure(graph, &measured->sequence, scratch, &measured->peak, &measured->time, err);
 }
 
-ckpt_code ckpt_order_end(ckpt_order *order, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+/* No slower and no larger. */
+static bool as_good(const ckpt_candidate *a, const ckpt_candidate *b)
 {
-    int *const op = order->failed ? NULL : CKPT_NEW(out, int, order->count);
-    const int count = order->count;
-    if (op != NULL && count > 0) {
-        memcpy(op, order->op, (size_t)count * sizeof *op);
+    return a->time <= b->time && a->peak <= b->peak;
+}
+
+/* Keep the candidates in the order of their times, without those that another makes needless. The slowest goes when
+ * there are too many. */
+static void add_candidate(ckpt_answer *answer, const ckpt_candidate *added)
+{
+    int kept = 0;
+    for (int i = 0; i < answer->count; i++) {
+        if (!as_good(added, &answer->candidate[i])) {
+            answer->candidate[kept++] = answer->candidate[i];
+        }
     }
-    ckpt_order_fini(order);
+    kept = kept == CKPT_CANDIDATES_MAX ? kept - 1 : kept;
+    int at = kept;
+    for (; at > 0 && answer->candidate[at - 1].time > added->time; at--) {
+        answer->candidate[at] = answer->candidate[at - 1];
+    }
+    answer->candidate[at] = *added;
+    answer->count = kept + 1;
+}
+
+/* A copy that outlives the order. */
+static ckpt_code copy_order(const ckpt_order *order, ckpt_arena *out, ckpt_candidate *copied, ckpt_err *err)
+{
+    int *const op = CKPT_NEW(out, int, order->count);
     if (op == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d runs", count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d runs", order->count);
     }
-    answer->found = true;
-    answer->sequence = (ckpt_sequence){op, count};
+    if (order->count > 0) {
+        memcpy(op, order->op, (size_t)order->count * sizeof *op);
+    }
+    copied->sequence = (ckpt_sequence){op, order->count};
     return CKPT_OK;
+}
+
+static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, bool any_limit, ckpt_arena *out,
+                     ckpt_answer *answer, ckpt_err *err)
+{
+    ckpt_candidate added;
+    CKPT_TRY(ckpt_order_measure(order, graph, out, &added, err));
+    bool wanted = added.peak <= limit;
+    for (int i = 0; i < answer->count; i++) {
+        wanted = wanted && !as_good(&answer->candidate[i], &added);
+    }
+    const ckpt_candidate *const least = &answer->least;
+    const bool is_least = any_limit && (least->sequence.op == NULL || added.peak < least->peak ||
+                                        (added.peak == least->peak && added.time < least->time));
+    if (wanted || is_least) {
+        CKPT_TRY(copy_order(order, out, &added, err));
+    }
+    if (wanted) {
+        add_candidate(answer, &added);
+    }
+    if (is_least) {
+        answer->least = added;
+    }
+    order->count = 0;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                           ckpt_answer *answer, ckpt_err *err)
+{
+    return end(order, graph, limit, false, out, answer, err);
+}
+
+ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                         ckpt_answer *answer, ckpt_err *err)
+{
+    return end(order, graph, limit, true, out, answer, err);
 }
 
 /* Which buffers go after which run: dead[from[t]] .. dead[from[t + 1] - 1] after run t. */

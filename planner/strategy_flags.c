@@ -132,19 +132,16 @@ static ckpt_code write_order(flags *f, ckpt_arena *scratch, ckpt_order *order, c
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    (void)limit;
     (void)options;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_order order;
     ckpt_order_init(&order);
     flags f = {.graph = graph};
-    const ckpt_code code = write_order(&f, &scratch, &order, err);
-    ckpt_arena_fini(&scratch);
-    if (code == CKPT_OK) {
-        return ckpt_order_end(&order, out, answer, err);
-    }
+    ckpt_code code = write_order(&f, &scratch, &order, err);
+    code = code == CKPT_OK ? ckpt_order_end(&order, graph, limit, out, answer, err) : code;
     ckpt_order_fini(&order);
+    ckpt_arena_fini(&scratch);
     return code;
 }
 

@@ -4,12 +4,13 @@
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    (void)limit;
     (void)options;
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_order_range(&order, 0, graph->op_count);
-    return ckpt_order_end(&order, out, answer, err);
+    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
+    ckpt_order_fini(&order);
+    return code;
 }
 
 const ckpt_strategy ckpt_strategy_keep_all = {

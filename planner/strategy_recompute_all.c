@@ -4,7 +4,6 @@
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    (void)limit;
     (void)options;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
@@ -18,7 +17,8 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
         ckpt_order order;
         ckpt_order_init(&order);
         ckpt_segments_write(chain, end, chain->count, &order);
-        code = ckpt_order_end(&order, out, answer, err);
+        code = ckpt_order_end(&order, graph, limit, out, answer, err);
+        ckpt_order_fini(&order);
     }
     ckpt_arena_fini(&scratch);
     return code;

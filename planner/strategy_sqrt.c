@@ -34,51 +34,27 @@ static int root(int n)
     return n - r * r > r ? r + 1 : r; /* nearest */
 }
 
-static ckpt_code plan_segments(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *scratch, ckpt_order *order,
-                               bool *found, ckpt_err *err)
-{
-    ckpt_chain *chain = NULL;
-    CKPT_TRY(ckpt_chain_build(graph, false, scratch, &chain, err));
-    int end[CKPT_CHAIN_MAX];
-    int best = limit == CKPT_BYTES_MAX ? root(chain->count) : 0;
-    ckpt_ns best_time = INT64_MAX;
-    for (int segments = 1; segments <= chain->count && limit < CKPT_BYTES_MAX; segments++) {
-        ckpt_bytes peak = 0;
-        ckpt_ns time = 0;
-        order->count = 0;
-        ckpt_segments_write(chain, end, split(chain, segments, end), order);
-        const ckpt_sequence sequence = ckpt_order_view(order);
-        if (!order->failed) {
-            CKPT_TRY(ckpt_sequence_measure(graph, &sequence, scratch, &peak, &time, err));
-            if (peak <= limit && time < best_time) {
-                best = segments;
-                best_time = time;
-            }
-        }
-    }
-    *found = best > 0;
-    order->count = 0;
-    if (best > 0) {
-        ckpt_segments_write(chain, end, split(chain, best, end), order);
-    }
-    return CKPT_OK;
-}
-
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
     (void)options;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
+    ckpt_chain *chain = NULL;
+    ckpt_code code = ckpt_chain_build(graph, false, &scratch, &chain, err);
+    const int blocks = code == CKPT_OK ? chain->count : 0;
+    const int free_choice = root(blocks);
     ckpt_order order;
     ckpt_order_init(&order);
-    bool found = false;
-    const ckpt_code code = plan_segments(graph, limit, &scratch, &order, &found, err);
-    ckpt_arena_fini(&scratch);
-    if (code == CKPT_OK && (found || order.failed)) {
-        return ckpt_order_end(&order, out, answer, err);
+    for (int segments = 1; segments <= blocks && code == CKPT_OK; segments++) {
+        if (limit < CKPT_BYTES_MAX || segments == free_choice) {
+            int end[CKPT_CHAIN_MAX];
+            ckpt_segments_write(chain, end, split(chain, segments, end), &order);
+            code = ckpt_order_end(&order, graph, limit, out, answer, err);
+        }
     }
     ckpt_order_fini(&order);
+    ckpt_arena_fini(&scratch);
     return code;
 }
 
