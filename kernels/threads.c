@@ -1,6 +1,6 @@
 /* By default GNU's OpenMP spins for milliseconds at every barrier. When another program has one of the processors,
- * the thread that waits burns the very time slice the other one needs: training the byte-level GPT on two processors
- * beside a compiler took five times as long. Kernels that follow each other at once need only a short spin. */
+ * the thread that waits burns the very time slice the other one needs. Kernels that follow each other at once need only
+ * a short spin. */
 #include "kernels/threads.h"
 
 #include <stdlib.h>

@@ -11,8 +11,8 @@ int64_t ckpt_plus(int64_t a, int64_t b);
 
 /* Workspace that the CPU's largest product among y = x W^T, dx = dy W, dW = dy^T x takes, x being [rows, in] and y
  * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small, and more where the
- * product is added (`adds`) to what is there. Found by asking oneDNN 2.6 for 17,500 shapes with 1, 2 and 4 threads; the
- * kernel keeps to it by taking one thread where more would want more. */
+ * product is added (`adds`) to what is there. The figures are what oneDNN 2.6 asks for; linear_allowances in
+ * tests/test_onednn.c holds them. The kernel keeps to it by taking one thread where more would want more. */
 ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads);
 
 /* Elements of input k. */
@@ -28,8 +28,8 @@ ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char
  * output and states so many operations per element. */
 ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err);
 
-/* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..2^31; any
- * other count is refused. */
+/* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..INT32_MAX;
+ * three or more are refused. */
 ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err);
 
 /* The dim an axis attribute names: -rank..rank-1, negative counts from the end. */

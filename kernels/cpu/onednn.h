@@ -2,7 +2,8 @@
  *
  * A call is created once, from shapes, and run any number of times on any addresses. Its temporaries (weights in the
  * library's blocked order, scratchpads) lie in a workspace the caller gives. What oneDNN still takes from the heap
- * while a call runs is the table of its arguments: under 4 KB, given back before the call returns. */
+ * while a call runs is the table of its arguments: under 4 KB, given back before the call returns. Where it has
+ * nothing but code on top of its own sgemm (padding as wide as the filter, some strides beyond 2) that takes more. */
 #ifndef CKPT_KERNELS_CPU_ONEDNN_H
 #define CKPT_KERNELS_CPU_ONEDNN_H
 
@@ -25,7 +26,7 @@ typedef struct ckpt_dnn_matrix {
  *   threads   the number that will run it; results depend on it
  *   limit     bytes of workspace at most; -1: no limit
  *
- * Errors: CKPT_DEVICE (the library refuses), CKPT_NO_MEMORY. */
+ * Errors: CKPT_DEVICE (the library refuses, or a size is beyond int), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, const ckpt_dnn_matrix *y,
                                         bool bias, bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn,
                                         ckpt_err *err);
