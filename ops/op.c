@@ -241,6 +241,9 @@ ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, i
 ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int *axis, ckpt_err *err)
 {
     const int64_t given = ckpt_node_int(node, name);
+    if (rank == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is a scalar, wanted at least one dim");
+    }
     if (given < -rank || given >= rank) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %lld, wanted %d to %d for %d dims", name, (long long)given,
                          -rank, rank - 1, rank);

@@ -32,7 +32,7 @@ ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_
  * three or more are refused. */
 ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err);
 
-/* The dim an axis attribute names: -rank..rank-1, negative counts from the end. */
+/* The dim an axis attribute names: -rank..rank-1, negative counts from the end. Input 0 has that rank. */
 ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int *axis, ckpt_err *err);
 
 /* An integer attribute in min..max. */

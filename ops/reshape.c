@@ -65,9 +65,6 @@ static ckpt_code infer_flatten(ckpt_node *node, ckpt_arena *arena, ckpt_err *err
 {
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape;
-    if (x->rank == 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is a scalar, wanted at least one dim");
-    }
     int start = 0;
     CKPT_TRY(ckpt_node_axis(node, "start_dim", x->rank, &start, err));
     ckpt_shape shape = {.rank = start + 1};

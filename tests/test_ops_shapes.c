@@ -47,6 +47,7 @@ static const row rows[] = {
     {"upsample", ", \"mode\": \"cubic\"", "[2,3,7,8]", "nearest|bilinear"},
     {"softmax", ", \"axis\": -2", "[2,3,7]", "[2, 3, 7]"},
     {"log_softmax", ", \"axis\": 3", "[2,3,7]", "\"axis\" is 3"},
+    {"softmax", "", "[]", "input 0 is a scalar, wanted at least one dim"},
     {"nll_loss", "", "[4,10];i[4]", "[]"},
     {"nll_loss", "", "[4,10];i[5]", "[4, 10] and targets are [5]"},
     {"nll_loss", "", "[4,10];[4]", "wanted int32"},

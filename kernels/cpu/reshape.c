@@ -1,7 +1,5 @@
 /* Reshape and flatten where they are no alias: a tensor of rank 4 lies channels last, so that its elements change
  * places. The order of the elements as written is common to both sides. */
-#include <string.h>
-
 #include "kernels/cpu/permute.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
@@ -30,11 +28,11 @@ static void copy_between_images(const ckpt_shape *from_shape, const ckpt_shape *
     }
 }
 
-/* At most one side is of rank 4: the other lies as written, which is plain strides over the rank-4 dimensions. */
+/* Where one side is of rank 4, the other lies as written, which is plain strides over the rank-4 dimensions. */
 static void copy_reshaped(const ckpt_shape *from_shape, const ckpt_shape *to_shape, const float *from, bool adds,
                           float *to, int threads)
 {
-    if (from_shape->rank == 4 && to_shape->rank == 4 && !ckpt_shape_equal(from_shape, to_shape)) {
+    if (from_shape->rank == 4 && to_shape->rank == 4) {
         copy_between_images(from_shape, to_shape, from, adds, to, threads);
         return;
     }
