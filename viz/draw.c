@@ -103,9 +103,25 @@ static bool continues(char byte)
     return ((unsigned char)byte & 0xC0) == 0x80;
 }
 
+/* `keep` bytes, or a few less where a letter would be cut: half from the front and half from the back, because names
+ * differ at both ends. */
+static void shorten(const char *text, size_t length, size_t keep, char *out)
+{
+    size_t front = (keep + 1) / 2, back = length - keep / 2;
+    while (front > 0 && continues(text[front])) {
+        front--;
+    }
+    while (back < length && continues(text[back])) {
+        back++;
+    }
+    memcpy(out, text, front);
+    memcpy(out + front, "…", 3);
+    memcpy(out + front + 3, text + back, length - back + 1);
+}
+
 const char *ckpt_canvas_fit(const ckpt_canvas *canvas, const ckpt_font *font, const char *text, double width)
 {
-    /* Names of files of any length come here; no picture is wider than this many letters. */
+    /* Names of any length come here; of longer ones nobody reads the middle. */
     enum { LONGEST = 600 };
     const size_t whole = strlen(text);
     const bool cut = whole > LONGEST;
@@ -138,39 +154,20 @@ const char *ckpt_canvas_fit(const ckpt_canvas *canvas, const ckpt_font *font, co
     if (width >= CKPT_ANY_WIDTH || (!cut && canvas->renderer->measure(canvas, font, clean) <= width)) {
         return clean;
     }
-    /* The most letters that fit, half from the front and half from the back: names differ at both ends. */
+    /* The most letters that fit. */
     size_t low = 0, high = length;
-    const char *best = "";
     while (low < high) {
         const size_t keep = (low + high + 1) / 2;
-        size_t front = (keep + 1) / 2, back = length - keep / 2;
-        while (front > 0 && continues(clean[front])) {
-            front--;
-        }
-        while (back < length && continues(clean[back])) {
-            back++;
-        }
-        memcpy(out, clean, front);
-        memcpy(out + front, "…", 3);
-        memcpy(out + front + 3, clean + back, length - back + 1);
+        shorten(clean, length, keep, out);
         if (canvas->renderer->measure(canvas, font, out) <= width) {
-            best = out;
             low = keep;
         } else {
             high = keep - 1;
         }
     }
-    if (best == out) { /* the last try may have been too wide: make the best again */
-        size_t front = (low + 1) / 2, back = length - low / 2;
-        while (front > 0 && continues(clean[front])) {
-            front--;
-        }
-        while (back < length && continues(clean[back])) {
-            back++;
-        }
-        memcpy(out, clean, front);
-        memcpy(out + front, "…", 3);
-        memcpy(out + front + 3, clean + back, length - back + 1);
+    if (low == 0) {
+        return "";
     }
-    return best;
+    shorten(clean, length, low, out);
+    return out;
 }

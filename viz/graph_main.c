@@ -227,10 +227,9 @@ static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, c
 int main(int argc, char **argv)
 {
     ckpt_cli cli = {.program = "ckpt-graph",
-                    .usage = "ckpt-graph [options] model.json|graph.json [-o graph.svg]",
-                    .about =
-                        "Lowers a model to the graph of one training step, or reads such a graph, and writes it as "
-                        "JSON or draws it.\nA file of - is standard input.",
+                    .usage = "ckpt-graph [options] model.json|graph.json",
+                    .about = "Lower a model to the graph of one training step, or read such a graph, and write it as "
+                             "JSON or draw it.\nA file of - is standard input.",
                     .option = options,
                     .argc = argc,
                     .argv = argv};

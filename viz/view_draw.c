@@ -126,8 +126,8 @@ static void draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
     int *const event = view->event[view->base];
     /* One edge more than columns: the widths of all edges are the same because the stairs are. */
     int count = staircase(view, base, event, -1, lower);
-    bool thin = false;
-    int stairs = count / 2;
+    /* A hair of paper between bands, where the stairs are wide enough to leave them their colour. */
+    const bool hair = view->canvas.cell_width < 2 && count / 2 * 3 < view->columns;
     for (int b = 0; b < CKPT_BAND_COUNT; b++) {
         ckpt_point *const upper = point;
         staircase(view, base, event, b, upper);
@@ -142,9 +142,7 @@ static void draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
             upper[count + i] = lower[count - 1 - i];
         }
         view->canvas.renderer->area(&view->canvas, upper, 2 * count, ckpt_band_looks[b].ink);
-        /* A hair of paper between bands, where the stairs are wide enough to leave them their colour. */
-        thin = view->canvas.cell_width < 2 && stairs * 3 < view->columns;
-        if (thin && b != CKPT_BAND_OUTSIDE) {
+        if (hair && b != CKPT_BAND_OUTSIDE) {
             view->canvas.renderer->line(&view->canvas, upper, count, &(ckpt_pen){CKPT_INK_PAPER, 0.6, 0});
         }
         memcpy(lower, upper, (size_t)count * sizeof *lower);

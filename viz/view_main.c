@@ -54,47 +54,51 @@ static void measure_terminal(ckpt_view_options *view)
 #endif
 }
 
-/* 0: go on; else the exit code + 1. */
+/* -1: go on; else the exit code. */
 static int parse(ckpt_cli *cli, request *want)
 {
     const char *name = NULL, *value = NULL;
-    for (int more = ckpt_cli_next(cli, &name, &value); more != 0; more = ckpt_cli_next(cli, &name, &value)) {
-        if (more < 0) {
-            return more == -1 ? 1 : 3;
-        }
+    int more = 0;
+    while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
         if (strcmp(name, "output") == 0) {
             want->output = value;
         } else if (strcmp(name, "format") == 0) {
             want->format = value;
         } else if (strcmp(name, "axis") == 0) {
             if (strcmp(value, "steps") != 0 && strcmp(value, "time") != 0) {
-                return 1 + ckpt_cli_usage(cli, "found axis \"%s\", wanted steps or time", value);
+                return ckpt_cli_usage(cli, "found axis \"%s\", wanted steps or time", value);
             }
             want->view.time_axis = strcmp(value, "time") == 0;
         } else if (name[0] != '\0') {
             int *const size = strcmp(name, "width") == 0 ? &want->view.width : &want->view.height;
             if (!size_of(value, size)) {
-                return 1 + ckpt_cli_usage(cli, "found --%s %s, wanted a number from 1 to %d", name, value, LARGEST);
+                return ckpt_cli_usage(cli, "found --%s %s, wanted a number from 1 to %d", name, value, LARGEST);
             }
         } else if (want->trace_count == TRACES) {
-            return 1 + ckpt_cli_usage(cli, "found more than %d traces", TRACES);
+            return ckpt_cli_usage(cli, "found more than %d traces", TRACES);
         } else {
             want->trace[want->trace_count++] = value;
         }
     }
-    if (want->trace_count == 0) {
-        return 1 + ckpt_cli_usage(cli, "no trace given");
+    if (more < 0) {
+        return more == -1 ? 0 : 2;
     }
-    if (want->format == NULL && want->output != NULL && strcmp(want->output, "-") != 0) {
+    if (want->trace_count == 0) {
+        return ckpt_cli_usage(cli, "no trace given");
+    }
+    want->output = want->output != NULL ? want->output : "-";
+    if (want->format == NULL && strcmp(want->output, "-") == 0) {
+        want->format = "txt";
+    } else if (want->format == NULL) {
         const char *const slash = strrchr(want->output, '/');
         const char *const dot = strrchr(slash != NULL ? slash : want->output, '.');
         if (dot == NULL) {
-            return 1 + ckpt_cli_usage(cli, "%s has no extension that names a format: .svg, .png, .pdf or .txt",
-                                      want->output);
+            return ckpt_cli_usage(cli, "%s has no extension that names a format: .svg, .png, .pdf or .txt",
+                                  want->output);
         }
         want->format = dot + 1;
     }
-    return 0;
+    return -1;
 }
 
 static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
@@ -110,23 +114,17 @@ static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_text *text, c
 int main(int argc, char **argv)
 {
     ckpt_cli cli = {.program = "ckpt-view",
-                    .usage = "ckpt-view trace.json... [-o picture.svg]",
+                    .usage = "ckpt-view [options] trace.json...",
                     .about =
-                        "Draws memory over one training step: 1 to 8 predicted and measured traces under the budget "
+                        "Draw memory over one training step: 1 to 8 predicted and measured traces under the budget "
                         "line,\nwith what makes the peak. A trace of - is read from standard input.",
                     .option = options,
                     .argc = argc,
                     .argv = argv};
     request want = {.view = {0}};
     const int stop = parse(&cli, &want);
-    if (stop != 0) {
-        return stop - 1;
-    }
-    if (want.output == NULL) {
-        want.output = "-";
-        want.format = want.format != NULL ? want.format : "txt";
-    } else if (want.format == NULL) {
-        want.format = "txt";
+    if (stop >= 0) {
+        return stop;
     }
     if (strcmp(want.format, "txt") == 0 && strcmp(want.output, "-") == 0) {
         want.view.color = ckpt_cli_color(stdout);
