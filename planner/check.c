@@ -7,12 +7,14 @@
  *   4 addresses   places lie inside the arena, in-place outputs where their inputs lay, none on another
  *   5 budget      static + arena <= budget
  *   6 figures     the summary is what the replay gives; no bound above the plan's own time
+ *   7 layers      none, or every one with what the steps do to it
  *
  * "The same bits" is rule 2 too: an op must read a gradient with exactly those additions that stand before it in
  * reference order. */
 #include "planner/replay.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner/replay_impl.h"
 
@@ -27,6 +29,8 @@ typedef struct replay {
     const ckpt_graph *graph;
     int *open;     /* per buffer: its lifetime while in memory, else -1 */
     int *added;    /* per buffer: additions since it was written */
+    int *added_at; /* per buffer: step of the last addition; -1: none */
+    int *whole;    /* per buffer: additions in reference order */
     int *host;     /* per buffer: additions in its copy on the host; -1: no copy */
     int *expected; /* additions each read and then each add must find, ops in order */
     int *first;    /* per op: where its part of `expected` starts */
@@ -86,13 +90,15 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
     const size_t buffers = (size_t)graph->buffer_count;
     r->open = CKPT_NEW(scratch, int, buffers);
     r->added = CKPT_NEW(scratch, int, buffers);
+    r->added_at = CKPT_NEW(scratch, int, buffers);
+    r->whole = CKPT_NEW(scratch, int, buffers);
     r->host = CKPT_NEW(scratch, int, buffers);
     r->expected = CKPT_NEW(scratch, int, uses);
     r->first = CKPT_NEW(scratch, int, graph->op_count);
     r->ran = CKPT_NEW(scratch, bool, graph->op_count);
     r->life = CKPT_NEW(scratch, lifetime, lives);
-    if (r->open == NULL || r->added == NULL || r->host == NULL || r->expected == NULL || r->first == NULL ||
-        r->ran == NULL || r->life == NULL) {
+    if (r->open == NULL || r->added == NULL || r->added_at == NULL || r->whole == NULL || r->host == NULL ||
+        r->expected == NULL || r->first == NULL || r->ran == NULL || r->life == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", r->plan->step_count);
     }
     int at = 0;
@@ -100,15 +106,14 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
         const ckpt_graph_op *const op = &graph->op[o];
         r->first[o] = at;
         for (int i = 0; i < op->reads.count; i++) {
-            r->expected[at++] = r->added[op->reads.at[i]];
+            r->expected[at++] = r->whole[op->reads.at[i]];
         }
         for (int i = 0; i < op->adds.count; i++) {
-            r->expected[at++] = r->added[op->adds.at[i]]++;
+            r->expected[at++] = r->whole[op->adds.at[i]]++;
         }
     }
     for (int b = 0; b < graph->buffer_count; b++) {
-        r->added[b] = 0;
-        r->open[b] = r->host[b] = -1;
+        r->open[b] = r->host[b] = r->added_at[b] = -1;
     }
     return CKPT_OK;
 }
@@ -160,15 +165,8 @@ static ckpt_code check_inplace(const replay *r, int step, const ckpt_graph_op *o
             return REFUSE(err, "step %d: op %s in place: %s has %lld bytes, %s has %lld", step, op->name, out->name,
                           (long long)out->bytes, in->name, (long long)in->bytes);
         }
-        for (int k = 0; k < i; k++) {
-            if (op->inplace[k].in == op->inplace[i].in || op->inplace[k].out == op->inplace[i].out) {
-                return REFUSE(err, "step %d: op %s in place: the place of %s is taken twice", step, op->name, in->name);
-            }
-        }
-        for (int k = 0; k < op->adds.count; k++) {
-            if (op->adds.at[k] == op->inplace[i].in) {
-                return REFUSE(err, "step %d: op %s in place destroys %s, to which it adds", step, op->name, in->name);
-            }
+        if (r->added_at[op->inplace[i].in] == step) {
+            return REFUSE(err, "step %d: op %s in place destroys %s, to which it adds", step, op->name, in->name);
         }
     }
     return CKPT_OK;
@@ -199,25 +197,22 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
                           r->graph->buffer[op->writes.at[k]].name);
         }
     }
+    for (int k = 0; k < op->adds.count; k++) {
+        r->added[op->adds.at[k]]++;
+        r->added_at[op->adds.at[k]] = i;
+    }
     if (step->inplace) {
         CKPT_TRY(check_inplace(r, i, op, err));
     }
     for (int k = 0; k < op->writes.count; k++) {
-        const int b = op->writes.at[k];
-        open_life(r, b, i);
-        r->added[b] = 0;
-        for (int p = 0; step->inplace && p < op->inplace_count; p++) {
-            if (op->inplace[p].out == b) {
-                r->life[r->life_count - 1].taken_buffer = op->inplace[p].in;
-                r->life[r->life_count - 1].taken_from = r->life[r->open[op->inplace[p].in]].from;
-            }
-        }
+        open_life(r, op->writes.at[k], i);
+        r->added[op->writes.at[k]] = 0;
     }
     for (int p = 0; step->inplace && p < op->inplace_count; p++) {
+        lifetime *const made = &r->life[r->open[op->inplace[p].out]];
+        made->taken_buffer = op->inplace[p].in;
+        made->taken_from = r->life[r->open[op->inplace[p].in]].from;
         close_life(r, op->inplace[p].in, i - 1);
-    }
-    for (int k = 0; k < op->adds.count; k++) {
-        r->added[op->adds.at[k]]++;
     }
     if (r->has_workspace != NULL ? r->has_workspace[i] : op->workspace_bytes > 0) {
         r->life[r->life_count++] = (lifetime){-1, i, i, -1, -1};
@@ -284,16 +279,9 @@ static ckpt_code check_steps(replay *r, ckpt_err *err)
         if (r->open[b] < 0) {
             return REFUSE(err, "output %s is not in memory at the end", graph->buffer[b].name);
         }
-        int additions = 0;
-        for (int o = 0; o < graph->op_count; o++) {
-            const ckpt_list *const adds = &graph->op[o].adds;
-            for (int k = 0; k < adds->count; k++) {
-                additions += adds->at[k] == b;
-            }
-        }
-        if (r->added[b] != additions) {
+        if (r->added[b] != r->whole[b]) {
             return REFUSE(err, "output %s ends with %d of its %d additions", graph->buffer[b].name, r->added[b],
-                          additions);
+                          r->whole[b]);
         }
     }
     return CKPT_OK;
@@ -524,6 +512,43 @@ static ckpt_code check_figures(const replay *r, ckpt_arena *scratch, ckpt_err *e
     return CKPT_OK;
 }
 
+static int compare_layers(const void *a, const void *b)
+{
+    return strcmp(((const ckpt_layer_decision *)a)->layer, ((const ckpt_layer_decision *)b)->layer);
+}
+
+/* Rule 7: both lists sorted by name must agree one by one. */
+static ckpt_code check_layers(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *scratch, ckpt_err *err)
+{
+    const int stated_count = plan->layer_count;
+    if (stated_count == 0) {
+        return CKPT_OK;
+    }
+    ckpt_layer_decision *const stated = CKPT_NEW(scratch, ckpt_layer_decision, stated_count);
+    ckpt_layer_decision *found = NULL;
+    int found_count = 0;
+    if (stated == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d layers", stated_count);
+    }
+    CKPT_TRY(ckpt_layers_decide(plan, graph, scratch, &found, &found_count, err));
+    memcpy(stated, plan->layer, (size_t)stated_count * sizeof *stated);
+    qsort(stated, (size_t)stated_count, sizeof *stated, compare_layers);
+    qsort(found, (size_t)found_count, sizeof *found, compare_layers);
+    for (int i = 0; i < stated_count || i < found_count; i++) {
+        const int order = i == found_count ? -1 : i == stated_count ? 1 : compare_layers(&stated[i], &found[i]);
+        if (order != 0) {
+            return order < 0 ? REFUSE(err, "layers: %s stands there twice or is no layer of the forward pass",
+                                      stated[i].layer)
+                             : REFUSE(err, "layers: %s is missing", found[i].layer);
+        }
+        if (stated[i].decision != found[i].decision) {
+            return REFUSE(err, "layers: %s is said to be \"%s\", the steps make it \"%s\"", stated[i].layer,
+                          ckpt_decision_name(stated[i].decision), ckpt_decision_name(found[i].decision));
+        }
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code check_all(replay *r, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_plan *const plan = r->plan;
@@ -543,7 +568,9 @@ static ckpt_code check_all(replay *r, ckpt_arena *scratch, ckpt_err *err)
         return REFUSE(err, "static block of %lld bytes and arena of %lld exceed the budget of %lld",
                       (long long)r->graph->static_bytes, (long long)plan->arena_bytes, (long long)plan->budget_bytes);
     }
-    return check_figures(r, scratch, err);
+    CKPT_TRY(check_figures(r, scratch, err));
+    /* labels are no part of the digest: who only runs the plan may have others */
+    return r->has_workspace != NULL ? CKPT_OK : check_layers(plan, r->graph, scratch, err);
 }
 
 ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)

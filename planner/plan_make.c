@@ -11,6 +11,7 @@
 #include "planner/place.h"
 #include "planner/planner_impl.h"
 #include "planner/replay.h"
+#include "planner/replay_impl.h"
 
 enum {
     ROUNDS = 3,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
@@ -118,64 +119,6 @@ static ckpt_code attempt_place(const maker *m, attempt *a, ckpt_ns before, ckpt_
     return CKPT_OK;
 }
 
-/* The layers in the order of their first ops, each recomputed when one of its forward ops runs again. */
-typedef struct named {
-    const char *layer;
-    int op;
-} named;
-
-static int compare_named(const void *a, const void *b)
-{
-    const named *const x = a;
-    const named *const y = b;
-    const int order = strcmp(x->layer, y->layer);
-    return order != 0 ? order : (x->op > y->op) - (x->op < y->op);
-}
-
-static int compare_ops(const void *a, const void *b)
-{
-    return ((const named *)a)->op - ((const named *)b)->op;
-}
-
-static ckpt_code fill_layers(const ckpt_graph *graph, ckpt_arena *out, ckpt_plan *plan, ckpt_err *err)
-{
-    ckpt_layer_decision *const layer = CKPT_NEW(out, ckpt_layer_decision, graph->op_count);
-    const ckpt_mark mark = ckpt_arena_mark(out);
-    named *const list = CKPT_NEW(out, named, graph->op_count);
-    bool *const again = CKPT_NEW(out, bool, graph->op_count);
-    if (layer == NULL || list == NULL || again == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
-    }
-    for (int i = 0; i < plan->step_count; i++) {
-        if (plan->step[i].kind == CKPT_RUN && plan->step[i].again) {
-            again[plan->step[i].target] = true;
-        }
-    }
-    int count = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        if (graph->op[o].phase == CKPT_FORWARD && graph->op[o].layer != NULL && graph->op[o].layer[0] != '\0') {
-            list[count++] = (named){graph->op[o].layer, o};
-        }
-    }
-    qsort(list, (size_t)count, sizeof *list, compare_named);
-    int distinct = 0;
-    for (int i = 0; i < count; i++) {
-        if (distinct > 0 && strcmp(list[distinct - 1].layer, list[i].layer) == 0) {
-            again[list[distinct - 1].op] = again[list[distinct - 1].op] || again[list[i].op];
-        } else {
-            list[distinct++] = list[i];
-        }
-    }
-    qsort(list, (size_t)distinct, sizeof *list, compare_ops);
-    for (int i = 0; i < distinct; i++) {
-        layer[i] = (ckpt_layer_decision){list[i].layer, again[list[i].op] ? CKPT_RECOMPUTE : CKPT_KEEP};
-    }
-    ckpt_arena_rewind(out, mark);
-    plan->layer = layer;
-    plan->layer_count = distinct;
-    return CKPT_OK;
-}
-
 /* All that does not depend on the strategy. */
 static ckpt_code fill_head(const maker *m, ckpt_plan *plan, ckpt_err *err)
 {
@@ -212,7 +155,9 @@ static ckpt_code finish_plan(const maker *m, const attempt *a, ckpt_plan *plan, 
     plan->budget_bytes = m->budget == CKPT_BYTES_MAX ? plan->static_bytes + plan->arena_bytes : m->budget;
     plan->solver = a->strategy->name;
     fill_bound(a, plan);
-    CKPT_TRY(fill_layers(m->graph, m->out, plan, err));
+    ckpt_layer_decision *layer = NULL;
+    CKPT_TRY(ckpt_layers_decide(plan, m->graph, m->out, &layer, &plan->layer_count, err));
+    plan->layer = layer;
     CKPT_TRY_WHILE(err, ckpt_plan_check(plan, m->graph, err), "checking what %s planned", a->strategy->name);
     return CKPT_OK;
 }

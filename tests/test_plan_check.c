@@ -6,8 +6,8 @@
 #include "planner/replay.h"
 #include "support_test.h"
 
-/* Six ops: f0 -> a, f1(a) -> b, f2(b, workspace) -> c in the place of b, b2(c, a) -> g adds, b1(g, a) adds to g,
- * b0(g). Static 100 bytes. Copies at 1 byte per ns. */
+/* Six ops in layers l0, l1, l2: f0 -> a, f1(a) -> b, f2(b, workspace) -> c in the place of b, b2(c, a) -> g adds, b1(g,
+ * a) adds to g, b0(g). Static 100 bytes. Copies at 1 byte per ns. */
 enum { A, B, C, G, BUFFERS };
 enum { F0, F1, F2, B2, B1, B0, OPS };
 
@@ -26,6 +26,7 @@ typedef struct world {
     ckpt_graph graph;
     ckpt_step step[24];
     ckpt_place place[24];
+    ckpt_layer_decision layer[3];
     ckpt_plan plan;
 } world;
 
@@ -39,9 +40,10 @@ static void make_graph(world *w)
     w->buffer[C] = (ckpt_buffer){"c", 20, CKPT_ACTIVATION};
     w->buffer[G] = (ckpt_buffer){"g", 30, CKPT_GRADIENT};
     const char *const name[OPS] = {"f0", "f1", "f2", "b2", "b1", "b0"};
+    const char *const layer[OPS] = {"l0", "l1", "l2", "l2", "l1", "l0"};
     for (int o = 0; o < OPS; o++) {
         w->op[o] = (ckpt_graph_op){.name = name[o],
-                                   .layer = "",
+                                   .layer = layer[o],
                                    .phase = o < B2 ? CKPT_FORWARD : CKPT_BACKWARD,
                                    .time_ns = 10 * (o + 1),
                                    .recompute = o < B2};
@@ -103,6 +105,11 @@ static void finish(world *w, ckpt_bytes arena, ckpt_bytes peak, ckpt_ns time, ck
     w->plan.source = w->plan.solver = w->plan.costs = w->plan.bound_how = w->plan.bound_scope = "";
     w->plan.step = w->step;
     w->plan.place = w->place;
+    w->layer[0] = (ckpt_layer_decision){"l0", CKPT_KEEP};
+    w->layer[1] = (ckpt_layer_decision){"l1", CKPT_KEEP};
+    w->layer[2] = (ckpt_layer_decision){"l2", CKPT_KEEP};
+    w->plan.layer = w->layer;
+    w->plan.layer_count = 3;
     w->plan.arena_bytes = arena;
     w->plan.static_bytes = 100;
     w->plan.budget_bytes = 100 + arena;
@@ -138,6 +145,7 @@ static void recomputing(world *w)
     put(w, A, 5, 9, 50);
     put(w, G, 6, 11, 0);
     finish(w, 60, 160, 220, 10);
+    w->layer[0].decision = CKPT_RECOMPUTE;
 }
 
 /* c takes the place of b. */
@@ -186,6 +194,7 @@ static void offloading(world *w)
     put(w, G, 7, 12, 0);
     finish(w, 60, 160, 220, 0);
     w->plan.offload_bytes = w->plan.host_bytes = 10;
+    w->layer[0].decision = CKPT_OFFLOADED;
 }
 
 static void good_plans(void **state)
@@ -371,6 +380,27 @@ static void break_not_inplace(world *w)
     w->op[F2].inplace_count = 0;
 }
 
+static void layer_kept(world *w)
+{
+    w->layer[0].decision = CKPT_KEEP;
+}
+static void layer_recomputed(world *w)
+{
+    w->layer[1].decision = CKPT_RECOMPUTE;
+}
+static void layer_missing(world *w)
+{
+    w->plan.layer_count = 2;
+}
+static void layer_twice(world *w)
+{
+    w->layer[2].layer = "l1";
+}
+static void layer_unknown(world *w)
+{
+    w->layer[2].layer = "l3";
+}
+
 static void inplace_gone(world *w)
 {
     w->step[2].inplace = false;
@@ -474,6 +504,12 @@ static const mutation mutations[] = {
     {recomputing, break_output, "output c"},
     {recomputing, break_verdict, "infeasible plan has no steps"},
     {recomputing, break_not_inplace, "op f2 cannot run in place"},
+    {recomputing, layer_kept, "l0 is said to be \"keep\", the steps make it \"recompute\""},
+    {recomputing, layer_recomputed, "l1 is said to be \"recompute\", the steps make it \"keep\""},
+    {recomputing, layer_missing, "l2 is missing"},
+    {recomputing, layer_twice, "l1 stands there twice"},
+    {recomputing, layer_unknown, "l2 is missing"},
+    {offloading, layer_kept, "l0 is said to be \"keep\", the steps make it \"offload\""},
     {in_place, inplace_gone, "place 1 (b from step 1) ends with step 1"},
     {in_place, inplace_other_place, "in-place output lies where its input lay"},
     {in_place, inplace_size, "op f2 in place: c has 19 bytes"},
