@@ -50,7 +50,7 @@ static int list_ops(void)
 {
     printf("# Ops\n\nWritten by `ckpt-graph --list-ops`. In brackets: the default; of words, the first.\n");
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
-        printf("\n## %s\n\n%s\n\nSource: %s. Inputs: %d", (*op)->name, (*op)->formula, (*op)->source, (*op)->in_min);
+        printf("\n## %s\n\n`%s`\n\nSource: %s. Inputs: %d", (*op)->name, (*op)->formula, (*op)->source, (*op)->in_min);
         if ((*op)->in_max > (*op)->in_min) {
             printf(" to %d", (*op)->in_max);
         }
@@ -59,7 +59,7 @@ static int list_ops(void)
     }
     printf("\n# Optimizers\n");
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
-        printf("\n## %s\n\n%s\n\nSource: %s.\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
+        printf("\n## %s\n\n`%s`\n\nSource: %s.\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
         list_attributes((*optimizer)->attrs);
     }
     return 0;
