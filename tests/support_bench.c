@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/onednn.h"
 #include "tests/support_reference.h"
 #include "tests/support_test.h"
 
@@ -551,4 +552,15 @@ unsigned char *ckpt_bench_snapshot(ckpt_bench *bench, bool backward, size_t *len
         at += twin[i]->bytes;
     }
     return copy;
+}
+
+bool test_products_stay_in_workspace(void)
+{
+    const ckpt_dnn_matrix m = {64, 64, 64, 1};
+    ckpt_dnn *dnn = NULL;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_dnn_matmul(&m, &m, &m, false, false, 2, -1, &dnn, &err), err);
+    const bool stay = strncmp(ckpt_dnn_algorithm(dnn), "gemm", 4) != 0;
+    ckpt_dnn_destroy(dnn);
+    return stay;
 }

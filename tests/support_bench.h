@@ -79,4 +79,7 @@ unsigned char *ckpt_bench_snapshot(ckpt_bench *bench, bool backward, size_t *len
 double ckpt_bench_random(ckpt_bench *bench);            /* -1..1 */
 double ckpt_twin_get(const ckpt_twin *twin, int64_t i); /* element in written order, from memory */
 
+/* False without AVX-512, where oneDNN computes products by its sgemm, which packs into memory of its own. */
+bool test_products_stay_in_workspace(void);
+
 #endif

@@ -5,7 +5,8 @@
  * Two things cannot be had: oneDNN 2.6 keeps the table of a call's arguments in C++ maps while the call lasts, and
  * libgomp makes a new team (1.6 KB) whenever a parallel region has another number of threads than the one before. So
  * what is asked of a step is that no block is larger than LARGEST, that never more than MOST bytes are out at once,
- * and that as much is given back as was taken. A tensor, a mask or a scratchpad would show. */
+ * and that as much is given back as was taken. A tensor, a mask or a scratchpad would show. Where oneDNN packs products
+ * into memory of its own, sizes are asked of the model without products only. */
 #include "tests/support_test.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support_bench.h"
 #include "tests/support_train.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
@@ -143,6 +145,7 @@ static void steps_allocate_nothing(void **state)
         {"models/densenet-bc-100-12-dropout.json", "batch=2 size=8 growth=4 layers=2"},
         {"models/mnist-conv.json", "batch=2"},
     };
+    const bool sizes_count = test_products_stay_in_workspace();
     for (size_t m = 0; m < sizeof model / sizeof model[0]; m++) {
         test_train t;
         test_train_open(&t, model[m].file, model[m].set);
@@ -176,8 +179,11 @@ static void steps_allocate_nothing(void **state)
         const char *const file = model[m].file;
         print_message("%s: %ld calls, largest %ld, most out %ld\n", file, atomic_load(&calls), atomic_load(&largest),
                       atomic_load(&most_out));
-        CHECK(atomic_load(&largest) <= LARGEST, "%s: a step took a block of %ld bytes", file, atomic_load(&largest));
-        CHECK(atomic_load(&most_out) <= MOST, "%s: a step took %ld bytes at once", file, atomic_load(&most_out));
+        if (sizes_count || m == 0) {
+            CHECK(atomic_load(&largest) <= LARGEST, "%s: a step took a block of %ld bytes", file,
+                  atomic_load(&largest));
+            CHECK(atomic_load(&most_out) <= MOST, "%s: a step took %ld bytes at once", file, atomic_load(&most_out));
+        }
         CHECK(atomic_load(&out) == 0, "%s: three steps kept %ld bytes", file, atomic_load(&out));
         CHECK(mapped_pages() == before, "%s: three steps mapped %ld more pages", file, mapped_pages() - before);
         ckpt_data_close(data);

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/device.h"
+#include "tests/support_bench.h"
 #include "tests/support_network.h"
 #include "tests/support_reference.h"
 #include "tests/support_test.h"
@@ -358,21 +359,9 @@ static void check_same(const tensor *a, const tensor *b, const char *op, const c
  * the heap, whether it gives it back or not. Everything else must lie in the workspace. */
 enum { HEAP_ALLOWED = 8192 };
 
-/* Without AVX-512 oneDNN computes products by its sgemm, which packs into memory of its own. */
-static bool products_stay_in_workspace(void)
-{
-    const ckpt_dnn_matrix m = {64, 64, 64, 1};
-    ckpt_dnn *dnn = NULL;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_dnn_matmul(&m, &m, &m, false, false, 2, -1, &dnn, &err), err);
-    const bool stay = strncmp(ckpt_dnn_algorithm(dnn), "gemm", 4) != 0;
-    ckpt_dnn_destroy(dnn);
-    return stay;
-}
-
 static void check_heap(const rig *r, bool backward, const char *attrs)
 {
-    CHECK(heap_bytes <= HEAP_ALLOWED || !products_stay_in_workspace(), "%s %s %s: %lld blocks, %lld bytes of heap",
+    CHECK(heap_bytes <= HEAP_ALLOWED || !test_products_stay_in_workspace(), "%s %s %s: %lld blocks, %lld bytes of heap",
           r->node.op->name, attrs, backward ? "backward" : "forward", (long long)heap_blocks, (long long)heap_bytes);
 }
 

@@ -143,8 +143,8 @@ static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_m
     return ckpt_round_up((ckpt_bytes)dnnl_memory_desc_get_size(wanted), CKPT_ALIGN);
 }
 
-/* Implementations on top of the library's own sgemm take megabytes of heap outside any scratchpad while they run, and
- * reference ones are slow: both only where there is nothing else. */
+/* Implementations on top of the library's own sgemm pack into heap outside any scratchpad while they run, and reference
+ * ones are slow: both only where there is nothing else. */
 static bool is_last_resort(const_dnnl_primitive_desc_t desc)
 {
     const char *name = "";

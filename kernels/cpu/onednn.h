@@ -3,7 +3,8 @@
  * A call is created once, from shapes, and run any number of times on any addresses. Its temporaries (weights in the
  * library's blocked order, scratchpads) lie in a workspace the caller gives. What oneDNN still takes from the heap
  * while a call runs is the table of its arguments: under 4 KB, given back before the call returns. Where it has
- * nothing but code on top of its own sgemm (padding as wide as the filter, some strides beyond 2) that takes more. */
+ * nothing but code on top of its own sgemm (products without AVX-512; padding as wide as the filter, some strides
+ * beyond 2), that packs into tens to hundreds of kilobytes of heap. */
 #ifndef CKPT_KERNELS_CPU_ONEDNN_H
 #define CKPT_KERNELS_CPU_ONEDNN_H
 
