@@ -1,5 +1,5 @@
 /* The forward half of a graph as a drawing in DOT: one box per layer, an arrow where a layer reads another. Backward
- * ops mirror the forward ones, so their time stands in the box of their layer. Beyond 300 layers neighbours with a
+ * ops mirror the forward ones, so their time stands in the box of their layer. Beyond 100 layers neighbours with a
  * common beginning of the name ("h.12.ln1", "h.12.qkv") share one box, because nobody reads 3,000; beyond 40 boxes each
  * has one line, so that a chain does not grow taller than it must. */
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "viz/graph_draw_impl.h"
 #include "viz/viz.h"
 
-enum { BOXES = 300, FLAT = 40, NAME_LETTERS = 48, DECISIONS = CKPT_OFFLOADED + 1 };
+enum { BOXES = 100, FLAT = 40, NAME_LETTERS = 48, DECISIONS = CKPT_OFFLOADED + 1 };
 
 typedef struct decision_look {
     const char *word, *fill, *line, *style;
@@ -360,17 +360,25 @@ static ckpt_code put_graph(drawing *d, ckpt_err *err)
                   font, d->box_count > FLAT ? "0.2" : "0.3", font);
     if (d->plan != NULL) {
         ckpt_text_add(d->text, "  subgraph cluster_legend {\n    label=\"\"; color=\"#ffffff\";\n");
+        const char *before = NULL;
         for (int k = 0; k < DECISIONS; k++) {
             int layers = 0;
             for (int b = 0; b < d->box_count; b++) {
                 layers += d->boxes[b].decided[k];
             }
+            if (layers == 0) {
+                continue;
+            }
             ckpt_text_add(d->text, "    \"legend %s\" [label=\"%s: %d\"", looks[k].word, looks[k].word, layers);
             put_look(d->text, &looks[k]);
             ckpt_text_add(d->text, "];\n");
+            if (before != NULL) {
+                ckpt_text_add(d->text, "    { rank=same; \"legend %s\" -> \"legend %s\" [style=invis]; }\n", before,
+                              looks[k].word);
+            }
+            before = looks[k].word;
         }
-        ckpt_text_add(d->text, "    { rank=same; \"legend kept\" -> \"legend recomputed\" -> \"legend offloaded\" "
-                               "[style=invis]; }\n  }\n");
+        ckpt_text_add(d->text, "  }\n");
     }
     for (int b = 0; b < d->box_count; b++) {
         put_box(d, b);

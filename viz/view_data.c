@@ -142,8 +142,7 @@ static const char *compare(const ckpt_series *base, ckpt_series *other, ckpt_are
     for (int i = 0; i < shared; i++) {
         const ckpt_event *const x = &a->event[i], *const y = &b->event[i];
         if (strcmp(x->name, y->name) != 0 || (x->span == CKPT_SPAN_FREE) != (y->span == CKPT_SPAN_FREE)) {
-            return ckpt_arena_format(scratch, "%s takes other steps from step %d on: %s, not %s", other->label, y->step,
-                                     y->name, x->name);
+            return ckpt_arena_format(scratch, "differs from step %d on: %s, not %s", y->step, y->name, x->name);
         }
         for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
             if (x->bytes[c] == y->bytes[c]) {
@@ -151,18 +150,17 @@ static const char *compare(const ckpt_series *base, ckpt_series *other, ckpt_are
             }
             const bool more = y->bytes[c] > x->bytes[c];
             char digits[GROUPED];
-            return ckpt_arena_format(scratch, "%s differs from %s first at step %d (%s): %s bytes %s of %s",
-                                     other->label, base->label, y->step, y->name,
+            return ckpt_arena_format(scratch, "differs first at step %d (%s): %s bytes %s of %s than %s", y->step,
+                                     y->name,
                                      grouped(more ? y->bytes[c] - x->bytes[c] : x->bytes[c] - y->bytes[c], digits),
-                                     more ? "more" : "less", ckpt_category_name((ckpt_category)c));
+                                     more ? "more" : "less", ckpt_category_name((ckpt_category)c), base->label);
         }
     }
     if (a->event_count != b->event_count) {
-        return ckpt_arena_format(scratch, "%s has %d steps, %s has %d", other->label, b->event_count, base->label,
-                                 a->event_count);
+        return ckpt_arena_format(scratch, "has %d steps, %s has %d", b->event_count, base->label, a->event_count);
     }
     other->same = true;
-    return ckpt_arena_format(scratch, "%s = %s at every step, to the byte", other->label, base->label);
+    return ckpt_arena_format(scratch, "= %s at every step, to the byte", base->label);
 }
 
 /* "measured" when that is clear; else with the plan in parentheses, else with the file. */

@@ -125,9 +125,9 @@ void ckpt_view_say(ckpt_view *view)
                              peak->step, trace->event[trace->event_count - 1].step + 1, text_of(peak->name));
     view->head_count = 1;
     if (view->count == 2) {
-        view->head[view->head_count++] = other->verdict;
+        view->head[view->head_count++] = CKPT_SAY(view, "%s %s", other->label, other->verdict);
     }
-    view->about = CKPT_SAY(view, "%s; %s", view->head[0], view->count == 2 ? other->verdict : base->label);
+    view->about = CKPT_SAY(view, "%s; %s", view->head[0], view->count == 2 ? view->head[1] : base->label);
 
     say_traces(view);
     fact(view, "memory", CKPT_SAY(view, "static block %s + arena %s", bytes_of(view, statics), bytes_of(view, arena)),
