@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Step time of ckpt-train against PyTorch on this CPU, in turns in one run, same thread count; prints ratios.
 
 Usage: scripts/pytorch-venv && .venv/bin/python bench/pytorch/step_time.py BIN_FOLDER [ROUNDS [STEPS]]
