@@ -16,7 +16,7 @@
 int ckpt_machine_threads(void)
 {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online < 1 ? 1 : online > 1024 ? 1024 : (int)online;
+    return online < 1 ? 1 : online > CKPT_THREADS_MAX ? CKPT_THREADS_MAX : (int)online;
 }
 
 static void processor_name(char *name, size_t room)

@@ -22,7 +22,9 @@ typedef struct ckpt_machine {
  * arguments. */
 CKPT_MUST_USE ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *const *argv,
                                           ckpt_arena *out, ckpt_machine *machine, ckpt_err *err);
-/* Online processors, 1 to 1024: what --threads defaults to in every program, so that plans and runs agree. */
+enum { CKPT_THREADS_MAX = 1024 };
+
+/* Online processors, 1 to CKPT_THREADS_MAX: what --threads defaults to where neither plan nor profile says. */
 int ckpt_machine_threads(void);
 
 void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text);

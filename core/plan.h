@@ -52,6 +52,7 @@ typedef struct ckpt_plan {
     const char *solver; /* strategy that made it */
     double solver_seconds;
     const char *costs; /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
+    int threads;       /* the workspaces are for kernels of so many; 0: unknown */
 
     const ckpt_layer_decision *layer;
     int layer_count;

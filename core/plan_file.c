@@ -87,6 +87,9 @@ static ckpt_code read_bound_solver(const reader *r, const ckpt_item *root)
             CKPT_TRY(ckpt_item_real(&seconds, &plan->solver_seconds, r->err));
         }
     }
+    int64_t threads = 0;
+    CKPT_TRY(ckpt_member_int(root, "threads", 0, CKPT_THREADS_MAX, 0, &threads, r->err));
+    plan->threads = (int)threads;
     return ckpt_member_text(root, "costs", "", r->out, &plan->costs, r->err);
 }
 
@@ -280,6 +283,9 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
     ckpt_text_add(text, ", \"seconds\": ");
     ckpt_text_real(text, plan->solver_seconds);
     write_text_member(text, " },\n  \"costs\": ", plan->costs);
+    if (plan->threads > 0) {
+        ckpt_text_add(text, ",\n  \"threads\": %d", plan->threads);
+    }
 }
 
 static void write_step(const ckpt_step *step, ckpt_text *text)

@@ -22,7 +22,8 @@ static const char *const plan_form =
     "\"recompute_ns\": 50,\n"
     "    \"offload_bytes\": 512, \"host_bytes\": 513, \"keep_all\": { \"peak_bytes\": 900, \"time_ns\": 100 } },\n"
     "  \"bound\": { \"time_ns\": 120, \"gap\": 99.0, \"how\": \"lp\", \"scope\": \"all\" },\n"
-    "  \"solver\": { \"name\": \"sqrt\", \"seconds\": 0.125 }, \"costs\": \"profile p.json\", \"unknown\": [],\n"
+    "  \"solver\": { \"name\": \"sqrt\", \"seconds\": 0.125 }, \"costs\": \"profile p.json\", \"threads\": 3, "
+    "\"unknown\": [],\n"
     "  \"layers\": { \"x\": \"keep\", \"y\": \"recompute\", \"z\": \"offload\" },\n"
     "  \"steps\": [ { \"run\": \"f0\" }, { \"offload\": \"a0\" }, { \"free\": \"a0\" }, { \"fetch\": \"a0\" },\n"
     "    { \"run\": \"f1\", \"inplace\": true }, { \"run\": \"f0\", \"again\": true } ],\n"
@@ -77,6 +78,7 @@ static void check_fields(const ckpt_plan *p)
     assert_string_equal(p->solver, "sqrt");
     assert_true(p->solver_seconds == 0.125);
     assert_string_equal(p->costs, "profile p.json");
+    assert_int_equal(p->threads, 3);
     assert_int_equal(p->layer_count, 3);
     assert_string_equal(p->layer[1].layer, "y");
     assert_int_equal(p->layer[0].decision, CKPT_KEEP);
