@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -118,6 +119,8 @@ static ckpt_code open_source(ckpt_data *data, const char *spec, ckpt_err *err)
     for (size_t i = 0; i < sizeof source / sizeof source[0]; i++) {
         if (strlen(source[i].name) == length && strncmp(source[i].name, spec, length) == 0) {
             CKPT_TRY_WHILE(err, source[i].open(data, list, err), "opening the data");
+            snprintf(data->about, sizeof data->about, "%s, %d file%s, %lld bytes", source[i].name, data->file_count,
+                     data->file_count == 1 ? "" : "s", (long long)ckpt_data_mapped_bytes(data));
             return CKPT_OK;
         }
     }
@@ -178,6 +181,22 @@ ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data)
         total += (ckpt_bytes)data->file[i].length;
     }
     return total;
+}
+
+const char *ckpt_data_about(const ckpt_data *data)
+{
+    return data->about;
+}
+
+const char *ckpt_data_file_at(const ckpt_data *data, const void *address)
+{
+    for (int i = 0; i < data->file_count; i++) {
+        const uintptr_t first = (uintptr_t)data->file[i].bytes, at = (uintptr_t)address;
+        if (at >= first && at - first < data->file[i].length) {
+            return data->file[i].path;
+        }
+    }
+    return NULL;
 }
 
 /* Values that input k of this node may take; 0: anything. */

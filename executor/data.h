@@ -30,4 +30,13 @@ void ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input);
 /* Bytes of files mapped into the process, outside all planned memory. */
 ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data);
 
+/* "text, 1 file, 35149 bytes": what must not change between stop and resume, as far as kind and size tell. At most
+ * CKPT_DATA_ABOUT bytes, letters, digits, blanks and commas. */
+enum { CKPT_DATA_ABOUT = 80 };
+const char *ckpt_data_about(const ckpt_data *data);
+
+/* The name of the file that is mapped at `address`; NULL: none. Reading behind the end of a file that has become
+ * shorter raises SIGBUS; a handler may call this. */
+const char *ckpt_data_file_at(const ckpt_data *data, const void *address);
+
 #endif

@@ -32,6 +32,7 @@ struct ckpt_data {
     void (*fill)(const ckpt_data *data, uint64_t step, void *const *input);
     ckpt_mapped file[2 * CKPT_DATA_FILES_MAX];
     int file_count;
+    char about[CKPT_DATA_ABOUT];
     int first, second; /* text: tokens, targets (-1: none); images: images, labels */
     ckpt_images images;
 };

@@ -3,6 +3,7 @@
 #include "executor/executor.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/cli.h"
@@ -81,7 +82,7 @@ static ckpt_code set_up(ckpt_executor *executor, ckpt_err *err)
         CKPT_TRY(
             executor->device->api->fill(executor->device, executor->block, 0xFF, executor->plan->arena_bytes, err));
     }
-    executor->heap_bytes = ckpt_heap_bytes();
+    executor->heap_bytes = -1;
     return CKPT_OK;
 }
 
@@ -146,6 +147,22 @@ uint64_t ckpt_executor_seed(const ckpt_executor *executor)
     return executor->seed;
 }
 
+float ckpt_executor_loss(const ckpt_executor *executor)
+{
+    return executor->last_loss;
+}
+
+void ckpt_executor_data_set(ckpt_executor *executor, const char *about)
+{
+    assert(strlen(about) < sizeof executor->data);
+    snprintf(executor->data, sizeof executor->data, "%s", about);
+}
+
+const char *ckpt_executor_data(const ckpt_executor *executor)
+{
+    return executor->data;
+}
+
 static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
@@ -198,6 +215,9 @@ static ckpt_code begin(ckpt_executor *executor, ckpt_err *err)
     if (executor->steps > 0) {
         CKPT_TRY(poison(executor, executor->block, executor->plan->arena_bytes, err));
     }
+    if (executor->heap_bytes < 0) {
+        executor->heap_bytes = ckpt_heap_bytes();
+    }
     const ckpt_static_layout *const layout = &executor->layout;
     memset(executor->live, 0, sizeof executor->live);
     executor->live[CKPT_CAT_WEIGHTS] = layout->gradients - layout->weights;
@@ -233,6 +253,7 @@ ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *t
     float value = 0;
     CKPT_TRY(device->api->download(device, &value, executor->loss, (ckpt_bytes)sizeof value, err));
     executor->steps++;
+    executor->last_loss = value;
     *loss = value;
     return CKPT_OK;
 }

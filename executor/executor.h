@@ -44,6 +44,15 @@ uint64_t ckpt_executor_steps(const ckpt_executor *executor);
 /* The seed of weights, data order and dropout; restored by ckpt_executor_state_read. */
 uint64_t ckpt_executor_seed(const ckpt_executor *executor);
 
+/* The loss of the latest step; restored by ckpt_executor_state_read. 0 before the first. */
+float ckpt_executor_loss(const ckpt_executor *executor);
+
+/* What the data are (ckpt_data_about): the state carries it, so that a resumed run can see whether its data are the
+ * same.
+ * "" until it is set or read. */
+void ckpt_executor_data_set(ckpt_executor *executor, const char *about);
+const char *ckpt_executor_data(const ckpt_executor *executor);
+
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 
@@ -64,9 +73,9 @@ CKPT_MUST_USE ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int nod
 CKPT_MUST_USE ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 
-/* Training state: weights, optimizer, statistics, step, seed, data position. A stop and a resume give the bits of
- * never stopping. Reading refuses the state of another model, optimizer or thread count, with the reason, and a
- * damaged file (SHA-256). Written to a temporary file and renamed. */
+/* Training state: weights, optimizer, statistics, step (the data's position follows from it), seed, what the data are.
+ * A stop and a resume give the bits of never stopping. Reading refuses the state of another model (layers, attributes,
+ * shapes), optimizer or thread count, with the reason, and a damaged file (SHA-256). Written by ckpt_file_begin. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err);
 

@@ -2,6 +2,7 @@
 #ifndef CKPT_EXECUTOR_EXECUTOR_IMPL_H
 #define CKPT_EXECUTOR_EXECUTOR_IMPL_H
 
+#include "executor/data.h"
 #include "executor/executor.h"
 
 /* Host memory through which weights are initialised, hashed, saved and restored, piece by piece. */
@@ -43,6 +44,8 @@ struct ckpt_executor {
     const ckpt_plan *plan;
     ckpt_executor_options options;
     uint64_t seed, steps;
+    float last_loss;
+    char data[CKPT_DATA_ABOUT];
     ckpt_static_layout layout;
     unsigned char *statics; /* layout.total bytes on the device */
     unsigned char *block;   /* plan->arena_bytes on the device */
@@ -55,7 +58,7 @@ struct ckpt_executor {
     ckpt_action *action;  /* per plan step */
     const void *loss;     /* on the device, after the last step */
     ckpt_bytes live[CKPT_CATEGORY_COUNT];
-    ckpt_bytes heap_bytes; /* what malloc held at the end of set-up */
+    ckpt_bytes heap_bytes; /* what malloc held when the first step began; -1: none has */
 };
 
 /* Bind every node and fill executor->action. */

@@ -3,8 +3,8 @@
  *     one line of JSON | weights | optimizer | statistics | SHA-256 of all before it, in hexadecimal, and a newline
  *
  * The sections are the bytes of the static block (float32, little endian), so that no value passes through text. The
- * data order is a function of seed and step, which the line carries; nothing else is needed to go on with the same
- * bits. A file is read twice: whole, to see that it is sound, and only then into the executor. */
+ * data order is a function of seed and step, which the line carries with what the data were; nothing else is needed to
+ * go on with the same bits. A file is read twice: whole, to see that it is sound, and only then into the executor. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,13 +43,24 @@ static const struct {
 } state_key[KEY_COUNT] = {
     [KEY_FORMAT] = {"format", "format"},
     [KEY_MODEL] = {"model", "model"},
-    [KEY_PARAMETERS] = {"parameters", "a model with other parameters, digest"},
+    [KEY_PARAMETERS] = {"parameters", "a model with other parameters or attributes, digest"},
     [KEY_OPTIMIZER] = {"optimizer", "optimizer"},
     [KEY_THREADS] = {"threads", "a run with threads ="},
     [KEY_GRAPH] = {"graph", "the same model with another batch or other layers, graph digest"},
 };
 
-/* Every parameter's and statistic's name and shape, hashed: two models with the same text share their states. */
+/* Attributes are defaults, numbers and words: every field that a kind does not use is 0. */
+static void add_attr(const ckpt_attr_spec *spec, const ckpt_attr *attr, ckpt_text *text)
+{
+    ckpt_text_add(text, " %s=%" PRId64 " %.17g %s", spec->name, attr->integer, attr->real,
+                  attr->string != NULL ? attr->string : "");
+    for (int i = 0; i < attr->int_count; i++) {
+        ckpt_text_add(text, ",%" PRId64, attr->ints[i]);
+    }
+}
+
+/* Every layer's attributes, and every parameter's and statistic's name and shape, hashed: two models with the same text
+ * share their states. */
 static ckpt_code parameters_digest(const ckpt_network *network, char digest_text[CKPT_DIGEST_TEXT], ckpt_err *err)
 {
     ckpt_text text;
@@ -57,6 +68,11 @@ static ckpt_code parameters_digest(const ckpt_network *network, char digest_text
     char shape[CKPT_SHAPE_TEXT];
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
+        ckpt_text_add(&text, "%s %s", node->name, node->op->name);
+        for (int i = 0; node->op->attrs != NULL && node->op->attrs[i].name != NULL; i++) {
+            add_attr(&node->op->attrs[i], &node->attr[i], &text);
+        }
+        ckpt_text_add(&text, "\n");
         for (int k = 0; k < node->param_count; k++) {
             ckpt_text_add(&text, "%s %s %s %d %s\n", node->name, node->op->name, node->param[k].tensor.name,
                           node->param[k].tied, ckpt_shape_show(&node->param[k].tensor.shape, shape));
@@ -120,7 +136,10 @@ static ckpt_code add_header(const ckpt_executor *executor, ckpt_text *text, ckpt
         ckpt_text_add(text, "%s\"%s\": ", key == 0 ? "{" : ", ", state_key[key].key);
         CKPT_TRY(add_value(executor, (ckpt_state_key)key, text, err));
     }
-    ckpt_text_add(text, ", \"seed\": %" PRIu64 ", \"step\": %" PRIu64 "}\n", executor->seed, executor->steps);
+    ckpt_text_add(text, ", \"seed\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": \"%a\", \"data\": ", executor->seed,
+                  executor->steps, (double)executor->last_loss);
+    ckpt_text_json(text, executor->data);
+    ckpt_text_add(text, "}\n");
     return ckpt_text_end(text, err);
 }
 
@@ -253,6 +272,21 @@ static ckpt_code read_count(const char *header, const char *key, const char *pat
     return CKPT_OK;
 }
 
+/* The text of a member between its quotes, into `room` bytes: one that we wrote has nothing escaped. */
+static ckpt_code read_words(const char *header, const char *key, const char *path, char *words, size_t room,
+                            ckpt_err *err)
+{
+    size_t length = 0;
+    const char *const value = find_member(header, key, &length);
+    if (value == NULL || length < 2 || length - 2 >= room || value[0] != '"' || value[length - 1] != '"') {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line has no \"%s\" of at most %zu characters", path, key,
+                         room - 1);
+    }
+    memcpy(words, value + 1, length - 2);
+    words[length - 2] = '\0';
+    return CKPT_OK;
+}
+
 static ckpt_code check_header(const ckpt_executor *executor, const char *header, const char *path, ckpt_err *err)
 {
     for (int key = 0; key < KEY_COUNT; key++) {
@@ -309,8 +343,11 @@ static ckpt_code read_file(ckpt_executor *executor, FILE *file, char *header, co
     }
     CKPT_TRY(check_header(executor, header, path, err));
     uint64_t seed = 0, steps = 0;
+    char loss[40], data[CKPT_DATA_ABOUT];
     CKPT_TRY(read_count(header, "seed", path, &seed, err));
     CKPT_TRY(read_count(header, "step", path, &steps, err));
+    CKPT_TRY(read_words(header, "loss", path, loss, sizeof loss, err));
+    CKPT_TRY(read_words(header, "data", path, data, sizeof data, err));
     ckpt_bytes wanted = (ckpt_bytes)strlen(header) + TAIL;
     for (int i = 0; i < SAVED_SECTIONS; i++) {
         ckpt_bytes start = 0, bytes = 0;
@@ -324,6 +361,8 @@ static ckpt_code read_file(ckpt_executor *executor, FILE *file, char *header, co
     CKPT_TRY(get_sections(executor, file, path, err));
     executor->seed = seed;
     executor->steps = steps;
+    executor->last_loss = strtof(loss, NULL);
+    memcpy(executor->data, data, sizeof data);
     return CKPT_OK;
 }
 

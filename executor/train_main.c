@@ -6,26 +6,28 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/cli.h"
 #include "core/file.h"
 #include "executor/data.h"
 #include "executor/executor.h"
+#include "executor/loss_log.h"
 #include "kernels/threads.h"
 #include "planner/replay.h"
 
-enum { TIMES_KEPT = 1001, THREADS_MAX = 1024 };
+enum { TIMES_KEPT = 1001 };
 
 static const ckpt_cli_option option_table[] = {
     {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed)"},
     {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
     {"steps", 'n', "N", "stop when N steps are done in all, resumed ones counted (default 10)"},
     {"seed", 0, "N", "of weights, data order and dropout (default 0)"},
-    {"threads", 't', "N", "the number the plan was made for (default: online processors)"},
+    {"threads", 't', "N", "the number the plan was made for (default: as the plan says, else all processors)"},
     {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
-    {"trace", 0, "FILE", "write the measured trace of the last step"},
-    {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; appends when resuming"},
+    {"trace", 0, "FILE", "write the measured trace of the last step; - is standard output, and nothing else is on it"},
+    {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; a resumed run goes on in its log"},
     {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
     {"save-every", 0, "N", "write it after every N steps too"},
     {"resume", 0, "FILE", "go on from a training state"},
@@ -38,7 +40,7 @@ typedef struct ckpt_train_options {
     const char *model, *plan, *data, *device, *trace, *log, *save, *resume;
     const char **set;
     int set_count;
-    int64_t steps, seed, threads, save_every; /* seed -1: not given */
+    int64_t steps, seed, threads, save_every; /* seed -1, threads 0: not given */
     bool poison, json;
 } ckpt_train_options;
 
@@ -52,8 +54,9 @@ typedef struct ckpt_training {
     ckpt_data *data;
     ckpt_trace *trace;
     void **input;
-    FILE *log;
-    uint64_t first_step;
+    ckpt_loss_log log;
+    uint64_t first_step, saved_step;
+    bool saved; /* the state of saved_step is in the file */
     float loss;
     ckpt_bytes peak_bytes, outside_bytes;
     ckpt_ns time[TIMES_KEPT]; /* of the latest steps, as a ring */
@@ -61,11 +64,52 @@ typedef struct ckpt_training {
 } ckpt_training;
 
 static volatile sig_atomic_t stop_wanted;
+static const ckpt_data *volatile mapped_data; /* for data_gone; NULL: none */
 
 static void want_stop(int signal)
 {
     (void)signal;
     stop_wanted = 1;
+}
+
+static void say_at_once(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
+        _exit(2);
+    }
+}
+
+/* The data are read through mappings, and a mapped file that another program cuts short raises SIGBUS. */
+static void data_gone(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *const path = mapped_data != NULL ? ckpt_data_file_at(mapped_data, info->si_addr) : NULL;
+    if (path == NULL) {
+        signal(number, SIG_DFL); /* not ours: it comes again, and ends the program */
+        return;
+    }
+    say_at_once("ckpt-train: ");
+    say_at_once(path);
+    say_at_once(": cannot be read any more: it has become shorter since training began\n");
+    _exit(2);
+}
+
+/* Whoever stops the training wants its state: an interrupt, a terminal that closes, a reader of the output that left.
+ */
+static void catch_signals(void)
+{
+    static const int stopping[] = {SIGINT, SIGTERM, SIGPIPE, SIGHUP};
+    struct sigaction action = {.sa_handler = want_stop, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof stopping / sizeof stopping[0]; i++) {
+        struct sigaction before;
+        if (stopping[i] != SIGHUP || (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)) {
+            sigaction(stopping[i], &action, NULL); /* nohup ignores SIGHUP: so it stays */
+        }
+    }
+    struct sigaction gone = {.sa_sigaction = data_gone, .sa_flags = SA_SIGINFO};
+    sigemptyset(&gone.sa_mask);
+    sigaction(SIGBUS, &gone, NULL);
 }
 
 static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *number)
@@ -78,6 +122,11 @@ static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *nu
     }
     *number = found;
     return true;
+}
+
+static bool is_dash(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
 }
 
 /* 0: go on; else the program's exit code + 1. */
@@ -99,7 +148,7 @@ static int parse(ckpt_cli *cli, ckpt_train_options *options)
         {"resume", &options->resume, NULL, 0, 0, NULL},
         {"steps", NULL, &options->steps, 0, INT64_C(1) << 31, NULL},
         {"seed", NULL, &options->seed, 0, INT64_MAX, NULL},
-        {"threads", NULL, &options->threads, 1, THREADS_MAX, NULL},
+        {"threads", NULL, &options->threads, 1, CKPT_THREADS_MAX, NULL},
         {"save-every", NULL, &options->save_every, 1, INT64_C(1) << 31, NULL},
         {"poison", NULL, NULL, 0, 0, &options->poison},
         {"json", NULL, NULL, 0, 0, &options->json},
@@ -137,7 +186,27 @@ static int parse(ckpt_cli *cli, ckpt_train_options *options)
     if (options->save_every > 0 && options->save == NULL) {
         return 1 + ckpt_cli_usage(cli, "--save-every needs --save FILE");
     }
+    if (is_dash(options->save) || is_dash(options->log)) {
+        return 1 + ckpt_cli_usage(cli, "--%s needs a file, which - is not", is_dash(options->save) ? "save" : "log");
+    }
+    if (is_dash(options->trace) && options->json) {
+        return 1 + ckpt_cli_usage(cli, "only one of --trace - and --json can have standard output");
+    }
     return 0;
+}
+
+/* Kernels choose by the threads and the workspace they are given: other threads may not fit, or give other bits. */
+static ckpt_code settle_threads(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
+{
+    if (options->threads > 0 && plan->threads > 0 && options->threads != plan->threads) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: made for %d thread%s, whose workspaces it has; --threads %lld needs a plan of its own",
+                         options->plan, plan->threads, plan->threads == 1 ? "" : "s", (long long)options->threads);
+    }
+    if (options->threads == 0) {
+        options->threads = plan->threads > 0 ? plan->threads : ckpt_machine_threads();
+    }
+    return CKPT_OK;
 }
 
 /* Model and plan, until the plan is known to be of this model and sound. */
@@ -146,12 +215,13 @@ static ckpt_code prepare(ckpt_training *training, ckpt_err *err)
     ckpt_train_options *const options = &training->options;
     const ckpt_model *model = NULL;
     CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, &training->arena, &model, err));
+    CKPT_TRY(ckpt_plan_read(options->plan, &training->arena, &training->plan, err));
+    CKPT_TRY(settle_threads(options, training->plan, err));
     const ckpt_network *network = NULL;
     CKPT_TRY(ckpt_network_infer(model, (int)options->threads, &training->arena, &network, err));
     const ckpt_device_model *roofline = NULL;
     CKPT_TRY(ckpt_device_model_find("cpu", &training->arena, &roofline, err)); /* times do not matter here */
     CKPT_TRY(ckpt_network_lower(network, NULL, roofline, &training->arena, &training->lowered, err));
-    CKPT_TRY(ckpt_plan_read(options->plan, &training->arena, &training->plan, err));
     if (training->plan->verdict != CKPT_FITS) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the plan's verdict is infeasible: there is nothing to follow",
                          options->plan);
@@ -172,8 +242,17 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
         training->input[i] = ckpt_executor_input(training->executor, i);
     }
     ckpt_data_class_limits(network, limit);
-    return ckpt_data_open(training->options.data, network->model, limit, ckpt_executor_seed(training->executor),
-                          &training->data, err);
+    CKPT_TRY(ckpt_data_open(training->options.data, network->model, limit, ckpt_executor_seed(training->executor),
+                            &training->data, err));
+    mapped_data = training->data;
+    const char *const before = ckpt_executor_data(training->executor);
+    const char *const now = ckpt_data_about(training->data);
+    if (training->options.resume != NULL && strcmp(before, now) != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state was trained on other data (%s) than these (%s)",
+                         training->options.resume, before, now);
+    }
+    ckpt_executor_data_set(training->executor, now);
+    return CKPT_OK;
 }
 
 static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
@@ -197,28 +276,37 @@ static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err
     CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
     CKPT_TRY(ckpt_machine_read((int)options->threads, training->device->api->libraries(training->device), cli->argc,
                                cli->argv, &training->arena, &training->trace->machine, err));
+    if (options->save != NULL) {
+        CKPT_TRY(ckpt_file_probe(options->save, err));
+    }
     if (options->log != NULL) {
-        training->log = fopen(options->log, options->resume != NULL ? "a" : "w");
-        if (training->log == NULL) {
-            return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", options->log, strerror(errno));
-        }
-        fseek(training->log, 0, SEEK_END);
-        if (ftell(training->log) <= 0) { /* new, or resuming without the log of before */
-            fprintf(training->log, "step,loss,loss_hex\n");
-        }
+        CKPT_TRY(ckpt_loss_log_open(&training->log, options->log, options->resume != NULL, training->first_step,
+                                    ckpt_executor_loss(training->executor), err));
     }
     return CKPT_OK;
 }
 
+/* Standard output has the lines for people, or one file. */
+static bool is_quiet(const ckpt_train_options *options)
+{
+    return options->json || is_dash(options->trace);
+}
+
 static void say_start(const ckpt_training *training)
 {
-    if (training->options.json) {
+    if (is_quiet(&training->options)) {
         return;
     }
     const ckpt_plan *const plan = training->plan;
     char peak[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], all[CKPT_UNITS_TEXT];
-    printf("%s: steps %" PRIu64 " to %lld, seed %" PRIu64 ", %s\n", training->lowered->network->model->name,
-           training->first_step + 1, (long long)training->options.steps, ckpt_executor_seed(training->executor),
+    printf("%s: ", training->lowered->network->model->name);
+    if (training->first_step < (uint64_t)training->options.steps) {
+        printf("steps %" PRIu64 " to %lld", training->first_step + 1, (long long)training->options.steps);
+    } else {
+        printf("nothing to do (%" PRIu64 " steps are done, --steps says %lld)", training->first_step,
+               (long long)training->options.steps);
+    }
+    printf(", seed %" PRIu64 ", %s\n", ckpt_executor_seed(training->executor),
            training->device->api->describe(training->device));
     printf("plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
            ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
@@ -250,8 +338,14 @@ static bool worth_a_line(const ckpt_training *training, uint64_t step)
 
 static ckpt_code save(ckpt_training *training, ckpt_err *err)
 {
-    const char *const path = training->options.save;
-    return path != NULL ? ckpt_executor_state_write(training->executor, path, err) : CKPT_OK;
+    const uint64_t step = ckpt_executor_steps(training->executor);
+    if (training->options.save == NULL || (training->saved && training->saved_step == step)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_executor_state_write(training->executor, training->options.save, err));
+    training->saved = true;
+    training->saved_step = step;
+    return CKPT_OK;
 }
 
 static ckpt_code train(ckpt_training *training, ckpt_err *err)
@@ -263,17 +357,17 @@ static ckpt_code train(ckpt_training *training, ckpt_err *err)
         CKPT_TRY(ckpt_executor_step(training->executor, &training->loss, training->trace, err));
         step = ckpt_executor_steps(training->executor);
         note_step(training);
-        if (training->log != NULL) {
-            fprintf(training->log, "%" PRIu64 ",%.9g,%a\n", step, (double)training->loss, (double)training->loss);
-            fflush(training->log);
-        }
-        if (!options->json && worth_a_line(training, step)) {
+        ckpt_loss_log_add(&training->log, step, training->loss);
+        if (!is_quiet(options) && worth_a_line(training, step)) {
             printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
             fflush(stdout);
         }
         if (options->save_every > 0 && step % (uint64_t)options->save_every == 0) {
             CKPT_TRY(save(training, err));
         }
+    }
+    if (stop_wanted && step == training->first_step && step < (uint64_t)options->steps) {
+        return CKPT_OK; /* stopped before anything was done: nothing that could replace an older state */
     }
     return save(training, err);
 }
@@ -305,7 +399,9 @@ static void say_end_text(ckpt_training *training, const char *weights)
     }
     printf("measured peak   %lld B (%s)\n", (long long)training->peak_bytes,
            training->peak_bytes == plan->peak_bytes ? "equal" : "DIFFERENT");
-    printf("outside         %lld B allocated by any library during steps\n", (long long)training->outside_bytes);
+    printf("outside         %lld B more on the C heap than before the first step, at most, looked at after every op "
+           "(OpenMP, libraries)\n",
+           (long long)training->outside_bytes);
     printf("process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
            (long long)training->trace->process_peak_bytes,
            ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), text));
@@ -366,18 +462,13 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
     char weights[CKPT_DIGEST_TEXT];
     CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, weights, err));
     CKPT_TRY(write_trace(training, err));
-    if (training->log != NULL) {
-        const bool failed = ferror(training->log) != 0;
-        if (fclose(training->log) != 0 || failed) {
-            training->log = NULL;
-            return CKPT_FAIL(err, CKPT_IO, "%s: the log could not be written", training->options.log);
-        }
-        training->log = NULL;
-    }
+    CKPT_TRY(ckpt_loss_log_close(&training->log, err));
     if (training->options.json) {
         return say_end_json(training, weights, err);
     }
-    say_end_text(training, weights);
+    if (!is_quiet(&training->options)) {
+        say_end_text(training, weights);
+    }
     return CKPT_OK;
 }
 
@@ -390,18 +481,18 @@ static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *er
     CKPT_TRY(finish(training, err));
     if (stop_wanted && ckpt_executor_steps(training->executor) < (uint64_t)training->options.steps) {
         return CKPT_FAIL(err, CKPT_INTERRUPTED, "stopped after step %" PRIu64 "%s%s",
-                         ckpt_executor_steps(training->executor),
-                         training->options.save != NULL ? "; go on with --resume " : "",
-                         training->options.save != NULL ? training->options.save : "");
+                         ckpt_executor_steps(training->executor), training->saved ? "; go on with --resume " : "",
+                         training->saved ? training->options.save : "");
     }
     return CKPT_OK;
 }
 
 static void close_all(ckpt_training *training)
 {
-    if (training->log != NULL) {
-        fclose(training->log);
+    if (training->log.file != NULL) {
+        fclose(training->log.file);
     }
+    mapped_data = NULL;
     ckpt_data_close(training->data);
     ckpt_executor_destroy(training->executor);
     ckpt_device_close(training->device);
@@ -423,7 +514,6 @@ int main(int argc, char **argv)
     ckpt_err err = {0};
     ckpt_arena_init(&training.arena);
     training.options = (ckpt_train_options){.device = "cpu", .data = "synthetic", .steps = 10, .seed = -1};
-    training.options.threads = ckpt_machine_threads();
     training.options.set = CKPT_NEW(&training.arena, const char *, argc);
     if (training.options.set == NULL) {
         CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");
@@ -432,10 +522,7 @@ int main(int argc, char **argv)
     const int stop = parse(&cli, &training.options);
     int exit_code = stop - 1;
     if (stop == 0) {
-        struct sigaction action = {.sa_handler = want_stop};
-        sigemptyset(&action.sa_mask);
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
+        catch_signals();
         exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
         if (exit_code == 0 && training.times > 0 && training.peak_bytes != training.plan->peak_bytes) {
             exit_code = 1;

@@ -34,6 +34,11 @@ static ckpt_code index_places(ckpt_wiring *wiring, ckpt_err *err)
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: place %d (%s) lies outside the plan's steps or arena",
                              plan->source, p, place->name);
         }
+        if (place->offset % CKPT_ALIGN != 0) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "%s: place %d (%s) lies at offset %lld, wanted a multiple of %d, which kernels count on",
+                             plan->source, p, place->name, (long long)place->offset, (int)CKPT_ALIGN);
+        }
         first[place->from + 2]++;
     }
     for (int s = 0; s < plan->step_count; s++) {
@@ -318,11 +323,7 @@ static ckpt_code wire_run(const ckpt_wiring *wiring, int s, ckpt_action *action,
         CKPT_TRY(wire_backward(wiring, node, s, &action->args, err));
     }
     for (int i = 0; step->inplace && i < op->inplace_count; i++) {
-        /* of several inputs that could have been taken, the one whose place ends here was */
-        const ckpt_place *const place = wiring->held[op->inplace[i].in];
-        if (place != NULL && place->to == s - 1) {
-            close_place(wiring, op->inplace[i].in, action);
-        }
+        close_place(wiring, op->inplace[i].in, action);
     }
     return CKPT_OK;
 }
