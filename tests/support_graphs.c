@@ -126,6 +126,80 @@ ckpt_graph *ckpt_test_chain(ckpt_arena *arena, uint64_t seed, int n, int size_ma
     return graph;
 }
 
+ckpt_graph *ckpt_test_blocks(ckpt_arena *arena, uint64_t seed, int n, int size_max, int time_max, int *first)
+{
+    ckpt_dice dice = {seed};
+    build b = build_start(arena);
+    int value[64];
+    int saved[64];
+    int input[64]; /* per forward op: what enters its block; -1 */
+    int ops = 0;
+    assert_true(3 * n < 64);
+    for (int k = 0; k < n; k++) {
+        const int enters = ops - 1;
+        const int length = k == 0 ? 1 : 1 + ckpt_dice_roll(&dice, 3);
+        first[k] = ops;
+        for (int j = 0; j < length; j++, ops++) {
+            ckpt_graph_op *const op = add_op(&b, "f", ops, CKPT_FORWARD, 1 + ckpt_dice_roll(&dice, time_max));
+            input[ops] = enters >= 0 ? value[enters] : -1;
+            if (ops > 0) {
+                list_add(&b, &op->reads, value[ops - 1]);
+            }
+            if (j == length - 1 && j > 0) {
+                list_add(&b, &op->reads, input[ops]);
+            }
+            value[ops] = add_buffer(&b, "v", ops, 1 + ckpt_dice_roll(&dice, size_max), CKPT_ACTIVATION);
+            list_add(&b, &op->writes, value[ops]);
+            saved[ops] = -1;
+            if (j == length - 1 || ckpt_dice_roll(&dice, 2) == 0) {
+                saved[ops] = add_buffer(&b, "s", ops, 1 + ckpt_dice_roll(&dice, size_max), CKPT_SAVED);
+                list_add(&b, &op->writes, saved[ops]);
+            }
+            op->workspace_bytes = ckpt_dice_roll(&dice, 2 * size_max);
+        }
+    }
+    first[n] = ops;
+    int leaving = -1; /* gradient of what entered the block behind, and inside a block of the op behind */
+    int inner = -1;
+    for (int k = n - 1; k >= 0; k--) {
+        const int entered = leaving;
+        leaving = -1;
+        for (int o = first[k + 1] - 1; o >= first[k]; o--) {
+            const bool is_last = o == first[k + 1] - 1;
+            ckpt_graph_op *const op = add_op(&b, "b", o, CKPT_BACKWARD, 1 + ckpt_dice_roll(&dice, time_max));
+            if ((is_last ? entered : inner) >= 0) {
+                list_add(&b, &op->reads, is_last ? entered : inner);
+            }
+            if (saved[o] >= 0) {
+                list_add(&b, &op->reads, saved[o]);
+            }
+            if (ckpt_dice_roll(&dice, 2) == 0) {
+                list_add(&b, &op->reads, value[o]);
+            }
+            if (o > first[k] && ckpt_dice_roll(&dice, 2) == 0) {
+                list_add(&b, &op->reads, value[o - 1]);
+            }
+            if (o == first[k] && input[o] >= 0) {
+                list_add(&b, &op->reads, input[o]);
+            }
+            if (o > first[k]) {
+                inner = add_buffer(&b, "h", o, 1 + ckpt_dice_roll(&dice, size_max), CKPT_GRADIENT);
+                list_add(&b, &op->writes, inner);
+            }
+            if (is_last && k > 0) {
+                leaving = add_buffer(&b, "g", k, 1 + ckpt_dice_roll(&dice, size_max), CKPT_GRADIENT);
+                list_add(&b, &op->writes, leaving);
+            } else if (o == first[k] && k > 0) {
+                list_add(&b, &op->adds, leaving);
+            }
+            op->workspace_bytes = ckpt_dice_roll(&dice, 2 * size_max);
+        }
+    }
+    ckpt_graph *const graph = build_end(&b, 7);
+    check_graph(&b, graph);
+    return graph;
+}
+
 ckpt_graph *ckpt_test_step(ckpt_arena *arena, uint64_t seed, int forward_ops)
 {
     ckpt_dice dice = {seed};
