@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/cli.h"
 #include "core/graph.h"
@@ -293,34 +292,6 @@ static void test_a_large_graph_is_read(void **state)
     remove(path);
 }
 
-/* Graphs published by others, where the folder lies beside the project. */
-static void test_published_graphs_are_read(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *name;
-        int ops;
-    } graphs[] = {{"checkmate-mobilenet", 185}, {"checkmate-unet", 71},          {"checkmate-vgg16", 45},
-                  {"layered-250", 250},         {"monet-mobilenet_v2_272", 343}, {"monet-un_11", 154},
-                  {"monet-vgg16_176", 97}};
-    for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) {
-        char path[512];
-        struct stat status;
-        snprintf(path, sizeof path, "%s/../shared/graphs/%s.json", CKPT_SOURCE_DIR, graphs[i].name);
-        if (stat(path, &status) != 0) {
-            printf("%s is not here\n", graphs[i].name);
-            continue;
-        }
-        ckpt_arena arena;
-        ckpt_err err = {0};
-        const ckpt_graph *graph = NULL;
-        ckpt_arena_init(&arena);
-        CHECK_OK(ckpt_graph_read(path, &arena, &graph, &err), err);
-        assert_int_equal(graph->op_count, graphs[i].ops);
-        ckpt_arena_fini(&arena);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,7 +302,6 @@ int main(void)
         cmocka_unit_test(test_check_of_a_graph_made_in_memory),
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_a_large_graph_is_read),
-        cmocka_unit_test(test_published_graphs_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
