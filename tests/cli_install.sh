@@ -43,6 +43,6 @@ cmake --build "$work/user/build" >/dev/null
 "$work/user/build/user"
 # shellcheck disable=SC2046,SC2086
 cc $flags -o "$work/user/by-pkg-config" "$work/user/user.c" \
-    $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs --static ckpt)
+    $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs ckpt)
 "$work/user/by-pkg-config"
 echo "installed, found by CMake and by pkg-config"
