@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Every strategy's plan of every model, at two budgets, replayed by tests/replay_plan.py.
+set -euo pipefail
+source=$1 bin=$2 work=$3
+rm -rf "$work" && mkdir -p "$work"
+replayed=0
+for model in "$source"/models/*.json; do
+    name=$(basename "$model" .json)
+    "$bin/ckpt-graph" "$model" -o "$work/$name.json"
+    for strategy in $("$bin/ckpt-plan" --list-strategies | awk '{print $1}'); do
+        for budget in 100% 65%; do
+            # 1: no plan fits, which is an answer
+            "$bin/ckpt-plan" -s "$strategy" -b "$budget" "$work/$name.json" -o "$work/plan.json" >/dev/null 2>&1 ||
+                { [ $? -eq 1 ] && continue; exit 1; }
+            python3 "$source/tests/replay_plan.py" "$work/$name.json" "$work/plan.json" >/dev/null
+            replayed=$((replayed + 1))
+        done
+    done
+done
+[ "$replayed" -ge 80 ]
+# It can say no: one place moved onto its neighbour.
+"$bin/ckpt-plan" -s keep-all "$work/byte-gpt.json" -o "$work/plan.json" >/dev/null
+python3 - "$work/plan.json" <<'P'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+for place in plan["places"][:40]:
+    place["offset"] = 0
+json.dump(plan, open(sys.argv[1], "w"))
+P
+if python3 "$source/tests/replay_plan.py" "$work/byte-gpt.json" "$work/plan.json" 2>"$work/said"; then exit 1; fi
+grep -q overlap "$work/said"
+echo "$replayed plans replayed"

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Replays a ckpt-plan on a ckpt-graph from docs/formats.md alone, in the plainest way, sharing no code with ckpt.
+
+Usage: replay_plan.py graph.json plan.json   (exit 1 and one line when a rule is broken)
+"""
+import json
+import sys
+
+with open(sys.argv[1]) as f:
+    graph = json.load(f)
+with open(sys.argv[2]) as f:
+    plan = json.load(f)
+
+ops = {op["name"]: op for op in graph["ops"]}
+order = [op["name"] for op in graph["ops"]]
+size = {b["name"]: b["bytes"] for b in graph["buffers"]}
+static = sum(s["bytes"] for s in graph.get("static", []))
+link = graph.get("link", {})
+
+
+def stop(step, text):
+    sys.exit(f"{sys.argv[2]}: step {step}: {text}")
+
+
+def may_rerun(op):
+    return op.get("recompute", op["phase"] == "forward") and not op.get("adds")
+
+
+live, on_host, ran = {}, set(), set()  # live: buffer -> step of its birth
+lifetimes, workspaces = [], []         # (name, from, to)
+first_runs, peak, time, again_time = [], 0, 0, 0
+steps = plan["steps"]
+for k, step in enumerate(steps):
+    if "run" in step:
+        op = ops.get(step["run"]) or stop(k, f"no op {step['run']}")
+        name, again = op["name"], step.get("again", False)
+        if again != (name in ran):
+            stop(k, f"{name}: again is {again}")
+        if again and not may_rerun(op):
+            stop(k, f"{name} must not run again")
+        if not again:
+            first_runs.append(name)
+        ran.add(name)
+        for b in op.get("reads", []) + op.get("adds", []):
+            if b not in live:
+                stop(k, f"{name} needs {b}, which is not in memory")
+        if step.get("inplace"):
+            for out, taken in op.get("inplace", []):
+                lifetimes.append((taken, live.pop(taken), k - 1))
+        for b in op.get("writes", []):
+            if b in live:
+                stop(k, f"{name} writes {b}, which is in memory")
+            live[b] = k
+        workspace = op.get("workspace_bytes", 0)
+        if workspace:
+            workspaces.append((k, workspace))
+        peak = max(peak, static + sum(size[b] for b in live) + workspace)
+        time += op["time_ns"]
+        again_time += op["time_ns"] if again else 0
+    elif "free" in step:
+        b = step["free"]
+        if b not in live:
+            stop(k, f"frees {b}, which is not in memory")
+        lifetimes.append((b, live.pop(b), k))
+    elif "offload" in step:
+        if step["offload"] not in live or not link:
+            stop(k, "cannot offload")
+        on_host.add(step["offload"])
+    elif "fetch" in step:
+        if step["fetch"] not in on_host or step["fetch"] in live:
+            stop(k, "cannot fetch")
+        live[step["fetch"]] = k
+        peak = max(peak, static + sum(size[b] for b in live))
+    else:
+        stop(k, f"unknown step {step}")
+last = len(steps) - 1
+if first_runs != order:
+    stop(last, "first runs are not the reference order")
+for b in graph.get("outputs", []):
+    if b not in live:
+        stop(last, f"output {b} is not in memory at the end")
+lifetimes += [(b, birth, last) for b, birth in live.items()]
+
+# Every lifetime has exactly one place; two that share a step share no address.
+wanted = sorted([(b, s, e, size[b]) for b, s, e in lifetimes if size[b]] + [("workspace", k, k, w) for k, w in workspaces])
+found = sorted((p["what"], p["from"], p["to"], p["bytes"]) for p in plan["places"] if p["bytes"])
+if wanted != found:
+    stop(last, f"places differ from lifetimes, first: {next((x for x in zip(wanted, found) if x[0] != x[1]), 'their number')}")
+active = []
+for p in sorted(plan["places"], key=lambda p: p["from"]):
+    active = [q for q in active if q["to"] >= p["from"]]
+    for q in active:
+        if p["offset"] < q["offset"] + q["bytes"] and q["offset"] < p["offset"] + p["bytes"]:
+            stop(p["from"], f"{p['what']} and {q['what']} overlap")
+    active.append(p)
+
+summary = plan["summary"]
+arena = max((p["offset"] + p["bytes"] for p in plan["places"]), default=0)
+for key, value in (("peak_bytes", peak), ("static_bytes", static), ("arena_bytes", arena), ("recompute_ns", again_time)):
+    if summary[key] != value:
+        stop(last, f"summary says {key} {summary[key]}, replayed {value}")
+if not on_host and summary["time_ns"] != time:
+    stop(last, f"summary says time_ns {summary['time_ns']}, replayed {time}")
+if static + summary["arena_bytes"] > plan["budget_bytes"]:
+    stop(last, f"static {static} + arena {summary['arena_bytes']} exceed the budget {plan['budget_bytes']}")
+if plan["bound"]["scope"] == "all" and plan["bound"]["time_ns"] > summary["time_ns"]:
+    stop(last, "faster than its own lower bound")
+print(f"{len(steps)} steps, peak {peak}, {100 * (time - again_time and again_time / (time - again_time)):.2f} % again")
