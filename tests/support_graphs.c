@@ -132,30 +132,35 @@ ckpt_graph *ckpt_test_blocks(ckpt_arena *arena, uint64_t seed, int n, int size_m
     build b = build_start(arena);
     int value[64];
     int saved[64];
-    int input[64]; /* per forward op: what enters its block; -1 */
+    int input[64];   /* per forward op: what enters its block; -1 */
+    bool hidden[64]; /* per block: backward reads nothing that an op hands to an op inside it */
     int ops = 0;
+    const bool forward_heavy = ckpt_dice_roll(&dice, 2) == 0; /* else what forward needs hides behind backward */
+    const int forward_max = forward_heavy ? 8 * size_max : 2 * size_max;
+    const int backward_max = forward_heavy ? 1 : 2 * size_max;
     assert_true(3 * n < 64);
     for (int k = 0; k < n; k++) {
         const int enters = ops - 1;
         const int length = k == 0 ? 1 : 1 + ckpt_dice_roll(&dice, 3);
         first[k] = ops;
+        hidden[k] = ckpt_dice_roll(&dice, 2) == 0;
         for (int j = 0; j < length; j++, ops++) {
             ckpt_graph_op *const op = add_op(&b, "f", ops, CKPT_FORWARD, 1 + ckpt_dice_roll(&dice, time_max));
             input[ops] = enters >= 0 ? value[enters] : -1;
             if (ops > 0) {
                 list_add(&b, &op->reads, value[ops - 1]);
             }
-            if (j == length - 1 && j > 0) {
+            if (j == length - 1 && j > 0 && !hidden[k]) {
                 list_add(&b, &op->reads, input[ops]);
             }
             value[ops] = add_buffer(&b, "v", ops, 1 + ckpt_dice_roll(&dice, size_max), CKPT_ACTIVATION);
             list_add(&b, &op->writes, value[ops]);
             saved[ops] = -1;
-            if (j == length - 1 || ckpt_dice_roll(&dice, 2) == 0) {
+            if (ops == 0 || ckpt_dice_roll(&dice, 2) == 0) {
                 saved[ops] = add_buffer(&b, "s", ops, 1 + ckpt_dice_roll(&dice, size_max), CKPT_SAVED);
                 list_add(&b, &op->writes, saved[ops]);
             }
-            op->workspace_bytes = ckpt_dice_roll(&dice, 2 * size_max);
+            op->workspace_bytes = ckpt_dice_roll(&dice, forward_max);
         }
     }
     first[n] = ops;
@@ -173,13 +178,13 @@ ckpt_graph *ckpt_test_blocks(ckpt_arena *arena, uint64_t seed, int n, int size_m
             if (saved[o] >= 0) {
                 list_add(&b, &op->reads, saved[o]);
             }
-            if (ckpt_dice_roll(&dice, 2) == 0) {
+            if ((is_last || !hidden[k]) && ckpt_dice_roll(&dice, 2) == 0) {
                 list_add(&b, &op->reads, value[o]);
             }
-            if (o > first[k] && ckpt_dice_roll(&dice, 2) == 0) {
+            if (o > first[k] && !hidden[k] && ckpt_dice_roll(&dice, 2) == 0) {
                 list_add(&b, &op->reads, value[o - 1]);
             }
-            if (o == first[k] && input[o] >= 0) {
+            if (input[o] >= 0 && (o == first[k] || (is_last && saved[o] < 0))) {
                 list_add(&b, &op->reads, input[o]);
             }
             if (o > first[k]) {
@@ -192,7 +197,7 @@ ckpt_graph *ckpt_test_blocks(ckpt_arena *arena, uint64_t seed, int n, int size_m
             } else if (o == first[k] && k > 0) {
                 list_add(&b, &op->adds, leaving);
             }
-            op->workspace_bytes = ckpt_dice_roll(&dice, 2 * size_max);
+            op->workspace_bytes = ckpt_dice_roll(&dice, backward_max);
         }
     }
     ckpt_graph *const graph = build_end(&b, 7);

@@ -13,11 +13,12 @@ int ckpt_dice_roll(ckpt_dice *dice, int sides); /* 0 .. sides - 1 */
  * a(i-1) and, by chance, a(i). All sizes are 1 .. size_max times `unit`, all times 1 .. time_max. */
 ckpt_graph *ckpt_test_chain(ckpt_arena *arena, uint64_t seed, int n, int size_max, ckpt_bytes unit, int time_max);
 
-/* A chain of n blocks of 1 to 3 ops: inside a block, op reads op, and the last one also reads what enters the block, so
- * that one buffer crosses between blocks and several inside. What backward reads is up to chance, but for the input of
- * each block, which its own backward reads, and something of its last op's own, which fixes where its backward starts;
- * the gradient that leaves a block is added to. Forward op f has its backward
- * at 2F - 1 - f of F.
+/* A chain of n blocks of 1 to 3 ops: inside a block, op reads op, and either backward reads nothing of that or the last
+ * op also reads what enters the block, so that strict cuts are between blocks only. What backward reads is up to
+ * chance, but for the input of each block, which its own backward reads, and something that does not cross behind it,
+ * which fixes where its backward starts; the gradient that leaves a block is added to. The backward of forward op f of
+ * F is op 2F - 1 - f.
+ *
  *   first   room for n + 1: first forward op of each block, and F */
 ckpt_graph *ckpt_test_blocks(ckpt_arena *arena, uint64_t seed, int n, int size_max, int time_max, int *first);
 
