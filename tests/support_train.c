@@ -19,7 +19,7 @@ void test_train_open(test_train *t, const char *file, const char *set)
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
         assignment[count++] = word;
     }
-    const char *const path = ckpt_arena_format(&t->arena, "%s/%s", CKPT_SOURCE_DIR, file);
+    const char *const path = file[0] == '/' ? file : ckpt_arena_format(&t->arena, "%s/%s", CKPT_SOURCE_DIR, file);
     CHECK_OK(ckpt_model_read(path, assignment, count, &t->arena, &t->model, &err), err);
     const ckpt_network *network = NULL;
     CHECK_OK(ckpt_network_infer(t->model, TEST_TRAIN_THREADS, &t->arena, &network, &err), err);
