@@ -71,13 +71,29 @@ void ckpt_text_add(ckpt_text *text, const char *format, ...)
     }
 }
 
+/* Bytes of the UTF-8 character at `at`; 0: there is none. Source: RFC 3629, section 4. */
+static size_t utf8_length(const char *at)
+{
+    const unsigned char *const c = (const unsigned char *)at;
+    const size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    const bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    const bool beyond = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+    return overlong || beyond ? 0 : length;
+}
+
 void ckpt_text_json(ckpt_text *text, const char *string)
 {
     ckpt_text_put(text, "\"", 1);
     for (const char *from = string; *from != '\0';) {
         size_t plain = 0;
-        while (from[plain] != '\0' && (unsigned char)from[plain] >= 0x20 && from[plain] != '"' && from[plain] != '\\') {
-            plain++;
+        while (from[plain] != '\0' && (unsigned char)from[plain] >= 0x20 && from[plain] != '"' && from[plain] != '\\' &&
+               utf8_length(from + plain) > 0) {
+            plain += utf8_length(from + plain);
         }
         ckpt_text_put(text, from, plain);
         from += plain;
@@ -89,7 +105,12 @@ void ckpt_text_json(ckpt_text *text, const char *string)
         case '\\': ckpt_text_put(text, "\\\\", 2); break;
         case '\n': ckpt_text_put(text, "\\n", 2); break;
         case '\t': ckpt_text_put(text, "\\t", 2); break;
-        default: ckpt_text_add(text, "\\u%04x", (unsigned)(unsigned char)*from); break;
+        default:
+            if ((unsigned char)*from >= 0x80) {
+                ckpt_text_put(text, "?", 1);
+            } else {
+                ckpt_text_add(text, "\\u%04x", (unsigned)(unsigned char)*from);
+            }
         }
         from++;
     }

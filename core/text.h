@@ -20,7 +20,8 @@ void ckpt_text_fini(ckpt_text *text);
 void ckpt_text_add(ckpt_text *text, const char *format, ...) CKPT_PRINTF(2, 3);
 void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
 
-/* `string` as a JSON string, quotes included; or with & < > " ' escaped for XML. */
+/* `string` as a JSON string, quotes included, with ? for bytes that are no UTF-8 (a file's name may have any); or with
+ * & < > " ' escaped for XML. */
 void ckpt_text_json(ckpt_text *text, const char *string);
 void ckpt_text_xml(ckpt_text *text, const char *string);
 

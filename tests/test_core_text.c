@@ -30,6 +30,37 @@ static void test_text_escapes_json_and_xml(void **state)
     ckpt_text_fini(&text);
 }
 
+/* A plan that named a profile "p\xff.json" could not be read back: Jansson takes UTF-8 only. */
+static void test_text_in_json_is_always_utf8(void **state)
+{
+    (void)state;
+    static const char *const whole[] = {"\x7f",         "\xc2\x80",         "\xe0\xa0\x80",    "\xed\x9f\xbf",
+                                        "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
+    static const char *const broken[] = {"\xff",
+                                         "\x80",
+                                         "\xc1\xbf",
+                                         "\xc3",
+                                         "\xe0\x9f\x80",
+                                         "\xe2\x82",
+                                         "\xed\xa0\x80",
+                                         "\xf0\x8f\xbf\xbf",
+                                         "\xf4\x90\x80\x80",
+                                         "\xf5\x80\x80\x80"};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0] + sizeof broken / sizeof broken[0]; i++) {
+        const bool good = i < sizeof whole / sizeof whole[0];
+        const char *const bytes = good ? whole[i] : broken[i - sizeof whole / sizeof whole[0]];
+        char wanted[16];
+        snprintf(wanted, sizeof wanted, "\"%s!\"", good ? bytes : &"????"[4 - strlen(bytes)]);
+        ckpt_text text;
+        ckpt_text_init(&text);
+        char with_tail[16];
+        snprintf(with_tail, sizeof with_tail, "%s!", bytes);
+        ckpt_text_json(&text, with_tail);
+        CHECK(strcmp(text.bytes, wanted) == 0, "case %zu: found %s", i, text.bytes);
+        ckpt_text_fini(&text);
+    }
+}
+
 static void test_text_grows_past_every_buffer(void **state)
 {
     (void)state;
@@ -334,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_escapes_json_and_xml),
+        cmocka_unit_test(test_text_in_json_is_always_utf8),
         cmocka_unit_test(test_text_grows_past_every_buffer),
         cmocka_unit_test(test_reals_read_back_as_the_same_number),
         cmocka_unit_test(test_text_without_memory),
