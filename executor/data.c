@@ -199,19 +199,6 @@ const char *ckpt_data_file_at(const ckpt_data *data, const void *address)
     return NULL;
 }
 
-/* Values that input k of this node may take; 0: anything. */
-static int64_t node_limit(const ckpt_node *node, int k)
-{
-    if (node->op->loss && k > 0) {
-        const ckpt_shape *const logits = &node->in[0].shape;
-        return logits->rank == 0 ? 0 : logits->dim[logits->rank == 4 ? 1 : logits->rank - 1];
-    }
-    if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
-        return node->param[0].tensor.shape.dim[0]; /* an embedding's rows */
-    }
-    return 0;
-}
-
 void ckpt_data_class_limits(const ckpt_network *network, int64_t *limit)
 {
     for (int i = 0; i < network->model->input_count; i++) {
@@ -224,7 +211,7 @@ void ckpt_data_class_limits(const ckpt_network *network, int64_t *limit)
             if (value->node >= 0 || node->in[k].dtype != CKPT_INT32) {
                 continue;
             }
-            const int64_t found = node_limit(node, k);
+            const int64_t found = ckpt_node_limit(node, k);
             int64_t *const least = &limit[value->output];
             if (found > 0 && (*least == 0 || found < *least)) {
                 *least = found;

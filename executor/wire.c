@@ -148,11 +148,13 @@ static ckpt_code wire_statics(ckpt_executor *executor, const ckpt_node *node, ck
     return CKPT_OK;
 }
 
-static ckpt_code wire_forward(const ckpt_wiring *wiring, const ckpt_node *node, int step, ckpt_kernel_args *args,
-                              ckpt_err *err)
+/* Inputs, outputs and saved tensors, each where its bit is set, else NULL. Backward gets only those the op has
+ * declared: a lie about what must be stored shows at once. */
+static ckpt_code wire_tensors(const ckpt_wiring *wiring, const ckpt_node *node, int step, uint64_t ins, uint64_t outs,
+                              uint64_t saveds, ckpt_kernel_args *args, ckpt_err *err)
 {
     ckpt_executor *const executor = wiring->executor;
-    const ckpt_lowered *const lowered = executor->lowered;
+    const int *const saved_buffer = &executor->lowered->saved_buffer[node->index * CKPT_SAVED_MAX];
     void **const in = CKPT_NEW(&executor->arena, void *, node->in_count);
     void **const out = CKPT_NEW(&executor->arena, void *, node->out_count);
     void **const saved = CKPT_NEW(&executor->arena, void *, node->saved_count);
@@ -160,13 +162,19 @@ static ckpt_code wire_forward(const ckpt_wiring *wiring, const ckpt_node *node, 
         return no_memory(err);
     }
     for (int k = 0; k < node->in_count; k++) {
-        CKPT_TRY(value_address(wiring, node->in_value[k], step, &in[k], err));
+        if (bit(ins, k)) {
+            CKPT_TRY(value_address(wiring, node->in_value[k], step, &in[k], err));
+        }
     }
     for (int k = 0; k < node->out_count; k++) {
-        CKPT_TRY(value_address(wiring, node->out_value[k], step, &out[k], err));
+        if (bit(outs, k)) {
+            CKPT_TRY(value_address(wiring, node->out_value[k], step, &out[k], err));
+        }
     }
     for (int k = 0; k < node->saved_count; k++) {
-        CKPT_TRY(buffer_address(wiring, lowered->saved_buffer[node->index * CKPT_SAVED_MAX + k], step, &saved[k], err));
+        if (bit(saveds, k)) {
+            CKPT_TRY(buffer_address(wiring, saved_buffer[k], step, &saved[k], err));
+        }
     }
     args->in = (const void *const *)in;
     args->out = out;
@@ -174,46 +182,34 @@ static ckpt_code wire_forward(const ckpt_wiring *wiring, const ckpt_node *node, 
     return CKPT_OK;
 }
 
-/* Backward gets NULL for every tensor the op did not declare: a lie about what must be stored shows at once. */
+static ckpt_code wire_forward(const ckpt_wiring *wiring, const ckpt_node *node, int step, ckpt_kernel_args *args,
+                              ckpt_err *err)
+{
+    return wire_tensors(wiring, node, step, UINT64_MAX, UINT64_MAX, UINT64_MAX, args, err);
+}
+
 static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node, int step, ckpt_kernel_args *args,
                                ckpt_err *err)
 {
     ckpt_executor *const executor = wiring->executor;
-    const ckpt_lowered *const lowered = executor->lowered;
-    void **const in = CKPT_NEW(&executor->arena, void *, node->in_count);
-    void **const out = CKPT_NEW(&executor->arena, void *, node->out_count);
-    void **const saved = CKPT_NEW(&executor->arena, void *, node->saved_count);
+    const int *const grad_buffer = executor->lowered->grad_buffer;
     const float **const grad_out = CKPT_NEW(&executor->arena, const float *, node->out_count);
     float **const grad_in = CKPT_NEW(&executor->arena, float *, node->in_count);
-    if (in == NULL || out == NULL || saved == NULL || grad_out == NULL || grad_in == NULL) {
+    if (grad_out == NULL || grad_in == NULL) {
         return no_memory(err);
     }
+    CKPT_TRY(wire_tensors(wiring, node, step, node->backward_in, node->backward_out, node->backward_saved, args, err));
     void *address = NULL;
     for (int k = 0; k < node->in_count; k++) {
-        if (bit(node->backward_in, k)) {
-            CKPT_TRY(value_address(wiring, node->in_value[k], step, &in[k], err));
-        }
         if (bit(node->grad_in, k)) {
-            CKPT_TRY(buffer_address(wiring, lowered->grad_buffer[node->in_value[k]], step, &address, err));
+            CKPT_TRY(buffer_address(wiring, grad_buffer[node->in_value[k]], step, &address, err));
             grad_in[k] = address;
         }
     }
     for (int k = 0; k < node->out_count; k++) {
-        if (bit(node->backward_out, k)) {
-            CKPT_TRY(value_address(wiring, node->out_value[k], step, &out[k], err));
-        }
-        CKPT_TRY(buffer_address(wiring, lowered->grad_buffer[node->out_value[k]], step, &address, err));
+        CKPT_TRY(buffer_address(wiring, grad_buffer[node->out_value[k]], step, &address, err));
         grad_out[k] = address;
     }
-    for (int k = 0; k < node->saved_count; k++) {
-        if (bit(node->backward_saved, k)) {
-            CKPT_TRY(
-                buffer_address(wiring, lowered->saved_buffer[node->index * CKPT_SAVED_MAX + k], step, &saved[k], err));
-        }
-    }
-    args->in = (const void *const *)in;
-    args->out = out;
-    args->saved = saved;
     args->grad_out = grad_out;
     args->grad_in = grad_in;
     return CKPT_OK;

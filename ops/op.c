@@ -141,6 +141,18 @@ int64_t ckpt_node_in_count(const ckpt_node *node, int k)
     return ckpt_shape_count(&node->in[k].shape);
 }
 
+int64_t ckpt_node_limit(const ckpt_node *node, int k)
+{
+    if (node->op->loss && k > 0) {
+        const ckpt_shape *const logits = &node->in[0].shape;
+        return logits->rank == 0 ? 0 : logits->dim[logits->rank == 4 ? 1 : logits->rank - 1];
+    }
+    if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
+        return node->param[0].tensor.shape.dim[0];
+    }
+    return 0;
+}
+
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
 {
     ckpt_bytes bytes = 0;

@@ -195,19 +195,13 @@ static ckpt_code fill_floats(const ckpt_bench *bench, void *to, const ckpt_tenso
 static ckpt_code fill_integers(const ckpt_bench *bench, void *to, int k, ckpt_err *err)
 {
     const ckpt_node *const node = bench->node;
-    const ckpt_shape *const first = &node->in[0].shape;
-    int64_t limit = 1;
-    if (node->op->loss && k > 0 && first->rank > 0) {
-        limit = first->dim[first->rank == 4 ? 1 : first->rank - 1];
-    } else if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
-        limit = node->param[0].tensor.shape.dim[0];
-    }
+    const int64_t limit = ckpt_node_limit(node, k);
     const int64_t count = ckpt_shape_count(&node->in[k].shape);
     int32_t *const chunk = (int32_t *)(void *)bench->chunk;
     for (int64_t done = 0; done < count; done += CHUNK_FLOATS) {
         const int64_t now = count - done < CHUNK_FLOATS ? count - done : CHUNK_FLOATS;
         for (int64_t i = 0; i < now; i++) {
-            chunk[i] = (int32_t)((uint64_t)(done + i) * 2654435761u % (uint64_t)limit);
+            chunk[i] = (int32_t)((uint64_t)(done + i) * 2654435761u % (uint64_t)(limit > 0 ? limit : 1));
         }
         CKPT_TRY(bench->device->api->upload(bench->device, (int32_t *)to + done, chunk,
                                             now * (ckpt_bytes)sizeof chunk[0], err));
