@@ -23,7 +23,8 @@ static void print_help(const ckpt_cli *cli)
     }
     printf("  %-28s %s\n  %-28s %s\n\n", "    --help", "print this and exit", "    --version",
            "print the version and exit");
-    printf("exit status: 0 ok, 1 the answer is no, 2 bad usage or input, 3 device\n");
+    printf(
+        "exit status: 0 ok, 1 the answer is no, 2 bad usage or input, 3 device or memory refused, 130 interrupted\n");
 }
 
 /* The table entry `name` stands for: the exact one, or the only one it begins. `matches` counts candidates. */

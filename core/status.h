@@ -62,8 +62,8 @@ void ckpt_err_while(ckpt_err *err, const char *format, ...) CKPT_PRINTF(2, 3);
 /* Put "<formatted>: " before the message: for "file:line:column". */
 void ckpt_err_at(ckpt_err *err, const char *format, ...) CKPT_PRINTF(2, 3);
 
-/* The exit code a program gives for `code`: 0 ok, 2 bad usage or input, 3 device. 1 means "the answer is no" and
- * is never an error. */
+/* The exit code a program gives for `code`: 0 ok, 2 bad usage or input, 3 device or memory refused, 130 interrupted. 1
+ * means "the answer is no" and is never an error. */
 int ckpt_exit_code(ckpt_code code);
 
 #endif
