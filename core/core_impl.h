@@ -44,6 +44,9 @@ CKPT_MUST_USE ckpt_code ckpt_need_array(const ckpt_item *object, const char *key
 CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
                                           ckpt_err *err);
 
+/* The commit that was built, "-dirty" when files differ from it; "unknown" outside git. In a file the build writes. */
+extern const char ckpt_commit[];
+
 /* "machine" of a profile or trace; absent: all "". */
 CKPT_MUST_USE ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machine *machine,
                                           ckpt_err *err);

@@ -9,10 +9,6 @@
 
 #include "core/core_impl.h"
 
-#ifndef CKPT_COMMIT
-#define CKPT_COMMIT "unknown"
-#endif
-
 int ckpt_machine_threads(void)
 {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -102,7 +98,7 @@ ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *
         .driver = "",
         .clocks = "",
         .libraries = kept_libraries,
-        .commit = CKPT_COMMIT,
+        .commit = ckpt_commit,
         .command = command,
         .date = kept_date,
         .threads = threads,
