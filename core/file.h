@@ -29,7 +29,8 @@ CKPT_MUST_USE ckpt_code ckpt_file_begin(const char *path, ckpt_file **file, ckpt
 CKPT_MUST_USE ckpt_code ckpt_file_add(ckpt_file *file, const void *bytes, size_t length, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_file_end(ckpt_file *file, bool keep, ckpt_err *err);
 
-/* Whether a file of that name could be begun, found out now instead of after hours of work. Changes nothing. */
+/* Whether a file of that name could be begun, found out now instead of after hours of work. Changes nothing; standard
+ * output is always fine. */
 CKPT_MUST_USE ckpt_code ckpt_file_probe(const char *path, ckpt_err *err);
 
 #endif

@@ -279,6 +279,9 @@ static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err
     if (options->save != NULL) {
         CKPT_TRY(ckpt_file_probe(options->save, err));
     }
+    if (options->trace != NULL) {
+        CKPT_TRY(ckpt_file_probe(options->trace, err));
+    }
     if (options->log != NULL) {
         CKPT_TRY(ckpt_loss_log_open(&training->log, options->log, options->resume != NULL, training->first_step,
                                     ckpt_executor_loss(training->executor), err));

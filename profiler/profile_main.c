@@ -134,6 +134,7 @@ static ckpt_code work(const ckpt_profile_options *options, const ckpt_cli *cli, 
     const ckpt_lowered *lowered = NULL;
     CKPT_TRY(ckpt_network_lower(network, NULL, roofline, arena, &lowered, err));
     CKPT_TRY(ckpt_device_open(options->device, options->threads, device, err));
+    CKPT_TRY(ckpt_file_probe(options->output, err)); /* before minutes of measuring */
     ckpt_profile *profile = NULL;
     const ckpt_ns start = ckpt_clock_ns();
     CKPT_TRY(ckpt_profile_run(*device, lowered, &options->profiler, arena, &profile, err));
