@@ -227,7 +227,9 @@ static ckpt_code prepare(ckpt_training *training, ckpt_err *err)
                          options->plan);
     }
     CKPT_TRY(ckpt_plan_bind(training->plan, training->lowered->graph, err));
-    return ckpt_plan_check_run(training->plan, training->lowered->graph, err);
+    CKPT_TRY_WHILE(err, ckpt_plan_check_run(training->plan, training->lowered->graph, err), "replaying %s",
+                   options->plan);
+    return CKPT_OK;
 }
 
 static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
