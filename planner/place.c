@@ -1,17 +1,19 @@
 /* Dynamic storage allocation with known lifetimes (NP-hard: Garey & Johnson SR2), by greedy orders and repair.
  *
- * A greedy pass puts places one by one, each at the first (or tightest) gap between those put before it that share a
- * step with it. What counts is the order. After the usual ones (long-lived first, large first, busiest step first,
- * in time, against time) the best is repaired: places that end above the live bound move to the front a random way
- * and all is put again (squeaky wheel optimization: Joslin & Clements, JAIR 10, 1999). */
+ * First as an allocator would do it that sees the steps one by one, forwards and backwards: a list of gaps, fast at any
+ * size. Then greedy passes, each of which puts places one by one at the first (or tightest) gap between those put
+ * before it that share a step with it. What counts is the order. After the usual ones (long-lived first, large first,
+ * busiest step first) the best is repaired: places that end above the live bound move to the front a random way and
+ * all is put again (squeaky wheel optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when
+ * the work is spent. */
 #include "planner/place.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Elementary comparisons and passes the repair may spend. */
-#define WORK_MAX ((int64_t)50000000)
-enum { PASSES_MAX = 1500 };
+/* Elementary comparisons that greedy passes may spend together, and how many there may be. */
+#define WORK_MAX ((int64_t)30000000)
+enum { PASSES_MAX = 6000 };
 
 typedef struct box {
     ckpt_bytes offset, end;
@@ -34,8 +36,11 @@ typedef struct packer {
     ckpt_bytes *offset; /* of the pass under way */
     ckpt_bytes *best_offset;
     int *order, *best_order;
+    int *ending; /* places in the order in which a walk gives their room back */
     ranked *rank;
     ckpt_bytes best;
+    box *gap; /* free room between places, in the order of addresses; the last one is open */
+    int gaps;
     int64_t work;
     uint64_t random;
 } packer;
@@ -125,11 +130,15 @@ static ckpt_bytes find_gap(packer *p, int boxes, const ckpt_place *place, bool t
     return found;
 }
 
-/* Put all in `order`. Gives the highest end, or CKPT_BYTES_MAX when a sum overflows. */
+/* Put all in `order`. Gives the highest end, or CKPT_BYTES_MAX when a sum overflows or the work is spent. */
 static ckpt_bytes pack(packer *p, bool tightest)
 {
     ckpt_bytes highest = 0;
+    p->work += 16 * (int64_t)p->count; /* sorting */
     for (int i = 0; i < p->count; i++) {
+        if (p->work > WORK_MAX) {
+            return CKPT_BYTES_MAX;
+        }
         const ckpt_place *const place = &p->place[p->order[i]];
         int at = 0;
         const ckpt_bytes offset = find_gap(p, i, place, tightest, &at);
@@ -137,21 +146,13 @@ static ckpt_bytes pack(packer *p, bool tightest)
         if (!ckpt_sum(offset, place->bytes, &end)) {
             return CKPT_BYTES_MAX;
         }
+        p->work += (i - at) / 2;
         memmove(&p->box[at + 1], &p->box[at], (size_t)(i - at) * sizeof *p->box);
         p->box[at] = (box){offset, end, place->from, place->to};
         p->offset[p->order[i]] = offset;
         highest = end > highest ? end : highest;
     }
     return highest;
-}
-
-static void keep_best(packer *p, ckpt_bytes highest)
-{
-    if (highest < p->best) {
-        p->best = highest;
-        memcpy(p->best_offset, p->offset, (size_t)p->count * sizeof *p->offset);
-        memcpy(p->best_order, p->order, (size_t)p->count * sizeof *p->order);
-    }
 }
 
 static int compare_ranks(const void *a, const void *b)
@@ -167,7 +168,7 @@ static int compare_ranks(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-enum { ORDER_LONG, ORDER_LARGE, ORDER_BUSY, ORDER_AREA, ORDER_TIME, ORDER_AGAINST, ORDERS };
+enum { ORDER_LONG, ORDER_LARGE, ORDER_BUSY, ORDER_AREA, ORDERS, ORDER_FROM, ORDER_TO, ORDER_UPWARDS };
 
 static int64_t order_key(const packer *p, int i, int order)
 {
@@ -180,8 +181,9 @@ static int64_t order_key(const packer *p, int i, int order)
         int64_t area = INT64_MAX;
         return ckpt_product((int64_t)place->to - place->from + 1, place->bytes, &area) ? area : INT64_MAX;
     }
-    case ORDER_TIME: return -(int64_t)place->from;
-    default: return place->to;
+    case ORDER_FROM: return -(int64_t)place->from;
+    case ORDER_TO: return place->to;
+    default: return -p->offset[i];
     }
 }
 
@@ -194,6 +196,115 @@ static void sort_order(packer *p, int order)
     for (int i = 0; i < p->count; i++) {
         p->order[i] = p->rank[i].index;
     }
+}
+
+static void keep_best(packer *p, ckpt_bytes highest)
+{
+    if (highest < p->best) {
+        p->best = highest;
+        memcpy(p->best_offset, p->offset, (size_t)p->count * sizeof *p->offset);
+        memcpy(p->best_order, p->order, (size_t)p->count * sizeof *p->order);
+    }
+}
+
+/* The first gap that ends behind `offset`. */
+static int gap_behind(const packer *p, ckpt_bytes offset)
+{
+    int low = 0;
+    int high = p->gaps - 1;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (p->gap[middle].end > offset) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+static void remove_gap(packer *p, int at)
+{
+    memmove(&p->gap[at], &p->gap[at + 1], (size_t)(p->gaps - at - 1) * sizeof *p->gap);
+    p->gaps--;
+}
+
+/* Room for `bytes` in the first or the tightest gap; -1: beyond 63 bits. */
+static ckpt_bytes take_room(packer *p, ckpt_bytes bytes, bool tightest)
+{
+    int found = p->gaps - 1;
+    for (int i = 0; i < p->gaps - 1; i++) {
+        const ckpt_bytes size = p->gap[i].end - p->gap[i].offset;
+        if (size >= bytes && (found == p->gaps - 1 || size < p->gap[found].end - p->gap[found].offset)) {
+            found = i;
+            if (!tightest || size == bytes) {
+                break;
+            }
+        }
+    }
+    box *const gap = &p->gap[found];
+    if (bytes > gap->end - gap->offset) {
+        return -1;
+    }
+    const ckpt_bytes offset = gap->offset;
+    gap->offset += bytes;
+    if (gap->offset == gap->end && found < p->gaps - 1) {
+        remove_gap(p, found);
+    }
+    return offset;
+}
+
+static void give_room(packer *p, ckpt_bytes offset, ckpt_bytes bytes)
+{
+    const int at = gap_behind(p, offset);
+    const bool joins_next = p->gap[at].offset == offset + bytes;
+    const bool joins_last = at > 0 && p->gap[at - 1].end == offset;
+    if (joins_next && joins_last) {
+        p->gap[at].offset = p->gap[at - 1].offset;
+        remove_gap(p, at - 1);
+    } else if (joins_next) {
+        p->gap[at].offset = offset;
+    } else if (joins_last) {
+        p->gap[at - 1].end = offset + bytes;
+    } else {
+        memmove(&p->gap[at + 1], &p->gap[at], (size_t)(p->gaps - at) * sizeof *p->gap);
+        p->gap[at] = (box){.offset = offset, .end = offset + bytes};
+        p->gaps++;
+    }
+}
+
+/* Walk through the steps, forwards or backwards: room is taken where a place begins and given where it has ended. */
+static ckpt_bytes walk(packer *p, bool backwards, bool tightest)
+{
+    ckpt_bytes highest = 0;
+    int given = 0;
+    sort_order(p, backwards ? ORDER_FROM : ORDER_TO);
+    for (int i = 0; i < p->count; i++) {
+        p->ending[i] = p->order[p->count - 1 - i];
+    }
+    sort_order(p, backwards ? ORDER_TO : ORDER_FROM);
+    p->gap[0] = (box){.offset = 0, .end = CKPT_BYTES_MAX};
+    p->gaps = 1;
+    for (int i = 0; i < p->count; i++) {
+        const int index = p->order[i];
+        const ckpt_place *const place = &p->place[index];
+        for (; given < i; given++) {
+            const ckpt_place *const gone = &p->place[p->ending[given]];
+            if (backwards ? gone->from <= place->to : gone->to >= place->from) {
+                break;
+            }
+            if (gone->bytes > 0) {
+                give_room(p, p->offset[p->ending[given]], gone->bytes);
+            }
+        }
+        p->offset[index] = place->bytes > 0 ? take_room(p, place->bytes, tightest) : 0;
+        if (p->offset[index] < 0) {
+            return CKPT_BYTES_MAX;
+        }
+        const ckpt_bytes top = p->offset[index] + place->bytes;
+        highest = top > highest ? top : highest;
+    }
+    return highest;
 }
 
 /* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
@@ -238,7 +349,6 @@ static void improve(packer *p)
         const ckpt_bytes before = p->best;
         promote(p, since % 2 == 0 ? p->bound : p->best - 1);
         keep_best(p, pack(p, draw(p) % 2 == 0));
-        p->work += 16 * (int64_t)p->count; /* sorting */
         since = p->best < before ? 0 : since + 1;
         if (since >= 20) { /* lost: start again from the best */
             memcpy(p->order, p->best_order, (size_t)p->count * sizeof *p->order);
@@ -281,35 +391,38 @@ static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scrat
     return CKPT_OK;
 }
 
-ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
-                           ckpt_bytes *arena_bytes, ckpt_err *err)
+static ckpt_code pack_all(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
+                          ckpt_err *err)
 {
-    if (count == 0) {
-        *arena_bytes = 0;
-        return CKPT_OK;
-    }
-    const ckpt_mark mark = ckpt_arena_mark(scratch);
     packer p = {
         .place = place,
         .count = count,
         .steps = last_step(place, count) + 1,
         .peak = CKPT_NEW(scratch, ckpt_bytes, count),
         .box = CKPT_NEW(scratch, box, count + 1),
+        .gap = CKPT_NEW(scratch, box, count + 2),
         .offset = CKPT_NEW(scratch, ckpt_bytes, count),
         .best_offset = CKPT_NEW(scratch, ckpt_bytes, count),
         .order = CKPT_NEW(scratch, int, count),
         .best_order = CKPT_NEW(scratch, int, count),
+        .ending = CKPT_NEW(scratch, int, count),
         .rank = CKPT_NEW(scratch, ranked, count),
         .best = CKPT_BYTES_MAX,
         .random = UINT64_C(0x9E3779B97F4A7C15),
     };
     ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, p.steps + 1);
-    if (p.peak == NULL || p.box == NULL || p.offset == NULL || p.best_offset == NULL || p.order == NULL ||
-        p.best_order == NULL || p.rank == NULL || live == NULL) {
+    if (p.peak == NULL || p.box == NULL || p.gap == NULL || p.offset == NULL || p.best_offset == NULL ||
+        p.order == NULL || p.best_order == NULL || p.ending == NULL || p.rank == NULL || live == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
     CKPT_TRY(find_live(place, count, p.steps, live, &p.bound, err));
     CKPT_TRY(find_peaks(&p, live, scratch, err));
+    p.enough = enough > p.bound ? enough : p.bound;
+    for (int way = 0; way < 4 && p.best > p.bound; way++) {
+        const ckpt_bytes highest = walk(&p, way % 2 == 1, way >= 2);
+        sort_order(&p, ORDER_UPWARDS); /* put at the first gap in this order, no place ends higher */
+        keep_best(&p, highest);
+    }
     for (int order = 0; order < ORDERS && p.best > p.bound; order++) {
         for (int tightest = 0; tightest < 2 && p.best > p.bound; tightest++) {
             sort_order(&p, order);
@@ -319,12 +432,82 @@ ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, ckpt
     if (p.best == CKPT_BYTES_MAX) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
     }
-    p.enough = enough > p.bound ? enough : p.bound;
     improve(&p);
     for (int i = 0; i < count; i++) {
         place[i].offset = p.best_offset[i];
     }
-    ckpt_arena_rewind(scratch, mark);
     *arena_bytes = p.best;
+    return CKPT_OK;
+}
+
+/* A place, and its span counted in steps at which places begin: nothing happens between those. */
+typedef struct spanned {
+    int from, to, index;
+} spanned;
+
+static int compare_spans(const void *a, const void *b)
+{
+    const spanned *const x = a;
+    const spanned *const y = b;
+    if (x->from != y->from) {
+        return x->from < y->from ? -1 : 1;
+    }
+    if (x->to != y->to) {
+        return x->to < y->to ? -1 : 1;
+    }
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Places of the same span become one: there are fewer then, and it is rarely worth while to keep them apart. */
+static ckpt_code pack_groups(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
+                             ckpt_bytes *arena_bytes, ckpt_err *err)
+{
+    const int steps = last_step(place, count) + 1;
+    int *const begun = CKPT_NEW(scratch, int, steps);
+    spanned *const span = CKPT_NEW(scratch, spanned, count);
+    ckpt_place *const group = CKPT_NEW(scratch, ckpt_place, count);
+    if (begun == NULL || span == NULL || group == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
+    }
+    for (int i = 0; i < count; i++) {
+        begun[place[i].from] = 1;
+    }
+    for (int t = 1; t < steps; t++) {
+        begun[t] += begun[t - 1];
+    }
+    for (int i = 0; i < count; i++) {
+        span[i] = (spanned){begun[place[i].from] - 1, begun[place[i].to] - 1, i};
+    }
+    qsort(span, (size_t)count, sizeof *span, compare_spans);
+    int groups = 0;
+    for (int i = 0; i < count; i++) {
+        if (i == 0 || span[i].from != span[i - 1].from || span[i].to != span[i - 1].to) {
+            group[groups++] = (ckpt_place){.from = span[i].from, .to = span[i].to};
+        }
+        ckpt_place *const mine = &group[groups - 1];
+        place[span[i].index].offset = mine->bytes;
+        if (!ckpt_sum(mine->bytes, place[span[i].index].bytes, &mine->bytes)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
+        }
+    }
+    CKPT_TRY(pack_all(group, groups, enough, scratch, arena_bytes, err));
+    groups = 0;
+    for (int i = 0; i < count; i++) {
+        groups += i > 0 && (span[i].from != span[i - 1].from || span[i].to != span[i - 1].to);
+        place[span[i].index].offset += group[groups].offset;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
+                           ckpt_bytes *arena_bytes, ckpt_err *err)
+{
+    *arena_bytes = 0;
+    if (count == 0) {
+        return CKPT_OK;
+    }
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    CKPT_TRY(pack_groups(place, count, enough, scratch, arena_bytes, err));
+    ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }

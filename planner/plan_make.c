@@ -47,7 +47,7 @@ typedef struct maker {
 static ckpt_code ask(const maker *m, const ckpt_strategy *strategy, ckpt_bytes limit, ckpt_answer *answer,
                      ckpt_err *err)
 {
-    *answer = (ckpt_answer){0};
+    *answer = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const ckpt_bytes possible = limit > 0 ? limit : 0; /* a budget below the static block: for the least peak */
     CKPT_TRY_WHILE(err, strategy->plan(m->graph, possible, m->options, m->out, answer, err), "planning by %s",
                    strategy->name);
@@ -219,6 +219,9 @@ static ckpt_code infeasible(const maker *m, const attempt *all, int count, ckpt_
             least = placed.arena_bytes;
             plan->solver = order[i]->strategy->name;
         }
+    }
+    if (least == CKPT_BYTES_MAX) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "every plan takes more than 2^63 ns or bytes");
     }
     plan->least_budget_bytes = m->graph->static_bytes + least;
     return ckpt_plan_check(plan, m->graph, err);

@@ -32,7 +32,8 @@ typedef struct ckpt_answer {
      * take more than what is live. */
     ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
     int count; /* 0: this strategy has no schedule within the limit */
-    /* The lowest peak that this strategy knows how to reach. Below that of keep-all it is the same at every limit. */
+    /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. At every
+     * limit below the peak of keep-all it is the same. */
     ckpt_candidate least;
     bool has_bound;
     ckpt_ns bound_ns; /* nothing in `bound_scope` is faster within the limit */
@@ -46,7 +47,7 @@ typedef struct ckpt_strategy {
     bool budgeted; /* uses the limit: may give different sequences for different limits */
     bool flags;    /* reads the user's checkpoint flags */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
-     * `answer` comes zeroed. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
+     * `answer` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err);
@@ -64,7 +65,8 @@ const ckpt_strategy *ckpt_strategy_find(const char *name);
 CKPT_MUST_USE ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_plan_options *options,
                                        ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
 
-/* The most that is live in any step of a sequence, static not counted, and its time. O(total reads + writes). */
+/* The most that is live in any step of a sequence, static not counted, and its time; INT64_MAX when 63 bits do not hold
+ * that. Errors: CKPT_OVERFLOW (uses more than 2^30 buffers), CKPT_NO_MEMORY. Cost: O(total reads + writes). */
 CKPT_MUST_USE ckpt_code ckpt_sequence_measure(const ckpt_graph *graph, const ckpt_sequence *sequence,
                                               ckpt_arena *scratch, ckpt_bytes *peak, ckpt_ns *time, ckpt_err *err);
 

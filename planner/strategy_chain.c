@@ -18,7 +18,7 @@
 /* Elementary steps of one table, and its bytes. */
 #define WORK_MAX  ((int64_t)120000000)
 #define CELLS_MAX ((int64_t)6000000)
-enum { SLOTS_MIN = 40, SLOTS_MAX = 1000 };
+enum { SLOTS_MIN = 40, SLOTS_MAX = 1000, ROUNDS = 3 };
 #define NEVER 1e300
 #define SURE  9007199254740992.0 /* 2^53: below it sums of whole numbers are exact */
 
@@ -377,13 +377,13 @@ static ckpt_code take_cell(search *f, const table *d, int u, ckpt_err *err)
     return ckpt_order_offer(&f->order, f->graph, f->limit, f->out, f->answer, err);
 }
 
-/* The least u whose sequence truly fits, and some larger ones. Peaks fall with rising u but for rounding: halve, then
- * look around. */
-static ckpt_code take_cells(search *f, const table *d, ckpt_arena *scratch, ckpt_err *err)
+/* The least u whose sequence truly fits, and some larger ones. `used`: the peak of u = 0. Peaks fall with rising u but
+ * for rounding: halve, then look around. */
+static ckpt_code take_cells(search *f, const table *d, ckpt_bytes *used, ckpt_arena *scratch, ckpt_err *err)
 {
     const double *const cost = cell(d, 1, d->ways->n);
     const int around = 6;
-    const int lowered[] = {128, 64, 32, 16, 8, 4}; /* parts of all slots */
+    const int lowered[] = {128, 64, 40, 24, 16, 8, 4}; /* parts of all slots */
     ckpt_candidate measured;
     int low = 0;
     int high = d->slots; /* costs rise with u: behind the last that is possible */
@@ -395,6 +395,7 @@ static ckpt_code take_cells(search *f, const table *d, ckpt_arena *scratch, ckpt
         return CKPT_OK;
     }
     CKPT_TRY(measure_cell(f, d, 0, scratch, &measured, err));
+    *used = measured.peak;
     if (measured.peak <= f->limit) {
         high = 0;
     }
@@ -433,12 +434,25 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, const ckpt_plan_
     if (need > f->limit) {
         return CKPT_OK;
     }
-    table d = {.ways = &w, .limit = f->limit};
-    choose_slot(&d, options->slots, !chain->single);
-    CKPT_TRY(fill_table(&d, scratch, err));
-    CKPT_TRY(take_cells(f, &d, scratch, err));
-    const double cost = cell(&d, 1, w.n)[0];
-    *bound = chain->single && cost < SURE ? (ckpt_ns)cost : 0;
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    ckpt_bytes aim = f->limit;
+    for (int round = 0; round < ROUNDS; round++) {
+        table d = {.ways = &w, .limit = aim};
+        ckpt_bytes used = 0;
+        choose_slot(&d, options->slots, !chain->single);
+        CKPT_TRY(fill_table(&d, scratch, err));
+        CKPT_TRY(take_cells(f, &d, &used, scratch, err));
+        const double cost = cell(&d, 1, w.n)[0];
+        ckpt_arena_rewind(scratch, mark);
+        if (chain->single) {
+            *bound = cost < SURE ? (ckpt_ns)cost : 0;
+            break;
+        }
+        /* where several buffers cross, needs are stated too high: what was left over is added */
+        if (used > f->limit - f->limit / 64 || !ckpt_sum(aim, f->limit - used, &aim)) {
+            break;
+        }
+    }
     return CKPT_OK;
 }
 
