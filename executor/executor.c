@@ -55,13 +55,11 @@ static ckpt_code reserve(ckpt_executor *executor, ckpt_err *err)
     CKPT_TRY_WHILE(err, device->api->reserve(device, executor->layout.total, &base, err),
                    "reserving the static block of %s", ckpt_bytes_show(executor->layout.total, static_text));
     executor->statics = base;
-    executor->has_statics = true;
     CKPT_TRY_WHILE(err, device->api->reserve(device, executor->plan->arena_bytes, &base, err),
                    "reserving the arena of %s beside the static block of %s",
                    ckpt_bytes_show(executor->plan->arena_bytes, arena_text),
                    ckpt_bytes_show(executor->layout.total, static_text));
     executor->block = base;
-    executor->has_block = true;
     return CKPT_OK;
 }
 
@@ -121,10 +119,10 @@ void ckpt_executor_destroy(ckpt_executor *executor)
             }
         }
     }
-    if (executor->has_block) {
+    if (executor->block != NULL) {
         device->api->release(device, executor->block, executor->plan->arena_bytes);
     }
-    if (executor->has_statics) {
+    if (executor->statics != NULL) {
         device->api->release(device, executor->statics, executor->layout.total);
     }
     ckpt_arena_fini(&executor->arena);

@@ -3,7 +3,10 @@
  *     static block: weights | gradients | optimizer | statistics | inputs        (ckpt_static_layout)
  *     arena:        every buffer and workspace at its planned offset             (arena_bytes, exactly)
  *
- * After ckpt_executor_create nothing is allocated. */
+ * After ckpt_executor_create the executor allocates nothing. Two libraries do, a few hundred bytes at a time:
+ * oneDNN 2.6 keeps the table of a call's arguments on the C heap while the call lasts, and GNU's OpenMP makes a team
+ * when a parallel region has another number of threads than the one before. What of it is still there after an op is in
+ * the trace, as `outside`. */
 #ifndef CKPT_EXECUTOR_EXECUTOR_H
 #define CKPT_EXECUTOR_EXECUTOR_H
 

@@ -47,10 +47,9 @@ struct ckpt_executor {
     float last_loss;
     char data[CKPT_DATA_ABOUT];
     ckpt_static_layout layout;
-    unsigned char *statics; /* layout.total bytes on the device */
-    unsigned char *block;   /* plan->arena_bytes on the device */
-    bool has_statics, has_block;
-    unsigned char *slab; /* host: room of every buffer that is ever offloaded */
+    unsigned char *statics; /* layout.total bytes on the device; NULL: not reserved */
+    unsigned char *block;   /* plan->arena_bytes on the device; NULL: not reserved */
+    unsigned char *slab;    /* host: room of every buffer that is ever offloaded */
     ckpt_bytes slab_bytes;
     unsigned char *chunk; /* CKPT_CHUNK_BYTES */
     void **input;         /* host memory of the model's inputs */

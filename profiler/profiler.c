@@ -30,7 +30,6 @@ typedef struct ckpt_bench {
     const ckpt_lowered *lowered;
     ckpt_bound bound;
     unsigned char *block;
-    ckpt_bytes block_bytes;
     float *chunk; /* CHUNK_FLOATS of host memory */
     const void *in[CKPT_IN_MAX];
     void *out[CKPT_OUT_MAX], *saved[CKPT_SAVED_MAX];
@@ -55,7 +54,7 @@ typedef struct ckpt_profiling {
     ckpt_profiler_options options;
     const ckpt_node_role *role; /* per node */
     float *chunk;
-    ckpt_ns *sample; /* REPEATS_MAX */
+    ckpt_ns *sample; /* options.repeats */
 } ckpt_profiling;
 
 static bool bit(uint64_t mask, int k)
@@ -339,7 +338,6 @@ static ckpt_code run_bench(const ckpt_profiling *profiling, ckpt_bench *bench, c
     void *base = NULL;
     CKPT_TRY(profiling->device->api->reserve(profiling->device, needed, &base, err));
     bench->block = base;
-    bench->block_bytes = needed;
     set_args(bench, role, take_all(bench, role, slots, &used));
     ckpt_code code = fill_all(bench, err);
     if (code == CKPT_OK) {
