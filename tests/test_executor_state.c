@@ -46,6 +46,32 @@ static void resume_gives_the_same_bits(void **state)
     }
 }
 
+static void state_knows_its_loss_and_its_data(void **state)
+{
+    (void)state;
+    test_train t;
+    test_train_open(&t, "tests/models/fork.json", "");
+    const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
+    const char *const file = path_of("about.state");
+    ckpt_err err = {0};
+    ckpt_executor *first = NULL, *second = NULL;
+    CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, NULL, &first, &err), err);
+    CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, NULL, &second, &err), err);
+    assert_string_equal(ckpt_executor_data(first), "");
+    float loss = 0;
+    CHECK_OK(ckpt_executor_step(first, &loss, NULL, &err), err); /* on inputs of zeros */
+    ckpt_executor_data_set(first, "text, 1 file, 35149 bytes");
+    CHECK_OK(ckpt_executor_state_write(first, file, &err), err);
+    CHECK_OK(ckpt_executor_state_read(second, file, &err), err);
+    assert_string_equal(ckpt_executor_data(second), "text, 1 file, 35149 bytes");
+    const float found = ckpt_executor_loss(second);
+    assert_true(loss > 0 && memcmp(&found, &loss, sizeof loss) == 0);
+    ckpt_executor_destroy(first);
+    ckpt_executor_destroy(second);
+    remove(file);
+    test_train_close(&t);
+}
+
 static size_t read_all(const char *path, char *bytes)
 {
     FILE *const file = fopen(path, "rb");
@@ -147,6 +173,8 @@ static void refusals_name_the_reason(void **state)
         {"\"format\": \"ckpt-state/1", "\"format\": \"ckpt-state/2", "ckpt-state/2"},
         {"\"step\": 1", "\"step\": x", "\"step\""},
         {"\"seed\": ", "\"seel\": ", "\"seed\""},
+        {"\"loss\": ", "\"lose\": ", "\"loss\""},
+        {"\"data\": ", "\"dato\": ", "\"data\""},
     };
     for (size_t i = 0; i < sizeof edit / sizeof edit[0]; i++) {
         char *const copy = malloc(length);
@@ -202,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resume_gives_the_same_bits),
+        cmocka_unit_test(state_knows_its_loss_and_its_data),
         cmocka_unit_test(refusals_name_the_reason),
         cmocka_unit_test(every_allocation_may_fail),
     };
