@@ -13,10 +13,9 @@
 #include "planner/planner_impl.h"
 
 enum {
-    CKPT_CHAIN_MAX = 128, /* blocks; more are merged, the smallest first */
+    CKPT_CHAIN_MAX = 128, /* blocks: of more cuts the cheapest are kept, spread evenly */
     CKPT_IN_OUT = 1,      /* op is needed for what crosses the cut behind its block */
     CKPT_IN_BACKWARD = 2, /* op is needed for what the block's backward reads */
-    CKPT_IN_FIRST = 4,    /* every op of the block */
 };
 
 /* How a block runs forward: for the first time, or again. */
@@ -42,7 +41,7 @@ typedef struct ckpt_chain {
     int forward_end;   /* ops before it are the forward section */
     ckpt_block *block; /* [1 .. count] */
     int count;
-    bool single;        /* each cut is crossed by one buffer that the next block reads */
+    bool single;        /* what crosses a cut was written and is last read by its two blocks */
     unsigned char *use; /* per op of the forward section: CKPT_IN_... */
     ckpt_bytes *fresh;  /* [i * (count + 1) + j], i < j: bytes that cross cut j and were written behind cut i */
 } ckpt_chain;

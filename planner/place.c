@@ -13,7 +13,7 @@
 
 /* Elementary comparisons that greedy passes may spend together, and how many there may be. */
 #define WORK_MAX ((int64_t)30000000)
-enum { PASSES_MAX = 6000 };
+enum { PASSES_MAX = 2000 };
 
 typedef struct box {
     ckpt_bytes offset, end;
@@ -45,26 +45,24 @@ typedef struct packer {
     uint64_t random;
 } packer;
 
-static ckpt_code find_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live, ckpt_bytes *most,
-                           ckpt_err *err)
+/* `live`: room for `steps`, zeroed. `ended`: the same; what ends with a step was live in it, so its sum is only looked
+ * at when it fits, and may wrap before. */
+static ckpt_code find_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live, uint64_t *ended,
+                           ckpt_bytes *most, ckpt_err *err)
 {
     for (int i = 0; i < count; i++) {
         if (!ckpt_sum(live[place[i].from], place[i].bytes, &live[place[i].from])) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
         }
+        ended[place[i].to] += (uint64_t)place[i].bytes;
     }
-    for (int i = 0; i < count; i++) {
-        live[place[i].to + 1] -= place[i].bytes;
-    }
+    ckpt_bytes held = 0; /* from the step before */
     *most = 0;
     for (int t = 0; t < steps; t++) {
-        const ckpt_bytes before = t > 0 ? live[t - 1] : 0;
-        if (live[t] > 0 && !ckpt_sum(before, live[t], &live[t])) {
+        if (!ckpt_sum(held, live[t], &live[t])) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes in step %d", t);
         }
-        if (live[t] <= 0) {
-            live[t] += before;
-        }
+        held = live[t] - (ckpt_bytes)ended[t];
         *most = live[t] > *most ? live[t] : *most;
     }
     return CKPT_OK;
@@ -83,11 +81,12 @@ ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scrat
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     const int steps = last_step(place, count) + 1;
-    ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, steps + 1);
-    if (live == NULL) {
+    ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, steps);
+    uint64_t *const ended = CKPT_NEW(scratch, uint64_t, steps);
+    if (live == NULL || ended == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "live bytes of %d steps", steps);
     }
-    CKPT_TRY(find_live(place, count, steps, live, most, err));
+    CKPT_TRY(find_live(place, count, steps, live, ended, most, err));
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
@@ -410,12 +409,14 @@ static ckpt_code pack_all(ckpt_place *place, int count, ckpt_bytes enough, ckpt_
         .best = CKPT_BYTES_MAX,
         .random = UINT64_C(0x9E3779B97F4A7C15),
     };
-    ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, p.steps + 1);
+    ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, p.steps);
+    uint64_t *const ended = CKPT_NEW(scratch, uint64_t, p.steps);
     if (p.peak == NULL || p.box == NULL || p.gap == NULL || p.offset == NULL || p.best_offset == NULL ||
-        p.order == NULL || p.best_order == NULL || p.ending == NULL || p.rank == NULL || live == NULL) {
+        p.order == NULL || p.best_order == NULL || p.ending == NULL || p.rank == NULL || live == NULL ||
+        ended == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
-    CKPT_TRY(find_live(place, count, p.steps, live, &p.bound, err));
+    CKPT_TRY(find_live(place, count, p.steps, live, ended, &p.bound, err));
     CKPT_TRY(find_peaks(&p, live, scratch, err));
     p.enough = enough > p.bound ? enough : p.bound;
     for (int way = 0; way < 4 && p.best > p.bound; way++) {

@@ -122,6 +122,30 @@ static void nested(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* More places than quadratic passes are tried on: short ones among long ones, as an allocator meets them. */
+static void many(void **state)
+{
+    (void)state;
+    enum { COUNT = 6000, STEPS = 9000 };
+    static ckpt_place place[COUNT];
+    ckpt_dice dice = {7};
+    for (int i = 0; i < COUNT; i++) {
+        const int from = ckpt_dice_roll(&dice, STEPS);
+        const int longest = ckpt_dice_roll(&dice, 8) == 0 ? STEPS - from : STEPS - from < 20 ? STEPS - from : 20;
+        place[i] = (ckpt_place){"x", i, from, from + ckpt_dice_roll(&dice, longest), 0, 64 * ckpt_dice_roll(&dice, 50)};
+    }
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    ckpt_bytes bound = 0;
+    ckpt_bytes packed = 0;
+    CHECK_OK(ckpt_places_live(place, COUNT, &arena, &bound, &err), err);
+    CHECK_OK(ckpt_places_pack(place, COUNT, 0, &arena, &packed, &err), err);
+    check_places(place, COUNT, packed, 7);
+    CHECK(packed <= bound + bound / 5, "%lld for %lld live bytes", (long long)packed, (long long)bound);
+    ckpt_arena_fini(&arena);
+}
+
 static void edges(void **state)
 {
     (void)state;
@@ -160,8 +184,11 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_lifetimes), cmocka_unit_test(known_packings),
-        cmocka_unit_test(nested),           cmocka_unit_test(edges),
+        cmocka_unit_test(random_lifetimes),
+        cmocka_unit_test(known_packings),
+        cmocka_unit_test(nested),
+        cmocka_unit_test(many),
+        cmocka_unit_test(edges),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,6 +175,44 @@ static void refusals(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* Sizes and times of which little more than all together fit 63 bits: a plan, or one of the two answers there are, and
+ * recomputing as much as there is time for. */
+static void near_the_end_of_numbers(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_graph graph = *ckpt_test_chain(&arena, 21, N, 4, (ckpt_bytes)1 << 55, 9);
+    ckpt_graph_op op[2 * N];
+    for (int o = 0; o < 2 * N; o++) {
+        op[o] = graph.op[o];
+        op[o].time_ns = (ckpt_ns)1 << 58;
+    }
+    graph.op = op;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    CHECK_OK(ckpt_keep_all_measure(&graph, &arena, &whole, &time, &err), err);
+    int fits = 0;
+    for (int percent = 100; percent > 0; percent -= 11) {
+        for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+            const char *const name = ckpt_strategy_table[s]->name;
+            const ckpt_plan_options options = {.budget_bytes = whole / 100 * percent};
+            ckpt_plan *plan = NULL;
+            const ckpt_code code = ckpt_plan_make(&graph, name, &options, &arena, &plan, &err);
+            CHECK(code == CKPT_OK || code == CKPT_OVERFLOW, "%s, %d %%: %s", name, percent, err.msg);
+            if (code == CKPT_OK && plan->verdict == CKPT_FITS) {
+                ckpt_test_replay(&graph, plan, name);
+                fits += plan->recompute_ns > 0;
+            }
+        }
+    }
+    CHECK(fits > 5, "only %d plans recompute", fits);
+    ckpt_arena_fini(&arena);
+}
+
 typedef struct starved {
     const ckpt_graph *graph;
     const char *strategy;
@@ -222,7 +260,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_steps), cmocka_unit_test(measures_agree), cmocka_unit_test(flags_are_obeyed),
-        cmocka_unit_test(forward_only), cmocka_unit_test(refusals),       cmocka_unit_test(no_memory),
+        cmocka_unit_test(forward_only), cmocka_unit_test(refusals),       cmocka_unit_test(near_the_end_of_numbers),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
