@@ -36,6 +36,26 @@ cp other.csv other-before.csv
 refuse 2 "another run" "${run[@]}" --steps 6 --resume half.state --log other.csv "$model"
 cmp other.csv other-before.csv || fail "the log of another run was changed"
 
+# Killed and interrupted again and again, at any moment, with a state after every step: the log is that of a run that
+# was left alone.
+"${run[@]}" --steps 1 --seed 4 --save often.state --log often.csv "$model" > /dev/null || fail "first step"
+for signal in KILL TERM KILL KILL INT; do
+    rows=$(wc -l < often.csv)
+    "${run[@]}" --steps 1000000 --save-every 1 --save often.state --resume often.state --log often.csv "$model" \
+        > /dev/null 2>&1 &
+    pid=$!
+    for i in $(seq 12000); do [ "$(wc -l < often.csv)" -gt $((rows + 3)) ] && break; sleep 0.005; done
+    kill -$signal $pid
+    wait $pid 2> /dev/null
+done
+"${run[@]}" --steps 1 --resume often.state --json "$model" > often.json || fail "the state after many kills"
+steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' often.json)
+[ "$steps" -gt 10 ] || fail "many kills left $steps steps"
+"${run[@]}" --steps $((steps + 1)) --resume often.state --log often.csv "$model" > /dev/null || fail "after many kills"
+"${run[@]}" --steps $((steps + 1)) --seed 4 --log alone.csv "$model" > /dev/null || fail "left alone"
+cmp often.csv alone.csv || fail "killed many times: other losses"
+rm -f often.state.*.part # what a kill in the middle of a write leaves
+
 # A state is of one model with its attributes, and of one set of data.
 refuse 2 "other data" "$train" "${small[@]}" --plan part.json --resume half.state "$model"
 sed 's/"causal": *true/"causal": false/' "$model" > acausal.json
