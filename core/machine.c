@@ -15,7 +15,7 @@ int ckpt_machine_threads(void)
     return online < 1 ? 1 : online > CKPT_THREADS_MAX ? CKPT_THREADS_MAX : (int)online;
 }
 
-static void processor_name(char *name, size_t room)
+void ckpt_machine_processor(char *name, size_t room)
 {
     snprintf(name, room, "unknown processor");
     FILE *const file = fopen("/proc/cpuinfo", "r");
@@ -72,7 +72,7 @@ ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *
                             ckpt_machine *machine, ckpt_err *err)
 {
     char processor[256];
-    processor_name(processor, sizeof processor);
+    ckpt_machine_processor(processor, sizeof processor);
     struct utsname host;
     if (uname(&host) < 0) {
         memset(&host, 0, sizeof host);

@@ -2,6 +2,8 @@
 #ifndef CKPT_CORE_MACHINE_H
 #define CKPT_CORE_MACHINE_H
 
+#include <stddef.h>
+
 #include "core/memory.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -26,6 +28,9 @@ enum { CKPT_THREADS_MAX = 1024 };
 
 /* Online processors, 1 to CKPT_THREADS_MAX: what --threads defaults to where neither plan nor profile says. */
 int ckpt_machine_threads(void);
+
+/* What the processor calls itself, or "unknown processor". */
+void ckpt_machine_processor(char *name, size_t room);
 
 void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text);
 

@@ -68,8 +68,9 @@ static int parse(ckpt_cli *cli, ckpt_profile_options *options)
                 return 1 + ckpt_cli_usage(cli, "--repeats takes a number from 3 to 1000, found \"%s\"", value);
             }
         } else if (strcmp(name, "threads") == 0) {
-            if (!parse_count(value, 1, 1024, &options->threads)) {
-                return 1 + ckpt_cli_usage(cli, "--threads takes a number from 1 to 1024, found \"%s\"", value);
+            if (!parse_count(value, 1, CKPT_THREADS_MAX, &options->threads)) {
+                return 1 + ckpt_cli_usage(cli, "--threads takes a number from 1 to %d, found \"%s\"", CKPT_THREADS_MAX,
+                                          value);
             }
         } else if (strcmp(name, "seconds") == 0) {
             if (!parse_number(value, 0.001, 3600, &seconds)) {

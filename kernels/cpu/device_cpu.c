@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/machine.h"
 #include "core/memory.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
@@ -20,7 +21,7 @@
 extern const ckpt_kernel *const ckpt_cpu_kernel_table[];
 extern const ckpt_optimizer_kernel *const ckpt_cpu_optimizer_table[];
 
-enum { TEXT_MAX = 160, THREADS_MAX = 1024 };
+enum { TEXT_MAX = 160 };
 
 typedef struct cpu_device {
     ckpt_device device; /* first: a ckpt_device pointer is a cpu_device pointer */
@@ -28,38 +29,19 @@ typedef struct cpu_device {
     char libraries[TEXT_MAX];
 } cpu_device;
 
-/* What the processor calls itself; `fallback` when the system does not say. */
-static void read_processor(char *name, size_t size, const char *fallback)
-{
-    snprintf(name, size, "%s", fallback);
-    FILE *const file = fopen("/proc/cpuinfo", "r");
-    if (file == NULL) {
-        return;
-    }
-    char line[256];
-    while (fgets(line, sizeof line, file) != NULL) {
-        const char *const value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && value != NULL) {
-            snprintf(name, size, "%s", value + 1 + strspn(value + 1, " \t"));
-            name[strcspn(name, "\n")] = '\0';
-            break;
-        }
-    }
-    fclose(file);
-}
-
 static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err *err)
 {
     (void)index;
-    if (threads > THREADS_MAX) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "device cpu: found %d threads, wanted at most %d", threads, THREADS_MAX);
+    if (threads > CKPT_THREADS_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "device cpu: found %d threads, wanted at most %d", threads,
+                         CKPT_THREADS_MAX);
     }
     cpu_device *const cpu = ckpt_memory_get(sizeof *cpu);
     if (cpu == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "device cpu: %zu bytes", sizeof *cpu);
     }
     char processor[TEXT_MAX / 2];
-    read_processor(processor, sizeof processor, "unknown processor");
+    ckpt_machine_processor(processor, sizeof processor);
     snprintf(cpu->description, sizeof cpu->description, "cpu: %s, %d thread%s", processor, threads,
              threads == 1 ? "" : "s");
     snprintf(cpu->libraries, sizeof cpu->libraries, "%s, OpenMP %d", ckpt_dnn_version(), _OPENMP);
