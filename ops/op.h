@@ -121,7 +121,7 @@ ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtyp
 ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
                               bool decay, ckpt_err *err);
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err);
-/* Integer input k takes values from 0 up to below this: the rows of an embedding, the classes of a loss; 0: anything. */
+/* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
 /* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);

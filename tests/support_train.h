@@ -18,7 +18,8 @@ typedef struct test_train {
     int64_t limit[TEST_TRAIN_INPUTS];
 } test_train;
 
-/* `file` is below the source folder, or a full path; `set` is "var=n var=n ...". Fails the test when anything is wrong. */
+/* `file` is below the source folder, or a full path; `set` is "var=n var=n ...". Fails the test when anything is wrong.
+ */
 void test_train_open(test_train *t, const char *file, const char *set);
 void test_train_close(test_train *t);
 
