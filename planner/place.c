@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* Elementary comparisons that greedy passes may spend together, and how many there may be. */
-#define WORK_MAX ((int64_t)30000000)
-enum { PASSES_MAX = 2000 };
+#define WORK_MAX ((int64_t)15000000)
+enum { PASSES_MAX = 2000, LOST = 6 };
 
 typedef struct box {
     ckpt_bytes offset, end;
@@ -349,7 +349,7 @@ static void improve(packer *p)
         promote(p, since % 2 == 0 ? p->bound : p->best - 1);
         keep_best(p, pack(p, draw(p) % 2 == 0));
         since = p->best < before ? 0 : since + 1;
-        if (since >= 20) { /* lost: start again from the best */
+        if (since >= LOST) { /* lost: start again from the best */
             memcpy(p->order, p->best_order, (size_t)p->count * sizeof *p->order);
             memcpy(p->offset, p->best_offset, (size_t)p->count * sizeof *p->offset);
             since = 0;

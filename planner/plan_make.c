@@ -14,8 +14,8 @@
 #include "planner/replay_impl.h"
 
 enum {
-    ROUNDS = 3,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
-    PLACINGS = 6, /* candidates of one answer whose places are tried */
+    ROUNDS = 3,    /* times a strategy may be asked, each with the limit lowered against fragmentation */
+    PLACINGS = 10, /* candidates of one answer whose places are tried */
     STRATEGIES_MAX = 64,
 };
 

@@ -24,7 +24,7 @@ typedef struct ckpt_candidate {
     ckpt_ns time;
 } ckpt_candidate;
 
-enum { CKPT_CANDIDATES_MAX = 16 };
+enum { CKPT_CANDIDATES_MAX = 32 };
 
 /* What a strategy answers. */
 typedef struct ckpt_answer {

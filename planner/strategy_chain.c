@@ -383,7 +383,7 @@ static ckpt_code take_cells(search *f, const table *d, ckpt_bytes *used, ckpt_ar
 {
     const double *const cost = cell(d, 1, d->ways->n);
     const int around = 6;
-    const int lowered[] = {128, 64, 40, 24, 16, 8, 4}; /* parts of all slots */
+    const int lowered[] = {128, 90, 64, 48, 36, 28, 22, 16, 12, 8, 4}; /* parts of all slots */
     ckpt_candidate measured;
     int low = 0;
     int high = d->slots; /* costs rise with u: behind the last that is possible */
