@@ -13,6 +13,8 @@
 
 /* Elementary comparisons that greedy passes may spend together, and how many there may be. */
 #define WORK_MAX ((int64_t)15000000)
+/* Gaps that a walk may look at, in all. */
+#define GAPS_WORK_MAX ((int64_t)200000000)
 enum { PASSES_MAX = 2000, LOST = 6 };
 
 typedef struct box {
@@ -40,7 +42,7 @@ typedef struct packer {
     ranked *rank;
     ckpt_bytes best;
     box *gap; /* free room between places, in the order of addresses; the last one is open */
-    int gaps;
+    int gaps, gaps_max;
     int64_t work;
     uint64_t random;
 } packer;
@@ -265,7 +267,7 @@ static void give_room(packer *p, ckpt_bytes offset, ckpt_bytes bytes)
         p->gap[at].offset = offset;
     } else if (joins_last) {
         p->gap[at - 1].end = offset + bytes;
-    } else {
+    } else if (p->gaps < p->gaps_max) { /* else this room is lost: better than to look through too many */
         memmove(&p->gap[at + 1], &p->gap[at], (size_t)(p->gaps - at) * sizeof *p->gap);
         p->gap[at] = (box){.offset = offset, .end = offset + bytes};
         p->gaps++;
@@ -400,6 +402,7 @@ static ckpt_code pack_all(ckpt_place *place, int count, ckpt_bytes enough, ckpt_
         .peak = CKPT_NEW(scratch, ckpt_bytes, count),
         .box = CKPT_NEW(scratch, box, count + 1),
         .gap = CKPT_NEW(scratch, box, count + 2),
+        .gaps_max = count + 1 < GAPS_WORK_MAX / count ? count + 1 : (int)(GAPS_WORK_MAX / count),
         .offset = CKPT_NEW(scratch, ckpt_bytes, count),
         .best_offset = CKPT_NEW(scratch, ckpt_bytes, count),
         .order = CKPT_NEW(scratch, int, count),
