@@ -36,9 +36,10 @@ find_package(ckpt REQUIRED) # by another part of the same project
 add_executable(user user.c)
 target_link_libraries(user PRIVATE ckpt::planner)
 C
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$bin/../CMakeCache.txt") # there may be no other build program
 flags=$(grep '^CKPT_SANITIZE:' "$bin/../CMakeCache.txt" | cut -d= -f2)
 flags=${flags:+-fsanitize=$flags}
-cmake -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_FLAGS="$flags" >/dev/null
+cmake -G "$generator" -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_FLAGS="$flags" >/dev/null
 cmake --build "$work/user/build" >/dev/null
 "$work/user/build/user"
 # shellcheck disable=SC2046,SC2086
