@@ -11,7 +11,7 @@ work_dir=${2:-$(mktemp -d)}
 steps=${3:-5}
 shift $(($# < 3 ? $# : 3))
 if [ $# -eq 0 ]; then
-    set -- "byte-gpt" "densenet-bc-100-12-dropout --set batch=8" "resnet50 --set batch=2 --set size=64" "lstm" \
+    set -- "byte-gpt --set batch=2" "densenet-bc-100-12-dropout --set batch=4" "resnet50 --set batch=2" "lstm" \
         "unet --set size=64"
 fi
 mkdir -p "$work_dir" && cd "$work_dir" || exit 2

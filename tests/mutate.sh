@@ -30,7 +30,7 @@ prepare() { # a copy of what the build needs, and a build of it
     (cd "$source_dir" && tar cf - --exclude=./.git --exclude=./build* --exclude=./out --exclude=./.venv .) | tar xf - -C "$work_dir/source" || exit 2
     cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCKPT_CUDA=OFF > "$work_dir/configure.log" 2>&1 ||
         { cat "$work_dir/configure.log"; exit 2; }
-    mkdir -p "$work_dir/build/tests/work"
+    mkdir -p "$work_dir/build/tests/scratch"
 }
 
 build() { # shellcheck disable=SC2086

@@ -52,7 +52,7 @@ static ckpt_code dnn_fail(ckpt_err *err, dnnl_status_t status, const char *what,
     return ckpt_err_set(err, code, __FILE__, line, "oneDNN refuses %s (%s)", what,
                         status == dnnl_out_of_memory       ? "out of memory"
                         : status == dnnl_invalid_arguments ? "invalid arguments"
-                        : status == dnnl_unimplemented     ? "not implemented"
+                        : status == dnnl_unimplemented     ? "it has no code for this"
                         : status == dnnl_iterator_ends     ? "nothing fits the workspace"
                         : status == dnnl_runtime_error     ? "runtime error"
                                                            : "other status");
