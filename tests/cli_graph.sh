@@ -57,6 +57,12 @@ graph gpt.json --plan plan.json -o plan.dot || fail "drawing a plan"
 grep -q 'label="recomputed: [1-9]' plan.dot || fail "no recomputed layer in the drawing of a sqrt plan"
 refuse 2 'the plan is of graph "byte-gpt"' batch.json --plan plan.json -o wrong.svg
 
+# The drawing of a plan that does not fit said "peak 0 B".
+"$bin/ckpt-plan" --budget 1kB gpt.json -o infeasible.json >/dev/null 2>&1
+graph gpt.json --plan infeasible.json -o infeasible.dot || fail "drawing an infeasible plan"
+grep -q 'does not fit, least budget [1-9].*, budget 1.00 kB' infeasible.dot || fail "an infeasible plan is not drawn as one"
+grep -q 'peak' infeasible.dot && fail "an infeasible plan has a peak"
+
 # The largest model there is must not take forever or fail.
 for model in "$models"/gpt2-1.5b.json "$models"/densenet-bc-100-12.json; do
     timeout 60 "$bin/ckpt-graph" "$model" -o large.svg || fail "$model"

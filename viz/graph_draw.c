@@ -333,7 +333,12 @@ static void put_title(drawing *d)
     if (plan != NULL) {
         ckpt_text_add(d->text, "plan ");
         put_name(d->text, plan->solver != NULL ? plan->solver : "", plan->solver != NULL ? strlen(plan->solver) : 0);
-        ckpt_text_add(d->text, ": peak %s", ckpt_bytes_show(plan->peak_bytes, text[0]));
+        if (plan->verdict == CKPT_FITS) {
+            ckpt_text_add(d->text, ": peak %s", ckpt_bytes_show(plan->peak_bytes, text[0]));
+        } else {
+            ckpt_text_add(d->text, ": does not fit, least budget %s",
+                          ckpt_bytes_show(plan->least_budget_bytes, text[0]));
+        }
         if (plan->budget_bytes > 0) {
             ckpt_text_add(d->text, ", budget %s", ckpt_bytes_show(plan->budget_bytes, text[1]));
         }
