@@ -162,14 +162,16 @@ static ckpt_code finish_plan(const maker *m, const attempt *a, ckpt_plan *plan, 
     return CKPT_OK;
 }
 
+/* Attempts lie in one array: the order of the strategy table decides between equals, as qsort itself does not. */
 static int compare_attempts(const void *a, const void *b)
 {
-    const ckpt_candidate *const x = &(*(const attempt *const *)a)->answer.candidate[0];
-    const ckpt_candidate *const y = &(*(const attempt *const *)b)->answer.candidate[0];
+    const attempt *const left = *(const attempt *const *)a, *const right = *(const attempt *const *)b;
+    const ckpt_candidate *const x = &left->answer.candidate[0];
+    const ckpt_candidate *const y = &right->answer.candidate[0];
     if (x->time != y->time) {
         return x->time < y->time ? -1 : 1;
     }
-    return (x->peak > y->peak) - (x->peak < y->peak);
+    return x->peak != y->peak ? (x->peak < y->peak ? -1 : 1) : (left > right) - (left < right);
 }
 
 /* The fastest of `count` attempts that fits, NULL when none does. Placing comes last and only where it can still
@@ -194,9 +196,9 @@ static ckpt_code best_attempt(const maker *m, attempt *all, int count, attempt *
 
 static int compare_leasts(const void *a, const void *b)
 {
-    const ckpt_candidate *const x = &(*(const attempt *const *)a)->answer.least;
-    const ckpt_candidate *const y = &(*(const attempt *const *)b)->answer.least;
-    return (x->peak > y->peak) - (x->peak < y->peak);
+    const attempt *const left = *(const attempt *const *)a, *const right = *(const attempt *const *)b;
+    const ckpt_bytes x = left->answer.least.peak, y = right->answer.least.peak;
+    return x != y ? (x < y ? -1 : 1) : (left > right) - (left < right);
 }
 
 /* What the places of the candidates of least peak take, at best. */
