@@ -8,17 +8,8 @@ model=$source_dir/models/byte-gpt.json
 small=(--set batch=4 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2)
 rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 
-fail() { echo "FAILED: $*"; exit 1; }
-refuse() {
-    local code=$1 words=$2
-    shift 2
-    "$@" > refused.out 2> refused.err
-    local found=$?
-    [ $found -eq "$code" ] || fail "$*: exit $found, wanted $code: $(cat refused.err)"
-    [ "$(wc -l < refused.err)" -eq 1 ] || fail "$*: wanted one line, found: $(cat refused.err)"
-    grep -q -- "$words" refused.err || fail "$*: wanted \"$words\" in: $(cat refused.err)"
-    [ ! -s refused.out ] || fail "$*: something on standard output"
-}
+# shellcheck source=tests/support_refuse.sh
+. "$source_dir/tests/support_refuse.sh"
 
 "$profile" "${small[@]}" --threads 2 --repeats 3 -o p.json "$model" 2> said.txt || fail "profile: $(cat said.txt)"
 grep -q "caches not flushed" said.txt || fail "it does not say how it measured: $(cat said.txt)"

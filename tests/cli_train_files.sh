@@ -9,18 +9,8 @@ model=$source_dir/models/byte-gpt.json
 small=(--set batch=4 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2)
 rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 
-fail() { echo "FAILED: $*"; exit 1; }
-# refuse CODE "words of the line" command...: that exit code, one line on stderr with those words, nothing on stdout
-refuse() {
-    local code=$1 words=$2
-    shift 2
-    "$@" > refused.out 2> refused.err
-    local found=$?
-    [ $found -eq "$code" ] || fail "$*: exit $found, wanted $code: $(cat refused.err)"
-    [ "$(wc -l < refused.err)" -eq 1 ] || fail "$*: wanted one line, found: $(cat refused.err)"
-    grep -q -- "$words" refused.err || fail "$*: wanted \"$words\" in: $(cat refused.err)"
-    [ ! -s refused.out ] || fail "$*: something on standard output: $(cat refused.out)"
-}
+# shellcheck source=tests/support_refuse.sh
+. "$source_dir/tests/support_refuse.sh"
 for i in $(seq 200); do echo "line $i of a text that tells $((i * i)) things"; done > text.txt
 "$plan" "${small[@]}" --threads 2 --budget 75% -o part.json "$model" > /dev/null || fail "plan"
 run=("$train" "${small[@]}" --plan part.json --data text:text.txt)
