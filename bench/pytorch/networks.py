@@ -75,14 +75,14 @@ def make(name, channels_last=False):
     if name == "gpt2-124m":
         net = GPT2()
         batch = torch.randint(0, 50257, (1, 256)), torch.randint(0, 50257, (1, 256))
-        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     else:
         net = ResNet50()
         batch = torch.randn(4, 3, 224, 224), torch.randint(0, 1000, (4,))
         if channels_last:
             net = net.to(memory_format=torch.channels_last)
             batch = batch[0].to(memory_format=torch.channels_last), batch[1]
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-4, fused=True)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
