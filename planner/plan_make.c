@@ -19,6 +19,12 @@ enum {
     STRATEGIES_MAX = 64,
 };
 
+bool ckpt_plan_stopped(const ckpt_plan_options *options)
+{
+    return (options->stop != NULL && *options->stop != 0) ||
+           (options->deadline_ns > 0 && ckpt_clock_ns() >= options->deadline_ns);
+}
+
 const ckpt_strategy *ckpt_strategy_find(const char *name)
 {
     for (int i = 0; ckpt_strategy_table[i] != NULL; i++) {

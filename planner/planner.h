@@ -3,19 +3,43 @@
 #ifndef CKPT_PLANNER_PLANNER_H
 #define CKPT_PLANNER_PLANNER_H
 
+#include <signal.h>
+
 #include "core/plan.h"
 #include "core/trace.h"
 
-/* The order in which ops run; an op that stands again is a recomputation. */
+/* What happens, in order: entry >= 0 runs that op (standing again, it is a recomputation), entry < 0 is a copy, see
+ * ckpt_sequence_copy. A buffer lives from the run that writes it to its last use before its next rewrite, or before the
+ * end; one that is offloaded and fetched again lives until its CKPT_FREE entry, and again from its CKPT_FETCH entry.
+ * A run is done in place when the op has in-place pairs and the life of each pair's input ends with that run. */
 typedef struct ckpt_sequence {
     const int *op;
     int count;
 } ckpt_sequence;
 
+/* The entry for CKPT_OFFLOAD, CKPT_FREE (of what has been offloaded) or CKPT_FETCH of a buffer, and back. */
+int ckpt_sequence_copy(ckpt_step_kind kind, int buffer);
+ckpt_step_kind ckpt_sequence_kind(int entry, int *target);
+
+struct ckpt_solver; /* planner/solver.h */
+
+/* Efforts count work, never seconds: the same input gives the same plan on any machine under any load. The times are
+ * what a plan of up to 500 ops takes on one core of a common machine. */
+enum { CKPT_EFFORT_LEAST, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
+
 typedef struct ckpt_plan_options {
-    ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
-    int slots;               /* resolution of the chain DP; 0: default */
+    ckpt_bytes budget_bytes;          /* static block and arena; 0: no limit */
+    int effort;                       /* CKPT_EFFORT_... */
+    int slots;                        /* resolution of the chain DP; 0: default */
+    ckpt_bytes host_bytes;            /* room on the host for what is offloaded; 0: no limit */
+    const struct ckpt_solver *solver; /* of linear programs; NULL: what needs one is left out. Kept during the call. */
+    /* When to end early with the best so far; what comes out then depends on the machine. */
+    ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
+    const volatile sig_atomic_t *stop; /* not NULL: end soon once it is not 0 */
 } ckpt_plan_options;
+
+/* True when the search is to end early. Cost: a clock read; ask once in a thousand moves. */
+bool ckpt_plan_stopped(const ckpt_plan_options *options);
 
 /* A sequence and its figures. */
 typedef struct ckpt_candidate {
@@ -46,6 +70,7 @@ typedef struct ckpt_strategy {
     const char *source;
     bool budgeted; /* uses the limit: may give different sequences for different limits */
     bool flags;    /* reads the user's checkpoint flags */
+    bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
      * `answer` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */

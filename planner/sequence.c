@@ -7,6 +7,18 @@
 
 #include "planner/planner_impl.h"
 
+/* Copies lie below zero: -1 - 4 buffer - kind. */
+int ckpt_sequence_copy(ckpt_step_kind kind, int buffer)
+{
+    return -1 - 4 * buffer - (int)kind;
+}
+
+ckpt_step_kind ckpt_sequence_kind(int entry, int *target)
+{
+    *target = entry >= 0 ? entry : (-1 - entry) / 4;
+    return entry >= 0 ? CKPT_RUN : (ckpt_step_kind)((-1 - entry) % 4);
+}
+
 void ckpt_order_init(ckpt_order *order)
 {
     *order = (ckpt_order){0};

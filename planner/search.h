@@ -1,0 +1,15 @@
+/* Local search on any graph: which ops run again, and before which op. */
+#ifndef CKPT_PLANNER_SEARCH_H
+#define CKPT_PLANNER_SEARCH_H
+
+#include "planner/planner.h"
+
+/* Improve `answer`, whose candidates (and least) are the starts; without any, keep-all is. Better candidates within
+ * `limit` are added, and answer->least is lowered when nothing is found within the limit.
+ *   moves   how many are tried in all; options give only the ways to end early
+ * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/search.c. */
+CKPT_MUST_USE ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
+                                            const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                            ckpt_err *err);
+
+#endif
