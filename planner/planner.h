@@ -28,10 +28,14 @@ struct ckpt_solver; /* planner/solver.h */
 enum { CKPT_EFFORT_LEAST, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
 
 typedef struct ckpt_plan_options {
-    ckpt_bytes budget_bytes;          /* static block and arena; 0: no limit */
-    int effort;                       /* CKPT_EFFORT_... */
-    int slots;                        /* resolution of the chain DP; 0: default */
-    ckpt_bytes host_bytes;            /* room on the host for what is offloaded; 0: no limit */
+    ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
+    int effort;              /* CKPT_EFFORT_... */
+    int slots;               /* resolution of the chain DP; 0: default */
+    ckpt_bytes host_bytes;   /* room on the host for what is offloaded; 0: no limit */
+    /* Schedules that are known, measured: starts, and candidates where they are within the limit. Kept during the call.
+     */
+    const struct ckpt_candidate *incumbent;
+    int incumbent_count;
     const struct ckpt_solver *solver; /* of linear programs; NULL: what needs one is left out. Kept during the call. */
     /* When to end early with the best so far; what comes out then depends on the machine. */
     ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
@@ -46,6 +50,7 @@ typedef struct ckpt_candidate {
     ckpt_sequence sequence;
     ckpt_bytes peak; /* the most that is live in any step: workspaces counted, static not */
     ckpt_ns time;
+    const char *by; /* the strategy that found it, where that is another than the one that answers; else NULL */
 } ckpt_candidate;
 
 enum { CKPT_CANDIDATES_MAX = 32 };

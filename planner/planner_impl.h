@@ -22,6 +22,8 @@ CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *gr
 /* The same for an order that does not depend on the limit: it may also be the answer's least. */
 CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
                                        ckpt_answer *answer, ckpt_err *err);
+/* Add a measured candidate to those of an answer, unless one of them is as good in time and peak. */
+void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
 /* Its figures. */
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);

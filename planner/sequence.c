@@ -70,8 +70,13 @@ static bool as_good(const ckpt_candidate *a, const ckpt_candidate *b)
 
 /* Keep the candidates in the order of their times, without those that another makes needless. The slowest goes when
  * there are too many. */
-static void add_candidate(ckpt_answer *answer, const ckpt_candidate *added)
+void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added)
 {
+    for (int i = 0; i < answer->count; i++) {
+        if (as_good(&answer->candidate[i], added)) {
+            return;
+        }
+    }
     int kept = 0;
     for (int i = 0; i < answer->count; i++) {
         if (!as_good(added, &answer->candidate[i])) {
@@ -119,7 +124,7 @@ static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limi
         CKPT_TRY(copy_order(order, out, &added, err));
     }
     if (wanted) {
-        add_candidate(answer, &added);
+        ckpt_answer_add(answer, &added);
     }
     if (is_least) {
         answer->least = added;
