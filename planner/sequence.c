@@ -109,7 +109,7 @@ static ckpt_code copy_order(const ckpt_order *order, ckpt_arena *out, ckpt_candi
 static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, bool any_limit, ckpt_arena *out,
                      ckpt_answer *answer, ckpt_err *err)
 {
-    ckpt_candidate added;
+    ckpt_candidate added = {0};
     CKPT_TRY(ckpt_order_measure(order, graph, out, &added, err));
     const bool countable = added.time < INT64_MAX;
     bool wanted = countable && added.peak <= limit;
