@@ -197,6 +197,31 @@ ckpt_code ckpt_rate_parse(const char *text, int64_t *bytes_per_s, ckpt_err *err)
     return CKPT_OK;
 }
 
+ckpt_code ckpt_link_parse(const char *text, int64_t *d2h_bytes_per_s, int64_t *h2d_bytes_per_s, ckpt_err *err)
+{
+    const char *const comma = strchr(text, ',');
+    const size_t length = comma != NULL ? (size_t)(comma - text) : strlen(text);
+    char first[64];
+    if (length >= sizeof first || (comma != NULL && strchr(comma + 1, ',') != NULL)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "found \"%.60s\", wanted a link: one rate such as 50GB/s, or two, to the host and back, such "
+                         "as 50GB/s,25GB/s",
+                         text);
+    }
+    memcpy(first, text, length);
+    first[length] = '\0';
+    int64_t down = 0;
+    CKPT_TRY_WHILE(err, ckpt_rate_parse(first, &down, err), "reading the link \"%.60s\"", text);
+    int64_t up = down;
+    if (comma != NULL) {
+        const char *const second = comma + 1 + strspn(comma + 1, " ");
+        CKPT_TRY_WHILE(err, ckpt_rate_parse(second, &up, err), "reading the link \"%.60s\"", text);
+    }
+    *d2h_bytes_per_s = down;
+    *h2d_bytes_per_s = up;
+    return CKPT_OK;
+}
+
 /* Three significant digits, stepping to the next name when rounding would give four. */
 static const char *show(int64_t quantity, const char *const *names, int name_count, char *text)
 {

@@ -29,6 +29,10 @@ CKPT_MUST_USE ckpt_code ckpt_bytes_parse(const char *text, ckpt_bytes whole, ckp
 /* A rate: "50GB/s", "12.5GiB/s", in bytes per second. */
 CKPT_MUST_USE ckpt_code ckpt_rate_parse(const char *text, int64_t *bytes_per_s, ckpt_err *err);
 
+/* A link to the host: one rate for both directions, "50GB/s", or first to the host and then back, "50GB/s,25GB/s". */
+CKPT_MUST_USE ckpt_code ckpt_link_parse(const char *text, int64_t *d2h_bytes_per_s, int64_t *h2d_bytes_per_s,
+                                        ckpt_err *err);
+
 enum { CKPT_UNITS_TEXT = 48 };
 
 /* "6.00 GB" with three digits, or "512 B"; "12.3 ms". Written to `text` (CKPT_UNITS_TEXT bytes) and given back. */

@@ -120,6 +120,35 @@ static void test_rates(void **state)
     }
 }
 
+static void test_links(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    int64_t down = 0, up = 0;
+    CHECK_OK(ckpt_link_parse("50GB/s", &down, &up, &err), err);
+    assert_true(down == 50000000000 && up == 50000000000);
+    CHECK_OK(ckpt_link_parse("50GB/s,25 GB/s", &down, &up, &err), err);
+    assert_true(down == 50000000000 && up == 25000000000);
+    CHECK_OK(ckpt_link_parse("1000, 1kB/s", &down, &up, &err), err);
+    assert_true(down == 1000 && up == 1000);
+    static const bad_case cases[] = {
+        {"", CKPT_BAD_INPUT, "wanted a size such as 6GB/s"},
+        {"50GB", CKPT_BAD_INPUT, "while reading the link \"50GB\": found \"50GB\", wanted a rate"},
+        {"50GB/s,", CKPT_BAD_INPUT, "wanted a size such as 6GB/s"},
+        {",50GB/s", CKPT_BAD_INPUT, "wanted a size such as 6GB/s"},
+        {"50GB/s,25G/s", CKPT_BAD_INPUT, "25GB/s (powers of 1000) or 25GiB/s"},
+        {"50GB/s,0/s", CKPT_BAD_INPUT, "at least 1 byte per second"},
+        {"1/s,2/s,3/s", CKPT_BAD_INPUT, "one rate such as 50GB/s, or two"},
+        {"99999999PB/s", CKPT_OVERFLOW, "does not fit 63 bits"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        down = up = -1;
+        const ckpt_code code = ckpt_link_parse(cases[i].text, &down, &up, &err);
+        assert_int_equal(up, -1);
+        check_bad(&cases[i], code, &err, down);
+    }
+}
+
 static void test_quantities_are_shown_with_three_digits(void **state)
 {
     (void)state;
@@ -212,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_sizes_are_understood),
         cmocka_unit_test(test_bad_sizes_are_refused),
         cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_links),
         cmocka_unit_test(test_quantities_are_shown_with_three_digits),
         cmocka_unit_test(test_sums_and_products_do_not_wrap),
         cmocka_unit_test(test_shapes),
