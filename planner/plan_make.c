@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/cli.h"
-#include "planner/place.h"
 #include "planner/planner_impl.h"
 #include "planner/replay.h"
 #include "planner/replay_impl.h"
@@ -66,15 +65,13 @@ static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_bytes arena = 0;
     ckpt_code code = ckpt_sequence_steps(m->graph, &candidate->sequence, m->out, plan, err);
     if (code == CKPT_OK) {
-        ckpt_place *const place = (ckpt_place *)plan->place; /* made by the line above, not yet shown to anyone */
-        code = ckpt_places_pack(place, plan->place_count, enough, &scratch, &arena, err);
+        code = ckpt_sequence_pack(m->graph, plan, enough, &scratch, err);
     }
     ckpt_arena_fini(&scratch);
-    plan->arena_bytes = arena;
-    if (code == CKPT_OK && !ckpt_sum(arena, m->graph->static_bytes, &arena)) {
+    ckpt_bytes sum = 0;
+    if (code == CKPT_OK && !ckpt_sum(plan->arena_bytes, m->graph->static_bytes, &sum)) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "static block and arena of more than 2^63 bytes");
     }
     return code;

@@ -28,8 +28,13 @@ void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);
 
-/* Steps, unplaced places (workspaces included), peak and times of a sequence into `plan`. */
+/* Steps, unplaced places (workspaces included), peak, times and what is copied of a sequence into `plan`. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,
                                             ckpt_plan *plan, ckpt_err *err);
+
+/* Offsets for those places, and arena_bytes, by ckpt_places_pack: an in-place output and its input are one place to
+ * the packer. */
+CKPT_MUST_USE ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough,
+                                           ckpt_arena *scratch, ckpt_err *err);
 
 #endif

@@ -8,6 +8,23 @@ typedef struct ckpt_moment {
     ckpt_ns start_ns, end_ns;
 } ckpt_moment;
 
+/* The clock between two steps. */
+typedef struct ckpt_clock {
+    const ckpt_graph *graph;
+    ckpt_ns now;         /* compute stream, which is also when the next step is issued */
+    ckpt_ns d2h, h2d;    /* when each copy engine is free again */
+    ckpt_ns *written_ns; /* per buffer: when its fetch arrives */
+    ckpt_ns *read_ns;    /* per buffer: when its offload has read it */
+} ckpt_clock;
+
+/* At 0, with tables from `scratch`. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_clock_start(ckpt_clock *clock, const ckpt_graph *graph, ckpt_arena *scratch,
+                                         ckpt_err *err);
+/* One step on; its kind, target and inplace are looked at. False, when it ends beyond 2^63 ns. */
+bool ckpt_clock_step(ckpt_clock *clock, const ckpt_step *step, ckpt_moment *moment);
+/* When everything has ended. */
+ckpt_ns ckpt_clock_end(const ckpt_clock *clock);
+
 /* When every step starts and ends, and when everything has ended. Steps must be legal.
  *   moment   room for plan->step_count
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */

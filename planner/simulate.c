@@ -11,11 +11,11 @@ static ckpt_ns longest(ckpt_ns a, ckpt_ns b)
     return a > b ? a : b;
 }
 
-/* Time of a copy, rounded up; false when 63 bits do not hold it. */
+/* Time of a copy, rounded up; false when 63 bits do not hold it or there is no link. */
 static bool copy_time(ckpt_bytes bytes, int64_t bytes_per_s, ckpt_ns *time)
 {
     const double seconds = (double)bytes / (double)bytes_per_s;
-    if (seconds > 9e9) {
+    if (bytes_per_s <= 0 || seconds > 9e9) {
         return false;
     }
     const double ns = seconds * 1e9;
@@ -24,12 +24,23 @@ static bool copy_time(ckpt_bytes bytes, int64_t bytes_per_s, ckpt_ns *time)
     return true;
 }
 
-typedef struct clock_state {
-    ckpt_ns now;         /* compute stream, which is also when the next step is issued */
-    ckpt_ns d2h, h2d;    /* when each copy engine is free again */
-    ckpt_ns *written_ns; /* per buffer: when its fetch arrives */
-    ckpt_ns *read_ns;    /* per buffer: when its offload has read it */
-} clock_state;
+ckpt_code ckpt_clock_start(ckpt_clock *clock, const ckpt_graph *graph, ckpt_arena *scratch, ckpt_err *err)
+{
+    *clock = (ckpt_clock){
+        .graph = graph,
+        .written_ns = CKPT_NEW(scratch, ckpt_ns, graph->buffer_count),
+        .read_ns = CKPT_NEW(scratch, ckpt_ns, graph->buffer_count),
+    };
+    if (clock->written_ns == NULL || clock->read_ns == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "clock of %d buffers", graph->buffer_count);
+    }
+    return CKPT_OK;
+}
+
+ckpt_ns ckpt_clock_end(const ckpt_clock *clock)
+{
+    return longest(clock->now, longest(clock->d2h, clock->h2d));
+}
 
 static ckpt_ns list_ready(const ckpt_list *list, const ckpt_ns *ready, ckpt_ns start)
 {
@@ -39,8 +50,9 @@ static ckpt_ns list_ready(const ckpt_list *list, const ckpt_ns *ready, ckpt_ns s
     return start;
 }
 
-static bool clock_step(clock_state *clock, const ckpt_graph *graph, const ckpt_step *step, ckpt_moment *moment)
+bool ckpt_clock_step(ckpt_clock *clock, const ckpt_step *step, ckpt_moment *moment)
 {
+    const ckpt_graph *const graph = clock->graph;
     ckpt_ns start = clock->now;
     ckpt_ns end = start;
     ckpt_ns length = 0;
@@ -86,20 +98,15 @@ static bool clock_step(clock_state *clock, const ckpt_graph *graph, const ckpt_s
 ckpt_code ckpt_plan_clock(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *scratch, ckpt_moment *moment,
                           ckpt_ns *time, ckpt_err *err)
 {
-    clock_state clock = {
-        .written_ns = CKPT_NEW(scratch, ckpt_ns, graph->buffer_count),
-        .read_ns = CKPT_NEW(scratch, ckpt_ns, graph->buffer_count),
-    };
-    if (clock.written_ns == NULL || clock.read_ns == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "clock of %d buffers", graph->buffer_count);
-    }
+    ckpt_clock clock;
+    CKPT_TRY(ckpt_clock_start(&clock, graph, scratch, err));
     for (int i = 0; i < plan->step_count; i++) {
-        if (!clock_step(&clock, graph, &plan->step[i], &moment[i])) {
+        if (!ckpt_clock_step(&clock, &plan->step[i], &moment[i])) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d (%s %s) ends beyond 2^63 ns", i,
                              ckpt_step_kind_name(plan->step[i].kind), plan->step[i].name);
         }
     }
-    *time = longest(clock.now, longest(clock.d2h, clock.h2d));
+    *time = ckpt_clock_end(&clock);
     return CKPT_OK;
 }
 
