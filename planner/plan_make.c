@@ -244,7 +244,9 @@ static ckpt_code choose_strategies(const char *name, const ckpt_strategy **chose
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "found strategy '%s', wanted auto or one of --list-strategies", name);
     }
     for (int i = 0; ckpt_strategy_table[i] != NULL && *count < STRATEGIES_MAX; i++) {
-        chosen[(*count)++] = ckpt_strategy_table[i];
+        if (!ckpt_strategy_table[i]->baseline) {
+            chosen[(*count)++] = ckpt_strategy_table[i];
+        }
     }
     return CKPT_OK;
 }
