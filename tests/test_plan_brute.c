@@ -1,0 +1,297 @@
+/* labels: unit */
+/* Every plan and every bound against the true optimum of hundreds of tiny graphs. */
+#include "support_brute.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/replay.h"
+#include "planner/solver.h"
+#include "support_graphs.h"
+#include "support_test.h"
+
+enum { GRAPHS = 520, LIMITS = 3, STRATEGIES_MAX = 64 };
+
+/* ---- the brute force against a plainer one ---- */
+
+enum { PLAIN_BUFFERS = 9 };
+
+static uint32_t set_of(const ckpt_list *list)
+{
+    uint32_t made = 0;
+    for (int i = 0; i < list->count; i++) {
+        made |= (uint32_t)1 << list->at[i];
+    }
+    return made;
+}
+
+static ckpt_bytes bytes_of(const ckpt_graph *graph, uint32_t set)
+{
+    ckpt_bytes sum = 0;
+    for (int b = 0; b < graph->buffer_count; b++) {
+        sum += (set >> b & 1) != 0 ? graph->buffer[b].bytes : 0;
+    }
+    return sum;
+}
+
+typedef struct plain {
+    const ckpt_graph *graph;
+    ckpt_bytes limit;
+    bool changed;
+    ckpt_ns best[CKPT_BRUTE_OPS + 1][1 << PLAIN_BUFFERS];
+} plain;
+
+static void arrive(plain *p, int done, uint32_t live, ckpt_ns time)
+{
+    if (time < p->best[done][live]) {
+        p->best[done][live] = time;
+        p->changed = true;
+    }
+}
+
+/* Nothing but the rules: drop any buffer, run any op that may run, until nothing changes. */
+static ckpt_ns plain_time(plain *p, const ckpt_graph *graph, ckpt_bytes limit)
+{
+    const uint32_t sets = (uint32_t)1 << graph->buffer_count;
+    p->graph = graph;
+    p->limit = limit;
+    for (int done = 0; done <= graph->op_count; done++) {
+        for (uint32_t s = 0; s < sets; s++) {
+            p->best[done][s] = INT64_MAX;
+        }
+    }
+    p->best[0][0] = 0;
+    do {
+        p->changed = false;
+        for (int done = 0; done <= graph->op_count; done++) {
+            for (uint32_t s = 0; s < sets; s++) {
+                const ckpt_ns now = p->best[done][s];
+                for (int b = 0; b < graph->buffer_count && now < INT64_MAX; b++) {
+                    arrive(p, done, s & ~((uint32_t)1 << b), now);
+                }
+                for (int o = 0; o <= done && o < graph->op_count && now < INT64_MAX; o++) {
+                    const ckpt_graph_op *const op = &graph->op[o];
+                    const uint32_t needs = set_of(&op->reads) | set_of(&op->adds), writes = set_of(&op->writes);
+                    if ((needs & ~s) != 0 || (writes & s) != 0 || (o < done && !op->recompute)) {
+                        continue;
+                    }
+                    const int to = o == done ? done + 1 : done;
+                    if (bytes_of(graph, s | writes) + op->workspace_bytes <= limit) {
+                        arrive(p, to, s | writes, now + op->time_ns);
+                    }
+                    uint32_t lost = 0;
+                    for (int i = 0; i < op->inplace_count; i++) {
+                        lost |= (uint32_t)1 << op->inplace[i].in;
+                    }
+                    if (bytes_of(graph, (s & ~lost) | writes) + op->workspace_bytes <= limit) {
+                        arrive(p, to, (s & ~lost) | writes, now + op->time_ns);
+                    }
+                }
+            }
+        }
+    } while (p->changed);
+    ckpt_ns end = INT64_MAX;
+    for (uint32_t s = 0; s < sets; s++) {
+        const ckpt_ns time = p->best[graph->op_count][s];
+        end = (set_of(&graph->outputs) & ~s) == 0 && time < end ? time : end;
+    }
+    return end;
+}
+
+/* A forward op that reads a gradient may only run again while that has as many additions: the plain search does not
+ * know this. */
+static bool plain_can(const ckpt_graph *graph)
+{
+    for (int o = 0; o < graph->op_count; o++) {
+        if (graph->op[o].adds.count > 0 && graph->buffer_count > 0) {
+            for (int r = 0; r < graph->op_count; r++) {
+                if (graph->op[r].recompute && (set_of(&graph->op[r].reads) & set_of(&graph->op[o].adds)) != 0) {
+                    return false;
+                }
+            }
+        }
+    }
+    return graph->buffer_count <= PLAIN_BUFFERS;
+}
+
+static void brute_force_is_right(void **state)
+{
+    (void)state;
+    static plain p;
+    int compared = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        if (plain_can(graph)) {
+            const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
+            CHECK(plain_time(&p, graph, least - 1) == INT64_MAX, "seed %d: there is a schedule below the least peak",
+                  (int)seed);
+            for (int part = 0; part < 4; part++) {
+                const ckpt_bytes limit = least + least * part / 8;
+                const ckpt_ns found = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
+                const ckpt_ns wanted = plain_time(&p, graph, limit);
+                CHECK(found == wanted && found < INT64_MAX, "seed %d, limit %lld: %lld ns, wanted %lld", (int)seed,
+                      (long long)limit, (long long)found, (long long)wanted);
+                CHECK(ckpt_brute_time(graph, limit, CKPT_BRUTE_BACKWARD) >= found, "seed %d: a class is faster",
+                      (int)seed);
+                compared++;
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(compared > 100, "only %d compared", compared);
+}
+
+/* ---- strategies, auto and bounds against it ---- */
+
+typedef struct tally {
+    int cases, answered, equal;
+    double excess, worst;
+    uint64_t worst_seed;
+} tally;
+
+static void count(tally *t, uint64_t seed, ckpt_ns found, ckpt_ns best)
+{
+    t->cases++;
+    if (found == INT64_MAX) {
+        return;
+    }
+    const double excess = (double)found / (double)(best > 0 ? best : 1) - 1;
+    t->answered++;
+    t->equal += found == best;
+    t->excess += excess;
+    if (excess > t->worst) {
+        t->worst = excess;
+        t->worst_seed = seed;
+    }
+}
+
+static void print(const char *name, const tally *t)
+{
+    printf("%-14s %5d of %5d limits, %5d optimal, excess mean %6.3f %%, worst %6.2f %% (seed %d)\n", name, t->answered,
+           t->cases, t->equal, t->answered > 0 ? 100 * t->excess / t->answered : 0, 100 * t->worst, (int)t->worst_seed);
+}
+
+/* Least + 2 %, between, and just below keep-all. */
+static ckpt_bytes limit_of(int which, ckpt_bytes least, ckpt_bytes whole)
+{
+    const ckpt_bytes low = least + (least + 49) / 50;
+    return which == 0 || whole - 1 <= low ? low : low + (whole - 1 - low) * which / (LIMITS - 1);
+}
+
+static ckpt_bytes whole_peak(const ckpt_graph *graph, ckpt_arena *arena)
+{
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_keep_all_measure(graph, arena, &whole, &time, &err), err);
+    return whole - graph->static_bytes;
+}
+
+typedef struct judge {
+    const ckpt_graph *graph;
+    uint64_t seed;
+    ckpt_bytes limit, least;
+    ckpt_ns best, best_backward;
+} judge;
+
+static void check_bound(const judge *j, const char *who, ckpt_ns bound, const char *scope)
+{
+    if (strcmp(scope, "all") == 0) {
+        CHECK(bound <= j->best, "seed %d, limit %lld: %s says nothing is below %lld, but %lld is possible",
+              (int)j->seed, (long long)j->limit, who, (long long)bound, (long long)j->best);
+    } else if (strcmp(scope, "backward-recompute") == 0) {
+        CHECK(bound <= j->best_backward, "seed %d, limit %lld: %s says nothing of its class is below %lld, but %lld is",
+              (int)j->seed, (long long)j->limit, who, (long long)bound, (long long)j->best_backward);
+    }
+}
+
+static void judge_strategy(const judge *j, const ckpt_strategy *strategy, const ckpt_plan_options *options, tally *t)
+{
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_err err = {0};
+    CHECK_OK(strategy->plan(j->graph, j->limit, options, &arena, &answer, &err), err);
+    for (int i = 0; i < answer.count; i++) {
+        const ckpt_candidate *const c = &answer.candidate[i];
+        CHECK(c->time >= j->best, "seed %d, limit %lld: %s takes %lld ns, below the optimum %lld", (int)j->seed,
+              (long long)j->limit, strategy->name, (long long)c->time, (long long)j->best);
+        CHECK(c->peak >= j->least && c->peak <= j->limit, "seed %d, limit %lld: %s peaks at %lld", (int)j->seed,
+              (long long)j->limit, strategy->name, (long long)c->peak);
+    }
+    CHECK(answer.least.peak >= j->least, "seed %d: %s has a peak of %lld, below the least, %lld", (int)j->seed,
+          strategy->name, (long long)answer.least.peak, (long long)j->least);
+    if (answer.has_bound) {
+        check_bound(j, strategy->name, answer.bound_ns, answer.bound_scope);
+    }
+    count(t, j->seed, answer.count > 0 ? answer.candidate[0].time : INT64_MAX, j->best);
+    ckpt_arena_fini(&arena);
+}
+
+static ckpt_ns judge_auto(const judge *j, const ckpt_plan_options *options)
+{
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_plan_options budgeted = *options;
+    budgeted.budget_bytes = j->graph->static_bytes + j->limit;
+    ckpt_plan *plan = NULL;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_plan_make(j->graph, "auto", &budgeted, &arena, &plan, &err), err);
+    ckpt_ns time = INT64_MAX;
+    if (plan->verdict == CKPT_FITS) {
+        time = plan->time_ns;
+        CHECK(time >= j->best, "seed %d, limit %lld: %s plans %lld ns, below the optimum %lld", (int)j->seed,
+              (long long)j->limit, plan->solver, (long long)time, (long long)j->best);
+        if (plan->has_bound) {
+            check_bound(j, plan->bound_how, plan->bound_ns, plan->bound_scope);
+        }
+    } else {
+        CHECK(plan->least_budget_bytes >= j->graph->static_bytes + j->least, "seed %d: a least budget below the least",
+              (int)j->seed);
+    }
+    ckpt_arena_fini(&arena);
+    return time;
+}
+
+static void nothing_is_below_the_optimum(void **state)
+{
+    (void)state;
+    static tally strategies[STRATEGIES_MAX];
+    tally chains = {0}, others = {0};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL, .solver = &ckpt_solver_glpk};
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        bool chain = false;
+        judge j = {.graph = ckpt_brute_graph(&arena, seed, &chain), .seed = seed};
+        j.least = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
+        const ckpt_bytes whole = whole_peak(j.graph, &arena);
+        for (int which = 0; which < LIMITS; which++) {
+            j.limit = limit_of(which, j.least, whole);
+            j.best = ckpt_brute_time(j.graph, j.limit, CKPT_BRUTE_ALL);
+            j.best_backward = ckpt_brute_time(j.graph, j.limit, CKPT_BRUTE_BACKWARD);
+            for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+                assert_true(s < STRATEGIES_MAX);
+                judge_strategy(&j, ckpt_strategy_table[s], &options, &strategies[s]);
+            }
+            count(chain ? &chains : &others, seed, judge_auto(&j, &options), j.best);
+        }
+        ckpt_arena_fini(&arena);
+    }
+    for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
+        print(ckpt_strategy_table[s]->name, &strategies[s]);
+    }
+    print("auto, chains", &chains);
+    print("auto, others", &others);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(brute_force_is_right),
+        cmocka_unit_test(nothing_is_below_the_optimum),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
