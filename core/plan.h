@@ -37,7 +37,8 @@ typedef struct ckpt_plan {
     char graph_sha256[CKPT_DIGEST_TEXT];
     ckpt_bytes budget_bytes; /* static block and arena together */
     ckpt_verdict verdict;
-    ckpt_bytes least_budget_bytes; /* infeasible: a budget at which this planner finds a plan; else 0 */
+    ckpt_bytes least_budget_bytes;      /* infeasible: a budget at which this planner finds a plan; else 0 */
+    ckpt_bytes no_schedule_below_bytes; /* infeasible: proved: under less than that nobody finds one; 0: not known */
 
     /* peak = static + the most that is live in any step; static + arena <= budget when it fits */
     ckpt_bytes peak_bytes, static_bytes, arena_bytes;

@@ -46,7 +46,8 @@ static ckpt_code read_verdict(const reader *r, const ckpt_item *root)
         return ckpt_item_fail(&item, r->err, "found verdict \"%.40s\", wanted fits or infeasible", text);
     }
     r->plan->verdict = CKPT_INFEASIBLE;
-    return ckpt_need_int(root, "least_budget_bytes", 0, INT64_MAX, &r->plan->least_budget_bytes, r->err);
+    CKPT_TRY(ckpt_need_int(root, "least_budget_bytes", 0, INT64_MAX, &r->plan->least_budget_bytes, r->err));
+    return ckpt_member_int(root, "no_schedule_below_bytes", 0, INT64_MAX, 0, &r->plan->no_schedule_below_bytes, r->err);
 }
 
 static ckpt_code read_summary(const reader *r, const ckpt_item *root)
@@ -261,6 +262,9 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
                   plan->graph_sha256, plan->budget_bytes, plan->verdict == CKPT_FITS ? "fits" : "infeasible");
     if (plan->verdict == CKPT_INFEASIBLE) {
         ckpt_text_add(text, "  \"least_budget_bytes\": %" PRId64 ",\n", plan->least_budget_bytes);
+        if (plan->no_schedule_below_bytes > 0) {
+            ckpt_text_add(text, "  \"no_schedule_below_bytes\": %" PRId64 ",\n", plan->no_schedule_below_bytes);
+        }
     }
     ckpt_text_add(text,
                   "  \"summary\": { \"peak_bytes\": %" PRId64 ", \"static_bytes\": %" PRId64

@@ -56,6 +56,10 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
             return REFUSE(err, "infeasible under %lld bytes, but its least budget is %lld",
                           (long long)plan->budget_bytes, (long long)plan->least_budget_bytes);
         }
+        if (plan->no_schedule_below_bytes > plan->least_budget_bytes) {
+            return REFUSE(err, "a plan for %lld bytes is known, but none is said to exist below %lld",
+                          (long long)plan->least_budget_bytes, (long long)plan->no_schedule_below_bytes);
+        }
         return CKPT_OK;
     }
     for (int i = 0; i < plan->step_count; i++) {

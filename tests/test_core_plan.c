@@ -128,11 +128,13 @@ static void test_infeasible_plans(void **state)
                             .graph_sha256 = "0000000000000000000000000000000000000000000000000000000000000000",
                             .budget_bytes = 10,
                             .verdict = CKPT_INFEASIBLE,
-                            .least_budget_bytes = 99};
+                            .least_budget_bytes = 99,
+                            .no_schedule_below_bytes = 77};
     ckpt_plan_write(&none, &text);
     const ckpt_plan *const again = read_plan(text.bytes, &arena);
     assert_int_equal(again->verdict, CKPT_INFEASIBLE);
     assert_int_equal(again->least_budget_bytes, 99);
+    assert_int_equal(again->no_schedule_below_bytes, 77);
     assert_false(again->has_bound);
     assert_int_equal(again->step_count, 0);
     assert_string_equal(again->solver, "");

@@ -548,6 +548,11 @@ static void infeasible_form(void **state)
     ckpt_err err = {0};
     w.plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .budget_bytes = 120, .least_budget_bytes = 160};
     CHECK_OK(ckpt_plan_check(&w.plan, &w.graph, &err), err);
+    w.plan.no_schedule_below_bytes = 160;
+    CHECK_OK(ckpt_plan_check(&w.plan, &w.graph, &err), err);
+    w.plan.no_schedule_below_bytes = 161;
+    assert_int_equal(ckpt_plan_check(&w.plan, &w.graph, &err), CKPT_BAD_INPUT);
+    w.plan.no_schedule_below_bytes = 0;
     w.plan.least_budget_bytes = 120;
     assert_int_equal(ckpt_plan_check(&w.plan, &w.graph, &err), CKPT_BAD_INPUT);
     ckpt_arena_fini(&w.arena);
