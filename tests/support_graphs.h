@@ -28,11 +28,12 @@ ckpt_graph *ckpt_test_step(ckpt_arena *arena, uint64_t seed, int forward_ops);
 
 /* Plain replay with one flag per buffer: fails the test with `what` unless every step is legal, every buffer in
  * memory has a place that no other in memory touches (byte by byte comparison of all pairs), and peak, time and budget
- * are as the plan says. No copies, no in-place. */
+ * are as the plan says; with copies the time is only tested
+ * to be no less than that of the runs. */
 void ckpt_test_replay(const ckpt_graph *graph, const ckpt_plan *plan, const char *what);
 
 /* Peak (static not counted) and time of an order of runs, every buffer kept from its write to its last use before the
- * next write. Quadratic. */
+ * next write, or until an op whose every in-place pair allows it writes over it. Quadratic. No copies. */
 void ckpt_test_measure(const ckpt_graph *graph, const int *order, int count, ckpt_bytes *peak, ckpt_ns *time);
 
 #endif
