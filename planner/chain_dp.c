@@ -1,0 +1,333 @@
+/* The least time of a chain of blocks as a step function of the bytes there are, by dynamic programming.
+ *
+ *   X(s, t, m) = min  leaf    time(s),                                                        s = t
+ *                     keep o  time(s, o) + X(s+1, t, m - bytes(s, o))
+ *                     drop r  forward(s..r-1) + X(r, t, m - crossing(s, r)) + X(s, r-1, m)
+ *
+ * each where m is at least the peak of the way. (Beaumont et al. 2019, theorem 1; saved sets as in Zhao et al. 2023.)
+ * Departure: no slots. X(s, t, .) is a falling step function and is kept as its steps, in bytes, so nothing is rounded;
+ * times are excess over the least that each block takes in any case, and what a schedule better than the best known
+ * cannot use is not kept: an interval that ends before the chain does has been dropped at least once, so of the excess
+ * E of the whole only E - forward(s..t) is left for it; longer ones than that have no steps at all. E is found by
+ * doubling. Functions of more than `points` steps are thinned: upwards for a schedule, and in a second run downwards
+ * for a bound; where nothing was thinned one run is both. Equal intervals are solved once (ckpt_dp_classes). */
+#include <assert.h>
+
+#include "planner/chain_dp_impl.h"
+#include "planner/stairs_impl.h"
+
+enum {
+    POINTS_DEFAULT = 256,
+    POINTS_COARSE = 12, /* while E is looked for */
+    SPINE = 16,         /* times as many for intervals up to the end of the chain: they are few */
+    POLL = 1 << 22,     /* work between looks at the clock */
+};
+
+/* More bytes than that are no different. */
+#define BYTES_ENOUGH ((ckpt_bytes)1 << 61)
+
+typedef struct dp {
+    const ckpt_dp_figures *f;
+    const ckpt_plan_options *options;
+    ckpt_bytes limit;
+    ckpt_ns excess; /* E: no more is of interest */
+    int points;
+    ckpt_thinning thinning;
+    bool thinned, stopped;
+    int64_t polled;
+    ckpt_stairs **row;  /* [s][t - s], t < n; NULL beyond row_count */
+    int *row_count;     /* [s] */
+    ckpt_stairs *spine; /* [s]: X(s, n, .) */
+    ckpt_stairs_maker maker;
+    ckpt_arena *scratch;
+} dp;
+
+static const ckpt_stairs *stairs_of(const dp *d, int s, int t)
+{
+    static const ckpt_stairs none = {NULL, 0};
+    if (t == d->f->n) {
+        return &d->spine[s];
+    }
+    return t - s < d->row_count[s] ? &d->row[s][t - s] : &none;
+}
+
+/* Excess of dropping s..r-1. */
+static ckpt_ns dropped(const dp *d, int s, int r, int pass)
+{
+    return d->f->drop[pass][r - 1] - d->f->drop[pass][s - 1];
+}
+
+static void make_leaves(dp *d, int s, int pass)
+{
+    const ckpt_dp_block *const block = &d->f->chain->block[s];
+    for (int o = 0; o < block->leaf_count; o++) {
+        ckpt_stairs_point(&d->maker, block->leaf[o].peak[pass], block->leaf[o].time[pass] - d->f->base[pass][s]);
+    }
+}
+
+static void make_interval(dp *d, int s, int t)
+{
+    const ckpt_dp_figures *const f = d->f;
+    const ckpt_dp_block *const block = &f->chain->block[s];
+    const int pass = ckpt_dp_pass(f, t);
+    if (s == t) {
+        make_leaves(d, s, pass);
+        return;
+    }
+    for (int o = 0; o < block->keep_count; o++) {
+        ckpt_stairs_sum(&d->maker, stairs_of(d, s + 1, t), block->keep[o].bytes, NULL,
+                        block->keep[o].time[pass] - f->base[pass][s], ckpt_dp_keeping(f, s, t, o));
+    }
+    ckpt_bytes dropping = 0;
+    for (int r = s + 1; r <= t; r++) {
+        const ckpt_ns time = dropped(d, s, r, pass);
+        dropping = ckpt_dp_larger(dropping, ckpt_dp_dropping(f, s, r - 1, pass));
+        const ckpt_bytes from = ckpt_dp_add(dropping, ckpt_dp_gradient(f, t));
+        if (time > d->maker.time_max || from > d->maker.bytes_max) {
+            break; /* both only rise with r */
+        }
+        ckpt_stairs_sum(&d->maker, stairs_of(d, r, t), ckpt_dp_crossing(f, s, r), stairs_of(d, s, r - 1), time, from);
+    }
+}
+
+/* Whether to go on. */
+static bool look_up(dp *d)
+{
+    if (d->maker.work - d->polled > POLL) {
+        d->polled = d->maker.work;
+        d->stopped = d->stopped || ckpt_plan_stopped(d->options);
+    }
+    return !d->stopped;
+}
+
+/* Rooms for the intervals that can be of interest. */
+static ckpt_code take_rows(dp *d, ckpt_err *err)
+{
+    const int n = d->f->n;
+    d->row = CKPT_NEW(d->scratch, ckpt_stairs *, n + 1);
+    d->row_count = CKPT_NEW(d->scratch, int, n + 1);
+    d->spine = CKPT_NEW(d->scratch, ckpt_stairs, n + 1);
+    for (int s = n - 1; s >= 1 && d->row != NULL && d->row_count != NULL; s--) {
+        int count = 0;
+        while (s + count < n && dropped(d, s, s + count + 1, CKPT_DP_FIRST) <= d->excess) {
+            count++;
+        }
+        d->row[s] = CKPT_NEW(d->scratch, ckpt_stairs, count);
+        d->row_count[s] = count;
+        if (d->row[s] == NULL) {
+            break;
+        }
+    }
+    if (d->spine == NULL || d->row_count == NULL || d->row == NULL || (n > 1 && d->row[1] == NULL)) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "intervals of %d blocks", n);
+    }
+    return CKPT_OK;
+}
+
+/* All intervals: those that end before the chain does by length, then those to its end from the last block on. */
+static ckpt_code fill(dp *d, ckpt_err *err)
+{
+    const int n = d->f->n;
+    ckpt_dp_classes classes;
+    CKPT_TRY(ckpt_dp_classes_init(&classes, d->f, d->scratch, err));
+    CKPT_TRY(take_rows(d, err));
+    bool any = true;
+    for (int length = 1; length < n && any && !d->stopped; length++) {
+        any = false;
+        for (int s = 1; s + length - 1 < n && look_up(d); s++) {
+            if (length > d->row_count[s]) {
+                continue;
+            }
+            any = true;
+            if (classes.rep[s] < s) {
+                d->row[s][length - 1] = d->row[classes.rep[s]][length - 1];
+                continue;
+            }
+            ckpt_stairs_begin(&d->maker, d->limit, d->excess - dropped(d, s, s + length, CKPT_DP_FIRST));
+            make_interval(d, s, s + length - 1);
+            CKPT_TRY(ckpt_stairs_take(&d->maker, d->points, d->thinning, d->scratch, &d->row[s][length - 1],
+                                      &d->thinned, err));
+        }
+        ckpt_dp_classes_longer(&classes);
+    }
+    for (int s = n; s >= 1 && look_up(d); s--) {
+        ckpt_stairs_begin(&d->maker, d->limit, d->excess);
+        make_interval(d, s, n);
+        CKPT_TRY(
+            ckpt_stairs_take(&d->maker, d->points * SPINE, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
+    }
+    return CKPT_OK;
+}
+
+/* Forget the functions; the maker's memory stays for the next run. */
+static void begin(dp *d, ckpt_ns excess, int points, ckpt_thinning thinning)
+{
+    ckpt_arena_fini(d->scratch);
+    d->excess = excess < CKPT_DP_FOREVER ? excess : CKPT_DP_FOREVER;
+    d->points = points;
+    d->thinning = thinning;
+    d->thinned = false;
+}
+
+static ckpt_ns value(const dp *d, int s, int t, ckpt_bytes m)
+{
+    const ckpt_stairs *const stairs = stairs_of(d, s, t);
+    const int k = ckpt_stairs_find(stairs, m);
+    return k < 0 ? INT64_MAX / 4 : stairs->at[k].time;
+}
+
+typedef struct way {
+    ckpt_dp_do what;
+    int option; /* of DROP: r */
+    ckpt_ns time;
+} way;
+
+/* What gives X(s, t, m), or less where it was thinned. */
+static way choose(const dp *d, int s, int t, ckpt_bytes m)
+{
+    const ckpt_dp_figures *const f = d->f;
+    const ckpt_dp_block *const block = &f->chain->block[s];
+    const int pass = ckpt_dp_pass(f, t);
+    way best = {CKPT_DP_BACK, 0, INT64_MAX / 4};
+    for (int o = 0; s == t && o < block->leaf_count; o++) {
+        const ckpt_ns time = block->leaf[o].time[pass] - f->base[pass][s];
+        if (block->leaf[o].peak[pass] <= m && time < best.time) {
+            best = (way){CKPT_DP_LEAF, o, time};
+        }
+    }
+    for (int o = 0; s < t && o < block->keep_count; o++) {
+        if (ckpt_dp_keeping(f, s, t, o) <= m) {
+            const ckpt_ns time =
+                block->keep[o].time[pass] - f->base[pass][s] + value(d, s + 1, t, m - block->keep[o].bytes);
+            best = time < best.time ? (way){CKPT_DP_KEEP, o, time} : best;
+        }
+    }
+    ckpt_bytes dropping = 0;
+    for (int r = s + 1; r <= t; r++) {
+        dropping = ckpt_dp_larger(dropping, ckpt_dp_dropping(f, s, r - 1, pass));
+        const ckpt_ns alone = dropped(d, s, r, pass);
+        if (alone >= best.time || ckpt_dp_add(dropping, ckpt_dp_gradient(f, t)) > m) {
+            break;
+        }
+        const ckpt_ns time = alone + value(d, r, t, m - ckpt_dp_crossing(f, s, r)) + value(d, s, r - 1, m);
+        best = time < best.time ? (way){CKPT_DP_DROP, r, time} : best;
+    }
+    return best;
+}
+
+static void write_interval(const dp *d, int s, int t, ckpt_bytes m, ckpt_dp_actions *actions)
+{
+    const ckpt_dp_figures *const f = d->f;
+    const int pass = ckpt_dp_pass(f, t);
+    const way best = choose(d, s, t, m);
+    if (best.what == CKPT_DP_DROP) {
+        ckpt_dp_actions_drop(actions, f, s, best.option, pass);
+        write_interval(d, best.option, t, m - ckpt_dp_crossing(f, s, best.option), actions);
+        write_interval(d, s, best.option - 1, m, actions);
+        return;
+    }
+    assert(best.what != CKPT_DP_BACK);
+    ckpt_dp_actions_add(actions, f, (ckpt_dp_action){best.what, s, best.option, pass});
+    if (best.what == CKPT_DP_KEEP) {
+        write_interval(d, s + 1, t, m - f->chain->block[s].keep[best.option].bytes, actions);
+        ckpt_dp_actions_add(actions, f, (ckpt_dp_action){CKPT_DP_BACK, s, best.option, pass});
+    }
+}
+
+static ckpt_code write_schedule(const dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+{
+    ckpt_dp_schedule schedule;
+    ckpt_dp_actions actions = {0};
+    write_interval(d, 1, d->f->n, d->limit, &actions);
+    CKPT_TRY(ckpt_dp_actions_end(&actions, out, &schedule, err));
+    if (answer->schedule.count == 0 || schedule.time < answer->schedule.time) {
+        answer->schedule = schedule;
+    }
+    return CKPT_OK;
+}
+
+/* Some schedule within the limit, and so an E: by doubling; a thinned run may miss what there is, so the schedule of
+ * least peak ends it. */
+static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+{
+    const int n = d->f->n;
+    const ckpt_ns once = d->f->drop[CKPT_DP_FIRST][n];
+    ckpt_ns excess = once / 16 + 1;
+    for (;;) {
+        begin(d, excess, POINTS_COARSE, CKPT_THIN_UP);
+        CKPT_TRY(fill(d, err));
+        if (d->stopped || value(d, 1, n, d->limit) <= d->excess) {
+            break;
+        }
+        if (excess > once && answer->schedule.count == 0) {
+            ckpt_dp_needs needs;
+            ckpt_dp_actions actions = {0};
+            CKPT_TRY(ckpt_dp_needs_find(&needs, d->f, d->scratch, err));
+            if (needs.need[1][n - 1] > d->limit) {
+                return CKPT_OK;
+            }
+            ckpt_dp_needs_write(&needs, 1, n, d->limit, &actions);
+            CKPT_TRY(ckpt_dp_actions_end(&actions, out, &answer->schedule, err));
+        }
+        if (answer->schedule.count > 0 && answer->schedule.time - d->f->base_time <= excess) {
+            return CKPT_OK;
+        }
+        excess *= 2;
+    }
+    return d->stopped ? CKPT_OK : write_schedule(d, out, answer, err);
+}
+
+static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+{
+    const int n = d->f->n;
+    CKPT_TRY(find_excess(d, out, answer, err));
+    if (answer->schedule.count == 0 || answer->schedule.time == d->f->base_time) {
+        return CKPT_OK;
+    }
+    begin(d, answer->schedule.time - d->f->base_time, points, CKPT_THIN_UP);
+    CKPT_TRY(fill(d, err));
+    if (d->stopped) {
+        return CKPT_OK;
+    }
+    if (value(d, 1, n, d->limit) <= d->excess) {
+        CKPT_TRY(write_schedule(d, out, answer, err));
+    }
+    if (!d->thinned) {
+        answer->bound = answer->schedule.time;
+        return CKPT_OK;
+    }
+    begin(d, answer->schedule.time - d->f->base_time, points, CKPT_THIN_DOWN);
+    CKPT_TRY(fill(d, err));
+    if (!d->stopped) {
+        answer->bound = d->f->base_time + value(d, 1, n, d->limit);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, int points, const ckpt_plan_options *options,
+                        ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+{
+    ckpt_arena figures;
+    ckpt_arena scratch;
+    ckpt_arena_init(&figures);
+    ckpt_arena_init(&scratch);
+    ckpt_dp_figures f;
+    *answer = (ckpt_dp_answer){0};
+    ckpt_code code = ckpt_dp_figures_init(&f, chain, &figures, err);
+    dp d = {
+        .f = &f,
+        .options = options,
+        .limit = limit < BYTES_ENOUGH ? limit : BYTES_ENOUGH,
+        .scratch = &scratch,
+    };
+    if (code == CKPT_OK) {
+        answer->bound = f.base_time;
+        code = solve(&d, points > 0 ? points : POINTS_DEFAULT, out, answer, err);
+        answer->exact = answer->schedule.count > 0 && answer->bound == answer->schedule.time;
+        answer->work = d.maker.work;
+    }
+    ckpt_stairs_end(&d.maker);
+    ckpt_arena_fini(&scratch);
+    ckpt_arena_fini(&figures);
+    return code;
+}
