@@ -35,9 +35,10 @@ typedef struct dp {
     ckpt_thinning thinning;
     bool thinned, stopped;
     int64_t polled;
-    ckpt_stairs **row;  /* [s][t - s], t < n; NULL beyond row_count */
-    int *row_count;     /* [s] */
-    ckpt_stairs *spine; /* [s]: X(s, n, .) */
+    ckpt_stairs **row;       /* [s][t - s], t < n; NULL beyond row_count */
+    int *row_count;          /* [s] */
+    ckpt_stairs *spine;      /* [s]: X(s, n, .) */
+    ckpt_dp_window **window; /* as row */
     ckpt_stairs_maker maker;
     ckpt_arena *scratch;
 } dp;
@@ -107,56 +108,100 @@ static ckpt_code take_rows(dp *d, ckpt_err *err)
     d->row = CKPT_NEW(d->scratch, ckpt_stairs *, n + 1);
     d->row_count = CKPT_NEW(d->scratch, int, n + 1);
     d->spine = CKPT_NEW(d->scratch, ckpt_stairs, n + 1);
-    for (int s = n - 1; s >= 1 && d->row != NULL && d->row_count != NULL; s--) {
+    d->window = CKPT_NEW(d->scratch, ckpt_dp_window *, n + 1);
+    for (int s = n - 1; s >= 1 && d->row != NULL && d->row_count != NULL && d->window != NULL; s--) {
         int count = 0;
         while (s + count < n && dropped(d, s, s + count + 1, CKPT_DP_FIRST) <= d->excess) {
             count++;
         }
         d->row[s] = CKPT_NEW(d->scratch, ckpt_stairs, count);
+        d->window[s] = CKPT_NEW(d->scratch, ckpt_dp_window, count);
         d->row_count[s] = count;
-        if (d->row[s] == NULL) {
+        if (d->row[s] == NULL || d->window[s] == NULL) {
             break;
         }
     }
-    if (d->spine == NULL || d->row_count == NULL || d->row == NULL || (n > 1 && d->row[1] == NULL)) {
+    if (d->spine == NULL || d->row_count == NULL || d->row == NULL || d->window == NULL ||
+        (n > 1 && (d->row[1] == NULL || d->window[1] == NULL))) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "intervals of %d blocks", n);
     }
     return CKPT_OK;
 }
 
-/* All intervals: those that end before the chain does by length, then those to its end from the last block on. */
+/* Intervals of one length that end before the chain does. */
+static ckpt_code fill_length(dp *d, int length, const ckpt_dp_classes *classes, bool *any, ckpt_err *err)
+{
+    const int n = d->f->n;
+    *any = false;
+    for (int s = 1; s + length - 1 < n; s++) { /* one window for all of a class */
+        if (length <= d->row_count[s] && classes->rep[s] < s) {
+            const ckpt_dp_window *const mine = &d->window[s][length - 1];
+            ckpt_dp_window *const all = &d->window[classes->rep[s]][length - 1];
+            all->time = mine->time > all->time ? mine->time : all->time;
+            all->bytes = mine->bytes > all->bytes ? mine->bytes : all->bytes;
+        }
+    }
+    for (int s = 1; s + length - 1 < n && look_up(d); s++) {
+        if (length > d->row_count[s]) {
+            continue;
+        }
+        *any = true;
+        const ckpt_dp_window *const window = &d->window[s][length - 1];
+        if (classes->rep[s] < s) {
+            d->row[s][length - 1] = d->row[classes->rep[s]][length - 1];
+        } else if (window->time >= 0) {
+            ckpt_stairs_begin(&d->maker, window->bytes, window->time);
+            make_interval(d, s, s + length - 1);
+            CKPT_TRY(ckpt_stairs_take(&d->maker, d->points, d->thinning, d->scratch, &d->row[s][length - 1],
+                                      &d->thinned, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The main line: intervals to the end of the chain, from the last block on. Of each function only what the blocks
+ * before s leave is kept. */
+static ckpt_code fill_spine(dp *d, ckpt_err *err)
+{
+    const int n = d->f->n;
+    ckpt_dp_relief before;
+    CKPT_TRY(ckpt_dp_relief_init(&before, d->f, CKPT_DP_FIRST, d->scratch, err));
+    for (int k = 1; k < n; k++) {
+        ckpt_dp_relief_put(&before, k, 1);
+    }
+    for (int s = n; s >= 1 && look_up(d); s--) {
+        ckpt_stairs_begin(&d->maker, d->limit, d->excess);
+        make_interval(d, s, n);
+        int kept = 0;
+        for (int k = 0; k < d->maker.count; k++) {
+            const ckpt_stair step = d->maker.at[k];
+            if (ckpt_dp_relief_time(&before, d->limit - step.bytes) <= d->excess - step.time) {
+                d->maker.at[kept++] = step;
+            }
+        }
+        d->maker.count = kept;
+        CKPT_TRY(
+            ckpt_stairs_take(&d->maker, d->points * SPINE, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
+        if (s > 1) {
+            ckpt_dp_relief_put(&before, s - 1, -1);
+        }
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code fill(dp *d, ckpt_err *err)
 {
     const int n = d->f->n;
     ckpt_dp_classes classes;
     CKPT_TRY(ckpt_dp_classes_init(&classes, d->f, d->scratch, err));
     CKPT_TRY(take_rows(d, err));
+    CKPT_TRY(ckpt_dp_windows_find(d->f, d->limit, d->excess, d->window, d->row_count, d->scratch, err));
     bool any = true;
     for (int length = 1; length < n && any && !d->stopped; length++) {
-        any = false;
-        for (int s = 1; s + length - 1 < n && look_up(d); s++) {
-            if (length > d->row_count[s]) {
-                continue;
-            }
-            any = true;
-            if (classes.rep[s] < s) {
-                d->row[s][length - 1] = d->row[classes.rep[s]][length - 1];
-                continue;
-            }
-            ckpt_stairs_begin(&d->maker, d->limit, d->excess - dropped(d, s, s + length, CKPT_DP_FIRST));
-            make_interval(d, s, s + length - 1);
-            CKPT_TRY(ckpt_stairs_take(&d->maker, d->points, d->thinning, d->scratch, &d->row[s][length - 1],
-                                      &d->thinned, err));
-        }
+        CKPT_TRY(fill_length(d, length, &classes, &any, err));
         ckpt_dp_classes_longer(&classes);
     }
-    for (int s = n; s >= 1 && look_up(d); s--) {
-        ckpt_stairs_begin(&d->maker, d->limit, d->excess);
-        make_interval(d, s, n);
-        CKPT_TRY(
-            ckpt_stairs_take(&d->maker, d->points * SPINE, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
-    }
-    return CKPT_OK;
+    return fill_spine(d, err);
 }
 
 /* Forget the functions; the maker's memory stays for the next run. */
@@ -246,20 +291,44 @@ static ckpt_code write_schedule(const dp *d, ckpt_arena *out, ckpt_dp_answer *an
     return CKPT_OK;
 }
 
-/* Some schedule within the limit, and so an E: by doubling; a thinned run may miss what there is, so the schedule of
- * least peak ends it. */
+/* The least excess of the relaxation of the whole chain. */
+static ckpt_code relax(dp *d, ckpt_ns *least, ckpt_err *err)
+{
+    const ckpt_dp_block *const last = &d->f->chain->block[d->f->n];
+    ckpt_dp_relief all;
+    ckpt_bytes leaf = CKPT_BYTES_MAX;
+    CKPT_TRY(ckpt_dp_relief_init(&all, d->f, CKPT_DP_FIRST, d->scratch, err));
+    for (int k = 1; k < d->f->n; k++) {
+        ckpt_dp_relief_put(&all, k, 1);
+    }
+    for (int o = 0; o < last->leaf_count; o++) {
+        const ckpt_bytes peak = last->leaf[o].peak[CKPT_DP_FIRST];
+        leaf = peak < leaf ? peak : leaf;
+    }
+    *least = leaf <= d->limit ? ckpt_dp_relief_time(&all, d->limit - leaf) : INT64_MAX / 4;
+    return CKPT_OK;
+}
+
+/* Some schedule within the limit, and so an E: what the relaxation says and a gap that doubles. A thinned run may miss
+ * what there is, so the schedule of least peak ends it. */
 static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
 {
     const int n = d->f->n;
     const ckpt_ns once = d->f->drop[CKPT_DP_FIRST][n];
-    ckpt_ns excess = once / 16 + 1;
+    ckpt_ns least = 0;
+    CKPT_TRY(relax(d, &least, err));
+    if (least > CKPT_DP_FOREVER) {
+        return CKPT_OK;
+    }
+    answer->bound += least;
+    ckpt_ns gap = (once < least ? once : least) / 32 + 1;
     for (;;) {
-        begin(d, excess, POINTS_COARSE, CKPT_THIN_UP);
+        begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
         CKPT_TRY(fill(d, err));
         if (d->stopped || value(d, 1, n, d->limit) <= d->excess) {
             break;
         }
-        if (excess > once && answer->schedule.count == 0) {
+        if (gap > once / 8 && answer->schedule.count == 0) {
             ckpt_dp_needs needs;
             ckpt_dp_actions actions = {0};
             CKPT_TRY(ckpt_dp_needs_find(&needs, d->f, d->scratch, err));
@@ -269,10 +338,10 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckp
             ckpt_dp_needs_write(&needs, 1, n, d->limit, &actions);
             CKPT_TRY(ckpt_dp_actions_end(&actions, out, &answer->schedule, err));
         }
-        if (answer->schedule.count > 0 && answer->schedule.time - d->f->base_time <= excess) {
+        if (answer->schedule.count > 0 && answer->schedule.time - d->f->base_time <= least + gap) {
             return CKPT_OK;
         }
-        excess *= 2;
+        gap *= 2;
     }
     return d->stopped ? CKPT_OK : write_schedule(d, out, answer, err);
 }
@@ -299,7 +368,8 @@ static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answe
     begin(d, answer->schedule.time - d->f->base_time, points, CKPT_THIN_DOWN);
     CKPT_TRY(fill(d, err));
     if (!d->stopped) {
-        answer->bound = d->f->base_time + value(d, 1, n, d->limit);
+        const ckpt_ns bound = d->f->base_time + value(d, 1, n, d->limit);
+        answer->bound = bound > answer->bound ? bound : answer->bound;
     }
     return CKPT_OK;
 }

@@ -81,6 +81,47 @@ CKPT_MUST_USE ckpt_code ckpt_dp_classes_init(ckpt_dp_classes *c, const ckpt_dp_f
                                              ckpt_err *err); /* length 1 */
 void ckpt_dp_classes_longer(ckpt_dp_classes *c);
 
+/* The least excess at which a set of blocks can do with some bytes, each block for itself: bytes that have to leave
+ * memory, times the cheapest ns per byte, over the convex hull of what each block offers (keep o, or nothing at all for
+ * another forward). A relaxation of the whole DP, and so a bound. */
+typedef struct ckpt_dp_offer {
+    int block;
+    ckpt_bytes bytes;
+    ckpt_ns time;
+} ckpt_dp_offer;
+
+typedef struct ckpt_dp_relief {
+    int count, top;        /* of offers, and the greatest power of two in it */
+    ckpt_dp_offer *offer;  /* [1 .. count], cheapest first */
+    int *from, *place;     /* offers of block k: place[from[k]] .. place[from[k + 1] - 1] */
+    ckpt_bytes *held_of;   /* [k]: held when nothing leaves */
+    ckpt_ns *floor_of;     /* [k]: excess in that case */
+    ckpt_bytes *bytes_sum; /* Fenwick trees over the offers of the blocks in the set */
+    ckpt_ns *time_sum;
+    ckpt_bytes held;
+    ckpt_ns floor;
+    bool usable; /* false: numbers too large, nothing is known */
+} ckpt_dp_relief;
+
+CKPT_MUST_USE ckpt_code ckpt_dp_relief_init(ckpt_dp_relief *relief, const ckpt_dp_figures *f, int pass,
+                                            ckpt_arena *scratch, ckpt_err *err);
+void ckpt_dp_relief_put(ckpt_dp_relief *relief, int block, int sign); /* 1: into the set, -1: out of it */
+/* Least excess within `bytes`; above CKPT_DP_FOREVER: impossible. */
+ckpt_ns ckpt_dp_relief_time(const ckpt_dp_relief *relief, ckpt_bytes bytes);
+/* Least bytes within `excess`; CKPT_BYTES_MAX: impossible. */
+ckpt_bytes ckpt_dp_relief_bytes(const ckpt_dp_relief *relief, ckpt_ns excess);
+
+/* What part of X(s, t, .) a schedule of the whole chain with no more than some excess can use. */
+typedef struct ckpt_dp_window {
+    ckpt_ns time; /* most excess; below 0: this interval is of no use */
+    ckpt_bytes bytes;
+} ckpt_dp_window;
+
+/* window[s] has row_count[s] intervals, s <= t < n. */
+CKPT_MUST_USE ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess,
+                                             ckpt_dp_window **window, const int *row_count, ckpt_arena *scratch,
+                                             ckpt_err *err);
+
 /* Schedules being written. Appending beyond memory is remembered and reported by ckpt_dp_actions_end. */
 typedef struct ckpt_dp_actions {
     ckpt_dp_action *action;

@@ -1,0 +1,148 @@
+/* What of each step function can be part of a schedule with no more than a given excess.
+ *
+ * An interval s..t that ends before the chain does is met in four ways: dropped from the schedule's main line, or as a
+ * part of a longer interval: its left part behind a drop, its right part after one, or its rest after a keep. What the
+ * blocks outside of it need at least (ckpt_dp_relief) is not left for it. */
+#include "planner/chain_dp_impl.h"
+
+typedef struct finder {
+    const ckpt_dp_figures *f;
+    ckpt_bytes limit;
+    ckpt_ns excess;
+    ckpt_dp_window **window;
+    const int *row_count;
+    ckpt_dp_relief outside; /* blocks not in s..t; first pass */
+    ckpt_dp_relief before;  /* blocks before s; first pass */
+    ckpt_dp_relief inside;  /* blocks s..t-1, running again */
+} finder;
+
+static ckpt_ns dropped(const ckpt_dp_figures *f, int pass, int s, int t)
+{
+    return f->drop[pass][t] - f->drop[pass][s - 1];
+}
+
+static ckpt_bytes least_leaf(const ckpt_dp_figures *f, int t)
+{
+    const ckpt_dp_block *const block = &f->chain->block[t];
+    ckpt_bytes least = CKPT_BYTES_MAX;
+    for (int o = 0; o < block->leaf_count; o++) {
+        const ckpt_bytes peak = block->leaf[o].peak[ckpt_dp_pass(f, t)];
+        least = peak < least ? peak : least;
+    }
+    return least;
+}
+
+static ckpt_bytes least_keep(const ckpt_dp_figures *f, int s)
+{
+    const ckpt_dp_block *const block = &f->chain->block[s];
+    ckpt_bytes least = CKPT_BYTES_MAX;
+    for (int o = 0; o < block->keep_count; o++) {
+        least = block->keep[o].bytes < least ? block->keep[o].bytes : least;
+    }
+    return least;
+}
+
+static void widen(ckpt_dp_window *window, ckpt_ns time, ckpt_bytes bytes)
+{
+    if (time >= 0 && bytes >= 0) {
+        window->time = time > window->time ? time : window->time;
+        window->bytes = bytes > window->bytes ? bytes : window->bytes;
+    }
+}
+
+/* Dropped from the main line: `outside` and `before` hold the right blocks. */
+static ckpt_dp_window from_main(const finder *w, int s, int t)
+{
+    const ckpt_dp_figures *const f = w->f;
+    ckpt_dp_window window = {-1, -1};
+    const ckpt_ns left = w->excess - dropped(f, CKPT_DP_FIRST, s, t);
+    const ckpt_bytes behind = ckpt_dp_add(ckpt_dp_crossing(f, s, t + 1), least_leaf(f, f->n));
+    if (left >= 0 && behind <= w->limit) {
+        const ckpt_bytes stored = ckpt_dp_relief_bytes(&w->before, left);
+        if (stored <= w->limit) {
+            widen(&window, left - ckpt_dp_relief_time(&w->outside, w->limit - behind), w->limit - stored);
+        }
+    }
+    return window;
+}
+
+/* What longer intervals that start before s and end at t leave. */
+static void from_before(const finder *w, int s, int t, ckpt_ns most, ckpt_dp_window *window)
+{
+    const ckpt_dp_figures *const f = w->f;
+    if (s > 1 && t - s + 1 < w->row_count[s - 1]) {
+        const ckpt_dp_window *const longer = &w->window[s - 1][t - s + 1];
+        const ckpt_bytes keep = least_keep(f, s - 1);
+        widen(window, longer->time, keep <= longer->bytes ? longer->bytes - keep : -1);
+    }
+    for (int r = s - 1; r >= 1 && dropped(f, CKPT_DP_AGAIN, r, s - 1) <= most && t - r < w->row_count[r]; r--) {
+        const ckpt_dp_window *const longer = &w->window[r][t - r];
+        const ckpt_bytes crossing = ckpt_dp_crossing(f, r, s);
+        widen(window, longer->time - dropped(f, CKPT_DP_AGAIN, r, s - 1),
+              crossing <= longer->bytes ? longer->bytes - crossing : -1);
+    }
+}
+
+/* Intervals that start at s, the longest first. */
+static void find_row(finder *w, int s, ckpt_ns *most_at)
+{
+    const ckpt_dp_figures *const f = w->f;
+    const int count = w->row_count[s];
+    ckpt_dp_window *const row = w->window[s];
+    for (int t = s; t < s + count; t++) { /* `outside` holds all but s, and n */
+        row[t - s] = from_main(w, s, t);
+        if (t + 1 < f->n) {
+            ckpt_dp_relief_put(&w->outside, t + 1, -1);
+        }
+        if (t > s) {
+            ckpt_dp_relief_put(&w->inside, t - 1, 1);
+        }
+    }
+    ckpt_dp_window longest = {-1, -1};
+    for (int t = s + count - 1; t >= s; t--) {
+        ckpt_dp_window *const window = &row[t - s];
+        widen(window, longest.time - dropped(f, CKPT_DP_AGAIN, s, t), longest.bytes);
+        from_before(w, s, t, most_at[t], window);
+        const ckpt_bytes leaf = least_leaf(f, t);
+        if (window->time >= 0 &&
+            (leaf > window->bytes || ckpt_dp_relief_time(&w->inside, window->bytes - leaf) > window->time)) {
+            *window = (ckpt_dp_window){-1, -1};
+        }
+        widen(&longest, window->time, window->bytes);
+        most_at[t] = window->time > most_at[t] ? window->time : most_at[t];
+        if (t > s) {
+            ckpt_dp_relief_put(&w->inside, t - 1, -1);
+        }
+        if (t + 1 < f->n) {
+            ckpt_dp_relief_put(&w->outside, t + 1, 1);
+        }
+    }
+}
+
+ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess, ckpt_dp_window **window,
+                               const int *row_count, ckpt_arena *scratch, ckpt_err *err)
+{
+    finder w = {.f = f, .limit = limit, .excess = excess, .window = window, .row_count = row_count};
+    CKPT_TRY(ckpt_dp_relief_init(&w.outside, f, CKPT_DP_FIRST, scratch, err));
+    CKPT_TRY(ckpt_dp_relief_init(&w.before, f, CKPT_DP_FIRST, scratch, err));
+    CKPT_TRY(ckpt_dp_relief_init(&w.inside, f, CKPT_DP_AGAIN, scratch, err));
+    ckpt_ns *const most_at = CKPT_NEW(scratch, ckpt_ns, f->n + 1); /* per t: the most that any interval to t has */
+    if (most_at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "windows of %d blocks", f->n);
+    }
+    for (int k = 0; k <= f->n; k++) {
+        most_at[k] = -1;
+        if (k >= 2 && k < f->n) {
+            ckpt_dp_relief_put(&w.outside, k, 1);
+        }
+    }
+    for (int s = 1; s < f->n; s++) {
+        find_row(&w, s, most_at);
+        ckpt_dp_relief_put(&w.before, s, 1);
+        ckpt_dp_relief_put(&w.outside, s, 1);
+        if (s + 1 < f->n) {
+            ckpt_dp_relief_put(&w.outside, s + 1, -1);
+        }
+    }
+    return CKPT_OK;
+}
