@@ -1,0 +1,311 @@
+/* Local search: simulated annealing over sets of pairs, around the limit rather than below it. */
+#include "planner/search.h"
+
+#include <string.h>
+
+#include "planner/search_impl.h"
+
+enum { POLL = 1024, ADAPT = 128 };
+
+/* Temperatures in units of the mean time of an op that may run again. */
+static const double HOT = 0.5;
+static const double COLD = 0.005;
+static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
+
+/* Pairs worth remembering, with their figures. */
+typedef struct memo {
+    ckpt_instant *pair;
+    int count, room;
+    ckpt_bytes peak;
+    ckpt_ns time;
+    bool is_set;
+} memo;
+
+typedef struct improver {
+    ckpt_searcher w;
+    const ckpt_plan_options *options;
+    ckpt_arena scratch;
+    ckpt_bytes limit;
+    memo best;      /* fastest within the limit */
+    memo least;     /* of least peak */
+    bool for_least; /* only the peak counts */
+    bool stopped;
+} improver;
+
+static bool remember(improver *m, memo *to)
+{
+    const ckpt_search *const s = &m->w.search;
+    if (s->again_count > to->room) {
+        const int room = 2 * s->again_count + 64;
+        ckpt_instant *const pair = CKPT_NEW(&m->scratch, ckpt_instant, room);
+        if (pair == NULL) {
+            m->w.search.failed = true;
+            return false;
+        }
+        to->pair = pair;
+        to->room = room;
+    }
+    if (s->again_count > 0) {
+        memcpy(to->pair, s->again, (size_t)s->again_count * sizeof *to->pair);
+    }
+    to->count = s->again_count;
+    to->peak = s->most[1];
+    to->time = s->time;
+    to->is_set = true;
+    return true;
+}
+
+static void note(improver *m)
+{
+    const ckpt_search *const s = &m->w.search;
+    const ckpt_bytes peak = s->most[1];
+    if (!m->for_least && peak <= m->limit &&
+        (!m->best.is_set || s->time < m->best.time || (s->time == m->best.time && peak < m->best.peak))) {
+        (void)remember(m, &m->best);
+    }
+    if (!m->best.is_set &&
+        (!m->least.is_set || peak < m->least.peak || (peak == m->least.peak && s->time < m->least.time))) {
+        (void)remember(m, &m->least);
+    }
+}
+
+/* -ln of a uniform number in (0, 1), to about 1 %: by halvings and a line. */
+static double exponential(ckpt_searcher *w)
+{
+    uint32_t u = (uint32_t)ckpt_search_roll(w, 1 << 30) + 1;
+    double e = 0;
+    while (u < 1u << 29) {
+        u *= 2;
+        e += 0.6931471805599453;
+    }
+    const double f = (double)u / (double)(1u << 30); /* 1/2 .. 1 */
+    return e + (1 - f) * (1.5 - 0.2274 * f);
+}
+
+static ckpt_ns keep_all_ns(const ckpt_graph *graph)
+{
+    ckpt_ns time = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        time += graph->op[o].time_ns;
+    }
+    return time;
+}
+
+/* One annealing: what it aims at and how. */
+typedef struct schedule {
+    int64_t moves;
+    double hot, cold;  /* ns */
+    double price;      /* ns per byte above the limit */
+    bool fixed;        /* the price stays */
+    ckpt_bytes spread; /* fixed: moves aim at moments within so many bytes of the peak */
+} schedule;
+
+static double cost(const improver *m, double price)
+{
+    const ckpt_search *const s = &m->w.search;
+    const ckpt_bytes over = s->most[1] - m->w.limit;
+    return (double)s->time + (over > 0 ? (double)over * price : 0);
+}
+
+/* x with x^steps = ratio, ratio >= 1, without a library whose last bit depends on the machine. */
+static double root_of(double ratio, int64_t steps)
+{
+    double low = 1;
+    double high = ratio;
+    for (int i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        double power = 1;
+        double base = middle;
+        for (int64_t e = steps; e > 0 && power <= ratio; e /= 2) {
+            power *= e % 2 == 1 ? base : 1;
+            base *= base;
+        }
+        *(power <= ratio ? &low : &high) = middle;
+    }
+    return low;
+}
+
+static void anneal(improver *m, const schedule *plan)
+{
+    ckpt_searcher *const w = &m->w;
+    const double cooling = root_of(plan->hot / plan->cold, plan->moves / POLL + 1);
+    double heat = plan->hot;
+    double price = plan->price;
+    double now = cost(m, price);
+    int inside = 0;
+    w->aim = w->limit;
+    for (int64_t i = 1; i <= plan->moves && !m->stopped; i++) {
+        w->log_count = 0;
+        ckpt_move_any(w);
+        if (w->log_count > 0) {
+            const double next = cost(m, price);
+            if (next <= now + heat * exponential(w)) {
+                now = next;
+                note(m);
+            } else {
+                ckpt_move_undo(w);
+            }
+        }
+        inside += w->search.most[1] <= w->limit;
+        if (i % ADAPT == 0) {
+            if (plan->fixed) {
+                w->aim = w->search.most[1] - plan->spread;
+            } else {
+                price *= inside > ADAPT * 4 / 10 ? 0.95 : 1.05;
+                now = cost(m, price);
+            }
+            inside = 0;
+        }
+        if (i % POLL == 0) {
+            heat /= cooling;
+            m->stopped = ckpt_plan_stopped(m->options) || w->search.failed;
+        }
+    }
+    w->log_count = 0;
+}
+
+static ckpt_code offer(improver *m, const memo *what, bool least, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    if (!what->is_set) {
+        return CKPT_OK;
+    }
+    ckpt_search_assign(&m->w.search, what->pair, what->count);
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_search_write(&m->w.search, &order);
+    const ckpt_code code = least ? ckpt_order_end(&order, m->w.search.graph, m->limit, out, answer, err)
+                                 : ckpt_order_offer(&order, m->w.search.graph, m->limit, out, answer, err);
+    ckpt_order_fini(&order);
+    return code;
+}
+
+/* What ops that may run again take, and what they write. */
+typedef struct totals {
+    double mean_ns, ns_per_byte;
+} totals;
+
+static totals add_up(const ckpt_search *s)
+{
+    double time = 1;
+    double bytes = 1;
+    int count = 1;
+    for (int o = 0; o < s->count; o++) {
+        if (s->graph->op[o].recompute) {
+            time += (double)s->graph->op[o].time_ns;
+            bytes += (double)s->own[o];
+            count++;
+        }
+    }
+    return (totals){time / count, time / bytes};
+}
+
+static void start_from(improver *m, const ckpt_answer *answer)
+{
+    for (int i = 0; i < answer->count; i++) {
+        ckpt_search_load(&m->w.search, &answer->candidate[i].sequence);
+        note(m);
+    }
+    if (answer->least.sequence.op != NULL) {
+        ckpt_search_load(&m->w.search, &answer->least.sequence);
+        note(m);
+    }
+    const memo *const start = m->best.is_set ? &m->best : &m->least;
+    ckpt_search_assign(&m->w.search, start->pair, start->count);
+}
+
+/* The lowest peak: the same work whatever the limit. */
+static void find_least(improver *m, int64_t moves)
+{
+    ckpt_search *const s = &m->w.search;
+    ckpt_search_assign(s, m->least.pair, m->least.count);
+    const double peak = (double)m->least.peak + 1;
+    const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
+    const schedule plan = {.moves = moves,
+                           .hot = 0.02 * peak * price,
+                           .cold = 0.00002 * peak * price,
+                           .price = price,
+                           .fixed = true,
+                           .spread = m->least.peak / 64};
+    m->w.limit = 0;
+    anneal(m, &plan);
+}
+
+static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_search_init(graph, &m->scratch, &m->w.search, err));
+    m->w.live = CKPT_NEW(&m->scratch, int, graph->buffer_count);
+    if (m->w.live == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d buffers", graph->buffer_count);
+    }
+    m->w.live_age_max = 64 + graph->buffer_count / 8;
+    m->w.dice = SEED;
+    note(m);
+    return CKPT_OK;
+}
+
+static ckpt_code improve(improver *m, const ckpt_graph *graph, int64_t moves, ckpt_arena *out, ckpt_answer *answer,
+                         ckpt_err *err)
+{
+    CKPT_TRY(prepare(m, graph, err));
+    m->w.limit = m->limit;
+    start_from(m, answer);
+    const memo first = m->least; /* the search within the limit must not change where the other one starts */
+    m->least = (memo){0};
+    const totals t = add_up(&m->w.search);
+    if (!m->best.is_set || m->best.time > keep_all_ns(graph)) {
+        const schedule plan = {
+            .moves = moves, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
+        anneal(m, &plan);
+    }
+    if (!m->best.is_set && !m->w.search.failed) {
+        m->w.dice = SEED;
+        m->least = first;
+        find_least(m, moves);
+        CKPT_TRY(offer(m, &m->least, true, out, answer, err));
+    }
+    return offer(m, &m->best, false, out, answer, err);
+}
+
+static ckpt_code improve_least(improver *m, const ckpt_graph *graph, int64_t moves, ckpt_arena *out,
+                               ckpt_answer *answer, ckpt_err *err)
+{
+    CKPT_TRY(prepare(m, graph, err));
+    find_least(m, moves);
+    return offer(m, &m->least, true, out, answer, err);
+}
+
+static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool least, int64_t moves,
+                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    if (graph->op_count == 0) {
+        ckpt_order none = {0};
+        return ckpt_order_end(&none, graph, limit, out, answer, err);
+    }
+    improver *const m = ckpt_memory_get(sizeof *m);
+    if (m == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
+    }
+    m->options = options;
+    m->limit = limit;
+    m->for_least = least;
+    ckpt_arena_init(&m->scratch);
+    ckpt_code code = (least ? improve_least : improve)(m, graph, moves, out, answer, err);
+    if (code == CKPT_OK && m->w.search.failed) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
+    }
+    ckpt_arena_fini(&m->scratch);
+    ckpt_memory_put(m);
+    return code;
+}
+
+ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
+                              const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    return with_improver(graph, limit, false, moves, options, out, answer, err);
+}
+
+ckpt_code ckpt_search_least(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves, const ckpt_plan_options *options,
+                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    return with_improver(graph, limit, true, moves, options, out, answer, err);
+}

@@ -1,0 +1,227 @@
+/* Moves: small sets of pairs that belong together. Each is written down in the log, so that it can be taken back. */
+#include "planner/search_impl.h"
+
+enum { PICKS = 12, DEPTH_MAX = 200 };
+
+int ckpt_search_roll(ckpt_searcher *w, int sides)
+{
+    w->dice ^= w->dice << 13; /* Marsaglia's xorshift */
+    w->dice ^= w->dice >> 7;
+    w->dice ^= w->dice << 17;
+    return (int)((w->dice >> 33) % (uint64_t)sides);
+}
+
+/* True once in so many times. */
+static bool once_in(ckpt_searcher *w, int times)
+{
+    return ckpt_search_roll(w, times) == 0;
+}
+
+bool ckpt_move_toggle(ckpt_searcher *w, int k, int v)
+{
+    if (w->log_count == CKPT_SEARCH_LOG || !ckpt_search_toggle(&w->search, k, v)) {
+        return false;
+    }
+    w->log[w->log_count++] = CKPT_INSTANT(k, v);
+    return true;
+}
+
+void ckpt_move_undo(ckpt_searcher *w)
+{
+    while (w->log_count > 0) {
+        const ckpt_instant at = w->log[--w->log_count];
+        (void)ckpt_search_toggle(&w->search, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
+    }
+}
+
+/* Run v again before op k, and what it reads where that would otherwise have to live through instant t. */
+static bool bring(ckpt_searcher *w, int k, int v, ckpt_instant t, ckpt_bytes gain)
+{
+    const ckpt_search *const s = &w->search;
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    const ckpt_instant at = CKPT_INSTANT(k, v);
+    ckpt_instant dies[8];
+    for (int i = 0; i < op->reads.count && i < 8; i++) {
+        const int b = op->reads.at[i];
+        dies[i] = ckpt_search_next_use(s, b, at) >= 0 ? CKPT_INSTANT_NEVER : ckpt_search_last_event(s, b, at);
+    }
+    if (!ckpt_move_toggle(w, k, v)) {
+        return false;
+    }
+    for (int i = 0; i < op->reads.count && i < 8; i++) {
+        const int b = op->reads.at[i];
+        if (dies[i] == CKPT_INSTANT_NEVER ? !once_in(w, 32) : CKPT_INSTANT_STAGE(dies[i]) == k) {
+            continue;
+        }
+        const ckpt_bytes bytes = s->graph->buffer[b].bytes;
+        const bool through = dies[i] < t;
+        const bool again = through ? !once_in(w, bytes >= gain ? 32 : 4) : once_in(w, 8);
+        if (again && !ckpt_search_has(s, k, s->graph->writer[b])) {
+            (void)bring(w, k, s->graph->writer[b], t, gain);
+        }
+    }
+    return true;
+}
+
+/* The pair (k, v) that ends the life of b before instant t when it is added; -1: b does not live through t unused, or
+ * its writer may not run again. */
+static ckpt_instant gap_end(const ckpt_search *s, int b, ckpt_instant t)
+{
+    const int v = s->graph->writer[b];
+    const ckpt_instant use = ckpt_search_next_use(s, b, t - 1);
+    if (use <= t || CKPT_INSTANT_STAGE(use) >= s->count || t <= CKPT_INSTANT(v, v) || CKPT_INSTANT_OP(t) == v) {
+        return -1;
+    }
+    const ckpt_instant at = CKPT_INSTANT(CKPT_INSTANT_STAGE(use), v);
+    return at > t && s->graph->op[v].recompute && s->graph->op[v].adds.count == 0 ? at : -1;
+}
+
+/* The buffers that live through t unused. */
+static void list_live(ckpt_searcher *w, ckpt_instant t)
+{
+    w->live_count = 0;
+    for (int b = 0; b < w->search.graph->buffer_count; b++) {
+        if (w->search.graph->buffer[b].bytes > 0 && gap_end(&w->search, b, t) >= 0) {
+            w->live[w->live_count++] = b;
+        }
+    }
+    w->live_at = t;
+    w->live_age = 0;
+}
+
+/* Drop something that lives through a moment above the limit (or the peak), and bring it back before its next use. */
+static void drop(ckpt_searcher *w)
+{
+    const ckpt_search *const s = &w->search;
+    const ckpt_instant t = ckpt_search_over(s, w->aim, w->dice);
+    const int far = CKPT_INSTANT_STAGE(t) - CKPT_INSTANT_STAGE(w->live_at);
+    if (w->live_age++ > w->live_age_max || far > 8 || far < -8) {
+        list_live(w, t);
+    }
+    if (w->live_count == 0) {
+        return;
+    }
+    ckpt_instant best = -1;
+    double best_worth = 0;
+    int best_bytes_of = -1;
+    const int picks = 1 + ckpt_search_roll(w, 3);
+    for (int i = 0, found = 0; i < PICKS && found < picks; i++) {
+        const int b = w->live[ckpt_search_roll(w, w->live_count)];
+        const ckpt_instant at = gap_end(s, b, t);
+        if (at < 0) {
+            continue;
+        }
+        found++;
+        const double worth =
+            (double)s->graph->buffer[b].bytes / ((double)s->graph->op[CKPT_INSTANT_OP(at)].time_ns + 1);
+        if (best < 0 || worth > best_worth) {
+            best = at;
+            best_worth = worth;
+            best_bytes_of = b;
+        }
+    }
+    if (best >= 0) {
+        (void)bring(w, CKPT_INSTANT_STAGE(best), CKPT_INSTANT_OP(best), t, s->graph->buffer[best_bytes_of].bytes);
+    }
+}
+
+/* Is anything that (k, v) writes used before it is written again? */
+static bool is_used(const ckpt_search *s, int k, int v)
+{
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    for (int i = 0; i < op->writes.count; i++) {
+        if (ckpt_search_next_use(s, op->writes.at[i], CKPT_INSTANT(k, v)) >= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Take a pair out, and those that only it needed. */
+static void take_out(ckpt_searcher *w, int k, int v)
+{
+    const ckpt_search *const s = &w->search;
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    if (!ckpt_move_toggle(w, k, v)) {
+        return;
+    }
+    for (int i = 0; i < op->reads.count; i++) {
+        const int writer = s->graph->writer[op->reads.at[i]];
+        const ckpt_instant run = s->runs[writer].at[ckpt_instants_find(&s->runs[writer], CKPT_INSTANT(k, v)) - 1];
+        const int stage = CKPT_INSTANT_STAGE(run);
+        if (stage != writer && !is_used(s, stage, writer)) {
+            take_out(w, stage, writer);
+        }
+    }
+}
+
+static ckpt_instant any_again(ckpt_searcher *w)
+{
+    return w->search.again_count > 0 ? w->search.again[ckpt_search_roll(w, w->search.again_count)] : -1;
+}
+
+static void take_out_any(ckpt_searcher *w)
+{
+    const ckpt_instant at = any_again(w);
+    if (at >= 0) {
+        take_out(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
+    }
+}
+
+/* Another stage for a pair: that of another use of what it writes, or one near. */
+static void shift(ckpt_searcher *w)
+{
+    const ckpt_search *const s = &w->search;
+    const ckpt_instant at = any_again(w);
+    if (at < 0) {
+        return;
+    }
+    const int v = CKPT_INSTANT_OP(at);
+    int k = CKPT_INSTANT_STAGE(at);
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    if (op->writes.count > 0 && !once_in(w, 3)) {
+        const ckpt_instants *const uses = &s->uses[op->writes.at[ckpt_search_roll(w, op->writes.count)]];
+        if (uses->count == 0) {
+            return;
+        }
+        k = CKPT_INSTANT_STAGE(uses->at[ckpt_search_roll(w, uses->count)]);
+    } else {
+        k += ckpt_search_roll(w, 9) - 4;
+    }
+    if (k > v && k < s->count && !ckpt_search_has(s, k, v)) {
+        if (once_in(w, 2)) {
+            take_out(w, CKPT_INSTANT_STAGE(at), v);
+            (void)bring(w, k, v, at, 0);
+        } else {
+            (void)ckpt_move_toggle(w, CKPT_INSTANT_STAGE(at), v);
+            (void)ckpt_move_toggle(w, k, v);
+        }
+    }
+}
+
+/* Any pair whose result is used in the stage; or one that is there. */
+static void toggle_any(ckpt_searcher *w)
+{
+    const ckpt_search *const s = &w->search;
+    const int k = ckpt_search_roll(w, s->count);
+    const ckpt_stage *const stage = &s->stage[k];
+    const ckpt_graph_op *const op = &s->graph->op[stage->op[ckpt_search_roll(w, stage->count)]];
+    if (op->reads.count > 0) {
+        (void)ckpt_move_toggle(w, k, s->graph->writer[op->reads.at[ckpt_search_roll(w, op->reads.count)]]);
+    }
+}
+
+void ckpt_move_any(ckpt_searcher *w)
+{
+    const bool over = w->search.most[1] > w->aim;
+    const int kind = ckpt_search_roll(w, 16);
+    if (kind < (over ? 8 : 3)) {
+        drop(w);
+    } else if (kind < 10) {
+        take_out_any(w);
+    } else if (kind < 14) {
+        shift(w);
+    } else {
+        toggle_any(w);
+    }
+}

@@ -1,0 +1,123 @@
+/* labels: unit */
+/* Local search: incremental figures against a plain measure, answers against brute force, the same answer twice. */
+#include <string.h>
+
+#include "planner/search.h"
+#include "planner/search_impl.h"
+#include "support_graphs.h"
+#include "support_test.h"
+
+/* The step with in-place pairs where an op reads something and writes something: sizes made equal. */
+static const ckpt_graph *with_inplace(const ckpt_graph *made, ckpt_arena *arena, ckpt_dice *dice)
+{
+    ckpt_graph *const graph = CKPT_NEW(arena, ckpt_graph, 1);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, made->op_count);
+    ckpt_buffer *const buffer = CKPT_NEW(arena, ckpt_buffer, made->buffer_count);
+    *graph = *made;
+    memcpy(op, made->op, (size_t)made->op_count * sizeof *op);
+    memcpy(buffer, made->buffer, (size_t)made->buffer_count * sizeof *buffer);
+    for (int o = 0; o < made->op_count; o++) {
+        if (op[o].reads.count > 0 && op[o].writes.count > 0 && ckpt_dice_roll(dice, 2) == 0) {
+            ckpt_inplace *const pair = CKPT_NEW(arena, ckpt_inplace, 1);
+            *pair = (ckpt_inplace){op[o].writes.at[0], op[o].reads.at[ckpt_dice_roll(dice, op[o].reads.count)]};
+            op[o].inplace = pair;
+            op[o].inplace_count = 1;
+        }
+    }
+    for (int o = 0; o < made->op_count; o++) { /* writers come first: sizes travel along */
+        if (op[o].inplace_count > 0) {
+            buffer[op[o].inplace[0].out].bytes = buffer[op[o].inplace[0].in].bytes;
+        }
+    }
+    graph->op = op;
+    graph->buffer = buffer;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_check(graph, arena, &err), err);
+    return graph;
+}
+
+static void check_figures(ckpt_search *search, ckpt_arena *arena, const char *what, int seed)
+{
+    ckpt_err err = {0};
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_search_write(search, &order);
+    ckpt_candidate measured;
+    CHECK_OK(ckpt_order_measure(&order, search->graph, arena, &measured, &err), err);
+    ckpt_order_fini(&order);
+    CHECK(measured.peak == search->most[1] && measured.time == search->time,
+          "%s, seed %d: peak %lld, time %lld; measured %lld, %lld", what, seed, (long long)search->most[1],
+          (long long)search->time, (long long)measured.peak, (long long)measured.time);
+}
+
+static void figures_are_exact(void **state)
+{
+    (void)state;
+    int inplace_seen = 0;
+    for (int seed = 1; seed <= 60; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        ckpt_dice dice = {(uint64_t)seed * 977};
+        const ckpt_graph *graph = ckpt_test_step(&arena, (uint64_t)seed, 2 + seed % 20);
+        graph = seed % 2 == 0 ? with_inplace(graph, &arena, &dice) : graph;
+        ckpt_search search;
+        CHECK_OK(ckpt_search_init(graph, &arena, &search, &err), err);
+        check_figures(&search, &arena, "reference order", seed);
+        for (int i = 0; i < 200; i++) {
+            int k = ckpt_dice_roll(&dice, graph->op_count);
+            int v = ckpt_dice_roll(&dice, k + 1);
+            if (search.again_count > 5 + seed % 40) {
+                const ckpt_instant at = search.again[ckpt_dice_roll(&dice, search.again_count)];
+                k = CKPT_INSTANT_STAGE(at);
+                v = CKPT_INSTANT_OP(at);
+            }
+            const bool had = ckpt_search_has(&search, k, v);
+            const bool done = ckpt_search_toggle(&search, k, v);
+            CHECK(done == (v < k && graph->op[v].recompute), "seed %d: toggle (%d, %d)", seed, k, v);
+            CHECK(ckpt_search_has(&search, k, v) == (had != done), "seed %d: (%d, %d) is there", seed, k, v);
+            check_figures(&search, &arena, "toggle", seed);
+        }
+        for (int k = 0; k < graph->op_count; k++) {
+            for (int i = 0; i < search.stage[k].count; i++) {
+                inplace_seen += search.stage[k].inplace[i];
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(inplace_seen > 50, "only %d runs in place", inplace_seen);
+}
+
+static void moves_can_be_taken_back(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 20; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        ckpt_dice dice = {(uint64_t)seed};
+        const ckpt_graph *const graph = with_inplace(ckpt_test_step(&arena, (uint64_t)seed, 5 + seed), &arena, &dice);
+        ckpt_searcher w = {.dice = (uint64_t)seed, .live_age_max = 3};
+        CHECK_OK(ckpt_search_init(graph, &arena, &w.search, &err), err);
+        w.live = CKPT_NEW(&arena, int, graph->buffer_count);
+        w.limit = w.aim = w.search.most[1] * 3 / 4;
+        for (int i = 0; i < 500; i++) {
+            const ckpt_bytes peak = w.search.most[1];
+            const ckpt_ns time = w.search.time;
+            w.log_count = 0;
+            ckpt_move_any(&w);
+            check_figures(&w.search, &arena, "move", seed);
+            if (ckpt_dice_roll(&dice, 2) == 0) {
+                ckpt_move_undo(&w);
+                CHECK(w.search.most[1] == peak && w.search.time == time, "seed %d: not taken back", seed);
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_exact), cmocka_unit_test(moves_can_be_taken_back)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
