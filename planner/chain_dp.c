@@ -138,7 +138,8 @@ static ckpt_code fill_length(dp *d, int length, const ckpt_dp_classes *classes, 
             const ckpt_dp_window *const mine = &d->window[s][length - 1];
             ckpt_dp_window *const all = &d->window[classes->rep[s]][length - 1];
             all->time = mine->time > all->time ? mine->time : all->time;
-            all->bytes = mine->bytes > all->bytes ? mine->bytes : all->bytes;
+            all->least = mine->least < all->least ? mine->least : all->least;
+            all->most = mine->most > all->most ? mine->most : all->most;
         }
     }
     for (int s = 1; s + length - 1 < n && look_up(d); s++) {
@@ -150,7 +151,7 @@ static ckpt_code fill_length(dp *d, int length, const ckpt_dp_classes *classes, 
         if (classes->rep[s] < s) {
             d->row[s][length - 1] = d->row[classes->rep[s]][length - 1];
         } else if (window->time >= 0) {
-            ckpt_stairs_begin(&d->maker, window->bytes, window->time);
+            ckpt_stairs_begin(&d->maker, window->least, window->most, window->time);
             make_interval(d, s, s + length - 1);
             CKPT_TRY(ckpt_stairs_take(&d->maker, d->points, d->thinning, d->scratch, &d->row[s][length - 1],
                                       &d->thinned, err));
@@ -170,7 +171,7 @@ static ckpt_code fill_spine(dp *d, ckpt_err *err)
         ckpt_dp_relief_put(&before, k, 1);
     }
     for (int s = n; s >= 1 && look_up(d); s--) {
-        ckpt_stairs_begin(&d->maker, d->limit, d->excess);
+        ckpt_stairs_begin(&d->maker, 0, d->limit, d->excess);
         make_interval(d, s, n);
         int kept = 0;
         for (int k = 0; k < d->maker.count; k++) {

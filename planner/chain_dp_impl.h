@@ -114,7 +114,7 @@ ckpt_bytes ckpt_dp_relief_bytes(const ckpt_dp_relief *relief, ckpt_ns excess);
 /* What part of X(s, t, .) a schedule of the whole chain with no more than some excess can use. */
 typedef struct ckpt_dp_window {
     ckpt_ns time; /* most excess; below 0: this interval is of no use */
-    ckpt_bytes bytes;
+    ckpt_bytes least, most;
 } ckpt_dp_window;
 
 /* window[s] has row_count[s] intervals, s <= t < n. */

@@ -13,6 +13,7 @@ typedef struct finder {
     const int *row_count;
     ckpt_dp_relief outside; /* blocks not in s..t; first pass */
     ckpt_dp_relief before;  /* blocks before s; first pass */
+    ckpt_dp_relief behind;  /* blocks behind t; first pass */
     ckpt_dp_relief inside;  /* blocks s..t-1, running again */
 } finder;
 
@@ -32,35 +33,39 @@ static ckpt_bytes least_leaf(const ckpt_dp_figures *f, int t)
     return least;
 }
 
-static ckpt_bytes least_keep(const ckpt_dp_figures *f, int s)
-{
-    const ckpt_dp_block *const block = &f->chain->block[s];
-    ckpt_bytes least = CKPT_BYTES_MAX;
-    for (int o = 0; o < block->keep_count; o++) {
-        least = block->keep[o].bytes < least ? block->keep[o].bytes : least;
-    }
-    return least;
-}
+static const ckpt_dp_window useless = {-1, CKPT_BYTES_MAX, -1};
 
-static void widen(ckpt_dp_window *window, ckpt_ns time, ckpt_bytes bytes)
+static void widen(ckpt_dp_window *window, ckpt_ns time, ckpt_bytes least, ckpt_bytes most)
 {
-    if (time >= 0 && bytes >= 0) {
+    if (time >= 0 && most >= 0) {
         window->time = time > window->time ? time : window->time;
-        window->bytes = bytes > window->bytes ? bytes : window->bytes;
+        window->least = least < window->least ? least : window->least;
+        window->most = most > window->most ? most : window->most;
     }
 }
 
-/* Dropped from the main line: `outside` and `before` hold the right blocks. */
+/* What a longer interval leaves that takes `time` and holds `bytes` beside this one. */
+static void widen_by(ckpt_dp_window *window, const ckpt_dp_window *longer, ckpt_ns time, ckpt_bytes bytes)
+{
+    widen(window, longer->time - time, longer->least > bytes ? longer->least - bytes : 0,
+          longer->most >= bytes ? longer->most - bytes : -1);
+}
+
+/* Dropped from the main line: `outside`, `before` and `behind` hold the right blocks. */
 static ckpt_dp_window from_main(const finder *w, int s, int t)
 {
     const ckpt_dp_figures *const f = w->f;
-    ckpt_dp_window window = {-1, -1};
+    ckpt_dp_window window = useless;
     const ckpt_ns left = w->excess - dropped(f, CKPT_DP_FIRST, s, t);
-    const ckpt_bytes behind = ckpt_dp_add(ckpt_dp_crossing(f, s, t + 1), least_leaf(f, f->n));
-    if (left >= 0 && behind <= w->limit) {
-        const ckpt_bytes stored = ckpt_dp_relief_bytes(&w->before, left);
-        if (stored <= w->limit) {
-            widen(&window, left - ckpt_dp_relief_time(&w->outside, w->limit - behind), w->limit - stored);
+    const ckpt_bytes held = ckpt_dp_add(ckpt_dp_crossing(f, s, t + 1), least_leaf(f, f->n));
+    if (left >= 0 && held <= w->limit) {
+        const ckpt_ns both = left - ckpt_dp_relief_time(&w->outside, w->limit - held);
+        if (both >= 0) {
+            const ckpt_bytes stored = ckpt_dp_relief_bytes(&w->before, left);
+            const ckpt_bytes wanted = ckpt_dp_relief_bytes(&w->behind, left);
+            if (stored <= w->limit && wanted <= w->limit) {
+                widen(&window, both, wanted + held, w->limit - stored);
+            }
         }
     }
     return window;
@@ -71,15 +76,14 @@ static void from_before(const finder *w, int s, int t, ckpt_ns most, ckpt_dp_win
 {
     const ckpt_dp_figures *const f = w->f;
     if (s > 1 && t - s + 1 < w->row_count[s - 1]) {
-        const ckpt_dp_window *const longer = &w->window[s - 1][t - s + 1];
-        const ckpt_bytes keep = least_keep(f, s - 1);
-        widen(window, longer->time, keep <= longer->bytes ? longer->bytes - keep : -1);
+        const ckpt_dp_block *const block = &f->chain->block[s - 1];
+        for (int o = 0; o < block->keep_count; o++) {
+            widen_by(window, &w->window[s - 1][t - s + 1],
+                     block->keep[o].time[CKPT_DP_AGAIN] - f->base[CKPT_DP_AGAIN][s - 1], block->keep[o].bytes);
+        }
     }
     for (int r = s - 1; r >= 1 && dropped(f, CKPT_DP_AGAIN, r, s - 1) <= most && t - r < w->row_count[r]; r--) {
-        const ckpt_dp_window *const longer = &w->window[r][t - r];
-        const ckpt_bytes crossing = ckpt_dp_crossing(f, r, s);
-        widen(window, longer->time - dropped(f, CKPT_DP_AGAIN, r, s - 1),
-              crossing <= longer->bytes ? longer->bytes - crossing : -1);
+        widen_by(window, &w->window[r][t - r], dropped(f, CKPT_DP_AGAIN, r, s - 1), ckpt_dp_crossing(f, r, s));
     }
 }
 
@@ -93,28 +97,30 @@ static void find_row(finder *w, int s, ckpt_ns *most_at)
         row[t - s] = from_main(w, s, t);
         if (t + 1 < f->n) {
             ckpt_dp_relief_put(&w->outside, t + 1, -1);
+            ckpt_dp_relief_put(&w->behind, t + 1, -1);
         }
         if (t > s) {
             ckpt_dp_relief_put(&w->inside, t - 1, 1);
         }
     }
-    ckpt_dp_window longest = {-1, -1};
+    ckpt_dp_window longest = useless;
     for (int t = s + count - 1; t >= s; t--) {
         ckpt_dp_window *const window = &row[t - s];
-        widen(window, longest.time - dropped(f, CKPT_DP_AGAIN, s, t), longest.bytes);
+        widen_by(window, &longest, dropped(f, CKPT_DP_AGAIN, s, t), 0);
         from_before(w, s, t, most_at[t], window);
         const ckpt_bytes leaf = least_leaf(f, t);
         if (window->time >= 0 &&
-            (leaf > window->bytes || ckpt_dp_relief_time(&w->inside, window->bytes - leaf) > window->time)) {
-            *window = (ckpt_dp_window){-1, -1};
+            (leaf > window->most || ckpt_dp_relief_time(&w->inside, window->most - leaf) > window->time)) {
+            *window = useless;
         }
-        widen(&longest, window->time, window->bytes);
+        widen(&longest, window->time, window->least, window->most);
         most_at[t] = window->time > most_at[t] ? window->time : most_at[t];
         if (t > s) {
             ckpt_dp_relief_put(&w->inside, t - 1, -1);
         }
         if (t + 1 < f->n) {
             ckpt_dp_relief_put(&w->outside, t + 1, 1);
+            ckpt_dp_relief_put(&w->behind, t + 1, 1);
         }
     }
 }
@@ -125,6 +131,7 @@ ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_
     finder w = {.f = f, .limit = limit, .excess = excess, .window = window, .row_count = row_count};
     CKPT_TRY(ckpt_dp_relief_init(&w.outside, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.before, f, CKPT_DP_FIRST, scratch, err));
+    CKPT_TRY(ckpt_dp_relief_init(&w.behind, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.inside, f, CKPT_DP_AGAIN, scratch, err));
     ckpt_ns *const most_at = CKPT_NEW(scratch, ckpt_ns, f->n + 1); /* per t: the most that any interval to t has */
     if (most_at == NULL) {
@@ -134,6 +141,7 @@ ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_
         most_at[k] = -1;
         if (k >= 2 && k < f->n) {
             ckpt_dp_relief_put(&w.outside, k, 1);
+            ckpt_dp_relief_put(&w.behind, k, 1);
         }
     }
     for (int s = 1; s < f->n; s++) {
@@ -142,6 +150,7 @@ ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_
         ckpt_dp_relief_put(&w.outside, s, 1);
         if (s + 1 < f->n) {
             ckpt_dp_relief_put(&w.outside, s + 1, -1);
+            ckpt_dp_relief_put(&w.behind, s + 1, -1);
         }
     }
     return CKPT_OK;

@@ -19,8 +19,9 @@ int ckpt_stairs_find(const ckpt_stairs *stairs, ckpt_bytes bytes)
     return low;
 }
 
-void ckpt_stairs_begin(ckpt_stairs_maker *maker, ckpt_bytes bytes_max, ckpt_ns time_max)
+void ckpt_stairs_begin(ckpt_stairs_maker *maker, ckpt_bytes bytes_min, ckpt_bytes bytes_max, ckpt_ns time_max)
 {
+    maker->bytes_min = bytes_min;
     maker->count = 0;
     maker->bytes_max = bytes_max;
     maker->time_max = time_max;
@@ -53,6 +54,24 @@ static bool grow(ckpt_stairs_maker *maker, int wanted)
     return true;
 }
 
+/* The last of at[from] .. at[count - 1] that is not beyond `bytes`; from -1 is before the first. Doubling steps: it is
+ * near. */
+static int advance(const ckpt_stair *at, int count, int from, ckpt_bytes bytes)
+{
+    int step = 1;
+    int low = from;
+    while (low + step < count && at[low + step].bytes <= bytes) {
+        low += step;
+        step *= 2;
+    }
+    for (; step > 0; step /= 2) {
+        if (low + step < count && at[low + step].bytes <= bytes) {
+            low += step;
+        }
+    }
+    return low;
+}
+
 /* Put `found` steps in, all of which are less than what was there. */
 static void merge(ckpt_stairs_maker *maker, int found)
 {
@@ -60,12 +79,13 @@ static void merge(ckpt_stairs_maker *maker, int found)
     const ckpt_stair *const b = maker->found;
     ckpt_stair *const out = maker->merged;
     const int a_count = maker->count;
-    int i = 0;
+    int i = advance(a, a_count, -1, b[0].bytes - 1) + 1;
     int j = 0;
-    int count = 0;
+    int count = i;
+    memcpy(out, a, (size_t)i * sizeof *out);
     ckpt_ns least = INT64_MAX;
-    while (i < a_count || j < found) {
-        const bool second = i == a_count || (j < found && b[j].bytes <= a[i].bytes);
+    while (j < found) {
+        const bool second = i == a_count || b[j].bytes <= a[i].bytes;
         const ckpt_stair next = second ? b[j] : a[i];
         j += second;
         i += !second;
@@ -73,13 +93,19 @@ static void merge(ckpt_stairs_maker *maker, int found)
         count += next.time < least;
         least = next.time < least ? next.time : least;
     }
+    while (i < a_count && a[i].time >= least) {
+        i++;
+    }
+    memcpy(&out[count], &a[i], (size_t)(a_count - i) * sizeof *out);
     maker->merged = maker->at;
     maker->at = out;
-    maker->count = count;
+    maker->count = count + a_count - i;
+    maker->work += found;
 }
 
 void ckpt_stairs_point(ckpt_stairs_maker *maker, ckpt_bytes bytes, ckpt_ns time)
 {
+    bytes = bytes > maker->bytes_min ? bytes : maker->bytes_min;
     if (bytes > maker->bytes_max || time > maker->time_max || !grow(maker, maker->count + 1)) {
         return;
     }
@@ -103,6 +129,7 @@ void ckpt_stairs_sum(ckpt_stairs_maker *maker, const ckpt_stairs *a, ckpt_bytes 
     const ckpt_ns least = plus + a->at[a->count - 1].time + b->at[b->count - 1].time;
     ckpt_bytes m = a->at[0].bytes + shift;
     m = m > from ? m : from;
+    m = m > maker->bytes_min ? m : maker->bytes_min;
     m = m > b->at[0].bytes ? m : b->at[0].bytes;
     if (least > maker->time_max || m > maker->bytes_max) {
         return;
@@ -120,10 +147,24 @@ void ckpt_stairs_sum(ckpt_stairs_maker *maker, const ckpt_stairs *a, ckpt_bytes 
     int found = 0;
     ckpt_ns last = maker->time_max + 1;
     for (;;) {
+        maker->work++;
         const ckpt_ns time = plus + a->at[i].time + b->at[j].time;
-        if (time < last && (e < 0 || time < have.at[e].time)) {
+        const ckpt_ns before = e < 0 ? CKPT_BYTES_MAX : have.at[e].time;
+        if (time < last && time < before) {
             maker->found[found++] = (ckpt_stair){m, time};
             last = time;
+        } else if (time >= before) { /* as long as the sum stays above what there was, nothing can be found */
+            for (int step = 4; i + step < a->count; step *= 2) {
+                const ckpt_bytes there = a->at[i + step].bytes + shift;
+                const int k = there <= maker->bytes_max ? advance(b->at, b->count, j, there) : j;
+                if (there > maker->bytes_max || plus + a->at[i + step].time + b->at[k].time < have.at[e].time) {
+                    break;
+                }
+                i += step;
+                j = k;
+                e = advance(have.at, have.count, e, there);
+                maker->work++;
+            }
         }
         const ckpt_bytes next_a = i + 1 < a->count ? a->at[i + 1].bytes + shift : CKPT_BYTES_MAX;
         const ckpt_bytes next_b = j + 1 < b->count ? b->at[j + 1].bytes : CKPT_BYTES_MAX;
@@ -140,9 +181,7 @@ void ckpt_stairs_sum(ckpt_stairs_maker *maker, const ckpt_stairs *a, ckpt_bytes 
             break;
         }
     }
-    maker->work += i + j + 2;
     if (found > 0) {
-        maker->work += maker->count + found;
         merge(maker, found);
     }
 }

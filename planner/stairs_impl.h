@@ -28,13 +28,13 @@ int ckpt_stairs_find(const ckpt_stairs *stairs, ckpt_bytes bytes);
 typedef struct ckpt_stairs_maker {
     ckpt_stair *at, *found, *merged;
     int count, room;
-    ckpt_bytes bytes_max; /* what is beyond does not matter */
+    ckpt_bytes bytes_min, bytes_max; /* what is beyond does not matter */
     ckpt_ns time_max;
     int64_t work; /* steps looked at */
     bool failed;  /* no memory; reported by ckpt_stairs_take */
 } ckpt_stairs_maker;
 
-void ckpt_stairs_begin(ckpt_stairs_maker *maker, ckpt_bytes bytes_max, ckpt_ns time_max);
+void ckpt_stairs_begin(ckpt_stairs_maker *maker, ckpt_bytes bytes_min, ckpt_bytes bytes_max, ckpt_ns time_max);
 void ckpt_stairs_end(ckpt_stairs_maker *maker); /* gives the memory back */
 
 /* From `bytes` on `time` will do. */
