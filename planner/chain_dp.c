@@ -35,10 +35,9 @@ typedef struct dp {
     ckpt_thinning thinning;
     bool thinned, stopped;
     int64_t polled;
-    ckpt_stairs **row;       /* [s][t - s], t < n; NULL beyond row_count */
-    int *row_count;          /* [s] */
-    ckpt_stairs *spine;      /* [s]: X(s, n, .) */
-    ckpt_dp_window **window; /* as row */
+    ckpt_dp_windows windows;
+    ckpt_stairs **row;  /* [s][t - s], t < n, as the windows */
+    ckpt_stairs *spine; /* [s]: X(s, n, .) */
     ckpt_stairs_maker maker;
     ckpt_arena *scratch;
 } dp;
@@ -49,7 +48,7 @@ static const ckpt_stairs *stairs_of(const dp *d, int s, int t)
     if (t == d->f->n) {
         return &d->spine[s];
     }
-    return t - s < d->row_count[s] ? &d->row[s][t - s] : &none;
+    return t - s < d->windows.row_count[s] ? &d->row[s][t - s] : &none;
 }
 
 /* Excess of dropping s..r-1. */
@@ -101,31 +100,18 @@ static bool look_up(dp *d)
     return !d->stopped;
 }
 
-/* Rooms for the intervals that can be of interest. */
 static ckpt_code take_rows(dp *d, ckpt_err *err)
 {
     const int n = d->f->n;
     d->row = CKPT_NEW(d->scratch, ckpt_stairs *, n + 1);
-    d->row_count = CKPT_NEW(d->scratch, int, n + 1);
     d->spine = CKPT_NEW(d->scratch, ckpt_stairs, n + 1);
-    d->window = CKPT_NEW(d->scratch, ckpt_dp_window *, n + 1);
-    for (int s = n - 1; s >= 1 && d->row != NULL && d->row_count != NULL && d->window != NULL; s--) {
-        int count = 0;
-        while (s + count < n && dropped(d, s, s + count + 1, CKPT_DP_FIRST) <= d->excess) {
-            count++;
-        }
-        d->row[s] = CKPT_NEW(d->scratch, ckpt_stairs, count);
-        d->window[s] = CKPT_NEW(d->scratch, ckpt_dp_window, count);
-        d->row_count[s] = count;
-        if (d->row[s] == NULL || d->window[s] == NULL) {
-            break;
+    for (int s = 1; s < n && d->row != NULL; s++) {
+        d->row[s] = CKPT_NEW(d->scratch, ckpt_stairs, d->windows.row_count[s]);
+        if (d->row[s] == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "intervals of %d blocks", n);
         }
     }
-    if (d->spine == NULL || d->row_count == NULL || d->row == NULL || d->window == NULL ||
-        (n > 1 && (d->row[1] == NULL || d->window[1] == NULL))) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "intervals of %d blocks", n);
-    }
-    return CKPT_OK;
+    return d->row != NULL && d->spine != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "intervals of %d blocks", n);
 }
 
 /* Intervals of one length that end before the chain does. */
@@ -134,20 +120,20 @@ static ckpt_code fill_length(dp *d, int length, const ckpt_dp_classes *classes, 
     const int n = d->f->n;
     *any = false;
     for (int s = 1; s + length - 1 < n; s++) { /* one window for all of a class */
-        if (length <= d->row_count[s] && classes->rep[s] < s) {
-            const ckpt_dp_window *const mine = &d->window[s][length - 1];
-            ckpt_dp_window *const all = &d->window[classes->rep[s]][length - 1];
+        if (length <= d->windows.row_count[s] && classes->rep[s] < s) {
+            const ckpt_dp_window *const mine = &d->windows.window[s][length - 1];
+            ckpt_dp_window *const all = &d->windows.window[classes->rep[s]][length - 1];
             all->time = mine->time > all->time ? mine->time : all->time;
             all->least = mine->least < all->least ? mine->least : all->least;
             all->most = mine->most > all->most ? mine->most : all->most;
         }
     }
     for (int s = 1; s + length - 1 < n && look_up(d); s++) {
-        if (length > d->row_count[s]) {
+        if (length > d->windows.row_count[s]) {
             continue;
         }
         *any = true;
-        const ckpt_dp_window *const window = &d->window[s][length - 1];
+        const ckpt_dp_window *const window = &d->windows.window[s][length - 1];
         if (classes->rep[s] < s) {
             d->row[s][length - 1] = d->row[classes->rep[s]][length - 1];
         } else if (window->time >= 0) {
@@ -176,7 +162,8 @@ static ckpt_code fill_spine(dp *d, ckpt_err *err)
         int kept = 0;
         for (int k = 0; k < d->maker.count; k++) {
             const ckpt_stair step = d->maker.at[k];
-            if (ckpt_dp_relief_time(&before, d->limit - step.bytes) <= d->excess - step.time) {
+            if (ckpt_dp_relief_time(&before, d->limit - step.bytes) <= d->excess - step.time &&
+                ckpt_dp_price_before(&d->windows, s, step.bytes) <= d->excess - step.time) {
                 d->maker.at[kept++] = step;
             }
         }
@@ -195,8 +182,11 @@ static ckpt_code fill(dp *d, ckpt_err *err)
     const int n = d->f->n;
     ckpt_dp_classes classes;
     CKPT_TRY(ckpt_dp_classes_init(&classes, d->f, d->scratch, err));
+    CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->scratch, err));
     CKPT_TRY(take_rows(d, err));
-    CKPT_TRY(ckpt_dp_windows_find(d->f, d->limit, d->excess, d->window, d->row_count, d->scratch, err));
+    if (d->windows.bound > d->excess) {
+        return CKPT_OK; /* all functions stay empty: there is nothing */
+    }
     bool any = true;
     for (int length = 1; length < n && any && !d->stopped; length++) {
         CKPT_TRY(fill_length(d, length, &classes, &any, err));
@@ -310,41 +300,56 @@ static ckpt_code relax(dp *d, ckpt_ns *least, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Some schedule within the limit, and so an E: what the relaxation says and a gap that doubles. A thinned run may miss
- * what there is, so the schedule of least peak ends it. */
+/* The schedule of least peak, when that is within the limit. */
+static ckpt_code take_least(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+{
+    ckpt_dp_needs needs;
+    ckpt_dp_actions actions = {0};
+    CKPT_TRY(ckpt_dp_needs_find(&needs, d->f, d->scratch, err));
+    if (needs.need[1][d->f->n - 1] > d->limit) {
+        return CKPT_OK;
+    }
+    ckpt_dp_needs_write(&needs, 1, d->f->n, d->limit, &actions);
+    return ckpt_dp_actions_end(&actions, out, &answer->schedule, err);
+}
+
+/* Some schedule within the limit, and so an E. First a bound on E, which costs little, then gaps above it that double
+ * until a thinned run finds something. A thinned run may miss what there is, so the schedule of least peak ends it. */
 static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
 {
     const int n = d->f->n;
     const ckpt_ns once = d->f->drop[CKPT_DP_FIRST][n];
     ckpt_ns least = 0;
+    bool asked = false; /* for the schedule of least peak */
     CKPT_TRY(relax(d, &least, err));
-    if (least > CKPT_DP_FOREVER) {
-        return CKPT_OK;
-    }
-    answer->bound += least;
-    ckpt_ns gap = (once < least ? once : least) / 32 + 1;
-    for (;;) {
+    for (ckpt_ns gap = once / 128 + 1; least < CKPT_DP_FOREVER && gap < once; gap *= 2) {
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
-        CKPT_TRY(fill(d, err));
-        if (d->stopped || value(d, 1, n, d->limit) <= d->excess) {
+        CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->scratch, err));
+        least = d->windows.bound > least ? d->windows.bound : least;
+        if (d->windows.bound <= d->excess) {
             break;
         }
-        if (gap > once / 8 && answer->schedule.count == 0) {
-            ckpt_dp_needs needs;
-            ckpt_dp_actions actions = {0};
-            CKPT_TRY(ckpt_dp_needs_find(&needs, d->f, d->scratch, err));
-            if (needs.need[1][n - 1] > d->limit) {
+    }
+    for (ckpt_ns gap = once / 256 + 1; least < CKPT_DP_FOREVER && !d->stopped; gap *= 2) {
+        answer->bound = ckpt_dp_add(d->f->base_time, least);
+        begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
+        CKPT_TRY(fill(d, err));
+        if (!d->stopped && value(d, 1, n, d->limit) <= d->excess) {
+            return write_schedule(d, out, answer, err);
+        }
+        least = d->windows.bound > least ? d->windows.bound : least;
+        if (gap > once / 8 && !asked) {
+            CKPT_TRY(take_least(d, out, answer, err));
+            if (answer->schedule.count == 0) {
                 return CKPT_OK;
             }
-            ckpt_dp_needs_write(&needs, 1, n, d->limit, &actions);
-            CKPT_TRY(ckpt_dp_actions_end(&actions, out, &answer->schedule, err));
+            asked = true;
         }
-        if (answer->schedule.count > 0 && answer->schedule.time - d->f->base_time <= least + gap) {
+        if (asked && answer->schedule.time - d->f->base_time <= least + gap) {
             return CKPT_OK;
         }
-        gap *= 2;
     }
-    return d->stopped ? CKPT_OK : write_schedule(d, out, answer, err);
+    return answer->schedule.count == 0 ? take_least(d, out, answer, err) : CKPT_OK;
 }
 
 static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)

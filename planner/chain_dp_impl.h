@@ -115,12 +115,36 @@ ckpt_bytes ckpt_dp_relief_bytes(const ckpt_dp_relief *relief, ckpt_ns excess);
 typedef struct ckpt_dp_window {
     ckpt_ns time; /* most excess; below 0: this interval is of no use */
     ckpt_bytes least, most;
+    ckpt_ns floor; /* X(s, t, most) is no less */
 } ckpt_dp_window;
 
-/* window[s] has row_count[s] intervals, s <= t < n. */
-CKPT_MUST_USE ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess,
-                                             ckpt_dp_window **window, const int *row_count, ckpt_arena *scratch,
-                                             ckpt_err *err);
+/* The main line with a price on bytes instead of a limit. */
+typedef struct ckpt_dp_price {
+    double per_byte;
+    double *before, *behind; /* [s]: least excess plus price of what is held, of blocks 1..s-1 and s..n */
+    double rebate;           /* price of all bytes that can be held when the last block runs */
+} ckpt_dp_price;
+
+/* The windows of the intervals (s, t), s <= t < n. */
+typedef struct ckpt_dp_windows {
+    ckpt_bytes limit;
+    ckpt_ns excess;
+    int *row_count;          /* [s]: intervals that start at s */
+    ckpt_dp_window **window; /* [s][t - s] */
+    ckpt_dp_price price;
+    ckpt_ns bound; /* no schedule has less excess, as far as those with no more than `excess` go */
+} ckpt_dp_windows;
+
+CKPT_MUST_USE ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_bytes limit,
+                                             ckpt_ns excess, ckpt_arena *scratch, ckpt_err *err);
+
+/* The best price there is, by the windows found so far. */
+CKPT_MUST_USE ckpt_code ckpt_dp_price_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_arena *scratch,
+                                           ckpt_err *err);
+/* A bound on the excess of blocks before s when `m` bytes are left at s; on that of the whole without X(s, t, .) when
+ * s..t is dropped from the main line. */
+ckpt_ns ckpt_dp_price_before(const ckpt_dp_windows *windows, int s, ckpt_bytes m);
+ckpt_ns ckpt_dp_price_around(const ckpt_dp_windows *windows, const ckpt_dp_figures *f, int s, int t);
 
 /* Schedules being written. Appending beyond memory is remembered and reported by ckpt_dp_actions_end. */
 typedef struct ckpt_dp_actions {

@@ -5,16 +5,17 @@
  * blocks outside of it need at least (ckpt_dp_relief) is not left for it. */
 #include "planner/chain_dp_impl.h"
 
+enum { ROUNDS = 2 };
+
 typedef struct finder {
     const ckpt_dp_figures *f;
-    ckpt_bytes limit;
-    ckpt_ns excess;
-    ckpt_dp_window **window;
-    const int *row_count;
+    ckpt_dp_windows *windows;
+    bool priced;            /* windows->price is known */
     ckpt_dp_relief outside; /* blocks not in s..t; first pass */
     ckpt_dp_relief before;  /* blocks before s; first pass */
     ckpt_dp_relief behind;  /* blocks behind t; first pass */
     ckpt_dp_relief inside;  /* blocks s..t-1, running again */
+    ckpt_ns *most_at;       /* [t]: the most that any interval to t has, so far */
 } finder;
 
 static ckpt_ns dropped(const ckpt_dp_figures *f, int pass, int s, int t)
@@ -33,7 +34,7 @@ static ckpt_bytes least_leaf(const ckpt_dp_figures *f, int t)
     return least;
 }
 
-static const ckpt_dp_window useless = {-1, CKPT_BYTES_MAX, -1};
+static const ckpt_dp_window useless = {-1, CKPT_BYTES_MAX, -1, 0};
 
 static void widen(ckpt_dp_window *window, ckpt_ns time, ckpt_bytes least, ckpt_bytes most)
 {
@@ -55,17 +56,23 @@ static void widen_by(ckpt_dp_window *window, const ckpt_dp_window *longer, ckpt_
 static ckpt_dp_window from_main(const finder *w, int s, int t)
 {
     const ckpt_dp_figures *const f = w->f;
+    const ckpt_bytes limit = w->windows->limit;
     ckpt_dp_window window = useless;
-    const ckpt_ns left = w->excess - dropped(f, CKPT_DP_FIRST, s, t);
+    const ckpt_ns left = w->windows->excess - dropped(f, CKPT_DP_FIRST, s, t);
     const ckpt_bytes held = ckpt_dp_add(ckpt_dp_crossing(f, s, t + 1), least_leaf(f, f->n));
-    if (left >= 0 && held <= w->limit) {
-        const ckpt_ns both = left - ckpt_dp_relief_time(&w->outside, w->limit - held);
-        if (both >= 0) {
-            const ckpt_bytes stored = ckpt_dp_relief_bytes(&w->before, left);
-            const ckpt_bytes wanted = ckpt_dp_relief_bytes(&w->behind, left);
-            if (stored <= w->limit && wanted <= w->limit) {
-                widen(&window, both, wanted + held, w->limit - stored);
-            }
+    if (left < 0 || held > limit) {
+        return window;
+    }
+    ckpt_ns time = left - ckpt_dp_relief_time(&w->outside, limit - held);
+    if (w->priced) {
+        const ckpt_ns priced = w->windows->excess - ckpt_dp_price_around(w->windows, f, s, t);
+        time = priced < time ? priced : time;
+    }
+    if (time >= 0) {
+        const ckpt_bytes stored = ckpt_dp_relief_bytes(&w->before, left);
+        const ckpt_bytes wanted = ckpt_dp_relief_bytes(&w->behind, left);
+        if (stored <= limit && wanted <= limit) {
+            widen(&window, time, wanted + held, limit - stored);
         }
     }
     return window;
@@ -75,24 +82,25 @@ static ckpt_dp_window from_main(const finder *w, int s, int t)
 static void from_before(const finder *w, int s, int t, ckpt_ns most, ckpt_dp_window *window)
 {
     const ckpt_dp_figures *const f = w->f;
-    if (s > 1 && t - s + 1 < w->row_count[s - 1]) {
+    if (s > 1 && t - s + 1 < w->windows->row_count[s - 1]) {
         const ckpt_dp_block *const block = &f->chain->block[s - 1];
         for (int o = 0; o < block->keep_count; o++) {
-            widen_by(window, &w->window[s - 1][t - s + 1],
+            widen_by(window, &w->windows->window[s - 1][t - s + 1],
                      block->keep[o].time[CKPT_DP_AGAIN] - f->base[CKPT_DP_AGAIN][s - 1], block->keep[o].bytes);
         }
     }
-    for (int r = s - 1; r >= 1 && dropped(f, CKPT_DP_AGAIN, r, s - 1) <= most && t - r < w->row_count[r]; r--) {
-        widen_by(window, &w->window[r][t - r], dropped(f, CKPT_DP_AGAIN, r, s - 1), ckpt_dp_crossing(f, r, s));
+    for (int r = s - 1; r >= 1 && dropped(f, CKPT_DP_AGAIN, r, s - 1) <= most && t - r < w->windows->row_count[r];
+         r--) {
+        widen_by(window, &w->windows->window[r][t - r], dropped(f, CKPT_DP_AGAIN, r, s - 1), ckpt_dp_crossing(f, r, s));
     }
 }
 
 /* Intervals that start at s, the longest first. */
-static void find_row(finder *w, int s, ckpt_ns *most_at)
+static void find_row(finder *w, int s)
 {
     const ckpt_dp_figures *const f = w->f;
-    const int count = w->row_count[s];
-    ckpt_dp_window *const row = w->window[s];
+    const int count = w->windows->row_count[s];
+    ckpt_dp_window *const row = w->windows->window[s];
     for (int t = s; t < s + count; t++) { /* `outside` holds all but s, and n */
         row[t - s] = from_main(w, s, t);
         if (t + 1 < f->n) {
@@ -107,14 +115,14 @@ static void find_row(finder *w, int s, ckpt_ns *most_at)
     for (int t = s + count - 1; t >= s; t--) {
         ckpt_dp_window *const window = &row[t - s];
         widen_by(window, &longest, dropped(f, CKPT_DP_AGAIN, s, t), 0);
-        from_before(w, s, t, most_at[t], window);
+        from_before(w, s, t, w->most_at[t], window);
         const ckpt_bytes leaf = least_leaf(f, t);
-        if (window->time >= 0 &&
-            (leaf > window->most || ckpt_dp_relief_time(&w->inside, window->most - leaf) > window->time)) {
+        window->floor = leaf <= window->most ? ckpt_dp_relief_time(&w->inside, window->most - leaf) : INT64_MAX;
+        if (window->floor > window->time) {
             *window = useless;
         }
         widen(&longest, window->time, window->least, window->most);
-        most_at[t] = window->time > most_at[t] ? window->time : most_at[t];
+        w->most_at[t] = window->time > w->most_at[t] ? window->time : w->most_at[t];
         if (t > s) {
             ckpt_dp_relief_put(&w->inside, t - 1, -1);
         }
@@ -125,33 +133,71 @@ static void find_row(finder *w, int s, ckpt_ns *most_at)
     }
 }
 
-ckpt_code ckpt_dp_windows_find(const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess, ckpt_dp_window **window,
-                               const int *row_count, ckpt_arena *scratch, ckpt_err *err)
+static void find_rows(finder *w)
 {
-    finder w = {.f = f, .limit = limit, .excess = excess, .window = window, .row_count = row_count};
+    const int n = w->f->n;
+    for (int k = 0; k <= n; k++) {
+        w->most_at[k] = -1;
+    }
+    ckpt_dp_relief_put(&w->outside, 1, -1);
+    ckpt_dp_relief_put(&w->behind, 1, -1);
+    for (int s = 1; s < n; s++) {
+        find_row(w, s);
+        ckpt_dp_relief_put(&w->before, s, 1);
+        ckpt_dp_relief_put(&w->outside, s, 1);
+        if (s + 1 < n) {
+            ckpt_dp_relief_put(&w->outside, s + 1, -1);
+            ckpt_dp_relief_put(&w->behind, s + 1, -1);
+        }
+    }
+    for (int k = 1; k < n; k++) { /* as they were */
+        ckpt_dp_relief_put(&w->before, k, -1);
+        ckpt_dp_relief_put(&w->behind, k, 1);
+    }
+}
+
+/* Rooms for the intervals whose forward alone is not too long. */
+static ckpt_code take_rows(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_arena *scratch, ckpt_err *err)
+{
+    windows->row_count = CKPT_NEW(scratch, int, f->n + 1);
+    windows->window = CKPT_NEW(scratch, ckpt_dp_window *, f->n + 1);
+    for (int s = 1; s < f->n && windows->row_count != NULL && windows->window != NULL; s++) {
+        int count = 0;
+        while (s + count < f->n && dropped(f, CKPT_DP_FIRST, s, s + count) <= windows->excess) {
+            count++;
+        }
+        windows->row_count[s] = count;
+        windows->window[s] = CKPT_NEW(scratch, ckpt_dp_window, count);
+        if (windows->window[s] == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "windows of %d blocks", f->n);
+        }
+    }
+    return windows->row_count != NULL && windows->window != NULL
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_NO_MEMORY, "windows of %d blocks", f->n);
+}
+
+ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess,
+                               ckpt_arena *scratch, ckpt_err *err)
+{
+    *windows = (ckpt_dp_windows){.limit = limit, .excess = excess};
+    finder w = {.f = f, .windows = windows, .most_at = CKPT_NEW(scratch, ckpt_ns, f->n + 1)};
+    CKPT_TRY(take_rows(windows, f, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.outside, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.before, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.behind, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.inside, f, CKPT_DP_AGAIN, scratch, err));
-    ckpt_ns *const most_at = CKPT_NEW(scratch, ckpt_ns, f->n + 1); /* per t: the most that any interval to t has */
-    if (most_at == NULL) {
+    if (w.most_at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "windows of %d blocks", f->n);
     }
-    for (int k = 0; k <= f->n; k++) {
-        most_at[k] = -1;
-        if (k >= 2 && k < f->n) {
-            ckpt_dp_relief_put(&w.outside, k, 1);
-            ckpt_dp_relief_put(&w.behind, k, 1);
-        }
+    for (int k = 1; k < f->n; k++) {
+        ckpt_dp_relief_put(&w.outside, k, 1);
+        ckpt_dp_relief_put(&w.behind, k, 1);
     }
-    for (int s = 1; s < f->n; s++) {
-        find_row(&w, s, most_at);
-        ckpt_dp_relief_put(&w.before, s, 1);
-        ckpt_dp_relief_put(&w.outside, s, 1);
-        if (s + 1 < f->n) {
-            ckpt_dp_relief_put(&w.outside, s + 1, -1);
-            ckpt_dp_relief_put(&w.behind, s + 1, -1);
-        }
+    for (int round = 0; round < ROUNDS; round++) { /* windows make prices better, and prices windows */
+        find_rows(&w);
+        CKPT_TRY(ckpt_dp_price_find(windows, f, scratch, err));
+        w.priced = true;
     }
     return CKPT_OK;
 }
