@@ -1,56 +1,22 @@
-/* Dynamic storage allocation with known lifetimes (NP-hard: Garey & Johnson SR2), by greedy orders and repair.
+/* Placement: greedy orders first, then an exact search, first at the live bound.
  *
- * First as an allocator would do it that sees the steps one by one, forwards and backwards: a list of gaps, fast at any
- * size. Then greedy passes, each of which puts places one by one at the first (or tightest) gap between those put
- * before it that share a step with it. What counts is the order. After the usual ones (long-lived first, large first,
- * busiest step first) the best is repaired: places that end above the live bound move to the front a random way and
- * all is put again (squeaky wheel optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when
- * the work is spent. */
-#include "planner/place.h"
-
+ * What has the same span is placed as one, unless that does not come out. How much is searched depends on the effort,
+ * counted in comparisons. */
 #include <stdlib.h>
-#include <string.h>
 
-/* Elementary comparisons that greedy passes may spend together, and how many there may be. */
-#define WORK_MAX ((int64_t)15000000)
-/* Gaps that a walk may look at, in all. */
-#define GAPS_WORK_MAX ((int64_t)200000000)
-enum { PASSES_MAX = 2000, LOST = 6 };
+#include "planner/place_impl.h"
 
-typedef struct box {
-    ckpt_bytes offset, end;
-    int from, to;
-} box;
+/* Comparisons of the search, a nanosecond or less each; and of repairs of greedy orders, where there are too many
+ * places to search. */
+#define LEAST_WORK  ((int64_t)10000000)
+#define NORMAL_WORK ((int64_t)100000000)
+#define REPAIR_WORK ((int64_t)15000000)
+enum { SEARCH_MAX = 4000, HALVINGS = 4 };
 
-/* One way of sorting places: by `key` falling, ties by bytes falling, then by number. */
-typedef struct ranked {
-    int64_t key, bytes;
-    int index;
-} ranked;
-
-typedef struct packer {
-    ckpt_place *place;
-    int count, steps;
-    ckpt_bytes bound;   /* live bound */
-    ckpt_bytes enough;  /* at this or less the repair stops */
-    ckpt_bytes *peak;   /* per place: the most that is live in any of its steps */
-    box *box;           /* those put so far, by rising offset */
-    ckpt_bytes *offset; /* of the pass under way */
-    ckpt_bytes *best_offset;
-    int *order, *best_order;
-    int *ending; /* places in the order in which a walk gives their room back */
-    ranked *rank;
-    ckpt_bytes best;
-    box *gap; /* free room between places, in the order of addresses; the last one is open */
-    int gaps, gaps_max;
-    int64_t work;
-    uint64_t random;
-} packer;
-
-/* `live`: room for `steps`, zeroed. `ended`: the same; what ends with a step was live in it, so its sum is only looked
- * at when it fits, and may wrap before. */
-static ckpt_code find_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live, uint64_t *ended,
-                           ckpt_bytes *most, ckpt_err *err)
+/* What ends with a step was live in it, so the sum of what has ended is only looked at when it fits, and may wrap
+ * before. */
+ckpt_code ckpt_places_count_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live, uint64_t *ended,
+                                 ckpt_bytes *most, ckpt_err *err)
 {
     for (int i = 0; i < count; i++) {
         if (!ckpt_sum(live[place[i].from], place[i].bytes, &live[place[i].from])) {
@@ -70,377 +36,26 @@ static ckpt_code find_live(const ckpt_place *place, int count, int steps, ckpt_b
     return CKPT_OK;
 }
 
-static int last_step(const ckpt_place *place, int count)
+int ckpt_places_steps(const ckpt_place *place, int count)
 {
     int last = -1;
     for (int i = 0; i < count; i++) {
         last = place[i].to > last ? place[i].to : last;
     }
-    return last;
+    return last + 1;
 }
 
 ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *most, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
-    const int steps = last_step(place, count) + 1;
+    const int steps = ckpt_places_steps(place, count);
     ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, steps);
     uint64_t *const ended = CKPT_NEW(scratch, uint64_t, steps);
     if (live == NULL || ended == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "live bytes of %d steps", steps);
     }
-    CKPT_TRY(find_live(place, count, steps, live, ended, most, err));
+    CKPT_TRY(ckpt_places_count_live(place, count, steps, live, ended, most, err));
     ckpt_arena_rewind(scratch, mark);
-    return CKPT_OK;
-}
-
-/* Where `place` goes among the boxes put so far; *at is its position in their order. */
-static ckpt_bytes find_gap(packer *p, int boxes, const ckpt_place *place, bool tightest, int *at)
-{
-    ckpt_bytes reach = 0;
-    ckpt_bytes found = -1;
-    ckpt_bytes slack = CKPT_BYTES_MAX;
-    int i = 0;
-    for (; i < boxes; i++) {
-        const box *const b = &p->box[i];
-        if (b->to < place->from || b->from > place->to) {
-            continue;
-        }
-        const ckpt_bytes gap = b->offset - reach;
-        if (gap >= place->bytes && gap - place->bytes < slack) {
-            found = reach;
-            slack = gap - place->bytes;
-            if (!tightest || slack == 0) {
-                break;
-            }
-        }
-        reach = b->end > reach ? b->end : reach;
-    }
-    p->work += i;
-    found = found < 0 ? reach : found;
-    int low = 0;
-    int high = boxes;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (p->box[middle].offset <= found) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    *at = low;
-    return found;
-}
-
-/* Put all in `order`. Gives the highest end, or CKPT_BYTES_MAX when a sum overflows or the work is spent. */
-static ckpt_bytes pack(packer *p, bool tightest)
-{
-    ckpt_bytes highest = 0;
-    p->work += 16 * (int64_t)p->count; /* sorting */
-    for (int i = 0; i < p->count; i++) {
-        if (p->work > WORK_MAX) {
-            return CKPT_BYTES_MAX;
-        }
-        const ckpt_place *const place = &p->place[p->order[i]];
-        int at = 0;
-        const ckpt_bytes offset = find_gap(p, i, place, tightest, &at);
-        ckpt_bytes end = 0;
-        if (!ckpt_sum(offset, place->bytes, &end)) {
-            return CKPT_BYTES_MAX;
-        }
-        p->work += (i - at) / 2;
-        memmove(&p->box[at + 1], &p->box[at], (size_t)(i - at) * sizeof *p->box);
-        p->box[at] = (box){offset, end, place->from, place->to};
-        p->offset[p->order[i]] = offset;
-        highest = end > highest ? end : highest;
-    }
-    return highest;
-}
-
-static int compare_ranks(const void *a, const void *b)
-{
-    const ranked *const x = a;
-    const ranked *const y = b;
-    if (x->key != y->key) {
-        return x->key < y->key ? 1 : -1;
-    }
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? 1 : -1;
-    }
-    return (x->index > y->index) - (x->index < y->index);
-}
-
-enum { ORDER_LONG, ORDER_LARGE, ORDER_BUSY, ORDER_AREA, ORDERS, ORDER_FROM, ORDER_TO, ORDER_UPWARDS };
-
-static int64_t order_key(const packer *p, int i, int order)
-{
-    const ckpt_place *const place = &p->place[i];
-    switch (order) {
-    case ORDER_LONG: return (int64_t)place->to - place->from;
-    case ORDER_LARGE: return place->bytes;
-    case ORDER_BUSY: return p->peak[i];
-    case ORDER_AREA: {
-        int64_t area = INT64_MAX;
-        return ckpt_product((int64_t)place->to - place->from + 1, place->bytes, &area) ? area : INT64_MAX;
-    }
-    case ORDER_FROM: return -(int64_t)place->from;
-    case ORDER_TO: return place->to;
-    default: return -p->offset[i];
-    }
-}
-
-static void sort_order(packer *p, int order)
-{
-    for (int i = 0; i < p->count; i++) {
-        p->rank[i] = (ranked){order_key(p, i, order), p->place[i].bytes, i};
-    }
-    qsort(p->rank, (size_t)p->count, sizeof *p->rank, compare_ranks);
-    for (int i = 0; i < p->count; i++) {
-        p->order[i] = p->rank[i].index;
-    }
-}
-
-static void keep_best(packer *p, ckpt_bytes highest)
-{
-    if (highest < p->best) {
-        p->best = highest;
-        memcpy(p->best_offset, p->offset, (size_t)p->count * sizeof *p->offset);
-        memcpy(p->best_order, p->order, (size_t)p->count * sizeof *p->order);
-    }
-}
-
-/* The first gap that ends behind `offset`. */
-static int gap_behind(const packer *p, ckpt_bytes offset)
-{
-    int low = 0;
-    int high = p->gaps - 1;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (p->gap[middle].end > offset) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    return low;
-}
-
-static void remove_gap(packer *p, int at)
-{
-    memmove(&p->gap[at], &p->gap[at + 1], (size_t)(p->gaps - at - 1) * sizeof *p->gap);
-    p->gaps--;
-}
-
-/* Room for `bytes` in the first or the tightest gap; -1: beyond 63 bits. */
-static ckpt_bytes take_room(packer *p, ckpt_bytes bytes, bool tightest)
-{
-    int found = p->gaps - 1;
-    for (int i = 0; i < p->gaps - 1; i++) {
-        const ckpt_bytes size = p->gap[i].end - p->gap[i].offset;
-        if (size >= bytes && (found == p->gaps - 1 || size < p->gap[found].end - p->gap[found].offset)) {
-            found = i;
-            if (!tightest || size == bytes) {
-                break;
-            }
-        }
-    }
-    box *const gap = &p->gap[found];
-    if (bytes > gap->end - gap->offset) {
-        return -1;
-    }
-    const ckpt_bytes offset = gap->offset;
-    gap->offset += bytes;
-    if (gap->offset == gap->end && found < p->gaps - 1) {
-        remove_gap(p, found);
-    }
-    return offset;
-}
-
-static void give_room(packer *p, ckpt_bytes offset, ckpt_bytes bytes)
-{
-    const int at = gap_behind(p, offset);
-    const bool joins_next = p->gap[at].offset == offset + bytes;
-    const bool joins_last = at > 0 && p->gap[at - 1].end == offset;
-    if (joins_next && joins_last) {
-        p->gap[at].offset = p->gap[at - 1].offset;
-        remove_gap(p, at - 1);
-    } else if (joins_next) {
-        p->gap[at].offset = offset;
-    } else if (joins_last) {
-        p->gap[at - 1].end = offset + bytes;
-    } else if (p->gaps < p->gaps_max) { /* else this room is lost: better than to look through too many */
-        memmove(&p->gap[at + 1], &p->gap[at], (size_t)(p->gaps - at) * sizeof *p->gap);
-        p->gap[at] = (box){.offset = offset, .end = offset + bytes};
-        p->gaps++;
-    }
-}
-
-/* Walk through the steps, forwards or backwards: room is taken where a place begins and given where it has ended. */
-static ckpt_bytes walk(packer *p, bool backwards, bool tightest)
-{
-    ckpt_bytes highest = 0;
-    int given = 0;
-    sort_order(p, backwards ? ORDER_FROM : ORDER_TO);
-    for (int i = 0; i < p->count; i++) {
-        p->ending[i] = p->order[p->count - 1 - i];
-    }
-    sort_order(p, backwards ? ORDER_TO : ORDER_FROM);
-    p->gap[0] = (box){.offset = 0, .end = CKPT_BYTES_MAX};
-    p->gaps = 1;
-    for (int i = 0; i < p->count; i++) {
-        const int index = p->order[i];
-        const ckpt_place *const place = &p->place[index];
-        for (; given < i; given++) {
-            const ckpt_place *const gone = &p->place[p->ending[given]];
-            if (backwards ? gone->from <= place->to : gone->to >= place->from) {
-                break;
-            }
-            if (gone->bytes > 0) {
-                give_room(p, p->offset[p->ending[given]], gone->bytes);
-            }
-        }
-        p->offset[index] = place->bytes > 0 ? take_room(p, place->bytes, tightest) : 0;
-        if (p->offset[index] < 0) {
-            return CKPT_BYTES_MAX;
-        }
-        const ckpt_bytes top = p->offset[index] + place->bytes;
-        highest = top > highest ? top : highest;
-    }
-    return highest;
-}
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint32_t draw(packer *p)
-{
-    p->random ^= p->random >> 12;
-    p->random ^= p->random << 25;
-    p->random ^= p->random >> 27;
-    return (uint32_t)((p->random * UINT64_C(2685821657736338717)) >> 32);
-}
-
-/* Move every place that ends above `aim` forward in the order: to the front, or a random part of the way. */
-static void promote(packer *p, ckpt_bytes aim)
-{
-    const bool to_front = draw(p) % 4 == 0;
-    int moved = 0;
-    for (int i = 0; i < p->count; i++) {
-        const int index = p->order[i];
-        p->rank[i] = (ranked){-2 * (int64_t)i, 0, index};
-        if (p->offset[index] + p->place[index].bytes > aim) {
-            p->rank[i].key = to_front ? 1 : -2 * (int64_t)(draw(p) % ((uint32_t)i + 1)) + 1;
-            moved++;
-        }
-    }
-    if (draw(p) % 3 == 0 || moved == 0) { /* and one at random, against going round in circles */
-        const int any = (int)(draw(p) % (uint32_t)p->count);
-        p->rank[any].key = -2 * (int64_t)(draw(p) % (uint32_t)p->count) + 1;
-    }
-    qsort(p->rank, (size_t)p->count, sizeof *p->rank, compare_ranks);
-    for (int i = 0; i < p->count; i++) {
-        p->order[i] = p->rank[i].index;
-    }
-}
-
-static void improve(packer *p)
-{
-    int since = 0;
-    int passes = 0;
-    memcpy(p->order, p->best_order, (size_t)p->count * sizeof *p->order);
-    memcpy(p->offset, p->best_offset, (size_t)p->count * sizeof *p->offset);
-    while (p->best > p->enough && p->work < WORK_MAX && passes++ < PASSES_MAX) {
-        const ckpt_bytes before = p->best;
-        promote(p, since % 2 == 0 ? p->bound : p->best - 1);
-        keep_best(p, pack(p, draw(p) % 2 == 0));
-        since = p->best < before ? 0 : since + 1;
-        if (since >= LOST) { /* lost: start again from the best */
-            memcpy(p->order, p->best_order, (size_t)p->count * sizeof *p->order);
-            memcpy(p->offset, p->best_offset, (size_t)p->count * sizeof *p->offset);
-            since = 0;
-        }
-    }
-}
-
-/* The busiest step of every place, by a table of maxima over 2^k steps. */
-static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scratch, ckpt_err *err)
-{
-    int levels = 1;
-    while ((1 << levels) <= p->steps) {
-        levels++;
-    }
-    ckpt_bytes *const most = CKPT_NEW(scratch, ckpt_bytes, (size_t)levels * (size_t)p->steps);
-    if (most == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "busiest steps of %d", p->steps);
-    }
-    memcpy(most, live, (size_t)p->steps * sizeof *most);
-    for (int k = 1; k < levels; k++) {
-        const ckpt_bytes *const half = &most[(size_t)(k - 1) * (size_t)p->steps];
-        ckpt_bytes *const whole = &most[(size_t)k * (size_t)p->steps];
-        for (int t = 0; t + (1 << k) <= p->steps; t++) {
-            const ckpt_bytes right = half[t + (1 << (k - 1))];
-            whole[t] = half[t] > right ? half[t] : right;
-        }
-    }
-    for (int i = 0; i < p->count; i++) {
-        const ckpt_place *const place = &p->place[i];
-        int k = 0;
-        while ((2 << k) <= place->to - place->from + 1) {
-            k++;
-        }
-        const ckpt_bytes *const row = &most[(size_t)k * (size_t)p->steps];
-        const ckpt_bytes right = row[place->to + 1 - (1 << k)];
-        p->peak[i] = row[place->from] > right ? row[place->from] : right;
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code pack_all(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
-                          ckpt_err *err)
-{
-    packer p = {
-        .place = place,
-        .count = count,
-        .steps = last_step(place, count) + 1,
-        .peak = CKPT_NEW(scratch, ckpt_bytes, count),
-        .box = CKPT_NEW(scratch, box, count + 1),
-        .gap = CKPT_NEW(scratch, box, count + 2),
-        .gaps_max = count + 1 < GAPS_WORK_MAX / count ? count + 1 : (int)(GAPS_WORK_MAX / count),
-        .offset = CKPT_NEW(scratch, ckpt_bytes, count),
-        .best_offset = CKPT_NEW(scratch, ckpt_bytes, count),
-        .order = CKPT_NEW(scratch, int, count),
-        .best_order = CKPT_NEW(scratch, int, count),
-        .ending = CKPT_NEW(scratch, int, count),
-        .rank = CKPT_NEW(scratch, ranked, count),
-        .best = CKPT_BYTES_MAX,
-        .random = UINT64_C(0x9E3779B97F4A7C15),
-    };
-    ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, p.steps);
-    uint64_t *const ended = CKPT_NEW(scratch, uint64_t, p.steps);
-    if (p.peak == NULL || p.box == NULL || p.gap == NULL || p.offset == NULL || p.best_offset == NULL ||
-        p.order == NULL || p.best_order == NULL || p.ending == NULL || p.rank == NULL || live == NULL ||
-        ended == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
-    }
-    CKPT_TRY(find_live(place, count, p.steps, live, ended, &p.bound, err));
-    CKPT_TRY(find_peaks(&p, live, scratch, err));
-    p.enough = enough > p.bound ? enough : p.bound;
-    for (int way = 0; way < 4 && p.best > p.bound; way++) {
-        const ckpt_bytes highest = walk(&p, way % 2 == 1, way >= 2);
-        sort_order(&p, ORDER_UPWARDS); /* put at the first gap in this order, no place ends higher */
-        keep_best(&p, highest);
-    }
-    for (int order = 0; order < ORDERS && p.best > p.bound; order++) {
-        for (int tightest = 0; tightest < 2 && p.best > p.bound; tightest++) {
-            sort_order(&p, order);
-            keep_best(&p, pack(&p, tightest == 1));
-        }
-    }
-    if (p.best == CKPT_BYTES_MAX) {
-        return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
-    }
-    improve(&p);
-    for (int i = 0; i < count; i++) {
-        place[i].offset = p.best_offset[i];
-    }
-    *arena_bytes = p.best;
     return CKPT_OK;
 }
 
@@ -462,15 +77,21 @@ static int compare_spans(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Places of the same span become one: there are fewer then, and it is rarely worth while to keep them apart. */
-static ckpt_code pack_groups(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
-                             ckpt_bytes *arena_bytes, ckpt_err *err)
+/* Places of the same span as one: there are fewer then, and it is rarely worth while to keep them apart. */
+typedef struct groups {
+    ckpt_place *group;
+    int count;
+    spanned *span; /* places in the order of their groups */
+} groups;
+
+/* Places get their offsets within their group. */
+static ckpt_code group_places(ckpt_place *place, int count, ckpt_arena *scratch, groups *g, ckpt_err *err)
 {
-    const int steps = last_step(place, count) + 1;
+    const int steps = ckpt_places_steps(place, count);
     int *const begun = CKPT_NEW(scratch, int, steps);
-    spanned *const span = CKPT_NEW(scratch, spanned, count);
-    ckpt_place *const group = CKPT_NEW(scratch, ckpt_place, count);
-    if (begun == NULL || span == NULL || group == NULL) {
+    g->span = CKPT_NEW(scratch, spanned, count);
+    g->group = CKPT_NEW(scratch, ckpt_place, count);
+    if (begun == NULL || g->span == NULL || g->group == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
     for (int i = 0; i < count; i++) {
@@ -480,38 +101,141 @@ static ckpt_code pack_groups(ckpt_place *place, int count, ckpt_bytes enough, ck
         begun[t] += begun[t - 1];
     }
     for (int i = 0; i < count; i++) {
-        span[i] = (spanned){begun[place[i].from] - 1, begun[place[i].to] - 1, i};
+        g->span[i] = (spanned){begun[place[i].from] - 1, begun[place[i].to] - 1, i};
     }
-    qsort(span, (size_t)count, sizeof *span, compare_spans);
-    int groups = 0;
+    qsort(g->span, (size_t)count, sizeof *g->span, compare_spans);
+    g->count = 0;
     for (int i = 0; i < count; i++) {
-        if (i == 0 || span[i].from != span[i - 1].from || span[i].to != span[i - 1].to) {
-            group[groups++] = (ckpt_place){.from = span[i].from, .to = span[i].to};
+        const spanned *const span = &g->span[i];
+        if (i == 0 || span->from != span[-1].from || span->to != span[-1].to) {
+            g->group[g->count++] = (ckpt_place){.from = span->from, .to = span->to};
         }
-        ckpt_place *const mine = &group[groups - 1];
-        place[span[i].index].offset = mine->bytes;
-        if (!ckpt_sum(mine->bytes, place[span[i].index].bytes, &mine->bytes)) {
+        ckpt_place *const mine = &g->group[g->count - 1];
+        place[span->index].offset = mine->bytes;
+        if (!ckpt_sum(mine->bytes, place[span->index].bytes, &mine->bytes)) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
         }
-    }
-    CKPT_TRY(pack_all(group, groups, enough, scratch, arena_bytes, err));
-    groups = 0;
-    for (int i = 0; i < count; i++) {
-        groups += i > 0 && (span[i].from != span[i - 1].from || span[i].to != span[i - 1].to);
-        place[span[i].index].offset += group[groups].offset;
     }
     return CKPT_OK;
 }
 
-ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, ckpt_arena *scratch,
-                           ckpt_bytes *arena_bytes, ckpt_err *err)
+static void ungroup(ckpt_place *place, int count, const groups *g)
+{
+    ckpt_bytes inside = 0;
+    int group = -1;
+    for (int i = 0; i < count; i++) {
+        const spanned *const span = &g->span[i];
+        if (i == 0 || span->from != span[-1].from || span->to != span[-1].to) {
+            inside = 0;
+            group++;
+        }
+        place[span->index].offset = g->group[group].offset + inside;
+        inside += place[span->index].bytes;
+    }
+}
+
+static ckpt_bytes highest_end(const ckpt_place *place, int count)
+{
+    ckpt_bytes highest = 0;
+    for (int i = 0; i < count; i++) {
+        const ckpt_bytes end = place[i].offset + place[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
+
+/* A call under way. */
+typedef struct packing {
+    ckpt_place *place;
+    int count;
+    groups g;
+    ckpt_bytes bound, enough;
+    ckpt_bytes best; /* offsets of `place` are those of the best packing so far */
+    const ckpt_plan_options *options;
+    ckpt_arena *scratch;
+} packing;
+
+/* Search within `capacity` with so much work, on groups or on single places. */
+static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grouped, ckpt_err *err)
+{
+    ckpt_pack_answer answer = CKPT_PACK_SPENT;
+    ckpt_place *const place = grouped ? p->g.group : p->place;
+    const int count = grouped ? p->g.count : p->count;
+    if (count > SEARCH_MAX) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_places_search(place, count, capacity, &work, p->options, p->scratch, &answer, err));
+    if (answer == CKPT_PACK_FOUND) {
+        if (grouped) {
+            ungroup(p->place, p->count, &p->g);
+        }
+        p->best = highest_end(p->place, p->count);
+    }
+    return CKPT_OK;
+}
+
+/* The bound first; then what would be enough; then places of a group apart from each other; then halfway there. */
+static ckpt_code search_all(packing *p, ckpt_err *err)
+{
+    const int effort = p->options == NULL ? CKPT_EFFORT_NORMAL : p->options->effort;
+    const int64_t work = effort <= CKPT_EFFORT_LEAST    ? LEAST_WORK
+                         : effort == CKPT_EFFORT_NORMAL ? NORMAL_WORK
+                         : effort == CKPT_EFFORT_MORE   ? 10 * NORMAL_WORK
+                                                        : 100 * NORMAL_WORK;
+    const bool apart = p->g.count < p->count;
+    CKPT_TRY(search(p, p->bound, apart ? work / 4 : work / 2, true, err));
+    if (p->best > p->enough && p->enough > p->bound) {
+        CKPT_TRY(search(p, p->enough, work / 4, true, err));
+    }
+    if (p->best > p->bound && apart) {
+        CKPT_TRY(search(p, p->bound, work / 4, false, err));
+    }
+    ckpt_bytes low = p->enough;
+    for (int i = 0; i < HALVINGS && p->best > p->enough; i++) {
+        const ckpt_bytes middle = low + (p->best - low) / 2;
+        CKPT_TRY(search(p, middle, work / 4 / HALVINGS, true, err));
+        low = p->best > middle ? middle : low;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code pack(packing *p, ckpt_err *err)
+{
+    CKPT_TRY(group_places(p->place, p->count, p->scratch, &p->g, err));
+    CKPT_TRY(ckpt_places_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
+    p->enough = p->enough > p->bound ? p->enough : p->bound;
+    const int64_t repair = p->g.count > SEARCH_MAX ? REPAIR_WORK : 0;
+    CKPT_TRY(ckpt_places_greedy(p->g.group, p->g.count, p->bound, repair, p->scratch, &p->best, err));
+    ungroup(p->place, p->count, &p->g);
+    return p->best > p->bound ? search_all(p, err) : CKPT_OK;
+}
+
+ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, const ckpt_plan_options *options,
+                           ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
 {
     *arena_bytes = 0;
     if (count == 0) {
         return CKPT_OK;
     }
     const ckpt_mark mark = ckpt_arena_mark(scratch);
-    CKPT_TRY(pack_groups(place, count, enough, scratch, arena_bytes, err));
+    packing p = {.place = place, .count = count, .enough = enough, .options = options, .scratch = scratch};
+    CKPT_TRY(pack(&p, err));
+    *arena_bytes = p.best;
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
+}
+
+void ckpt_places_overflow(const ckpt_place *place, int count, ckpt_bytes capacity, int *from, int *to,
+                          ckpt_bytes *bytes)
+{
+    *bytes = 0;
+    *from = *to = -1;
+    for (int i = 0; i < count; i++) {
+        const ckpt_bytes over = place[i].offset + place[i].bytes - capacity;
+        if (over > 0) {
+            *from = *bytes == 0 || place[i].from < *from ? place[i].from : *from;
+            *to = place[i].to > *to ? place[i].to : *to;
+            *bytes = over > *bytes ? over : *bytes;
+        }
+    }
 }

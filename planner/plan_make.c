@@ -67,7 +67,7 @@ static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate
     ckpt_arena_init(&scratch);
     ckpt_code code = ckpt_sequence_steps(m->graph, &candidate->sequence, m->out, plan, err);
     if (code == CKPT_OK) {
-        code = ckpt_sequence_pack(m->graph, plan, enough, &scratch, err);
+        code = ckpt_sequence_pack(m->graph, plan, enough, m->options, &scratch, err);
     }
     ckpt_arena_fini(&scratch);
     ckpt_bytes sum = 0;

@@ -35,6 +35,6 @@ CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_
 /* Offsets for those places, and arena_bytes, by ckpt_places_pack: an in-place output and its input are one place to
  * the packer. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough,
-                                           ckpt_arena *scratch, ckpt_err *err);
+                                           const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err);
 
 #endif

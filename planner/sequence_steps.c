@@ -391,8 +391,8 @@ static void find_roots(const ckpt_graph *graph, const ckpt_plan *plan, int *held
     }
 }
 
-ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough, ckpt_arena *scratch,
-                             ckpt_err *err)
+ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough,
+                             const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err)
 {
     ckpt_place *const place = (ckpt_place *)plan->place; /* made by ckpt_sequence_steps, not yet shown to anyone */
     ckpt_place *const joined = CKPT_NEW(scratch, ckpt_place, plan->place_count);
@@ -412,7 +412,7 @@ ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_byte
             joined[to[root[i]]].to = place[i].to;
         }
     }
-    CKPT_TRY(ckpt_places_pack(joined, count, enough, scratch, &plan->arena_bytes, err));
+    CKPT_TRY(ckpt_places_pack(joined, count, enough, options, scratch, &plan->arena_bytes, err));
     for (int i = 0; i < plan->place_count; i++) {
         place[i].offset = joined[to[root[i]]].offset;
     }

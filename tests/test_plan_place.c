@@ -50,7 +50,7 @@ static void random_lifetimes(void **state)
         ckpt_bytes packed = 0;
         CHECK_OK(ckpt_places_live(place, count, &arena, &bound, &err), err);
         CHECK(bound == most, "seed %d: live bound %lld, counted %lld", (int)seed, (long long)bound, (long long)most);
-        CHECK_OK(ckpt_places_pack(place, count, 0, &arena, &packed, &err), err);
+        CHECK_OK(ckpt_places_pack(place, count, 0, NULL, &arena, &packed, &err), err);
         CHECK(packed >= most, "seed %d: arena below what is live", (int)seed);
         check_places(place, count, packed, seed);
         const double waste = most > 0 ? (double)packed / (double)most - 1 : 0;
@@ -93,7 +93,7 @@ static void known_packings(void **state)
         ckpt_arena_init(&arena);
         ckpt_err err = {0};
         ckpt_bytes packed = 0;
-        CHECK_OK(ckpt_places_pack(place, count, 0, &arena, &packed, &err), err);
+        CHECK_OK(ckpt_places_pack(place, count, 0, NULL, &arena, &packed, &err), err);
         check_places(place, count, packed, seed);
         perfect += packed == 1000;
         CHECK(packed <= 1200, "seed %d: %lld for 1000 bytes", (int)seed, (long long)packed);
@@ -116,7 +116,7 @@ static void nested(void **state)
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
     CHECK_OK(ckpt_places_live(place, 300, &arena, &bound, &err), err);
-    CHECK_OK(ckpt_places_pack(place, 300, 0, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_places_pack(place, 300, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, bound);
     check_places(place, 300, packed, 0);
     ckpt_arena_fini(&arena);
@@ -140,7 +140,7 @@ static void many(void **state)
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
     CHECK_OK(ckpt_places_live(place, COUNT, &arena, &bound, &err), err);
-    CHECK_OK(ckpt_places_pack(place, COUNT, 0, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_places_pack(place, COUNT, 0, NULL, &arena, &packed, &err), err);
     check_places(place, COUNT, packed, 7);
     CHECK(packed <= bound + bound / 5, "%lld for %lld live bytes", (long long)packed, (long long)bound);
     ckpt_arena_fini(&arena);
@@ -153,12 +153,12 @@ static void edges(void **state)
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     ckpt_bytes packed = -1;
-    CHECK_OK(ckpt_places_pack(NULL, 0, 0, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_places_pack(NULL, 0, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, 0);
     ckpt_place huge[2] = {{"x", 0, 0, 1, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
-    assert_int_equal(ckpt_places_pack(huge, 2, 0, &arena, &packed, &err), CKPT_OVERFLOW);
+    assert_int_equal(ckpt_places_pack(huge, 2, 0, NULL, &arena, &packed, &err), CKPT_OVERFLOW);
     ckpt_place apart[2] = {{"x", 0, 0, 0, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
-    CHECK_OK(ckpt_places_pack(apart, 2, 0, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_places_pack(apart, 2, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, INT64_MAX - 1);
     ckpt_arena_fini(&arena);
 }
@@ -170,7 +170,7 @@ static ckpt_code pack_starved(void *context, ckpt_err *err)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_bytes packed = 0;
-    const ckpt_code code = ckpt_places_pack(place, 3, 0, &arena, &packed, err);
+    const ckpt_code code = ckpt_places_pack(place, 3, 0, NULL, &arena, &packed, err);
     ckpt_arena_fini(&arena);
     return code;
 }
