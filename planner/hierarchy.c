@@ -1,0 +1,229 @@
+/* The sweep: what is common to all labels, the loop over ops, and the sequences that labels stand for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/hierarchy_impl.h"
+
+static ckpt_code take_memory(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_graph *const graph = s->graph;
+    size_t readers = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        readers += (size_t)graph->op[o].reads.count + (size_t)graph->op[o].adds.count;
+    }
+    readers += (size_t)graph->outputs.count;
+    s->fixed = CKPT_NEW(scratch, bool, graph->op_count);
+    s->reader_from = CKPT_NEW(scratch, int, graph->buffer_count + 2);
+    s->reader = CKPT_NEW(scratch, int, readers);
+    s->needed = CKPT_NEW(scratch, int, graph->op_count + 1);
+    s->base = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
+    s->base_pass = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
+    s->moment = CKPT_NEW(scratch, int, CKPT_SWEEP_MOMENTS);
+    s->added = CKPT_NEW(scratch, ckpt_stretch, graph->op_count + 2);
+    if (s->fixed == NULL || s->reader_from == NULL || s->reader == NULL || s->needed == NULL || s->base == NULL ||
+        s->base_pass == NULL || s->moment == NULL || s->added == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", graph->op_count);
+    }
+    return CKPT_OK;
+}
+
+/* First-run readers of each buffer, rising; the end of the step reads the outputs. */
+static void find_readers(ckpt_sweep *s)
+{
+    const ckpt_graph *const graph = s->graph;
+    for (int round = 0; round < 2; round++) {
+        for (int o = 0; o <= graph->op_count; o++) {
+            const ckpt_list none = {0};
+            const bool end = o == graph->op_count;
+            const ckpt_list *const list[] = {end ? &graph->outputs : &graph->op[o].reads,
+                                             end ? &none : &graph->op[o].adds};
+            for (int l = 0; l < 2; l++) {
+                for (int i = 0; i < list[l]->count; i++) {
+                    const int b = list[l]->at[i];
+                    if (round == 0) {
+                        s->reader_from[b + 2]++;
+                    } else {
+                        s->reader[s->reader_from[b + 1]++] = o;
+                    }
+                }
+            }
+        }
+        for (int b = 0; round == 0 && b < graph->buffer_count; b++) {
+            s->reader_from[b + 2] += s->reader_from[b + 1];
+        }
+    }
+}
+
+/* Which ops never run again, what they hold, and which moments have to be told apart for whom. */
+static ckpt_code find_base(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_graph *const graph = s->graph;
+    const int n = graph->op_count;
+    bool *const reread = CKPT_NEW(scratch, bool, graph->buffer_count); /* by an op that may run again */
+    if (reread == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", n);
+    }
+    for (int o = 0; o < n; o++) {
+        s->fixed[o] = s->fixed[o] || !graph->op[o].recompute;
+        for (int i = 0; i < graph->op[o].adds.count; i++) {
+            s->fixed[graph->writer[graph->op[o].adds.at[i]]] = true;
+        }
+    }
+    int *const added = CKPT_NEW(scratch, int, graph->buffer_count); /* last op that adds to it, +1 */
+    if (added == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", n);
+    }
+    for (int o = 0; o < n; o++) {
+        for (int i = 0; i < graph->op[o].adds.count; i++) {
+            added[graph->op[o].adds.at[i]] = o + 1;
+        }
+    }
+    for (int o = 0; o < n; o++) {
+        const ckpt_list *const reads = &graph->op[o].reads;
+        for (int i = 0; i < reads->count; i++) { /* what it read would no longer be the same */
+            s->fixed[o] = s->fixed[o] || added[reads->at[i]] > o;
+        }
+        for (int i = 0; i < reads->count && !s->fixed[o]; i++) {
+            reread[reads->at[i]] = true;
+        }
+    }
+    for (int j = 0; j <= n; j++) {
+        s->needed[j] = n;
+        s->base[j] += j < n ? graph->op[j].workspace_bytes : 0;
+    }
+    for (int b = 0; b < graph->buffer_count; b++) {
+        const int from = graph->writer[b];
+        const int readers = s->reader_from[b + 1] - s->reader_from[b];
+        const int to = readers > 0 ? s->reader[s->reader_from[b + 1] - 1] : from;
+        const ckpt_bytes bytes = graph->buffer[b].bytes;
+        for (int r = s->reader_from[b]; r < s->reader_from[b + 1] && (!s->fixed[from] || reread[b]); r++) {
+            s->needed[s->reader[r]] = from < s->needed[s->reader[r]] ? from : s->needed[s->reader[r]];
+        }
+        for (int j = from; j <= to && s->fixed[from]; j++) {
+            s->base[j] += bytes;
+            s->base_pass[j] += j > from ? bytes : 0;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Survivors hand their choices on; the rest goes. */
+static ckpt_code settle(ckpt_sweep *s, int v, ckpt_err *err)
+{
+    for (int i = 0; i < s->next.count; i++) {
+        ckpt_label *const label = &s->next.at[i];
+        if (label->again_count > 0) {
+            ckpt_choices *const choices =
+                ckpt_arena_take(&s->choices, 1, sizeof *choices + (size_t)label->again_count * sizeof *label->again);
+            if (choices == NULL) {
+                return CKPT_FAIL(err, CKPT_NO_MEMORY, "choices for op '%s'", s->graph->op[v].name);
+            }
+            choices->rest = label->rest;
+            choices->op = v;
+            choices->count = label->again_count;
+            memcpy(choices->moment, label->again, (size_t)label->again_count * sizeof *label->again);
+            label->rest = choices;
+        }
+    }
+    const ckpt_labels old = s->now;
+    s->now = s->next;
+    s->next = old;
+    s->next.count = 0;
+    ckpt_arena_fini(&s->next.arena);
+    return CKPT_OK;
+}
+
+static int compare_whens(const void *a, const void *b)
+{
+    const ckpt_when x = *(const ckpt_when *)a, y = *(const ckpt_when *)b;
+    return (x > y) - (x < y);
+}
+
+/* All runs of a label, in their order. */
+static ckpt_code write_order(const ckpt_sweep *s, const ckpt_label *label, ckpt_arena *scratch, ckpt_order *order,
+                             ckpt_err *err)
+{
+    const int n = s->graph->op_count;
+    size_t count = (size_t)n;
+    for (const ckpt_choices *c = label->rest; c != NULL; c = c->rest) {
+        count += (size_t)c->count;
+    }
+    ckpt_when *const run = CKPT_NEW(scratch, ckpt_when, count);
+    if (run == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sequence of %zu runs", count);
+    }
+    size_t at = 0;
+    for (int o = 0; o < n; o++) {
+        run[at++] = o * s->stride + o;
+    }
+    for (const ckpt_choices *c = label->rest; c != NULL; c = c->rest) {
+        for (int i = 0; i < c->count; i++) {
+            run[at++] = c->moment[i] * s->stride + c->op;
+        }
+    }
+    qsort(run, count, sizeof *run, compare_whens);
+    for (size_t i = 0; i < count; i++) {
+        ckpt_order_add(order, (int)(run[i] % s->stride));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code hand_over(ckpt_sweep *s, const ckpt_sweep_wish *wish, ckpt_arena *out, ckpt_answer *answer,
+                           ckpt_err *err)
+{
+    CKPT_TRY(ckpt_labels_thin(&s->now, CKPT_CANDIDATES_MAX, err));
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_code code = CKPT_OK;
+    for (int i = 0; i < s->now.count && code == CKPT_OK; i++) {
+        code = write_order(s, &s->now.at[i], &s->next.arena, &order, err);
+        if (code == CKPT_OK) {
+            code = wish->least ? ckpt_order_end(&order, s->graph, wish->offer, out, answer, err)
+                               : ckpt_order_offer(&order, s->graph, wish->offer, out, answer, err);
+        }
+    }
+    ckpt_order_fini(&order);
+    return code;
+}
+
+static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_plan_options *options,
+                       ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    CKPT_TRY(take_memory(s, scratch, err));
+    find_readers(s);
+    CKPT_TRY(find_base(s, scratch, err));
+    s->now.at = ckpt_memory_get(sizeof *s->now.at);
+    if (s->now.at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a label");
+    }
+    s->now.room = s->now.count = 1;
+    for (int v = s->graph->op_count - 1; v >= 0 && s->now.count > 0; v--) {
+        if (ckpt_plan_stopped(options)) {
+            return CKPT_OK;
+        }
+        CKPT_TRY(ckpt_sweep_decide(s, v, err));
+        CKPT_TRY(ckpt_labels_thin(&s->next, wish->width, err));
+        CKPT_TRY(settle(s, v, err));
+    }
+    return hand_over(s, wish, out, answer, err);
+}
+
+ckpt_code ckpt_sweep_run(const ckpt_graph *graph, const ckpt_sweep_wish *wish, const ckpt_plan_options *options,
+                         ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    ckpt_sweep s = {.graph = graph, .limit = wish->limit, .stride = graph->op_count + 1, .covered = -1};
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_arena_init(&s.now.arena);
+    ckpt_arena_init(&s.next.arena);
+    ckpt_arena_init(&s.choices);
+    const ckpt_code code = sweep(&s, wish, options, &scratch, out, answer, err);
+    ckpt_memory_put(s.now.at);
+    ckpt_memory_put(s.next.at);
+    ckpt_memory_put(s.wanted);
+    ckpt_arena_fini(&s.choices);
+    ckpt_arena_fini(&s.next.arena);
+    ckpt_arena_fini(&s.now.arena);
+    ckpt_arena_fini(&scratch);
+    return code;
+}

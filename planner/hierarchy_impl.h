@@ -1,0 +1,107 @@
+/* A sweep over the ops from the last to the first that decides, for each, when it runs again.
+ *
+ * When op v is decided, everything that can read its buffers has been: the first runs of later ops, and their runs
+ * again ("demands"). Between two demands v either keeps its buffers or drops them and runs again just before the
+ * second one, which puts demands on what v reads. A label is one set of decisions for the ops from v on. Most of what
+ * such a set does to memory is past caring about: all that is left is the open demands and, for each stretch of time
+ * whose ends a later decision can still tell apart, the most that is live in it. So at a narrow place of the graph a
+ * label is little more than (peak, time), and equal blocks give equal fronts without anybody looking for blocks.
+ *
+ * Time is a code: op u running in the moment before the first run of op j is j * stride + u, the first run of j itself
+ * j * stride + j; the moment op_count is the end, where outputs are wanted. */
+#ifndef CKPT_PLANNER_HIERARCHY_IMPL_H
+#define CKPT_PLANNER_HIERARCHY_IMPL_H
+
+#include "planner/planner_impl.h"
+
+enum { CKPT_SWEEP_MOMENTS = 60 }; /* of one op, before which it may run again */
+
+typedef int64_t ckpt_when;
+
+/* Buffer that a run again reads, and when. */
+typedef struct ckpt_demand {
+    int buffer;
+    ckpt_when when;
+} ckpt_demand;
+
+/* Everything that happens from `from` to where the next stretch begins. */
+typedef struct ckpt_stretch {
+    ckpt_when from;
+    ckpt_bytes most; /* live in it, workspaces included, as far as decided */
+    ckpt_bytes pass; /* live just before it; kept only where a moment begins, else 0 */
+} ckpt_stretch;
+
+/* The moments before which an op runs again; a list through all ops decided so far. */
+typedef struct ckpt_choices {
+    const struct ckpt_choices *rest;
+    int op, count;
+    int moment[];
+} ckpt_choices;
+
+typedef struct ckpt_label {
+    ckpt_ns time; /* of the runs again */
+    ckpt_bytes peak;
+    ckpt_bytes rank;       /* the peak that labels with other demands are compared by */
+    uint64_t key;          /* hash of the demands: equal ones have stretches with equal ends */
+    ckpt_demand *demand;   /* rising */
+    ckpt_stretch *stretch; /* rising */
+    int demand_count, stretch_count;
+    const ckpt_choices *rest; /* of the label it comes from */
+    const int *again;         /* moments chosen for the op just decided */
+    int again_count;
+    int layer; /* scratch of ckpt_labels_thin */
+} ckpt_label;
+
+/* Labels of one step. */
+typedef struct ckpt_labels {
+    ckpt_label *at;
+    int count, room;
+    ckpt_arena arena; /* their lists */
+} ckpt_labels;
+
+typedef struct ckpt_sweep {
+    const ckpt_graph *graph;
+    ckpt_bytes limit;
+    ckpt_when stride;
+    bool *fixed;      /* per op: never runs again */
+    int *reader_from; /* per buffer: its first-run readers are reader[reader_from[b]] .. reader[reader_from[b + 1] - 1]
+                       */
+    int *reader;
+    int *needed;           /* per moment: the first op that still has to be told apart there; a stretch begins at it and
+                              behind it as long as that op is undecided */
+    ckpt_bytes *base;      /* per moment: live in the first run because of fixed ops, and the workspace */
+    ckpt_bytes *base_pass; /* per moment: live before it because of fixed ops */
+    int covered;           /* stretches reach from the op decided last to the end of this moment; -1: none yet */
+    ckpt_labels now, next;
+    ckpt_arena choices;
+    /* scratch of the op under way */
+    ckpt_demand *wanted; /* demands on its buffers, static and open, rising in time */
+    int wanted_count, wanted_room;
+    int *moment;
+    int moment_count;
+    ckpt_stretch *added; /* newly covered */
+    int added_count;
+} ckpt_sweep;
+
+/* The ways of op v for every label of `now`, into `next`. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_sweep_decide(ckpt_sweep *sweep, int v, ckpt_err *err);
+
+/* Drop labels of which another is as good in all that matters, then all but `width`, spread over ranks. What stays is
+ * in the order of ranks. Errors: CKPT_NO_MEMORY. Cost: O(n log n) and the comparisons within equal demands. */
+CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, int width, ckpt_err *err);
+
+/* What a sweep is for. */
+typedef struct ckpt_sweep_wish {
+    ckpt_bytes limit; /* no label above it */
+    int width;        /* labels kept after each op */
+    ckpt_bytes offer; /* candidates up to this peak are added to the answer */
+    bool least;       /* the limit is not the user's: what is found may be the answer's least */
+} ckpt_sweep_wish;
+
+/* Offer the sequences of a sweep's front to `answer`. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: about 2 us for each
+ * op that may run again and label, where the graph is narrow. */
+CKPT_MUST_USE ckpt_code ckpt_sweep_run(const ckpt_graph *graph, const ckpt_sweep_wish *wish,
+                                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                       ckpt_err *err);
+
+#endif

@@ -1,0 +1,338 @@
+/* One step of the sweep: what becomes of a label when one more op is decided. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/hierarchy_impl.h"
+
+enum {
+    ALL_WAYS = 5, /* moments up to which every set of runs again is tried */
+    PAIRS = 12,   /* up to which all sets of one or two are */
+
+};
+
+/* `memory` with room for `wanted` elements, NULL when there is none: then `memory` stays as it is. */
+static void *with_room(void *memory, int *room, int wanted, size_t size)
+{
+    if (memory != NULL && wanted <= *room) {
+        return memory;
+    }
+    const int more = wanted < 64 ? 128 : 2 * wanted;
+    void *const grown = ckpt_memory_resize(memory, (size_t)more * size);
+    *room = grown != NULL ? more : *room;
+    return grown;
+}
+
+static int compare_demands(const void *a, const void *b)
+{
+    const ckpt_demand *const x = a, *const y = b;
+    if (x->when != y->when) {
+        return x->when < y->when ? -1 : 1;
+    }
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* What reads the buffers of op v: in first runs, and in the runs again of this label. */
+static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
+{
+    const ckpt_list *const writes = &s->graph->op[v].writes;
+    s->wanted_count = 0;
+    for (int i = 0; i < writes->count; i++) {
+        const int b = writes->at[i];
+        const int readers = s->reader_from[b + 1] - s->reader_from[b];
+        ckpt_demand *const wanted =
+            with_room(s->wanted, &s->wanted_room, s->wanted_count + readers + label->demand_count, sizeof *s->wanted);
+        if (wanted == NULL) {
+            return false;
+        }
+        s->wanted = wanted;
+        for (int r = s->reader_from[b]; r < s->reader_from[b + 1]; r++) {
+            s->wanted[s->wanted_count++] = (ckpt_demand){b, s->reader[r] * s->stride + s->reader[r]};
+        }
+        for (int d = 0; d < label->demand_count; d++) {
+            if (label->demand[d].buffer == b) {
+                s->wanted[s->wanted_count++] = label->demand[d];
+            }
+        }
+    }
+    qsort(s->wanted, (size_t)s->wanted_count, sizeof *s->wanted, compare_demands);
+    s->moment_count = 0;
+    for (int i = 0; i < s->wanted_count && s->moment_count < CKPT_SWEEP_MOMENTS; i++) {
+        const int moment = (int)(s->wanted[i].when / s->stride);
+        if (moment < s->graph->op_count && (s->moment_count == 0 || s->moment[s->moment_count - 1] != moment)) {
+            s->moment[s->moment_count++] = moment;
+        }
+    }
+    return true;
+}
+
+/* Count `bytes` from the moment `first` to `last`, included; `before`: also just before the moment. */
+static void occupy(const ckpt_sweep *s, ckpt_label *label, int first, bool before, ckpt_when last, ckpt_bytes bytes)
+{
+    const ckpt_when start = first * s->stride;
+    for (int i = label->stretch_count - 1; i >= 0 && label->stretch[i].from >= start; i--) {
+        ckpt_stretch *const x = &label->stretch[i];
+        if (x->from <= last) {
+            x->most += bytes;
+            x->pass += (before || x->from > start) && x->from % s->stride == 0 ? bytes : 0;
+        }
+    }
+}
+
+/* Where a run again of op v in this moment is put: in a stretch of its own before all others of the moment. */
+static void insert_run(const ckpt_sweep *s, ckpt_label *label, int v, int moment)
+{
+    const ckpt_when start = moment * s->stride;
+    int at = label->stretch_count - 1;
+    while (label->stretch[at].from != start) {
+        at--;
+    }
+    memmove(&label->stretch[at + 1], &label->stretch[at], (size_t)(label->stretch_count - at) * sizeof *label->stretch);
+    label->stretch_count++;
+    label->stretch[at].most = label->stretch[at].pass + s->graph->op[v].workspace_bytes;
+    label->stretch[at + 1].from = start + v + 1;
+    label->stretch[at + 1].pass = 0;
+}
+
+/* A demand on what a run again reads. One that is there for the same moment or a first run in it, being later, says it
+ * already. */
+static void insert_demand(const ckpt_sweep *s, ckpt_label *label, int buffer, int moment, int v)
+{
+    for (int r = s->reader_from[buffer]; r < s->reader_from[buffer + 1]; r++) {
+        if (s->reader[r] == moment) {
+            return;
+        }
+    }
+    for (int d = 0; d < label->demand_count; d++) {
+        if (label->demand[d].buffer == buffer && label->demand[d].when / s->stride == moment) {
+            return;
+        }
+    }
+    const ckpt_demand added = {buffer, moment * s->stride + v};
+    int at = label->demand_count++;
+    for (; at > 0 && compare_demands(&label->demand[at - 1], &added) > 0; at--) {
+        label->demand[at] = label->demand[at - 1];
+    }
+    label->demand[at] = added;
+}
+
+/* True when a later decision can tell what is before `when` from what is behind it. */
+static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when when)
+{
+    const int moment = (int)(when / s->stride);
+    const bool starts = when % s->stride == 0;
+    if (starts && (s->needed[moment] < v || (moment > 0 && s->needed[moment - 1] < v))) {
+        return true;
+    }
+    for (int d = 0; d < label->demand_count; d++) {
+        const ckpt_when at = label->demand[d].when;
+        if (at + 1 == when || (starts && at / s->stride == moment)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Join stretches between which nothing can end or begin any more. */
+static void join(const ckpt_sweep *s, ckpt_label *label, int v)
+{
+    int kept = 0;
+    for (int i = 1; i < label->stretch_count; i++) {
+        if (tells(s, label, v, label->stretch[i].from)) {
+            label->stretch[++kept] = label->stretch[i];
+        } else if (label->stretch[i].most > label->stretch[kept].most) {
+            label->stretch[kept].most = label->stretch[i].most;
+        }
+    }
+    label->stretch_count = label->stretch_count > 0 ? kept + 1 : 0;
+}
+
+static void sum_up(const ckpt_sweep *s, ckpt_label *label)
+{
+    label->peak = 0;
+    for (int i = 0; i < label->stretch_count; i++) {
+        label->peak = label->stretch[i].most > label->peak ? label->stretch[i].most : label->peak;
+    }
+    uint64_t key = 88172645463325252U;
+    ckpt_bytes open = 0;
+    for (int d = 0; d < label->demand_count; d++) {
+        key = (key ^ (uint64_t)label->demand[d].buffer) * 0x9E3779B97F4A7C15U;
+        key = (key ^ (key >> 29) ^ (uint64_t)label->demand[d].when) * 0xBF58476D1CE4E5B9U;
+        bool first = true;
+        for (int e = 0; e < d; e++) {
+            first = first && label->demand[e].buffer != label->demand[d].buffer;
+        }
+        open += first ? s->graph->buffer[label->demand[d].buffer].bytes : 0;
+    }
+    label->key = key ^ (key >> 32);
+    label->rank = label->peak + open;
+}
+
+/* Runs of op v: its first one, and one before each moment whose bit is in `ways`. Every buffer is kept from each run to
+ * its last demand before the next run. */
+static void apply_runs(const ckpt_sweep *s, ckpt_label *label, int v, uint64_t ways)
+{
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    for (int m = 0; m < s->moment_count; m++) {
+        if ((ways >> m & 1) != 0) {
+            insert_run(s, label, v, s->moment[m]);
+        }
+    }
+    int moment = v; /* of the run before the one under way */
+    for (int m = 0; m <= s->moment_count; m++) {
+        if (m < s->moment_count && (ways >> m & 1) == 0) {
+            continue;
+        }
+        const ckpt_when run = moment * s->stride + v;
+        const ckpt_when end = m < s->moment_count ? s->moment[m] * s->stride : INT64_MAX;
+        for (int i = 0; i < op->writes.count; i++) {
+            ckpt_when last = run;
+            for (int d = 0; d < s->wanted_count && s->wanted[d].when < end; d++) {
+                const bool mine = s->wanted[d].buffer == op->writes.at[i] && s->wanted[d].when > run;
+                last = mine ? s->wanted[d].when : last;
+            }
+            occupy(s, label, moment, false, last, s->graph->buffer[op->writes.at[i]].bytes);
+        }
+        moment = m < s->moment_count ? s->moment[m] : moment;
+    }
+}
+
+/* A fixed op: what it writes is in `base` up to its last first-run reader; demands behind that prolong it. */
+static void prolong(const ckpt_sweep *s, ckpt_label *label, int v)
+{
+    const ckpt_list *const writes = &s->graph->op[v].writes;
+    for (int i = 0; i < writes->count; i++) {
+        const int b = writes->at[i];
+        const int readers = s->reader_from[b + 1] - s->reader_from[b];
+        const int planned = readers > 0 ? s->reader[s->reader_from[b + 1] - 1] : v;
+        ckpt_when last = 0;
+        for (int d = 0; d < s->wanted_count; d++) {
+            last = s->wanted[d].buffer == b ? s->wanted[d].when : last;
+        }
+        if (last >= (planned + 1) * s->stride) {
+            occupy(s, label, planned + 1, true, last, s->graph->buffer[b].bytes);
+        }
+    }
+}
+
+/* A child of `old` in `next`: the same decisions, and `ways` for op v. */
+static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_t ways, ckpt_err *err)
+{
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    const ckpt_mark mark = ckpt_arena_mark(&s->next.arena);
+    int again = 0;
+    for (uint64_t w = ways; w != 0; w &= w - 1) {
+        again++;
+    }
+    ckpt_label child = {.time = old->time, .rest = old->rest, .again_count = again};
+    for (int i = 0; i < again; i++) {
+        if (!ckpt_sum(child.time, op->time_ns, &child.time)) {
+            return CKPT_OK; /* more than 63 bits hold: no label */
+        }
+    }
+    ckpt_label *const at = with_room(s->next.at, &s->next.room, s->next.count + 1, sizeof *s->next.at);
+    s->next.at = at != NULL ? at : s->next.at;
+    child.demand = CKPT_NEW(&s->next.arena, ckpt_demand, old->demand_count + again * op->reads.count);
+    child.stretch = CKPT_NEW(&s->next.arena, ckpt_stretch, old->stretch_count + s->added_count + again + 1);
+    int *const moments = CKPT_NEW(&s->next.arena, int, again);
+    if (at == NULL || child.demand == NULL || child.stretch == NULL || moments == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a label of %d demands", old->demand_count);
+    }
+    for (int d = 0; d < old->demand_count; d++) {
+        if (s->graph->writer[old->demand[d].buffer] != v) {
+            child.demand[child.demand_count++] = old->demand[d];
+        }
+    }
+    if (s->covered >= v) {
+        child.stretch[child.stretch_count++] = (ckpt_stretch){v * s->stride, s->base[v], s->base_pass[v]};
+    }
+    for (int i = 0; i < old->stretch_count; i++) {
+        child.stretch[child.stretch_count++] = old->stretch[i];
+    }
+    for (int i = 0; i < s->added_count; i++) {
+        child.stretch[child.stretch_count++] = s->added[i];
+    }
+    int chosen = 0;
+    for (int m = 0; m < s->moment_count; m++) {
+        if ((ways >> m & 1) != 0) {
+            moments[chosen++] = s->moment[m];
+            for (int i = 0; i < op->reads.count; i++) {
+                insert_demand(s, &child, op->reads.at[i], s->moment[m], v);
+            }
+        }
+    }
+    child.again = moments;
+    if (s->fixed[v]) {
+        prolong(s, &child, v);
+    } else {
+        apply_runs(s, &child, v, ways);
+    }
+    join(s, &child, v);
+    sum_up(s, &child);
+    if (child.peak <= s->limit) {
+        s->next.at[s->next.count++] = child;
+    } else {
+        ckpt_arena_rewind(&s->next.arena, mark);
+    }
+    return CKPT_OK;
+}
+
+/* Sets of moments before which op v runs again. Before the very next op it never does. */
+static ckpt_code make_children(ckpt_sweep *s, const ckpt_label *old, int v, ckpt_err *err)
+{
+    const int n = s->fixed[v] ? 0 : s->moment_count;
+    const uint64_t barred = n > 0 && s->moment[0] == v + 1 ? 1 : 0;
+    CKPT_TRY(make_child(s, old, v, 0, err));
+    if (n <= ALL_WAYS) {
+        for (uint64_t ways = 1; ways < (uint64_t)1 << n; ways++) {
+            if ((ways & barred) == 0) {
+                CKPT_TRY(make_child(s, old, v, ways, err));
+            }
+        }
+        return CKPT_OK;
+    }
+    for (int a = barred != 0; a < n; a++) {
+        CKPT_TRY(make_child(s, old, v, (uint64_t)1 << a, err));
+        for (int b = a + 1; b < n && n <= PAIRS; b++) {
+            CKPT_TRY(make_child(s, old, v, (uint64_t)1 << a | (uint64_t)1 << b, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Let the stretches reach to the last first-run reader of op v. */
+static void cover(ckpt_sweep *s, int v)
+{
+    const ckpt_list *const writes = &s->graph->op[v].writes;
+    int last = s->covered;
+    for (int i = 0; i < writes->count && !s->fixed[v]; i++) {
+        const int b = writes->at[i];
+        for (int r = s->reader_from[b]; r < s->reader_from[b + 1]; r++) {
+            last = s->reader[r] > last ? s->reader[r] : last;
+        }
+        last = last < v ? v : last;
+    }
+    const int first = s->covered < 0 ? v + 1 : s->covered + 1;
+    s->added_count = 0;
+    for (int j = first; j <= last; j++) {
+        const bool told = s->added_count == 0 || s->needed[j] <= v || s->needed[j - 1] <= v;
+        if (told) {
+            s->added[s->added_count++] = (ckpt_stretch){j * s->stride, s->base[j], s->base_pass[j]};
+        } else if (s->base[j] > s->added[s->added_count - 1].most) {
+            s->added[s->added_count - 1].most = s->base[j];
+        }
+    }
+    s->covered = last;
+}
+
+ckpt_code ckpt_sweep_decide(ckpt_sweep *s, int v, ckpt_err *err)
+{
+    cover(s, v);
+    s->next.count = 0;
+    for (int i = 0; i < s->now.count; i++) {
+        if (!gather(s, v, &s->now.at[i])) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "demands on op '%s'", s->graph->op[v].name);
+        }
+        CKPT_TRY(make_children(s, &s->now.at[i], v, err));
+    }
+    return CKPT_OK;
+}
