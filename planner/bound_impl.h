@@ -1,0 +1,107 @@
+/* Bound by groups: forward ops cut into groups whose recomputation is counted exactly, memory shared between them by
+ * an exact knapsack.
+ *
+ *     forward ops   [ group 0 ][ group 1 ]...[ group n-1 ] | moments: first runs of all later ops
+ *                                                          | [ window n-1 ]...[ window 1 ][ window 0 ]
+ *
+ * A moment is the first run of an op behind the forward section; first runs are in reference order, so the moments of
+ * every schedule stand in one order, and every run of a forward op after the section is a repetition and costs. Window
+ * i is a contiguous span of moments. For any schedule within the limit L let h(i) be the fewest bytes that buffers of
+ * group i take at any instant from the end of the forward section to the start of window i, and s(i) the set in memory
+ * then. Windows go down, so at every instant of window i each group k < i still takes at least h(k), and
+ *
+ *     buffers of group i + what nobody can drop + workspace  <=  L - h(0) - ... - h(i-1)  =: P(i)      in window i.
+ *
+ * What group i pays after that instant is at least cost(i, s(i), P(i)): the least time of runs of its own ops that take
+ * it from s(i) through window i within P(i), its moments finding what they read of group i in memory; what its ops read
+ * of other groups, and memory before the window, are free. The groups' ops are disjoint, so
+ *
+ *     time  >=  all first runs  +  min over s  of  sum over i of cost(i, s(i), L - h(0) - ... - h(i-1)),
+ *
+ * a shortest path over groups in the order 0, 1, ... with the bytes held so far as its label. cost(i, ., P) for all
+ * sets is one backward pass over the moments of window i (bound_table.c). Nothing here is convex: that is why it is
+ * stronger than linear programs, in which half a schedule has half a peak. */
+#ifndef CKPT_PLANNER_BOUND_IMPL_H
+#define CKPT_PLANNER_BOUND_IMPL_H
+
+#include "planner/bound.h"
+
+enum { CKPT_GROUP_MAX = 14 }; /* buffers in a group: a table has a value for every set of them */
+
+/* Times are summed with saturation: NEVER is no schedule, LONG a time too long to tell from others. */
+#define CKPT_BOUND_LONG  ((ckpt_ns)1 << 60)
+#define CKPT_BOUND_NEVER ((ckpt_ns)1 << 61)
+
+/* An op of the group that may run again. Sets are of the group's buffers. */
+typedef struct ckpt_group_op {
+    unsigned reads, writes;
+    ckpt_ns time;
+    ckpt_bytes extra; /* beside buffers: workspace, less what running in place may save; may be below zero */
+} ckpt_group_op;
+
+typedef struct ckpt_group_moment {
+    unsigned reads;
+    ckpt_bytes during;  /* beside the group's buffers in memory: what cannot be dropped, own writes, workspace */
+    ckpt_bytes between; /* beside them since the moment before: what cannot be dropped */
+} ckpt_group_moment;
+
+/* What it costs to come from `held` bytes (or more) through the window. */
+typedef struct ckpt_group_way {
+    ckpt_bytes held;
+    ckpt_ns time;
+} ckpt_group_way;
+
+/* The ways for every P with low <= P < high: `held` rises, `time` falls. */
+typedef struct ckpt_group_table {
+    ckpt_bytes low, high;
+    const ckpt_group_way *way;
+    int way_count;
+    struct ckpt_group_table *next;
+} ckpt_group_table;
+
+typedef struct ckpt_group {
+    int buffer_count;
+    ckpt_bytes bytes[CKPT_GROUP_MAX];
+    ckpt_group_op *op; /* in reference order */
+    int op_count;
+    ckpt_group_moment *moment;
+    int moment_count;
+    unsigned later;          /* read after the window, or an output */
+    struct ckpt_group *same; /* an earlier group that is equal in all of this: its tables are ours; or itself */
+    ckpt_group_table *table;
+} ckpt_group;
+
+typedef struct ckpt_groups {
+    ckpt_group *group;
+    int count;
+} ckpt_groups;
+
+/* Room for the passes over the sets of one group. */
+typedef struct ckpt_group_room {
+    ckpt_ns *value;       /* per set */
+    ckpt_bytes *bytes;    /* per set */
+    int *order;           /* sets by bytes */
+    const ckpt_group *of; /* whose bytes and order these are */
+} ckpt_group_room;
+
+/* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses.
+ * Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
+CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, ckpt_arena *out,
+                                          ckpt_groups *groups, ckpt_err *err);
+
+CKPT_MUST_USE ckpt_code ckpt_group_room_take(ckpt_arena *arena, int buffers_max, ckpt_group_room *room, ckpt_err *err);
+
+/* The ways of a group under P = `limit`, made when there is no table for it yet. `work` goes down by the steps taken.
+ * Errors: CKPT_NO_MEMORY. Cost: O(moments * ops * 2^buffers), times the few repetitions a gap is worth. */
+CKPT_MUST_USE ckpt_code ckpt_group_find(ckpt_group *group, ckpt_bytes limit, ckpt_group_room *room, ckpt_arena *out,
+                                        int64_t *work, const ckpt_group_table **table, ckpt_err *err);
+
+/* The least time of repetitions that a partition proves; CKPT_BOUND_NEVER when it proves that no schedule exists.
+ * What costs `enough` or more is not looked at: the answer is then `enough`.
+ *   work   how much may be done; below zero afterwards: it ran out, and `time` is 0
+ * Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_groups_bound(ckpt_groups *groups, ckpt_bytes limit, ckpt_ns enough,
+                                          const ckpt_plan_options *options, int64_t *work, ckpt_ns *time,
+                                          ckpt_err *err);
+
+#endif

@@ -1,0 +1,96 @@
+/* labels: unit */
+/* Bounds against the true optimum of tiny graphs, at every limit from below the least peak to above keep-all's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/graph.h"
+#include "planner/bound.h"
+#include "support_brute.h"
+#include "support_test.h"
+
+enum { GRAPHS = 200, LIMITS = 8 };
+
+/* A limit within which nothing is dropped. */
+static ckpt_bytes all_bytes(const ckpt_graph *graph)
+{
+    ckpt_bytes bytes = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        bytes = graph->op[o].workspace_bytes > bytes ? graph->op[o].workspace_bytes : bytes;
+    }
+    for (int i = 0; i < graph->buffer_count; i++) {
+        bytes += graph->buffer[i].bytes;
+    }
+    return bytes;
+}
+
+/* One graph at one limit: `best` is the truth, INT64_MAX when there is no schedule. */
+static void check_bound(const ckpt_graph *graph, uint64_t seed, ckpt_bytes limit, ckpt_ns best, ckpt_ns *bound_sum)
+{
+    ckpt_err err = {0};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    for (int effort = CKPT_EFFORT_LEAST; effort <= CKPT_EFFORT_MORE; effort++) {
+        const ckpt_plan_options options = {.effort = effort};
+        ckpt_bound bound = {0};
+        CHECK_OK(ckpt_bound_find(graph, limit, INT64_MAX, &options, &arena, &bound, &err), err);
+        CHECK(!bound.infeasible || best == INT64_MAX, "seed %" PRIu64 ": %" PRId64 " bytes are said not to do (%s)",
+              seed, limit, bound.how);
+        CHECK(bound.infeasible || bound.time_ns <= best,
+              "seed %" PRIu64 ", %" PRId64 " bytes: bound %" PRId64 " (%s), optimum %" PRId64, seed, limit,
+              bound.time_ns, bound.how, best);
+        *bound_sum += effort == CKPT_EFFORT_MORE ? bound.time_ns : 0;
+        if (best < INT64_MAX) {
+            /* a known schedule only saves work: what is proved is the same, and exact when it is reached */
+            ckpt_bound told = {0};
+            CHECK_OK(ckpt_bound_find(graph, limit, best, &options, &arena, &told, &err), err);
+            CHECK(!told.infeasible && told.time_ns == bound.time_ns,
+                  "seed %" PRIu64 ": %" PRId64 " with the optimum known, %" PRId64 " without", seed, told.time_ns,
+                  bound.time_ns);
+            assert_int_equal(strcmp(told.how, "exact") == 0, told.time_ns == best);
+        }
+    }
+    ckpt_arena_fini(&arena);
+}
+
+static void never_above_the_optimum(void **state)
+{
+    (void)state;
+    ckpt_ns best_sum = 0, bound_sum = 0, first_sum = 0;
+    int exact = 0, cases = 0;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
+        const ckpt_ns first = ckpt_brute_time(graph, CKPT_BYTES_MAX / 4, CKPT_BRUTE_ALL);
+        ckpt_bytes peak = 0;
+        CHECK_OK(ckpt_bound_peak(graph, &arena, &peak, &err), err);
+        CHECK(peak <= least, "seed %" PRIu64 ": %" PRId64 " bytes are needed, but %" PRId64 " do", seed, peak, least);
+        const ckpt_bytes most = all_bytes(graph);
+        for (int i = -1; i < LIMITS; i++) {
+            const ckpt_bytes limit = i < 0 ? least - 1 : least + (most - least) * i / LIMITS;
+            const ckpt_ns best = i < 0 ? INT64_MAX : ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
+            ckpt_ns bound = 0;
+            check_bound(graph, seed, limit, best, &bound);
+            if (i >= 0) {
+                cases++;
+                exact += bound == best;
+                best_sum += best;
+                bound_sum += bound;
+                first_sum += first;
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+    print_message("%d cases: %d met; of the time above keep-all's, %.1f %% is proved\n", cases, exact,
+                  100.0 * (double)(bound_sum - first_sum) / (double)(best_sum - first_sum));
+    /* with the groups left out, nothing is proved */
+    CHECK(bound_sum - first_sum > (best_sum - first_sum) / 3, "a bound that bounds nothing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_the_optimum)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
