@@ -28,6 +28,10 @@ void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);
 
+/* Keep the candidates in the order of their times, without those that another makes needless. The slowest goes when
+ * there are too many. The sequence is not copied; its peak must be within the limit. */
+void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
+
 /* Steps, unplaced places (workspaces included), peak, times and what is copied of a sequence into `plan`. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,
                                             ckpt_plan *plan, ckpt_err *err);

@@ -8,6 +8,9 @@ typedef struct ckpt_moment {
     ckpt_ns start_ns, end_ns;
 } ckpt_moment;
 
+/* Time of a copy, rounded up; false when 63 bits do not hold it or there is no link (a rate of 0). */
+bool ckpt_copy_time(ckpt_bytes bytes, int64_t bytes_per_s, ckpt_ns *time);
+
 /* The clock between two steps. */
 typedef struct ckpt_clock {
     const ckpt_graph *graph;

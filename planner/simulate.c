@@ -11,11 +11,10 @@ static ckpt_ns longest(ckpt_ns a, ckpt_ns b)
     return a > b ? a : b;
 }
 
-/* Time of a copy, rounded up; false when 63 bits do not hold it or there is no link. */
-static bool copy_time(ckpt_bytes bytes, int64_t bytes_per_s, ckpt_ns *time)
+bool ckpt_copy_time(ckpt_bytes bytes, int64_t bytes_per_s, ckpt_ns *time)
 {
-    const double seconds = (double)bytes / (double)bytes_per_s;
-    if (bytes_per_s <= 0 || seconds > 9e9) {
+    const double seconds = bytes_per_s > 0 ? (double)bytes / (double)bytes_per_s : 1e10;
+    if (seconds > 9e9) {
         return false;
     }
     const double ns = seconds * 1e9;
@@ -78,14 +77,14 @@ bool ckpt_clock_step(ckpt_clock *clock, const ckpt_step *step, ckpt_moment *mome
         break;
     case CKPT_OFFLOAD:
         start = longest(longest(start, clock->d2h), clock->written_ns[b]);
-        if (!copy_time(graph->buffer[b].bytes, graph->d2h_bytes_per_s, &length) || !ckpt_sum(start, length, &end)) {
+        if (!ckpt_copy_time(graph->buffer[b].bytes, graph->d2h_bytes_per_s, &length) || !ckpt_sum(start, length, &end)) {
             return false;
         }
         clock->d2h = clock->read_ns[b] = end;
         break;
     case CKPT_FETCH:
         start = longest(longest(start, clock->h2d), clock->read_ns[b]);
-        if (!copy_time(graph->buffer[b].bytes, graph->h2d_bytes_per_s, &length) || !ckpt_sum(start, length, &end)) {
+        if (!ckpt_copy_time(graph->buffer[b].bytes, graph->h2d_bytes_per_s, &length) || !ckpt_sum(start, length, &end)) {
             return false;
         }
         clock->h2d = clock->written_ns[b] = end;

@@ -1,0 +1,262 @@
+/* Schedules with copies, from starts without any: sequences made for larger limits, whose excess then leaves by copies.
+ *
+ * A sequence for a limit between ours and keep-all's peak recomputes what is cheapest to recompute; the rest of the
+ * excess is small enough for the link. Which limit is best nobody knows, so a ladder of them is tried. */
+#include "planner/offload.h"
+
+#include <string.h>
+
+#include "planner/offload_impl.h"
+#include "planner/search.h"
+
+enum {
+    LOWER = 7,     /* answers below the limit, in case places take more than what is live */
+    HALVINGS = 24, /* of the limits between which the least with a limit of the host is looked for */
+};
+
+typedef struct improver {
+    ckpt_offload_search s;
+    const ckpt_graph *graph;
+    const ckpt_plan_options *options;
+    ckpt_bytes limit;
+    ckpt_arena scratch;
+    ckpt_order order;
+    ckpt_arena *out;
+    ckpt_answer *answer;
+    int effort;
+    int64_t lower_tries;
+} improver;
+
+static int effort_of(const ckpt_plan_options *options)
+{
+    const int effort = options->effort;
+    return effort < CKPT_EFFORT_LEAST ? CKPT_EFFORT_LEAST : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
+}
+
+int64_t ckpt_offload_tries(const ckpt_graph *graph, const ckpt_plan_options *options)
+{
+    /* of 500 ops; larger graphs take longer for each */
+    static const int64_t tries[] = {100, 600, 8000, 60000};
+    const int64_t fair = tries[effort_of(options)] * 500 / (graph->op_count > 100 ? graph->op_count : 100);
+    return fair > 20 ? fair : 20;
+}
+
+static bool has_copies(const ckpt_sequence *sequence)
+{
+    for (int t = 0; t < sequence->count; t++) {
+        if (sequence->op[t] < 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lay `m` out for `limit` and offer it. */
+static ckpt_code offer(improver *w, const ckpt_marked *m, ckpt_bytes limit, bool any_limit, ckpt_err *err)
+{
+    ckpt_offload *const o = &w->s.look;
+    o->limit = limit;
+    o->order = &w->order;
+    w->order.count = 0;
+    const bool fine = ckpt_offload_look(o, m) && o->peak <= limit && ckpt_offload_lay(o, m);
+    o->order = NULL;
+    o->limit = w->limit;
+    if (!fine) {
+        w->order.count = 0;
+        return CKPT_OK;
+    }
+    return any_limit ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->answer, err)
+                     : ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err);
+}
+
+/* Reference order, everything marked or nothing. */
+static void keep_all(const improver *w, ckpt_marked *m, uint64_t leaves)
+{
+    m->count = w->graph->op_count;
+    m->lead_ns = 0;
+    for (int o = 0; o < m->count; o++) {
+        m->run[o] = (ckpt_marked_run){o, leaves};
+    }
+}
+
+/* The lowest limit at which copies alone do: what is live with everything marked away; above that when the host cannot
+ * hold it. */
+static ckpt_code find_least(improver *w, ckpt_err *err)
+{
+    ckpt_offload_search *const s = &w->s;
+    keep_all(w, &s->tried, 0);
+    if (!ckpt_offload_look(&s->look, &s->tried)) {
+        return CKPT_OK;
+    }
+    ckpt_bytes high = s->look.peak;
+    keep_all(w, &s->best, UINT64_MAX);
+    if (!ckpt_offload_look(&s->look, &s->best)) {
+        return CKPT_OK;
+    }
+    ckpt_bytes low = s->look.peak;
+    s->look.limit = low;
+    if (!ckpt_offload_lay(&s->look, &s->best)) {
+        keep_all(w, &s->best, 0);
+        for (int i = 0; i < HALVINGS && low < high; i++) {
+            s->look.limit = low + (high - low) / 2;
+            keep_all(w, &s->tried, 0);
+            if (ckpt_offload_search_fit(s) < INT64_MAX) {
+                high = s->look.limit;
+                ckpt_marked_copy(&s->best, &s->tried);
+            } else {
+                low = s->look.limit + 1;
+            }
+        }
+        low = high;
+    }
+    s->look.limit = w->limit;
+    CKPT_TRY(offer(w, &s->best, low, true, err));
+    s->best_ns = INT64_MAX;
+    return CKPT_OK;
+}
+
+/* The sequences of one more answer, as starts. */
+static void offer_starts(improver *w, const ckpt_answer *answer)
+{
+    for (int i = 0; i < answer->count; i++) {
+        if (!has_copies(&answer->candidate[i].sequence)) {
+            ckpt_offload_search_offer(&w->s, &answer->candidate[i].sequence);
+        }
+    }
+    if (answer->least.sequence.op != NULL && !has_copies(&answer->least.sequence)) {
+        ckpt_offload_search_offer(&w->s, &answer->least.sequence);
+    }
+}
+
+/* The sequences of `answer`, which will be gone, as candidates of ours. */
+static ckpt_code keep_starts(improver *w, const ckpt_answer *answer, ckpt_err *err)
+{
+    for (int i = -1; i < answer->count; i++) {
+        const ckpt_sequence *const sequence = i < 0 ? &answer->least.sequence : &answer->candidate[i].sequence;
+        w->order.count = 0;
+        for (int t = 0; sequence->op != NULL && t < sequence->count; t++) {
+            ckpt_order_add(&w->order, sequence->op[t]);
+        }
+        if (w->order.count > 0) {
+            CKPT_TRY(i < 0 ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->answer, err)
+                           : ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Sequences without copies for our limit and, when copies may follow, for limits between it and keep-all's peak. */
+static ckpt_code climb(improver *w, ckpt_offload_mode mode, ckpt_err *err)
+{
+    static const int rungs[] = {0, 0, 3, 7};
+    static const int64_t moves[] = {4000, 60000, 400000, 2000000};
+    const ckpt_strategy *const chain = ckpt_strategy_find("chain");
+    const int count = mode == CKPT_OFFLOAD_JOINT ? rungs[w->effort] : 1;
+    const int64_t fair = moves[w->effort] * 500 / (w->graph->op_count > 100 ? w->graph->op_count : 100);
+    ckpt_plan_options options = *w->options;
+    options.effort = CKPT_EFFORT_LEAST;
+    keep_all(w, &w->s.tried, 0);
+    if (!ckpt_offload_look(&w->s.look, &w->s.tried) || w->s.look.peak <= w->limit) {
+        return CKPT_OK;
+    }
+    const ckpt_bytes span = w->s.look.peak - w->limit;
+    for (int r = 0; r < count && !ckpt_plan_stopped(w->options); r++) {
+        const ckpt_mark mark = ckpt_arena_mark(&w->scratch);
+        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        const ckpt_bytes limit = mode == CKPT_OFFLOAD_JOINT ? w->limit + span / (count + 1) * (r + 1) : w->limit;
+        if (chain != NULL) {
+            CKPT_TRY(chain->plan(w->graph, limit, &options, &w->scratch, &answer, err));
+        }
+        CKPT_TRY(ckpt_search_improve(w->graph, limit, fair, w->options, &w->scratch, &answer, err));
+        offer_starts(w, &answer);
+        if (mode == CKPT_OFFLOAD_RECOMPUTE) {
+            CKPT_TRY(keep_starts(w, &answer, err));
+        }
+        ckpt_arena_rewind(&w->scratch, mark);
+    }
+    return CKPT_OK;
+}
+
+/* The best there is, and what becomes of it at lower limits. */
+static ckpt_code offer_best(improver *w, ckpt_err *err)
+{
+    static const int permille[LOWER] = {5, 10, 20, 40, 80, 120, 200};
+    ckpt_offload_search *const s = &w->s;
+    if (s->best_ns == INT64_MAX) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(offer(w, &s->best, w->limit, false, err));
+    for (int i = 0; i < LOWER; i++) {
+        const ckpt_bytes limit = w->limit - w->limit / 1000 * permille[i];
+        ckpt_marked_copy(&s->tried, &s->best);
+        s->look.limit = limit;
+        s->now_ns = s->best_ns = INT64_MAX;
+        s->tries = w->lower_tries;
+        ckpt_offload_search_begin(s);
+        ckpt_offload_search_run(s, s->tries);
+        if (s->best_ns < INT64_MAX) {
+            CKPT_TRY(offer(w, &s->best, limit, false, err));
+        }
+        s->look.limit = w->limit;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckpt_err *err)
+{
+    const ckpt_graph *const graph = w->graph;
+    int64_t uses = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        uses += (int64_t)graph->op[o].reads.count + graph->op[o].writes.count + graph->op[o].adds.count;
+    }
+    if (graph->op_count > 1 << 24 || uses > 1 << 26) {
+        return CKPT_OK;
+    }
+    ckpt_offload_search *const s = &w->s;
+    CKPT_TRY(ckpt_offload_search_start(s, 4 * graph->op_count + 64, (int)(4 * uses) + 256, &w->scratch, err));
+    s->options = w->options;
+    s->tries = tries;
+    if (mode != CKPT_OFFLOAD_RECOMPUTE) {
+        CKPT_TRY(find_least(w, err));
+    }
+    keep_all(w, &s->tried, 0);
+    ckpt_offload_search_begin(s);
+    if (mode == CKPT_OFFLOAD_JOINT) { /* copies alone first: from there it is often not far */
+        s->look.mode = CKPT_OFFLOAD_COPIES;
+        ckpt_offload_search_run(s, tries / 3);
+        s->look.mode = mode;
+    }
+    if (mode != CKPT_OFFLOAD_COPIES && s->best_ns > s->least_ns) {
+        offer_starts(w, w->answer);
+        CKPT_TRY(climb(w, mode, err));
+    }
+    ckpt_offload_search_run(s, s->tries);
+    return offer_best(w, err);
+}
+
+ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_offload_mode mode, int64_t tries,
+                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    if (!graph->has_link && mode != CKPT_OFFLOAD_RECOMPUTE) {
+        return CKPT_OK;
+    }
+    improver w = {
+        .s = {.look = {.graph = graph,
+                       .limit = limit,
+                       .host_limit = options->host_bytes > 0 ? options->host_bytes : CKPT_BYTES_MAX,
+                       .mode = mode}},
+        .graph = graph,
+        .options = options,
+        .limit = limit,
+        .out = out,
+        .answer = answer,
+        .effort = effort_of(options),
+        .lower_tries = tries / 10,
+    };
+    ckpt_arena_init(&w.scratch);
+    ckpt_order_init(&w.order);
+    const ckpt_code code = improve(&w, mode, tries, err);
+    ckpt_order_fini(&w.order);
+    ckpt_arena_fini(&w.scratch);
+    return code;
+}
