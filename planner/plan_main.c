@@ -1,114 +1,65 @@
-/* ckpt-plan: a model or a graph and a budget in, a plan out. */
+/* ckpt-plan: a model or a graph and a budget in, a plan out; or the curve over all budgets, the largest model that
+ * fits, what each layer costs, all strategies in a table. */
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/cli.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/machine.h"
 #include "ops/network.h"
-#include "planner/planner.h"
+#include "planner/answers.h"
+#include "planner/plan_request_impl.h"
 #include "planner/replay.h"
-
-enum { SETS_MAX = 64 };
-
-static const ckpt_cli_option option_table[] = {
-    {"budget", 'b', "SIZE",
-     "everything the step holds on the device: 6GB, 5.5GiB, 80% of keep-all's peak; none: no limit"},
-    {"output", 'o', "FILE", "write the plan as JSON; - is standard output"},
-    {"strategy", 's', "NAME", "auto (the fastest that fits) or a name of --list-strategies"},
-    {"profile", 'p', "FILE", "measured times and workspaces (ckpt-profile)"},
-    {"device", 'd', "NAME", "without a profile: device of the roofline, or its JSON file (default: cpu)"},
-    {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
-    {"threads", 't', "N", "threads of the CPU kernels (default: as the profile, else all processors)"},
-    {"trace", 0, "FILE", "write the predicted trace"},
-    {"json", 0, NULL, "print the summary as JSON"},
-    {"list-strategies", 0, NULL, "print the strategies and exit"},
-    {NULL, 0, NULL, NULL},
-};
-
-typedef struct request {
-    const char *input, *budget, *output, *strategy, *profile, *device, *trace;
-    const char *set[SETS_MAX];
-    int set_count;
-    long threads; /* 0: default */
-    bool json;
-} request;
+#include "planner/solver.h"
 
 /* A graph, and where its times come from. */
 typedef struct source {
     const ckpt_graph *graph;
+    const ckpt_model *model; /* NULL: the file is a graph */
     const char *costs;
     bool roofline;
     int threads;
 } source;
 
-static int list_strategies(void)
+/* All that the ways to answer share. */
+typedef struct job {
+    const ckpt_cli *cli;
+    const ckpt_request *request;
+    ckpt_arena *out;
+    source source;
+    ckpt_plan_options options;
+    const char *strategy;
+    ckpt_text text; /* what goes to standard output */
+    bool found;     /* the answer is yes */
+} job;
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal)
 {
-    printf("%-14s %s\n", "auto", "the fastest of all that fit");
-    for (int i = 0; ckpt_strategy_table[i] != NULL; i++) {
-        printf("%-14s %s\n", ckpt_strategy_table[i]->name, ckpt_strategy_table[i]->help);
-    }
-    return 0;
+    (void)signal;
+    interrupted = 1;
 }
 
-/* -1: go on; else the exit code. */
-static int read_arguments(ckpt_cli *cli, request *r)
+/* Once: the second Ctrl-C ends the program where it stands. */
+static void catch_signals(void)
 {
-    const char *name = NULL;
-    const char *value = NULL;
-    int more = 0;
-    while ((more = ckpt_cli_next(cli, &name, &value)) == 1) {
-        const struct {
-            const char *name;
-            const char **to;
-        } text[] = {{"budget", &r->budget},   {"output", &r->output}, {"strategy", &r->strategy},
-                    {"profile", &r->profile}, {"device", &r->device}, {"trace", &r->trace}};
-        bool taken = false;
-        for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
-            if (strcmp(name, text[i].name) == 0) {
-                *text[i].to = value;
-                taken = true;
-            }
-        }
-        if (taken) {
-            continue;
-        }
-        if (strcmp(name, "json") == 0) {
-            r->json = true;
-        } else if (strcmp(name, "list-strategies") == 0) {
-            return list_strategies();
-        } else if (strcmp(name, "threads") == 0) {
-            char *end = NULL;
-            r->threads = strtol(value, &end, 10);
-            if (end == value || *end != '\0' || r->threads < 1 || r->threads > CKPT_THREADS_MAX) {
-                return ckpt_cli_usage(cli, "found --threads '%s', wanted 1 to %d", value, CKPT_THREADS_MAX);
-            }
-        } else if (strcmp(name, "set") == 0) {
-            if (r->set_count == SETS_MAX) {
-                return ckpt_cli_usage(cli, "found more than %d --set", SETS_MAX);
-            }
-            r->set[r->set_count++] = value;
-        } else if (r->input != NULL) {
-            return ckpt_cli_usage(cli, "found two files, '%s' and '%s', wanted one", r->input, value);
-        } else {
-            r->input = value;
-        }
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static int list_strategies(void)
+{
+    printf("%-14s %-9s %s\n", "auto", "planner", "the fastest of all that fit; baselines are not asked");
+    for (int i = 0; ckpt_strategy_table[i] != NULL; i++) {
+        const ckpt_strategy *const strategy = ckpt_strategy_table[i];
+        printf("%-14s %-9s %s\n", strategy->name, ckpt_strategy_kind(strategy), strategy->help);
     }
-    if (more < 0) {
-        return more == -1 ? 0 : 2;
-    }
-    if (r->input == NULL) {
-        return ckpt_cli_usage(cli, "wanted a model or graph file");
-    }
-    const bool plan_on_stdout = r->output != NULL && strcmp(r->output, "-") == 0;
-    const bool trace_on_stdout = r->trace != NULL && strcmp(r->trace, "-") == 0;
-    if (plan_on_stdout + trace_on_stdout + r->json > 1) {
-        return ckpt_cli_usage(cli, "only one of -o -, --trace - and --json can have standard output");
-    }
-    return -1;
+    return 0;
 }
 
 static ckpt_code read_format(const char *path, ckpt_arena *out, const char **format, ckpt_err *err)
@@ -126,19 +77,19 @@ static ckpt_code read_format(const char *path, ckpt_arena *out, const char **for
     return code;
 }
 
-static ckpt_code read_model(const char *path, const request *r, ckpt_arena *out, source *s, ckpt_err *err)
+static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, source *s, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
     const ckpt_profile *profile = NULL;
     const ckpt_device_model *device = NULL;
     const ckpt_network *network = NULL;
     const ckpt_lowered *lowered = NULL;
-    CKPT_TRY(ckpt_model_read(path, r->set, r->set_count, out, &model, err));
+    CKPT_TRY(ckpt_model_read(r->input, r->set, r->set_count, out, &model, err));
     if (r->profile != NULL) {
         CKPT_TRY(ckpt_profile_read(r->profile, out, &profile, err));
     }
     CKPT_TRY(ckpt_device_model_find(r->device != NULL ? r->device : "cpu", out, &device, err));
-    s->threads = r->threads > 0                                    ? (int)r->threads
+    s->threads = r->threads > 0                                    ? r->threads
                  : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
                                                                    : ckpt_machine_threads();
     if (s->threads > CKPT_THREADS_MAX) {
@@ -148,157 +99,45 @@ static ckpt_code read_model(const char *path, const request *r, ckpt_arena *out,
     CKPT_TRY(ckpt_network_infer(model, s->threads, out, &network, err));
     CKPT_TRY(ckpt_network_lower(network, profile, device, out, &lowered, err));
     s->graph = lowered->graph;
+    s->model = model;
     s->roofline = profile == NULL;
     s->costs = profile != NULL ? ckpt_arena_format(out, "profile %s", r->profile)
                                : ckpt_arena_format(out, "roofline of %s", device->name);
     return s->costs != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of the costs");
 }
 
-static ckpt_code read_source(const char *path, const request *r, ckpt_arena *out, source *s, ckpt_err *err)
+static ckpt_code read_source(const ckpt_request *r, ckpt_arena *out, source *s, ckpt_err *err)
 {
     const char *format = NULL;
-    CKPT_TRY(read_format(path, out, &format, err));
+    CKPT_TRY(read_format(r->input, out, &format, err));
     if (strncmp(format, "ckpt-model/", 11) == 0) {
-        return read_model(path, r, out, s, err);
+        return read_model(r, out, s, err);
     }
-    if (r->profile != NULL || r->device != NULL || r->set_count > 0) {
+    if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%s is a graph and has its own times: --profile, --device and --set are for "
-                         "models",
-                         path);
+                         "%s is a graph and has its own sizes and times: --profile, --device, --set and --maximize are "
+                         "for models",
+                         r->input);
     }
     s->costs = ckpt_arena_format(out, "times in %s", r->input);
-    return s->costs != NULL ? ckpt_graph_read(path, out, &s->graph, err)
+    return s->costs != NULL ? ckpt_graph_read(r->input, out, &s->graph, err)
                             : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of the costs");
 }
 
-/* Standard input can be read once, and is needed twice: for its kind and for itself. */
-static ckpt_code read_stdin(const request *r, ckpt_arena *out, source *s, ckpt_err *err)
+/* The same graph with the link of --link. */
+static ckpt_code set_link(const ckpt_request *r, ckpt_arena *out, source *s, ckpt_err *err)
 {
-    const char *bytes = NULL;
-    size_t length = 0;
-    CKPT_TRY(ckpt_file_read("-", out, &bytes, &length, err));
-    const char *const folder = getenv("TMPDIR");
-    char path[512];
-    const int written = snprintf(path, sizeof path, "%s/ckpt-plan-XXXXXX", folder != NULL ? folder : "/tmp");
-    const int file = written > 0 && (size_t)written < sizeof path ? mkstemp(path) : -1;
-    if (file < 0) {
-        return CKPT_FAIL(err, CKPT_IO, "no temporary file for standard input");
+    if (r->link == NULL) {
+        return CKPT_OK;
     }
-    close(file);
-    ckpt_code code = ckpt_file_write(path, bytes, length, err);
-    code = code == CKPT_OK ? read_source(path, r, out, s, err) : code;
-    unlink(path);
-    return code;
-}
-
-static void count_layers(const ckpt_plan *plan, int *keep, int *recompute)
-{
-    *keep = *recompute = 0;
-    for (int i = 0; i < plan->layer_count; i++) {
-        *keep += plan->layer[i].decision == CKPT_KEEP;
-        *recompute += plan->layer[i].decision == CKPT_RECOMPUTE;
+    ckpt_graph *const linked = CKPT_NEW(out, ckpt_graph, 1);
+    if (linked == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph with another link");
     }
-}
-
-static double percent(int64_t part, int64_t whole)
-{
-    return whole > 0 ? 100 * (double)part / (double)whole : 0;
-}
-
-static void add_bytes(ckpt_text *text, const char *what, ckpt_bytes bytes, const char *more)
-{
-    char shown[CKPT_UNITS_TEXT];
-    ckpt_text_add(text, "%-14s %s (%lld bytes)%s\n", what, ckpt_bytes_show(bytes, shown), (long long)bytes, more);
-}
-
-static void add_costs(ckpt_text *text, const ckpt_plan *plan, const source *s)
-{
-    ckpt_text_add(text, "%-14s %s%s\n", "costs", plan->costs,
-                  s->roofline ? " (an estimate: no layer was measured; see ckpt-profile)" : "");
-}
-
-static void show_fit(ckpt_text *text, const ckpt_plan *plan, const source *s)
-{
-    char a[CKPT_UNITS_TEXT];
-    char more[160];
-    int keep = 0;
-    int recompute = 0;
-    count_layers(plan, &keep, &recompute);
-    add_bytes(text, "static block", plan->static_bytes, ": weights, gradients, optimizer, inputs");
-    const double fragments = percent(plan->arena_bytes - (plan->peak_bytes - plan->static_bytes), plan->arena_bytes);
-    snprintf(more, sizeof more, ": activations and workspaces, %.1f %% lost to fragmentation", fragments);
-    add_bytes(text, "arena", plan->arena_bytes, more);
-    snprintf(more, sizeof more, ": %.1f %% of keep-all", percent(plan->peak_bytes, plan->keep_all_peak_bytes));
-    add_bytes(text, "peak", plan->peak_bytes, more);
-    snprintf(more, sizeof more, ", %s", ckpt_ns_show(plan->keep_all_time_ns, a));
-    add_bytes(text, "keep-all", plan->keep_all_peak_bytes, more);
-    ckpt_text_add(text, "%-14s %s: %+.2f %% over keep-all\n", "step time", ckpt_ns_show(plan->time_ns, a),
-                  percent(plan->time_ns - plan->keep_all_time_ns, plan->keep_all_time_ns));
-    ckpt_text_add(text, "%-14s %d kept, %d recomputed\n", "layers", keep, recompute);
-    if (plan->has_bound) {
-        ckpt_text_add(text, "%-14s %s, gap %.2f %% (%s; scope: %s)\n", "bound", ckpt_ns_show(plan->bound_ns, a),
-                      percent(plan->time_ns - plan->bound_ns, plan->bound_ns), plan->bound_how, plan->bound_scope);
-    }
-    add_costs(text, plan, s);
-    ckpt_text_add(text, "%-14s %s, planned in %.3f s\n", "strategy", plan->solver, plan->solver_seconds);
-}
-
-static void show_summary(ckpt_text *text, const ckpt_plan *plan, const source *s, const request *r)
-{
-    ckpt_text_add(text, "%-14s %s: %s\n", "plan", plan->graph_name,
-                  plan->verdict == CKPT_FITS ? "fits" : "does not fit");
-    if (r->budget != NULL) {
-        char more[64];
-        snprintf(more, sizeof more, ": %.1f %% of keep-all", percent(plan->budget_bytes, plan->keep_all_peak_bytes));
-        add_bytes(text, "budget", plan->budget_bytes, more);
-    } else {
-        ckpt_text_add(text, "%-14s none given: no limit\n", "budget");
-    }
-    if (plan->verdict == CKPT_FITS) {
-        show_fit(text, plan, s);
-        return;
-    }
-    add_bytes(text, "static block", plan->static_bytes, "");
-    add_bytes(text, "keep-all", plan->keep_all_peak_bytes, "");
-    add_bytes(text, "least budget", plan->least_budget_bytes, ": a budget at which a plan was found");
-    add_costs(text, plan, s);
-    ckpt_text_add(text, "%-14s %s, searched for %.3f s\n", "strategy", plan->solver, plan->solver_seconds);
-}
-
-static void show_json(ckpt_text *text, const ckpt_plan *plan, const source *s)
-{
-    int keep = 0;
-    int recompute = 0;
-    count_layers(plan, &keep, &recompute);
-    ckpt_text_add(text, "{\"graph\": ");
-    ckpt_text_json(text, plan->graph_name);
-    ckpt_text_add(text, ", \"verdict\": \"%s\", \"budget_bytes\": %lld",
-                  plan->verdict == CKPT_FITS ? "fits" : "infeasible", (long long)plan->budget_bytes);
-    if (plan->verdict == CKPT_INFEASIBLE) {
-        ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)plan->least_budget_bytes);
-    } else {
-        ckpt_text_add(text,
-                      ", \"peak_bytes\": %lld, \"arena_bytes\": %lld, \"time_ns\": %lld, \"recompute_ns\": %lld, "
-                      "\"kept_layers\": %d, \"recomputed_layers\": %d",
-                      (long long)plan->peak_bytes, (long long)plan->arena_bytes, (long long)plan->time_ns,
-                      (long long)plan->recompute_ns, keep, recompute);
-    }
-    if (plan->has_bound) {
-        ckpt_text_add(text, ", \"bound\": {\"time_ns\": %lld, \"gap\": %.6f, \"how\": ", (long long)plan->bound_ns,
-                      percent(plan->time_ns - plan->bound_ns, plan->bound_ns) / 100);
-        ckpt_text_json(text, plan->bound_how);
-        ckpt_text_add(text, ", \"scope\": ");
-        ckpt_text_json(text, plan->bound_scope);
-        ckpt_text_add(text, "}");
-    }
-    ckpt_text_add(
-        text, ", \"static_bytes\": %lld, \"keep_all\": {\"peak_bytes\": %lld, \"time_ns\": %lld}, \"strategy\": ",
-        (long long)plan->static_bytes, (long long)plan->keep_all_peak_bytes, (long long)plan->keep_all_time_ns);
-    ckpt_text_json(text, plan->solver);
-    ckpt_text_add(text, ", \"seconds\": %.6f, \"costs\": ", plan->solver_seconds);
-    ckpt_text_json(text, plan->costs);
-    ckpt_text_add(text, ", \"estimated\": %s}\n", s->roofline ? "true" : "false");
+    *linked = *s->graph;
+    linked->has_link = true;
+    s->graph = linked;
+    return ckpt_link_parse(r->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
 }
 
 static ckpt_code write_text(const char *path, ckpt_text *text, ckpt_err *err)
@@ -308,7 +147,7 @@ static ckpt_code write_text(const char *path, ckpt_text *text, ckpt_err *err)
     return code == CKPT_OK ? ckpt_file_write(path, bytes, text->length, err) : code;
 }
 
-static ckpt_code write_plan(const request *r, const ckpt_plan *plan, ckpt_err *err)
+static ckpt_code write_plan(const ckpt_request *r, const ckpt_plan *plan, ckpt_err *err)
 {
     ckpt_text text;
     ckpt_text_init(&text);
@@ -318,7 +157,7 @@ static ckpt_code write_plan(const request *r, const ckpt_plan *plan, ckpt_err *e
     return code;
 }
 
-static ckpt_code write_trace(const ckpt_cli *cli, const request *r, const ckpt_plan *plan, const source *s,
+static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const ckpt_plan *plan, const source *s,
                              ckpt_arena *out, ckpt_err *err)
 {
     const ckpt_trace *predicted = NULL;
@@ -352,46 +191,262 @@ static void note_flags(const ckpt_cli *cli, const ckpt_graph *graph, const char 
     }
 }
 
-static ckpt_code answer(const ckpt_cli *cli, const request *r, ckpt_arena *out, bool *fits, ckpt_err *err)
+/* Everything but the budget, which may be a share of something not known yet. */
+static ckpt_code set_options(job *j, ckpt_err *err)
 {
-    source s = {0};
-    CKPT_TRY(strcmp(r->input, "-") == 0 ? read_stdin(r, out, &s, err) : read_source(r->input, r, out, &s, err));
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CKPT_TRY(ckpt_keep_all_measure(s.graph, out, &whole, &time, err));
-    ckpt_plan_options options = {0};
-    if (r->budget != NULL) {
-        CKPT_TRY(ckpt_bytes_parse(r->budget, whole, &options.budget_bytes, err));
-        if (options.budget_bytes <= 0) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "found budget '%s', wanted more than 0 bytes", r->budget);
+    const ckpt_request *const r = j->request;
+    ckpt_plan_options *const options = &j->options;
+    options->effort = r->effort;
+    options->solver = &ckpt_solver_glpk;
+    options->stop = &interrupted;
+    options->deadline_ns = r->time_limit > 0 ? ckpt_clock_ns() + (ckpt_ns)(r->time_limit * 1e9) : 0;
+    if (r->host_memory != NULL) {
+        CKPT_TRY_WHILE(err, ckpt_bytes_parse(r->host_memory, 0, &options->host_bytes, err), "reading --host-memory");
+        if (options->host_bytes <= 0) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "found host memory '%s', wanted more than 0 bytes", r->host_memory);
         }
     }
-    const char *const strategy = r->strategy != NULL ? r->strategy : "auto";
+    return CKPT_OK;
+}
+
+/* `whole`: what a percentage is of; 0: none is allowed. */
+static ckpt_code set_budget(job *j, ckpt_bytes whole, ckpt_err *err)
+{
+    if (j->request->budget == NULL) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_bytes_parse(j->request->budget, whole, &j->options.budget_bytes, err));
+    return j->options.budget_bytes > 0
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "found budget '%s', wanted more than 0 bytes", j->request->budget);
+}
+
+/* The schedule of --start. */
+static ckpt_code read_start(job *j, ckpt_candidate *start, ckpt_err *err)
+{
     ckpt_plan *plan = NULL;
-    CKPT_TRY(ckpt_plan_make(s.graph, strategy, &options, out, &plan, err));
-    plan->costs = s.costs;
-    plan->threads = s.threads;
-    note_flags(cli, s.graph, plan->verdict == CKPT_FITS ? plan->solver : strategy);
+    CKPT_TRY(ckpt_plan_read(j->request->start, j->out, &plan, err));
+    CKPT_TRY(ckpt_plan_bind(plan, j->source.graph, err));
+    if (plan->verdict != CKPT_FITS) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found a plan that does not fit its own budget, wanted a start",
+                         j->request->start);
+    }
+    CKPT_TRY_WHILE(err, ckpt_plan_check_run(plan, j->source.graph, err), "checking %s", j->request->start);
+    CKPT_TRY(ckpt_plan_candidate(plan, j->source.graph, j->out, start, err));
+    j->options.incumbent = start;
+    j->options.incumbent_count = 1;
+    return CKPT_OK;
+}
+
+/* Ended early, by Ctrl-C or --time-limit: said on standard error, the answer stays what it is. */
+static void note_end(const job *j, bool early)
+{
+    if (interrupted) {
+        fprintf(stderr, "%s: interrupted: the best so far\n", j->cli->program);
+    } else if (early) {
+        fprintf(stderr, "%s: time limit: the best so far\n", j->cli->program);
+    }
+}
+
+/* What is written for a plan: its file, its trace. */
+static ckpt_code write_files(job *j, ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    plan->costs = j->source.costs;
+    plan->threads = j->source.threads;
+    note_flags(j->cli, j->source.graph, plan->verdict == CKPT_FITS ? plan->solver : j->strategy);
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
     }
-    if (r->trace != NULL && plan->verdict == CKPT_FITS) {
-        CKPT_TRY(write_trace(cli, r, plan, &s, out, err));
+    return r->trace != NULL && plan->verdict == CKPT_FITS ? write_trace(j->cli, r, plan, &j->source, j->out, err)
+                                                          : CKPT_OK;
+}
+
+static ckpt_code nothing_found(ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before any plan was found");
+}
+
+static ckpt_code answer_plan(job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_plan *plan = NULL;
+    ckpt_candidate start;
+    ckpt_explanation explanation = {0};
+    if (r->start != NULL) {
+        CKPT_TRY(read_start(j, &start, err));
     }
-    *fits = plan->verdict == CKPT_FITS;
-    if ((r->output != NULL && strcmp(r->output, "-") == 0) || (r->trace != NULL && strcmp(r->trace, "-") == 0)) {
+    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, &plan, err));
+    j->found = plan->verdict == CKPT_FITS;
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    note_end(j, ckpt_plan_stopped(&j->options));
+    CKPT_TRY(write_files(j, plan, err));
+    const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
+    if (explain) {
+        CKPT_TRY(ckpt_explain(plan, j->source.graph, j->strategy, &j->options, j->out, &explanation, err));
+    }
+    if (!r->json) {
+        ckpt_plan_text(plan, r->budget != NULL, j->source.roofline, &j->text);
+        if (explain) {
+            ckpt_explanation_text(&explanation, &j->text);
+        }
         return CKPT_OK;
     }
-    ckpt_text text;
-    ckpt_text_init(&text);
-    if (r->json) {
-        show_json(&text, plan, &s);
-    } else {
-        show_summary(&text, plan, &s, r);
+    ckpt_text_add(&j->text, "{");
+    ckpt_plan_members(plan, j->source.roofline, &j->text);
+    if (explain) {
+        ckpt_text_add(&j->text, ", ");
+        ckpt_explanation_members(&explanation, &j->text);
     }
-    const ckpt_code code = write_text("-", &text, err);
-    ckpt_text_fini(&text);
+    ckpt_text_add(&j->text, "}\n");
+    return CKPT_OK;
+}
+
+static void report_sweep(int done, int points)
+{
+    ckpt_cli_progress("budgets", done, points, 0);
+}
+
+static ckpt_code answer_sweep(job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_sweep sweep = {0};
+    CKPT_TRY(ckpt_sweep_make(j->source.graph, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
+    j->found = sweep.plan[0]->verdict == CKPT_FITS;
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    if (sweep.stopped) {
+        note_end(j, true);
+    }
+    for (int i = 0; i < sweep.count; i++) {
+        sweep.plan[i]->costs = j->source.costs;
+        sweep.plan[i]->threads = j->source.threads;
+    }
+    const bool file = r->output != NULL && !ckpt_on_stdout(r->output);
+    if (file ? ckpt_ends_with(r->output, ".svg") : false) {
+        ckpt_sweep_svg(&sweep, &j->text);
+    } else if (file ? ckpt_ends_with(r->output, ".json") : r->json) {
+        ckpt_sweep_json(&sweep, &j->text);
+    } else {
+        ckpt_sweep_csv(&sweep, &j->text);
+    }
+    if (!j->found) {
+        char least[CKPT_UNITS_TEXT];
+        fprintf(stderr, "%s: no plan fits; the least budget at which one was found is %s (%lld bytes)\n",
+                j->cli->program, ckpt_bytes_show(sweep.plan[0]->least_budget_bytes, least),
+                (long long)sweep.plan[0]->least_budget_bytes);
+    }
+    return file ? write_text(r->output, &j->text, err) : CKPT_OK;
+}
+
+static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const ckpt_graph **graph, bool *exists,
+                          ckpt_err *err)
+{
+    const job *const j = context;
+    ckpt_request r = *j->request;
+    source s = {0};
+    r.set[r.set_count] = ckpt_arena_format(out, "%s=%lld", r.variable, (long long)value);
+    if (r.set[r.set_count++] == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
+    }
+    ckpt_code code = read_model(&r, out, &s, err);
+    code = code == CKPT_OK ? set_link(&r, out, &s, err) : code;
+    *exists = code == CKPT_OK;
+    if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model has read well: it is the value */
+        *err = (ckpt_err){0};
+        return CKPT_OK;
+    }
+    *graph = s.graph;
     return code;
+}
+
+static ckpt_code answer_maximum(job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_maximum *const maximum = CKPT_NEW(j->out, ckpt_maximum, 1);
+    ckpt_family family = {.graph = graph_at, .context = j, .variable = r->variable};
+    if (maximum == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "probes");
+    }
+    CKPT_TRY_WHILE(err, ckpt_model_eval(j->source.model, r->variable, &family.start, err), "reading --maximize %s",
+                   r->variable);
+    if (family.start < 1) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found %s = %lld, wanted at least 1 to begin with", r->input,
+                         r->variable, (long long)family.start);
+    }
+    CKPT_TRY(ckpt_maximize(&family, r->throughput, r->max_overhead, j->strategy, &j->options, j->out, maximum, err));
+    j->found = maximum->found;
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    if (maximum->unbounded) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s = %lld still fits: the budget does not limit it", r->variable,
+                         (long long)maximum->value);
+    }
+    note_end(j, maximum->stopped);
+    if (maximum->found) {
+        j->source.graph = maximum->graph;
+        CKPT_TRY(write_files(j, maximum->plan, err));
+    }
+    if (!r->json) {
+        ckpt_maximum_text(maximum, &j->text);
+        if (maximum->found) {
+            ckpt_plan_text(maximum->plan, true, j->source.roofline, &j->text);
+        }
+        return CKPT_OK;
+    }
+    ckpt_text_add(&j->text, "{");
+    ckpt_maximum_members(maximum, &j->text);
+    if (maximum->found) {
+        ckpt_text_add(&j->text, ", \"plan\": {");
+        ckpt_plan_members(maximum->plan, j->source.roofline, &j->text);
+        ckpt_text_add(&j->text, "}");
+    }
+    ckpt_text_add(&j->text, "}\n");
+    return CKPT_OK;
+}
+
+static ckpt_code answer_comparison(job *j, ckpt_err *err)
+{
+    ckpt_comparison *const comparison = CKPT_NEW(j->out, ckpt_comparison, 1);
+    if (comparison == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "comparison");
+    }
+    CKPT_TRY(ckpt_compare(j->source.graph, &j->options, j->out, comparison, err));
+    for (int i = 0; i < comparison->count; i++) {
+        j->found = j->found || comparison->plan[i]->verdict == CKPT_FITS;
+    }
+    note_end(j, comparison->stopped);
+    if (j->request->json) {
+        ckpt_comparison_json(comparison, &j->text);
+    } else {
+        ckpt_comparison_text(comparison, &j->text);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code answer(job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    CKPT_TRY(set_options(j, err));
+    CKPT_TRY(read_source(r, j->out, &j->source, err));
+    CKPT_TRY(set_link(r, j->out, &j->source, err));
+    CKPT_TRY(ckpt_keep_all_measure(j->source.graph, j->out, &whole, &time, err));
+    CKPT_TRY(set_budget(j, r->question == CKPT_ASK_MAXIMUM ? 0 : whole, err));
+    switch (r->question) {
+    case CKPT_ASK_SWEEP: CKPT_TRY(answer_sweep(j, err)); break;
+    case CKPT_ASK_MAXIMUM: CKPT_TRY(answer_maximum(j, err)); break;
+    case CKPT_ASK_COMPARISON: CKPT_TRY(answer_comparison(j, err)); break;
+    default: CKPT_TRY(answer_plan(j, err));
+    }
+    const bool elsewhere = r->question == CKPT_ASK_SWEEP ? r->output != NULL && !ckpt_on_stdout(r->output)
+                                                         : ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
+    return elsewhere ? CKPT_OK : write_text("-", &j->text, err);
 }
 
 int main(int argc, char **argv)
@@ -401,20 +456,26 @@ int main(int argc, char **argv)
         .usage = "ckpt-plan --budget SIZE [options] model.json",
         .about =
             "Plan one training step of a ckpt-model or ckpt-graph file so that it fits the budget in the least time.",
-        .option = option_table,
+        .option = ckpt_request_options,
         .argc = argc,
         .argv = argv,
     };
-    request r = {0};
-    const int usage = read_arguments(&cli, &r);
+    ckpt_request r;
+    const int usage = ckpt_request_read(&cli, &r);
     if (usage >= 0) {
         return usage;
+    }
+    if (r.question == CKPT_ASK_STRATEGIES) {
+        return list_strategies();
     }
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
-    bool fits = false;
-    const ckpt_code code = answer(&cli, &r, &arena, &fits, &err);
+    job j = {.cli = &cli, .request = &r, .out = &arena, .strategy = r.strategy != NULL ? r.strategy : "auto"};
+    ckpt_text_init(&j.text);
+    catch_signals();
+    const ckpt_code code = answer(&j, &err);
+    ckpt_text_fini(&j.text);
     ckpt_arena_fini(&arena);
-    return code != CKPT_OK ? ckpt_cli_fail(&cli, &err) : fits ? 0 : 1;
+    return code != CKPT_OK ? ckpt_cli_fail(&cli, &err) : j.found ? 0 : 1;
 }

@@ -1,0 +1,270 @@
+/* What a plan does to each layer, and what more budget would buy. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/answers.h"
+
+/* The name that an op's figures go under. */
+static const char *label(const ckpt_graph_op *op)
+{
+    return op->layer != NULL && op->layer[0] != '\0' ? op->layer : op->name;
+}
+
+typedef struct named {
+    const char *label;
+    int op;
+} named;
+
+static int compare_named(const void *a, const void *b)
+{
+    const named *const x = a;
+    const named *const y = b;
+    const int order = strcmp(x->label, y->label);
+    return order != 0 ? order : (x->op > y->op) - (x->op < y->op);
+}
+
+/* Rows for the labels of forward ops, in the order of their first ones; per op the row, -1 for other ops. */
+static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of, ckpt_layer_report **rows, int *count,
+                           ckpt_err *err)
+{
+    *rows = CKPT_NEW(out, ckpt_layer_report, graph->op_count);
+    const ckpt_mark mark = ckpt_arena_mark(out);
+    named *const list = CKPT_NEW(out, named, graph->op_count);
+    int *const first = CKPT_NEW(out, int, graph->op_count); /* per op: first op of its label */
+    if (*rows == NULL || list == NULL || first == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
+    }
+    int forward = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        row_of[o] = -1;
+        if (graph->op[o].phase == CKPT_FORWARD) {
+            list[forward++] = (named){label(&graph->op[o]), o};
+        }
+    }
+    qsort(list, (size_t)forward, sizeof *list, compare_named);
+    for (int i = 0; i < forward; i++) {
+        const bool same = i > 0 && strcmp(list[i - 1].label, list[i].label) == 0;
+        first[list[i].op] = same ? first[list[i - 1].op] : list[i].op;
+    }
+    *count = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        if (graph->op[o].phase == CKPT_FORWARD) {
+            if (first[o] == o) {
+                (*rows)[*count] = (ckpt_layer_report){.layer = label(&graph->op[o])};
+                row_of[o] = (*count)++;
+            } else {
+                row_of[o] = row_of[first[o]];
+            }
+        }
+    }
+    ckpt_arena_rewind(out, mark);
+    return CKPT_OK;
+}
+
+/* Where things are after a step. */
+typedef struct whereabouts {
+    const ckpt_graph *graph;
+    bool *memory, *host, *remade; /* per buffer; `remade`: counted once */
+} whereabouts;
+
+static void follow(whereabouts *w, const ckpt_step *step)
+{
+    const int b = step->target;
+    switch (step->kind) {
+    case CKPT_RUN:
+        for (int i = 0; step->inplace && i < w->graph->op[b].inplace_count; i++) {
+            w->memory[w->graph->op[b].inplace[i].in] = false;
+        }
+        for (int i = 0; i < w->graph->op[b].writes.count; i++) {
+            w->memory[w->graph->op[b].writes.at[i]] = true;
+        }
+        break;
+    case CKPT_FREE: w->memory[b] = false; break;
+    case CKPT_OFFLOAD: w->host[b] = true; break;
+    case CKPT_FETCH: w->memory[b] = true; break;
+    }
+}
+
+/* The last step before anything of backward: the first run of the last op of the forward section, and the frees and
+ * copies that come with it. */
+static int find_boundary(const ckpt_plan *plan, const ckpt_graph *graph)
+{
+    int last = -1;
+    while (last + 1 < graph->op_count && graph->op[last + 1].phase == CKPT_FORWARD) {
+        last++;
+    }
+    int i = 0;
+    while (i < plan->step_count && !(plan->step[i].kind == CKPT_RUN && plan->step[i].target == last)) {
+        i++;
+    }
+    while (i + 1 < plan->step_count && plan->step[i + 1].kind != CKPT_RUN) {
+        i++;
+    }
+    return i;
+}
+
+static void add_kept(const whereabouts *w, const int *row_of, ckpt_layer_report *rows)
+{
+    for (int b = 0; b < w->graph->buffer_count; b++) {
+        const int row = row_of[w->graph->writer[b]];
+        if (row >= 0 && w->memory[b]) {
+            rows[row].kept_bytes += w->graph->buffer[b].bytes;
+        } else if (row >= 0 && w->host[b]) {
+            rows[row].host_bytes += w->graph->buffer[b].bytes;
+        }
+    }
+}
+
+/* A run again: its time, and the bytes behind the boundary that only it provides. */
+static void add_again(whereabouts *w, int o, bool behind, ckpt_layer_report *row)
+{
+    const ckpt_graph_op *const op = &w->graph->op[o];
+    row->again_ns += op->time_ns;
+    row->decision = CKPT_RECOMPUTE;
+    for (int i = 0; behind && i < op->writes.count; i++) {
+        const int b = op->writes.at[i];
+        if (!w->remade[b]) {
+            w->remade[b] = true;
+            row->remade_bytes += w->graph->buffer[b].bytes;
+        }
+    }
+}
+
+static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                                ckpt_explanation *explanation, ckpt_err *err)
+{
+    ckpt_layer_report *rows = NULL;
+    int *const row_of = CKPT_NEW(out, int, graph->op_count);
+    whereabouts w = {
+        .graph = graph,
+        .memory = CKPT_NEW(out, bool, graph->buffer_count),
+        .host = CKPT_NEW(out, bool, graph->buffer_count),
+        .remade = CKPT_NEW(out, bool, graph->buffer_count),
+    };
+    if (row_of == NULL || w.memory == NULL || w.host == NULL || w.remade == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
+    }
+    CKPT_TRY(find_rows(graph, out, row_of, &rows, &explanation->layer_count, err));
+    const int boundary = find_boundary(plan, graph);
+    for (int i = 0; i < plan->step_count; i++) {
+        const ckpt_step *const step = &plan->step[i];
+        const int row = row_of[step->kind == CKPT_RUN ? step->target : graph->writer[step->target]];
+        follow(&w, step);
+        if (step->kind == CKPT_RUN && step->again && row >= 0) {
+            add_again(&w, step->target, i > boundary, &rows[row]);
+        } else if (step->kind == CKPT_OFFLOAD && row >= 0 && rows[row].decision == CKPT_KEEP) {
+            rows[row].decision = CKPT_OFFLOADED;
+        }
+        if (i == boundary) {
+            add_kept(&w, row_of, rows);
+            for (int b = 0; b < graph->buffer_count; b++) {
+                w.remade[b] = w.memory[b]; /* what is there need not be kept instead */
+            }
+        }
+    }
+    explanation->layer = rows;
+    return CKPT_OK;
+}
+
+static ckpt_code buy(const ckpt_graph *graph, const char *strategy, const ckpt_plan_options *options, ckpt_bytes step,
+                     const char *name, ckpt_arena *out, ckpt_explanation *explanation, ckpt_err *err)
+{
+    const ckpt_plan *const plan = explanation->plan;
+    ckpt_more *const more = &explanation->more[explanation->more_count];
+    ckpt_candidate incumbent;
+    ckpt_plan_options larger = *options;
+    *more = (ckpt_more){.step = name};
+    if (!ckpt_sum(plan->budget_bytes, step, &larger.budget_bytes)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_plan_candidate(plan, graph, out, &incumbent, err));
+    larger.incumbent = &incumbent;
+    larger.incumbent_count = 1;
+    CKPT_TRY(ckpt_plan_make(graph, strategy, &larger, out, &more->plan, err));
+    more->budget_bytes = larger.budget_bytes;
+    if (more->plan->verdict != CKPT_FITS || more->plan->time_ns > plan->time_ns) { /* this one still does */
+        *more->plan = *plan;
+        more->plan->budget_bytes = larger.budget_bytes;
+    }
+    explanation->more_count++;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *graph, const char *strategy,
+                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_explanation *explanation, ckpt_err *err)
+{
+    const ckpt_bytes gib = (ckpt_bytes)1 << 30;
+    *explanation = (ckpt_explanation){.plan = plan};
+    CKPT_TRY(explain_layers(plan, graph, out, explanation, err));
+    if (plan->time_ns <= plan->keep_all_time_ns) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(buy(graph, strategy, options, plan->budget_bytes / 10, "10 %", out, explanation, err));
+    return plan->budget_bytes >= 4 * gib ? buy(graph, strategy, options, gib, "1 GiB", out, explanation, err) : CKPT_OK;
+}
+
+static double ns_per_mib(const ckpt_layer_report *row)
+{
+    return row->remade_bytes > 0 ? (double)row->again_ns * 1048576 / (double)row->remade_bytes : 0;
+}
+
+void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
+{
+    const ckpt_plan *const plan = explanation->plan;
+    char a[CKPT_UNITS_TEXT];
+    char b[CKPT_UNITS_TEXT];
+    char c[CKPT_UNITS_TEXT];
+    char d[CKPT_UNITS_TEXT];
+    ckpt_layer_report sum = {0};
+    ckpt_text_add(text, "\n%-28s %-9s %10s %10s %10s %10s %12s\n", "layer", "decision", "kept", "on host", "remade",
+                  "again", "per MiB");
+    for (int i = 0; i < explanation->layer_count; i++) {
+        const ckpt_layer_report *const row = &explanation->layer[i];
+        ckpt_text_add(text, "%-28s %-9s %10s %10s %10s %10s", row->layer, ckpt_decision_name(row->decision),
+                      row->kept_bytes > 0 ? ckpt_bytes_show(row->kept_bytes, a) : "-",
+                      row->host_bytes > 0 ? ckpt_bytes_show(row->host_bytes, b) : "-",
+                      row->remade_bytes > 0 ? ckpt_bytes_show(row->remade_bytes, c) : "-",
+                      row->again_ns > 0 ? ckpt_ns_show(row->again_ns, d) : "-");
+        ckpt_text_add(text, " %12s\n", row->remade_bytes > 0 ? ckpt_ns_show((ckpt_ns)(ns_per_mib(row) + 0.5), a) : "-");
+        sum.kept_bytes += row->kept_bytes;
+        sum.host_bytes += row->host_bytes;
+        sum.remade_bytes += row->remade_bytes;
+        sum.again_ns += row->again_ns;
+    }
+    ckpt_text_add(text, "%-28s %-9s %10s %10s %10s %10s\n", "all", "", ckpt_bytes_show(sum.kept_bytes, a),
+                  ckpt_bytes_show(sum.host_bytes, b), ckpt_bytes_show(sum.remade_bytes, c),
+                  ckpt_ns_show(sum.again_ns, d));
+    for (int i = 0; i < explanation->more_count; i++) {
+        const ckpt_more *const more = &explanation->more[i];
+        ckpt_text_add(text, "%s more (%s): %s, %s or %.2f %% less\n", more->step,
+                      ckpt_bytes_show(more->budget_bytes, a), ckpt_ns_show(more->plan->time_ns, b),
+                      ckpt_ns_show(plan->time_ns - more->plan->time_ns, c),
+                      100 * (double)(plan->time_ns - more->plan->time_ns) / (double)plan->time_ns);
+    }
+    if (plan->time_ns <= plan->keep_all_time_ns) {
+        ckpt_text_add(text, "more budget buys nothing: the step takes no longer than keep-all\n");
+    }
+}
+
+void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_text *text)
+{
+    ckpt_text_add(text, "\"layers\": [");
+    for (int i = 0; i < explanation->layer_count; i++) {
+        const ckpt_layer_report *const row = &explanation->layer[i];
+        ckpt_text_add(text, "%s\n  {\"layer\": ", i > 0 ? "," : "");
+        ckpt_text_json(text, row->layer);
+        ckpt_text_add(text,
+                      ", \"decision\": \"%s\", \"kept_bytes\": %lld, \"host_bytes\": %lld, \"remade_bytes\": %lld, "
+                      "\"recompute_ns\": %lld, \"ns_per_mib\": %.1f}",
+                      ckpt_decision_name(row->decision), (long long)row->kept_bytes, (long long)row->host_bytes,
+                      (long long)row->remade_bytes, (long long)row->again_ns, ns_per_mib(row));
+    }
+    ckpt_text_add(text, "\n], \"more_budget\": [");
+    for (int i = 0; i < explanation->more_count; i++) {
+        const ckpt_more *const more = &explanation->more[i];
+        ckpt_text_add(text, "%s\n  {\"step\": \"%s\", \"budget_bytes\": %lld, \"time_ns\": %lld, \"saved_ns\": %lld}",
+                      i > 0 ? "," : "", more->step, (long long)more->budget_bytes, (long long)more->plan->time_ns,
+                      (long long)(explanation->plan->time_ns - more->plan->time_ns));
+    }
+    ckpt_text_add(text, "\n]");
+}

@@ -1,0 +1,202 @@
+/* Reads the command line of ckpt-plan. */
+#include "planner/plan_request_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/machine.h"
+#include "planner/planner.h"
+
+enum { POINTS_MAX = 10000 };
+
+const ckpt_cli_option ckpt_request_options[] = {
+    {"budget", 'b', "SIZE",
+     "everything the step holds on the device: 6GB, 5.5GiB, 80% of keep-all's peak; none: no limit"},
+    {"output", 'o', "FILE",
+     "write the plan as JSON, or the curve of --sweep as .csv, .json or .svg; - is standard output"},
+    {"strategy", 's', "NAME", "auto (the fastest that fits) or a name of --list-strategies"},
+    {"effort", 'e', "0..3", "how hard to look: 1 (default) takes up to a second for 500 ops, 2 ten, 3 a minute"},
+    {"time-limit", 0, "SECONDS", "end with the best plan so far; the plan then depends on the machine's speed"},
+    {"start", 0, "FILE", "a plan of the same graph to begin with: the answer is no slower where that one fits"},
+    {"profile", 'p', "FILE", "measured times and workspaces (ckpt-profile)"},
+    {"device", 'd', "NAME", "without a profile: device of the roofline, or its JSON file (default: cpu)"},
+    {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
+    {"threads", 't', "N", "threads of the CPU kernels (default: as the profile, else all processors)"},
+    {"link", 0, "RATE",
+     "offload over a link to the host: 50GB/s, or 50GB/s,25GB/s there and back (default: as measured)"},
+    {"host-memory", 0, "SIZE", "room on the host for what is offloaded (default: no limit)"},
+    {"sweep", 0, "N", "the curve of time over N budgets, from the least to --budget or to keep-all's peak"},
+    {"maximize", 0, "VAR",
+     "the largest value of a model's variable that fits; throughput or throughput:VAR: the fastest per sample"},
+    {"max-overhead", 0, "PERCENT",
+     "of --maximize: the step takes at most that much longer than keep-all would, e.g. 20%"},
+    {"explain", 0, NULL, "per layer: bytes kept, time recomputed; and what more budget would buy"},
+    {"compare-strategies", 0, NULL, "all strategies and baselines at the budget, in a table"},
+    {"trace", 0, "FILE", "write the predicted trace"},
+    {"json", 0, NULL, "print the answer as JSON"},
+    {"list-strategies", 0, NULL, "print the strategies and exit"},
+    {NULL, 0, NULL, NULL},
+};
+
+/* Options that only keep their text. */
+static void take_text(ckpt_request *r, const char *name, const char *value)
+{
+    const struct {
+        const char *name;
+        const char **to;
+    } text[] = {{"budget", &r->budget}, {"output", &r->output},   {"strategy", &r->strategy},
+                {"start", &r->start},   {"profile", &r->profile}, {"device", &r->device},
+                {"trace", &r->trace},   {"link", &r->link},       {"host-memory", &r->host_memory}};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        if (strcmp(name, text[i].name) == 0) {
+            *text[i].to = value;
+        }
+    }
+}
+
+/* -1: not an option that asks a question; 0: it is; else the exit code. */
+static int take_question(const ckpt_cli *cli, ckpt_request *r, const char *name, const char *value)
+{
+    static const struct {
+        const char *name;
+        ckpt_question question;
+    } table[] = {{"sweep", CKPT_ASK_SWEEP},
+                 {"maximize", CKPT_ASK_MAXIMUM},
+                 {"explain", CKPT_ASK_EXPLANATION},
+                 {"compare-strategies", CKPT_ASK_COMPARISON},
+                 {"list-strategies", CKPT_ASK_STRATEGIES}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strcmp(name, table[i].name) == 0) {
+            if (r->question != CKPT_ASK_PLAN && r->question != table[i].question) {
+                return ckpt_cli_usage(cli, "wanted one of --sweep, --maximize, --explain and --compare-strategies");
+            }
+            r->question = table[i].question;
+            if (r->question == CKPT_ASK_MAXIMUM) {
+                r->throughput = strcmp(value, "throughput") == 0 || strncmp(value, "throughput:", 11) == 0;
+                r->variable = !r->throughput ? value : value[10] == ':' ? value + 11 : "batch";
+            }
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static bool whole_number(const char *text, long low, long high, int *number)
+{
+    char *end = NULL;
+    const long value = strtol(text, &end, 10);
+    *number = (int)value;
+    return end != text && *end == '\0' && value >= low && value <= high;
+}
+
+/* A number >= 0 with `unit` behind it. */
+static bool real_number(const char *text, const char *unit, double *number)
+{
+    char *end = NULL;
+    *number = strtod(text, &end);
+    return end != text && strcmp(end, unit) == 0 && *number >= 0 && *number < 1e9;
+}
+
+/* -1: go on; else the exit code. */
+static int take_number(const ckpt_cli *cli, ckpt_request *r, const char *name, const char *value)
+{
+    if (strcmp(name, "threads") == 0 && !whole_number(value, 1, CKPT_THREADS_MAX, &r->threads)) {
+        return ckpt_cli_usage(cli, "found --threads '%s', wanted 1 to %d", value, CKPT_THREADS_MAX);
+    }
+    if (strcmp(name, "effort") == 0 && !whole_number(value, CKPT_EFFORT_LEAST, CKPT_EFFORT_MOST, &r->effort)) {
+        return ckpt_cli_usage(cli, "found --effort '%s', wanted %d to %d", value, CKPT_EFFORT_LEAST, CKPT_EFFORT_MOST);
+    }
+    if (strcmp(name, "sweep") == 0 && !whole_number(value, 1, POINTS_MAX, &r->points)) {
+        return ckpt_cli_usage(cli, "found --sweep '%s', wanted 1 to %d budgets", value, POINTS_MAX);
+    }
+    if (strcmp(name, "time-limit") == 0 && (!real_number(value, "", &r->time_limit) || r->time_limit <= 0)) {
+        return ckpt_cli_usage(cli, "found --time-limit '%s', wanted seconds, more than 0", value);
+    }
+    if (strcmp(name, "max-overhead") == 0) {
+        if (!real_number(value, "%", &r->max_overhead)) {
+            return ckpt_cli_usage(cli, "found --max-overhead '%s', wanted a percentage such as 20%%", value);
+        }
+        r->max_overhead /= 100;
+    }
+    return -1;
+}
+
+bool ckpt_ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text);
+    return length > strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+bool ckpt_on_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+/* What does not go together. */
+static int check_request(const ckpt_cli *cli, const ckpt_request *r)
+{
+    if (r->input == NULL) {
+        return ckpt_cli_usage(cli, "wanted a model or graph file");
+    }
+    if (ckpt_on_stdout(r->output) + ckpt_on_stdout(r->trace) + (r->json && r->question != CKPT_ASK_SWEEP) > 1) {
+        return ckpt_cli_usage(cli, "only one of -o -, --trace - and --json can have standard output");
+    }
+    if (r->max_overhead >= 0 && r->question != CKPT_ASK_MAXIMUM) {
+        return ckpt_cli_usage(cli, "--max-overhead is for --maximize");
+    }
+    if (r->question == CKPT_ASK_MAXIMUM && r->budget == NULL) {
+        return ckpt_cli_usage(cli, "--maximize wants a --budget");
+    }
+    if (r->question == CKPT_ASK_MAXIMUM && r->profile != NULL) {
+        return ckpt_cli_usage(cli, "a profile is of one model, --maximize plans others: leave --profile out");
+    }
+    if (r->question == CKPT_ASK_COMPARISON && (r->output != NULL || r->strategy != NULL || r->start != NULL)) {
+        return ckpt_cli_usage(cli, "--compare-strategies makes many plans: -o, --strategy and --start are for one");
+    }
+    if ((r->question == CKPT_ASK_COMPARISON || r->question == CKPT_ASK_SWEEP) && r->trace != NULL) {
+        return ckpt_cli_usage(cli, "--trace is for one plan");
+    }
+    if ((r->question == CKPT_ASK_MAXIMUM || r->question == CKPT_ASK_SWEEP) && r->start != NULL) {
+        return ckpt_cli_usage(cli, "--start is for one plan of one graph");
+    }
+    if (r->question == CKPT_ASK_SWEEP && r->output != NULL && !ckpt_on_stdout(r->output) &&
+        !ckpt_ends_with(r->output, ".csv") && !ckpt_ends_with(r->output, ".json") &&
+        !ckpt_ends_with(r->output, ".svg")) {
+        return ckpt_cli_usage(cli, "found -o '%s', wanted a name that ends in .csv, .json or .svg", r->output);
+    }
+    return -1;
+}
+
+int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
+{
+    const char *name = NULL;
+    const char *value = NULL;
+    int more = 0;
+    *r = (ckpt_request){.effort = CKPT_EFFORT_NORMAL, .max_overhead = -1};
+    while ((more = ckpt_cli_next(cli, &name, &value)) == 1) {
+        const int number = take_number(cli, r, name, value);
+        const int question = number < 0 ? take_question(cli, r, name, value) : number;
+        if (question > 0) {
+            return question;
+        }
+        if (strcmp(name, "json") == 0) {
+            r->json = true;
+        } else if (strcmp(name, "set") == 0) {
+            if (r->set_count == CKPT_SETS_MAX) {
+                return ckpt_cli_usage(cli, "found more than %d --set", CKPT_SETS_MAX);
+            }
+            r->set[r->set_count++] = value;
+        } else if (name[0] == '\0') {
+            if (r->input != NULL) {
+                return ckpt_cli_usage(cli, "found two files, '%s' and '%s', wanted one", r->input, value);
+            }
+            r->input = value;
+        } else {
+            take_text(r, name, value);
+        }
+    }
+    if (more < 0) {
+        return more == -1 ? 0 : 2;
+    }
+    return r->question == CKPT_ASK_STRATEGIES ? -1 : check_request(cli, r);
+}

@@ -1,0 +1,42 @@
+/* The command line of ckpt-plan. */
+#ifndef CKPT_PLANNER_PLAN_REQUEST_IMPL_H
+#define CKPT_PLANNER_PLAN_REQUEST_IMPL_H
+
+#include <stdbool.h>
+
+#include "core/cli.h"
+
+enum { CKPT_SETS_MAX = 64 };
+
+typedef enum ckpt_question {
+    CKPT_ASK_PLAN,
+    CKPT_ASK_SWEEP,
+    CKPT_ASK_MAXIMUM,
+    CKPT_ASK_EXPLANATION,
+    CKPT_ASK_COMPARISON,
+    CKPT_ASK_STRATEGIES,
+} ckpt_question;
+
+typedef struct ckpt_request {
+    const char *input, *budget, *output, *strategy, *start, *profile, *device, *trace, *link, *host_memory;
+    const char *variable;               /* of CKPT_ASK_MAXIMUM */
+    const char *set[CKPT_SETS_MAX + 1]; /* one more than --set may give: for a value of `variable` */
+    int set_count;
+    ckpt_question question;
+    bool throughput;
+    bool json;
+    int points, effort;
+    int threads;         /* 0: default */
+    double time_limit;   /* seconds; 0: none */
+    double max_overhead; /* share of the time; < 0: none */
+} ckpt_request;
+
+extern const ckpt_cli_option ckpt_request_options[];
+
+/* -1: `request` is filled and its options go together; else the exit code, and what was wrong is on standard error. */
+int ckpt_request_read(ckpt_cli *cli, ckpt_request *request);
+
+bool ckpt_on_stdout(const char *path); /* "-"; NULL is not */
+bool ckpt_ends_with(const char *text, const char *end);
+
+#endif
