@@ -23,8 +23,8 @@ enum {
     POLL = 1 << 22,     /* work between looks at the clock */
 };
 
-/* More bytes than that are no different. */
-#define BYTES_ENOUGH ((ckpt_bytes)1 << 61)
+/* More bytes than that are not used, so that sums of two stay within 63 bits. */
+#define BYTES_ENOUGH (((ckpt_bytes)1 << 62) - 1)
 
 typedef struct dp {
     const ckpt_dp_figures *f;
@@ -399,6 +399,7 @@ ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, int points
     if (code == CKPT_OK) {
         answer->bound = f.base_time;
         code = solve(&d, points > 0 ? points : POINTS_DEFAULT, out, answer, err);
+        answer->bound = limit > BYTES_ENOUGH ? f.base_time : answer->bound;
         answer->exact = answer->schedule.count > 0 && answer->bound == answer->schedule.time;
         answer->work = d.maker.work;
     }

@@ -131,15 +131,12 @@ void ckpt_stairs_sum(ckpt_stairs_maker *maker, const ckpt_stairs *a, ckpt_bytes 
     m = m > from ? m : from;
     m = m > maker->bytes_min ? m : maker->bytes_min;
     m = m > b->at[0].bytes ? m : b->at[0].bytes;
-    if (least > maker->time_max || m > maker->bytes_max) {
+    if (least > maker->time_max || m > maker->bytes_max || !grow(maker, maker->count + a->count + b->count)) {
         return;
     }
     const ckpt_stairs have = {maker->at, maker->count};
     int e = ckpt_stairs_find(&have, m);
     if (e >= 0 && have.at[e].time <= least) {
-        return;
-    }
-    if (!grow(maker, maker->count + a->count + b->count)) {
         return;
     }
     int i = ckpt_stairs_find(a, m - shift);
