@@ -167,7 +167,12 @@ static ckpt_code climb(improver *w, ckpt_offload_mode mode, ckpt_err *err)
         if (chain != NULL) {
             CKPT_TRY(chain->plan(w->graph, limit, &options, &w->scratch, &answer, err));
         }
+        if (mode == CKPT_OFFLOAD_RECOMPUTE) {
+            CKPT_TRY(ckpt_search_least(w->graph, limit, fair / 4, w->options, &w->scratch, &answer, err));
+        }
+        const ckpt_candidate least = answer.least;
         CKPT_TRY(ckpt_search_improve(w->graph, limit, fair, w->options, &w->scratch, &answer, err));
+        answer.least = least; /* the same at every limit */
         offer_starts(w, &answer);
         if (mode == CKPT_OFFLOAD_RECOMPUTE) {
             CKPT_TRY(keep_starts(w, &answer, err));
