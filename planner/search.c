@@ -28,6 +28,7 @@ typedef struct improver {
     ckpt_bytes limit;
     memo best;      /* fastest within the limit */
     memo least;     /* of least peak */
+    ckpt_ns enough; /* no schedule is faster */
     bool for_least; /* only the peak counts */
     bool stopped;
 } improver;
@@ -158,7 +159,8 @@ static void anneal(improver *m, const schedule *plan)
         }
         if (i % POLL == 0) {
             heat /= cooling;
-            m->stopped = ckpt_plan_stopped(m->options) || w->search.failed;
+            m->stopped =
+                ckpt_plan_stopped(m->options) || w->search.failed || (m->best.is_set && m->best.time <= m->enough);
         }
     }
     w->log_count = 0;
@@ -248,11 +250,15 @@ static ckpt_code improve(improver *m, const ckpt_graph *graph, int64_t moves, ck
 {
     CKPT_TRY(prepare(m, graph, err));
     m->w.limit = m->limit;
+    m->enough = keep_all_ns(graph);
+    if (answer->has_bound && answer->bound_ns > m->enough && strcmp(answer->bound_scope, "all") == 0) {
+        m->enough = answer->bound_ns;
+    }
     start_from(m, answer);
     const memo first = m->least; /* the search within the limit must not change where the other one starts */
     m->least = (memo){0};
     const totals t = add_up(&m->w.search);
-    if (!m->best.is_set || m->best.time > keep_all_ns(graph)) {
+    if (!m->best.is_set || m->best.time > m->enough) {
         const schedule plan = {
             .moves = moves, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
         anneal(m, &plan);

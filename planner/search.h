@@ -6,6 +6,7 @@
 
 /* Improve `answer`, whose candidates (and least) are the starts; without any, keep-all is. Better candidates within
  * `limit` are added, and answer->least is lowered when nothing is found within the limit.
+ * The search ends when it reaches the answer's bound, where that holds for all schedules.
  *   moves   how many are tried in all; options give only the ways to end early
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/search.c. */
 CKPT_MUST_USE ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
