@@ -1,0 +1,28 @@
+/* Integer programs over which ops run again in which stage. */
+#ifndef CKPT_PLANNER_ILP_H
+#define CKPT_PLANNER_ILP_H
+
+#include "planner/planner.h"
+
+/* What schedules the program ranges over: an op runs again only after the last forward op, before an op that needs what
+ * it writes (through other reruns or directly), in reference order, and at most once between two first runs. When no op
+ * follows the last forward op, in any stage. */
+#define CKPT_ILP_SCOPE     "backward-stages"
+#define CKPT_ILP_SCOPE_ANY "stages"
+
+/* Solve the whole graph, branching at most `nodes` times. Candidates are added to `answer` as they are found, its first
+ * one is the incumbent. answer->has_bound is set with scope CKPT_ILP_SCOPE..., how "exact" when proved, when that is
+ * above the bound it has. Nothing happens when the program would have more than `pairs_max` (op, stage) pairs, or when
+ * there is no options->solver. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/ilp_model.c. */
+CKPT_MUST_USE ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, int64_t nodes,
+                                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                       ckpt_err *err);
+
+/* Improve the first candidate of `answer` by neighbourhoods that are solved as integer programs: the reruns of a few
+ * ops, or of a few stages near the peak, are free, all else stays. Ends after `work` simplex iterations in all, or when
+ * no neighbourhood helps. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_ilp_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t work,
+                                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                         ckpt_err *err);
+
+#endif

@@ -1,0 +1,168 @@
+/* Which op may run again in which stage, and back from that to an order of runs. */
+#include "planner/ilp_impl.h"
+
+int ckpt_ilp_first_stage(const ckpt_graph *graph)
+{
+    int end = graph->op_count;
+    while (end > 0 && graph->op[end - 1].phase != CKPT_FORWARD) {
+        end--;
+    }
+    return end < graph->op_count ? end : 1;
+}
+
+/* An op that reads what others add to may have to wait for the right number of additions: it is left alone. */
+static bool may_run_again(const ckpt_graph *graph, const bool *added, int o)
+{
+    bool may = graph->op[o].recompute;
+    for (int i = 0; i < graph->op[o].reads.count; i++) {
+        may = may && !added[graph->op[o].reads.at[i]];
+    }
+    for (int i = 0; i < graph->op[o].writes.count; i++) {
+        may = may && !added[graph->op[o].writes.at[i]];
+    }
+    return may;
+}
+
+typedef struct finder {
+    const ckpt_graph *graph;
+    bool *may;
+    int *seen, *stack; /* per op: the last stage that needed it */
+    int stack_count;
+} finder;
+
+static void need(finder *f, const ckpt_list *list, int stage)
+{
+    for (int i = 0; i < list->count; i++) {
+        const int v = f->graph->writer[list->at[i]];
+        if (f->may[v] && f->seen[v] != stage) {
+            f->seen[v] = stage;
+            f->stack[f->stack_count++] = v;
+        }
+    }
+}
+
+/* Mark all that stage needs. Gives the lowest op. */
+static int mark(finder *f, int stage)
+{
+    const ckpt_graph *const g = f->graph;
+    int lowest = stage;
+    f->stack_count = 0;
+    if (stage < g->op_count) {
+        need(f, &g->op[stage].reads, stage);
+        need(f, &g->op[stage].adds, stage);
+    } else {
+        need(f, &g->outputs, stage);
+    }
+    while (f->stack_count > 0) {
+        const int v = f->stack[--f->stack_count];
+        lowest = v < lowest ? v : lowest;
+        need(f, &g->op[v].reads, stage);
+    }
+    return lowest;
+}
+
+static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_pairs *pairs, ckpt_err *err)
+{
+    const ckpt_graph *const g = f->graph;
+    for (int pass = 0; pass < 2; pass++) {
+        int count = 0;
+        for (int t = first; t <= g->op_count && count <= most; t++) {
+            pairs->from[t] = count;
+            for (int v = mark(f, t); v < t && count <= most; v++) {
+                if (f->seen[v] == t && pass == 1) {
+                    pairs->pair[count] = (ckpt_ilp_pair){.stage = t, .op = v, .column = -1};
+                }
+                count += f->seen[v] == t;
+            }
+        }
+        pairs->from[g->op_count + 1] = pairs->count = count;
+        for (int v = 0; v < g->op_count; v++) {
+            f->seen[v] = -1;
+        }
+        if (count > most) {
+            return CKPT_OK;
+        }
+        pairs->pair = pass == 0 ? CKPT_NEW(out, ckpt_ilp_pair, count) : pairs->pair;
+        if (pairs->pair == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d reruns to choose from", count);
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, int first, int most, ckpt_arena *out, ckpt_ilp_pairs *pairs,
+                              ckpt_err *err)
+{
+    const int n = graph->op_count;
+    *pairs = (ckpt_ilp_pairs){.from = CKPT_NEW(out, int, n + 2)};
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    finder f = {graph, CKPT_NEW(&scratch, bool, n), CKPT_NEW(&scratch, int, n), CKPT_NEW(&scratch, int, n), 0};
+    bool *const added = CKPT_NEW(&scratch, bool, graph->buffer_count);
+    ckpt_code code = CKPT_OK;
+    if (pairs->from == NULL || f.may == NULL || f.seen == NULL || f.stack == NULL || added == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "reruns of %d ops", n);
+    } else {
+        for (int o = 0; o < n; o++) {
+            for (int i = 0; i < graph->op[o].adds.count; i++) {
+                added[graph->op[o].adds.at[i]] = true;
+            }
+        }
+        for (int o = 0; o < n; o++) {
+            f.may[o] = may_run_again(graph, added, o);
+            f.seen[o] = -1;
+        }
+        code = find(&f, first, most, out, pairs, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
+static ckpt_ilp_pair *pair_at(const ckpt_ilp_pairs *pairs, int stage, int op)
+{
+    int low = pairs->from[stage], high = pairs->from[stage + 1];
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (pairs->pair[middle].op < op) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < pairs->from[stage + 1] && pairs->pair[low].op == op ? &pairs->pair[low] : NULL;
+}
+
+bool ckpt_ilp_pairs_read(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_ilp_pairs *pairs)
+{
+    for (int p = 0; p < pairs->count; p++) {
+        pairs->pair[p].runs = false;
+    }
+    int next = 0;
+    for (int i = 0; i < sequence->count; i++) {
+        const int o = sequence->op[i];
+        if (o == next && next < graph->op_count) {
+            next++;
+            continue;
+        }
+        ckpt_ilp_pair *const pair = o >= 0 ? pair_at(pairs, next, o) : NULL;
+        if (pair == NULL || pair->runs) {
+            return false;
+        }
+        pair->runs = true;
+    }
+    return next == graph->op_count;
+}
+
+void ckpt_ilp_pairs_write(const ckpt_graph *graph, const ckpt_ilp_pairs *pairs, ckpt_order *order)
+{
+    for (int t = 0; t <= graph->op_count; t++) {
+        for (int p = pairs->from[t]; p < pairs->from[t + 1]; p++) {
+            if (pairs->pair[p].runs) {
+                ckpt_order_add(order, pairs->pair[p].op);
+            }
+        }
+        if (t < graph->op_count) {
+            ckpt_order_add(order, t);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+/* Integer programs alone: small graphs whole, larger ones by neighbourhoods of the schedule that is known. */
+#include "planner/ilp.h"
+#include "planner/planner_impl.h"
+
+/* Reruns to choose from that still make a program to be solved whole, branchings, and work on neighbourhoods. */
+static const struct {
+    int pairs, nodes, work;
+} paid[] = {{100, 100, 1000}, {250, 300, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
+
+static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
+                      ckpt_answer *answer, ckpt_err *err)
+{
+    const int effort = options->effort < CKPT_EFFORT_LEAST  ? CKPT_EFFORT_LEAST
+                       : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
+                                                            : options->effort;
+    for (int i = 0; i < options->incumbent_count; i++) {
+        if (options->incumbent[i].peak <= limit) {
+            ckpt_answer_add(answer, &options->incumbent[i]);
+        }
+    }
+    CKPT_TRY(ckpt_ilp_improve(graph, limit, paid[effort].work, options, out, answer, err));
+    return ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, answer, err);
+}
+
+const ckpt_strategy ckpt_strategy_ilp = {
+    .name = "ilp",
+    .help =
+        "integer programs over which ops run again when: small graphs whole, else neighbourhoods of a known schedule",
+    .source = "Jain, Jain, Nrusimha, Gholami, Abbeel, Keutzer, Stoica, Gonzalez: Checkmate, MLSys 2020, "
+              "arXiv:1910.02653, section 4; Shah, Wu, Mohan, Chidambaram, Kraehenbuehl: Memory optimization for deep "
+              "networks, ICLR 2021, arXiv:2010.14501",
+    .budgeted = true,
+    .plan = plan,
+};
