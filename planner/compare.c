@@ -23,18 +23,19 @@ ckpt_code ckpt_compare(const ckpt_graph *graph, const ckpt_plan_options *options
     const bool flags = has_flags(graph);
     *comparison = (ckpt_comparison){.limited = options->budget_bytes > 0};
     for (int i = -1; i < 0 || ckpt_strategy_table[i] != NULL; i++) {
-        const ckpt_strategy *const strategy = i < 0 ? NULL : ckpt_strategy_table[i];
-        if ((strategy != NULL && strategy->flags && !flags) || comparison->count == CKPT_COMPARED_MAX) {
+        const ckpt_strategy *const strategy = i < 0 ? ckpt_strategy_find("auto") : ckpt_strategy_table[i];
+        const bool asked = i >= 0 && strcmp(strategy->name, "auto") == 0;
+        if (asked || (strategy->flags && !flags) || comparison->count == CKPT_COMPARED_MAX) {
             continue;
         }
-        comparison->stopped = ckpt_plan_stopped(options);
-        if (comparison->stopped && i >= 0) {
+        comparison->stopped = i >= 0 && ckpt_plan_stopped(options);
+        if (comparison->stopped) {
             break;
         }
         const int row = comparison->count++;
-        comparison->strategy[row] = strategy != NULL ? strategy->name : "auto";
-        comparison->kind[row] = strategy != NULL ? ckpt_strategy_kind(strategy) : "planner";
-        CKPT_TRY(ckpt_plan_make(graph, comparison->strategy[row], options, out, &comparison->plan[row], err));
+        comparison->strategy[row] = strategy->name;
+        comparison->kind[row] = ckpt_strategy_kind(strategy);
+        CKPT_TRY(ckpt_plan_make(graph, strategy->name, options, out, &comparison->plan[row], err));
         const ckpt_plan *const plan = comparison->plan[row];
         if (plan->verdict == CKPT_FITS && plan->has_bound && plan->bound_ns > comparison->bound_ns &&
             strcmp(plan->bound_scope, "all") == 0) {

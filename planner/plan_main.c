@@ -54,7 +54,6 @@ static void catch_signals(void)
 
 static int list_strategies(void)
 {
-    printf("%-14s %-9s %s\n", "auto", "planner", "the fastest of all that fit; baselines are not asked");
     for (int i = 0; ckpt_strategy_table[i] != NULL; i++) {
         const ckpt_strategy *const strategy = ckpt_strategy_table[i];
         printf("%-14s %-9s %s\n", strategy->name, ckpt_strategy_kind(strategy), strategy->help);

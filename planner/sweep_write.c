@@ -93,22 +93,52 @@ static void choose_unit(axis *a, double most, const char *const *names, const do
     a->name = names[u];
 }
 
-/* Ticks at 1, 2 or 5 times a power of ten, about `wanted` of them, with which the axis begins and ends. */
+/* 1, 2 or 5 times a power of ten, near `step`. */
+static double round_step(double step)
+{
+    const double power = pow(10, floor(log10(step)));
+    const double ratio = step / power;
+    return power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
+}
+
+static int digits_of(double step)
+{
+    return step < 0.9995 ? (int)ceil(-log10(step) - 1e-9) : 0;
+}
+
+/* About `wanted` ticks, with which the axis begins and ends. */
 static void choose_ticks(axis *a, double low, double high, int wanted)
 {
     const double span = high > low ? (high - low) / a->unit : high > 0 ? high / a->unit : 1;
-    const double power = pow(10, floor(log10(span / wanted)));
-    const double ratio = span / wanted / power;
-    a->tick = power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
+    a->tick = round_step(span / wanted);
     a->low = floor(low / a->unit / a->tick + 1e-9) * a->tick;
     a->high = ceil(high / a->unit / a->tick - 1e-9) * a->tick;
     a->high = a->high > a->low ? a->high : a->low + a->tick;
-    a->digits = a->tick < 0.9995 ? (int)ceil(-log10(a->tick) - 1e-9) : 0;
+    a->digits = digits_of(a->tick);
 }
 
 static void add_label(ckpt_text *text, double x, double y, const char *anchor, const char *more)
 {
     ckpt_text_add(text, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"%s>", x, y, anchor, more);
+}
+
+/* On the right the same axis in percent over keep-all. */
+static void add_overheads(ckpt_text *text, const axis *y, ckpt_ns keep_all)
+{
+    if (keep_all <= 0) {
+        return;
+    }
+    const double low = 100 * (y->low * y->unit / (double)keep_all - 1);
+    const double high = 100 * (y->high * y->unit / (double)keep_all - 1);
+    const double step = round_step((high - low) / 6);
+    for (double k = ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) {
+        const double py = at(y, (double)keep_all * (1 + k * step / 100));
+        ckpt_text_add(text, "<path d=\"M%d %.1f h5\" stroke=\"#666\"/>\n", RIGHT, py);
+        add_label(text, RIGHT + 8, py + 4, "start", " fill=\"#666\"");
+        ckpt_text_add(text, "%+.*f %%</text>\n", digits_of(step), k * step + 0.0);
+    }
+    add_label(text, RIGHT + 66, TOP - 10, "end", " fill=\"#666\"");
+    ckpt_text_add(text, "over keep-all</text>\n");
 }
 
 static void add_axes(ckpt_text *text, const axis *x, const axis *y, ckpt_ns keep_all)
@@ -126,18 +156,13 @@ static void add_axes(ckpt_text *text, const axis *x, const axis *y, ckpt_ns keep
         ckpt_text_add(text, "<path d=\"M%d %.1f H%d\" stroke=\"#e4e4e4\"/>\n", LEFT, py, RIGHT);
         add_label(text, LEFT - 8, py + 4, "end", "");
         ckpt_text_add(text, "%.*f</text>\n", y->digits, value);
-        if (keep_all > 0) {
-            add_label(text, RIGHT + 8, py + 4, "start", " fill=\"#666\"");
-            ckpt_text_add(text, "%+.1f %%</text>\n", 100 * (value * y->unit / (double)keep_all - 1));
-        }
     }
+    add_overheads(text, y, keep_all);
     ckpt_text_add(text, "<path d=\"M%d %d V%d H%d\" fill=\"none\" stroke=\"#444\"/>\n", LEFT, TOP, BOTTOM, RIGHT);
     add_label(text, (LEFT + RIGHT) / 2.0, BOTTOM + 42, "middle", "");
     ckpt_text_add(text, "budget in %s</text>\n", x->name);
     add_label(text, LEFT, TOP - 10, "end", "");
     ckpt_text_add(text, "step in %s</text>\n", y->name);
-    add_label(text, RIGHT + 8, TOP - 10, "start", " fill=\"#666\"");
-    ckpt_text_add(text, "%s</text>\n", "keep-all");
 }
 
 /* Stairs through all points, from the first to the last: M ... H V H V. `bound`: that of the plans, else their times.
