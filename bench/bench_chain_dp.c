@@ -1,4 +1,4 @@
-/* The chain DP alone: CPU time and peak memory on made-up chains. bench_chain_dp [POINTS [NAME [PERCENT [BLOCKS]]]].
+/* The chain DP alone: CPU time and peak memory on made-up chains. bench_chain_dp [POINTS [CHAIN [PERCENT [BLOCKS]]]].
  * Each case runs in a process of its own, so that its peak memory is its own. The budget is a part of what keeping all
  * takes. Chains: equal blocks; random (sizes, times and peaks of every block independent); resnet (bottleneck blocks of
  * three stages, batch norm and ReLU, shortcuts joined: three kinds of equal blocks and the first one of each stage);
@@ -96,10 +96,11 @@ static void run(const char *name, int count, int percent, int points)
         base += m.keep[k].time[0];
     }
     const ckpt_plan_options options = {0};
+    const ckpt_dp_effort effort = {.points = points};
     ckpt_dp_answer answer;
     ckpt_err err = {0};
     const clock_t start = clock();
-    const ckpt_code code = ckpt_dp_solve(&chain, whole / 100 * percent, points, &options, &out, &answer, &err);
+    const ckpt_code code = ckpt_dp_solve(&chain, whole / 100 * percent, &effort, &options, &out, &answer, &err);
     const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
         const char *name;
         int count;
     } all[] = {{"equal", 400}, {"equal", 1000}, {"random", 400}, {"resnet", 333}, {"gpt", 193}};
-    const int percents[] = {70, 50, 30, 15, 8, 4};
+    const int percents[] = {70, 50, 30, 15, 8, 4, 3, 2, 1};
     const int points = argc > 1 ? atoi(argv[1]) : 0;
     printf("%-7s %5s %7s %12s %12s  %-7s %9s %9s %9s\n", "chain", "L", "budget", "overhead", "bound", "", "CPU s", "MB",
            "M steps");

@@ -34,7 +34,7 @@ typedef struct dp {
     int points;
     ckpt_thinning thinning;
     bool thinned, stopped;
-    int64_t polled;
+    int64_t work_max, polled;
     ckpt_dp_windows windows;
     ckpt_stairs **row;  /* [s][t - s], t < n, as the windows */
     ckpt_stairs *spine; /* [s]: X(s, n, .) */
@@ -93,6 +93,7 @@ static void make_interval(dp *d, int s, int t)
 /* Whether to go on. */
 static bool look_up(dp *d)
 {
+    d->stopped = d->stopped || d->maker.work > d->work_max;
     if (d->maker.work - d->polled > POLL) {
         d->polled = d->maker.work;
         d->stopped = d->stopped || ckpt_plan_stopped(d->options);
@@ -184,6 +185,7 @@ static ckpt_code fill(dp *d, ckpt_err *err)
     CKPT_TRY(ckpt_dp_classes_init(&classes, d->f, d->scratch, err));
     CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->scratch, err));
     CKPT_TRY(take_rows(d, err));
+    d->maker.work += d->windows.work;
     if (d->windows.bound > d->excess) {
         return CKPT_OK; /* all functions stay empty: there is nothing */
     }
@@ -325,6 +327,7 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckp
     for (ckpt_ns gap = once / 128 + 1; least < CKPT_DP_FOREVER && gap < once; gap *= 2) {
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
         CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->scratch, err));
+        d->maker.work += d->windows.work;
         least = d->windows.bound > least ? d->windows.bound : least;
         if (d->windows.bound <= d->excess) {
             break;
@@ -380,8 +383,8 @@ static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answe
     return CKPT_OK;
 }
 
-ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, int points, const ckpt_plan_options *options,
-                        ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
+                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
 {
     ckpt_arena figures;
     ckpt_arena scratch;
@@ -394,11 +397,12 @@ ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, int points
         .f = &f,
         .options = options,
         .limit = limit < BYTES_ENOUGH ? limit : BYTES_ENOUGH,
+        .work_max = effort->work > 0 ? effort->work : INT64_MAX,
         .scratch = &scratch,
     };
     if (code == CKPT_OK) {
         answer->bound = f.base_time;
-        code = solve(&d, points > 0 ? points : POINTS_DEFAULT, out, answer, err);
+        code = solve(&d, effort->points > 0 ? effort->points : POINTS_DEFAULT, out, answer, err);
         answer->bound = limit > BYTES_ENOUGH ? f.base_time : answer->bound;
         answer->exact = answer->schedule.count > 0 && answer->bound == answer->schedule.time;
         answer->work = d.maker.work;

@@ -74,16 +74,21 @@ typedef struct ckpt_dp_schedule {
 
 typedef struct ckpt_dp_answer {
     ckpt_dp_schedule schedule; /* the best that was found within the limit; none exactly when there is none */
-    ckpt_ns bound;             /* no persistent schedule within the limit is faster */
+    ckpt_ns bound;             /* no persistent schedule within the limit is faster; without one it means nothing */
     bool exact;                /* bound == schedule.time */
-    int64_t work;              /* breakpoints looked at: what it cost, on any machine */
+    int64_t work;              /* breakpoints and intervals looked at: what it cost, on any machine */
 } ckpt_dp_answer;
 
-/* The fastest persistent schedule whose peak, input of block 1 not counted, is within `limit`.
- *   points  breakpoints that a step function may have before it is thinned, which costs exactness; 0: default
- * Equal blocks (all figures equal) and equal runs of blocks are solved once. Same input, same answer.
- * Errors: CKPT_OVERFLOW (times or bytes of the chain beyond 2^60), CKPT_NO_MEMORY. Cost: chain_dp.c. */
-CKPT_MUST_USE ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, int points,
+/* What to spend; zero means default. */
+typedef struct ckpt_dp_effort {
+    int points;   /* breakpoints that a step function may have before it is thinned, which may cost exactness; >= 2 */
+    int64_t work; /* end early, with the best so far, when answer->work comes to that; default: no end */
+} ckpt_dp_effort;
+
+/* The fastest persistent schedule whose peak, input of block 1 not counted, is within `limit`. Equal blocks (all
+ * figures equal) and equal runs of blocks are solved once. Same input, same answer.
+ * Errors: CKPT_OVERFLOW (the chain takes more than 2^63 ns), CKPT_NO_MEMORY. Cost: chain_dp.c. */
+CKPT_MUST_USE ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
                                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *answer,
                                       ckpt_err *err);
 

@@ -132,6 +132,7 @@ typedef struct ckpt_dp_windows {
     int *row_count;          /* [s]: intervals that start at s */
     ckpt_dp_window **window; /* [s][t - s] */
     ckpt_dp_price price;
+    int64_t work;
     ckpt_ns bound; /* no schedule has less excess, as far as those with no more than `excess` go */
 } ckpt_dp_windows;
 

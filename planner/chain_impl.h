@@ -13,7 +13,7 @@
 #include "planner/planner_impl.h"
 
 enum {
-    CKPT_CHAIN_MAX = 128, /* blocks: of more cuts the cheapest are kept, spread evenly */
+    CKPT_CHAIN_MAX = 512, /* blocks: of more cuts the cheapest are kept, spread evenly */
     CKPT_IN_OUT = 1,      /* op is needed for what crosses the cut behind its block */
     CKPT_IN_BACKWARD = 2, /* op is needed for what the block's backward reads */
 };

@@ -30,7 +30,6 @@ enum { CKPT_EFFORT_LEAST, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s
 typedef struct ckpt_plan_options {
     ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
     int effort;              /* CKPT_EFFORT_... */
-    int slots;               /* resolution of the chain DP; 0: default */
     ckpt_bytes host_bytes;   /* room on the host for what is offloaded; 0: no limit */
     /* Schedules that are known, measured: starts, and candidates where they are within the limit. Kept during the call.
      */

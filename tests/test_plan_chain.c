@@ -202,11 +202,11 @@ static ckpt_ns best_of_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena
 }
 
 /* Ask the strategy itself: placement has no part in this. */
-static void ask(const ckpt_graph *graph, ckpt_bytes limit, int slots, ckpt_arena *arena, ckpt_answer *answer,
+static void ask(const ckpt_graph *graph, ckpt_bytes limit, int effort, ckpt_arena *arena, ckpt_answer *answer,
                 ckpt_ns *time)
 {
     ckpt_err err = {0};
-    const ckpt_plan_options options = {.slots = slots};
+    const ckpt_plan_options options = {.effort = effort};
     *answer = (ckpt_answer){0};
     CHECK_OK(ckpt_strategy_find("chain")->plan(graph, limit, &options, arena, answer, &err), err);
     *time = INT64_MAX;
@@ -240,13 +240,12 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
         const ckpt_ns best = best_of_class(e, limit);
         ckpt_answer answer;
         ckpt_ns time = 0;
-        ask(graph, limit, 0, arena, &answer, &time);
+        ask(graph, limit, CKPT_EFFORT_NORMAL, arena, &answer, &time);
         CHECK(time <= best, "seed %d, limit %lld: %lld ns, the class has %lld", seed, (long long)limit, (long long)time,
               (long long)best);
         CHECK(limit >= whole || answer.least.peak <= least, "seed %d, limit %lld: least peak %lld, the class has %lld",
               seed, (long long)limit, (long long)answer.least.peak, (long long)least);
         if (answer.has_bound && strcmp(answer.bound_scope, "chain-persistent") == 0) {
-            /* small sizes are whole slots: nothing was rounded */
             CHECK(answer.bound_ns == best, "seed %d, limit %lld: bound %lld, the class has %lld", seed,
                   (long long)limit, (long long)answer.bound_ns, (long long)best);
             sum->exact += strcmp(answer.bound_how, "exact") == 0 && time == best;
@@ -257,10 +256,10 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
     }
     ckpt_answer answer; /* what only the least peak of the class fits, and what nothing does */
     ckpt_ns time = 0;
-    ask(graph, least, 0, arena, &answer, &time);
+    ask(graph, least, CKPT_EFFORT_NORMAL, arena, &answer, &time);
     CHECK(answer.count > 0 && time <= best_of_class(e, least), "seed %d: nothing at the least peak %lld", seed,
           (long long)least);
-    ask(graph, answer.least.peak - 1, 0, arena, &answer, &time);
+    ask(graph, answer.least.peak - 1, CKPT_EFFORT_NORMAL, arena, &answer, &time);
     CHECK(answer.count == 0, "seed %d: found below the least peak", seed);
 }
 
@@ -322,7 +321,7 @@ static void never_below_the_optimum(void **state)
             ckpt_arena_rewind(&arena, mark);
             ckpt_answer answer;
             ckpt_ns time = 0;
-            ask(graph, limit, 0, &arena, &answer, &time);
+            ask(graph, limit, CKPT_EFFORT_NORMAL, &arena, &answer, &time);
             CHECK(time >= best, "seed %d, limit %lld: %lld ns beats the optimum %lld", (int)seed, (long long)limit,
                   (long long)time, (long long)best);
             if (answer.has_bound && strcmp(answer.bound_scope, "all") == 0) {
@@ -336,31 +335,35 @@ static void never_below_the_optimum(void **state)
     CHECK(2 * equal > cases, "optimal in only %d of %d cases", equal, cases);
 }
 
-/* Coarse slots may cost time, never legality, and the bound stays a bound. */
-static void coarse_slots(void **state)
+/* Less effort may cost time, never legality, and its bound stays a bound. */
+static void least_effort(void **state)
 {
     (void)state;
+    int exact = 0;
     for (uint64_t seed = 1; seed <= 25; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
-        const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, 14, 1000, 1, 50);
+        const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, 60, 1000, 1, 50);
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
         ckpt_ns keep_all = 0;
         CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
-        const ckpt_bytes limit = (whole - graph->static_bytes) * 6 / 10;
-        ckpt_answer fine;
-        ckpt_answer coarse;
-        ckpt_ns fine_time = 0;
-        ckpt_ns coarse_time = 0;
-        ask(graph, limit, 0, &arena, &fine, &fine_time);
-        ask(graph, limit, 20, &arena, &coarse, &coarse_time);
-        if (coarse.has_bound) {
-            CHECK(coarse.bound_ns <= fine_time, "seed %d: coarse bound %lld, but %lld was found", (int)seed,
-                  (long long)coarse.bound_ns, (long long)fine_time);
-        }
+        const ckpt_bytes limit = (whole - graph->static_bytes) * 4 / 10;
+        ckpt_answer most;
+        ckpt_answer least;
+        ckpt_ns most_time = 0;
+        ckpt_ns least_time = 0;
+        ask(graph, limit, CKPT_EFFORT_MORE, &arena, &most, &most_time);
+        ask(graph, limit, CKPT_EFFORT_LEAST, &arena, &least, &least_time);
+        CHECK(most.has_bound && strcmp(most.bound_how, "exact") == 0 && most.bound_ns == most_time,
+              "seed %d: not exact", (int)seed);
+        CHECK(least.has_bound && least.bound_ns <= most_time && least_time >= most_time,
+              "seed %d: %lld .. %lld, but %lld is the optimum", (int)seed, (long long)least.bound_ns,
+              (long long)least_time, (long long)most_time);
+        exact += least_time == most_time;
         ckpt_arena_fini(&arena);
     }
+    CHECK(exact > 12, "optimal in only %d cases", exact);
 }
 
 int main(void)
@@ -369,7 +372,7 @@ int main(void)
         cmocka_unit_test(equals_its_class),
         cmocka_unit_test(equals_its_class_of_blocks),
         cmocka_unit_test(never_below_the_optimum),
-        cmocka_unit_test(coarse_slots),
+        cmocka_unit_test(least_effort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

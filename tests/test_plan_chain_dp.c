@@ -222,7 +222,8 @@ static ckpt_dp_answer solve(const figures *c, ckpt_bytes limit, int points, ckpt
     ckpt_err err = {0};
     ckpt_dp_answer answer;
     const ckpt_plan_options options = {0};
-    CHECK_OK(ckpt_dp_solve(&c->chain, limit, points, &options, arena, &answer, &err), err);
+    const ckpt_dp_effort effort = {.points = points};
+    CHECK_OK(ckpt_dp_solve(&c->chain, limit, &effort, &options, arena, &answer, &err), err);
     return answer;
 }
 
@@ -465,10 +466,11 @@ static ckpt_code starved(void *context, ckpt_err *err)
     const ckpt_plan_options options = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
+    const ckpt_dp_effort effort = {.points = 4};
     ckpt_dp_answer answer;
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
-    ckpt_code code = ckpt_dp_solve(&c->chain, 60, 4, &options, &arena, &answer, err);
+    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, &arena, &answer, err);
     code = code == CKPT_OK ? ckpt_dp_least(&c->chain, &arena, &peak, &schedule, err) : code;
     ckpt_arena_fini(&arena);
     return code;
