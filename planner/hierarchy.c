@@ -107,6 +107,67 @@ static ckpt_code find_base(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* What became of the labels after op v. */
+static ckpt_code remember(ckpt_sweep *s, int v, ckpt_err *err)
+{
+    ckpt_past *const past = CKPT_NEW(&s->choices, ckpt_past, s->next.count);
+    if (past == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d labels", s->next.count);
+    }
+    for (int i = 0; i < s->next.count; i++) {
+        const ckpt_label *const x = &s->next.at[i];
+        past[i] = (ckpt_past){x->parent, x->rank, x->time};
+    }
+    s->past[v] = past;
+    return CKPT_OK;
+}
+
+static int compare_prospects(const void *a, const void *b)
+{
+    const ckpt_prospect *const x = a, *const y = b;
+    if (x->need != y->need) {
+        return x->need < y->need ? -1 : 1;
+    }
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+/* The outlook from every op: what the labels that are left at the end added to what they were there. */
+static ckpt_code find_outlooks(const ckpt_sweep *s, const ckpt_sweep_wish *wish, ckpt_arena *scratch, ckpt_err *err)
+{
+    const int count = s->now.count;
+    ckpt_prospect *const all = CKPT_NEW(scratch, ckpt_prospect, count);
+    int *const at = CKPT_NEW(scratch, int, count);
+    if (all == NULL || at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d labels", count);
+    }
+    for (int i = 0; i < count; i++) {
+        at[i] = i;
+    }
+    for (int v = 0; v < s->graph->op_count; v++) {
+        for (int i = 0; i < count; i++) {
+            const ckpt_past *const past = &s->past[v][at[i]];
+            all[i] = (ckpt_prospect){s->now.at[i].peak - past->rank, s->now.at[i].time - past->time};
+            at[i] = past->parent;
+        }
+        qsort(all, (size_t)count, sizeof *all, compare_prospects);
+        int kept = 0;
+        for (int i = 0; i < count; i++) {
+            if (kept == 0 || all[i].time < all[kept - 1].time) {
+                all[kept++] = all[i];
+            }
+        }
+        ckpt_prospect *const list = CKPT_NEW(wish->keep, ckpt_prospect, kept);
+        if (list == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d labels", count);
+        }
+        if (kept > 0) {
+            memcpy(list, all, (size_t)kept * sizeof *list);
+        }
+        wish->seen[v] = (ckpt_outlook){list, kept};
+    }
+    return CKPT_OK;
+}
+
 /* Survivors hand their choices on; the rest goes. */
 static ckpt_code settle(ckpt_sweep *s, int v, ckpt_err *err)
 {
@@ -171,7 +232,8 @@ static ckpt_code write_order(const ckpt_sweep *s, const ckpt_label *label, ckpt_
 static ckpt_code hand_over(ckpt_sweep *s, const ckpt_sweep_wish *wish, ckpt_arena *out, ckpt_answer *answer,
                            ckpt_err *err)
 {
-    CKPT_TRY(ckpt_labels_thin(&s->now, CKPT_CANDIDATES_MAX, err));
+    const ckpt_sweep_wish few = {.limit = wish->limit, .width = CKPT_CANDIDATES_MAX};
+    CKPT_TRY(ckpt_labels_thin(&s->now, &few, NULL, err));
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_code code = CKPT_OK;
@@ -197,13 +259,23 @@ static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_pl
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a label");
     }
     s->now.room = s->now.count = 1;
+    s->past = CKPT_NEW(scratch, const ckpt_past *, s->graph->op_count);
+    if (s->past == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", s->graph->op_count);
+    }
     for (int v = s->graph->op_count - 1; v >= 0 && s->now.count > 0; v--) {
         if (ckpt_plan_stopped(options)) {
             return CKPT_OK;
         }
         CKPT_TRY(ckpt_sweep_decide(s, v, err));
-        CKPT_TRY(ckpt_labels_thin(&s->next, wish->width, err));
+        CKPT_TRY(ckpt_labels_thin(&s->next, s->wish, s->wish->outlook != NULL ? &s->wish->outlook[v] : NULL, err));
+        if (wish->seen != NULL) {
+            CKPT_TRY(remember(s, v, err));
+        }
         CKPT_TRY(settle(s, v, err));
+    }
+    if (wish->seen != NULL) {
+        CKPT_TRY(find_outlooks(s, wish, scratch, err));
     }
     return hand_over(s, wish, out, answer, err);
 }
@@ -211,7 +283,7 @@ static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_pl
 ckpt_code ckpt_sweep_run(const ckpt_graph *graph, const ckpt_sweep_wish *wish, const ckpt_plan_options *options,
                          ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
-    ckpt_sweep s = {.graph = graph, .limit = wish->limit, .stride = graph->op_count + 1, .covered = -1};
+    ckpt_sweep s = {.graph = graph, .wish = wish, .stride = graph->op_count + 1, .covered = -1};
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_arena_init(&s.now.arena);

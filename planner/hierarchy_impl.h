@@ -38,6 +38,26 @@ typedef struct ckpt_choices {
     int moment[];
 } ckpt_choices;
 
+/* What a finished label of an earlier sweep added, seen from one op: the ops before it took `time` more, and the peak
+ * came out `need` bytes above the rank it had there. */
+typedef struct ckpt_prospect {
+    ckpt_bytes need;
+    ckpt_ns time;
+} ckpt_prospect;
+
+/* Those that no other beats: need rises, time falls. */
+typedef struct ckpt_outlook {
+    const ckpt_prospect *at;
+    int count;
+} ckpt_outlook;
+
+/* A label as it was after one op. */
+typedef struct ckpt_past {
+    int parent; /* index among those after the op before */
+    ckpt_bytes rank;
+    ckpt_ns time;
+} ckpt_past;
+
 typedef struct ckpt_label {
     ckpt_ns time; /* of the runs again */
     ckpt_bytes peak;
@@ -49,7 +69,9 @@ typedef struct ckpt_label {
     const ckpt_choices *rest; /* of the label it comes from */
     const int *again;         /* moments chosen for the op just decided */
     int again_count;
-    int layer; /* scratch of ckpt_labels_thin */
+    int parent;   /* index of that label */
+    int layer;    /* scratch of ckpt_labels_thin */
+    ckpt_ns hope; /* of ckpt_labels_thin: time of all runs again as the outlook sees it; INT64_MAX: none */
 } ckpt_label;
 
 /* Labels of one step. */
@@ -59,9 +81,22 @@ typedef struct ckpt_labels {
     ckpt_arena arena; /* their lists */
 } ckpt_labels;
 
+/* What a sweep is for. */
+typedef struct ckpt_sweep_wish {
+    ckpt_bytes limit; /* no label above it */
+    int width;        /* labels kept after each op */
+    ckpt_bytes slack; /* labels so near to one that is no slower go first when there are too many */
+    bool whole;       /* the rank counts every buffer demanded, not only those that no first run keeps so long anyway */
+    ckpt_bytes offer; /* candidates up to this peak are added to the answer */
+    bool least;       /* the limit is not the user's: what is found may be the answer's least */
+    const ckpt_outlook *outlook; /* per op, from an earlier sweep of the same `whole`; NULL: none */
+    ckpt_outlook *seen;          /* room for one per op: the outlook that this sweep gives; NULL: not wanted */
+    ckpt_arena *keep;            /* where that lives */
+} ckpt_sweep_wish;
+
 typedef struct ckpt_sweep {
     const ckpt_graph *graph;
-    ckpt_bytes limit;
+    const ckpt_sweep_wish *wish;
     ckpt_when stride;
     bool *fixed;      /* per op: never runs again */
     int *reader_from; /* per buffer: its first-run readers are reader[reader_from[b]] .. reader[reader_from[b + 1] - 1]
@@ -74,6 +109,7 @@ typedef struct ckpt_sweep {
     int covered;           /* stretches reach from the op decided last to the end of this moment; -1: none yet */
     ckpt_labels now, next;
     ckpt_arena choices;
+    const ckpt_past **past; /* per op: its labels; NULL: not wanted */
     /* scratch of the op under way */
     ckpt_demand *wanted; /* demands on its buffers, static and open, rising in time */
     int wanted_count, wanted_room;
@@ -86,17 +122,10 @@ typedef struct ckpt_sweep {
 /* The ways of op v for every label of `now`, into `next`. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_decide(ckpt_sweep *sweep, int v, ckpt_err *err);
 
-/* Drop labels of which another is as good in all that matters, then all but `width`, spread over ranks. What stays is
- * in the order of ranks. Errors: CKPT_NO_MEMORY. Cost: O(n log n) and the comparisons within equal demands. */
-CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, int width, ckpt_err *err);
-
-/* What a sweep is for. */
-typedef struct ckpt_sweep_wish {
-    ckpt_bytes limit; /* no label above it */
-    int width;        /* labels kept after each op */
-    ckpt_bytes offer; /* candidates up to this peak are added to the answer */
-    bool least;       /* the limit is not the user's: what is found may be the answer's least */
-} ckpt_sweep_wish;
+/* Drop labels of which another is as good in all that matters, then all but the wish's width. Errors: CKPT_NO_MEMORY.
+ * Cost: O(n log n) and the comparisons within equal demands. */
+CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_sweep_wish *wish, const ckpt_outlook *outlook,
+                                         ckpt_err *err);
 
 /* Offer the sequences of a sweep's front to `answer`. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: about 2 us for each
  * op that may run again and label, where the graph is narrow. */

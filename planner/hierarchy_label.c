@@ -146,6 +146,22 @@ static void join(const ckpt_sweep *s, ckpt_label *label, int v)
     label->stretch_count = label->stretch_count > 0 ? kept + 1 : 0;
 }
 
+/* True when a demand adds its buffer to the rank: once per buffer. */
+static bool counts(const ckpt_sweep *s, const ckpt_label *label, int d)
+{
+    const int b = label->demand[d].buffer;
+    const int end = s->reader_from[b + 1];
+    if (!s->wish->whole && end > s->reader_from[b] && s->reader[end - 1] * s->stride > label->demand[d].when) {
+        return false;
+    }
+    for (int e = 0; e < d; e++) {
+        if (label->demand[e].buffer == b) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void sum_up(const ckpt_sweep *s, ckpt_label *label)
 {
     label->peak = 0;
@@ -157,11 +173,7 @@ static void sum_up(const ckpt_sweep *s, ckpt_label *label)
     for (int d = 0; d < label->demand_count; d++) {
         key = (key ^ (uint64_t)label->demand[d].buffer) * 0x9E3779B97F4A7C15U;
         key = (key ^ (key >> 29) ^ (uint64_t)label->demand[d].when) * 0xBF58476D1CE4E5B9U;
-        bool first = true;
-        for (int e = 0; e < d; e++) {
-            first = first && label->demand[e].buffer != label->demand[d].buffer;
-        }
-        open += first ? s->graph->buffer[label->demand[d].buffer].bytes : 0;
+        open += counts(s, label, d) ? s->graph->buffer[label->demand[d].buffer].bytes : 0;
     }
     label->key = key ^ (key >> 32);
     label->rank = label->peak + open;
@@ -223,7 +235,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
     for (uint64_t w = ways; w != 0; w &= w - 1) {
         again++;
     }
-    ckpt_label child = {.time = old->time, .rest = old->rest, .again_count = again};
+    ckpt_label child = {.time = old->time, .rest = old->rest, .again_count = again, .parent = (int)(old - s->now.at)};
     for (int i = 0; i < again; i++) {
         if (!ckpt_sum(child.time, op->time_ns, &child.time)) {
             return CKPT_OK; /* more than 63 bits hold: no label */
@@ -268,7 +280,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
     }
     join(s, &child, v);
     sum_up(s, &child);
-    if (child.peak <= s->limit) {
+    if (child.peak <= s->wish->limit) {
         s->next.at[s->next.count++] = child;
     } else {
         ckpt_arena_rewind(&s->next.arena, mark);
