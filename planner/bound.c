@@ -7,10 +7,14 @@
 /* Sums in the bounds stay below these, or only the plainest bound is given. */
 #define SUM_MAX ((int64_t)1 << 58)
 
-/* Work that an effort pays for, in steps of about a nanosecond, and the largest groups. */
+/* Work that an effort pays for, in steps of about a nanosecond. */
 static const int64_t work_of[] = {20000000, 200000000, 2500000000, 50000000000};
-static const int buffers_of[][6] = {{6}, {6, 8, 11}, {6, 8, 9, 11, 12, 13}, {6, 8, 10, 12, 13, 14}};
-static const int partitions_of[] = {1, 3, 6, 6};
+
+/* Partitions, from the cheap to the dear: buffers in a group, crossing buffers told apart. */
+static const struct partition {
+    int buffers, open, effort;
+} partition[] = {{6, 0, 0},  {8, 0, 1},  {11, 0, 1}, {8, 3, 1},  {7, 3, 2},  {10, 0, 2}, {9, 3, 2},
+                 {12, 0, 2}, {13, 0, 2}, {11, 3, 2}, {12, 3, 3}, {14, 0, 3}, {14, 3, 3}};
 
 static bool sums_fit(const ckpt_graph *graph, ckpt_ns *first_runs)
 {
@@ -48,13 +52,16 @@ static ckpt_code try_partitions(const ckpt_graph *graph, ckpt_bytes limit, ckpt_
                                                             : options->effort;
     int64_t work = work_of[effort];
     *repeats = 0;
-    for (int i = 0; end > 0 && i < partitions_of[effort] && *repeats < enough && work > 0; i++) {
+    for (size_t i = 0; end > 0 && i < sizeof partition / sizeof *partition && *repeats < enough && work > 0; i++) {
+        if (partition[i].effort > effort) {
+            continue;
+        }
         ckpt_arena scratch;
         ckpt_arena_init(&scratch);
         ckpt_groups groups = {0};
         ckpt_ns time = 0;
-        ckpt_code code = ckpt_groups_build(graph, end, buffers_of[effort][i], &scratch, &groups, err);
-        if (code == CKPT_OK) {
+        ckpt_code code = ckpt_groups_build(graph, end, partition[i].buffers, partition[i].open, &scratch, &groups, err);
+        if (code == CKPT_OK && (groups.slots > 0 || partition[i].open == 0)) { /* else it is one that has been */
             code = ckpt_groups_bound(&groups, limit, enough, options, &work, &time, err);
         }
         ckpt_arena_fini(&scratch);

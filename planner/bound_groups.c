@@ -8,25 +8,14 @@ enum {
     SMALL = 32,    /* a buffer this many times smaller than what its op reads or writes beside it is always there */
 };
 
-typedef struct build {
-    const ckpt_graph *graph;
-    int forward_end, buffers_max;
-    ckpt_arena *out;
-    int *last;  /* per buffer: the last op that reads or adds to it; op_count: it is an output */
-    int *bit;   /* per buffer: its place in its group; -1: in none */
-    int *group; /* per op of the forward section */
-    int *count; /* per op of the forward section: buffers it brings into its group */
-    int group_count;
-} build;
-
-static void note_use(build *b, const ckpt_list *list, int op)
+static void note_use(ckpt_grouping *b, const ckpt_list *list, int op)
 {
     for (int i = 0; i < list->count; i++) {
         b->last[list->at[i]] = op > b->last[list->at[i]] ? op : b->last[list->at[i]];
     }
 }
 
-static void find_last(build *b)
+static void find_last(ckpt_grouping *b)
 {
     const ckpt_graph *const g = b->graph;
     for (int i = 0; i < g->buffer_count; i++) {
@@ -41,12 +30,12 @@ static void find_last(build *b)
 }
 
 /* Written once and used later: nobody can drop it before its last use. With a link it may be on the host meanwhile. */
-static bool is_fixed(const build *b, int buffer)
+static bool is_fixed(const ckpt_grouping *b, int buffer)
 {
     return !b->graph->has_link && !b->graph->op[b->graph->writer[buffer]].recompute;
 }
 
-static ckpt_bytes largest(const build *b, const ckpt_list *list)
+static ckpt_bytes largest(const ckpt_grouping *b, const ckpt_list *list)
 {
     ckpt_bytes most = 0;
     for (int i = 0; i < list->count; i++) {
@@ -58,7 +47,7 @@ static ckpt_bytes largest(const build *b, const ckpt_list *list)
 
 /* Number the buffers that each forward op brings: what is small beside the others would cost a factor two in every
  * table and say little; left out, it counts as always there, taking nothing. */
-static void count_buffers(build *b)
+static void count_buffers(ckpt_grouping *b)
 {
     for (int o = 0; o < b->forward_end; o++) {
         const ckpt_graph_op *const op = &b->graph->op[o];
@@ -74,7 +63,7 @@ static void count_buffers(build *b)
 }
 
 /* Per place before a forward op: bytes written before it that a forward op behind it reads. */
-static ckpt_code find_crossings(const build *b, ckpt_bytes *crossing, ckpt_err *err)
+static ckpt_code find_crossings(const ckpt_grouping *b, ckpt_bytes *crossing, ckpt_err *err)
 {
     const ckpt_graph *const g = b->graph;
     int *const end = CKPT_NEW(b->out, int, g->buffer_count);
@@ -99,7 +88,7 @@ static ckpt_code find_crossings(const build *b, ckpt_bytes *crossing, ckpt_err *
 }
 
 /* Cuts such that little crosses them in sum; a group has at most buffers_max buffers and SPAN_MAX ops. */
-static ckpt_code cut(build *b, ckpt_err *err)
+static ckpt_code cut(const ckpt_grouping *b, int *groups, ckpt_err *err)
 {
     const int n = b->forward_end;
     ckpt_bytes *const crossing = CKPT_NEW(b->out, ckpt_bytes, n + 2), *const least =
@@ -125,10 +114,11 @@ static ckpt_code cut(build *b, ckpt_err *err)
             }
         }
     }
+    *groups = 0;
     for (int p = n; p > 0; p = from[p]) {
-        b->group_count++;
+        ++*groups;
     }
-    for (int p = n, k = b->group_count - 1; p > 0; p = from[p], k--) {
+    for (int p = n, k = *groups - 1; p > 0; p = from[p], k--) {
         for (int o = from[p]; o < p; o++) {
             b->group[o] = k;
         }
@@ -136,7 +126,7 @@ static ckpt_code cut(build *b, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_bytes inplace_saves(const build *b, int o)
+static ckpt_bytes inplace_saves(const ckpt_grouping *b, int o)
 {
     const ckpt_graph_op *const op = &b->graph->op[o];
     ckpt_bytes bytes = 0;
@@ -147,7 +137,7 @@ static ckpt_bytes inplace_saves(const build *b, int o)
     return bytes;
 }
 
-static unsigned members(const build *b, const ckpt_list *list, int group)
+static unsigned members(const ckpt_grouping *b, const ckpt_list *list, int group)
 {
     unsigned set = 0;
     for (int i = 0; i < list->count; i++) {
@@ -158,21 +148,39 @@ static unsigned members(const build *b, const ckpt_list *list, int group)
     return set;
 }
 
-/* Buffers and ops of the groups. */
-static ckpt_code fill_ops(const build *b, ckpt_groups *groups, ckpt_err *err)
+static void fill_buffers(const ckpt_grouping *b, const ckpt_groups *groups)
+{
+    for (int o = 0; o < b->forward_end; o++) {
+        ckpt_group *const group = &groups->group[b->group[o]];
+        const ckpt_list *const writes = &b->graph->op[o].writes;
+        for (int i = 0; i < writes->count; i++) {
+            if (b->bit[writes->at[i]] >= 0) {
+                b->bit[writes->at[i]] = group->buffer_count;
+                group->bytes[group->buffer_count++] = b->graph->buffer[writes->at[i]].bytes;
+            }
+        }
+    }
+}
+
+static unsigned imported(const ckpt_group *group, const ckpt_list *reads)
+{
+    unsigned set = 0;
+    for (int i = 0; i < reads->count; i++) {
+        for (int j = 0; j < group->import_count; j++) {
+            set |= group->import[j].bit == reads->at[i] ? 1U << (group->buffer_count + j) : 0;
+        }
+    }
+    return set;
+}
+
+static ckpt_code fill_ops(const ckpt_grouping *b, const ckpt_groups *groups, ckpt_err *err)
 {
     int first = 0;
     for (int k = 0; k < groups->count; k++) {
         ckpt_group *const group = &groups->group[k];
         int end = first;
-        for (; end < b->forward_end && b->group[end] == k; end++) {
-            const ckpt_list *const writes = &b->graph->op[end].writes;
-            for (int i = 0; i < writes->count; i++) {
-                if (b->bit[writes->at[i]] >= 0) {
-                    b->bit[writes->at[i]] = group->buffer_count;
-                    group->bytes[group->buffer_count++] = b->graph->buffer[writes->at[i]].bytes;
-                }
-            }
+        while (end < b->forward_end && b->group[end] == k) {
+            end++;
         }
         group->op = CKPT_NEW(b->out, ckpt_group_op, end - first);
         if (group->op == NULL) {
@@ -182,8 +190,8 @@ static ckpt_code fill_ops(const build *b, ckpt_groups *groups, ckpt_err *err)
             const ckpt_graph_op *const op = &b->graph->op[first];
             if (b->count[first] > 0) {
                 group->op[group->op_count++] =
-                    (ckpt_group_op){members(b, &op->reads, k), members(b, &op->writes, k), op->time_ns,
-                                    op->workspace_bytes - inplace_saves(b, first)};
+                    (ckpt_group_op){members(b, &op->reads, k) | imported(group, &op->reads), members(b, &op->writes, k),
+                                    op->time_ns, op->workspace_bytes - inplace_saves(b, first)};
             }
         }
         group->later = members(b, &b->graph->outputs, k);
@@ -193,7 +201,7 @@ static ckpt_code fill_ops(const build *b, ckpt_groups *groups, ckpt_err *err)
 
 /* What the first run of op o needs beside the members of group k that it reads and what is fixed. Other groups that it
  * reads have had their windows, so no later window counts them as held. */
-static ckpt_bytes beside(const build *b, int o, int k)
+static ckpt_bytes beside(const ckpt_grouping *b, int o, int k)
 {
     const ckpt_graph *const g = b->graph;
     const ckpt_graph_op *const op = &g->op[o];
@@ -210,7 +218,7 @@ static ckpt_bytes beside(const build *b, int o, int k)
 }
 
 /* The last group that still has its window open when the first runs from o on are to come. */
-static int window_of(const build *b, int o, int open)
+static int window_of(const ckpt_grouping *b, int o, int open)
 {
     const ckpt_list *const reads = &b->graph->op[o].reads;
     for (int i = 0; i < reads->count; i++) {
@@ -243,7 +251,7 @@ static void end_window(ckpt_group *group)
 }
 
 /* By how much the fixed bytes at the first run of each op differ from those at the op before. */
-static void find_changes(const build *b, ckpt_bytes *change)
+static void find_changes(const ckpt_grouping *b, ckpt_bytes *change)
 {
     const ckpt_graph *const g = b->graph;
     for (int i = 0; i < g->buffer_count; i++) {
@@ -254,7 +262,7 @@ static void find_changes(const build *b, ckpt_bytes *change)
     }
 }
 
-static ckpt_code fill_moments(const build *b, ckpt_groups *groups, ckpt_err *err)
+static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_err *err)
 {
     const ckpt_graph *const g = b->graph;
     const int moments = g->op_count - b->forward_end;
@@ -299,10 +307,15 @@ static ckpt_code fill_moments(const build *b, ckpt_groups *groups, ckpt_err *err
 static bool equal(const ckpt_group *a, const ckpt_group *b)
 {
     if (a->buffer_count != b->buffer_count || a->op_count != b->op_count || a->moment_count != b->moment_count ||
-        a->later != b->later) {
+        a->later != b->later || a->import_count != b->import_count || a->export_count != b->export_count) {
         return false;
     }
-    for (int i = 0; i < a->buffer_count; i++) {
+    for (int i = 0; i < a->export_count; i++) {
+        if (a->export[i].bit != b->export[i].bit || a->export[i].time != b->export[i].time) {
+            return false;
+        }
+    }
+    for (int i = 0; i < a->buffer_count + a->import_count; i++) {
         if (a->bytes[i] != b->bytes[i]) {
             return false;
         }
@@ -335,10 +348,11 @@ static void find_same(const ckpt_groups *groups)
     }
 }
 
-ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, ckpt_arena *out,
+ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, ckpt_arena *out,
                             ckpt_groups *groups, ckpt_err *err)
 {
-    build b = {.graph = graph, .forward_end = forward_end, .buffers_max = buffers_max, .out = out};
+    ckpt_grouping b = {
+        .graph = graph, .forward_end = forward_end, .buffers_max = buffers_max, .open_max = open_max, .out = out};
     b.last = CKPT_NEW(out, int, graph->buffer_count);
     b.bit = CKPT_NEW(out, int, graph->buffer_count);
     b.group = CKPT_NEW(out, int, forward_end);
@@ -348,12 +362,14 @@ ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffer
     }
     find_last(&b);
     count_buffers(&b);
-    CKPT_TRY(cut(&b, err));
-    groups->count = b.group_count;
-    groups->group = CKPT_NEW(out, ckpt_group, b.group_count);
+    *groups = (ckpt_groups){0};
+    CKPT_TRY(cut(&b, &groups->count, err));
+    groups->group = CKPT_NEW(out, ckpt_group, groups->count);
     if (groups->group == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d groups", b.group_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d groups", groups->count);
     }
+    fill_buffers(&b, groups);
+    CKPT_TRY(ckpt_groups_cross(&b, groups, err));
     CKPT_TRY(fill_ops(&b, groups, err));
     CKPT_TRY(fill_moments(&b, groups, err));
     find_same(groups);
@@ -365,7 +381,7 @@ ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffer
 ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
-    build b = {.graph = graph, .out = scratch};
+    ckpt_grouping b = {.graph = graph, .out = scratch};
     b.last = CKPT_NEW(scratch, int, graph->buffer_count);
     b.bit = CKPT_NEW(scratch, int, graph->buffer_count);
     ckpt_bytes *const change = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);

@@ -20,19 +20,31 @@
  *
  * a shortest path over groups in the order 0, 1, ... with the bytes held so far as its label. cost(i, ., P) for all
  * sets is one backward pass over the moments of window i (bound_table.c). Nothing here is convex: that is why it is
- * stronger than linear programs, in which half a schedule has half a peak. */
+ * stronger than linear programs, in which half a schedule has half a peak.
+ *
+ * Crossing buffers. For some buffers u of group i that ops of later groups read (exports), schedules are told apart: u
+ * is in memory at every instant of h(i) (held), or not. h(i) is then taken over the other buffers of the group, plus u
+ * when held, and s(i) is the set of those others at that instant, to which held exports belong. When u is not held, it
+ * was absent at some instant before window i: either u is not in memory at the instant of s(i); or it is and its
+ * absence came before, so that u was written again in between, beside what is paid later; or its absence comes later,
+ * and what is paid contains that (the pass with a forced drop). And ops of later groups that read a u that is not held
+ * need room for it: it is a buffer of their group's window (import), which comes and goes for nothing. */
 #ifndef CKPT_PLANNER_BOUND_IMPL_H
 #define CKPT_PLANNER_BOUND_IMPL_H
 
 #include "planner/bound.h"
 
-enum { CKPT_GROUP_MAX = 14 }; /* buffers in a group: a table has a value for every set of them */
+enum {
+    CKPT_GROUP_MAX = 14, /* buffers in a group: a table has a value for every set of them */
+    CKPT_CROSS_MAX = 2,  /* exports of a group; imports of a group */
+    CKPT_OPEN_MAX = 3,   /* exports that are told apart between two groups */
+};
 
 /* Times are summed with saturation: NEVER is no schedule, LONG a time too long to tell from others. */
 #define CKPT_BOUND_LONG  ((ckpt_ns)1 << 60)
 #define CKPT_BOUND_NEVER ((ckpt_ns)1 << 61)
 
-/* An op of the group that may run again. Sets are of the group's buffers. */
+/* An op of the group that may run again. Sets are of the group's buffers; bit buffer_count + j is import j. */
 typedef struct ckpt_group_op {
     unsigned reads, writes;
     ckpt_ns time;
@@ -51,50 +63,86 @@ typedef struct ckpt_group_way {
     ckpt_ns time;
 } ckpt_group_way;
 
-/* The ways for every P with low <= P < high: `held` rises, `time` falls. */
+/* `held` rises, `time` falls. */
+typedef struct ckpt_group_ways {
+    const ckpt_group_way *at;
+    int count;
+} ckpt_group_ways;
+
+/* The ways for every P with low <= P < high. */
 typedef struct ckpt_group_table {
+    unsigned imports; /* those that are not held */
     ckpt_bytes low, high;
-    const ckpt_group_way *way;
-    int way_count;
+    ckpt_group_ways ways[1 << CKPT_CROSS_MAX]; /* per set of exports that are held */
     struct ckpt_group_table *next;
 } ckpt_group_table;
 
+/* A crossing buffer that is told apart. */
+typedef struct ckpt_group_cross {
+    int slot; /* bit in the state of the path: set when it is not held */
+    int bit;  /* of the group that exports it */
+    ckpt_ns time;
+} ckpt_group_cross;
+
 typedef struct ckpt_group {
-    int buffer_count;
-    ckpt_bytes bytes[CKPT_GROUP_MAX];
-    ckpt_group_op *op; /* in reference order */
+    int buffer_count, import_count, export_count;
+    ckpt_bytes bytes[CKPT_GROUP_MAX + CKPT_CROSS_MAX]; /* imports last */
+    ckpt_group_op *op;                                 /* in reference order */
     int op_count;
     ckpt_group_moment *moment;
     int moment_count;
-    unsigned later;          /* read after the window, or an output */
-    struct ckpt_group *same; /* an earlier group that is equal in all of this: its tables are ours; or itself */
+    unsigned later; /* read after the window, or an output */
+    ckpt_group_cross import[CKPT_CROSS_MAX], export[CKPT_CROSS_MAX];
+    unsigned closed;         /* slots that no group behind it needs */
+    struct ckpt_group *same; /* an earlier group that is equal in all but slots: its tables are ours; or itself */
     ckpt_group_table *table;
 } ckpt_group;
 
 typedef struct ckpt_groups {
     ckpt_group *group;
     int count;
+    int slots;
 } ckpt_groups;
 
 /* Room for the passes over the sets of one group. */
 typedef struct ckpt_group_room {
-    ckpt_ns *value;       /* per set */
-    ckpt_bytes *bytes;    /* per set */
-    int *order;           /* sets by bytes */
-    const ckpt_group *of; /* whose bytes and order these are */
+    ckpt_ns *value;                   /* per set */
+    ckpt_ns *without[CKPT_CROSS_MAX]; /* per set: the same with a forced drop of an export */
+    ckpt_bytes *bytes;                /* per set */
+    int *order;                       /* sets by bytes */
+    ckpt_group_op *op;                /* those of the group for some set of imports, and their coming */
+    int op_count, bits;
+    const ckpt_group *of; /* whose bytes, order and ops these are, NULL: nobody's; */
+    unsigned imports;     /* and for which imports */
 } ckpt_group_room;
 
-/* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses.
- * Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
-CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, ckpt_arena *out,
-                                          ckpt_groups *groups, ckpt_err *err);
+/* A graph being cut into groups. */
+typedef struct ckpt_grouping {
+    const ckpt_graph *graph;
+    int forward_end, buffers_max, open_max;
+    ckpt_arena *out;
+    int *last;  /* per buffer: the last op that reads or adds to it; op_count: it is an output */
+    int *bit;   /* per buffer: its place in its group; -1: in none */
+    int *group; /* per op of the forward section */
+    int *count; /* per op of the forward section: buffers it brings into its group */
+} ckpt_grouping;
 
-CKPT_MUST_USE ckpt_code ckpt_group_room_take(ckpt_arena *arena, int buffers_max, ckpt_group_room *room, ckpt_err *err);
+/* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses, and tell at
+ * most `open_max` crossing buffers apart at a time. Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
+CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max,
+                                          ckpt_arena *out, ckpt_groups *groups, ckpt_err *err);
 
-/* The ways of a group under P = `limit`, made when there is no table for it yet. `work` goes down by the steps taken.
+/* Choose the crossing buffers: exports, imports, slots. Groups have their buffers, but no ops yet. */
+CKPT_MUST_USE ckpt_code ckpt_groups_cross(const ckpt_grouping *b, ckpt_groups *groups, ckpt_err *err);
+
+CKPT_MUST_USE ckpt_code ckpt_group_room_take(ckpt_arena *arena, const ckpt_groups *groups, ckpt_group_room *room,
+                                             ckpt_err *err);
+
+/* The ways of a group under P = `limit` when `imports` are not held, made when there is no table for that yet. `work`
+ * goes down by the steps taken.
  * Errors: CKPT_NO_MEMORY. Cost: O(moments * ops * 2^buffers), times the few repetitions a gap is worth. */
-CKPT_MUST_USE ckpt_code ckpt_group_find(ckpt_group *group, ckpt_bytes limit, ckpt_group_room *room, ckpt_arena *out,
-                                        int64_t *work, const ckpt_group_table **table, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_group_find(ckpt_group *group, ckpt_bytes limit, unsigned imports, ckpt_group_room *room,
+                                        ckpt_arena *out, int64_t *work, const ckpt_group_table **table, ckpt_err *err);
 
 /* The least time of repetitions that a partition proves; CKPT_BOUND_NEVER when it proves that no schedule exists.
  * What costs `enough` or more is not looked at: the answer is then `enough`.

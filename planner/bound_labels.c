@@ -11,14 +11,17 @@ typedef struct label {
     ckpt_ns time;
 } label;
 
+/* One list of cells and labels for every set of open exports that are not held. */
+enum { STATES_MAX = 1 << CKPT_OPEN_MAX };
+
 typedef struct path {
     ckpt_groups *groups;
     ckpt_bytes limit;
     ckpt_ns enough;
     ckpt_bytes width, grain;
-    int cells;
-    label *cell, *label;
-    int label_count;
+    int cells, states;
+    label *cell[STATES_MAX], *label[STATES_MAX];
+    int label_count[STATES_MAX];
     bool reached; /* something was left out because it costs enough */
     ckpt_group_room room;
     ckpt_arena scratch;
@@ -27,8 +30,9 @@ typedef struct path {
 
 static int64_t table_work(const ckpt_group *group)
 {
-    const int64_t sweep = (int64_t)(group->buffer_count / 4 + group->op_count / 2 + 1) << group->buffer_count;
-    return group->same == group ? 3 * sweep * (group->moment_count + 2) : 0;
+    const int bits = group->buffer_count + group->import_count;
+    const int64_t sweep = (int64_t)(bits / 4 + group->op_count / 2 + 1) << bits;
+    return group->same == group ? 3 * sweep * (group->moment_count + 2 + group->export_count) : 0;
 }
 
 /* A limit of tables per group that the work pays for: P is rounded up to multiples of a grain, which only lowers the
@@ -47,30 +51,28 @@ static bool choose_grain(path *p)
 
 static ckpt_code path_init(path *p, ckpt_err *err)
 {
-    int buffers_max = 0;
-    for (int k = 0; k < p->groups->count; k++) {
-        const int count = p->groups->group[k].buffer_count;
-        buffers_max = count > buffers_max ? count : buffers_max;
-    }
-    for (p->cells = CELLS_MAX; p->cells > CELLS_MIN && p->cells > CELLS_ALL / p->groups->count;) {
+    p->states = 1 << p->groups->slots;
+    for (p->cells = CELLS_MAX; p->cells > CELLS_MIN && p->cells > CELLS_ALL / p->groups->count / p->states;) {
         p->cells /= 2;
     }
     p->width = p->limit / p->cells + 1;
-    p->cell = CKPT_NEW(&p->scratch, label, p->cells);
-    p->label = CKPT_NEW(&p->scratch, label, p->cells);
-    if (p->cell == NULL || p->label == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "labels of a bound");
+    for (int state = 0; state < p->states; state++) {
+        p->cell[state] = CKPT_NEW(&p->scratch, label, p->cells);
+        p->label[state] = CKPT_NEW(&p->scratch, label, p->cells);
+        if (p->cell[state] == NULL || p->label[state] == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "labels of a bound");
+        }
     }
-    return ckpt_group_room_take(&p->scratch, buffers_max, &p->room, err);
+    return ckpt_group_room_take(&p->scratch, p->groups, &p->room, err);
 }
 
-static void throw_in(path *p, ckpt_bytes bytes, ckpt_ns time)
+static void throw_in(path *p, unsigned state, ckpt_bytes bytes, ckpt_ns time)
 {
     if (time >= p->enough) {
         p->reached = true;
         return;
     }
-    label *const cell = &p->cell[bytes / p->width];
+    label *const cell = &p->cell[state][bytes / p->width];
     cell->bytes = bytes < cell->bytes ? bytes : cell->bytes;
     cell->time = time < cell->time ? time : cell->time;
 }
@@ -78,35 +80,62 @@ static void throw_in(path *p, ckpt_bytes bytes, ckpt_ns time)
 /* The cells become the labels: those that no other makes needless. */
 static void collect(path *p)
 {
-    ckpt_ns least = CKPT_BOUND_NEVER;
-    p->label_count = 0;
-    for (int i = 0; i < p->cells; i++) {
-        if (p->cell[i].time < least) {
-            least = p->cell[i].time;
-            p->label[p->label_count++] = p->cell[i];
+    for (int state = 0; state < p->states; state++) {
+        ckpt_ns least = CKPT_BOUND_NEVER;
+        int count = 0;
+        for (int i = 0; i < p->cells; i++) {
+            const label *const cell = &p->cell[state][i];
+            if (cell->time < least) {
+                least = cell->time;
+                p->label[state][count++] = *cell;
+            }
         }
+        p->label_count[state] = count;
+    }
+    *p->work -= (int64_t)p->cells * p->states / 4;
+}
+
+/* All ways on from one label. */
+static void extend_label(path *p, const ckpt_group *group, const ckpt_group_table *table, unsigned state, label from)
+{
+    for (unsigned held = 0; held < 1U << group->export_count; held++) {
+        unsigned next = state & ~group->closed;
+        for (int e = 0; e < group->export_count; e++) {
+            next |= (held >> e & 1) == 0 ? 1U << group->export[e].slot : 0;
+        }
+        const ckpt_group_ways *const ways = &table->ways[held];
+        for (int w = 0; w < ways->count && ways->at[w].held <= p->limit - from.bytes; w++) {
+            const ckpt_ns time = from.time + ways->at[w].time;
+            throw_in(p, next, from.bytes + ways->at[w].held, time < CKPT_BOUND_LONG ? time : CKPT_BOUND_LONG);
+        }
+        *p->work -= ways->count;
     }
 }
 
 static ckpt_code extend(path *p, ckpt_group *group, ckpt_err *err)
 {
-    for (int i = 0; i < p->cells; i++) {
-        p->cell[i] = (label){CKPT_BYTES_MAX, CKPT_BOUND_NEVER};
-    }
-    const ckpt_group_table *table = NULL;
-    for (int i = 0; i < p->label_count && *p->work >= 0; i++) {
-        const ckpt_bytes left = p->limit - p->label[i].bytes;
-        const ckpt_bytes rounded = left > p->limit - p->grain ? p->limit : (left + p->grain - 1) / p->grain * p->grain;
-        if (table == NULL || rounded < table->low || rounded >= table->high) {
-            CKPT_TRY(ckpt_group_find(group, rounded, &p->room, &p->scratch, p->work, &table, err));
+    for (int state = 0; state < p->states; state++) {
+        for (int i = 0; i < p->cells; i++) {
+            p->cell[state][i] = (label){CKPT_BYTES_MAX, CKPT_BOUND_NEVER};
         }
-        for (int w = 0; w < table->way_count && table->way[w].held <= left; w++) {
-            const ckpt_ns time = p->label[i].time + table->way[w].time;
-            throw_in(p, p->label[i].bytes + table->way[w].held, time < CKPT_BOUND_LONG ? time : CKPT_BOUND_LONG);
-        }
-        *p->work -= table->way_count;
     }
-    *p->work -= p->cells / 4;
+    for (unsigned state = 0; state < (unsigned)p->states; state++) {
+        unsigned imports = 0;
+        for (int i = 0; i < group->import_count; i++) {
+            imports |= (state >> group->import[i].slot & 1) << i;
+        }
+        const ckpt_group_table *table = NULL;
+        for (int i = 0; i < p->label_count[state] && *p->work >= 0; i++) {
+            const label from = p->label[state][i];
+            const ckpt_bytes left = p->limit - from.bytes;
+            const ckpt_bytes rounded =
+                left > p->limit - p->grain ? p->limit : (left + p->grain - 1) / p->grain * p->grain;
+            if (table == NULL || rounded < table->low || rounded >= table->high) {
+                CKPT_TRY(ckpt_group_find(group, rounded, imports, &p->room, &p->scratch, p->work, &table, err));
+            }
+            extend_label(p, group, table, state, from);
+        }
+    }
     collect(p);
     return CKPT_OK;
 }
@@ -114,15 +143,18 @@ static ckpt_code extend(path *p, ckpt_group *group, ckpt_err *err)
 static ckpt_code walk(path *p, const ckpt_plan_options *options, ckpt_ns *time, ckpt_err *err)
 {
     CKPT_TRY(path_init(p, err));
-    p->label[0] = (label){0, 0};
-    p->label_count = 1;
-    for (int k = 0; k < p->groups->count && p->label_count > 0 && *p->work >= 0; k++) {
+    p->label[0][0] = (label){0, 0};
+    p->label_count[0] = 1;
+    for (int k = 0; k < p->groups->count && *p->work >= 0; k++) {
         CKPT_TRY(extend(p, &p->groups->group[k], err));
         *p->work = ckpt_plan_stopped(options) ? -1 : *p->work;
     }
     if (*p->work >= 0) {
-        *time = p->label_count > 0 ? p->label[p->label_count - 1].time : p->reached ? p->enough : CKPT_BOUND_NEVER;
-        *time = p->reached && *time > p->enough ? p->enough : *time;
+        *time = p->reached ? p->enough : CKPT_BOUND_NEVER;
+        for (int state = 0; state < p->states; state++) {
+            const int last = p->label_count[state] - 1;
+            *time = last >= 0 && p->label[state][last].time < *time ? p->label[state][last].time : *time;
+        }
     }
     return CKPT_OK;
 }
