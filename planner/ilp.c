@@ -37,9 +37,9 @@ static ckpt_ns bound_of(const ckpt_ilp_model *model, double value, ckpt_ns grain
     if (!(safe < 9e18)) {
         return INT64_MAX;
     }
-    const ckpt_ns floor_ns = (ckpt_ns)fmax(safe, 0);
+    const ckpt_ns least = (ckpt_ns)fmax(ceil(safe), 0);
     ckpt_ns sum = 0;
-    if (!ckpt_sum(model->fixed_ns, floor_ns, &sum)) {
+    if (!ckpt_sum(model->fixed_ns, least, &sum)) {
         return INT64_MAX;
     }
     const ckpt_ns rest = sum % grain; /* fixed_ns is a multiple of the grain */

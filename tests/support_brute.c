@@ -20,6 +20,7 @@ typedef struct state {
 
 typedef struct brute {
     const ckpt_graph *graph;
+    bool staged;
     ckpt_bytes limit;
     set reads[CKPT_BRUTE_OPS], writes[CKPT_BRUTE_OPS], needs[CKPT_BRUTE_OPS]; /* needs: reads and adds */
     set destroyed[CKPT_BRUTE_OPS];                                            /* inputs of its in-place pairs */
@@ -51,20 +52,36 @@ static int additions(const brute *u, int b, int end)
     return count;
 }
 
+/* Ops whose outputs op `done` needs, or the end, directly or through others. */
+static set ancestors(const brute *u, int done)
+{
+    const ckpt_graph *const g = u->graph;
+    set wanted = done < g->op_count ? u->needs[done] : set_of(&g->outputs), found = 0;
+    for (int o = done - 1; o >= 0; o--) {
+        if ((u->writes[o] & wanted) != 0 && g->op[o].recompute) {
+            wanted |= u->needs[o];
+            found |= (set)1 << o;
+        }
+    }
+    return found;
+}
+
 static void find_again(brute *u, int done, ckpt_brute_class of)
 {
     const ckpt_graph *const g = u->graph;
+    const bool backward = of == CKPT_BRUTE_BACKWARD || of == CKPT_BRUTE_BACKWARD_STAGES;
     for (int o = 0; o < done; o++) {
         bool may = g->op[o].recompute;
         for (int i = 0; i < g->op[o].reads.count; i++) {
             const int b = g->op[o].reads.at[i];
             may = may && additions(u, b, o) == additions(u, b, done);
         }
-        for (int later = done; later < g->op_count && of == CKPT_BRUTE_BACKWARD; later++) {
+        for (int later = done; later < g->op_count && backward; later++) {
             may = may && g->op[later].phase != CKPT_FORWARD;
         }
         u->again[done] |= may ? (set)1 << o : 0;
     }
+    u->again[done] &= u->staged ? ancestors(u, done) : ~(set)0;
 }
 
 static void find_useful(brute *u, int done)
@@ -81,7 +98,7 @@ static void find_useful(brute *u, int done)
 
 static void brute_init(brute *u, const ckpt_graph *graph, ckpt_brute_class of)
 {
-    *u = (brute){.graph = graph};
+    *u = (brute){.graph = graph, .staged = of == CKPT_BRUTE_STAGES || of == CKPT_BRUTE_BACKWARD_STAGES};
     assert_true(graph->buffer_count <= CKPT_BRUTE_BUFFERS && graph->op_count <= CKPT_BRUTE_OPS);
     for (int o = 0; o < graph->op_count; o++) {
         const ckpt_graph_op *const op = &graph->op[o];
@@ -128,7 +145,7 @@ static void push(brute *u, state added)
         assert_non_null(u->heap);
     }
     int at = u->heap_count++;
-    for (; at > 0 && u->heap[(at - 1) / 2].time > added.time; at = (at - 1) / 2) {
+    for (; !u->staged && at > 0 && u->heap[(at - 1) / 2].time > added.time; at = (at - 1) / 2) {
         u->heap[at] = u->heap[(at - 1) / 2];
     }
     u->heap[at] = added;
@@ -221,10 +238,52 @@ static void run(brute *u, int done, state from, int o)
     }
 }
 
+/* All states of a layer, the cheapest first, and from each every run. */
+static ckpt_ns settle(brute *u, int done)
+{
+    const set outputs = set_of(&u->graph->outputs);
+    while (u->heap_count > 0) {
+        const state now = pop(u);
+        if (now.time > u->best[0][now.live]) {
+            continue;
+        }
+        if (done == u->graph->op_count && (outputs & ~now.live) == 0) {
+            return now.time;
+        }
+        for (int o = 0; o <= done && o < u->graph->op_count; o++) {
+            if (o == done || (u->again[done] >> o & 1) != 0) {
+                run(u, done, now, o);
+            }
+        }
+    }
+    return INT64_MAX;
+}
+
+/* The same with reruns in reference order only: op by op, each from every state that those before it led to. The heap
+ * is a plain list here. */
+static ckpt_ns settle_staged(brute *u, int done)
+{
+    const set outputs = set_of(&u->graph->outputs);
+    for (int o = 0; o <= done && o < u->graph->op_count; o++) {
+        if (o == done || (u->again[done] >> o & 1) != 0) {
+            const int count = u->heap_count; /* what this op leads to comes behind */
+            for (int i = 0; i < count; i++) {
+                const set live = u->heap[i].live;
+                run(u, done, (state){u->best[0][live], live}, o);
+            }
+        }
+    }
+    ckpt_ns end = INT64_MAX;
+    for (int i = 0; i < u->heap_count && done == u->graph->op_count; i++) {
+        const set live = u->heap[i].live;
+        end = (outputs & ~live) == 0 && u->best[0][live] < end ? u->best[0][live] : end;
+    }
+    return end;
+}
+
 static ckpt_ns solve(brute *u, ckpt_bytes limit)
 {
     const size_t sets = (size_t)1 << u->graph->buffer_count;
-    const set outputs = set_of(&u->graph->outputs);
     u->limit = limit;
     for (size_t s = 0; s < sets; s++) {
         u->best[0][s] = INT64_MAX;
@@ -239,21 +298,7 @@ static ckpt_ns solve(brute *u, ckpt_bytes limit)
                 push(u, (state){u->best[0][s], (set)s});
             }
         }
-        while (u->heap_count > 0) {
-            const state now = pop(u);
-            if (now.time > u->best[0][now.live]) {
-                continue;
-            }
-            if (done == u->graph->op_count && (outputs & ~now.live) == 0) {
-                end = now.time;
-                break;
-            }
-            for (int o = 0; o <= done && o < u->graph->op_count; o++) {
-                if (o == done || (u->again[done] >> o & 1) != 0) {
-                    run(u, done, now, o);
-                }
-            }
-        }
+        end = u->staged ? settle_staged(u, done) : settle(u, done);
         ckpt_ns *const next = u->best[1];
         u->best[1] = u->best[0];
         u->best[0] = next;
