@@ -8,8 +8,9 @@
 enum { POLL = 1024, ADAPT = 128 };
 
 /* Temperatures in units of the mean time of an op that may run again. */
-static const double HOT = 0.5;
-static const double COLD = 0.005;
+static const double HOT = 2;
+static const double COLD = 0.02;
+static const double PRICE_STEP = 1.02;
 static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
 
 /* Pairs worth remembering, with their figures. */
@@ -129,13 +130,16 @@ static double root_of(double ratio, int64_t steps)
 static void anneal(improver *m, const schedule *plan)
 {
     ckpt_searcher *const w = &m->w;
+    ckpt_search *const s = &w->search;
+    const int64_t start = s->toggles;
     const double cooling = root_of(plan->hot / plan->cold, plan->moves / POLL + 1);
+    int64_t polled = start;
     double heat = plan->hot;
     double price = plan->price;
     double now = cost(m, price);
     int inside = 0;
     w->aim = w->limit;
-    for (int64_t i = 1; i <= plan->moves && !m->stopped; i++) {
+    for (int64_t i = 1; s->toggles - start < plan->moves && i <= plan->moves && !m->stopped; i++) {
         w->log_count = 0;
         ckpt_move_any(w);
         if (w->log_count > 0) {
@@ -144,23 +148,23 @@ static void anneal(improver *m, const schedule *plan)
                 now = next;
                 note(m);
             } else {
-                ckpt_move_undo(w);
+                ckpt_move_undo(w, 0);
             }
         }
-        inside += w->search.most[1] <= w->limit;
+        inside += s->most[1] <= w->limit;
         if (i % ADAPT == 0) {
             if (plan->fixed) {
-                w->aim = w->search.most[1] - plan->spread;
+                w->aim = s->most[1] - plan->spread;
             } else {
-                price *= inside > ADAPT * 4 / 10 ? 0.95 : 1.05;
+                price *= inside > ADAPT * 4 / 10 ? 1 / PRICE_STEP : PRICE_STEP;
                 now = cost(m, price);
             }
             inside = 0;
         }
-        if (i % POLL == 0) {
+        for (; s->toggles - polled >= POLL; polled += POLL) {
             heat /= cooling;
-            m->stopped =
-                ckpt_plan_stopped(m->options) || w->search.failed || (m->best.is_set && m->best.time <= m->enough);
+            m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed ||
+                         (m->best.is_set && m->best.time <= m->enough);
         }
     }
     w->log_count = 0;

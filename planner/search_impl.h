@@ -103,8 +103,8 @@ typedef struct ckpt_searcher {
 int ckpt_search_roll(ckpt_searcher *w, int sides); /* 0 .. sides - 1 */
 /* A pair toggled and logged; false: not. */
 bool ckpt_move_toggle(ckpt_searcher *w, int k, int v);
-/* Take back all that is in the log. */
-void ckpt_move_undo(ckpt_searcher *w);
+/* Take back what is in the log but for the first `count`. */
+void ckpt_move_undo(ckpt_searcher *w, int count);
 /* A move of any kind; it may come to nothing. */
 void ckpt_move_any(ckpt_searcher *w);
 

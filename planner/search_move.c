@@ -1,7 +1,7 @@
 /* Moves: small sets of pairs that belong together. Each is written down in the log, so that it can be taken back. */
 #include "planner/search_impl.h"
 
-enum { PICKS = 12, DEPTH_MAX = 200 };
+enum { PICKS = 12, EXCHANGES = 4 };
 
 int ckpt_search_roll(ckpt_searcher *w, int sides)
 {
@@ -26,9 +26,9 @@ bool ckpt_move_toggle(ckpt_searcher *w, int k, int v)
     return true;
 }
 
-void ckpt_move_undo(ckpt_searcher *w)
+void ckpt_move_undo(ckpt_searcher *w, int count)
 {
-    while (w->log_count > 0) {
+    while (w->log_count > count) {
         const ckpt_instant at = w->log[--w->log_count];
         (void)ckpt_search_toggle(&w->search, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
     }
@@ -211,15 +211,32 @@ static void toggle_any(ckpt_searcher *w)
     }
 }
 
+/* Drop something, and take out whatever that has made needless: what a move that only drops, or only takes out, would
+ * have to find in two steps, the first of which is worse than both. */
+static void exchange(ckpt_searcher *w)
+{
+    drop(w);
+    for (int i = 0; i < EXCHANGES && w->log_count > 0; i++) {
+        const int before = w->log_count;
+        take_out_any(w);
+        if (w->search.most[1] > w->limit) {
+            ckpt_move_undo(w, before);
+        }
+    }
+}
+
 void ckpt_move_any(ckpt_searcher *w)
 {
     const bool over = w->search.most[1] > w->aim;
-    const int kind = ckpt_search_roll(w, 16);
-    if (kind < (over ? 8 : 3)) {
+    const int drops = over ? 8 : 3;
+    const int kind = ckpt_search_roll(w, drops + 10);
+    if (kind < drops) {
         drop(w);
-    } else if (kind < 10) {
+    } else if (kind < drops + 5) {
         take_out_any(w);
-    } else if (kind < 14) {
+    } else if (kind < drops + 8) {
+        exchange(w);
+    } else if (kind < drops + 9) {
         shift(w);
     } else {
         toggle_any(w);

@@ -8,7 +8,7 @@
 #include "planner/search.h"
 
 /* Moves of the local search, per effort. */
-static const int64_t moves_of[] = {20000, 300000, 4000000, 40000000};
+static const int64_t moves_of[] = {20000, 2000000, 20000000, 150000000};
 
 static const char *const constructors[] = {"keep-all", "chain", "hierarchy"};
 

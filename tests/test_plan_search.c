@@ -108,7 +108,7 @@ static void moves_can_be_taken_back(void **state)
             ckpt_move_any(&w);
             check_figures(&w.search, &arena, "move", seed);
             if (ckpt_dice_roll(&dice, 2) == 0) {
-                ckpt_move_undo(&w);
+                ckpt_move_undo(&w, 0);
                 CHECK(w.search.most[1] == peak && w.search.time == time, "seed %d: not taken back", seed);
             }
         }
