@@ -18,6 +18,12 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
             ckpt_answer_add(answer, &options->incumbent[i]);
         }
     }
+    ckpt_order order; /* what there is without a solver, and the least that is known to begin with */
+    ckpt_order_init(&order);
+    ckpt_order_range(&order, 0, graph->op_count);
+    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
+    ckpt_order_fini(&order);
+    CKPT_TRY(code);
     CKPT_TRY(ckpt_ilp_improve(graph, limit, paid[effort].work, options, out, answer, err));
     return ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, answer, err);
 }
