@@ -377,6 +377,7 @@ static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answe
     begin(d, answer->schedule.time - d->f->base_time, points, CKPT_THIN_DOWN);
     CKPT_TRY(fill(d, err));
     if (!d->stopped) {
+        assert(value(d, 1, n, d->limit) <= d->excess); /* the schedule that is known is among those it looks at */
         const ckpt_ns bound = d->f->base_time + value(d, 1, n, d->limit);
         answer->bound = bound > answer->bound ? bound : answer->bound;
     }
