@@ -262,9 +262,9 @@ void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text)
         const ckpt_probe *const probe = &maximum->probe[i];
         ckpt_text_add(text, "%12lld ", (long long)probe->value);
         if (!probe->fits) {
-            ckpt_text_add(text, "%-9s needs %s\n", "too large",
-                          probe->least_budget_bytes > 0 ? ckpt_bytes_show(probe->least_budget_bytes, a)
-                                                        : "more for its static block alone");
+            const bool known = probe->least_budget_bytes > 0;
+            ckpt_text_add(text, "%-9s %s%s\n", "too large", known ? "needs " : "its static block alone is",
+                          known ? ckpt_bytes_show(probe->least_budget_bytes, a) : "");
         } else {
             ckpt_text_add(text, "%-9s %10s %10s %+8.2f %% %12.4g\n", probe->accepted ? "fits" : "too slow",
                           ckpt_bytes_show(probe->peak_bytes, a), ckpt_ns_show(probe->time_ns, b),
