@@ -30,8 +30,10 @@ typedef struct item {
     int from, to; /* sections, both included */
     int rank;     /* the lower, the sooner, between equal floors */
     bool put, blocked;
+    bool under; /* found to fit under all it meets */
     ckpt_bytes bytes;
     ckpt_bytes floor; /* highest end of what has been put below it; its offset when put */
+    ckpt_bytes was;   /* the one below, before the last look */
     ckpt_bytes least; /* no solution has it lower: floor, or when blocked the lowest end of what may come under it */
     int64_t weight;
     ckpt_bytes busy; /* the most live bytes of any of its sections */
@@ -43,6 +45,7 @@ typedef struct section {
     ckpt_bytes left;        /* bytes of places in it that are not put */
     ckpt_bytes low, second; /* lowest and second lowest `least` of those not put */
     int lowest;             /* the one that has the lowest; -1: none left */
+    bool stale;             /* those have to be looked for again */
 } section;
 
 /* What a step of the search changed: the item as it was. */
@@ -88,6 +91,13 @@ static bool grow(void **array, size_t *room, size_t wanted, size_t size)
     return true;
 }
 
+static void make_stale(searcher *z, const item *it)
+{
+    for (int s = it->from; s <= it->to; s++) {
+        z->section[s].stale = true;
+    }
+}
+
 /* Remember item i before it changes. */
 static void save(searcher *z, int i)
 {
@@ -109,6 +119,7 @@ static void undo(searcher *z, size_t mark)
         if (it->put && !was->put) {
             for (int s = it->from; s <= it->to; s++) {
                 z->section[s].left += it->bytes;
+                z->section[s].stale = true;
             }
         }
         it->floor = was->floor;
@@ -131,6 +142,7 @@ static void put(searcher *z, int i, size_t first, size_t end)
     it->put = true;
     for (int s = it->from; s <= it->to; s++) {
         z->section[s].left -= it->bytes;
+        z->section[s].stale = true;
     }
     for (size_t k = first; k < end; k++) {
         item *const other = &z->item[z->list[k]];
@@ -149,13 +161,27 @@ static void put(searcher *z, int i, size_t first, size_t end)
 
 /* --- Bounds --- */
 
-/* The lowest ends of what may come under blocked items: shortest paths from the items that are not blocked. False: some
- * are blocked by each other only. */
+/* The lowest end of what may come under a blocked item; CKPT_BYTES_MAX: nothing may. */
+static ckpt_bytes lowest_under(searcher *z, const item *it, size_t first, size_t end)
+{
+    ckpt_bytes under = CKPT_BYTES_MAX;
+    for (size_t j = first; j < end; j++) {
+        const item *const other = &z->item[z->list[j]];
+        if (other->least < under - other->bytes && other != it && meet(it, other)) {
+            under = other->least + other->bytes;
+        }
+    }
+    *z->work -= (int64_t)(end - first);
+    return under > it->floor ? under : it->floor;
+}
+
+/* What `least` is now: shortest paths to blocked items from those that are not. False: one does not fit any more. */
 static bool raise_blocked(searcher *z, size_t first, size_t end)
 {
     bool changed = false;
     for (size_t k = first; k < end; k++) {
         item *const it = &z->item[z->list[k]];
+        it->was = it->least;
         it->least = it->blocked ? CKPT_BYTES_MAX : it->floor;
         changed |= it->blocked;
     }
@@ -163,41 +189,43 @@ static bool raise_blocked(searcher *z, size_t first, size_t end)
         changed = false;
         for (size_t k = first; k < end; k++) {
             item *const it = &z->item[z->list[k]];
-            if (!it->blocked) {
-                continue;
-            }
-            ckpt_bytes under = CKPT_BYTES_MAX;
-            for (size_t j = first; j < end; j++) {
-                const item *const other = &z->item[z->list[j]];
-                if (other->least < under - other->bytes && other != it && meet(it, other)) {
-                    under = other->least + other->bytes;
-                }
-            }
-            under = under > it->floor ? under : it->floor;
-            changed |= under < it->least;
-            it->least = under < it->least ? under : it->least;
-            *z->work -= (int64_t)(end - first);
+            const ckpt_bytes least = it->blocked ? lowest_under(z, it, first, end) : it->least;
+            changed |= least < it->least;
+            it->least = least < it->least ? least : it->least;
         }
     }
+    bool fits = true;
     for (size_t k = first; k < end; k++) {
-        if (z->item[z->list[k]].least > z->capacity - z->item[z->list[k]].bytes) {
-            return false;
+        const item *const it = &z->item[z->list[k]];
+        if (it->least != it->was) {
+            make_stale(z, it);
         }
+        fits = fits && it->least <= z->capacity - it->bytes;
     }
-    return true;
+    return fits;
 }
 
-/* The two lowest floors of sections low .. high. */
+/* The two lowest floors of stale sections of low .. high. */
 static void scan_sections(searcher *z, size_t first, size_t end, int low, int high)
 {
+    while (low <= high && !z->section[low].stale) {
+        low++;
+    }
+    while (low <= high && !z->section[high].stale) {
+        high--;
+    }
     for (int s = low; s <= high; s++) {
         z->section[s].low = z->section[s].second = CKPT_BYTES_MAX;
         z->section[s].lowest = -1;
+        z->section[s].stale = false;
     }
     for (size_t k = first; k < end; k++) {
         const item *const it = &z->item[z->list[k]];
+        const int from = it->from > low ? it->from : low;
+        const int to = it->to < high ? it->to : high;
         const ckpt_bytes least = it->least;
-        for (section *s = &z->section[it->from]; s <= &z->section[it->to]; s++) {
+        for (int at = from; at <= to; at++) {
+            section *const s = &z->section[at];
             if (least < s->low) {
                 s->second = s->low;
                 s->low = least;
@@ -206,7 +234,7 @@ static void scan_sections(searcher *z, size_t first, size_t end, int low, int hi
                 s->second = least;
             }
         }
-        *z->work -= 1 + it->to - it->from;
+        *z->work -= to >= from ? 2 + to - from : 1;
     }
 }
 
@@ -223,11 +251,11 @@ static bool fits_under(const searcher *z, int i)
     return true;
 }
 
-/* False when the items of list[first .. end - 1] cannot be put. *forced: one that can be put without looking at
- * alternatives, or -1. */
-static bool look(searcher *z, size_t first, size_t end, int *forced)
+/* False when the items of list[first .. end - 1] cannot be put. *forced: some are `under`, and can be put without
+ * looking at alternatives. No two of those meet. */
+static bool look(searcher *z, size_t first, size_t end, bool *forced)
 {
-    *forced = -1;
+    *forced = false;
     if (!raise_blocked(z, first, end)) {
         return false;
     }
@@ -249,12 +277,12 @@ static bool look(searcher *z, size_t first, size_t end, int *forced)
         return false;
     }
     for (size_t k = first; k < end; k++) {
-        if (fits_under(z, z->list[k])) {
-            if (z->item[z->list[k]].blocked) {
-                return false; /* moved down it is a packing that has been looked for already */
-            }
-            *forced = *forced < 0 ? z->list[k] : *forced;
+        item *const it = &z->item[z->list[k]];
+        it->under = fits_under(z, z->list[k]);
+        if (it->under && it->blocked) {
+            return false; /* moved down it is a packing that has been looked for already */
         }
+        *forced |= it->under;
     }
     return true;
 }
@@ -293,17 +321,23 @@ static bool solve_part(searcher *z, size_t first, size_t end)
 {
     const size_t whole = z->trail_top;
     while (!spent(z)) {
-        int i = -1;
-        if (!look(z, first, end, &i)) {
+        bool forced = false;
+        if (!look(z, first, end, &forced)) {
             break;
         }
-        const bool forced = i >= 0;
-        i = forced ? i : choose(z, first, end);
-        if (i < 0) {
+        const int i = forced ? -1 : choose(z, first, end);
+        if (!forced && i < 0) {
             break;
         }
         const size_t mark = z->trail_top;
-        put(z, i, first, end);
+        for (size_t k = first; k < end && forced; k++) {
+            if (z->item[z->list[k]].under) {
+                put(z, z->list[k], first, end);
+            }
+        }
+        if (!forced) {
+            put(z, i, first, end);
+        }
         if (!z->over && solve(z, first, end)) {
             return true;
         }
@@ -436,6 +470,9 @@ static ckpt_pack_answer search_runs(searcher *z, keyed *key)
         z->list_top = (size_t)z->count;
         for (int i = 0; i < z->count; i++) {
             z->list[i] = i;
+        }
+        for (int k = 0; k < z->sections; k++) {
+            z->section[k].stale = true;
         }
         if (solve(z, 0, (size_t)z->count)) {
             return CKPT_PACK_FOUND;
