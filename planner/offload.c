@@ -10,7 +10,9 @@
 #include "planner/search.h"
 
 enum {
-    LOWER = 7,     /* answers below the limit, in case places take more than what is live */
+    LOWER = 7,  /* answers below the limit, in case places take more than what is live */
+    SMALL = 40, /* ops of a graph that is searched in rounds */
+    ROUNDS = 8,
     HALVINGS = 24, /* of the limits between which the least with a limit of the host is looked for */
 };
 
@@ -24,7 +26,7 @@ typedef struct improver {
     ckpt_arena *out;
     ckpt_answer *answer;
     int effort;
-    int64_t lower_tries;
+    int64_t lower_tries, polish;
 } improver;
 
 static int effort_of(const ckpt_plan_options *options)
@@ -37,22 +39,13 @@ int64_t ckpt_offload_tries(const ckpt_graph *graph, const ckpt_plan_options *opt
 {
     /* of 500 ops; larger graphs take longer for each */
     static const int64_t tries[] = {100, 600, 8000, 60000};
-    const int64_t fair = tries[effort_of(options)] * 500 / (graph->op_count > 100 ? graph->op_count : 100);
+    const int64_t fair = tries[effort_of(options)] * 500 / (graph->op_count > 20 ? graph->op_count : 20);
     return fair > 20 ? fair : 20;
 }
 
-static bool has_copies(const ckpt_sequence *sequence)
-{
-    for (int t = 0; t < sequence->count; t++) {
-        if (sequence->op[t] < 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Lay `m` out for `limit` and offer it. */
-static ckpt_code offer(improver *w, const ckpt_marked *m, ckpt_bytes limit, bool any_limit, ckpt_err *err)
+/* Lay `m` out for `limit`, polish it with so many tries, and offer it. */
+static ckpt_code offer(improver *w, const ckpt_marked *m, ckpt_bytes limit, bool any_limit, int64_t polish,
+                       ckpt_err *err)
 {
     ckpt_offload *const o = &w->s.look;
     o->limit = limit;
@@ -65,6 +58,12 @@ static ckpt_code offer(improver *w, const ckpt_marked *m, ckpt_bytes limit, bool
         w->order.count = 0;
         return CKPT_OK;
     }
+    if (polish > 0 && !w->order.failed) {
+        ckpt_ns time = 0;
+        o->limit = limit;
+        CKPT_TRY(ckpt_offload_polish(o, w->order.op, w->order.count, polish, &w->scratch, &time, err));
+        o->limit = w->limit;
+    }
     return any_limit ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->answer, err)
                      : ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err);
 }
@@ -75,7 +74,7 @@ static void keep_all(const improver *w, ckpt_marked *m, uint64_t leaves)
     m->count = w->graph->op_count;
     m->lead_ns = 0;
     for (int o = 0; o < m->count; o++) {
-        m->run[o] = (ckpt_marked_run){o, leaves};
+        m->run[o] = (ckpt_marked_run){o, leaves, 0};
     }
 }
 
@@ -110,7 +109,7 @@ static ckpt_code find_least(improver *w, ckpt_err *err)
         low = high;
     }
     s->look.limit = w->limit;
-    CKPT_TRY(offer(w, &s->best, low, true, err));
+    CKPT_TRY(offer(w, &s->best, low, true, 0, err));
     s->best_ns = INT64_MAX;
     return CKPT_OK;
 }
@@ -119,11 +118,9 @@ static ckpt_code find_least(improver *w, ckpt_err *err)
 static void offer_starts(improver *w, const ckpt_answer *answer)
 {
     for (int i = 0; i < answer->count; i++) {
-        if (!has_copies(&answer->candidate[i].sequence)) {
-            ckpt_offload_search_offer(&w->s, &answer->candidate[i].sequence);
-        }
+        ckpt_offload_search_offer(&w->s, &answer->candidate[i].sequence);
     }
-    if (answer->least.sequence.op != NULL && !has_copies(&answer->least.sequence)) {
+    if (answer->least.sequence.op != NULL) {
         ckpt_offload_search_offer(&w->s, &answer->least.sequence);
     }
 }
@@ -190,7 +187,7 @@ static ckpt_code offer_best(improver *w, ckpt_err *err)
     if (s->best_ns == INT64_MAX) {
         return CKPT_OK;
     }
-    CKPT_TRY(offer(w, &s->best, w->limit, false, err));
+    CKPT_TRY(offer(w, &s->best, w->limit, false, w->polish, err));
     for (int i = 0; i < LOWER; i++) {
         const ckpt_bytes limit = w->limit - w->limit / 1000 * permille[i];
         ckpt_marked_copy(&s->tried, &s->best);
@@ -200,10 +197,47 @@ static ckpt_code offer_best(improver *w, ckpt_err *err)
         ckpt_offload_search_begin(s);
         ckpt_offload_search_run(s, s->tries);
         if (s->best_ns < INT64_MAX) {
-            CKPT_TRY(offer(w, &s->best, limit, false, err));
+            CKPT_TRY(offer(w, &s->best, limit, false, w->polish / 10, err));
         }
         s->look.limit = w->limit;
     }
+    return CKPT_OK;
+}
+
+/* Small graphs have tries to spare: several searches from the same start, each polished, as the best marks before
+ * polishing need not be the best after it. `best` is that of all. */
+static ckpt_code search_rounds(improver *w, ckpt_err *err)
+{
+    ckpt_offload_search *const s = &w->s;
+    const int rounds = w->graph->op_count <= SMALL ? ROUNDS : 1;
+    const int64_t each = s->tries / rounds;
+    ckpt_marked start = {.run = CKPT_NEW(&w->scratch, ckpt_marked_run, s->look.runs_room)};
+    ckpt_marked all = {.run = CKPT_NEW(&w->scratch, ckpt_marked_run, s->look.runs_room)};
+    if (start.run == NULL || all.run == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "offload search of %d runs", s->look.runs_room);
+    }
+    if (s->best_ns == INT64_MAX) {
+        return CKPT_OK;
+    }
+    const ckpt_ns start_ns = s->best_ns;
+    ckpt_ns all_ns = s->best_ns;
+    ckpt_marked_copy(&start, &s->best);
+    ckpt_marked_copy(&all, &s->best);
+    for (int r = 0; r < rounds; r++) {
+        ckpt_marked_copy(&s->now, &start);
+        ckpt_marked_copy(&s->best, &start);
+        s->now_ns = s->best_ns = start_ns;
+        ckpt_offload_search_run(s, each);
+        if (s->best_ns < all_ns) {
+            all_ns = s->best_ns;
+            ckpt_marked_copy(&all, &s->best);
+        }
+        if (rounds > 1) {
+            CKPT_TRY(offer(w, &s->best, w->limit, false, w->polish / rounds, err));
+        }
+    }
+    ckpt_marked_copy(&s->best, &all);
+    s->best_ns = all_ns;
     return CKPT_OK;
 }
 
@@ -235,8 +269,9 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
         offer_starts(w, w->answer);
         CKPT_TRY(climb(w, mode, err));
     }
-    ckpt_offload_search_run(s, s->tries);
-    return offer_best(w, err);
+    const ckpt_ns start_ns = s->best_ns;
+    CKPT_TRY(search_rounds(w, err));
+    return start_ns < INT64_MAX ? offer_best(w, err) : CKPT_OK;
 }
 
 ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_offload_mode mode, int64_t tries,
@@ -257,6 +292,7 @@ ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_o
         .answer = answer,
         .effort = effort_of(options),
         .lower_tries = tries / 10,
+        .polish = mode == CKPT_OFFLOAD_RECOMPUTE ? 0 : tries,
     };
     ckpt_arena_init(&w.scratch);
     ckpt_order_init(&w.order);

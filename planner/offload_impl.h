@@ -15,6 +15,7 @@ enum { CKPT_MARKS = 64 }; /* uses of one run that can be marked: its reads, then
 typedef struct ckpt_marked_run {
     int op;
     uint64_t leaves; /* bit k: the buffer of its k-th use leaves memory until its next use */
+    uint64_t late;   /* bit k, of a write: its offload starts with its first gap, not when it is written */
 } ckpt_marked_run;
 
 typedef struct ckpt_marked {
@@ -105,11 +106,16 @@ ckpt_ns ckpt_offload_search_fit(ckpt_offload_search *s);
 /* The same, and it is the new `now` when it is faster, and `best` likewise. */
 void ckpt_offload_search_begin(ckpt_offload_search *s);
 
-/* The same with a sequence without copies in `tried`. */
+/* The same with a sequence in `tried`; of its copies only what leaves memory counts, not where. */
 void ckpt_offload_search_offer(ckpt_offload_search *s, const ckpt_sequence *sequence);
 
 /* Change `now` at random, `tries` times; what is faster than `best` is put there. */
 void ckpt_offload_search_run(ckpt_offload_search *s, int64_t tries);
+
+/* Move the copies of a sequence within o->limit, `tries` times; the best is left in `entry`, and its time given.
+ * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(tries * uses). */
+CKPT_MUST_USE ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int64_t tries,
+                                            ckpt_arena *scratch, ckpt_ns *time, ckpt_err *err);
 
 /* The buffer of use k of an op: its reads, then its writes. */
 static inline int ckpt_offload_buffer(const ckpt_graph_op *op, int k)

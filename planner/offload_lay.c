@@ -398,31 +398,42 @@ static bool free_dead(ckpt_offload *o, const ckpt_graph_op *op, int t)
     return true;
 }
 
-static bool offload_written(ckpt_offload *o, const ckpt_graph_op *op, int t)
+static bool offload(ckpt_offload *o, int b)
 {
-    for (int k = op->reads.count; k < op->reads.count + op->writes.count && k < CKPT_MARKS; k++) {
-        const int b = ckpt_offload_buffer(op, k);
-        if ((o->goes[t] >> k & 1) != 0 && !o->on_host[b]) {
-            o->on_host[b] = true;
-            o->host_bytes += o->graph->buffer[b].bytes;
-            if (o->host_bytes > o->host_limit || !copy_step(o, CKPT_OFFLOAD, b)) {
+    if (o->on_host[b]) {
+        return true;
+    }
+    o->on_host[b] = true;
+    o->host_bytes += o->graph->buffer[b].bytes;
+    return o->host_bytes <= o->host_limit && copy_step(o, CKPT_OFFLOAD, b);
+}
+
+/* What run t wrote and will leave memory goes on its way, first what leaves at once; then gaps that t begins. */
+static bool after_run(ckpt_offload *o, const ckpt_marked *m, int t)
+{
+    const ckpt_graph_op *const op = &o->graph->op[m->run[t].op];
+    const uint64_t early = o->goes[t] & ~m->run[t].late;
+    const int keys = op->reads.count + op->writes.count;
+    for (int pass = 0; pass < 2 && early != 0; pass++) {
+        for (int k = op->reads.count; k < keys && k < CKPT_MARKS; k++) {
+            const bool at_once = o->begun[o->first[t] + k] >= 0;
+            if ((early >> k & 1) != 0 && at_once == (pass == 0) && !offload(o, ckpt_offload_buffer(op, k))) {
                 return false;
             }
         }
     }
-    return true;
-}
-
-static void begin_gaps(ckpt_offload *o, const ckpt_graph_op *op, int t)
-{
-    for (int k = 0; k < op->reads.count + op->writes.count; k++) {
+    for (int k = 0; k < keys; k++) {
         const int g = o->begun[o->first[t] + k];
         if (g >= 0) {
+            if (!offload(o, o->gap[g].buffer)) {
+                return false;
+            }
             o->gap[g].state = PENDING;
             o->pending[o->pending_count++] = g;
             o->pending_bytes += o->graph->buffer[o->gap[g].buffer].bytes;
         }
     }
+    return true;
 }
 
 static void reset(ckpt_offload *o, const ckpt_marked *m)
@@ -451,10 +462,9 @@ bool ckpt_offload_lay(ckpt_offload *o, const ckpt_marked *m)
         if (o->order != NULL) {
             ckpt_order_add(o->order, run);
         }
-        if (!do_step(o, CKPT_RUN, run, o->inplace[t]) || !free_dead(o, op, t) || !offload_written(o, op, t)) {
+        if (!do_step(o, CKPT_RUN, run, o->inplace[t]) || !free_dead(o, op, t) || !after_run(o, m, t)) {
             return false;
         }
-        begin_gaps(o, op, t);
     }
     o->time = ckpt_clock_end(&o->clock);
     return true;

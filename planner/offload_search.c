@@ -162,7 +162,7 @@ static bool repair_by_copies(ckpt_offload_search *s, ckpt_marked *m)
 static void insert_run(ckpt_marked *m, int at, int op)
 {
     memmove(&m->run[at + 1], &m->run[at], (size_t)(m->count - at) * sizeof *m->run);
-    m->run[at] = (ckpt_marked_run){op, 0};
+    m->run[at] = (ckpt_marked_run){op, 0, 0};
     m->count++;
 }
 
@@ -309,6 +309,25 @@ void ckpt_offload_search_begin(ckpt_offload_search *s)
     }
 }
 
+/* Each buffer's last use is marked when a free comes behind it. `left` holds those uses as run and key. */
+static void read_entry(ckpt_offload_search *s, int entry)
+{
+    ckpt_offload *const o = &s->look;
+    ckpt_marked *const m = &s->tried;
+    int target = 0;
+    const ckpt_step_kind kind = ckpt_sequence_kind(entry, &target);
+    if (kind == CKPT_RUN) {
+        const ckpt_graph_op *const op = &o->graph->op[target];
+        for (int k = 0; k < op->reads.count + op->writes.count; k++) {
+            o->next_use[ckpt_offload_buffer(op, k)] = m->count;
+            o->left[ckpt_offload_buffer(op, k)] = k;
+        }
+        m->run[m->count++] = (ckpt_marked_run){target, 0, 0};
+    } else if (kind == CKPT_FREE && o->left[target] >= 0 && o->left[target] < CKPT_MARKS) {
+        m->run[o->next_use[target]].leaves |= UINT64_C(1) << o->left[target];
+    }
+}
+
 void ckpt_offload_search_offer(ckpt_offload_search *s, const ckpt_sequence *sequence)
 {
     if (sequence->count > s->look.runs_room) {
@@ -316,10 +335,9 @@ void ckpt_offload_search_offer(ckpt_offload_search *s, const ckpt_sequence *sequ
     }
     s->tried.count = 0;
     s->tried.lead_ns = 0;
+    memset(s->look.left, 0xFF, (size_t)s->look.graph->buffer_count * sizeof *s->look.left); /* -1 */
     for (int t = 0; t < sequence->count; t++) {
-        if (sequence->op[t] >= 0) {
-            s->tried.run[s->tried.count++] = (ckpt_marked_run){sequence->op[t], 0};
-        }
+        read_entry(s, sequence->op[t]);
     }
     ckpt_offload_search_begin(s);
 }
@@ -425,6 +443,24 @@ static bool recompute_random(ckpt_offload_search *s, ckpt_marked *m)
     return insert_closure(s, m, b, at);
 }
 
+/* Start the offload of something later or earlier. */
+static bool delay_random(ckpt_offload_search *s, ckpt_marked *m)
+{
+    for (int i = 0; i < DRAWS; i++) {
+        const int t = draw(s, m->count);
+        const uint64_t goes = s->look.goes[t];
+        const int k = draw(s, CKPT_MARKS);
+        for (int turn = 0; goes != 0 && turn < CKPT_MARKS; turn++) {
+            const uint64_t bit = UINT64_C(1) << (k + turn) % CKPT_MARKS;
+            if ((goes & bit) != 0) {
+                m->run[t].late ^= bit;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static bool change_lead(ckpt_offload_search *s, ckpt_marked *m)
 {
     static const int share[] = {0, 64, 16, 4, 1};
@@ -443,6 +479,9 @@ static bool move(ckpt_offload_search *s, ckpt_marked *m)
     }
     if (kind < 4) {
         return change_lead(s, m);
+    }
+    if (kind < 10) {
+        return delay_random(s, m);
     }
     if (s->look.mode == CKPT_OFFLOAD_COPIES || kind < 50) {
         return kind < 25 || kind % 2 == 0 ? mark_random(s, m) : swap_marks(s, m);

@@ -22,15 +22,13 @@ CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *gr
 /* The same for an order that does not depend on the limit: it may also be the answer's least. */
 CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
                                        ckpt_answer *answer, ckpt_err *err);
-/* Add a measured candidate to those of an answer, unless one of them is as good in time and peak. */
+/* Add a measured candidate within the limit to those of an answer, unless one of them is as good in time and peak. They
+ * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
+ * many. The sequence is not copied. */
 void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
 /* Its figures. */
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);
-
-/* Keep the candidates in the order of their times, without those that another makes needless. The slowest goes when
- * there are too many. The sequence is not copied; its peak must be within the limit. */
-void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
 
 /* Steps, unplaced places (workspaces included), peak, times and what is copied of a sequence into `plan`. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,

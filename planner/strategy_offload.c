@@ -41,19 +41,32 @@ static bool cannot_improve(const ckpt_graph *graph, const ckpt_answer *answer)
     return answer->count > 0 && answer->candidate[0].time <= once;
 }
 
-/* Starts from both and offers both, and so is never slower. */
+static void offer_incumbents(ckpt_bytes limit, const ckpt_plan_options *options, ckpt_answer *answer)
+{
+    for (int i = 0; i < options->incumbent_count; i++) {
+        if (options->incumbent[i].peak <= limit) {
+            ckpt_answer_add(answer, &options->incumbent[i]);
+        }
+    }
+}
+
+/* Starts from both and offers both, and so is never slower. What is known already stands for recomputation alone. */
 static ckpt_code joint(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                        ckpt_answer *answer, ckpt_err *err)
 {
     if (!graph->has_link) {
         return offer_keep_all(graph, limit, out, answer, err);
     }
+    offer_incumbents(limit, options, answer);
     CKPT_TRY(copies_only(graph, limit, options, out, answer, err));
     if (cannot_improve(graph, answer)) {
         return CKPT_OK;
     }
     ckpt_answer both = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    CKPT_TRY(recompute_only(graph, limit, options, out, &both, err));
+    offer_incumbents(limit, options, &both);
+    if (both.count == 0) {
+        CKPT_TRY(recompute_only(graph, limit, options, out, &both, err));
+    }
     CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_JOINT, ckpt_offload_tries(graph, options), options, out,
                                   &both, err));
     for (int i = 0; i < both.count; i++) {
