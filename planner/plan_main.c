@@ -10,6 +10,7 @@
 #include "core/machine.h"
 #include "ops/network.h"
 #include "planner/answers.h"
+#include "planner/pack.h"
 #include "planner/plan_request_impl.h"
 #include "planner/replay.h"
 #include "planner/solver.h"
@@ -427,12 +428,25 @@ static ckpt_code answer_comparison(job *j, ckpt_err *err)
     return CKPT_OK;
 }
 
+static ckpt_code answer_packing(job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    const char *const output = r->output != NULL ? r->output : "-";
+    CKPT_TRY(ckpt_pack_file(r->pack, output, r->capacity, &j->options, &j->text, &j->found, err));
+    CKPT_TRY(ckpt_text_end(&j->text, err));
+    fprintf(stderr, "%s: %s", j->cli->program, j->text.bytes);
+    return CKPT_OK;
+}
+
 static ckpt_code answer(job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
     ckpt_bytes whole = 0;
     ckpt_ns time = 0;
     CKPT_TRY(set_options(j, err));
+    if (r->question == CKPT_ASK_PACKING) {
+        return answer_packing(j, err);
+    }
     CKPT_TRY(read_source(r, j->out, &j->source, err));
     CKPT_TRY(set_link(r, j->out, &j->source, err));
     CKPT_TRY(ckpt_keep_all_measure(j->source.graph, j->out, &whole, &time, err));

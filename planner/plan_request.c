@@ -32,6 +32,9 @@ const ckpt_cli_option ckpt_request_options[] = {
      "of --maximize: the step takes at most that much longer than keep-all would, e.g. 20%"},
     {"explain", 0, NULL, "per layer: bytes kept, time recomputed; and what more budget would buy"},
     {"compare-strategies", 0, NULL, "all strategies and baselines at the budget, in a table"},
+    {"pack", 0, "FILE",
+     "no plan: offsets for the buffers of a CSV file (id, lower, upper, size), as CSV to -o or standard output"},
+    {"capacity", 0, "SIZE", "of --pack: bytes there are, or a percentage of the most ever live (default: 100%)"},
     {"trace", 0, "FILE", "write the predicted trace"},
     {"json", 0, NULL, "print the answer as JSON"},
     {"list-strategies", 0, NULL, "print the strategies and exit"},
@@ -44,9 +47,10 @@ static void take_text(ckpt_request *r, const char *name, const char *value)
     const struct {
         const char *name;
         const char **to;
-    } text[] = {{"budget", &r->budget}, {"output", &r->output},   {"strategy", &r->strategy},
-                {"start", &r->start},   {"profile", &r->profile}, {"device", &r->device},
-                {"trace", &r->trace},   {"link", &r->link},       {"host-memory", &r->host_memory}};
+    } text[] = {{"budget", &r->budget},    {"output", &r->output},   {"strategy", &r->strategy},
+                {"start", &r->start},      {"profile", &r->profile}, {"device", &r->device},
+                {"trace", &r->trace},      {"link", &r->link},       {"host-memory", &r->host_memory},
+                {"capacity", &r->capacity}};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         if (strcmp(name, text[i].name) == 0) {
             *text[i].to = value;
@@ -60,17 +64,17 @@ static int take_question(const ckpt_cli *cli, ckpt_request *r, const char *name,
     static const struct {
         const char *name;
         ckpt_question question;
-    } table[] = {{"sweep", CKPT_ASK_SWEEP},
-                 {"maximize", CKPT_ASK_MAXIMUM},
-                 {"explain", CKPT_ASK_EXPLANATION},
-                 {"compare-strategies", CKPT_ASK_COMPARISON},
-                 {"list-strategies", CKPT_ASK_STRATEGIES}};
+    } table[] = {{"sweep", CKPT_ASK_SWEEP},         {"maximize", CKPT_ASK_MAXIMUM},
+                 {"explain", CKPT_ASK_EXPLANATION}, {"compare-strategies", CKPT_ASK_COMPARISON},
+                 {"pack", CKPT_ASK_PACKING},        {"list-strategies", CKPT_ASK_STRATEGIES}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(name, table[i].name) == 0) {
             if (r->question != CKPT_ASK_PLAN && r->question != table[i].question) {
-                return ckpt_cli_usage(cli, "wanted one of --sweep, --maximize, --explain and --compare-strategies");
+                return ckpt_cli_usage(cli,
+                                      "wanted one of --sweep, --maximize, --explain, --compare-strategies and --pack");
             }
             r->question = table[i].question;
+            r->pack = r->question == CKPT_ASK_PACKING ? value : r->pack;
             if (r->question == CKPT_ASK_MAXIMUM) {
                 r->throughput = strcmp(value, "throughput") == 0 || strncmp(value, "throughput:", 11) == 0;
                 r->variable = !r->throughput ? value : value[10] == ':' ? value + 11 : "batch";
@@ -132,9 +136,29 @@ bool ckpt_on_stdout(const char *path)
     return path != NULL && strcmp(path, "-") == 0;
 }
 
+/* --pack has nothing to do with a model. */
+static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
+{
+    if (r->input != NULL) {
+        return ckpt_cli_usage(cli, "found '%s' beside --pack '%s', wanted one file", r->input, r->pack);
+    }
+    if (r->budget != NULL || r->strategy != NULL || r->start != NULL || r->profile != NULL || r->device != NULL ||
+        r->trace != NULL || r->link != NULL || r->host_memory != NULL || r->set_count > 0 || r->threads > 0 ||
+        r->max_overhead >= 0 || r->json) {
+        return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
+    }
+    return -1;
+}
+
 /* What does not go together. */
 static int check_request(const ckpt_cli *cli, const ckpt_request *r)
 {
+    if (r->question == CKPT_ASK_PACKING) {
+        return check_pack(cli, r);
+    }
+    if (r->capacity != NULL) {
+        return ckpt_cli_usage(cli, "--capacity is for --pack; a plan has a --budget");
+    }
     if (r->input == NULL) {
         return ckpt_cli_usage(cli, "wanted a model or graph file");
     }

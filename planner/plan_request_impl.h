@@ -14,11 +14,13 @@ typedef enum ckpt_question {
     CKPT_ASK_MAXIMUM,
     CKPT_ASK_EXPLANATION,
     CKPT_ASK_COMPARISON,
+    CKPT_ASK_PACKING,
     CKPT_ASK_STRATEGIES,
 } ckpt_question;
 
 typedef struct ckpt_request {
-    const char *input, *budget, *output, *strategy, *start, *profile, *device, *trace, *link, *host_memory;
+    const char *input, *budget, *output, *strategy, *start, *profile, *device, *trace, *link, *host_memory, *pack,
+        *capacity;
     const char *variable;               /* of CKPT_ASK_MAXIMUM */
     const char *set[CKPT_SETS_MAX + 1]; /* one more than --set may give: for a value of `variable` */
     int set_count;
