@@ -8,6 +8,8 @@
 
 #include "planner/hierarchy_impl.h"
 
+enum { COMPARED = 128 }; /* labels of a group, the next faster ones, that a label is compared with */
+
 static int compare_demand_lists(const ckpt_label *a, const ckpt_label *b)
 {
     if (a->key != b->key) {
@@ -71,7 +73,7 @@ static void drop_needless(ckpt_labels *labels, ckpt_bytes slack)
             group = kept;
         }
         bool needless = false;
-        for (int j = group; j < kept && !needless; j++) {
+        for (int j = kept - 1; j >= group && kept - j <= COMPARED && !needless; j--) {
             needless = nowhere_higher(&labels->at[j], x, slack);
         }
         if (!needless) {

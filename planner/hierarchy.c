@@ -19,9 +19,11 @@ static ckpt_code take_memory(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
     s->base = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
     s->base_pass = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
     s->moment = CKPT_NEW(scratch, int, CKPT_SWEEP_MOMENTS);
-    s->added = CKPT_NEW(scratch, ckpt_stretch, graph->op_count + 2);
+    s->added = CKPT_NEW(scratch, ckpt_stretch, 2 * ((size_t)graph->op_count + 2));
+    s->taken = CKPT_NEW(scratch, int, graph->op_count + 1);
+    s->split = CKPT_NEW(scratch, int, graph->op_count + 1);
     if (s->fixed == NULL || s->reader_from == NULL || s->reader == NULL || s->needed == NULL || s->base == NULL ||
-        s->base_pass == NULL || s->moment == NULL || s->added == NULL) {
+        s->base_pass == NULL || s->moment == NULL || s->added == NULL || s->taken == NULL || s->split == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", graph->op_count);
     }
     return CKPT_OK;
@@ -50,6 +52,34 @@ static void find_readers(ckpt_sweep *s)
         }
         for (int b = 0; round == 0 && b < graph->buffer_count; b++) {
             s->reader_from[b + 2] += s->reader_from[b + 1];
+        }
+    }
+}
+
+/* Places that ops may take. Of several pairs in one op nothing is believed: all would have to end together. */
+static void find_taken(ckpt_sweep *s, const bool *reread)
+{
+    const ckpt_graph *const graph = s->graph;
+    for (int o = 0; o <= graph->op_count; o++) {
+        s->taken[o] = -1;
+        s->split[o] = graph->op_count;
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        const ckpt_graph_op *const op = &graph->op[o];
+        bool added = false;
+        for (int i = 0; i < op->adds.count && op->inplace_count == 1; i++) {
+            added = added || op->adds.at[i] == op->inplace[0].in;
+        }
+        if (op->inplace_count != 1 || added) {
+            continue;
+        }
+        const int b = op->inplace[0].in;
+        const int writer = graph->writer[b];
+        if (!s->fixed[writer]) {
+            s->taken[o] = b;
+            s->split[o] = writer;
+        } else if (!reread[b] && s->reader[s->reader_from[b + 1] - 1] == o) {
+            s->base[o] -= graph->buffer[b].bytes;
         }
     }
 }
@@ -104,6 +134,7 @@ static ckpt_code find_base(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
             s->base_pass[j] += j > from ? bytes : 0;
         }
     }
+    find_taken(s, reread);
     return CKPT_OK;
 }
 

@@ -102,8 +102,11 @@ typedef struct ckpt_sweep {
     int *reader_from; /* per buffer: its first-run readers are reader[reader_from[b]] .. reader[reader_from[b + 1] - 1]
                        */
     int *reader;
-    int *needed;           /* per moment: the first op that still has to be told apart there; a stretch begins at it and
-                              behind it as long as that op is undecided */
+    int *needed; /* per moment: the first op that still has to be told apart there; a stretch begins at it and
+                    behind it as long as that op is undecided */
+    int *taken;  /* per op: the buffer whose place it takes when that ends with it; -1: none */
+    int *split;  /* per moment: the op that writes what its first run takes; a stretch begins with that run as long as
+                    the  op is undecided */
     ckpt_bytes *base;      /* per moment: live in the first run because of fixed ops, and the workspace */
     ckpt_bytes *base_pass; /* per moment: live before it because of fixed ops */
     int covered;           /* stretches reach from the op decided last to the end of this moment; -1: none yet */

@@ -58,17 +58,17 @@ static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
     s->moment_count = 0;
     for (int i = 0; i < s->wanted_count && s->moment_count < CKPT_SWEEP_MOMENTS; i++) {
         const int moment = (int)(s->wanted[i].when / s->stride);
-        if (moment < s->graph->op_count && (s->moment_count == 0 || s->moment[s->moment_count - 1] != moment)) {
+        if (s->moment_count == 0 || s->moment[s->moment_count - 1] != moment) {
             s->moment[s->moment_count++] = moment;
         }
     }
     return true;
 }
 
-/* Count `bytes` from the moment `first` to `last`, included; `before`: also just before the moment. */
-static void occupy(const ckpt_sweep *s, ckpt_label *label, int first, bool before, ckpt_when last, ckpt_bytes bytes)
+/* Count `bytes` from the stretch that begins at `start` to `last`, included; `before`: also just before `start`. */
+static void occupy(const ckpt_sweep *s, ckpt_label *label, ckpt_when start, bool before, ckpt_when last,
+                   ckpt_bytes bytes)
 {
-    const ckpt_when start = first * s->stride;
     for (int i = label->stretch_count - 1; i >= 0 && label->stretch[i].from >= start; i--) {
         ckpt_stretch *const x = &label->stretch[i];
         if (x->from <= last) {
@@ -76,6 +76,19 @@ static void occupy(const ckpt_sweep *s, ckpt_label *label, int first, bool befor
             x->pass += (before || x->from > start) && x->from % s->stride == 0 ? bytes : 0;
         }
     }
+}
+
+/* The run at `when` takes the place of what ends with it. Its stretch is its own. */
+static void take_place(const ckpt_sweep *s, ckpt_label *label, int buffer, ckpt_when when)
+{
+    if (s->taken[when % s->stride] != buffer) {
+        return;
+    }
+    int i = label->stretch_count - 1;
+    while (label->stretch[i].from > when) {
+        i--;
+    }
+    label->stretch[i].most -= s->graph->buffer[buffer].bytes;
 }
 
 /* Where a run again of op v in this moment is put: in a stretch of its own before all others of the moment. */
@@ -120,6 +133,9 @@ static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when
 {
     const int moment = (int)(when / s->stride);
     const bool starts = when % s->stride == 0;
+    if (when % s->stride == moment && s->split[moment] < v) {
+        return true;
+    }
     if (starts && (s->needed[moment] < v || (moment > 0 && s->needed[moment - 1] < v))) {
         return true;
     }
@@ -127,6 +143,9 @@ static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when
         const ckpt_when at = label->demand[d].when;
         if (at + 1 == when || (starts && at / s->stride == moment)) {
             return true;
+        }
+        if (at >= when && at / s->stride == moment && s->taken[at % s->stride] == label->demand[d].buffer) {
+            return true; /* its run must stay alone */
         }
     }
     return false;
@@ -195,6 +214,7 @@ static void apply_runs(const ckpt_sweep *s, ckpt_label *label, int v, uint64_t w
             continue;
         }
         const ckpt_when run = moment * s->stride + v;
+        const ckpt_when start = moment > v || s->split[v] >= v ? moment * s->stride : run; /* of its stretch */
         const ckpt_when end = m < s->moment_count ? s->moment[m] * s->stride : INT64_MAX;
         for (int i = 0; i < op->writes.count; i++) {
             ckpt_when last = run;
@@ -202,7 +222,10 @@ static void apply_runs(const ckpt_sweep *s, ckpt_label *label, int v, uint64_t w
                 const bool mine = s->wanted[d].buffer == op->writes.at[i] && s->wanted[d].when > run;
                 last = mine ? s->wanted[d].when : last;
             }
-            occupy(s, label, moment, false, last, s->graph->buffer[op->writes.at[i]].bytes);
+            occupy(s, label, start, false, last, s->graph->buffer[op->writes.at[i]].bytes);
+            if (last > run) {
+                take_place(s, label, op->writes.at[i], last);
+            }
         }
         moment = m < s->moment_count ? s->moment[m] : moment;
     }
@@ -221,9 +244,21 @@ static void prolong(const ckpt_sweep *s, ckpt_label *label, int v)
             last = s->wanted[d].buffer == b ? s->wanted[d].when : last;
         }
         if (last >= (planned + 1) * s->stride) {
-            occupy(s, label, planned + 1, true, last, s->graph->buffer[b].bytes);
+            occupy(s, label, (planned + 1) * s->stride, true, last, s->graph->buffer[b].bytes);
         }
     }
+}
+
+/* Append the stretches of moment j before any run again in it: two when ops up to `undecided` may have their place
+ * taken. */
+static int add_moment(const ckpt_sweep *s, ckpt_stretch *stretch, int count, int j, int undecided)
+{
+    stretch[count++] = (ckpt_stretch){j * s->stride, s->base[j], s->base_pass[j]};
+    if (s->split[j] <= undecided) {
+        stretch[count - 1].most = 0;
+        stretch[count++] = (ckpt_stretch){j * s->stride + j, s->base[j], 0};
+    }
+    return count;
 }
 
 /* A child of `old` in `next`: the same decisions, and `ways` for op v. */
@@ -244,7 +279,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
     ckpt_label *const at = with_room(s->next.at, &s->next.room, s->next.count + 1, sizeof *s->next.at);
     s->next.at = at != NULL ? at : s->next.at;
     child.demand = CKPT_NEW(&s->next.arena, ckpt_demand, old->demand_count + again * op->reads.count);
-    child.stretch = CKPT_NEW(&s->next.arena, ckpt_stretch, old->stretch_count + s->added_count + again + 1);
+    child.stretch = CKPT_NEW(&s->next.arena, ckpt_stretch, old->stretch_count + s->added_count + again + 2);
     int *const moments = CKPT_NEW(&s->next.arena, int, again);
     if (at == NULL || child.demand == NULL || child.stretch == NULL || moments == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a label of %d demands", old->demand_count);
@@ -255,7 +290,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
         }
     }
     if (s->covered >= v) {
-        child.stretch[child.stretch_count++] = (ckpt_stretch){v * s->stride, s->base[v], s->base_pass[v]};
+        child.stretch_count = add_moment(s, child.stretch, 0, v, v - 1);
     }
     for (int i = 0; i < old->stretch_count; i++) {
         child.stretch[child.stretch_count++] = old->stretch[i];
@@ -328,7 +363,7 @@ static void cover(ckpt_sweep *s, int v)
     for (int j = first; j <= last; j++) {
         const bool told = s->added_count == 0 || s->needed[j] <= v || s->needed[j - 1] <= v;
         if (told) {
-            s->added[s->added_count++] = (ckpt_stretch){j * s->stride, s->base[j], s->base_pass[j]};
+            s->added_count = add_moment(s, s->added, s->added_count, j, v);
         } else if (s->base[j] > s->added[s->added_count - 1].most) {
             s->added[s->added_count - 1].most = s->base[j];
         }

@@ -19,14 +19,15 @@ static const struct way {
 /* Labels times ops that an effort pays for in one sweep; two microseconds each. */
 static int find_width(const ckpt_graph *graph, int effort)
 {
-    static const int work[] = {10000, 40000, 300000, 2000000};
-    const int last = (int)(sizeof work / sizeof *work) - 1;
+    static const int work[] = {10000, 40000, 240000, 2000000};
+    static const int most[] = {100, 400, 2400, 20000};
+    const int level = effort < 0 ? 0 : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
     int ops = 1;
     for (int o = 0; o < graph->op_count; o++) {
         ops += graph->op[o].recompute;
     }
-    const int width = work[effort < 0 ? 0 : effort < last ? effort : last] / ops;
-    return width < WIDTH_MIN ? WIDTH_MIN : width;
+    const int width = work[level] / ops;
+    return width < WIDTH_MIN ? WIDTH_MIN : width > most[level] ? most[level] : width;
 }
 
 /* A wide look at all peaks, then one guided by it. */
