@@ -9,6 +9,7 @@
 /* Op `op` may run again in stage `stage`: after the first run of op stage - 1, before that of op `stage`. */
 typedef struct ckpt_ilp_pair {
     int stage, op;
+    int depth;  /* reruns between it and what op `stage` reads, at least; 0: it writes that */
     bool free;  /* decided by the program; else `runs` says */
     bool runs;  /* what the incumbent does */
     int column; /* -1: not free */

@@ -1,18 +1,17 @@
 /* Neighbourhoods of a schedule, each solved as an integer program (large-neighbourhood search: Shaw, Using constraint
- * programming and local search methods to solve vehicle routing problems, CP 1998): the reruns of a few ops that stand
+ * programming and local search methods to solve vehicle routing problems, CP 1998): the reruns of ops that stand
  * together are free, all others stay as they are.
  *
- * An op is free in the stages that use what the free ops write, and in those in which something runs again already: an
- * op that runs again anywhere else would be alone there, and could as well wait. */
-#include <string.h>
-
+ * Most reruns of a good schedule lie close before what needs them. So an op of the neighbourhood is free in the stages
+ * whose own reads it is a few reruns away from, where it runs already, and where it would feed what runs already. The
+ * fewer reruns away, the more ops fit into one neighbourhood: from few ops in nearly every stage to all ops in theirs.
+ */
 #include "planner/ilp_impl.h"
 
 enum {
     PAIRS_MAX = 400000, /* that are looked at; larger graphs are left alone */
-    FREE_MAX = 160,     /* pairs of one neighbourhood */
+    FREE_MAX = 250,     /* pairs of one neighbourhood, beyond the ops that make it pass that */
     NODES = 40,         /* branchings of one neighbourhood */
-    WIDTHS = 3,
 };
 
 typedef struct improver {
@@ -21,59 +20,44 @@ typedef struct improver {
     const ckpt_plan_options *options;
     ckpt_arena *out, keep, scratch; /* keep: all along; scratch: one neighbourhood */
     ckpt_ilp_pairs pairs;
-    bool *stage; /* in which the ops of the neighbourhood are free */
-    bool *busy;  /* stages in which something runs again */
-    bool *own;   /* per buffer: written by an op of the neighbourhood */
+    bool *near;    /* per pair: free when its op is in the neighbourhood */
+    int *near_ops; /* per op: how many of those it has */
+    int *feeds;    /* per op: the last stage in which what it writes is read by a rerun */
     ckpt_ns grain;
     ckpt_answer *answer;
     int64_t work;
 } improver;
 
-static void find_busy(improver *m)
-{
-    memset(m->busy, 0, ((size_t)m->graph->op_count + 1) * sizeof *m->busy);
-    for (int p = 0; p < m->pairs.count; p++) {
-        m->busy[m->pairs.pair[p].stage] = m->busy[m->pairs.pair[p].stage] || m->pairs.pair[p].runs;
-    }
-}
-
-static bool reads_own(const improver *m, const ckpt_list *list)
-{
-    for (int i = 0; i < list->count; i++) {
-        if (m->own[list->at[i]]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void find_stages(improver *m, int from, int to)
+/* Fill `near` for at most `depth` reruns between. Stages from the last pair to the first, ops falling: what a rerun
+ * reads is written by lower ops. */
+static void find_near(improver *m, int depth)
 {
     const ckpt_graph *const g = m->graph;
-    memset(m->own, 0, (size_t)g->buffer_count * sizeof *m->own);
-    for (int o = from; o < to; o++) {
-        for (int i = 0; i < g->op[o].writes.count; i++) {
-            m->own[g->op[o].writes.at[i]] = true;
+    for (int o = 0; o < g->op_count; o++) {
+        m->feeds[o] = -1;
+        m->near_ops[o] = 0;
+    }
+    for (int p = m->pairs.count - 1; p >= 0; p--) {
+        const ckpt_ilp_pair *const pair = &m->pairs.pair[p];
+        m->near[p] = pair->depth <= depth || pair->runs || m->feeds[pair->op] == pair->stage;
+        m->near_ops[pair->op] += m->near[p];
+        for (int i = 0; pair->runs && i < g->op[pair->op].reads.count; i++) {
+            m->feeds[g->writer[g->op[pair->op].reads.at[i]]] = pair->stage;
         }
     }
-    for (int t = 0; t <= g->op_count; t++) {
-        const ckpt_list *const reads = t < g->op_count ? &g->op[t].reads : &g->outputs;
-        m->stage[t] = m->busy[t] || reads_own(m, reads);
-    }
 }
 
-/* Free the pairs of ops from .. to - 1. Gives how many there are; beyond FREE_MAX those of late ops stay. */
-static int free_pairs(improver *m, int from, int to)
+/* Free the near pairs of ops from .. to - 1. */
+static void free_pairs(improver *m, int from, int to)
 {
-    int count = 0;
     for (int p = 0; p < m->pairs.count; p++) {
         ckpt_ilp_pair *const pair = &m->pairs.pair[p];
-        pair->free = pair->op >= from && pair->op < to && (m->stage[pair->stage] || pair->runs) && count < FREE_MAX;
-        count += pair->free;
+        pair->free = m->near[p] && pair->op >= from && pair->op < to;
     }
-    return count;
 }
 
+/* Offer what `runs` says now. When measured it may turn out to be over the limit by what the solver tolerates; then
+ * the best sequence is read again. */
 static ckpt_code take_point(improver *m, bool *better, ckpt_err *err)
 {
     const ckpt_ns before = m->answer->candidate[0].time;
@@ -89,53 +73,57 @@ static ckpt_code take_point(improver *m, bool *better, ckpt_err *err)
 /* Solve with ops from .. to - 1 free. */
 static ckpt_code try_ops(improver *m, int from, int to, bool *better, ckpt_err *err)
 {
-    find_stages(m, from, to);
-    *better = false;
-    if (free_pairs(m, from, to) == 0) {
-        return CKPT_OK;
-    }
     const ckpt_mark mark = ckpt_arena_mark(&m->scratch);
     ckpt_ilp_model model;
+    *better = false;
+    free_pairs(m, from, to);
     CKPT_TRY(ckpt_ilp_model_build(m->graph, m->limit, &m->pairs, &m->scratch, &model, err));
     m->work += m->graph->op_count / 10 + model.program.rows / 10;
     bool found = false;
     ckpt_ns bound = 0;
     CKPT_TRY(ckpt_ilp_model_solve(&model, &m->pairs, m->grain, m->answer->candidate[0].time, NODES, m->options, &found,
                                   &bound, &m->work, err));
-    if (found) {
-        CKPT_TRY(take_point(m, better, err));
-        find_busy(m);
-    }
     ckpt_arena_rewind(&m->scratch, mark);
+    return found ? take_point(m, better, err) : CKPT_OK;
+}
+
+/* Neighbourhoods from the last ops to the first, each reaching halfway into the next. `end`: no more work, or the best
+ * sequence is none that pairs can say. */
+static ckpt_code sweep(improver *m, int depth, int64_t work, bool *helped, bool *end, ckpt_err *err)
+{
+    find_near(m, depth);
+    *helped = false;
+    for (int to = m->graph->op_count; to > 0 && !*end;) {
+        int from = to, count = 0, middle = to;
+        while (from > 0 && count < FREE_MAX) {
+            count += m->near_ops[--from];
+            middle = count < FREE_MAX / 2 ? from : middle;
+        }
+        bool better = false;
+        if (count > 0) {
+            CKPT_TRY(try_ops(m, from, to, &better, err));
+        }
+        *end = !ckpt_ilp_pairs_read(m->graph, &m->answer->candidate[0].sequence, &m->pairs);
+        if (better) {
+            *helped = true;
+            find_near(m, depth);
+        }
+        *end = *end || m->work >= work || ckpt_plan_stopped(m->options);
+        to = from == 0 ? 0 : middle < to ? middle : to - 1;
+    }
     return CKPT_OK;
 }
 
-/* What follows a found point that was no better when measured is again the best sequence. */
-static bool restart(improver *m)
+static ckpt_code sweep_all(improver *m, int64_t work, ckpt_err *err)
 {
-    return ckpt_ilp_pairs_read(m->graph, &m->answer->candidate[0].sequence, &m->pairs);
-}
-
-/* Windows of ops, half overlapping, from the last op to the first: of one width until none helps, then wider. */
-static ckpt_code sweep(improver *m, int64_t work, ckpt_err *err)
-{
-    static const int width[WIDTHS] = {8, 16, 30};
-    const int n = m->graph->op_count;
-    for (int k = 0; k < WIDTHS; k++) {
-        bool helped = true;
-        while (helped) {
-            helped = false;
-            for (int from = n - width[k]; from > -width[k]; from -= width[k] / 2) {
-                bool better = false;
-                if (m->work >= work || ckpt_plan_stopped(m->options)) {
-                    return CKPT_OK;
-                }
-                CKPT_TRY(try_ops(m, from > 0 ? from : 0, from + width[k], &better, err));
-                helped = helped || better;
-                if (!restart(m)) {
-                    return CKPT_OK;
-                }
-            }
+    static const int depth[] = {1, 3, 6, 12, 100};
+    bool end = false, any = true;
+    while (any && !end) {
+        any = false;
+        for (size_t k = 0; k < sizeof depth / sizeof *depth && !end; k++) {
+            bool helped = false;
+            CKPT_TRY(sweep(m, depth[k], work, &helped, &end, err));
+            any = any || helped;
         }
     }
     return CKPT_OK;
@@ -157,19 +145,18 @@ static ckpt_code read_best(improver *m, bool *readable, ckpt_err *err)
 static ckpt_code improve(improver *m, int64_t work, ckpt_err *err)
 {
     const int n = m->graph->op_count;
-    m->stage = CKPT_NEW(&m->keep, bool, n + 1);
-    m->busy = CKPT_NEW(&m->keep, bool, n + 1);
-    m->own = CKPT_NEW(&m->keep, bool, m->graph->buffer_count);
-    if (m->stage == NULL || m->busy == NULL || m->own == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "neighbourhoods of %d ops", n);
-    }
     bool readable = false;
     CKPT_TRY(read_best(m, &readable, err));
     if (!readable) {
         return CKPT_OK;
     }
-    find_busy(m);
-    return sweep(m, work, err);
+    m->near = CKPT_NEW(&m->keep, bool, m->pairs.count);
+    m->near_ops = CKPT_NEW(&m->keep, int, n);
+    m->feeds = CKPT_NEW(&m->keep, int, n);
+    if (m->near == NULL || m->near_ops == NULL || m->feeds == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "neighbourhoods of %d ops", n);
+    }
+    return sweep_all(m, work, err);
 }
 
 ckpt_code ckpt_ilp_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t work, const ckpt_plan_options *options,

@@ -26,17 +26,19 @@ static bool may_run_again(const ckpt_graph *graph, const bool *added, int o)
 typedef struct finder {
     const ckpt_graph *graph;
     bool *may;
-    int *seen, *stack; /* per op: the last stage that needed it */
-    int stack_count;
+    int *seen, *depth; /* per op: the last stage that needed it, and through how many others */
+    int *queue;
+    int queue_count;
 } finder;
 
-static void need(finder *f, const ckpt_list *list, int stage)
+static void need(finder *f, const ckpt_list *list, int stage, int depth)
 {
     for (int i = 0; i < list->count; i++) {
         const int v = f->graph->writer[list->at[i]];
         if (f->may[v] && f->seen[v] != stage) {
             f->seen[v] = stage;
-            f->stack[f->stack_count++] = v;
+            f->depth[v] = depth;
+            f->queue[f->queue_count++] = v;
         }
     }
 }
@@ -46,17 +48,17 @@ static int mark(finder *f, int stage)
 {
     const ckpt_graph *const g = f->graph;
     int lowest = stage;
-    f->stack_count = 0;
+    f->queue_count = 0;
     if (stage < g->op_count) {
-        need(f, &g->op[stage].reads, stage);
-        need(f, &g->op[stage].adds, stage);
+        need(f, &g->op[stage].reads, stage, 0);
+        need(f, &g->op[stage].adds, stage, 0);
     } else {
-        need(f, &g->outputs, stage);
+        need(f, &g->outputs, stage, 0);
     }
-    while (f->stack_count > 0) {
-        const int v = f->stack[--f->stack_count];
+    for (int i = 0; i < f->queue_count; i++) {
+        const int v = f->queue[i];
         lowest = v < lowest ? v : lowest;
-        need(f, &g->op[v].reads, stage);
+        need(f, &g->op[v].reads, stage, f->depth[v] + 1);
     }
     return lowest;
 }
@@ -70,7 +72,7 @@ static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_
             pairs->from[t] = count;
             for (int v = mark(f, t); v < t && count <= most; v++) {
                 if (f->seen[v] == t && pass == 1) {
-                    pairs->pair[count] = (ckpt_ilp_pair){.stage = t, .op = v, .column = -1};
+                    pairs->pair[count] = (ckpt_ilp_pair){.stage = t, .op = v, .depth = f->depth[v], .column = -1};
                 }
                 count += f->seen[v] == t;
             }
@@ -97,10 +99,14 @@ ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, int first, int most, ckpt
     *pairs = (ckpt_ilp_pairs){.from = CKPT_NEW(out, int, n + 2)};
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    finder f = {graph, CKPT_NEW(&scratch, bool, n), CKPT_NEW(&scratch, int, n), CKPT_NEW(&scratch, int, n), 0};
+    finder f = {.graph = graph,
+                .may = CKPT_NEW(&scratch, bool, n),
+                .seen = CKPT_NEW(&scratch, int, n),
+                .depth = CKPT_NEW(&scratch, int, n),
+                .queue = CKPT_NEW(&scratch, int, n)};
     bool *const added = CKPT_NEW(&scratch, bool, graph->buffer_count);
     ckpt_code code = CKPT_OK;
-    if (pairs->from == NULL || f.may == NULL || f.seen == NULL || f.stack == NULL || added == NULL) {
+    if (pairs->from == NULL || f.may == NULL || f.seen == NULL || f.depth == NULL || f.queue == NULL || added == NULL) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "reruns of %d ops", n);
     } else {
         for (int o = 0; o < n; o++) {
