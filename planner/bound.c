@@ -16,6 +16,21 @@ static const struct partition {
 } partition[] = {{6, 0, 0},  {8, 0, 1},  {11, 0, 1}, {8, 3, 1},  {7, 3, 2},  {10, 0, 2}, {9, 3, 2},
                  {12, 0, 2}, {13, 0, 2}, {11, 3, 2}, {12, 3, 3}, {14, 0, 3}, {14, 3, 3}};
 
+/* Weights of copies that are tried when there is a link. */
+static const int weight_of[] = {8, 4, 12, 2, 6, 10, 14};
+
+/* What is being looked for, and what has been found. */
+typedef struct finder {
+    const ckpt_graph *graph;
+    const ckpt_plan_options *options;
+    ckpt_bytes limit;
+    ckpt_ns first_runs, upper;
+    int forward_end, effort;
+    ckpt_ns section_runs; /* first runs of the forward section */
+    int64_t work;
+    ckpt_bound *bound;
+} finder;
+
 static bool sums_fit(const ckpt_graph *graph, ckpt_ns *first_runs)
 {
     int64_t bytes = 0;
@@ -34,39 +49,51 @@ static bool sums_fit(const ckpt_graph *graph, ckpt_ns *first_runs)
     return bytes < SUM_MAX && *first_runs < SUM_MAX;
 }
 
-static int find_forward_end(const ckpt_graph *graph)
+static void find_section(finder *f)
 {
-    int end = 0;
-    while (end < graph->op_count && graph->op[end].phase == CKPT_FORWARD) {
-        end++;
+    while (f->forward_end < f->graph->op_count && f->graph->op[f->forward_end].phase == CKPT_FORWARD) {
+        f->section_runs += f->graph->op[f->forward_end++].time_ns;
     }
-    return end;
 }
 
-static ckpt_code try_partitions(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns enough,
-                                const ckpt_plan_options *options, ckpt_ns *repeats, ckpt_err *err)
+/* One partition, copies weighed by `weight`. */
+static ckpt_code try_partition(finder *f, const struct partition *chosen, int weight, ckpt_err *err)
 {
-    const int end = find_forward_end(graph);
-    const int effort = options->effort < CKPT_EFFORT_LEAST  ? CKPT_EFFORT_LEAST
-                       : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
-                                                            : options->effort;
-    int64_t work = work_of[effort];
-    *repeats = 0;
-    for (size_t i = 0; end > 0 && i < sizeof partition / sizeof *partition && *repeats < enough && work > 0; i++) {
-        if (partition[i].effort > effort) {
-            continue;
+    const ckpt_ns base =
+        ckpt_bound_weigh(f->first_runs, CKPT_WEIGHTS - weight) + ckpt_bound_weigh(f->section_runs, weight);
+    const ckpt_ns enough = f->upper - base < CKPT_BOUND_LONG ? f->upper - base : CKPT_BOUND_LONG;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_groups groups = {0};
+    ckpt_ns time = 0;
+    ckpt_code code =
+        ckpt_groups_build(f->graph, f->forward_end, chosen->buffers, chosen->open, weight, &scratch, &groups, err);
+    if (code == CKPT_OK && (groups.slots > 0 || chosen->open == 0)) { /* else it is one that has been */
+        code = ckpt_groups_bound(&groups, f->limit, enough, f->options, &f->work, &time, err);
+    }
+    ckpt_arena_fini(&scratch);
+    if (time == CKPT_BOUND_NEVER) {
+        f->bound->infeasible = true;
+        f->bound->how = "groups";
+    } else if (base + time > f->bound->time_ns) {
+        f->bound->time_ns = base + time;
+        f->bound->how = "groups";
+    }
+    return code;
+}
+
+static ckpt_code try_partitions(finder *f, ckpt_err *err)
+{
+    const int weights = !f->graph->has_link ? 1 : f->effort <= CKPT_EFFORT_NORMAL ? 3 : 7;
+    for (size_t i = 0; i < sizeof partition / sizeof *partition; i++) {
+        for (int w = 0; w < weights; w++) {
+            if (f->bound->infeasible || f->bound->time_ns >= f->upper || f->work <= 0) {
+                return CKPT_OK;
+            }
+            if (partition[i].effort <= f->effort) {
+                CKPT_TRY(try_partition(f, &partition[i], f->graph->has_link ? weight_of[w] : 0, err));
+            }
         }
-        ckpt_arena scratch;
-        ckpt_arena_init(&scratch);
-        ckpt_groups groups = {0};
-        ckpt_ns time = 0;
-        ckpt_code code = ckpt_groups_build(graph, end, partition[i].buffers, partition[i].open, &scratch, &groups, err);
-        if (code == CKPT_OK && (groups.slots > 0 || partition[i].open == 0)) { /* else it is one that has been */
-            code = ckpt_groups_bound(&groups, limit, enough, options, &work, &time, err);
-        }
-        ckpt_arena_fini(&scratch);
-        CKPT_TRY(code);
-        *repeats = time > *repeats ? time : *repeats;
     }
     return CKPT_OK;
 }
@@ -77,20 +104,23 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     *bound = (ckpt_bound){.how = "every op runs at least once", .scope = "all"};
     ckpt_bytes peak = 0;
     CKPT_TRY(ckpt_bound_peak(graph, out, &peak, err));
-    const bool fits = sums_fit(graph, &bound->time_ns);
-    const ckpt_ns first_runs = bound->time_ns;
-    if (peak > limit && !graph->has_link) {
+    finder f = {.graph = graph, .options = options, .limit = limit, .upper = upper, .bound = bound};
+    f.effort = options->effort < CKPT_EFFORT_LEAST  ? CKPT_EFFORT_LEAST
+               : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
+                                                    : options->effort;
+    f.work = work_of[f.effort];
+    const bool fits = sums_fit(graph, &f.first_runs);
+    bound->time_ns = f.first_runs;
+    find_section(&f);
+    if (peak > limit) {
         bound->infeasible = true;
         bound->how = "what one op holds";
-    } else if (fits && limit < SUM_MAX && upper > first_runs && !graph->has_link) {
-        ckpt_ns repeats = 0;
-        const ckpt_ns enough = upper - first_runs < CKPT_BOUND_LONG ? upper - first_runs : CKPT_BOUND_LONG;
-        CKPT_TRY(try_partitions(graph, limit, enough, options, &repeats, err));
-        bound->infeasible = repeats == CKPT_BOUND_NEVER;
-        bound->time_ns += bound->infeasible ? 0 : repeats;
-        bound->how = repeats > 0 ? "groups" : bound->how;
+    } else if (fits && limit < SUM_MAX && f.forward_end > 0) {
+        CKPT_TRY(try_partitions(&f, err));
     }
-    if (bound->time_ns >= upper) {
+    if (bound->infeasible) {
+        bound->time_ns = f.first_runs;
+    } else if (bound->time_ns >= upper) {
         bound->time_ns = upper;
         bound->how = "exact";
     }

@@ -106,7 +106,7 @@ ckpt_code ckpt_groups_cross(const ckpt_grouping *b, ckpt_groups *groups, ckpt_er
             !imports_fit(b, groups, c, first, reader, i + 1)) {
             continue;
         }
-        const ckpt_group_cross cross = {slot, b->bit[c->buffer], b->graph->op[b->graph->writer[c->buffer]].time_ns};
+        const ckpt_group_cross cross = {slot, b->bit[c->buffer], ckpt_bound_again(b, c->buffer)};
         from->export[from->export_count++] = cross;
         for (int k = c->from; k < c->to; k++) {
             used[k] |= 1U << slot;

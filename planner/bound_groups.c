@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "planner/bound_impl.h"
+#include "planner/replay_impl.h"
 
 enum {
     SPAN_MAX = 96, /* ops in a group */
@@ -148,6 +149,25 @@ static unsigned members(const ckpt_grouping *b, const ckpt_list *list, int group
     return set;
 }
 
+ckpt_ns ckpt_bound_weigh(ckpt_ns time, int weight)
+{
+    return time / CKPT_WEIGHTS * weight + time % CKPT_WEIGHTS * weight / CKPT_WEIGHTS;
+}
+
+static ckpt_ns fetch_time(const ckpt_grouping *b, int buffer)
+{
+    ckpt_ns time = 0;
+    const bool fits = ckpt_copy_time(b->graph->buffer[buffer].bytes, b->graph->h2d_bytes_per_s, &time);
+    return fits && time < CKPT_BOUND_LONG ? ckpt_bound_weigh(time, b->weight) : CKPT_BOUND_LONG;
+}
+
+ckpt_ns ckpt_bound_again(const ckpt_grouping *b, int buffer)
+{
+    const ckpt_ns run = ckpt_bound_weigh(b->graph->op[b->graph->writer[buffer]].time_ns, CKPT_WEIGHTS - b->weight);
+    const ckpt_ns fetch = b->graph->has_link ? fetch_time(b, buffer) : run;
+    return run < fetch ? run : fetch;
+}
+
 static void fill_buffers(const ckpt_grouping *b, const ckpt_groups *groups)
 {
     for (int o = 0; o < b->forward_end; o++) {
@@ -156,6 +176,8 @@ static void fill_buffers(const ckpt_grouping *b, const ckpt_groups *groups)
         for (int i = 0; i < writes->count; i++) {
             if (b->bit[writes->at[i]] >= 0) {
                 b->bit[writes->at[i]] = group->buffer_count;
+                group->fetches = b->graph->has_link;
+                group->fetch[group->buffer_count] = group->fetches ? fetch_time(b, writes->at[i]) : 0;
                 group->bytes[group->buffer_count++] = b->graph->buffer[writes->at[i]].bytes;
             }
         }
@@ -191,7 +213,8 @@ static ckpt_code fill_ops(const ckpt_grouping *b, const ckpt_groups *groups, ckp
             if (b->count[first] > 0) {
                 group->op[group->op_count++] =
                     (ckpt_group_op){members(b, &op->reads, k) | imported(group, &op->reads), members(b, &op->writes, k),
-                                    op->time_ns, op->workspace_bytes - inplace_saves(b, first)};
+                                    ckpt_bound_weigh(op->time_ns, CKPT_WEIGHTS - b->weight),
+                                    op->workspace_bytes - inplace_saves(b, first)};
             }
         }
         group->later = members(b, &b->graph->outputs, k);
@@ -348,11 +371,15 @@ static void find_same(const ckpt_groups *groups)
     }
 }
 
-ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, ckpt_arena *out,
-                            ckpt_groups *groups, ckpt_err *err)
+ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, int weight,
+                            ckpt_arena *out, ckpt_groups *groups, ckpt_err *err)
 {
-    ckpt_grouping b = {
-        .graph = graph, .forward_end = forward_end, .buffers_max = buffers_max, .open_max = open_max, .out = out};
+    ckpt_grouping b = {.graph = graph,
+                       .forward_end = forward_end,
+                       .buffers_max = buffers_max,
+                       .open_max = open_max,
+                       .weight = weight,
+                       .out = out};
     b.last = CKPT_NEW(out, int, graph->buffer_count);
     b.bit = CKPT_NEW(out, int, graph->buffer_count);
     b.group = CKPT_NEW(out, int, forward_end);

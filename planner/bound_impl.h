@@ -38,6 +38,7 @@ enum {
     CKPT_GROUP_MAX = 14, /* buffers in a group: a table has a value for every set of them */
     CKPT_CROSS_MAX = 2,  /* exports of a group; imports of a group */
     CKPT_OPEN_MAX = 3,   /* exports that are told apart between two groups */
+    CKPT_WEIGHTS = 16,   /* weights of copies are multiples of 1 / this */
 };
 
 /* Times are summed with saturation: NEVER is no schedule, LONG a time too long to tell from others. */
@@ -92,6 +93,8 @@ typedef struct ckpt_group {
     ckpt_group_moment *moment;
     int moment_count;
     unsigned later; /* read after the window, or an output */
+    bool fetches;   /* there is a link */
+    ckpt_ns fetch[CKPT_GROUP_MAX];
     ckpt_group_cross import[CKPT_CROSS_MAX], export[CKPT_CROSS_MAX];
     unsigned closed;         /* slots that no group behind it needs */
     struct ckpt_group *same; /* an earlier group that is equal in all but slots: its tables are ours; or itself */
@@ -119,7 +122,7 @@ typedef struct ckpt_group_room {
 /* A graph being cut into groups. */
 typedef struct ckpt_grouping {
     const ckpt_graph *graph;
-    int forward_end, buffers_max, open_max;
+    int forward_end, buffers_max, open_max, weight;
     ckpt_arena *out;
     int *last;  /* per buffer: the last op that reads or adds to it; op_count: it is an output */
     int *bit;   /* per buffer: its place in its group; -1: in none */
@@ -128,9 +131,16 @@ typedef struct ckpt_grouping {
 } ckpt_grouping;
 
 /* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses, and tell at
- * most `open_max` crossing buffers apart at a time. Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
+ * most `open_max` crossing buffers apart at a time.
+ *   weight   of copies, in 1 / CKPT_WEIGHTS; 0 without a link
+ * Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
 CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max,
-                                          ckpt_arena *out, ckpt_groups *groups, ckpt_err *err);
+                                          int weight, ckpt_arena *out, ckpt_groups *groups, ckpt_err *err);
+
+/* A time by the weight of runs or of copies, rounded down. */
+ckpt_ns ckpt_bound_weigh(ckpt_ns time, int weight);
+/* What it costs to have a buffer again, at least: by its writer or by a fetch. */
+ckpt_ns ckpt_bound_again(const ckpt_grouping *b, int buffer);
 
 /* Choose the crossing buffers: exports, imports, slots. Groups have their buffers, but no ops yet. */
 CKPT_MUST_USE ckpt_code ckpt_groups_cross(const ckpt_grouping *b, ckpt_groups *groups, ckpt_err *err);

@@ -130,7 +130,7 @@ ckpt_code ckpt_group_room_take(ckpt_arena *arena, const ckpt_groups *groups, ckp
     *room = (ckpt_group_room){.value = CKPT_NEW(arena, ckpt_ns, sets),
                               .bytes = CKPT_NEW(arena, ckpt_bytes, sets),
                               .order = CKPT_NEW(arena, int, sets),
-                              .op = CKPT_NEW(arena, ckpt_group_op, ops + CKPT_CROSS_MAX)};
+                              .op = CKPT_NEW(arena, ckpt_group_op, ops + CKPT_CROSS_MAX + CKPT_GROUP_MAX)};
     bool failed = room->value == NULL || room->bytes == NULL || room->order == NULL || room->op == NULL;
     for (int e = 0; e < CKPT_CROSS_MAX; e++) {
         room->without[e] = CKPT_NEW(arena, ckpt_ns, sets);
@@ -173,6 +173,9 @@ static void enter(ckpt_group_room *room, const ckpt_group *group, unsigned impor
             bit_of[i] = 1U << room->bits++;
             room->op[room->op_count++] = (ckpt_group_op){.writes = bit_of[i]};
         }
+    }
+    for (int b = 0; group->fetches && b < group->buffer_count; b++) {
+        room->op[room->op_count++] = (ckpt_group_op){.writes = 1U << b, .time = group->fetch[b]};
     }
     for (int o = 0; o < group->op_count; o++) {
         ckpt_group_op op = group->op[o];
