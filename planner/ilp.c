@@ -190,15 +190,14 @@ static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_answer *an
     return found ? offer(w, out, answer, err) : CKPT_OK;
 }
 
-/* All stages when that is small enough, else those behind the forward ops. */
+/* Any rerun in any stage when that is small enough, else what backward needs. */
 static ckpt_code choose_pairs(whole *w, int pairs_max, const char **scope, ckpt_err *err)
 {
     *scope = CKPT_ILP_SCOPE_ANY;
-    CKPT_TRY(ckpt_ilp_pairs_find(w->graph, 1, pairs_max, &w->scratch, &w->pairs, err));
-    const int first = ckpt_ilp_first_stage(w->graph);
-    if (w->pairs.count > pairs_max && first > 1) {
+    CKPT_TRY(ckpt_ilp_pairs_find(w->graph, true, pairs_max, &w->scratch, &w->pairs, err));
+    if (w->pairs.count > pairs_max) {
         *scope = CKPT_ILP_SCOPE;
-        CKPT_TRY(ckpt_ilp_pairs_find(w->graph, first, pairs_max, &w->scratch, &w->pairs, err));
+        CKPT_TRY(ckpt_ilp_pairs_find(w->graph, false, pairs_max, &w->scratch, &w->pairs, err));
     }
     for (int p = 0; p < w->pairs.count && w->pairs.count <= pairs_max; p++) {
         w->pairs.pair[p].free = true;

@@ -4,9 +4,9 @@
 
 #include "planner/planner.h"
 
-/* What schedules the program ranges over: an op runs again only after the last forward op, before an op that needs what
- * it writes (through other reruns or directly), in reference order, and at most once between two first runs. When no op
- * follows the last forward op, in any stage. */
+/* What schedules the program ranges over. "stages": between two first runs ops run again in reference order, each at
+ * most once. "backward-stages": besides, that happens only after the last forward op (anywhere, when no op follows it),
+ * and what runs again is an ancestor of what the next first run needs. */
 #define CKPT_ILP_SCOPE     "backward-stages"
 #define CKPT_ILP_SCOPE_ANY "stages"
 

@@ -22,12 +22,10 @@ typedef struct ckpt_ilp_pairs {
     int count;
 } ckpt_ilp_pairs;
 
-/* The stages in which reruns are looked for begin here: behind the last forward op, or 1 when nothing is behind it. */
-int ckpt_ilp_first_stage(const ckpt_graph *graph);
-
-/* The ancestors of what each stage reads, from stage `first` on, as pairs. Gives up with count > `most`. Errors:
- * CKPT_NO_MEMORY. Cost: O(stages * ops). */
-CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, int first, int most, ckpt_arena *out,
+/* What may run again, as pairs: the ancestors of what each stage reads, in the stages behind the last forward op (in
+ * all, when nothing is behind it); or with `any` in all stages, and the ancestors of what later stages read too. Gives
+ * up with count > `most`. Errors: CKPT_NO_MEMORY. Cost: O(stages * uses), less when it gives up. */
+CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int most, ckpt_arena *out,
                                             ckpt_ilp_pairs *pairs, ckpt_err *err);
 
 /* Set `runs` from a sequence. False when it has a run that is no pair, or one op twice in a stage. */

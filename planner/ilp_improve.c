@@ -132,10 +132,9 @@ static ckpt_code sweep_all(improver *m, int64_t work, ckpt_err *err)
 /* The pairs among which the best candidate is one choice: behind the forward ops if that will do, else anywhere. */
 static ckpt_code read_best(improver *m, bool *readable, ckpt_err *err)
 {
-    const int first = ckpt_ilp_first_stage(m->graph);
     *readable = false;
-    for (int pass = 0; pass < 2 && !*readable && (pass == 0 || first > 1); pass++) {
-        CKPT_TRY(ckpt_ilp_pairs_find(m->graph, pass == 0 ? first : 1, PAIRS_MAX, &m->keep, &m->pairs, err));
+    for (int pass = 0; pass < 2 && !*readable; pass++) {
+        CKPT_TRY(ckpt_ilp_pairs_find(m->graph, pass == 1, PAIRS_MAX, &m->keep, &m->pairs, err));
         *readable =
             m->pairs.count <= PAIRS_MAX && ckpt_ilp_pairs_read(m->graph, &m->answer->candidate[0].sequence, &m->pairs);
     }

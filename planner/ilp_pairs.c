@@ -1,7 +1,8 @@
 /* Which op may run again in which stage, and back from that to an order of runs. */
 #include "planner/ilp_impl.h"
 
-int ckpt_ilp_first_stage(const ckpt_graph *graph)
+/* Behind the last forward op; the first when nothing is behind it. */
+static int first_stage(const ckpt_graph *graph)
 {
     int end = graph->op_count;
     while (end > 0 && graph->op[end - 1].phase != CKPT_FORWARD) {
@@ -29,6 +30,7 @@ typedef struct finder {
     int *seen, *depth; /* per op: the last stage that needed it, and through how many others */
     int *queue;
     int queue_count;
+    bool all; /* also what only later stages need */
 } finder;
 
 static void need(finder *f, const ckpt_list *list, int stage, int depth)
@@ -43,22 +45,30 @@ static void need(finder *f, const ckpt_list *list, int stage, int depth)
     }
 }
 
-/* Mark all that stage needs. Gives the lowest op. */
+static void need_all(finder *f, int at, int stage, int depth)
+{
+    const ckpt_graph *const g = f->graph;
+    if (at < g->op_count) {
+        need(f, &g->op[at].reads, stage, depth);
+        need(f, &g->op[at].adds, stage, depth);
+    } else {
+        need(f, &g->outputs, stage, depth);
+    }
+}
+
+/* Mark all that `stage` needs, and what only later ones need as far away. Gives the lowest op. */
 static int mark(finder *f, int stage)
 {
     const ckpt_graph *const g = f->graph;
-    int lowest = stage;
+    int lowest = stage, done = 0;
     f->queue_count = 0;
-    if (stage < g->op_count) {
-        need(f, &g->op[stage].reads, stage, 0);
-        need(f, &g->op[stage].adds, stage, 0);
-    } else {
-        need(f, &g->outputs, stage, 0);
-    }
-    for (int i = 0; i < f->queue_count; i++) {
-        const int v = f->queue[i];
-        lowest = v < lowest ? v : lowest;
-        need(f, &g->op[v].reads, stage, f->depth[v] + 1);
+    for (int at = stage; at <= (f->all ? g->op_count : stage); at++) {
+        need_all(f, at, stage, at == stage ? 0 : g->op_count);
+        for (; done < f->queue_count; done++) {
+            const int v = f->queue[done];
+            lowest = v < lowest ? v : lowest;
+            need(f, &g->op[v].reads, stage, f->depth[v] + 1);
+        }
     }
     return lowest;
 }
@@ -92,7 +102,7 @@ static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_
     return CKPT_OK;
 }
 
-ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, int first, int most, ckpt_arena *out, ckpt_ilp_pairs *pairs,
+ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int most, ckpt_arena *out, ckpt_ilp_pairs *pairs,
                               ckpt_err *err)
 {
     const int n = graph->op_count;
@@ -100,6 +110,7 @@ ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, int first, int most, ckpt
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     finder f = {.graph = graph,
+                .all = any,
                 .may = CKPT_NEW(&scratch, bool, n),
                 .seen = CKPT_NEW(&scratch, int, n),
                 .depth = CKPT_NEW(&scratch, int, n),
@@ -118,7 +129,7 @@ ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, int first, int most, ckpt
             f.may[o] = may_run_again(graph, added, o);
             f.seen[o] = -1;
         }
-        code = find(&f, first, most, out, pairs, err);
+        code = find(&f, any ? 1 : first_stage(graph), most, out, pairs, err);
     }
     ckpt_arena_fini(&scratch);
     return code;

@@ -81,7 +81,7 @@ static void find_again(brute *u, int done, ckpt_brute_class of)
         }
         u->again[done] |= may ? (set)1 << o : 0;
     }
-    u->again[done] &= u->staged ? ancestors(u, done) : ~(set)0;
+    u->again[done] &= of == CKPT_BRUTE_BACKWARD_STAGES ? ancestors(u, done) : ~(set)0;
 }
 
 static void find_useful(brute *u, int done)

@@ -11,9 +11,9 @@ enum { CKPT_BRUTE_BUFFERS = 16, CKPT_BRUTE_OPS = 32 };
 typedef enum ckpt_brute_class {
     CKPT_BRUTE_ALL,      /* all that docs/formats.md allows, without copies */
     CKPT_BRUTE_BACKWARD, /* an op runs again only after the last forward op */
-    /* Before the first run of an op only its ancestors run again, in reference order, each once. */
-    CKPT_BRUTE_STAGES,
-    CKPT_BRUTE_BACKWARD_STAGES, /* both */
+    CKPT_BRUTE_STAGES,   /* between two first runs ops run again in reference order, each once */
+    /* Both, and what runs again before the first run of an op is an ancestor of what that needs. */
+    CKPT_BRUTE_BACKWARD_STAGES,
 } ckpt_brute_class;
 
 /* Least time to do all ops with live bytes (workspaces counted, static not) never above `limit`; INT64_MAX: there is no
