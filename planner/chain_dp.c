@@ -338,7 +338,9 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckp
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
         CKPT_TRY(fill(d, err));
         if (!d->stopped && value(d, 1, n, d->limit) <= d->excess) {
-            return write_schedule(d, out, answer, err);
+            CKPT_TRY(write_schedule(d, out, answer, err));
+            answer->bound = d->thinned ? answer->bound : answer->schedule.time;
+            return CKPT_OK;
         }
         least = d->windows.bound > least ? d->windows.bound : least;
         if (gap > once / 8 && !asked) {
@@ -355,30 +357,36 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckp
     return answer->schedule.count == 0 ? take_least(d, out, answer, err) : CKPT_OK;
 }
 
+/* Look for anything faster than what is known. True in `proved` when that showed that there is nothing. */
+static ckpt_code look_below(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answer, bool *proved, ckpt_err *err)
+{
+    begin(d, answer->schedule.time - d->f->base_time - 1, points, CKPT_THIN_UP);
+    CKPT_TRY(fill(d, err));
+    const bool found = !d->stopped && value(d, 1, d->f->n, d->limit) <= d->excess;
+    *proved = !d->stopped && !d->thinned;
+    return found ? write_schedule(d, out, answer, err) : CKPT_OK;
+}
+
 static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
 {
-    const int n = d->f->n;
+    bool proved = false;
     CKPT_TRY(find_excess(d, out, answer, err));
-    if (answer->schedule.count == 0 || answer->schedule.time == d->f->base_time) {
+    if (answer->schedule.count == 0 || answer->schedule.time <= answer->bound) {
         return CKPT_OK;
     }
-    begin(d, answer->schedule.time - d->f->base_time, points, CKPT_THIN_UP);
-    CKPT_TRY(fill(d, err));
-    if (d->stopped) {
-        return CKPT_OK;
-    }
-    if (value(d, 1, n, d->limit) <= d->excess) {
-        CKPT_TRY(write_schedule(d, out, answer, err));
-    }
-    if (!d->thinned) {
+    CKPT_TRY(look_below(d, points, out, answer, &proved, err));
+    if (proved) {
         answer->bound = answer->schedule.time;
         return CKPT_OK;
     }
-    begin(d, answer->schedule.time - d->f->base_time, points, CKPT_THIN_DOWN);
+    if (d->stopped || answer->schedule.time <= answer->bound) {
+        return CKPT_OK;
+    }
+    begin(d, answer->schedule.time - d->f->base_time - 1, points, CKPT_THIN_DOWN);
     CKPT_TRY(fill(d, err));
     if (!d->stopped) {
-        assert(value(d, 1, n, d->limit) <= d->excess); /* the schedule that is known is among those it looks at */
-        const ckpt_ns bound = d->f->base_time + value(d, 1, n, d->limit);
+        const ckpt_ns least = value(d, 1, d->f->n, d->limit);
+        const ckpt_ns bound = least <= d->excess ? d->f->base_time + least : answer->schedule.time;
         answer->bound = bound > answer->bound ? bound : answer->bound;
     }
     return CKPT_OK;

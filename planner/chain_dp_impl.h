@@ -136,6 +136,7 @@ typedef struct ckpt_dp_windows {
     ckpt_ns bound; /* no schedule has less excess, as far as those with no more than `excess` go */
 } ckpt_dp_windows;
 
+/* `windows` is empty, or what an earlier call for the same chain and limit left. */
 CKPT_MUST_USE ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_bytes limit,
                                              ckpt_ns excess, ckpt_arena *scratch, ckpt_err *err);
 

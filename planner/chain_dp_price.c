@@ -7,8 +7,6 @@
 
 #include "planner/chain_dp_impl.h"
 
-enum { BISECTIONS = 40 };
-
 static ckpt_bytes room_at_end(const ckpt_dp_windows *windows, const ckpt_dp_figures *f)
 {
     const ckpt_dp_block *const last = &f->chain->block[f->n];
@@ -110,12 +108,22 @@ ckpt_code ckpt_dp_price_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f,
     }
     const double bytes = (double)room_at_end(windows, f);
     double low = 0;
-    double high = 1;
+    double high = price->per_byte > 0 ? price->per_byte : 1; /* the last one found is near */
+    double factor = price->per_byte > 0 ? 1.05 : 16;
     while (high < 1e12 && price_behind(windows, f, high, price->behind, held) > bytes) {
         low = high;
-        high *= 16;
+        high *= factor;
+        factor = factor < 16 ? factor * factor : factor;
     }
-    for (int i = 0; i < BISECTIONS && high - low > 1e-4 * high; i++) {
+    while (low <= 0 && high > 1e-9) {
+        if (price_behind(windows, f, high / factor, price->behind, held) > bytes) {
+            low = high / factor;
+        } else {
+            high /= factor;
+            factor = factor < 16 ? factor * factor : factor;
+        }
+    }
+    while (low > 0 && high - low > 1e-3 * high) {
         const double middle = (low + high) / 2;
         if (price_behind(windows, f, middle, price->behind, held) > bytes) {
             low = middle;

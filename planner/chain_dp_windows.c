@@ -34,7 +34,7 @@ static ckpt_bytes least_leaf(const ckpt_dp_figures *f, int t)
     return least;
 }
 
-static const ckpt_dp_window useless = {-1, CKPT_BYTES_MAX, -1, 0};
+static const ckpt_dp_window useless = {-1, CKPT_BYTES_MAX, -1, INT64_MAX};
 
 static void widen(ckpt_dp_window *window, ckpt_ns time, ckpt_bytes least, ckpt_bytes most)
 {
@@ -63,11 +63,8 @@ static ckpt_dp_window from_main(const finder *w, int s, int t)
     if (left < 0 || held > limit) {
         return window;
     }
-    ckpt_ns time = left - ckpt_dp_relief_time(&w->outside, limit - held);
-    if (w->priced) {
-        const ckpt_ns priced = w->windows->excess - ckpt_dp_price_around(w->windows, f, s, t);
-        time = priced < time ? priced : time;
-    }
+    const ckpt_ns time = w->priced ? w->windows->excess - ckpt_dp_price_around(w->windows, f, s, t)
+                                   : left - ckpt_dp_relief_time(&w->outside, limit - held);
     if (time >= 0) {
         const ckpt_bytes stored = ckpt_dp_relief_bytes(&w->before, left);
         const ckpt_bytes wanted = ckpt_dp_relief_bytes(&w->behind, left);
@@ -95,41 +92,47 @@ static void from_before(const finder *w, int s, int t, ckpt_ns most, ckpt_dp_win
     }
 }
 
+/* Blocks that come into s..t, sign 1, or leave it, when t is the new end or was. */
+static void move_end(finder *w, int s, int t, int sign)
+{
+    if (t + 1 < w->f->n) {
+        ckpt_dp_relief_put(&w->behind, t + 1, -sign);
+    }
+    if (!w->priced && t + 1 < w->f->n) {
+        ckpt_dp_relief_put(&w->outside, t + 1, -sign);
+    }
+    if (!w->priced && t > s) {
+        ckpt_dp_relief_put(&w->inside, t - 1, sign);
+    }
+}
+
 /* Intervals that start at s, the longest first. */
 static void find_row(finder *w, int s)
 {
     const ckpt_dp_figures *const f = w->f;
     const int count = w->windows->row_count[s];
     ckpt_dp_window *const row = w->windows->window[s];
-    for (int t = s; t < s + count; t++) { /* `outside` holds all but s, and n */
+    for (int t = s; t < s + count; t++) { /* `outside` and `behind` without s..t */
+        const ckpt_ns floor = row[t - s].floor;
         row[t - s] = from_main(w, s, t);
-        if (t + 1 < f->n) {
-            ckpt_dp_relief_put(&w->outside, t + 1, -1);
-            ckpt_dp_relief_put(&w->behind, t + 1, -1);
-        }
-        if (t > s) {
-            ckpt_dp_relief_put(&w->inside, t - 1, 1);
-        }
+        row[t - s].floor = floor;
+        move_end(w, s, t, 1);
     }
     ckpt_dp_window longest = useless;
     for (int t = s + count - 1; t >= s; t--) {
         ckpt_dp_window *const window = &row[t - s];
         widen_by(window, &longest, dropped(f, CKPT_DP_AGAIN, s, t), 0);
         from_before(w, s, t, w->most_at[t], window);
-        const ckpt_bytes leaf = least_leaf(f, t);
-        window->floor = leaf <= window->most ? ckpt_dp_relief_time(&w->inside, window->most - leaf) : INT64_MAX;
+        if (!w->priced) { /* what is found for a larger window holds for a smaller one */
+            const ckpt_bytes leaf = least_leaf(f, t);
+            window->floor = leaf <= window->most ? ckpt_dp_relief_time(&w->inside, window->most - leaf) : INT64_MAX;
+        }
         if (window->floor > window->time) {
             *window = useless;
         }
         widen(&longest, window->time, window->least, window->most);
         w->most_at[t] = window->time > w->most_at[t] ? window->time : w->most_at[t];
-        if (t > s) {
-            ckpt_dp_relief_put(&w->inside, t - 1, -1);
-        }
-        if (t + 1 < f->n) {
-            ckpt_dp_relief_put(&w->outside, t + 1, 1);
-            ckpt_dp_relief_put(&w->behind, t + 1, 1);
-        }
+        move_end(w, s, t, -1);
     }
 }
 
@@ -181,7 +184,8 @@ static ckpt_code take_rows(ckpt_dp_windows *windows, const ckpt_dp_figures *f, c
 ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess,
                                ckpt_arena *scratch, ckpt_err *err)
 {
-    *windows = (ckpt_dp_windows){.limit = limit, .excess = excess};
+    const double near = windows->price.per_byte;
+    *windows = (ckpt_dp_windows){.limit = limit, .excess = excess, .price.per_byte = near};
     finder w = {.f = f, .windows = windows, .most_at = CKPT_NEW(scratch, ckpt_ns, f->n + 1)};
     CKPT_TRY(take_rows(windows, f, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.outside, f, CKPT_DP_FIRST, scratch, err));
