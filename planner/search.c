@@ -5,11 +5,20 @@
 
 #include "planner/search_impl.h"
 
-enum { POLL = 1024, ADAPT = 128 };
+enum {
+    POLL = 1024,
+    ADAPT = 128,
+    LEVELS = 8,        /* limits for which the best is kept, for when places of the fastest do not fit */
+    LEVEL_PARTS = 200, /* each lower by this part of the limit */
+    ROUND_MOVES = 900000,
+    ROUNDS_MAX = 12,
+};
 
 /* Temperatures in units of the mean time of an op that may run again. */
 static const double HOT = 2;
 static const double COLD = 0.02;
+static const double LAST = 0.4;  /* part of the moves for the annealing from the best */
+static const double AGAIN = 0.1; /* its first temperature, of HOT */
 static const double PRICE_STEP = 1.02;
 static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
 
@@ -27,10 +36,10 @@ typedef struct improver {
     const ckpt_plan_options *options;
     ckpt_arena scratch;
     ckpt_bytes limit;
-    memo best;      /* fastest within the limit */
-    memo least;     /* of least peak */
-    ckpt_ns enough; /* no schedule is faster */
-    bool for_least; /* only the peak counts */
+    memo best[LEVELS]; /* fastest within the limit, and within limits that are lower and lower */
+    memo least;        /* of least peak */
+    ckpt_ns enough;    /* no schedule is faster */
+    bool for_least;    /* only the peak counts */
     bool stopped;
 } improver;
 
@@ -61,13 +70,17 @@ static void note(improver *m)
 {
     const ckpt_search *const s = &m->w.search;
     const ckpt_bytes peak = s->most[1];
-    if (!m->for_least && peak <= m->limit &&
-        (!m->best.is_set || s->time < m->best.time || (s->time == m->best.time && peak < m->best.peak))) {
-        (void)remember(m, &m->best);
+    if (m->for_least) {
+        if (!m->least.is_set || peak < m->least.peak || (peak == m->least.peak && s->time < m->least.time)) {
+            (void)remember(m, &m->least);
+        }
+        return;
     }
-    if (!m->best.is_set &&
-        (!m->least.is_set || peak < m->least.peak || (peak == m->least.peak && s->time < m->least.time))) {
-        (void)remember(m, &m->least);
+    for (int i = 0; i < LEVELS && peak <= m->limit - m->limit / LEVEL_PARTS * i; i++) {
+        memo *const best = &m->best[i];
+        if (!best->is_set || s->time < best->time || (s->time == best->time && peak < best->peak)) {
+            (void)remember(m, best);
+        }
     }
 }
 
@@ -82,15 +95,6 @@ static double exponential(ckpt_searcher *w)
     }
     const double f = (double)u / (double)(1u << 30); /* 1/2 .. 1 */
     return e + (1 - f) * (1.5 - 0.2274 * f);
-}
-
-static ckpt_ns keep_all_ns(const ckpt_graph *graph)
-{
-    ckpt_ns time = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        time += graph->op[o].time_ns;
-    }
-    return time;
 }
 
 /* One annealing: what it aims at and how. */
@@ -164,7 +168,7 @@ static void anneal(improver *m, const schedule *plan)
         for (; s->toggles - polled >= POLL; polled += POLL) {
             heat /= cooling;
             m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed ||
-                         (m->best.is_set && m->best.time <= m->enough);
+                         (m->best[0].is_set && m->best[0].time <= m->enough);
         }
     }
     w->log_count = 0;
@@ -205,6 +209,11 @@ static totals add_up(const ckpt_search *s)
     return (totals){time / count, time / bytes};
 }
 
+static void go_to(improver *m, const memo *to)
+{
+    ckpt_search_assign(&m->w.search, to->pair, to->count);
+}
+
 static void start_from(improver *m, const ckpt_answer *answer)
 {
     for (int i = 0; i < answer->count; i++) {
@@ -215,15 +224,34 @@ static void start_from(improver *m, const ckpt_answer *answer)
         ckpt_search_load(&m->w.search, &answer->least.sequence);
         note(m);
     }
-    const memo *const start = m->best.is_set ? &m->best : &m->least;
-    ckpt_search_assign(&m->w.search, start->pair, start->count);
+}
+
+/* Annealing from nothing recomputed, several times; then from the best, less hot. One long annealing often ends where a
+ * few large buffers are wrongly kept, and only a new start gets out of that. */
+static void search_within(improver *m, int64_t moves)
+{
+    const totals t = add_up(&m->w.search);
+    int rounds = (int)(moves / ROUND_MOVES < ROUNDS_MAX ? moves / ROUND_MOVES : ROUNDS_MAX);
+    rounds = rounds < 1 ? 1 : rounds;
+    const int64_t last = (int64_t)((double)moves * LAST);
+    schedule plan = {
+        .moves = (moves - last) / rounds, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
+    for (int r = 0; r < rounds; r++) {
+        ckpt_search_assign(&m->w.search, NULL, 0);
+        anneal(m, &plan);
+    }
+    if (m->best[0].is_set) {
+        go_to(m, &m->best[0]);
+        plan.hot *= AGAIN;
+        plan.moves = last;
+        anneal(m, &plan);
+    }
 }
 
 /* The lowest peak: the same work whatever the limit. */
 static void find_least(improver *m, int64_t moves)
 {
     ckpt_search *const s = &m->w.search;
-    ckpt_search_assign(s, m->least.pair, m->least.count);
     const double peak = (double)m->least.peak + 1;
     const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
     const schedule plan = {.moves = moves,
@@ -245,43 +273,42 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
     }
     m->w.live_age_max = 64 + graph->buffer_count / 8;
     m->w.dice = SEED;
-    note(m);
     return CKPT_OK;
 }
 
-static ckpt_code improve(improver *m, const ckpt_graph *graph, int64_t moves, ckpt_arena *out, ckpt_answer *answer,
-                         ckpt_err *err)
+/* Starts from answer->least when there is one, and never from what was found within the limit: the least peak is the
+ * same at every limit. */
+static ckpt_code improve_least(improver *m, int64_t moves, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
-    CKPT_TRY(prepare(m, graph, err));
+    m->for_least = true;
+    m->w.dice = SEED;
+    ckpt_search_assign(&m->w.search, NULL, 0);
+    note(m);
+    if (answer->least.sequence.op != NULL) {
+        ckpt_search_load(&m->w.search, &answer->least.sequence);
+        note(m);
+    }
+    go_to(m, &m->least);
+    find_least(m, moves);
+    return offer(m, &m->least, true, out, answer, err);
+}
+
+static ckpt_code improve(improver *m, int64_t moves, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
     m->w.limit = m->limit;
-    m->enough = keep_all_ns(graph);
+    note(m);
+    m->enough = m->w.search.time; /* of keep-all */
     if (answer->has_bound && answer->bound_ns > m->enough && strcmp(answer->bound_scope, "all") == 0) {
         m->enough = answer->bound_ns;
     }
     start_from(m, answer);
-    const memo first = m->least; /* the search within the limit must not change where the other one starts */
-    m->least = (memo){0};
-    const totals t = add_up(&m->w.search);
-    if (!m->best.is_set || m->best.time > m->enough) {
-        const schedule plan = {
-            .moves = moves, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
-        anneal(m, &plan);
+    if (!m->best[0].is_set || m->best[0].time > m->enough) {
+        search_within(m, moves);
     }
-    if (!m->best.is_set && !m->w.search.failed) {
-        m->w.dice = SEED;
-        m->least = first;
-        find_least(m, moves);
-        CKPT_TRY(offer(m, &m->least, true, out, answer, err));
+    for (int i = 0; i < LEVELS; i++) {
+        CKPT_TRY(offer(m, &m->best[i], false, out, answer, err));
     }
-    return offer(m, &m->best, false, out, answer, err);
-}
-
-static ckpt_code improve_least(improver *m, const ckpt_graph *graph, int64_t moves, ckpt_arena *out,
-                               ckpt_answer *answer, ckpt_err *err)
-{
-    CKPT_TRY(prepare(m, graph, err));
-    find_least(m, moves);
-    return offer(m, &m->least, true, out, answer, err);
+    return m->best[0].is_set || m->w.search.failed ? CKPT_OK : improve_least(m, moves, out, answer, err);
 }
 
 static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool least, int64_t moves,
@@ -297,9 +324,11 @@ static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool l
     }
     m->options = options;
     m->limit = limit;
-    m->for_least = least;
     ckpt_arena_init(&m->scratch);
-    ckpt_code code = (least ? improve_least : improve)(m, graph, moves, out, answer, err);
+    ckpt_code code = prepare(m, graph, err);
+    if (code == CKPT_OK) {
+        code = (least ? improve_least : improve)(m, moves, out, answer, err);
+    }
     if (code == CKPT_OK && m->w.search.failed) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
     }
