@@ -190,14 +190,18 @@ static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_answer *an
     return found ? offer(w, out, answer, err) : CKPT_OK;
 }
 
-/* Any rerun in any stage when that is small enough, else what backward needs. */
+/* As much as is small enough: any rerun anywhere, or at least what backward needs. */
 static ckpt_code choose_pairs(whole *w, int pairs_max, const char **scope, ckpt_err *err)
 {
-    *scope = CKPT_ILP_SCOPE_ANY;
-    CKPT_TRY(ckpt_ilp_pairs_find(w->graph, true, pairs_max, &w->scratch, &w->pairs, err));
-    if (w->pairs.count > pairs_max) {
-        *scope = CKPT_ILP_SCOPE;
-        CKPT_TRY(ckpt_ilp_pairs_find(w->graph, false, pairs_max, &w->scratch, &w->pairs, err));
+    static const struct {
+        bool any;
+        int passes;
+        const char *scope;
+    } choice[] = {{true, 2, CKPT_ILP_SCOPE_TWICE}, {true, 1, CKPT_ILP_SCOPE_ANY}, {false, 1, CKPT_ILP_SCOPE}};
+    for (size_t i = 0; i < sizeof choice / sizeof *choice && (i == 0 || w->pairs.count > pairs_max); i++) {
+        *scope = choice[i].scope;
+        CKPT_TRY(
+            ckpt_ilp_pairs_find(w->graph, choice[i].any, choice[i].passes, pairs_max, &w->scratch, &w->pairs, err));
     }
     for (int p = 0; p < w->pairs.count && w->pairs.count <= pairs_max; p++) {
         w->pairs.pair[p].free = true;

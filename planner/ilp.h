@@ -5,10 +5,12 @@
 #include "planner/planner.h"
 
 /* What schedules the program ranges over. "stages": between two first runs ops run again in reference order, each at
- * most once. "backward-stages": besides, that happens only after the last forward op (anywhere, when no op follows it),
- * and what runs again is an ancestor of what the next first run needs. */
-#define CKPT_ILP_SCOPE     "backward-stages"
-#define CKPT_ILP_SCOPE_ANY "stages"
+ * most once. "stages-twice": that, and then once more. "backward-stages": as "stages", but that happens only after the
+ * last forward op (anywhere, when no op follows it), and what runs again is an ancestor of what the next first run
+ * needs. */
+#define CKPT_ILP_SCOPE       "backward-stages"
+#define CKPT_ILP_SCOPE_TWICE "stages-twice"
+#define CKPT_ILP_SCOPE_ANY   "stages"
 
 /* Solve the whole graph, branching at most `nodes` times. Candidates are added to `answer` as they are found, its first
  * one is the incumbent. answer->has_bound is set with scope CKPT_ILP_SCOPE..., how "exact" when proved, when that is

@@ -6,7 +6,8 @@
 #include "planner/planner_impl.h"
 #include "planner/solver.h"
 
-/* Op `op` may run again in stage `stage`: after the first run of op stage - 1, before that of op `stage`. */
+/* Op `op` may run again in stage `stage`. Stages are passes over the ops in reference order: the reruns of a stage come
+ * in that order, and the last of every `passes` stages ends with the first run of op stage / passes. */
 typedef struct ckpt_ilp_pair {
     int stage, op;
     int depth;  /* reruns between it and what op `stage` reads, at least; 0: it writes that */
@@ -15,20 +16,21 @@ typedef struct ckpt_ilp_pair {
     int column; /* -1: not free */
 } ckpt_ilp_pair;
 
-/* All pairs worth a thought; stage op_count is after the end, for outputs. */
+/* All pairs worth a thought; the stages of op_count are after the end, for outputs. */
 typedef struct ckpt_ilp_pairs {
     ckpt_ilp_pair *pair; /* by stage, then op */
-    int *from;           /* [op_count + 2]: those of stage t are from[t] .. from[t + 1] - 1 */
+    int *from;           /* [stages + 1]: those of stage s are from[s] .. from[s + 1] - 1 */
     int count;
+    int passes, stages; /* stages: (op_count + 1) * passes */
 } ckpt_ilp_pairs;
 
 /* What may run again, as pairs: the ancestors of what each stage reads, in the stages behind the last forward op (in
  * all, when nothing is behind it); or with `any` in all stages, and the ancestors of what later stages read too. Gives
  * up with count > `most`. Errors: CKPT_NO_MEMORY. Cost: O(stages * uses), less when it gives up. */
-CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int most, ckpt_arena *out,
+CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int passes, int most, ckpt_arena *out,
                                             ckpt_ilp_pairs *pairs, ckpt_err *err);
 
-/* Set `runs` from a sequence. False when it has a run that is no pair, or one op twice in a stage. */
+/* Set `runs` from a sequence. False when it has a run that is no pair. */
 bool ckpt_ilp_pairs_read(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_ilp_pairs *pairs);
 /* The order in which `runs` says, written. */
 void ckpt_ilp_pairs_write(const ckpt_graph *graph, const ckpt_ilp_pairs *pairs, ckpt_order *order);

@@ -134,7 +134,7 @@ static ckpt_code read_best(improver *m, bool *readable, ckpt_err *err)
 {
     *readable = false;
     for (int pass = 0; pass < 2 && !*readable; pass++) {
-        CKPT_TRY(ckpt_ilp_pairs_find(m->graph, pass == 1, PAIRS_MAX, &m->keep, &m->pairs, err));
+        CKPT_TRY(ckpt_ilp_pairs_find(m->graph, pass == 1, 1, PAIRS_MAX, &m->keep, &m->pairs, err));
         *readable =
             m->pairs.count <= PAIRS_MAX && ckpt_ilp_pairs_read(m->graph, &m->answer->candidate[0].sequence, &m->pairs);
     }

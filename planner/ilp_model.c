@@ -232,31 +232,41 @@ static void touch_required(builder *b, const ckpt_list *list, int stage)
     }
 }
 
+/* Or with the end. */
+static bool ends_with_first_run(const builder *b, int stage)
+{
+    return stage % b->pairs->passes == b->pairs->passes - 1;
+}
+
 static void find_events(builder *b)
 {
     const ckpt_graph *const g = b->graph;
-    for (int t = 0; t <= g->op_count && !b->failed; t++) {
-        for (int p = b->pairs->from[t]; p < b->pairs->from[t + 1] && !b->failed; p++) {
+    for (int s = 0; s < b->pairs->stages && !b->failed; s++) {
+        for (int p = b->pairs->from[s]; p < b->pairs->from[s + 1] && !b->failed; p++) {
             const ckpt_ilp_pair *const pair = &b->pairs->pair[p];
             if (!pair->free && !pair->runs) {
                 continue;
             }
             const ckpt_graph_op *const op = &g->op[pair->op];
             for (int i = 0; i < op->reads.count && !b->failed; i++) {
-                touch_reader(b, op->reads.at[i], t, p);
+                touch_reader(b, op->reads.at[i], s, p);
             }
             for (int i = 0; i < op->writes.count && !b->failed; i++) {
-                event *const e = touch(b, op->writes.at[i], t);
+                event *const e = touch(b, op->writes.at[i], s);
                 if (e != NULL) {
                     e->maker = p;
                 }
             }
         }
+        const int t = s / b->pairs->passes;
+        if (!ends_with_first_run(b, s)) {
+            continue;
+        }
         if (t < g->op_count) {
-            touch_required(b, &g->op[t].reads, t);
-            touch_required(b, &g->op[t].adds, t);
+            touch_required(b, &g->op[t].reads, s);
+            touch_required(b, &g->op[t].adds, s);
         } else {
-            touch_required(b, &g->outputs, t);
+            touch_required(b, &g->outputs, s);
         }
     }
 }
@@ -336,8 +346,8 @@ static bool is_destroyed(const ckpt_graph_op *op, int buffer)
     return false;
 }
 
-/* What buffer x takes while op w runs: again in stage t, or for the first time (w == t). */
-static term held(const builder *b, int x, int t, int w)
+/* What buffer x takes while op w runs: again in stage s, or for the first time, which ends it. */
+static term held(const builder *b, int x, int s, int w, bool first)
 {
     const life *const l = &b->life[x];
     if (l->now < 0) {
@@ -345,14 +355,14 @@ static term held(const builder *b, int x, int t, int w)
     }
     const event *const e = &b->event[l->now];
     const int v = b->graph->writer[x];
-    if (e->stage != t || w < v) {
+    if (e->stage != s || w < v) {
         return e->in;
     }
     if (w == v) {
         return e->during;
     }
     const bool destroyed = w < b->graph->op_count && is_destroyed(&b->graph->op[w], x);
-    if (w == t) {
+    if (first) {
         return e->required && !destroyed ? one : e->out;
     }
     int r = e->first;
@@ -378,10 +388,10 @@ static void gather(builder *b, term t, double value, int row_start, double *cons
 }
 
 /* The row of one run; none when nothing in it is open. `pair` is -1 for a first run. */
-static void add_memory_row(builder *b, ckpt_bytes limit, const int *live, int live_count, int t, int pair)
+static void add_memory_row(builder *b, ckpt_bytes limit, const int *live, int live_count, int s, int pair)
 {
     const ckpt_graph *const g = b->graph;
-    const int w = pair >= 0 ? b->pairs->pair[pair].op : t;
+    const int w = pair >= 0 ? b->pairs->pair[pair].op : s / b->pairs->passes;
     const ckpt_graph_op *const op = &g->op[w];
     const int start = b->entry_count;
     double constant = 0;
@@ -389,7 +399,7 @@ static void add_memory_row(builder *b, ckpt_bytes limit, const int *live, int li
     for (int i = 0; i < live_count && !b->failed; i++) {
         const double bytes = (double)g->buffer[live[i]].bytes;
         if (bytes > 0) {
-            gather(b, held(b, live[i], t, w), bytes / b->unit, start, &constant);
+            gather(b, held(b, live[i], s, w, pair < 0), bytes / b->unit, start, &constant);
         }
     }
     if (pair >= 0) {
@@ -427,11 +437,12 @@ static void add_memory(builder *b, ckpt_bytes limit, int *live)
     for (int x = 0; x < g->buffer_count; x++) {
         b->life[x].now = b->life[x].first;
     }
-    for (int t = 0; t <= g->op_count && !b->failed; t++) {
+    for (int s = 0; s < b->pairs->stages && !b->failed; s++) {
+        const int t = s / b->pairs->passes;
         int kept = 0;
         for (int i = 0; i < live_count; i++) {
             life *const l = &b->life[live[i]];
-            while (l->now >= 0 && b->event[l->now].stage < t) {
+            while (l->now >= 0 && b->event[l->now].stage < s) {
                 l->now = b->event[l->now].next;
             }
             if (l->now >= 0) {
@@ -439,13 +450,13 @@ static void add_memory(builder *b, ckpt_bytes limit, int *live)
             }
         }
         live_count = kept;
-        for (int p = b->pairs->from[t]; p < b->pairs->from[t + 1] && !b->failed; p++) {
+        for (int p = b->pairs->from[s]; p < b->pairs->from[s + 1] && !b->failed; p++) {
             if (b->pairs->pair[p].free || b->pairs->pair[p].runs) {
-                add_memory_row(b, limit, live, live_count, t, p);
+                add_memory_row(b, limit, live, live_count, s, p);
             }
         }
-        if (t < g->op_count) {
-            add_memory_row(b, limit, live, live_count, t, -1);
+        if (ends_with_first_run(b, s) && t < g->op_count) {
+            add_memory_row(b, limit, live, live_count, s, -1);
             for (int i = 0; i < g->op[t].writes.count; i++) {
                 live[live_count++] = g->op[t].writes.at[i];
             }

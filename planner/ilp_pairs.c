@@ -30,7 +30,8 @@ typedef struct finder {
     int *seen, *depth; /* per op: the last stage that needed it, and through how many others */
     int *queue;
     int queue_count;
-    bool all; /* also what only later stages need */
+    bool all;   /* also what only later stages need */
+    int lowest; /* of the ops marked last */
 } finder;
 
 static void need(finder *f, const ckpt_list *list, int stage, int depth)
@@ -60,17 +61,18 @@ static void need_all(finder *f, int at, int stage, int depth)
 static int mark(finder *f, int stage)
 {
     const ckpt_graph *const g = f->graph;
-    int lowest = stage, done = 0;
+    int done = 0;
+    f->lowest = stage;
     f->queue_count = 0;
     for (int at = stage; at <= (f->all ? g->op_count : stage); at++) {
         need_all(f, at, stage, at == stage ? 0 : g->op_count);
         for (; done < f->queue_count; done++) {
             const int v = f->queue[done];
-            lowest = v < lowest ? v : lowest;
+            f->lowest = v < f->lowest ? v : f->lowest;
             need(f, &g->op[v].reads, stage, f->depth[v] + 1);
         }
     }
-    return lowest;
+    return f->lowest;
 }
 
 static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_pairs *pairs, ckpt_err *err)
@@ -78,16 +80,17 @@ static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_
     const ckpt_graph *const g = f->graph;
     for (int pass = 0; pass < 2; pass++) {
         int count = 0;
-        for (int t = first; t <= g->op_count && count <= most; t++) {
-            pairs->from[t] = count;
-            for (int v = mark(f, t); v < t && count <= most; v++) {
+        for (int s = first * pairs->passes; s < pairs->stages && count <= most; s++) {
+            const int t = s / pairs->passes;
+            pairs->from[s] = count;
+            for (int v = s % pairs->passes == 0 ? mark(f, t) : f->lowest; v < t && count <= most; v++) {
                 if (f->seen[v] == t && pass == 1) {
-                    pairs->pair[count] = (ckpt_ilp_pair){.stage = t, .op = v, .depth = f->depth[v], .column = -1};
+                    pairs->pair[count] = (ckpt_ilp_pair){.stage = s, .op = v, .depth = f->depth[v], .column = -1};
                 }
                 count += f->seen[v] == t;
             }
         }
-        pairs->from[g->op_count + 1] = pairs->count = count;
+        pairs->from[pairs->stages] = pairs->count = count;
         for (int v = 0; v < g->op_count; v++) {
             f->seen[v] = -1;
         }
@@ -102,11 +105,12 @@ static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_
     return CKPT_OK;
 }
 
-ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int most, ckpt_arena *out, ckpt_ilp_pairs *pairs,
-                              ckpt_err *err)
+ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int passes, int most, ckpt_arena *out,
+                              ckpt_ilp_pairs *pairs, ckpt_err *err)
 {
     const int n = graph->op_count;
-    *pairs = (ckpt_ilp_pairs){.from = CKPT_NEW(out, int, n + 2)};
+    *pairs = (ckpt_ilp_pairs){.passes = passes, .stages = (n + 1) * passes};
+    pairs->from = CKPT_NEW(out, int, (size_t)pairs->stages + 1);
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     finder f = {.graph = graph,
@@ -154,32 +158,40 @@ bool ckpt_ilp_pairs_read(const ckpt_graph *graph, const ckpt_sequence *sequence,
     for (int p = 0; p < pairs->count; p++) {
         pairs->pair[p].runs = false;
     }
-    int next = 0;
+    int next = 0, pass = 0, last = -1; /* op of the last rerun in this pass */
     for (int i = 0; i < sequence->count; i++) {
         const int o = sequence->op[i];
         if (o == next && next < graph->op_count) {
             next++;
+            pass = 0;
+            last = -1;
             continue;
         }
-        ckpt_ilp_pair *const pair = o >= 0 ? pair_at(pairs, next, o) : NULL;
+        /* an order that only shuffles one pass is the same choice; how good that is gets measured */
+        ckpt_ilp_pair *pair = o >= 0 ? pair_at(pairs, next * pairs->passes + pass, o) : NULL;
+        if (pair != NULL && pass + 1 < pairs->passes && (pair->runs || o < last)) {
+            pass++;
+            pair = pair_at(pairs, next * pairs->passes + pass, o);
+        }
         if (pair == NULL || pair->runs) {
             return false;
         }
         pair->runs = true;
+        last = o;
     }
     return next == graph->op_count;
 }
 
 void ckpt_ilp_pairs_write(const ckpt_graph *graph, const ckpt_ilp_pairs *pairs, ckpt_order *order)
 {
-    for (int t = 0; t <= graph->op_count; t++) {
-        for (int p = pairs->from[t]; p < pairs->from[t + 1]; p++) {
+    for (int s = 0; s < pairs->stages; s++) {
+        for (int p = pairs->from[s]; p < pairs->from[s + 1]; p++) {
             if (pairs->pair[p].runs) {
                 ckpt_order_add(order, pairs->pair[p].op);
             }
         }
-        if (t < graph->op_count) {
-            ckpt_order_add(order, t);
+        if (s % pairs->passes == pairs->passes - 1 && s / pairs->passes < graph->op_count) {
+            ckpt_order_add(order, s / pairs->passes);
         }
     }
 }

@@ -20,7 +20,7 @@ typedef struct state {
 
 typedef struct brute {
     const ckpt_graph *graph;
-    bool staged;
+    int rounds; /* of reruns in reference order between two first runs; 0: any number in any order */
     ckpt_bytes limit;
     set reads[CKPT_BRUTE_OPS], writes[CKPT_BRUTE_OPS], needs[CKPT_BRUTE_OPS]; /* needs: reads and adds */
     set destroyed[CKPT_BRUTE_OPS];                                            /* inputs of its in-place pairs */
@@ -98,7 +98,8 @@ static void find_useful(brute *u, int done)
 
 static void brute_init(brute *u, const ckpt_graph *graph, ckpt_brute_class of)
 {
-    *u = (brute){.graph = graph, .staged = of == CKPT_BRUTE_STAGES || of == CKPT_BRUTE_BACKWARD_STAGES};
+    *u = (brute){.graph = graph,
+                 .rounds = of == CKPT_BRUTE_TWICE ? 2 : of == CKPT_BRUTE_STAGES || of == CKPT_BRUTE_BACKWARD_STAGES};
     assert_true(graph->buffer_count <= CKPT_BRUTE_BUFFERS && graph->op_count <= CKPT_BRUTE_OPS);
     for (int o = 0; o < graph->op_count; o++) {
         const ckpt_graph_op *const op = &graph->op[o];
@@ -145,7 +146,7 @@ static void push(brute *u, state added)
         assert_non_null(u->heap);
     }
     int at = u->heap_count++;
-    for (; !u->staged && at > 0 && u->heap[(at - 1) / 2].time > added.time; at = (at - 1) / 2) {
+    for (; u->rounds == 0 && at > 0 && u->heap[(at - 1) / 2].time > added.time; at = (at - 1) / 2) {
         u->heap[at] = u->heap[(at - 1) / 2];
     }
     u->heap[at] = added;
@@ -264,11 +265,12 @@ static ckpt_ns settle(brute *u, int done)
 static ckpt_ns settle_staged(brute *u, int done)
 {
     const set outputs = set_of(&u->graph->outputs);
-    for (int o = 0; o <= done && o < u->graph->op_count; o++) {
+    for (int i = 0; i <= u->rounds * done && (i < u->rounds * done || done < u->graph->op_count); i++) {
+        const int o = i < u->rounds * done ? i % done : done;
         if (o == done || (u->again[done] >> o & 1) != 0) {
             const int count = u->heap_count; /* what this op leads to comes behind */
-            for (int i = 0; i < count; i++) {
-                const set live = u->heap[i].live;
+            for (int k = 0; k < count; k++) {
+                const set live = u->heap[k].live;
                 run(u, done, (state){u->best[0][live], live}, o);
             }
         }
@@ -298,7 +300,7 @@ static ckpt_ns solve(brute *u, ckpt_bytes limit)
                 push(u, (state){u->best[0][s], (set)s});
             }
         }
-        end = u->staged ? settle_staged(u, done) : settle(u, done);
+        end = u->rounds > 0 ? settle_staged(u, done) : settle(u, done);
         ckpt_ns *const next = u->best[1];
         u->best[1] = u->best[0];
         u->best[0] = next;
