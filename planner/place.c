@@ -59,6 +59,18 @@ ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scrat
     return CKPT_OK;
 }
 
+int64_t ckpt_places_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy)
+{
+    static const char preorder[CKPT_PREORDERS][4] = {"TWA", "TAW", "WAT", "ZTW", "AWT", "TZW"};
+    int64_t area = INT64_MAX;
+    switch (preorder[order][k]) {
+    case 'T': return busy;
+    case 'W': return width;
+    case 'Z': return bytes;
+    default: return ckpt_product(width, bytes, &area) ? area : INT64_MAX;
+    }
+}
+
 /* A place, and its span counted in steps at which places begin: nothing happens between those. */
 typedef struct spanned {
     int from, to, index;

@@ -13,6 +13,8 @@
 
 /* Elementary comparisons that the first greedy passes may spend together, and how many passes a repair may have. */
 #define WORK_MAX ((int64_t)15000000)
+/* Nodes that skylines may look at. */
+#define SKYLINE_WORK_MAX ((int64_t)100000000)
 /* Gaps that a walk may look at, in all. */
 #define GAPS_WORK_MAX ((int64_t)200000000)
 enum { PASSES_MAX = 2000, LOST = 6 };
@@ -380,6 +382,15 @@ ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, in
     for (int way = 0; way < 4 && p.best > p.bound; way++) {
         const ckpt_bytes highest = walk(&p, way % 2 == 1, way >= 2);
         sort_order(&p, ORDER_UPWARDS); /* put at the first gap in this order, no place ends higher */
+        keep_best(&p, highest);
+    }
+    if (p.best > p.bound) {
+        ckpt_bytes highest = p.best;
+        CKPT_TRY(ckpt_places_skyline(place, count, p.bound, p.peak, SKYLINE_WORK_MAX, scratch, &highest, err));
+        for (int i = 0; i < count; i++) {
+            p.offset[i] = place[i].offset; /* of the best of them when there is a better one */
+        }
+        sort_order(&p, ORDER_UPWARDS);
         keep_best(&p, highest);
     }
     for (int order = 0; order < ORDERS && p.best > p.bound; order++) {

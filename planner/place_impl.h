@@ -16,6 +16,18 @@ int ckpt_places_steps(const ckpt_place *place, int count); /* the last step of a
 CKPT_MUST_USE ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, int64_t repair,
                                            ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err);
 
+/* Six orders of the skyline, until one takes no more than `enough`. When one takes less than *arena_bytes that is set,
+ * and offsets are. busy   per place: the most that is live in any of its steps work   nodes to look at Errors:
+ * CKPT_NO_MEMORY. Cost: about O(n log n) for each order. */
+CKPT_MUST_USE ckpt_code ckpt_places_skyline(ckpt_place *place, int count, ckpt_bytes enough, const ckpt_bytes *busy,
+                                            int64_t work, ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err);
+
+enum { CKPT_PREORDERS = 6 };
+
+/* Key k = 0, 1, 2 of a place in one of the orders, the larger the sooner: how busy its busiest step is, its width in
+ * steps, its area, its bytes. */
+int64_t ckpt_places_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy);
+
 typedef enum ckpt_pack_answer {
     CKPT_PACK_FOUND, /* offsets are set */
     CKPT_PACK_NONE,  /* proved: there is no packing within the capacity */

@@ -23,7 +23,6 @@ enum {
     NODES = 500,       /* of the shortest run, and as many as there are places */
     WEIGHT_ONE = 1024, /* what a failure adds to the weight of a place */
     FORGET = 20,       /* a restart takes this part off all weights */
-    PREORDERS = 6,
 };
 
 typedef struct item {
@@ -402,20 +401,6 @@ static int compare_keys(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* T: live bytes of the busiest section, W: width, A: area, Z: bytes */
-static int64_t preorder_key(const item *it, char what)
-{
-    switch (what) {
-    case 'T': return it->busy;
-    case 'W': return it->width;
-    case 'Z': return it->bytes;
-    default: {
-        int64_t area = INT64_MAX;
-        return ckpt_product(it->width, it->bytes, &area) ? area : INT64_MAX;
-    }
-    }
-}
-
 /* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
 static uint32_t draw(searcher *z)
 {
@@ -427,13 +412,12 @@ static uint32_t draw(searcher *z)
 
 static void rank_items(searcher *z, int run, keyed *key)
 {
-    static const char preorder[PREORDERS][4] = {"TWA", "TAW", "WAT", "ZTW", "AWT", "TZW"};
     for (int i = 0; i < z->count; i++) {
         item *const it = &z->item[i];
         key[i] = (keyed){.item = i};
-        if (run < PREORDERS) {
+        if (run < CKPT_PREORDERS) {
             for (int k = 0; k < 3; k++) {
-                key[i].key[k] = preorder_key(it, preorder[run][k]);
+                key[i].key[k] = ckpt_places_preorder(run, k, it->bytes, it->width, it->busy);
             }
         } else { /* up to a tenth less or more than the weight */
             key[i].key[0] = it->weight / 640 * (576 + draw(z) % 128);
@@ -465,7 +449,7 @@ static ckpt_pack_answer search_runs(searcher *z, keyed *key)
 {
     for (int run = 0; *z->work > 0 && !z->stopped && !z->no_memory; run++) {
         rank_items(z, run, key);
-        z->nodes = luby(run / PREORDERS + 1) * (NODES + z->count);
+        z->nodes = luby(run / CKPT_PREORDERS + 1) * (NODES + z->count);
         z->over = false;
         z->list_top = (size_t)z->count;
         for (int i = 0; i < z->count; i++) {
