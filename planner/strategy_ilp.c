@@ -5,7 +5,7 @@
 /* Reruns to choose from that still make a program to be solved whole, branchings, and work on neighbourhoods. */
 static const struct {
     int pairs, nodes, work;
-} paid[] = {{300, 200, 1000}, {400, 300, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
+} paid[] = {{400, 300, 1000}, {400, 300, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
