@@ -7,6 +7,8 @@
 /* Sums in the bounds stay below these, or only the plainest bound is given. */
 #define SUM_MAX ((int64_t)1 << 58)
 
+enum { PEAK_WORK = 40000000 };
+
 /* Work that an effort pays for, in steps of about a nanosecond. */
 static const int64_t work_of[] = {20000000, 200000000, 2500000000, 50000000000};
 
@@ -49,11 +51,13 @@ static bool sums_fit(const ckpt_graph *graph, ckpt_ns *first_runs)
     return bytes < SUM_MAX && *first_runs < SUM_MAX;
 }
 
-static void find_section(finder *f)
+static int forward_section(const ckpt_graph *graph, ckpt_ns *runs)
 {
-    while (f->forward_end < f->graph->op_count && f->graph->op[f->forward_end].phase == CKPT_FORWARD) {
-        f->section_runs += f->graph->op[f->forward_end++].time_ns;
+    int end = 0;
+    for (*runs = 0; end < graph->op_count && graph->op[end].phase == CKPT_FORWARD; end++) {
+        *runs += graph->op[end].time_ns;
     }
+    return end;
 }
 
 /* One partition, copies weighed by `weight`. */
@@ -74,10 +78,10 @@ static ckpt_code try_partition(finder *f, const struct partition *chosen, int we
     ckpt_arena_fini(&scratch);
     if (time == CKPT_BOUND_NEVER) {
         f->bound->infeasible = true;
-        f->bound->how = "groups";
+        f->bound->how = "groups and knapsack";
     } else if (base + time > f->bound->time_ns) {
         f->bound->time_ns = base + time;
-        f->bound->how = "groups";
+        f->bound->how = "groups and knapsack";
     }
     return code;
 }
@@ -103,7 +107,7 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
 {
     *bound = (ckpt_bound){.how = "every op runs at least once", .scope = "all"};
     ckpt_bytes peak = 0;
-    CKPT_TRY(ckpt_bound_peak(graph, out, &peak, err));
+    CKPT_TRY(ckpt_bound_op_peak(graph, out, &peak, err));
     finder f = {.graph = graph, .options = options, .limit = limit, .upper = upper, .bound = bound};
     f.effort = options->effort < CKPT_EFFORT_LEAST  ? CKPT_EFFORT_LEAST
                : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
@@ -111,7 +115,7 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     f.work = work_of[f.effort];
     const bool fits = sums_fit(graph, &f.first_runs);
     bound->time_ns = f.first_runs;
-    find_section(&f);
+    f.forward_end = forward_section(graph, &f.section_runs);
     if (peak > limit) {
         bound->infeasible = true;
         bound->how = "what one op holds";
@@ -124,5 +128,37 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
         bound->time_ns = upper;
         bound->how = "exact";
     }
+    return CKPT_OK;
+}
+
+/* Raise `peak` until every group has a way through its window: from one set of comparisons to the next. */
+static ckpt_code raise_peak(ckpt_groups *groups, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
+{
+    ckpt_group_room room;
+    CKPT_TRY(ckpt_group_room_take(scratch, groups, &room, err));
+    int64_t work = PEAK_WORK;
+    for (int k = 0; k < groups->count; k++) {
+        const ckpt_group_table *table = NULL;
+        do {
+            *peak = table != NULL ? table->high : *peak;
+            CKPT_TRY(ckpt_group_find(&groups->group[k], *peak, 0, &room, scratch, &work, &table, err));
+        } while (table->ways[0].count == 0 && table->high < INT64_MAX && work > 0);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    ckpt_ns runs = 0;
+    ckpt_groups groups = {0};
+    const int forward_end = forward_section(graph, &runs);
+    CKPT_TRY(ckpt_bound_op_peak(graph, scratch, peak, err));
+    if (forward_end > 0 && sums_fit(graph, &runs)) {
+        CKPT_TRY(
+            ckpt_groups_build(graph, forward_end, 8, 0, graph->has_link ? CKPT_WEIGHTS : 0, scratch, &groups, err));
+        CKPT_TRY(raise_peak(&groups, scratch, peak, err));
+    }
+    ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }

@@ -18,7 +18,8 @@ CKPT_MUST_USE ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limi
                                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_bound *bound,
                                         ckpt_err *err);
 
-/* Live bytes (static not counted) below which no schedule at all exists. Cost: O(uses). */
+/* Live bytes (static not counted) below which no schedule at all exists: what an op needs, and what it takes to bring a
+ * group of forward ops back for its backward when nothing else is held. Cost: bounded work, up to about 50 ms. */
 CKPT_MUST_USE ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err);
 
 #endif

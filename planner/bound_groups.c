@@ -405,7 +405,7 @@ ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffer
 
 /* At the first run of an op there are what it reads, what it writes, its workspace, and all that is written once,
  * before it, and used again at it or later. */
-ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
+ckpt_code ckpt_bound_op_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     ckpt_grouping b = {.graph = graph, .out = scratch};

@@ -154,6 +154,10 @@ CKPT_MUST_USE ckpt_code ckpt_group_room_take(ckpt_arena *arena, const ckpt_group
 CKPT_MUST_USE ckpt_code ckpt_group_find(ckpt_group *group, ckpt_bytes limit, unsigned imports, ckpt_group_room *room,
                                         ckpt_arena *out, int64_t *work, const ckpt_group_table **table, ckpt_err *err);
 
+/* The most that any first run needs. Errors: CKPT_NO_MEMORY. Cost: O(uses). */
+CKPT_MUST_USE ckpt_code ckpt_bound_op_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak,
+                                           ckpt_err *err);
+
 /* The least time of repetitions that a partition proves; CKPT_BOUND_NEVER when it proves that no schedule exists.
  * What costs `enough` or more is not looked at: the answer is then `enough`.
  *   work   how much may be done; below zero afterwards: it ran out, and `time` is 0

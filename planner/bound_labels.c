@@ -4,7 +4,7 @@
  * one label in a cell that is the label, with several it is better than each of them, so the answer stays a bound. */
 #include "planner/bound_impl.h"
 
-enum { CELLS_MAX = 1 << 16, CELLS_MIN = 1 << 10, CELLS_ALL = 1 << 23 };
+enum { FEW = 8, CELLS_MAX = 1 << 16, CELLS_MIN = 1 << 10, CELLS_ALL = 1 << 23 };
 
 typedef struct label {
     ckpt_bytes bytes;
@@ -18,7 +18,8 @@ typedef struct path {
     ckpt_groups *groups;
     ckpt_bytes limit;
     ckpt_ns enough;
-    ckpt_bytes width, grain;
+    ckpt_bytes width;
+    int64_t paid, made; /* tables of the group at hand */
     int cells, states;
     label *cell[STATES_MAX], *label[STATES_MAX];
     int label_count[STATES_MAX];
@@ -35,18 +36,14 @@ static int64_t table_work(const ckpt_group *group)
     return group->same == group ? 3 * sweep * (group->moment_count + 2 + group->export_count) : 0;
 }
 
-/* A limit of tables per group that the work pays for: P is rounded up to multiples of a grain, which only lowers the
- * bound. False when not even a few tables are paid for. */
-static bool choose_grain(path *p)
+/* How many tables the work pays for of a group, when those behind it are to have as much. */
+static int64_t tables_paid(const path *p, int k)
 {
-    enum { FEW = 8, MANY = 400 };
-    int64_t one = 1;
-    for (int k = 0; k < p->groups->count; k++) {
-        one += table_work(&p->groups->group[k]);
+    int64_t rest = 1;
+    for (int i = k; i < p->groups->count; i++) {
+        rest += table_work(&p->groups->group[i]);
     }
-    const int64_t tables = *p->work / one;
-    p->grain = tables < MANY ? p->limit / (tables > 0 ? tables : 1) + 1 : 1;
-    return tables >= FEW;
+    return *p->work / rest;
 }
 
 static ckpt_code path_init(path *p, ckpt_err *err)
@@ -112,6 +109,22 @@ static void extend_label(path *p, const ckpt_group *group, const ckpt_group_tabl
     }
 }
 
+/* The table for what is left beside a label. Most groups have few tables. Of one that has more than its part of the
+ * work pays for, P is rounded up to multiples of a grain, which only lowers the bound. */
+static ckpt_code find_table(path *p, ckpt_group *group, ckpt_bytes left, unsigned imports,
+                            const ckpt_group_table **table, ckpt_err *err)
+{
+    const ckpt_bytes grain = p->made < p->paid / 2 ? 1 : p->limit / (p->paid / 2) + 1;
+    const ckpt_bytes rounded = left > p->limit - grain ? p->limit : (left + grain - 1) / grain * grain;
+    const ckpt_group_table *const old = *table;
+    if (old == NULL || left < old->low || left >= old->high) {
+        const int64_t before = *p->work;
+        CKPT_TRY(ckpt_group_find(group, rounded, imports, &p->room, &p->scratch, p->work, table, err));
+        p->made += *p->work < before;
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code extend(path *p, ckpt_group *group, ckpt_err *err)
 {
     for (int state = 0; state < p->states; state++) {
@@ -119,6 +132,7 @@ static ckpt_code extend(path *p, ckpt_group *group, ckpt_err *err)
             p->cell[state][i] = (label){CKPT_BYTES_MAX, CKPT_BOUND_NEVER};
         }
     }
+    p->made = 0;
     for (unsigned state = 0; state < (unsigned)p->states; state++) {
         unsigned imports = 0;
         for (int i = 0; i < group->import_count; i++) {
@@ -127,12 +141,7 @@ static ckpt_code extend(path *p, ckpt_group *group, ckpt_err *err)
         const ckpt_group_table *table = NULL;
         for (int i = 0; i < p->label_count[state] && *p->work >= 0; i++) {
             const label from = p->label[state][i];
-            const ckpt_bytes left = p->limit - from.bytes;
-            const ckpt_bytes rounded =
-                left > p->limit - p->grain ? p->limit : (left + p->grain - 1) / p->grain * p->grain;
-            if (table == NULL || rounded < table->low || rounded >= table->high) {
-                CKPT_TRY(ckpt_group_find(group, rounded, imports, &p->room, &p->scratch, p->work, &table, err));
-            }
+            CKPT_TRY(find_table(p, group, p->limit - from.bytes, imports, &table, err));
             extend_label(p, group, table, state, from);
         }
     }
@@ -146,6 +155,8 @@ static ckpt_code walk(path *p, const ckpt_plan_options *options, ckpt_ns *time, 
     p->label[0][0] = (label){0, 0};
     p->label_count[0] = 1;
     for (int k = 0; k < p->groups->count && *p->work >= 0; k++) {
+        p->paid = tables_paid(p, k);
+        p->paid = p->paid > 2 ? p->paid : 2;
         CKPT_TRY(extend(p, &p->groups->group[k], err));
         *p->work = ckpt_plan_stopped(options) ? -1 : *p->work;
     }
@@ -164,7 +175,7 @@ ckpt_code ckpt_groups_bound(ckpt_groups *groups, ckpt_bytes limit, ckpt_ns enoug
 {
     path p = {.groups = groups, .limit = limit, .enough = enough, .work = work};
     *time = 0;
-    if (!choose_grain(&p)) {
+    if (tables_paid(&p, 0) < FEW) {
         return CKPT_OK;
     }
     ckpt_arena_init(&p.scratch);

@@ -178,10 +178,72 @@ static void never_above_a_plan_with_copies(void **state)
     assert_true(proved > 0);
 }
 
+/* By hand. Backward reads b, then a, and writes a gradient beside b: 25 bytes with all kept. Below that a goes and is
+ * written again, in 3 ns; below 15 bytes there is no room for b and the gradient, nor for a and the gradient. */
+static void by_hand(void **state)
+{
+    (void)state;
+    enum { A, B, G };
+    static const int a[] = {A}, b[] = {B}, g[] = {G}, ag[] = {A, G};
+    const ckpt_buffer buffer[] = {{"a", 10, CKPT_ACTIVATION}, {"b", 10, CKPT_ACTIVATION}, {"g", 5, CKPT_GRADIENT}};
+    const ckpt_graph_op op[] = {
+        {.name = "fa", .layer = "", .writes = {a, 1}, .time_ns = 3, .recompute = true},
+        {.name = "fb", .layer = "", .writes = {b, 1}, .time_ns = 5, .recompute = true},
+        {.name = "bb", .layer = "", .phase = CKPT_BACKWARD, .reads = {b, 1}, .writes = {g, 1}, .time_ns = 1},
+        {.name = "ba", .layer = "", .phase = CKPT_BACKWARD, .reads = {ag, 2}, .time_ns = 1},
+    };
+    ckpt_graph graph = {.source = "", .name = "hand", .buffer = buffer, .buffer_count = 3, .op = op, .op_count = 4};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
+    const struct {
+        ckpt_bytes limit;
+        ckpt_ns time;
+    } want[] = {{25, 10}, {24, 13}, {20, 13}, {15, 13}, {14, -1}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
+        ckpt_bound bound = {0};
+        CHECK_OK(ckpt_bound_find(&graph, want[i].limit, INT64_MAX, &options, &arena, &bound, &err), err);
+        CHECK(bound.infeasible == (want[i].time < 0) && (bound.infeasible || bound.time_ns == want[i].time),
+              "%" PRId64 " bytes: %" PRId64 " ns", want[i].limit, bound.time_ns);
+    }
+    ckpt_bytes peak = 0;
+    CHECK_OK(ckpt_bound_peak(&graph, &arena, &peak, &err), err);
+    assert_int_equal(peak, 15);
+    ckpt_arena_fini(&arena);
+}
+
+static ckpt_code starved(void *context, ckpt_err *err)
+{
+    const ckpt_graph *const graph = context;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
+    ckpt_bound bound;
+    ckpt_bytes peak = 0;
+    ckpt_code code = ckpt_bound_peak(graph, &arena, &peak, err);
+    if (code == CKPT_OK) {
+        code = ckpt_bound_find(graph, peak + 100, INT64_MAX, &options, &arena, &bound, err);
+    }
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    assert_true(ckpt_test_starve(starved, ckpt_test_step(&arena, 7, 24)) > 10);
+    ckpt_arena_fini(&arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_the_optimum),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand), cmocka_unit_test(never_above_the_optimum),
                                        cmocka_unit_test(no_partition_is_above_the_optimum),
-                                       cmocka_unit_test(never_above_a_plan_with_copies)};
+                                       cmocka_unit_test(never_above_a_plan_with_copies),
+                                       cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
