@@ -255,7 +255,7 @@ static ckpt_code write_order(const ckpt_sweep *s, const ckpt_label *label, ckpt_
     }
     qsort(run, count, sizeof *run, compare_whens);
     for (size_t i = 0; i < count; i++) {
-        ckpt_order_add(order, (int)(run[i] % s->stride));
+        ckpt_order_add(order, (int)((run[i] & (s->stride - 1))));
     }
     return CKPT_OK;
 }
@@ -314,13 +314,20 @@ static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_pl
 ckpt_code ckpt_sweep_run(const ckpt_graph *graph, const ckpt_sweep_wish *wish, const ckpt_plan_options *options,
                          ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
-    ckpt_sweep s = {.graph = graph, .wish = wish, .stride = graph->op_count + 1, .covered = -1};
+    ckpt_sweep s = {.graph = graph, .wish = wish, .shift = 1, .covered = -1};
+    while (((ckpt_when)1 << s.shift) <= graph->op_count) {
+        s.shift++;
+    }
+    s.stride = (ckpt_when)1 << s.shift;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_arena_init(&s.now.arena);
     ckpt_arena_init(&s.next.arena);
     ckpt_arena_init(&s.choices);
     const ckpt_code code = sweep(&s, wish, options, &scratch, out, answer, err);
+    if (wish->work != NULL) {
+        *wish->work += s.work;
+    }
     ckpt_memory_put(s.now.at);
     ckpt_memory_put(s.next.at);
     ckpt_memory_put(s.wanted);

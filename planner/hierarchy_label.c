@@ -10,6 +10,17 @@ enum {
 
 };
 
+static int moment_at(const ckpt_sweep *s, ckpt_when when)
+{
+    return (int)(when >> s->shift);
+}
+
+/* The op that runs; op_count and above: none. */
+static int op_at(const ckpt_sweep *s, ckpt_when when)
+{
+    return (int)(when & (s->stride - 1));
+}
+
 /* `memory` with room for `wanted` elements, NULL when there is none: then `memory` stays as it is. */
 static void *with_room(void *memory, int *room, int wanted, size_t size)
 {
@@ -57,7 +68,7 @@ static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
     qsort(s->wanted, (size_t)s->wanted_count, sizeof *s->wanted, compare_demands);
     s->moment_count = 0;
     for (int i = 0; i < s->wanted_count && s->moment_count < CKPT_SWEEP_MOMENTS; i++) {
-        const int moment = (int)(s->wanted[i].when / s->stride);
+        const int moment = moment_at(s, s->wanted[i].when);
         if (s->moment_count == 0 || s->moment[s->moment_count - 1] != moment) {
             s->moment[s->moment_count++] = moment;
         }
@@ -73,7 +84,7 @@ static void occupy(const ckpt_sweep *s, ckpt_label *label, ckpt_when start, bool
         ckpt_stretch *const x = &label->stretch[i];
         if (x->from <= last) {
             x->most += bytes;
-            x->pass += (before || x->from > start) && x->from % s->stride == 0 ? bytes : 0;
+            x->pass += (before || x->from > start) && op_at(s, x->from) == 0 ? bytes : 0;
         }
     }
 }
@@ -81,7 +92,7 @@ static void occupy(const ckpt_sweep *s, ckpt_label *label, ckpt_when start, bool
 /* The run at `when` takes the place of what ends with it. Its stretch is its own. */
 static void take_place(const ckpt_sweep *s, ckpt_label *label, int buffer, ckpt_when when)
 {
-    if (s->taken[when % s->stride] != buffer) {
+    if (s->taken[op_at(s, when)] != buffer) {
         return;
     }
     int i = label->stretch_count - 1;
@@ -116,7 +127,7 @@ static void insert_demand(const ckpt_sweep *s, ckpt_label *label, int buffer, in
         }
     }
     for (int d = 0; d < label->demand_count; d++) {
-        if (label->demand[d].buffer == buffer && label->demand[d].when / s->stride == moment) {
+        if (label->demand[d].buffer == buffer && moment_at(s, label->demand[d].when) == moment) {
             return;
         }
     }
@@ -131,9 +142,9 @@ static void insert_demand(const ckpt_sweep *s, ckpt_label *label, int buffer, in
 /* True when a later decision can tell what is before `when` from what is behind it. */
 static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when when)
 {
-    const int moment = (int)(when / s->stride);
-    const bool starts = when % s->stride == 0;
-    if (when % s->stride == moment && s->split[moment] < v) {
+    const int moment = moment_at(s, when);
+    const bool starts = op_at(s, when) == 0;
+    if (op_at(s, when) == moment && s->split[moment] < v) {
         return true;
     }
     if (starts && (s->needed[moment] < v || (moment > 0 && s->needed[moment - 1] < v))) {
@@ -141,10 +152,10 @@ static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when
     }
     for (int d = 0; d < label->demand_count; d++) {
         const ckpt_when at = label->demand[d].when;
-        if (at + 1 == when || (starts && at / s->stride == moment)) {
+        if (at + 1 == when || (starts && moment_at(s, at) == moment)) {
             return true;
         }
-        if (at >= when && at / s->stride == moment && s->taken[at % s->stride] == label->demand[d].buffer) {
+        if (at >= when && moment_at(s, at) == moment && s->taken[op_at(s, at)] == label->demand[d].buffer) {
             return true; /* its run must stay alone */
         }
     }
@@ -315,6 +326,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
     }
     join(s, &child, v);
     sum_up(s, &child);
+    s->work += 20 + 2 * child.stretch_count;
     if (child.peak <= s->wish->limit) {
         s->next.at[s->next.count++] = child;
     } else {
@@ -323,11 +335,34 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
     return CKPT_OK;
 }
 
+/* Moments before which a run again of op v would not fit already: it needs what is live there and what it writes. */
+static uint64_t find_full(const ckpt_sweep *s, const ckpt_label *old, int v)
+{
+    const ckpt_graph_op *const op = &s->graph->op[v];
+    ckpt_bytes own = op->workspace_bytes;
+    for (int i = 0; i < op->writes.count; i++) {
+        own += s->graph->buffer[op->writes.at[i]].bytes;
+    }
+    own -= s->taken[v] >= 0 || op->inplace_count > 1 ? own : 0;
+    uint64_t full = 0;
+    int at = 0;
+    for (int m = 0; m < s->moment_count; m++) {
+        const ckpt_when start = s->moment[m] * s->stride;
+        while (at < old->stretch_count && old->stretch[at].from < start) {
+            at++;
+        }
+        const bool found = at < old->stretch_count && old->stretch[at].from == start;
+        full |= found && old->stretch[at].pass > s->wish->limit - own ? (uint64_t)1 << m : 0;
+    }
+    return full;
+}
+
 /* Sets of moments before which op v runs again. Before the very next op it never does. */
 static ckpt_code make_children(ckpt_sweep *s, const ckpt_label *old, int v, ckpt_err *err)
 {
     const int n = s->fixed[v] ? 0 : s->moment_count;
-    const uint64_t barred = n > 0 && s->moment[0] == v + 1 ? 1 : 0;
+    const uint64_t next = n > 0 && s->moment[0] == v + 1 ? 1 : 0;
+    const uint64_t barred = n > 0 ? next | find_full(s, old, v) : 0;
     CKPT_TRY(make_child(s, old, v, 0, err));
     if (n <= ALL_WAYS) {
         for (uint64_t ways = 1; ways < (uint64_t)1 << n; ways++) {
@@ -337,10 +372,15 @@ static ckpt_code make_children(ckpt_sweep *s, const ckpt_label *old, int v, ckpt
         }
         return CKPT_OK;
     }
-    for (int a = barred != 0; a < n; a++) {
-        CKPT_TRY(make_child(s, old, v, (uint64_t)1 << a, err));
-        for (int b = a + 1; b < n && n <= PAIRS; b++) {
-            CKPT_TRY(make_child(s, old, v, (uint64_t)1 << a | (uint64_t)1 << b, err));
+    for (int a = 0; a < n; a++) {
+        const uint64_t one = (uint64_t)1 << a;
+        if ((one & barred) == 0) {
+            CKPT_TRY(make_child(s, old, v, one, err));
+        }
+        for (int b = a + 1; b < n && n <= PAIRS && (one & barred) == 0; b++) {
+            if (((uint64_t)1 << b & barred) == 0) {
+                CKPT_TRY(make_child(s, old, v, one | (uint64_t)1 << b, err));
+            }
         }
     }
     return CKPT_OK;

@@ -1,13 +1,11 @@
 /* What runs again is decided op by op from the last to the first, for the whole front of (peak, time) at once: first
  * over all peaks, then again near what turned out to be good at the limit. */
-#include <stdlib.h>
-
 #include "planner/hierarchy_impl.h"
 
 enum {
     WIDTH_MIN = 32,
     LEAST_WIDTH = 64,
-    LEAST_ROUNDS = 3, /* each looks below the least peak so far */
+    LEAST_ROUNDS = 6,
 };
 
 /* Two ways to judge labels with open demands: neither is better on all graphs. */
@@ -16,18 +14,15 @@ static const struct way {
     int slack; /* a part of the limit */
 } ways[] = {{true, 1000}, {false, 200}};
 
-/* Labels times ops that an effort pays for in one sweep; two microseconds each. */
-static int find_width(const ckpt_graph *graph, int effort)
+/* How many labels an effort pays for in each of the sweeps at the limit, from what one sweep over all peaks came to. */
+static int find_width(int effort, int64_t least_work)
 {
-    static const int work[] = {10000, 40000, 240000, 2000000};
-    static const int most[] = {100, 400, 2400, 20000};
+    static const int64_t work[] = {4000000, 15000000, 120000000, 1200000000};
+    static const int most[] = {100, 300, 2400, 20000};
     const int level = effort < 0 ? 0 : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
-    int ops = 1;
-    for (int o = 0; o < graph->op_count; o++) {
-        ops += graph->op[o].recompute;
-    }
-    const int width = work[level] / ops;
-    return width < WIDTH_MIN ? WIDTH_MIN : width > most[level] ? most[level] : width;
+    const int64_t sweeps = 3 * (int64_t)(sizeof ways / sizeof *ways); /* the second of each way is twice as wide */
+    const int64_t width = work[level] / (least_work / LEAST_WIDTH + 1) / sweeps;
+    return width < WIDTH_MIN ? WIDTH_MIN : width > most[level] ? most[level] : (int)width;
 }
 
 /* A wide look at all peaks, then one guided by it. */
@@ -50,18 +45,41 @@ static ckpt_code look_twice(const ckpt_graph *graph, ckpt_sweep_wish wish, const
     return code;
 }
 
-/* Its peak does not depend on the limit. */
-static ckpt_code find_least(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+/* What some op needs for itself: no peak is below. */
+static ckpt_bytes find_floor(const ckpt_graph *graph)
 {
-    ckpt_sweep_wish wish = {.limit = CKPT_BYTES_MAX, .width = LEAST_WIDTH, .offer = limit, .least = true};
-    for (int round = 0; round < LEAST_ROUNDS; round++) {
-        const ckpt_bytes before = round > 0 ? answer->least.peak : CKPT_BYTES_MAX;
-        CKPT_TRY(ckpt_sweep_run(graph, &wish, options, out, answer, err));
-        if (answer->least.sequence.op == NULL || answer->least.peak >= before || answer->least.peak == 0) {
-            break;
+    ckpt_bytes most = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        const ckpt_graph_op *const op = &graph->op[o];
+        ckpt_bytes need = op->workspace_bytes;
+        for (int i = 0; i < op->reads.count; i++) {
+            need += graph->buffer[op->reads.at[i]].bytes;
         }
-        wish.limit = answer->least.peak - 1;
+        for (int i = 0; i < op->writes.count; i++) {
+            need += graph->buffer[op->writes.at[i]].bytes;
+        }
+        for (int i = 0; i < op->inplace_count; i++) {
+            need -= graph->buffer[op->inplace[i].in].bytes;
+        }
+        most = need > most ? need : most;
+    }
+    return most;
+}
+
+/* The least peak, by halving what lies between the floor and the least so far: it does not depend on the user's limit.
+ */
+static ckpt_code find_least(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                            ckpt_arena *out, ckpt_answer *answer, int64_t *work, ckpt_err *err)
+{
+    ckpt_sweep_wish wish = {.limit = CKPT_BYTES_MAX, .width = LEAST_WIDTH, .offer = limit, .least = true, .work = work};
+    CKPT_TRY(ckpt_sweep_run(graph, &wish, options, out, answer, err));
+    wish.work = NULL;
+    ckpt_bytes low = find_floor(graph);
+    for (int round = 0; round < LEAST_ROUNDS && answer->least.peak > low; round++) {
+        wish.limit = low + (answer->least.peak - low) / 2;
+        const ckpt_bytes before = answer->least.peak;
+        CKPT_TRY(ckpt_sweep_run(graph, &wish, options, out, answer, err));
+        low = answer->least.peak < before ? low : wish.limit + 1;
     }
     return CKPT_OK;
 }
@@ -77,8 +95,9 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     if (code != CKPT_OK || answer->count > 0) {
         return code; /* everything can be kept */
     }
-    CKPT_TRY(find_least(graph, limit, options, out, answer, err));
-    const int width = find_width(graph, options->effort);
+    int64_t work = 0;
+    CKPT_TRY(find_least(graph, limit, options, out, answer, &work, err));
+    const int width = find_width(options->effort, work);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         const ckpt_sweep_wish wish = {
             .limit = limit, .width = width, .slack = limit / ways[i].slack, .whole = ways[i].whole, .offer = limit};
