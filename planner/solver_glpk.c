@@ -418,7 +418,7 @@ static void branch_body(void *context)
     parameters.msg_lev = GLP_MSG_OFF;
     parameters.br_tech = GLP_BR_PCH;
     parameters.bt_tech = GLP_BT_BLB;
-    parameters.cov_cuts = parameters.mir_cuts = GLP_ON;
+    parameters.cov_cuts = GLP_ON; /* MIR and Gomory cuts cost more than they save here */
     parameters.cb_func = called_back;
     parameters.cb_info = b;
     b->code = glp_intopt(b->problem, &parameters);

@@ -5,7 +5,12 @@
 /* Reruns to choose from that still make a program to be solved whole, branchings, and work on neighbourhoods. */
 static const struct {
     int pairs, nodes, work;
-} paid[] = {{400, 300, 1000}, {400, 300, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
+} paid[] = {{400, 300, 1000}, {600, 300, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
+
+static bool is_proved(const ckpt_answer *answer)
+{
+    return answer->has_bound && answer->count > 0 && answer->candidate[0].time <= answer->bound_ns;
+}
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
@@ -24,8 +29,15 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     const ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
     ckpt_order_fini(&order);
     CKPT_TRY(code);
+    const int least = paid[CKPT_EFFORT_LEAST].pairs;
+    CKPT_TRY(ckpt_ilp_solve(graph, limit, least, paid[effort].nodes, options, out, answer, err));
+    if (is_proved(answer)) {
+        return CKPT_OK;
+    }
     CKPT_TRY(ckpt_ilp_improve(graph, limit, paid[effort].work, options, out, answer, err));
-    return ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, answer, err);
+    return effort > CKPT_EFFORT_LEAST
+               ? ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, answer, err)
+               : CKPT_OK;
 }
 
 const ckpt_strategy ckpt_strategy_ilp = {
