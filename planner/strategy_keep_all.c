@@ -17,5 +17,6 @@ const ckpt_strategy ckpt_strategy_keep_all = {
     .name = "keep-all",
     .help = "recompute nothing",
     .source = "what frameworks do by default",
+    .baseline = true,
     .plan = plan,
 };

@@ -29,5 +29,6 @@ const ckpt_strategy ckpt_strategy_recompute_all = {
     .help = "keep only what enters each block, recompute each block before its backward",
     .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, arXiv:1604.06174, 2016, "
               "algorithm 1 with every block dropped",
+    .baseline = true,
     .plan = plan,
 };

@@ -64,5 +64,6 @@ const ckpt_strategy ckpt_strategy_sqrt = {
     .source = "Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost, arXiv:1604.06174, 2016, "
               "algorithm 3",
     .budgeted = true,
+    .baseline = true,
     .plan = plan,
 };
