@@ -169,8 +169,8 @@ static ckpt_code fill_spine(dp *d, ckpt_err *err)
             }
         }
         d->maker.count = kept;
-        CKPT_TRY(
-            ckpt_stairs_take(&d->maker, d->points * SPINE, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
+        const int most = d->points * SPINE;
+        CKPT_TRY(ckpt_stairs_take(&d->maker, most, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
         if (s > 1) {
             ckpt_dp_relief_put(&before, s - 1, -1);
         }

@@ -146,7 +146,7 @@ static void find_rows(finder *w)
     ckpt_dp_relief_put(&w->behind, 1, -1);
     for (int s = 1; s < n; s++) {
         find_row(w, s);
-        w->windows->work += 32 * (int64_t)w->windows->row_count[s]; /* about as long as so many breakpoints take */
+        w->windows->work += 12 * (int64_t)w->windows->row_count[s]; /* about as long as so many breakpoints take */
         ckpt_dp_relief_put(&w->before, s, 1);
         ckpt_dp_relief_put(&w->outside, s, 1);
         if (s + 1 < n) {

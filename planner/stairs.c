@@ -100,7 +100,7 @@ static void merge(ckpt_stairs_maker *maker, int found)
     maker->merged = maker->at;
     maker->at = out;
     maker->count = count + a_count - i;
-    maker->work += found;
+    maker->work += found + maker->count / 8; /* copying is cheap */
 }
 
 void ckpt_stairs_point(ckpt_stairs_maker *maker, ckpt_bytes bytes, ckpt_ns time)

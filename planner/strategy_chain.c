@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 3 };
 
-/* What an effort pays for in all, in units of ckpt_dp_answer.work: about 10 ns each. */
+/* What an effort pays for in all, in units of ckpt_dp_answer.work: about 10 to 20 ns each. */
 typedef struct pay {
     int64_t work;
     int points;
@@ -17,7 +17,7 @@ typedef struct pay {
 
 static pay pay_of(int effort)
 {
-    static const pay all[] = {{3000000, 64}, {15000000, 256}, {150000000, 2048}, {1500000000, 16384}};
+    static const pay all[] = {{3000000, 64}, {20000000, 256}, {150000000, 2048}, {1000000000, 16384}};
     return all[effort < CKPT_EFFORT_LEAST ? 0 : (effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort)];
 }
 

@@ -288,7 +288,7 @@ static void equals_its_class_of_blocks(void **state)
 {
     (void)state;
     tally sum = {0};
-    for (int seed = 1; seed <= 500; seed++) {
+    for (int seed = 1; seed <= 300; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         enumeration e = {.n = 2 + seed % 4};
@@ -296,7 +296,7 @@ static void equals_its_class_of_blocks(void **state)
         compare_with_class(e.graph, &e, seed, &arena, &sum);
         ckpt_arena_fini(&arena);
     }
-    CHECK(sum.feasible > 800 && sum.squeezed > 400 && sum.bounded > 200,
+    CHECK(sum.feasible > 480 && sum.squeezed > 240 && sum.bounded > 120,
           "too easy: %d feasible, %d with recomputation, %d bounded", sum.feasible, sum.squeezed, sum.bounded);
 }
 
@@ -340,7 +340,7 @@ static void least_effort(void **state)
 {
     (void)state;
     int exact = 0;
-    for (uint64_t seed = 1; seed <= 25; seed++) {
+    for (uint64_t seed = 1; seed <= 8; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, 60, 1000, 1, 50);
@@ -363,7 +363,7 @@ static void least_effort(void **state)
         exact += least_time == most_time;
         ckpt_arena_fini(&arena);
     }
-    CHECK(exact > 12, "optimal in only %d cases", exact);
+    CHECK(exact > 3, "optimal in only %d cases", exact);
 }
 
 int main(void)
