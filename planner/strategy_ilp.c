@@ -5,7 +5,7 @@
 /* Reruns to choose from that still make a program to be solved whole, branchings, and work on neighbourhoods. */
 static const struct {
     int pairs, nodes, work;
-} paid[] = {{400, 300, 1000}, {600, 300, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
+} paid[] = {{400, 2000, 1000}, {600, 2000, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
 
 static bool is_proved(const ckpt_answer *answer)
 {
