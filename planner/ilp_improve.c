@@ -4,13 +4,13 @@
  *
  * Most reruns of a good schedule lie close before what needs them. So an op of the neighbourhood is free in the stages
  * whose own reads it is a few reruns away from, where it runs already, and where it would feed what runs already. The
- * fewer reruns away, the more ops fit into one neighbourhood: from few ops in nearly every stage to all ops in theirs.
+ * fewer reruns away, the more ops fit into one neighbourhood: from few ops in every stage to many ops in theirs.
  */
 #include "planner/ilp_impl.h"
 
 enum {
     PAIRS_MAX = 400000, /* that are looked at; larger graphs are left alone */
-    FREE_MAX = 250,     /* pairs of one neighbourhood, beyond the ops that make it pass that */
+    FREE_MAX = 160,     /* pairs of one neighbourhood, beyond the ops that make it pass that */
     NODES = 40,         /* branchings of one neighbourhood */
 };
 
@@ -116,7 +116,7 @@ static ckpt_code sweep(improver *m, int depth, int64_t work, bool *helped, bool 
 
 static ckpt_code sweep_all(improver *m, int64_t work, ckpt_err *err)
 {
-    static const int depth[] = {1, 3, 6, 12, 100};
+    static const int depth[] = {100, 12, 6, 3, 1};
     bool end = false, any = true;
     while (any && !end) {
         any = false;
