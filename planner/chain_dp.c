@@ -40,6 +40,7 @@ typedef struct dp {
     ckpt_stairs *spine; /* [s]: X(s, n, .) */
     ckpt_stairs_maker maker;
     ckpt_arena *scratch;
+    ckpt_mark start; /* of what a run takes: behind the figures, so that the first block of memory stays */
 } dp;
 
 static const ckpt_stairs *stairs_of(const dp *d, int s, int t)
@@ -200,7 +201,7 @@ static ckpt_code fill(dp *d, ckpt_err *err)
 /* Forget the functions; the maker's memory stays for the next run. */
 static void begin(dp *d, ckpt_ns excess, int points, ckpt_thinning thinning)
 {
-    ckpt_arena_fini(d->scratch);
+    ckpt_arena_rewind(d->scratch, d->start);
     d->excess = excess < CKPT_DP_FOREVER ? excess : CKPT_DP_FOREVER;
     d->points = points;
     d->thinning = thinning;
@@ -395,19 +396,18 @@ static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answe
 ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
 {
-    ckpt_arena figures;
     ckpt_arena scratch;
-    ckpt_arena_init(&figures);
     ckpt_arena_init(&scratch);
     ckpt_dp_figures f;
     *answer = (ckpt_dp_answer){0};
-    ckpt_code code = ckpt_dp_figures_init(&f, chain, &figures, err);
+    ckpt_code code = ckpt_dp_figures_init(&f, chain, &scratch, err);
     dp d = {
         .f = &f,
         .options = options,
         .limit = limit < BYTES_ENOUGH ? limit : BYTES_ENOUGH,
         .work_max = effort->work > 0 ? effort->work : INT64_MAX,
         .scratch = &scratch,
+        .start = ckpt_arena_mark(&scratch),
     };
     if (code == CKPT_OK) {
         answer->bound = f.base_time;
@@ -418,6 +418,5 @@ ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt
     }
     ckpt_stairs_end(&d.maker);
     ckpt_arena_fini(&scratch);
-    ckpt_arena_fini(&figures);
     return code;
 }
