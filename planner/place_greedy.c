@@ -1,11 +1,11 @@
 /* Dynamic storage allocation with known lifetimes (NP-hard: Garey & Johnson SR2), by greedy orders and repair.
  *
  * First as an allocator would do it that sees the steps one by one, forwards and backwards: a list of gaps, fast at any
- * size. Then greedy passes, each of which puts places one by one at the first (or tightest) gap between those put
- * before it that share a step with it. What counts is the order. After the usual ones (long-lived first, large first,
- * busiest step first) the best is repaired: places that end above the live bound move to the front a random way and
- * all is put again (squeaky wheel optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when
- * the work is spent. */
+ * size. Then along the skyline (place_skyline.c). Then greedy passes, each of which puts places one by one at the first
+ * (or tightest) gap between those put before it that share a step with it. What counts is the order. After the usual
+ * ones (long-lived first, large first, busiest step first) the best may be repaired, which is for more places than can
+ * be searched: places that end above the live bound move to the front a random way and all is put again (squeaky wheel
+ * optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when the work is spent. */
 #include <stdlib.h>
 #include <string.h>
 
