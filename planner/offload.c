@@ -149,7 +149,7 @@ static ckpt_code climb(improver *w, ckpt_offload_mode mode, ckpt_err *err)
     static const int64_t moves[] = {4000, 60000, 400000, 2000000};
     const ckpt_strategy *const chain = ckpt_strategy_find("chain");
     const int count = mode == CKPT_OFFLOAD_JOINT ? rungs[w->effort] : 1;
-    const int64_t fair = moves[w->effort] * 500 / (w->graph->op_count > 100 ? w->graph->op_count : 100);
+    const int64_t fair = moves[w->effort] * 500 / (w->graph->op_count > 500 ? w->graph->op_count : 500);
     ckpt_plan_options options = *w->options;
     options.effort = CKPT_EFFORT_LEAST;
     keep_all(w, &w->s.tried, 0);

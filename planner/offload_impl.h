@@ -48,7 +48,7 @@ typedef struct ckpt_offload {
     int *next;        /* per use: the run of its next use, the count of runs for an output, or CKPT_NEXT_... */
     ckpt_bytes *base; /* per run: live bytes during it, everything marked away from its gaps */
     bool *inplace;    /* per run */
-    uint64_t *goes;   /* per run: what it writes and is marked later in that life; bits as in `leaves` */
+    uint64_t *goes;   /* per run: what it writes and is marked later; bits as in `leaves` */
     ckpt_bytes peak;  /* largest base */
     int peak_run;
 

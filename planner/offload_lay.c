@@ -116,10 +116,10 @@ static void find_next(ckpt_offload *o, const ckpt_marked *m)
             const int b = op->writes.at[i];
             next[reads + i] = o->next_use[b];
             o->next_use[b] = CKPT_NEXT_NONE;
-            if ((o->later[b] || marked(o, m, t, reads + i, b)) && reads + i < CKPT_MARKS) {
+            o->later[b] = o->later[b] || marked(o, m, t, reads + i, b); /* in a later life too: one copy does */
+            if (o->later[b] && next[reads + i] != CKPT_NEXT_NONE && reads + i < CKPT_MARKS) {
                 o->goes[t] |= UINT64_C(1) << (reads + i);
             }
-            o->later[b] = false;
         }
         for (int i = 0; i < op->adds.count; i++) {
             const int b = op->adds.at[i];

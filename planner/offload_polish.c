@@ -100,7 +100,7 @@ ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int6
     CKPT_TRY(ckpt_sequence_measure(o->graph, &sequence, scratch, &peak, &now, err));
     ckpt_ns best_ns = now;
     memcpy(best, entry, (size_t)count * sizeof *best);
-    const ckpt_ns hot = now / 50;
+    const ckpt_ns hot = now / (count > 0 ? count : 1); /* what may be lost at the start */
     for (int64_t i = 0; i < tries; i++) {
         int from = 0, to = 0;
         ckpt_ns found = 0;
@@ -110,7 +110,7 @@ ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int6
         shift(&p, from, to);
         CKPT_TRY(ckpt_sequence_measure(o->graph, &sequence, scratch, &peak, &found, err));
         const double left = (double)(tries - i) / (double)tries;
-        const ckpt_ns slack = (ckpt_ns)((double)hot * left * draw(&p, 1024) / 1024.0);
+        const ckpt_ns slack = (ckpt_ns)((double)hot * left * draw(&p, 1024) / 1024.0 + 0.5);
         if (peak > o->limit || found > now + slack) {
             shift(&p, to, from);
             continue;

@@ -491,13 +491,13 @@ static bool move(ckpt_offload_search *s, ckpt_marked *m)
 
 void ckpt_offload_search_run(ckpt_offload_search *s, int64_t tries)
 {
-    if (s->now_ns == INT64_MAX || tries <= 0) {
+    if (s->now_ns == INT64_MAX || tries <= 0 || s->look.graph->op_count == 0) {
         return;
     }
     const int64_t end = s->tries > tries ? s->tries - tries : 0;
     const int64_t all = s->tries - end;
     int64_t polled = s->tries;
-    const ckpt_ns hot = s->now_ns / 200; /* what may be lost at the start */
+    const ckpt_ns hot = s->least_ns / s->look.graph->op_count; /* what may be lost at the start: a mean op */
     while (s->tries > end && s->best_ns > s->least_ns) {
         ckpt_marked_copy(&s->tried, &s->now);
         s->tries--;
@@ -507,7 +507,7 @@ void ckpt_offload_search_run(ckpt_offload_search *s, int64_t tries)
         s->tries++;
         const ckpt_ns time = evaluate(s);
         const double left = (double)(s->tries - end) / (double)all;
-        const ckpt_ns slack = (ckpt_ns)((double)hot * left * left * draw(s, 1024) / 1024.0);
+        const ckpt_ns slack = (ckpt_ns)((double)hot * left * left * draw(s, 1024) / 1024.0 + 0.5);
         if (time < INT64_MAX && time - slack <= s->now_ns) {
             accept(s, time);
         }

@@ -187,7 +187,7 @@ ckpt_ns ckpt_test_clock(const ckpt_graph *graph, const ckpt_plan *plan)
         }
         if (copy) {
             const int64_t rate = step->kind == CKPT_OFFLOAD ? graph->d2h_bytes_per_s : graph->h2d_bytes_per_s;
-            length = graph->buffer[step->target].bytes * (1000000000 / rate);
+            length = (graph->buffer[step->target].bytes * 1000000000 + rate - 1) / rate;
         }
         end[i] = start + length;
         wait_for(&last, end[i]);
