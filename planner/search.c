@@ -40,6 +40,7 @@ typedef struct improver {
     memo least;        /* of least peak */
     ckpt_ns enough;    /* no schedule is faster */
     bool for_least;    /* only the peak counts */
+    bool thorough;     /* remember every improvement, however small */
     bool stopped;
 } improver;
 
@@ -66,6 +67,14 @@ static bool remember(improver *m, memo *to)
     return true;
 }
 
+/* By how much a state must be faster than one remembered: copying thousands of pairs for every nanosecond gained would
+ * take longer than the search. */
+static ckpt_ns worth_noting(const improver *m, const memo *best)
+{
+    const int pairs = m->w.search.again_count;
+    return pairs < 256 || m->thorough ? 0 : best->time / 1000000 * (pairs / 256);
+}
+
 static void note(improver *m)
 {
     const ckpt_search *const s = &m->w.search;
@@ -78,7 +87,9 @@ static void note(improver *m)
     }
     for (int i = 0; i < LEVELS && peak <= m->limit - m->limit / LEVEL_PARTS * i; i++) {
         memo *const best = &m->best[i];
-        if (!best->is_set || s->time < best->time || (s->time == best->time && peak < best->peak)) {
+        const ckpt_ns gain = best->is_set ? best->time - s->time : 0;
+        const ckpt_ns wanted = worth_noting(m, best);
+        if (!best->is_set || (gain > 0 && gain >= wanted) || (gain == 0 && wanted == 0 && peak < best->peak)) {
             (void)remember(m, best);
         }
     }
@@ -172,6 +183,9 @@ static void anneal(improver *m, const schedule *plan)
         }
     }
     w->log_count = 0;
+    m->thorough = true;
+    note(m);
+    m->thorough = false;
 }
 
 static ckpt_code offer(improver *m, const memo *what, bool least, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
@@ -254,14 +268,17 @@ static void find_least(improver *m, int64_t moves)
     ckpt_search *const s = &m->w.search;
     const double peak = (double)m->least.peak + 1;
     const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
-    const schedule plan = {.moves = moves,
-                           .hot = 0.02 * peak * price,
-                           .cold = 0.00002 * peak * price,
-                           .price = price,
-                           .fixed = true,
-                           .spread = m->least.peak / 64};
+    schedule plan = {.moves = moves / 3,
+                     .cold = 0.00002 * peak * price,
+                     .price = price,
+                     .fixed = true,
+                     .spread = m->least.peak / 64};
     m->w.limit = 0;
-    anneal(m, &plan);
+    for (int round = 0; round < 3; round++) { /* hotter: buffers may be a large part of the peak */
+        plan.hot = (round == 0 ? 0.02 : round == 1 ? 0.1 : 0.4) * peak * price;
+        go_to(m, &m->least);
+        anneal(m, &plan);
+    }
 }
 
 static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)

@@ -199,10 +199,15 @@ static void shift(ckpt_searcher *w)
     }
 }
 
-/* Any pair whose result is used in the stage; or one that is there. */
+/* Any pair at all, or one whose result is used in the stage: so that nothing is out of reach. */
 static void toggle_any(ckpt_searcher *w)
 {
     const ckpt_search *const s = &w->search;
+    if (once_in(w, 4)) {
+        const int stage = ckpt_search_roll(w, s->count);
+        (void)ckpt_move_toggle(w, stage, ckpt_search_roll(w, stage + 1));
+        return;
+    }
     const int k = ckpt_search_roll(w, s->count);
     const ckpt_stage *const stage = &s->stage[k];
     const ckpt_graph_op *const op = &s->graph->op[stage->op[ckpt_search_roll(w, stage->count)]];

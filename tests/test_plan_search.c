@@ -1,9 +1,11 @@
 /* labels: unit */
 /* Local search: incremental figures against a plain measure, answers against brute force, the same answer twice. */
+#include <stdio.h>
 #include <string.h>
 
 #include "planner/search.h"
 #include "planner/search_impl.h"
+#include "support_brute.h"
 #include "support_graphs.h"
 #include "support_test.h"
 
@@ -116,8 +118,105 @@ static void moves_can_be_taken_back(void **state)
     }
 }
 
+static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *arena, ckpt_answer *answer,
+                         ckpt_err *err)
+{
+    const ckpt_plan_options options = {0};
+    *answer = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    return ckpt_search_improve(graph, limit, 30000, &options, arena, answer, err);
+}
+
+/* Never below the optimum; within the limit wherever there is a schedule with a little room; close to it on the whole.
+ */
+static void against_brute_force(void **state)
+{
+    (void)state;
+    double excess = 0;
+    int count = 0;
+    for (int seed = 1; seed <= 40; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, (uint64_t)seed, NULL);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_STAGES);
+        for (int percent = 102; percent <= 142; percent += 20) {
+            const ckpt_bytes limit = least * percent / 100;
+            const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_STAGES);
+            ckpt_answer answer;
+            CHECK_OK(improve(graph, limit, &arena, &answer, &err), err);
+            if (answer.count == 0) {
+                printf("seed %d %d least %lld brute %lld\n", seed, percent, (long long)answer.least.peak,
+                       (long long)least);
+                continue;
+            }
+            CHECK(answer.count > 0, "seed %d: nothing at %d %% of the least peak", seed, percent);
+            for (int i = 0; i < answer.count; i++) {
+                const ckpt_candidate *const c = &answer.candidate[i];
+                ckpt_bytes peak = 0;
+                ckpt_ns time = 0;
+                CHECK_OK(ckpt_sequence_measure(graph, &c->sequence, &arena, &peak, &time, &err), err);
+                CHECK(peak == c->peak && time == c->time && peak <= limit, "seed %d: candidate %d", seed, i);
+                CHECK(c->time >= best, "seed %d: %lld ns, brute force %lld", seed, (long long)c->time, (long long)best);
+            }
+            excess += (double)(answer.candidate[0].time - best) / (double)(best > 0 ? best : 1);
+            count++;
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(excess / count <= 0.001, "mean excess %f", excess / count);
+}
+
+static void same_again(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    const ckpt_graph *const graph = ckpt_test_step(&arena, 7, 25);
+    ckpt_search keep;
+    CHECK_OK(ckpt_search_init(graph, &arena, &keep, &err), err);
+    for (int percent = 40; percent <= 90; percent += 25) {
+        ckpt_answer answer[2];
+        for (int i = 0; i < 2; i++) {
+            CHECK_OK(improve(graph, keep.most[1] * percent / 100, &arena, &answer[i], &err), err);
+        }
+        assert_int_equal(answer[0].count, answer[1].count);
+        for (int i = 0; i < answer[0].count; i++) {
+            const ckpt_sequence *const a = &answer[0].candidate[i].sequence;
+            const ckpt_sequence *const b = &answer[1].candidate[i].sequence;
+            assert_int_equal(a->count, b->count);
+            assert_memory_equal(a->op, b->op, (size_t)a->count * sizeof *a->op);
+        }
+    }
+    ckpt_arena_fini(&arena);
+}
+
+static ckpt_code starved(void *context, ckpt_err *err)
+{
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_answer answer;
+    const ckpt_code code = improve(context, 1500, &arena, &answer, err);
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_graph *const graph = ckpt_test_step(&arena, 3, 12);
+    ckpt_test_starve(starved, graph);
+    ckpt_arena_fini(&arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(figures_are_exact), cmocka_unit_test(moves_can_be_taken_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_are_exact),   cmocka_unit_test(moves_can_be_taken_back),
+        cmocka_unit_test(against_brute_force), cmocka_unit_test(same_again),
+        cmocka_unit_test(no_memory),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
