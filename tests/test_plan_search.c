@@ -1,6 +1,5 @@
 /* labels: unit */
 /* Local search: incremental figures against a plain measure, answers against brute force, the same answer twice. */
-#include <stdio.h>
 #include <string.h>
 
 #include "planner/search.h"
@@ -133,6 +132,7 @@ static void against_brute_force(void **state)
     (void)state;
     double excess = 0;
     int count = 0;
+    int missed = 0;
     for (int seed = 1; seed <= 40; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
@@ -145,11 +145,9 @@ static void against_brute_force(void **state)
             ckpt_answer answer;
             CHECK_OK(improve(graph, limit, &arena, &answer, &err), err);
             if (answer.count == 0) {
-                printf("seed %d %d least %lld brute %lld\n", seed, percent, (long long)answer.least.peak,
-                       (long long)least);
+                missed++;
                 continue;
             }
-            CHECK(answer.count > 0, "seed %d: nothing at %d %% of the least peak", seed, percent);
             for (int i = 0; i < answer.count; i++) {
                 const ckpt_candidate *const c = &answer.candidate[i];
                 ckpt_bytes peak = 0;
@@ -163,6 +161,7 @@ static void against_brute_force(void **state)
         }
         ckpt_arena_fini(&arena);
     }
+    CHECK(missed <= 3, "no schedule for %d of %d", missed, count + missed);
     CHECK(excess / count <= 0.001, "mean excess %f", excess / count);
 }
 
