@@ -4,6 +4,8 @@
 
 #include "planner/hierarchy_impl.h"
 
+enum { FEW = 10 }; /* labels that a sweep behind its pace goes on with */
+
 static ckpt_code take_memory(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = s->graph;
@@ -294,12 +296,17 @@ static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_pl
     if (s->past == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", s->graph->op_count);
     }
-    for (int v = s->graph->op_count - 1; v >= 0 && s->now.count > 0; v--) {
-        if (ckpt_plan_stopped(options)) {
+    const int n = s->graph->op_count;
+    for (int v = n - 1; v >= 0 && s->now.count > 0; v--) {
+        if (ckpt_plan_stopped(options) || (wish->most_work > 0 && s->work > 2 * wish->most_work)) {
             return CKPT_OK;
         }
         CKPT_TRY(ckpt_sweep_decide(s, v, err));
-        CKPT_TRY(ckpt_labels_thin(&s->next, s->wish, s->wish->outlook != NULL ? &s->wish->outlook[v] : NULL, err));
+        ckpt_sweep_wish now = *wish;
+        if (wish->most_work > 0 && s->work / (n - v) > wish->most_work / n) {
+            now.width = wish->width < FEW ? wish->width : FEW;
+        }
+        CKPT_TRY(ckpt_labels_thin(&s->next, &now, s->wish->outlook != NULL ? &s->wish->outlook[v] : NULL, err));
         if (wish->seen != NULL) {
             CKPT_TRY(remember(s, v, err));
         }

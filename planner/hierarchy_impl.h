@@ -92,6 +92,8 @@ typedef struct ckpt_sweep_wish {
     const ckpt_outlook *outlook; /* per op, from an earlier sweep of the same `whole`; NULL: none */
     ckpt_outlook *seen;          /* room for one per op: the outlook that this sweep gives; NULL: not wanted */
     ckpt_arena *keep;            /* where that lives */
+    int64_t most_work;           /* behind an even pace towards this, labels are thinned to a few; at twice it the
+                                    sweep ends without an answer; 0: no limit */
     int64_t *work;               /* what was done is added here, about 15 ns each; NULL: not wanted */
 } ckpt_sweep_wish;
 

@@ -6,6 +6,7 @@ enum {
     WIDTH_MIN = 32,
     LEAST_WIDTH = 64,
     LEAST_ROUNDS = 6,
+    MOST_WORK = 20000000, /* of one sweep */
 };
 
 /* Two ways to judge labels with open demands: neither is better on all graphs. */
@@ -71,7 +72,12 @@ static ckpt_bytes find_floor(const ckpt_graph *graph)
 static ckpt_code find_least(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
                             ckpt_arena *out, ckpt_answer *answer, int64_t *work, ckpt_err *err)
 {
-    ckpt_sweep_wish wish = {.limit = CKPT_BYTES_MAX, .width = LEAST_WIDTH, .offer = limit, .least = true, .work = work};
+    ckpt_sweep_wish wish = {.limit = CKPT_BYTES_MAX,
+                            .width = LEAST_WIDTH,
+                            .offer = limit,
+                            .least = true,
+                            .work = work,
+                            .most_work = MOST_WORK};
     CKPT_TRY(ckpt_sweep_run(graph, &wish, options, out, answer, err));
     wish.work = NULL;
     ckpt_bytes low = find_floor(graph);
@@ -99,8 +105,13 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     CKPT_TRY(find_least(graph, limit, options, out, answer, &work, err));
     const int width = find_width(options->effort, work);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        const ckpt_sweep_wish wish = {
-            .limit = limit, .width = width, .slack = limit / ways[i].slack, .whole = ways[i].whole, .offer = limit};
+        const ckpt_sweep_wish wish = {.limit = limit,
+                                      .width = width,
+                                      .slack = limit / ways[i].slack,
+                                      .whole = ways[i].whole,
+                                      .offer = limit,
+                                      .most_work =
+                                          options->effort < CKPT_EFFORT_MORE ? MOST_WORK : 20 * (int64_t)MOST_WORK};
         CKPT_TRY(look_twice(graph, wish, options, out, answer, err));
     }
     return CKPT_OK;
