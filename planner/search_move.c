@@ -94,8 +94,9 @@ static void drop(ckpt_searcher *w)
 {
     const ckpt_search *const s = &w->search;
     const ckpt_instant t = ckpt_search_over(s, w->aim, w->dice);
-    const int far = CKPT_INSTANT_STAGE(t) - CKPT_INSTANT_STAGE(w->live_at);
-    if (w->live_age++ > w->live_age_max || far > 8 || far < -8) {
+    const int away = CKPT_INSTANT_STAGE(t) - CKPT_INSTANT_STAGE(w->live_at);
+    const int far = 8 + s->count / 64;
+    if (w->live_age++ > w->live_age_max || away > far || away < -far) {
         list_live(w, t);
     }
     if (w->live_count == 0) {
