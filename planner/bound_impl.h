@@ -28,7 +28,16 @@
  * was absent at some instant before window i: either u is not in memory at the instant of s(i); or it is and its
  * absence came before, so that u was written again in between, beside what is paid later; or its absence comes later,
  * and what is paid contains that (the pass with a forced drop). And ops of later groups that read a u that is not held
- * need room for it: it is a buffer of their group's window (import), which comes and goes for nothing. */
+ * need room for it: it is a buffer of their group's window (import), which comes and goes for nothing.
+ *
+ * Copies. With a link, a buffer may also come back by a fetch, on an engine beside compute. Fetches that start behind
+ * the forward section run one after another, and a step does not end before those it waits for; so for any weight w in
+ * 0 .. 1
+ *
+ *     time  >=  (1 - w) (all first runs + repetitions)  +  w (first runs of the section + those fetches),
+ *
+ * and the right side is a sum as before, of (1 - w) times runs and w times fetches. What is written once may then be on
+ * the host between its uses, and counts only where it is used. */
 #ifndef CKPT_PLANNER_BOUND_IMPL_H
 #define CKPT_PLANNER_BOUND_IMPL_H
 

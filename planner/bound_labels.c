@@ -52,6 +52,7 @@ static ckpt_code path_init(path *p, ckpt_err *err)
     for (p->cells = CELLS_MAX; p->cells > CELLS_MIN && p->cells > CELLS_ALL / p->groups->count / p->states;) {
         p->cells /= 2;
     }
+    p->cells = p->limit < p->cells ? (int)p->limit + 1 : p->cells;
     p->width = p->limit / p->cells + 1;
     for (int state = 0; state < p->states; state++) {
         p->cell[state] = CKPT_NEW(&p->scratch, label, p->cells);
