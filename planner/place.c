@@ -195,17 +195,17 @@ static ckpt_code search_all(packing *p, ckpt_err *err)
                          : effort == CKPT_EFFORT_MORE   ? 10 * NORMAL_WORK
                                                         : 100 * NORMAL_WORK;
     const bool apart = p->g.count < p->count;
-    CKPT_TRY(search(p, p->bound, work / 2, true, err));
+    CKPT_TRY(search(p, p->bound, work / 8 * 3, true, err));
     if (p->best > p->enough && p->enough > p->bound) {
-        CKPT_TRY(search(p, p->enough, work / 8, true, err));
+        CKPT_TRY(search(p, p->enough, work / 4, true, err));
     }
     if (p->best > p->bound && apart) {
-        CKPT_TRY(search(p, p->bound, work / 4, false, err));
+        CKPT_TRY(search(p, p->bound, work / 8, false, err));
     }
     ckpt_bytes low = p->enough;
     for (int i = 0; i < HALVINGS && p->best > p->enough; i++) {
         const ckpt_bytes middle = low + (p->best - low) / 2;
-        CKPT_TRY(search(p, middle, work / 8 / HALVINGS, true, err));
+        CKPT_TRY(search(p, middle, work / 4 / HALVINGS, true, err));
         low = p->best > middle ? middle : low;
     }
     return CKPT_OK;
