@@ -133,45 +133,32 @@ static ckpt_code fill_head(const maker *m, ckpt_plan *plan, ckpt_err *err)
     return ckpt_keep_all_measure(m->graph, m->out, &plan->keep_all_peak_bytes, &plan->keep_all_time_ns, err);
 }
 
-static bool is_for_all(const ckpt_bound *bound)
+static ckpt_code fill_bound(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
 {
-    return strcmp(bound->scope, "all") == 0;
-}
-
-/* The stronger of two; one that holds for all schedules also when it is weaker by up to 0.1 %. */
-static const ckpt_bound *better_bound(const ckpt_bound *a, const ckpt_bound *b)
-{
-    const double favour = is_for_all(b) && !is_for_all(a) ? 1.001 : is_for_all(a) && !is_for_all(b) ? 0.999 : 1;
-    return (double)b->time_ns * favour > (double)a->time_ns ? b : a;
-}
-
-static ckpt_code fill_bound(const maker *m, const ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
-{
-    const ckpt_bound once = {.time_ns = plan->keep_all_time_ns, .how = "every op runs at least once", .scope = "all"};
-    const ckpt_bound asked = {.time_ns = answer->bound_ns, .how = answer->bound_how, .scope = answer->bound_scope};
-    ckpt_bound found = once;
-    const ckpt_bound *best = &once;
-    if (plan->time_ns > once.time_ns && m->limit < CKPT_BYTES_MAX && !m->strategy->baseline &&
-        !(answer->has_bound && strcmp(answer->bound_scope, "all") == 0)) {
-        const ckpt_ns upper =
-            answer->count > 0 && answer->candidate[0].time < plan->time_ns ? answer->candidate[0].time : plan->time_ns;
+    const bool has_all = answer->has_bound && strcmp(answer->bound_scope, "all") == 0;
+    if (plan->time_ns > plan->keep_all_time_ns && m->limit < CKPT_BYTES_MAX && !m->strategy->baseline && !has_all) {
+        const ckpt_ns first = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
+        const ckpt_ns upper = first < plan->time_ns ? first : plan->time_ns;
+        ckpt_bound found;
         CKPT_TRY_WHILE(err, ckpt_bound_find(m->graph, m->limit, upper, m->options, m->out, &found, err),
                        "bounding the time from below");
-        best = better_bound(best, &found);
+        ckpt_answer_bound(answer, found.time_ns, found.how, found.scope);
     }
-    best = answer->has_bound ? better_bound(best, &asked) : best;
-    best = best->time_ns <= plan->time_ns ? best : &once;
+    if (!answer->has_bound || answer->bound_ns > plan->time_ns || answer->bound_ns < plan->keep_all_time_ns) {
+        answer->has_bound = false;
+        ckpt_answer_bound(answer, plan->keep_all_time_ns, "every op runs at least once", "all");
+    }
     plan->has_bound = true;
-    plan->bound_ns = best->time_ns;
-    plan->bound_how = plan->time_ns == best->time_ns ? "exact" : best->how;
-    plan->bound_scope = best->scope;
+    plan->bound_ns = answer->bound_ns;
+    plan->bound_how = plan->time_ns == plan->bound_ns ? "exact" : answer->bound_how;
+    plan->bound_scope = answer->bound_scope;
     if (strcmp(plan->bound_how, "exact") == 0 && plan->bound_ns < plan->time_ns) {
         plan->bound_how = "exact before placement"; /* fragmentation made the plan slower */
     }
     return CKPT_OK;
 }
 
-static ckpt_code finish_plan(const maker *m, const ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
+static ckpt_code finish_plan(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
 {
     CKPT_TRY(fill_head(m, plan, err));
     plan->verdict = CKPT_FITS;

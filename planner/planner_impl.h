@@ -26,6 +26,8 @@ CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *grap
  * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
  * many. The sequence is not copied. */
 void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
+/* Take a bound, unless the one there is is better: higher, or for all schedules and not lower by more than 0.1 %. */
+void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope);
 /* Its figures. */
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);

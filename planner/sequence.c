@@ -88,6 +88,19 @@ void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added)
     answer->count = kept + 1;
 }
 
+void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope)
+{
+    const bool all = strcmp(scope, "all") == 0;
+    const bool had_all = answer->has_bound && strcmp(answer->bound_scope, "all") == 0;
+    const double favour = all && !had_all ? 1.001 : had_all && !all ? 0.999 : 1;
+    if (!answer->has_bound || (double)time * favour > (double)answer->bound_ns) {
+        answer->has_bound = true;
+        answer->bound_ns = time;
+        answer->bound_how = how;
+        answer->bound_scope = scope;
+    }
+}
+
 /* A copy that outlives the order. */
 static ckpt_code copy_order(const ckpt_order *order, ckpt_arena *out, ckpt_candidate *copied, ckpt_err *err)
 {

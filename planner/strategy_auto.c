@@ -4,11 +4,20 @@
 #include <string.h>
 
 #include "planner/bound.h"
+#include "planner/ilp.h"
 #include "planner/planner_impl.h"
 #include "planner/search.h"
 
-/* Moves of the local search, per effort. */
-static const int64_t moves_of[] = {20000, 2000000, 20000000, 150000000};
+/* What is paid for at each effort: moves of the local search; (op, stage) pairs of programs that are solved whole
+ * before and after it, and their branchings; work on programs of neighbourhoods. */
+static const struct {
+    int64_t moves;
+    int pairs_before, pairs_after;
+    int64_t nodes, work;
+} paid_for[] = {{20000, 400, 0, 2000, 0},
+                {2000000, 400, 600, 2000, 0},
+                {20000000, 400, 2500, 1500, 100000},
+                {150000000, 400, 6000, 5000, 800000}};
 
 static const char *const constructors[] = {"keep-all", "chain", "hierarchy"};
 
@@ -35,14 +44,6 @@ static void merge(ckpt_answer *answer, const ckpt_answer *part)
     }
 }
 
-static void take_bound(ckpt_answer *answer, const ckpt_bound *bound)
-{
-    answer->has_bound = true;
-    answer->bound_ns = bound->time_ns;
-    answer->bound_how = bound->how;
-    answer->bound_scope = bound->scope;
-}
-
 static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                            ckpt_answer *answer, ckpt_err *err)
 {
@@ -61,42 +62,83 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
     return CKPT_OK;
 }
 
-/* Nothing is faster than keep-all. */
+/* Proved: nothing is faster than the first candidate. */
 static bool is_done(const ckpt_graph *graph, const ckpt_answer *answer)
 {
-    ckpt_ns time = 0;
+    ckpt_ns least = 0;
     for (int o = 0; o < graph->op_count; o++) {
-        if (!ckpt_sum(time, graph->op[o].time_ns, &time)) {
-            return false;
-        }
+        least = ckpt_sum(least, graph->op[o].time_ns, &least) ? least : INT64_MAX;
     }
-    return answer->count > 0 && answer->candidate[0].time <= time;
+    if (answer->has_bound && answer->bound_ns > least && strcmp(answer->bound_scope, "all") == 0) {
+        least = answer->bound_ns;
+    }
+    return answer->count > 0 && answer->candidate[0].time <= least;
+}
+
+static ckpt_code solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs, int64_t nodes,
+                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    ckpt_answer part = *answer;
+    part.has_bound = false;
+    CKPT_TRY_WHILE(err, ckpt_ilp_solve(graph, limit, pairs, nodes, options, out, &part, err), "planning by ilp");
+    sign(&part, "ilp");
+    merge(answer, &part);
+    if (part.has_bound && !graph->has_link) { /* programs know no copies */
+        ckpt_answer_bound(answer, part.bound_ns, part.bound_how, part.bound_scope);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code add_copies(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    const ckpt_strategy *const joint = ckpt_strategy_find("joint");
+    ckpt_plan_options more = *options;
+    more.incumbent = answer->candidate;
+    more.incumbent_count = answer->count;
+    ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    CKPT_TRY_WHILE(err, joint->plan(graph, limit, &more, out, &part, err), "planning by %s", joint->name);
+    sign(&part, joint->name);
+    merge(answer, &part);
+    return CKPT_OK;
+}
+
+static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
+                         ckpt_answer *answer, ckpt_err *err)
+{
+    const int effort = options->effort;
+    CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, answer, err));
+    sign(answer, "search");
+    if (paid_for[effort].work > 0 && !is_done(graph, answer)) {
+        CKPT_TRY(ckpt_ilp_improve(graph, limit, paid_for[effort].work, options, out, answer, err));
+        sign(answer, "ilp");
+    }
+    if (paid_for[effort].pairs_after > 0 && !is_done(graph, answer)) {
+        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_after, paid_for[effort].nodes, options, out, answer, err));
+    }
+    return CKPT_OK;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
+    const int effort = options->effort;
     CKPT_TRY(construct(graph, limit, options, out, answer, err));
     if (is_done(graph, answer)) {
         return CKPT_OK;
     }
-    ckpt_bound bound;
+    ckpt_bound bound; /* before the search, which ends when it gets there */
     const ckpt_ns upper = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
-    take_bound(answer, &bound); /* before the search, which ends when it gets there */
-    CKPT_TRY(ckpt_search_improve(graph, limit, moves_of[options->effort], options, out, answer, err));
-    sign(answer, "search");
-    const ckpt_strategy *const joint = ckpt_strategy_find("joint");
-    if (joint != NULL && graph->has_link && !ckpt_plan_stopped(options)) {
-        ckpt_plan_options more = *options;
-        more.incumbent = answer->candidate;
-        more.incumbent_count = answer->count;
-        ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-        CKPT_TRY_WHILE(err, joint->plan(graph, limit, &more, out, &part, err), "planning by %s", joint->name);
-        sign(&part, joint->name);
-        merge(answer, &part);
+    ckpt_answer_bound(answer, bound.time_ns, bound.how, bound.scope);
+    if (!is_done(graph, answer)) {
+        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer, err));
+        const bool proved = answer->count > 0 && answer->has_bound && answer->candidate[0].time <= answer->bound_ns;
+        if (!proved) {
+            CKPT_TRY(improve(graph, limit, options, out, answer, err));
+        }
     }
-    return CKPT_OK;
+    return graph->has_link && !is_done(graph, answer) ? add_copies(graph, limit, options, out, answer, err) : CKPT_OK;
 }
 
 const ckpt_strategy ckpt_strategy_auto = {
