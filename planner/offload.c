@@ -27,6 +27,7 @@ typedef struct improver {
     ckpt_answer *answer;
     int effort;
     int64_t lower_tries, polish;
+    ckpt_bytes floor; /* live bytes with everything marked away */
 } improver;
 
 static int effort_of(const ckpt_plan_options *options)
@@ -93,6 +94,7 @@ static ckpt_code find_least(improver *w, ckpt_err *err)
         return CKPT_OK;
     }
     ckpt_bytes low = s->look.peak;
+    w->floor = low;
     s->look.limit = low;
     if (!ckpt_offload_lay(&s->look, &s->best)) {
         keep_all(w, &s->best, 0);
@@ -257,6 +259,9 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
     s->tries = tries;
     if (mode != CKPT_OFFLOAD_RECOMPUTE) {
         CKPT_TRY(find_least(w, err));
+        if (mode == CKPT_OFFLOAD_COPIES && w->floor > w->limit) {
+            return CKPT_OK; /* copies alone do not get there */
+        }
     }
     keep_all(w, &s->tried, 0);
     ckpt_offload_search_begin(s);
