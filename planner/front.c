@@ -179,6 +179,9 @@ static int compare_hopes(const void *a, const void *b)
 
 ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_sweep_wish *wish, const ckpt_outlook *outlook, ckpt_err *err)
 {
+    if (labels->count <= 1) {
+        return CKPT_OK;
+    }
     drop_needless(labels, 0);
     if (labels->count > wish->width && wish->slack > 0) {
         drop_needless(labels, wish->slack);

@@ -65,7 +65,9 @@ static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
             }
         }
     }
-    qsort(s->wanted, (size_t)s->wanted_count, sizeof *s->wanted, compare_demands);
+    if (s->wanted_count > 1) {
+        qsort(s->wanted, (size_t)s->wanted_count, sizeof *s->wanted, compare_demands);
+    }
     s->moment_count = 0;
     for (int i = 0; i < s->wanted_count && s->moment_count < CKPT_SWEEP_MOMENTS; i++) {
         const int moment = moment_at(s, s->wanted[i].when);
