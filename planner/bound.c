@@ -18,8 +18,10 @@ static const struct partition {
 } partition[] = {{6, 0, 0},  {8, 0, 1},  {11, 0, 1}, {8, 3, 1},  {7, 3, 2},  {10, 0, 2}, {9, 3, 2},
                  {12, 0, 2}, {13, 0, 2}, {11, 3, 2}, {12, 3, 3}, {14, 0, 3}, {14, 3, 3}};
 
-/* Weights of copies that are tried when there is a link. */
-static const int weight_of[] = {8, 4, 12, 2, 6, 10, 14};
+/* Weights of copies that are tried when there is a link; those of offloads take little work. */
+static const ckpt_weight weight_of[] = {{0, 8},  {0, 2}, {0, 4}, {0, 6},  {0, 11}, {0, 14}, {8, 0}, {4, 0},
+                                        {12, 0}, {2, 0}, {6, 0}, {10, 0}, {14, 0}, {0, 1},  {0, 3}, {0, 5}};
+enum { WEIGHTS = sizeof weight_of / sizeof *weight_of, WEIGHTS_NORMAL = 9 };
 
 /* What is being looked for, and what has been found. */
 typedef struct finder {
@@ -61,10 +63,10 @@ static int forward_section(const ckpt_graph *graph, ckpt_ns *runs)
 }
 
 /* One partition, copies weighed by `weight`. */
-static ckpt_code try_partition(finder *f, const struct partition *chosen, int weight, ckpt_err *err)
+static ckpt_code try_partition(finder *f, const struct partition *chosen, ckpt_weight weight, ckpt_err *err)
 {
-    const ckpt_ns base =
-        ckpt_bound_weigh(f->first_runs, CKPT_WEIGHTS - weight) + ckpt_bound_weigh(f->section_runs, weight);
+    const ckpt_ns base = ckpt_bound_weigh(f->first_runs - f->section_runs, CKPT_WEIGHTS - weight.fetch) +
+                         ckpt_bound_weigh(f->section_runs, CKPT_WEIGHTS - weight.offload);
     const ckpt_ns enough = f->upper - base < CKPT_BOUND_LONG ? f->upper - base : CKPT_BOUND_LONG;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
@@ -88,14 +90,15 @@ static ckpt_code try_partition(finder *f, const struct partition *chosen, int we
 
 static ckpt_code try_partitions(finder *f, ckpt_err *err)
 {
-    const int weights = !f->graph->has_link ? 1 : f->effort <= CKPT_EFFORT_NORMAL ? 3 : 7;
+    const int weights = !f->graph->has_link ? 1 : f->effort <= CKPT_EFFORT_NORMAL ? WEIGHTS_NORMAL : WEIGHTS;
     for (size_t i = 0; i < sizeof partition / sizeof *partition; i++) {
         for (int w = 0; w < weights; w++) {
             if (f->bound->infeasible || f->bound->time_ns >= f->upper || f->work <= 0) {
                 return CKPT_OK;
             }
-            if (partition[i].effort <= f->effort) {
-                CKPT_TRY(try_partition(f, &partition[i], f->graph->has_link ? weight_of[w] : 0, err));
+            const ckpt_weight weight = f->graph->has_link ? weight_of[w] : (ckpt_weight){0};
+            if (partition[i].effort <= f->effort && (weight.offload == 0 || partition[i].open == 0)) {
+                CKPT_TRY(try_partition(f, &partition[i], weight, err));
             }
         }
     }
@@ -152,11 +155,11 @@ ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_byt
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     ckpt_ns runs = 0;
     ckpt_groups groups = {0};
+    const ckpt_weight weight = {.fetch = graph->has_link ? CKPT_WEIGHTS : 0};
     const int forward_end = forward_section(graph, &runs);
     CKPT_TRY(ckpt_bound_op_peak(graph, scratch, peak, err));
     if (forward_end > 0 && sums_fit(graph, &runs)) {
-        CKPT_TRY(
-            ckpt_groups_build(graph, forward_end, 8, 0, graph->has_link ? CKPT_WEIGHTS : 0, scratch, &groups, err));
+        CKPT_TRY(ckpt_groups_build(graph, forward_end, 8, 0, weight, scratch, &groups, err));
         CKPT_TRY(raise_peak(&groups, scratch, peak, err));
     }
     ckpt_arena_rewind(scratch, mark);

@@ -157,13 +157,16 @@ ckpt_ns ckpt_bound_weigh(ckpt_ns time, int weight)
 static ckpt_ns fetch_time(const ckpt_grouping *b, int buffer)
 {
     ckpt_ns time = 0;
-    const bool fits = ckpt_copy_time(b->graph->buffer[buffer].bytes, b->graph->h2d_bytes_per_s, &time);
-    return fits && time < CKPT_BOUND_LONG ? ckpt_bound_weigh(time, b->weight) : CKPT_BOUND_LONG;
+    const ckpt_weight w = b->weight;
+    const int64_t rate = w.offload > 0 ? b->graph->d2h_bytes_per_s : b->graph->h2d_bytes_per_s;
+    const bool fits = ckpt_copy_time(b->graph->buffer[buffer].bytes, rate, &time);
+    return fits && time < CKPT_BOUND_LONG ? ckpt_bound_weigh(time, w.offload + w.fetch) : CKPT_BOUND_LONG;
 }
 
 ckpt_ns ckpt_bound_again(const ckpt_grouping *b, int buffer)
 {
-    const ckpt_ns run = ckpt_bound_weigh(b->graph->op[b->graph->writer[buffer]].time_ns, CKPT_WEIGHTS - b->weight);
+    const ckpt_ns run =
+        ckpt_bound_weigh(b->graph->op[b->graph->writer[buffer]].time_ns, CKPT_WEIGHTS - b->weight.fetch);
     const ckpt_ns fetch = b->graph->has_link ? fetch_time(b, buffer) : run;
     return run < fetch ? run : fetch;
 }
@@ -213,7 +216,7 @@ static ckpt_code fill_ops(const ckpt_grouping *b, const ckpt_groups *groups, ckp
             if (b->count[first] > 0) {
                 group->op[group->op_count++] =
                     (ckpt_group_op){members(b, &op->reads, k) | imported(group, &op->reads), members(b, &op->writes, k),
-                                    ckpt_bound_weigh(op->time_ns, CKPT_WEIGHTS - b->weight),
+                                    ckpt_bound_weigh(op->time_ns, CKPT_WEIGHTS - b->weight.fetch),
                                     op->workspace_bytes - inplace_saves(b, first)};
             }
         }
@@ -327,6 +330,18 @@ static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_
     return CKPT_OK;
 }
 
+/* Windows without limits: what they read is read later. */
+static void open_windows(const ckpt_groups *groups)
+{
+    for (int k = 0; k < groups->count; k++) {
+        ckpt_group *const group = &groups->group[k];
+        for (int i = 0; i < group->moment_count; i++) {
+            group->later |= group->moment[i].reads;
+        }
+        group->moment_count = 0;
+    }
+}
+
 static bool equal(const ckpt_group *a, const ckpt_group *b)
 {
     if (a->buffer_count != b->buffer_count || a->op_count != b->op_count || a->moment_count != b->moment_count ||
@@ -371,7 +386,7 @@ static void find_same(const ckpt_groups *groups)
     }
 }
 
-ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, int weight,
+ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, ckpt_weight weight,
                             ckpt_arena *out, ckpt_groups *groups, ckpt_err *err)
 {
     ckpt_grouping b = {.graph = graph,
@@ -399,6 +414,9 @@ ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffer
     CKPT_TRY(ckpt_groups_cross(&b, groups, err));
     CKPT_TRY(fill_ops(&b, groups, err));
     CKPT_TRY(fill_moments(&b, groups, err));
+    if (weight.offload > 0) {
+        open_windows(groups);
+    }
     find_same(groups);
     return CKPT_OK;
 }

@@ -37,7 +37,12 @@
  *     time  >=  (1 - w) (all first runs + repetitions)  +  w (first runs of the section + those fetches),
  *
  * and the right side is a sum as before, of (1 - w) times runs and w times fetches. What is written once may then be on
- * the host between its uses, and counts only where it is used. */
+ * the host between its uses, and counts only where it is used. Or all h(i) are taken at one instant, the end of the
+ * section: what is not in memory then and is fetched later has been offloaded before, one copy after another, so that
+ *
+ *     time  >=  all first runs + repetitions + w (those offloads - first runs of the section).
+ *
+ * The windows have no limits then, but h(0) + ... + h(n-1) <= L. */
 #ifndef CKPT_PLANNER_BOUND_IMPL_H
 #define CKPT_PLANNER_BOUND_IMPL_H
 
@@ -49,6 +54,11 @@ enum {
     CKPT_OPEN_MAX = 3,   /* exports that are told apart between two groups */
     CKPT_WEIGHTS = 16,   /* weights of copies are multiples of 1 / this */
 };
+
+/* Of copies, in 1 / CKPT_WEIGHTS; one of them is 0, and without a link both are. */
+typedef struct ckpt_weight {
+    int fetch, offload;
+} ckpt_weight;
 
 /* Times are summed with saturation: NEVER is no schedule, LONG a time too long to tell from others. */
 #define CKPT_BOUND_LONG  ((ckpt_ns)1 << 60)
@@ -131,7 +141,8 @@ typedef struct ckpt_group_room {
 /* A graph being cut into groups. */
 typedef struct ckpt_grouping {
     const ckpt_graph *graph;
-    int forward_end, buffers_max, open_max, weight;
+    int forward_end, buffers_max, open_max;
+    ckpt_weight weight;
     ckpt_arena *out;
     int *last;  /* per buffer: the last op that reads or adds to it; op_count: it is an output */
     int *bit;   /* per buffer: its place in its group; -1: in none */
@@ -141,12 +152,11 @@ typedef struct ckpt_grouping {
 
 /* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses, and tell at
  * most `open_max` crossing buffers apart at a time.
- *   weight   of copies, in 1 / CKPT_WEIGHTS; 0 without a link
  * Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
 CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max,
-                                          int weight, ckpt_arena *out, ckpt_groups *groups, ckpt_err *err);
+                                          ckpt_weight weight, ckpt_arena *out, ckpt_groups *groups, ckpt_err *err);
 
-/* A time by the weight of runs or of copies, rounded down. */
+/* A time by a weight, rounded down. */
 ckpt_ns ckpt_bound_weigh(ckpt_ns time, int weight);
 /* What it costs to have a buffer again, at least: by its writer or by a fetch. */
 ckpt_ns ckpt_bound_again(const ckpt_grouping *b, int buffer);

@@ -98,6 +98,7 @@ static void no_partition_is_above_the_optimum(void **state)
     (void)state;
     ckpt_err err = {0};
     const ckpt_plan_options options = {0};
+    const ckpt_weight none = {0};
     int crossed = 0;
     double proved = 0, paid = 0;
     for (uint64_t seed = 1; seed <= PARTITIONED; seed++) {
@@ -120,7 +121,7 @@ static void no_partition_is_above_the_optimum(void **state)
                     ckpt_groups groups;
                     ckpt_ns time = 0;
                     int64_t work = INT64_C(1000000000);
-                    CHECK_OK(ckpt_groups_build(graph, forward_end, buffers, open, 0, &arena, &groups, &err), err);
+                    CHECK_OK(ckpt_groups_build(graph, forward_end, buffers, open, none, &arena, &groups, &err), err);
                     CHECK_OK(ckpt_groups_bound(&groups, limit, CKPT_BOUND_LONG, &options, &work, &time, &err), err);
                     CHECK(work >= 0 && time <= best,
                           "seed %" PRIu64 ", %" PRId64 " bytes, groups of %d, %d open: %" PRId64
