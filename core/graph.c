@@ -223,24 +223,42 @@ static ckpt_code check_later(const checker *c, const ckpt_graph_op *op, int inde
     return CKPT_OK;
 }
 
-static bool listed(const ckpt_list *list, int buffer)
+/* Mark the buffers of a list with a stamp of their own. */
+static int64_t stamp_list(checker *c, const ckpt_list *list)
 {
-    for (int k = 0; k < list->count; k++) {
-        if (list->at[k] == buffer) {
-            return true;
-        }
+    c->next_stamp++;
+    for (int i = 0; i < list->count; i++) {
+        c->stamp[list->at[i]] = c->next_stamp;
     }
-    return false;
+    return c->next_stamp;
 }
 
-static ckpt_code check_inplace(const checker *c, const ckpt_graph_op *op)
+static ckpt_code shared_pair(const checker *c, const ckpt_graph_op *op, int pair)
+{
+    int first = 0;
+    while (op->inplace[first].out != op->inplace[pair].out && op->inplace[first].in != op->inplace[pair].in) {
+        first++;
+    }
+    return CKPT_FAIL(c->err, CKPT_BAD_INPUT,
+                     "%.80s: in-place pairs %d and %d share a buffer, so a plan could not say which is meant", op->name,
+                     first, pair);
+}
+
+/* What the op reads and what it writes is known to be distinct, so a buffer needs one stamp only. */
+static ckpt_code check_inplace(checker *c, const ckpt_graph_op *op)
 {
     const ckpt_buffer *const buffer = c->graph->buffer;
+    const int64_t written = stamp_list(c, &op->writes);
+    const int64_t read = stamp_list(c, &op->reads);
+    const int64_t out_taken = ++c->next_stamp;
+    const int64_t in_taken = ++c->next_stamp;
     for (int k = 0; k < op->inplace_count; k++) {
         const ckpt_inplace pair = op->inplace[k];
         const char *const out = buffer[pair.out].name;
         const char *const in = buffer[pair.in].name;
-        if (!listed(&op->writes, pair.out) || !listed(&op->reads, pair.in)) {
+        const int64_t out_stamp = c->stamp[pair.out];
+        const int64_t in_stamp = c->stamp[pair.in];
+        if ((out_stamp != written && out_stamp != out_taken) || (in_stamp != read && in_stamp != in_taken)) {
             return CKPT_FAIL(c->err, CKPT_BAD_INPUT,
                              "%.80s: in-place pair [\"%.80s\", \"%.80s\"], wanted [one it writes, one it reads]",
                              op->name, out, in);
@@ -251,19 +269,16 @@ static ckpt_code check_inplace(const checker *c, const ckpt_graph_op *op)
                              " bytes, wanted equal sizes",
                              op->name, out, buffer[pair.out].bytes, in, buffer[pair.in].bytes);
         }
-        for (int j = 0; j < k; j++) {
-            if (op->inplace[j].out == pair.out || op->inplace[j].in == pair.in) {
-                return CKPT_FAIL(
-                    c->err, CKPT_BAD_INPUT,
-                    "%.80s: in-place pairs %d and %d share a buffer, so a plan could not say which is meant", op->name,
-                    j, k);
-            }
+        if (out_stamp == out_taken || in_stamp == in_taken) {
+            return shared_pair(c, op, k);
         }
+        c->stamp[pair.out] = out_taken;
+        c->stamp[pair.in] = in_taken;
     }
     return CKPT_OK;
 }
 
-static ckpt_code check_ops(const checker *c)
+static ckpt_code check_ops(checker *c)
 {
     const ckpt_graph *const g = c->graph;
     for (int i = 0; i < g->op_count; i++) {
@@ -282,7 +297,9 @@ static ckpt_code check_ops(const checker *c)
             return CKPT_FAIL(c->err, CKPT_BAD_INPUT,
                              "%.80s: says it may run again, but it adds, and adding twice gives another sum", op->name);
         }
-        CKPT_TRY(check_inplace(c, op));
+        if (op->inplace_count > 0) {
+            CKPT_TRY(check_inplace(c, op));
+        }
     }
     return CKPT_OK;
 }
