@@ -56,7 +56,7 @@ static void choose(const knapsack *k, int capacity, bool *drop)
 {
     memset(drop, 0, (size_t)k->graph->op_count * sizeof *drop);
     for (int i = k->count - 1; i >= 0; i--) {
-        const bool kept = (k->take[bit(k, i, capacity) / 8] >> bit(k, i, capacity) % 8 & 1U) != 0;
+        const bool kept = (k->take[bit(k, i, capacity) / 8] >> (bit(k, i, capacity) % 8) & 1) != 0;
         drop[k->item[i].op] = !kept;
         capacity -= kept ? k->weight[i] : 0;
     }
