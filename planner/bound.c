@@ -65,15 +65,19 @@ static int forward_section(const ckpt_graph *graph, ckpt_ns *runs)
 /* One partition, copies weighed by `weight`. */
 static ckpt_code try_partition(finder *f, const struct partition *chosen, ckpt_weight weight, ckpt_err *err)
 {
-    const ckpt_ns base = ckpt_bound_weigh(f->first_runs - f->section_runs, CKPT_WEIGHTS - weight.fetch) +
-                         ckpt_bound_weigh(f->section_runs, CKPT_WEIGHTS - weight.offload);
-    const ckpt_ns enough = f->upper - base < CKPT_BOUND_LONG ? f->upper - base : CKPT_BOUND_LONG;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_groups groups = {0};
     ckpt_ns time = 0;
     ckpt_code code =
         ckpt_groups_build(f->graph, f->forward_end, chosen->buffers, chosen->open, weight, &scratch, &groups, err);
+    ckpt_ns before = f->section_runs; /* first runs of the section, or before the instant */
+    for (int o = f->forward_end; o < groups.instant; o++) {
+        before += f->graph->op[o].time_ns;
+    }
+    const ckpt_ns base = ckpt_bound_weigh(f->first_runs - before, CKPT_WEIGHTS - weight.fetch) +
+                         ckpt_bound_weigh(before, CKPT_WEIGHTS - weight.offload);
+    const ckpt_ns enough = f->upper - base < CKPT_BOUND_LONG ? f->upper - base : CKPT_BOUND_LONG;
     if (code == CKPT_OK && (groups.slots > 0 || chosen->open == 0)) { /* else it is one that has been */
         code = ckpt_groups_bound(&groups, f->limit, enough, f->options, &f->work, &time, err);
     }

@@ -214,9 +214,11 @@ static ckpt_code fill_ops(const ckpt_grouping *b, const ckpt_groups *groups, ckp
         for (; first < end; first++) {
             const ckpt_graph_op *const op = &b->graph->op[first];
             if (b->count[first] > 0) {
+                const int offload =
+                    k == groups->count - 1 ? b->weight.offload : 0; /* its runs may come before the instant */
                 group->op[group->op_count++] =
                     (ckpt_group_op){members(b, &op->reads, k) | imported(group, &op->reads), members(b, &op->writes, k),
-                                    ckpt_bound_weigh(op->time_ns, CKPT_WEIGHTS - b->weight.fetch),
+                                    ckpt_bound_weigh(op->time_ns, CKPT_WEIGHTS - b->weight.fetch - offload),
                                     op->workspace_bytes - inplace_saves(b, first)};
             }
         }
@@ -330,15 +332,37 @@ static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_
     return CKPT_OK;
 }
 
-/* Windows without limits: what they read is read later. */
-static void open_windows(const ckpt_groups *groups)
+/* For bounds of offloads: the instant is the start of the moment of the last group, whose window is the first, that
+ * needs most. Windows behind it have no limits, and what they read is read later; the last group's copies cost nothing.
+ */
+static void choose_instant(const ckpt_grouping *b, ckpt_groups *groups)
 {
+    ckpt_group *const last = &groups->group[groups->count - 1];
+    ckpt_bytes most = -1;
+    for (int i = 0; i < last->moment_count; i++) {
+        const ckpt_group_moment *const m = &last->moment[i];
+        ckpt_bytes bytes = m->during;
+        for (int k = 0; k < last->buffer_count; k++) {
+            bytes += (m->reads >> k & 1) != 0 ? last->bytes[k] : 0;
+        }
+        if (m->reads != 0 && bytes > most) {
+            most = bytes;
+            groups->instant = b->forward_end + i;
+        }
+    }
+    const int at = groups->instant - b->forward_end;
     for (int k = 0; k < groups->count; k++) {
         ckpt_group *const group = &groups->group[k];
-        for (int i = 0; i < group->moment_count; i++) {
+        for (int i = group == last ? at + 1 : 0; i < group->moment_count; i++) {
             group->later |= group->moment[i].reads;
         }
         group->moment_count = 0;
+    }
+    memset(last->fetch, 0, sizeof last->fetch);
+    if (most >= 0) {
+        last->moment += at;
+        last->moment[0].between = 0;
+        last->moment_count = 1;
     }
 }
 
@@ -410,12 +434,13 @@ ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffer
     if (groups->group == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d groups", groups->count);
     }
+    groups->instant = forward_end;
     fill_buffers(&b, groups);
     CKPT_TRY(ckpt_groups_cross(&b, groups, err));
     CKPT_TRY(fill_ops(&b, groups, err));
     CKPT_TRY(fill_moments(&b, groups, err));
     if (weight.offload > 0) {
-        open_windows(groups);
+        choose_instant(&b, groups);
     }
     find_same(groups);
     return CKPT_OK;

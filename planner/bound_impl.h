@@ -37,12 +37,13 @@
  *     time  >=  (1 - w) (all first runs + repetitions)  +  w (first runs of the section + those fetches),
  *
  * and the right side is a sum as before, of (1 - w) times runs and w times fetches. What is written once may then be on
- * the host between its uses, and counts only where it is used. Or all h(i) are taken at one instant, the end of the
- * section: what is not in memory then and is fetched later has been offloaded before, one copy after another, so that
+ * the host between its uses, and counts only where it is used. Or all h(i) but the last are taken at one instant, the
+ * start of a moment in window n - 1: what is not in memory then and is fetched later has been offloaded before, one
+ * copy after another, so that
  *
- *     time  >=  all first runs + repetitions + w (those offloads - first runs of the section).
+ *     time  >=  all first runs + (1 - w) repetitions + w (those after the instant + offloads - first runs before it).
  *
- * The windows have no limits then, but h(0) + ... + h(n-1) <= L. */
+ * The other windows have no limits then; h(0) + ... + h(n-2) and what that moment needs are within L. */
 #ifndef CKPT_PLANNER_BOUND_IMPL_H
 #define CKPT_PLANNER_BOUND_IMPL_H
 
@@ -124,6 +125,7 @@ typedef struct ckpt_groups {
     ckpt_group *group;
     int count;
     int slots;
+    int instant; /* weighing offloads: the op at whose first run the bytes held are counted */
 } ckpt_groups;
 
 /* Room for the passes over the sets of one group. */
