@@ -243,6 +243,19 @@ static ckpt_code search_rounds(improver *w, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Small graphs: all schedules, for one that is faster than what is known. */
+static ckpt_code search_all(improver *w, ckpt_err *err)
+{
+    static const int nodes[] = {20000, 40000, 200000, 500000};
+    const ckpt_ns below = w->answer->count > 0 ? w->answer->candidate[0].time : INT64_MAX;
+    w->s.look.limit = w->limit;
+    if (below <= w->s.least_ns || ckpt_plan_stopped(w->options)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_offload_exact(&w->s.look, below, nodes[w->effort], &w->scratch, &w->order, err));
+    return w->order.count > 0 ? ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err) : CKPT_OK;
+}
+
 static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckpt_err *err)
 {
     const ckpt_graph *const graph = w->graph;
@@ -274,9 +287,9 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
         offer_starts(w, w->answer);
         CKPT_TRY(climb(w, mode, err));
     }
-    const ckpt_ns start_ns = s->best_ns;
     CKPT_TRY(search_rounds(w, err));
-    return start_ns < INT64_MAX ? offer_best(w, err) : CKPT_OK;
+    CKPT_TRY(offer_best(w, err));
+    return search_all(w, err);
 }
 
 ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_offload_mode mode, int64_t tries,

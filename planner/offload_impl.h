@@ -117,6 +117,12 @@ void ckpt_offload_search_run(ckpt_offload_search *s, int64_t tries);
 CKPT_MUST_USE ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int64_t tries,
                                             ckpt_arena *scratch, ckpt_ns *time, ckpt_err *err);
 
+/* The fastest of all schedules within o->limit and o->host_limit, if it is faster than `below`, in `order`; else, or
+ * when that takes more than so many nodes, or the graph has more than 32 buffers or 40 ops, `order` is left empty.
+ * Errors: CKPT_NO_MEMORY. Cost: O(nodes * (buffers + ops) * buffers). */
+CKPT_MUST_USE ckpt_code ckpt_offload_exact(const ckpt_offload *o, ckpt_ns below, int nodes, ckpt_arena *scratch,
+                                           ckpt_order *order, ckpt_err *err);
+
 /* The buffer of use k of an op: its reads, then its writes. */
 static inline int ckpt_offload_buffer(const ckpt_graph_op *op, int k)
 {
