@@ -237,7 +237,7 @@ static way choose(const dp *d, int s, int t, ckpt_bytes m)
     for (int o = 0; s < t && o < block->keep_count; o++) {
         if (ckpt_dp_keeping(f, s, t, o) <= m) {
             const ckpt_ns time =
-                block->keep[o].time[pass] - f->base[pass][s] + value(d, s + 1, t, m - block->keep[o].bytes);
+                ckpt_dp_add(block->keep[o].time[pass] - f->base[pass][s], value(d, s + 1, t, m - block->keep[o].bytes));
             best = time < best.time ? (way){CKPT_DP_KEEP, o, time} : best;
         }
     }

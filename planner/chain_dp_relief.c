@@ -25,7 +25,13 @@ static int compare_offers(const void *a, const void *b)
     const ckpt_dp_offer *const y = b;
     const double p = price(x);
     const double q = price(y);
-    return p != q ? (p < q ? -1 : 1) : (x->block > y->block) - (x->block < y->block);
+    if (p != q) {
+        return p < q ? -1 : 1;
+    }
+    if (x->block != y->block) {
+        return x->block < y->block ? -1 : 1;
+    }
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
 static choice choice_of(const ckpt_dp_figures *f, int pass, int k, int o)

@@ -19,14 +19,18 @@ static int compare_demand_lists(const ckpt_label *a, const ckpt_label *b)
         return a->demand_count < b->demand_count ? -1 : 1;
     }
     for (int d = 0; d < a->demand_count; d++) {
-        if (a->demand[d].buffer != b->demand[d].buffer || a->demand[d].when != b->demand[d].when) {
+        if (a->demand[d].when != b->demand[d].when) {
             return a->demand[d].when < b->demand[d].when ? -1 : 1;
+        }
+        if (a->demand[d].buffer != b->demand[d].buffer) {
+            return a->demand[d].buffer < b->demand[d].buffer ? -1 : 1;
         }
     }
     return 0;
 }
 
-/* Equal demands side by side, the fastest first; the rest of the order only makes it one and the same every time. */
+/* Equal demands side by side, the fastest first; the rest of the order only makes it one and the same every time. No
+ * two labels are equal, so the answer does not depend on whose qsort it is. */
 static int compare_groups(const void *a, const void *b)
 {
     const ckpt_label *const x = a, *const y = b;
@@ -45,7 +49,10 @@ static int compare_groups(const void *a, const void *b)
             return x->stretch[i].most < y->stretch[i].most ? -1 : 1;
         }
     }
-    return (x->again_count > y->again_count) - (x->again_count < y->again_count);
+    if (x->again_count != y->again_count) {
+        return x->again_count < y->again_count ? -1 : 1;
+    }
+    return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
 static bool nowhere_higher(const ckpt_label *a, const ckpt_label *b, ckpt_bytes slack)
@@ -177,7 +184,8 @@ static int compare_hopes(const void *a, const void *b)
     return x->hope != y->hope ? (x->hope < y->hope ? -1 : 1) : compare_ranks(a, b);
 }
 
-ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_sweep_wish *wish, const ckpt_outlook *outlook, ckpt_err *err)
+ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarchy_wish *wish, const ckpt_outlook *outlook,
+                           ckpt_err *err)
 {
     if (labels->count <= 1) {
         return CKPT_OK;

@@ -6,7 +6,7 @@
 
 enum { FEW = 10 }; /* labels that a sweep behind its pace goes on with */
 
-static ckpt_code take_memory(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
+static ckpt_code take_memory(ckpt_hierarchy *s, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = s->graph;
     size_t readers = 0;
@@ -20,7 +20,7 @@ static ckpt_code take_memory(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
     s->needed = CKPT_NEW(scratch, int, graph->op_count + 1);
     s->base = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
     s->base_pass = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
-    s->moment = CKPT_NEW(scratch, int, CKPT_SWEEP_MOMENTS);
+    s->moment = CKPT_NEW(scratch, int, CKPT_HIERARCHY_MOMENTS);
     s->added = CKPT_NEW(scratch, ckpt_stretch, 2 * ((size_t)graph->op_count + 2));
     s->taken = CKPT_NEW(scratch, int, graph->op_count + 1);
     s->split = CKPT_NEW(scratch, int, graph->op_count + 1);
@@ -32,7 +32,7 @@ static ckpt_code take_memory(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
 }
 
 /* First-run readers of each buffer, rising; the end of the step reads the outputs. */
-static void find_readers(ckpt_sweep *s)
+static void find_readers(ckpt_hierarchy *s)
 {
     const ckpt_graph *const graph = s->graph;
     for (int round = 0; round < 2; round++) {
@@ -59,7 +59,7 @@ static void find_readers(ckpt_sweep *s)
 }
 
 /* Places that ops may take. Of several pairs in one op nothing is believed: all would have to end together. */
-static void find_taken(ckpt_sweep *s, const bool *reread)
+static void find_taken(ckpt_hierarchy *s, const bool *reread)
 {
     const ckpt_graph *const graph = s->graph;
     for (int o = 0; o <= graph->op_count; o++) {
@@ -87,7 +87,7 @@ static void find_taken(ckpt_sweep *s, const bool *reread)
 }
 
 /* Which ops never run again, what they hold, and which moments have to be told apart for whom. */
-static ckpt_code find_base(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
+static ckpt_code find_base(ckpt_hierarchy *s, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = s->graph;
     const int n = graph->op_count;
@@ -121,7 +121,6 @@ static ckpt_code find_base(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
     }
     for (int j = 0; j <= n; j++) {
         s->needed[j] = n;
-        s->base[j] += j < n ? graph->op[j].workspace_bytes : 0;
     }
     for (int b = 0; b < graph->buffer_count; b++) {
         const int from = graph->writer[b];
@@ -131,17 +130,26 @@ static ckpt_code find_base(ckpt_sweep *s, ckpt_arena *scratch, ckpt_err *err)
         for (int r = s->reader_from[b]; r < s->reader_from[b + 1] && (!s->fixed[from] || reread[b]); r++) {
             s->needed[s->reader[r]] = from < s->needed[s->reader[r]] ? from : s->needed[s->reader[r]];
         }
-        for (int j = from; j <= to && s->fixed[from]; j++) {
-            s->base[j] += bytes;
-            s->base_pass[j] += j > from ? bytes : 0;
+        if (s->fixed[from]) { /* what comes and goes at each moment; added up below */
+            s->base[from] += bytes;
+            s->base[to + 1] -= bytes;
+            s->base_pass[from + 1] += bytes;
+            s->base_pass[to + 1] -= bytes;
         }
+    }
+    for (int j = 1; j <= n; j++) {
+        s->base[j] += s->base[j - 1];
+        s->base_pass[j] += s->base_pass[j - 1];
+    }
+    for (int j = 0; j < n; j++) {
+        s->base[j] += graph->op[j].workspace_bytes;
     }
     find_taken(s, reread);
     return CKPT_OK;
 }
 
 /* What became of the labels after op v. */
-static ckpt_code remember(ckpt_sweep *s, int v, ckpt_err *err)
+static ckpt_code remember(ckpt_hierarchy *s, int v, ckpt_err *err)
 {
     ckpt_past *const past = CKPT_NEW(&s->choices, ckpt_past, s->next.count);
     if (past == NULL) {
@@ -165,7 +173,8 @@ static int compare_prospects(const void *a, const void *b)
 }
 
 /* The outlook from every op: what the labels that are left at the end added to what they were there. */
-static ckpt_code find_outlooks(const ckpt_sweep *s, const ckpt_sweep_wish *wish, ckpt_arena *scratch, ckpt_err *err)
+static ckpt_code find_outlooks(const ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, ckpt_arena *scratch,
+                               ckpt_err *err)
 {
     const int count = s->now.count;
     ckpt_prospect *const all = CKPT_NEW(scratch, ckpt_prospect, count);
@@ -202,7 +211,7 @@ static ckpt_code find_outlooks(const ckpt_sweep *s, const ckpt_sweep_wish *wish,
 }
 
 /* Survivors hand their choices on; the rest goes. */
-static ckpt_code settle(ckpt_sweep *s, int v, ckpt_err *err)
+static ckpt_code settle(ckpt_hierarchy *s, int v, ckpt_err *err)
 {
     for (int i = 0; i < s->next.count; i++) {
         ckpt_label *const label = &s->next.at[i];
@@ -234,7 +243,7 @@ static int compare_whens(const void *a, const void *b)
 }
 
 /* All runs of a label, in their order. */
-static ckpt_code write_order(const ckpt_sweep *s, const ckpt_label *label, ckpt_arena *scratch, ckpt_order *order,
+static ckpt_code write_order(const ckpt_hierarchy *s, const ckpt_label *label, ckpt_arena *scratch, ckpt_order *order,
                              ckpt_err *err)
 {
     const int n = s->graph->op_count;
@@ -262,10 +271,10 @@ static ckpt_code write_order(const ckpt_sweep *s, const ckpt_label *label, ckpt_
     return CKPT_OK;
 }
 
-static ckpt_code hand_over(ckpt_sweep *s, const ckpt_sweep_wish *wish, ckpt_arena *out, ckpt_answer *answer,
+static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, ckpt_arena *out, ckpt_answer *answer,
                            ckpt_err *err)
 {
-    const ckpt_sweep_wish few = {.limit = wish->limit, .width = CKPT_CANDIDATES_MAX};
+    const ckpt_hierarchy_wish few = {.limit = wish->limit, .width = CKPT_CANDIDATES_MAX};
     CKPT_TRY(ckpt_labels_thin(&s->now, &few, NULL, err));
     ckpt_order order;
     ckpt_order_init(&order);
@@ -281,7 +290,7 @@ static ckpt_code hand_over(ckpt_sweep *s, const ckpt_sweep_wish *wish, ckpt_aren
     return code;
 }
 
-static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_plan_options *options,
+static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, const ckpt_plan_options *options,
                        ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
     CKPT_TRY(take_memory(s, scratch, err));
@@ -301,8 +310,8 @@ static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_pl
         if (ckpt_plan_stopped(options) || (wish->most_work > 0 && s->work > 2 * wish->most_work)) {
             return CKPT_OK;
         }
-        CKPT_TRY(ckpt_sweep_decide(s, v, err));
-        ckpt_sweep_wish now = *wish;
+        CKPT_TRY(ckpt_hierarchy_decide(s, v, err));
+        ckpt_hierarchy_wish now = *wish;
         if (wish->most_work > 0 && s->work / (n - v) > wish->most_work / n) {
             now.width = wish->width < FEW ? wish->width : FEW;
         }
@@ -318,10 +327,10 @@ static ckpt_code sweep(ckpt_sweep *s, const ckpt_sweep_wish *wish, const ckpt_pl
     return hand_over(s, wish, out, answer, err);
 }
 
-ckpt_code ckpt_sweep_run(const ckpt_graph *graph, const ckpt_sweep_wish *wish, const ckpt_plan_options *options,
-                         ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish *wish, const ckpt_plan_options *options,
+                             ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
-    ckpt_sweep s = {.graph = graph, .wish = wish, .shift = 1, .covered = -1};
+    ckpt_hierarchy s = {.graph = graph, .wish = wish, .shift = 1, .covered = -1};
     while (((ckpt_when)1 << s.shift) <= graph->op_count) {
         s.shift++;
     }

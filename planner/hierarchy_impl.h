@@ -14,7 +14,7 @@
 
 #include "planner/planner_impl.h"
 
-enum { CKPT_SWEEP_MOMENTS = 60 }; /* of one op, before which it may run again */
+enum { CKPT_HIERARCHY_MOMENTS = 60 }; /* of one op, before which it may run again */
 
 typedef int64_t ckpt_when;
 
@@ -70,6 +70,7 @@ typedef struct ckpt_label {
     const int *again;         /* moments chosen for the op just decided */
     int again_count;
     int parent;   /* index of that label */
+    int serial;   /* in which it was made among those of its op */
     int layer;    /* scratch of ckpt_labels_thin */
     ckpt_ns hope; /* of ckpt_labels_thin: time of all runs again as the outlook sees it; INT64_MAX: none */
 } ckpt_label;
@@ -82,7 +83,7 @@ typedef struct ckpt_labels {
 } ckpt_labels;
 
 /* What a sweep is for. */
-typedef struct ckpt_sweep_wish {
+typedef struct ckpt_hierarchy_wish {
     ckpt_bytes limit; /* no label above it */
     int width;        /* labels kept after each op */
     ckpt_bytes slack; /* labels so near to one that is no slower go first when there are too many */
@@ -95,11 +96,11 @@ typedef struct ckpt_sweep_wish {
     int64_t most_work;           /* behind an even pace towards this, labels are thinned to a few; at twice it the
                                     sweep ends without an answer; 0: no limit */
     int64_t *work;               /* what was done is added here, about 15 ns each; NULL: not wanted */
-} ckpt_sweep_wish;
+} ckpt_hierarchy_wish;
 
-typedef struct ckpt_sweep {
+typedef struct ckpt_hierarchy {
     const ckpt_graph *graph;
-    const ckpt_sweep_wish *wish;
+    const ckpt_hierarchy_wish *wish;
     ckpt_when stride; /* 2^shift, above the number of ops */
     int shift;
     bool *fixed;      /* per op: never runs again */
@@ -110,7 +111,7 @@ typedef struct ckpt_sweep {
                     behind it as long as that op is undecided */
     int *taken;  /* per op: the buffer whose place it takes when that ends with it; -1: none */
     int *split;  /* per moment: the op that writes what its first run takes; a stretch begins with that run as long as
-                    the  op is undecided */
+                    the op is undecided */
     ckpt_bytes *base;      /* per moment: live in the first run because of fixed ops, and the workspace */
     ckpt_bytes *base_pass; /* per moment: live before it because of fixed ops */
     int covered;           /* stretches reach from the op decided last to the end of this moment; -1: none yet */
@@ -125,20 +126,20 @@ typedef struct ckpt_sweep {
     int moment_count;
     ckpt_stretch *added; /* newly covered */
     int added_count;
-} ckpt_sweep;
+} ckpt_hierarchy;
 
 /* The ways of op v for every label of `now`, into `next`. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_sweep_decide(ckpt_sweep *sweep, int v, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_hierarchy_decide(ckpt_hierarchy *sweep, int v, ckpt_err *err);
 
 /* Drop labels of which another is as good in all that matters, then all but the wish's width. Errors: CKPT_NO_MEMORY.
  * Cost: O(n log n) and the comparisons within equal demands. */
-CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_sweep_wish *wish, const ckpt_outlook *outlook,
-                                         ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarchy_wish *wish,
+                                         const ckpt_outlook *outlook, ckpt_err *err);
 
 /* Offer the sequences of a sweep's front to `answer`. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: about 2 us for each
  * op that may run again and label, where the graph is narrow. */
-CKPT_MUST_USE ckpt_code ckpt_sweep_run(const ckpt_graph *graph, const ckpt_sweep_wish *wish,
-                                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
-                                       ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish *wish,
+                                           const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                           ckpt_err *err);
 
 #endif

@@ -7,16 +7,15 @@
 enum {
     ALL_WAYS = 5, /* moments up to which every set of runs again is tried */
     PAIRS = 12,   /* up to which all sets of one or two are */
-
 };
 
-static int moment_at(const ckpt_sweep *s, ckpt_when when)
+static int moment_at(const ckpt_hierarchy *s, ckpt_when when)
 {
     return (int)(when >> s->shift);
 }
 
 /* The op that runs; op_count and above: none. */
-static int op_at(const ckpt_sweep *s, ckpt_when when)
+static int op_at(const ckpt_hierarchy *s, ckpt_when when)
 {
     return (int)(when & (s->stride - 1));
 }
@@ -43,7 +42,7 @@ static int compare_demands(const void *a, const void *b)
 }
 
 /* What reads the buffers of op v: in first runs, and in the runs again of this label. */
-static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
+static bool gather(ckpt_hierarchy *s, int v, const ckpt_label *label)
 {
     const ckpt_list *const writes = &s->graph->op[v].writes;
     s->wanted_count = 0;
@@ -69,7 +68,7 @@ static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
         qsort(s->wanted, (size_t)s->wanted_count, sizeof *s->wanted, compare_demands);
     }
     s->moment_count = 0;
-    for (int i = 0; i < s->wanted_count && s->moment_count < CKPT_SWEEP_MOMENTS; i++) {
+    for (int i = 0; i < s->wanted_count && s->moment_count < CKPT_HIERARCHY_MOMENTS; i++) {
         const int moment = moment_at(s, s->wanted[i].when);
         if (s->moment_count == 0 || s->moment[s->moment_count - 1] != moment) {
             s->moment[s->moment_count++] = moment;
@@ -79,7 +78,7 @@ static bool gather(ckpt_sweep *s, int v, const ckpt_label *label)
 }
 
 /* Count `bytes` from the stretch that begins at `start` to `last`, included; `before`: also just before `start`. */
-static void occupy(const ckpt_sweep *s, ckpt_label *label, ckpt_when start, bool before, ckpt_when last,
+static void occupy(const ckpt_hierarchy *s, ckpt_label *label, ckpt_when start, bool before, ckpt_when last,
                    ckpt_bytes bytes)
 {
     for (int i = label->stretch_count - 1; i >= 0 && label->stretch[i].from >= start; i--) {
@@ -92,7 +91,7 @@ static void occupy(const ckpt_sweep *s, ckpt_label *label, ckpt_when start, bool
 }
 
 /* The run at `when` takes the place of what ends with it. Its stretch is its own. */
-static void take_place(const ckpt_sweep *s, ckpt_label *label, int buffer, ckpt_when when)
+static void take_place(const ckpt_hierarchy *s, ckpt_label *label, int buffer, ckpt_when when)
 {
     if (s->taken[op_at(s, when)] != buffer) {
         return;
@@ -105,7 +104,7 @@ static void take_place(const ckpt_sweep *s, ckpt_label *label, int buffer, ckpt_
 }
 
 /* Where a run again of op v in this moment is put: in a stretch of its own before all others of the moment. */
-static void insert_run(const ckpt_sweep *s, ckpt_label *label, int v, int moment)
+static void insert_run(const ckpt_hierarchy *s, ckpt_label *label, int v, int moment)
 {
     const ckpt_when start = moment * s->stride;
     int at = label->stretch_count - 1;
@@ -121,7 +120,7 @@ static void insert_run(const ckpt_sweep *s, ckpt_label *label, int v, int moment
 
 /* A demand on what a run again reads. One that is there for the same moment or a first run in it, being later, says it
  * already. */
-static void insert_demand(const ckpt_sweep *s, ckpt_label *label, int buffer, int moment, int v)
+static void insert_demand(const ckpt_hierarchy *s, ckpt_label *label, int buffer, int moment, int v)
 {
     for (int r = s->reader_from[buffer]; r < s->reader_from[buffer + 1]; r++) {
         if (s->reader[r] == moment) {
@@ -142,7 +141,7 @@ static void insert_demand(const ckpt_sweep *s, ckpt_label *label, int buffer, in
 }
 
 /* True when a later decision can tell what is before `when` from what is behind it. */
-static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when when)
+static bool tells(const ckpt_hierarchy *s, const ckpt_label *label, int v, ckpt_when when)
 {
     const int moment = moment_at(s, when);
     const bool starts = op_at(s, when) == 0;
@@ -165,7 +164,7 @@ static bool tells(const ckpt_sweep *s, const ckpt_label *label, int v, ckpt_when
 }
 
 /* Join stretches between which nothing can end or begin any more. */
-static void join(const ckpt_sweep *s, ckpt_label *label, int v)
+static void join(const ckpt_hierarchy *s, ckpt_label *label, int v)
 {
     int kept = 0;
     for (int i = 1; i < label->stretch_count; i++) {
@@ -179,7 +178,7 @@ static void join(const ckpt_sweep *s, ckpt_label *label, int v)
 }
 
 /* True when a demand adds its buffer to the rank: once per buffer. */
-static bool counts(const ckpt_sweep *s, const ckpt_label *label, int d)
+static bool counts(const ckpt_hierarchy *s, const ckpt_label *label, int d)
 {
     const int b = label->demand[d].buffer;
     const int end = s->reader_from[b + 1];
@@ -194,7 +193,7 @@ static bool counts(const ckpt_sweep *s, const ckpt_label *label, int d)
     return true;
 }
 
-static void sum_up(const ckpt_sweep *s, ckpt_label *label)
+static void sum_up(const ckpt_hierarchy *s, ckpt_label *label)
 {
     label->peak = 0;
     for (int i = 0; i < label->stretch_count; i++) {
@@ -213,7 +212,7 @@ static void sum_up(const ckpt_sweep *s, ckpt_label *label)
 
 /* Runs of op v: its first one, and one before each moment whose bit is in `ways`. Every buffer is kept from each run to
  * its last demand before the next run. */
-static void apply_runs(const ckpt_sweep *s, ckpt_label *label, int v, uint64_t ways)
+static void apply_runs(const ckpt_hierarchy *s, ckpt_label *label, int v, uint64_t ways)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
     for (int m = 0; m < s->moment_count; m++) {
@@ -245,7 +244,7 @@ static void apply_runs(const ckpt_sweep *s, ckpt_label *label, int v, uint64_t w
 }
 
 /* A fixed op: what it writes is in `base` up to its last first-run reader; demands behind that prolong it. */
-static void prolong(const ckpt_sweep *s, ckpt_label *label, int v)
+static void prolong(const ckpt_hierarchy *s, ckpt_label *label, int v)
 {
     const ckpt_list *const writes = &s->graph->op[v].writes;
     for (int i = 0; i < writes->count; i++) {
@@ -264,7 +263,7 @@ static void prolong(const ckpt_sweep *s, ckpt_label *label, int v)
 
 /* Append the stretches of moment j before any run again in it: two when ops up to `undecided` may have their place
  * taken. */
-static int add_moment(const ckpt_sweep *s, ckpt_stretch *stretch, int count, int j, int undecided)
+static int add_moment(const ckpt_hierarchy *s, ckpt_stretch *stretch, int count, int j, int undecided)
 {
     stretch[count++] = (ckpt_stretch){j * s->stride, s->base[j], s->base_pass[j]};
     if (s->split[j] <= undecided) {
@@ -275,7 +274,7 @@ static int add_moment(const ckpt_sweep *s, ckpt_stretch *stretch, int count, int
 }
 
 /* A child of `old` in `next`: the same decisions, and `ways` for op v. */
-static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_t ways, ckpt_err *err)
+static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uint64_t ways, ckpt_err *err)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
     const ckpt_mark mark = ckpt_arena_mark(&s->next.arena);
@@ -330,6 +329,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
     sum_up(s, &child);
     s->work += 20 + 2 * child.stretch_count;
     if (child.peak <= s->wish->limit) {
+        child.serial = s->next.count;
         s->next.at[s->next.count++] = child;
     } else {
         ckpt_arena_rewind(&s->next.arena, mark);
@@ -338,7 +338,7 @@ static ckpt_code make_child(ckpt_sweep *s, const ckpt_label *old, int v, uint64_
 }
 
 /* Moments before which a run again of op v would not fit already: it needs what is live there and what it writes. */
-static uint64_t find_full(const ckpt_sweep *s, const ckpt_label *old, int v)
+static uint64_t find_full(const ckpt_hierarchy *s, const ckpt_label *old, int v)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
     ckpt_bytes own = op->workspace_bytes;
@@ -360,7 +360,7 @@ static uint64_t find_full(const ckpt_sweep *s, const ckpt_label *old, int v)
 }
 
 /* Sets of moments before which op v runs again. Before the very next op it never does. */
-static ckpt_code make_children(ckpt_sweep *s, const ckpt_label *old, int v, ckpt_err *err)
+static ckpt_code make_children(ckpt_hierarchy *s, const ckpt_label *old, int v, ckpt_err *err)
 {
     const int n = s->fixed[v] ? 0 : s->moment_count;
     const uint64_t next = n > 0 && s->moment[0] == v + 1 ? 1 : 0;
@@ -389,7 +389,7 @@ static ckpt_code make_children(ckpt_sweep *s, const ckpt_label *old, int v, ckpt
 }
 
 /* Let the stretches reach to the last first-run reader of op v. */
-static void cover(ckpt_sweep *s, int v)
+static void cover(ckpt_hierarchy *s, int v)
 {
     const ckpt_list *const writes = &s->graph->op[v].writes;
     int last = s->covered;
@@ -413,7 +413,7 @@ static void cover(ckpt_sweep *s, int v)
     s->covered = last;
 }
 
-ckpt_code ckpt_sweep_decide(ckpt_sweep *s, int v, ckpt_err *err)
+ckpt_code ckpt_hierarchy_decide(ckpt_hierarchy *s, int v, ckpt_err *err)
 {
     cover(s, v);
     s->next.count = 0;

@@ -7,8 +7,10 @@
 
 enum { FIXINGS_MAX = 4, FIXED_LEAST = 8 };
 
-/* The solver's feasibility tolerance, with a margin, in parts of the whole: what it says about times is not believed
- * beyond that. */
+/* The solver's feasibility tolerance, in parts of the whole: what it says about times is not believed beyond that. This
+ * is care, not proof: its pivots and prunings are floating point all the same (Neumaier, Shcherbina, Safe bounds in
+ * linear and mixed-integer linear programming, 2004), so what follows from it is called CKPT_ILP_HOW and never exact.
+ */
 static const double trusted = 1e-7;
 
 ckpt_ns ckpt_ilp_grain(const ckpt_graph *graph)
@@ -42,8 +44,8 @@ static ckpt_ns bound_of(const ckpt_ilp_model *model, double value, ckpt_ns grain
     if (!ckpt_sum(model->fixed_ns, least, &sum)) {
         return INT64_MAX;
     }
-    const ckpt_ns rest = sum % grain; /* fixed_ns is a multiple of the grain */
-    return rest == 0 || !ckpt_sum(sum, grain - rest, &sum) ? sum : sum;
+    const ckpt_ns rest = sum % grain; /* all times are multiples of the grain */
+    return rest > 0 && sum <= INT64_MAX - (grain - rest) ? sum + (grain - rest) : sum;
 }
 
 /* Points at or above this are not wanted; between it and `before` no time lies, unless times are finer than trusted. */
@@ -231,7 +233,7 @@ ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_ma
         answer->has_bound = true;
         answer->bound_ns = w.bound;
         answer->bound_scope = scope;
-        answer->bound_how = answer->count > 0 && answer->candidate[0].time <= w.bound ? "exact" : "integer program";
+        answer->bound_how = CKPT_ILP_HOW;
     }
     ckpt_arena_fini(&w.scratch);
     return code;

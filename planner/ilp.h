@@ -12,9 +12,13 @@
 #define CKPT_ILP_SCOPE_TWICE "stages-twice"
 #define CKPT_ILP_SCOPE_ANY   "stages"
 
+/* How its bounds are found. The solver is a floating-point one, so they are no proofs: `how` stays this even where a
+ * plan reaches the bound. */
+#define CKPT_ILP_HOW "integer program, floating point"
+
 /* Solve the whole graph, branching at most `nodes` times. Candidates are added to `answer` as they are found, its first
- * one is the incumbent. answer->has_bound is set with scope CKPT_ILP_SCOPE..., how "exact" when proved, when that is
- * above the bound it has. Nothing happens when the program would have more than `pairs_max` (op, stage) pairs, or when
+ * one is the incumbent. answer->has_bound is set with scope CKPT_ILP_SCOPE... and how CKPT_ILP_HOW, when that is above
+ * the bound it has. Nothing happens when the program would have more than `pairs_max` (op, stage) pairs, or when
  * there is no options->solver. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/ilp_model.c. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, int64_t nodes,
                                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,

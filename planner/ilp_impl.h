@@ -26,7 +26,8 @@ typedef struct ckpt_ilp_pairs {
 
 /* What may run again, as pairs: the ancestors of what each stage reads, in the stages behind the last forward op (in
  * all, when nothing is behind it); or with `any` in all stages, and the ancestors of what later stages read too. Gives
- * up with count > `most`. Errors: CKPT_NO_MEMORY. Cost: O(stages * uses), less when it gives up. */
+ * up with count > `most`, also where merely looking takes too long. Errors: CKPT_NO_MEMORY. Cost: O(stages * uses), at
+ * most about 0.1 s. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int passes, int most, ckpt_arena *out,
                                             ckpt_ilp_pairs *pairs, ckpt_err *err);
 
@@ -53,8 +54,13 @@ CKPT_MUST_USE ckpt_code ckpt_ilp_model_build(const ckpt_graph *graph, ckpt_bytes
 ckpt_ns ckpt_ilp_grain(const ckpt_graph *graph);
 
 /* Look for a point of the model that is faster than `before` ns (INT64_MAX: any), and set `runs` of the free pairs to
- * it. found   whether there is one bound   set: no point of the model is faster; `before` when proved that none is work
- * about the simplex iterations it took, added Errors: CKPT_NO_MEMORY. */
+ * it.
+ *
+ *   found   whether there is one
+ *   bound   set: as far as the solver can tell no point of the model is faster; `before` when it found that none is
+ *   work    about the simplex iterations it took, added
+ *
+ * Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_model_solve(const ckpt_ilp_model *model, ckpt_ilp_pairs *pairs, ckpt_ns grain,
                                              ckpt_ns before, int64_t nodes, const ckpt_plan_options *options,
                                              bool *found, ckpt_ns *bound, int64_t *work, ckpt_err *err);

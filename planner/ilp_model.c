@@ -42,7 +42,7 @@ static bool is_one(term t)
 
 /* A rerun in this stage that reads the buffer; in the order of ops. */
 typedef struct reader {
-    int pair, next;
+    int pair, next, previous;
     term later; /* the largest of this and all later ones, and of what is kept after the stage */
 } reader;
 
@@ -217,7 +217,7 @@ static void touch_reader(builder *b, int buffer, int stage, int pair)
         return;
     }
     const int made = b->reader_count++;
-    b->reader[made] = (reader){.pair = pair, .next = -1};
+    b->reader[made] = (reader){.pair = pair, .next = -1, .previous = e->last};
     *(e->last < 0 ? &e->first : &b->reader[e->last].next) = made;
     e->last = made;
 }
@@ -303,15 +303,14 @@ static void bind_event(builder *b, const life *l, event *e)
     }
 }
 
-/* `later` of each reader, from the last to the first. */
-static term bind_readers(builder *b, const event *e, int r)
+/* `later` of each reader, from the last to the first; gives that of the first. */
+static term bind_readers(builder *b, const event *e)
 {
-    if (r < 0) {
-        return e->required ? one : e->out;
+    term later = e->required ? one : e->out;
+    for (int r = e->last; r >= 0; r = b->reader[r].previous) {
+        later = largest(b, pair_term(b, b->reader[r].pair), later);
+        b->reader[r].later = later;
     }
-    const term rest = bind_readers(b, e, b->reader[r].next);
-    const term later = largest(b, pair_term(b, b->reader[r].pair), rest);
-    b->reader[r].later = later;
     return later;
 }
 
@@ -328,7 +327,7 @@ static void bind_life(builder *b, life *l, int *order)
         e->out = out;
         e->in = before(b, l, e);
         bind_event(b, l, e);
-        const term later = bind_readers(b, e, e->first);
+        const term later = bind_readers(b, e);
         e->during = largest(b, pair_term(b, e->maker), later);
         out = e->in;
     }

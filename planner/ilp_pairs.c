@@ -1,6 +1,10 @@
 /* Which op may run again in which stage, and back from that to an order of runs. */
 #include "planner/ilp_impl.h"
 
+enum {
+    WORK_MAX = 20000000 /* ops looked at, in all stages; a graph that takes more is too large for these programs */
+};
+
 /* Behind the last forward op; the first when nothing is behind it. */
 static int first_stage(const ckpt_graph *graph)
 {
@@ -30,8 +34,9 @@ typedef struct finder {
     int *seen, *depth; /* per op: the last stage that needed it, and through how many others */
     int *queue;
     int queue_count;
-    bool all;   /* also what only later stages need */
-    int lowest; /* of the ops marked last */
+    bool all;     /* also what only later stages need */
+    int lowest;   /* of the ops marked last */
+    int64_t work; /* so far */
 } finder;
 
 static void need(finder *f, const ckpt_list *list, int stage, int depth)
@@ -66,12 +71,14 @@ static int mark(finder *f, int stage)
     f->queue_count = 0;
     for (int at = stage; at <= (f->all ? g->op_count : stage); at++) {
         need_all(f, at, stage, at == stage ? 0 : g->op_count);
+        f->work++;
         for (; done < f->queue_count; done++) {
             const int v = f->queue[done];
             f->lowest = v < f->lowest ? v : f->lowest;
             need(f, &g->op[v].reads, stage, f->depth[v] + 1);
         }
     }
+    f->work += f->queue_count;
     return f->lowest;
 }
 
@@ -82,14 +89,18 @@ static ckpt_code find(finder *f, int first, int most, ckpt_arena *out, ckpt_ilp_
         int count = 0;
         for (int s = first * pairs->passes; s < pairs->stages && count <= most; s++) {
             const int t = s / pairs->passes;
+            const int from = s % pairs->passes == 0 ? mark(f, t) : f->lowest;
             pairs->from[s] = count;
-            for (int v = s % pairs->passes == 0 ? mark(f, t) : f->lowest; v < t && count <= most; v++) {
+            f->work += t - from;
+            for (int v = from; v < t && count <= most; v++) {
                 if (f->seen[v] == t && pass == 1) {
                     pairs->pair[count] = (ckpt_ilp_pair){.stage = s, .op = v, .depth = f->depth[v], .column = -1};
                 }
                 count += f->seen[v] == t;
             }
+            count = f->work > WORK_MAX ? most + 1 : count;
         }
+        f->work = 0;
         pairs->from[pairs->stages] = pairs->count = count;
         for (int v = 0; v < g->op_count; v++) {
             f->seen[v] = -1;

@@ -150,7 +150,7 @@ static ckpt_code fill_bound(const maker *m, ckpt_answer *answer, ckpt_plan *plan
     }
     plan->has_bound = true;
     plan->bound_ns = answer->bound_ns;
-    plan->bound_how = plan->time_ns == plan->bound_ns ? "exact" : answer->bound_how;
+    plan->bound_how = ckpt_bound_how(plan->bound_ns, answer->bound_how, plan->time_ns);
     plan->bound_scope = answer->bound_scope;
     if (strcmp(plan->bound_how, "exact") == 0 && plan->bound_ns < plan->time_ns) {
         plan->bound_how = "exact before placement"; /* fragmentation made the plan slower */

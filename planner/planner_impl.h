@@ -28,6 +28,10 @@ CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *grap
 void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
 /* Take a bound, unless the one there is is better: higher, or for all schedules and not lower by more than 0.1 %. */
 void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope);
+/* `how` for a plan of that time: "exact" when it reaches the bound and that rests on integers alone. */
+const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time);
+/* The effort asked for, or the nearest that there is. */
+int ckpt_effort(const ckpt_plan_options *options);
 /* Its figures. */
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);

@@ -1,6 +1,7 @@
 /* Sequences as strategies write them, and the candidates of an answer. What a sequence means is in sequence_steps.c. */
 #include <string.h>
 
+#include "planner/ilp.h"
 #include "planner/planner_impl.h"
 
 /* Copies lie below zero: -1 - 4 buffer - kind. */
@@ -99,6 +100,17 @@ void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const
         answer->bound_how = how;
         answer->bound_scope = scope;
     }
+}
+
+const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time)
+{
+    return bound == time && strcmp(how, CKPT_ILP_HOW) != 0 ? "exact" : how;
+}
+
+int ckpt_effort(const ckpt_plan_options *options)
+{
+    const int effort = options->effort;
+    return effort < CKPT_EFFORT_LEAST ? CKPT_EFFORT_LEAST : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
 }
 
 /* A copy that outlives the order. */

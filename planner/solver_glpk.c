@@ -15,6 +15,8 @@ enum { ITERATIONS_AT_ONCE = 1000 }; /* between two looks at the clock */
 struct ckpt_linear {
     glp_prob *problem;
     unsigned environment; /* in which it was made */
+    double *scale;        /* per row: what it was multiplied by */
+    int rows;
 };
 
 static _Thread_local unsigned environments = 1; /* the number of the one that is alive, or will be */
@@ -122,9 +124,23 @@ static int range_kind(double low, double high)
     return low < high ? GLP_DB : GLP_FX;
 }
 
-/* Append rows; GLPK counts from 1. `index` and `value` have room for a whole row. A row is scaled by the power of two
- * that brings its largest entry near 1. */
-static void append_rows(glp_prob *problem, const ckpt_program *p, int *index, double *value)
+/* The power of two that brings the largest entry of a row near 1. Rows are multiplied by it: what GLPK does to integer
+ * programs before and between relaxations has absolute tolerances, and with bytes in the rows it loses optima (7 x + y
+ * + 6 z >= 8, all in units of 2^28: GLPK 5.0 calls a point optimal that is not). Exact, where log2 of one C library may
+ * differ from that of another. */
+static double scale_of(const double *value, int count)
+{
+    double most = 0;
+    for (int i = 0; i < count; i++) {
+        most = fmax(most, fabs(value[i]));
+    }
+    int exponent = 0;
+    const double part = frexp(most, &exponent); /* 0.5 .. 1 */
+    return most > 0 ? ldexp(1, part < 0.70710678118654752 ? 1 - exponent : -exponent) : 1;
+}
+
+/* Append rows; GLPK counts from 1. `index` and `value` have room for a whole row; `scale`: of each row, set. */
+static void append_rows(glp_prob *problem, const ckpt_program *p, int *index, double *value, double *scale)
 {
     if (p->rows == 0) {
         return;
@@ -132,20 +148,16 @@ static void append_rows(glp_prob *problem, const ckpt_program *p, int *index, do
     const int first = glp_add_rows(problem, p->rows);
     for (int r = 0; r < p->rows; r++) {
         int count = 0;
-        double most = 0;
+        scale[r] = scale_of(&p->value[p->start[r]], p->start[r + 1] - p->start[r]);
         for (int i = p->start[r]; i < p->start[r + 1]; i++) {
             if (p->value[i] != 0) {
                 index[++count] = p->column[i] + 1;
-                value[count] = p->value[i];
-                most = fmax(most, fabs(value[count]) * glp_get_sjj(problem, index[count]));
+                value[count] = p->value[i] * scale[r];
             }
         }
-        const double low = p->row_low[r], high = p->row_high[r];
+        const double low = p->row_low[r] * scale[r], high = p->row_high[r] * scale[r];
         glp_set_row_bnds(problem, first + r, range_kind(low, high), low, high);
         glp_set_mat_row(problem, first + r, count, index, value);
-        if (most > 0) {
-            glp_set_rii(problem, first + r, exp2(-round(log2(most))));
-        }
     }
 }
 
@@ -153,7 +165,7 @@ typedef struct opening {
     const ckpt_program *program;
     glp_prob *problem;
     int *index;
-    double *value;
+    double *value, *scale;
 } opening;
 
 static void open_body(void *context)
@@ -169,28 +181,41 @@ static void open_body(void *context)
         glp_set_col_bnds(o->problem, c + 1, range_kind(p->low[c], p->high[c]), p->low[c], p->high[c]);
         glp_set_obj_coef(o->problem, c + 1, p->cost[c]);
     }
-    append_rows(o->problem, p, o->index, o->value);
+    append_rows(o->problem, p, o->index, o->value, o->scale);
 }
 
 static void append_body(void *context)
 {
     const opening *const o = context;
-    append_rows(o->problem, o->program, o->index, o->value);
+    append_rows(o->problem, o->program, o->index, o->value, o->scale);
 }
 
-/* Run one of the two above with room for a row. */
-static ckpt_code fill(opening *o, int columns, void (*body)(void *context), ckpt_err *err)
+/* Put what `program` says into `linear` by one of the two above. */
+static ckpt_code fill(ckpt_linear *linear, const ckpt_program *program, int columns, void (*body)(void *context),
+                      ckpt_err *err)
 {
-    o->index = ckpt_memory_get(((size_t)columns + 1) * sizeof *o->index);
-    o->value = ckpt_memory_get(((size_t)columns + 1) * sizeof *o->value);
-    ckpt_code code = CKPT_OK;
-    if (o->index == NULL || o->value == NULL) {
-        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "a row of %d columns", columns);
-    } else if (!guarded(body, o)) {
-        code = out_of_memory(err);
+    double *const scale =
+        ckpt_memory_resize(linear->scale, ((size_t)linear->rows + (size_t)program->rows + 1) * sizeof *scale);
+    if (scale == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d rows", program->rows);
     }
-    ckpt_memory_put(o->index);
-    ckpt_memory_put(o->value);
+    linear->scale = scale;
+    opening o = {.program = program,
+                 .problem = linear->problem,
+                 .index = ckpt_memory_get(((size_t)columns + 1) * sizeof *o.index),
+                 .value = ckpt_memory_get(((size_t)columns + 1) * sizeof *o.value),
+                 .scale = scale + linear->rows};
+    ckpt_code code = CKPT_OK;
+    if (o.index == NULL || o.value == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "a row of %d columns", columns);
+    } else if (!guarded(body, &o)) {
+        code = out_of_memory(err);
+    } else {
+        linear->problem = o.problem;
+        linear->rows += program->rows;
+    }
+    ckpt_memory_put(o.index);
+    ckpt_memory_put(o.value);
     return code;
 }
 
@@ -201,15 +226,16 @@ static ckpt_code linear_open(const ckpt_program *program, ckpt_linear **linear, 
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "program of %d columns", program->columns);
     }
-    opening o = {.program = program};
-    const ckpt_code code = fill(&o, program->columns, open_body, err);
+    *made = (ckpt_linear){0};
+    const ckpt_code code = fill(made, program, program->columns, open_body, err);
     if (code != CKPT_OK) {
+        ckpt_memory_put(made->scale);
         ckpt_memory_put(made);
         leave();
         return code;
     }
     open_count++;
-    *made = (ckpt_linear){o.problem, environments};
+    made->environment = environments;
     *linear = made;
     return CKPT_OK;
 }
@@ -220,6 +246,9 @@ static void linear_close(ckpt_linear *linear)
         glp_delete_prob(linear->problem);
         open_count--;
         leave();
+    }
+    if (linear != NULL) {
+        ckpt_memory_put(linear->scale);
     }
     ckpt_memory_put(linear);
 }
@@ -244,8 +273,7 @@ static ckpt_code linear_add_rows(ckpt_linear *linear, const ckpt_program *added,
     }
     const int columns = glp_get_num_cols(linear->problem);
     CKPT_TRY(check_rows(added, columns, err));
-    opening o = {.program = added, .problem = linear->problem};
-    return fill(&o, columns, append_body, err);
+    return fill(linear, added, columns, append_body, err);
 }
 
 /* ---- the simplex method ---- */
@@ -290,9 +318,9 @@ static void simplex_body(void *context)
     }
 }
 
-static void read_point(const glp_prob *problem, ckpt_solution *solution, double *reduced)
+static void read_point(const ckpt_linear *linear, ckpt_solution *solution, double *reduced)
 {
-    glp_prob *const p = (glp_prob *)problem; /* its readers do not say const */
+    glp_prob *const p = linear->problem;
     const int columns = glp_get_num_cols(p);
     for (int c = 0; c < columns; c++) {
         solution->x[c] = glp_get_col_prim(p, c + 1);
@@ -300,8 +328,8 @@ static void read_point(const glp_prob *problem, ckpt_solution *solution, double 
             reduced[c] = glp_get_col_dual(p, c + 1);
         }
     }
-    for (int r = 0; solution->dual != NULL && r < glp_get_num_rows(p); r++) {
-        solution->dual[r] = glp_get_row_dual(p, r + 1);
+    for (int r = 0; solution->dual != NULL && r < linear->rows; r++) {
+        solution->dual[r] = glp_get_row_dual(p, r + 1) * linear->scale[r];
     }
     solution->value = glp_get_obj_val(p);
 }
@@ -319,7 +347,7 @@ static ckpt_code linear_relax(ckpt_linear *linear, double cutoff, long work, con
     const int primal = glp_get_prim_stat(s.problem), dual = glp_get_dual_stat(s.problem);
     solution->has_point = primal == GLP_FEAS;
     solution->work = s.done;
-    read_point(s.problem, solution, reduced);
+    read_point(linear, solution, reduced);
     solution->bound = dual == GLP_FEAS ? solution->value : -HUGE_VAL;
     solution->outcome = CKPT_STOPPED;
     if (s.code == GLP_EOBJUL || (s.code == 0 && primal == GLP_NOFEAS)) {
@@ -387,20 +415,16 @@ static void add_cutoff(const branching *b)
     const int columns = b->program->columns;
     int *const index = glp_alloc(columns + 1, sizeof *index);
     double *const value = glp_alloc(columns + 1, sizeof *value);
+    const double scale = scale_of(b->program->cost, columns);
     int count = 0;
-    double most = 0;
     for (int c = 0; c < columns; c++) {
         if (b->program->cost[c] != 0) {
             index[++count] = c + 1;
-            value[count] = b->program->cost[c];
-            most = fmax(most, fabs(value[count]));
+            value[count] = b->program->cost[c] * scale;
         }
     }
     glp_set_mat_row(b->problem, row, count, index, value);
-    glp_set_row_bnds(b->problem, row, GLP_UP, 0, b->cutoff);
-    if (most > 0) {
-        glp_set_rii(b->problem, row, exp2(-round(log2(most))));
-    }
+    glp_set_row_bnds(b->problem, row, GLP_UP, 0, b->cutoff * scale);
     glp_free(index);
     glp_free(value);
 }

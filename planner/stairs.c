@@ -123,7 +123,7 @@ void ckpt_stairs_sum(ckpt_stairs_maker *maker, const ckpt_stairs *a, ckpt_bytes 
     static const ckpt_stair nothing = {0, 0};
     const ckpt_stairs zero = {&nothing, 1};
     b = b != NULL ? b : &zero;
-    if (a->count == 0 || b->count == 0 || shift > maker->bytes_max) {
+    if (a->count == 0 || b->count == 0 || shift > maker->bytes_max || plus > maker->time_max) {
         return;
     }
     const ckpt_ns least = plus + a->at[a->count - 1].time + b->at[b->count - 1].time;

@@ -106,7 +106,7 @@ static ckpt_code add_copies(const ckpt_graph *graph, ckpt_bytes limit, const ckp
 static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                          ckpt_answer *answer, ckpt_err *err)
 {
-    const int effort = options->effort;
+    const int effort = ckpt_effort(options);
     CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, answer, err));
     sign(answer, "search");
     if (paid_for[effort].work > 0 && !is_done(graph, answer)) {
@@ -122,7 +122,7 @@ static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_p
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    const int effort = options->effort;
+    const int effort = ckpt_effort(options);
     CKPT_TRY(construct(graph, limit, options, out, answer, err));
     if (is_done(graph, answer)) {
         return CKPT_OK;

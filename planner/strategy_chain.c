@@ -15,11 +15,7 @@ typedef struct pay {
     int points;
 } pay;
 
-static pay pay_of(int effort)
-{
-    static const pay all[] = {{3000000, 64}, {20000000, 256}, {150000000, 2048}, {1000000000, 16384}};
-    return all[effort < CKPT_EFFORT_LEAST ? 0 : (effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort)];
-}
+static const pay pays[] = {{3000000, 64}, {20000000, 256}, {150000000, 2048}, {1000000000, 16384}};
 
 typedef struct search {
     const ckpt_graph *graph;
@@ -159,7 +155,7 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, 
 /* The strict chain first, for its bound; then with cuts that several buffers cross, when there are such. */
 static ckpt_code plan_both(search *f, ckpt_ns *bound, ckpt_arena *scratch, ckpt_err *err)
 {
-    const pay all = pay_of(f->options->effort);
+    const pay all = pays[ckpt_effort(f->options)];
     ckpt_chain *strict = NULL;
     ckpt_chain *relaxed = NULL;
     ckpt_ns none = 0;

@@ -20,27 +20,26 @@ static int find_width(int effort, int64_t least_work)
 {
     static const int64_t work[] = {4000000, 15000000, 120000000, 1200000000};
     static const int most[] = {100, 300, 2400, 20000};
-    const int level = effort < 0 ? 0 : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
     const int64_t sweeps = 3 * (int64_t)(sizeof ways / sizeof *ways); /* the second of each way is twice as wide */
-    const int64_t width = work[level] / (least_work / LEAST_WIDTH + 1) / sweeps;
-    return width < WIDTH_MIN ? WIDTH_MIN : width > most[level] ? most[level] : (int)width;
+    const int64_t width = work[effort] / (least_work / LEAST_WIDTH + 1) / sweeps;
+    return width < WIDTH_MIN ? WIDTH_MIN : width > most[effort] ? most[effort] : (int)width;
 }
 
 /* A wide look at all peaks, then one guided by it. */
-static ckpt_code look_twice(const ckpt_graph *graph, ckpt_sweep_wish wish, const ckpt_plan_options *options,
+static ckpt_code look_twice(const ckpt_graph *graph, ckpt_hierarchy_wish wish, const ckpt_plan_options *options,
                             ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     wish.keep = &scratch;
     wish.seen = CKPT_NEW(&scratch, ckpt_outlook, graph->op_count);
-    ckpt_code code = wish.seen != NULL ? ckpt_sweep_run(graph, &wish, options, out, answer, err)
+    ckpt_code code = wish.seen != NULL ? ckpt_hierarchy_run(graph, &wish, options, out, answer, err)
                                        : CKPT_FAIL(err, CKPT_NO_MEMORY, "outlooks from %d ops", graph->op_count);
     if (code == CKPT_OK) {
         wish.outlook = wish.seen;
         wish.seen = NULL;
         wish.width *= 2;
-        code = ckpt_sweep_run(graph, &wish, options, out, answer, err);
+        code = ckpt_hierarchy_run(graph, &wish, options, out, answer, err);
     }
     ckpt_arena_fini(&scratch);
     return code;
@@ -72,19 +71,19 @@ static ckpt_bytes find_floor(const ckpt_graph *graph)
 static ckpt_code find_least(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
                             ckpt_arena *out, ckpt_answer *answer, int64_t *work, ckpt_err *err)
 {
-    ckpt_sweep_wish wish = {.limit = CKPT_BYTES_MAX,
-                            .width = LEAST_WIDTH,
-                            .offer = limit,
-                            .least = true,
-                            .work = work,
-                            .most_work = MOST_WORK};
-    CKPT_TRY(ckpt_sweep_run(graph, &wish, options, out, answer, err));
+    ckpt_hierarchy_wish wish = {.limit = CKPT_BYTES_MAX,
+                                .width = LEAST_WIDTH,
+                                .offer = limit,
+                                .least = true,
+                                .work = work,
+                                .most_work = MOST_WORK};
+    CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, answer, err));
     wish.work = NULL;
     ckpt_bytes low = find_floor(graph);
     for (int round = 0; round < LEAST_ROUNDS && answer->least.peak > low; round++) {
         wish.limit = low + (answer->least.peak - low) / 2;
         const ckpt_bytes before = answer->least.peak;
-        CKPT_TRY(ckpt_sweep_run(graph, &wish, options, out, answer, err));
+        CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, answer, err));
         low = answer->least.peak < before ? low : wish.limit + 1;
     }
     return CKPT_OK;
@@ -103,15 +102,15 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     }
     int64_t work = 0;
     CKPT_TRY(find_least(graph, limit, options, out, answer, &work, err));
-    const int width = find_width(options->effort, work);
+    const int width = find_width(ckpt_effort(options), work);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        const ckpt_sweep_wish wish = {.limit = limit,
-                                      .width = width,
-                                      .slack = limit / ways[i].slack,
-                                      .whole = ways[i].whole,
-                                      .offer = limit,
-                                      .most_work =
-                                          options->effort < CKPT_EFFORT_MORE ? MOST_WORK : 20 * (int64_t)MOST_WORK};
+        const ckpt_hierarchy_wish wish = {.limit = limit,
+                                          .width = width,
+                                          .slack = limit / ways[i].slack,
+                                          .whole = ways[i].whole,
+                                          .offer = limit,
+                                          .most_work =
+                                              options->effort < CKPT_EFFORT_MORE ? MOST_WORK : 20 * (int64_t)MOST_WORK};
         CKPT_TRY(look_twice(graph, wish, options, out, answer, err));
     }
     return CKPT_OK;

@@ -15,9 +15,7 @@ static bool is_proved(const ckpt_answer *answer)
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    const int effort = options->effort < CKPT_EFFORT_LEAST  ? CKPT_EFFORT_LEAST
-                       : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
-                                                            : options->effort;
+    const int effort = ckpt_effort(options);
     for (int i = 0; i < options->incumbent_count; i++) {
         if (options->incumbent[i].peak <= limit) {
             ckpt_answer_add(answer, &options->incumbent[i]);

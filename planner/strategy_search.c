@@ -7,9 +7,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
 {
     /* About 0.002, 0.4, 4 and 30 s for 400 ops. */
     static const int64_t moves[] = {10000, 2000000, 20000000, 150000000};
-    const int effort = options->effort < 0                  ? 0
-                       : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
-                                                            : options->effort;
+    const int effort = ckpt_effort(options);
     CKPT_TRY(ckpt_search_least(graph, limit, moves[effort] / 4, options, out, answer, err));
     const ckpt_candidate least = answer->least;
     CKPT_TRY(ckpt_search_improve(graph, limit, moves[effort], options, out, answer, err));

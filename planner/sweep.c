@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/answers.h"
+#include "planner/planner_impl.h"
 
 enum { LEAST_ROUNDS = 8 };
 
@@ -94,7 +95,10 @@ static void hand_down_bounds(ckpt_plan *const *plan, int count)
                                                           strcmp(larger->bound_scope, plan[i]->bound_scope) == 0))) {
             plan[i]->has_bound = true;
             plan[i]->bound_ns = larger->bound_ns;
-            plan[i]->bound_how = larger->bound_ns == plan[i]->time_ns ? "exact" : larger->bound_how;
+            plan[i]->bound_how = ckpt_bound_how(larger->bound_ns, larger->bound_how, plan[i]->time_ns);
+            if (strcmp(plan[i]->bound_how, "exact") == 0 && plan[i]->bound_ns < plan[i]->time_ns) {
+                plan[i]->bound_how = "exact under a larger budget";
+            }
             plan[i]->bound_scope = larger->bound_scope;
         }
     }

@@ -22,8 +22,8 @@ static void sweep(const ckpt_graph *graph, ckpt_bytes limit, int width, ckpt_are
 {
     *answer = empty();
     ckpt_err err = {0};
-    const ckpt_sweep_wish wish = {.limit = limit, .width = width, .offer = CKPT_BYTES_MAX};
-    CHECK_OK(ckpt_sweep_run(graph, &wish, &options, arena, answer, &err), err);
+    const ckpt_hierarchy_wish wish = {.limit = limit, .width = width, .offer = CKPT_BYTES_MAX};
+    CHECK_OK(ckpt_hierarchy_run(graph, &wish, &options, arena, answer, &err), err);
 }
 
 /* A label must never think that it needs less than it does: all that comes out keeps the limit of the sweep, although

@@ -81,7 +81,7 @@ static void finds_the_best_of_its_class(void **state)
                 CHECK(found && answer.candidate[0].time == best && answer.candidate[0].peak <= limit,
                       "seed %d, limit %lld, %s: %lld ns, its class has %lld", (int)seed, (long long)limit,
                       answer.bound_scope, (long long)(found ? answer.candidate[0].time : -1), (long long)best);
-                CHECK(answer.bound_ns == best && strcmp(answer.bound_how, "exact") == 0,
+                CHECK(answer.bound_ns == best && strcmp(answer.bound_how, CKPT_ILP_HOW) == 0,
                       "seed %d, limit %lld, %s: bound %lld (%s), its class has %lld", (int)seed, (long long)limit,
                       answer.bound_scope, (long long)answer.bound_ns, answer.bound_how, (long long)best);
                 compared[any]++;
