@@ -28,7 +28,7 @@ def may_rerun(op):
 
 live, on_host, ran = {}, set(), set()  # live: buffer -> step of its birth
 lifetimes, workspaces = [], []         # (name, from, to)
-first_runs, peak, time, again_time = [], 0, 0, 0
+first_runs, peak, time, again_time = [], static, 0, 0
 steps = plan["steps"]
 for k, step in enumerate(steps):
     if "run" in step:
