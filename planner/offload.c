@@ -11,6 +11,7 @@
 
 enum {
     LOWER = 7,  /* answers below the limit, in case places take more than what is live */
+    TINY = 100, /* ops; what is smaller is not searched longer */
     SMALL = 40, /* ops of a graph that is searched in rounds */
     ROUNDS = 8,
     HALVINGS = 24, /* of the limits between which the least with a limit of the host is looked for */
@@ -40,7 +41,7 @@ int64_t ckpt_offload_tries(const ckpt_graph *graph, const ckpt_plan_options *opt
 {
     /* of 500 ops; larger graphs take longer for each */
     static const int64_t tries[] = {100, 600, 8000, 60000};
-    const int64_t fair = tries[effort_of(options)] * 500 / (graph->op_count > 20 ? graph->op_count : 20);
+    const int64_t fair = tries[effort_of(options)] * 500 / (graph->op_count > TINY ? graph->op_count : TINY);
     return fair > 20 ? fair : 20;
 }
 
@@ -246,7 +247,7 @@ static ckpt_code search_rounds(improver *w, ckpt_err *err)
 /* Small graphs: all schedules, for one that is faster than what is known. */
 static ckpt_code search_all(improver *w, ckpt_err *err)
 {
-    static const int nodes[] = {20000, 40000, 200000, 500000};
+    static const int nodes[] = {30000, 60000, 200000, 400000};
     const ckpt_ns below = w->answer->count > 0 ? w->answer->candidate[0].time : INT64_MAX;
     w->s.look.limit = w->limit;
     if (below <= w->s.least_ns || ckpt_plan_stopped(w->options)) {

@@ -4,22 +4,26 @@
  * and each copy are done. Of nodes that differ only in times, one that is nowhere later dominates the others. The time
  * to come is bounded from below by the first runs that are due and the runs again without which they cannot be.
  *
- * Three rules lose no schedule that is faster than all others: an offload is issued right after the run that writes its
- * buffer, or behind another offload (the engine's order stays, every copy starts no later); nobody offloads twice; what
- * is no longer needed goes as soon as no copy touches it. */
+ * Rules that lose no schedule faster than all others, as what breaks them can be moved so that no copy or run starts
+ * later: an offload is issued right after the run that writes its buffer, or behind another offload (the order of the
+ * engine stays); a buffer is freed right before the run or fetch that needs its room, and only if it does; a fetch that
+ * has room during the run before it is issued before that run; what is no longer wanted goes as soon as no copy
+ * touches it; nothing is offloaded twice. */
 #include <string.h>
 
 #include "planner/offload_impl.h"
 
 enum {
-    BUFFERS = 32, /* of a graph that is searched, at most: they are bits of a mask */
-    OPS = 40,
+    BUFFERS = 20, /* of a graph that is searched, at most: larger ones are hardly ever done within the nodes */
+    OPS = 32,
     BUCKETS = 1 << 14,
 };
 
 typedef struct node {
     uint32_t memory, host;
+    uint32_t freed; /* right before the entry */
     uint32_t fresh; /* what may be offloaded now */
+    uint32_t late;  /* what should have been fetched before the last run */
     int next;       /* op whose first run is due */
     int entry;      /* how it was reached: an entry of a sequence; an in-place run has its bit in `inplace` */
     int parent;     /* -1: the start */
@@ -181,7 +185,7 @@ static int heap_pop(exact *e)
 static bool dominates(const exact *e, const node *a, int a_times, const node *b, int b_times)
 {
     if (a->now > b->now || a->d2h > later(b->d2h, b->now) || a->h2d > later(b->h2d, b->now) ||
-        (b->fresh & ~a->fresh) != 0) {
+        (b->fresh & ~a->fresh) != 0 || (a->late & ~b->late) != 0) {
         return false;
     }
     const ckpt_ns *const x = read_of(e, a_times);
@@ -207,6 +211,8 @@ static void keep(exact *e)
             made->memory &= ~(UINT32_C(1) << b);
         }
     }
+    made->host &= e->o->host_limit < CKPT_BYTES_MAX ? UINT32_MAX : e->wanted[made->next];
+    made->late &= made->host & ~made->memory;
     made->fresh &= made->memory & ~made->host & e->movable & e->wanted[made->next];
     ckpt_ns rest = 0;
     if (!bound_rest(e, made, &rest) || !ckpt_sum(made->now, rest, &made->total)) {
@@ -248,58 +254,102 @@ static node *start_from(exact *e, int n, int entry)
     e->made.parent = n;
     e->made.entry = entry;
     e->made.inplace = e->made.dominated = false;
+    e->made.freed = 0;
     memcpy(read_of(e, e->room), read_of(e, n), (size_t)(2 * e->buffers) * sizeof(ckpt_ns));
     return &e->made;
 }
 
 /* --- what may come next --- */
 
-static void run(exact *e, int n, int o, bool inplace)
+/* Node n with `freed` gone, in e->made, if a run or fetch that then takes `bytes` beside what is in memory needs all of
+ * `freed` to go but for what is in `must`. */
+static bool start_freed(exact *e, int n, int entry, uint32_t freed, uint32_t must, ckpt_bytes bytes)
 {
-    const node *const from = &e->node[n];
+    const uint32_t left = e->node[n].memory & ~freed;
+    const ckpt_bytes room = e->o->limit - bytes_of(e, left) - bytes;
+    if (room < 0) {
+        return false;
+    }
+    for (int b = 0; b < e->buffers; b++) {
+        if (bit(freed & ~must, b) && e->graph->buffer[b].bytes <= room) {
+            return false;
+        }
+    }
+    node *const made = start_from(e, n, entry);
+    const ckpt_ns *const read = read_of(e, n);
+    for (int b = 0; b < e->buffers; b++) {
+        made->now = bit(freed, b) ? later(made->now, read[b]) : made->now;
+    }
+    made->memory = left;
+    made->freed = freed;
+    return true;
+}
+
+/* What may be freed at node n. What is fetched to be freed again is no use. */
+static uint32_t find_freeable(const exact *e, int n)
+{
+    uint32_t freeable = e->node[n].memory & ~(e->sums & e->wanted[e->node[n].next]);
+    for (int b = 0; b < e->buffers; b++) {
+        freeable &= written_of(e, n)[b] > e->node[n].now ? ~(UINT32_C(1) << b) : UINT32_MAX;
+    }
+    return freeable;
+}
+
+static void run(exact *e, int n, int o, bool inplace, uint32_t freed, ckpt_bytes bytes)
+{
     const ckpt_graph_op *const op = &e->graph->op[o];
-    const bool first = o == from->next;
-    if ((e->uses[o] & ~from->memory) != 0 || (e->writes[o] & from->memory) != 0 ||
-        (!first && (e->writes[o] & e->wanted[from->next]) == 0)) {
-        return;
-    }
+    const bool first = o == e->node[n].next;
     const uint32_t gone = inplace ? e->taken[o] : 0;
-    const uint32_t added = e->uses[o] & ~e->reads[o];
-    if (inplace && (gone == 0 || (gone & (added | (e->sums & e->wanted[from->next + first]))) != 0)) {
+    if (!start_freed(e, n, o, freed, e->writes[o], bytes)) {
         return;
     }
-    const uint32_t memory = (from->memory & ~gone) | e->writes[o];
-    if (bytes_of(e, memory) > e->o->limit - op->workspace_bytes) {
-        return;
-    }
-    node *const made = start_from(e, n, o);
+    node *const made = &e->made;
     const ckpt_ns *const read = read_of(e, n);
     const ckpt_ns *const written = written_of(e, n);
-    ckpt_ns start = from->now;
+    const uint32_t before = made->memory;
+    ckpt_ns start = made->now;
     for (int b = 0; b < e->buffers; b++) {
         start = bit(e->uses[o], b) ? later(start, written[b]) : start;
         start = bit(gone | (e->uses[o] & e->sums), b) ? later(start, read[b]) : start;
     }
-    if (ckpt_sum(start, op->time_ns, &made->now)) {
-        made->inplace = inplace;
-        made->memory = memory;
-        made->next += first;
-        made->fresh = e->writes[o];
-        keep(e);
+    if (!ckpt_sum(start, op->time_ns, &made->now)) {
+        return;
     }
+    made->inplace = inplace;
+    made->memory = (before & ~gone) | e->writes[o];
+    made->next += first;
+    made->fresh = e->writes[o];
+    made->late = 0;
+    const ckpt_bytes room = e->o->limit - bytes_of(e, before) - bytes;
+    for (int b = 0; b < e->buffers; b++) {
+        const bool could = bit(made->host & ~before & ~freed, b) && e->graph->buffer[b].bytes <= room;
+        made->late |= could ? UINT32_C(1) << b : 0;
+    }
+    keep(e);
 }
 
-static void free_buffer(exact *e, int n, int b)
+/* With every set of buffers freed before. */
+static void try_run(exact *e, int n, int o, bool inplace)
 {
-    const node *const from = &e->node[n];
-    if (!bit(from->memory, b) || bit(e->sums, b) || written_of(e, n)[b] > from->now) {
-        return; /* what is fetched to be freed again is no use */
+    const node from = e->node[n];
+    const bool first = o == from.next;
+    const uint32_t gone = inplace ? e->taken[o] : 0;
+    const uint32_t added = e->uses[o] & ~e->reads[o];
+    const uint32_t must = e->writes[o] & from.memory;
+    const uint32_t freeable = find_freeable(e, n) & ~e->uses[o];
+    if ((e->uses[o] & ~from.memory) != 0 || (must & ~freeable) != 0 ||
+        (!first && (e->writes[o] & e->wanted[from.next] & ~from.memory) == 0) ||
+        (inplace && (gone == 0 || (gone & (added | (e->sums & e->wanted[from.next + first]))) != 0))) {
+        return;
     }
-    node *const made = start_from(e, n, ckpt_sequence_copy(CKPT_FREE, b));
-    made->now = later(from->now, read_of(e, n)[b]);
-    made->memory &= ~(UINT32_C(1) << b);
-    made->fresh = 0;
-    keep(e);
+    const ckpt_bytes bytes = bytes_of(e, e->writes[o]) + e->graph->op[o].workspace_bytes - bytes_of(e, gone);
+    const uint32_t choice = freeable & ~must;
+    for (uint32_t freed = choice;; freed = (freed - 1) & choice) {
+        run(e, n, o, inplace, freed | must, bytes);
+        if (freed == 0) {
+            break;
+        }
+    }
 }
 
 static void offload(exact *e, int n, int b)
@@ -318,41 +368,64 @@ static void offload(exact *e, int n, int b)
     }
 }
 
-static void fetch(exact *e, int n, int b)
+static void fetch(exact *e, int n, int b, uint32_t freed)
 {
-    const node *const from = &e->node[n];
-    const uint32_t memory = from->memory | UINT32_C(1) << b;
-    if (bit(from->memory, b) || !bit(from->host & e->wanted[from->next], b) || bytes_of(e, memory) > e->o->limit) {
+    if (!start_freed(e, n, ckpt_sequence_copy(CKPT_FETCH, b), freed, 0, e->graph->buffer[b].bytes)) {
         return;
     }
-    node *const made = start_from(e, n, ckpt_sequence_copy(CKPT_FETCH, b));
-    if (ckpt_sum(later(later(from->now, from->h2d), read_of(e, n)[b]), e->o->h2d_ns[b], &made->h2d)) {
+    node *const made = &e->made;
+    if (ckpt_sum(later(later(made->now, made->h2d), read_of(e, n)[b]), e->o->h2d_ns[b], &made->h2d)) {
         written_of(e, e->room)[b] = made->h2d;
-        made->memory = memory;
-        made->fresh = 0;
+        made->memory |= UINT32_C(1) << b;
+        made->fresh = made->late = 0;
         keep(e);
+    }
+}
+
+static void try_fetch(exact *e, int n, int b)
+{
+    const node from = e->node[n];
+    const uint32_t choice = find_freeable(e, n);
+    if (bit(from.memory, b) || !bit(from.host & e->wanted[from.next], b)) {
+        return;
+    }
+    for (uint32_t freed = choice;; freed = (freed - 1) & choice) {
+        if (freed != 0 || !bit(from.late, b)) {
+            fetch(e, n, b, freed);
+        }
+        if (freed == 0) {
+            break;
+        }
     }
 }
 
 static void expand(exact *e, int n)
 {
     const int next = e->node[n].next;
-    for (int o = 0; o <= next; o++) {
+    for (int o = 0; o <= next && o < e->graph->op_count; o++) {
         if (o == next || e->again[o]) {
-            run(e, n, o, false);
-            run(e, n, o, true);
+            try_run(e, n, o, false);
+            try_run(e, n, o, true);
         }
     }
     for (int b = 0; b < e->buffers; b++) {
-        free_buffer(e, n, b);
         offload(e, n, b);
-        fetch(e, n, b);
+        try_fetch(e, n, b);
     }
 }
 
 /* --- the whole --- */
 
 /* Frees are written where copies make them matter; all others follow from the sequence. */
+static void write_frees(const exact *e, uint32_t freed, ckpt_order *order)
+{
+    for (int b = 0; b < e->buffers; b++) {
+        if (bit(freed, b)) {
+            ckpt_order_add(order, ckpt_sequence_copy(CKPT_FREE, b));
+        }
+    }
+}
+
 static void write_order(const exact *e, int goal, int *path, ckpt_order *order)
 {
     int length = 0;
@@ -363,28 +436,19 @@ static void write_order(const exact *e, int goal, int *path, ckpt_order *order)
     uint32_t host = 0;
     while (length > 0) {
         const node *const n = &e->node[path[--length]];
-        int b = 0;
-        const ckpt_step_kind kind = ckpt_sequence_kind(n->entry, &b);
-        const uint32_t gone = kind == CKPT_RUN ? e->taken[b] & e->reads[b] : 0;
-        if (kind != CKPT_FREE || bit(host, b)) {
-            ckpt_order_add(order, n->entry);
-        }
-        memory |= kind == CKPT_RUN ? e->writes[b] : kind == CKPT_FETCH ? UINT32_C(1) << b : 0;
-        memory &= ~(n->inplace ? gone : 0);
-        host |= kind == CKPT_OFFLOAD ? UINT32_C(1) << b : 0;
-        memory &= ~(kind == CKPT_FREE ? UINT32_C(1) << b : 0);
-        for (int i = 0; i < e->buffers; i++) {
-            if (bit(memory & host & ~n->memory, i)) { /* no longer wanted */
-                ckpt_order_add(order, ckpt_sequence_copy(CKPT_FREE, i));
-            }
-        }
+        int target = 0;
+        const ckpt_step_kind kind = ckpt_sequence_kind(n->entry, &target);
+        const uint32_t one = kind == CKPT_RUN ? 0 : UINT32_C(1) << target;
+        write_frees(e, n->freed & host, order);
+        memory &= ~n->freed;
+        ckpt_order_add(order, n->entry);
+        memory &= ~(n->inplace ? e->taken[target] : 0);
+        memory |= kind == CKPT_RUN ? e->writes[target] : kind == CKPT_FETCH ? one : 0;
+        host |= kind == CKPT_OFFLOAD ? one : 0;
+        write_frees(e, memory & host & ~n->memory, order); /* no longer wanted */
         memory &= n->memory;
     }
-    for (int i = 0; i < e->buffers; i++) { /* at the end nobody waits */
-        if (bit(memory & host & ~e->due[e->graph->op_count], i)) {
-            ckpt_order_add(order, ckpt_sequence_copy(CKPT_FREE, i));
-        }
-    }
+    write_frees(e, memory & host & ~e->due[e->graph->op_count], order); /* at the end nobody waits */
 }
 
 static ckpt_code take(exact *e, ckpt_arena *scratch, ckpt_err *err)

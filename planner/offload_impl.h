@@ -118,7 +118,7 @@ CKPT_MUST_USE ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, i
                                             ckpt_arena *scratch, ckpt_ns *time, ckpt_err *err);
 
 /* The fastest of all schedules within o->limit and o->host_limit, if it is faster than `below`, in `order`; else, or
- * when that takes more than so many nodes, or the graph has more than 32 buffers or 40 ops, `order` is left empty.
+ * when that takes more than so many nodes, or the graph has more than 20 buffers or 32 ops, `order` is left empty.
  * Errors: CKPT_NO_MEMORY. Cost: O(nodes * (buffers + ops) * buffers). */
 CKPT_MUST_USE ckpt_code ckpt_offload_exact(const ckpt_offload *o, ckpt_ns below, int nodes, ckpt_arena *scratch,
                                            ckpt_order *order, ckpt_err *err);

@@ -12,7 +12,7 @@
 
 /* --- the true optimum --- */
 
-enum { BUFFERS_MAX = 12, STATES_MAX = 1 << 20, HEAP_MAX = 1 << 22 };
+enum { BUFFERS_MAX = 12, STATES_MAX = 400000, HEAP_MAX = 1 << 21, TOO_MANY = -2 };
 
 /* Where a schedule stands; times are what is still to come after `now`, so that equal situations are equal states. */
 typedef struct situation {
@@ -29,21 +29,57 @@ typedef struct waiting {
 typedef struct brute {
     const ckpt_graph *graph;
     ckpt_bytes limit, host_limit;
-    bool again, copies;
+    bool again, copies, full;
     situation *seen;
     int *now;      /* per state: when */
     waiting *heap; /* by now + what must still run */
     bool *closed;
     int *table;
+    size_t *slot; /* per state: where it is in the table */
     int count, heap_count;
+    int below;           /* only what is faster is looked for */
     int rest[64];        /* per op: time of it and all after it */
+    unsigned due[64];    /* per op: what it or one after it uses and has been written before it */
     unsigned needed[64]; /* per op: buffers that it or one after it may still want, by way of runs again too */
 } brute;
 
+/* No schedule through a situation ends earlier: what must run, now and again, and the copies under way. INT32_MAX: it
+ * leads nowhere. */
+static int least_end(const brute *b, const situation *s, int now)
+{
+    const unsigned there = (unsigned)s->memory | s->host;
+    unsigned missing = b->due[s->next] & ~there;
+    int rest = b->rest[s->next];
+    for (int o = s->next - 1; o >= 0; o--) {
+        const ckpt_graph_op *const op = &b->graph->op[o];
+        bool runs = false;
+        for (int i = 0; i < op->writes.count; i++) {
+            runs = runs || (missing >> op->writes.at[i] & 1) != 0;
+        }
+        if (runs && (!b->again || !op->recompute)) {
+            return INT32_MAX;
+        }
+        for (int i = 0; runs && i < op->reads.count; i++) {
+            missing |= (1u << op->reads.at[i]) & ~there;
+        }
+        rest += runs ? (int)op->time_ns : 0;
+    }
+    int up = s->h2d;
+    for (int i = 0; i < b->graph->buffer_count; i++) { /* what cannot be run again must be fetched */
+        const bool away = (b->due[s->next] & ~(unsigned)s->memory) >> i & 1;
+        up += away && !b->again ? (int)(b->graph->buffer[i].bytes * 1000000000 / b->graph->h2d_bytes_per_s) : 0;
+    }
+    rest = s->d2h > rest ? s->d2h : rest;
+    return now + (up > rest ? up : rest);
+}
+
 static void heap_push(brute *b, int s)
 {
-    const waiting pushed = {b->now[s] + b->rest[b->seen[s].next], s};
-    assert_true(b->heap_count < HEAP_MAX);
+    const waiting pushed = {least_end(b, &b->seen[s], b->now[s]), s};
+    if (b->heap_count == HEAP_MAX) {
+        b->full = true;
+        return;
+    }
     int at = b->heap_count++;
     for (; at > 0 && b->heap[(at - 1) / 2].key > pushed.key; at = (at - 1) / 2) {
         b->heap[at] = b->heap[(at - 1) / 2];
@@ -79,17 +115,27 @@ static void visit(brute *b, const situation *stands, int now)
             clean.host = (uint16_t)(clean.host & ~(1u << i));
         }
     }
-    uint64_t hash = UINT64_C(1469598103934665603);
-    for (size_t i = 0; i < sizeof *s; i++) {
-        hash = (hash ^ ((const unsigned char *)s)[i]) * UINT64_C(1099511628211);
+    if (least_end(b, s, now) >= b->below) {
+        return;
+    }
+    uint64_t word[sizeof *s / sizeof(uint64_t)];
+    memcpy(word, s, sizeof *s);
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+        hash = (hash ^ word[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
     }
     size_t at = (size_t)(hash >> 20) % (2 * STATES_MAX);
     while (b->table[at] >= 0 && memcmp(&b->seen[b->table[at]], s, sizeof *s) != 0) {
         at = (at + 1) % (2 * STATES_MAX);
     }
     if (b->table[at] < 0) {
-        assert_true(b->count < STATES_MAX);
+        if (b->count == STATES_MAX) {
+            b->full = true;
+            return;
+        }
         b->table[at] = b->count;
+        b->slot[b->count] = at;
         b->seen[b->count] = *s;
         b->closed[b->count] = false;
         b->now[b->count++] = INT32_MAX;
@@ -207,11 +253,18 @@ static void find_needed(brute *b)
             }
         }
         b->needed[next] = needed;
+        b->due[next] = 0;
+        for (int o = next; o < ops; o++) {
+            for (int i = 0; i < b->graph->op[o].reads.count; i++) {
+                const int read = b->graph->op[o].reads.at[i];
+                b->due[next] |= b->graph->writer[read] < next ? 1u << read : 0;
+            }
+        }
     }
 }
 
-/* Least time within the limit, -1 when there is no schedule: A* over all states, steps as docs/formats.md allows them.
- */
+/* Least time within the limit, -1 when there is no schedule that is faster than `below`, TOO_MANY when it has too many
+ * states: A* over all states, steps as docs/formats.md allows them. */
 static int brute_time(brute *b)
 {
     const int ops = b->graph->op_count;
@@ -220,17 +273,33 @@ static int brute_time(brute *b)
     for (int o = ops - 1; o >= 0; o--) {
         b->rest[o] = b->rest[o + 1] + (int)b->graph->op[o].time_ns;
     }
+    for (int o = 0; o < ops; o++) {
+        ckpt_bytes bytes = b->graph->op[o].workspace_bytes;
+        for (int i = 0; i < b->graph->buffer_count; i++) {
+            bool used = b->graph->writer[i] == o;
+            for (int k = 0; k < b->graph->op[o].reads.count; k++) {
+                used = used || b->graph->op[o].reads.at[k] == i;
+            }
+            bytes += used ? b->graph->buffer[i].bytes : 0;
+        }
+        if (bytes > b->limit) {
+            return -1; /* it does not fit even alone */
+        }
+    }
     find_needed(b);
-    memset(b->table, 0xFF, 2 * STATES_MAX * sizeof *b->table);
-    b->count = b->heap_count = 0;
+    while (b->count > 0) {
+        b->table[b->slot[--b->count]] = -1;
+    }
+    b->heap_count = 0;
+    b->full = false;
     const situation start = {0};
     int best = -1;
     visit(b, &start, 0);
-    while (b->heap_count > 0) {
+    while (b->heap_count > 0 && !b->full) {
         const int at = heap_pop(b);
         const situation s = b->seen[at];
         const int now = b->now[at];
-        if (best >= 0 && now + b->rest[s.next] >= best) {
+        if (best >= 0 && least_end(b, &s, now) >= best) {
             break;
         }
         if (b->closed[at]) {
@@ -240,6 +309,7 @@ static int brute_time(brute *b)
         if (s.next == ops) { /* the copies that are under way count */
             const int end = now + (s.d2h > s.h2d ? s.d2h : s.h2d);
             best = best < 0 || end < best ? end : best;
+            b->below = best;
             continue;
         }
         for (int o = 0; o <= s.next; o++) {
@@ -251,7 +321,7 @@ static int brute_time(brute *b)
             try_buffer(b, &s, now, i);
         }
     }
-    return best;
+    return b->full ? TOO_MANY : best;
 }
 
 static void brute_take(brute *b, ckpt_arena *arena)
@@ -261,7 +331,10 @@ static void brute_take(brute *b, ckpt_arena *arena)
     b->heap = CKPT_NEW(arena, waiting, HEAP_MAX);
     b->closed = CKPT_NEW(arena, bool, STATES_MAX);
     b->table = CKPT_NEW(arena, int, 2 * STATES_MAX);
-    assert_true(b->seen != NULL && b->now != NULL && b->heap != NULL && b->closed != NULL && b->table != NULL);
+    b->slot = CKPT_NEW(arena, size_t, STATES_MAX);
+    assert_true(b->seen != NULL && b->now != NULL && b->heap != NULL && b->closed != NULL && b->table != NULL &&
+                b->slot != NULL);
+    memset(b->table, 0xFF, 2 * STATES_MAX * sizeof *b->table);
 }
 
 /* --- strategies against it --- */
@@ -293,63 +366,76 @@ static ckpt_ns best_time(const ckpt_graph *graph, const char *name, ckpt_bytes l
     return best;
 }
 
+typedef struct tally {
+    int instances, proved[3], fits[3], faster;
+} tally;
+
+/* Every limit from just below keep-all's peak down to where there is no schedule. What a strategy found is legal, so it
+ * is optimal when nothing is faster. */
+static void compare_chain(brute *b, const ckpt_graph *graph, const char *chain, int effort, tally *all)
+{
+    static const char *const names[] = {"joint", "offload-only", "recompute-only"};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    whole -= graph->static_bytes;
+    b->graph = graph;
+    bool any = true;
+    for (b->limit = whole - 1; b->limit > 0 && any; b->limit -= 3) {
+        ckpt_ns best[3];
+        for (int n = 0; n < 3; n++) {
+            char what[80];
+            snprintf(what, sizeof what, "%s, %lld of %lld", chain, (long long)b->limit, (long long)whole);
+            best[n] = best_time(graph, names[n], b->limit, 0, effort, what);
+            b->again = n != 1;
+            b->copies = n != 2;
+            b->below = best[n] < 0 ? INT32_MAX : (int)best[n];
+            const int found = brute_time(b);
+            CHECK(found < 0, "%s: %s takes %lld, the optimum is %d", what, names[n], (long long)best[n], found);
+            all->proved[n] += found != TOO_MANY && best[n] >= 0;
+            all->fits[n] += best[n] >= 0;
+            best[n] = best[n] < 0 ? INT64_MAX : best[n];
+        }
+        any = best[0] < INT64_MAX;
+        all->instances += any;
+        all->faster += best[0] < best[1] && best[0] < best[2];
+    }
+    ckpt_arena_fini(&arena);
+}
+
 static void optimum_of_tiny_chains(void **state)
 {
     (void)state;
     ckpt_arena tables;
     ckpt_arena_init(&tables);
-    brute b = {.graph = NULL};
+    brute b = {.graph = NULL, .host_limit = CKPT_BYTES_MAX};
     brute_take(&b, &tables);
-    int equal[3] = {0}, compared[3] = {0}, faster = 0;
-    for (uint64_t seed = 1; seed <= 14; seed++) {
+    tally all = {0};
+    for (uint64_t seed = 1; seed <= 24; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
+        char what[60];
+        const int blocks = seed % 4 == 0 ? 4 : 3;
         const int64_t d2h = 1000000000, h2d = seed % 2 == 0 ? 1000000000 : 500000000;
-        const ckpt_graph *const graph =
-            ckpt_test_variant(ckpt_test_chain(&arena, seed, 3, 4, 1, 5), &arena, seed, false, d2h, h2d);
-        ckpt_err err = {0};
-        ckpt_bytes whole = 0;
-        ckpt_ns time = 0;
-        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
-        whole -= graph->static_bytes;
-        for (ckpt_bytes limit = whole - 1; limit > 0; limit -= 3) {
-            static const char *const names[] = {"joint", "offload-only", "recompute-only"};
-            int found[3];
-            b.graph = graph;
-            b.limit = limit;
-            b.host_limit = CKPT_BYTES_MAX;
-            for (int n = 0; n < 3; n++) {
-                char what[80];
-                snprintf(what, sizeof what, "seed %d, %lld of %lld", (int)seed, (long long)limit, (long long)whole);
-                b.again = n != 1;
-                b.copies = n != 2;
-                found[n] = brute_time(&b);
-                const ckpt_ns best = best_time(graph, names[n], limit, 0, 1, what);
-                CHECK(best < 0 || (found[n] >= 0 && best >= found[n]), "%s: %s takes %lld, the optimum is %d", what,
-                      names[n], (long long)best, found[n]);
-                CHECK((best < 0) == (found[n] < 0), "%s: %s takes %lld, the optimum is %d", what, names[n],
-                      (long long)best, found[n]);
-                compared[n] += found[n] >= 0;
-                equal[n] += found[n] >= 0 && best == found[n];
-                if (best != found[n]) {
-                    printf("%s: %s takes %lld, the optimum is %d\n", what, names[n], (long long)best, found[n]);
-                }
-            }
-            if (found[0] < 0) {
-                break;
-            }
-            faster += (found[1] < 0 || found[0] < found[1]) && (found[2] < 0 || found[0] < found[2]);
-        }
+        snprintf(what, sizeof what, "seed %d, %d blocks", (int)seed, blocks);
+        compare_chain(&b,
+                      ckpt_test_variant(ckpt_test_chain(&arena, seed, blocks, 4, 1, 5), &arena, seed, false, d2h, h2d),
+                      what, seed % 3 == 0 ? CKPT_EFFORT_LEAST : CKPT_EFFORT_NORMAL, &all);
         ckpt_arena_fini(&arena);
     }
-    printf("optimal: joint %d of %d, offload-only %d of %d, recompute-only %d of %d; joint is faster than both in %d\n",
-           equal[0], compared[0], equal[1], compared[1], equal[2], compared[2], faster);
-    /* What no marks describe: a copy taken of a result that is dropped unused, computed again and dropped again. */
-    CHECK(equal[0] >= compared[0] - 1, "joint is not optimal %d times of %d", compared[0] - equal[0], compared[0]);
-    for (int n = 1; n < 3; n++) { /* to compare with: nearly */
-        CHECK(20 * equal[n] >= 19 * compared[n], "%d of %d are not optimal", compared[n] - equal[n], compared[n]);
+    printf("%d chains and limits: joint optimal in %d of %d, offload-only %d of %d, recompute-only %d of %d (of the "
+           "others "
+           "the optimum is not known); joint is faster than both in %d\n",
+           all.instances, all.proved[0], all.fits[0], all.proved[1], all.fits[1], all.proved[2], all.fits[2],
+           all.faster);
+    for (int n = 0; n < 3; n++) {
+        CHECK(all.proved[n] >= 40 && 10 * all.proved[n] >= 9 * all.fits[n], "only %d of %d compared", all.proved[n],
+              all.fits[n]);
     }
-    CHECK(faster > 3, "joint is faster than both only %d times", faster);
+    CHECK(all.faster > 10, "joint is faster than both only %d times", all.faster);
     ckpt_arena_fini(&tables);
 }
 
