@@ -15,6 +15,18 @@ CKPT_MUST_USE ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_gr
 /* a / b - 1; 0 when b is 0. */
 double ckpt_excess(ckpt_ns a, ckpt_ns b);
 
+/* ---- the user's "checkpoint" flags ---- */
+
+bool ckpt_flags_any(const ckpt_graph *graph, ckpt_choice flag);
+
+/* The same graph, but what is flagged CKPT_NO never runs again. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_flags_pin(const ckpt_graph *graph, ckpt_arena *out, const ckpt_graph **pinned,
+                                       ckpt_err *err);
+
+/* Make a plan of a pinned graph one of `graph`, as which it is checked. A bound that held for all schedules then has
+ * the scope "flagged"; others are dropped. Errors: as ckpt_plan_check. */
+CKPT_MUST_USE ckpt_code ckpt_flags_unpin(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
+
 /* ---- one plan ---- */
 
 /* `limited`: a budget was asked for; `estimated`: the times are no measurements. */
@@ -57,6 +69,7 @@ typedef struct ckpt_family {
 typedef struct ckpt_probe {
     int64_t value;
     bool fits, accepted; /* there is a plan; it also keeps to max_overhead */
+    bool quick;          /* little effort was enough to know that: the times can be better */
     ckpt_bytes peak_bytes;
     ckpt_bytes least_budget_bytes; /* it does not fit: what it needs; 0: the static block alone is too large */
     ckpt_ns time_ns, keep_all_time_ns;
@@ -90,10 +103,10 @@ void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_text *text);
 typedef struct ckpt_layer_report {
     const char *layer; /* an op without one stands for itself */
     ckpt_decision decision;
-    ckpt_bytes kept_bytes;   /* of what its forward wrote, in memory when the last forward op has run */
-    ckpt_bytes host_bytes;   /* of the rest, on the host or on its way there */
-    ckpt_bytes remade_bytes; /* of the rest, made again later: what keeping it would take there */
-    ckpt_ns again_ns;        /* in runs again, of all its forward ops */
+    ckpt_bytes kept_bytes;    /* of what its forward wrote, in memory when the last forward op has run */
+    ckpt_bytes host_bytes;    /* of the rest, on the host or on its way there */
+    ckpt_bytes dropped_bytes; /* of the rest, made again later: what keeping it would take */
+    ckpt_ns again_ns;         /* in runs again, of all its forward ops */
 } ckpt_layer_report;
 
 typedef struct ckpt_more {
@@ -112,7 +125,7 @@ typedef struct ckpt_explanation {
     int more_count;
 } ckpt_explanation;
 
-/* For a plan that fits. What more budget buys is found by planning again from this plan, with 10 % and, from 4 GiB on,
+/* For a plan that fits. What more budget buys is found by planning again from this plan, with 10 % and, from 1 GiB on,
  * 1 GiB more; not at all when there is nothing to gain. Errors: as ckpt_plan_make. Cost: up to 2 plans. */
 CKPT_MUST_USE ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *graph, const char *strategy,
                                      const ckpt_plan_options *options, ckpt_arena *out, ckpt_explanation *explanation,

@@ -8,24 +8,16 @@ const char *ckpt_strategy_kind(const ckpt_strategy *strategy)
     return strategy->baseline ? "baseline" : strategy->flags ? "flags" : "planner";
 }
 
-static bool has_flags(const ckpt_graph *graph)
-{
-    bool any = false;
-    for (int o = 0; o < graph->op_count && !any; o++) {
-        any = graph->op[o].checkpoint != CKPT_UNSET;
-    }
-    return any;
-}
-
 ckpt_code ckpt_compare(const ckpt_graph *graph, const ckpt_plan_options *options, ckpt_arena *out,
                        ckpt_comparison *comparison, ckpt_err *err)
 {
-    const bool flags = has_flags(graph);
+    const bool flags = ckpt_flags_any(graph, CKPT_YES) || ckpt_flags_any(graph, CKPT_NO);
     *comparison = (ckpt_comparison){.limited = options->budget_bytes > 0};
     for (int i = -1; i < 0 || ckpt_strategy_table[i] != NULL; i++) {
         const ckpt_strategy *const strategy = i < 0 ? ckpt_strategy_find("auto") : ckpt_strategy_table[i];
         const bool asked = i >= 0 && strcmp(strategy->name, "auto") == 0;
-        if (asked || (strategy->flags && !flags) || comparison->count == CKPT_COMPARED_MAX) {
+        const bool suits = (!strategy->flags || flags) && (!strategy->link || graph->has_link);
+        if (asked || !suits || comparison->count == CKPT_COMPARED_MAX) {
             continue;
         }
         comparison->stopped = i >= 0 && ckpt_plan_stopped(options);
@@ -58,19 +50,24 @@ void ckpt_comparison_text(const ckpt_comparison *comparison, ckpt_text *text)
     } else {
         ckpt_text_add(text, "no budget\n");
     }
-    ckpt_text_add(text, "%-14s %-9s %-5s %10s %10s %10s %9s %9s\n", "strategy", "kind", "fits", "peak", "step time",
-                  "overhead", "gap", "seconds");
+    ckpt_text_add(text, "%-14s %-8s %6s %10s %10s %10s %9s %9s\n", "strategy", "kind", "fits", "peak", "step time",
+                  "overhead", "gap", "planned");
     for (int i = 0; i < comparison->count; i++) {
         const ckpt_plan *const plan = comparison->plan[i];
-        ckpt_text_add(text, "%-14s %-9s ", comparison->strategy[i], comparison->kind[i]);
+        ckpt_text_add(text, "%-14s %-8s ", comparison->strategy[i], comparison->kind[i]);
         if (plan->verdict == CKPT_FITS) {
-            ckpt_text_add(text, "%-5s %10s %10s %+8.2f %% ", "yes", ckpt_bytes_show(plan->peak_bytes, a),
-                          ckpt_ns_show(plan->time_ns, b), 100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns));
-            ckpt_text_add(text, "%7.2f %% %9.3f\n", 100 * ckpt_excess(plan->time_ns, comparison->bound_ns),
-                          plan->solver_seconds);
+            ckpt_text_add(text, "%6s %10s %10s %+8.2f %% %7.2f %%", "yes", ckpt_bytes_show(plan->peak_bytes, a),
+                          ckpt_ns_show(plan->time_ns, b), 100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns),
+                          100 * ckpt_excess(plan->time_ns, comparison->bound_ns));
         } else {
-            ckpt_text_add(text, "%-5s %s %s\n", "no", "needs", ckpt_bytes_show(plan->least_budget_bytes, a));
+            ckpt_text_add(text, "%6s %10s %10s %10s %9s", "needs", ckpt_bytes_show(plan->least_budget_bytes, a), "-",
+                          "-", "-");
         }
+        ckpt_text_add(text, " %7.3f s\n", plan->solver_seconds);
+    }
+    if (comparison->bound_ns > 0) {
+        ckpt_text_add(text, "gap: over %s, than which no schedule within the budget is faster\n",
+                      ckpt_ns_show(comparison->bound_ns, a));
     }
 }
 

@@ -4,6 +4,8 @@
 
 #include "planner/answers.h"
 
+enum { WIDTH_MAX = 60 };
+
 /* The name that an op's figures go under. */
 static const char *label(const ckpt_graph_op *op)
 {
@@ -64,7 +66,7 @@ static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of
 /* Where things are after a step. */
 typedef struct whereabouts {
     const ckpt_graph *graph;
-    bool *memory, *host, *remade; /* per buffer; `remade`: counted once */
+    bool *memory, *host, *counted; /* per buffer; `counted`: as kept or as dropped */
 } whereabouts;
 
 static void follow(whereabouts *w, const ckpt_step *step)
@@ -123,9 +125,9 @@ static void add_again(whereabouts *w, int o, bool behind, ckpt_layer_report *row
     row->decision = CKPT_RECOMPUTE;
     for (int i = 0; behind && i < op->writes.count; i++) {
         const int b = op->writes.at[i];
-        if (!w->remade[b]) {
-            w->remade[b] = true;
-            row->remade_bytes += w->graph->buffer[b].bytes;
+        if (!w->counted[b]) {
+            w->counted[b] = true;
+            row->dropped_bytes += w->graph->buffer[b].bytes;
         }
     }
 }
@@ -139,9 +141,9 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
         .graph = graph,
         .memory = CKPT_NEW(out, bool, graph->buffer_count),
         .host = CKPT_NEW(out, bool, graph->buffer_count),
-        .remade = CKPT_NEW(out, bool, graph->buffer_count),
+        .counted = CKPT_NEW(out, bool, graph->buffer_count),
     };
-    if (row_of == NULL || w.memory == NULL || w.host == NULL || w.remade == NULL) {
+    if (row_of == NULL || w.memory == NULL || w.host == NULL || w.counted == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
     }
     CKPT_TRY(find_rows(graph, out, row_of, &rows, &explanation->layer_count, err));
@@ -158,7 +160,7 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
         if (i == boundary) {
             add_kept(&w, row_of, rows);
             for (int b = 0; b < graph->buffer_count; b++) {
-                w.remade[b] = w.memory[b]; /* what is there need not be kept instead */
+                w.counted[b] = w.memory[b]; /* what is there need not be kept instead */
             }
         }
     }
@@ -200,46 +202,80 @@ ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *graph, const cha
         return CKPT_OK;
     }
     CKPT_TRY(buy(graph, strategy, options, plan->budget_bytes / 10, "10 %", out, explanation, err));
-    return plan->budget_bytes >= 4 * gib ? buy(graph, strategy, options, gib, "1 GiB", out, explanation, err) : CKPT_OK;
+    return plan->budget_bytes >= gib ? buy(graph, strategy, options, gib, "1 GiB", out, explanation, err) : CKPT_OK;
 }
 
 static double ns_per_mib(const ckpt_layer_report *row)
 {
-    return row->remade_bytes > 0 ? (double)row->again_ns * 1048576 / (double)row->remade_bytes : 0;
+    return row->dropped_bytes > 0 ? (double)row->again_ns * 1048576 / (double)row->dropped_bytes : 0;
+}
+
+/* Right-aligned, "-" for nothing; not at all without `shown`. */
+static void add_cell(ckpt_text *text, bool shown, int64_t amount, const char *(*show)(int64_t, char *))
+{
+    char cell[CKPT_UNITS_TEXT];
+    if (shown) {
+        ckpt_text_add(text, " %10s", amount > 0 ? show(amount, cell) : "-");
+    }
+}
+
+/* What is not recomputed and left nothing behind: backward needs nothing of it, or something holds its place. */
+static const char *decision_text(const ckpt_layer_report *row)
+{
+    return row->decision == CKPT_KEEP && row->kept_bytes == 0 ? "-" : ckpt_decision_name(row->decision);
+}
+
+static void add_row(ckpt_text *text, int width, bool host, const char *decision, const ckpt_layer_report *row)
+{
+    ckpt_text_add(text, "%-*s %-9s", width, row->layer, decision);
+    add_cell(text, true, row->kept_bytes, ckpt_bytes_show);
+    add_cell(text, host, row->host_bytes, ckpt_bytes_show);
+    add_cell(text, true, row->dropped_bytes, ckpt_bytes_show);
+    add_cell(text, true, row->again_ns, ckpt_ns_show);
+    add_cell(text, true, (ckpt_ns)(ns_per_mib(row) + 0.5), ckpt_ns_show);
+    ckpt_text_add(text, "\n");
+}
+
+static void add_more(ckpt_text *text, const ckpt_plan *plan, const ckpt_more *more)
+{
+    char a[CKPT_UNITS_TEXT];
+    char b[CKPT_UNITS_TEXT];
+    char c[CKPT_UNITS_TEXT];
+    const ckpt_ns saved = plan->time_ns - more->plan->time_ns;
+    ckpt_text_add(text, "with %s more budget (%s) ", more->step, ckpt_bytes_show(more->budget_bytes, a));
+    if (saved == 0) {
+        ckpt_text_add(text, "no faster plan was found\n");
+    } else {
+        ckpt_text_add(text, "the step takes %s: %s or %.2f %% less%s\n", ckpt_ns_show(more->plan->time_ns, b),
+                      ckpt_ns_show(saved, c), 100 * (double)saved / (double)plan->time_ns,
+                      more->plan->time_ns <= plan->keep_all_time_ns ? ", as long as keep-all" : "");
+    }
 }
 
 void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
 {
     const ckpt_plan *const plan = explanation->plan;
-    char a[CKPT_UNITS_TEXT];
-    char b[CKPT_UNITS_TEXT];
-    char c[CKPT_UNITS_TEXT];
-    char d[CKPT_UNITS_TEXT];
-    ckpt_layer_report sum = {0};
-    ckpt_text_add(text, "\n%-28s %-9s %10s %10s %10s %10s %12s\n", "layer", "decision", "kept", "on host", "remade",
-                  "again", "per MiB");
+    ckpt_layer_report sum = {.layer = "all"};
+    int width = 12;
     for (int i = 0; i < explanation->layer_count; i++) {
         const ckpt_layer_report *const row = &explanation->layer[i];
-        ckpt_text_add(text, "%-28s %-9s %10s %10s %10s %10s", row->layer, ckpt_decision_name(row->decision),
-                      row->kept_bytes > 0 ? ckpt_bytes_show(row->kept_bytes, a) : "-",
-                      row->host_bytes > 0 ? ckpt_bytes_show(row->host_bytes, b) : "-",
-                      row->remade_bytes > 0 ? ckpt_bytes_show(row->remade_bytes, c) : "-",
-                      row->again_ns > 0 ? ckpt_ns_show(row->again_ns, d) : "-");
-        ckpt_text_add(text, " %12s\n", row->remade_bytes > 0 ? ckpt_ns_show((ckpt_ns)(ns_per_mib(row) + 0.5), a) : "-");
+        const int length = (int)strnlen(row->layer, WIDTH_MAX);
+        width = length > width ? length : width;
         sum.kept_bytes += row->kept_bytes;
         sum.host_bytes += row->host_bytes;
-        sum.remade_bytes += row->remade_bytes;
+        sum.dropped_bytes += row->dropped_bytes;
         sum.again_ns += row->again_ns;
     }
-    ckpt_text_add(text, "%-28s %-9s %10s %10s %10s %10s\n", "all", "", ckpt_bytes_show(sum.kept_bytes, a),
-                  ckpt_bytes_show(sum.host_bytes, b), ckpt_bytes_show(sum.remade_bytes, c),
-                  ckpt_ns_show(sum.again_ns, d));
+    const bool host = sum.host_bytes > 0;
+    ckpt_text_add(text, "\n%-*s %-9s %10s%s %10s %10s %10s\n", width, "layer", "decision", "kept",
+                  host ? "    on host" : "", "dropped", "again", "per MiB");
+    for (int i = 0; i < explanation->layer_count; i++) {
+        const ckpt_layer_report *const row = &explanation->layer[i];
+        add_row(text, width, host, decision_text(row), row);
+    }
+    add_row(text, width, host, "", &sum);
     for (int i = 0; i < explanation->more_count; i++) {
-        const ckpt_more *const more = &explanation->more[i];
-        ckpt_text_add(text, "%s more (%s): %s, %s or %.2f %% less\n", more->step,
-                      ckpt_bytes_show(more->budget_bytes, a), ckpt_ns_show(more->plan->time_ns, b),
-                      ckpt_ns_show(plan->time_ns - more->plan->time_ns, c),
-                      100 * (double)(plan->time_ns - more->plan->time_ns) / (double)plan->time_ns);
+        add_more(text, plan, &explanation->more[i]);
     }
     if (plan->time_ns <= plan->keep_all_time_ns) {
         ckpt_text_add(text, "more budget buys nothing: the step takes no longer than keep-all\n");
@@ -254,10 +290,10 @@ void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_text *te
         ckpt_text_add(text, "%s\n  {\"layer\": ", i > 0 ? "," : "");
         ckpt_text_json(text, row->layer);
         ckpt_text_add(text,
-                      ", \"decision\": \"%s\", \"kept_bytes\": %lld, \"host_bytes\": %lld, \"remade_bytes\": %lld, "
+                      ", \"decision\": \"%s\", \"kept_bytes\": %lld, \"host_bytes\": %lld, \"dropped_bytes\": %lld, "
                       "\"recompute_ns\": %lld, \"ns_per_mib\": %.1f}",
                       ckpt_decision_name(row->decision), (long long)row->kept_bytes, (long long)row->host_bytes,
-                      (long long)row->remade_bytes, (long long)row->again_ns, ns_per_mib(row));
+                      (long long)row->dropped_bytes, (long long)row->again_ns, ns_per_mib(row));
     }
     ckpt_text_add(text, "\n], \"more_budget\": [");
     for (int i = 0; i < explanation->more_count; i++) {

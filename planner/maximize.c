@@ -59,24 +59,57 @@ static bool is_better(const ckpt_maximum *maximum, const ckpt_probe *probe)
     return probe->value > maximum->value;
 }
 
-static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *probe, ckpt_plan **plan, ckpt_err *err)
+static ckpt_code plan_once(maximizer *m, const ckpt_graph *graph, int effort, const ckpt_plan *start, ckpt_plan **plan,
+                           ckpt_err *err)
 {
     ckpt_candidate incumbent;
-    m->options.incumbent_count = 0;
-    if (m->maximum->found && same_shape(graph, m->maximum->graph)) {
-        CKPT_TRY(ckpt_plan_candidate(m->maximum->plan, graph, m->out, &incumbent, err));
-        m->options.incumbent = &incumbent;
-        m->options.incumbent_count = 1;
+    ckpt_plan_options options = m->options;
+    options.effort = effort;
+    if (start != NULL) {
+        CKPT_TRY(ckpt_plan_candidate(start, graph, m->out, &incumbent, err));
+        options.incumbent = &incumbent;
+        options.incumbent_count = 1;
     }
-    CKPT_TRY_WHILE(err, ckpt_plan_make(graph, m->strategy, &m->options, m->out, plan, err), "planning %s = %lld",
-                   m->family->variable, (long long)probe->value);
+    return ckpt_plan_make(graph, m->strategy, &options, m->out, plan, err);
+}
+
+static bool is_accepted(const maximizer *m, const ckpt_plan *plan)
+{
+    return plan->verdict == CKPT_FITS &&
+           (m->max_overhead < 0 || ckpt_excess(plan->time_ns, plan->keep_all_time_ns) <= m->max_overhead);
+}
+
+/* Proved: no effort makes this value an accepted one. */
+static bool is_refuted(const maximizer *m, const ckpt_plan *plan)
+{
+    if (plan->verdict != CKPT_FITS) {
+        return plan->no_schedule_below_bytes > m->options.budget_bytes;
+    }
+    return m->max_overhead >= 0 && plan->has_bound && strcmp(plan->bound_scope, "all") == 0 &&
+           ckpt_excess(plan->bound_ns, plan->keep_all_time_ns) > m->max_overhead;
+}
+
+/* With little effort first: what is accepted then need not be looked at longer, nor what is proved to be refused. */
+static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *probe, ckpt_plan **plan, ckpt_err *err)
+{
+    const ckpt_plan *const start = m->maximum->found && same_shape(graph, m->maximum->graph) ? m->maximum->plan : NULL;
+    const bool quick = m->options.effort > CKPT_EFFORT_LEAST;
+    ckpt_code code = CKPT_OK;
+    if (quick) {
+        code = plan_once(m, graph, CKPT_EFFORT_LEAST, start, plan, err);
+    }
+    probe->quick = quick && code == CKPT_OK && (is_accepted(m, *plan) || is_refuted(m, *plan));
+    if (code == CKPT_OK && !probe->quick) {
+        const ckpt_plan *const first = quick && (*plan)->verdict == CKPT_FITS ? *plan : start;
+        code = plan_once(m, graph, m->options.effort, first, plan, err);
+    }
+    CKPT_TRY_WHILE(err, code, "planning %s = %lld", m->family->variable, (long long)probe->value);
     probe->fits = (*plan)->verdict == CKPT_FITS;
     probe->peak_bytes = (*plan)->peak_bytes;
     probe->least_budget_bytes = (*plan)->least_budget_bytes;
     probe->time_ns = (*plan)->time_ns;
     probe->keep_all_time_ns = (*plan)->keep_all_time_ns;
-    probe->accepted =
-        probe->fits && (m->max_overhead < 0 || ckpt_excess(probe->time_ns, probe->keep_all_time_ns) <= m->max_overhead);
+    probe->accepted = is_accepted(m, *plan);
     return CKPT_OK;
 }
 
@@ -186,6 +219,25 @@ static ckpt_code find_largest(maximizer *m, ckpt_err *err)
     return low > 0 && high > 0 ? bisect(m, low, high, err) : CKPT_OK;
 }
 
+/* The answer deserves the whole effort. */
+static ckpt_code finish_quick(maximizer *m, ckpt_err *err)
+{
+    ckpt_maximum *const maximum = m->maximum;
+    ckpt_plan *plan = NULL;
+    for (int i = 0; maximum->found && !maximum->unbounded && i < maximum->probe_count; i++) {
+        ckpt_probe *const probe = &maximum->probe[i];
+        if (probe->value == maximum->value && probe->quick) {
+            CKPT_TRY(plan_once(m, maximum->graph, m->options.effort, maximum->plan, &plan, err));
+            const bool faster = plan->verdict == CKPT_FITS && plan->time_ns <= maximum->plan->time_ns;
+            maximum->plan = faster ? plan : maximum->plan;
+            probe->quick = false;
+            probe->peak_bytes = maximum->plan->peak_bytes;
+            probe->time_ns = maximum->plan->time_ns;
+        }
+    }
+    return CKPT_OK;
+}
+
 /* The values next to `value` that have been probed; `value` itself where there is none. */
 static void find_neighbours(const ckpt_maximum *maximum, int64_t value, int64_t *below, int64_t *above)
 {
@@ -239,6 +291,7 @@ ckpt_code ckpt_maximize(const ckpt_family *family, bool throughput, double max_o
     maximizer m = {family, max_overhead, strategy, *options, out, maximum};
     *maximum = (ckpt_maximum){.variable = family->variable, .throughput = throughput};
     CKPT_TRY(find_largest(&m, err));
+    CKPT_TRY(finish_quick(&m, err));
     int64_t largest = 0;
     for (int i = 0; i < maximum->probe_count; i++) {
         const ckpt_probe *const probe = &maximum->probe[i];
@@ -252,6 +305,15 @@ static double per_second(int64_t value, ckpt_ns time)
     return time > 0 ? (double)value * 1e9 / (double)time : 0;
 }
 
+static bool any_fits(const ckpt_maximum *maximum)
+{
+    bool any = false;
+    for (int i = 0; i < maximum->probe_count && !any; i++) {
+        any = maximum->probe[i].fits;
+    }
+    return any;
+}
+
 void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text)
 {
     char a[CKPT_UNITS_TEXT];
@@ -263,17 +325,19 @@ void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text)
         ckpt_text_add(text, "%12lld ", (long long)probe->value);
         if (!probe->fits) {
             const bool known = probe->least_budget_bytes > 0;
-            ckpt_text_add(text, "%-9s %s%s\n", "too large", known ? "needs " : "its static block alone is",
-                          known ? ckpt_bytes_show(probe->least_budget_bytes, a) : "");
+            ckpt_text_add(text, "%-9s %10s %s\n", "too large",
+                          known ? ckpt_bytes_show(probe->least_budget_bytes, a) : "",
+                          known ? "would do" : "its static block alone is");
         } else {
-            ckpt_text_add(text, "%-9s %10s %10s %+8.2f %% %12.4g\n", probe->accepted ? "fits" : "too slow",
+            ckpt_text_add(text, "%-9s %10s %10s %+8.2f %% %12.4g%s\n", probe->accepted ? "fits" : "too slow",
                           ckpt_bytes_show(probe->peak_bytes, a), ckpt_ns_show(probe->time_ns, b),
                           100 * ckpt_excess(probe->time_ns, probe->keep_all_time_ns),
-                          per_second(probe->value, probe->time_ns));
+                          per_second(probe->value, probe->time_ns), probe->quick ? "  quick" : "");
         }
     }
     if (!maximum->found) {
-        ckpt_text_add(text, "no value of %s that was tried fits\n", maximum->variable);
+        ckpt_text_add(text, "no value of %s that was tried %s\n", maximum->variable,
+                      any_fits(maximum) ? "is fast enough" : "fits");
     } else {
         ckpt_text_add(text, "%s %s = %lld%s\n\n",
                       maximum->throughput ? "most per second:" : "largest:", maximum->variable,
@@ -291,8 +355,8 @@ void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_text *text)
     ckpt_text_add(text, ", \"complete\": %s, \"probes\": [", maximum->stopped ? "false" : "true");
     for (int i = 0; i < maximum->probe_count; i++) {
         const ckpt_probe *const probe = &maximum->probe[i];
-        ckpt_text_add(text, "%s\n  {\"value\": %lld, \"accepted\": %s", i > 0 ? "," : "", (long long)probe->value,
-                      probe->accepted ? "true" : "false");
+        ckpt_text_add(text, "%s\n  {\"value\": %lld, \"accepted\": %s, \"quick\": %s", i > 0 ? "," : "",
+                      (long long)probe->value, probe->accepted ? "true" : "false", probe->quick ? "true" : "false");
         if (probe->fits) {
             ckpt_text_add(text, ", \"peak_bytes\": %lld, \"time_ns\": %lld, \"overhead\": %.6f, \"per_second\": %.6g",
                           (long long)probe->peak_bytes, (long long)probe->time_ns,

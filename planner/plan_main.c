@@ -18,7 +18,8 @@
 /* A graph, and where its times come from. */
 typedef struct source {
     const ckpt_graph *graph;
-    const ckpt_model *model; /* NULL: the file is a graph */
+    const ckpt_graph *planned; /* the same, or without runs again of what the user has flagged as kept */
+    const ckpt_model *model;   /* NULL: the file is a graph */
     const char *costs;
     bool roofline;
     int threads;
@@ -113,10 +114,10 @@ static ckpt_code read_source(const ckpt_request *r, ckpt_arena *out, source *s, 
     if (strncmp(format, "ckpt-model/", 11) == 0) {
         return read_model(r, out, s, err);
     }
-    if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL) {
+    if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL || r->threads > 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%s is a graph and has its own sizes and times: --profile, --device, --set and --maximize are "
-                         "for models",
+                         "%s is a graph and has its own sizes and times: --profile, --device, --set, --threads and "
+                         "--maximize are for models",
                          r->input);
     }
     s->costs = ckpt_arena_format(out, "times in %s", r->input);
@@ -173,22 +174,65 @@ static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const c
     return code;
 }
 
-/* One note when the user's flags are in the model and the strategy does not look at them. */
-static void note_flags(const ckpt_cli *cli, const ckpt_graph *graph, const char *strategy)
+/* What the user has flagged decides, unless a strategy was asked for by name or --ignore-flags was given: with
+ * something flagged true, strategy flags plans; else what is flagged false never runs again. */
+static ckpt_code obey_flags(job *j, ckpt_arena *out, source *s, ckpt_err *err)
 {
-    const ckpt_strategy *const found = ckpt_strategy_find(strategy);
-    if (found != NULL && found->flags) {
+    const ckpt_request *const r = j->request;
+    const bool automatic = r->strategy == NULL || strcmp(r->strategy, "auto") == 0;
+    s->planned = s->graph;
+    if (r->ignore_flags || !automatic || r->question == CKPT_ASK_COMPARISON) {
+        return CKPT_OK;
+    }
+    if (ckpt_flags_any(s->graph, CKPT_YES)) {
+        j->strategy = "flags";
+    } else if (ckpt_flags_any(s->graph, CKPT_NO)) {
+        return ckpt_flags_pin(s->graph, out, &s->planned, err);
+    }
+    return CKPT_OK;
+}
+
+/* One note on flags in the model: that they were obeyed, or that they were not. */
+static void note_flags(const job *j)
+{
+    const ckpt_graph *const graph = j->source.graph;
+    const ckpt_request *const r = j->request;
+    const ckpt_strategy *const asked = r->strategy != NULL ? ckpt_strategy_find(r->strategy) : NULL;
+    const bool yes = ckpt_flags_any(graph, CKPT_YES);
+    if (r->ignore_flags || r->question == CKPT_ASK_COMPARISON || (!yes && !ckpt_flags_any(graph, CKPT_NO)) ||
+        (asked != NULL && asked->flags)) {
         return;
     }
-    for (int o = 0; o < graph->op_count; o++) {
-        if (graph->op[o].checkpoint != CKPT_UNSET) {
-            fprintf(stderr,
-                    "%s: note: the model has checkpoint flags, which strategy %s does not read; see --strategy "
-                    "flags\n",
-                    cli->program, strategy);
-            return;
-        }
+    if (asked != NULL && strcmp(asked->name, "auto") != 0) {
+        fprintf(stderr, "%s: note: the model has checkpoint flags, which strategy %s does not read\n", j->cli->program,
+                asked->name);
+    } else {
+        fprintf(stderr, "%s: note: the model's checkpoint flags decide what is %s; --ignore-flags plans freely\n",
+                j->cli->program, yes ? "recomputed" : "kept");
     }
+}
+
+/* Options that would do nothing on this graph. */
+static ckpt_code check_use(const job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    const ckpt_graph *const graph = j->source.graph;
+    const ckpt_strategy *const asked = r->strategy != NULL ? ckpt_strategy_find(r->strategy) : NULL;
+    if (r->strategy != NULL && asked == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found strategy '%s', wanted one of --list-strategies", r->strategy);
+    }
+    if (r->host_memory != NULL && !graph->has_link) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--host-memory is for offload, and no link is known: add --link RATE");
+    }
+    if (asked != NULL && asked->link && !graph->has_link) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "strategy %s offloads, and no link is known: add --link RATE",
+                         asked->name);
+    }
+    if (asked != NULL && asked->flags && !ckpt_flags_any(graph, CKPT_YES) && !ckpt_flags_any(graph, CKPT_NO)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found no \"checkpoint\" flags for strategy %s", r->input,
+                         asked->name);
+    }
+    return CKPT_OK;
 }
 
 /* Everything but the budget, which may be a share of something not known yet. */
@@ -254,7 +298,9 @@ static ckpt_code write_files(job *j, ckpt_plan *plan, ckpt_err *err)
     const ckpt_request *const r = j->request;
     plan->costs = j->source.costs;
     plan->threads = j->source.threads;
-    note_flags(j->cli, j->source.graph, plan->verdict == CKPT_FITS ? plan->solver : j->strategy);
+    if (j->source.planned != j->source.graph) {
+        CKPT_TRY(ckpt_flags_unpin(plan, j->source.graph, err));
+    }
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
     }
@@ -276,7 +322,7 @@ static ckpt_code answer_plan(job *j, ckpt_err *err)
     if (r->start != NULL) {
         CKPT_TRY(read_start(j, &start, err));
     }
-    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, &plan, err));
+    CKPT_TRY(ckpt_plan_make(j->source.planned, j->strategy, &j->options, j->out, &plan, err));
     j->found = plan->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
@@ -285,7 +331,7 @@ static ckpt_code answer_plan(job *j, ckpt_err *err)
     CKPT_TRY(write_files(j, plan, err));
     const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
     if (explain) {
-        CKPT_TRY(ckpt_explain(plan, j->source.graph, j->strategy, &j->options, j->out, &explanation, err));
+        CKPT_TRY(ckpt_explain(plan, j->source.planned, j->strategy, &j->options, j->out, &explanation, err));
     }
     if (!r->json) {
         ckpt_plan_text(plan, r->budget != NULL, j->source.roofline, &j->text);
@@ -313,7 +359,8 @@ static ckpt_code answer_sweep(job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
     ckpt_sweep sweep = {0};
-    CKPT_TRY(ckpt_sweep_make(j->source.graph, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
+    CKPT_TRY(
+        ckpt_sweep_make(j->source.planned, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
     j->found = sweep.plan[0]->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
@@ -324,6 +371,9 @@ static ckpt_code answer_sweep(job *j, ckpt_err *err)
     for (int i = 0; i < sweep.count; i++) {
         sweep.plan[i]->costs = j->source.costs;
         sweep.plan[i]->threads = j->source.threads;
+        if (j->source.planned != j->source.graph) {
+            CKPT_TRY(ckpt_flags_unpin(sweep.plan[i], j->source.graph, err));
+        }
     }
     const bool file = r->output != NULL && !ckpt_on_stdout(r->output);
     if (file ? ckpt_ends_with(r->output, ".svg") : false) {
@@ -342,25 +392,50 @@ static ckpt_code answer_sweep(job *j, ckpt_err *err)
     return file ? write_text(r->output, &j->text, err) : CKPT_OK;
 }
 
-static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const ckpt_graph **graph, bool *exists,
-                          ckpt_err *err)
+/* The model at another value of the variable of --maximize. */
+static ckpt_code read_at(const job *j, int64_t value, ckpt_arena *out, source *s, ckpt_err *err)
 {
-    const job *const j = context;
     ckpt_request r = *j->request;
-    source s = {0};
     r.set[r.set_count] = ckpt_arena_format(out, "%s=%lld", r.variable, (long long)value);
     if (r.set[r.set_count++] == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
     }
-    ckpt_code code = read_model(&r, out, &s, err);
-    code = code == CKPT_OK ? set_link(&r, out, &s, err) : code;
+    CKPT_TRY(read_model(&r, out, s, err));
+    return set_link(&r, out, s, err);
+}
+
+static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const ckpt_graph **graph, bool *exists,
+                          ckpt_err *err)
+{
+    job *const j = context;
+    source s = {0};
+    const ckpt_code code = read_at(j, value, out, &s, err);
     *exists = code == CKPT_OK;
     if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model has read well: it is the value */
         *err = (ckpt_err){0};
         return CKPT_OK;
     }
-    *graph = s.graph;
-    return code;
+    CKPT_TRY(code);
+    CKPT_TRY(obey_flags(j, out, &s, err));
+    *graph = s.planned;
+    return CKPT_OK;
+}
+
+/* The answer's graph, and where it has been pinned by flags the one without. */
+static ckpt_code read_whole(job *j, const ckpt_maximum *maximum, ckpt_err *err)
+{
+    const bool pinned = j->source.planned != j->source.graph;
+    j->source.graph = j->source.planned = maximum->graph;
+    return pinned ? read_at(j, maximum->value, j->out, &j->source, err) : CKPT_OK;
+}
+
+static bool has_variable(const ckpt_model *model, const char *name)
+{
+    bool has = false;
+    for (int i = 0; i < model->var_count && !has; i++) {
+        has = strcmp(model->var[i].name, name) == 0;
+    }
+    return has;
 }
 
 static ckpt_code answer_maximum(job *j, ckpt_err *err)
@@ -370,6 +445,9 @@ static ckpt_code answer_maximum(job *j, ckpt_err *err)
     ckpt_family family = {.graph = graph_at, .context = j, .variable = r->variable};
     if (maximum == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "probes");
+    }
+    if (!has_variable(j->source.model, r->variable)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found no variable '%s' to maximize", r->input, r->variable);
     }
     CKPT_TRY_WHILE(err, ckpt_model_eval(j->source.model, r->variable, &family.start, err), "reading --maximize %s",
                    r->variable);
@@ -388,7 +466,7 @@ static ckpt_code answer_maximum(job *j, ckpt_err *err)
     }
     note_end(j, maximum->stopped);
     if (maximum->found) {
-        j->source.graph = maximum->graph;
+        CKPT_TRY(read_whole(j, maximum, err));
         CKPT_TRY(write_files(j, maximum->plan, err));
     }
     if (!r->json) {
@@ -449,6 +527,9 @@ static ckpt_code answer(job *j, ckpt_err *err)
     }
     CKPT_TRY(read_source(r, j->out, &j->source, err));
     CKPT_TRY(set_link(r, j->out, &j->source, err));
+    CKPT_TRY(check_use(j, err));
+    CKPT_TRY(obey_flags(j, j->out, &j->source, err));
+    note_flags(j);
     CKPT_TRY(ckpt_keep_all_measure(j->source.graph, j->out, &whole, &time, err));
     CKPT_TRY(set_budget(j, r->question == CKPT_ASK_MAXIMUM ? 0 : whole, err));
     switch (r->question) {

@@ -1,5 +1,6 @@
 /* The summary of one plan, for people and as members of a JSON object. */
 #include <stdio.h>
+#include <string.h>
 
 #include "planner/answers.h"
 
@@ -28,13 +29,17 @@ static void add_costs(ckpt_text *text, const ckpt_plan *plan, bool estimated)
                   estimated ? " (an estimate: no layer was measured; see ckpt-profile)" : "");
 }
 
+/* What is proved about the time: "exact" alone says that the plan is optimal. */
 static void add_bound(ckpt_text *text, const ckpt_plan *plan)
 {
     char shown[CKPT_UNITS_TEXT];
-    if (plan->has_bound) {
-        ckpt_text_add(text, "%-14s %s, gap %.2f %% (%s; scope: %s)\n", "bound", ckpt_ns_show(plan->bound_ns, shown),
-                      100 * ckpt_excess(plan->time_ns, plan->bound_ns), plan->bound_how, plan->bound_scope);
+    if (!plan->has_bound) {
+        return;
     }
+    const bool all = strcmp(plan->bound_scope, "all") == 0;
+    ckpt_text_add(text, "%-14s %s: no schedule%s%s within the budget is faster; gap %.2f %% (%s)\n", "bound",
+                  ckpt_ns_show(plan->bound_ns, shown), all ? "" : " of scope ", all ? "" : plan->bound_scope,
+                  100 * ckpt_excess(plan->time_ns, plan->bound_ns), plan->bound_how);
 }
 
 static void add_fit(ckpt_text *text, const ckpt_plan *plan, bool estimated)
@@ -82,11 +87,12 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
         add_fit(text, plan, estimated);
         return;
     }
-    add_bytes(text, "static block", plan->static_bytes, "");
+    add_bytes(text, "static block", plan->static_bytes,
+              plan->static_bytes > plan->budget_bytes ? ": alone more than the budget" : "");
     add_bytes(text, "keep-all", plan->keep_all_peak_bytes, "");
-    add_bytes(text, "least budget", plan->least_budget_bytes, ": a budget at which a plan was found");
+    add_bytes(text, "least budget", plan->least_budget_bytes, ": with that much a plan was found");
     if (plan->no_schedule_below_bytes > 0) {
-        add_bytes(text, "proved", plan->no_schedule_below_bytes, ": under less than that there is no schedule at all");
+        add_bytes(text, "proved", plan->no_schedule_below_bytes, ": with less than that there is no schedule at all");
     }
     add_costs(text, plan, estimated);
     ckpt_text_add(text, "%-14s %s, searched for %.3f s\n", "strategy", plan->solver, plan->solver_seconds);

@@ -10,32 +10,27 @@
 enum { POINTS_MAX = 10000 };
 
 const ckpt_cli_option ckpt_request_options[] = {
-    {"budget", 'b', "SIZE",
-     "everything the step holds on the device: 6GB, 5.5GiB, 80% of keep-all's peak; none: no limit"},
-    {"output", 'o', "FILE",
-     "write the plan as JSON, or the curve of --sweep as .csv, .json or .svg; - is standard output"},
-    {"strategy", 's', "NAME", "auto (the fastest that fits) or a name of --list-strategies"},
-    {"effort", 'e', "0..3", "how hard to look: 1 (default) takes up to a second for 500 ops, 2 ten, 3 a minute"},
-    {"time-limit", 0, "SECONDS", "end with the best plan so far; the plan then depends on the machine's speed"},
-    {"start", 0, "FILE", "a plan of the same graph to begin with: the answer is no slower where that one fits"},
-    {"profile", 'p', "FILE", "measured times and workspaces (ckpt-profile)"},
-    {"device", 'd', "NAME", "without a profile: device of the roofline, or its JSON file (default: cpu)"},
+    {"budget", 'b', "SIZE", "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit)"},
+    {"output", 'o', "FILE", "write the plan, or the curve of --sweep as .csv, .json or .svg; - is stdout"},
+    {"strategy", 's', "NAME", "one strategy alone, see --list-strategies (auto: the fastest of all that fit)"},
+    {"effort", 'e', "0..3", "how hard to look; for 500 ops 1 takes up to a second, 2 ten, 3 a minute (1)"},
+    {"time-limit", 0, "SECONDS", "end with the best plan so far, which then depends on the machine's speed"},
+    {"ignore-flags", 0, NULL, "plan freely where the model has checkpoint flags; auto obeys them otherwise"},
+    {"start", 0, "FILE", "a plan of the same graph to begin with: where it fits, the answer is no slower"},
+    {"profile", 'p', "FILE", "measured times and workspaces, from ckpt-profile"},
+    {"device", 'd', "NAME", "device whose roofline gives what no profile does, or its JSON file (cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
-    {"threads", 't', "N", "threads of the CPU kernels (default: as the profile, else all processors)"},
-    {"link", 0, "RATE",
-     "offload over a link to the host: 50GB/s, or 50GB/s,25GB/s there and back (default: as measured)"},
-    {"host-memory", 0, "SIZE", "room on the host for what is offloaded (default: no limit)"},
-    {"sweep", 0, "N", "the curve of time over N budgets, from the least to --budget or to keep-all's peak"},
-    {"maximize", 0, "VAR",
-     "the largest value of a model's variable that fits; throughput or throughput:VAR: the fastest per sample"},
-    {"max-overhead", 0, "PERCENT",
-     "of --maximize: the step takes at most that much longer than keep-all would, e.g. 20%"},
+    {"threads", 't', "N", "threads of the CPU kernels (as in the profile, else all processors)"},
+    {"link", 0, "RATE", "offload to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)"},
+    {"host-memory", 0, "SIZE", "room on the host for what is offloaded (no limit)"},
+    {"sweep", 0, "N", "time over N budgets, from the least that can be met to --budget or keep-all's peak"},
+    {"maximize", 0, "VAR", "the largest value of VAR that fits; throughput[:VAR]: the most VAR (batch) per second"},
+    {"max-overhead", 0, "PERCENT", "of --maximize: the step takes at most that much longer than keep-all, e.g. 20%"},
     {"explain", 0, NULL, "per layer: bytes kept, time recomputed; and what more budget would buy"},
     {"compare-strategies", 0, NULL, "all strategies and baselines at the budget, in a table"},
-    {"pack", 0, "FILE",
-     "no plan: offsets for the buffers of a CSV file (id, lower, upper, size), as CSV to -o or standard output"},
-    {"capacity", 0, "SIZE", "of --pack: bytes there are, or a percentage of the most ever live (default: 100%)"},
-    {"trace", 0, "FILE", "write the predicted trace"},
+    {"pack", 0, "FILE", "no plan: offsets for the buffers of a CSV file with columns id, lower, upper, size"},
+    {"capacity", 0, "SIZE", "of --pack: bytes there are, or a share of the most that is ever live (100%)"},
+    {"trace", 0, "FILE", "write the predicted trace; - is stdout"},
     {"json", 0, NULL, "print the answer as JSON"},
     {"list-strategies", 0, NULL, "print the strategies and exit"},
     {NULL, 0, NULL, NULL},
@@ -71,13 +66,17 @@ static int take_question(const ckpt_cli *cli, ckpt_request *r, const char *name,
         if (strcmp(name, table[i].name) == 0) {
             if (r->question != CKPT_ASK_PLAN && r->question != table[i].question) {
                 return ckpt_cli_usage(cli,
-                                      "wanted one of --sweep, --maximize, --explain, --compare-strategies and --pack");
+                                      "wanted one of --sweep, --maximize, --explain, --compare-strategies, --pack and "
+                                      "--list-strategies");
             }
             r->question = table[i].question;
             r->pack = r->question == CKPT_ASK_PACKING ? value : r->pack;
             if (r->question == CKPT_ASK_MAXIMUM) {
                 r->throughput = strcmp(value, "throughput") == 0 || strncmp(value, "throughput:", 11) == 0;
                 r->variable = !r->throughput ? value : value[10] == ':' ? value + 11 : "batch";
+                if (r->variable[0] == '\0') {
+                    return ckpt_cli_usage(cli, "found --maximize '%s', wanted a variable of the model", value);
+                }
             }
             return 0;
         }
@@ -144,10 +143,30 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
     }
     if (r->budget != NULL || r->strategy != NULL || r->start != NULL || r->profile != NULL || r->device != NULL ||
         r->trace != NULL || r->link != NULL || r->host_memory != NULL || r->set_count > 0 || r->threads > 0 ||
-        r->max_overhead >= 0 || r->json) {
+        r->max_overhead >= 0 || r->json || r->ignore_flags) {
         return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
     }
     return -1;
+}
+
+/* What would have to share standard output, or would be written nowhere. */
+static int check_output(const ckpt_cli *cli, const ckpt_request *r)
+{
+    const bool plan_there = ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
+    if (r->question == CKPT_ASK_SWEEP) {
+        const bool file = r->output != NULL && !ckpt_on_stdout(r->output);
+        if (file && !ckpt_ends_with(r->output, ".csv") && !ckpt_ends_with(r->output, ".json") &&
+            !ckpt_ends_with(r->output, ".svg")) {
+            return ckpt_cli_usage(cli, "found -o '%s', wanted a name that ends in .csv, .json or .svg", r->output);
+        }
+        return file && r->json ? ckpt_cli_usage(cli, "found --json and -o '%s', wanted one of them", r->output) : -1;
+    }
+    if (plan_there && (r->question == CKPT_ASK_EXPLANATION || r->question == CKPT_ASK_MAXIMUM)) {
+        return ckpt_cli_usage(cli, "--explain and --maximize answer on standard output: -o and --trace want a file");
+    }
+    return ckpt_on_stdout(r->output) + ckpt_on_stdout(r->trace) + r->json > 1
+               ? ckpt_cli_usage(cli, "only one of -o -, --trace - and --json can have standard output")
+               : -1;
 }
 
 /* What does not go together. */
@@ -162,8 +181,8 @@ static int check_request(const ckpt_cli *cli, const ckpt_request *r)
     if (r->input == NULL) {
         return ckpt_cli_usage(cli, "wanted a model or graph file");
     }
-    if (ckpt_on_stdout(r->output) + ckpt_on_stdout(r->trace) + (r->json && r->question != CKPT_ASK_SWEEP) > 1) {
-        return ckpt_cli_usage(cli, "only one of -o -, --trace - and --json can have standard output");
+    if (r->ignore_flags && r->strategy != NULL && strcmp(r->strategy, "flags") == 0) {
+        return ckpt_cli_usage(cli, "found --strategy flags and --ignore-flags, wanted one of them");
     }
     if (r->max_overhead >= 0 && r->question != CKPT_ASK_MAXIMUM) {
         return ckpt_cli_usage(cli, "--max-overhead is for --maximize");
@@ -183,12 +202,7 @@ static int check_request(const ckpt_cli *cli, const ckpt_request *r)
     if ((r->question == CKPT_ASK_MAXIMUM || r->question == CKPT_ASK_SWEEP) && r->start != NULL) {
         return ckpt_cli_usage(cli, "--start is for one plan of one graph");
     }
-    if (r->question == CKPT_ASK_SWEEP && r->output != NULL && !ckpt_on_stdout(r->output) &&
-        !ckpt_ends_with(r->output, ".csv") && !ckpt_ends_with(r->output, ".json") &&
-        !ckpt_ends_with(r->output, ".svg")) {
-        return ckpt_cli_usage(cli, "found -o '%s', wanted a name that ends in .csv, .json or .svg", r->output);
-    }
-    return -1;
+    return check_output(cli, r);
 }
 
 int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
@@ -205,6 +219,8 @@ int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
         }
         if (strcmp(name, "json") == 0) {
             r->json = true;
+        } else if (strcmp(name, "ignore-flags") == 0) {
+            r->ignore_flags = true;
         } else if (strcmp(name, "set") == 0) {
             if (r->set_count == CKPT_SETS_MAX) {
                 return ckpt_cli_usage(cli, "found more than %d --set", CKPT_SETS_MAX);

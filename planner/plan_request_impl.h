@@ -27,6 +27,7 @@ typedef struct ckpt_request {
     ckpt_question question;
     bool throughput;
     bool json;
+    bool ignore_flags; /* the model's checkpoint flags */
     int points, effort;
     int threads;         /* 0: default */
     double time_limit;   /* seconds; 0: none */

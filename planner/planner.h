@@ -74,6 +74,7 @@ typedef struct ckpt_strategy {
     const char *source;
     bool budgeted; /* uses the limit: may give different sequences for different limits */
     bool flags;    /* reads the user's checkpoint flags */
+    bool link;     /* is for graphs with a link */
     bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
      * `answer` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.

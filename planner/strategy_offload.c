@@ -80,6 +80,7 @@ const ckpt_strategy ckpt_strategy_offload_only = {
     .help = "nothing is recomputed; what does not fit goes to the host and back",
     .source = "Rhu et al.: vDNN, MICRO 2016, with the choice and the times by simulation",
     .budgeted = true,
+    .link = true,
     .baseline = true,
     .plan = copies_only,
 };
@@ -99,5 +100,6 @@ const ckpt_strategy ckpt_strategy_joint = {
     .source = "after Beaumont, Eyraud-Dubois, Shilova: Efficient combination of rematerialization and offloading for "
               "training DNNs, NeurIPS 2021",
     .budgeted = true,
+    .link = true,
     .plan = joint,
 };

@@ -3,6 +3,7 @@
  * Between two points the plan of the smaller budget is still one, and the bound of the larger budget still holds: so
  * both are drawn as stairs, and the truth lies in the band between them. */
 #include <math.h>
+#include <string.h>
 
 #include "planner/answers.h"
 
@@ -219,17 +220,24 @@ static void add_curves(ckpt_text *text, const ckpt_sweep *sweep, const axis *x, 
     }
 }
 
-static void add_legend(ckpt_text *text, bool bounds)
+/* `all`: the bounds hold for all schedules. */
+static void add_legend(ckpt_text *text, bool bounds, bool all)
 {
-    ckpt_text_add(text, "<path d=\"M%d %d h24\" stroke=\"#1f5fa8\" stroke-width=\"2\"/>\n", RIGHT - 190, TOP + 14);
-    add_label(text, RIGHT - 160, TOP + 18, "start", "");
+    const int x = RIGHT - 210;
+    ckpt_text_add(text, "<path d=\"M%d %d h24\" stroke=\"#1f5fa8\" stroke-width=\"2\"/>\n", x, TOP + 14);
+    add_label(text, x + 30, TOP + 18, "start", "");
     ckpt_text_add(text, "plan</text>\n");
     if (bounds) {
         ckpt_text_add(text,
-                      "<path d=\"M%d %d h24\" stroke=\"#d9822b\" stroke-width=\"1.5\" stroke-dasharray=\"5 3\"/>\n",
-                      RIGHT - 190, TOP + 34);
-        add_label(text, RIGHT - 160, TOP + 38, "start", "");
-        ckpt_text_add(text, "proved: none is faster</text>\n");
+                      "<path d=\"M%d %d h24\" stroke=\"#d9822b\" stroke-width=\"1.5\" stroke-dasharray=\"5 3\"/>\n", x,
+                      TOP + 34);
+        add_label(text, x + 30, TOP + 38, "start", "");
+        ckpt_text_add(text, "%s</text>\n", all ? "bound: no schedule is faster" : "bound: none in its scope is faster");
+        ckpt_text_add(text,
+                      "<rect x=\"%d\" y=\"%d\" width=\"24\" height=\"10\" fill=\"#d9822b\" fill-opacity=\"0.12\"/>\n",
+                      x, TOP + 49);
+        add_label(text, x + 30, TOP + 58, "start", "");
+        ckpt_text_add(text, "the optimum lies between</text>\n");
     }
 }
 
@@ -245,9 +253,11 @@ void ckpt_sweep_svg(const ckpt_sweep *sweep, ckpt_text *text)
     char keep_all[CKPT_UNITS_TEXT];
     char peak[CKPT_UNITS_TEXT];
     bool bounds = count > 0;
+    bool all = bounds;
     double lowest = (double)first->keep_all_time_ns;
     for (int i = 0; i < count; i++) {
         bounds = bounds && sweep->plan[i]->has_bound;
+        all = all && bounds && strcmp(sweep->plan[i]->bound_scope, "all") == 0;
         lowest = fmin(lowest, (double)sweep->plan[i]->time_ns);
     }
     for (int i = 0; bounds && i < count; i++) {
@@ -275,7 +285,7 @@ void ckpt_sweep_svg(const ckpt_sweep *sweep, ckpt_text *text)
         choose_ticks(&y, lowest, (double)first->time_ns, 6);
         add_axes(text, &x, &y, first->keep_all_time_ns);
         add_curves(text, sweep, &x, &y, bounds);
-        add_legend(text, bounds);
+        add_legend(text, bounds, all);
     }
     ckpt_text_add(text, "</svg>\n");
 }

@@ -60,7 +60,7 @@ expect 1 '' --budget 1KB -o plan.json "$model"
 grep -q 'infeasible' plan.json || fail "an infeasible plan was not written"
 expect 0 '' --list-strategies
 for name in auto keep-all recompute-all sqrt flags chain; do says "^$name "; done
-for name in auto keep-all recompute-all sqrt flags chain; do expect 0 '' --strategy $name "$model"; done
+for name in auto keep-all recompute-all sqrt chain; do expect 0 '' --strategy $name "$model"; done
 
 # The least budget that is named does do.
 for file in "$source_dir"/models/mlp.json "$model"; do
@@ -69,10 +69,32 @@ for file in "$source_dir"/models/mlp.json "$model"; do
     "$plan" --budget "$least" "$file" >out.txt 2>err.txt || fail "$file does not fit its least budget $least"
 done
 
-# Flags in the model: obeyed by "flags", noted by the others.
-sed 's/"op": "conv2d"/"op": "conv2d", "checkpoint": true/' "$model" >flagged.json
-expect 0 'checkpoint flags' --strategy chain flagged.json
+# Flags in the model are obeyed unless another strategy is asked for by name, or --ignore-flags is given; and it is said.
+cp "$source_dir/tests/models/resnet-small.json" flagged.json
+expect 0 'flags decide what is recomputed' flagged.json
+says 'strategy  *flags'
+expect 0 'flags decide' --json flagged.json
+[ "$(sed 's/.*"recomputed_layers": \([0-9]*\).*/\1/' out.txt)" -gt 0 ] || fail "flagged, and nothing recomputed: $(cat out.txt)"
+expect 0 'does not read' --strategy chain flagged.json
 expect 0 '' --strategy flags flagged.json
+expect 0 '' --ignore-flags flagged.json
+says '0 recomputed'
+expect 2 'wanted one of' --ignore-flags --strategy flags flagged.json
+expect 2 'no "checkpoint" flags' --strategy flags "$model"
+# What is flagged false never runs again, in a plan of the same graph; its bound is for such schedules only.
+expect 0 '' -e 0 --budget 95% -o free.json "$model"
+grep -q '"recompute"' free.json || fail "nothing is recomputed at 95 %"
+sed 's/"name": "conv1"/"name": "conv1", "checkpoint": false/' "$model" >kept.json
+expect 1 'flags decide what is kept' -e 0 --budget 95% kept.json
+says 'does not fit'
+sed 's/"name": "pool"/"name": "pool", "checkpoint": false/' "$model" >kept.json
+expect 0 'flags decide what is kept' -e 0 --budget 95% -o kept-plan.json kept.json
+says 'fits'; says 'of scope flagged'
+[ "$(grep -o '"sha256": "[^"]*"' free.json)" = "$(grep -o '"sha256": "[^"]*"' kept-plan.json)" ] || fail "flags change the graph"
+expect 0 'flags decide what is kept' -e 0 --budget 95% --start kept-plan.json kept.json
+expect 0 'flags decide what is kept' -e 0 --sweep 2 --json kept.json
+says '"scope": "flagged"'
+expect 0 'flags decide what is kept' -e 0 --maximize batch --budget 60MB -o largest.json kept.json
 
 # Bad usage and input: one line, exit 2.
 expect 2 'see --help'
@@ -86,6 +108,9 @@ expect 2 'missing.json' missing.json
 expect 2 'nobody' --set nobody=3 "$model"
 expect 2 'quantum' --device quantum "$model"
 expect 2 'for models' --device cpu tiny.json
+expect 2 'for models' --threads 2 tiny.json
+expect 2 'no link is known' --strategy joint tiny.json
+expect 2 'no link is known' --host-memory 1GB tiny.json
 expect 2 'standard output' --json -o - tiny.json
 expect 2 'unknown\|--colour' --colour tiny.json
 echo '{ "format": "ckpt-plan/1" }' >wrong.json

@@ -106,7 +106,7 @@ says 'buys nothing'
 expect 0 '' --compare-strategies --budget 1500 six.json
 sed -n 3p out.txt | grep -q '^auto ' || fail "auto is not first: $(cat out.txt)"
 for name in keep-all sqrt dtr greedy knapsack each-block; do says "^$name "; done
-says '^keep-all .* no  *needs'
+says '^keep-all .* needs  *1.70 kB'
 expect 0 '' --compare-strategies --json --budget 1500 six.json
 says '"strategy": "dtr"'
 
@@ -122,6 +122,11 @@ expect 0 '' --maximize throughput --budget 40MB "$model"
 says '^most per second: batch = '
 expect 1 '' --maximize batch --budget 1MB "$model"
 says 'no value of batch'
+expect 2 'wanted a variable' --maximize throughput: --budget 1MB "$model"
+expect 2 "no variable '64'" --maximize 64 --budget 1MB "$model"
+expect 2 'want a file' --maximize batch --budget 1MB -o - "$model"
+expect 2 'want a file' --explain -o - six.json
+expect 2 'wanted one of them' --sweep 3 --json -o curve.svg six.json
 expect 2 'nobody' --maximize nobody --budget 1MB "$model"
 expect 2 'wants a --budget' --maximize batch "$model"
 expect 2 '50%' --maximize batch --budget 50% "$model"
