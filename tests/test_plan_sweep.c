@@ -301,7 +301,7 @@ static void all_are_compared(void **state)
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_comparison_text(comparison, &text);
-    assert_int_equal(count_lines(text.bytes), comparison->count + 2);
+    assert_int_equal(count_lines(text.bytes), comparison->count + 3);
     ckpt_text_fini(&text);
     ckpt_comparison_json(comparison, &text);
     assert_int_equal(count_of(text.bytes, "\"kind\""), comparison->count);
@@ -387,20 +387,35 @@ static void largest_value_within_overhead(void **state)
     ckpt_ns time = 0;
     CHECK_OK(ckpt_keep_all_measure(ckpt_test_chain(&arena, 11, 8, 9, 1, 9), &arena, &unit, &time, &err), err);
     const double overheads[] = {0, 0.07, 0.13, 0.2, 0.35, -1};
+    const size_t count = sizeof overheads / sizeof *overheads;
     int64_t before = 0;
-    for (size_t i = 0; i < sizeof overheads / sizeof *overheads; i++) {
+    for (size_t i = 0; i < 2 * count; i++) { /* with little effort, then with more */
+        const double overhead = overheads[i % count];
         chains c = {1, 1000, 0, 0};
         const ckpt_family family = {chain_at, &c, "n", 5};
-        const ckpt_plan_options options = {.budget_bytes = unit * 100};
+        const ckpt_plan_options options = {.budget_bytes = unit * 100, .effort = (int)(i / count)};
         ckpt_maximum *const maximum = CKPT_NEW(&arena, ckpt_maximum, 1);
-        CHECK_OK(ckpt_maximize(&family, false, overheads[i], "chain", &options, &arena, maximum, &err), err);
-        CHECK(maximum->found && (i > 0 || maximum->value == 100), "overhead %g: %lld", overheads[i],
+        CHECK_OK(ckpt_maximize(&family, false, overhead, "chain", &options, &arena, maximum, &err), err);
+        CHECK(maximum->found && (i % count > 0 || maximum->value == 100), "overhead %g: %lld", overhead,
               (long long)maximum->value);
-        CHECK(overheads[i] < 0 || ckpt_excess(maximum->plan->time_ns, maximum->plan->keep_all_time_ns) <= overheads[i],
-              "overhead %g exceeded", overheads[i]);
-        CHECK(maximum->value >= before, "overhead %g: %lld after %lld", overheads[i], (long long)maximum->value,
+        CHECK(overhead < 0 || ckpt_excess(maximum->plan->time_ns, maximum->plan->keep_all_time_ns) <= overhead,
+              "overhead %g exceeded", overhead);
+        before = i == count ? 0 : before;
+        CHECK(maximum->value >= before, "overhead %g: %lld after %lld", overhead, (long long)maximum->value,
               (long long)before);
         before = maximum->value;
+        bool exists = false; /* one more, planned by itself */
+        const ckpt_graph *next = NULL;
+        ckpt_plan *plan = NULL;
+        CHECK_OK(chain_at(&c, before + 1, &arena, &next, &exists, &err), err);
+        CHECK_OK(ckpt_plan_make(next, "chain", &options, &arena, &plan, &err), err);
+        CHECK(plan->verdict == CKPT_INFEASIBLE ||
+                  (overhead >= 0 && ckpt_excess(plan->time_ns, plan->keep_all_time_ns) > overhead),
+              "overhead %g: %lld would do too", overhead, (long long)before + 1);
+        for (int p = 0; p < maximum->probe_count; p++) {
+            CHECK(maximum->probe[p].value != before || !maximum->probe[p].quick,
+                  "the answer has been left at a quick plan");
+        }
     }
     CHECK(before > 100, "recomputation buys nothing");
     ckpt_arena_fini(&arena);
