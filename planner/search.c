@@ -6,19 +6,28 @@
 #include "planner/search_impl.h"
 
 enum {
-    POLL = 1024,
+    POLL = 1 << 15, /* work between two looks at the clock */
+    MOVE = 20,      /* work of choosing a move */
+    WORK_PER_MOVE = 50,
     ADAPT = 128,
     LEVELS = 8,        /* limits for which the best is kept, for when places of the fastest do not fit */
     LEVEL_PARTS = 200, /* each lower by this part of the limit */
-    ROUND_MOVES = 900000,
+    ROUND_WORK = 550000 * WORK_PER_MOVE,
     ROUNDS_MAX = 12,
+    LEAST_PARTS = 16,
 };
 
 /* Temperatures in units of the mean time of an op that may run again. */
 static const double HOT = 2;
 static const double COLD = 0.02;
-static const double LAST = 0.4;  /* part of the moves for the annealing from the best */
-static const double AGAIN = 0.1; /* its first temperature, of HOT */
+static const double FIRST = 0.6;  /* part of the work for annealing from keep-all; the rest is for that from the best */
+static const double LEAST = 0.25; /* part for the lowest peak, when nothing is within the limit */
+static const double AGAIN = 0.1;  /* temperature of annealing from the best */
+static const double RESCUE = 0.5; /* the same, when that is the schedule of least peak */
+/* How much the sum of what all stages are above the limit counts beside the peak. */
+static const double WIDE = 1;
+static const double NARROW = 0.1;
+static const double LAST_WIDTH = 0.03;
 static const double PRICE_STEP = 1.02;
 static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
 
@@ -110,18 +119,19 @@ static double exponential(ckpt_searcher *w)
 
 /* One annealing: what it aims at and how. */
 typedef struct schedule {
-    int64_t moves;
-    double hot, cold;  /* ns */
-    double price;      /* ns per byte above the limit */
-    bool fixed;        /* the price stays */
-    ckpt_bytes spread; /* fixed: moves aim at moments within so many bytes of the peak */
+    int64_t work;
+    double hot, cold; /* ns */
+    double price;     /* ns per byte above the limit */
+    double width;     /* how much of what all stages are above the limit counts, besides the peak */
+    bool fixed;       /* the price stays */
 } schedule;
 
-static double cost(const improver *m, double price)
+static double cost(const improver *m, double price, double width)
 {
     const ckpt_search *const s = &m->w.search;
     const ckpt_bytes over = s->most[1] - m->w.limit;
-    return (double)s->time + (over > 0 ? (double)over * price : 0);
+    const double all = over > 0 && width > 0 ? width * ckpt_search_excess(s, m->w.limit) : 0;
+    return (double)s->time + (over > 0 ? ((double)over + all) * price : 0);
 }
 
 /* x with x^steps = ratio, ratio >= 1, without a library whose last bit depends on the machine. */
@@ -142,23 +152,31 @@ static double root_of(double ratio, int64_t steps)
     return low;
 }
 
+/* Nothing more to be found. */
+static bool is_enough(const improver *m)
+{
+    return m->for_least ? m->least.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
+}
+
 static void anneal(improver *m, const schedule *plan)
 {
     ckpt_searcher *const w = &m->w;
     ckpt_search *const s = &w->search;
-    const int64_t start = s->toggles;
-    const double cooling = root_of(plan->hot / plan->cold, plan->moves / POLL + 1);
-    int64_t polled = start;
+    const int64_t end = s->work + plan->work;
+    const double cooling = root_of(plan->hot / plan->cold, plan->work / POLL + 1);
+    int64_t polled = s->work;
     double heat = plan->hot;
     double price = plan->price;
-    double now = cost(m, price);
+    double now = cost(m, price, plan->width);
     int inside = 0;
+    bool enough = is_enough(m);
     w->aim = w->limit;
-    for (int64_t i = 1; s->toggles - start < plan->moves && i <= plan->moves && !m->stopped; i++) {
+    for (int64_t i = 1; s->work < end && !m->stopped && !enough; i++) {
         w->log_count = 0;
+        s->work += MOVE;
         ckpt_move_any(w);
         if (w->log_count > 0) {
-            const double next = cost(m, price);
+            const double next = cost(m, price, plan->width);
             if (next <= now + heat * exponential(w)) {
                 now = next;
                 note(m);
@@ -167,19 +185,15 @@ static void anneal(improver *m, const schedule *plan)
             }
         }
         inside += s->most[1] <= w->limit;
-        if (i % ADAPT == 0) {
-            if (plan->fixed) {
-                w->aim = s->most[1] - plan->spread;
-            } else {
-                price *= inside > ADAPT * 4 / 10 ? 1 / PRICE_STEP : PRICE_STEP;
-                now = cost(m, price);
-            }
+        if (i % ADAPT == 0 && !plan->fixed) {
+            price *= inside > ADAPT * 4 / 10 ? 1 / PRICE_STEP : PRICE_STEP;
+            now = cost(m, price, plan->width);
             inside = 0;
         }
-        for (; s->toggles - polled >= POLL; polled += POLL) {
+        for (; s->work - polled >= POLL; polled += POLL) {
             heat /= cooling;
-            m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed ||
-                         (m->best[0].is_set && m->best[0].time <= m->enough);
+            enough = is_enough(m);
+            m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed;
         }
     }
     w->log_count = 0;
@@ -240,44 +254,80 @@ static void start_from(improver *m, const ckpt_answer *answer)
     }
 }
 
-/* Annealing from nothing recomputed, several times; then from the best, less hot. One long annealing often ends where a
- * few large buffers are wrongly kept, and only a new start gets out of that. */
-static void search_within(improver *m, int64_t moves)
+/* Annealing from nothing recomputed and from what was given, several times; then from the best, less hot. One long
+ * annealing often ends where a few large buffers are wrongly kept, and only a new start gets out of that. */
+static void search_within(improver *m, const ckpt_answer *given, int64_t work)
 {
     const totals t = add_up(&m->w.search);
-    int rounds = (int)(moves / ROUND_MOVES < ROUNDS_MAX ? moves / ROUND_MOVES : ROUNDS_MAX);
+    int rounds = (int)(work / ROUND_WORK < ROUNDS_MAX ? work / ROUND_WORK : ROUNDS_MAX);
     rounds = rounds < 1 ? 1 : rounds;
-    const int64_t last = (int64_t)((double)moves * LAST);
-    schedule plan = {
-        .moves = (moves - last) / rounds, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
-    for (int r = 0; r < rounds; r++) {
+    schedule plan = {.work = work / rounds, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
+    m->w.limit = m->limit;
+    for (int r = 0; r < rounds && !is_enough(m); r++) {
+        plan.width = r % 2 == 0 ? WIDE : NARROW;
         ckpt_search_assign(&m->w.search, NULL, 0);
-        anneal(m, &plan);
-    }
-    if (m->best[0].is_set) {
-        go_to(m, &m->best[0]);
-        plan.hot *= AGAIN;
-        plan.moves = last;
+        if (r % 4 == 3 && given->count > 0) {
+            ckpt_search_load(&m->w.search, &given->candidate[r / 4 % given->count].sequence);
+        }
         anneal(m, &plan);
     }
 }
 
-/* The lowest peak: the same work whatever the limit. */
-static void find_least(improver *m, int64_t moves)
+static void search_near(improver *m, double hot, int64_t work)
 {
-    ckpt_search *const s = &m->w.search;
+    const totals t = add_up(&m->w.search);
+    const schedule plan = {.work = work - work / 8,
+                           .hot = hot * t.mean_ns,
+                           .cold = COLD * t.mean_ns,
+                           .price = t.ns_per_byte,
+                           .width = LAST_WIDTH};
+    m->w.limit = m->limit;
+    if (m->best[0].is_set && !is_enough(m)) {
+        go_to(m, &m->best[0]);
+        anneal(m, &plan);
+        go_to(m, &m->best[0]);
+        ckpt_search_polish(&m->w, work / 8);
+        m->thorough = true;
+        note(m);
+        m->thorough = false;
+    }
+}
+
+/* What no schedule gets below: the most that one op needs at once. */
+static ckpt_bytes floor_of(const ckpt_search *s)
+{
+    ckpt_bytes most = 0;
+    for (int o = 0; o < s->count; o++) {
+        ckpt_bytes bytes = s->own[o] - s->saved[o];
+        for (int i = 0; i < s->graph->op[o].reads.count; i++) {
+            bytes += s->graph->buffer[s->graph->op[o].reads.at[i]].bytes;
+        }
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* The lowest peak: limits that are a step below the lowest so far, and smaller steps where that is too much. */
+static void find_least(improver *m, int64_t work)
+{
+    static const double heats[] = {0.0012, 0.006, 0.03};
+    const ckpt_search *const s = &m->w.search;
+    const ckpt_bytes floor = floor_of(s);
+    const int64_t end = s->work + work;
     const double peak = (double)m->least.peak + 1;
     const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
-    schedule plan = {.moves = moves / 3,
-                     .cold = 0.00002 * peak * price,
-                     .price = price,
-                     .fixed = true,
-                     .spread = m->least.peak / 64};
-    m->w.limit = 0;
-    for (int round = 0; round < 3; round++) { /* hotter: buffers may be a large part of the peak */
-        plan.hot = (round == 0 ? 0.02 : round == 1 ? 0.1 : 0.4) * peak * price;
+    schedule plan = {
+        .work = work / LEAST_PARTS, .cold = 0.00002 * peak * price, .price = price, .width = WIDE, .fixed = true};
+    ckpt_bytes step = m->least.peak / 20 + 1;
+    for (int round = 0; s->work < end && m->least.peak > floor && !m->stopped; round++) {
+        const ckpt_bytes before = m->least.peak;
+        m->w.limit = before - step > floor ? before - step : floor;
+        plan.hot = heats[round % 3] * peak * price;
         go_to(m, &m->least);
         anneal(m, &plan);
+        if (m->least.peak > before - step / 2 && step > 1) {
+            step = step / 2 + 1;
+        }
     }
 }
 
@@ -295,7 +345,7 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
 
 /* Starts from answer->least when there is one, and never from what was found within the limit: the least peak is the
  * same at every limit. */
-static ckpt_code improve_least(improver *m, int64_t moves, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code improve_least(improver *m, int64_t work, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
     m->for_least = true;
     m->w.dice = SEED;
@@ -306,11 +356,12 @@ static ckpt_code improve_least(improver *m, int64_t moves, ckpt_arena *out, ckpt
         note(m);
     }
     go_to(m, &m->least);
-    find_least(m, moves);
+    find_least(m, work);
+    m->for_least = false;
     return offer(m, &m->least, true, out, answer, err);
 }
 
-static ckpt_code improve(improver *m, int64_t moves, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
     m->w.limit = m->limit;
     note(m);
@@ -319,13 +370,32 @@ static ckpt_code improve(improver *m, int64_t moves, ckpt_arena *out, ckpt_answe
         m->enough = answer->bound_ns;
     }
     start_from(m, answer);
-    if (!m->best[0].is_set || m->best[0].time > m->enough) {
-        search_within(m, moves);
+    const int64_t end = m->w.search.work + work;
+    if (!is_enough(m)) {
+        search_within(m, answer, (int64_t)((double)work * FIRST));
     }
+    double hot = AGAIN;
+    if (!m->best[0].is_set) {
+        CKPT_TRY(improve_least(m, (int64_t)((double)work * LEAST), out, answer, err));
+        if (m->least.peak <= m->limit) {
+            hot = RESCUE;
+            go_to(m, &m->least);
+            note(m);
+        }
+    }
+    search_near(m, hot, end - m->w.search.work);
     for (int i = 0; i < LEVELS; i++) {
         CKPT_TRY(offer(m, &m->best[i], false, out, answer, err));
     }
-    return m->best[0].is_set || m->w.search.failed ? CKPT_OK : improve_least(m, moves, out, answer, err);
+    return CKPT_OK;
+}
+
+/* Large graphs are paid for more, but less than in proportion. */
+static int64_t work_of(const ckpt_graph *graph, int64_t moves)
+{
+    const double share = graph->op_count > 500 ? 1 + (graph->op_count - 500) / 1500.0 : 1;
+    const double work = (double)moves * WORK_PER_MOVE * share;
+    return work < 1e18 ? (int64_t)work : INT64_MAX / 8;
 }
 
 static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool least, int64_t moves,
@@ -344,7 +414,7 @@ static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool l
     ckpt_arena_init(&m->scratch);
     ckpt_code code = prepare(m, graph, err);
     if (code == CKPT_OK) {
-        code = (least ? improve_least : improve)(m, moves, out, answer, err);
+        code = (least ? improve_least : improve)(m, work_of(graph, moves), out, answer, err);
     }
     if (code == CKPT_OK && m->w.search.failed) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);

@@ -37,9 +37,10 @@ typedef struct ckpt_search {
     const ckpt_graph *graph;
     ckpt_arena *arena;   /* of all below */
     int count;           /* ops */
-    ckpt_stage *stage;   /* per op */
+    int stages;          /* count; one more when there are outputs, for what runs again after the last op */
+    ckpt_stage *stage;   /* that of the end holds `count`, which stands for an op that reads the outputs */
     ckpt_instants *runs; /* per op: its runs; (v, v) comes first */
-    ckpt_instants *uses; /* per buffer: the runs that read it or add to it; (count, 0) when it is an output */
+    ckpt_instants *uses; /* per buffer: the runs that read it or add to it; (count, count) when it is an output */
     ckpt_bytes *own;     /* per op: what it writes, and its workspace */
     ckpt_bytes *saved;   /* per op: what a run in place saves; 0: there are none */
     bool has_inplace;
@@ -52,8 +53,8 @@ typedef struct ckpt_search {
     ckpt_instant *again; /* all pairs (k, v), in no order */
     int again_count, again_room;
     ckpt_ns time;
-    int64_t toggles; /* so far */
-    bool failed;     /* no memory: a pair was not added */
+    int64_t work; /* done so far: steps through trees and lists, about 5 ns each */
+    bool failed;  /* no memory: a pair was not added */
 } ckpt_search;
 
 /* The reference order. Errors: CKPT_NO_MEMORY. Cost: O(uses). */
@@ -71,6 +72,11 @@ int ckpt_instants_find(const ckpt_instants *list, ckpt_instant at);
 ckpt_instant ckpt_search_next_use(const ckpt_search *search, int b, ckpt_instant at);
 /* The last write or use of b before `at`. */
 ckpt_instant ckpt_search_last_event(const ckpt_search *search, int b, ckpt_instant at);
+
+/* By how much the stages are above `limit`, added up; in large graphs, groups of neighbouring stages, by their most.
+ * Where the peak alone were to count, a move that relieves all moments but one would seem to be worth nothing. Cost:
+ * O(groups above the limit). */
+double ckpt_search_excess(const ckpt_search *search, ckpt_bytes limit);
 
 /* A run at which more than `above` bytes are live, chosen by `dice` where there are several; of its stage, the one with
  * most. The run of the peak when nothing is above. */
@@ -94,8 +100,8 @@ typedef struct ckpt_searcher {
     ckpt_bytes aim;   /* moves look for moments above it */
     uint64_t dice;
     ckpt_instant log[CKPT_SEARCH_LOG]; /* pairs toggled by the move in hand */
-    int log_count;
-    int *live; /* buffers that lived through live_at unused, when it was listed; room for all */
+    int log_count, log_max; /* no more than so many: deep graphs know moves of any size, most of them useless */
+    int *live;              /* buffers that lived through live_at unused, when it was listed; room for all */
     int live_count, live_age, live_age_max;
     ckpt_instant live_at;
 } ckpt_searcher;
@@ -107,5 +113,8 @@ bool ckpt_move_toggle(ckpt_searcher *w, int k, int v);
 void ckpt_move_undo(ckpt_searcher *w, int count);
 /* A move of any kind; it may come to nothing. */
 void ckpt_move_any(ckpt_searcher *w);
+/* From a state within the limit to one that is faster by taking a pair out, or by taking one out and ending another
+ * life instead, until none of these makes it faster. */
+void ckpt_search_polish(ckpt_searcher *w, int64_t work);
 
 #endif

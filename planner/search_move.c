@@ -1,7 +1,7 @@
 /* Moves: small sets of pairs that belong together. Each is written down in the log, so that it can be taken back. */
 #include "planner/search_impl.h"
 
-enum { PICKS = 12, EXCHANGES = 4 };
+enum { PICKS = 12, EXCHANGES = 4, BRING_READS = 16 };
 
 int ckpt_search_roll(ckpt_searcher *w, int sides)
 {
@@ -19,7 +19,7 @@ static bool once_in(ckpt_searcher *w, int times)
 
 bool ckpt_move_toggle(ckpt_searcher *w, int k, int v)
 {
-    if (w->log_count == CKPT_SEARCH_LOG || !ckpt_search_toggle(&w->search, k, v)) {
+    if (w->log_count >= w->log_max || !ckpt_search_toggle(&w->search, k, v)) {
         return false;
     }
     w->log[w->log_count++] = CKPT_INSTANT(k, v);
@@ -40,16 +40,18 @@ static bool bring(ckpt_searcher *w, int k, int v, ckpt_instant t, ckpt_bytes gai
     const ckpt_search *const s = &w->search;
     const ckpt_graph_op *const op = &s->graph->op[v];
     const ckpt_instant at = CKPT_INSTANT(k, v);
-    ckpt_instant dies[8];
-    for (int i = 0; i < op->reads.count && i < 8; i++) {
-        const int b = op->reads.at[i];
+    ckpt_instant dies[BRING_READS];
+    const int first = op->reads.count > BRING_READS ? ckpt_search_roll(w, op->reads.count) : 0;
+    const int count = op->reads.count < BRING_READS ? op->reads.count : BRING_READS;
+    for (int i = 0; i < count; i++) { /* of many, some: others the next time */
+        const int b = op->reads.at[(first + i) % op->reads.count];
         dies[i] = ckpt_search_next_use(s, b, at) >= 0 ? CKPT_INSTANT_NEVER : ckpt_search_last_event(s, b, at);
     }
     if (!ckpt_move_toggle(w, k, v)) {
         return false;
     }
-    for (int i = 0; i < op->reads.count && i < 8; i++) {
-        const int b = op->reads.at[i];
+    for (int i = 0; i < count; i++) {
+        const int b = op->reads.at[(first + i) % op->reads.count];
         if (dies[i] == CKPT_INSTANT_NEVER ? !once_in(w, 32) : CKPT_INSTANT_STAGE(dies[i]) == k) {
             continue;
         }
@@ -69,7 +71,7 @@ static ckpt_instant gap_end(const ckpt_search *s, int b, ckpt_instant t)
 {
     const int v = s->graph->writer[b];
     const ckpt_instant use = ckpt_search_next_use(s, b, t - 1);
-    if (use <= t || CKPT_INSTANT_STAGE(use) >= s->count || t <= CKPT_INSTANT(v, v) || CKPT_INSTANT_OP(t) == v) {
+    if (use <= t || CKPT_INSTANT_STAGE(use) >= s->stages || t <= CKPT_INSTANT(v, v) || CKPT_INSTANT_OP(t) == v) {
         return -1;
     }
     const ckpt_instant at = CKPT_INSTANT(CKPT_INSTANT_STAGE(use), v);
@@ -80,6 +82,7 @@ static ckpt_instant gap_end(const ckpt_search *s, int b, ckpt_instant t)
 static void list_live(ckpt_searcher *w, ckpt_instant t)
 {
     w->live_count = 0;
+    w->search.work += 4 * w->search.graph->buffer_count;
     for (int b = 0; b < w->search.graph->buffer_count; b++) {
         if (w->search.graph->buffer[b].bytes > 0 && gap_end(&w->search, b, t) >= 0) {
             w->live[w->live_count++] = b;
@@ -189,7 +192,7 @@ static void shift(ckpt_searcher *w)
     } else {
         k += ckpt_search_roll(w, 9) - 4;
     }
-    if (k > v && k < s->count && !ckpt_search_has(s, k, v)) {
+    if (k > v && k < s->stages && !ckpt_search_has(s, k, v)) {
         if (once_in(w, 2)) {
             take_out(w, CKPT_INSTANT_STAGE(at), v);
             (void)bring(w, k, v, at, 0);
@@ -205,15 +208,16 @@ static void toggle_any(ckpt_searcher *w)
 {
     const ckpt_search *const s = &w->search;
     if (once_in(w, 4)) {
-        const int stage = ckpt_search_roll(w, s->count);
+        const int stage = ckpt_search_roll(w, s->stages);
         (void)ckpt_move_toggle(w, stage, ckpt_search_roll(w, stage + 1));
         return;
     }
-    const int k = ckpt_search_roll(w, s->count);
+    const int k = ckpt_search_roll(w, s->stages);
     const ckpt_stage *const stage = &s->stage[k];
-    const ckpt_graph_op *const op = &s->graph->op[stage->op[ckpt_search_roll(w, stage->count)]];
-    if (op->reads.count > 0) {
-        (void)ckpt_move_toggle(w, k, s->graph->writer[op->reads.at[ckpt_search_roll(w, op->reads.count)]]);
+    const int o = stage->op[ckpt_search_roll(w, stage->count)];
+    const ckpt_list *const reads = o < s->count ? &s->graph->op[o].reads : &s->graph->outputs;
+    if (reads->count > 0) {
+        (void)ckpt_move_toggle(w, k, s->graph->writer[reads->at[ckpt_search_roll(w, reads->count)]]);
     }
 }
 
@@ -236,6 +240,10 @@ void ckpt_move_any(ckpt_searcher *w)
     const bool over = w->search.most[1] > w->aim;
     const int drops = over ? 8 : 3;
     const int kind = ckpt_search_roll(w, drops + 10);
+    w->log_max = 4;
+    while (w->log_max < CKPT_SEARCH_LOG && !once_in(w, 3)) {
+        w->log_max *= 2;
+    }
     if (kind < drops) {
         drop(w);
     } else if (kind < drops + 5) {
@@ -247,4 +255,47 @@ void ckpt_move_any(ckpt_searcher *w)
     } else {
         toggle_any(w);
     }
+}
+
+/* For a pair that is out: end what lives through the peak, one after the other, until one of them makes the state one
+ * within the limit and faster than `best`. */
+static bool replace(ckpt_searcher *w, ckpt_ns best)
+{
+    const ckpt_search *const s = &w->search;
+    const ckpt_instant t = ckpt_search_over(s, w->limit, 0);
+    list_live(w, t);
+    const int before = w->log_count;
+    for (int i = 0; i < w->live_count; i++) {
+        const int b = w->live[i];
+        const ckpt_instant at = gap_end(s, b, t);
+        if (at < 0 || s->graph->op[CKPT_INSTANT_OP(at)].time_ns >= best - s->time) {
+            continue;
+        }
+        (void)bring(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at), t, s->graph->buffer[b].bytes);
+        if (s->most[1] <= w->limit && s->time < best) {
+            return true;
+        }
+        ckpt_move_undo(w, before);
+    }
+    return false;
+}
+
+void ckpt_search_polish(ckpt_searcher *w, int64_t work)
+{
+    ckpt_search *const s = &w->search;
+    const int64_t end = s->work + work;
+    w->log_max = CKPT_SEARCH_LOG;
+    int unchanged = 0; /* pairs in a row that led to nothing */
+    for (int i = 0; s->work < end && unchanged < s->again_count; i++) {
+        const ckpt_ns best = s->time;
+        const ckpt_instant at = s->again[i % s->again_count];
+        w->log_count = 0;
+        take_out(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
+        const bool better = s->time < best && (s->most[1] <= w->limit || replace(w, best));
+        unchanged = better ? 0 : unchanged + 1;
+        if (!better) {
+            ckpt_move_undo(w, 0);
+        }
+    }
+    w->log_count = 0;
 }

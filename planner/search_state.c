@@ -4,6 +4,8 @@
 
 #include "planner/search_impl.h"
 
+enum { EXCESS_GROUPS = 256 };
+
 /* ---- lists of instants ---- */
 
 int ckpt_instants_find(const ckpt_instants *list, ckpt_instant at)
@@ -86,6 +88,7 @@ ckpt_instant ckpt_search_last_event(const ckpt_search *search, int b, ckpt_insta
 static void rise(ckpt_search *s, int node)
 {
     for (node /= 2; node > 0; node /= 2) {
+        s->work++;
         const ckpt_bytes left = s->most[2 * node];
         const ckpt_bytes right = s->most[2 * node + 1];
         const ckpt_bytes most = (left > right ? left : right) + s->added[node];
@@ -100,6 +103,7 @@ static void rise(ckpt_search *s, int node)
 static void settle(ckpt_search *s, int k)
 {
     const ckpt_stage *const stage = &s->stage[k];
+    s->work += 4 + stage->count / 4;
     ckpt_bytes most = stage->bytes[0];
     for (int i = 1; i < stage->count; i++) {
         most = stage->bytes[i] > most ? stage->bytes[i] : most;
@@ -121,6 +125,7 @@ static void add_stages(ckpt_search *s, int from, int to, ckpt_bytes bytes)
     int left = s->leaves + from;
     int right = s->leaves + to + 1;
     for (; left < right; left /= 2, right /= 2) {
+        s->work += 3;
         if (left % 2 == 1) {
             s->most[left] += bytes;
             s->added[left++] += bytes;
@@ -183,7 +188,7 @@ static void add_between(ckpt_search *s, ckpt_instant after, ckpt_instant before,
     add_runs(s, from, after, before, bytes);
     if (to > from) {
         add_stages(s, from + 1, to - 1, bytes);
-        if (to < s->count) {
+        if (to < s->stages) {
             add_runs(s, to, after, before, bytes);
         }
     }
@@ -196,7 +201,7 @@ static void refresh_inplace(ckpt_search *s, ckpt_instant at)
 {
     const int o = CKPT_INSTANT_OP(at);
     const int k = CKPT_INSTANT_STAGE(at);
-    if (!s->has_inplace || k >= s->count || s->saved[o] == 0) {
+    if (!s->has_inplace || s->saved[o] == 0) {
         return;
     }
     const ckpt_graph_op *const op = &s->graph->op[o];
@@ -305,6 +310,7 @@ static void pair_add(ckpt_search *s, int k, int v)
     const ckpt_graph_op *const op = &graph->op[v];
     const ckpt_instant at = CKPT_INSTANT(k, v);
     ckpt_stage *const stage = &s->stage[k];
+    s->work += 10 + 10 * (op->reads.count + op->writes.count);
     const int slot = slot_of(stage, v);
     const int behind = stage->op[slot];
     ckpt_bytes bytes = stage->bytes[slot] - s->own[behind] + op->workspace_bytes;
@@ -340,6 +346,7 @@ static void pair_remove(ckpt_search *s, int k, int v)
     const ckpt_graph_op *const op = &graph->op[v];
     const ckpt_instant at = CKPT_INSTANT(k, v);
     ckpt_stage *const stage = &s->stage[k];
+    s->work += 10 + 10 * (op->reads.count + op->writes.count);
     const int slot = slot_of(stage, v);
     const ckpt_instant moved = s->again[--s->again_count];
     const int index = stage->index[slot];
@@ -375,7 +382,7 @@ bool ckpt_search_has(const ckpt_search *search, int k, int v)
 bool ckpt_search_toggle(ckpt_search *search, int k, int v)
 {
     const ckpt_graph_op *const op = &search->graph->op[v];
-    if (v >= k || !op->recompute || op->adds.count > 0) {
+    if (v >= k || k >= search->stages || !op->recompute || op->adds.count > 0) {
         return false;
     }
     if (ckpt_search_has(search, k, v)) {
@@ -386,7 +393,6 @@ bool ckpt_search_toggle(ckpt_search *search, int k, int v)
     } else {
         return false;
     }
-    search->toggles++;
     if (search->has_inplace) { /* the runs where a life has come to end, or no longer ends */
         const ckpt_instant at = CKPT_INSTANT(k, v);
         for (int i = 0; i < op->reads.count; i++) {
@@ -404,14 +410,14 @@ bool ckpt_search_toggle(ckpt_search *search, int k, int v)
 static ckpt_code take_arrays(ckpt_search *s, ckpt_err *err)
 {
     s->leaves = 1;
-    while (s->leaves < s->count) {
+    while (s->leaves < s->stages) {
         s->leaves *= 2;
     }
-    s->stage = CKPT_NEW(s->arena, ckpt_stage, s->count);
+    s->stage = CKPT_NEW(s->arena, ckpt_stage, s->stages);
     s->runs = CKPT_NEW(s->arena, ckpt_instants, s->count);
     s->uses = CKPT_NEW(s->arena, ckpt_instants, s->graph->buffer_count);
-    s->own = CKPT_NEW(s->arena, ckpt_bytes, s->count);
-    s->saved = CKPT_NEW(s->arena, ckpt_bytes, s->count);
+    s->own = CKPT_NEW(s->arena, ckpt_bytes, s->stages);
+    s->saved = CKPT_NEW(s->arena, ckpt_bytes, s->stages);
     s->most = CKPT_NEW(s->arena, ckpt_bytes, 2 * s->leaves);
     s->added = CKPT_NEW(s->arena, ckpt_bytes, 2 * s->leaves);
     if (s->stage == NULL || s->runs == NULL || s->uses == NULL || s->own == NULL || s->saved == NULL ||
@@ -475,19 +481,26 @@ static bool op_init(ckpt_search *s, int o)
 ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *arena, ckpt_search *search, ckpt_err *err)
 {
     *search = (ckpt_search){.graph = graph, .arena = arena, .count = graph->op_count};
+    search->stages = search->count + (graph->outputs.count > 0);
     CKPT_TRY(take_arrays(search, err));
     bool enough = true;
     for (int o = 0; o < search->count && enough; o++) {
         enough = op_init(search, o);
     }
+    if (search->stages > search->count && enough) {
+        enough = stage_reserve(&search->stage[search->count], arena);
+        if (enough) {
+            stage_insert(&search->stage[search->count], 0, search->count, 0, -1);
+        }
+    }
     for (int i = 0; i < graph->outputs.count && enough; i++) {
-        enough = use_add(search, graph->outputs.at[i], CKPT_INSTANT(search->count, 0));
+        enough = use_add(search, graph->outputs.at[i], CKPT_INSTANT(search->count, search->count));
     }
     if (!enough) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", search->count);
     }
     for (int i = 0; i < search->leaves; i++) { /* leaves behind the last stage never hold the most */
-        search->most[search->leaves + i] = i < search->count ? search->own[i] : INT64_MIN / 2;
+        search->most[search->leaves + i] = i < search->stages ? search->own[i] : INT64_MIN / 2;
     }
     for (int node = search->leaves - 1; node > 0; node--) {
         const ckpt_bytes left = search->most[2 * node];
@@ -505,6 +518,23 @@ ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *arena, ckpt_sear
         refresh_inplace(search, CKPT_INSTANT(o, o));
     }
     return CKPT_OK;
+}
+
+static double excess_below(const ckpt_search *s, int node, ckpt_bytes limit)
+{
+    if (s->most[node] <= limit) {
+        return 0;
+    }
+    if (node >= EXCESS_GROUPS || node >= s->leaves) {
+        return (double)(s->most[node] - limit);
+    }
+    const ckpt_bytes rest = limit - s->added[node];
+    return excess_below(s, 2 * node, rest) + excess_below(s, 2 * node + 1, rest);
+}
+
+double ckpt_search_excess(const ckpt_search *search, ckpt_bytes limit)
+{
+    return excess_below(search, 1, limit);
 }
 
 ckpt_instant ckpt_search_over(const ckpt_search *search, ckpt_bytes above, uint64_t dice)
@@ -536,7 +566,7 @@ void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence)
         const int v = sequence->op[t];
         if (v == k) {
             k++;
-        } else if (v >= 0 && v < k && k < search->count && !ckpt_search_has(search, k, v)) {
+        } else if (v >= 0 && v < k && k < search->stages && !ckpt_search_has(search, k, v)) {
             (void)ckpt_search_toggle(search, k, v);
         }
     }
@@ -555,9 +585,11 @@ void ckpt_search_assign(ckpt_search *search, const ckpt_instant *pair, int count
 
 void ckpt_search_write(const ckpt_search *search, ckpt_order *order)
 {
-    for (int k = 0; k < search->count; k++) {
+    for (int k = 0; k < search->stages; k++) {
         for (int i = 0; i < search->stage[k].count; i++) {
-            ckpt_order_add(order, search->stage[k].op[i]);
+            if (search->stage[k].op[i] < search->count) {
+                ckpt_order_add(order, search->stage[k].op[i]);
+            }
         }
     }
 }

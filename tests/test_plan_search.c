@@ -66,8 +66,8 @@ static void figures_are_exact(void **state)
         CHECK_OK(ckpt_search_init(graph, &arena, &search, &err), err);
         check_figures(&search, &arena, "reference order", seed);
         for (int i = 0; i < 200; i++) {
-            int k = ckpt_dice_roll(&dice, graph->op_count);
-            int v = ckpt_dice_roll(&dice, k + 1);
+            int k = ckpt_dice_roll(&dice, search.stages);
+            int v = ckpt_dice_roll(&dice, k < graph->op_count ? k + 1 : k);
             if (search.again_count > 5 + seed % 40) {
                 const ckpt_instant at = search.again[ckpt_dice_roll(&dice, search.again_count)];
                 k = CKPT_INSTANT_STAGE(at);
@@ -79,7 +79,7 @@ static void figures_are_exact(void **state)
             CHECK(ckpt_search_has(&search, k, v) == (had != done), "seed %d: (%d, %d) is there", seed, k, v);
             check_figures(&search, &arena, "toggle", seed);
         }
-        for (int k = 0; k < graph->op_count; k++) {
+        for (int k = 0; k < search.stages; k++) {
             for (int i = 0; i < search.stage[k].count; i++) {
                 inplace_seen += search.stage[k].inplace[i];
             }
@@ -98,7 +98,7 @@ static void moves_can_be_taken_back(void **state)
         ckpt_err err = {0};
         ckpt_dice dice = {(uint64_t)seed};
         const ckpt_graph *const graph = with_inplace(ckpt_test_step(&arena, (uint64_t)seed, 5 + seed), &arena, &dice);
-        ckpt_searcher w = {.dice = (uint64_t)seed, .live_age_max = 3};
+        ckpt_searcher w = {.dice = (uint64_t)seed, .live_age_max = 3, .log_max = CKPT_SEARCH_LOG};
         CHECK_OK(ckpt_search_init(graph, &arena, &w.search, &err), err);
         w.live = CKPT_NEW(&arena, int, graph->buffer_count);
         w.limit = w.aim = w.search.most[1] * 3 / 4;
