@@ -110,6 +110,7 @@ static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *p
     probe->time_ns = (*plan)->time_ns;
     probe->keep_all_time_ns = (*plan)->keep_all_time_ns;
     probe->accepted = is_accepted(m, *plan);
+    probe->quick = probe->quick && !(probe->fits && (*plan)->has_bound && (*plan)->bound_ns == (*plan)->time_ns);
     return CKPT_OK;
 }
 

@@ -37,7 +37,7 @@ ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ck
     }
     ckpt_arena_rewind(out, mark);
     const ckpt_sequence sequence = {entry + at, plan->step_count - at};
-    *candidate = (ckpt_candidate){.sequence = sequence};
+    *candidate = (ckpt_candidate){.sequence = sequence, .by = plan->solver};
     return ckpt_sequence_measure(graph, &sequence, out, &candidate->peak, &candidate->time, err);
 }
 
