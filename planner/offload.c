@@ -128,30 +128,13 @@ static void offer_starts(improver *w, const ckpt_answer *answer)
     }
 }
 
-/* The sequences of `answer`, which will be gone, as candidates of ours. */
-static ckpt_code keep_starts(improver *w, const ckpt_answer *answer, ckpt_err *err)
-{
-    for (int i = -1; i < answer->count; i++) {
-        const ckpt_sequence *const sequence = i < 0 ? &answer->least.sequence : &answer->candidate[i].sequence;
-        w->order.count = 0;
-        for (int t = 0; sequence->op != NULL && t < sequence->count; t++) {
-            ckpt_order_add(&w->order, sequence->op[t]);
-        }
-        if (w->order.count > 0) {
-            CKPT_TRY(i < 0 ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->answer, err)
-                           : ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err));
-        }
-    }
-    return CKPT_OK;
-}
-
-/* Sequences without copies for our limit and, when copies may follow, for limits between it and keep-all's peak. */
-static ckpt_code climb(improver *w, ckpt_offload_mode mode, ckpt_err *err)
+/* Sequences without copies for limits between ours and keep-all's peak. */
+static ckpt_code climb(improver *w, ckpt_err *err)
 {
     static const int rungs[] = {0, 0, 3, 7};
     static const int64_t moves[] = {4000, 60000, 400000, 2000000};
     const ckpt_strategy *const chain = ckpt_strategy_find("chain");
-    const int count = mode == CKPT_OFFLOAD_JOINT ? rungs[w->effort] : 1;
+    const int count = rungs[w->effort];
     const int64_t fair = moves[w->effort] * 500 / (w->graph->op_count > 500 ? w->graph->op_count : 500);
     ckpt_plan_options options = *w->options;
     options.effort = CKPT_EFFORT_LEAST;
@@ -163,20 +146,10 @@ static ckpt_code climb(improver *w, ckpt_offload_mode mode, ckpt_err *err)
     for (int r = 0; r < count && !ckpt_plan_stopped(w->options); r++) {
         const ckpt_mark mark = ckpt_arena_mark(&w->scratch);
         ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-        const ckpt_bytes limit = mode == CKPT_OFFLOAD_JOINT ? w->limit + span / (count + 1) * (r + 1) : w->limit;
-        if (chain != NULL) {
-            CKPT_TRY(chain->plan(w->graph, limit, &options, &w->scratch, &answer, err));
-        }
-        if (mode == CKPT_OFFLOAD_RECOMPUTE) {
-            CKPT_TRY(ckpt_search_least(w->graph, limit, fair / 4, w->options, &w->scratch, &answer, err));
-        }
-        const ckpt_candidate least = answer.least;
+        const ckpt_bytes limit = w->limit + span / (count + 1) * (r + 1);
+        CKPT_TRY(chain->plan(w->graph, limit, &options, &w->scratch, &answer, err));
         CKPT_TRY(ckpt_search_improve(w->graph, limit, fair, w->options, &w->scratch, &answer, err));
-        answer.least = least; /* the same at every limit */
         offer_starts(w, &answer);
-        if (mode == CKPT_OFFLOAD_RECOMPUTE) {
-            CKPT_TRY(keep_starts(w, &answer, err));
-        }
         ckpt_arena_rewind(&w->scratch, mark);
     }
     return CKPT_OK;
@@ -286,7 +259,9 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
     }
     if (mode != CKPT_OFFLOAD_COPIES && s->best_ns > s->least_ns) {
         offer_starts(w, w->answer);
-        CKPT_TRY(climb(w, mode, err));
+        if (mode == CKPT_OFFLOAD_JOINT) {
+            CKPT_TRY(climb(w, err));
+        }
     }
     CKPT_TRY(search_rounds(w, err));
     CKPT_TRY(offer_best(w, err));

