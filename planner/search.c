@@ -6,8 +6,7 @@
 #include "planner/search_impl.h"
 
 enum {
-    POLL = 1 << 15, /* work between two looks at the clock */
-    MOVE = 20,      /* work of choosing a move */
+    MOVE = 20, /* work of choosing a move */
     WORK_PER_MOVE = 50,
     ADAPT = 128,
     LEVELS = 8,        /* limits for which the best is kept, for when places of the fastest do not fit */
@@ -163,7 +162,7 @@ static void anneal(improver *m, const schedule *plan)
     ckpt_searcher *const w = &m->w;
     ckpt_search *const s = &w->search;
     const int64_t end = s->work + plan->work;
-    const double cooling = root_of(plan->hot / plan->cold, plan->work / POLL + 1);
+    const double cooling = root_of(plan->hot / plan->cold, plan->work / CKPT_SEARCH_POLL + 1);
     int64_t polled = s->work;
     double heat = plan->hot;
     double price = plan->price;
@@ -190,7 +189,7 @@ static void anneal(improver *m, const schedule *plan)
             now = cost(m, price, plan->width);
             inside = 0;
         }
-        for (; s->work - polled >= POLL; polled += POLL) {
+        for (; s->work - polled >= CKPT_SEARCH_POLL; polled += CKPT_SEARCH_POLL) {
             heat /= cooling;
             enough = is_enough(m);
             m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed;
@@ -286,7 +285,7 @@ static void search_near(improver *m, double hot, int64_t work)
         go_to(m, &m->best[0]);
         anneal(m, &plan);
         go_to(m, &m->best[0]);
-        ckpt_search_polish(&m->w, work / 8);
+        ckpt_search_polish(&m->w, work / 8, m->options);
         m->thorough = true;
         note(m);
         m->thorough = false;

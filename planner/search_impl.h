@@ -91,7 +91,10 @@ void ckpt_search_write(const ckpt_search *search, ckpt_order *order);
 
 /* ---- moves (search_move.c) ---- */
 
-enum { CKPT_SEARCH_LOG = 256 };
+enum {
+    CKPT_SEARCH_LOG = 256,
+    CKPT_SEARCH_POLL = 1 << 15, /* work between two looks at the clock */
+};
 
 /* A search on its way. */
 typedef struct ckpt_searcher {
@@ -114,7 +117,7 @@ void ckpt_move_undo(ckpt_searcher *w, int count);
 /* A move of any kind; it may come to nothing. */
 void ckpt_move_any(ckpt_searcher *w);
 /* From a state within the limit to one that is faster by taking a pair out, or by taking one out and ending another
- * life instead, until none of these makes it faster. */
-void ckpt_search_polish(ckpt_searcher *w, int64_t work);
+ * life instead, until none of these makes it faster, or the options end it. */
+void ckpt_search_polish(ckpt_searcher *w, int64_t work, const ckpt_plan_options *options);
 
 #endif

@@ -280,13 +280,20 @@ static bool replace(ckpt_searcher *w, ckpt_ns best)
     return false;
 }
 
-void ckpt_search_polish(ckpt_searcher *w, int64_t work)
+void ckpt_search_polish(ckpt_searcher *w, int64_t work, const ckpt_plan_options *options)
 {
     ckpt_search *const s = &w->search;
     const int64_t end = s->work + work;
     w->log_max = CKPT_SEARCH_LOG;
-    int unchanged = 0; /* pairs in a row that led to nothing */
+    int unchanged = 0;          /* pairs in a row that led to nothing */
+    int64_t polled = INT64_MIN; /* work at the last look at the clock */
     for (int i = 0; s->work < end && unchanged < s->again_count; i++) {
+        if (s->work >= polled + CKPT_SEARCH_POLL) {
+            polled = s->work;
+            if (ckpt_plan_stopped(options)) {
+                break;
+            }
+        }
         const ckpt_ns best = s->time;
         const ckpt_instant at = s->again[i % s->again_count];
         w->log_count = 0;
