@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every strategy's plan of every model, at two budgets, replayed by tests/replay_plan.py.
+# Every strategy's plan of every model, at two budgets, and plans with copies over several links, replayed by
+# tests/replay_plan.py.
 set -euo pipefail
 source=$1 bin=$2 work=$3
 rm -rf "$work" && mkdir -p "$work"
@@ -18,6 +19,28 @@ for model in "$source"/models/*.json; do
     done
 done
 [ "$replayed" -ge 80 ]
+copied=0
+for model in byte-gpt mobilenetv2 unet lstm; do
+    "$bin/ckpt-graph" --device a100 "$source/models/$model.json" -o "$work/graph.json"
+    for link in '2e9, 2e9' '20e9, 5e9'; do # bytes per second there and back
+        python3 - "$work/graph.json" "$work/linked.json" <<P
+import json, sys
+graph = json.load(open(sys.argv[1]))
+down, up = $link
+graph["link"] = {"d2h_bytes_per_s": int(down), "h2d_bytes_per_s": int(up)}
+json.dump(graph, open(sys.argv[2], "w"))
+P
+        for strategy in joint offload-only; do
+            for budget in 80% 55%; do
+                "$bin/ckpt-plan" -e 0 -s $strategy -b $budget "$work/linked.json" -o "$work/plan.json" >/dev/null 2>&1 ||
+                    { [ $? -eq 1 ] && continue; exit 1; }
+                python3 "$source/tests/replay_plan.py" "$work/linked.json" "$work/plan.json" >"$work/said"
+                grep -q ' 0 bytes offloaded' "$work/said" || copied=$((copied + 1))
+            done
+        done
+    done
+done
+[ "$copied" -ge 20 ]
 # It can say no: one place moved onto its neighbour.
 "$bin/ckpt-plan" -s keep-all "$work/byte-gpt.json" -o "$work/plan.json" >/dev/null
 python3 - "$work/plan.json" <<'P'
@@ -29,4 +52,14 @@ json.dump(plan, open(sys.argv[1], "w"))
 P
 if python3 "$source/tests/replay_plan.py" "$work/byte-gpt.json" "$work/plan.json" 2>"$work/said"; then exit 1; fi
 grep -q overlap "$work/said"
-echo "$replayed plans replayed"
+# And to a time: one nanosecond less than the copies take.
+"$bin/ckpt-plan" -s offload-only -b 80% "$work/linked.json" -o "$work/plan.json" >/dev/null
+python3 - "$work/plan.json" <<'P'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+plan["summary"]["time_ns"] -= 1
+json.dump(plan, open(sys.argv[1], "w"))
+P
+if python3 "$source/tests/replay_plan.py" "$work/linked.json" "$work/plan.json" 2>"$work/said"; then exit 1; fi
+grep -q time_ns "$work/said"
+echo "$replayed plans replayed, $copied with copies"
