@@ -2,9 +2,9 @@
  * least budget at which something does.
  *
  * Strategies know live bytes; places may need more (fragmentation). So a strategy names several candidates, and the
- * fastest whose places fit is taken; when none does it is asked again with a lower limit. The candidate of least peak
- * is always among those tried: that makes the least budget, which is what its places take, one at which there is a
- * plan. */
+ * fastest whose places fit is taken; when that is not the fastest of all it is asked again with lower limits. The
+ * candidate of least peak is always among those tried, placed the same way at every limit: that makes the least budget,
+ * which is what its places take or less, one at which there is a plan. */
 #include <string.h>
 
 #include "core/cli.h"
@@ -16,6 +16,7 @@
 enum {
     ROUNDS = 4,    /* times a strategy may be asked, each with the limit lowered against fragmentation */
     PLACINGS = 10, /* candidates of one answer whose places are tried */
+    TRIALS = 4,    /* limits at which something less than the least candidate takes is looked for */
 };
 
 bool ckpt_plan_stopped(const ckpt_plan_options *options)
@@ -53,14 +54,16 @@ static ckpt_code ask(const maker *m, const ckpt_plan_options *options, ckpt_byte
 }
 
 /* Steps and places of a candidate; `enough` bytes of places will do. */
-static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, ckpt_plan *plan,
-                                 ckpt_err *err)
+static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, int effort,
+                                 ckpt_plan *plan, ckpt_err *err)
 {
+    ckpt_plan_options options = *m->options;
+    options.effort = effort;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_code code = ckpt_sequence_steps(m->graph, &candidate->sequence, m->out, plan, err);
     if (code == CKPT_OK) {
-        code = ckpt_sequence_pack(m->graph, plan, enough, m->options, &scratch, err);
+        code = ckpt_sequence_pack(m->graph, plan, enough, &options, &scratch, err);
     }
     ckpt_arena_fini(&scratch);
     ckpt_bytes sum = 0;
@@ -71,29 +74,92 @@ static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate
     return code;
 }
 
-/* Try to place a candidate within the budget. `missing`: how many bytes were too few, when it does not fit. */
-static ckpt_code try_candidate(const maker *m, const ckpt_candidate *candidate, ckpt_plan *plan, bool *fits,
-                               ckpt_bytes *missing, ckpt_err *err)
+/* What has been placed so far. */
+typedef struct tries {
+    ckpt_plan *plan; /* the fastest that fits, when `fits` */
+    bool fits;
+    bool better; /* the last answer had one that is now in `plan` */
+    ckpt_bytes
+        lost; /* the least fragmentation in what did not fit of the last answer, in thousandths; -1: all fitted */
+} tries;
+
+/* Place a candidate; it is taken when it fits. */
+static ckpt_code try_candidate(const maker *m, const ckpt_candidate *candidate, tries *t, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(m->out);
-    CKPT_TRY(place_candidate(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, plan, err));
-    *fits = plan->arena_bytes <= m->limit;
-    if (!*fits) {
-        *missing = plan->arena_bytes - m->limit;
-        ckpt_arena_rewind(m->out, mark);
+    ckpt_plan placed = {0};
+    CKPT_TRY(place_candidate(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, m->options->effort, &placed, err));
+    if (placed.arena_bytes <= m->limit) {
+        *t->plan = placed;
+        t->fits = t->better = true;
+        return CKPT_OK;
+    }
+    const ckpt_bytes lost = (placed.arena_bytes - candidate->peak) / (candidate->peak / 1000 + 1);
+    t->lost = t->lost < 0 || lost < t->lost ? lost : t->lost;
+    ckpt_arena_rewind(m->out, mark);
+    return CKPT_OK;
+}
+
+/* The fastest candidate of an answer that can be placed, when it is faster than what there is. Candidates that would
+ * have to lose much less than those before them are passed over. */
+static ckpt_code try_answer(const maker *m, const ckpt_answer *answer, tries *t, ckpt_err *err)
+{
+    t->better = false;
+    t->lost = -1;
+    for (int i = 0, placed = 0; i < answer->count && placed < PLACINGS && !t->better; i++) {
+        const ckpt_candidate *const candidate = &answer->candidate[i];
+        if (t->fits && candidate->time >= t->plan->time_ns) {
+            break;
+        }
+        if (candidate->peak > m->limit ||
+            (t->lost > 0 && m->limit - candidate->peak < candidate->peak / 1000 * (t->lost / 4 * 3))) {
+            continue;
+        }
+        CKPT_TRY(try_candidate(m, candidate, t, err));
+        placed++;
     }
     return CKPT_OK;
 }
 
-/* The fastest candidate of an answer that can be placed. `missing` is of the last that cannot. */
-static ckpt_code try_answer(const maker *m, const ckpt_answer *answer, ckpt_plan *plan, bool *fits, ckpt_bytes *missing,
-                            ckpt_err *err)
+/* Ask again at lower limits: what was lost to fragmentation says how much lower; when that fits, halfway back. */
+static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt_err *err)
 {
-    *missing = 0;
-    for (int i = 0; i < answer->count && i < PLACINGS && !*fits; i++) {
-        if (answer->candidate[i].peak <= m->limit) {
-            CKPT_TRY(try_candidate(m, &answer->candidate[i], plan, fits, missing, err));
+    ckpt_plan_options again = *m->options;
+    ckpt_answer known = *first;
+    again.effort = again.effort > CKPT_EFFORT_NORMAL ? again.effort - 1 : again.effort;
+    ckpt_bytes above = m->limit; /* the lowest limit whose answer did not fit */
+    ckpt_bytes below = 0;        /* the highest one whose answer did, or that had none */
+    for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
+        const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
+        const ckpt_bytes next = above - above / 50;
+        const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
+        again.incumbent = known.candidate;
+        again.incumbent_count = known.count;
+        ckpt_answer answer;
+        CKPT_TRY(ask(m, &again, limit, &answer, err));
+        CKPT_TRY(try_answer(m, &answer, t, err));
+        for (int i = 0; i < answer.count; i++) {
+            ckpt_answer_add(&known, &answer.candidate[i]);
         }
+        if (t->better || t->lost < 0) {
+            below = limit;
+        } else {
+            above = limit;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Places of the candidate of least peak, the same whatever the limit: with more effort unless `enough` are enough. */
+static ckpt_code place_least(const maker *m, const ckpt_candidate *least, ckpt_bytes enough, ckpt_plan *plan,
+                             ckpt_err *err)
+{
+    const int effort = m->options->effort;
+    CKPT_TRY(place_candidate(m, least, 0, effort, plan, err));
+    if (plan->arena_bytes > least->peak && plan->arena_bytes > enough && effort < CKPT_EFFORT_MOST) {
+        ckpt_plan harder = *plan;
+        CKPT_TRY(place_candidate(m, least, 0, effort + 1, &harder, err));
+        *plan = harder.arena_bytes < plan->arena_bytes ? harder : *plan;
     }
     return CKPT_OK;
 }
@@ -102,22 +168,17 @@ static ckpt_code try_answer(const maker *m, const ckpt_answer *answer, ckpt_plan
  * limit, of answers to lower limits, and last the one of least peak. */
 static ckpt_code place_answer(const maker *m, const ckpt_answer *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
 {
-    ckpt_bytes missing = 0;
-    CKPT_TRY(try_answer(m, first, plan, fits, &missing, err));
-    ckpt_bytes limit = m->limit;
-    ckpt_plan_options again = *m->options;
-    again.incumbent = first->candidate;
-    again.incumbent_count = first->count;
-    again.effort = again.effort > 0 ? again.effort - 1 : 0;
-    for (int round = 1; round < ROUNDS && m->strategy->budgeted && missing > 0 && !*fits; round++) {
-        ckpt_answer answer;
-        limit = missing < limit ? limit - missing : 0;
-        CKPT_TRY(ask(m, &again, limit, &answer, err));
-        CKPT_TRY(try_answer(m, &answer, plan, fits, &missing, err));
+    tries t = {.plan = plan};
+    CKPT_TRY(try_answer(m, first, &t, err));
+    const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
+    if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted) {
+        CKPT_TRY(repair(m, first, &t, err));
     }
-    if (!*fits && first->least.peak <= m->limit) {
-        return try_candidate(m, &first->least, plan, fits, &missing, err);
+    if (!t.fits && first->least.peak <= m->limit) {
+        CKPT_TRY(place_least(m, &first->least, m->limit, plan, err));
+        t.fits = plan->arena_bytes <= m->limit;
     }
+    *fits = t.fits;
     return CKPT_OK;
 }
 
@@ -171,7 +232,42 @@ static ckpt_code finish_plan(const maker *m, ckpt_answer *answer, ckpt_plan *pla
     return CKPT_OK;
 }
 
-/* What the places of the candidate of least peak take. */
+static ckpt_code attempt(const maker *m, ckpt_answer *answer, ckpt_plan *plan, bool *fits, ckpt_err *err)
+{
+    *fits = false;
+    CKPT_TRY(ask(m, m->options, m->limit, answer, err));
+    return place_answer(m, answer, plan, fits, err);
+}
+
+/* Try limits below `*least`, at which there is a plan, and above `low`, at which there is none: step by step, then
+ * halfway. What is found is what the same call finds when it is asked for it. */
+static ckpt_code lower_least(const maker *m, ckpt_bytes low, ckpt_bytes *least, ckpt_err *err)
+{
+    ckpt_plan_options options = *m->options;
+    options.incumbent = NULL; /* whoever asks for the least budget later may not have them */
+    options.incumbent_count = 0;
+    maker trial = *m;
+    trial.options = &options;
+    ckpt_bytes step = *least / 50;
+    for (int i = 0; i<TRIALS && * least - low> * least / 100 && !ckpt_plan_stopped(&options); i++) {
+        const ckpt_mark mark = ckpt_arena_mark(m->out);
+        trial.limit = step > 0 && step < *least - low ? *least - step : low + (*least - low) / 2;
+        ckpt_answer *const answer = CKPT_NEW(m->out, ckpt_answer, 1);
+        ckpt_plan plan = {0};
+        bool fits = false;
+        if (answer == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "looking for the least budget");
+        }
+        CKPT_TRY(attempt(&trial, answer, &plan, &fits, err));
+        step = fits ? 2 * step : 0;
+        *least = fits ? trial.limit : *least;
+        low = fits ? low : trial.limit;
+        ckpt_arena_rewind(m->out, mark);
+    }
+    return CKPT_OK;
+}
+
+/* What the places of the candidate of least peak take, or less when the strategy does better under a limit. */
 static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_plan *plan, ckpt_err *err)
 {
     if (least->sequence.op == NULL) {
@@ -179,13 +275,17 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     }
     const ckpt_mark mark = ckpt_arena_mark(m->out);
     ckpt_plan placed = {0};
-    CKPT_TRY(place_candidate(m, least, 0, &placed, err));
+    CKPT_TRY(place_least(m, least, 0, &placed, err));
     ckpt_arena_rewind(m->out, mark);
     *plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .solver = placed.solver};
     CKPT_TRY(fill_head(m, plan, err));
-    plan->least_budget_bytes = m->graph->static_bytes + placed.arena_bytes;
     ckpt_bytes below = 0;
     CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &below, err));
+    ckpt_bytes lowest = placed.arena_bytes;
+    if (m->strategy->budgeted) {
+        CKPT_TRY(lower_least(m, below > m->limit ? below : m->limit, &lowest, err));
+    }
+    plan->least_budget_bytes = m->graph->static_bytes + lowest;
     plan->no_schedule_below_bytes = m->graph->static_bytes + below;
     return ckpt_plan_check(plan, m->graph, err);
 }
@@ -211,9 +311,8 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
     if (plan == NULL || answer == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", name);
     }
-    CKPT_TRY(ask(&m, options, m.limit, answer, err));
     bool fits = false;
-    CKPT_TRY(place_answer(&m, answer, plan, &fits, err));
+    CKPT_TRY(attempt(&m, answer, plan, &fits, err));
     CKPT_TRY(fits ? finish_plan(&m, answer, plan, err) : infeasible(&m, &answer->least, plan, err));
     plan->solver_seconds = (double)(ckpt_clock_ns() - start) * 1e-9;
     *made = plan;
