@@ -184,10 +184,11 @@ static ckpt_code fill(dp *d, ckpt_err *err)
     const int n = d->f->n;
     ckpt_dp_classes classes;
     CKPT_TRY(ckpt_dp_classes_init(&classes, d->f, d->scratch, err));
-    CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->scratch, err));
+    CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->options, d->scratch, err));
     CKPT_TRY(take_rows(d, err));
     d->maker.work += d->windows.work;
-    if (d->windows.bound > d->excess) {
+    d->stopped = d->stopped || ckpt_plan_stopped(d->options);
+    if (d->stopped || d->windows.bound > d->excess) {
         return CKPT_OK; /* all functions stay empty: there is nothing */
     }
     bool any = true;
@@ -327,8 +328,12 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckp
     CKPT_TRY(relax(d, &least, err));
     for (ckpt_ns gap = once / 128 + 1; least < CKPT_DP_FOREVER && gap < once; gap *= 2) {
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
-        CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->scratch, err));
+        CKPT_TRY(ckpt_dp_windows_find(&d->windows, d->f, d->limit, d->excess, d->options, d->scratch, err));
         d->maker.work += d->windows.work;
+        d->stopped = ckpt_plan_stopped(d->options);
+        if (d->stopped) {
+            break;
+        }
         least = d->windows.bound > least ? d->windows.bound : least;
         if (d->windows.bound <= d->excess) {
             break;

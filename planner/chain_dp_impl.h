@@ -136,9 +136,11 @@ typedef struct ckpt_dp_windows {
     ckpt_ns bound; /* no schedule has less excess, as far as those with no more than `excess` go */
 } ckpt_dp_windows;
 
-/* `windows` is empty, or what an earlier call for the same chain and limit left. */
+/* `windows` is empty, or what an earlier call for the same chain and limit left. When the options end it early, the
+ * windows say nothing. */
 CKPT_MUST_USE ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_bytes limit,
-                                             ckpt_ns excess, ckpt_arena *scratch, ckpt_err *err);
+                                             ckpt_ns excess, const ckpt_plan_options *options, ckpt_arena *scratch,
+                                             ckpt_err *err);
 
 /* The best price there is, by the windows found so far. */
 CKPT_MUST_USE ckpt_code ckpt_dp_price_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_arena *scratch,

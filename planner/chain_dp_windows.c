@@ -5,7 +5,10 @@
  * blocks outside of it need at least (ckpt_dp_relief) is not left for it. */
 #include "planner/chain_dp_impl.h"
 
-enum { ROUNDS = 2 };
+enum {
+    ROUNDS = 2,
+    POLL = 1 << 20, /* work between two looks at the clock */
+};
 
 typedef struct finder {
     const ckpt_dp_figures *f;
@@ -136,7 +139,8 @@ static void find_row(finder *w, int s)
     }
 }
 
-static void find_rows(finder *w)
+/* False: ended early. */
+static bool find_rows(finder *w, const ckpt_plan_options *options)
 {
     const int n = w->f->n;
     for (int k = 0; k <= n; k++) {
@@ -144,7 +148,14 @@ static void find_rows(finder *w)
     }
     ckpt_dp_relief_put(&w->outside, 1, -1);
     ckpt_dp_relief_put(&w->behind, 1, -1);
+    int64_t polled = w->windows->work;
     for (int s = 1; s < n; s++) {
+        if (w->windows->work - polled > POLL) {
+            polled = w->windows->work;
+            if (ckpt_plan_stopped(options)) {
+                return false;
+            }
+        }
         find_row(w, s);
         w->windows->work += 12 * (int64_t)w->windows->row_count[s]; /* about as long as so many breakpoints take */
         ckpt_dp_relief_put(&w->before, s, 1);
@@ -158,6 +169,7 @@ static void find_rows(finder *w)
         ckpt_dp_relief_put(&w->before, k, -1);
         ckpt_dp_relief_put(&w->behind, k, 1);
     }
+    return true;
 }
 
 /* Rooms for the intervals whose forward alone is not too long. */
@@ -182,7 +194,7 @@ static ckpt_code take_rows(ckpt_dp_windows *windows, const ckpt_dp_figures *f, c
 }
 
 ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *f, ckpt_bytes limit, ckpt_ns excess,
-                               ckpt_arena *scratch, ckpt_err *err)
+                               const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err)
 {
     const double near = windows->price.per_byte;
     *windows = (ckpt_dp_windows){.limit = limit, .excess = excess, .price.per_byte = near};
@@ -200,7 +212,9 @@ ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *
         ckpt_dp_relief_put(&w.behind, k, 1);
     }
     for (int round = 0; round < ROUNDS; round++) { /* windows make prices better, and prices windows */
-        find_rows(&w);
+        if (!find_rows(&w, options)) {
+            return CKPT_OK;
+        }
         CKPT_TRY(ckpt_dp_price_find(windows, f, scratch, err));
         w.priced = true;
     }

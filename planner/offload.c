@@ -63,7 +63,7 @@ static ckpt_code offer(improver *w, const ckpt_marked *m, ckpt_bytes limit, bool
     if (polish > 0 && !w->order.failed) {
         ckpt_ns time = 0;
         o->limit = limit;
-        CKPT_TRY(ckpt_offload_polish(o, w->order.op, w->order.count, polish, &w->scratch, &time, err));
+        CKPT_TRY(ckpt_offload_polish(o, w->order.op, w->order.count, polish, w->options, &w->scratch, &time, err));
         o->limit = w->limit;
     }
     return any_limit ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->answer, err)

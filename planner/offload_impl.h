@@ -112,10 +112,11 @@ void ckpt_offload_search_offer(ckpt_offload_search *s, const ckpt_sequence *sequ
 /* Change `now` at random, `tries` times; what is faster than `best` is put there. */
 void ckpt_offload_search_run(ckpt_offload_search *s, int64_t tries);
 
-/* Move the copies of a sequence within o->limit, `tries` times; the best is left in `entry`, and its time given.
- * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(tries * uses). */
+/* Move the copies of a sequence within o->limit, `tries` times or until the options end it; the best is left in
+ * `entry`, and its time given. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(tries * uses). */
 CKPT_MUST_USE ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int64_t tries,
-                                            ckpt_arena *scratch, ckpt_ns *time, ckpt_err *err);
+                                            const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_ns *time,
+                                            ckpt_err *err);
 
 /* The fastest of all schedules within o->limit and o->host_limit, if it is faster than `below`, in `order`; else, or
  * when that takes more than so many nodes, or the graph has more than 20 buffers or 32 ops, `order` is left empty.

@@ -4,6 +4,8 @@
 
 #include "planner/offload_impl.h"
 
+enum { POLL = 64 }; /* tries between two looks at the clock */
+
 typedef struct polisher {
     const ckpt_graph *graph;
     ckpt_bytes limit;
@@ -80,8 +82,8 @@ static bool draw_shift(polisher *p, int *from, int *to)
     return true;
 }
 
-ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int64_t tries, ckpt_arena *scratch,
-                              ckpt_ns *time, ckpt_err *err)
+ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int64_t tries,
+                              const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_ns *time, ckpt_err *err)
 {
     polisher p = {.graph = o->graph,
                   .limit = o->limit,
@@ -101,7 +103,7 @@ ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int6
     ckpt_ns best_ns = now;
     memcpy(best, entry, (size_t)count * sizeof *best);
     const ckpt_ns hot = now / (count > 0 ? count : 1); /* what may be lost at the start */
-    for (int64_t i = 0; i < tries; i++) {
+    for (int64_t i = 0; i < tries && (i % POLL != 0 || !ckpt_plan_stopped(options)); i++) {
         int from = 0, to = 0;
         ckpt_ns found = 0;
         if (!draw_shift(&p, &from, &to)) {
@@ -111,7 +113,7 @@ ckpt_code ckpt_offload_polish(const ckpt_offload *o, int *entry, int count, int6
         CKPT_TRY(ckpt_sequence_measure(o->graph, &sequence, scratch, &peak, &found, err));
         const double left = (double)(tries - i) / (double)tries;
         const ckpt_ns slack = (ckpt_ns)((double)hot * left * draw(&p, 1024) / 1024.0 + 0.5);
-        if (peak > o->limit || found > now + slack) {
+        if (peak > o->limit || found - slack > now) {
             shift(&p, to, from);
             continue;
         }
