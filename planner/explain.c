@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/answers.h"
+#include "planner/replay_impl.h"
 
 enum { WIDTH_MAX = 60 };
 
@@ -12,26 +13,13 @@ static const char *label(const ckpt_graph_op *op)
     return op->layer != NULL && op->layer[0] != '\0' ? op->layer : op->name;
 }
 
-typedef struct named {
-    const char *label;
-    int op;
-} named;
-
-static int compare_named(const void *a, const void *b)
-{
-    const named *const x = a;
-    const named *const y = b;
-    const int order = strcmp(x->label, y->label);
-    return order != 0 ? order : (x->op > y->op) - (x->op < y->op);
-}
-
 /* Rows for the labels of forward ops, in the order of their first ones; per op the row, -1 for other ops. */
 static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of, ckpt_layer_report **rows, int *count,
                            ckpt_err *err)
 {
     *rows = CKPT_NEW(out, ckpt_layer_report, graph->op_count);
     const ckpt_mark mark = ckpt_arena_mark(out);
-    named *const list = CKPT_NEW(out, named, graph->op_count);
+    ckpt_named *const list = CKPT_NEW(out, ckpt_named, graph->op_count);
     int *const first = CKPT_NEW(out, int, graph->op_count); /* per op: first op of its label */
     if (*rows == NULL || list == NULL || first == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
@@ -40,12 +28,12 @@ static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of
     for (int o = 0; o < graph->op_count; o++) {
         row_of[o] = -1;
         if (graph->op[o].phase == CKPT_FORWARD) {
-            list[forward++] = (named){label(&graph->op[o]), o};
+            list[forward++] = (ckpt_named){label(&graph->op[o]), o};
         }
     }
-    qsort(list, (size_t)forward, sizeof *list, compare_named);
+    qsort(list, (size_t)forward, sizeof *list, ckpt_named_compare);
     for (int i = 0; i < forward; i++) {
-        const bool same = i > 0 && strcmp(list[i - 1].label, list[i].label) == 0;
+        const bool same = i > 0 && strcmp(list[i - 1].name, list[i].name) == 0;
         first[list[i].op] = same ? first[list[i - 1].op] : list[i].op;
     }
     *count = 0;

@@ -4,22 +4,17 @@
 
 #include "planner/replay_impl.h"
 
-typedef struct named {
-    const char *layer;
-    int op;
-} named;
-
-static int compare_named(const void *a, const void *b)
+int ckpt_named_compare(const void *a, const void *b)
 {
-    const named *const x = a;
-    const named *const y = b;
-    const int order = strcmp(x->layer, y->layer);
+    const ckpt_named *const x = a;
+    const ckpt_named *const y = b;
+    const int order = strcmp(x->name, y->name);
     return order != 0 ? order : (x->op > y->op) - (x->op < y->op);
 }
 
 static int compare_ops(const void *a, const void *b)
 {
-    return ((const named *)a)->op - ((const named *)b)->op;
+    return ((const ckpt_named *)a)->op - ((const ckpt_named *)b)->op;
 }
 
 /* Recomputing is said of a layer that is offloaded too: it costs more. */
@@ -33,7 +28,7 @@ ckpt_code ckpt_layers_decide(const ckpt_plan *plan, const ckpt_graph *graph, ckp
 {
     ckpt_layer_decision *const layer = CKPT_NEW(out, ckpt_layer_decision, graph->op_count);
     const ckpt_mark mark = ckpt_arena_mark(out);
-    named *const list = CKPT_NEW(out, named, graph->op_count);
+    ckpt_named *const list = CKPT_NEW(out, ckpt_named, graph->op_count);
     ckpt_decision *const decision = CKPT_NEW(out, ckpt_decision, graph->op_count); /* zeroed: keep */
     if (layer == NULL || list == NULL || decision == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
@@ -50,13 +45,13 @@ ckpt_code ckpt_layers_decide(const ckpt_plan *plan, const ckpt_graph *graph, ckp
     int count = 0;
     for (int o = 0; o < graph->op_count; o++) {
         if (graph->op[o].phase == CKPT_FORWARD && graph->op[o].layer != NULL && graph->op[o].layer[0] != '\0') {
-            list[count++] = (named){graph->op[o].layer, o};
+            list[count++] = (ckpt_named){graph->op[o].layer, o};
         }
     }
-    qsort(list, (size_t)count, sizeof *list, compare_named);
+    qsort(list, (size_t)count, sizeof *list, ckpt_named_compare);
     int distinct = 0;
     for (int i = 0; i < count; i++) {
-        if (distinct > 0 && strcmp(list[distinct - 1].layer, list[i].layer) == 0) {
+        if (distinct > 0 && strcmp(list[distinct - 1].name, list[i].name) == 0) {
             ckpt_decision *const whole = &decision[list[distinct - 1].op];
             *whole = stronger(*whole, decision[list[i].op]);
         } else {
@@ -65,7 +60,7 @@ ckpt_code ckpt_layers_decide(const ckpt_plan *plan, const ckpt_graph *graph, ckp
     }
     qsort(list, (size_t)distinct, sizeof *list, compare_ops);
     for (int i = 0; i < distinct; i++) {
-        layer[i] = (ckpt_layer_decision){list[i].layer, decision[list[i].op]};
+        layer[i] = (ckpt_layer_decision){list[i].name, decision[list[i].op]};
     }
     ckpt_arena_rewind(out, mark);
     *made = layer;

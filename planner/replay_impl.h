@@ -34,6 +34,14 @@ ckpt_ns ckpt_clock_end(const ckpt_clock *clock);
 CKPT_MUST_USE ckpt_code ckpt_plan_clock(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *scratch,
                                         ckpt_moment *moment, ckpt_ns *time, ckpt_err *err);
 
+/* An op under a name that others may share. */
+typedef struct ckpt_named {
+    const char *name;
+    int op;
+} ckpt_named;
+
+int ckpt_named_compare(const void *a, const void *b); /* for qsort: by name, then by op */
+
 /* Every layer with a forward op, in the order of their first ones: CKPT_RECOMPUTE when one of its forward ops runs
  * again, else CKPT_OFFLOADED when something they write is offloaded, else CKPT_KEEP. Steps must be legal.
  * Errors: CKPT_NO_MEMORY. */

@@ -141,3 +141,20 @@ ckpt_code ckpt_retain_write(const ckpt_graph *graph, const bool *drop, ckpt_aren
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
+
+ckpt_code ckpt_keep_or_drop(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                            ckpt_dropper drop, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_order_range(&order, 0, graph->op_count);
+    ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
+    if (code == CKPT_OK && answer->count == 0) {
+        code = drop(graph, limit, options, &order, &scratch, out, answer, err);
+    }
+    ckpt_order_fini(&order);
+    ckpt_arena_fini(&scratch);
+    return code;
+}

@@ -9,7 +9,7 @@
  * What is needed for nothing any more is forgotten. Departure: the paper sees references being dropped, here the last
  * use is known, which comes to the same. A buffer counts from its run until it is evicted; the true peak may be lower.
  */
-#include "planner/planner_impl.h"
+#include "planner/retain_impl.h"
 
 enum {
     BISECTIONS = 10,    /* replays that look for the least memory */
@@ -387,19 +387,22 @@ static ckpt_code prepare(dtr *d, ckpt_arena *scratch, ckpt_err *err)
 }
 
 /* Under the limit, and under less and less memory for the least that will do. */
-static ckpt_code plan_evictions(dtr *d, ckpt_bytes limit, ckpt_bytes whole, const ckpt_plan_options *options,
-                                ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code plan_evictions(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                                ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer,
+                                ckpt_err *err)
 {
-    CKPT_TRY(prepare(d, scratch, err));
-    if (replay(d, limit)) {
-        CKPT_TRY(ckpt_order_end(d->order, d->graph, limit, out, answer, err));
+    dtr d = {.graph = graph, .order = order};
+    const ckpt_bytes whole = answer->least.peak;
+    CKPT_TRY(prepare(&d, scratch, err));
+    if (replay(&d, limit)) {
+        CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
     }
     ckpt_bytes low = 0;
     ckpt_bytes high = whole;
     for (int i = 0; i < BISECTIONS && low < high && !ckpt_plan_stopped(options); i++) {
         const ckpt_bytes middle = low + (high - low) / 2;
-        if (replay(d, middle)) {
-            CKPT_TRY(ckpt_order_end(d->order, d->graph, limit, out, answer, err));
+        if (replay(&d, middle)) {
+            CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
             high = middle;
         } else {
             low = middle;
@@ -411,19 +414,7 @@ static ckpt_code plan_evictions(dtr *d, ckpt_bytes limit, ckpt_bytes whole, cons
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    ckpt_arena scratch;
-    ckpt_arena_init(&scratch);
-    ckpt_order order;
-    ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
-    if (code == CKPT_OK && answer->count == 0) {
-        dtr d = {.graph = graph, .order = &order};
-        code = plan_evictions(&d, limit, answer->least.peak, options, &scratch, out, answer, err);
-    }
-    ckpt_order_fini(&order);
-    ckpt_arena_fini(&scratch);
-    return code;
+    return ckpt_keep_or_drop(graph, limit, options, plan_evictions, out, answer, err);
 }
 
 const ckpt_strategy ckpt_strategy_dtr = {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "planner/planner_impl.h"
+#include "planner/replay_impl.h"
 
 typedef struct flags {
     const ckpt_graph *graph;
@@ -20,19 +21,6 @@ typedef struct flags {
     int units;
 } flags;
 
-typedef struct named {
-    const char *segment;
-    int op;
-} named;
-
-static int compare_named(const void *a, const void *b)
-{
-    const named *const x = a;
-    const named *const y = b;
-    const int order = strcmp(x->segment, y->segment);
-    return order != 0 ? order : (x->op > y->op) - (x->op < y->op);
-}
-
 static bool flagged(const ckpt_graph_op *op)
 {
     return op->checkpoint == CKPT_YES && op->phase == CKPT_FORWARD && op->recompute;
@@ -41,7 +29,7 @@ static bool flagged(const ckpt_graph_op *op)
 static ckpt_code find_units(flags *f, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = f->graph;
-    named *const list = CKPT_NEW(scratch, named, graph->op_count);
+    ckpt_named *const list = CKPT_NEW(scratch, ckpt_named, graph->op_count);
     f->unit = CKPT_NEW(scratch, int, graph->op_count);
     f->first = CKPT_NEW(scratch, int, graph->op_count + 1);
     f->member = CKPT_NEW(scratch, int, graph->op_count);
@@ -59,12 +47,12 @@ static ckpt_code find_units(flags *f, ckpt_arena *scratch, ckpt_err *err)
         const ckpt_graph_op *const op = &graph->op[o];
         f->unit[o] = -1;
         if (flagged(op)) { /* without a segment an op is a unit of its own */
-            list[count++] = (named){op->segment != NULL ? op->segment : op->name, o};
+            list[count++] = (ckpt_named){op->segment != NULL ? op->segment : op->name, o};
         }
     }
-    qsort(list, (size_t)count, sizeof *list, compare_named);
+    qsort(list, (size_t)count, sizeof *list, ckpt_named_compare);
     for (int i = 0; i < count; i++) {
-        if (i == 0 || strcmp(list[i].segment, list[i - 1].segment) != 0) {
+        if (i == 0 || strcmp(list[i].name, list[i - 1].name) != 0) {
             f->first[f->units++] = i;
         }
         f->member[i] = list[i].op;

@@ -19,9 +19,10 @@ static int compare(const void *a, const void *b)
     return left != right ? (left > right ? -1 : 1) : y->op - x->op;
 }
 
-static ckpt_code drop_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_order *order, ckpt_arena *scratch,
-                          ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code drop_all(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                          ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
+    (void)options;
     bool *const drop = CKPT_NEW(scratch, bool, graph->op_count);
     ckpt_retained *const item = CKPT_NEW(scratch, ckpt_retained, graph->op_count);
     int count = 0;
@@ -44,19 +45,7 @@ static ckpt_code drop_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_order 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    (void)options;
-    ckpt_arena scratch;
-    ckpt_arena_init(&scratch);
-    ckpt_order order;
-    ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
-    if (code == CKPT_OK && answer->count == 0) {
-        code = drop_all(graph, limit, &order, &scratch, out, answer, err);
-    }
-    ckpt_order_fini(&order);
-    ckpt_arena_fini(&scratch);
-    return code;
+    return ckpt_keep_or_drop(graph, limit, options, drop_all, out, answer, err);
 }
 
 const ckpt_strategy ckpt_strategy_greedy = {

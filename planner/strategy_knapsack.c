@@ -62,9 +62,10 @@ static void choose(const knapsack *k, int capacity, bool *drop)
     }
 }
 
-static ckpt_code try_shares(const ckpt_graph *graph, ckpt_bytes limit, ckpt_order *order, ckpt_arena *scratch,
-                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code try_shares(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                            ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
+    (void)options;
     knapsack k = {.graph = graph, .item = CKPT_NEW(scratch, ckpt_retained, graph->op_count)};
     bool *const drop = CKPT_NEW(scratch, bool, graph->op_count);
     if (k.item == NULL || drop == NULL) {
@@ -86,19 +87,7 @@ static ckpt_code try_shares(const ckpt_graph *graph, ckpt_bytes limit, ckpt_orde
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
-    (void)options;
-    ckpt_arena scratch;
-    ckpt_arena_init(&scratch);
-    ckpt_order order;
-    ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
-    if (code == CKPT_OK && answer->count == 0) {
-        code = try_shares(graph, limit, &order, &scratch, out, answer, err);
-    }
-    ckpt_order_fini(&order);
-    ckpt_arena_fini(&scratch);
-    return code;
+    return ckpt_keep_or_drop(graph, limit, options, try_shares, out, answer, err);
 }
 
 const ckpt_strategy ckpt_strategy_knapsack = {
