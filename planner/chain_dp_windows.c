@@ -148,7 +148,7 @@ static bool find_rows(finder *w, const ckpt_plan_options *options)
     }
     ckpt_dp_relief_put(&w->outside, 1, -1);
     ckpt_dp_relief_put(&w->behind, 1, -1);
-    int64_t polled = w->windows->work;
+    int64_t polled = -POLL - 1; /* at once: it may be over before it begins */
     for (int s = 1; s < n; s++) {
         if (w->windows->work - polled > POLL) {
             polled = w->windows->work;
