@@ -6,14 +6,17 @@
 #include "planner/search_impl.h"
 
 enum {
+    COOL = 1 << 12, /* work between two temperatures */
+    COOLS_A_POLL = CKPT_SEARCH_POLL / COOL,
     MOVE = 20, /* work of choosing a move */
     WORK_PER_MOVE = 50,
     ADAPT = 128,
-    LEVELS = 8,        /* limits for which the best is kept, for when places of the fastest do not fit */
-    LEVEL_PARTS = 200, /* each lower by this part of the limit */
-    ROUND_WORK = 550000 * WORK_PER_MOVE,
+    LEVELS = 8,          /* limits for which the best is kept, for when places of the fastest do not fit */
+    LEVEL_PARTS = 200,   /* each lower by this part of the limit */
+    ROUND_WORK = 110000, /* for every op */
     ROUNDS_MAX = 12,
     LEAST_PARTS = 16,
+    LEAST_WORK = 200000,
 };
 
 /* Temperatures in units of the mean time of an op that may run again. */
@@ -162,8 +165,9 @@ static void anneal(improver *m, const schedule *plan)
     ckpt_searcher *const w = &m->w;
     ckpt_search *const s = &w->search;
     const int64_t end = s->work + plan->work;
-    const double cooling = root_of(plan->hot / plan->cold, plan->work / CKPT_SEARCH_POLL + 1);
-    int64_t polled = s->work;
+    const double cooling = root_of(plan->hot / plan->cold, plan->work / COOL + 1);
+    int64_t cooled = s->work;
+    int polled = 0;
     double heat = plan->hot;
     double price = plan->price;
     double now = cost(m, price, plan->width);
@@ -189,10 +193,12 @@ static void anneal(improver *m, const schedule *plan)
             now = cost(m, price, plan->width);
             inside = 0;
         }
-        for (; s->work - polled >= CKPT_SEARCH_POLL; polled += CKPT_SEARCH_POLL) {
+        for (; s->work - cooled >= COOL; cooled += COOL) {
             heat /= cooling;
             enough = is_enough(m);
-            m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed;
+            if (polled++ % COOLS_A_POLL == 0) {
+                m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed;
+            }
         }
     }
     w->log_count = 0;
@@ -258,7 +264,8 @@ static void start_from(improver *m, const ckpt_answer *answer)
 static void search_within(improver *m, const ckpt_answer *given, int64_t work)
 {
     const totals t = add_up(&m->w.search);
-    int rounds = (int)(work / ROUND_WORK < ROUNDS_MAX ? work / ROUND_WORK : ROUNDS_MAX);
+    const int64_t times = work / ROUND_WORK / m->w.search.count;
+    int rounds = times < ROUNDS_MAX ? (int)times : ROUNDS_MAX;
     rounds = rounds < 1 ? 1 : rounds;
     schedule plan = {.work = work / rounds, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
     m->w.limit = m->limit;
@@ -309,19 +316,23 @@ static ckpt_bytes floor_of(const ckpt_search *s)
 /* The lowest peak: limits that are a step below the lowest so far, and smaller steps where that is too much. */
 static void find_least(improver *m, int64_t work)
 {
-    static const double heats[] = {0.0012, 0.006, 0.03};
+    static const double heats[] = {0.1, 0.8, 8, 0.1, 0.4, 1.6};
+    double mean = 1;
+    for (int b = 0; b < m->w.search.graph->buffer_count; b++) {
+        mean += (double)m->w.search.graph->buffer[b].bytes / m->w.search.graph->buffer_count;
+    }
     const ckpt_search *const s = &m->w.search;
+    const int64_t parts = work / LEAST_WORK < 6 ? 6 : work / LEAST_WORK < LEAST_PARTS ? work / LEAST_WORK : LEAST_PARTS;
     const ckpt_bytes floor = floor_of(s);
     const int64_t end = s->work + work;
     const double peak = (double)m->least.peak + 1;
     const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
-    schedule plan = {
-        .work = work / LEAST_PARTS, .cold = 0.00002 * peak * price, .price = price, .width = WIDE, .fixed = true};
+    schedule plan = {.work = work / parts, .cold = 0.03 * mean * price, .price = price, .width = WIDE, .fixed = true};
     ckpt_bytes step = m->least.peak / 20 + 1;
     for (int round = 0; s->work < end && m->least.peak > floor && !m->stopped; round++) {
         const ckpt_bytes before = m->least.peak;
         m->w.limit = before - step > floor ? before - step : floor;
-        plan.hot = heats[round % 3] * peak * price;
+        plan.hot = heats[round % 6] * mean * price;
         go_to(m, &m->least);
         anneal(m, &plan);
         if (m->least.peak > before - step / 2 && step > 1) {

@@ -1,7 +1,7 @@
 /* Moves: small sets of pairs that belong together. Each is written down in the log, so that it can be taken back. */
 #include "planner/search_impl.h"
 
-enum { PICKS = 12, EXCHANGES = 4, BRING_READS = 16 };
+enum { PICKS = 12, EXCHANGES = 4, BRING_READS = 16, TINY = 32 };
 
 int ckpt_search_roll(ckpt_searcher *w, int sides)
 {
@@ -239,7 +239,8 @@ void ckpt_move_any(ckpt_searcher *w)
 {
     const bool over = w->search.most[1] > w->aim;
     const int drops = over ? 8 : 3;
-    const int kind = ckpt_search_roll(w, drops + 10);
+    const int any = w->search.count < TINY ? 8 : 1; /* few ops: few pairs, and all may be needed at once */
+    const int kind = ckpt_search_roll(w, drops + 9 + any);
     w->log_max = 4;
     while (w->log_max < CKPT_SEARCH_LOG && !once_in(w, 3)) {
         w->log_max *= 2;
