@@ -2,10 +2,15 @@
 #include "planner/ilp.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "planner/ilp_impl.h"
 
-enum { FIXINGS_MAX = 4, FIXED_LEAST = 8 };
+enum {
+    FIXINGS_MAX = 4,
+    FIXED_LEAST = 8,
+    ROWS_COMMON = 600, /* of a program whose branchings are counted as one each */
+};
 
 /* The solver's feasibility tolerance, in parts of the whole: what it says about times is not believed beyond that. This
  * is care, not proof: its pivots and prunings are floating point all the same (Neumaier, Shcherbina, Safe bounds in
@@ -186,7 +191,9 @@ static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_answer *an
     }
     bool found = false;
     ckpt_ns bound = 0;
-    CKPT_TRY(ckpt_ilp_model_solve(&w->model, &w->pairs, w->grain, w->before, nodes, w->options, &found, &bound,
+    const int64_t rows = w->model.program.rows + 1; /* so many iterations, each of so many rows */
+    const int64_t paid_for = nodes > 0 ? 1 + nodes * ROWS_COMMON / rows * ROWS_COMMON / rows : 0;
+    CKPT_TRY(ckpt_ilp_model_solve(&w->model, &w->pairs, w->grain, w->before, paid_for, w->options, &found, &bound,
                                   &w->work, err));
     w->bound = bound > w->bound ? bound : w->bound;
     return found ? offer(w, out, answer, err) : CKPT_OK;
@@ -225,7 +232,9 @@ ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_ma
     ckpt_arena_init(&w.scratch);
     const char *scope = NULL;
     ckpt_code code = choose_pairs(&w, pairs_max, &scope, err);
-    const bool small = code == CKPT_OK && w.pairs.count <= pairs_max;
+    const bool known = code == CKPT_OK && answer->has_bound && strcmp(answer->bound_how, CKPT_ILP_HOW) == 0 &&
+                       strcmp(answer->bound_scope, scope) == 0;
+    const bool small = code == CKPT_OK && w.pairs.count <= pairs_max && !known;
     if (small) {
         code = solve(&w, nodes, out, answer, err);
     }

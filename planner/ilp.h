@@ -16,10 +16,12 @@
  * plan reaches the bound. */
 #define CKPT_ILP_HOW "integer program, floating point"
 
-/* Solve the whole graph, branching at most `nodes` times. Candidates are added to `answer` as they are found, its first
- * one is the incumbent. answer->has_bound is set with scope CKPT_ILP_SCOPE... and how CKPT_ILP_HOW, when that is above
- * the bound it has. Nothing happens when the program would have more than `pairs_max` (op, stage) pairs, or when
- * there is no options->solver. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/ilp_model.c. */
+/* Solve the whole graph, branching at most `nodes` times (0: no limit) where the program has 600 rows: a branching
+ * takes longer the more rows there are, so larger programs get fewer of them and smaller ones more. Candidates are
+ * added to `answer` as they are found, its first one is the incumbent. answer->has_bound is set with scope
+ * CKPT_ILP_SCOPE... and how CKPT_ILP_HOW, when that is above the bound it has. Nothing happens when the program would
+ * have more than `pairs_max` (op, stage) pairs, when the answer's bound already is that of this program, or when there
+ * is no options->solver. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/ilp_model.c. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, int64_t nodes,
                                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
                                        ckpt_err *err);

@@ -14,10 +14,10 @@ static const struct {
     int64_t moves;
     int pairs_before, pairs_after;
     int64_t nodes, work;
-} paid_for[] = {{20000, 400, 0, 2000, 0},
-                {2000000, 400, 600, 2000, 0},
-                {20000000, 400, 2500, 1500, 100000},
-                {150000000, 400, 6000, 5000, 800000}};
+} paid_for[] = {{20000, 400, 0, 400, 0},
+                {2000000, 400, 600, 2400, 0},
+                {20000000, 400, 2500, 10000, 100000},
+                {150000000, 400, 6000, 50000, 800000}};
 
 static const char *const constructors[] = {"keep-all", "chain", "hierarchy"};
 
@@ -75,14 +75,20 @@ static bool is_done(const ckpt_graph *graph, const ckpt_answer *answer)
     return answer->count > 0 && answer->candidate[0].time <= least;
 }
 
+/* `known`: the bound of the program that was solved before, if any, for it is not solved again. */
 static ckpt_code solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs, int64_t nodes,
-                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_answer *known,
+                       ckpt_err *err)
 {
     ckpt_answer part = *answer;
-    part.has_bound = false;
+    part.has_bound = known->has_bound;
+    part.bound_ns = known->bound_ns;
+    part.bound_how = known->bound_how;
+    part.bound_scope = known->bound_scope;
     CKPT_TRY_WHILE(err, ckpt_ilp_solve(graph, limit, pairs, nodes, options, out, &part, err), "planning by ilp");
     sign(&part, "ilp");
     merge(answer, &part);
+    *known = part;
     if (part.has_bound && !graph->has_link) { /* programs know no copies */
         ckpt_answer_bound(answer, part.bound_ns, part.bound_how, part.bound_scope);
     }
@@ -103,8 +109,8 @@ static ckpt_code add_copies(const ckpt_graph *graph, ckpt_bytes limit, const ckp
     return CKPT_OK;
 }
 
-static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                         ckpt_answer *answer, ckpt_err *err)
+static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_answer *known,
+                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
     CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, answer, err));
@@ -114,7 +120,8 @@ static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_p
         sign(answer, "ilp");
     }
     if (paid_for[effort].pairs_after > 0 && !is_done(graph, answer)) {
-        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_after, paid_for[effort].nodes, options, out, answer, err));
+        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_after, paid_for[effort].nodes, options, out, answer, known,
+                       err));
     }
     return CKPT_OK;
 }
@@ -132,10 +139,12 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
     ckpt_answer_bound(answer, bound.time_ns, bound.how, bound.scope);
     if (!is_done(graph, answer)) {
-        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer, err));
+        ckpt_answer program = {.has_bound = false};
+        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer,
+                       &program, err));
         const bool proved = answer->count > 0 && answer->has_bound && answer->candidate[0].time <= answer->bound_ns;
         if (!proved) {
-            CKPT_TRY(improve(graph, limit, options, out, answer, err));
+            CKPT_TRY(improve(graph, limit, &program, options, out, answer, err));
         }
     }
     return graph->has_link && !is_done(graph, answer) ? add_copies(graph, limit, options, out, answer, err) : CKPT_OK;
