@@ -497,6 +497,9 @@ static ckpt_code answer_comparison(job *j, ckpt_err *err)
     for (int i = 0; i < comparison->count; i++) {
         j->found = j->found || comparison->plan[i]->verdict == CKPT_FITS;
     }
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
     note_end(j, comparison->stopped);
     if (j->request->json) {
         ckpt_comparison_json(comparison, &j->text);
