@@ -14,9 +14,9 @@
 #include "planner/replay_impl.h"
 
 enum {
-    ROUNDS = 4,    /* times a strategy may be asked, each with the limit lowered against fragmentation */
-    PLACINGS = 10, /* candidates of one answer whose places are tried */
-    TRIALS = 4,    /* limits at which something less than the least candidate takes is looked for */
+    ROUNDS = 4,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
+    PLACINGS = 5, /* candidates of one answer whose places are tried */
+    TRIALS = 3,   /* limits at which something less than the least candidate takes is looked for */
 };
 
 bool ckpt_plan_stopped(const ckpt_plan_options *options)
@@ -282,7 +282,7 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     ckpt_bytes below = 0;
     CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &below, err));
     ckpt_bytes lowest = placed.arena_bytes;
-    if (m->strategy->budgeted) {
+    if (m->strategy->budgeted && lowest > least->peak) { /* else it lost nothing */
         CKPT_TRY(lower_least(m, below > m->limit ? below : m->limit, &lowest, err));
     }
     plan->least_budget_bytes = m->graph->static_bytes + lowest;
