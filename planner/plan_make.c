@@ -267,6 +267,34 @@ static ckpt_code lower_least(const maker *m, ckpt_bytes low, ckpt_bytes *least, 
     return CKPT_OK;
 }
 
+/* Ask at `*least`, what the least candidate of some limit takes: under that limit the strategy may know another one.
+ * Then it is asked at what that takes. */
+static ckpt_code confirm_least(const maker *m, ckpt_bytes *least, ckpt_err *err)
+{
+    ckpt_plan_options options = *m->options;
+    options.incumbent = NULL; /* whoever asks for the least budget later may not have them */
+    options.incumbent_count = 0;
+    maker trial = *m;
+    trial.options = &options;
+    bool fits = false;
+    for (int i = 0; i < TRIALS && !fits; i++) {
+        const ckpt_mark mark = ckpt_arena_mark(m->out);
+        ckpt_answer *const answer = CKPT_NEW(m->out, ckpt_answer, 1);
+        ckpt_plan plan = {0};
+        trial.limit = *least;
+        if (answer == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "looking for the least budget");
+        }
+        CKPT_TRY(attempt(&trial, answer, &plan, &fits, err));
+        if (!fits && answer->least.sequence.op != NULL) {
+            CKPT_TRY(place_least(&trial, &answer->least, 0, &plan, err));
+            *least = plan.arena_bytes > *least ? plan.arena_bytes : *least;
+        }
+        ckpt_arena_rewind(m->out, mark);
+    }
+    return CKPT_OK;
+}
+
 /* What the places of the candidate of least peak take, or less when the strategy does better under a limit. */
 static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_plan *plan, ckpt_err *err)
 {
@@ -282,6 +310,9 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     ckpt_bytes below = 0;
     CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &below, err));
     ckpt_bytes lowest = placed.arena_bytes;
+    if (m->strategy->budgeted) {
+        CKPT_TRY(confirm_least(m, &lowest, err));
+    }
     if (m->strategy->budgeted && lowest > least->peak) { /* else it lost nothing */
         CKPT_TRY(lower_least(m, below > m->limit ? below : m->limit, &lowest, err));
     }
