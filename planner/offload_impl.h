@@ -32,6 +32,7 @@ typedef struct ckpt_gap {
     int buffer, to, use; /* the run that needs it again; the use before it, in `next` */
     int state;           /* while the schedule is laid out */
     bool freed;          /* it did leave */
+    int blocked;         /* a run without room for it to be back early; -1: none is known */
     ckpt_ns latest_ns;   /* when its fetch should start, were compute never to wait */
 } ckpt_gap;
 

@@ -218,7 +218,7 @@ static void find_gaps(ckpt_offload *o, const ckpt_marked *m)
             if (o->left[b] >= 0) {
                 const int use = o->left[b];
                 o->begun[use] = o->gap_count;
-                o->gap[o->gap_count++] = (ckpt_gap){.buffer = b, .to = t, .use = use};
+                o->gap[o->gap_count++] = (ckpt_gap){.buffer = b, .to = t, .use = use, .blocked = -1};
                 o->left[b] = -1;
             }
         }
@@ -328,8 +328,12 @@ static bool bring_early(ckpt_offload *o, int t, int g)
 {
     ckpt_gap *const gap = &o->gap[g];
     const ckpt_bytes bytes = o->graph->buffer[gap->buffer].bytes;
-    for (int u = t; u < gap->to; u++) {
+    if (gap->blocked >= t) { /* what is full stays full */
+        return true;
+    }
+    for (int u = gap->to - 1; u >= t; u--) {
         if (o->base[u] + o->more[u] > o->limit - bytes) {
+            gap->blocked = u;
             return true;
         }
     }
