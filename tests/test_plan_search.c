@@ -165,6 +165,94 @@ static void against_brute_force(void **state)
     CHECK(excess / count <= 0.001, "mean excess %f", excess / count);
 }
 
+/* Random layered graphs: ops in layers that read the layer before and, now and then, any before that, all of which may
+ * run again; the last op reads whatever nobody has read. */
+static const ckpt_graph *layered(ckpt_arena *arena, ckpt_dice *dice, int count)
+{
+    enum { READS = 4 };
+    ckpt_graph *const graph = CKPT_NEW(arena, ckpt_graph, 1);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, count);
+    ckpt_buffer *const buffer = CKPT_NEW(arena, ckpt_buffer, count);
+    bool *const is_read = CKPT_NEW(arena, bool, count);
+    const int width = 2 << ckpt_dice_roll(dice, 4);
+    const int far = 3 + ckpt_dice_roll(dice, 30);
+    for (int o = 0; o < count; o++) {
+        const bool last = o == count - 1;
+        int *const reads = CKPT_NEW(arena, int, last ? count : READS);
+        int *const writes = CKPT_NEW(arena, int, 1);
+        const int first = o - o % width; /* of its layer */
+        int read = 0;
+        for (int i = 0; last && i < o; i++) {
+            reads[read] = i;
+            read += !is_read[i];
+        }
+        for (int i = ckpt_dice_roll(dice, READS); !last && i >= 0 && first > 0; i--) {
+            const int from =
+                ckpt_dice_roll(dice, far) == 0 ? ckpt_dice_roll(dice, first) : first - 1 - ckpt_dice_roll(dice, width);
+            bool new = true;
+            for (int j = 0; j < read; j++) {
+                new = new &&reads[j] != from;
+            }
+            reads[read] = from;
+            read += new;
+            is_read[from] = true;
+        }
+        *writes = o;
+        buffer[o] = (ckpt_buffer){ckpt_arena_format(arena, "t%d", o), 10 * (1 + ckpt_dice_roll(dice, 500)), 0};
+        op[o] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "o%d", o),
+                                .layer = "",
+                                .reads = {reads, read},
+                                .writes = {writes, 1},
+                                .time_ns = ckpt_dice_roll(dice, 1000),
+                                .recompute = true};
+    }
+    *graph = (ckpt_graph){
+        .source = "", .name = "layered", .buffer = buffer, .buffer_count = count, .op = op, .op_count = count};
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_check(graph, arena, &err), err);
+    return graph;
+}
+
+/* On layered graphs, at limits that leave some room: a schedule, and a faster one than online eviction and hierarchy
+ * have; and a peak at least as low as theirs. */
+static void better_on_layers(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"dtr", "hierarchy"};
+    int compared = 0;
+    for (int seed = 1; seed <= 4; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        ckpt_dice dice = {(uint64_t)seed * 7919};
+        const ckpt_graph *const graph = layered(&arena, &dice, 100 + 50 * seed);
+        ckpt_search keep;
+        CHECK_OK(ckpt_search_init(graph, &arena, &keep, &err), err);
+        const ckpt_plan_options options = {0};
+        ckpt_answer least = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        CHECK_OK(ckpt_search_least(graph, 0, 200000, &options, &arena, &least, &err), err);
+        for (int percent = 70; percent <= 90; percent += 10) {
+            const ckpt_bytes limit = keep.most[1] * percent / 100;
+            ckpt_answer answer = {.least = least.least};
+            CHECK_OK(ckpt_search_improve(graph, limit, 300000, &options, &arena, &answer, &err), err);
+            CHECK(answer.count > 0 || least.least.peak > limit, "seed %d: nothing at %d %%, least %lld of %lld", seed,
+                  percent, (long long)least.least.peak, (long long)limit);
+            for (int i = 0; i < (seed <= 2 && percent == 80 ? 2 : 1); i++) {
+                const ckpt_strategy *const other = ckpt_strategy_find(others[i]);
+                ckpt_answer theirs = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+                CHECK_OK(other->plan(graph, limit, &options, &arena, &theirs, &err), err);
+                CHECK(least.least.peak <= theirs.least.peak, "seed %d: peak %lld, %s's %lld", seed,
+                      (long long)least.least.peak, others[i], (long long)theirs.least.peak);
+                CHECK(theirs.count == 0 || (answer.count > 0 && answer.candidate[0].time <= theirs.candidate[0].time),
+                      "seed %d: slower than %s at %d %%", seed, others[i], percent);
+                compared += theirs.count > 0;
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(compared > 0, "only %d compared", compared);
+}
+
 static void same_again(void **state)
 {
     (void)state;
@@ -214,8 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_exact),   cmocka_unit_test(moves_can_be_taken_back),
-        cmocka_unit_test(against_brute_force), cmocka_unit_test(same_again),
-        cmocka_unit_test(no_memory),
+        cmocka_unit_test(against_brute_force), cmocka_unit_test(better_on_layers),
+        cmocka_unit_test(same_again),          cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
