@@ -174,7 +174,7 @@ static ckpt_code place_answer(const maker *m, const ckpt_answer *first, ckpt_pla
     if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted) {
         CKPT_TRY(repair(m, first, &t, err));
     }
-    if (!t.fits && first->least.peak <= m->limit) {
+    if (!t.fits && first->least.sequence.op != NULL && first->least.peak <= m->limit) {
         CKPT_TRY(place_least(m, &first->least, m->limit, plan, err));
         t.fits = plan->arena_bytes <= m->limit;
     }
@@ -219,8 +219,28 @@ static ckpt_code fill_bound(const maker *m, ckpt_answer *answer, ckpt_plan *plan
     return CKPT_OK;
 }
 
+/* Trying candidates ends where the places fit. The plan that is given out is packed with all the effort pays for: what
+ * is left beyond the live bytes is another process's room. */
+static ckpt_code tighten(const maker *m, ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_bytes live = plan->peak_bytes - m->graph->static_bytes;
+    const ckpt_bytes before = plan->arena_bytes;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_code code = CKPT_OK;
+    if (before > live) {
+        code = ckpt_sequence_pack(m->graph, plan, 0, m->options, &scratch, err);
+    }
+    if (code == CKPT_OK && plan->arena_bytes > before) {
+        code = ckpt_sequence_pack(m->graph, plan, before, m->options, &scratch, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
 static ckpt_code finish_plan(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
 {
+    CKPT_TRY(tighten(m, plan, err));
     CKPT_TRY(fill_head(m, plan, err));
     plan->verdict = CKPT_FITS;
     plan->budget_bytes = m->budget == CKPT_BYTES_MAX ? plan->static_bytes + plan->arena_bytes : m->budget;
