@@ -49,6 +49,7 @@ typedef struct ckpt_search {
      * node holds for all below it, and is in its own most. most[1] is the peak. */
     ckpt_bytes *most, *added;
     int leaves;
+    bool vast; /* more bytes than the tree's sums can take: nothing runs again */
 
     ckpt_instant *again; /* all pairs (k, v), in no order */
     int again_count, again_room;
@@ -63,7 +64,8 @@ CKPT_MUST_USE ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *ar
 
 bool ckpt_search_has(const ckpt_search *search, int k, int v);
 /* Let v run again before op k, or no longer. False when that cannot be: v may not run again, v >= k, the time would not
- * fit 63 bits, or there is no memory (search->failed). Cost: O((reads + writes) (log ops + runs in the stages)). */
+ * fit 63 bits, the graph holds more than 2^56 bytes, or there is no memory (search->failed). Cost: O((reads + writes)
+ * (log ops + runs in the stages)). */
 bool ckpt_search_toggle(ckpt_search *search, int k, int v);
 
 /* The first index whose instant is not before `at`. */

@@ -6,6 +6,9 @@
 
 enum { EXCESS_GROUPS = 256 };
 
+static const ckpt_bytes BYTES_MAX = (ckpt_bytes)1 << 56; /* that a graph may hold */
+static const ckpt_bytes ADDED_MAX = (ckpt_bytes)1 << 56; /* to a node of the tree, before it is pushed down */
+
 /* ---- lists of instants ---- */
 
 int ckpt_instants_find(const ckpt_instants *list, ckpt_instant at)
@@ -116,6 +119,25 @@ static void settle(ckpt_search *s, int k)
     }
 }
 
+/* Make what was added to every node part of what is below it. Ranges that were added whole and taken off in parts stay
+ * in the tree as sums that cancel; over many moves these grow without end. */
+static void push_down(ckpt_search *s)
+{
+    for (int node = 1; node < s->leaves; node++) {
+        for (int child = 2 * node; child <= 2 * node + 1; child++) {
+            s->most[child] += s->added[node];
+            s->added[child] += s->added[node];
+        }
+        s->added[node] = 0;
+    }
+    for (int k = 0; k < s->stages; k++) {
+        for (int i = 0; i < s->stage[k].count; i++) {
+            s->stage[k].bytes[i] += s->added[s->leaves + k];
+        }
+        s->added[s->leaves + k] = 0;
+    }
+}
+
 /* Stages from .. to, both included. */
 static void add_stages(ckpt_search *s, int from, int to, ckpt_bytes bytes)
 {
@@ -124,15 +146,19 @@ static void add_stages(ckpt_search *s, int from, int to, ckpt_bytes bytes)
     }
     int left = s->leaves + from;
     int right = s->leaves + to + 1;
+    bool far = false; /* from 0 */
     for (; left < right; left /= 2, right /= 2) {
         s->work += 3;
         if (left % 2 == 1) {
             s->most[left] += bytes;
-            s->added[left++] += bytes;
+            s->added[left] += bytes;
+            far = far || s->added[left] > ADDED_MAX || s->added[left] < -ADDED_MAX;
+            left++;
         }
         if (right % 2 == 1) {
             s->most[--right] += bytes;
             s->added[right] += bytes;
+            far = far || s->added[right] > ADDED_MAX || s->added[right] < -ADDED_MAX;
         }
     }
     /* nodes above both ends may keep their most while one further up does not: no early end here */
@@ -145,6 +171,9 @@ static void add_stages(ckpt_search *s, int from, int to, ckpt_bytes bytes)
         const ckpt_bytes a = s->most[2 * node];
         const ckpt_bytes b = s->most[2 * node + 1];
         s->most[node] = (a > b ? a : b) + s->added[node];
+    }
+    if (far && !s->vast) {
+        push_down(s);
     }
 }
 
@@ -382,7 +411,7 @@ bool ckpt_search_has(const ckpt_search *search, int k, int v)
 bool ckpt_search_toggle(ckpt_search *search, int k, int v)
 {
     const ckpt_graph_op *const op = &search->graph->op[v];
-    if (v >= k || k >= search->stages || !op->recompute || op->adds.count > 0) {
+    if (search->vast || v >= k || k >= search->stages || !op->recompute || op->adds.count > 0) {
         return false;
     }
     if (ckpt_search_has(search, k, v)) {
@@ -425,6 +454,20 @@ static ckpt_code take_arrays(ckpt_search *s, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", s->count);
     }
     return CKPT_OK;
+}
+
+/* Whether sums over a path of the tree could come near 63 bits: up to 31 nodes hold ADDED_MAX and one more range. */
+static bool is_vast(const ckpt_graph *graph)
+{
+    ckpt_bytes bytes = 0; /* all sums fit, says ckpt_graph_check */
+    ckpt_bytes workspace = 0;
+    for (int b = 0; b < graph->buffer_count; b++) {
+        bytes += graph->buffer[b].bytes;
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        workspace = graph->op[o].workspace_bytes > workspace ? graph->op[o].workspace_bytes : workspace;
+    }
+    return bytes > BYTES_MAX || workspace > BYTES_MAX - bytes;
 }
 
 static bool use_add(ckpt_search *s, int b, ckpt_instant at)
@@ -482,6 +525,7 @@ ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *arena, ckpt_sear
 {
     *search = (ckpt_search){.graph = graph, .arena = arena, .count = graph->op_count};
     search->stages = search->count + (graph->outputs.count > 0);
+    search->vast = is_vast(graph);
     CKPT_TRY(take_arrays(search, err));
     bool enough = true;
     for (int o = 0; o < search->count && enough; o++) {
@@ -540,7 +584,7 @@ double ckpt_search_excess(const ckpt_search *search, ckpt_bytes limit)
 ckpt_instant ckpt_search_over(const ckpt_search *search, ckpt_bytes above, uint64_t dice)
 {
     int node = 1;
-    ckpt_bytes rest = above; /* less what was added on the way */
+    ckpt_bytes rest = above < search->most[1] ? above : search->most[1]; /* less what was added on the way */
     while (node < search->leaves) {
         rest -= search->added[node];
         const ckpt_bytes left = search->most[2 * node];
