@@ -44,6 +44,16 @@ static void merge(ckpt_answer *answer, const ckpt_answer *part)
     }
 }
 
+/* Else there is one sequence without copies: keep-all. */
+static bool may_recompute(const ckpt_graph *graph)
+{
+    bool any = false;
+    for (int o = 0; o < graph->op_count; o++) {
+        any = any || graph->op[o].recompute;
+    }
+    return any;
+}
+
 static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                            ckpt_answer *answer, ckpt_err *err)
 {
@@ -52,7 +62,8 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
             ckpt_answer_add(answer, &options->incumbent[i]);
         }
     }
-    for (size_t i = 0; i < sizeof constructors / sizeof *constructors; i++) {
+    const size_t count = may_recompute(graph) ? sizeof constructors / sizeof *constructors : 1;
+    for (size_t i = 0; i < count; i++) {
         const ckpt_strategy *const strategy = ckpt_strategy_find(constructors[i]);
         ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
@@ -131,14 +142,14 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
 {
     const int effort = ckpt_effort(options);
     CKPT_TRY(construct(graph, limit, options, out, answer, err));
-    if (is_done(graph, answer)) {
+    if (is_done(graph, answer) || (!may_recompute(graph) && !graph->has_link)) {
         return CKPT_OK;
     }
     ckpt_bound bound; /* before the search, which ends when it gets there */
     const ckpt_ns upper = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
     ckpt_answer_bound(answer, bound.time_ns, bound.how, bound.scope);
-    if (!is_done(graph, answer)) {
+    if (!is_done(graph, answer) && may_recompute(graph)) {
         ckpt_answer program = {.has_bound = false};
         CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer,
                        &program, err));
