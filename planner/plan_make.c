@@ -220,21 +220,29 @@ static ckpt_code fill_bound(const maker *m, ckpt_answer *answer, ckpt_plan *plan
 }
 
 /* Trying candidates ends where the places fit. The plan that is given out is packed with all the effort pays for: what
- * is left beyond the live bytes is another process's room. */
+ * is left beyond the live bytes is another process's room. Places that come out no lower are not taken: those that
+ * there are may have been found with more effort. */
 static ckpt_code tighten(const maker *m, ckpt_plan *plan, ckpt_err *err)
 {
-    const ckpt_bytes live = plan->peak_bytes - m->graph->static_bytes;
-    const ckpt_bytes before = plan->arena_bytes;
+    if (plan->arena_bytes <= plan->peak_bytes - m->graph->static_bytes) {
+        return CKPT_OK;
+    }
+    ckpt_plan packed = *plan;
+    ckpt_place *const place = CKPT_NEW(m->out, ckpt_place, plan->place_count);
+    if (place == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d places", plan->place_count);
+    }
+    for (int i = 0; i < plan->place_count; i++) {
+        place[i] = plan->place[i];
+    }
+    packed.place = place;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_code code = CKPT_OK;
-    if (before > live) {
-        code = ckpt_sequence_pack(m->graph, plan, 0, m->options, &scratch, err);
-    }
-    if (code == CKPT_OK && plan->arena_bytes > before) {
-        code = ckpt_sequence_pack(m->graph, plan, before, m->options, &scratch, err);
-    }
+    const ckpt_code code = ckpt_sequence_pack(m->graph, &packed, 0, m->options, &scratch, err);
     ckpt_arena_fini(&scratch);
+    if (code == CKPT_OK && packed.arena_bytes < plan->arena_bytes) {
+        *plan = packed;
+    }
     return code;
 }
 
