@@ -7,6 +7,9 @@
 /* What may be done to a buffer that is not kept. */
 typedef enum ckpt_offload_mode { CKPT_OFFLOAD_JOINT, CKPT_OFFLOAD_COPIES, CKPT_OFFLOAD_RECOMPUTE } ckpt_offload_mode;
 
+/* Graphs of no more than that are searched exactly, larger ones are hardly ever done within the nodes. */
+enum { CKPT_EXACT_BUFFERS = 20, CKPT_EXACT_OPS = 32 };
+
 /* Improve `answer`, whose candidates (and least) are starts, beside those that are made here: better
  * candidates within `limit` are added, and answer->least is lowered. Without a link there is nothing to copy, and
  * nothing is done but for CKPT_OFFLOAD_RECOMPUTE. What is offloaded takes at most options->host_bytes on the host.

@@ -14,8 +14,8 @@
 #include "planner/offload_impl.h"
 
 enum {
-    BUFFERS = 20, /* of a graph that is searched, at most: larger ones are hardly ever done within the nodes */
-    OPS = 32,
+    BUFFERS = CKPT_EXACT_BUFFERS,
+    OPS = CKPT_EXACT_OPS,
     BUCKETS = 1 << 14,
 };
 

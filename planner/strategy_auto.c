@@ -5,6 +5,7 @@
 
 #include "planner/bound.h"
 #include "planner/ilp.h"
+#include "planner/offload.h"
 #include "planner/planner_impl.h"
 #include "planner/search.h"
 
@@ -157,6 +158,11 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
         if (!proved) {
             CKPT_TRY(improve(graph, limit, &program, options, out, answer, err));
         }
+    }
+    const bool small = graph->buffer_count <= CKPT_EXACT_BUFFERS && graph->op_count <= CKPT_EXACT_OPS;
+    if (small && !bound.infeasible && !graph->has_link && !is_done(graph, answer)) { /* the exact search, no tries */
+        CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, 0, options, out, answer, err));
+        sign(answer, "exact search");
     }
     return graph->has_link && !is_done(graph, answer) ? add_copies(graph, limit, options, out, answer, err) : CKPT_OK;
 }
