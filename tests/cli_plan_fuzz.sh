@@ -1,6 +1,5 @@
 #!/bin/bash
-# Hostile graphs and models through ckpt-plan (plan_fuzz.py says what is promised), and in-place pairs and reads by the
-# ten thousand, which must not take time by their square.
+# Hostile graphs and models through ckpt-plan: plan_fuzz.py says what is promised.
 set -u
 source_dir=$1 bin=$2 work=$3
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
