@@ -17,7 +17,7 @@ static const struct {
     int64_t nodes, work;
 } paid_for[] = {{20000, 400, 0, 400, 0},
                 {2000000, 400, 600, 2400, 0},
-                {20000000, 400, 2500, 10000, 100000},
+                {20000000, 400, 0, 10000, 30000},
                 {150000000, 400, 6000, 50000, 800000}};
 
 static const char *const constructors[] = {"keep-all", "chain", "hierarchy"};
