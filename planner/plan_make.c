@@ -14,9 +14,10 @@
 #include "planner/replay_impl.h"
 
 enum {
-    ROUNDS = 4,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
-    PLACINGS = 5, /* candidates of one answer whose places are tried */
-    TRIALS = 3,   /* limits at which something less than the least candidate takes is looked for */
+    ROUNDS = 4,         /* times a strategy may be asked, each with the limit lowered against fragmentation */
+    PLACINGS = 5,       /* candidates of one answer whose places are tried */
+    LOWERED_OPS = 1000, /* in larger graphs the least budget is not looked for again: every trial is a plan */
+    TRIALS = 3,         /* limits at which something less than the least candidate takes is looked for */
 };
 
 bool ckpt_plan_stopped(const ckpt_plan_options *options)
@@ -40,6 +41,7 @@ typedef struct maker {
     const ckpt_strategy *strategy;
     const ckpt_plan_options *options;
     ckpt_bytes budget, limit; /* limit = budget - static; CKPT_BYTES_MAX both: none */
+    bool trial;               /* only whether something fits: no repair, which could only find more */
     ckpt_arena *out;
 } maker;
 
@@ -126,13 +128,19 @@ static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt
 {
     ckpt_plan_options again = *m->options;
     ckpt_answer known = *first;
-    again.effort = again.effort > CKPT_EFFORT_NORMAL ? again.effort - 1 : again.effort;
+    /* where something fits already, this can only make it faster: less is paid for that */
+    again.effort = again.effort > (t->fits ? CKPT_EFFORT_LEAST : CKPT_EFFORT_NORMAL) ? again.effort - 1 : again.effort;
     ckpt_bytes above = m->limit; /* the lowest limit whose answer did not fit */
     ckpt_bytes below = 0;        /* the highest one whose answer did, or that had none */
+    ckpt_bytes lowest = 0;
+    CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &lowest, err));
     for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
         const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;
         const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
+        if (limit < lowest) {
+            break; /* no schedule gets there */
+        }
         again.incumbent = known.candidate;
         again.incumbent_count = known.count;
         ckpt_answer answer;
@@ -171,7 +179,7 @@ static ckpt_code place_answer(const maker *m, const ckpt_answer *first, ckpt_pla
     tries t = {.plan = plan};
     CKPT_TRY(try_answer(m, first, &t, err));
     const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
-    if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted) {
+    if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted && !m->trial) {
         CKPT_TRY(repair(m, first, &t, err));
     }
     if (!t.fits && first->least.sequence.op != NULL && first->least.peak <= m->limit) {
@@ -276,6 +284,7 @@ static ckpt_code lower_least(const maker *m, ckpt_bytes low, ckpt_bytes *least, 
     options.incumbent_count = 0;
     maker trial = *m;
     trial.options = &options;
+    trial.trial = true;
     ckpt_bytes step = *least / 50;
     for (int i = 0; i<TRIALS && * least - low> * least / 100 && !ckpt_plan_stopped(&options); i++) {
         const ckpt_mark mark = ckpt_arena_mark(m->out);
@@ -304,6 +313,7 @@ static ckpt_code confirm_least(const maker *m, ckpt_bytes *least, ckpt_err *err)
     options.incumbent_count = 0;
     maker trial = *m;
     trial.options = &options;
+    trial.trial = true;
     bool fits = false;
     for (int i = 0; i < TRIALS && !fits; i++) {
         const ckpt_mark mark = ckpt_arena_mark(m->out);
@@ -341,7 +351,7 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     if (m->strategy->budgeted) {
         CKPT_TRY(confirm_least(m, &lowest, err));
     }
-    if (m->strategy->budgeted && lowest > least->peak) { /* else it lost nothing */
+    if (m->strategy->budgeted && lowest > least->peak && m->graph->op_count <= LOWERED_OPS) { /* it lost something */
         CKPT_TRY(lower_least(m, below > m->limit ? below : m->limit, &lowest, err));
     }
     plan->least_budget_bytes = m->graph->static_bytes + lowest;
