@@ -237,7 +237,8 @@ static ckpt_code lower_forward(lowering *l, const ckpt_node *node, ckpt_err *err
     CKPT_TRY(add_inplace(l, node, op, err));
     op->time_ns = choose_time(l, row != NULL ? &row->forward : NULL, node->forward_ns, node->forward_flop,
                               node->forward_moved_bytes);
-    op->recompute = true;
+    /* What shows the loss is an output: run again behind the updates, it would come out of the next step's weights. */
+    op->recompute = node->index != l->network->loss_node;
     op->checkpoint = node->layer->checkpoint;
     op->segment = node->layer->checkpoint != CKPT_UNSET ? node->layer->segment : NULL;
     const ckpt_bytes wanted = row != NULL ? row->forward_workspace_bytes : node->forward_workspace_bytes;
