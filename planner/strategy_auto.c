@@ -20,7 +20,11 @@ static const struct {
                 {20000000, 400, 0, 10000, 30000},
                 {150000000, 400, 6000, 50000, 800000}};
 
-static const char *const constructors[] = {"keep-all", "chain", "hierarchy"};
+/* Beyond so many ops a single move of the search takes too long: such graphs are constructed only. */
+enum { VAST_OPS = 100000, CONSTRUCTORS = 3 };
+
+static const char *const constructors[CONSTRUCTORS] = {"keep-all", "chain", "hierarchy"};
+static const char *const vast_constructors[CONSTRUCTORS] = {"keep-all", "chain", "sqrt"};
 
 /* The last part leaves its name on the candidates it added. */
 static void sign(ckpt_answer *answer, const char *by)
@@ -63,9 +67,10 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
             ckpt_answer_add(answer, &options->incumbent[i]);
         }
     }
-    const size_t count = may_recompute(graph) ? sizeof constructors / sizeof *constructors : 1;
-    for (size_t i = 0; i < count; i++) {
-        const ckpt_strategy *const strategy = ckpt_strategy_find(constructors[i]);
+    const char *const *const name = graph->op_count > VAST_OPS ? vast_constructors : constructors;
+    const int count = may_recompute(graph) ? CONSTRUCTORS : 1;
+    for (int i = 0; i < count; i++) {
+        const ckpt_strategy *const strategy = ckpt_strategy_find(name[i]);
         ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
         sign(&part, strategy->name);
@@ -150,7 +155,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     const ckpt_ns upper = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
     ckpt_answer_bound(answer, bound.time_ns, bound.how, bound.scope);
-    if (!is_done(graph, answer) && may_recompute(graph)) {
+    if (!is_done(graph, answer) && may_recompute(graph) && graph->op_count <= VAST_OPS) {
         ckpt_answer program = {.has_bound = false};
         CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer,
                        &program, err));
