@@ -21,7 +21,7 @@ for model in "$source"/models/*.json; do
         done
     done
 done
-[ "$replayed" -ge 60 ]
+[ "$replayed" -ge 125 ]
 copied=0
 for model in byte-gpt unet lstm; do
     "$bin/ckpt-graph" --device a100 "$source/models/$model.json" -o "$work/graph.json"
@@ -43,7 +43,7 @@ P
         done
     done
 done
-[ "$copied" -ge 12 ]
+[ "$copied" -ge 16 ]
 # It can say no: one place moved onto its neighbour.
 "$bin/ckpt-plan" -s keep-all "$work/byte-gpt.json" -o "$work/plan.json" >/dev/null
 python3 - "$work/plan.json" <<'P'
