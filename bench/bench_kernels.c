@@ -128,8 +128,10 @@ typedef struct bench_run {
     ckpt_kernel_args args;
     const void *in[1];
     void *out[1], *saved[CKPT_SAVED_MAX];
-    const float *param[CKPT_PARAM_MAX], *grad_out[1];
-    float *grad_in[1], *grad_param[CKPT_PARAM_MAX], *stat[CKPT_STAT_MAX];
+    const float *param[CKPT_PARAM_MAX];
+    const void *grad_out[1];
+    void *grad_in[1];
+    float *grad_param[CKPT_PARAM_MAX], *stat[CKPT_STAT_MAX];
 } bench_run;
 
 static ckpt_code take(ckpt_device *device, ckpt_bytes bytes, void **at, ckpt_err *err)
@@ -211,8 +213,8 @@ static ckpt_code measure(ckpt_device *device, bench_run *r, bool backward, ckpt_
     const ckpt_ns begin = ckpt_clock_ns();
     for (int i = 0; i < WARMUP + REPEATS_MAX; i++) {
         const ckpt_ns start = ckpt_clock_ns();
-        CKPT_TRY(backward ? device->api->backward(device, &r->bound, &r->args, err)
-                          : device->api->forward(device, &r->bound, &r->args, err));
+        CKPT_TRY(backward ? ckpt_device_backward(device, &r->bound, &r->args, err)
+                          : ckpt_device_forward(device, &r->bound, &r->args, err));
         const ckpt_ns end = ckpt_clock_ns();
         if (i >= WARMUP) {
             sample[count++] = end - start;

@@ -130,17 +130,17 @@ static ckpt_code run_loop(bench *b, const bench_loop *loop, ckpt_err *err)
     CKPT_TRY(ckpt_device_bind(b->device, &node, 0, 0, &bound, err));
     const void *const ins[] = {b->buffer[0], b->buffer[1]};
     void *const outs[] = {b->wide[0]};
-    const float *const grad_out[] = {b->wide[1]};
-    float *const grad_in[] = {b->buffer[2], b->buffer[3]};
+    const void *const grad_out[] = {b->wide[1]};
+    void *const grad_in[] = {b->buffer[2], b->buffer[3]};
     const ckpt_kernel_args args = {
         .in = ins, .out = outs, .grad_out = grad_out, .grad_in = grad_in, .seed = 1, .step = 1};
     double rate[2][REPEATS], copy[REPEATS];
     for (int r = -1; r < REPEATS; r++) {
         const double copied = copy_rate(b);
         const ckpt_ns start = ckpt_clock_ns();
-        CKPT_TRY(b->device->api->forward(b->device, &bound, &args, err));
+        CKPT_TRY(ckpt_device_forward(b->device, &bound, &args, err));
         const ckpt_ns middle = ckpt_clock_ns();
-        CKPT_TRY(b->device->api->backward(b->device, &bound, &args, err));
+        CKPT_TRY(ckpt_device_backward(b->device, &bound, &args, err));
         const ckpt_ns end = ckpt_clock_ns();
         if (r >= 0) {
             copy[r] = copied;
@@ -167,8 +167,14 @@ static ckpt_code run_update(bench *b, const char *name, int values, ckpt_err *er
     for (int r = -1; r < REPEATS; r++) {
         const double copied = copy_rate(b);
         const ckpt_ns start = ckpt_clock_ns();
-        CKPT_TRY(b->device->api->update(b->device, ckpt_optimizer_find(name), hyper, true, 1, b->count, b->buffer[0],
-                                        b->buffer[1], slot, err));
+        const ckpt_update_args args = {.hyper = hyper,
+                                       .decay = true,
+                                       .step = 1,
+                                       .count = b->count,
+                                       .param = b->buffer[0],
+                                       .grad = b->buffer[1],
+                                       .slot = slot};
+        CKPT_TRY(ckpt_device_update(b->device, ckpt_optimizer_find(name), &args, err));
         if (r >= 0) {
             copy[r] = copied;
             rate[r] = 4.0 * values * (double)b->count / (double)(ckpt_clock_ns() - start);

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const int64_t BYTES_LIMIT = (int64_t)1 << 62;
 
@@ -12,6 +13,7 @@ const char *ckpt_dtype_name(ckpt_dtype dtype)
     switch (dtype) {
     case CKPT_FLOAT32: return "float32";
     case CKPT_INT32: return "int32";
+    case CKPT_BFLOAT16: return "bfloat16";
     }
     return "unknown";
 }
@@ -21,8 +23,27 @@ ckpt_bytes ckpt_dtype_bytes(ckpt_dtype dtype)
     switch (dtype) {
     case CKPT_FLOAT32:
     case CKPT_INT32: return 4;
+    case CKPT_BFLOAT16: return 2;
     }
     return 0;
+}
+
+uint16_t ckpt_bfloat16_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (x != x) {
+        return (uint16_t)(bits >> 16 | 0x40); /* quiet, with its sign */
+    }
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+float ckpt_bfloat16_value(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
 }
 
 ckpt_code ckpt_shape_check(const ckpt_shape *shape, ckpt_dtype dtype, ckpt_err *err)

@@ -19,7 +19,7 @@ enum {
     CKPT_ALIGN = 64,
 };
 
-typedef enum ckpt_dtype { CKPT_FLOAT32 = 0, CKPT_INT32 } ckpt_dtype;
+typedef enum ckpt_dtype { CKPT_FLOAT32 = 0, CKPT_INT32, CKPT_BFLOAT16 } ckpt_dtype;
 
 /* rank 0 is a scalar: one element. Every dim >= 1. */
 typedef struct ckpt_shape {
@@ -35,6 +35,10 @@ typedef struct ckpt_tensor {
 
 const char *ckpt_dtype_name(ckpt_dtype dtype);
 ckpt_bytes ckpt_dtype_bytes(ckpt_dtype dtype);
+
+/* The bfloat16 nearest to x (ties to even; NaN stays NaN), as its 16 bits, and back. */
+uint16_t ckpt_bfloat16_of(float x);
+float ckpt_bfloat16_value(uint16_t bits);
 
 /* Elements; CKPT_OVERFLOW beyond 2^62 bytes. ckpt_shape_count is for shapes already checked. */
 CKPT_MUST_USE ckpt_code ckpt_shape_check(const ckpt_shape *shape, ckpt_dtype dtype, ckpt_err *err);

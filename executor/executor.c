@@ -167,16 +167,15 @@ static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err
     action->args.seed = executor->seed;
     action->args.step = executor->steps;
     switch (action->phase) {
-    case CKPT_FORWARD: return device->api->forward(device, action->bound, &action->args, err);
-    case CKPT_BACKWARD: return device->api->backward(device, action->bound, &action->args, err);
+    case CKPT_FORWARD: return ckpt_device_forward(device, action->bound, &action->args, err);
+    case CKPT_BACKWARD: return ckpt_device_backward(device, action->bound, &action->args, err);
     case CKPT_UPDATE:
     case CKPT_REDUCE: break;
     }
     const ckpt_network *const network = executor->lowered->network;
     for (int i = 0; i < action->update_count; i++) {
-        const ckpt_update_item *const item = &action->update[i];
-        CKPT_TRY(device->api->update(device, network->optimizer, network->hyper, item->decay, executor->steps + 1,
-                                     item->count, item->param, item->grad, item->slot, err));
+        action->update[i].step = executor->steps + 1;
+        CKPT_TRY(ckpt_device_update(device, network->optimizer, &action->update[i], err));
     }
     return CKPT_OK;
 }

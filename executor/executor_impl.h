@@ -8,15 +8,6 @@
 /* Host memory through which weights are initialised, hashed, saved and restored, piece by piece. */
 #define CKPT_CHUNK_BYTES ((ckpt_bytes)1 << 20)
 
-/* One parameter's share of an update step. */
-typedef struct ckpt_update_item {
-    bool decay;
-    int64_t count;
-    float *param;
-    const float *grad;
-    float *const *slot;
-} ckpt_update_item;
-
 /* One step of the plan with every address known. */
 typedef struct ckpt_action {
     ckpt_step_kind kind;
@@ -25,8 +16,8 @@ typedef struct ckpt_action {
     /* run */
     ckpt_phase phase;
     const ckpt_bound *bound;
-    ckpt_kernel_args args; /* seed and step are written when the step runs */
-    const ckpt_update_item *update;
+    ckpt_kernel_args args;    /* seed and step are written when the step runs */
+    ckpt_update_args *update; /* one per parameter; step likewise */
     int update_count;
     /* free, offload, fetch: the place, and the buffer's own room in the host slab */
     void *place;

@@ -193,8 +193,8 @@ static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node,
 {
     ckpt_executor *const executor = wiring->executor;
     const int *const grad_buffer = executor->lowered->grad_buffer;
-    const float **const grad_out = CKPT_NEW(&executor->arena, const float *, node->out_count);
-    float **const grad_in = CKPT_NEW(&executor->arena, float *, node->in_count);
+    const void **const grad_out = CKPT_NEW(&executor->arena, const void *, node->out_count);
+    void **const grad_in = CKPT_NEW(&executor->arena, void *, node->in_count);
     if (grad_out == NULL || grad_in == NULL) {
         return no_memory(err);
     }
@@ -220,7 +220,7 @@ static ckpt_code wire_update(ckpt_executor *executor, const ckpt_node *node, ckp
 {
     const ckpt_network *const network = executor->lowered->network;
     const int slots = network->optimizer->slots(network->hyper);
-    ckpt_update_item *const item = CKPT_NEW(&executor->arena, ckpt_update_item, node->param_count);
+    ckpt_update_args *const item = CKPT_NEW(&executor->arena, ckpt_update_args, node->param_count);
     if (item == NULL) {
         return no_memory(err);
     }
@@ -237,7 +237,8 @@ static ckpt_code wire_update(ckpt_executor *executor, const ckpt_node *node, ckp
             slot[i] = ckpt_executor_param_at(executor, executor->layout.optimizer + i * executor->layout.weight_bytes,
                                              node->index, k);
         }
-        item[count++] = (ckpt_update_item){
+        item[count++] = (ckpt_update_args){
+            .hyper = network->hyper,
             .decay = node->param[k].decay,
             .count = ckpt_shape_count(&node->param[k].tensor.shape),
             .param = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k),

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef CKPT_HAVE_CUDA
-#include "kernels/cuda/cuda_probe.h"
-#endif
+#include "ops/network.h"
 
 /* "cuda" is cuda:0, "cuda:3" is 3; -1 when `name` is no CUDA device's name. */
 static int cuda_index(const char *name)
@@ -36,7 +34,7 @@ ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, 
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "no such device: found \"%s\", wanted \"cpu\" or \"cuda:0\"", name);
     }
 #ifdef CKPT_HAVE_CUDA
-    return ckpt_cuda_probe(index, err);
+    return ckpt_device_cuda.open(index, threads, device, err);
 #else
     return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: this build has no CUDA (configure with CKPT_CUDA=ON)", index);
 #endif
@@ -60,11 +58,11 @@ static ckpt_code check_fit(const ckpt_device *device, const ckpt_node *node, con
 }
 
 /* After `prepare` found nothing that fits: if it does without limits, say what it then uses. */
-static ckpt_code explain_misfit(const ckpt_kernel *kernel, const ckpt_node *node, ckpt_bytes forward,
-                                ckpt_bytes backward, ckpt_err *err)
+static ckpt_code explain_misfit(const ckpt_device *device, const ckpt_kernel *kernel, const ckpt_node *node,
+                                ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
 {
     void *state = NULL;
-    if ((forward < 0 && backward < 0) || kernel->prepare(node, -1, -1, &state, NULL) != CKPT_OK) {
+    if ((forward < 0 && backward < 0) || kernel->prepare(device->context, node, -1, -1, &state, NULL) != CKPT_OK) {
         return CKPT_DEVICE;
     }
     ckpt_bytes forward_used = 0, backward_used = 0;
@@ -81,21 +79,32 @@ static ckpt_code explain_misfit(const ckpt_kernel *kernel, const ckpt_node *node
                      (long long)backward_used);
 }
 
+const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
+{
+    const ckpt_kernel *const *kernel = device->api->kernels;
+    while (*kernel != NULL && strcmp((*kernel)->op, op) != 0) {
+        kernel++;
+    }
+    return *kernel;
+}
+
 ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
                            ckpt_bytes backward_workspace, ckpt_bound *bound, ckpt_err *err)
 {
-    const ckpt_kernel *const kernel = device->api->find(node->op->name);
+    const ckpt_kernel *const kernel = ckpt_device_find(device, node->op->name);
     if (kernel == NULL) {
         return CKPT_FAIL(err, CKPT_DEVICE, "layer %s: device %s has no kernel for op \"%s\"", node->name,
                          device->api->kind, node->op->name);
     }
     ckpt_bound made = {.node = node, .kernel = kernel};
     if (kernel->prepare != NULL) {
-        const ckpt_code code = kernel->prepare(node, forward_workspace, backward_workspace, &made.state, err);
+        const ckpt_code code =
+            kernel->prepare(device->context, node, forward_workspace, backward_workspace, &made.state, err);
         if (code != CKPT_OK) {
             ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
-            return code == CKPT_DEVICE ? explain_misfit(kernel, node, forward_workspace, backward_workspace, err)
-                                       : code;
+            return code == CKPT_DEVICE
+                       ? explain_misfit(device, kernel, node, forward_workspace, backward_workspace, err)
+                       : code;
         }
     }
     if (kernel->workspace != NULL) {
@@ -119,4 +128,103 @@ void ckpt_device_unbind(ckpt_bound *bound)
         bound->kernel->release(bound->state);
     }
     *bound = (ckpt_bound){0};
+}
+
+static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args)
+{
+    ckpt_kernel_args own = *args;
+    own.context = device->context;
+    own.node = bound->node;
+    own.state = bound->state;
+    return own;
+}
+
+ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const ckpt_kernel_args own = complete(device, bound, args);
+    CKPT_TRY_WHILE(err, bound->kernel->forward(&own, err), "running layer %s", bound->node->name);
+    return CKPT_OK;
+}
+
+/* Take `bytes` from the start of the workspace that `args` still has. */
+static void *take_workspace(ckpt_kernel_args *args, ckpt_bytes bytes)
+{
+    const ckpt_bytes step = ckpt_round_up(bytes, CKPT_ALIGN);
+    void *const piece = args->workspace;
+    args->workspace = (char *)args->workspace + step;
+    args->workspace_bytes -= step;
+    return piece;
+}
+
+/* The kernel overwrites staged copies, which are then added in the order of the staging: inputs, then parameters. */
+static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
+                                 ckpt_bytes staging, ckpt_err *err)
+{
+    const ckpt_node *const node = bound->node;
+    if (args->workspace_bytes < staging + bound->backward_workspace_bytes) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "layer %s (%s): backward needs %lld bytes of workspace, %lld of them to stage "
+                         "gradients that are added; found %lld",
+                         node->name, node->op->name, (long long)(staging + bound->backward_workspace_bytes),
+                         (long long)staging, (long long)args->workspace_bytes);
+    }
+    void *grad_in[CKPT_IN_MAX] = {0};
+    float *grad_param[CKPT_PARAM_MAX] = {0};
+    ckpt_kernel_args own = complete(device, bound, args);
+    own.grad_in = grad_in;
+    own.grad_param = grad_param;
+    own.grad_in_adds = own.grad_param_adds = 0;
+    for (int k = 0; k < node->in_count; k++) {
+        const bool adds = (args->grad_in_adds >> k & 1) != 0;
+        void *const piece = adds ? take_workspace(&own, ckpt_tensor_bytes(&node->in[k])) : NULL;
+        grad_in[k] = adds && args->grad_in[k] != NULL ? piece : args->grad_in[k];
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        const bool adds = (args->grad_param_adds >> k & 1) != 0;
+        void *const piece = adds ? take_workspace(&own, ckpt_tensor_bytes(&node->param[k].tensor)) : NULL;
+        grad_param[k] = adds && args->grad_param[k] != NULL ? piece : args->grad_param[k];
+    }
+    CKPT_TRY_WHILE(err, bound->kernel->backward(&own, err), "running layer %s backward", node->name);
+    for (int k = 0; k < node->in_count; k++) {
+        if (grad_in[k] != args->grad_in[k]) {
+            CKPT_TRY(device->api->add(device, node->in[k].dtype, args->grad_in[k], grad_in[k],
+                                      ckpt_shape_count(&node->in[k].shape), err));
+        }
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        if (grad_param[k] != args->grad_param[k]) {
+            CKPT_TRY(device->api->add(device, CKPT_FLOAT32, args->grad_param[k], grad_param[k],
+                                      ckpt_shape_count(&node->param[k].tensor.shape), err));
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
+                               ckpt_err *err)
+{
+    const ckpt_bytes staging = ckpt_staging_bytes(bound->node, args->grad_in_adds, args->grad_param_adds);
+    if (staging > 0) {
+        return backward_staged(device, bound, args, staging, err);
+    }
+    const ckpt_kernel_args own = complete(device, bound, args);
+    CKPT_TRY_WHILE(err, bound->kernel->backward(&own, err), "running layer %s backward", bound->node->name);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, const ckpt_update_args *args,
+                             ckpt_err *err)
+{
+    const ckpt_optimizer_kernel *const *kernel = device->api->optimizers;
+    while (*kernel != NULL && strcmp((*kernel)->optimizer, optimizer->name) != 0) {
+        kernel++;
+    }
+    if (*kernel == NULL) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "device %s has no kernel for optimizer \"%s\"", device->api->kind,
+                         optimizer->name);
+    }
+    ckpt_update_args own = *args;
+    own.context = device->context;
+    own.threads = device->threads;
+    return (*kernel)->update(&own, err);
 }

@@ -14,38 +14,96 @@ typedef struct ckpt_bound {
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* used; staging not included */
 } ckpt_bound;
 
-/* The functions of one kind of device. All pointers are device addresses unless they say host. */
+/* What is given to one stream runs in order; between streams only signals order. The CPU does everything at once. */
+typedef enum ckpt_stream {
+    CKPT_STREAM_COMPUTE, /* kernels, updates, fills, uploads, downloads */
+    CKPT_STREAM_D2H,     /* offload */
+    CKPT_STREAM_H2D,     /* fetch */
+    CKPT_STREAM_COUNT
+} ckpt_stream;
+
+/* What a device says about its memory, in bytes; 0 where it cannot tell (the CPU). */
+typedef struct ckpt_device_memory {
+    ckpt_bytes total, free;
+    ckpt_bytes context;   /* taken before anything was reserved: context, and whatever other processes hold */
+    ckpt_bytes libraries; /* taken by library handles and loaded code since then */
+} ckpt_device_memory;
+
+/* The functions of one kind of device. All pointers are device addresses unless they say host. Work is started, not
+ * done: `finish` waits. upload and download are done when they come back. */
 typedef struct ckpt_device_api {
     const char *kind; /* "cpu", "cuda" */
+    /* Networks are inferred with CKPT_ON_GPU threads, bfloat16 runs, and code comes to the device at its first use, so
+     * that a rehearsal belongs to the set-up. */
+    bool gpu;
     ckpt_code (*open)(int index, int threads, ckpt_device **device, ckpt_err *err);
     void (*close)(ckpt_device *device);
     const char *(*describe)(const ckpt_device *device);  /* "cpu: AMD EPYC, 2 threads"; lives as the device */
     const char *(*libraries)(const ckpt_device *device); /* "oneDNN 2.6.3" */
+    ckpt_code (*memory)(ckpt_device *device, ckpt_device_memory *memory, ckpt_err *err);
+
     /* Exactly `bytes`, zeroed, page aligned, apart from every heap. CKPT_NO_MEMORY names the size. */
     ckpt_code (*reserve)(ckpt_device *device, ckpt_bytes bytes, void **base, ckpt_err *err);
     void (*release)(ckpt_device *device, void *base, ckpt_bytes bytes);
+    /* Host memory that the copy engines reach (page-locked), zeroed, CKPT_ALIGN aligned. */
+    ckpt_code (*reserve_host)(ckpt_device *device, ckpt_bytes bytes, void **base, ckpt_err *err);
+    void (*release_host)(ckpt_device *device, void *base, ckpt_bytes bytes);
+
     ckpt_code (*upload)(ckpt_device *device, void *to, const void *host, ckpt_bytes bytes, ckpt_err *err);
     ckpt_code (*download)(ckpt_device *device, void *host, const void *from, ckpt_bytes bytes, ckpt_err *err);
     ckpt_code (*fill)(ckpt_device *device, void *to, int byte, ckpt_bytes bytes, ckpt_err *err);
-    const ckpt_kernel *(*find)(const char *op); /* NULL: this device has no such kernel */
-    ckpt_code (*forward)(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err);
-    ckpt_code (*backward)(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err);
-    ckpt_code (*update)(ckpt_device *device, const ckpt_optimizer *optimizer, const double *hyper, bool decay,
-                        uint64_t step, int64_t count, float *param, const float *grad, float *const *slot,
-                        ckpt_err *err);
-    ckpt_code (*finish)(ckpt_device *device, ckpt_err *err); /* wait for everything started */
+    /* Copies beside compute, on CKPT_STREAM_D2H and CKPT_STREAM_H2D; `host` is from reserve_host. */
+    ckpt_code (*offload)(ckpt_device *device, void *host, const void *from, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*fetch)(ckpt_device *device, void *to, const void *host, ckpt_bytes bytes, ckpt_err *err);
+    /* to[i] += from[i]; to[i] = bfloat16(from[i]), rounded to nearest even. */
+    ckpt_code (*add)(ckpt_device *device, ckpt_dtype dtype, void *to, const void *from, int64_t count, ckpt_err *err);
+    ckpt_code (*narrow)(ckpt_device *device, void *to, const float *from, int64_t count, ckpt_err *err);
+
+    /* Signals 0 .. count - 1, made once, before they are used. `record` puts one behind what `stream` was given so
+     * far; `wait` lets what `stream` is given from now on start only after it. */
+    ckpt_code (*signals)(ckpt_device *device, int count, ckpt_err *err);
+    ckpt_code (*record)(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err);
+    ckpt_code (*wait)(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err);
+
+    /* Seed and step that kernels started from now on draw from; never part of a recording. */
+    ckpt_code (*begin)(ckpt_device *device, uint64_t seed, uint64_t step, ckpt_err *err);
+    ckpt_code (*finish)(ckpt_device *device, ckpt_err *err); /* wait for everything started on every stream */
+
+    /* Recording: from capture_begin on, work is written down instead of done; the other streams enter it by waiting
+     * for a signal recorded on compute and must be waited for by compute before capture_end. `replay` starts it all
+     * again, with the same addresses. NULL where the device cannot. */
+    ckpt_code (*capture_begin)(ckpt_device *device, ckpt_err *err);
+    ckpt_code (*capture_end)(ckpt_device *device, void **recording, ckpt_err *err);
+    ckpt_code (*replay)(ckpt_device *device, void *recording, ckpt_err *err);
+    void (*capture_release)(ckpt_device *device, void *recording);
+
+    /* Stamps 0 .. count - 1, made once: `stamp` notes the time when `stream` comes to it; after `finish`, stamp_ns is
+     * the time since stamp 0. NULL: the host's clock is as good (the CPU). */
+    ckpt_code (*stamps)(ckpt_device *device, int count, ckpt_err *err);
+    ckpt_code (*stamp)(ckpt_device *device, int index, ckpt_stream stream, ckpt_err *err);
+    ckpt_code (*stamp_ns)(ckpt_device *device, int index, ckpt_ns *ns, ckpt_err *err);
+
+    const ckpt_kernel *const *kernels;              /* NULL ends it */
+    const ckpt_optimizer_kernel *const *optimizers; /* NULL ends it */
 } ckpt_device_api;
 
 struct ckpt_device {
     const ckpt_device_api *api;
-    int threads;
+    int threads;   /* of the kernels; CKPT_ON_GPU */
+    void *context; /* see ckpt_kernel_args */
 };
 
 extern const ckpt_device_api ckpt_device_cpu;
+#ifdef CKPT_HAVE_CUDA
+extern const ckpt_device_api ckpt_device_cuda;
+#endif
 
 /* "cpu", "cuda:0". Errors: CKPT_BAD_INPUT (no such kind), CKPT_DEVICE (no such device, or not built in). */
 CKPT_MUST_USE ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, ckpt_err *err);
 void ckpt_device_close(ckpt_device *device); /* NULL is fine */
+
+/* NULL: this device has no kernel for that op. */
+const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);
 
 /* Bind `node` with algorithms that fit the two workspaces (-1: free choice).
  * Errors: CKPT_DEVICE when the device has no kernel for the op, or none fits: the message names the layer, what is
@@ -53,5 +111,16 @@ void ckpt_device_close(ckpt_device *device); /* NULL is fine */
 CKPT_MUST_USE ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
                                          ckpt_bytes backward_workspace, ckpt_bound *bound, ckpt_err *err);
 void ckpt_device_unbind(ckpt_bound *bound);
+
+/* Start a layer. args->context, node and state are filled in here. Where the op does not accumulate and backward must
+ * add, its results are staged at the start of the workspace (ckpt_staging_bytes) and added in the order inputs, then
+ * parameters. Errors: CKPT_DEVICE, with the layer. */
+CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
+                                            ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
+                                             ckpt_err *err);
+/* args->context and threads are filled in here. Errors: CKPT_DEVICE (no kernel for this optimizer). */
+CKPT_MUST_USE ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer,
+                                           const ckpt_update_args *args, ckpt_err *err);
 
 #endif

@@ -22,20 +22,23 @@
 
 typedef struct ckpt_kernel_args {
     const ckpt_node *node;
-    void *state; /* from `prepare`; NULL when the kernel has none */
+    void *context; /* what the device gives its kernels (a CUDA device: itself); NULL on the CPU */
+    void *state;   /* from `prepare`; NULL when the kernel has none */
     const void *const *in;
     void *const *out;   /* forward: written; backward: read where declared */
     void *const *saved; /* likewise */
     const float *const *param;
+    const void *const *param16; /* bfloat16 copies of param[], for products; all NULL in a float32 model */
     float *const *stat;
-    const float *const *grad_out; /* backward */
-    float *const *grad_in;        /* backward; NULL where not wanted */
-    float *const *grad_param;     /* backward */
+    const void *const *grad_out; /* backward; of the output's type, a loss's float32 */
+    void *const *grad_in;        /* backward; of the input's type; NULL where not wanted */
+    float *const *grad_param;    /* backward */
     uint64_t grad_in_adds, grad_param_adds;
     void *workspace; /* CKPT_ALIGN aligned */
     ckpt_bytes workspace_bytes;
-    uint64_t seed; /* with step and node->index: the Philox key and counter of dropout */
-    uint64_t step;
+    /* With node->index: the Philox key and counter of dropout. On a GPU these are what they were when the step was
+     * recorded: its kernels read them from the device (ckpt_device_api.begin). */
+    uint64_t seed, step;
     bool again;      /* a recomputation: leave stat[] alone */
     bool evaluating; /* no dropout, statistics instead of batch moments; backward is never called */
 } ckpt_kernel_args;
@@ -44,8 +47,8 @@ typedef struct ckpt_kernel {
     const char *op; /* name of the ckpt_op */
     /* Choose algorithms that fit the workspaces and make what they need (oneDNN primitives). May be NULL.
      * Workspaces of -1 mean "as much as the fastest wants". */
-    ckpt_code (*prepare)(const ckpt_node *node, ckpt_bytes forward_workspace, ckpt_bytes backward_workspace,
-                         void **state, ckpt_err *err);
+    ckpt_code (*prepare)(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
+                         ckpt_bytes backward_workspace, void **state, ckpt_err *err);
     void (*release)(void *state); /* NULL with prepare */
     /* Bytes the chosen algorithms use. NULL: none. */
     void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
@@ -53,12 +56,23 @@ typedef struct ckpt_kernel {
     ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);
 } ckpt_kernel;
 
-/* One step of an optimizer on `count` values. `decay`: weight decay applies to this parameter. `slot[k]`: state
- * values, zero before the first step; step counts from 1. */
+/* One step of an optimizer on `count` values. */
+typedef struct ckpt_update_args {
+    void *context;
+    const double *hyper;
+    bool decay;    /* weight decay applies to this parameter */
+    uint64_t step; /* counts from 1; on a GPU as in ckpt_kernel_args */
+    int64_t count;
+    float *param;
+    void *param16; /* written too, rounded to nearest even; NULL in a float32 model */
+    const float *grad;
+    float *const *slot; /* state values, zero before the first step */
+    int threads;
+} ckpt_update_args;
+
 typedef struct ckpt_optimizer_kernel {
     const char *optimizer;
-    void (*update)(const double *hyper, bool decay, uint64_t step, int64_t count, float *param, const float *grad,
-                   float *const *slot, int threads);
+    ckpt_code (*update)(const ckpt_update_args *args, ckpt_err *err);
 } ckpt_optimizer_kernel;
 
 #endif

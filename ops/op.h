@@ -21,6 +21,9 @@ enum {
 
 typedef struct ckpt_op ckpt_op;
 
+/* node->threads of a network for a GPU. */
+enum { CKPT_ON_GPU = 0 };
+
 /* An attribute an op knows. `kind` CKPT_INT also takes an expression, CKPT_INTS one number for all elements. A
  * CKPT_INTS that the file does not give has int_count 0 in the node. */
 typedef struct ckpt_attr_spec {
@@ -60,7 +63,7 @@ typedef struct ckpt_node {
     const ckpt_op *op;
     const ckpt_layer *layer;
     int index;             /* position in the network: the "layer" of the Philox counter */
-    int threads;           /* the kernels may use this many; allowances count on it */
+    int threads;           /* the CPU's kernels may use this many; allowances count on it; CKPT_ON_GPU: for a GPU */
     const ckpt_attr *attr; /* in the order of op->attrs, defaults filled in, expressions evaluated, words checked */
 
     int in_count;
@@ -103,7 +106,16 @@ struct ckpt_op {
      * On entry all of those are zero (forward_ns, backward_ns -1). Messages show the shapes.
      * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW. */
     ckpt_code (*infer)(ckpt_node *node, ckpt_arena *arena, ckpt_err *err);
+
+    /* The allowances of workspace on a GPU, in place of those infer filled in; NULL: none. Both are 0 on entry. The
+     * CUDA kernels use exactly this or less (tests hold them to it). */
+    void (*gpu_workspace)(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward);
 };
+
+/* For gpu_workspace functions: what the largest of the products y = x W^T, dx = dy W, dW = dy^T x may take on a GPU,
+ * x being [rows, in] and y [rows, out]; and what sums over the rows of [rows, columns] take (kernels/cuda/sum.cu). */
+ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out);
+ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
 
 /* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
 int64_t ckpt_node_int(const ckpt_node *node, const char *name);

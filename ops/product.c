@@ -16,3 +16,21 @@ ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool ad
     whole = ckpt_plus(ckpt_plus(whole, padded_bytes(padded_in, out)), 1024);
     return ckpt_times(whole < panels ? whole : panels, threads);
 }
+
+ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out)
+{
+    /* cuBLASLt's recommendation for Hopper is 32 MiB; a product splits its inner dimension in so many parts, each with
+     * a float32 copy of the result. Small results get room for four parts. */
+    const ckpt_bytes most = (ckpt_bytes)32 << 20;
+    const int64_t y = ckpt_times(rows, out), x = ckpt_times(rows, in), w = ckpt_times(in, out);
+    const int64_t largest = y > x ? (y > w ? y : w) : (x > w ? x : w);
+    const ckpt_bytes parts = ckpt_times(16, largest);
+    return parts < most ? ckpt_round_up(parts, CKPT_ALIGN) : most;
+}
+
+ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns)
+{
+    /* One row of partial sums for every 512 rows of x, when there is more than one. */
+    const int64_t parts = rows / 512 + (rows % 512 != 0);
+    return parts > 1 ? ckpt_round_up(ckpt_times(4 * parts, columns), CKPT_ALIGN) : 0;
+}

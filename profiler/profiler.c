@@ -35,8 +35,9 @@ typedef struct ckpt_bench {
     void *out[CKPT_OUT_MAX], *saved[CKPT_SAVED_MAX];
     const float *param[CKPT_PARAM_MAX];
     float *stat[CKPT_STAT_MAX];
-    const float *grad_out[CKPT_OUT_MAX];
-    float *grad_in[CKPT_IN_MAX], *grad_param[CKPT_PARAM_MAX];
+    const void *grad_out[CKPT_OUT_MAX];
+    void *grad_in[CKPT_IN_MAX];
+    float *grad_param[CKPT_PARAM_MAX];
     float *slot[CKPT_HYPER_MAX];
     ckpt_bytes forward_bytes, backward_bytes; /* workspaces, staging included */
     ckpt_kernel_args args;
@@ -254,10 +255,14 @@ static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
     for (int k = 0; k < bench->node->param_count; k++) {
         const ckpt_param *const param = &bench->node->param[k];
         if (param->tied < 0) {
-            CKPT_TRY(bench->device->api->update(bench->device, network->optimizer, network->hyper, param->decay, 1,
-                                                ckpt_shape_count(&param->tensor.shape),
-                                                (float *)(uintptr_t)bench->param[k], bench->grad_param[k], bench->slot,
-                                                err));
+            const ckpt_update_args args = {.hyper = network->hyper,
+                                           .decay = param->decay,
+                                           .step = 1,
+                                           .count = ckpt_shape_count(&param->tensor.shape),
+                                           .param = (float *)(uintptr_t)bench->param[k],
+                                           .grad = bench->grad_param[k],
+                                           .slot = bench->slot};
+            CKPT_TRY(ckpt_device_update(bench->device, network->optimizer, &args, err));
         }
     }
     return CKPT_OK;
@@ -269,10 +274,10 @@ static ckpt_code run_once(ckpt_bench *bench, ckpt_direction direction, ckpt_ns *
     const ckpt_ns start = ckpt_clock_ns();
     if (direction == DIRECTION_FORWARD) {
         bench->args.workspace_bytes = bench->forward_bytes;
-        CKPT_TRY(api->forward(bench->device, &bench->bound, &bench->args, err));
+        CKPT_TRY(ckpt_device_forward(bench->device, &bench->bound, &bench->args, err));
     } else if (direction == DIRECTION_BACKWARD) {
         bench->args.workspace_bytes = bench->backward_bytes;
-        CKPT_TRY(api->backward(bench->device, &bench->bound, &bench->args, err));
+        CKPT_TRY(ckpt_device_backward(bench->device, &bench->bound, &bench->args, err));
     } else {
         CKPT_TRY(run_update(bench, err));
     }

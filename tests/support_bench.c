@@ -377,7 +377,7 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
                                    .step = bench->step,
                                    .again = run->again,
                                    .evaluating = run->evaluating};
-    const ckpt_code code = bench->device->api->forward(bench->device, &bench->bound, &args, err);
+    const ckpt_code code = ckpt_device_forward(bench->device, &bench->bound, &args, err);
     slab_close(&s, bench, "forward");
     return code;
 }
@@ -419,9 +419,11 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
 {
     const ckpt_node *const node = bench->node;
     const void *in[CKPT_IN_MAX] = {0};
-    const float *param[CKPT_PARAM_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0};
+    const float *param[CKPT_PARAM_MAX] = {0};
+    const void *grad_out[CKPT_OUT_MAX] = {0};
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0};
-    float *grad_in[CKPT_IN_MAX] = {0}, *grad_param[CKPT_PARAM_MAX] = {0};
+    void *grad_in[CKPT_IN_MAX] = {0};
+    float *grad_param[CKPT_PARAM_MAX] = {0};
     slab s;
     uint64_t adds_in = run->adds_in;
     float *first = NULL;
@@ -478,7 +480,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
                                    .seed = bench->seed,
                                    .step = bench->step};
     ckpt_err err = {0};
-    CHECK(bench->device->api->backward(bench->device, &bench->bound, &args, &err) == CKPT_OK,
+    CHECK(ckpt_device_backward(bench->device, &bench->bound, &args, &err) == CKPT_OK,
           "case %d (%s) backward: %s", bench->number, bench->test->op, err.msg);
     slab_close(&s, bench, "backward");
 }

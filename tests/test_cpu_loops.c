@@ -165,11 +165,14 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
     CHECK_OK(ckpt_device_bind(device, &node, -1, -1, &bound, &err), err);
     const void *in[TENSORS];
     void *out[TENSORS], *saved[CKPT_SAVED_MAX];
-    const float *param[CKPT_PARAM_MAX], *grad_out[TENSORS];
+    const float *param[CKPT_PARAM_MAX];
+    const void *grad_out[TENSORS];
+    void *grad_in[TENSORS];
     for (int k = 0; k < TENSORS; k++) {
         in[k] = !backward || (node.backward_in >> k & 1) != 0 ? t->in[k].memory : NULL;
         out[k] = !backward || (node.backward_out >> k & 1) != 0 ? t->out[k].memory : NULL;
         grad_out[k] = t->grad_out[k];
+        grad_in[k] = t->grad_in[k];
     }
     for (int k = 0; k < CKPT_PARAM_MAX; k++) {
         param[k] = t->param[k].memory;
@@ -186,7 +189,7 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
                                    .saved = saved,
                                    .param = param,
                                    .grad_out = grad_out,
-                                   .grad_in = t->grad_in,
+                                   .grad_in = grad_in,
                                    .grad_param = t->grad_param,
                                    .grad_in_adds = adds,
                                    .grad_param_adds = adds,
@@ -194,7 +197,7 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
                                    .workspace_bytes = bytes,
                                    .seed = 99,
                                    .step = 3};
-    CHECK_OK((backward ? device->api->backward : device->api->forward)(device, &bound, &args, &err), err);
+    CHECK_OK((backward ? ckpt_device_backward : ckpt_device_forward)(device, &bound, &args, &err), err);
     device->api->release(device, workspace, bytes);
     ckpt_device_unbind(&bound);
     ckpt_device_close(device);

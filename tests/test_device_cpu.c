@@ -124,21 +124,27 @@ static void kernels_for_everything(void **state)
     (void)state;
     ckpt_device *const device = open_cpu(1);
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
-        CHECK((device->api->find((*op)->name) != NULL) == !(*op)->planned_only, "op %s", (*op)->name);
+        CHECK((ckpt_device_find(device, (*op)->name) != NULL) == !(*op)->planned_only, "op %s", (*op)->name);
     }
-    assert_null(device->api->find("no such op"));
+    assert_null(ckpt_device_find(device, "no such op"));
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
         const double hyper[CKPT_HYPER_MAX] = {0.1, 0.5, 0.5, 0.1};
         float param[1] = {1.0f}, slot0[1] = {0}, slot1[1] = {0};
         const float grad[1] = {1.0f};
         float *const slot[2] = {slot0, slot1};
         ckpt_err err = {0};
-        CHECK_OK(device->api->update(device, *optimizer, hyper, true, 1, 1, param, grad, slot, &err), err);
+        CHECK_OK(
+            ckpt_device_update(
+                device, *optimizer,
+                &(ckpt_update_args){
+                    .hyper = hyper, .decay = true, .step = 1, .count = 1, .param = param, .grad = grad, .slot = slot},
+                &err),
+            err);
         CHECK(param[0] < 1.0f && param[0] > 0.0f, "%s: %g", (*optimizer)->name, (double)param[0]);
     }
     const ckpt_optimizer unknown = {.name = "unknown"};
     ckpt_err err = {0};
-    assert_int_equal(device->api->update(device, &unknown, NULL, false, 1, 0, NULL, NULL, NULL, &err), CKPT_DEVICE);
+    assert_int_equal(ckpt_device_update(device, &unknown, &(ckpt_update_args){0}, &err), CKPT_DEVICE);
     assert_non_null(strstr(err.msg, "unknown"));
     ckpt_device_close(device);
 }
@@ -234,8 +240,8 @@ static void staging(void **state)
         dy[i] = (float)(i % 17) - 8.0f;
     }
     const void *const in[] = {x, x};
-    const float *const grad_out[] = {dy};
-    float *const grad_in[] = {dx, dx};
+    const void *const grad_out[] = {dy};
+    void *const grad_in[] = {dx, dx};
     float *const grad_param[] = {NULL};
     for (uint64_t adds = 2; adds <= 3; adds++) {
         const ckpt_bytes bytes = ckpt_staging_bytes(node, adds, 0);
@@ -251,10 +257,10 @@ static void staging(void **state)
                                  .grad_in_adds = adds,
                                  .workspace = room,
                                  .workspace_bytes = bytes - 1};
-        assert_int_equal(device->api->backward(device, &bound, &args, &err), CKPT_DEVICE);
+        assert_int_equal(ckpt_device_backward(device, &bound, &args, &err), CKPT_DEVICE);
         CHECK(strstr(err.msg, "square") != NULL, "%s", err.msg);
         args.workspace_bytes = bytes;
-        CHECK_OK(device->api->backward(device, &bound, &args, &err), err);
+        CHECK_OK(ckpt_device_backward(device, &bound, &args, &err), err);
         for (int i = 0; i < COUNT; i++) { /* small multiples of 1/16: exact */
             const float wanted = 2.0f * x[i] * dy[i] + (adds == 3 ? 1000.0f : 0.0f);
             CHECK(dx[i] == wanted, "element %d: %g, wanted %g", i, (double)dx[i], (double)wanted);
@@ -296,7 +302,7 @@ static void staging_of_parameters(void **state)
     const void *const in[] = {value[0], value[1], value[2]};
     const float *const param[] = {value[3], value[4], value[5], value[6]};
     void *const saved[] = {value[7], value[2]};
-    const float *const grad_out[] = {value[1], NULL};
+    const void *const grad_out[] = {value[1], NULL};
     const uint64_t in_adds = 5, param_adds = 0xf;
     for (int round = 0; round < 2; round++) {
         for (int t = 0; t < 8; t++) {
@@ -304,7 +310,7 @@ static void staging_of_parameters(void **state)
                 grad[round][t][i] = 0.25f;
             }
         }
-        float *const grad_in[] = {grad[round][0], NULL, grad[round][2]};
+        void *const grad_in[] = {grad[round][0], NULL, grad[round][2]};
         float *const grad_param[] = {grad[round][3], grad[round][4], grad[round][5], grad[round][6]};
         memset(room, 0xff, sizeof room);
         const ckpt_bytes bytes =
@@ -320,7 +326,7 @@ static void staging_of_parameters(void **state)
                                        .grad_param_adds = round == 1 ? param_adds : 0,
                                        .workspace = room,
                                        .workspace_bytes = bytes};
-        CHECK_OK(device->api->backward(device, &bound, &args, &err), err);
+        CHECK_OK(ckpt_device_backward(device, &bound, &args, &err), err);
         for (size_t b = (size_t)bytes; b < ROOM; b++) {
             assert_int_equal(room[b], 0xff);
         }
@@ -382,18 +388,19 @@ static void wrong_numbers(void **state)
         float x[64] = {0}, out[64] = {0}, lse[8] = {0}, counted[1] = {6}, grad[64] = {0};
         const void *const in[] = {table ? (void *)numbers : (void *)x, numbers};
         void *const outs[] = {out}, *const saved[] = {lse, counted};
-        const float *const param[] = {x}, *const grad_out[] = {table ? x : NULL};
+        const float *const param[] = {x};
+        const void *const grad_out[] = {table ? x : NULL};
         float *const grads[] = {grad, NULL};
         const ckpt_kernel_args args = {.in = in,
                                        .out = outs,
                                        .saved = saved,
                                        .param = param,
                                        .grad_out = grad_out,
-                                       .grad_in = grads,
+                                       .grad_in = (void *const[]){grad, NULL},
                                        .grad_param = grads};
         for (int direction = 0; direction < 2; direction++) {
             const ckpt_code code =
-                (direction == 0 ? device->api->forward : device->api->backward)(device, &bound, &args, &err);
+                (direction == 0 ? ckpt_device_forward : ckpt_device_backward)(device, &bound, &args, &err);
             CHECK(code == (cases[i].wrong ? CKPT_BAD_INPUT : CKPT_OK), "case %zu: code %d: %s", i, (int)code, err.msg);
             if (cases[i].wrong) {
                 char row[32], number[32];
@@ -428,11 +435,11 @@ static void all_rows_ignored(void **state)
     float loss[1], lse[2], counted[1], grad[6] = {9, 9, 9, 9, 9, 9};
     const void *const in[] = {x, target};
     void *const out[] = {loss}, *const saved[] = {lse, counted};
-    const float *const grad_out[] = {NULL};
-    float *const grads[] = {grad, NULL};
+    const void *const grad_out[] = {NULL};
+    void *const grads[] = {grad, NULL};
     const ckpt_kernel_args args = {.in = in, .out = out, .saved = saved, .grad_out = grad_out, .grad_in = grads};
-    CHECK_OK(device->api->forward(device, &bound, &args, &err), err);
-    CHECK_OK(device->api->backward(device, &bound, &args, &err), err);
+    CHECK_OK(ckpt_device_forward(device, &bound, &args, &err), err);
+    CHECK_OK(ckpt_device_backward(device, &bound, &args, &err), err);
     assert_true(isnan(loss[0]));
     for (int i = 0; i < 6; i++) {
         assert_true(grad[i] == 0.0f);
@@ -465,12 +472,12 @@ static void dropout_masks(void **state)
         void *const out[] = {y[k]};
         const ckpt_kernel_args args = {
             .in = in, .out = out, .seed = k == 1 ? 8 : 7, .step = k == 2 ? 6 : 5, .evaluating = k == 3};
-        CHECK_OK(device->api->forward(device, &bound, &args, &err), err);
+        CHECK_OK(ckpt_device_forward(device, &bound, &args, &err), err);
     }
-    const float *const grad_out[] = {x};
-    float *const grads[] = {dx};
+    const void *const grad_out[] = {x};
+    void *const grads[] = {dx};
     const ckpt_kernel_args args = {.grad_out = grad_out, .grad_in = grads, .seed = 7, .step = 5};
-    CHECK_OK(device->api->backward(device, &bound, &args, &err), err);
+    CHECK_OK(ckpt_device_backward(device, &bound, &args, &err), err);
     assert_memory_equal(dx, y[0], sizeof dx);
     assert_memory_not_equal(y[1], y[0], sizeof dx);
     assert_memory_not_equal(y[2], y[0], sizeof dx);

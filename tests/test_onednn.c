@@ -142,10 +142,10 @@ static void rig_open(rig *r, int inputs, int rank, const int64_t *dim, const cha
     CHECK_OK(ckpt_network_infer(&r->model.model, threads, &r->model.arena, &network, &err), err);
     r->node = network->node[0];
     r->node.grad_in = wants_input ? (UINT64_C(1) << inputs) - 1 : 0;
-    r->kernel = ckpt_device_cpu.find(op);
+    r->kernel = ckpt_device_find(&(ckpt_device){.api = &ckpt_device_cpu}, op);
     assert_non_null(r->kernel);
     if (r->kernel->prepare != NULL) {
-        CHECK_OK(r->kernel->prepare(&r->node, -1, -1, &r->state, &err), err);
+        CHECK_OK(r->kernel->prepare(NULL, &r->node, -1, -1, &r->state, &err), err);
     }
     if (r->kernel->workspace != NULL) {
         r->kernel->workspace(&r->node, r->state, &r->forward_bytes, &r->backward_bytes);
@@ -193,7 +193,7 @@ static void rig_run(rig *r, bool backward)
     const ckpt_node *n = &r->node;
     const void *in[3];
     void *out[1], *saved[2];
-    float *grad_in[3];
+    void *grad_in[3];
     for (int k = 0; k < 3; k++) {
         in[k] = !backward || (n->backward_in >> k & 1) != 0 ? r->in[k].at : NULL;
         grad_in[k] = (n->grad_in >> k & 1) != 0 ? r->grad_in[k].at : NULL;
@@ -210,7 +210,7 @@ static void rig_run(rig *r, bool backward)
         .saved = saved,
         .param = (const float *[]){r->param[0].at, r->param[1].at},
         .stat = (float *[]){r->stat[0].at, r->stat[1].at},
-        .grad_out = (const float *[]){r->grad_out.at},
+        .grad_out = (const void *[]){r->grad_out.at},
         .grad_in = grad_in,
         .grad_param = (float *[]){r->grad_param[0].at, r->grad_param[1].at},
         .grad_in_adds = r->grad_in_adds,
@@ -430,10 +430,11 @@ static void linear_allowances(void **unused)
         CHECK_OK(ckpt_network_infer(&m.model, threads, &m.arena, &network, &err), err);
         ckpt_node node = network->node[0];
         node.grad_in = 1;
-        const ckpt_kernel *const kernel = ckpt_device_cpu.find("linear");
+        const ckpt_kernel *const kernel = ckpt_device_find(&(ckpt_device){.api = &ckpt_device_cpu}, "linear");
         void *state = NULL;
-        CHECK_OK(kernel->prepare(&node, node.forward_workspace_bytes, node.backward_workspace_bytes, &state, &err),
-                 err);
+        CHECK_OK(
+            kernel->prepare(NULL, &node, node.forward_workspace_bytes, node.backward_workspace_bytes, &state, &err),
+            err);
         kernel->release(state);
         test_model_fini(&m);
     }
@@ -649,7 +650,8 @@ static void attention_small_workspace(void **unused)
     rig_open(&narrow, 1, 3, DIMS(2, 70, 48), "attention", "heads=2 causal=true", 0, true);
     narrow.kernel->release(narrow.state);
     ckpt_err err = {0};
-    CHECK_OK(narrow.kernel->prepare(&narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1, &narrow.state, &err),
+    CHECK_OK(narrow.kernel->prepare(NULL, &narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1, &narrow.state,
+                                    &err),
              err);
     narrow.kernel->workspace(&narrow.node, narrow.state, &narrow.forward_bytes, &narrow.backward_bytes);
     assert_int_equal(2 * narrow.forward_bytes, wide.forward_bytes);

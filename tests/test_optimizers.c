@@ -73,7 +73,16 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
             CHECK(ckpt_reference_update(optimizer, hyper, decay, step, &want[i], (double)grad[i], want_slots[i]),
                   "optimizer %s has no reference in tests/support_reference.c", optimizer->name);
         }
-        CHECK_OK(device->api->update(device, optimizer, hyper, decay, step, COUNT, param, grad, slot, &err), err);
+        CHECK_OK(ckpt_device_update(device, optimizer,
+                                    &(ckpt_update_args){.hyper = hyper,
+                                                        .decay = decay,
+                                                        .step = step,
+                                                        .count = COUNT,
+                                                        .param = param,
+                                                        .grad = grad,
+                                                        .slot = slot},
+                                    &err),
+                 err);
         for (int i = 0; i < COUNT; i++) {
             /* Adam's quotient of two moments can double a rounding each step; lr keeps it small. */
             const double bound = 2e-6 * (1 + fabs(want[i]));

@@ -8,17 +8,19 @@
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
 /* `keep`: what decoupled decay leaves of a parameter; `shrink`: decay that is added to the gradient. */
-static void step_all(const double *hyper, double keep, double shrink, uint64_t step, int64_t count, float *param,
-                     const float *grad, float *const *slot, int threads)
+static void step_all(const ckpt_update_args *args, double keep, double shrink)
 {
+    const double *const hyper = args->hyper;
+    const float *const grad = args->grad;
+    float *const param = args->param;
     const float stay = (float)keep, pull = (float)shrink;
     const float beta1 = (float)hyper[BETA1], beta2 = (float)hyper[BETA2], eps = (float)hyper[EPS];
     const float rest1 = (float)(1.0 - hyper[BETA1]), rest2 = (float)(1.0 - hyper[BETA2]);
-    const float size = (float)(hyper[LR] / (1.0 - pow(hyper[BETA1], (double)step)));
-    const float root = (float)(1.0 / sqrt(1.0 - pow(hyper[BETA2], (double)step)));
-    float *const mean = slot[0], *const square = slot[1];
-#pragma omp parallel for simd schedule(static) num_threads(threads) if (parallel : count > CKPT_PARALLEL)
-    for (int64_t i = 0; i < count; i++) {
+    const float size = (float)(hyper[LR] / (1.0 - pow(hyper[BETA1], (double)args->step)));
+    const float root = (float)(1.0 / sqrt(1.0 - pow(hyper[BETA2], (double)args->step)));
+    float *const mean = args->slot[0], *const square = args->slot[1];
+#pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
+    for (int64_t i = 0; i < args->count; i++) {
         const float w = param[i] * stay;
         const float g = grad[i] + pull * w;
         const float m = beta1 * mean[i] + rest1 * g;
@@ -29,16 +31,18 @@ static void step_all(const double *hyper, double keep, double shrink, uint64_t s
     }
 }
 
-static void adam(const double *hyper, bool decay, uint64_t step, int64_t count, float *param, const float *grad,
-                 float *const *slot, int threads)
+static ckpt_code adam(const ckpt_update_args *args, ckpt_err *err)
 {
-    step_all(hyper, 1.0, decay ? hyper[WEIGHT_DECAY] : 0.0, step, count, param, grad, slot, threads);
+    (void)err;
+    step_all(args, 1.0, args->decay ? args->hyper[WEIGHT_DECAY] : 0.0);
+    return CKPT_OK;
 }
 
-static void adamw(const double *hyper, bool decay, uint64_t step, int64_t count, float *param, const float *grad,
-                  float *const *slot, int threads)
+static ckpt_code adamw(const ckpt_update_args *args, ckpt_err *err)
 {
-    step_all(hyper, decay ? 1.0 - hyper[LR] * hyper[WEIGHT_DECAY] : 1.0, 0.0, step, count, param, grad, slot, threads);
+    (void)err;
+    step_all(args, args->decay ? 1.0 - args->hyper[LR] * args->hyper[WEIGHT_DECAY] : 1.0, 0.0);
+    return CKPT_OK;
 }
 
 const ckpt_optimizer_kernel ckpt_cpu_adam = {

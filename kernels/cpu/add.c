@@ -43,7 +43,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
         const int64_t start = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
-        const float *const dy = args->grad_out[0] + start;
+        const float *const dy = (const float *)args->grad_out[0] + start;
         for (int k = 0; k < args->node->in_count; k++) {
             float *const dx = args->grad_in[k];
             if (dx == NULL) {

@@ -120,8 +120,10 @@ static int threads_for(const ckpt_node *node, ckpt_bytes limit, bool backward)
     return (int)(threads < 1 ? 1 : threads);
 }
 
-static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state, ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
+                         ckpt_err *err)
 {
+    (void)context;
     attention *a = ckpt_memory_get(sizeof *a);
     if (a == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *a, node->name);
@@ -282,7 +284,7 @@ static void backward_head(const problem *p, const ckpt_kernel_args *args, int64_
     const int64_t T = p->T, D = p->D;
     const int64_t at = bh / p->heads * T * p->in_row + bh % p->heads * D;
     const int64_t out_at = bh / p->heads * T * p->C + bh % p->heads * D;
-    const float *y = (const float *)args->out[0] + out_at, *dy = args->grad_out[0] + out_at;
+    const float *y = (const float *)args->out[0] + out_at, *dy = (const float *)args->grad_out[0] + out_at;
     pack_turned(T, D, p->k + at, p->in_row, s->k_turned);
     pack_turned(T, D, p->v + at, p->in_row, s->v_turned);
     pack(T, D, p->k + at, p->in_row, 1, s->k);

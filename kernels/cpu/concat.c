@@ -13,11 +13,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     ckpt_pieces pieces;
     describe(args->node, &pieces);
-    const float *piece[CKPT_IN_MAX];
-    for (int k = 0; k < pieces.count; k++) {
-        piece[k] = args->in[k];
-    }
-    ckpt_pieces_join(&pieces, piece, false, args->out[0]);
+    ckpt_pieces_join(&pieces, args->in, false, args->out[0]);
     return CKPT_OK;
 }
 

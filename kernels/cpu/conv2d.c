@@ -92,8 +92,10 @@ static void release(void *state)
     ckpt_memory_put(c);
 }
 
-static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state, ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
+                         ckpt_err *err)
 {
+    (void)context;
     conv2d *c = ckpt_memory_get(sizeof *c);
     if (c == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *c, node->name);

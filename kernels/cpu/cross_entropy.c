@@ -86,7 +86,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const float *const logits = args->in[0];
     const float *const lse = args->saved[0];
     float *const grad = args->grad_in[0];
-    const float scale = (args->grad_out[0] != NULL ? args->grad_out[0][0] : 1.0f) / counted;
+    const float scale = (args->grad_out[0] != NULL ? *(const float *)args->grad_out[0] : 1.0f) / counted;
 #pragma omp parallel for schedule(static)                                                                              \
     num_threads(args->node->threads) if (rows.count * rows.classes > CKPT_PARALLEL)
     for (int64_t r = 0; r < rows.count; r++) {

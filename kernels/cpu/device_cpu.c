@@ -16,7 +16,6 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/device.h"
-#include "ops/network.h"
 
 extern const ckpt_kernel *const ckpt_cpu_kernel_table[];
 extern const ckpt_optimizer_kernel *const ckpt_cpu_optimizer_table[];
@@ -129,114 +128,61 @@ static ckpt_code cpu_fill(ckpt_device *device, void *to, int byte, ckpt_bytes by
     return CKPT_OK;
 }
 
-static const ckpt_kernel *cpu_find(const char *op)
+static ckpt_code cpu_add(ckpt_device *device, ckpt_dtype dtype, void *to, const void *from, int64_t count,
+                         ckpt_err *err)
 {
-    for (int i = 0; ckpt_cpu_kernel_table[i] != NULL; i++) {
-        if (strcmp(ckpt_cpu_kernel_table[i]->op, op) == 0) {
-            return ckpt_cpu_kernel_table[i];
-        }
+    if (dtype != CKPT_FLOAT32) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "device cpu adds float32, found %s", ckpt_dtype_name(dtype));
     }
-    return NULL;
-}
-
-static ckpt_code cpu_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)device;
-    ckpt_kernel_args own = *args;
-    own.node = bound->node;
-    own.state = bound->state;
-    CKPT_TRY_WHILE(err, bound->kernel->forward(&own, err), "running layer %s", bound->node->name);
-    return CKPT_OK;
-}
-
-/* Take `bytes` from the start of the workspace that `args` still has. */
-static void *take_workspace(ckpt_kernel_args *args, ckpt_bytes bytes)
-{
-    const ckpt_bytes step = ckpt_round_up(bytes, CKPT_ALIGN);
-    void *const piece = args->workspace;
-    args->workspace = (char *)args->workspace + step;
-    args->workspace_bytes -= step;
-    return piece;
-}
-
-static void add_all(const float *from, float *to, int64_t count, int threads)
-{
+    const float *const source = from;
+    float *const target = to;
     const int64_t blocks = CKPT_BLOCKS(count);
-#pragma omp parallel for schedule(static) num_threads(threads) if (count > CKPT_PARALLEL)
+#pragma omp parallel for schedule(static) num_threads(device->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
-        ckpt_vector_add(CKPT_IN_BLOCK(count, b), from + b * CKPT_BLOCK, to + b * CKPT_BLOCK);
-    }
-}
-
-/* The kernel overwrites staged copies, which are then added in the order of the staging: inputs, then parameters. */
-static ckpt_code backward_staged(const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_bytes staging,
-                                 ckpt_err *err)
-{
-    const ckpt_node *const node = bound->node;
-    if (args->workspace_bytes < staging + bound->backward_workspace_bytes) {
-        return CKPT_FAIL(err, CKPT_DEVICE,
-                         "layer %s (%s): backward needs %lld bytes of workspace, %lld of them to stage "
-                         "gradients that are added; found %lld",
-                         node->name, node->op->name, (long long)(staging + bound->backward_workspace_bytes),
-                         (long long)staging, (long long)args->workspace_bytes);
-    }
-    float *grad_in[CKPT_IN_MAX] = {0};
-    float *grad_param[CKPT_PARAM_MAX] = {0};
-    ckpt_kernel_args own = *args;
-    own.node = node;
-    own.state = bound->state;
-    own.grad_in = grad_in;
-    own.grad_param = grad_param;
-    own.grad_in_adds = own.grad_param_adds = 0;
-    for (int k = 0; k < node->in_count; k++) {
-        const bool adds = (args->grad_in_adds >> k & 1) != 0;
-        void *const piece = adds ? take_workspace(&own, ckpt_tensor_bytes(&node->in[k])) : NULL;
-        grad_in[k] = adds && args->grad_in[k] != NULL ? piece : args->grad_in[k];
-    }
-    for (int k = 0; k < node->param_count; k++) {
-        const bool adds = (args->grad_param_adds >> k & 1) != 0;
-        void *const piece = adds ? take_workspace(&own, ckpt_tensor_bytes(&node->param[k].tensor)) : NULL;
-        grad_param[k] = adds && args->grad_param[k] != NULL ? piece : args->grad_param[k];
-    }
-    CKPT_TRY_WHILE(err, bound->kernel->backward(&own, err), "running layer %s backward", node->name);
-    for (int k = 0; k < node->in_count; k++) {
-        if (grad_in[k] != args->grad_in[k]) {
-            add_all(grad_in[k], args->grad_in[k], ckpt_shape_count(&node->in[k].shape), node->threads);
-        }
-    }
-    for (int k = 0; k < node->param_count; k++) {
-        if (grad_param[k] != args->grad_param[k]) {
-            add_all(grad_param[k], args->grad_param[k], ckpt_shape_count(&node->param[k].tensor.shape), node->threads);
-        }
+        ckpt_vector_add(CKPT_IN_BLOCK(count, b), source + b * CKPT_BLOCK, target + b * CKPT_BLOCK);
     }
     return CKPT_OK;
 }
 
-static ckpt_code cpu_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err)
+static ckpt_code cpu_narrow(ckpt_device *device, void *to, const float *from, int64_t count, ckpt_err *err)
 {
     (void)device;
-    const ckpt_bytes staging = ckpt_staging_bytes(bound->node, args->grad_in_adds, args->grad_param_adds);
-    if (staging > 0) {
-        return backward_staged(bound, args, staging, err);
-    }
-    ckpt_kernel_args own = *args;
-    own.node = bound->node;
-    own.state = bound->state;
-    CKPT_TRY_WHILE(err, bound->kernel->backward(&own, err), "running layer %s backward", bound->node->name);
+    (void)to;
+    (void)from;
+    (void)count;
+    return CKPT_FAIL(err, CKPT_DEVICE, "device cpu computes in float32 only");
+}
+
+static ckpt_code cpu_memory(ckpt_device *device, ckpt_device_memory *memory, ckpt_err *err)
+{
+    (void)device;
+    (void)err;
+    *memory = (ckpt_device_memory){0};
     return CKPT_OK;
 }
 
-static ckpt_code cpu_update(ckpt_device *device, const ckpt_optimizer *optimizer, const double *hyper, bool decay,
-                            uint64_t step, int64_t count, float *param, const float *grad, float *const *slot,
-                            ckpt_err *err)
+/* Everything is done when its call comes back, so there is nothing to order. */
+static ckpt_code cpu_signals(ckpt_device *device, int count, ckpt_err *err)
 {
-    for (int i = 0; ckpt_cpu_optimizer_table[i] != NULL; i++) {
-        if (strcmp(ckpt_cpu_optimizer_table[i]->optimizer, optimizer->name) == 0) {
-            ckpt_cpu_optimizer_table[i]->update(hyper, decay, step, count, param, grad, slot, device->threads);
-            return CKPT_OK;
-        }
-    }
-    return CKPT_FAIL(err, CKPT_DEVICE, "device cpu has no kernel for optimizer \"%s\"", optimizer->name);
+    (void)device;
+    (void)count;
+    (void)err;
+    return CKPT_OK;
+}
+
+static ckpt_code cpu_signal(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err)
+{
+    (void)stream;
+    return cpu_signals(device, signal, err);
+}
+
+static ckpt_code cpu_begin(ckpt_device *device, uint64_t seed, uint64_t step, ckpt_err *err)
+{
+    (void)device;
+    (void)seed;
+    (void)step;
+    (void)err;
+    return CKPT_OK;
 }
 
 static ckpt_code cpu_finish(ckpt_device *device, ckpt_err *err)
@@ -257,9 +203,18 @@ const ckpt_device_api ckpt_device_cpu = {
     .upload = cpu_upload,
     .download = cpu_download,
     .fill = cpu_fill,
-    .find = cpu_find,
-    .forward = cpu_forward,
-    .backward = cpu_backward,
-    .update = cpu_update,
+    .memory = cpu_memory,
+    .reserve_host = cpu_reserve,
+    .release_host = cpu_release,
+    .offload = cpu_download,
+    .fetch = cpu_upload,
+    .add = cpu_add,
+    .narrow = cpu_narrow,
+    .signals = cpu_signals,
+    .record = cpu_signal,
+    .wait = cpu_signal,
+    .begin = cpu_begin,
     .finish = cpu_finish,
+    .kernels = ckpt_cpu_kernel_table,
+    .optimizers = ckpt_cpu_optimizer_table,
 };

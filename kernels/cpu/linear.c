@@ -56,8 +56,10 @@ static void release(void *state)
     ckpt_memory_put(l);
 }
 
-static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state, ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
+                         ckpt_err *err)
 {
+    (void)context;
     linear *l = ckpt_memory_get(sizeof *l);
     if (l == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *l, node->name);

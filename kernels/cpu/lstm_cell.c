@@ -85,9 +85,10 @@ static void release(void *memory)
     ckpt_memory_put(state);
 }
 
-static ckpt_code prepare(const ckpt_node *node, ckpt_bytes forward_workspace, ckpt_bytes backward_workspace,
-                         void **made, ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
+                         ckpt_bytes backward_workspace, void **made, ckpt_err *err)
 {
+    (void)context;
     lstm_state *const state = ckpt_memory_get(sizeof *state);
     if (state == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);

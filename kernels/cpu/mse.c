@@ -52,7 +52,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
     const float *const x = args->in[0], *const target = args->in[1];
-    const float loss_grad = args->grad_out[0] != NULL ? args->grad_out[0][0] : 1.0f;
+    const float loss_grad = args->grad_out[0] != NULL ? *(const float *)args->grad_out[0] : 1.0f;
     for (int k = 0; k < 2; k++) {
         float *const dx = args->grad_in[k];
         const float scale = (float)((k == 0 ? 2.0 : -2.0) * (double)loss_grad / (double)count);

@@ -39,7 +39,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     CKPT_TRY(check_targets(args, N, K, err));
     const int32_t *const target = args->in[1];
     float *const dx = args->grad_in[0];
-    const float loss_grad = args->grad_out[0] != NULL ? args->grad_out[0][0] : 1.0f;
+    const float loss_grad = args->grad_out[0] != NULL ? *(const float *)args->grad_out[0] : 1.0f;
     const float value = -loss_grad / (float)N;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (N * K > CKPT_PARALLEL)
     for (int64_t r = 0; r < N; r++) {

@@ -40,7 +40,7 @@ void ckpt_pieces_describe(const ckpt_shape *whole, const ckpt_tensor *piece, int
     }
 }
 
-void ckpt_pieces_join(const ckpt_pieces *pieces, const float *const *piece, bool adds, float *whole)
+void ckpt_pieces_join(const ckpt_pieces *pieces, const void *const *piece, bool adds, float *whole)
 {
     const int64_t count = pieces->outer * pieces->whole_length;
 #pragma omp parallel for schedule(static) num_threads(pieces->threads) if (count > CKPT_PARALLEL)
@@ -49,9 +49,9 @@ void ckpt_pieces_join(const ckpt_pieces *pieces, const float *const *piece, bool
         for (int k = 0; k < pieces->count; k++) {
             const int64_t n = pieces->length[k];
             if (piece[k] != NULL && adds) {
-                ckpt_vector_add(n, piece[k] + row * n, to);
+                ckpt_vector_add(n, (const float *)piece[k] + row * n, to);
             } else if (piece[k] != NULL) {
-                copy(n, piece[k] + row * n, to);
+                copy(n, (const float *)piece[k] + row * n, to);
             } else if (!adds) {
                 clear(n, to);
             }
@@ -60,7 +60,7 @@ void ckpt_pieces_join(const ckpt_pieces *pieces, const float *const *piece, bool
     }
 }
 
-void ckpt_pieces_cut(const ckpt_pieces *pieces, const float *whole, uint64_t adds, float *const *piece)
+void ckpt_pieces_cut(const ckpt_pieces *pieces, const float *whole, uint64_t adds, void *const *piece)
 {
     const int64_t count = pieces->outer * pieces->whole_length;
 #pragma omp parallel for schedule(static) num_threads(pieces->threads) if (count > CKPT_PARALLEL)
@@ -69,9 +69,9 @@ void ckpt_pieces_cut(const ckpt_pieces *pieces, const float *whole, uint64_t add
         for (int k = 0; k < pieces->count; k++) {
             const int64_t n = pieces->length[k];
             if (piece[k] != NULL && (adds >> k & 1) != 0) {
-                ckpt_vector_add(n, from, piece[k] + row * n);
+                ckpt_vector_add(n, from, (float *)piece[k] + row * n);
             } else if (piece[k] != NULL) {
-                copy(n, from, piece[k] + row * n);
+                copy(n, from, (float *)piece[k] + row * n);
             }
             from += n;
         }

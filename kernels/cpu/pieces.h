@@ -19,9 +19,9 @@ void ckpt_pieces_describe(const ckpt_shape *whole, const ckpt_tensor *piece, int
                           ckpt_pieces *pieces);
 
 /* whole = the pieces side by side; a NULL piece is zeros. `adds`: whole += pieces. */
-void ckpt_pieces_join(const ckpt_pieces *pieces, const float *const *piece, bool adds, float *whole);
+void ckpt_pieces_join(const ckpt_pieces *pieces, const void *const *piece, bool adds, float *whole);
 
 /* Every piece that is not NULL from the whole, in increasing order; bit k of `adds`: piece k += instead. */
-void ckpt_pieces_cut(const ckpt_pieces *pieces, const float *whole, uint64_t adds, float *const *piece);
+void ckpt_pieces_cut(const ckpt_pieces *pieces, const float *whole, uint64_t adds, void *const *piece);
 
 #endif

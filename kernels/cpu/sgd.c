@@ -5,29 +5,32 @@
 
 enum { LR, MOMENTUM, NESTEROV, WEIGHT_DECAY };
 
-static void update(const double *hyper, bool decay, uint64_t step, int64_t count, float *param, const float *grad,
-                   float *const *slot, int threads)
+static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
 {
-    (void)step;
+    (void)err;
+    const double *const hyper = args->hyper;
+    const float *const grad = args->grad;
+    float *const param = args->param;
     const float lr = (float)hyper[LR], momentum = (float)hyper[MOMENTUM];
-    const float shrink = decay ? (float)hyper[WEIGHT_DECAY] : 0.0f;
+    const float shrink = args->decay ? (float)hyper[WEIGHT_DECAY] : 0.0f;
     const bool nesterov = hyper[NESTEROV] != 0.0;
     if (!(hyper[MOMENTUM] > 0.0)) {
-#pragma omp parallel for simd schedule(static) num_threads(threads) if (parallel : count > CKPT_PARALLEL)
-        for (int64_t i = 0; i < count; i++) {
+#pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
+        for (int64_t i = 0; i < args->count; i++) {
             param[i] -= lr * (grad[i] + shrink * param[i]);
         }
-        return;
+        return CKPT_OK;
     }
-    float *const velocity = slot[0];
-#pragma omp parallel for simd schedule(static) num_threads(threads) if (parallel : count > CKPT_PARALLEL)
-    for (int64_t i = 0; i < count; i++) {
+    float *const velocity = args->slot[0];
+#pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
+    for (int64_t i = 0; i < args->count; i++) {
         const float g = grad[i] + shrink * param[i];
         const float v = momentum * velocity[i] + g;
         const float ahead = g + momentum * v;
         velocity[i] = v;
         param[i] -= lr * (nesterov ? ahead : v);
     }
+    return CKPT_OK;
 }
 
 const ckpt_optimizer_kernel ckpt_cpu_sgd = {

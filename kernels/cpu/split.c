@@ -13,11 +13,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     ckpt_pieces pieces;
     describe(args->node, &pieces);
-    float *piece[CKPT_OUT_MAX];
-    for (int k = 0; k < pieces.count; k++) {
-        piece[k] = args->out[k];
-    }
-    ckpt_pieces_cut(&pieces, args->in[0], 0, piece);
+    ckpt_pieces_cut(&pieces, args->in[0], 0, args->out);
     return CKPT_OK;
 }
 

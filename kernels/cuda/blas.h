@@ -1,0 +1,38 @@
+/* Matrix products by cuBLASLt, as ready-made calls. A product is created once from its shape: its algorithm is asked
+ * for once, must fit the workspace it is given, is the same for every address that is a multiple of 16 bytes, and is
+ * kept, so that a recomputation gives the same bits. Only blas.c sees cuBLASLt. */
+#ifndef CKPT_KERNELS_CUDA_BLAS_H
+#define CKPT_KERNELS_CUDA_BLAS_H
+
+#include "kernels/cuda/cuda.h"
+
+typedef struct ckpt_blas_product ckpt_blas_product;
+
+/* y[rows x columns] = (adds ? y : 0) + x[rows x inner] w[inner x columns] + bias[columns].
+ * Row-major; the strides count elements from one row to the next as the matrix lies in memory. */
+typedef struct ckpt_blas_shape {
+    int64_t rows, columns, inner;
+    bool x_turned; /* x lies as [inner x rows] */
+    bool w_turned; /* w lies as [columns x inner] */
+    int64_t x_stride, w_stride, y_stride;
+    ckpt_dtype in;  /* of x and w: CKPT_FLOAT32 (no TF32) or CKPT_BFLOAT16; sums are float32 */
+    ckpt_dtype out; /* of y and bias: as `in`, or CKPT_FLOAT32 from bfloat16 (weight gradients) */
+    bool bias, adds;
+} ckpt_blas_shape;
+
+/* limit: bytes of workspace at most; -1: the library's own recommendation. Errors: CKPT_DEVICE (no algorithm fits, with
+ * the shape), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_blas_product_create(ckpt_cuda *cuda, const ckpt_blas_shape *shape, ckpt_bytes limit,
+                                                 ckpt_blas_product **product, ckpt_err *err);
+void ckpt_blas_product_destroy(ckpt_blas_product *product); /* NULL is fine */
+ckpt_bytes ckpt_blas_product_workspace(const ckpt_blas_product *product);
+/* Starts the product on the compute stream. bias: NULL where the shape has none. */
+CKPT_MUST_USE ckpt_code ckpt_blas_product_run(const ckpt_blas_product *product, const void *x, const void *w, void *y,
+                                              const void *bias, void *workspace, ckpt_err *err);
+
+/* The handle in cuda->blas. */
+CKPT_MUST_USE ckpt_code ckpt_blas_open(ckpt_cuda *cuda, ckpt_err *err);
+void ckpt_blas_close(ckpt_cuda *cuda);
+void ckpt_blas_version(char *text, size_t room); /* "cuBLASLt 13.0.2" */
+
+#endif

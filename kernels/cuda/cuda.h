@@ -1,0 +1,42 @@
+/* What the host side of the CUDA device shares: the device itself, and calls that turn CUDA's codes into ours. The
+ * libraries' handles are opaque here, so that only blas.c sees cuBLASLt and only cudnn.c sees cuDNN. */
+#ifndef CKPT_KERNELS_CUDA_CUDA_H
+#define CKPT_KERNELS_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/device.h"
+
+/* On the device, written by ckpt_device_api.begin: what kernels of a recorded step draw from. */
+typedef struct ckpt_cuda_counters {
+    uint64_t seed, step; /* of the step that runs; its first is 0, as in ckpt_kernel_args */
+} ckpt_cuda_counters;
+
+/* The `context` of every CUDA kernel. */
+typedef struct ckpt_cuda {
+    ckpt_device device; /* first: a ckpt_device pointer is a ckpt_cuda pointer */
+    int index, multiprocessors;
+    int shared_bytes; /* dynamic shared memory one block may have at most */
+    int capability;   /* 90: compute capability 9.0 */
+    cudaStream_t stream[CKPT_STREAM_COUNT];
+    const ckpt_cuda_counters *counters;
+    void *blas, *cudnn; /* handles of the two libraries */
+} ckpt_cuda;
+
+/* CKPT_OK, or CKPT_NO_MEMORY / CKPT_DEVICE with "<what>: <CUDA's own text>". */
+CKPT_MUST_USE ckpt_code ckpt_cuda_check(cudaError_t code, const char *what, ckpt_err *err);
+
+/* After one or more launches: did the runtime take them? */
+CKPT_MUST_USE ckpt_code ckpt_cuda_launched(const char *what, ckpt_err *err);
+
+/* to[i] += from[i], to[i] = bfloat16(from[i]): what ckpt_device_api.add and .narrow start (sum.cu). */
+CKPT_MUST_USE ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,
+                                      ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *from, int64_t count, ckpt_err *err);
+
+/* sum[c] = (adds ? sum[c] : 0) + the sum over rows of x[r * columns + c], in a fixed order: bias gradients (sum.cu).
+ * x: float32 or bfloat16. `workspace`: ckpt_gpu_column_sums_workspace(rows, columns) bytes (ops/op.h). */
+CKPT_MUST_USE ckpt_code ckpt_cuda_column_sums(ckpt_cuda *cuda, ckpt_dtype dtype, int64_t rows, int64_t columns,
+                                              const void *x, float *sum, bool adds, void *workspace, ckpt_err *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* Convolution and batch norm by cuDNN 9, as ready-made calls: deterministic algorithms only, chosen once, within the
+ * workspace that is given. Only cudnn.c sees cuDNN. */
+#ifndef CKPT_KERNELS_CUDA_CUDNN_H
+#define CKPT_KERNELS_CUDA_CUDNN_H
+
+#include "kernels/cuda/cuda.h"
+
+typedef struct ckpt_cudnn_convolution ckpt_cudnn_convolution;
+
+/* x and y lie as N, H, W, C and the filters as out, height, width, in / groups (the caller turns them: conv2d.cu). */
+typedef struct ckpt_cudnn_shape {
+    int64_t batch, in_channels, out_channels, groups;
+    int64_t in[2], out[2], kernel[2], stride[2], padding[2]; /* height, width */
+    ckpt_dtype dtype; /* of x, y, filters and their gradients; sums are float32 */
+} ckpt_cudnn_shape;
+
+typedef enum ckpt_cudnn_direction {
+    CKPT_CUDNN_FORWARD,        /* x, w -> y */
+    CKPT_CUDNN_INPUT_GRADIENT, /* dy, w -> dx */
+    CKPT_CUDNN_WEIGHT_GRADIENT /* x, dy -> dw */
+} ckpt_cudnn_direction;
+
+/* limit: bytes of workspace at most; -1: as much as the fastest wants. Errors: CKPT_DEVICE (nothing deterministic
+ * fits, with the shape), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
+                                                      ckpt_cudnn_direction direction, ckpt_bytes limit,
+                                                      ckpt_cudnn_convolution **convolution, ckpt_err *err);
+void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution); /* NULL is fine */
+ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution);
+/* Starts it on the compute stream: reads a and b in the order written at the direction, writes c. */
+CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a,
+                                                   const void *b, void *c, void *workspace, ckpt_err *err);
+
+/* Batch norm over `rows` = N H W values of each channel, x and y lying as [rows x channels]. scale, shift, statistics
+ * and saved moments are float32. running_mean, running_var: NULL for a recomputation. */
+typedef struct ckpt_cudnn_norm {
+    int64_t rows, channels;
+    ckpt_dtype dtype;
+    double eps, momentum;
+} ckpt_cudnn_norm;
+CKPT_MUST_USE ckpt_code ckpt_cudnn_norm_forward(ckpt_cuda *cuda, const ckpt_cudnn_norm *norm, const void *x,
+                                                const float *scale, const float *shift, void *y, float *mean,
+                                                float *rstd, float *running_mean, float *running_var, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_cudnn_norm_inference(ckpt_cuda *cuda, const ckpt_cudnn_norm *norm, const void *x,
+                                                  const float *scale, const float *shift, const float *running_mean,
+                                                  const float *running_var, void *y, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_cudnn_norm_backward(ckpt_cuda *cuda, const ckpt_cudnn_norm *norm, const void *x,
+                                                 const void *dy, const float *scale, const float *mean,
+                                                 const float *rstd, void *dx, float *dscale, float *dshift,
+                                                 ckpt_err *err);
+
+/* The handle in cuda->cudnn. */
+CKPT_MUST_USE ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err);
+void ckpt_cudnn_close(ckpt_cuda *cuda);
+void ckpt_cudnn_version(char *text, size_t room); /* "cuDNN 9.19.0" */
+
+#endif

@@ -1,0 +1,168 @@
+/* What every kernel in this folder is written with: element types, 16-byte accesses, reductions in a fixed order,
+ * Philox, and the launch. A file of kernels compiles twice: by nvcc for the GPU, and by the host's C++ compiler against
+ * tests/emulation, where the threads of a block are fibers; CKPT_EMULATION is defined there. So a kernel uses what is
+ * here, plain C++, __syncthreads, __syncwarp, the __shfl_*_sync family, __shared__, and nothing else of CUDA. */
+#ifndef CKPT_KERNELS_CUDA_DEVICE_CUH
+#define CKPT_KERNELS_CUDA_DEVICE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+extern "C" {
+#include "core/memory.h"
+#include "core/tensor.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/philox.h"
+}
+
+/* CKPT_LAUNCH(cuda, (name<float, 4>), grid, block, shared_bytes, arguments...) on the compute stream. Afterwards, once
+ * per op: CKPT_TRY(ckpt_cuda_launched("what", err)).
+ * CKPT_SHARED: `unsigned char *` to the dynamic shared memory, 128-byte aligned.
+ * CKPT_ALLOW_SHARED: before a launch with more than 48 KB of it. */
+#ifdef CKPT_EMULATION
+#define CKPT_LAUNCH(cuda, kernel, grid, block, shared, ...)                                                            \
+    ckpt_emulated_launch(kernel, dim3(grid), dim3(block), (size_t)(shared), (cuda)->stream[CKPT_STREAM_COMPUTE],       \
+                         __VA_ARGS__)
+#define CKPT_SHARED(name)                unsigned char *const name = ckpt_emulated_shared()
+#define CKPT_ALLOW_SHARED(kernel, bytes) ((void)(bytes), cudaSuccess)
+#else
+#define CKPT_LAUNCH(cuda, kernel, grid, block, shared, ...)                                                            \
+    (kernel)<<<dim3(grid), dim3(block), (size_t)(shared), (cuda)->stream[CKPT_STREAM_COMPUTE]>>>(__VA_ARGS__)
+#define CKPT_SHARED(name)                                                                                              \
+    extern __shared__ __align__(128) unsigned char ckpt_dynamic_shared[];                                              \
+    unsigned char *const name = ckpt_dynamic_shared
+#define CKPT_ALLOW_SHARED(kernel, bytes)                                                                               \
+    cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
+#endif
+
+/* Before the definition of a constant that the build's tables hold: gives it C's name, visible to other files. */
+#define CKPT_TABLE_ENTRY extern "C"
+
+/* function<float>(...) or function<bf16>(...), by the element type of an activation. */
+#define CKPT_BY_DTYPE(dtype, function, ...)                                                                            \
+    ((dtype) == CKPT_BFLOAT16 ? function<bf16>(__VA_ARGS__) : function<float>(__VA_ARGS__))
+
+typedef __nv_bfloat16 bf16;
+
+/* Sums and everything in between are float32; a bfloat16 is rounded to nearest even when it is stored. */
+__device__ inline float to_float(float x)
+{
+    return x;
+}
+__device__ inline float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+template <typename T> __device__ inline T from_float(float x);
+template <> __device__ inline float from_float<float>(float x)
+{
+    return x;
+}
+template <> __device__ inline bf16 from_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+/* 16 bytes of a tensor: 4 float or 8 bfloat16, loaded and stored in one access. Every buffer starts 64-byte aligned and
+ * is a multiple of 64 bytes long (CKPT_ALIGN), so the last pack of a tensor never leaves its buffer; what lies behind
+ * its end is nobody's and may be written by the tensor's own writer. Rows inside a tensor have no such promise. */
+template <typename T> struct alignas(16) pack {
+    enum { count = 16 / sizeof(T) };
+    T at[count];
+};
+template <typename T> __device__ inline pack<T> load16(const T *from)
+{
+    return *reinterpret_cast<const pack<T> *>(from);
+}
+template <typename T> __device__ inline void store16(T *to, const pack<T> &from)
+{
+    *reinterpret_cast<pack<T> *>(to) = from;
+}
+
+/* Packs that hold `count` elements. */
+template <typename T> static inline int64_t packs_of(int64_t count)
+{
+    return (count + pack<T>::count - 1) / pack<T>::count;
+}
+
+/* Over the 32 lanes of a warp, by the same tree for every lane: all lanes get the same bits. All lanes must call. */
+__device__ inline float warp_sum(float x)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    }
+    return x;
+}
+__device__ inline float warp_max(float x)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    }
+    return x;
+}
+
+/* Over a block of one dimension, a multiple of 32 threads, at most 1024; warps are added in order. All threads must
+ * call and all get the result. `shared`: 32 floats that nobody else uses; free again when the call returns. */
+__device__ inline float block_sum(float x, float *shared)
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    x = warp_sum(x);
+    if (lane == 0) {
+        shared[warp] = x;
+    }
+    __syncthreads();
+    float sum = 0;
+    for (int w = 0; w < warps; w++) {
+        sum += shared[w];
+    }
+    __syncthreads();
+    return sum;
+}
+__device__ inline float block_max(float x, float *shared)
+{
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    x = warp_max(x);
+    if (lane == 0) {
+        shared[warp] = x;
+    }
+    __syncthreads();
+    float most = shared[0];
+    for (int w = 1; w < warps; w++) {
+        most = fmaxf(most, shared[w]);
+    }
+    __syncthreads();
+    return most;
+}
+
+/* The four words of ckpt_philox_block (kernels/philox.h), for elements 4 * block .. 4 * block + 3. */
+__device__ inline uint4 philox_block(const ckpt_cuda_counters *counters, uint32_t layer, uint32_t stream,
+                                     uint64_t block)
+{
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)counters->step;
+    uint32_t c3 = layer << 8 | stream;
+    uint32_t k0 = (uint32_t)counters->seed, k1 = (uint32_t)(counters->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)CKPT_PHILOX_M0 * c0, p1 = (uint64_t)CKPT_PHILOX_M1 * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += CKPT_PHILOX_W0;
+        k1 += CKPT_PHILOX_W1;
+    }
+    return make_uint4(c0, c1, c2, c3);
+}
+
+/* Blocks for `items` pieces of work, `per_block` each, for kernels that stride over the rest of the grid: enough to
+ * fill the device, never more than there is work, at least one. A result must not depend on it. */
+static inline int grid_for(const ckpt_cuda *cuda, int64_t items, int64_t per_block)
+{
+    const int64_t wanted = (items + per_block - 1) / per_block, most = (int64_t)cuda->multiprocessors * 16;
+    return (int)(wanted < 1 ? 1 : wanted < most ? wanted : most);
+}
+
+#endif
