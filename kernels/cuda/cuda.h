@@ -29,6 +29,10 @@ CKPT_MUST_USE ckpt_code ckpt_cuda_check(cudaError_t code, const char *what, ckpt
 /* After one or more launches: did the runtime take them? */
 CKPT_MUST_USE ckpt_code ckpt_cuda_launched(const char *what, ckpt_err *err);
 
+/* *counters = {seed, step} behind what the compute stream was given so far: ckpt_device_api.begin (counters.cu). */
+CKPT_MUST_USE ckpt_code ckpt_cuda_set_counters(ckpt_cuda *cuda, ckpt_cuda_counters *counters, uint64_t seed,
+                                               uint64_t step, ckpt_err *err);
+
 /* to[i] += from[i], to[i] = bfloat16(from[i]): what ckpt_device_api.add and .narrow start (sum.cu). */
 CKPT_MUST_USE ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,
                                       ckpt_err *err);
