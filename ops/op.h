@@ -57,13 +57,15 @@ typedef struct ckpt_stat {
 /* One layer with everything inferred. Kernels get this and nothing more.
  *
  * Equations: every tensor's shape is checked; backward_in has no bit >= in_count, backward_out none >= out_count,
- * backward_saved none >= saved_count; grad_in has bits of float32 inputs only. */
+ * backward_saved none >= saved_count; grad_in has bits of floating-point inputs only. */
 typedef struct ckpt_node {
     const char *name;
     const ckpt_op *op;
     const ckpt_layer *layer;
     int index;             /* position in the network: the "layer" of the Philox counter */
     int threads;           /* the CPU's kernels may use this many; allowances count on it; CKPT_ON_GPU: for a GPU */
+    ckpt_dtype dtype;      /* what activations are: float32 or bfloat16. Parameters, statistics, saved moments and
+                              losses are float32 in either case */
     const ckpt_attr *attr; /* in the order of op->attrs, defaults filled in, expressions evaluated, words checked */
 
     int in_count;
@@ -82,7 +84,8 @@ typedef struct ckpt_node {
     uint64_t backward_in, backward_out, backward_saved; /* what backward reads besides output gradients, parameters */
     bool alias; /* output 0 is input 0 seen under another shape: same memory, no kernel */
     ckpt_flop forward_flop, backward_flop;
-    /* Memory traffic, for the roofline; left 0: one pass over everything the op touches. */
+    /* Memory traffic, for the roofline; left 0: one pass over everything the op touches. A bfloat16 network reads its
+     * parameters as bfloat16. */
     ckpt_bytes forward_moved_bytes, backward_moved_bytes;
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* allowance without a profile */
     /* An opaque layer states its costs; -1: not stated. */
@@ -116,6 +119,9 @@ struct ckpt_op {
  * x being [rows, in] and y [rows, out]; and what sums over the rows of [rows, columns] take (kernels/cuda/sum.cu). */
 ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out);
 ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
+/* Rows that one partial sum covers on a GPU where the rows of `groups` matrices [rows, columns] are summed: enough
+ * parts to fill a large one, from the shape alone, so that the sum's order is the same on every device. */
+int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns);
 
 /* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
 int64_t ckpt_node_int(const ckpt_node *node, const char *name);

@@ -28,9 +28,17 @@ ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out)
     return parts < most ? ckpt_round_up(parts, CKPT_ALIGN) : most;
 }
 
+int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns)
+{
+    /* A block of threads sums 256 columns of one part, at least 32 rows; 512 blocks keep today's largest GPUs busy. */
+    const int64_t strips = ckpt_times(groups, ckpt_plus(columns, 255) / 256), parts = strips < 512 ? 512 / strips : 1;
+    const int64_t even = rows / parts + (rows % parts != 0);
+    return ckpt_plus(even, 31) / 32 * 32;
+}
+
 ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns)
 {
-    /* One row of partial sums for every 512 rows of x, when there is more than one. */
-    const int64_t parts = rows / 512 + (rows % 512 != 0);
+    /* One row of partial sums for every part, when there is more than one. */
+    const int64_t part = ckpt_gpu_part_rows(1, rows, columns), parts = rows / part + (rows % part != 0);
     return parts > 1 ? ckpt_round_up(ckpt_times(4 * parts, columns), CKPT_ALIGN) : 0;
 }

@@ -1,0 +1,210 @@
+/* What the device itself adds: staged gradients (to += from), bfloat16 copies of parameters, and sums down the columns
+ * of a matrix, which bias gradients are. `add` moves 3 tensors for one FLOP an element, `narrow` 6 bytes an element,
+ * the sums read the matrix once for one FLOP an element and move less than 1 MiB of partial sums: all bound by memory.
+ *
+ * Column sums: a block sums 256 columns of one part of the rows (ckpt_gpu_part_rows), its threads strided over the rows
+ * and then added in order; a second kernel adds the parts in order. Nothing depends on the device. */
+#include "kernels/cuda/device.cuh"
+
+enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16 };
+
+template <typename T> __device__ inline pack<T> sum_of(const pack<T> &a, const pack<T> &b)
+{
+    pack<T> sum;
+    for (int j = 0; j < pack<T>::count; j++) {
+        sum.at[j] = from_float<T>(to_float(a.at[j]) + to_float(b.at[j]));
+    }
+    return sum;
+}
+
+/* Two packs in flight of each tensor. Nothing behind `count` is touched: the caller's pieces need no padding. */
+template <typename T> __global__ void sum_add(int64_t count, T *to, const T *from)
+{
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x, packs = count / pack<T>::count;
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = first; i < packs; i += 2 * stride) {
+        const bool both = i + stride < packs;
+        T *const a = to + i * pack<T>::count, *const b = both ? a + stride * pack<T>::count : a;
+        const T *const c = from + i * pack<T>::count, *const d = both ? c + stride * pack<T>::count : c;
+        const pack<T> a_now = load16(a), b_now = load16(b), a_more = load16(c), b_more = load16(d);
+        store16(a, sum_of(a_now, a_more));
+        if (both) {
+            store16(b, sum_of(b_now, b_more));
+        }
+    }
+    const int64_t rest = packs * pack<T>::count + first;
+    if (rest < count) {
+        to[rest] = from_float<T>(to_float(to[rest]) + to_float(from[rest]));
+    }
+}
+
+__global__ void sum_narrow(int64_t count, bf16 *to, const float *from)
+{
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x, packs = count / pack<bf16>::count;
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = first; i < packs; i += stride) {
+        const pack<float> low = load16(from + i * 8), high = load16(from + i * 8 + 4);
+        pack<bf16> narrow;
+        for (int j = 0; j < 4; j++) {
+            narrow.at[j] = from_float<bf16>(low.at[j]);
+            narrow.at[j + 4] = from_float<bf16>(high.at[j]);
+        }
+        store16(to + i * 8, narrow);
+    }
+    const int64_t rest = packs * 8 + first;
+    if (rest < count) {
+        to[rest] = from_float<bf16>(from[rest]);
+    }
+}
+
+/* V neighbouring elements as float, in one access. */
+template <typename T, int V> struct sum_cell {
+    float at[V];
+    __device__ explicit sum_cell(const T *from)
+    {
+        if constexpr (V == 1) {
+            at[0] = to_float(*from);
+        } else {
+            const pack<T> v = load16(from);
+            for (int j = 0; j < V; j++) {
+                at[j] = to_float(v.at[j]);
+            }
+        }
+    }
+};
+
+/* Block (strip, part): threads are `wide` columns of V times THREADS / wide rows. The block's rows are added four at a
+ * time, so four loads are in flight. Writes to[part][column], or the sum itself where there is one part. */
+template <typename T, int V>
+__global__ void __launch_bounds__(THREADS)
+    sum_columns(int64_t rows, int64_t columns, int64_t part_rows, int wide, const T *x, float *to, bool adds)
+{
+    __shared__ float sums[THREADS * V];
+    const int x_at = (int)threadIdx.x % wide, y_at = (int)threadIdx.x / wide, high = THREADS / wide;
+    const int64_t strip = (int64_t)blockIdx.x * STRIP, column = strip + x_at * V;
+    const int64_t start = (int64_t)blockIdx.y * part_rows;
+    const int64_t end = start + part_rows < rows ? start + part_rows : rows;
+    float sum[V] = {0};
+    if (column < columns) {
+        const T *at = x + column;
+        int64_t r = start + y_at;
+        for (; r + 3 * high < end; r += 4 * high) {
+            const sum_cell<T, V> a(at + r * columns), b(at + (r + high) * columns), c(at + (r + 2 * high) * columns),
+                d(at + (r + 3 * high) * columns);
+            for (int j = 0; j < V; j++) {
+                sum[j] += (a.at[j] + b.at[j]) + (c.at[j] + d.at[j]);
+            }
+        }
+        for (; r < end; r += high) {
+            const sum_cell<T, V> a(at + r * columns);
+            for (int j = 0; j < V; j++) {
+                sum[j] += a.at[j];
+            }
+        }
+    }
+    for (int j = 0; j < V; j++) {
+        sums[(y_at * wide + x_at) * V + j] = sum[j];
+    }
+    __syncthreads();
+    const int mine = (int)threadIdx.x;
+    if (mine < wide * V && strip + mine < columns) {
+        float total = 0;
+        for (int y = 0; y < high; y++) {
+            total += sums[y * wide * V + mine];
+        }
+        float *const place = to + (int64_t)blockIdx.y * columns + strip + mine;
+        *place = adds ? *place + total : total;
+    }
+}
+
+/* sum[c] = parts added in order: 16 threads share a column's parts and are added in order. */
+__global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
+    sum_parts(int64_t parts, int64_t columns, const float *part, float *sum, bool adds)
+{
+    __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
+    const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
+    const int64_t column = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
+    float own = 0;
+    if (column < columns) {
+#pragma unroll 8
+        for (int64_t p = y_at; p < parts; p += LAST_ROWS) {
+            own += part[p * columns + column];
+        }
+    }
+    sums[y_at][x_at] = own;
+    __syncthreads();
+    if (y_at == 0 && column < columns) {
+        float total = 0;
+        for (int y = 0; y < LAST_ROWS; y++) {
+            total += sums[y][x_at];
+        }
+        sum[column] = adds ? sum[column] + total : total;
+    }
+}
+
+template <typename T> static void start_add(const ckpt_cuda *cuda, T *to, const T *from, int64_t count)
+{
+    CKPT_LAUNCH(cuda, sum_add<T>, grid_for(cuda, packs_of<T>(count), 2 * THREADS), THREADS, 0, count, to, from);
+}
+
+extern "C" ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,
+                                   ckpt_err *err)
+{
+    if (dtype == CKPT_BFLOAT16) {
+        start_add<bf16>(cuda, (bf16 *)to, (const bf16 *)from, count);
+    } else {
+        start_add<float>(cuda, (float *)to, (const float *)from, count);
+    }
+    return ckpt_cuda_launched("adding a gradient", err);
+}
+
+extern "C" ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *from, int64_t count, ckpt_err *err)
+{
+    CKPT_LAUNCH(cuda, sum_narrow, grid_for(cuda, packs_of<bf16>(count), THREADS), THREADS, 0, count, (bf16 *)to, from);
+    return ckpt_cuda_launched("rounding to bfloat16", err);
+}
+
+/* Threads side by side: the power of two that covers the columns of a strip, V each. */
+static int width_of(int64_t columns, int V)
+{
+    const int64_t cells = ((columns < STRIP ? columns : (int64_t)STRIP) + V - 1) / V;
+    int wide = 1;
+    while (wide < cells) {
+        wide *= 2;
+    }
+    return wide;
+}
+
+template <typename T>
+static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, const T *x, float *sum, bool adds,
+                          float *workspace)
+{
+    enum { V = pack<T>::count };
+    const int64_t part_rows = ckpt_gpu_part_rows(1, rows, columns), parts = (rows + part_rows - 1) / part_rows;
+    const dim3 grid((unsigned)((columns + STRIP - 1) / STRIP), (unsigned)parts);
+    float *const to = parts > 1 ? workspace : sum;
+    const bool at_once = adds && parts == 1;
+    if (columns % V == 0) { /* then every row starts at 16 bytes */
+        CKPT_LAUNCH(cuda, (sum_columns<T, V>), grid, THREADS, 0, rows, columns, part_rows, width_of(columns, V), x, to,
+                    at_once);
+    } else {
+        CKPT_LAUNCH(cuda, (sum_columns<T, 1>), grid, THREADS, 0, rows, columns, part_rows, width_of(columns, 1), x, to,
+                    at_once);
+    }
+    if (parts > 1) {
+        const int blocks = (int)((columns + LAST_COLUMNS - 1) / LAST_COLUMNS);
+        CKPT_LAUNCH(cuda, sum_parts, blocks, LAST_COLUMNS * LAST_ROWS, 0, parts, columns, (const float *)workspace, sum,
+                    adds);
+    }
+}
+
+extern "C" ckpt_code ckpt_cuda_column_sums(ckpt_cuda *cuda, ckpt_dtype dtype, int64_t rows, int64_t columns,
+                                           const void *x, float *sum, bool adds, void *workspace, ckpt_err *err)
+{
+    if (dtype == CKPT_BFLOAT16) {
+        start_columns<bf16>(cuda, rows, columns, (const bf16 *)x, sum, adds, (float *)workspace);
+    } else {
+        start_columns<float>(cuda, rows, columns, (const float *)x, sum, adds, (float *)workspace);
+    }
+    return ckpt_cuda_launched("column sums", err);
+}
