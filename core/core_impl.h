@@ -33,6 +33,9 @@ CKPT_MUST_USE ckpt_code ckpt_member_int(const ckpt_item *object, const char *key
 CKPT_MUST_USE ckpt_code ckpt_member_bool(const ckpt_item *object, const char *key, bool missing, bool *value,
                                          ckpt_err *err);
 
+/* "target": "gpu" or "cpu"; absent: "cpu". */
+CKPT_MUST_USE ckpt_code ckpt_member_target(const ckpt_item *object, ckpt_arena *out, bool *gpu, ckpt_err *err);
+
 /* Members that must be there. */
 CKPT_MUST_USE ckpt_code ckpt_need_text(const ckpt_item *object, const char *key, ckpt_arena *out, const char **text,
                                        ckpt_err *err);

@@ -1,4 +1,6 @@
 /* Members of an object by key, with a default or a complaint: what every reader does for every field. */
+#include <string.h>
+
 #include "core/core_impl.h"
 
 ckpt_code ckpt_need_text(const ckpt_item *object, const char *key, ckpt_arena *out, const char **text, ckpt_err *err)
@@ -61,4 +63,16 @@ ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item 
         return CKPT_OK;
     }
     return ckpt_item_array(array, count, err);
+}
+
+ckpt_code ckpt_member_target(const ckpt_item *object, ckpt_arena *out, bool *gpu, ckpt_err *err)
+{
+    ckpt_item member;
+    const char *text = "cpu";
+    if (ckpt_item_find(object, "target", &member)) {
+        CKPT_TRY(ckpt_item_text(&member, out, &text, err));
+    }
+    *gpu = strcmp(text, "gpu") == 0;
+    return *gpu || strcmp(text, "cpu") == 0 ? CKPT_OK
+                                            : ckpt_item_fail(&member, err, "found \"%.40s\", wanted cpu or gpu", text);
 }

@@ -123,12 +123,12 @@ void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text)
     write_member(text, "commit", machine->commit);
     write_member(text, "command", machine->command);
     write_member(text, "date", machine->date);
-    ckpt_text_add(text, "\"threads\": %d}", machine->threads);
+    ckpt_text_add(text, "\"target\": \"%s\", \"threads\": %d}", machine->gpu ? "gpu" : "cpu", machine->threads);
 }
 
 ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machine *machine, ckpt_err *err)
 {
-    *machine = (ckpt_machine){"", "", "", "", "", "", "", 0};
+    *machine = (ckpt_machine){"", "", "", "", "", "", "", 0, false};
     ckpt_item item;
     if (!ckpt_item_find(parent, "machine", &item)) {
         return CKPT_OK;
@@ -142,6 +142,7 @@ ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machi
     CKPT_TRY(ckpt_member_text(&item, "command", "", out, &machine->command, err));
     CKPT_TRY(ckpt_member_text(&item, "date", "", out, &machine->date, err));
     int64_t threads = 0;
+    CKPT_TRY(ckpt_member_target(&item, out, &machine->gpu, err));
     CKPT_TRY(ckpt_member_int(&item, "threads", 0, INT32_MAX, 0, &threads, err));
     machine->threads = (int)threads;
     return CKPT_OK;

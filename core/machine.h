@@ -2,6 +2,7 @@
 #ifndef CKPT_CORE_MACHINE_H
 #define CKPT_CORE_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/memory.h"
@@ -17,11 +18,12 @@ typedef struct ckpt_machine {
     const char *commit;    /* of ckpt, as built */
     const char *command;
     const char *date; /* UTC, ISO 8601 */
-    int threads;
+    int threads;      /* of the CPU's kernels; 0: unknown, and on a GPU */
+    bool gpu;         /* "target": "gpu" in the file, else "cpu", where absent too */
 } ckpt_machine;
 
 /* Fill what the host can tell: processor, kernel, date, commit; `libraries` and `command` are copied from the
- * arguments. */
+ * arguments. `device` is the processor and `gpu` false: for a GPU the caller sets those, and `driver`. */
 CKPT_MUST_USE ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *const *argv,
                                           ckpt_arena *out, ckpt_machine *machine, ckpt_err *err);
 enum { CKPT_THREADS_MAX = 1024 };

@@ -62,10 +62,10 @@ typedef struct ckpt_var {
 typedef struct ckpt_model {
     const char *source; /* file name, for messages */
     const char *name;
-    ckpt_dtype dtype;
+    ckpt_dtype dtype;    /* of activations: float32 or bfloat16 */
     const ckpt_var *var; /* after --set */
     int var_count;
-    const ckpt_tensor *input;
+    const ckpt_tensor *input; /* float32 or int32, whatever `dtype`: what files hold */
     int input_count;
     const ckpt_layer *layer;
     int layer_count;
@@ -82,6 +82,11 @@ typedef struct ckpt_model {
  * Errors: CKPT_BAD_INPUT with "file:line:column: found, wanted"; CKPT_OVERFLOW; CKPT_IO; CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_model_read(const char *path, const char *const *set, int set_count, ckpt_arena *out,
                                         const ckpt_model **model, ckpt_err *err);
+
+/* The same model with activations of another type: what --dtype asks for. `name` is "float32" or "bfloat16"; NULL: as
+ * the file says. Shares all else with `model`. Errors: CKPT_BAD_INPUT (another name), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_arena *out,
+                                              const ckpt_model **changed, ckpt_err *err);
 
 /* Evaluate an integer expression over the model's vars: + - * / % ( ), 64-bit, division truncates; division by
  * zero and overflow are errors. */

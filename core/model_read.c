@@ -129,21 +129,21 @@ static ckpt_code read_vars(const reader *r, const ckpt_item *root)
     return check_sets(r);
 }
 
-static ckpt_code read_dtype(const reader *r, const ckpt_item *object, bool inputs, ckpt_dtype *dtype)
+/* "dtype": float32 or `other`; absent: float32. */
+static ckpt_code read_dtype(const reader *r, const ckpt_item *object, ckpt_dtype other, ckpt_dtype *dtype)
 {
     ckpt_item item;
     const char *text = "";
+    *dtype = CKPT_FLOAT32;
     if (!ckpt_item_find(object, "dtype", &item)) {
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_item_text(&item, r->scratch, &text, r->err));
-    if (strcmp(text, ckpt_dtype_name(CKPT_FLOAT32)) == 0) {
-        *dtype = CKPT_FLOAT32;
-    } else if (inputs && strcmp(text, ckpt_dtype_name(CKPT_INT32)) == 0) {
-        *dtype = CKPT_INT32;
-    } else {
-        return ckpt_item_fail(&item, r->err, "found dtype \"%.40s\", wanted float32%s", text,
-                              inputs ? " or int32" : "");
+    if (strcmp(text, ckpt_dtype_name(other)) == 0) {
+        *dtype = other;
+    } else if (strcmp(text, ckpt_dtype_name(CKPT_FLOAT32)) != 0) {
+        return ckpt_item_fail(&item, r->err, "found dtype \"%.40s\", wanted float32 or %s", text,
+                              ckpt_dtype_name(other));
     }
     return CKPT_OK;
 }
@@ -154,8 +154,7 @@ static ckpt_code read_input(const reader *r, const ckpt_item *item, ckpt_tensor 
     int rank = 0;
     CKPT_TRY(ckpt_item_object(item, r->err));
     CKPT_TRY(read_name(r, item, &input->name));
-    input->dtype = r->model->dtype;
-    CKPT_TRY(read_dtype(r, item, true, &input->dtype));
+    CKPT_TRY(read_dtype(r, item, CKPT_INT32, &input->dtype));
     CKPT_TRY(ckpt_need_array(item, "shape", &shape, &rank, r->err));
     if (rank > CKPT_RANK_MAX) {
         return ckpt_item_fail(&shape, r->err, "found a shape of %d dimensions, wanted at most %d", rank, CKPT_RANK_MAX);
@@ -381,7 +380,7 @@ static ckpt_code read_model(const reader *r, const ckpt_item *root)
     }
     CKPT_TRY(ckpt_need_text(root, "name", r->out, &model->name, r->err));
     CKPT_TRY(read_vars(r, root));
-    CKPT_TRY(read_dtype(r, root, false, &model->dtype));
+    CKPT_TRY(read_dtype(r, root, CKPT_BFLOAT16, &model->dtype));
     CKPT_TRY(read_inputs(r, root));
     CKPT_TRY(read_entries(r, root, 0, &entry, &entry_count));
     CKPT_TRY(ckpt_model_expand(model, entry, entry_count, r->scratch, r->out, r->err));
@@ -405,4 +404,25 @@ ckpt_code ckpt_model_read(const char *path, const char *const *set, int set_coun
         *model = r.model;
     }
     return code;
+}
+
+ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_arena *out, const ckpt_model **changed,
+                                ckpt_err *err)
+{
+    if (name == NULL) {
+        *changed = model;
+        return CKPT_OK;
+    }
+    const bool narrow = strcmp(name, ckpt_dtype_name(CKPT_BFLOAT16)) == 0;
+    if (!narrow && strcmp(name, ckpt_dtype_name(CKPT_FLOAT32)) != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found dtype \"%.40s\", wanted float32 or bfloat16", name);
+    }
+    ckpt_model *const copy = CKPT_NEW(out, ckpt_model, 1);
+    if (copy == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", model->source);
+    }
+    *copy = *model;
+    copy->dtype = narrow ? CKPT_BFLOAT16 : CKPT_FLOAT32;
+    *changed = copy;
+    return CKPT_OK;
 }

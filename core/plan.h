@@ -53,7 +53,8 @@ typedef struct ckpt_plan {
     const char *solver; /* strategy that made it */
     double solver_seconds;
     const char *costs; /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
-    int threads;       /* the workspaces are for kernels of so many; 0: unknown */
+    bool gpu;          /* the workspaces are for a GPU's kernels */
+    int threads;       /* or for the CPU's of so many threads; 0: unknown, or a GPU */
 
     const ckpt_layer_decision *layer;
     int layer_count;

@@ -70,6 +70,21 @@ static ckpt_code read_summary(const reader *r, const ckpt_item *root)
     return ckpt_need_int(&keep_all, "time_ns", 0, INT64_MAX, &plan->keep_all_time_ns, r->err);
 }
 
+static ckpt_code read_target(const reader *r, const ckpt_item *root)
+{
+    ckpt_plan *const plan = r->plan;
+    int64_t threads = 0;
+    ckpt_item item;
+    CKPT_TRY(ckpt_member_target(root, r->out, &plan->gpu, r->err));
+    CKPT_TRY(ckpt_member_int(root, "threads", 0, CKPT_THREADS_MAX, 0, &threads, r->err));
+    if (plan->gpu && threads > 0) {
+        (void)ckpt_item_find(root, "threads", &item);
+        return ckpt_item_fail(&item, r->err, "found threads in a plan for a GPU");
+    }
+    plan->threads = (int)threads;
+    return CKPT_OK;
+}
+
 static ckpt_code read_bound_solver(const reader *r, const ckpt_item *root)
 {
     ckpt_plan *const plan = r->plan;
@@ -88,9 +103,7 @@ static ckpt_code read_bound_solver(const reader *r, const ckpt_item *root)
             CKPT_TRY(ckpt_item_real(&seconds, &plan->solver_seconds, r->err));
         }
     }
-    int64_t threads = 0;
-    CKPT_TRY(ckpt_member_int(root, "threads", 0, CKPT_THREADS_MAX, 0, &threads, r->err));
-    plan->threads = (int)threads;
+    CKPT_TRY(read_target(r, root));
     return ckpt_member_text(root, "costs", "", r->out, &plan->costs, r->err);
 }
 
@@ -287,8 +300,10 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
     ckpt_text_add(text, ", \"seconds\": ");
     ckpt_text_real(text, plan->solver_seconds);
     write_text_member(text, " },\n  \"costs\": ", plan->costs);
-    if (plan->threads > 0) {
-        ckpt_text_add(text, ",\n  \"threads\": %d", plan->threads);
+    if (plan->gpu) {
+        ckpt_text_add(text, ",\n  \"target\": \"gpu\"");
+    } else if (plan->threads > 0) {
+        ckpt_text_add(text, ",\n  \"target\": \"cpu\", \"threads\": %d", plan->threads);
     }
 }
 

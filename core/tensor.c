@@ -28,6 +28,11 @@ ckpt_bytes ckpt_dtype_bytes(ckpt_dtype dtype)
     return 0;
 }
 
+bool ckpt_dtype_is_float(ckpt_dtype dtype)
+{
+    return dtype == CKPT_FLOAT32 || dtype == CKPT_BFLOAT16;
+}
+
 uint16_t ckpt_bfloat16_of(float x)
 {
     uint32_t bits;

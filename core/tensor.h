@@ -35,6 +35,7 @@ typedef struct ckpt_tensor {
 
 const char *ckpt_dtype_name(ckpt_dtype dtype);
 ckpt_bytes ckpt_dtype_bytes(ckpt_dtype dtype);
+bool ckpt_dtype_is_float(ckpt_dtype dtype); /* gradients exist */
 
 /* The bfloat16 nearest to x (ties to even; NaN stays NaN), as its 16 bits, and back. */
 uint16_t ckpt_bfloat16_of(float x);

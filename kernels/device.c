@@ -96,6 +96,12 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
         return CKPT_FAIL(err, CKPT_DEVICE, "layer %s: device %s has no kernel for op \"%s\"", node->name,
                          device->api->kind, node->op->name);
     }
+    if (node->dtype == CKPT_BFLOAT16 && !device->api->gpu) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "layer %s: the model's dtype is bfloat16, but device %s computes in float32 alone: add "
+                         "--dtype float32",
+                         node->name, device->api->kind);
+    }
     ckpt_bound made = {.node = node, .kernel = kernel};
     if (kernel->prepare != NULL) {
         const ckpt_code code =

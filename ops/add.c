@@ -6,7 +6,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     (void)arena;
     const ckpt_shape *const first = &node->in[0].shape;
     for (int k = 0; k < node->in_count; k++) {
-        CKPT_TRY(ckpt_node_need(node, k, CKPT_FLOAT32, err));
+        CKPT_TRY(ckpt_node_need(node, k, node->dtype, err));
         if (!ckpt_shape_equal(first, &node->in[k].shape)) {
             char a[CKPT_SHAPE_TEXT];
             char b[CKPT_SHAPE_TEXT];
@@ -14,7 +14,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
                              ckpt_shape_show(first, a), k, ckpt_shape_show(&node->in[k].shape, b));
         }
     }
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, first, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, first, err));
     node->forward_flop = ckpt_times(node->in_count - 1, ckpt_node_in_count(node, 0));
     return CKPT_OK;
 }

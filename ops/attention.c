@@ -39,7 +39,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const double dropout = ckpt_node_float(node, "dropout");
     char a[CKPT_SHAPE_TEXT], b[CKPT_SHAPE_TEXT];
     for (int k = 0; k < node->in_count; k++) {
-        CKPT_TRY(ckpt_node_need(node, k, CKPT_FLOAT32, err));
+        CKPT_TRY(ckpt_node_need(node, k, node->dtype, err));
         if (!ckpt_shape_equal(&node->in[k].shape, x)) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "query is %s and input %d is %s, wanted one shape [B, T, C]",
                              ckpt_shape_show(x, a), k, ckpt_shape_show(&node->in[k].shape, b));
@@ -59,7 +59,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "dropout is %g, wanted 0 <= dropout < 1", dropout);
     }
     const ckpt_shape y = {3, {B, T, C}}, lse = {3, {B, heads, T}};
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     CKPT_TRY(ckpt_node_add_saved(node, "lse", CKPT_FLOAT32, &lse, err));
     node->backward_in = node->in_count == 1 ? 1 : 7;
     node->backward_out = 1;

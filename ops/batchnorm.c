@@ -13,7 +13,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape;
     const double eps = ckpt_node_float(node, "eps"), momentum = ckpt_node_float(node, "momentum");
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     char shape[CKPT_SHAPE_TEXT];
     if (x->rank != 4 && x->rank != 2) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is %s, wanted [N, C, H, W] or [N, C]",
@@ -29,7 +29,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "eps is %g, wanted more than 0; momentum is %g, wanted 0 to 1", eps,
                          momentum);
     }
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, x, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     CKPT_TRY(ckpt_node_add_saved(node, "mean", CKPT_FLOAT32, &channels, err));
     CKPT_TRY(ckpt_node_add_saved(node, "rstd", CKPT_FLOAT32, &channels, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight", &channels, CKPT_INIT_ONE, 0, false, err));

@@ -14,7 +14,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     ckpt_shape y = node->in[0].shape;
     y.dim[axis] = 0;
     for (int k = 0; k < node->in_count; k++) {
-        CKPT_TRY(ckpt_node_need(node, k, CKPT_FLOAT32, err));
+        CKPT_TRY(ckpt_node_need(node, k, node->dtype, err));
         ckpt_shape rest = node->in[k].shape;
         if (rest.rank == y.rank) {
             y.dim[axis] = ckpt_plus(y.dim[axis], rest.dim[axis]);
@@ -26,7 +26,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
                              ckpt_shape_show(&node->in[0].shape, a), k, ckpt_shape_show(&node->in[k].shape, b), axis);
         }
     }
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     return CKPT_OK;
 }
 

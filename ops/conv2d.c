@@ -73,7 +73,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_shape weight = {4, {out_channels, x->dim[1] / groups, window.kernel[0], window.kernel[1]}};
     const int64_t fan_in = ckpt_times(ckpt_times(weight.dim[1], weight.dim[2]), weight.dim[3]);
     const double bound = 1.0 / sqrt((double)fan_in);
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_UNIFORM, bound, true, err));
     if (ckpt_node_bool(node, "bias")) {
         const ckpt_shape bias = {1, {out_channels}};

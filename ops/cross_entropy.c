@@ -10,7 +10,7 @@ static const ckpt_attr_spec attrs[] = {
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_need(node, 1, CKPT_INT32, err));
     int64_t ignored = 0;
     CKPT_TRY(ckpt_node_int_between(node, "ignore_index", INT32_MIN, INT32_MAX, &ignored, err));

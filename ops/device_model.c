@@ -1,17 +1,21 @@
 /* Devices as the roofline sees them.
  *
  * The figures of the GPUs are the makers' data sheets times shares that we assume and have not measured: 0.7 of the
- * float32 rate without tensor cores, 0.8 of the memory bandwidth, 0.8 of one direction of the link, 5 us per launch.
- * They rank layers well and tell seconds roughly; a profile replaces them. */
+ * float32 rate without tensor cores and of the bfloat16 rate with them (dense, sums in float32: where a sheet gives the
+ * rate with sparsity, half of it), 0.8 of the memory bandwidth, 0.8 of one direction of the link, 5 us per launch.
+ * V100 and T4 have no bfloat16 arithmetic: their float32 rate. The RTX 3060 is in no table of NVIDIA's white papers;
+ * GeForce cards of its generation do twice their float32 rate. They rank layers well and tell seconds roughly; a
+ * profile replaces them. */
 #include "ops/device_model.h"
 
 #include <string.h>
 
 #include "core/json.h"
 
-#define GPU(tera_flop, memory_gb, giga_bytes, link_gb)                                                                 \
-    .memory_bytes = (ckpt_bytes)(memory_gb)*1000000000, .flop_per_s = 0.7 * (tera_flop)*1e12,                          \
-    .bytes_per_s = 0.8 * (giga_bytes)*1e9, .launch_ns = 5000, .link_bytes_per_s = (int64_t)(link_gb)*800000000
+#define GPU(tera_flop, tera_flop16, memory_gb, giga_bytes, link_gb)                                                    \
+    .gpu = true, .memory_bytes = (ckpt_bytes)(memory_gb)*1000000000, .flop_per_s = 0.7 * (tera_flop)*1e12,             \
+    .flop_per_s16 = 0.7 * (tera_flop16)*1e12, .bytes_per_s = 0.8 * (giga_bytes)*1e9, .launch_ns = 5000,                \
+    .link_bytes_per_s = (int64_t)(link_gb)*800000000
 
 const ckpt_device_model ckpt_device_models[] = {
     {.name = "cpu",
@@ -19,41 +23,42 @@ const ckpt_device_model ckpt_device_models[] = {
               "half of it; two channels of DDR4-3200, 0.4 of 51.2 GB/s for two cores (shares assumed, not measured)",
      .memory_bytes = (ckpt_bytes)16 * 1000000000,
      .flop_per_s = 1.0e11,
+     .flop_per_s16 = 1.0e11,
      .bytes_per_s = 2.0e10,
      .launch_ns = 2000},
     {.name = "h200",
-     .about = "NVIDIA H200 SXM, data sheet: 67 TFLOPS float32, 141 GB at 4.8 TB/s, PCIe 5.0 x16",
-     GPU(67.0, 141, 4800, 64)},
+     .about = "NVIDIA H200 SXM, data sheet: 67 TFLOPS float32, 989.5 bfloat16, 141 GB at 4.8 TB/s, PCIe 5.0 x16",
+     GPU(67.0, 989.5, 141, 4800, 64)},
     {.name = "h100",
-     .about = "NVIDIA H100 SXM5, data sheet: 67 TFLOPS float32, 80 GB at 3.35 TB/s, PCIe 5.0 x16",
-     GPU(67.0, 80, 3350, 64)},
+     .about = "NVIDIA H100 SXM5, data sheet: 67 TFLOPS float32, 989.5 bfloat16, 80 GB at 3.35 TB/s, PCIe 5.0 x16",
+     GPU(67.0, 989.5, 80, 3350, 64)},
     {.name = "a100",
-     .about = "NVIDIA A100 80GB SXM4, data sheet: 19.5 TFLOPS float32, 80 GB at 2.039 TB/s, PCIe 4.0 x16",
-     GPU(19.5, 80, 2039, 32)},
+     .about = "NVIDIA A100 80GB SXM4, data sheet: 19.5 TFLOPS float32, 312 bfloat16, 80 GB at 2.039 TB/s, PCIe 4.0 x16",
+     GPU(19.5, 312.0, 80, 2039, 32)},
     {.name = "a100-40gb",
-     .about = "NVIDIA A100 40GB SXM4, data sheet: 19.5 TFLOPS float32, 40 GB at 1.555 TB/s, PCIe 4.0 x16",
-     GPU(19.5, 40, 1555, 32)},
+     .about = "NVIDIA A100 40GB SXM4, data sheet: 19.5 TFLOPS float32, 312 bfloat16, 40 GB at 1.555 TB/s, PCIe 4.0 x16",
+     GPU(19.5, 312.0, 40, 1555, 32)},
     {.name = "l40s",
-     .about = "NVIDIA L40S, data sheet: 91.6 TFLOPS float32, 48 GB at 864 GB/s, PCIe 4.0 x16",
-     GPU(91.6, 48, 864, 32)},
+     .about = "NVIDIA L40S, data sheet: 91.6 TFLOPS float32, 362.05 bfloat16, 48 GB at 864 GB/s, PCIe 4.0 x16",
+     GPU(91.6, 362.05, 48, 864, 32)},
     {.name = "a10",
-     .about = "NVIDIA A10, data sheet: 31.2 TFLOPS float32, 24 GB at 600 GB/s, PCIe 4.0 x16",
-     GPU(31.2, 24, 600, 32)},
+     .about = "NVIDIA A10, data sheet: 31.2 TFLOPS float32, 125 bfloat16, 24 GB at 600 GB/s, PCIe 4.0 x16",
+     GPU(31.2, 125.0, 24, 600, 32)},
     {.name = "rtx4090",
-     .about = "GeForce RTX 4090, specification: 82.6 TFLOPS float32, 24 GB at 1008 GB/s, PCIe 4.0 x16",
-     GPU(82.6, 24, 1008, 32)},
+     .about = "GeForce RTX 4090, specification: 82.6 TFLOPS float32, 165.2 bfloat16, 24 GB at 1008 GB/s, PCIe 4.0 x16",
+     GPU(82.6, 165.2, 24, 1008, 32)},
     {.name = "rtx3090",
-     .about = "GeForce RTX 3090, specification: 35.6 TFLOPS float32, 24 GB at 936 GB/s, PCIe 4.0 x16",
-     GPU(35.6, 24, 936, 32)},
+     .about = "GeForce RTX 3090, specification: 35.6 TFLOPS float32, 71 bfloat16, 24 GB at 936 GB/s, PCIe 4.0 x16",
+     GPU(35.6, 71.0, 24, 936, 32)},
     {.name = "rtx3060",
-     .about = "GeForce RTX 3060, specification: 12.7 TFLOPS float32, 12 GB at 360 GB/s, PCIe 4.0 x16",
-     GPU(12.7, 12, 360, 32)},
+     .about = "GeForce RTX 3060, specification: 12.7 TFLOPS float32, 25.4 bfloat16, 12 GB at 360 GB/s, PCIe 4.0 x16",
+     GPU(12.7, 25.4, 12, 360, 32)},
     {.name = "v100",
      .about = "NVIDIA V100 SXM2, data sheet: 15.7 TFLOPS float32, 32 GB at 900 GB/s, PCIe 3.0 x16",
-     GPU(15.7, 32, 900, 16)},
+     GPU(15.7, 15.7, 32, 900, 16)},
     {.name = "t4",
      .about = "NVIDIA T4, data sheet: 8.1 TFLOPS float32, 16 GB at 320 GB/s, PCIe 3.0 x16",
-     GPU(8.1, 16, 320, 16)},
+     GPU(8.1, 8.1, 16, 320, 16)},
     {0},
 };
 
@@ -83,8 +88,16 @@ static ckpt_code read_text(const ckpt_item *root, const char *key, ckpt_arena *o
 static ckpt_code read_fields(const ckpt_item *root, const char *path, ckpt_arena *out, ckpt_device_model *device,
                              ckpt_err *err)
 {
+    ckpt_item item;
     device->launch_ns = 5000;
     CKPT_TRY(read_rate(root, "flop_per_s", &device->flop_per_s, err));
+    device->flop_per_s16 = device->flop_per_s;
+    if (ckpt_item_find(root, "flop_per_s16", &item)) {
+        CKPT_TRY(read_rate(root, "flop_per_s16", &device->flop_per_s16, err));
+    }
+    if (ckpt_item_find(root, "gpu", &item)) {
+        CKPT_TRY(ckpt_item_bool(&item, &device->gpu, err));
+    }
     CKPT_TRY(read_rate(root, "bytes_per_s", &device->bytes_per_s, err));
     CKPT_TRY(read_int(root, "memory_bytes", &device->memory_bytes, err));
     CKPT_TRY(read_int(root, "launch_ns", &device->launch_ns, err));
@@ -143,9 +156,9 @@ ckpt_code ckpt_device_model_find(const char *name_or_path, ckpt_arena *out, cons
     return CKPT_FAIL(err, CKPT_BAD_INPUT, "no device \"%s\": wanted one of %s, or a JSON file", name_or_path, names);
 }
 
-ckpt_ns ckpt_roofline_ns(const ckpt_device_model *device, ckpt_flop flop, ckpt_bytes moved)
+ckpt_ns ckpt_roofline_ns(const ckpt_device_model *device, ckpt_dtype dtype, ckpt_flop flop, ckpt_bytes moved)
 {
-    const double compute = (double)flop / device->flop_per_s;
+    const double compute = (double)flop / (dtype == CKPT_BFLOAT16 ? device->flop_per_s16 : device->flop_per_s);
     const double memory = (double)moved / device->bytes_per_s;
     const double ns = (double)device->launch_ns + 1e9 * (compute > memory ? compute : memory);
     /* Beyond a century the sum over the step overflows soon enough, and the graph check says so. */

@@ -9,7 +9,7 @@ static const ckpt_attr_spec attrs[] = {
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     double eps = 0;
     CKPT_TRY(ckpt_node_float_between(node, "eps", 0, 1, &eps, err));
     const ckpt_shape *const x = &node->in[0].shape;
@@ -23,7 +23,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int64_t features = x->dim[x->rank - 1];
     const ckpt_shape vector = {.rank = 1, .dim = {features}};
     const ckpt_shape rows = {.rank = 1, .dim = {ckpt_node_in_count(node, 0) / features}};
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, x, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     CKPT_TRY(ckpt_node_add_saved(node, "mean", CKPT_FLOAT32, &rows, err));
     CKPT_TRY(ckpt_node_add_saved(node, "rstd", CKPT_FLOAT32, &rows, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight", &vector, CKPT_INIT_ONE, 0, false, err));

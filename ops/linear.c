@@ -12,7 +12,7 @@ static const ckpt_attr_spec attrs[] = {
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     int64_t features = 0;
     CKPT_TRY(ckpt_node_int_between(node, "features", 1, INT32_MAX, &features, err));
     const bool bias = ckpt_node_bool(node, "bias");
@@ -29,7 +29,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int64_t rows = ckpt_node_in_count(node, 0) / in;
     ckpt_shape y = *x;
     y.dim[y.rank - 1] = features;
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     const double scale = 1 / sqrt((double)in);
     const ckpt_shape weight = {.rank = 2, .dim = {features, in}};
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_UNIFORM, scale, true, err));

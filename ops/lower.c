@@ -156,7 +156,7 @@ static ckpt_ns choose_time(const lowering *l, const ckpt_timing *measured, ckpt_
     if (measured != NULL && (measured->repeats > 0 || measured->median_ns > 0)) {
         return measured->median_ns;
     }
-    return stated >= 0 ? stated : ckpt_roofline_ns(l->device, flop, moved);
+    return stated >= 0 ? stated : ckpt_roofline_ns(l->device, l->network->model->dtype, flop, moved);
 }
 
 static bool is_static(const lowering *l, int value)
@@ -372,9 +372,11 @@ static ckpt_code lower_update(lowering *l, const ckpt_node *node, ckpt_err *err)
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
     CKPT_TRY(add_op(l, node->index, CKPT_UPDATE, &op, &role, err));
-    /* Weight read and written, gradient read, state read and written; a handful of operations per value. */
+    /* Weight read and written, gradient read, state read and written, a bfloat16 copy written; a handful of operations
+     * per value. */
+    const ckpt_bytes copy = l->network->model->dtype == CKPT_BFLOAT16 ? bytes / 2 : 0;
     op->time_ns = choose_time(l, row != NULL ? &row->update : NULL, -1, ckpt_times(4 + 4 * slots, bytes / 4),
-                              ckpt_times(3 + 2 * slots, bytes));
+                              ckpt_plus(ckpt_times(3 + 2 * slots, bytes), copy));
     return CKPT_OK;
 }
 
@@ -470,14 +472,15 @@ static ckpt_code lower_statics(const lowering *l, ckpt_graph *graph, ckpt_err *e
         {.name = "gradients", .bytes = layout.optimizer - layout.gradients},
         {.name = "optimizer", .bytes = layout.statistics - layout.optimizer},
         {.name = "statistics", .bytes = layout.inputs - layout.statistics},
-        {.name = "inputs", .bytes = layout.total - layout.inputs},
+        {.name = "inputs", .bytes = layout.weights16 - layout.inputs},
+        {.name = "weights16", .bytes = layout.total - layout.weights16}, /* only where there are any */
     };
-    const int count = (int)(sizeof statics / sizeof statics[0]);
+    const int count = (int)(sizeof statics / sizeof statics[0]) - (layout.total == layout.weights16);
     ckpt_static *const kept = CKPT_NEW(l->out, ckpt_static, count);
     if (kept == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "static sizes");
     }
-    memcpy(kept, statics, sizeof statics);
+    memcpy(kept, statics, (size_t)count * sizeof *kept);
     graph->statics = kept;
     graph->static_count = count;
     return CKPT_OK;

@@ -23,7 +23,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int64_t N = x->dim[0], I = x->dim[1];
     const ckpt_shape state = {2, {N, H}};
     for (int k = 0; k < node->in_count; k++) {
-        CKPT_TRY(ckpt_node_need(node, k, CKPT_FLOAT32, err));
+        CKPT_TRY(ckpt_node_need(node, k, node->dtype, err));
         if (k > 0 && !ckpt_shape_equal(&node->in[k].shape, &state)) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "input %d is %s, wanted %s", k,
                              ckpt_shape_show(&node->in[k].shape, a), ckpt_shape_show(&state, b));
@@ -33,10 +33,10 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_shape gates = {2, {N, gate_width}}, weight_ih = {2, {gate_width, I}}, weight_hh = {2, {gate_width, H}};
     const ckpt_shape bias = {1, {gate_width}};
     const double bound = 1.0 / sqrt((double)H);
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &state, err));
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &state, err));
-    CKPT_TRY(ckpt_node_add_saved(node, "gates", CKPT_FLOAT32, &gates, err));
-    CKPT_TRY(ckpt_node_add_saved(node, "tanh_c", CKPT_FLOAT32, &state, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &state, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &state, err));
+    CKPT_TRY(ckpt_node_add_saved(node, "gates", node->dtype, &gates, err));
+    CKPT_TRY(ckpt_node_add_saved(node, "tanh_c", node->dtype, &state, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight_ih", &weight_ih, CKPT_INIT_UNIFORM, bound, true, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight_hh", &weight_hh, CKPT_INIT_UNIFORM, bound, true, err));
     CKPT_TRY(ckpt_node_add_param(node, "bias_ih", &bias, CKPT_INIT_UNIFORM, bound, false, err));

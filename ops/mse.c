@@ -4,8 +4,8 @@
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
-    CKPT_TRY(ckpt_node_need(node, 1, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
+    CKPT_TRY(ckpt_node_need(node, 1, node->dtype, err));
     if (!ckpt_shape_equal(&node->in[0].shape, &node->in[1].shape)) {
         char a[CKPT_SHAPE_TEXT];
         char b[CKPT_SHAPE_TEXT];

@@ -11,8 +11,8 @@ static bool is_gate(const ckpt_shape *gate, const ckpt_shape *x)
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
-    CKPT_TRY(ckpt_node_need(node, 1, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
+    CKPT_TRY(ckpt_node_need(node, 1, node->dtype, err));
     const ckpt_shape *const x = &node->in[0].shape;
     const ckpt_shape *const gate = &node->in[1].shape;
     if (!ckpt_shape_equal(x, gate) && !is_gate(gate, x)) {
@@ -22,7 +22,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
                          "input 0 has shape %s and input 1 %s, wanted equal shapes, or [N, C, H, W] and [N, C, 1, 1]",
                          ckpt_shape_show(x, a), ckpt_shape_show(gate, b));
     }
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, x, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     node->backward_in = 1u << 0 | 1u << 1;
     node->forward_flop = ckpt_node_in_count(node, 0);
     node->backward_flop = ckpt_times(3, ckpt_node_in_count(node, 0));

@@ -57,8 +57,11 @@ static ckpt_code add_inputs(building *b, ckpt_err *err)
 {
     for (int i = 0; i < b->model->input_count; i++) {
         const ckpt_tensor *const input = &b->model->input[i];
-        const ckpt_value value = {.name = input->name, .tensor = *input, .node = -1, .output = i, .storage = i};
+        ckpt_value value = {.name = input->name, .tensor = *input, .node = -1, .output = i, .storage = i};
         CKPT_TRY(ckpt_shape_check(&input->shape, input->dtype, err));
+        if (ckpt_dtype_is_float(input->dtype)) {
+            value.tensor.dtype = b->model->dtype; /* narrowed on its way to the device */
+        }
         CKPT_TRY(add_value(b, &value, err));
     }
     return CKPT_OK;
@@ -127,7 +130,7 @@ static ckpt_code add_outputs(building *b, ckpt_node *node, ckpt_err *err)
             .node = node->index,
             .output = k,
             .storage = node->alias ? b->value[node->in_value[0]].storage : b->value_count,
-            .needs_grad = learns && node->out[k].dtype == CKPT_FLOAT32,
+            .needs_grad = learns && ckpt_dtype_is_float(node->out[k].dtype),
         };
         CKPT_TRY(add_value(b, &value, err));
     }
@@ -146,6 +149,17 @@ static void assert_promises(const ckpt_node *node)
     (void)node;
 }
 
+/* What infer allowed is the CPU's. */
+static void allow_gpu_workspace(ckpt_node *node)
+{
+    ckpt_bytes forward = 0, backward = 0;
+    if (node->op->gpu_workspace != NULL) {
+        node->op->gpu_workspace(node, &forward, &backward);
+    }
+    node->forward_workspace_bytes = forward;
+    node->backward_workspace_bytes = backward;
+}
+
 static ckpt_code infer_node(building *b, int index, ckpt_err *err)
 {
     const ckpt_layer *const layer = &b->model->layer[index];
@@ -154,6 +168,7 @@ static ckpt_code infer_node(building *b, int index, ckpt_err *err)
     node->layer = layer;
     node->index = index;
     node->threads = b->threads;
+    node->dtype = b->model->dtype;
     node->forward_ns = -1;
     node->backward_ns = -1;
     node->op = ckpt_op_find(layer->op);
@@ -165,6 +180,9 @@ static ckpt_code infer_node(building *b, int index, ckpt_err *err)
     CKPT_TRY(resolve_inputs(b, node, err));
     CKPT_TRY(node->op->infer(node, b->out, err));
     assert_promises(node);
+    if (node->threads == CKPT_ON_GPU) {
+        allow_gpu_workspace(node);
+    }
     ckpt_node_fill_moved(node);
     return add_outputs(b, node, err);
 }
@@ -241,7 +259,8 @@ static ckpt_code choose_optimizer(const building *b, ckpt_network *network, ckpt
 ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *out, const ckpt_network **network,
                              ckpt_err *err)
 {
-    assert(threads >= 1);
+    assert(threads >= 1 || threads == CKPT_ON_GPU);
+    assert(ckpt_dtype_is_float(model->dtype));
     const int count = model->layer_count;
     if (count < 1 || count > LAYERS_MAX) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %d layers, wanted 1 to %d", model->source, count, LAYERS_MAX);

@@ -15,7 +15,7 @@ typedef struct ckpt_value {
     ckpt_tensor tensor;
     int node, output; /* producer; node -1: model input `output` */
     int storage;      /* value whose memory this is: itself, or what it aliases */
-    bool needs_grad;  /* some parameter lies upstream and it is float32 */
+    bool needs_grad;  /* some parameter lies upstream and it is no integer */
 } ckpt_value;
 
 typedef struct ckpt_network {
@@ -27,10 +27,13 @@ typedef struct ckpt_network {
     int loss_node; /* the last node, when its op is a loss; -1: cannot be trained */
     const ckpt_optimizer *optimizer;
     double hyper[CKPT_HYPER_MAX];
-    int threads;
+    int threads; /* CKPT_ON_GPU: for a GPU */
 } ckpt_network;
 
-/* `threads`: what kernels will use, >= 1. Errors: CKPT_BAD_INPUT "model.json:41:9: layer h.0.qkv (linear): ...". */
+/* `threads`: what the CPU's kernels will use, >= 1; CKPT_ON_GPU: workspaces are those of a GPU. With the model's dtype
+ * bfloat16, every floating-point input is a bfloat16 value here, whatever the model's input says (float32: what is
+ * loaded from files, and narrowed when it goes to the device). Errors: CKPT_BAD_INPUT "model.json:41:9: layer h.0.qkv
+ * (linear): ...". */
 CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *out,
                                            const ckpt_network **network, ckpt_err *err);
 
@@ -69,8 +72,9 @@ typedef struct ckpt_lowered {
  * every node with parameters of its own that a gradient reaches. Buffers: "<layer>" or
  * "<layer>:k" for outputs, "<layer>/<saved>" for saved tensors, "<layer>/grad" or "<layer>:k/grad". Statics:
  * "weights", "gradients", "optimizer", "statistics", "inputs" (each parameter, statistic and input rounded up to
- * CKPT_ALIGN). Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is in `outputs`; it has no gradient.
- * An op has one in-place pair at most: of several inputs the first that nothing reads afterwards, or the first.
+ * CKPT_ALIGN), and in a bfloat16 model "weights16". Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is
+ * in `outputs`; it has no gradient. An op has one in-place pair at most: of several inputs the first that nothing reads
+ * afterwards, or the first.
  *
  * The gradient of a value is written by the backward op of its last reader and added to by the others. When a
  * backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace grows
@@ -90,10 +94,12 @@ CKPT_MUST_USE ckpt_code ckpt_network_lower(const ckpt_network *network, const ck
 ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds);
 
 /* Offsets inside the static block. Parameters of all nodes in order, each rounded up to CKPT_ALIGN; a tied one has
- * the offset of what it is tied to. Order of sections: weights, gradients, optimizer slots, statistics, inputs. */
+ * the offset of what it is tied to. Order of sections: weights, gradients, optimizer slots, statistics, inputs,
+ * weights16. The last is a bfloat16 copy of all parameters, weight_bytes / 2 rounded up to CKPT_ALIGN, each at half its
+ * offset (32 bytes aligned); a float32 network has none (weights16 = total). Inputs lie as the network's values are. */
 typedef struct ckpt_static_layout {
-    ckpt_bytes weights, gradients, optimizer, statistics, inputs; /* section starts */
-    ckpt_bytes weight_bytes;                                      /* of one section of parameter size */
+    ckpt_bytes weights, gradients, optimizer, statistics, inputs, weights16; /* section starts */
+    ckpt_bytes weight_bytes;                                                 /* of one section of parameter size */
     ckpt_bytes total;
     const ckpt_bytes *param; /* [node * CKPT_PARAM_MAX + k]: from the section start */
     const ckpt_bytes *stat;  /* [node * CKPT_STAT_MAX + k]: from `statistics` */

@@ -5,7 +5,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape, *const t = &node->in[1].shape;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_need(node, 1, CKPT_INT32, err));
     if (x->rank != 2 || t->rank != 1 || t->dim[0] != x->dim[0]) {
         char a[CKPT_SHAPE_TEXT], b[CKPT_SHAPE_TEXT];

@@ -153,6 +153,12 @@ int64_t ckpt_node_limit(const ckpt_node *node, int k)
     return 0;
 }
 
+/* What reading a parameter moves: kernels of a bfloat16 network read the copy of that type. */
+static ckpt_bytes param_read_bytes(const ckpt_node *node, int k)
+{
+    return ckpt_times(ckpt_shape_count(&node->param[k].tensor.shape), ckpt_dtype_bytes(node->dtype));
+}
+
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
 {
     ckpt_bytes bytes = 0;
@@ -166,7 +172,7 @@ ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
         bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->saved[k]));
     }
     for (int k = 0; k < node->param_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->param[k].tensor));
+        bytes = ckpt_plus(bytes, param_read_bytes(node, k));
     }
     return bytes;
 }
@@ -181,7 +187,7 @@ static ckpt_bytes backward_moved(const ckpt_node *node)
         bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->in[k])));
     }
     for (int k = 0; k < node->out_count; k++) {
-        const int times = (int)(node->backward_out >> k & 1) + (node->out[k].dtype == CKPT_FLOAT32 ? 1 : 0);
+        const int times = (int)(node->backward_out >> k & 1) + (ckpt_dtype_is_float(node->out[k].dtype) ? 1 : 0);
         bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->out[k])));
     }
     for (int k = 0; k < node->saved_count; k++) {
@@ -189,7 +195,8 @@ static ckpt_bytes backward_moved(const ckpt_node *node)
         bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->saved[k])));
     }
     for (int k = 0; k < node->param_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_times(2, ckpt_tensor_bytes(&node->param[k].tensor)));
+        const ckpt_bytes gradient = ckpt_tensor_bytes(&node->param[k].tensor);
+        bytes = ckpt_plus(bytes, ckpt_plus(param_read_bytes(node, k), gradient));
     }
     return bytes;
 }
@@ -226,8 +233,8 @@ ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char
 
 ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err)
 {
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &node->in[0].shape, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &node->in[0].shape, err));
     node->forward_flop = ckpt_times(forward_flop, ckpt_node_in_count(node, 0));
     node->backward_flop = ckpt_times(backward_flop, ckpt_node_in_count(node, 0));
     return CKPT_OK;

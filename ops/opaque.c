@@ -1,5 +1,6 @@
 /* A layer that is only planned: the file states its sizes and costs, and nothing can run it. Sizes are kept in
- * float32 elements, so a number of bytes is rounded up to a multiple of 4. */
+ * elements, so a number of bytes is rounded up to a multiple of an element's: 4, and 2 for an output of a bfloat16
+ * model. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {
@@ -16,10 +17,11 @@ static const ckpt_attr_spec attrs[] = {
     {0},
 };
 
-/* Bytes as a float32 vector. */
-static ckpt_shape words(ckpt_bytes bytes)
+/* Bytes as a vector. */
+static ckpt_shape words(ckpt_bytes bytes, ckpt_dtype dtype)
 {
-    return (ckpt_shape){.rank = 1, .dim = {bytes / 4 + (bytes % 4 != 0)}};
+    const ckpt_bytes each = ckpt_dtype_bytes(dtype);
+    return (ckpt_shape){.rank = 1, .dim = {bytes / each + (bytes % each != 0)}};
 }
 
 static ckpt_code add_result(ckpt_node *node, ckpt_err *err)
@@ -33,8 +35,8 @@ static ckpt_code add_result(ckpt_node *node, ckpt_err *err)
     if (bytes != -1) {
         int64_t checked = 0;
         CKPT_TRY(ckpt_node_int_between(node, "bytes", 1, (int64_t)1 << 60, &checked, err));
-        const ckpt_shape shape = words(checked);
-        return ckpt_node_add_output(node, CKPT_FLOAT32, &shape, err);
+        const ckpt_shape shape = words(checked, node->dtype);
+        return ckpt_node_add_output(node, node->dtype, &shape, err);
     }
     if (dims->int_count > CKPT_RANK_MAX) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"shape\" has %d dims, wanted at most %d", dims->int_count,
@@ -44,7 +46,7 @@ static ckpt_code add_result(ckpt_node *node, ckpt_err *err)
     for (int d = 0; d < shape.rank; d++) {
         shape.dim[d] = dims->ints[d];
     }
-    return ckpt_node_add_output(node, CKPT_FLOAT32, &shape, err);
+    return ckpt_node_add_output(node, node->dtype, &shape, err);
 }
 
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
@@ -63,12 +65,12 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_int_between(node, "backward_flop", 0, most, &node->backward_flop, err));
     node->backward_workspace_bytes = node->forward_workspace_bytes;
     if (saved > 0) {
-        const ckpt_shape shape = words(saved);
+        const ckpt_shape shape = words(saved, CKPT_FLOAT32);
         CKPT_TRY(ckpt_node_add_saved(node, "saved", CKPT_FLOAT32, &shape, err));
         node->backward_saved = 1u << 0;
     }
     if (params > 0) {
-        const ckpt_shape shape = words(params);
+        const ckpt_shape shape = words(params, CKPT_FLOAT32);
         CKPT_TRY(ckpt_node_add_param(node, "param", &shape, CKPT_INIT_ZERO, 0, true, err));
     }
     const char needs = ckpt_node_string(node, "needs")[0]; /* the words differ in their first letter */
@@ -77,6 +79,13 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     }
     node->backward_out = needs == 'o' || needs == 'b' ? 1u << 0 : 0;
     return CKPT_OK;
+}
+
+/* What the file states holds for every device. */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    *forward = node->forward_workspace_bytes;
+    *backward = node->backward_workspace_bytes;
 }
 
 const ckpt_op ckpt_op_opaque = {
@@ -88,4 +97,5 @@ const ckpt_op ckpt_op_opaque = {
     .accumulates = true,
     .planned_only = true,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

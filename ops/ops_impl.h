@@ -18,14 +18,14 @@ ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool ad
 /* Elements of input k. */
 int64_t ckpt_node_in_count(const ckpt_node *node, int k);
 
-/* Complain unless input k is of that type: "input 0 is int32 [8, 256], wanted float32". */
+/* Complain unless input k is of that type, mostly node->dtype: "input 0 is int32 [8, 256], wanted float32". */
 ckpt_code ckpt_node_need(const ckpt_node *node, int k, ckpt_dtype dtype, ckpt_err *err);
 
 /* Complain unless input k has `rank` dims; `shape_text` says what they are: "[N, C, H, W]". */
 ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char *shape_text, ckpt_err *err);
 
-/* An op on one float32 input that gives one output of the same shape, element by element: checks the input, adds the
- * output and states so many operations per element. */
+/* An op on one input of the network's type that gives one output of the same shape, element by element: checks the
+ * input, adds the output and states so many operations per element. */
 ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err);
 
 /* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..INT32_MAX;

@@ -15,7 +15,7 @@ static ckpt_code infer_window(ckpt_node *node, ckpt_window *window, ckpt_err *er
     CKPT_TRY(ckpt_node_window(node, true, window, err));
     const ckpt_shape *const x = &node->in[0].shape;
     const ckpt_shape y = {4, {x->dim[0], x->dim[1], window->out[0], window->out[1]}};
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     /* One comparison or addition per element of a window. */
     node->forward_flop =
         ckpt_times(ckpt_times(ckpt_shape_count(&node->out[0].shape), window->kernel[0]), window->kernel[1]);
@@ -52,11 +52,11 @@ static ckpt_code infer_average(ckpt_node *node, ckpt_arena *arena, ckpt_err *err
 static ckpt_code infer_global(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_need_rank(node, 0, 4, "[N, C, H, W]", err));
     const ckpt_shape *const x = &node->in[0].shape;
     const ckpt_shape y = {4, {x->dim[0], x->dim[1], 1, 1}};
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     node->forward_flop = ckpt_shape_count(x);
     node->backward_flop = node->forward_flop;
     return CKPT_OK;

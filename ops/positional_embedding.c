@@ -10,7 +10,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     char shape[CKPT_SHAPE_TEXT];
     if (x->rank != 3) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is %s, wanted [B, T, H]", ckpt_shape_show(x, shape));
@@ -21,7 +21,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
                          ckpt_shape_show(x, shape), (long long)x->dim[1]);
     }
     const ckpt_shape weight = {2, {rows, x->dim[2]}};
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, x, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_NORMAL, 0.02, true, err));
     node->forward_flop = ckpt_shape_count(x);
     node->backward_flop = node->forward_flop;

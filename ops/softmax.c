@@ -10,9 +10,9 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     int axis;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_axis(node, "axis", node->in[0].shape.rank, &axis, err));
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &node->in[0].shape, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &node->in[0].shape, err));
     node->backward_out = 1;
     /* Forward: maximum, difference, exponential, sum, quotient or logarithm. Backward: product, sum, difference,
      * product. */

@@ -12,7 +12,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     int axis;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_axis(node, "axis", node->in[0].shape.rank, &axis, err));
     const ckpt_shape *const x = &node->in[0].shape;
     const int64_t parts = ckpt_node_int(node, "parts"), length = x->dim[axis];
@@ -44,7 +44,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     for (int k = 0; k < (int)count; k++) {
         ckpt_shape y = *x;
         y.dim[axis] = size_count > 0 ? ckpt_node_int_at(node, "sizes", k) : length / parts;
-        CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+        CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     }
     return CKPT_OK;
 }

@@ -1,4 +1,5 @@
-/* The static block: parameters, their gradients, the optimizer's state, statistics and inputs, at fixed offsets. */
+/* The static block: parameters, their gradients, the optimizer's state, statistics and inputs, at fixed offsets.
+ * A bfloat16 network's copy of the parameters comes last. */
 #include <string.h>
 
 #include "ops/network.h"
@@ -52,17 +53,19 @@ ckpt_code ckpt_network_statics(const ckpt_network *network, ckpt_arena *out, ckp
         }
     }
     for (int i = 0; i < network->model->input_count; i++) {
-        input[i] = append(&inputs, &network->model->input[i]);
+        input[i] = append(&inputs, &network->value[i].tensor);
     }
     ckpt_static_layout made = {.weight_bytes = weights.end, .param = param, .stat = stat, .input = input};
     ckpt_bytes optimizer = 0;
+    const bool narrow = network->model->dtype == CKPT_BFLOAT16;
+    const ckpt_bytes copy = narrow ? ckpt_round_up(weights.end / 2, CKPT_ALIGN) : 0;
     const bool fits = !weights.overflow && !stats.overflow && !inputs.overflow &&
                       ckpt_product(network->optimizer->slots(network->hyper), weights.end, &optimizer) &&
                       ckpt_sum(made.weights, weights.end, &made.gradients) &&
                       ckpt_sum(made.gradients, weights.end, &made.optimizer) &&
                       ckpt_sum(made.optimizer, optimizer, &made.statistics) &&
                       ckpt_sum(made.statistics, stats.end, &made.inputs) &&
-                      ckpt_sum(made.inputs, inputs.end, &made.total);
+                      ckpt_sum(made.inputs, inputs.end, &made.weights16) && ckpt_sum(made.weights16, copy, &made.total);
     if (!fits) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "%s: weights, optimizer state and inputs are beyond 63 bits of bytes",
                          network->model->source);

@@ -11,7 +11,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     const int count = ckpt_node_attr(node, "perm")->int_count;
     char shape[CKPT_SHAPE_TEXT];
     if (count != x->rank) {
@@ -30,7 +30,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         seen |= 1U << from;
         y.dim[d] = x->dim[from];
     }
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     return CKPT_OK;
 }
 

@@ -10,7 +10,7 @@ static const ckpt_attr_spec attrs[] = {
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_need_rank(node, 0, 4, "[N, C, H, W]", err));
     const ckpt_shape *const x = &node->in[0].shape;
     const int64_t scale = ckpt_node_int(node, "scale");
@@ -20,7 +20,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     ckpt_shape y = *x;
     y.dim[2] = ckpt_times(x->dim[2], scale);
     y.dim[3] = ckpt_times(x->dim[3], scale);
-    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &y, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     /* Bilinear: four weights and their sum per pixel. */
     const int64_t per_pixel = ckpt_node_string(node, "mode")[0] == 'b' ? 8 : 1;
     node->forward_flop = ckpt_times(ckpt_shape_count(&node->out[0].shape), per_pixel);

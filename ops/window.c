@@ -5,7 +5,7 @@
 
 ckpt_code ckpt_node_window(const ckpt_node *node, bool half, ckpt_window *window, ckpt_err *err)
 {
-    CKPT_TRY(ckpt_node_need(node, 0, CKPT_FLOAT32, err));
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     CKPT_TRY(ckpt_node_need_rank(node, 0, 4, "[N, C, H, W]", err));
     CKPT_TRY(ckpt_node_pair(node, "kernel_size", 1, window->kernel, err));
     CKPT_TRY(ckpt_node_pair(node, "stride", half ? 0 : 1, window->stride, err));

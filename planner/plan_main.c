@@ -22,7 +22,8 @@ typedef struct source {
     const ckpt_model *model;   /* NULL: the file is a graph */
     const char *costs;
     bool roofline;
-    int threads;
+    int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
+    bool gpu;
 } source;
 
 /* All that the ways to answer share. */
@@ -78,6 +79,27 @@ static ckpt_code read_format(const char *path, ckpt_arena *out, const char **for
     return code;
 }
 
+/* What the workspaces are for: what the profile measured, or without one the device. */
+static ckpt_code choose_target(const ckpt_request *r, const ckpt_profile *profile, const ckpt_device_model *device,
+                               source *s, ckpt_err *err)
+{
+    s->gpu = profile != NULL ? profile->machine.gpu : device->gpu;
+    if (s->gpu) {
+        s->threads = CKPT_ON_GPU;
+        return r->threads == 0 ? CKPT_OK
+                               : CKPT_FAIL(err, CKPT_BAD_INPUT, "found --threads %d, but %s is of a GPU: leave it out",
+                                           r->threads, profile != NULL ? r->profile : device->name);
+    }
+    s->threads = r->threads > 0                                    ? r->threads
+                 : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
+                                                                   : ckpt_machine_threads();
+    if (s->threads > CKPT_THREADS_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: measured with %d threads, wanted at most %d", r->profile, s->threads,
+                         CKPT_THREADS_MAX);
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, source *s, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
@@ -86,17 +108,12 @@ static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, source *s, c
     const ckpt_network *network = NULL;
     const ckpt_lowered *lowered = NULL;
     CKPT_TRY(ckpt_model_read(r->input, r->set, r->set_count, out, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, r->dtype, out, &model, err));
     if (r->profile != NULL) {
         CKPT_TRY(ckpt_profile_read(r->profile, out, &profile, err));
     }
     CKPT_TRY(ckpt_device_model_find(r->device != NULL ? r->device : "cpu", out, &device, err));
-    s->threads = r->threads > 0                                    ? r->threads
-                 : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
-                                                                   : ckpt_machine_threads();
-    if (s->threads > CKPT_THREADS_MAX) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: measured with %d threads, wanted at most %d", r->profile, s->threads,
-                         CKPT_THREADS_MAX);
-    }
+    CKPT_TRY(choose_target(r, profile, device, s, err));
     CKPT_TRY(ckpt_network_infer(model, s->threads, out, &network, err));
     CKPT_TRY(ckpt_network_lower(network, profile, device, out, &lowered, err));
     s->graph = lowered->graph;
@@ -114,11 +131,13 @@ static ckpt_code read_source(const ckpt_request *r, ckpt_arena *out, source *s, 
     if (strncmp(format, "ckpt-model/", 11) == 0) {
         return read_model(r, out, s, err);
     }
-    if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL || r->threads > 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%s is a graph and has its own sizes and times: --profile, --device, --set, --threads and "
-                         "--maximize are for models",
-                         r->input);
+    if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL || r->dtype != NULL ||
+        r->threads > 0) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%s is a graph and has its own sizes and times: --profile, --device, --set, --dtype, --threads "
+            "and --maximize are for models",
+            r->input);
     }
     s->costs = ckpt_arena_format(out, "times in %s", r->input);
     return s->costs != NULL ? ckpt_graph_read(r->input, out, &s->graph, err)
@@ -165,6 +184,7 @@ static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const c
     CKPT_TRY(ckpt_plan_simulate(plan, s->graph, out, &predicted, err));
     ckpt_trace trace = *predicted;
     CKPT_TRY(ckpt_machine_read(s->threads, "", cli->argc, cli->argv, out, &trace.machine, err));
+    trace.machine.gpu = s->gpu;
     trace.machine.device = plan->costs; /* the clock that was used, not the machine that planned */
     ckpt_text text;
     ckpt_text_init(&text);
@@ -292,12 +312,19 @@ static void note_end(const job *j, bool early)
     }
 }
 
+/* What the plan was made for and from. */
+static void stamp(ckpt_plan *plan, const source *s)
+{
+    plan->costs = s->costs;
+    plan->gpu = s->gpu;
+    plan->threads = s->threads;
+}
+
 /* What is written for a plan: its file, its trace. */
 static ckpt_code write_files(job *j, ckpt_plan *plan, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
-    plan->costs = j->source.costs;
-    plan->threads = j->source.threads;
+    stamp(plan, &j->source);
     if (j->source.planned != j->source.graph) {
         CKPT_TRY(ckpt_flags_unpin(plan, j->source.graph, err));
     }
@@ -369,8 +396,7 @@ static ckpt_code answer_sweep(job *j, ckpt_err *err)
         note_end(j, true);
     }
     for (int i = 0; i < sweep.count; i++) {
-        sweep.plan[i]->costs = j->source.costs;
-        sweep.plan[i]->threads = j->source.threads;
+        stamp(sweep.plan[i], &j->source);
         if (j->source.planned != j->source.graph) {
             CKPT_TRY(ckpt_flags_unpin(sweep.plan[i], j->source.graph, err));
         }

@@ -20,7 +20,8 @@ const ckpt_cli_option ckpt_request_options[] = {
     {"profile", 'p', "FILE", "measured times and workspaces, from ckpt-profile"},
     {"device", 'd', "NAME", "device whose roofline gives what no profile does, or its JSON file (cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
-    {"threads", 't', "N", "threads of the CPU kernels (as in the profile, else all processors)"},
+    {"dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (as the model says)"},
+    {"threads", 't', "N", "threads of the CPU's kernels (as in the profile, else all processors; a GPU has none)"},
     {"link", 0, "RATE", "offload to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)"},
     {"host-memory", 0, "SIZE", "room on the host for what is offloaded (no limit)"},
     {"sweep", 0, "N", "time over N budgets, from the least that can be met to --budget or keep-all's peak"},
@@ -42,10 +43,10 @@ static void take_text(ckpt_request *r, const char *name, const char *value)
     const struct {
         const char *name;
         const char **to;
-    } text[] = {{"budget", &r->budget},    {"output", &r->output},   {"strategy", &r->strategy},
-                {"start", &r->start},      {"profile", &r->profile}, {"device", &r->device},
-                {"trace", &r->trace},      {"link", &r->link},       {"host-memory", &r->host_memory},
-                {"capacity", &r->capacity}};
+    } text[] = {{"budget", &r->budget},     {"output", &r->output},   {"strategy", &r->strategy},
+                {"start", &r->start},       {"profile", &r->profile}, {"device", &r->device},
+                {"trace", &r->trace},       {"link", &r->link},       {"host-memory", &r->host_memory},
+                {"capacity", &r->capacity}, {"dtype", &r->dtype}};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         if (strcmp(name, text[i].name) == 0) {
             *text[i].to = value;
@@ -142,8 +143,8 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
         return ckpt_cli_usage(cli, "found '%s' beside --pack '%s', wanted one file", r->input, r->pack);
     }
     if (r->budget != NULL || r->strategy != NULL || r->start != NULL || r->profile != NULL || r->device != NULL ||
-        r->trace != NULL || r->link != NULL || r->host_memory != NULL || r->set_count > 0 || r->threads > 0 ||
-        r->max_overhead >= 0 || r->json || r->ignore_flags) {
+        r->trace != NULL || r->dtype != NULL || r->link != NULL || r->host_memory != NULL || r->set_count > 0 ||
+        r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags) {
         return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
     }
     return -1;

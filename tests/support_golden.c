@@ -142,7 +142,8 @@ const ckpt_trace *ckpt_golden_trace(const ckpt_golden_step *step, ckpt_arena *ar
                                       "0000000",
                                       "ckpt-train --plan plan.json tiny-gpt.json",
                                       "2026-01-02T03:04:05Z",
-                                      2};
+                                      2,
+                                      false};
     m.trace->process_peak_bytes = step->measured ? m.trace->peak_bytes + 30000000 : 0;
     return m.trace;
 }

@@ -8,7 +8,7 @@
 #include "core/trace.h"
 
 static const ckpt_machine machine = {"cpu: \"x\"",           "550.1", "fixed", "oneDNN 2.6", "abc123", "ckpt-train a",
-                                     "2026-01-01T00:00:00Z", 2};
+                                     "2026-01-01T00:00:00Z", 2,       true};
 
 static void check_machine(const ckpt_machine *m)
 {
@@ -20,6 +20,7 @@ static void check_machine(const ckpt_machine *m)
     assert_string_equal(m->command, machine.command);
     assert_string_equal(m->date, machine.date);
     assert_int_equal(m->threads, machine.threads);
+    assert_int_equal(m->gpu, machine.gpu);
 }
 
 static const ckpt_event events[] = {

@@ -35,11 +35,11 @@ static void test_roofline(void **state)
 {
     (void)state;
     const ckpt_device_model device = {.flop_per_s = 1e12, .bytes_per_s = 1e9, .launch_ns = 10};
-    assert_int_equal(ckpt_roofline_ns(&device, 0, 0), 10);
-    assert_int_equal(ckpt_roofline_ns(&device, 5000, 0), 15);    /* 5000 operations at 1000 per ns */
-    assert_int_equal(ckpt_roofline_ns(&device, 5000, 3), 15);    /* 3 bytes hide behind them */
-    assert_int_equal(ckpt_roofline_ns(&device, 5000, 100), 110); /* memory bound */
-    assert_true(ckpt_roofline_ns(&device, INT64_MAX, INT64_MAX) > 0);
+    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 0, 0), 10);
+    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 0), 15);    /* 5000 operations at 1000 per ns */
+    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 3), 15);    /* 3 bytes hide behind them */
+    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 100), 110); /* memory bound */
+    assert_true(ckpt_roofline_ns(&device, CKPT_FLOAT32, INT64_MAX, INT64_MAX) > 0);
 }
 
 static const char path[] = CKPT_WORK_DIR "/test_device.json";

@@ -20,7 +20,9 @@ static const ckpt_cli_option options[] = {
     {"profile", 'p', "FILE", "times and workspaces as ckpt-profile measured them"},
     {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
-    {"threads", 't', "N", "threads that workspaces are counted for (default: the profile's, or all processors)"},
+    {"dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (default: as the model says)"},
+    {"threads", 't', "N",
+     "threads that workspaces are counted for (default: the profile's, or all processors; a GPU has none)"},
     {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
     {NULL, 0, NULL, NULL},
 };
@@ -66,7 +68,7 @@ static int list_ops(void)
 }
 
 typedef struct request {
-    const char *input, *output, *format, *plan, *profile, *device;
+    const char *input, *output, *format, *plan, *profile, *device, *dtype;
     const char *set[SETS];
     int set_count, threads;
 } request;
@@ -91,6 +93,8 @@ static int take(ckpt_cli *cli, request *want, const char *name, const char *valu
         want->profile = value;
     } else if (strcmp(name, "device") == 0) {
         want->device = value;
+    } else if (strcmp(name, "dtype") == 0) {
+        want->dtype = value;
     } else if (strcmp(name, "set") == 0) {
         if (want->set_count == SETS) {
             return ckpt_cli_usage(cli, "found more than %d times --set", SETS);
@@ -175,12 +179,19 @@ static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, c
     const ckpt_network *network = NULL;
     const ckpt_lowered *lowered = NULL;
     CKPT_TRY(ckpt_model_read(path, want->set, want->set_count, out, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, want->dtype, out, &model, err));
     if (want->profile != NULL) {
         CKPT_TRY(ckpt_profile_read(want->profile, out, &profile, err));
     }
     CKPT_TRY(ckpt_device_model_find(want->device != NULL ? want->device : "cpu", out, &device, err));
+    const bool gpu = profile != NULL ? profile->machine.gpu : device->gpu;
+    if (gpu && want->threads > 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found --threads %d, but %s is of a GPU: leave it out", want->threads,
+                         profile != NULL ? want->profile : device->name);
+    }
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const int threads = want->threads > 0                                 ? want->threads
+    const int threads = gpu                                               ? CKPT_ON_GPU
+                        : want->threads > 0                               ? want->threads
                         : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
                         : processors > 0 && processors <= THREADS_MAX     ? (int)processors
                                                                           : 1;
@@ -198,10 +209,13 @@ static ckpt_code read_graph(const char *path, const request *want, ckpt_arena *o
     if (model) {
         return lower(path, want, out, graph, err);
     }
-    if (want->profile != NULL || want->device != NULL || want->set_count > 0 || want->threads > 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%s is a graph and has its own times: --profile, --device, --set and --threads are for models",
-                         path);
+    if (want->profile != NULL || want->device != NULL || want->set_count > 0 || want->dtype != NULL ||
+        want->threads > 0) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%s is a graph and has its own times: --profile, --device, --set, --dtype and --threads are for "
+            "models",
+            path);
     }
     return ckpt_graph_read(path, out, graph, err);
 }
