@@ -1,0 +1,100 @@
+/* Dropout. The mask is drawn from a counter, by the element's place in memory, with the CPU's words, threshold and
+ * factor, so it is the CPU's mask. Seed and step come from the device's counters: a recorded step replays with new
+ * ones. Moves 2 tensors (3 when backward adds) and takes about 80 integer operations for the four words of Philox, 20
+ * an element: bound by memory in float32; in bfloat16, 4 bytes an element, they take about as long on an H100. */
+#include "kernels/cuda/device.cuh"
+
+enum { THREADS = 256, STREAM = 0 };
+
+namespace
+{
+struct dropout_rule {
+    uint32_t layer, threshold; /* kept iff word >= threshold */
+    float scale;
+};
+} // namespace
+
+/* dropped = the elements of pack i that are kept, times scale; zero for the others. */
+template <typename T>
+__device__ inline void dropout_pack(const ckpt_cuda_counters *counters, const dropout_rule &rule, int64_t i,
+                                    const pack<T> &x, float dropped[pack<T>::count])
+{
+    for (int j = 0; j < pack<T>::count; j += 4) {
+        const uint64_t block = (uint64_t)(i * pack<T>::count + j) / 4;
+        const uint4 words = philox_block(counters, rule.layer, STREAM, block);
+        const uint32_t word[4] = {words.x, words.y, words.z, words.w};
+        for (int n = 0; n < 4; n++) {
+            const float kept = to_float(x.at[j + n]) * rule.scale;
+            dropped[j + n] = word[n] >= rule.threshold ? kept : 0.0f;
+        }
+    }
+}
+
+/* Forward is y from x; backward is dx from dy, where it may add. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    dropout_apply(int64_t packs, const ckpt_cuda_counters *counters, dropout_rule rule, bool adds, const T *x, T *y)
+{
+    const ckpt_cuda_counters now = *counters;
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+        const int64_t at = i * pack<T>::count;
+        const pack<T> v = load16(x + at), old = adds ? load16(y + at) : pack<T>();
+        float dropped[pack<T>::count];
+        dropout_pack<T>(&now, rule, i, v, dropped);
+        pack<T> result;
+        for (int j = 0; j < pack<T>::count; j++) {
+            result.at[j] = from_float<T>(adds ? to_float(old.at[j]) + dropped[j] : dropped[j]);
+        }
+        store16(y + at, result);
+    }
+}
+
+template <typename T> __global__ void __launch_bounds__(THREADS) dropout_copy(int64_t packs, const T *x, T *y)
+{
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+        store16(y + i * pack<T>::count, load16(x + i * pack<T>::count));
+    }
+}
+
+static dropout_rule make_rule(const ckpt_node *node)
+{
+    const double p = ckpt_node_float(node, "p");
+    return {.layer = (uint32_t)node->index,
+            .threshold = (uint32_t)ckpt_philox_threshold(p),
+            .scale = (float)(1.0 / (1.0 - p))};
+}
+
+template <typename T> static void start(const ckpt_kernel_args *args, const void *from, void *to, bool adds)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const int64_t packs = packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
+    const int grid = grid_for(cuda, packs, THREADS);
+    if (!args->evaluating) {
+        CKPT_LAUNCH(cuda, dropout_apply<T>, grid, THREADS, 0, packs, cuda->counters, make_rule(args->node), adds,
+                    (const T *)from, (T *)to);
+    } else if (from != to) {
+        CKPT_LAUNCH(cuda, dropout_copy<T>, grid, THREADS, 0, packs, (const T *)from, (T *)to);
+    }
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    CKPT_BY_DTYPE(args->node->in[0].dtype, start, args, args->in[0], args->out[0], false);
+    return ckpt_cuda_launched("dropout", err);
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    CKPT_BY_DTYPE(args->node->in[0].dtype, start, args, args->grad_out[0], args->grad_in[0],
+                  (args->grad_in_adds & 1) != 0);
+    return ckpt_cuda_launched("dropout backward", err);
+}
+
+CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_dropout;
+const ckpt_kernel ckpt_cuda_dropout = {
+    .op = "dropout",
+    .forward = forward,
+    .backward = backward,
+};
