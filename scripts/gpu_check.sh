@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# gpu_check.sh OUT [--dry-run] [--seconds N]: everything that needs a GPU, in one command, within N seconds (default
+# 520): build for the GPU that is here, a first training run, all GPU tests, the benchmark beside PyTorch,
+# compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest still runs.
+# Exit 0: all was well; 1: something was not; 2: usage.
+#
+# Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
+# repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
+# OUT gets: summary.md, tests.log, bench.md, bench.json, recorded.tar.gz (profiles, plans, traces, losses), logs.tar.gz.
+# --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+root=$PWD
+out='' dry=0 seconds=520
+while [ $# -gt 0 ]; do
+    case $1 in
+    --dry-run) dry=1 ;;
+    --seconds) seconds=${2:-} && shift ;;
+    -*) echo "gpu_check: unknown option $1" >&2 && exit 2 ;;
+    *) out=$1 ;;
+    esac
+    shift
+done
+case "$out:$seconds" in :* | *: | *:*[!0-9]*) echo "usage: scripts/gpu_check.sh OUT [--dry-run] [--seconds N]" >&2 && exit 2 ;; esac
+deadline=$(($(date +%s) + seconds))
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+build=$root/build/gpu-check work=$root/build/gpu-check-work bin=$root/build/gpu-check/bin
+rm -rf "$work" && mkdir -p "$work/log" "$work/recorded" || exit 2
+python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
+device=cuda:0 tiny=() wrong=0
+[ $dry = 0 ] || device=cpu tiny=(--tiny)
+export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin
+summary=$out/summary.md
+
+left() { echo $((deadline - $(date +%s))); }
+say() { echo "$*" | tee -a "$summary"; }
+# note PART VERDICT TEXT: a row of the table. VERDICT: ok, FAILED, no time, skipped.
+note() {
+    say "| $1 | $2 | $3 |"
+    case $2 in ok | skipped) ;; *) wrong=1 ;; esac
+}
+# part NAME LIMIT COMMAND...: run it for LIMIT seconds at most, and until the deadline; its output is NAME.log.
+part() {
+    local name=$1 limit=$2 begun rest
+    shift 2
+    rest=$(left) begun=$(date +%s)
+    [ "$rest" -ge 5 ] || { note "$name" "no time" "$rest s left"; return 1; }
+    [ "$limit" -le "$rest" ] || limit=$rest
+    timeout -k 5 "$limit" "$@" >"$work/log/$name.log" 2>&1 </dev/null
+    local code=$?
+    took=$(($(date +%s) - begun))
+    [ $code != 124 ] && [ $code != 137 ] || echo "gpu_check: stopped after $limit s" >>"$work/log/$name.log"
+    return $code
+}
+# The last lines of a failed part's log, cut to one row of the table.
+why() { grep -v '^ *$' "$work/log/$1.log" | tail -n "${2:-2}" | tr '\n|' ' /' | cut -c 1-300; }
+plain_part() {
+    local name=$1
+    if part "$@"; then note "$name" ok "$took s"; else [ -f "$work/log/$name.log" ] && note "$name" FAILED "$(why "$name")"; fi
+}
+
+pack() {
+    trap - EXIT
+    cp "$work"/bench/bench.md "$work"/bench/bench.json "$out/" 2>/dev/null
+    cat "$work"/log/tests*.log >"$out/tests.log" 2>/dev/null
+    for folder in "$work"/bench/recorded "$work"/first; do
+        [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
+    done
+    tar czf "$out/recorded.tar.gz" -C "$work" recorded
+    tar czf "$out/logs.tar.gz" -C "$work" log
+    if [ -s "$out/bench.md" ]; then say "" && cat "$out/bench.md" | tee -a "$summary"; fi
+    for file in "$out"/*; do
+        [ "$(wc -c <"$file")" -lt 15000000 ] || { say "" && say "left out: $file, $(wc -c <"$file") bytes" && rm "$file" && wrong=1; }
+    done
+    say ""
+    [ $wrong = 0 ] && say "All was well." || say "Not all was well: see the table and logs.tar.gz."
+    exit $wrong
+}
+trap 'wrong=1; pack' EXIT
+trap 'exit 1' INT TERM HUP
+
+smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+capability=$(smi compute_cap | tr -d '. ')
+if [ -z "$capability" ] && [ $dry = 0 ]; then # no nvidia-smi: ask the runtime
+    cat >"$work/capability.cu" <<'PROGRAM'
+#include <stdio.h>
+int main()
+{
+    cudaDeviceProp p;
+    if (cudaGetDeviceProperties(&p, 0) != cudaSuccess) return 1;
+    return printf("%d%d\n", p.major, p.minor) < 0;
+}
+PROGRAM
+    nvcc -o "$work/capability" "$work/capability.cu" >"$work/log/capability.log" 2>&1 && capability=$("$work/capability")
+fi
+{
+    echo "# gpu_check, $(date -u +%Y-%m-%dT%H:%M:%SZ)$([ $dry = 0 ] || echo ', DRY RUN ON A CPU: no figure here is of a GPU')"
+    echo
+    echo "- commit: $(git --no-optional-locks describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)"
+    echo "- GPU: $(smi name,memory.total,clocks.max.sm,power.limit || true), compute capability ${capability:-unknown}, driver $(smi driver_version)"
+    echo "- host: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release)"
+    echo "- $(nvcc --version 2>/dev/null | grep -o 'V[0-9.]*$' | sed 's/^/nvcc /'), $(gcc --version | head -n 1), $(cmake --version | head -n 1), ninja $(ninja --version)"
+    echo "- $("$python" -c 'import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || echo "no PyTorch in $python")"
+    echo "- packages: $([ -d "$deps" ] && echo "from $(basename "$deps")" || echo "the system's")"
+    echo
+    echo "| part | verdict | |"
+    echo "|---|---|---|"
+} | tee "$summary"
+if [ -z "$capability" ]; then
+    [ $dry = 1 ] || { note gpu FAILED "no GPU answers"; exit 1; }
+    capability=90
+fi
+
+# Build. Warnings of another compiler than the suite's are counted, not fatal.
+flags=(-B "$build" "-DCMAKE_CUDA_ARCHITECTURES=$capability" -DCKPT_WERROR=OFF -DCKPT_PICTURES=OFF "-DCKPT_PYTHON=$python")
+cuda_lib=$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/../lib64
+link="-Wl,-rpath,$cuda_lib"
+if [ -d "$deps" ]; then
+    deps=$(cd "$deps" && pwd)
+    flags+=("-DCMAKE_PREFIX_PATH=$deps" "-DPKG_CONFIG_EXECUTABLE=$deps/bin/pkg-config")
+    # RPATH, not RUNPATH: what these libraries need themselves lies there too.
+    link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
+fi
+flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
+tests=$(cd tests && ls test_gpu_*.c test_cuda_*.c 2>/dev/null | sed 's/\.c$//')
+if ! part configure 60 cmake --preset cuda "${flags[@]}"; then
+    note configure FAILED "$(why configure 4)"
+    exit 1
+fi
+# -k 0: one test that does not compile must not keep the programs from being built.
+# shellcheck disable=SC2086
+part build 260 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train $tests -- -k 0
+code=$?
+[ $code = 0 ] && verdict=ok || verdict=FAILED
+note build $verdict "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
+[ -x "$bin/ckpt-train" ] || exit 1
+
+# Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights.
+first() {
+    set -e
+    mkdir -p "$work/first" && cd "$work/first"
+    local model=$root/models/byte-gpt.json set=(--set batch=4 --set tokens=64 --set blocks=3) plain=''
+    "$bin/ckpt-train" --help | grep -q -e --no-graph && plain=--no-graph
+    [ $dry = 0 ] || set+=(--set hidden=64 --set heads=4)
+    for type in float32 bfloat16; do
+        [ $dry$type != 1bfloat16 ] || continue # the CPU has no bfloat16
+        "$bin/ckpt-profile" "$model" "${set[@]}" --dtype $type --device "$device" -o $type.profile.json
+        "$bin/ckpt-plan" "$model" "${set[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
+        "$bin/ckpt-plan" "$model" "${set[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
+        for run in keep part; do
+            for how in graph plain; do
+                "$bin/ckpt-train" "$model" "${set[@]}" --dtype $type --device "$device" --plan $type.$run.json --steps 5 \
+                    --seed 1 --log $type.$run.$how.csv $([ $how = graph ] || echo "$plain") | tee $type.$run.$how.txt
+            done
+        done
+        [ "$(grep -h sha256 $type.*.txt | sort -u | wc -l)" = 1 ] || { echo "$type: other weights: $(grep sha256 $type.*.txt)"; exit 1; }
+    done
+    rm -f *.json.tmp
+    echo "the same weights with every plan, recorded or not"
+}
+export -f first && export work root bin device dry
+plain_part first 60 bash -c first
+
+# Tests. What looks at the free memory of the device runs alone.
+run_tests() { # NAME REGEX JOBS LIMIT
+    part "$1" "$4" ctest --test-dir "$build" -R "$2" -j "$3" --timeout 120 --output-on-failure
+    local code=$? log=$work/log/$1.log verdict=ok all passed skipped
+    [ -f "$log" ] || return
+    all=$(grep -cE '^ *[0-9]+/[0-9]+ Test' "$log") passed=$(grep -c ' Passed ' "$log") skipped=$(grep -c 'Skipped' "$log")
+    [ $code = 0 ] || verdict=FAILED
+    [ "$all" -gt 0 ] || verdict=FAILED
+    [ $dry = 1 ] || [ "$skipped" = 0 ] || verdict=FAILED # here is a device: nothing has a reason to skip itself
+    note "$1" $verdict "$passed of $all passed, $skipped skipped, $took s; $(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)"
+}
+run_tests tests-alone '^(test_cuda_|cli_gpu)' 1 90
+run_tests tests '^test_gpu_' 4 150
+
+bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
+    local name=$1 limit=$2
+    shift 2
+    [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
+    plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$work/bench" \
+        --seconds $((limit - 10)) "${tiny[@]}" "$@"
+}
+bench bench-gpt2-124m 150 --networks gpt2-124m --dtypes bfloat16
+
+# compute-sanitizer over small training runs: every op of every small model of the suite, and of the op tests.
+sanitize() { # TOOL
+    local tool=$1 model plain='' code=0 plan=$work/sanitize.json
+    "$bin/ckpt-train" --help | grep -q -e --no-graph && plain=--no-graph
+    for model in "$root"/tests/models/*.json; do
+        for type in float32 bfloat16; do
+            "$bin/ckpt-plan" "$model" --device h200 --dtype $type --strategy keep-all -o "$plan" >/dev/null || continue
+            echo "== $tool $(basename "$model") $type"
+            compute-sanitizer --tool "$tool" --error-exitcode 99 "$bin/ckpt-train" "$model" --device "$device" --dtype $type \
+                --plan "$plan" --steps 1 $plain >"$work/sanitizer.txt" 2>&1 || { code=1; tail -n 30 "$work/sanitizer.txt"; }
+            grep 'ERROR SUMMARY\|RACECHECK SUMMARY' "$work/sanitizer.txt"
+        done
+    done
+    return $code
+}
+export -f sanitize
+for tool in memcheck racecheck; do
+    if ! command -v compute-sanitizer >/dev/null; then
+        note $tool skipped "compute-sanitizer is not here"
+    elif [ $dry = 1 ]; then
+        note $tool skipped "dry run"
+    else
+        part $tool 40 bash -c "sanitize $tool"
+        code=$? runs=$(grep -c '^== ' "$work/log/$tool.log") clean=$(grep -c 'SUMMARY: 0 ' "$work/log/$tool.log")
+        case $code in
+        0) note $tool ok "$clean of $runs runs clean, $took s" ;;
+        124 | 137) note $tool "$([ "$((clean + 1))" -ge "$runs" ] && echo ok || echo FAILED)" "$clean runs clean before its time was over" ;;
+        *) note $tool FAILED "$clean of $runs runs clean; $(why $tool)" ;;
+        esac
+    fi
+done
+
+bench bench-rest "$(left)" --networks resnet50,bert-large,gpt2-1.5b,gpt2-124m --dtypes bfloat16,float32 --resume
+pack
