@@ -90,7 +90,7 @@ __global__ void upsample_backward(int64_t items, upsample_shape shape, const T *
             for (int64_t j = columns.first; j < columns.end; j++) {
                 const float share = weight * share_of(sample_of<BILINEAR>(j, shape.scale, shape.width), column_of.rest);
                 const wide<T, N> slope = load_wide<N>(image + (i * out_width + j) * C);
-                for (int c = 0; c < N && share > 0.0f; c++) {
+                for (int c = 0; c < N && share > 0.0f; c++) { /* 0 times infinity is none of ours */
                     sum.at[c] += share * to_float(slope.at[c]);
                 }
             }
