@@ -48,6 +48,17 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Products and the sums of the bias gradient run one after the other. */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const ckpt_shape *const weight = &node->param[0].tensor.shape;
+    const int64_t out = weight->dim[0], in = weight->dim[1], rows = ckpt_node_in_count(node, 0) / in;
+    const ckpt_bytes product = ckpt_gpu_product_workspace(rows, in, out);
+    const ckpt_bytes sums = node->param_count > 1 ? ckpt_gpu_column_sums_workspace(rows, out) : 0;
+    *forward = product;
+    *backward = product > sums ? product : sums;
+}
+
 const ckpt_op ckpt_op_linear = {
     .name = "linear",
     .formula = "y = x W^T + b",
@@ -57,4 +68,5 @@ const ckpt_op ckpt_op_linear = {
     .in_max = 1,
     .accumulates = true,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

@@ -1,0 +1,44 @@
+/* What layers made of matrix products share: dense shapes, and which copy of a parameter a product reads. */
+#ifndef CKPT_KERNELS_CUDA_BLAS_LAYER_CUH
+#define CKPT_KERNELS_CUDA_BLAS_LAYER_CUH
+
+#include "kernels/cuda/device.cuh"
+
+extern "C" {
+#include "kernels/cuda/blas.h"
+}
+
+/* y[rows x columns] = x w (see blas.h) of matrices without gaps between their rows. */
+static inline ckpt_blas_shape blas_of(int64_t rows, int64_t columns, int64_t inner, bool x_turned, bool w_turned,
+                                      ckpt_dtype in, ckpt_dtype out, bool bias, bool adds)
+{
+    return {
+        .rows = rows,
+        .columns = columns,
+        .inner = inner,
+        .x_turned = x_turned,
+        .w_turned = w_turned,
+        .x_stride = x_turned ? rows : inner,
+        .w_stride = w_turned ? inner : columns,
+        .y_stride = columns,
+        .in = in,
+        .out = out,
+        .bias = bias,
+        .adds = adds,
+    };
+}
+
+/* Parameter k as a product reads it: the bfloat16 copy where there is one. */
+static inline const void *blas_param(const ckpt_kernel_args *args, int k)
+{
+    return args->param16[k] != NULL ? args->param16[k] : (const void *)args->param[k];
+}
+
+/* The larger of `bytes` and what a product uses; NULL: none. */
+static inline ckpt_bytes blas_most(ckpt_bytes bytes, const ckpt_blas_product *product)
+{
+    const ckpt_bytes used = product == NULL ? 0 : ckpt_blas_product_workspace(product);
+    return used > bytes ? used : bytes;
+}
+
+#endif
