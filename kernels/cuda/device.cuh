@@ -28,7 +28,7 @@ extern "C" {
     ckpt_emulated_launch(kernel, dim3(grid), dim3(block), (size_t)(shared), (cuda)->stream[CKPT_STREAM_COMPUTE],       \
                          __VA_ARGS__)
 #define CKPT_SHARED(name)                unsigned char *const name = ckpt_emulated_shared()
-#define CKPT_ALLOW_SHARED(kernel, bytes) ((void)(bytes), cudaSuccess)
+#define CKPT_ALLOW_SHARED(kernel, bytes) ckpt_emulated_allow_shared((const void *)(kernel), (size_t)(bytes))
 #else
 #define CKPT_LAUNCH(cuda, kernel, grid, block, shared, ...)                                                            \
     (kernel)<<<dim3(grid), dim3(block), (size_t)(shared), (cuda)->stream[CKPT_STREAM_COMPUTE]>>>(__VA_ARGS__)
