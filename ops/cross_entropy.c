@@ -46,6 +46,14 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const ckpt_shape *const x = &node->in[0].shape;
+    const int64_t classes = x->dim[x->rank == 4 ? 1 : x->rank - 1];
+    (void)backward;
+    *forward = ckpt_gpu_loss_workspace(ckpt_shape_count(x) / classes);
+}
+
 const ckpt_op ckpt_op_cross_entropy = {
     .name = "cross_entropy",
     .formula = "loss = mean over counted rows of log(sum(exp(x))) - x[target]",
@@ -53,6 +61,8 @@ const ckpt_op ckpt_op_cross_entropy = {
     .attrs = attrs,
     .in_min = 2,
     .in_max = 2,
+    .backward_inplace = 1u << 0,
     .loss = true,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

@@ -20,12 +20,20 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)backward;
+    *forward = ckpt_gpu_loss_workspace(ckpt_plus(ckpt_node_in_count(node, 0), 15) / 16); /* a term is 16 elements */
+}
+
 const ckpt_op ckpt_op_mse = {
     .name = "mse",
     .formula = "loss = mean((x - target)^2)",
     .source = "torch.nn.MSELoss",
     .in_min = 2,
     .in_max = 2,
+    .backward_inplace = 1u << 0 | 1u << 1,
     .loss = true,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

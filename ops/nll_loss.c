@@ -20,6 +20,12 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)backward;
+    *forward = ckpt_gpu_loss_workspace(node->in[0].shape.dim[0]);
+}
+
 const ckpt_op ckpt_op_nll_loss = {
     .name = "nll_loss",
     .formula = "y = -sum_n x[n, t[n]] / N",
@@ -28,4 +34,5 @@ const ckpt_op ckpt_op_nll_loss = {
     .in_max = 2,
     .loss = true,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

@@ -103,7 +103,10 @@ struct ckpt_op {
     bool accumulates;
     bool planned_only; /* no kernel exists: opaque */
     uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
-    bool loss;         /* output 0 is a scalar whose gradient is 1 */
+    /* Bit k: grad_in[k] may take the place of in[k], which backward_in declares, when it is the only gradient of an
+     * input that is wanted and it is written, not added (each element or row of in[k] is read before it is written). */
+    uint64_t backward_inplace;
+    bool loss; /* output 0 is a scalar whose gradient is 1 */
 
     /* Fill outputs, saved, params, stats and everything under "Filled by op->infer" from in[] and attr[].
      * On entry all of those are zero (forward_ns, backward_ns -1). Messages show the shapes.
@@ -122,6 +125,9 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
 /* Rows that one partial sum covers on a GPU where the rows of `groups` matrices [rows, columns] are summed: enough
  * parts to fill a large one, from the shape alone, so that the sum's order is the same on every device. */
 int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns);
+/* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
+enum { CKPT_GPU_LOSS_TERMS = 1024 };
+ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);
 
 /* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
 int64_t ckpt_node_int(const ckpt_node *node, const char *name);

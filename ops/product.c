@@ -1,4 +1,4 @@
-/* What a matrix product may take besides its operands. */
+/* What a matrix product may take besides its operands, and what sums over rows and losses take on a GPU. */
 #include "ops/ops_impl.h"
 
 /* Bytes of a float matrix with its sides rounded up to what the library's blocks want. */
@@ -41,4 +41,10 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns)
     /* One row of partial sums for every part, when there is more than one. */
     const int64_t part = ckpt_gpu_part_rows(1, rows, columns), parts = rows / part + (rows % part != 0);
     return parts > 1 ? ckpt_round_up(ckpt_times(4 * parts, columns), CKPT_ALIGN) : 0;
+}
+
+ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms)
+{
+    const int64_t parts = terms / CKPT_GPU_LOSS_TERMS + (terms % CKPT_GPU_LOSS_TERMS != 0);
+    return ckpt_round_up(ckpt_times(16, parts), CKPT_ALIGN);
 }

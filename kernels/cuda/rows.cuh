@@ -1,0 +1,98 @@
+/* Rows that lie one behind the other, each worked on by a team of threads: 4 lanes, a warp, or a block of TEAM threads.
+ * A row of any width is read in aligned packs of 16 bytes: its first and last pack may hold elements of its neighbours,
+ * which are masked when read, and written one by one around. So rows of odd width cost no more than others. */
+#ifndef CKPT_KERNELS_CUDA_ROWS_CUH
+#define CKPT_KERNELS_CUDA_ROWS_CUH
+
+#include "kernels/cuda/device.cuh"
+
+/* For all threads of the warp (TEAM <= 32) or block to call; `shared`: 32 floats, see block_sum. */
+template <int TEAM> __device__ inline float team_sum(float x, float *shared)
+{
+    if constexpr (TEAM > 32) {
+        return block_sum(x, shared);
+    } else {
+        for (int step = TEAM / 2; step > 0; step /= 2) {
+            x += __shfl_xor_sync(0xffffffffu, x, step);
+        }
+        return x;
+    }
+}
+template <int TEAM> __device__ inline float team_max(float x, float *shared)
+{
+    if constexpr (TEAM > 32) {
+        return block_max(x, shared);
+    } else {
+        for (int step = TEAM / 2; step > 0; step /= 2) {
+            x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+        }
+        return x;
+    }
+}
+
+/* Where a row lies: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. */
+template <typename T> struct row_place {
+    enum { V = pack<T>::count };
+    int64_t first, width, packs;
+    int head; /* elements of the first pack that belong to the row before */
+
+    __device__ row_place(int64_t row, int64_t row_width)
+    {
+        const int64_t start = row * row_width;
+        head = (int)(start % V);
+        first = start - head;
+        width = row_width;
+        packs = (head + row_width + V - 1) / V;
+    }
+    __device__ bool has(int64_t p, int j) const
+    {
+        const int64_t column = p * V + j - head;
+        return column >= 0 && column < width;
+    }
+    __device__ bool whole(int64_t p) const
+    {
+        return p * V >= head && (p + 1) * V <= head + width;
+    }
+    /* Pack p of the row of `x`; `outside` for what is not the row's, and everywhere when there is no pack p. */
+    __device__ pack<T> load(const T *x, int64_t p, float outside) const
+    {
+        pack<T> v;
+        if (p < packs) {
+            v = load16(x + first + p * V);
+        }
+        if (p >= packs || !whole(p)) {
+            for (int j = 0; j < V; j++) {
+                v.at[j] = p < packs && has(p, j) ? v.at[j] : from_float<T>(outside);
+            }
+        }
+        return v;
+    }
+    __device__ void store(T *y, int64_t p, const pack<T> &v) const
+    {
+        if (p < packs && whole(p)) {
+            store16(y + first + p * V, v);
+        } else if (p < packs) {
+            for (int j = 0; j < V; j++) {
+                if (has(p, j)) {
+                    y[first + p * V + j] = v.at[j];
+                }
+            }
+        }
+    }
+};
+
+/* Packs that a row of `width` may touch: its start may lie anywhere in a pack. */
+template <typename T> static inline int64_t row_packs(int64_t width)
+{
+    const int64_t V = pack<T>::count;
+    return width % V == 0 ? width / V : (width + V - 2) / V + 1;
+}
+
+/* A block for every `teams` rows; kernels stride over rows that are more than a grid may have. */
+static inline unsigned row_grid(int64_t rows, int64_t teams)
+{
+    const int64_t wanted = (rows + teams - 1) / teams, most = (int64_t)1 << 30;
+    return (unsigned)(wanted < most ? wanted : most);
+}
+
+#endif
