@@ -29,7 +29,7 @@ ckpt_category ckpt_static_category(const char *name)
             return (ckpt_category)c;
         }
     }
-    return CKPT_CAT_INPUTS;
+    return strcmp(name, "weights16") == 0 ? CKPT_CAT_WEIGHTS : CKPT_CAT_INPUTS;
 }
 
 ckpt_category ckpt_kind_category(ckpt_kind kind)

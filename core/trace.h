@@ -64,8 +64,8 @@ void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text);
 const char *ckpt_category_name(ckpt_category category);
 const char *ckpt_span_name(ckpt_span span);
 
-/* Category of a static block by its name: "weights", "gradients", "optimizer", anything else: inputs; and of a
- * buffer by its kind. */
+/* Category of a static block by its name: "weights" (and their bfloat16 copy, "weights16"), "gradients", "optimizer",
+ * anything else: inputs; and of a buffer by its kind. */
 ckpt_category ckpt_static_category(const char *name);
 ckpt_category ckpt_kind_category(ckpt_kind kind);
 

@@ -1,15 +1,15 @@
-/* Training by a plan. Everything is decided and every address computed before the first step (wire.c); a step is one
- * walk over the actions. */
+/* Training by a plan: set-up and what is asked of an executor. Every address (wire.c) and every wait (order.c) is known
+ * before the first step; a step (step.c) is one walk over the actions. */
 #include "executor/executor.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/cli.h"
 #include "executor/executor_impl.h"
 
-static ckpt_code refuse_unfit(const ckpt_lowered *lowered, const ckpt_plan *plan, ckpt_err *err)
+static ckpt_code refuse_unfit(const ckpt_device *device, const ckpt_lowered *lowered, const ckpt_plan *plan,
+                              ckpt_err *err)
 {
     const ckpt_network *const network = lowered->network;
     if (plan->verdict != CKPT_FITS) {
@@ -20,6 +20,10 @@ static ckpt_code refuse_unfit(const ckpt_lowered *lowered, const ckpt_plan *plan
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the last layer is no loss, so there is nothing to train",
                          network->model->source);
     }
+    if (network->model->dtype != CKPT_FLOAT32 && !device->api->gpu) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "%s: its dtype is %s, and device %s computes in float32 only",
+                         network->model->source, ckpt_dtype_name(network->model->dtype), device->api->kind);
+    }
     for (int n = 0; n < network->node_count; n++) {
         if (network->node[n].op->planned_only) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s (%s) can be planned but not run",
@@ -29,20 +33,40 @@ static ckpt_code refuse_unfit(const ckpt_lowered *lowered, const ckpt_plan *plan
     return CKPT_OK;
 }
 
-/* The host memory of the inputs: what the caller fills, and what every step uploads. */
+/* The host memory of the inputs: what the caller fills, and what every step uploads. One page-locked block, so that
+ * uploads run at the link's full speed. */
 static ckpt_code take_inputs(ckpt_executor *executor, ckpt_err *err)
 {
-    const ckpt_model *const model = executor->lowered->network->model;
-    executor->input = CKPT_NEW(&executor->arena, void *, model->input_count);
+    const ckpt_network *const network = executor->lowered->network;
+    const int count = network->model->input_count;
+    executor->input = CKPT_NEW(&executor->arena, void *, count);
+    executor->upload = CKPT_NEW(&executor->arena, void *, count);
     executor->chunk = CKPT_NEW(&executor->arena, unsigned char, CKPT_CHUNK_BYTES);
-    if (executor->input == NULL || executor->chunk == NULL) {
+    ckpt_bytes *const at = CKPT_NEW(&executor->arena, ckpt_bytes, 2 * (size_t)count);
+    if (executor->input == NULL || executor->upload == NULL || executor->chunk == NULL || at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no host memory for the inputs");
     }
-    for (int i = 0; i < model->input_count; i++) {
-        executor->input[i] = CKPT_NEW(&executor->arena, unsigned char, ckpt_tensor_bytes(&model->input[i]));
-        if (executor->input[i] == NULL) {
-            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no host memory for input %s", model->input[i].name);
+    ckpt_bytes total = 0;
+    for (int i = 0; i < count; i++) {
+        const ckpt_tensor *const file = &network->model->input[i], *const device = &network->value[i].tensor;
+        const ckpt_bytes uploaded =
+            device->dtype == file->dtype ? 0 : ckpt_round_up(ckpt_tensor_bytes(device), CKPT_ALIGN);
+        at[2 * i] = total;
+        bool fits = ckpt_sum(total, ckpt_round_up(ckpt_tensor_bytes(file), CKPT_ALIGN), &total);
+        at[2 * i + 1] = uploaded > 0 ? total : at[2 * i];
+        fits = fits && ckpt_sum(total, uploaded, &total);
+        if (!fits) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "inputs do not fit 63 bits of bytes");
         }
+    }
+    void *base = NULL;
+    CKPT_TRY_WHILE(err, executor->device->api->reserve_host(executor->device, total, &base, err),
+                   "reserving the host's %lld bytes for the inputs", (long long)total);
+    executor->feed = base;
+    executor->feed_bytes = total;
+    for (int i = 0; i < count; i++) {
+        executor->input[i] = executor->feed + at[2 * i];
+        executor->upload[i] = executor->feed + at[2 * i + 1];
     }
     return CKPT_OK;
 }
@@ -66,7 +90,7 @@ static ckpt_code reserve(ckpt_executor *executor, ckpt_err *err)
 static ckpt_code set_up(ckpt_executor *executor, ckpt_err *err)
 {
     const ckpt_lowered *const lowered = executor->lowered;
-    CKPT_TRY(refuse_unfit(lowered, executor->plan, err));
+    CKPT_TRY(refuse_unfit(executor->device, lowered, executor->plan, err));
     CKPT_TRY(ckpt_network_statics(lowered->network, &executor->arena, &executor->layout, err));
     if (executor->layout.total != lowered->graph->static_bytes) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "static block: %lld bytes laid out, the graph says %lld",
@@ -75,11 +99,10 @@ static ckpt_code set_up(ckpt_executor *executor, ckpt_err *err)
     CKPT_TRY(take_inputs(executor, err));
     CKPT_TRY(reserve(executor, err));
     CKPT_TRY(ckpt_executor_wire(executor, err));
+    CKPT_TRY(executor->device->api->signals(executor->device, executor->signal_count, err));
+    CKPT_TRY(ckpt_executor_rehearse(executor, err));
     CKPT_TRY(ckpt_executor_initialise(executor, err));
-    if (executor->options.poison && executor->plan->arena_bytes > 0) {
-        CKPT_TRY(
-            executor->device->api->fill(executor->device, executor->block, 0xFF, executor->plan->arena_bytes, err));
-    }
+    CKPT_TRY(executor->device->api->finish(executor->device, err));
     executor->heap_bytes = -1;
     return CKPT_OK;
 }
@@ -112,6 +135,10 @@ void ckpt_executor_destroy(ckpt_executor *executor)
         return;
     }
     ckpt_device *const device = executor->device;
+    (void)device->api->finish(device, NULL); /* a step that failed may have left work behind */
+    if (executor->recorded != NULL) {
+        device->api->capture_release(device, executor->recorded);
+    }
     if (executor->bound != NULL) {
         for (int n = 0; n < executor->lowered->network->node_count; n++) {
             if (executor->bound[n].kernel != NULL) {
@@ -124,6 +151,12 @@ void ckpt_executor_destroy(ckpt_executor *executor)
     }
     if (executor->statics != NULL) {
         device->api->release(device, executor->statics, executor->layout.total);
+    }
+    if (executor->slab != NULL) {
+        device->api->release_host(device, executor->slab, executor->slab_bytes);
+    }
+    if (executor->feed != NULL) {
+        device->api->release_host(device, executor->feed, executor->feed_bytes);
     }
     ckpt_arena_fini(&executor->arena);
     ckpt_memory_put(executor);
@@ -159,100 +192,6 @@ void ckpt_executor_data_set(ckpt_executor *executor, const char *about)
 const char *ckpt_executor_data(const ckpt_executor *executor)
 {
     return executor->data;
-}
-
-static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
-{
-    ckpt_device *const device = executor->device;
-    action->args.seed = executor->seed;
-    action->args.step = executor->steps;
-    switch (action->phase) {
-    case CKPT_FORWARD: return ckpt_device_forward(device, action->bound, &action->args, err);
-    case CKPT_BACKWARD: return ckpt_device_backward(device, action->bound, &action->args, err);
-    case CKPT_UPDATE:
-    case CKPT_REDUCE: break;
-    }
-    const ckpt_network *const network = executor->lowered->network;
-    for (int i = 0; i < action->update_count; i++) {
-        action->update[i].step = executor->steps + 1;
-        CKPT_TRY(ckpt_device_update(device, network->optimizer, &action->update[i], err));
-    }
-    return CKPT_OK;
-}
-
-/* A freed place must not be read again: with NaN in it, it cannot be without showing. */
-static ckpt_code poison(const ckpt_executor *executor, void *place, ckpt_bytes bytes, ckpt_err *err)
-{
-    if (!executor->options.poison || bytes == 0) {
-        return CKPT_OK;
-    }
-    return executor->device->api->fill(executor->device, place, 0xFF, bytes, err);
-}
-
-static ckpt_code act(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
-{
-    ckpt_device *const device = executor->device;
-    switch (action->kind) {
-    case CKPT_RUN: return run(executor, action, err);
-    case CKPT_FREE: return poison(executor, action->place, action->bytes, err);
-    case CKPT_OFFLOAD: return device->api->download(device, action->host, action->place, action->bytes, err);
-    case CKPT_FETCH: return device->api->upload(device, action->place, action->host, action->bytes, err);
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code begin(ckpt_executor *executor, ckpt_err *err)
-{
-    ckpt_device *const device = executor->device;
-    const ckpt_model *const model = executor->lowered->network->model;
-    for (int i = 0; i < model->input_count; i++) {
-        CKPT_TRY(device->api->upload(device, executor->statics + executor->layout.inputs + executor->layout.input[i],
-                                     executor->input[i], ckpt_tensor_bytes(&model->input[i]), err));
-    }
-    if (executor->steps > 0) {
-        CKPT_TRY(poison(executor, executor->block, executor->plan->arena_bytes, err));
-    }
-    if (executor->heap_bytes < 0) {
-        executor->heap_bytes = ckpt_heap_bytes();
-    }
-    const ckpt_static_layout *const layout = &executor->layout;
-    memset(executor->live, 0, sizeof executor->live);
-    executor->live[CKPT_CAT_WEIGHTS] = layout->gradients - layout->weights;
-    executor->live[CKPT_CAT_GRADIENTS] = layout->optimizer - layout->gradients;
-    executor->live[CKPT_CAT_OPTIMIZER] = layout->statistics - layout->optimizer;
-    executor->live[CKPT_CAT_INPUTS] = layout->total - layout->statistics;
-    return CKPT_OK;
-}
-
-ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err)
-{
-    ckpt_device *const device = executor->device;
-    ckpt_recording *const recording = (ckpt_recording *)trace;
-    CKPT_TRY(begin(executor, err));
-    ckpt_recording_start(executor, recording);
-    for (int s = 0; s < executor->plan->step_count; s++) {
-        ckpt_action *const action = &executor->action[s];
-        const ckpt_ns start_ns = recording != NULL ? ckpt_clock_ns() : 0;
-        CKPT_TRY_WHILE(err, act(executor, action, err), "running step %d (%s)", s, action->name);
-        for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
-            executor->live[c] += action->born[c] - action->died[c];
-        }
-        if (recording != NULL) {
-            CKPT_TRY(device->api->finish(device, err));
-            ckpt_recording_add(executor, recording, s, start_ns, ckpt_clock_ns(), action->args.workspace_bytes);
-        }
-        if (action->args.workspace_bytes > 0) {
-            CKPT_TRY(poison(executor, action->args.workspace, action->args.workspace_bytes, err));
-        }
-    }
-    CKPT_TRY(device->api->finish(device, err));
-    ckpt_recording_end(recording);
-    float value = 0;
-    CKPT_TRY(device->api->download(device, &value, executor->loss, (ckpt_bytes)sizeof value, err));
-    executor->steps++;
-    executor->last_loss = value;
-    *loss = value;
-    return CKPT_OK;
 }
 
 void ckpt_executor_section(const ckpt_executor *executor, ckpt_section section, ckpt_bytes *start, ckpt_bytes *bytes)
@@ -293,6 +232,31 @@ float *ckpt_executor_param_at(const ckpt_executor *executor, ckpt_bytes section,
     return (float *)(void *)(executor->statics + section + executor->layout.param[node * CKPT_PARAM_MAX + k]);
 }
 
+/* Every parameter has the same place in the copy, at half the distance. */
+void *ckpt_executor_param16_at(const ckpt_executor *executor, int node, int k)
+{
+    const ckpt_static_layout *const layout = &executor->layout;
+    return layout->total == layout->weights16
+               ? NULL
+               : executor->statics + layout->weights16 + layout->param[node * CKPT_PARAM_MAX + k] / 2;
+}
+
+ckpt_code ckpt_executor_narrow(ckpt_executor *executor, ckpt_err *err)
+{
+    const ckpt_static_layout *const layout = &executor->layout;
+    if (layout->total == layout->weights16) {
+        return CKPT_OK;
+    }
+    return executor->device->api->narrow(executor->device, executor->statics + layout->weights16,
+                                         (const float *)(const void *)(executor->statics + layout->weights),
+                                         layout->weight_bytes / (ckpt_bytes)sizeof(float), err);
+}
+
+int ckpt_executor_host_threads(const ckpt_executor *executor)
+{
+    return executor->device->threads > 0 ? executor->device->threads : ckpt_machine_threads();
+}
+
 static ckpt_bytes param_bytes(const ckpt_executor *executor, int node, int k)
 {
     const ckpt_network *const network = executor->lowered->network;
@@ -309,9 +273,10 @@ ckpt_code ckpt_executor_param(ckpt_executor *executor, int node, int k, float *h
 
 ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int node, int k, const float *host, ckpt_err *err)
 {
-    return executor->device->api->upload(executor->device,
-                                         ckpt_executor_param_at(executor, executor->layout.weights, node, k), host,
-                                         param_bytes(executor, node, k), err);
+    CKPT_TRY(executor->device->api->upload(executor->device,
+                                           ckpt_executor_param_at(executor, executor->layout.weights, node, k), host,
+                                           param_bytes(executor, node, k), err));
+    return ckpt_executor_narrow(executor, err);
 }
 
 ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err)

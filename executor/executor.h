@@ -1,7 +1,10 @@
 /* Training by a plan: a loop over its steps. It decides nothing.
  *
- *     static block: weights | gradients | optimizer | statistics | inputs        (ckpt_static_layout)
- *     arena:        every buffer and workspace at its planned offset             (arena_bytes, exactly)
+ *     static block: weights | gradients | optimizer | statistics | inputs | weights16    (ckpt_static_layout)
+ *     arena:        every buffer and workspace at its planned offset                     (arena_bytes, exactly)
+ *
+ * On a GPU set-up runs the whole step once on zeros, so that what libraries load at their first use is there, and wipes
+ * all of it before the weights are drawn. Offloads and fetches run beside compute (order.c says what waits for what).
  *
  * After ckpt_executor_create the executor allocates nothing. Two libraries do, a few hundred bytes at a time:
  * oneDNN 2.6 keeps the table of a call's arguments on the C heap while the call lasts, and GNU's OpenMP makes a team
@@ -19,6 +22,7 @@ typedef struct ckpt_executor ckpt_executor;
 typedef struct ckpt_executor_options {
     uint64_t seed;
     bool poison; /* fill every freed place, and the arena at the start, with NaN: a read of freed memory shows */
+    bool record; /* replay a recording of the step instead of starting its work one by one, where the device can */
 } ckpt_executor_options;
 
 /* `plan` must be bound to lowered->graph and have passed ckpt_plan_check; all three are kept until destroy.
@@ -34,7 +38,8 @@ void ckpt_executor_destroy(ckpt_executor *executor);
 void *ckpt_executor_input(ckpt_executor *executor, int i);
 
 /* One training step. *loss is the value of the loss node.
- *   trace   NULL, or room made by ckpt_executor_trace_create that is overwritten */
+ *   trace   NULL, or room made by ckpt_executor_trace_create that is overwritten; such a step is not replayed, its work
+ *           is started one by one, with the same bits */
 CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
 
 /* A trace with room for every step; made before training, so that recording allocates nothing. */
@@ -55,6 +60,12 @@ float ckpt_executor_loss(const ckpt_executor *executor);
  * "" until it is set or read. */
 void ckpt_executor_data_set(ckpt_executor *executor, const char *about);
 const char *ckpt_executor_data(const ckpt_executor *executor);
+
+/* The most that was in memory in any step, the static block counted, as the executor itself counts when it starts the
+ * steps or records them; and the most that malloc held more than before the first step, looked at after every step, and
+ * after every op of a step that is traced. */
+ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor);
+ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor);
 
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);

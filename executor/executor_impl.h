@@ -11,8 +11,12 @@
 /* One step of the plan with every address known. */
 typedef struct ckpt_action {
     ckpt_step_kind kind;
+    ckpt_stream stream;
     const char *name, *layer; /* for traces and messages */
     ckpt_span span;
+    /* order.c: signals it waits for before it starts, and the one that stands behind it; -1: nobody waits for it */
+    int wait[CKPT_STREAM_COUNT - 1], wait_count;
+    int signal;
     /* run */
     ckpt_phase phase;
     const ckpt_bound *bound;
@@ -28,6 +32,12 @@ typedef struct ckpt_action {
     ckpt_bytes born[CKPT_CATEGORY_COUNT], died[CKPT_CATEGORY_COUNT];
 } ckpt_action;
 
+/* The plan's places by the step that opens them: by_step[first[step] .. first[step + 1]). */
+typedef struct ckpt_places {
+    const int *first;
+    const ckpt_place *const *by_step;
+} ckpt_places;
+
 struct ckpt_executor {
     ckpt_arena arena; /* host memory of everything below */
     ckpt_device *device;
@@ -40,25 +50,45 @@ struct ckpt_executor {
     ckpt_static_layout layout;
     unsigned char *statics; /* layout.total bytes on the device; NULL: not reserved */
     unsigned char *block;   /* plan->arena_bytes on the device; NULL: not reserved */
-    unsigned char *slab;    /* host: room of every buffer that is ever offloaded */
+    unsigned char *slab;    /* page-locked: room of every buffer that is ever offloaded; NULL: none is */
     ckpt_bytes slab_bytes;
+    unsigned char *feed; /* page-locked: the model's inputs, as the caller fills them and as they are uploaded */
+    ckpt_bytes feed_bytes;
     unsigned char *chunk; /* CKPT_CHUNK_BYTES */
-    void **input;         /* host memory of the model's inputs */
+    void **input;         /* per model input, in `feed`: what the caller fills */
+    void **upload;        /* per model input, in `feed`: the same, or narrowed to bfloat16 */
     ckpt_bound *bound;    /* per node; kernel NULL: not bound */
     ckpt_action *action;  /* per plan step */
-    const void *loss;     /* on the device, after the last step */
+    int signal_count;
+    int join[CKPT_STREAM_COUNT - 1], join_count; /* signals that compute waits for at the end of a recording */
+    void *recorded;                              /* a step, ready to be replayed; NULL: none is */
+    const void *loss;                            /* on the device, after the last step */
     ckpt_bytes live[CKPT_CATEGORY_COUNT];
-    ckpt_bytes heap_bytes; /* what malloc held when the first step began; -1: none has */
+    ckpt_bytes peak_bytes;    /* the most that was in memory in any step */
+    ckpt_bytes heap_bytes;    /* what malloc held when the first step began; -1: none has */
+    ckpt_bytes outside_bytes; /* the most it held more than that, after a step or a part of one that was looked at */
 };
 
 /* Bind every node and fill executor->action. */
 ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err);
+
+/* Work out the waits and signals of every action. */
+ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_places *places, ckpt_err *err);
+
+/* What set-up does with a whole step. Where code and recordings come to the device at their first use, run the step
+ * once on zeros and leave everything zero again; then, or at once, record it where that is wanted and possible. */
+ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err);
+
+/* The bfloat16 copy of the weights, from the weights; nothing in a float32 model. */
+ckpt_code ckpt_executor_narrow(ckpt_executor *executor, ckpt_err *err);
 
 /* Weights from the seed, statistics from their initial values, everything else zero. */
 ckpt_code ckpt_executor_initialise(ckpt_executor *executor, ckpt_err *err);
 
 /* Address of parameter k of a node in the section that starts at `section`. */
 float *ckpt_executor_param_at(const ckpt_executor *executor, ckpt_bytes section, int node, int k);
+/* Of its bfloat16 copy; NULL in a float32 model. */
+void *ckpt_executor_param16_at(const ckpt_executor *executor, int node, int k);
 
 /* Start and length of a section of the static block, in bytes. */
 void ckpt_executor_section(const ckpt_executor *executor, ckpt_section section, ckpt_bytes *start, ckpt_bytes *bytes);
@@ -66,16 +96,25 @@ void ckpt_executor_section(const ckpt_executor *executor, ckpt_section section, 
 /* Bytes that malloc has given out and not got back; 0 where the C library does not tell. */
 ckpt_bytes ckpt_heap_bytes(void);
 
-/* Recording: `recording` may be NULL everywhere. */
-typedef struct ckpt_recording {
+/* Raise executor->outside_bytes to what is outside now; gives what is. */
+ckpt_bytes ckpt_executor_outside_look(ckpt_executor *executor);
+
+/* A trace that is being written; `measured` may be NULL everywhere. */
+typedef struct ckpt_measured {
     ckpt_trace trace; /* first: the caller's ckpt_trace * points here */
     ckpt_event *event;
     ckpt_ns start_ns;
-} ckpt_recording;
+} ckpt_measured;
 
-void ckpt_recording_start(const ckpt_executor *executor, ckpt_recording *recording);
-void ckpt_recording_add(const ckpt_executor *executor, ckpt_recording *recording, int step, ckpt_ns start_ns,
-                        ckpt_ns end_ns, ckpt_bytes workspace_bytes);
-void ckpt_recording_end(ckpt_recording *recording);
+/* Times of steps come from stamps on their streams where the device has them, all at the end; else from the host's
+ * clock, and every step is waited for. */
+ckpt_code ckpt_measured_start(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err);
+ckpt_code ckpt_measured_before(const ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err);
+ckpt_code ckpt_measured_after(ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err);
+/* After `finish`. */
+ckpt_code ckpt_measured_end(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err);
+
+/* Processors that host loops of this executor may use. */
+int ckpt_executor_host_threads(const ckpt_executor *executor);
 
 #endif

@@ -45,7 +45,9 @@ static void fill_values(const ckpt_executor *executor, const ckpt_node *node, in
     const uint32_t layer = (uint32_t)node->index, stream = (uint32_t)(FIRST_STREAM + k);
     const float scale = (float)param->scale;
     const int64_t blocks = (count + 3) / 4;
-#pragma omp parallel for schedule(static) num_threads(executor->device->threads)
+    const int threads = ckpt_executor_host_threads(executor);
+    (void)threads;
+#pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t b = 0; b < blocks; b++) {
         uint32_t word[4];
         float value[4];
@@ -103,5 +105,5 @@ ckpt_code ckpt_executor_initialise(ckpt_executor *executor, ckpt_err *err)
             CKPT_TRY(start_stat(executor, node, k, err));
         }
     }
-    return CKPT_OK;
+    return ckpt_executor_narrow(executor, err);
 }

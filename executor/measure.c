@@ -26,16 +26,41 @@ static ckpt_bytes process_peak_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (ckpt_bytes)usage.ru_maxrss * 1024 : 0; /* Linux counts KiB */
 }
 
+ckpt_bytes ckpt_executor_outside_look(ckpt_executor *executor)
+{
+    const ckpt_bytes more = ckpt_heap_bytes() - executor->heap_bytes;
+    const ckpt_bytes outside = more > 0 ? more : 0;
+    executor->outside_bytes = outside > executor->outside_bytes ? outside : executor->outside_bytes;
+    return outside;
+}
+
+static bool has_stamps(const ckpt_executor *executor)
+{
+    return executor->device->api->stamps != NULL;
+}
+
+/* Stamp 0 stands before the first step; then one before and one behind each. */
+static int stamp_before(int step)
+{
+    return 1 + 2 * step;
+}
+
+static int stamp_behind(int step)
+{
+    return 2 + 2 * step;
+}
+
 ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out, ckpt_trace **trace, ckpt_err *err)
 {
     const ckpt_plan *const plan = executor->plan;
-    ckpt_recording *const recording = CKPT_NEW(out, ckpt_recording, 1);
+    ckpt_device *const device = executor->device;
+    ckpt_measured *const measured = CKPT_NEW(out, ckpt_measured, 1);
     ckpt_event *const event = CKPT_NEW(out, ckpt_event, plan->step_count);
-    if (recording == NULL || event == NULL) {
+    if (measured == NULL || event == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace of %d steps", plan->step_count);
     }
-    recording->event = event;
-    recording->trace = (ckpt_trace){
+    measured->event = event;
+    measured->trace = (ckpt_trace){
         .source = plan->source,
         .name = plan->graph_name,
         .plan = plan->solver,
@@ -45,62 +70,121 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
         .arena_bytes = plan->arena_bytes,
         .event = event,
     };
-    CKPT_TRY(ckpt_machine_read(executor->device->threads, executor->device->api->libraries(executor->device), 0, NULL,
-                               out, &recording->trace.machine, err));
-    *trace = &recording->trace;
+    if (has_stamps(executor)) {
+        CKPT_TRY(device->api->stamps(device, stamp_before(plan->step_count), err));
+    }
+    CKPT_TRY(ckpt_machine_read(device->threads, device->api->libraries(device), 0, NULL, out, &measured->trace.machine,
+                               err));
+    if (device->api->gpu) {
+        measured->trace.machine.gpu = true;
+        measured->trace.machine.device = device->api->describe(device);
+    }
+    *trace = &measured->trace;
     return CKPT_OK;
 }
 
-void ckpt_recording_start(const ckpt_executor *executor, ckpt_recording *recording)
+ckpt_code ckpt_measured_start(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
 {
-    if (recording != NULL) {
-        recording->start_ns = ckpt_clock_ns();
-        recording->trace.event_count = 0;
-        recording->trace.peak_bytes = executor->layout.total;
-        recording->trace.peak_event = 0;
+    if (measured == NULL) {
+        return CKPT_OK;
     }
+    measured->start_ns = ckpt_clock_ns();
+    measured->trace.event_count = 0;
+    measured->trace.peak_bytes = executor->layout.total;
+    measured->trace.peak_event = 0;
+    return has_stamps(executor) ? executor->device->api->stamp(executor->device, 0, CKPT_STREAM_COMPUTE, err) : CKPT_OK;
 }
 
-static const char *stream_of(ckpt_step_kind kind)
+ckpt_code ckpt_measured_before(const ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err)
 {
-    return kind == CKPT_OFFLOAD ? "d2h" : kind == CKPT_FETCH ? "h2d" : "compute";
+    if (measured == NULL) {
+        return CKPT_OK;
+    }
+    if (has_stamps(executor)) {
+        ckpt_device *const device = executor->device;
+        return device->api->stamp(device, stamp_before(step), executor->action[step].stream, err);
+    }
+    measured->event[step].start_ns = ckpt_clock_ns() - measured->start_ns;
+    return CKPT_OK;
 }
 
-void ckpt_recording_add(const ckpt_executor *executor, ckpt_recording *recording, int step, ckpt_ns start_ns,
-                        ckpt_ns end_ns, ckpt_bytes workspace_bytes)
+static const char *stream_name(ckpt_stream stream)
+{
+    return stream == CKPT_STREAM_D2H ? "d2h" : stream == CKPT_STREAM_H2D ? "h2d" : "compute";
+}
+
+/* What is in memory is known when a step is started; when it ran is not. */
+static void add_event(ckpt_executor *executor, ckpt_measured *measured, int step)
 {
     const ckpt_action *const action = &executor->action[step];
-    ckpt_event *const event = &recording->event[recording->trace.event_count];
-    *event = (ckpt_event){
-        .step = step,
-        .name = action->name,
-        .layer = action->layer,
-        .stream = stream_of(action->kind),
-        .span = action->span,
-        .start_ns = start_ns - recording->start_ns,
-        .end_ns = end_ns - recording->start_ns,
-    };
+    ckpt_event *const event = &measured->event[step];
+    event->step = step;
+    event->name = action->name;
+    event->layer = action->layer;
+    event->stream = stream_name(action->stream);
+    event->span = action->span;
     memcpy(event->bytes, executor->live, sizeof event->bytes);
-    event->bytes[CKPT_CAT_WORKSPACE] = workspace_bytes;
-    const ckpt_bytes outside = ckpt_heap_bytes() - executor->heap_bytes;
+    event->bytes[CKPT_CAT_WORKSPACE] = action->args.workspace_bytes;
     ckpt_bytes total = 0;
     for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
         total += event->bytes[c];
     }
-    event->bytes[CKPT_CAT_OUTSIDE] = outside > 0 ? outside : 0;
-    if (total > recording->trace.peak_bytes || recording->trace.event_count == 0) {
-        recording->trace.peak_bytes = total;
-        recording->trace.peak_event = recording->trace.event_count;
+    event->bytes[CKPT_CAT_OUTSIDE] = ckpt_executor_outside_look(executor);
+    if (total > measured->trace.peak_bytes || step == 0) {
+        measured->trace.peak_bytes = total;
+        measured->trace.peak_event = step;
     }
-    recording->trace.event_count++;
+    measured->trace.event_count = step + 1;
 }
 
-void ckpt_recording_end(ckpt_recording *recording)
+ckpt_code ckpt_measured_after(ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err)
 {
-    if (recording != NULL) {
-        recording->trace.time_ns = ckpt_clock_ns() - recording->start_ns;
-        recording->trace.process_peak_bytes = process_peak_bytes();
+    ckpt_device *const device = executor->device;
+    if (measured == NULL) {
+        return CKPT_OK;
     }
+    if (has_stamps(executor)) {
+        CKPT_TRY(device->api->stamp(device, stamp_behind(step), executor->action[step].stream, err));
+    } else {
+        CKPT_TRY(device->api->finish(device, err));
+        measured->event[step].end_ns = ckpt_clock_ns() - measured->start_ns;
+    }
+    add_event(executor, measured, step);
+    return CKPT_OK;
+}
+
+static ckpt_code read_stamps(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    for (int s = 0; s < measured->trace.event_count; s++) {
+        ckpt_event *const event = &measured->event[s];
+        CKPT_TRY(device->api->stamp_ns(device, stamp_before(s), &event->start_ns, err));
+        CKPT_TRY(device->api->stamp_ns(device, stamp_behind(s), &event->end_ns, err));
+        /* the clock of stamps has steps of half a microsecond or so */
+        event->start_ns = event->start_ns > 0 ? event->start_ns : 0;
+        event->end_ns = event->end_ns > event->start_ns ? event->end_ns : event->start_ns;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_measured_end(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+{
+    if (measured == NULL) {
+        return CKPT_OK;
+    }
+    measured->trace.time_ns = ckpt_clock_ns() - measured->start_ns;
+    measured->trace.process_peak_bytes = process_peak_bytes();
+    return has_stamps(executor) ? read_stamps(executor, measured, err) : CKPT_OK;
+}
+
+ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor)
+{
+    return executor->peak_bytes;
+}
+
+ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor)
+{
+    return executor->outside_bytes;
 }
 
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor)

@@ -359,6 +359,7 @@ static ckpt_code read_file(ckpt_executor *executor, FILE *file, char *header, co
                          (long long)wanted);
     }
     CKPT_TRY(get_sections(executor, file, path, err));
+    CKPT_TRY(ckpt_executor_narrow(executor, err));
     executor->seed = seed;
     executor->steps = steps;
     executor->last_loss = strtof(loss, NULL);

@@ -6,8 +6,7 @@
 
 typedef struct ckpt_wiring {
     ckpt_executor *executor;
-    const int *first; /* per step: its places are by_step[first[step] .. first[step + 1]) */
-    const ckpt_place *const *by_step;
+    ckpt_places places;
     const ckpt_place **held; /* per buffer: its place now; NULL: not in memory */
     unsigned char **host;    /* per buffer: its room in the slab; NULL: never offloaded */
 } ckpt_wiring;
@@ -47,8 +46,7 @@ static ckpt_code index_places(ckpt_wiring *wiring, ckpt_err *err)
     for (int p = 0; p < plan->place_count; p++) {
         by_step[first[plan->place[p].from + 1]++] = &plan->place[p];
     }
-    wiring->first = first;
-    wiring->by_step = by_step;
+    wiring->places = (ckpt_places){first, by_step};
     return CKPT_OK;
 }
 
@@ -73,11 +71,11 @@ static ckpt_code take_slab(ckpt_wiring *wiring, ckpt_err *err)
         }
     }
     if (total > 0) {
-        executor->slab = CKPT_NEW(&executor->arena, unsigned char, total);
+        void *base = NULL;
+        CKPT_TRY_WHILE(err, executor->device->api->reserve_host(executor->device, total, &base, err),
+                       "reserving the host's %lld bytes for what is offloaded", (long long)total);
+        executor->slab = base;
         executor->slab_bytes = total;
-        if (executor->slab == NULL) {
-            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no host memory for %lld offloaded bytes", (long long)total);
-        }
     }
     for (int b = 0; b < graph->buffer_count; b++) {
         wiring->host[b] = room[b] > 0 ? executor->slab + (room[b] - 1) : NULL;
@@ -129,12 +127,14 @@ static bool bit(uint64_t mask, int k)
 static ckpt_code wire_statics(ckpt_executor *executor, const ckpt_node *node, ckpt_kernel_args *args, ckpt_err *err)
 {
     const float **const param = CKPT_NEW(&executor->arena, const float *, node->param_count);
+    const void **const param16 = CKPT_NEW(&executor->arena, const void *, node->param_count);
     float **const grad = CKPT_NEW(&executor->arena, float *, node->param_count);
     float **const stat = CKPT_NEW(&executor->arena, float *, node->stat_count);
-    if (param == NULL || grad == NULL || stat == NULL) {
+    if (param == NULL || param16 == NULL || grad == NULL || stat == NULL) {
         return no_memory(err);
     }
     for (int k = 0; k < node->param_count; k++) {
+        param16[k] = ckpt_executor_param16_at(executor, node->index, k);
         param[k] = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k);
         grad[k] = ckpt_executor_param_at(executor, executor->layout.gradients, node->index, k);
     }
@@ -143,6 +143,7 @@ static ckpt_code wire_statics(ckpt_executor *executor, const ckpt_node *node, ck
                                     executor->layout.stat[node->index * CKPT_STAT_MAX + k]);
     }
     args->param = param;
+    args->param16 = param16;
     args->grad_param = grad;
     args->stat = stat;
     return CKPT_OK;
@@ -242,6 +243,7 @@ static ckpt_code wire_update(ckpt_executor *executor, const ckpt_node *node, ckp
             .decay = node->param[k].decay,
             .count = ckpt_shape_count(&node->param[k].tensor.shape),
             .param = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k),
+            .param16 = ckpt_executor_param16_at(executor, node->index, k),
             .grad = ckpt_executor_param_at(executor, executor->layout.gradients, node->index, k),
             .slot = slot,
         };
@@ -260,8 +262,8 @@ static ckpt_category buffer_category(const ckpt_executor *executor, int buffer)
 static void open_places(const ckpt_wiring *wiring, int step, ckpt_action *action)
 {
     const ckpt_executor *const executor = wiring->executor;
-    for (int i = wiring->first[step]; i < wiring->first[step + 1]; i++) {
-        const ckpt_place *const place = wiring->by_step[i];
+    for (int i = wiring->places.first[step]; i < wiring->places.first[step + 1]; i++) {
+        const ckpt_place *const place = wiring->places.by_step[i];
         if (place->buffer < 0) {
             action->args.workspace = place->bytes > 0 ? place_address(executor, place) : NULL;
             action->args.workspace_bytes = place->bytes;
@@ -360,8 +362,8 @@ static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckp
             continue;
         }
         ckpt_bytes bytes = 0;
-        for (int i = wiring->first[s]; i < wiring->first[s + 1]; i++) {
-            bytes += wiring->by_step[i]->buffer < 0 ? wiring->by_step[i]->bytes : 0;
+        for (int i = wiring->places.first[s]; i < wiring->places.first[s + 1]; i++) {
+            bytes += wiring->places.by_step[i]->buffer < 0 ? wiring->places.by_step[i]->bytes : 0;
         }
         const ckpt_op_role *const role = &lowered->op_role[step->target];
         if (role->phase == CKPT_FORWARD && (forward[role->node] < 0 || bytes < forward[role->node])) {
@@ -401,6 +403,11 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
+static ckpt_stream stream_of(ckpt_step_kind kind)
+{
+    return kind == CKPT_OFFLOAD ? CKPT_STREAM_D2H : kind == CKPT_FETCH ? CKPT_STREAM_H2D : CKPT_STREAM_COMPUTE;
+}
+
 static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
 {
     ckpt_executor *const executor = wiring->executor;
@@ -412,7 +419,9 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
     executor->action = action;
     for (int s = 0; s < plan->step_count; s++) {
         action[s].kind = plan->step[s].kind;
+        action[s].stream = stream_of(plan->step[s].kind);
         action[s].name = plan->step[s].name;
+        action[s].signal = -1;
         if (action[s].kind == CKPT_RUN) {
             CKPT_TRY(wire_run(wiring, s, &action[s], err));
             action[s].args.state = action[s].bound->state;
@@ -439,5 +448,6 @@ ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err)
     CKPT_TRY(index_places(&wiring, err));
     CKPT_TRY(take_slab(&wiring, err));
     CKPT_TRY(bind_nodes(&wiring, err));
-    return wire_steps(&wiring, err);
+    CKPT_TRY(wire_steps(&wiring, err));
+    return ckpt_executor_order(executor, &wiring.places, err);
 }

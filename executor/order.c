@@ -1,0 +1,339 @@
+/* Which step waits for which.
+ *
+ * Three streams run beside each other: compute, copies to the host, copies back. One rule says where they must wait,
+ * and it is applied to what the plan does, byte by byte:
+ *
+ *     a step waits for an earlier step of another stream exactly when both touch the same bytes, of the arena or of a
+ *     buffer's room on the host, one of them writes them, and no wait before has seen to it already.
+ *
+ * The rules of docs/formats.md follow: an offload waits for what wrote its buffer last (a run, an addition, a fetch);
+ * whoever takes a place waits for the copies that still read or write there (a poison fill does so at the free itself;
+ * without one the free holds nobody up, only the next tenant); a fetch waits for the former tenants of its place and
+ * for the arrival of what it brings back; whoever uses what was fetched waits for it, once. So do additions and
+ * in-place runs while a copy still reads what they change, and a second offload while the first copy is being fetched.
+ * A buffer that is offloaded, changed and offloaded again, or fetched and freed unused, is no case of its own.
+ *
+ * Rooms on the host belong to one buffer for the whole step, and a step ends when all streams are empty: what the next
+ * step writes there nobody reads any more.
+ *
+ * A signal stands right behind the step that is waited for, not where the waiting begins, so a copy starts as early as
+ * it may. On the CPU everything is done when it is called, and all of this does nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/executor_impl.h"
+
+enum { STREAMS = CKPT_STREAM_COUNT, NEVER = -1 };
+
+/* Per stream, the latest step of a kind; NEVER: none. A stream runs in order, so the latest stands for all. */
+typedef struct latest {
+    int step[STREAMS];
+} latest;
+
+/* Who wrote and who touched (wrote or read) a range of bytes. */
+typedef struct touches {
+    latest wrote, touched;
+} touches;
+
+/* A segment tree over the arena, cut at the ends of places: what touched the bytes of places that are closed. `some`
+ * counts for part of a node's range, `all` for the whole of it. */
+typedef struct past {
+    ckpt_bytes *cut; /* ascending, `cuts` of them: leaf i is [cut[i], cut[i + 1]) */
+    int cuts, leaves;
+    latest *some, *all;
+} past;
+
+typedef struct ordering {
+    ckpt_executor *executor;
+    const ckpt_places *places;
+    past past;
+    const ckpt_place **held; /* per buffer: its place now */
+    touches *buffer;         /* per buffer, while it is held */
+    touches *room;           /* per buffer: its room on the host */
+    latest known[STREAMS];   /* what is finished before what each stream is given next */
+    latest *done;            /* per step: what is finished when it is */
+} ordering;
+
+static const latest never = {{NEVER, NEVER, NEVER}};
+
+static void raise_to(latest *to, const latest *from)
+{
+    for (int t = 0; t < STREAMS; t++) {
+        to->step[t] = from->step[t] > to->step[t] ? from->step[t] : to->step[t];
+    }
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+    const ckpt_bytes x = *(const ckpt_bytes *)a, y = *(const ckpt_bytes *)b;
+    return (x > y) - (x < y);
+}
+
+static ckpt_code past_init(past *p, const ckpt_plan *plan, ckpt_arena *scratch, ckpt_err *err)
+{
+    ckpt_bytes *const cut = CKPT_NEW(scratch, ckpt_bytes, 2 * (size_t)plan->place_count);
+    if (cut == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->place_count);
+    }
+    for (int i = 0; i < plan->place_count; i++) {
+        cut[2 * i] = plan->place[i].offset;
+        cut[2 * i + 1] = plan->place[i].offset + plan->place[i].bytes;
+    }
+    qsort(cut, 2 * (size_t)plan->place_count, sizeof cut[0], compare_bytes);
+    p->cut = cut;
+    for (int i = 0; i < 2 * plan->place_count; i++) {
+        if (i == 0 || cut[i] != p->cut[p->cuts - 1]) {
+            p->cut[p->cuts++] = cut[i];
+        }
+    }
+    p->leaves = 1;
+    while (p->leaves < p->cuts) {
+        p->leaves *= 2;
+    }
+    p->some = CKPT_NEW(scratch, latest, 2 * (size_t)p->leaves);
+    p->all = CKPT_NEW(scratch, latest, 2 * (size_t)p->leaves);
+    if (p->some == NULL || p->all == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->place_count);
+    }
+    for (int i = 0; i < 2 * p->leaves; i++) {
+        p->some[i] = p->all[i] = never;
+    }
+    return CKPT_OK;
+}
+
+static int leaf_at(const past *p, ckpt_bytes offset)
+{
+    const ckpt_bytes *const found = bsearch(&offset, p->cut, (size_t)p->cuts, sizeof offset, compare_bytes);
+    return (int)(found - p->cut);
+}
+
+static void past_put(past *p, int node, int low, int high, int from, int to, const latest *step)
+{
+    if (to < low || high < from) {
+        return;
+    }
+    raise_to(&p->some[node], step);
+    if (from <= low && high <= to) {
+        raise_to(&p->all[node], step);
+        return;
+    }
+    const int middle = low + (high - low) / 2;
+    past_put(p, 2 * node, low, middle, from, to, step);
+    past_put(p, 2 * node + 1, middle + 1, high, from, to, step);
+}
+
+static void past_get(const past *p, int node, int low, int high, int from, int to, latest *step)
+{
+    if (to < low || high < from) {
+        return;
+    }
+    if (from <= low && high <= to) {
+        raise_to(step, &p->some[node]);
+        return;
+    }
+    raise_to(step, &p->all[node]);
+    const int middle = low + (high - low) / 2;
+    past_get(p, 2 * node, low, middle, from, to, step);
+    past_get(p, 2 * node + 1, middle + 1, high, from, to, step);
+}
+
+/* The place is left: its bytes remember who touched them. */
+static void remember(ordering *o, const ckpt_place *place, const latest *touched)
+{
+    if (place->bytes > 0) {
+        past_put(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, place->offset),
+                 leaf_at(&o->past, place->offset + place->bytes) - 1, touched);
+    }
+}
+
+static void former_tenants(const ordering *o, const ckpt_place *place, latest *need)
+{
+    if (place->bytes > 0) {
+        past_get(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, place->offset),
+                 leaf_at(&o->past, place->offset + place->bytes) - 1, need);
+    }
+}
+
+static int signal_behind(ckpt_executor *executor, int step)
+{
+    ckpt_action *const action = &executor->action[step];
+    if (action->signal < 0) {
+        action->signal = executor->signal_count++;
+    }
+    return action->signal;
+}
+
+/* Drops from `need` what the stream knows, and what comes with another wait; lists the signals of the rest. */
+static int list_waits(ordering *o, ckpt_stream stream, latest need, int wait[])
+{
+    for (int t = 0; t < STREAMS; t++) {
+        if (t == (int)stream || need.step[t] <= o->known[stream].step[t]) {
+            need.step[t] = NEVER;
+        }
+    }
+    for (int t = 0; t < STREAMS; t++) {
+        for (int u = 0; u < STREAMS && need.step[t] >= 0; u++) {
+            if (u != t && o->done[need.step[t]].step[u] >= need.step[u]) {
+                need.step[u] = NEVER;
+            }
+        }
+    }
+    int count = 0;
+    for (int t = 0; t < STREAMS; t++) {
+        if (need.step[t] >= 0) {
+            raise_to(&o->known[stream], &o->done[need.step[t]]);
+            wait[count++] = signal_behind(o->executor, need.step[t]);
+        }
+    }
+    return count;
+}
+
+/* Step s, given to `stream`, needs what `need` says to be finished. */
+static void settle(ordering *o, int s, ckpt_stream stream, const latest *need)
+{
+    ckpt_action *const action = &o->executor->action[s];
+    action->wait_count = list_waits(o, stream, *need, action->wait);
+    o->known[stream].step[stream] = s;
+    o->done[s] = o->known[stream];
+}
+
+static void note_read(touches *t, ckpt_stream stream, int s)
+{
+    t->touched.step[stream] = s;
+}
+
+static void note_write(touches *t, ckpt_stream stream, int s)
+{
+    t->wrote.step[stream] = t->touched.step[stream] = s;
+}
+
+/* The places that open with this step: what was there before, and who has written there now. */
+static void open_all(ordering *o, int s, ckpt_stream stream, latest *need)
+{
+    for (int i = o->places->first[s]; i < o->places->first[s + 1]; i++) {
+        const ckpt_place *const place = o->places->by_step[i];
+        former_tenants(o, place, need);
+        latest mine = never;
+        mine.step[stream] = s;
+        if (place->buffer < 0) {
+            remember(o, place, &mine);
+        } else {
+            o->held[place->buffer] = place;
+            o->buffer[place->buffer] = (touches){mine, mine};
+        }
+    }
+}
+
+static void leave(ordering *o, int buffer)
+{
+    if (o->held[buffer] == NULL) {
+        return;
+    }
+    remember(o, o->held[buffer], &o->buffer[buffer].touched);
+    o->held[buffer] = NULL;
+}
+
+static void order_run(ordering *o, int s)
+{
+    const ckpt_lowered *const lowered = o->executor->lowered;
+    const ckpt_step *const step = &o->executor->plan->step[s];
+    const ckpt_graph_op *const op = &lowered->graph->op[step->target];
+    latest need = never;
+    for (int i = 0; i < op->reads.count; i++) {
+        raise_to(&need, &o->buffer[op->reads.at[i]].wrote);
+        note_read(&o->buffer[op->reads.at[i]], CKPT_STREAM_COMPUTE, s);
+    }
+    for (int i = 0; i < op->adds.count; i++) {
+        raise_to(&need, &o->buffer[op->adds.at[i]].touched);
+        note_write(&o->buffer[op->adds.at[i]], CKPT_STREAM_COMPUTE, s);
+    }
+    for (int i = 0; step->inplace && i < op->inplace_count; i++) {
+        leave(o, op->inplace[i].in);
+    }
+    open_all(o, s, CKPT_STREAM_COMPUTE, &need);
+    settle(o, s, CKPT_STREAM_COMPUTE, &need);
+}
+
+static void order_free(ordering *o, int s)
+{
+    touches *const buffer = &o->buffer[o->executor->plan->step[s].target];
+    latest need = never;
+    if (o->executor->options.poison) {
+        need = buffer->touched;
+        note_write(buffer, CKPT_STREAM_COMPUTE, s);
+    }
+    leave(o, o->executor->plan->step[s].target);
+    settle(o, s, CKPT_STREAM_COMPUTE, &need);
+}
+
+static void order_offload(ordering *o, int s)
+{
+    const int b = o->executor->plan->step[s].target;
+    latest need = o->buffer[b].wrote;
+    raise_to(&need, &o->room[b].touched);
+    note_read(&o->buffer[b], CKPT_STREAM_D2H, s);
+    note_write(&o->room[b], CKPT_STREAM_D2H, s);
+    settle(o, s, CKPT_STREAM_D2H, &need);
+}
+
+static void order_fetch(ordering *o, int s)
+{
+    const int b = o->executor->plan->step[s].target;
+    latest need = o->room[b].wrote;
+    note_read(&o->room[b], CKPT_STREAM_H2D, s);
+    open_all(o, s, CKPT_STREAM_H2D, &need);
+    settle(o, s, CKPT_STREAM_H2D, &need);
+}
+
+static ckpt_code begin(ordering *o, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_plan *const plan = o->executor->plan;
+    const int buffers = o->executor->lowered->graph->buffer_count;
+    o->held = CKPT_NEW(scratch, const ckpt_place *, buffers);
+    o->buffer = CKPT_NEW(scratch, touches, buffers);
+    o->room = CKPT_NEW(scratch, touches, buffers);
+    o->done = CKPT_NEW(scratch, latest, plan->step_count);
+    if (o->held == NULL || o->buffer == NULL || o->room == NULL || o->done == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d steps", plan->step_count);
+    }
+    for (int b = 0; b < buffers; b++) {
+        o->room[b] = (touches){never, never};
+    }
+    for (int t = 0; t < STREAMS; t++) {
+        o->known[t] = never;
+    }
+    return past_init(&o->past, plan, scratch, err);
+}
+
+static void order_all(ordering *o)
+{
+    ckpt_executor *const executor = o->executor;
+    const ckpt_plan *const plan = executor->plan;
+    latest last = never;
+    for (int s = 0; s < plan->step_count; s++) {
+        switch (plan->step[s].kind) {
+        case CKPT_RUN: order_run(o, s); break;
+        case CKPT_FREE: order_free(o, s); break;
+        case CKPT_OFFLOAD: order_offload(o, s); break;
+        case CKPT_FETCH: order_fetch(o, s); break;
+        }
+        last.step[executor->action[s].stream] = s;
+    }
+    executor->join_count = list_waits(o, CKPT_STREAM_COMPUTE, last, executor->join);
+}
+
+ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_places *places, ckpt_err *err)
+{
+    if (executor->slab_bytes == 0) {
+        return CKPT_OK; /* one stream does it all */
+    }
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ordering o = {.executor = executor, .places = places};
+    const ckpt_code code = begin(&o, &scratch, err);
+    if (code == CKPT_OK) {
+        order_all(&o);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}

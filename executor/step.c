@@ -1,0 +1,211 @@
+/* One training step: a walk over the actions, or the replay of a walk that was recorded. Both do the same things in the
+ * same order on the same addresses, so they leave the same bits.
+ *
+ *     before   inputs to the device, seed and step to the kernels        never part of a recording
+ *     walk     wait - act - account - signal, for every step of the plan
+ *     after    all streams empty, the loss to the host */
+#include <string.h>
+
+#include "executor/executor_impl.h"
+
+static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    action->args.seed = executor->seed;
+    action->args.step = executor->steps;
+    switch (action->phase) {
+    case CKPT_FORWARD: return ckpt_device_forward(device, action->bound, &action->args, err);
+    case CKPT_BACKWARD: return ckpt_device_backward(device, action->bound, &action->args, err);
+    case CKPT_UPDATE:
+    case CKPT_REDUCE: break;
+    }
+    const ckpt_network *const network = executor->lowered->network;
+    for (int i = 0; i < action->update_count; i++) {
+        action->update[i].step = executor->steps + 1;
+        CKPT_TRY(ckpt_device_update(device, network->optimizer, &action->update[i], err));
+    }
+    return CKPT_OK;
+}
+
+/* A freed place must not be read again: with NaN in it, it cannot be without showing. */
+static ckpt_code poison(const ckpt_executor *executor, void *place, ckpt_bytes bytes, ckpt_err *err)
+{
+    if (!executor->options.poison || bytes == 0) {
+        return CKPT_OK;
+    }
+    return executor->device->api->fill(executor->device, place, 0xFF, bytes, err);
+}
+
+static ckpt_code act(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    switch (action->kind) {
+    case CKPT_RUN: return run(executor, action, err);
+    case CKPT_FREE: return poison(executor, action->place, action->bytes, err);
+    case CKPT_OFFLOAD: return device->api->offload(device, action->host, action->place, action->bytes, err);
+    case CKPT_FETCH: return device->api->fetch(device, action->place, action->host, action->bytes, err);
+    }
+    return CKPT_OK;
+}
+
+/* What is in memory, the static block counted: the same sum that a trace shows. */
+static void account(ckpt_executor *executor, const ckpt_action *action)
+{
+    ckpt_bytes total = action->args.workspace_bytes;
+    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+        executor->live[c] += action->born[c] - action->died[c];
+        total += executor->live[c];
+    }
+    executor->peak_bytes = total > executor->peak_bytes ? total : executor->peak_bytes;
+}
+
+static void account_statics(ckpt_executor *executor)
+{
+    const ckpt_static_layout *const layout = &executor->layout;
+    memset(executor->live, 0, sizeof executor->live);
+    executor->live[CKPT_CAT_WEIGHTS] = layout->gradients - layout->weights + (layout->total - layout->weights16);
+    executor->live[CKPT_CAT_GRADIENTS] = layout->optimizer - layout->gradients;
+    executor->live[CKPT_CAT_OPTIMIZER] = layout->statistics - layout->optimizer;
+    executor->live[CKPT_CAT_INPUTS] = layout->weights16 - layout->statistics;
+}
+
+static ckpt_code walk_step(ckpt_executor *executor, int s, ckpt_measured *measured, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    ckpt_action *const action = &executor->action[s];
+    for (int w = 0; w < action->wait_count; w++) {
+        CKPT_TRY(device->api->wait(device, action->wait[w], action->stream, err));
+    }
+    CKPT_TRY(ckpt_measured_before(executor, measured, s, err));
+    CKPT_TRY_WHILE(err, act(executor, action, err), "running step %d (%s)", s, action->name);
+    account(executor, action);
+    CKPT_TRY(ckpt_measured_after(executor, measured, s, err));
+    CKPT_TRY(poison(executor, action->args.workspace, action->args.workspace_bytes, err));
+    return action->signal < 0 ? CKPT_OK : device->api->record(device, action->signal, action->stream, err);
+}
+
+static ckpt_code walk(ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+{
+    account_statics(executor);
+    CKPT_TRY(poison(executor, executor->block, executor->plan->arena_bytes, err));
+    for (int s = 0; s < executor->plan->step_count; s++) {
+        CKPT_TRY(walk_step(executor, s, measured, err));
+    }
+    return CKPT_OK;
+}
+
+/* A float32 input of a bfloat16 model is narrowed here, on the host: the device has no room for both. */
+static void narrow_input(const ckpt_executor *executor, int i)
+{
+    const float *const from = executor->input[i];
+    uint16_t *const to = executor->upload[i];
+    const int64_t count = ckpt_shape_count(&executor->lowered->network->model->input[i].shape);
+    const int threads = ckpt_executor_host_threads(executor);
+    (void)threads;
+#pragma omp parallel for schedule(static) num_threads(threads) if (count > 1 << 16)
+    for (int64_t k = 0; k < count; k++) {
+        to[k] = ckpt_bfloat16_of(from[k]);
+    }
+}
+
+static ckpt_code before(ckpt_executor *executor, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    const ckpt_network *const network = executor->lowered->network;
+    for (int i = 0; i < network->model->input_count; i++) {
+        if (executor->upload[i] != executor->input[i]) {
+            narrow_input(executor, i);
+        }
+        CKPT_TRY(device->api->upload(device, executor->statics + executor->layout.inputs + executor->layout.input[i],
+                                     executor->upload[i], ckpt_tensor_bytes(&network->value[i].tensor), err));
+    }
+    return device->api->begin(device, executor->seed, executor->steps, err);
+}
+
+static ckpt_code after(ckpt_executor *executor, float *loss, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    return device->api->download(device, loss, executor->loss, (ckpt_bytes)sizeof *loss, err);
+}
+
+ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    ckpt_measured *const measured = (ckpt_measured *)trace;
+    CKPT_TRY(before(executor, err));
+    if (executor->heap_bytes < 0) {
+        executor->heap_bytes = ckpt_heap_bytes();
+    }
+    if (executor->recorded != NULL && measured == NULL) {
+        CKPT_TRY(device->api->replay(device, executor->recorded, err));
+    } else {
+        CKPT_TRY(ckpt_measured_start(executor, measured, err));
+        CKPT_TRY(walk(executor, measured, err));
+    }
+    CKPT_TRY(device->api->finish(device, err)); /* copies that nothing waited for end with the step */
+    CKPT_TRY(ckpt_measured_end(executor, measured, err));
+    ckpt_executor_outside_look(executor);
+    float value = 0;
+    CKPT_TRY(after(executor, &value, err));
+    executor->steps++;
+    executor->last_loss = value;
+    *loss = value;
+    return CKPT_OK;
+}
+
+/* Work on compute that the other streams have entered and left again. */
+static ckpt_code walk_and_join(ckpt_executor *executor, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    CKPT_TRY(walk(executor, NULL, err));
+    for (int i = 0; i < executor->join_count; i++) {
+        CKPT_TRY(device->api->wait(device, executor->join[i], CKPT_STREAM_COMPUTE, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code record(ckpt_executor *executor, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    CKPT_TRY_WHILE(err, device->api->capture_begin(device, err), "beginning to record a step");
+    const ckpt_code code = walk_and_join(executor, err);
+    /* A recording that went wrong must be ended too; what was said first is what went wrong. */
+    const ckpt_code end = device->api->capture_end(device, &executor->recorded, code == CKPT_OK ? err : NULL);
+    if (code != CKPT_OK || end != CKPT_OK) {
+        ckpt_err_while(err, "recording a step");
+    }
+    return code != CKPT_OK ? code : end;
+}
+
+/* Nothing of the rehearsal may show in the first step. */
+static ckpt_code wipe(ckpt_executor *executor, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    CKPT_TRY(device->api->fill(device, executor->statics, 0, executor->layout.total, err));
+    CKPT_TRY(device->api->fill(device, executor->block, 0, executor->plan->arena_bytes, err));
+    CKPT_TRY(device->api->finish(device, err));
+    if (executor->slab != NULL) {
+        memset(executor->slab, 0, (size_t)executor->slab_bytes);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    const bool recorded = executor->options.record && device->api->capture_begin != NULL;
+    if (!device->api->gpu) {
+        return recorded ? record(executor, err) : CKPT_OK;
+    }
+    float loss = 0;
+    CKPT_TRY(before(executor, err));
+    CKPT_TRY_WHILE(err, walk(executor, NULL, err), "rehearsing a step");
+    CKPT_TRY_WHILE(err, device->api->finish(device, err), "rehearsing a step");
+    if (recorded) {
+        CKPT_TRY(record(executor, err));
+        CKPT_TRY_WHILE(err, device->api->replay(device, executor->recorded, err), "rehearsing a replay");
+        CKPT_TRY_WHILE(err, device->api->finish(device, err), "rehearsing a replay");
+    }
+    CKPT_TRY(after(executor, &loss, err));
+    return wipe(executor, err);
+}
