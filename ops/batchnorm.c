@@ -51,6 +51,17 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Two sums per channel and part of the rows; backward also two factors per channel (kernels/cuda/batchnorm.cu). */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const int64_t channels = node->in[0].shape.dim[1], rows = ckpt_node_in_count(node, 0) / channels;
+    const int64_t part_rows = ckpt_gpu_part_rows(1, rows, channels);
+    const int64_t parts = rows / part_rows + (rows % part_rows != 0);
+    const ckpt_bytes pair = ckpt_times(8, channels);
+    *forward = ckpt_round_up(ckpt_times(pair, parts), CKPT_ALIGN);
+    *backward = ckpt_plus(*forward, ckpt_round_up(pair, CKPT_ALIGN));
+}
+
 const ckpt_op ckpt_op_batchnorm = {
     .name = "batchnorm",
     .formula = "y = w (x - mean) / sqrt(var + eps) + b, mean and biased variance per channel over the batch",
@@ -59,4 +70,5 @@ const ckpt_op ckpt_op_batchnorm = {
     .in_min = 1,
     .in_max = 1,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

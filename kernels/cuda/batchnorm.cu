@@ -1,0 +1,334 @@
+/* Batch norm over the rows (N H W) of each channel, by own kernels and not cuDNN's: the order of their sums is fixed by
+ * construction, evaluation and recomputation follow the CPU's to the letter, and all of it is compared with the CPU
+ * where there is no GPU too. It moves what cuDNN's deterministic mode moves.
+ *
+ * Sums go down the columns of [rows x channels] as bias gradients do (sum.cu): a block sums 256 channels of one part of
+ * the rows (ckpt_gpu_part_rows), then the parts are added in order, in double. As on the CPU they are sums of x minus
+ * the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
+ * backward reads x and dy twice and writes dx, 11 FLOP: bound by memory. */
+#include "kernels/cuda/wide.cuh"
+
+namespace
+{
+
+enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16, APPLY_ROWS = 8, GRID_MOST = 65535 };
+
+struct batchnorm_sizes {
+    int64_t rows, channels, part_rows, parts;
+};
+
+/* The thread's N channels and first row in a block of `wide` threads across. */
+template <int N> struct batchnorm_place {
+    int64_t channel;
+    int row, high;
+    bool inside;
+    __device__ batchnorm_place(int across, int64_t channels)
+        : channel((int64_t)blockIdx.x * STRIP + (int)threadIdx.x % across * N), row((int)threadIdx.x / across),
+          high(THREADS / across), inside(channel < channels)
+    {
+    }
+};
+
+template <int N, typename T> __device__ inline wide<float, N> batchnorm_load(const T *from)
+{
+    const wide<T, N> v = load_wide<N>(from);
+    wide<float, N> result;
+    for (int j = 0; j < N; j++) {
+        result.at[j] = to_float(v.at[j]);
+    }
+    return result;
+}
+
+/* part[p][0][c] = sum of v, part[p][1][c] = sum of v (x - center), over the rows of part p; v is dy, or x - center
+ * where dy is NULL. center: NULL for the first row of x. */
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+    batchnorm_sums(batchnorm_sizes s, int across, const T *x, const T *dy, const float *center, float *part)
+{
+    __shared__ float plain[THREADS * N], product[THREADS * N];
+    const batchnorm_place<N> at(across, s.channels);
+    const int64_t start = (int64_t)blockIdx.y * s.part_rows;
+    const int64_t end = start + s.part_rows < s.rows ? start + s.part_rows : s.rows;
+    wide<float, N> sum = {}, squares = {};
+    if (at.inside) {
+        const wide<float, N> middle =
+            center != NULL ? load_wide<N>(center + at.channel) : batchnorm_load<N>(x + at.channel);
+#pragma unroll 4
+        for (int64_t r = start + at.row; r < end; r += at.high) {
+            const int64_t from = r * s.channels + at.channel;
+            const wide<float, N> a = batchnorm_load<N>(x + from);
+            const wide<float, N> b = dy != NULL ? batchnorm_load<N>(dy + from) : a;
+            for (int j = 0; j < N; j++) {
+                const float u = a.at[j] - middle.at[j], v = dy != NULL ? b.at[j] : u;
+                sum.at[j] += v;
+                squares.at[j] += v * u;
+            }
+        }
+    }
+    for (int j = 0; j < N; j++) {
+        plain[threadIdx.x * N + j] = sum.at[j];
+        product[threadIdx.x * N + j] = squares.at[j];
+    }
+    __syncthreads();
+    const int mine = (int)threadIdx.x;
+    const int64_t channel = (int64_t)blockIdx.x * STRIP + mine;
+    if (mine < across * N && channel < s.channels) {
+        float total = 0, total_product = 0;
+        for (int y = 0; y < at.high; y++) {
+            total += plain[y * across * N + mine];
+            total_product += product[y * across * N + mine];
+        }
+        float *const to = part + 2 * s.channels * (int64_t)blockIdx.y + channel;
+        to[0] = total;
+        to[s.channels] = total_product;
+    }
+}
+
+/* Adds the parts of 32 channels: 16 threads share a channel's parts and are added in order. True for the one thread
+ * that then has both sums of its channel. */
+__device__ inline bool batchnorm_total(const batchnorm_sizes &s, const float *part, int64_t *channel, double *plain,
+                                       double *product)
+{
+    __shared__ double sums[2][LAST_ROWS][LAST_COLUMNS];
+    const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
+    *channel = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
+    double own = 0, own_product = 0;
+    if (*channel < s.channels) {
+#pragma unroll 4
+        for (int64_t p = y_at; p < s.parts; p += LAST_ROWS) {
+            const float *const from = part + 2 * s.channels * p + *channel;
+            own += (double)from[0];
+            own_product += (double)from[s.channels];
+        }
+    }
+    sums[0][y_at][x_at] = own;
+    sums[1][y_at][x_at] = own_product;
+    __syncthreads();
+    if (y_at != 0 || *channel >= s.channels) {
+        return false;
+    }
+    *plain = *product = 0;
+    for (int y = 0; y < LAST_ROWS; y++) {
+        *plain += sums[0][y][x_at];
+        *product += sums[1][y][x_at];
+    }
+    return true;
+}
+
+/* running_mean NULL: a recomputation. */
+template <typename T>
+__global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
+    batchnorm_moments(batchnorm_sizes s, double eps, double momentum, const T *x, const float *part, float *mean,
+                      float *rstd, float *running_mean, float *running_var)
+{
+    int64_t c = 0;
+    double plain = 0, product = 0;
+    if (batchnorm_total(s, part, &c, &plain, &product)) {
+        const double count = (double)s.rows, shift = plain / count;
+        const double difference = product / count - shift * shift;
+        const double var = difference < 0 ? 0 : difference; /* NaN passes */
+        const double center = (double)to_float(x[c]) + shift;
+        mean[c] = (float)center;
+        rstd[c] = (float)(1 / sqrt(var + eps));
+        if (running_mean != NULL) {
+            const double unbiased = s.rows > 1 ? var * count / (count - 1) : var;
+            running_mean[c] = (float)((1 - momentum) * (double)running_mean[c] + momentum * center);
+            running_var[c] = (float)((1 - momentum) * (double)running_var[c] + momentum * unbiased);
+        }
+    }
+}
+
+__global__ void batchnorm_use_statistics(int64_t channels, float eps, const float *running_mean,
+                                         const float *running_var, float *mean, float *rstd)
+{
+    for (int64_t c = first_item(); c < channels; c += item_step()) {
+        mean[c] = running_mean[c];
+        rstd[c] = 1 / sqrtf(running_var[c] + eps);
+    }
+}
+
+/* The parameters' gradients, and what dx takes from the sums: factor[0][c] = db / n, factor[1][c] = dw rstd / n. */
+__global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
+    batchnorm_slopes(batchnorm_sizes s, const float *part, const float *rstd, float *dscale, float *dshift,
+                     float *factor)
+{
+    int64_t c = 0;
+    double plain = 0, product = 0;
+    if (batchnorm_total(s, part, &c, &plain, &product)) {
+        const double scale = (double)rstd[c], count = (double)s.rows;
+        dscale[c] = (float)(product * scale);
+        dshift[c] = (float)plain;
+        factor[c] = (float)(plain / count);
+        factor[s.channels + c] = (float)(product * scale * scale / count);
+    }
+}
+
+/* y = (x - mean) (rstd w) + b */
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+    batchnorm_apply(batchnorm_sizes s, int across, const T *x, const float *mean, const float *rstd, const float *scale,
+                    const float *shift, T *y)
+{
+    const batchnorm_place<N> at(across, s.channels);
+    if (at.inside) {
+        const wide<float, N> middle = load_wide<N>(mean + at.channel), last = load_wide<N>(shift + at.channel);
+        wide<float, N> slope = load_wide<N>(rstd + at.channel);
+        for (int j = 0; j < N; j++) {
+            slope.at[j] *= scale[at.channel + j];
+        }
+        const int64_t step = (int64_t)gridDim.y * at.high;
+        for (int64_t r = (int64_t)blockIdx.y * at.high + at.row; r < s.rows; r += 2 * step) {
+            /* Two rows in flight. */
+            const int64_t one = r * s.channels + at.channel;
+            const int64_t two = r + step < s.rows ? one + step * s.channels : one;
+            wide<float, N> a = batchnorm_load<N>(x + one), b = batchnorm_load<N>(x + two);
+            for (int j = 0; j < N; j++) {
+                a.at[j] = (a.at[j] - middle.at[j]) * slope.at[j] + last.at[j];
+                b.at[j] = (b.at[j] - middle.at[j]) * slope.at[j] + last.at[j];
+            }
+            put_wide<N>(y + one, a, false);
+            put_wide<N>(y + two, b, false);
+        }
+    }
+}
+
+/* dx = (dy - db / n - (x - mean) dw rstd / n) (rstd w). Source: Ioffe & Szegedy 2015, section 3, collected. */
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+    batchnorm_input(batchnorm_sizes s, int across, const T *x, const T *dy, const float *mean, const float *rstd,
+                    const float *scale, const float *factor, T *dx)
+{
+    const batchnorm_place<N> at(across, s.channels);
+    if (at.inside) {
+        const wide<float, N> middle = load_wide<N>(mean + at.channel), plain = load_wide<N>(factor + at.channel);
+        const wide<float, N> product = load_wide<N>(factor + s.channels + at.channel);
+        wide<float, N> slope = load_wide<N>(rstd + at.channel);
+        for (int j = 0; j < N; j++) {
+            slope.at[j] *= scale[at.channel + j];
+        }
+        const int64_t step = (int64_t)gridDim.y * at.high;
+        for (int64_t r = (int64_t)blockIdx.y * at.high + at.row; r < s.rows; r += step) {
+            const int64_t from = r * s.channels + at.channel;
+            const wide<float, N> a = batchnorm_load<N>(x + from), b = batchnorm_load<N>(dy + from);
+            wide<float, N> result;
+            for (int j = 0; j < N; j++) {
+                result.at[j] = (b.at[j] - plain.at[j] - (a.at[j] - middle.at[j]) * product.at[j]) * slope.at[j];
+            }
+            put_wide<N>(dx + from, result, false);
+        }
+    }
+}
+
+batchnorm_sizes batchnorm_sizes_of(const ckpt_node *node)
+{
+    const ckpt_shape *const x = &node->in[0].shape;
+    const int64_t channels = x->dim[1], rows = ckpt_shape_count(x) / channels;
+    const int64_t part_rows = ckpt_gpu_part_rows(1, rows, channels);
+    return {rows, channels, part_rows, (rows + part_rows - 1) / part_rows};
+}
+
+/* Threads across a strip: the power of two that covers its channels, N each. */
+int batchnorm_across(int64_t channels, int N)
+{
+    const int64_t cells = ((channels < STRIP ? channels : (int64_t)STRIP) + N - 1) / N;
+    int across = 1;
+    while (across < cells) {
+        across *= 2;
+    }
+    return across;
+}
+
+dim3 batchnorm_grid(const batchnorm_sizes &s, int64_t rows_per_block)
+{
+    const int64_t blocks = (s.rows + rows_per_block - 1) / rows_per_block;
+    return dim3((unsigned)((s.channels + STRIP - 1) / STRIP),
+                (unsigned)(blocks < GRID_MOST ? blocks : (int64_t)GRID_MOST));
+}
+
+int batchnorm_last_blocks(const batchnorm_sizes &s)
+{
+    return (int)((s.channels + LAST_COLUMNS - 1) / LAST_COLUMNS);
+}
+
+template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_node *const node = args->node;
+    const batchnorm_sizes s = batchnorm_sizes_of(node);
+    const double eps = (double)(float)ckpt_node_float(node, "eps");
+    const int across = batchnorm_across(s.channels, N);
+    const T *const x = (const T *)args->in[0];
+    float *const mean = (float *)args->saved[0], *const rstd = (float *)args->saved[1];
+    if (args->evaluating) {
+        CKPT_LAUNCH(cuda, batchnorm_use_statistics, grid_for(cuda, s.channels, THREADS), THREADS, 0, s.channels,
+                    (float)eps, (const float *)args->stat[0], (const float *)args->stat[1], mean, rstd);
+    } else {
+        float *const part = (float *)args->workspace;
+        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x,
+                    (const T *)NULL, (const float *)NULL, part);
+        CKPT_LAUNCH(cuda, batchnorm_moments<T>, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s, eps,
+                    ckpt_node_float(node, "momentum"), x, (const float *)part, mean, rstd,
+                    args->again ? (float *)NULL : args->stat[0], args->again ? (float *)NULL : args->stat[1]);
+    }
+    CKPT_LAUNCH(cuda, (batchnorm_apply<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS, 0,
+                s, across, x, (const float *)mean, (const float *)rstd, args->param[0], args->param[1],
+                (T *)args->out[0]);
+}
+
+template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const batchnorm_sizes s = batchnorm_sizes_of(args->node);
+    const int across = batchnorm_across(s.channels, N);
+    const T *const x = (const T *)args->in[0], *const dy = (const T *)args->grad_out[0];
+    const float *const mean = (const float *)args->saved[0], *const rstd = (const float *)args->saved[1];
+    float *const factor = (float *)args->workspace;
+    float *const part = factor + ckpt_round_up(2 * s.channels, CKPT_ALIGN / 4);
+    CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, mean, part);
+    CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s, (const float *)part,
+                rstd, args->grad_param[0], args->grad_param[1], factor);
+    if (args->grad_in[0] != NULL) {
+        CKPT_LAUNCH(cuda, (batchnorm_input<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS,
+                    0, s, across, x, dy, mean, rstd, args->param[0], (const float *)factor, (T *)args->grad_in[0]);
+    }
+}
+
+template <typename T> void batchnorm_forward_of(const ckpt_kernel_args *args)
+{
+    enum { N = pack<T>::count };
+    args->node->in[0].shape.dim[1] % N == 0 ? start_forward<T, N>(args) : start_forward<T, 1>(args);
+}
+
+template <typename T> void batchnorm_backward_of(const ckpt_kernel_args *args)
+{
+    enum { N = pack<T>::count };
+    args->node->in[0].shape.dim[1] % N == 0 ? start_backward<T, N>(args) : start_backward<T, 1>(args);
+}
+
+void batchnorm_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)state;
+    node->op->gpu_workspace(node, forward, backward);
+}
+
+ckpt_code batchnorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    CKPT_BY_DTYPE(args->node->in[0].dtype, batchnorm_forward_of, args);
+    return ckpt_cuda_launched("batchnorm", err);
+}
+
+ckpt_code batchnorm_backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    CKPT_BY_DTYPE(args->node->in[0].dtype, batchnorm_backward_of, args);
+    return ckpt_cuda_launched("batchnorm backward", err);
+}
+
+} // namespace
+
+CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_batchnorm;
+const ckpt_kernel ckpt_cuda_batchnorm = {
+    .op = "batchnorm",
+    .workspace = batchnorm_workspace,
+    .forward = batchnorm_forward,
+    .backward = batchnorm_backward,
+};
