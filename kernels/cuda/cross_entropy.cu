@@ -5,9 +5,6 @@
  * Forward reads the logits once (maximum and sum together), 4 FLOP and an exponential an element; backward reads them
  * once and writes the gradient, 3 FLOP and an exponential: bound by memory, in bfloat16 with little to spare forward.
  * A target that is no class makes the loss and its row of the gradient NaN; it is never used as an index. */
-#include <float.h>
-
-#include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -22,8 +19,7 @@ struct row_set {
 };
 } // namespace
 
-/* lse[row] = log sum exp. Each thread keeps the maximum so far and the sum relative to it, which shrinks when a batch
- * of packs brings a larger one; -FLT_MAX to begin with, so that masked logits of -inf add 0. */
+/* lse[row] = log sum exp. */
 template <typename T, int TEAM>
 __global__ void __launch_bounds__(THREADS) cross_entropy_rows(int64_t rows, int64_t classes, const T *x, float *lse)
 {
@@ -31,33 +27,9 @@ __global__ void __launch_bounds__(THREADS) cross_entropy_rows(int64_t rows, int6
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     for (int64_t base = (int64_t)blockIdx.x * teams; base < rows; base += (int64_t)gridDim.x * teams) {
         const int64_t row = base + team < rows ? base + team : rows - 1;
-        const row_place<T> place(row, classes);
-        float most = -FLT_MAX, sum = 0;
-        for (int64_t p = lane; p < place.packs; p += FLIGHT * TEAM) {
-            pack<T> v[FLIGHT];
-            for (int f = 0; f < FLIGHT; f++) {
-                v[f] = place.load(x, p + f * TEAM, -INFINITY);
-            }
-            float top = most;
-            for (int f = 0; f < FLIGHT; f++) {
-                for (int j = 0; j < pack<T>::count; j++) {
-                    top = fmaxf(top, to_float(v[f].at[j]));
-                }
-            }
-            sum *= exp_for<T>(most - top);
-            most = top;
-            for (int f = 0; f < FLIGHT; f++) {
-                float part = 0;
-                for (int j = 0; j < pack<T>::count; j++) {
-                    part += exp_for<T>(to_float(v[f].at[j]) - top);
-                }
-                sum += part;
-            }
-        }
-        const float all = team_max<TEAM>(most, shared);
-        const float total = team_sum<TEAM>(sum * exp_for<T>(most - all), shared);
+        const row_exps exps = row_exp_sum<T, TEAM>(row_place<T>(row, classes), x, lane, shared);
         if (lane == 0 && base + team < rows) {
-            lse[row] = all + logf(total);
+            lse[row] = exps.most + logf(exps.sum);
         }
     }
 }

@@ -4,7 +4,9 @@
 #ifndef CKPT_KERNELS_CUDA_ROWS_CUH
 #define CKPT_KERNELS_CUDA_ROWS_CUH
 
-#include "kernels/cuda/device.cuh"
+#include <float.h>
+
+#include "kernels/cuda/fast.cuh"
 
 /* For all threads of the warp (TEAM <= 32) or block to call; `shared`: 32 floats, see block_sum. */
 template <int TEAM> __device__ inline float team_sum(float x, float *shared)
@@ -80,6 +82,73 @@ template <typename T> struct row_place {
         }
     }
 };
+
+/* The largest element of a row, and the sum of exp(x - most). */
+struct row_exps {
+    float most, sum;
+};
+
+/* One pass over the row, four packs in flight. A thread keeps the maximum so far and the sum relative to it, which
+ * shrinks when a batch of packs brings a larger one; -FLT_MAX to begin with, so that logits of -inf add 0. */
+template <typename T, int TEAM>
+__device__ inline row_exps row_exp_sum(const row_place<T> &place, const T *x, int lane, float *shared)
+{
+    enum { FLIGHT = 4 };
+    float most = -FLT_MAX, sum = 0;
+    for (int64_t p = lane; p < place.packs; p += FLIGHT * TEAM) {
+        pack<T> v[FLIGHT];
+        for (int f = 0; f < FLIGHT; f++) {
+            v[f] = place.load(x, p + f * TEAM, -INFINITY);
+        }
+        float top = most;
+        for (int f = 0; f < FLIGHT; f++) {
+            for (int j = 0; j < pack<T>::count; j++) {
+                top = fmaxf(top, to_float(v[f].at[j]));
+            }
+        }
+        sum *= exp_for<T>(most - top);
+        most = top;
+        for (int f = 0; f < FLIGHT; f++) {
+            float part = 0;
+            for (int j = 0; j < pack<T>::count; j++) {
+                part += exp_for<T>(to_float(v[f].at[j]) - top);
+            }
+            sum += part;
+        }
+    }
+    const float all = team_max<TEAM>(most, shared);
+    return {all, team_sum<TEAM>(sum * exp_for<T>(most - all), shared)};
+}
+
+/* V neighbouring elements as float, in one access: a pack where they start at 16 bytes, or one. */
+template <typename T, int V> struct cell {
+    float at[V];
+};
+template <int V, typename T> __device__ inline cell<T, V> load_cell(const T *from)
+{
+    cell<T, V> c;
+    if constexpr (V == 1) {
+        c.at[0] = to_float(*from);
+    } else {
+        const pack<T> v = load16(from);
+        for (int j = 0; j < V; j++) {
+            c.at[j] = to_float(v.at[j]);
+        }
+    }
+    return c;
+}
+template <typename T, int V> __device__ inline void store_cell(T *to, const cell<T, V> &c)
+{
+    if constexpr (V == 1) {
+        *to = from_float<T>(c.at[0]);
+    } else {
+        pack<T> v;
+        for (int j = 0; j < V; j++) {
+            v.at[j] = from_float<T>(c.at[j]);
+        }
+        store16(to, v);
+    }
+}
 
 /* Packs that a row of `width` may touch: its start may lie anywhere in a pack. */
 template <typename T> static inline int64_t row_packs(int64_t width)

@@ -4,7 +4,7 @@
  *
  * Column sums: a block sums 256 columns of one part of the rows (ckpt_gpu_part_rows), its threads strided over the rows
  * and then added in order; a second kernel adds the parts in order. Nothing depends on the device. */
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/rows.cuh"
 
 enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16 };
 
@@ -57,22 +57,6 @@ __global__ void sum_narrow(int64_t count, bf16 *to, const float *from)
     }
 }
 
-/* V neighbouring elements as float, in one access. */
-template <typename T, int V> struct sum_cell {
-    float at[V];
-    __device__ explicit sum_cell(const T *from)
-    {
-        if constexpr (V == 1) {
-            at[0] = to_float(*from);
-        } else {
-            const pack<T> v = load16(from);
-            for (int j = 0; j < V; j++) {
-                at[j] = to_float(v.at[j]);
-            }
-        }
-    }
-};
-
 /* Block (strip, part): threads are `wide` columns of V times THREADS / wide rows. The block's rows are added four at a
  * time, so four loads are in flight. Writes to[part][column], or the sum itself where there is one part. */
 template <typename T, int V>
@@ -86,17 +70,18 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t end = start + part_rows < rows ? start + part_rows : rows;
     float sum[V] = {0};
     if (column < columns) {
-        const T *at = x + column;
+        const T *const at = x + column;
         int64_t r = start + y_at;
         for (; r + 3 * high < end; r += 4 * high) {
-            const sum_cell<T, V> a(at + r * columns), b(at + (r + high) * columns), c(at + (r + 2 * high) * columns),
-                d(at + (r + 3 * high) * columns);
+            const cell<T, V> a = load_cell<V>(at + r * columns), b = load_cell<V>(at + (r + high) * columns);
+            const cell<T, V> c = load_cell<V>(at + (r + 2 * high) * columns),
+                             d = load_cell<V>(at + (r + 3 * high) * columns);
             for (int j = 0; j < V; j++) {
                 sum[j] += (a.at[j] + b.at[j]) + (c.at[j] + d.at[j]);
             }
         }
         for (; r < end; r += high) {
-            const sum_cell<T, V> a(at + r * columns);
+            const cell<T, V> a = load_cell<V>(at + r * columns);
             for (int j = 0; j < V; j++) {
                 sum[j] += a.at[j];
             }
