@@ -12,8 +12,9 @@
 
 enum {
     THREADS = 256,
-    SEGMENT = 32, /* in ops/embedding.c too */
-    AHEAD = 8     /* rows of dy under way at a time */
+    SUM_THREADS = 128, /* many registers each */
+    SEGMENT = 32,      /* in ops/embedding.c too */
+    AHEAD = 8          /* rows of dy under way at a time */
 };
 
 template <typename T, int N>
@@ -152,10 +153,10 @@ template <typename T, int N> static void launch_forward(const ckpt_kernel_args *
 template <typename T, int N> static void launch_sums(const ckpt_cuda *cuda, const embedding_sums *sums, const void *dy)
 {
     const int64_t items = sums->segments * (sums->features / N);
-    CKPT_LAUNCH(cuda, (embedding_segments<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, items, *sums,
+    CKPT_LAUNCH(cuda, (embedding_segments<T, N>), grid_for(cuda, items, SUM_THREADS), SUM_THREADS, 0, items, *sums,
                 (const T *)dy);
     if (sums->segments > 1) {
-        CKPT_LAUNCH(cuda, embedding_crossing<N>, grid_for(cuda, items, THREADS), THREADS, 0, items, *sums);
+        CKPT_LAUNCH(cuda, embedding_crossing<N>, grid_for(cuda, items, SUM_THREADS), SUM_THREADS, 0, items, *sums);
     }
 }
 
