@@ -1,5 +1,5 @@
-/* Convolution and batch norm by cuDNN 9, as ready-made calls: deterministic algorithms only, chosen once, within the
- * workspace that is given. Only cudnn.c sees cuDNN. */
+/* Convolution by cuDNN 9, as ready-made calls: deterministic algorithms only, chosen once, within the workspace that is
+ * given. Only cudnn.c sees cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_H
 #define CKPT_KERNELS_CUDA_CUDNN_H
 
@@ -31,25 +31,7 @@ ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convol
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a,
                                                    const void *b, void *c, void *workspace, ckpt_err *err);
 
-/* Batch norm over `rows` = N H W values of each channel, x and y lying as [rows x channels]. scale, shift, statistics
- * and saved moments are float32. running_mean, running_var: NULL for a recomputation. */
-typedef struct ckpt_cudnn_norm {
-    int64_t rows, channels;
-    ckpt_dtype dtype;
-    double eps, momentum;
-} ckpt_cudnn_norm;
-CKPT_MUST_USE ckpt_code ckpt_cudnn_norm_forward(ckpt_cuda *cuda, const ckpt_cudnn_norm *norm, const void *x,
-                                                const float *scale, const float *shift, void *y, float *mean,
-                                                float *rstd, float *running_mean, float *running_var, ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_cudnn_norm_inference(ckpt_cuda *cuda, const ckpt_cudnn_norm *norm, const void *x,
-                                                  const float *scale, const float *shift, const float *running_mean,
-                                                  const float *running_var, void *y, ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_cudnn_norm_backward(ckpt_cuda *cuda, const ckpt_cudnn_norm *norm, const void *x,
-                                                 const void *dy, const float *scale, const float *mean,
-                                                 const float *rstd, void *dx, float *dscale, float *dshift,
-                                                 ckpt_err *err);
-
-/* The handle in cuda->cudnn. */
+/* The handle in cuda->cudnn, if there is none yet; the first convolution calls it. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err);
 void ckpt_cudnn_close(ckpt_cuda *cuda);
 void ckpt_cudnn_version(char *text, size_t room); /* "cuDNN 9.19.0" */

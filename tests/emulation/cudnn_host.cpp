@@ -1,0 +1,176 @@
+/* Convolutions by plain loops, behind the header that cuDNN is behind (kernels/cuda/cudnn.c): work of the compute
+ * stream, summed in double, rounded once, with a workspace that is claimed and filled with NaN as in blas_host.cpp. */
+#include <stdio.h>
+
+#include <new>
+#include <vector>
+
+#include "cuda_bf16.h"
+#include "cuda_runtime.h"
+
+extern "C" {
+#include "kernels/cuda/cudnn.h"
+}
+
+struct ckpt_cudnn_convolution {
+    ckpt_cudnn_shape shape;
+    ckpt_cudnn_direction direction;
+    cudaStream_t stream;
+};
+
+namespace
+{
+
+/* What every convolution claims; less is refused, so that a caller's other way can be tested. */
+enum : ckpt_bytes { CLAIM = 512 };
+
+double read_value(const void *from, ckpt_dtype dtype, int64_t at)
+{
+    return dtype == CKPT_BFLOAT16 ? (double)__bfloat162float(static_cast<const __nv_bfloat16 *>(from)[at])
+                                  : (double)static_cast<const float *>(from)[at];
+}
+
+void write_all(void *to, ckpt_dtype dtype, const std::vector<double> &sum)
+{
+    for (size_t at = 0; at < sum.size(); at++) {
+        if (dtype == CKPT_BFLOAT16) {
+            static_cast<__nv_bfloat16 *>(to)[at] = __float2bfloat16_rn((float)sum[at]);
+        } else {
+            static_cast<float *>(to)[at] = (float)sum[at];
+        }
+    }
+}
+
+/* Calls visit(x index, w index, y index) for every product of the convolution, in a fixed order. */
+template <typename F> void walk(const ckpt_cudnn_shape &s, const F &visit)
+{
+    const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
+    for (int64_t n = 0; n < s.batch; n++) {
+        for (int64_t i = 0; i < s.out[0]; i++) {
+            for (int64_t j = 0; j < s.out[1]; j++) {
+                for (int64_t o = 0; o < s.out_channels; o++) {
+                    for (int64_t u = 0; u < s.kernel[0]; u++) {
+                        for (int64_t v = 0; v < s.kernel[1]; v++) {
+                            const int64_t a = i * s.stride[0] + u - s.padding[0];
+                            const int64_t b = j * s.stride[1] + v - s.padding[1];
+                            if (a < 0 || a >= s.in[0] || b < 0 || b >= s.in[1]) {
+                                continue;
+                            }
+                            const int64_t pixel = (n * s.in[0] + a) * s.in[1] + b;
+                            const int64_t x = pixel * s.in_channels + o / out_group * in_group;
+                            const int64_t w = ((o * s.kernel[0] + u) * s.kernel[1] + v) * in_group;
+                            const int64_t y = ((n * s.out[0] + i) * s.out[1] + j) * s.out_channels + o;
+                            for (int64_t c = 0; c < in_group; c++) {
+                                visit((size_t)(x + c), (size_t)(w + c), (size_t)y);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+std::vector<double> unpack(const void *from, ckpt_dtype dtype, int64_t count)
+{
+    std::vector<double> all((size_t)count);
+    for (int64_t at = 0; at < count; at++) {
+        all[(size_t)at] = read_value(from, dtype, at);
+    }
+    return all;
+}
+
+void convolve(const ckpt_cudnn_shape &s, ckpt_cudnn_direction direction, const void *a, const void *b, void *c)
+{
+    const int64_t x_count = s.batch * s.in[0] * s.in[1] * s.in_channels;
+    const int64_t y_count = s.batch * s.out[0] * s.out[1] * s.out_channels;
+    const int64_t w_count = s.out_channels * s.kernel[0] * s.kernel[1] * (s.in_channels / s.groups);
+    std::vector<double> sum;
+    if (direction == CKPT_CUDNN_FORWARD) {
+        const std::vector<double> x = unpack(a, s.dtype, x_count), w = unpack(b, s.dtype, w_count);
+        sum.resize((size_t)y_count);
+        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_y] += x[at_x] * w[at_w]; });
+    } else if (direction == CKPT_CUDNN_INPUT_GRADIENT) {
+        const std::vector<double> dy = unpack(a, s.dtype, y_count), w = unpack(b, s.dtype, w_count);
+        sum.resize((size_t)x_count);
+        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_x] += dy[at_y] * w[at_w]; });
+    } else {
+        const std::vector<double> x = unpack(a, s.dtype, x_count), dy = unpack(b, s.dtype, y_count);
+        sum.resize((size_t)w_count);
+        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_w] += dy[at_y] * x[at_x]; });
+    }
+    write_all(c, s.dtype, sum);
+}
+
+bool aligned(const void *pointer)
+{
+    return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
+} // namespace
+
+extern "C" ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err)
+{
+    (void)err;
+    cuda->cudnn = cuda;
+    return CKPT_OK;
+}
+
+extern "C" void ckpt_cudnn_close(ckpt_cuda *cuda)
+{
+    cuda->cudnn = nullptr;
+}
+
+extern "C" void ckpt_cudnn_version(char *text, size_t room)
+{
+    snprintf(text, room, "convolutions by plain loops");
+}
+
+extern "C" ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
+                                                   ckpt_cudnn_direction direction, ckpt_bytes limit,
+                                                   ckpt_cudnn_convolution **convolution, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_cudnn_open(cuda, err));
+    if (limit >= 0 && limit < CLAIM) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "convolution: found %lld bytes of workspace, wanted %lld", (long long)limit,
+                         (long long)CLAIM);
+    }
+    ckpt_cudnn_convolution *const made = new (std::nothrow) ckpt_cudnn_convolution{};
+    if (made == nullptr) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a convolution");
+    }
+    made->shape = *shape;
+    made->direction = direction;
+    made->stream = cuda->stream[CKPT_STREAM_COMPUTE];
+    *convolution = made;
+    return CKPT_OK;
+}
+
+extern "C" void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution)
+{
+    delete convolution;
+}
+
+extern "C" ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution)
+{
+    (void)convolution;
+    return CLAIM;
+}
+
+extern "C" ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b,
+                                                void *c, void *workspace, ckpt_err *err)
+{
+    const ckpt_cudnn_shape s = convolution->shape;
+    const ckpt_cudnn_direction direction = convolution->direction;
+    if (!aligned(a) || !aligned(b) || !aligned(c) || !aligned(workspace)) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "convolution: a %p, b %p, c %p, workspace %p: missing or not aligned", a, b,
+                         c, workspace);
+    }
+    return ckpt_cuda_check(ckpt_emulated_start(convolution->stream,
+                                               [s, direction, a, b, c, workspace] {
+                                                   memset(workspace, 0xff, (size_t)CLAIM);
+                                                   convolve(s, direction, a, b, c);
+                                                   memset(workspace, 0xff, (size_t)CLAIM);
+                                               }),
+                           "convolution", err);
+}
