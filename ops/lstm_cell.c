@@ -59,6 +59,21 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The products one after another. Before them lie, in a bfloat16 model, the gates before their nonlinearities in
+ * float32 (a float32 model has them where the gates after them go); in backward the gradient of those. */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const int64_t N = node->in[0].shape.dim[0], I = node->in[0].shape.dim[1], G = node->saved[0].shape.dim[1];
+    const ckpt_bytes input_bytes = ckpt_gpu_product_workspace(N, I, G);
+    const ckpt_bytes state_bytes = node->in_count == 1 ? 0 : ckpt_gpu_product_workspace(N, G / 4, G);
+    const ckpt_bytes product_bytes = input_bytes > state_bytes ? input_bytes : state_bytes;
+    const ckpt_bytes sum_bytes = ckpt_gpu_column_sums_workspace(N, G);
+    const ckpt_bytes gradient_bytes = ckpt_round_up(ckpt_tensor_bytes(&node->saved[0]), CKPT_ALIGN);
+    const ckpt_bytes gate_bytes = node->dtype == CKPT_BFLOAT16 ? ckpt_times(2, gradient_bytes) : 0;
+    *forward = ckpt_plus(gate_bytes, product_bytes);
+    *backward = ckpt_plus(gradient_bytes, product_bytes > sum_bytes ? product_bytes : sum_bytes);
+}
+
 const ckpt_op ckpt_op_lstm_cell = {
     .name = "lstm_cell",
     .formula = "i,f,o = sigmoid, g = tanh of (x W_ih^T + b_ih + h W_hh^T + b_hh), in the order i,f,g,o; "
@@ -68,4 +83,5 @@ const ckpt_op ckpt_op_lstm_cell = {
     .in_min = 1,
     .in_max = 3,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

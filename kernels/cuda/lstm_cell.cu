@@ -1,0 +1,352 @@
+/* One step of an LSTM: matrix products by cuBLASLt, the rest in one pass over the gates, which lie as i, f, g, o. With
+ * one input the state before is zero and its products are left out. In a float32 model the products put the gates
+ * before their nonlinearities where the gates after them go; in a bfloat16 model into float32 workspace, so that the
+ * sum of both products is rounded once. Both biases are added in the pass.
+ * Forward: 8 N H (I + H) FLOP of products, backward twice that. The passes move, for each of the N x H cells, 4 gates
+ * in and 4 out and about 4 values of state, at some 60 operations: bound by memory. */
+#include "kernels/cuda/wide.cuh"
+
+extern "C" {
+#include "kernels/cuda/blas.h"
+}
+
+enum { X_GATES, H_GATES, DX, DH, DW_X, DW_H, CALLS };
+enum { THREADS = 256 };
+
+struct lstm_state {
+    ckpt_cuda *cuda;
+    ckpt_blas_product *call[CALLS]; /* NULL: not needed */
+    ckpt_bytes forward_bytes, backward_bytes;
+};
+
+struct lstm_shape {
+    int64_t rows, inputs, width; /* N, I, H */
+    bool stateful;               /* h and c are given */
+    ckpt_dtype dtype;
+    ckpt_bytes gates_bytes;  /* of the gates before their nonlinearities; 0: they have a place of their own */
+    ckpt_bytes dgates_bytes; /* of their gradient */
+};
+
+static lstm_shape shape_of(const ckpt_node *node)
+{
+    lstm_shape shape = {};
+    shape.rows = node->in[0].shape.dim[0];
+    shape.inputs = node->in[0].shape.dim[1];
+    shape.width = node->out[0].shape.dim[1];
+    shape.stateful = node->in_count == 3;
+    shape.dtype = node->saved[0].dtype;
+    const int64_t gates = shape.rows * 4 * shape.width;
+    shape.gates_bytes = shape.dtype == CKPT_BFLOAT16 ? ckpt_round_up(gates * (int64_t)sizeof(float), CKPT_ALIGN) : 0;
+    shape.dgates_bytes = ckpt_round_up(gates * ckpt_dtype_bytes(shape.dtype), CKPT_ALIGN);
+    return shape;
+}
+
+/* y[rows x columns] = x[rows x inner] w[inner x columns], both of the model's type, either turned. */
+static ckpt_code make_call(lstm_state *state, int which, int64_t rows, int64_t columns, int64_t inner, ckpt_dtype in,
+                           ckpt_dtype out, ckpt_bytes limit, ckpt_err *err)
+{
+    const bool forward = which == X_GATES || which == H_GATES;
+    ckpt_blas_shape shape = {};
+    shape.rows = rows;
+    shape.columns = columns;
+    shape.inner = inner;
+    shape.x_turned = which == DW_X || which == DW_H; /* the gradient of the gates, by its columns */
+    shape.w_turned = forward;                        /* weights lie as [out, in] */
+    shape.x_stride = shape.x_turned ? rows : inner;
+    shape.w_stride = shape.w_turned ? inner : columns;
+    shape.y_stride = columns;
+    shape.in = in;
+    shape.out = out;
+    shape.adds = which == H_GATES;
+    CKPT_TRY(ckpt_blas_product_create(state->cuda, &shape, limit, &state->call[which], err));
+    const ckpt_bytes used = ckpt_blas_product_workspace(state->call[which]);
+    ckpt_bytes *const most = forward ? &state->forward_bytes : &state->backward_bytes;
+    *most = used > *most ? used : *most;
+    return CKPT_OK;
+}
+
+static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                            ckpt_err *err)
+{
+    const lstm_shape shape = shape_of(node);
+    const int64_t N = shape.rows, I = shape.inputs, H = shape.width, G = 4 * H;
+    const ckpt_dtype own = shape.dtype;
+    CKPT_TRY(make_call(state, X_GATES, N, G, I, own, CKPT_FLOAT32, forward, err));
+    CKPT_TRY(make_call(state, DW_X, G, I, N, own, CKPT_FLOAT32, backward, err));
+    if ((node->grad_in & 1) != 0) {
+        CKPT_TRY(make_call(state, DX, N, I, G, own, own, backward, err));
+    }
+    if (shape.stateful) {
+        CKPT_TRY(make_call(state, H_GATES, N, G, H, own, CKPT_FLOAT32, forward, err));
+        CKPT_TRY(make_call(state, DW_H, G, H, N, own, CKPT_FLOAT32, backward, err));
+        if ((node->grad_in & 2) != 0) {
+            CKPT_TRY(make_call(state, DH, N, H, G, own, own, backward, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static void release(void *memory)
+{
+    lstm_state *const state = (lstm_state *)memory;
+    for (int i = 0; state != NULL && i < CALLS; i++) {
+        ckpt_blas_product_destroy(state->call[i]);
+    }
+    ckpt_memory_put(state);
+}
+
+/* What is left for products of `given` bytes, -1 being as much as they want. */
+static ckpt_bytes rest_of(ckpt_bytes given, ckpt_bytes own)
+{
+    return given < 0 ? -1 : given > own ? given - own : 0;
+}
+
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
+                         ckpt_bytes backward_workspace, void **made, ckpt_err *err)
+{
+    lstm_state *const state = (lstm_state *)ckpt_memory_get(sizeof *state);
+    if (state == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);
+    }
+    const lstm_shape shape = shape_of(node);
+    state->cuda = (ckpt_cuda *)context;
+    const ckpt_code code = make_calls(state, node, rest_of(forward_workspace, shape.gates_bytes),
+                                      rest_of(backward_workspace, shape.dgates_bytes), err);
+    if (code != CKPT_OK) {
+        release(state);
+        return code;
+    }
+    *made = state;
+    return CKPT_OK;
+}
+
+/* After the gates' gradient come the products and the sums of its columns, one after another. */
+static void workspace(const ckpt_node *node, const void *memory, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const lstm_state *const state = (const lstm_state *)memory;
+    const lstm_shape shape = shape_of(node);
+    const ckpt_bytes sums = ckpt_gpu_column_sums_workspace(shape.rows, 4 * shape.width);
+    *forward = shape.gates_bytes + state->forward_bytes;
+    *backward = shape.dgates_bytes + (sums > state->backward_bytes ? sums : state->backward_bytes);
+}
+
+static ckpt_code product(const ckpt_kernel_args *args, int which, const void *x, const void *w, void *y,
+                         ckpt_bytes offset, ckpt_err *err)
+{
+    const lstm_state *const state = (const lstm_state *)args->state;
+    return ckpt_blas_product_run(state->call[which], x, w, y, NULL, (char *)args->workspace + offset, err);
+}
+
+__device__ static float lstm_sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+/* The pointers of the pass forward; `before` may be `gates`, c may be NULL. */
+template <typename T> struct lstm_forward_args {
+    int64_t width;
+    const float *before, *bias_ih, *bias_hh;
+    const T *c;
+    T *gates, *tanh_c, *new_h, *new_c;
+};
+
+/* Gate number `gate` of a row, with its biases, before its nonlinearity. */
+template <int N, typename T>
+__device__ static wide<float, N> lstm_gate(const lstm_forward_args<T> &a, int64_t row, int64_t k, int gate)
+{
+    const int64_t place = gate * a.width + k;
+    wide<float, N> value = load_wide<N>(a.before + row * 4 * a.width + place);
+    const wide<float, N> ih = load_wide<N>(a.bias_ih + place), hh = load_wide<N>(a.bias_hh + place);
+    for (int j = 0; j < N; j++) {
+        value.at[j] += ih.at[j] + hh.at[j];
+    }
+    return value;
+}
+
+template <typename T, int N> __global__ void lstm_forward(int64_t items, lstm_forward_args<T> a)
+{
+    for (int64_t item = first_item(); item < items; item += item_step()) {
+        const quotient row = divide(item, a.width / N);
+        const int64_t k = row.rest * N, cell = row.whole * a.width + k;
+        wide<float, N> i = lstm_gate<N>(a, row.whole, k, 0), f = lstm_gate<N>(a, row.whole, k, 1);
+        wide<float, N> g = lstm_gate<N>(a, row.whole, k, 2), o = lstm_gate<N>(a, row.whole, k, 3);
+        wide<T, N> before = {};
+        if (a.c != NULL) {
+            before = load_wide<N>(a.c + cell);
+        }
+        wide<float, N> new_c, tanh_c, new_h;
+        for (int j = 0; j < N; j++) {
+            i.at[j] = lstm_sigmoid(i.at[j]);
+            f.at[j] = lstm_sigmoid(f.at[j]);
+            g.at[j] = tanhf(g.at[j]);
+            o.at[j] = lstm_sigmoid(o.at[j]);
+            new_c.at[j] = i.at[j] * g.at[j] + (a.c != NULL ? f.at[j] * to_float(before.at[j]) : 0.0f);
+            tanh_c.at[j] = tanhf(new_c.at[j]);
+            new_h.at[j] = o.at[j] * tanh_c.at[j];
+        }
+        T *const gates = a.gates + row.whole * 4 * a.width + k;
+        put_wide<N>(gates, i, false);
+        put_wide<N>(gates + a.width, f, false);
+        put_wide<N>(gates + 2 * a.width, g, false);
+        put_wide<N>(gates + 3 * a.width, o, false);
+        put_wide<N>(a.tanh_c + cell, tanh_c, false);
+        put_wide<N>(a.new_c + cell, new_c, false);
+        put_wide<N>(a.new_h + cell, new_h, false);
+    }
+}
+
+/* The pointers of the pass backward; dh, dc, c and dc_before may be NULL. */
+template <typename T> struct lstm_backward_args {
+    int64_t width;
+    const T *gates, *tanh_c, *c, *dh, *dc;
+    T *dgates, *dc_before;
+};
+
+/* NULL is zeros. */
+template <int N, typename T> __device__ static wide<T, N> lstm_load_or_zero(const T *from, int64_t at)
+{
+    wide<T, N> value = {};
+    if (from != NULL) {
+        value = load_wide<N>(from + at);
+    }
+    return value;
+}
+
+template <typename T, int N> __global__ void lstm_backward(int64_t items, lstm_backward_args<T> a)
+{
+    for (int64_t item = first_item(); item < items; item += item_step()) {
+        const quotient row = divide(item, a.width / N);
+        const int64_t k = row.rest * N, cell = row.whole * a.width + k, place = row.whole * 4 * a.width + k;
+        const wide<T, N> i_pack = load_wide<N>(a.gates + place), f_pack = load_wide<N>(a.gates + place + a.width);
+        const wide<T, N> g_pack = load_wide<N>(a.gates + place + 2 * a.width);
+        const wide<T, N> o_pack = load_wide<N>(a.gates + place + 3 * a.width);
+        const wide<T, N> tanh_pack = load_wide<N>(a.tanh_c + cell), c_pack = lstm_load_or_zero<N>(a.c, cell);
+        const wide<T, N> dh_pack = lstm_load_or_zero<N>(a.dh, cell), dc_pack = lstm_load_or_zero<N>(a.dc, cell);
+        wide<float, N> di, df, dg, d_o, dc_before;
+        for (int j = 0; j < N; j++) {
+            const float i = to_float(i_pack.at[j]), f = to_float(f_pack.at[j]), g = to_float(g_pack.at[j]);
+            const float o = to_float(o_pack.at[j]), tanh_c = to_float(tanh_pack.at[j]);
+            const float from_h = to_float(dh_pack.at[j]);
+            const float dcell = to_float(dc_pack.at[j]) + from_h * o * (1.0f - tanh_c * tanh_c);
+            di.at[j] = dcell * g * (i * (1.0f - i));
+            df.at[j] = dcell * to_float(c_pack.at[j]) * (f * (1.0f - f));
+            dg.at[j] = dcell * i * (1.0f - g * g);
+            d_o.at[j] = from_h * tanh_c * (o * (1.0f - o));
+            dc_before.at[j] = dcell * f;
+        }
+        put_wide<N>(a.dgates + place, di, false);
+        put_wide<N>(a.dgates + place + a.width, df, false);
+        put_wide<N>(a.dgates + place + 2 * a.width, dg, false);
+        put_wide<N>(a.dgates + place + 3 * a.width, d_o, false);
+        if (a.dc_before != NULL) {
+            put_wide<N>(a.dc_before + cell, dc_before, false);
+        }
+    }
+}
+
+/* Parameter k as products read it. */
+static const void *weight_of(const ckpt_kernel_args *args, int k)
+{
+    return args->node->saved[0].dtype == CKPT_BFLOAT16 ? args->param16[k] : (const void *)args->param[k];
+}
+
+template <typename T> static void start_forward(const ckpt_kernel_args *args, const lstm_shape &shape, float *before)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    lstm_forward_args<T> a = {};
+    a.width = shape.width;
+    a.before = before;
+    a.bias_ih = args->param[2];
+    a.bias_hh = args->param[3];
+    a.c = shape.stateful ? (const T *)args->in[2] : NULL;
+    a.gates = (T *)args->saved[0];
+    a.tanh_c = (T *)args->saved[1];
+    a.new_h = (T *)args->out[0];
+    a.new_c = (T *)args->out[1];
+    const int64_t cells = shape.rows * shape.width, packs = cells / pack<T>::count;
+    if (shape.width % pack<T>::count == 0) {
+        CKPT_LAUNCH(cuda, (lstm_forward<T, pack<T>::count>), grid_for(cuda, packs, THREADS), THREADS, 0, packs, a);
+    } else {
+        CKPT_LAUNCH(cuda, (lstm_forward<T, 1>), grid_for(cuda, cells, THREADS), THREADS, 0, cells, a);
+    }
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const lstm_shape shape = shape_of(args->node);
+    float *const before = (float *)(shape.gates_bytes > 0 ? args->workspace : args->saved[0]);
+    CKPT_TRY(product(args, X_GATES, args->in[0], weight_of(args, 0), before, shape.gates_bytes, err));
+    if (shape.stateful) {
+        CKPT_TRY(product(args, H_GATES, args->in[1], weight_of(args, 1), before, shape.gates_bytes, err));
+    }
+    CKPT_BY_DTYPE(shape.dtype, start_forward, args, shape, before);
+    return ckpt_cuda_launched("lstm_cell", err);
+}
+
+template <typename T> static void start_backward(const ckpt_kernel_args *args, const lstm_shape &shape)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    lstm_backward_args<T> a = {};
+    a.width = shape.width;
+    a.gates = (const T *)args->saved[0];
+    a.tanh_c = (const T *)args->saved[1];
+    a.c = shape.stateful ? (const T *)args->in[2] : NULL;
+    a.dh = (const T *)args->grad_out[0];
+    a.dc = (const T *)args->grad_out[1];
+    a.dgates = (T *)args->workspace;
+    a.dc_before = shape.stateful ? (T *)args->grad_in[2] : NULL;
+    const int64_t cells = shape.rows * shape.width, packs = cells / pack<T>::count;
+    if (shape.width % pack<T>::count == 0) {
+        CKPT_LAUNCH(cuda, (lstm_backward<T, pack<T>::count>), grid_for(cuda, packs, THREADS), THREADS, 0, packs, a);
+    } else {
+        CKPT_LAUNCH(cuda, (lstm_backward<T, 1>), grid_for(cuda, cells, THREADS), THREADS, 0, cells, a);
+    }
+}
+
+/* The gradients of both biases are the same; without a state before, those of its weights are zeros. */
+static ckpt_code bias_gradients(const ckpt_kernel_args *args, const lstm_shape &shape, ckpt_err *err)
+{
+    ckpt_cuda *const cuda = (ckpt_cuda *)args->context;
+    const cudaStream_t compute = cuda->stream[CKPT_STREAM_COMPUTE];
+    const size_t bias_bytes = (size_t)(4 * shape.width) * sizeof(float);
+    CKPT_TRY(ckpt_cuda_column_sums(cuda, shape.dtype, shape.rows, 4 * shape.width, args->workspace, args->grad_param[2],
+                                   false, (char *)args->workspace + shape.dgates_bytes, err));
+    CKPT_TRY(ckpt_cuda_check(
+        cudaMemcpyAsync(args->grad_param[3], args->grad_param[2], bias_bytes, cudaMemcpyDeviceToDevice, compute),
+        "copying the gradient of the biases", err));
+    if (!shape.stateful) {
+        CKPT_TRY(ckpt_cuda_check(cudaMemsetAsync(args->grad_param[1], 0, bias_bytes * (size_t)shape.width, compute),
+                                 "weight_hh", err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const lstm_shape shape = shape_of(args->node);
+    const ckpt_bytes scratch = shape.dgates_bytes;
+    void *const dgates = args->workspace;
+    CKPT_BY_DTYPE(shape.dtype, start_backward, args, shape);
+    CKPT_TRY(ckpt_cuda_launched("lstm_cell backward", err));
+    if (args->grad_in[0] != NULL) {
+        CKPT_TRY(product(args, DX, dgates, weight_of(args, 0), args->grad_in[0], scratch, err));
+    }
+    if (shape.stateful && args->grad_in[1] != NULL) {
+        CKPT_TRY(product(args, DH, dgates, weight_of(args, 1), args->grad_in[1], scratch, err));
+    }
+    CKPT_TRY(product(args, DW_X, dgates, args->in[0], args->grad_param[0], scratch, err));
+    if (shape.stateful) {
+        CKPT_TRY(product(args, DW_H, dgates, args->in[1], args->grad_param[1], scratch, err));
+    }
+    return bias_gradients(args, shape, err);
+}
+
+CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_lstm_cell;
+const ckpt_kernel ckpt_cuda_lstm_cell = {
+    .op = "lstm_cell",
+    .prepare = prepare,
+    .release = release,
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};
