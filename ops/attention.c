@@ -75,6 +75,15 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Backward: a float32 per query, rowsum(dO O). */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const ckpt_shape *const y = &node->out[0].shape;
+    const int64_t queries = ckpt_times(ckpt_times(y->dim[0], ckpt_node_int(node, "heads")), y->dim[1]);
+    *forward = 0;
+    *backward = ckpt_times(4, padded(queries));
+}
+
 const ckpt_op ckpt_op_attention = {
     .name = "attention",
     .formula = "y = dropout(softmax(q k^T / sqrt(C / heads) + mask)) v, head by head",
@@ -83,4 +92,5 @@ const ckpt_op ckpt_op_attention = {
     .in_min = 1,
     .in_max = 3,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

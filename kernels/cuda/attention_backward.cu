@@ -1,0 +1,306 @@
+/* Attention backward, from the saved logarithms of the row sums and delta = rowsum(dO o):
+ *   P = exp(s - lse), dP = dropout(dO v^T), dS = P (dP - delta), dV = dropout(P)^T dO, dK = dS^T q, dQ = dS k
+ * Two kernels, so that every sum stays in one warp's registers, in order, without atomics: in one a block owns keys and
+ * goes through the queries (S^T, dP^T, then both are left factors as they lie in registers), in the other it owns
+ * queries and goes through the keys. That is 8 D and 6 D flop a pair instead of 10 D in one kernel with atomics: at
+ * best 5/7 of its speed, for the same bits every time and no float32 copy of dQ. Source: Dao 2023, arXiv:2307.08691,
+ * algorithm 2. Departure: dQ apart, as said.
+ *
+ * Memory: the rows of q, k, v, dO once for the owner and once more per block for those gone through, out of the L2
+ * cache: 128 rows for 4 D bytes of bfloat16, 256 (192) flop a byte, so that tensor cores and shared memory are the
+ * bound. For D <= 64 a warp owns 32 rows. Per 32 x 32 pairs with D = 64 the key kernel does 128 mma (1024 cycles of an
+ * A100's tensor core) for 48 loads of 512 bytes, four warps 768 cycles of shared memory: 75 %. The query kernel, whose
+ * q and dO stay in registers, 96 mma (768 cycles) for 24 loads (384 cycles): 50 %. Above, a warp owns 16 rows, since
+ * two sums of 32 x 128 do not fit: 80 loads (1280 cycles) for 128 mma (1024), bound by shared memory, and 48 (768) for
+ * 96 (768). exp2, masks and dropout as in attention_forward.cu, once in each kernel. */
+#include "kernels/cuda/attention.cuh"
+
+namespace
+{
+
+enum { WARPS = 4, THREADS = 32 * WARPS };
+
+/* M: 16 rows each per warp. N: rows of a tile that comes by; a warp takes them PART at a time. */
+template <typename E, int D> struct backward_shape;
+template <int D> struct backward_shape<bf16, D> {
+    enum { M = D <= 64 ? 2 : 1, N = D <= 64 ? 64 : 32, PART = 32 };
+    typedef left_rows<bf16, D, M> key_left;
+    typedef left_held<bf16, D, M> query_left;
+};
+template <int D> struct backward_shape<float, D> {
+    enum { M = 1, N = D <= 64 ? 32 : 16, PART = N };
+    typedef left_rows<float, D, M> key_left;
+    typedef left_rows<float, D, M> query_left;
+};
+
+constexpr float LOG2_E = 1.44269504f;
+
+/* P and dS of one pair from its score and dP; `kept` false: dropped. Gives dS and leaves the dropped P, without the
+ * factor 1 / (1 - dropout), in s. */
+template <bool DROPS>
+__device__ inline float pair_gradient(float &s, float dp, bool kept, bool sees, float lse2, float delta,
+                                      const attention_call &c)
+{
+    const float p = sees ? exp2_approx(s * c.log2_scale - lse2) : 0;
+    s = !DROPS || kept ? p : 0;
+    return sees ? p * ((DROPS ? kept ? dp * c.keep : 0 : dp) - delta) : 0;
+}
+
+template <int M> __device__ inline void fill_factor(float (&factor)[M][2], float value)
+{
+    CKPT_UNROLL
+    for (int i = 0; i < 2 * M; i++) {
+        factor[i / 2][i % 2] = value;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- dK, dV */
+
+/* Rows are keys, columns are queries: `lse` and `delta` are those of the columns. */
+template <bool DROPS, int M, int N>
+__device__ inline void gradients_by_key(float (&s)[M][N][4], float (&dp)[M][N][4], const attention_call &c,
+                                        const ckpt_cuda_counters &counters, int64_t bh, int key, int query,
+                                        const float *lse, const float *delta)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const bool masked = c.causal && query < key + 16 * M - 1;
+    CKPT_UNROLL
+    for (int m = 0; m < M; m++) {
+        const int row = key + 16 * m + lane / 4;
+        const uint32_t kept = DROPS ? kept_by_key<N>(c, counters, row, bh * c.T + query) : 0;
+        CKPT_UNROLL
+        for (int n = 0; n < N; n++) {
+            const int column = 8 * n + lane % 4 * 2;
+            const float2 l = *reinterpret_cast<const float2 *>(lse + column);
+            const float2 e = *reinterpret_cast<const float2 *>(delta + column);
+            CKPT_UNROLL
+            for (int i = 0; i < 4; i++) {
+                const bool sees = !masked || query + column + i % 2 >= row + i / 2 * 8;
+                dp[m][n][i] = pair_gradient<DROPS>(s[m][n][i], dp[m][n][i], (kept >> (4 * n + i) & 1) != 0, sees,
+                                                   (i % 2 == 0 ? l.x : l.y) * LOG2_E, i % 2 == 0 ? e.x : e.y, c);
+            }
+        }
+    }
+}
+
+/* One tile of queries and what belongs to them. */
+template <typename E, int D> struct query_tile {
+    enum { N = backward_shape<E, D>::N };
+    E q[N * tile_row<E, D>], dO[N * tile_row<E, D>];
+    float lse[N], delta[N];
+};
+
+/* Beyond T everything is zero: P is 1 there, and all that it is multiplied with is 0. */
+template <typename E, int D>
+__device__ inline void fetch_queries(query_tile<E, D> &tile, const attention_call &c, int64_t bh, int query)
+{
+    constexpr int N = query_tile<E, D>::N;
+    tile_fetch<E, D, N, THREADS>(tile.q, (const E *)c.q + attention_in_at(c, bh, 0), c.in_row, query, c);
+    tile_fetch<E, D, N, THREADS>(tile.dO, (const E *)c.dO + attention_out_at(c, bh, 0), c.C, query, c);
+    const int i = (int)threadIdx.x % N, row = query + i;
+    const int64_t at = bh * c.T + (row < c.T ? row : 0);
+    if ((int)threadIdx.x < N) {
+        async_copy<4>(tile.lse + i, c.lse + at, row < c.T);
+    } else if ((int)threadIdx.x < 2 * N) {
+        async_copy<4>(tile.delta + i, c.delta + at, row < c.T);
+    }
+}
+
+template <typename E, int D, bool DROPS>
+__global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_call c)
+{
+    typedef backward_shape<E, D> shape;
+    constexpr int M = shape::M, PART = shape::PART, N = PART / 8, ROWS = 16 * M * WARPS;
+    static_assert(2 * shape::N <= THREADS);
+    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, warp = (int)threadIdx.x / 32;
+    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0);
+    const int first = (int)(blockIdx.x % (unsigned)tiles) * ROWS, mine = first + 16 * M * warp;
+    CKPT_SHARED(shared);
+    E *const tile_k = (E *)shared, *const tile_v = tile_k + ROWS * tile_row<E, D>;
+    query_tile<E, D> *const tile = reinterpret_cast<query_tile<E, D> *>(tile_v + ROWS * tile_row<E, D>);
+    E *const my_k = tile_k + 16 * M * warp * tile_row<E, D>, *const my_v = tile_v + 16 * M * warp * tile_row<E, D>;
+    const int start = c.causal ? first / shape::N * shape::N : 0; /* queries before see none of these keys */
+
+    tile_fetch<E, D, ROWS, THREADS>(tile_k, (const E *)c.k + at, c.in_row, first, c);
+    tile_fetch<E, D, ROWS, THREADS>(tile_v, (const E *)c.v + at, c.in_row, first, c);
+    fetch_queries(tile[0], c, bh, start);
+    typename shape::key_left k, v;
+    k.open(my_k);
+    v.open(my_v);
+    const ckpt_cuda_counters counters = DROPS ? *c.counters : ckpt_cuda_counters();
+
+    float dk[M][D / 8][4] = {}, dv[M][D / 8][4] = {};
+    CKPT_ROLLED
+    for (int query = start, stage = 0; query < T; query += shape::N, stage = 1 - stage) {
+        async_wait();
+        __syncthreads();
+        if (query + shape::N < T) {
+            fetch_queries(tile[1 - stage], c, bh, query + shape::N);
+        }
+        CKPT_ROLLED
+        for (int part = 0; part < shape::N; part += PART) {
+            if (query + part >= T || (c.causal && query + part + PART <= mine)) {
+                continue; /* nothing there, or nothing sees this warp's keys */
+            }
+            const E *const q = tile[stage].q + part * tile_row<E, D>, *const dO =
+                                                                          tile[stage].dO + part * tile_row<E, D>;
+            float s[M][N][4], dp[M][N][4];
+            tile_rows<D, M, N>(s, k, q);
+            tile_rows<D, M, N>(dp, v, dO);
+            gradients_by_key<DROPS, M, N>(s, dp, c, counters, bh, mine, query + part, tile[stage].lse + part,
+                                          tile[stage].delta + part);
+            tile_sum<D, M, N>(dv, s, dO);
+            tile_sum<D, M, N>(dk, dp, q);
+        }
+    }
+    float factor[M][2];
+    if (c.dk != NULL) {
+        fill_factor<M>(factor, c.scale);
+        tile_store<E, D, M>(dk, factor, my_k, (E *)c.dk + at, c.in_row, mine, c);
+    }
+    if (c.dv != NULL) {
+        fill_factor<M>(factor, DROPS ? c.keep : 1.0f);
+        tile_store<E, D, M>(dv, factor, my_v, (E *)c.dv + at, c.in_row, mine, c);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- dQ */
+
+/* Rows are queries, whose `lse` (times log2 e) and `delta` the lane holds; columns are keys. */
+template <bool DROPS, int M, int N>
+__device__ inline void gradients_by_query(float (&s)[M][N][4], float (&dp)[M][N][4], const attention_call &c,
+                                          const ckpt_cuda_counters &counters, int64_t bh, int query, int key,
+                                          const float (&lse)[M][2], const float (&delta)[M][2])
+{
+    const int lane = (int)threadIdx.x % 32;
+    const bool masked = key + 8 * N > c.T || (c.causal && key + 8 * N > query + 1);
+    CKPT_UNROLL
+    for (int m = 0; m < M; m++) {
+        const int row = query + 16 * m + lane / 4;
+        const uint32_t kept = DROPS ? kept_by_query<N>(c, counters, bh * c.T + row, key) : 0;
+        CKPT_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const int last = c.causal && row + i / 2 * 8 < (int)c.T ? row + i / 2 * 8 : (int)c.T - 1;
+            CKPT_UNROLL
+            for (int n = 0; n < N; n++) {
+                const bool sees = !masked || key + 8 * n + lane % 4 * 2 + i % 2 <= last;
+                dp[m][n][i] = pair_gradient<DROPS>(s[m][n][i], dp[m][n][i], (kept >> (4 * n + i) & 1) != 0, sees,
+                                                   lse[m][i / 2], delta[m][i / 2], c);
+            }
+        }
+    }
+}
+
+template <typename E, int D, bool DROPS>
+__global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attention_call c)
+{
+    typedef backward_shape<E, D> shape;
+    constexpr int M = shape::M, PART = shape::PART, N = PART / 8, ROWS = 16 * M * WARPS;
+    constexpr int STAGE = shape::N * tile_row<E, D>;
+    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, lane = (int)threadIdx.x % 32;
+    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0),
+                  out_at = attention_out_at(c, bh, 0);
+    const int first = (tiles - 1 - (int)(blockIdx.x % (unsigned)tiles)) * ROWS;
+    const int before = 16 * M * ((int)threadIdx.x / 32), mine = first + before;
+    const int end = c.causal && first + ROWS < T ? first + ROWS : T;
+    const E *const k = (const E *)c.k + at, *const v = (const E *)c.v + at;
+    CKPT_SHARED(shared);
+    E *const tile_q = (E *)shared, *const tile_dO = tile_q + ROWS * tile_row<E, D>;
+    E *const tile_k = tile_dO + ROWS * tile_row<E, D>, *const tile_v = tile_k + 2 * STAGE;
+
+    tile_fetch<E, D, ROWS, THREADS>(tile_q, (const E *)c.q + at, c.in_row, first, c);
+    tile_fetch<E, D, ROWS, THREADS>(tile_dO, (const E *)c.dO + out_at, c.C, first, c);
+    tile_fetch<E, D, shape::N, THREADS>(tile_k, k, c.in_row, 0, c);
+    tile_fetch<E, D, shape::N, THREADS>(tile_v, v, c.in_row, 0, c);
+    float lse[M][2], delta[M][2];
+    CKPT_UNROLL
+    for (int i = 0; i < 2 * M; i++) {
+        const int row = mine + i / 2 * 16 + lane / 4 + i % 2 * 8;
+        lse[i / 2][i % 2] = row < T ? c.lse[bh * T + row] * LOG2_E : 0;
+        delta[i / 2][i % 2] = row < T ? c.delta[bh * T + row] : 0;
+    }
+    async_wait();
+    __syncthreads();
+    typename shape::query_left q, dO;
+    q.open(tile_q + before * tile_row<E, D>);
+    dO.open(tile_dO + before * tile_row<E, D>);
+    const ckpt_cuda_counters counters = DROPS ? *c.counters : ckpt_cuda_counters();
+
+    float dq[M][D / 8][4] = {};
+    CKPT_ROLLED
+    for (int key = 0, stage = 0; key < end; key += shape::N, stage = 1 - stage) {
+        async_wait();
+        __syncthreads();
+        if (key + shape::N < end) {
+            tile_fetch<E, D, shape::N, THREADS>(tile_k + (1 - stage) * STAGE, k, c.in_row, key + shape::N, c);
+            tile_fetch<E, D, shape::N, THREADS>(tile_v + (1 - stage) * STAGE, v, c.in_row, key + shape::N, c);
+        }
+        CKPT_ROLLED
+        for (int part = 0; part < shape::N; part += PART) {
+            if (key + part >= end || (c.causal && key + part >= mine + 16 * M)) {
+                break; /* nothing there, or this warp's queries see none of it */
+            }
+            const E *const rows = tile_k + stage * STAGE + part * tile_row<E, D>;
+            float s[M][N][4], dp[M][N][4];
+            tile_rows<D, M, N>(s, q, rows);
+            tile_rows<D, M, N>(dp, dO, tile_v + stage * STAGE + part * tile_row<E, D>);
+            gradients_by_query<DROPS, M, N>(s, dp, c, counters, bh, mine, key + part, lse, delta);
+            tile_sum<D, M, N>(dq, dp, rows);
+        }
+    }
+    float factor[M][2];
+    fill_factor<M>(factor, c.scale);
+    tile_store<E, D, M>(dq, factor, tile_q + before * tile_row<E, D>, (E *)c.dq + at, c.in_row, mine, c);
+}
+
+/* ------------------------------------------------------------------------------------------- starting them */
+
+template <typename E, int D, bool DROPS> bool start(const ckpt_cuda *cuda, const attention_call *call, bool keys)
+{
+    typedef backward_shape<E, D> shape;
+    constexpr int rows = 16 * shape::M * WARPS;
+    constexpr size_t owned = sizeof(E) * 2 * rows * tile_row<E, D>;
+    const size_t shared = owned + (keys ? 2 * sizeof(query_tile<E, D>) : sizeof(E) * 4 * shape::N * tile_row<E, D>);
+    const unsigned blocks = (unsigned)((call->T + rows - 1) / rows * call->B * call->heads);
+    if ((size_t)cuda->shared_bytes < shared) {
+        return false;
+    }
+    if (keys) {
+        (void)CKPT_ALLOW_SHARED((attention_key_gradients<E, D, DROPS>), shared);
+        CKPT_LAUNCH(cuda, (attention_key_gradients<E, D, DROPS>), blocks, THREADS, shared, *call);
+    } else {
+        (void)CKPT_ALLOW_SHARED((attention_query_gradients<E, D, DROPS>), shared);
+        CKPT_LAUNCH(cuda, (attention_query_gradients<E, D, DROPS>), blocks, THREADS, shared, *call);
+    }
+    return true;
+}
+
+template <typename E, int D> bool by_drops(const ckpt_cuda *cuda, const attention_call *call, bool keys)
+{
+    return call->drops ? start<E, D, true>(cuda, call, keys) : start<E, D, false>(cuda, call, keys);
+}
+
+bool by_size(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call, bool keys)
+{
+    if (dtype == CKPT_BFLOAT16) {
+        return call->D <= 32   ? by_drops<bf16, 32>(cuda, call, keys)
+               : call->D <= 64 ? by_drops<bf16, 64>(cuda, call, keys)
+               : call->D <= 96 ? by_drops<bf16, 96>(cuda, call, keys)
+                               : by_drops<bf16, 128>(cuda, call, keys);
+    }
+    return call->D <= 32   ? by_drops<float, 32>(cuda, call, keys)
+           : call->D <= 64 ? by_drops<float, 64>(cuda, call, keys)
+                           : by_drops<float, 128>(cuda, call, keys);
+}
+
+} // namespace
+
+bool ckpt_attention_key_gradients(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call)
+{
+    return by_size(cuda, dtype, call, true);
+}
+
+bool ckpt_attention_query_gradients(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call)
+{
+    return by_size(cuda, dtype, call, false);
+}
