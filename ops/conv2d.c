@@ -90,6 +90,52 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* What cuDNN may take: room for tables and for the parts of a split sum, in proportion to the data, at most 64 MiB. It
+ * has algorithms that take next to nothing, and where it finds none own kernels do it (kernels/cuda/conv2d.cu). */
+static ckpt_bytes library_allowance(const ckpt_node *node)
+{
+    const ckpt_bytes mib = (ckpt_bytes)1 << 20;
+    const ckpt_bytes images = ckpt_plus(ckpt_tensor_bytes(&node->in[0]), ckpt_tensor_bytes(&node->out[0]));
+    const ckpt_bytes data = ckpt_times(2, ckpt_plus(images, ckpt_tensor_bytes(&node->param[0].tensor)));
+    return mib + ckpt_round_up(data < 63 * mib ? data : 63 * mib, CKPT_ALIGN);
+}
+
+static ckpt_bytes larger(ckpt_bytes a, ckpt_bytes b)
+{
+    return a > b ? a : b;
+}
+
+/* As kernels/cuda/conv2d.cu divides convolutions: products over pixels, own kernels for depthwise filters, cuDNN with
+ * turned filters before its own workspace. The steps of backward run one after the other. */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape;
+    const ckpt_shape *const weight = &node->param[0].tensor.shape;
+    const int64_t groups = ckpt_node_int(node, "groups"), rows = ckpt_shape_count(y) / y->dim[1];
+    const int64_t taps = ckpt_times(weight->dim[2], weight->dim[3]), seen = ckpt_times(weight->dim[1], taps);
+    bool product = groups == 1 && taps == 1;
+    for (int d = 0; d < 2; d++) {
+        product = product && ckpt_node_int_at(node, "stride", d) == 1 && ckpt_node_int_at(node, "padding", d) == 0;
+    }
+    const ckpt_bytes sums = node->param_count > 1 ? ckpt_gpu_column_sums_workspace(rows, y->dim[1]) : 0;
+    if (product) {
+        *forward = ckpt_gpu_product_workspace(rows, x->dim[1], y->dim[1]);
+        *backward = larger(*forward, sums);
+        return;
+    }
+    /* Own kernels: a partial gradient for every part of the pixels. */
+    const int64_t part_rows = ckpt_gpu_part_rows(seen, rows, y->dim[1]);
+    const int64_t parts = rows / part_rows + (rows % part_rows != 0);
+    const ckpt_bytes partial = ckpt_times(ckpt_times(4 * parts, seen), y->dim[1]);
+    *backward = larger(partial < CKPT_BYTES_MAX - CKPT_ALIGN ? ckpt_round_up(partial, CKPT_ALIGN) : partial, sums);
+    if (groups == x->dim[1] && groups == y->dim[1]) {
+        return;
+    }
+    const ckpt_bytes filters = ckpt_times(ckpt_shape_count(weight), ckpt_dtype_bytes(node->in[0].dtype));
+    *forward = ckpt_plus(ckpt_round_up(filters, CKPT_ALIGN), library_allowance(node));
+    *backward = larger(*backward, *forward);
+}
+
 const ckpt_op ckpt_op_conv2d = {
     .name = "conv2d",
     .formula = "y[n,o,i,j] = b[o] + sum_{c,u,v} w[o,c,u,v] x[n, c + (o / (O/g)) C/g, i s + u - p, j s + v - p]",
@@ -98,4 +144,5 @@ const ckpt_op ckpt_op_conv2d = {
     .in_min = 1,
     .in_max = 1,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

@@ -1,0 +1,268 @@
+/* Convolutions straight from the formula. Depthwise ones are at home here: two FLOP for each tap of each value, each
+ * tensor from memory once and its neighbours from the caches, so bound by memory; 16 bytes of neighbouring channels per
+ * thread. For the rest these are what is taken when cuDNN has nothing deterministic that fits the workspace: right, and
+ * many times slower than tensor cores.
+ *
+ * The weight gradient sums over all pixels: a block takes 256 filters, one of their taps and one part of the pixels
+ * (ckpt_gpu_part_rows), and a second kernel adds the parts in order. */
+#include "kernels/cuda/conv2d_direct.cuh"
+#include "kernels/cuda/wide.cuh"
+
+namespace
+{
+
+enum { THREADS = 256, STRIP = 256 };
+
+struct direct_pixel {
+    int64_t n, i, j;
+};
+
+__device__ inline direct_pixel direct_pixel_of(int64_t row, const int64_t size[2])
+{
+    const quotient line = divide(row, size[1]), image = divide(line.whole, size[0]);
+    return {image.whole, image.rest, line.rest};
+}
+
+template <int N, typename T> __device__ inline wide<float, N> direct_load(const T *from)
+{
+    const wide<T, N> v = load_wide<N>(from);
+    wide<float, N> result;
+    for (int j = 0; j < N; j++) {
+        result.at[j] = to_float(v.at[j]);
+    }
+    return result;
+}
+
+/* N > 1: depthwise only. */
+template <typename T, int N>
+__global__ void direct_forward(ckpt_cudnn_shape s, const T *x, const T *w, const float *bias, T *y)
+{
+    const int64_t C = s.in_channels, O = s.out_channels, Cg = C / s.groups, taps = s.kernel[0] * s.kernel[1];
+    const int64_t count = s.batch * s.out[0] * s.out[1] * (O / N);
+    for (int64_t k = first_item(); k < count; k += item_step()) {
+        const quotient at = divide(k, O / N);
+        const int64_t o = at.rest * N, first = divide(o, O / s.groups).whole * Cg;
+        const direct_pixel p = direct_pixel_of(at.whole, s.out);
+        wide<float, N> sum = {};
+        for (int j = 0; j < N && bias != NULL; j++) {
+            sum.at[j] = bias[o + j];
+        }
+        for (int64_t u = 0; u < s.kernel[0]; u++) {
+            const int64_t a = p.i * s.stride[0] + u - s.padding[0];
+            if (a < 0 || a >= s.in[0]) {
+                continue;
+            }
+            for (int64_t v = 0; v < s.kernel[1]; v++) {
+                const int64_t b = p.j * s.stride[1] + v - s.padding[1];
+                if (b < 0 || b >= s.in[1]) {
+                    continue;
+                }
+                const T *const from = x + ((p.n * s.in[0] + a) * s.in[1] + b) * C + first;
+                const T *const filter = w + o * Cg * taps + u * s.kernel[1] + v;
+                if constexpr (N > 1) {
+                    const wide<float, N> value = direct_load<N>(from);
+                    for (int j = 0; j < N; j++) {
+                        sum.at[j] += value.at[j] * to_float(filter[j * taps]);
+                    }
+                } else {
+                    for (int64_t c = 0; c < Cg; c++) {
+                        sum.at[0] += to_float(from[c]) * to_float(filter[c * taps]);
+                    }
+                }
+            }
+        }
+        put_wide<N>(y + at.whole * O + o, sum, false);
+    }
+}
+
+/* The output line that sees input line `a` through tap u, or -1. */
+__device__ inline int64_t direct_seen_by(int64_t a, int64_t u, int64_t padding, int64_t stride, int64_t size)
+{
+    const int64_t t = a + padding - u;
+    if (t < 0) {
+        return -1;
+    }
+    const quotient line = divide(t, stride);
+    return line.rest == 0 && line.whole < size ? line.whole : -1;
+}
+
+/* N > 1: depthwise only. */
+template <typename T, int N> __global__ void direct_input(ckpt_cudnn_shape s, const T *dy, const T *w, T *dx)
+{
+    const int64_t C = s.in_channels, O = s.out_channels, Cg = C / s.groups, Og = O / s.groups;
+    const int64_t taps = s.kernel[0] * s.kernel[1], count = s.batch * s.in[0] * s.in[1] * (C / N);
+    for (int64_t k = first_item(); k < count; k += item_step()) {
+        const quotient at = divide(k, C / N);
+        const int64_t c = at.rest * N;
+        const quotient group = divide(c, Cg);
+        const direct_pixel p = direct_pixel_of(at.whole, s.in);
+        wide<float, N> sum = {};
+        for (int64_t u = 0; u < s.kernel[0]; u++) {
+            const int64_t i = direct_seen_by(p.i, u, s.padding[0], s.stride[0], s.out[0]);
+            if (i < 0) {
+                continue;
+            }
+            for (int64_t v = 0; v < s.kernel[1]; v++) {
+                const int64_t j = direct_seen_by(p.j, v, s.padding[1], s.stride[1], s.out[1]);
+                if (j < 0) {
+                    continue;
+                }
+                const int64_t o = group.whole * Og;
+                const T *const from = dy + ((p.n * s.out[0] + i) * s.out[1] + j) * O + o;
+                const T *const filter = w + (o * Cg + group.rest) * taps + u * s.kernel[1] + v;
+                if constexpr (N > 1) {
+                    const wide<float, N> value = direct_load<N>(from);
+                    for (int l = 0; l < N; l++) {
+                        sum.at[l] += value.at[l] * to_float(filter[l * taps]);
+                    }
+                } else {
+                    for (int64_t l = 0; l < Og; l++) {
+                        sum.at[0] += to_float(from[l]) * to_float(filter[l * Cg * taps]);
+                    }
+                }
+            }
+        }
+        put_wide<N>(dx + at.whole * C + c, sum, false);
+    }
+}
+
+struct direct_parts {
+    int64_t rows, each, count; /* pixels of y, of one part; parts */
+    int64_t strips, weights;   /* of 256 filters; of one filter */
+};
+
+/* part[p][k][o] = sum over part p's pixels of dy[o] times what weight k of filter o saw. N > 1: depthwise only. */
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+    direct_weight(ckpt_cudnn_shape s, direct_parts parts, int across, const T *x, const T *dy, float *part)
+{
+    __shared__ float sums[THREADS * N];
+    const int x_at = (int)threadIdx.x % across, y_at = (int)threadIdx.x / across, high = THREADS / across;
+    const quotient block = divide((int64_t)blockIdx.x, parts.strips);
+    const int64_t k = block.whole, strip = block.rest * STRIP, o = strip + x_at * N;
+    const int64_t C = s.in_channels, O = s.out_channels, Cg = C / s.groups;
+    const quotient tap = divide(k, s.kernel[0] * s.kernel[1]), uv = divide(tap.rest, s.kernel[1]);
+    const int64_t start = (int64_t)blockIdx.y * parts.each;
+    const int64_t end = start + parts.each < parts.rows ? start + parts.each : parts.rows;
+    wide<float, N> sum = {};
+    if (o < O) {
+        const int64_t c = divide(o, O / s.groups).whole * Cg + tap.whole;
+        for (int64_t r = start + y_at; r < end; r += high) {
+            const direct_pixel p = direct_pixel_of(r, s.out);
+            const int64_t a = p.i * s.stride[0] + uv.whole - s.padding[0];
+            const int64_t b = p.j * s.stride[1] + uv.rest - s.padding[1];
+            if (a >= 0 && a < s.in[0] && b >= 0 && b < s.in[1]) {
+                const wide<float, N> seen = direct_load<N>(x + ((p.n * s.in[0] + a) * s.in[1] + b) * C + c);
+                const wide<float, N> slope = direct_load<N>(dy + r * O + o);
+                for (int j = 0; j < N; j++) {
+                    sum.at[j] += slope.at[j] * seen.at[j];
+                }
+            }
+        }
+    }
+    for (int j = 0; j < N; j++) {
+        sums[threadIdx.x * N + j] = sum.at[j];
+    }
+    __syncthreads();
+    const int mine = (int)threadIdx.x;
+    if (mine < across * N && strip + mine < O) {
+        float total = 0;
+        for (int y = 0; y < high; y++) {
+            total += sums[y * across * N + mine];
+        }
+        part[((int64_t)blockIdx.y * parts.weights + k) * O + strip + mine] = total;
+    }
+}
+
+/* dw[o][k] = parts added in order. */
+__global__ void direct_weight_sum(int64_t parts, int64_t weights, int64_t filters, const float *part, float *dw)
+{
+    const int64_t count = weights * filters;
+    for (int64_t e = first_item(); e < count; e += item_step()) {
+        const quotient at = divide(e, filters);
+        float total = 0;
+#pragma unroll 8
+        for (int64_t p = 0; p < parts; p++) {
+            total += part[p * count + e];
+        }
+        dw[at.rest * weights + at.whole] = total;
+    }
+}
+
+direct_parts direct_parts_of(const ckpt_cudnn_shape &s)
+{
+    const int64_t rows = s.batch * s.out[0] * s.out[1];
+    const int64_t weights = s.in_channels / s.groups * s.kernel[0] * s.kernel[1];
+    const int64_t each = ckpt_gpu_part_rows(weights, rows, s.out_channels);
+    return {rows, each, (rows + each - 1) / each, (s.out_channels + STRIP - 1) / STRIP, weights};
+}
+
+/* Sixteen bytes at a time? */
+template <typename T> bool direct_is_wide(const ckpt_cudnn_shape &s)
+{
+    return conv2d_is_depthwise(s) && s.in_channels % pack<T>::count == 0;
+}
+
+template <typename T, int N>
+void start_forward(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *x, const void *w, const float *bias,
+                   void *y)
+{
+    const int64_t items = s.batch * s.out[0] * s.out[1] * (s.out_channels / N);
+    CKPT_LAUNCH(cuda, (direct_forward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, s, (const T *)x, (const T *)w,
+                bias, (T *)y);
+}
+
+template <typename T, int N>
+void start_input(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *dy, const void *w, void *dx)
+{
+    const int64_t items = s.batch * s.in[0] * s.in[1] * (s.in_channels / N);
+    CKPT_LAUNCH(cuda, (direct_input<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, s, (const T *)dy, (const T *)w,
+                (T *)dx);
+}
+
+template <typename T, int N>
+void start_weight(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *x, const void *dy, float *dw,
+                  void *workspace)
+{
+    const direct_parts parts = direct_parts_of(s);
+    const int64_t cells = ((s.out_channels < STRIP ? s.out_channels : (int64_t)STRIP) + N - 1) / N;
+    int across = 1;
+    while (across < cells) {
+        across *= 2;
+    }
+    const dim3 grid((unsigned)(parts.strips * parts.weights), (unsigned)parts.count);
+    CKPT_LAUNCH(cuda, (direct_weight<T, N>), grid, THREADS, 0, s, parts, across, (const T *)x, (const T *)dy,
+                (float *)workspace);
+    CKPT_LAUNCH(cuda, direct_weight_sum, grid_for(cuda, parts.weights * s.out_channels, THREADS), THREADS, 0,
+                parts.count, parts.weights, s.out_channels, (const float *)workspace, dw);
+}
+
+} // namespace
+
+ckpt_bytes ckpt_conv2d_direct_workspace(const ckpt_cudnn_shape &s)
+{
+    const direct_parts parts = direct_parts_of(s);
+    return ckpt_round_up(4 * parts.count * parts.weights * s.out_channels, CKPT_ALIGN);
+}
+
+#define BY_SHAPE(function, s, ...)                                                                                     \
+    ((s).dtype == CKPT_BFLOAT16                                                                                        \
+         ? (direct_is_wide<bf16>(s) ? function<bf16, 8>(__VA_ARGS__) : function<bf16, 1>(__VA_ARGS__))                 \
+         : (direct_is_wide<float>(s) ? function<float, 4>(__VA_ARGS__) : function<float, 1>(__VA_ARGS__)))
+
+void ckpt_conv2d_direct_forward(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *x, const void *w,
+                                const float *bias, void *y)
+{
+    BY_SHAPE(start_forward, s, cuda, s, x, w, bias, y);
+}
+
+void ckpt_conv2d_direct_input(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *dy, const void *w, void *dx)
+{
+    BY_SHAPE(start_input, s, cuda, s, dy, w, dx);
+}
+
+void ckpt_conv2d_direct_weight(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *x, const void *dy,
+                               float *dw, void *workspace)
+{
+    BY_SHAPE(start_weight, s, cuda, s, x, dy, dw, workspace);
+}
