@@ -248,12 +248,19 @@ static void add_source(const ckpt_case_input *in, int k, int one, ckpt_arena *ar
 ckpt_code ckpt_case_network(const ckpt_case *c, int threads, ckpt_arena *arena, const ckpt_network **network,
                             const ckpt_node **node, ckpt_err *err)
 {
+    return ckpt_case_network_as(c, CKPT_FLOAT32, threads, arena, network, node, err);
+}
+
+ckpt_code ckpt_case_network_as(const ckpt_case *c, ckpt_dtype dtype, int threads, ckpt_arena *arena,
+                               const ckpt_network **network, const ckpt_node **node, ckpt_err *err)
+{
     const int in_count = c->in_count > 0 ? c->in_count : written_inputs(c);
     ckpt_model *const model = CKPT_NEW(arena, ckpt_model, 1);
     ckpt_tensor *const input = CKPT_NEW(arena, ckpt_tensor, in_count + 1);
     ckpt_layer *const layer = CKPT_NEW(arena, ckpt_layer, 2 * in_count + 1);
     ckpt_ref *const from = CKPT_NEW(arena, ckpt_ref, in_count);
-    *model = (ckpt_model){.source = "case", .name = c->op, .input = input, .layer = layer, .optimizer = "sgd"};
+    *model = (ckpt_model){
+        .source = "case", .name = c->op, .input = input, .layer = layer, .optimizer = "sgd", .dtype = dtype};
     input[0] = (ckpt_tensor){.name = "one", .shape = {2, {1, 1}}};
     model->input_count = 1;
     for (int k = 0; k < in_count; k++) {

@@ -39,5 +39,8 @@ const ckpt_case_input *ckpt_case_in(const ckpt_case *c, int k);
  * are model inputs; *node is the layer under test. */
 ckpt_code ckpt_case_network(const ckpt_case *c, int threads, ckpt_arena *arena, const ckpt_network **network,
                             const ckpt_node **node, ckpt_err *err);
+/* The same with activations of that type; threads may be CKPT_ON_GPU. */
+ckpt_code ckpt_case_network_as(const ckpt_case *c, ckpt_dtype dtype, int threads, ckpt_arena *arena,
+                               const ckpt_network **network, const ckpt_node **node, ckpt_err *err);
 
 #endif

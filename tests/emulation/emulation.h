@@ -1,6 +1,7 @@
 /* The CUDA device on a machine without a GPU: the project's own host code and kernels (kernels/cuda), compiled by the
  * host's compilers against the headers in this folder. Threads of a block are fibers, streams are queues, and the two
- * libraries are plain loops (blas_host.cpp, cudnn_host.cpp). "Device" addresses are host addresses.
+ * libraries are plain loops (blas_host.cpp, cudnn_host.cpp). Device memory is host memory that only the device's own work
+ * may touch: whoever reads it on the host by its address faults, as with a GPU.
  *
  * All of it is one shared library that shows only these names, so a test may link the real device beside it. */
 #ifndef CKPT_TESTS_EMULATION_EMULATION_H
@@ -11,6 +12,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* kind "cuda", opened by ckpt_device_emulated.open(0, 1, ...). */
 extern const ckpt_device_api ckpt_device_emulated;
@@ -30,6 +32,7 @@ int64_t ckpt_emulated_device_bytes(void);
 int64_t ckpt_emulated_host_bytes(void);
 int64_t ckpt_emulated_reservations(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,652 @@
+/* The GPU's case: see the header. The guard: an image of a part of the device's memory is made on the host, buffers at
+ * the planner's alignment with at least 64 bytes of guard between them, and goes to the device in one piece; after the
+ * kernel it comes back, and everything outside what the kernel may write must be as it was. A buffer is as long as the
+ * planner makes it, a multiple of 64 bytes: its writer may write behind the tensor's end. */
+#include "tests/support_gpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/network.h"
+#include "tests/emulation/emulation.h"
+#include "tests/support_test.h"
+
+/* ------------------------------------------------------------------------------------------------ devices */
+
+int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX])
+{
+    ckpt_err err = {0};
+    memset(gpu, 0, CKPT_GPU_MAX * sizeof *gpu);
+    gpu[0].name = "emulated";
+    CHECK_OK(ckpt_device_emulated.open(0, 1, &gpu[0].device, &err), err);
+    gpu[1].name = "cuda:0";
+    return ckpt_device_open("cuda:0", 1, &gpu[1].device, NULL) == CKPT_OK ? 2 : 1;
+}
+
+void ckpt_gpu_close(ckpt_gpu *gpu)
+{
+    gpu->device->api->release(gpu->device, gpu->base, gpu->bytes);
+    ckpt_device_close(gpu->device);
+    *gpu = (ckpt_gpu){0};
+}
+
+static int reports;
+
+int ckpt_gpu_reports(void)
+{
+    return reports;
+}
+
+void ckpt_gpu_report(ckpt_gpu_case *c, const char *format, ...)
+{
+    va_list rest;
+    reports++;
+    c->failed = true;
+    (void)fprintf(stderr, "case %d (%s, %s, %s): ", c->number, c->test->op, ckpt_dtype_name(c->dtype), c->gpu->name);
+    va_start(rest, format);
+    (void)vfprintf(stderr, format, rest);
+    va_end(rest);
+    (void)fputc('\n', stderr);
+}
+
+/* ------------------------------------------------------------------------------------------------ data */
+
+static double draw(ckpt_gpu_case *c)
+{
+    /* splitmix64, Steele et al. 2014; -1..1 */
+    uint64_t z = (c->random += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1;
+}
+
+static void set(const ckpt_gpu_case *c, ckpt_gpu_tensor *t, int64_t i, double x)
+{
+    if (t->tensor->dtype == CKPT_INT32) {
+        const int32_t number = (int32_t)x;
+        memcpy(t->bits + 4 * i, &number, 4);
+        memcpy(&t->value[i], &number, 4);
+        return;
+    }
+    const uint16_t half = ckpt_bfloat16_of((float)x);
+    t->value[i] = c->dtype == CKPT_BFLOAT16 ? ckpt_bfloat16_value(half) : (float)x;
+    if (t->tensor->dtype == CKPT_BFLOAT16) {
+        memcpy(t->bits + 2 * i, &half, 2);
+    } else {
+        memcpy(t->bits + 4 * i, &t->value[i], 4);
+    }
+}
+
+/* `bits` came from the device: the same numbers for the CPU. */
+static void widen(ckpt_gpu_tensor *t)
+{
+    if (t->tensor->dtype != CKPT_BFLOAT16) {
+        memcpy(t->value, t->bits, t->bytes);
+        return;
+    }
+    for (int64_t i = 0; i < t->count; i++) {
+        uint16_t half;
+        memcpy(&half, t->bits + 2 * i, 2);
+        t->value[i] = ckpt_bfloat16_value(half);
+    }
+}
+
+static ckpt_gpu_tensor tensor_of(ckpt_gpu_case *c, const ckpt_tensor *tensor)
+{
+    ckpt_gpu_tensor t = {.tensor = tensor, .count = ckpt_shape_count(&tensor->shape)};
+    t.bytes = (size_t)ckpt_tensor_bytes(tensor);
+    t.bits = CKPT_NEW(&c->arena, unsigned char, t.bytes);
+    t.value = CKPT_NEW(&c->arena, float, t.count);
+    t.want = CKPT_NEW(&c->arena, float, t.count);
+    assert_true(t.bits != NULL && t.value != NULL && t.want != NULL);
+    return t;
+}
+
+static void fill_input(ckpt_gpu_case *c, int k)
+{
+    const ckpt_case_input *const in = ckpt_case_in(c->test, k);
+    ckpt_gpu_tensor *const t = &c->in[k];
+    for (int64_t i = 0; i < t->count; i++) {
+        const double u = draw(c);
+        double x = (u < 0 ? -1 : 1) * (0.05 + 0.95 * fabs(u));
+        if (in->limit > 0) {
+            x = c->test->ignores && i % 3 == 1 ? -100 : floor((u + 1) / 2 * (double)in->limit);
+        } else if (c->test->fill == CKPT_FILL_WIDE) {
+            x = 3 + 7 * u;
+        } else if (c->test->fill == CKPT_FILL_DISTINCT) {
+            x = fmax(4.0 / (double)t->count, 0.004) * ((double)i + 0.5 - (double)t->count / 2);
+        }
+        set(c, t, i, x);
+    }
+    for (int64_t i = t->count - 1; c->test->fill == CKPT_FILL_DISTINCT && i > 0; i--) {
+        const int64_t j = (int64_t)((draw(c) + 1) / 2 * (double)i);
+        const double a = (double)t->value[i], b = (double)t->value[j];
+        set(c, t, i, b);
+        set(c, t, j, a);
+    }
+}
+
+static void fill_random(ckpt_gpu_case *c, ckpt_gpu_tensor *t, double middle)
+{
+    for (int64_t i = 0; i < t->count; i++) {
+        set(c, t, i, middle + draw(c));
+    }
+}
+
+static void make_tensors(ckpt_gpu_case *c)
+{
+    const ckpt_node *const node = c->node;
+    for (int k = 0; k < node->in_count; k++) {
+        c->in[k] = tensor_of(c, &node->in[k]);
+        c->grad_in[k] = tensor_of(c, &node->in[k]);
+        fill_input(c, k);
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        c->param[k] = tensor_of(c, &node->param[k].tensor);
+        c->grad_param[k] = tensor_of(c, &node->param[k].tensor);
+        fill_random(c, &c->param[k], 0);
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        c->out[k] = tensor_of(c, &node->out[k]);
+        c->grad_out[k] = tensor_of(c, &node->out[k]);
+        fill_random(c, &c->grad_out[k], 0);
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        c->saved[k] = tensor_of(c, &node->saved[k]);
+    }
+    for (int k = 0; k < node->stat_count; k++) {
+        c->stat[k] = tensor_of(c, &node->stat[k].tensor);
+        c->stat_before[k] = tensor_of(c, &node->stat[k].tensor);
+        fill_random(c, &c->stat_before[k], 1.5); /* a variance is positive */
+    }
+}
+
+static bool bind_both(ckpt_gpu_case *c)
+{
+    ckpt_err err = {0};
+    const ckpt_node *const node = c->node;
+    CHECK_OK(ckpt_device_bind(c->cpu, c->cpu_node, c->cpu_node->forward_workspace_bytes,
+                              c->cpu_node->backward_workspace_bytes, &c->cpu_bound, &err),
+             err);
+    if (ckpt_device_bind(c->gpu->device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, &c->bound,
+                         &err) != CKPT_OK) {
+        ckpt_gpu_report(c, "%s", err.msg);
+        return false;
+    }
+    return true;
+}
+
+bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckpt_dtype dtype, ckpt_gpu *gpu,
+                        ckpt_device *cpu, uint64_t seed)
+{
+    ckpt_err err = {0};
+    const ckpt_network *network = NULL;
+    *c = (ckpt_gpu_case){.test = test,
+                         .number = number,
+                         .dtype = dtype,
+                         .gpu = gpu,
+                         .cpu = cpu,
+                         .seed = seed,
+                         .step = 3,
+                         .random = seed + (uint64_t)number};
+    ckpt_arena_init(&c->arena);
+    CHECK_OK(ckpt_case_network(test, cpu->threads, &c->arena, &network, &c->cpu_node, &err), err);
+    CHECK_OK(ckpt_case_network_as(test, dtype, CKPT_ON_GPU, &c->arena, &network, &c->node, &err), err);
+    if (!bind_both(c)) {
+        return false;
+    }
+    make_tensors(c);
+    CHECK_OK(gpu->device->api->begin(gpu->device, c->seed, c->step, &err), err);
+    return true;
+}
+
+void ckpt_gpu_case_fini(ckpt_gpu_case *c)
+{
+    ckpt_device_unbind(&c->bound);
+    ckpt_device_unbind(&c->cpu_bound);
+    ckpt_arena_fini(&c->arena);
+}
+
+/* ------------------------------------------------------------------------------------------------ runs on the GPU */
+
+enum { PIECE_MAX = 3 * (CKPT_IN_MAX + CKPT_OUT_MAX + CKPT_SAVED_MAX + CKPT_PARAM_MAX) };
+
+typedef struct piece {
+    size_t at, bytes, buffer_bytes;
+    ckpt_gpu_tensor *result; /* its bits come from here; NULL: must stay as it is */
+} piece;
+
+/* The image, and where it lies on the device. */
+typedef struct image {
+    ckpt_gpu_case *c;
+    ckpt_mark mark;
+    unsigned char *host, *device;
+    size_t used, room;
+    piece piece[PIECE_MAX];
+    int count;
+} image;
+
+static size_t room_of(const ckpt_gpu_tensor *t, int count, size_t guard)
+{
+    size_t sum = 0;
+    for (int k = 0; k < count; k++) {
+        sum += (size_t)ckpt_round_up((int64_t)t[k].bytes, CKPT_ALIGN) + guard;
+    }
+    return sum;
+}
+
+static void image_open(image *m, ckpt_gpu_case *c, const ckpt_run *run, ckpt_bytes workspace)
+{
+    const ckpt_node *const n = c->node;
+    const size_t shift = (size_t)run->shift * CKPT_ALIGN, guard = 2 * CKPT_ALIGN + shift;
+    ckpt_err err = {0};
+    *m = (image){.c = c, .mark = ckpt_arena_mark(&c->arena)};
+    m->room = 4 * CKPT_ALIGN + shift + (size_t)workspace + guard + 2 * room_of(c->in, n->in_count, guard) +
+              3 * room_of(c->param, n->param_count, guard) + 2 * room_of(c->out, n->out_count, guard) +
+              room_of(c->saved, n->saved_count, guard) + room_of(c->stat, n->stat_count, guard);
+    if ((ckpt_bytes)m->room > c->gpu->bytes) {
+        ckpt_device *const device = c->gpu->device;
+        device->api->release(device, c->gpu->base, c->gpu->bytes);
+        c->gpu->bytes = (ckpt_bytes)m->room + (1 << 20);
+        CHECK_OK(device->api->reserve(device, c->gpu->bytes, &c->gpu->base, &err), err);
+    }
+    m->host = CKPT_NEW(&c->arena, unsigned char, m->room);
+    assert_non_null(m->host);
+    memset(m->host, run->guard_byte, m->room);
+    m->device = c->gpu->base;
+    m->used = CKPT_ALIGN + shift;
+}
+
+/* A buffer for `bytes`, with `content` or full of NaN; its device address. */
+static void *image_cut(image *m, const ckpt_run *run, size_t bytes, const void *content, ckpt_gpu_tensor *result)
+{
+    const size_t length = (size_t)ckpt_round_up((int64_t)bytes, CKPT_ALIGN), at = m->used;
+    assert_true(m->count < PIECE_MAX);
+    memset(m->host + at, 0xFF, length);
+    if (content != NULL) {
+        memcpy(m->host + at, content, bytes);
+    }
+    m->piece[m->count++] = (piece){at, bytes, length, result};
+    m->used = at + length + CKPT_ALIGN + (size_t)run->shift * CKPT_ALIGN;
+    assert_true(m->used <= m->room);
+    return m->device + at;
+}
+
+static void *image_workspace(image *m, const ckpt_run *run, ckpt_bytes bytes)
+{
+    static ckpt_gpu_tensor nobody; /* may be written, is not read */
+    void *const at = image_cut(m, run, (size_t)bytes, NULL, &nobody);
+    memset(m->host + m->piece[m->count - 1].at, run->workspace_byte, (size_t)bytes);
+    return at;
+}
+
+/* Everything outside what may be written is as it was; results go where they belong. */
+static void image_read(image *m, const char *direction)
+{
+    ckpt_gpu_case *const c = m->c;
+    unsigned char *const after = CKPT_NEW(&c->arena, unsigned char, m->used);
+    ckpt_err err = {0};
+    assert_non_null(after);
+    if (c->gpu->device->api->download(c->gpu->device, after, m->device, (ckpt_bytes)m->used, &err) != CKPT_OK) {
+        ckpt_gpu_report(c, "%s: %s", direction, err.msg);
+        return;
+    }
+    size_t at = 0;
+    for (int i = 0; i <= m->count; i++) {
+        const bool last = i == m->count;
+        const size_t end = last ? m->used : m->piece[i].at;
+        const bool written = !last && m->piece[i].result != NULL;
+        for (; at < end; at++) {
+            if (after[at] != m->host[at]) {
+                ckpt_gpu_report(c, "%s writes outside its buffers: byte %zu, %zu behind buffer %d of %zu bytes",
+                                direction, at, i > 0 ? at - m->piece[i - 1].at : at, i - 1,
+                                i > 0 ? m->piece[i - 1].bytes : (size_t)0);
+                return;
+            }
+        }
+        if (written) {
+            if (m->piece[i].result->bits != NULL) {
+                memcpy(m->piece[i].result->bits, after + at, m->piece[i].bytes);
+                widen(m->piece[i].result);
+            }
+            at += m->piece[i].buffer_bytes;
+        }
+    }
+}
+
+static void image_send(image *m)
+{
+    ckpt_err err = {0};
+    CHECK_OK(m->c->gpu->device->api->upload(m->c->gpu->device, m->device, m->host, (ckpt_bytes)m->used, &err), err);
+}
+
+/* The master copies and the 16-bit ones. */
+static void cut_params(image *m, const ckpt_run *run, const float **param, const void **param16)
+{
+    ckpt_gpu_case *const c = m->c;
+    for (int k = 0; k < c->node->param_count; k++) {
+        param[k] = image_cut(m, run, c->param[k].bytes, c->param[k].bits, NULL);
+        if (c->dtype == CKPT_BFLOAT16) {
+            uint16_t *const half = CKPT_NEW(&c->arena, uint16_t, c->param[k].count);
+            assert_non_null(half);
+            for (int64_t i = 0; i < c->param[k].count; i++) {
+                half[i] = ckpt_bfloat16_of(c->param[k].value[i]);
+            }
+            param16[k] = image_cut(m, run, (size_t)c->param[k].count * 2, half, NULL);
+        }
+    }
+}
+
+void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
+{
+    const ckpt_node *const node = c->node;
+    const void *in[CKPT_IN_MAX] = {0}, *param16[CKPT_PARAM_MAX] = {0};
+    const float *param[CKPT_PARAM_MAX] = {0};
+    float *stat[CKPT_STAT_MAX] = {0};
+    void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0};
+    image m;
+    if (c->failed) {
+        return;
+    }
+    image_open(&m, c, run, c->bound.forward_workspace_bytes);
+    for (int k = 0; k < node->in_count; k++) {
+        const bool taken = run->inplace == 1 + k;
+        in[k] = image_cut(&m, run, c->in[k].bytes, c->in[k].bits, taken ? &c->out[0] : NULL);
+    }
+    cut_params(&m, run, param, param16);
+    for (int k = 0; k < node->out_count; k++) {
+        out[k] = k == 0 && run->inplace > 0 ? (void *)in[run->inplace - 1]
+                                            : image_cut(&m, run, c->out[k].bytes, NULL, &c->out[k]);
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        saved[k] = image_cut(&m, run, c->saved[k].bytes, NULL, &c->saved[k]);
+    }
+    for (int k = 0; k < node->stat_count; k++) {
+        const bool kept = run->again || run->evaluating;
+        stat[k] = image_cut(&m, run, c->stat[k].bytes, c->stat_before[k].bits, kept ? NULL : &c->stat[k]);
+    }
+    ckpt_kernel_args args = {.in = in,
+                             .out = out,
+                             .saved = saved,
+                             .param = param,
+                             .param16 = param16,
+                             .stat = stat,
+                             .workspace = image_workspace(&m, run, c->bound.forward_workspace_bytes),
+                             .workspace_bytes = c->bound.forward_workspace_bytes,
+                             .seed = c->seed,
+                             .step = c->step,
+                             .again = run->again,
+                             .evaluating = run->evaluating};
+    ckpt_err err = {0};
+    image_send(&m);
+    if (ckpt_device_forward(c->gpu->device, &c->bound, &args, &err) != CKPT_OK) {
+        ckpt_gpu_report(c, "forward: %s", err.msg);
+    }
+    image_read(&m, "forward");
+    ckpt_arena_rewind(&c->arena, m.mark);
+}
+
+void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
+{
+    const ckpt_node *const node = c->node;
+    const void *in[CKPT_IN_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0}, *param16[CKPT_PARAM_MAX] = {0};
+    const float *param[CKPT_PARAM_MAX] = {0};
+    void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[CKPT_IN_MAX] = {0}, *first = NULL;
+    float *grad_param[CKPT_PARAM_MAX] = {0};
+    uint64_t adds_in = run->adds_in;
+    image m;
+    if (c->failed) {
+        return;
+    }
+    for (int k = 0; run->shared && k < node->in_count; k++) {
+        adds_in |= node->grad_in & ((UINT64_C(1) << k) - 1) ? node->grad_in & UINT64_C(1) << k : 0;
+    }
+    const ckpt_bytes workspace = c->bound.backward_workspace_bytes + ckpt_staging_bytes(node, adds_in, run->adds_param);
+    image_open(&m, c, run, workspace);
+    for (int k = 0; k < node->in_count; k++) {
+        if (node->backward_in >> k & 1) {
+            in[k] = image_cut(&m, run, c->in[k].bytes, c->in[k].bits, NULL);
+        }
+        if ((node->grad_in >> k & 1) != 0 && run->shared && first != NULL) {
+            grad_in[k] = first;
+        } else if (node->grad_in >> k & 1) {
+            const bool adds = (adds_in >> k & 1) != 0;
+            first = image_cut(&m, run, c->grad_in[k].bytes, adds ? c->grad_in[k].bits : NULL, &c->grad_in[k]);
+            grad_in[k] = first;
+        }
+    }
+    cut_params(&m, run, param, param16);
+    for (int k = 0; k < node->param_count; k++) {
+        const bool adds = (run->adds_param >> k & 1) != 0;
+        grad_param[k] =
+            image_cut(&m, run, c->grad_param[k].bytes, adds ? c->grad_param[k].bits : NULL, &c->grad_param[k]);
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        if (node->backward_out >> k & 1) {
+            out[k] = image_cut(&m, run, c->out[k].bytes, c->out[k].bits, NULL);
+        }
+        if (!node->op->loss && (run->no_grad_out >> k & 1) == 0) {
+            grad_out[k] = image_cut(&m, run, c->grad_out[k].bytes, c->grad_out[k].bits, NULL);
+        }
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        if (node->backward_saved >> k & 1) {
+            saved[k] = image_cut(&m, run, c->saved[k].bytes, c->saved[k].bits, NULL);
+        }
+    }
+    const ckpt_kernel_args args = {.in = in,
+                                   .out = out,
+                                   .saved = saved,
+                                   .param = param,
+                                   .param16 = param16,
+                                   .grad_out = grad_out,
+                                   .grad_in = grad_in,
+                                   .grad_param = grad_param,
+                                   .grad_in_adds = adds_in,
+                                   .grad_param_adds = run->adds_param,
+                                   .workspace = image_workspace(&m, run, workspace),
+                                   .workspace_bytes = workspace,
+                                   .seed = c->seed,
+                                   .step = c->step};
+    ckpt_err err = {0};
+    image_send(&m);
+    if (ckpt_device_backward(c->gpu->device, &c->bound, &args, &err) != CKPT_OK) {
+        ckpt_gpu_report(c, "backward: %s", err.msg);
+    }
+    image_read(&m, "backward");
+    ckpt_arena_rewind(&c->arena, m.mark);
+}
+
+/* ------------------------------------------------------------------------------------------------ runs on the CPU */
+
+void ckpt_gpu_want_forward(ckpt_gpu_case *c, bool evaluating)
+{
+    const void *in[CKPT_IN_MAX] = {0};
+    const float *param[CKPT_PARAM_MAX] = {0};
+    float *stat[CKPT_STAT_MAX] = {0};
+    void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0};
+    ckpt_err err = {0};
+    for (int k = 0; k < c->node->in_count; k++) {
+        in[k] = c->in[k].value;
+    }
+    for (int k = 0; k < c->node->param_count; k++) {
+        param[k] = c->param[k].value;
+    }
+    for (int k = 0; k < c->node->out_count; k++) {
+        out[k] = c->out[k].want;
+    }
+    for (int k = 0; k < c->node->saved_count; k++) {
+        saved[k] = c->saved[k].want;
+    }
+    for (int k = 0; k < c->node->stat_count; k++) {
+        stat[k] = c->stat[k].want;
+        memcpy(stat[k], c->stat_before[k].value, c->stat[k].bytes);
+    }
+    const ckpt_bytes bytes = c->cpu_bound.forward_workspace_bytes;
+    const ckpt_kernel_args args = {.in = in,
+                                   .out = out,
+                                   .saved = saved,
+                                   .param = param,
+                                   .stat = stat,
+                                   .workspace = ckpt_arena_take(&c->arena, 1, (size_t)bytes + CKPT_ALIGN),
+                                   .workspace_bytes = bytes,
+                                   .seed = c->seed,
+                                   .step = c->step,
+                                   .evaluating = evaluating};
+    ckpt_kernel_args aligned = args;
+    aligned.workspace = (void *)(((uintptr_t)args.workspace + CKPT_ALIGN - 1) / CKPT_ALIGN * CKPT_ALIGN);
+    CHECK_OK(ckpt_device_forward(c->cpu, &c->cpu_bound, &aligned, &err), err);
+}
+
+void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out)
+{
+    const ckpt_node *const node = c->cpu_node;
+    const void *in[CKPT_IN_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0};
+    const float *param[CKPT_PARAM_MAX] = {0};
+    void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[CKPT_IN_MAX] = {0};
+    float *grad_param[CKPT_PARAM_MAX] = {0};
+    ckpt_err err = {0};
+    for (int k = 0; k < node->in_count; k++) {
+        in[k] = node->backward_in >> k & 1 ? c->in[k].value : NULL;
+        grad_in[k] = node->grad_in >> k & 1 ? c->grad_in[k].want : NULL;
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        param[k] = c->param[k].value;
+        grad_param[k] = c->grad_param[k].want;
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        out[k] = node->backward_out >> k & 1 ? c->out[k].value : NULL;
+        grad_out[k] = node->op->loss || (no_grad_out >> k & 1) != 0 ? NULL : c->grad_out[k].value;
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        saved[k] = node->backward_saved >> k & 1 ? c->saved[k].value : NULL;
+    }
+    const ckpt_bytes bytes = c->cpu_bound.backward_workspace_bytes;
+    char *const room = ckpt_arena_take(&c->arena, 1, (size_t)bytes + CKPT_ALIGN);
+    assert_non_null(room);
+    const ckpt_kernel_args args = {.in = in,
+                                   .out = out,
+                                   .saved = saved,
+                                   .param = param,
+                                   .grad_out = grad_out,
+                                   .grad_in = grad_in,
+                                   .grad_param = grad_param,
+                                   .workspace = (void *)(((uintptr_t)room + CKPT_ALIGN - 1) / CKPT_ALIGN * CKPT_ALIGN),
+                                   .workspace_bytes = bytes,
+                                   .seed = c->seed,
+                                   .step = c->step};
+    CHECK_OK(ckpt_device_backward(c->cpu, &c->cpu_bound, &args, &err), err);
+}
+
+void ckpt_gpu_prefill(ckpt_gpu_case *c)
+{
+    for (int k = 0; k < c->node->in_count; k++) {
+        if (c->node->grad_in >> k & 1) {
+            fill_random(c, &c->grad_in[k], 0);
+        }
+    }
+    for (int k = 0; k < c->node->param_count; k++) {
+        fill_random(c, &c->grad_param[k], 0);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ answers */
+
+/* Operands that an op rounds to bfloat16 inside, forward and backward, in a bfloat16 model. */
+static const struct {
+    const char *op;
+    int forward, backward;
+} roundings[] = {
+    {"attention", 1, 3}, /* probabilities; backward also their gradients, before and after the product's sum */
+    {"lstm_cell", 1, 2}, /* pre-activations; backward their gradients, an operand of four products */
+};
+
+static int64_t largest(const ckpt_gpu_case *c)
+{
+    int64_t most = 1;
+    for (int k = 0; k < c->node->in_count; k++) {
+        most = c->in[k].count > most ? c->in[k].count : most;
+    }
+    for (int k = 0; k < c->node->out_count; k++) {
+        most = c->out[k].count > most ? c->out[k].count : most;
+    }
+    for (int k = 0; k < c->node->param_count; k++) {
+        most = c->param[k].count > most ? c->param[k].count : most;
+    }
+    return most;
+}
+
+double ckpt_gpu_bound(const ckpt_gpu_case *c, const ckpt_gpu_tensor *tensor, bool backward, double want, double most)
+{
+    const double scale = backward && c->node->op->loss ? most : fmax(most, 1);
+    double bound = 2 * (64 + 8 * sqrt((double)largest(c))) / 16777216 * scale;
+    if (tensor->tensor->dtype == CKPT_BFLOAT16) {
+        bound += fabs(want) / 256;
+    }
+    for (size_t i = 0; c->dtype == CKPT_BFLOAT16 && i < sizeof roundings / sizeof roundings[0]; i++) {
+        if (strcmp(roundings[i].op, c->node->op->name) == 0) {
+            bound += (backward ? roundings[i].backward : roundings[i].forward) * scale / 256;
+        }
+    }
+    return bound;
+}
+
+void ckpt_gpu_compare(ckpt_gpu_case *c, const char *what, int k, const ckpt_gpu_tensor *tensor, bool backward,
+                      int extra)
+{
+    if (c->failed) {
+        return;
+    }
+    if (tensor->tensor->dtype == CKPT_INT32) {
+        if (memcmp(tensor->value, tensor->want, tensor->bytes) != 0) {
+            ckpt_gpu_report(c, "%s %d: whole numbers differ from the CPU's", what, k);
+        }
+        return;
+    }
+    double most = 0;
+    for (int64_t i = 0; i < tensor->count; i++) {
+        most = fmax(most, fabs((double)tensor->want[i]));
+    }
+    for (int64_t i = 0; i < tensor->count; i++) {
+        const double got = (double)tensor->value[i], want = (double)tensor->want[i];
+        const double bound = ckpt_gpu_bound(c, tensor, backward, want, most) + extra * fmax(most, 1) / 256;
+        if (!(fabs(got - want) <= bound)) {
+            ckpt_gpu_report(c, "%s %d, element %lld of %lld is %.9g, the CPU's %.9g, bound %.2g", what, k, (long long)i,
+                            (long long)tensor->count, got, want, bound);
+            return;
+        }
+    }
+}
+
+unsigned char *ckpt_gpu_snapshot(ckpt_gpu_case *c, bool backward, size_t *length)
+{
+    const ckpt_gpu_tensor *tensor[CKPT_IN_MAX + CKPT_PARAM_MAX + CKPT_OUT_MAX + CKPT_SAVED_MAX];
+    int count = 0;
+    for (int k = 0; backward && k < c->node->in_count; k++) {
+        if (c->node->grad_in >> k & 1) {
+            tensor[count++] = &c->grad_in[k];
+        }
+    }
+    for (int k = 0; backward && k < c->node->param_count; k++) {
+        tensor[count++] = &c->grad_param[k];
+    }
+    for (int k = 0; !backward && k < c->node->out_count; k++) {
+        tensor[count++] = &c->out[k];
+    }
+    for (int k = 0; !backward && k < c->node->saved_count; k++) {
+        tensor[count++] = &c->saved[k];
+    }
+    *length = 0;
+    for (int i = 0; i < count; i++) {
+        *length += tensor[i]->bytes;
+    }
+    unsigned char *const copy = CKPT_NEW(&c->arena, unsigned char, *length);
+    size_t at = 0;
+    assert_non_null(copy);
+    for (int i = 0; i < count; i++) {
+        memcpy(copy + at, tensor[i]->bits, tensor[i]->bytes);
+        at += tensor[i]->bytes;
+    }
+    return copy;
+}
