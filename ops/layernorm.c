@@ -37,6 +37,16 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    /* The gradients of weight and bias over one group of rows, for each group. */
+    const ckpt_shape *const x = &node->in[0].shape;
+    const int64_t features = x->dim[x->rank - 1], rows = ckpt_node_in_count(node, 0) / features;
+    const int64_t group = ckpt_gpu_group_rows(rows), groups = rows / group + (rows % group != 0);
+    (void)forward;
+    *backward = ckpt_round_up(ckpt_times(8 * groups, features), CKPT_ALIGN);
+}
+
 const ckpt_op ckpt_op_layernorm = {
     .name = "layernorm",
     .formula = "y = (x - mean) rstd w + b, rstd = 1 / sqrt(var + eps), moments over the last dim, var biased",
@@ -45,4 +55,5 @@ const ckpt_op ckpt_op_layernorm = {
     .in_min = 1,
     .in_max = 1,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

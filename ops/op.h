@@ -125,6 +125,8 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
 /* Rows that one partial sum covers on a GPU where the rows of `groups` matrices [rows, columns] are summed: enough
  * parts to fill a large one, from the shape alone, so that the sum's order is the same on every device. */
 int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns);
+/* The same where a block of threads goes over whole rows and sums down their columns on the way (layer norm). */
+int64_t ckpt_gpu_group_rows(int64_t rows);
 /* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
 enum { CKPT_GPU_LOSS_TERMS = 1024 };
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);

@@ -36,6 +36,12 @@ int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns)
     return ckpt_plus(even, 31) / 32 * 32;
 }
 
+int64_t ckpt_gpu_group_rows(int64_t rows)
+{
+    const int64_t even = rows / 512 + (rows % 512 != 0);
+    return ckpt_plus(even, 3) / 4 * 4;
+}
+
 ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns)
 {
     /* One row of partial sums for every part, when there is more than one. */

@@ -32,6 +32,32 @@ template <int TEAM> __device__ inline float team_max(float x, float *shared)
     }
 }
 
+/* Two sums at once: half the waiting. `shared`: 64 floats. */
+template <int TEAM> __device__ inline float2 team_sums(float x, float y, float *shared)
+{
+    if constexpr (TEAM > 32) {
+        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+        x = warp_sum(x);
+        y = warp_sum(y);
+        if (lane == 0) {
+            shared[warp] = x;
+            shared[32 + warp] = y;
+        }
+        __syncthreads();
+        x = y = 0;
+        for (int w = 0; w < warps; w++) {
+            x += shared[w];
+            y += shared[32 + w];
+        }
+        __syncthreads();
+        return make_float2(x, y);
+    } else {
+        x = team_sum<TEAM>(x, shared);
+        y = team_sum<TEAM>(y, shared);
+        return make_float2(x, y);
+    }
+}
+
 /* Where a row lies: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. */
 template <typename T> struct row_place {
     enum { V = pack<T>::count };
@@ -147,6 +173,27 @@ template <typename T, int V> __device__ inline void store_cell(T *to, const cell
             v.at[j] = from_float<T>(c.at[j]);
         }
         store16(to, v);
+    }
+}
+
+/* V neighbouring float32 values beside a pack of T, such as the weights of its columns: `from` at 16 bytes. */
+template <int V> __device__ inline void load_floats(const float *from, float at[V])
+{
+    for (int j = 0; j < V; j += 4) {
+        const pack<float> four = load16(from + j);
+        for (int n = 0; n < 4; n++) {
+            at[j + n] = four.at[n];
+        }
+    }
+}
+template <int V> __device__ inline void store_floats(float *to, const float at[V])
+{
+    for (int j = 0; j < V; j += 4) {
+        pack<float> four;
+        for (int n = 0; n < 4; n++) {
+            four.at[n] = at[j + n];
+        }
+        store16(to + j, four);
     }
 }
 

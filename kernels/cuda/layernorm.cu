@@ -1,0 +1,292 @@
+/* Layer normalisation over rows. Forward holds a row in the registers of a warp or a block: it reads x and writes y
+ * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP; the same pass sums the gradients of
+ * weight and bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in order, 8 bytes a
+ * feature and group. All bound by memory; the weights come from the cache.
+ *
+ * Rows that are no multiple of 16 bytes, or too long for registers (backward beyond 1024 packs, forward beyond 2048),
+ * take the plain kernels of layernorm_any.cuh, which read the row again for every sum. */
+#include "kernels/cuda/layernorm_any.cuh"
+
+enum { WARPS = 4, LAST_COLUMNS = 32, LAST_ROWS = 32 };
+
+/* A thread's packs of a row; zeros behind its end. */
+template <typename T, int TEAM, int P>
+__device__ inline void layernorm_load(const T *row, int width, int lane, pack<T> v[P])
+{
+    for (int p = 0; p < P; p++) {
+        const int column = (lane + p * TEAM) * pack<T>::count;
+        v[p] = column < width ? load16(row + column) : pack<T>();
+    }
+}
+
+/* A row of at most TEAM * P packs, a multiple of 16 bytes. */
+template <typename T, int TEAM, int P>
+__global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
+    layernorm_forward(int64_t rows, int width, float eps, const T *x, const float *w, const float *b, T *y, float *mean,
+                      float *rstd)
+{
+    __shared__ float shared[32];
+    const int V = pack<T>::count, teams = (int)blockDim.x / TEAM, team = (int)threadIdx.x / TEAM;
+    const int lane = (int)threadIdx.x % TEAM;
+    for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows; row += (int64_t)gridDim.x * teams) {
+        pack<T> v[P];
+        float sum = 0, squares = 0;
+        layernorm_load<T, TEAM, P>(x + row * width, width, lane, v);
+        for (int p = 0; p < P; p++) {
+            for (int j = 0; j < V; j++) {
+                sum += (lane + p * TEAM) * V < width ? to_float(v[p].at[j]) : 0.0f;
+            }
+        }
+        const float m = team_sum<TEAM>(sum, shared) / (float)width;
+        for (int p = 0; p < P; p++) {
+            for (int j = 0; j < V; j++) {
+                const float u = to_float(v[p].at[j]) - m;
+                squares += (lane + p * TEAM) * V < width ? u * u : 0.0f;
+            }
+        }
+        const float k = 1.0f / sqrtf(team_sum<TEAM>(squares, shared) / (float)width + eps);
+        if (lane == 0) {
+            mean[row] = m;
+            rstd[row] = k;
+        }
+        for (int p = 0; p < P; p++) {
+            const int column = (lane + p * TEAM) * V;
+            if (column < width) {
+                float weight[pack<T>::count], bias[pack<T>::count];
+                load_floats<pack<T>::count>(w + column, weight);
+                load_floats<pack<T>::count>(b + column, bias);
+                for (int j = 0; j < V; j++) {
+                    v[p].at[j] = from_float<T>((to_float(v[p].at[j]) - m) * k * weight[j] + bias[j]);
+                }
+                store16(y + row * width + column, v[p]);
+            }
+        }
+    }
+}
+
+/* dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group, and the group's sums of dy xhat and
+ * dy to part[group][0 and 1][width]. Teams take turns at the rows; their sums are added in order. A
+ * team that is a block waits for itself at every row, so it fetches the next one before. */
+template <typename T, int TEAM, int P>
+__global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
+                                                                 : P > 3    ? 3
+                                                                            : 4)
+    layernorm_backward(int64_t rows, int width, int64_t group_rows, const T *x, const T *dy, const float *w,
+                       const float *mean, const float *rstd, T *dx, float *part)
+{
+    enum { V = pack<T>::count, TEAMS = TEAM > 32 ? 1 : WARPS };
+    __shared__ float shared[64];
+    const int team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
+    const int64_t start = (int64_t)blockIdx.x * group_rows;
+    const int64_t end = start + group_rows < rows ? start + group_rows : rows;
+    float dw[P][V] = {}, db[P][V] = {};
+    pack<T> value[P], slope[P], next_value[P], next_slope[P];
+    if (start + team < end) {
+        layernorm_load<T, TEAM, P>(x + (start + team) * width, width, lane, value);
+        layernorm_load<T, TEAM, P>(dy + (start + team) * width, width, lane, slope);
+    }
+    for (int64_t row = start + team; row < end; row += TEAMS) {
+        const float m = mean[row], k = rstd[row];
+        const int64_t next = row + TEAMS;
+        if (TEAMS == 1 && next < end) {
+            layernorm_load<T, TEAM, P>(x + next * width, width, lane, next_value);
+            layernorm_load<T, TEAM, P>(dy + next * width, width, lane, next_slope);
+        }
+        float plain = 0, product = 0;
+        for (int p = 0; p < P; p++) {
+            const int column = (lane + p * TEAM) * V;
+            if (column < width) {
+                float weight[V];
+                load_floats<V>(w + column, weight);
+                for (int j = 0; j < V; j++) {
+                    const float g = to_float(slope[p].at[j]), u = (to_float(value[p].at[j]) - m) * k;
+                    plain += g * weight[j];
+                    product += g * weight[j] * u;
+                    dw[p][j] += g * u;
+                    db[p][j] += g;
+                }
+            }
+        }
+        const float2 sums = team_sums<TEAM>(plain, product, shared);
+        const float g_mean = sums.x / (float)width, slant = sums.y / (float)width;
+        for (int p = 0; p < P; p++) {
+            const int column = (lane + p * TEAM) * V;
+            if (column < width && dx != NULL) {
+                float weight[V];
+                load_floats<V>(w + column, weight);
+                for (int j = 0; j < V; j++) {
+                    const float g = to_float(slope[p].at[j]) * weight[j], u = (to_float(value[p].at[j]) - m) * k;
+                    value[p].at[j] = from_float<T>(k * (g - g_mean - u * slant));
+                }
+                store16(dx + row * width + column, value[p]);
+            }
+        }
+        if (TEAMS > 1 && next < end) {
+            layernorm_load<T, TEAM, P>(x + next * width, width, lane, next_value);
+            layernorm_load<T, TEAM, P>(dy + next * width, width, lane, next_slope);
+        }
+        for (int p = 0; p < P; p++) {
+            value[p] = next_value[p];
+            slope[p] = next_slope[p];
+        }
+    }
+    float *const to = part + (int64_t)blockIdx.x * 2 * width;
+    if constexpr (TEAMS == 1) {
+        for (int p = 0; p < P; p++) {
+            const int column = (lane + p * TEAM) * V;
+            if (column < width) {
+                store_floats<V>(to + column, dw[p]);
+                store_floats<V>(to + width + column, db[p]);
+            }
+        }
+    } else {
+        __shared__ __align__(16) float turn[TEAMS][P * TEAM * V];
+        for (int which = 0; which < 2; which++) {
+            for (int p = 0; p < P; p++) {
+                store_floats<V>(&turn[team][(lane + p * TEAM) * V], which == 0 ? dw[p] : db[p]);
+            }
+            __syncthreads();
+            for (int column = (int)threadIdx.x; column < width; column += TEAM * TEAMS) {
+                float sum = turn[0][column];
+                for (int t = 1; t < TEAMS; t++) {
+                    sum += turn[t][column];
+                }
+                to[which * width + column] = sum;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+/* Columns of [groups][2 width] added in order: 32 threads share a column's groups and are added in order. */
+static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
+    layernorm_groups(int64_t groups, int64_t width, const float *part, float *dw, float *db)
+{
+    __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
+    const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
+    const int64_t column = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
+    float own = 0;
+    if (column < 2 * width) {
+#pragma unroll 8
+        for (int64_t g = y_at; g < groups; g += LAST_ROWS) {
+            own += part[g * 2 * width + column];
+        }
+    }
+    sums[y_at][x_at] = own;
+    __syncthreads();
+    if (y_at == 0 && column < 2 * width) {
+        float total = 0;
+        for (int n = 0; n < LAST_ROWS; n++) {
+            total += sums[n][x_at];
+        }
+        *(column < width ? dw + column : db + (column - width)) = total;
+    }
+}
+
+template <typename T, int TEAM, int P> static void start_forward(const layernorm_call &call)
+{
+    const int teams = TEAM > 32 ? 1 : WARPS;
+    CKPT_LAUNCH(call.cuda, (layernorm_forward<T, TEAM, P>), row_grid(call.rows, teams), TEAM * teams, 0, call.rows,
+                (int)call.width, call.eps, (const T *)call.x, call.w, call.b, (T *)call.y, call.mean, call.rstd);
+}
+
+template <typename T, int TEAM, int P> static void start_backward(const layernorm_call &call)
+{
+    const int teams = TEAM > 32 ? 1 : WARPS;
+    CKPT_LAUNCH(call.cuda, (layernorm_backward<T, TEAM, P>), (unsigned)call.groups, TEAM * teams, 0, call.rows,
+                (int)call.width, call.group_rows, (const T *)call.x, (const T *)call.dy, call.w,
+                (const float *)call.mean, (const float *)call.rstd, (T *)call.dx, call.part);
+}
+
+template <typename T> static void choose_forward(const layernorm_call &call)
+{
+    const int64_t packs = packs_of<T>(call.width);
+    if (call.width % pack<T>::count != 0 || packs > 2048) {
+        start_any_forward<T>(call);
+    } else if (packs <= 32) {
+        start_forward<T, 32, 1>(call);
+    } else if (packs <= 64) {
+        start_forward<T, 32, 2>(call);
+    } else if (packs <= 128) {
+        start_forward<T, 32, 4>(call);
+    } else if (packs <= 512) {
+        start_forward<T, 128, 4>(call);
+    } else {
+        start_forward<T, 512, 4>(call);
+    }
+}
+
+template <typename T> static void choose_backward(const layernorm_call &call)
+{
+    const int64_t packs = packs_of<T>(call.width);
+    if (call.width % pack<T>::count != 0 || packs > 1024) {
+        start_any_backward<T>(call);
+    } else if (packs <= 32) {
+        start_backward<T, 32, 1>(call);
+    } else if (packs <= 64) {
+        start_backward<T, 32, 2>(call);
+    } else if (packs <= 96) {
+        start_backward<T, 32, 3>(call);
+    } else if (packs <= 128) {
+        start_backward<T, 32, 4>(call);
+    } else if (packs <= 256) {
+        start_backward<T, 128, 2>(call);
+    } else if (packs <= 512) {
+        start_backward<T, 256, 2>(call);
+    } else {
+        start_backward<T, 512, 2>(call);
+    }
+}
+
+static layernorm_call make_call(const ckpt_kernel_args *args)
+{
+    const ckpt_shape *const x = &args->node->in[0].shape;
+    layernorm_call call = {.cuda = (const ckpt_cuda *)args->context,
+                           .width = x->dim[x->rank - 1],
+                           .eps = (float)ckpt_node_float(args->node, "eps"),
+                           .x = args->in[0],
+                           .w = args->param[0],
+                           .b = args->param[1],
+                           .mean = (float *)args->saved[0],
+                           .rstd = (float *)args->saved[1],
+                           .part = (float *)args->workspace};
+    call.rows = ckpt_shape_count(x) / call.width;
+    call.group_rows = ckpt_gpu_group_rows(call.rows);
+    call.groups = (call.rows + call.group_rows - 1) / call.group_rows;
+    return call;
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    layernorm_call call = make_call(args);
+    call.y = args->out[0];
+    CKPT_BY_DTYPE(args->node->in[0].dtype, choose_forward, call);
+    return ckpt_cuda_launched("layernorm", err);
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    layernorm_call call = make_call(args);
+    call.dy = args->grad_out[0];
+    call.dx = args->grad_in[0];
+    CKPT_BY_DTYPE(args->node->in[0].dtype, choose_backward, call);
+    const unsigned blocks = (unsigned)((2 * call.width + LAST_COLUMNS - 1) / LAST_COLUMNS);
+    CKPT_LAUNCH(call.cuda, layernorm_groups, blocks, LAST_COLUMNS * LAST_ROWS, 0, call.groups, call.width,
+                (const float *)call.part, args->grad_param[0], args->grad_param[1]);
+    return ckpt_cuda_launched("layernorm backward", err);
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)state;
+    *forward = *backward = 0;
+    node->op->gpu_workspace(node, forward, backward);
+}
+
+CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_layernorm;
+const ckpt_kernel ckpt_cuda_layernorm = {
+    .op = "layernorm",
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};
