@@ -29,6 +29,18 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    /* The gradient of a gate is summed over the pixels of its image, in parts. */
+    const ckpt_shape *const x = &node->in[0].shape;
+    if (!ckpt_shape_equal(x, &node->in[1].shape)) {
+        const int64_t pixels = x->dim[2] * x->dim[3], part = ckpt_gpu_part_rows(x->dim[0], pixels, x->dim[1]);
+        const int64_t parts = pixels / part + (pixels % part != 0), gates = x->dim[0] * x->dim[1];
+        *backward = parts > 1 ? ckpt_round_up(ckpt_times(ckpt_times(4, parts), gates), CKPT_ALIGN) : 0;
+    }
+    (void)forward;
+}
+
 const ckpt_op ckpt_op_mul = {
     .name = "mul",
     .formula = "y = x0 x1; dx0 = dy x1, dx1 = dy x0 (summed over H and W where x1 is [N, C, 1, 1])",
@@ -37,4 +49,5 @@ const ckpt_op ckpt_op_mul = {
     .in_max = 2,
     .inplace = 1u << 0 | 1u << 1,
     .infer = infer,
+    .gpu_workspace = gpu_workspace,
 };

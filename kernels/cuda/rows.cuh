@@ -204,6 +204,17 @@ template <typename T> static inline int64_t row_packs(int64_t width)
     return width % V == 0 ? width / V : (width + V - 2) / V + 1;
 }
 
+/* Where a block sums a strip of columns: its threads side by side, the power of two that covers them, V each. */
+static inline int strip_width(int64_t columns, int strip, int V)
+{
+    const int64_t cells = ((columns < strip ? columns : (int64_t)strip) + V - 1) / V;
+    int wide = 1;
+    while (wide < cells) {
+        wide *= 2;
+    }
+    return wide;
+}
+
 /* A block for every `teams` rows; kernels stride over rows that are more than a grid may have. */
 static inline unsigned row_grid(int64_t rows, int64_t teams)
 {

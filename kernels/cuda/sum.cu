@@ -149,17 +149,6 @@ extern "C" ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *fr
     return ckpt_cuda_launched("rounding to bfloat16", err);
 }
 
-/* Threads side by side: the power of two that covers the columns of a strip, V each. */
-static int width_of(int64_t columns, int V)
-{
-    const int64_t cells = ((columns < STRIP ? columns : (int64_t)STRIP) + V - 1) / V;
-    int wide = 1;
-    while (wide < cells) {
-        wide *= 2;
-    }
-    return wide;
-}
-
 template <typename T>
 static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, const T *x, float *sum, bool adds,
                           float *workspace)
@@ -170,11 +159,11 @@ static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, 
     float *const to = parts > 1 ? workspace : sum;
     const bool at_once = adds && parts == 1;
     if (columns % V == 0) { /* then every row starts at 16 bytes */
-        CKPT_LAUNCH(cuda, (sum_columns<T, V>), grid, THREADS, 0, rows, columns, part_rows, width_of(columns, V), x, to,
-                    at_once);
+        CKPT_LAUNCH(cuda, (sum_columns<T, V>), grid, THREADS, 0, rows, columns, part_rows,
+                    strip_width(columns, STRIP, V), x, to, at_once);
     } else {
-        CKPT_LAUNCH(cuda, (sum_columns<T, 1>), grid, THREADS, 0, rows, columns, part_rows, width_of(columns, 1), x, to,
-                    at_once);
+        CKPT_LAUNCH(cuda, (sum_columns<T, 1>), grid, THREADS, 0, rows, columns, part_rows,
+                    strip_width(columns, STRIP, 1), x, to, at_once);
     }
     if (parts > 1) {
         const int blocks = (int)((columns + LAST_COLUMNS - 1) / LAST_COLUMNS);
