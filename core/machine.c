@@ -106,6 +106,44 @@ ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *
     return CKPT_OK;
 }
 
+/* "580.65.06" out of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  ..."; "" when there is none. */
+static void read_driver(char *driver, size_t room)
+{
+    char line[256];
+    driver[0] = '\0';
+    FILE *const file = fopen("/proc/driver/nvidia/version", "r");
+    if (file == NULL) {
+        return;
+    }
+    char *const got = fgets(line, sizeof line, file);
+    fclose(file);
+    const char *number = got;
+    while (number != NULL && *number != '\0' && strspn(number, "0123456789.") < 5) { /* not the 64 of x86_64 */
+        number += strcspn(number, " \t\n");
+        number += strspn(number, " \t\n");
+    }
+    if (number != NULL) {
+        snprintf(driver, room, "%.*s", (int)strspn(number, "0123456789."), number);
+    }
+}
+
+ckpt_code ckpt_machine_set_gpu(ckpt_machine *machine, const char *device, ckpt_arena *out, ckpt_err *err)
+{
+    char driver[64];
+    read_driver(driver, sizeof driver);
+    char *const kept_device = ckpt_arena_text(out, device);
+    char *const kept_driver = ckpt_arena_text(out, driver);
+    if (kept_device == NULL || kept_driver == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the machine block");
+    }
+    make_plain(kept_device);
+    machine->device = kept_device;
+    machine->driver = kept_driver;
+    machine->threads = 0;
+    machine->gpu = true;
+    return CKPT_OK;
+}
+
 static void write_member(ckpt_text *text, const char *key, const char *value)
 {
     ckpt_text_add(text, "\"%s\": ", key);

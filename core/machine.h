@@ -26,6 +26,8 @@ typedef struct ckpt_machine {
  * arguments. `device` is the processor and `gpu` false: for a GPU the caller sets those, and `driver`. */
 CKPT_MUST_USE ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *const *argv,
                                           ckpt_arena *out, ckpt_machine *machine, ckpt_err *err);
+/* The same block for a GPU called `device`: its name, its driver where the system tells, target gpu, no threads. */
+CKPT_MUST_USE ckpt_code ckpt_machine_set_gpu(ckpt_machine *machine, const char *device, ckpt_arena *out, ckpt_err *err);
 enum { CKPT_THREADS_MAX = 1024 };
 
 /* Online processors, 1 to CKPT_THREADS_MAX: what --threads defaults to where neither plan nor profile says. */

@@ -67,6 +67,9 @@ const char *ckpt_executor_data(const ckpt_executor *executor);
 ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor);
 ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor);
 
+/* The largest resident set of this process so far; 0 where the system does not tell. */
+ckpt_bytes ckpt_process_peak_bytes(void);
+
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 
@@ -89,7 +92,8 @@ CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int nod
 
 /* Training state: weights, optimizer, statistics, step (the data's position follows from it), seed, what the data are.
  * A stop and a resume give the bits of never stopping. Reading refuses the state of another model (layers, attributes,
- * shapes), optimizer or thread count, with the reason, and a damaged file (SHA-256). Written by ckpt_file_begin. */
+ * shapes, batch, dtype), optimizer or thread count, with the reason, and a damaged file (SHA-256); a state of the CPU
+ * is read on a GPU and the other way round. Written by ckpt_file_begin. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err);
 

@@ -20,7 +20,7 @@ ckpt_bytes ckpt_heap_bytes(void)
 #endif
 }
 
-static ckpt_bytes process_peak_bytes(void)
+ckpt_bytes ckpt_process_peak_bytes(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (ckpt_bytes)usage.ru_maxrss * 1024 : 0; /* Linux counts KiB */
@@ -76,8 +76,7 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
     CKPT_TRY(ckpt_machine_read(device->threads, device->api->libraries(device), 0, NULL, out, &measured->trace.machine,
                                err));
     if (device->api->gpu) {
-        measured->trace.machine.gpu = true;
-        measured->trace.machine.device = device->api->describe(device);
+        CKPT_TRY(ckpt_machine_set_gpu(&measured->trace.machine, device->api->describe(device), out, err));
     }
     *trace = &measured->trace;
     return CKPT_OK;
@@ -173,7 +172,7 @@ ckpt_code ckpt_measured_end(const ckpt_executor *executor, ckpt_measured *measur
         return CKPT_OK;
     }
     measured->trace.time_ns = ckpt_clock_ns() - measured->start_ns;
-    measured->trace.process_peak_bytes = process_peak_bytes();
+    measured->trace.process_peak_bytes = ckpt_process_peak_bytes();
     return has_stamps(executor) ? read_stamps(executor, measured, err) : CKPT_OK;
 }
 

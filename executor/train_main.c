@@ -12,37 +12,13 @@
 #include "core/file.h"
 #include "executor/data.h"
 #include "executor/executor.h"
+#include "executor/footprint.h"
 #include "executor/loss_log.h"
+#include "executor/train_request_impl.h"
 #include "kernels/threads.h"
 #include "planner/replay.h"
 
 enum { TIMES_KEPT = 1001 };
-
-static const ckpt_cli_option option_table[] = {
-    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed)"},
-    {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
-    {"steps", 'n', "N", "stop when N steps are done in all, resumed ones counted (default 10)"},
-    {"seed", 0, "N", "of weights, data order and dropout (default 0)"},
-    {"threads", 't', "N", "the number the plan was made for (default: as the plan says, else all processors)"},
-    {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
-    {"device", 0, "NAME", "cpu (default) or cuda:0"},
-    {"trace", 0, "FILE", "write the measured trace of the last step; - is standard output, and nothing else is on it"},
-    {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; a resumed run goes on in its log"},
-    {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
-    {"save-every", 0, "N", "write it after every N steps too"},
-    {"resume", 0, "FILE", "go on from a training state"},
-    {"poison", 0, NULL, "fill freed memory with NaN: a plan that reads it shows at once"},
-    {"json", 0, NULL, "print the result as JSON"},
-    {NULL, 0, NULL, NULL},
-};
-
-typedef struct ckpt_train_options {
-    const char *model, *plan, *data, *device, *trace, *log, *save, *resume;
-    const char **set;
-    int set_count;
-    int64_t steps, seed, threads, save_every; /* seed -1, threads 0: not given */
-    bool poison, json;
-} ckpt_train_options;
 
 typedef struct ckpt_training {
     ckpt_train_options options;
@@ -53,12 +29,12 @@ typedef struct ckpt_training {
     ckpt_executor *executor;
     ckpt_data *data;
     ckpt_trace *trace;
+    ckpt_footprint start, end; /* of the device's memory, when set-up is done and when training is */
     void **input;
     ckpt_loss_log log;
     uint64_t first_step, saved_step;
     bool saved; /* the state of saved_step is in the file */
     float loss;
-    ckpt_bytes peak_bytes, outside_bytes;
     ckpt_ns time[TIMES_KEPT]; /* of the latest steps, as a ring */
     int64_t times;
 } ckpt_training;
@@ -112,111 +88,15 @@ static void catch_signals(void)
     sigaction(SIGBUS, &gone, NULL);
 }
 
-static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *number)
-{
-    char *end = NULL;
-    errno = 0;
-    const long long found = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || found < min || found > max) {
-        return false;
-    }
-    *number = found;
-    return true;
-}
-
-static bool is_dash(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
-}
-
-/* 0: go on; else the program's exit code + 1. */
-static int parse(ckpt_cli *cli, ckpt_train_options *options)
-{
-    const struct {
-        const char *name;
-        const char **text;
-        int64_t *number;
-        int64_t min, max;
-        bool *yes;
-    } take[] = {
-        {"plan", &options->plan, NULL, 0, 0, NULL},
-        {"data", &options->data, NULL, 0, 0, NULL},
-        {"device", &options->device, NULL, 0, 0, NULL},
-        {"trace", &options->trace, NULL, 0, 0, NULL},
-        {"log", &options->log, NULL, 0, 0, NULL},
-        {"save", &options->save, NULL, 0, 0, NULL},
-        {"resume", &options->resume, NULL, 0, 0, NULL},
-        {"steps", NULL, &options->steps, 0, INT64_C(1) << 31, NULL},
-        {"seed", NULL, &options->seed, 0, INT64_MAX, NULL},
-        {"threads", NULL, &options->threads, 1, CKPT_THREADS_MAX, NULL},
-        {"save-every", NULL, &options->save_every, 1, INT64_C(1) << 31, NULL},
-        {"poison", NULL, NULL, 0, 0, &options->poison},
-        {"json", NULL, NULL, 0, 0, &options->json},
-    };
-    const char *name = NULL, *value = NULL;
-    for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
-        if (got < 0) {
-            return got == -1 ? 1 : 3;
-        }
-        if (strcmp(name, "set") == 0) {
-            options->set[options->set_count++] = value;
-        } else if (name[0] == '\0') {
-            if (options->model != NULL) {
-                return 1 + ckpt_cli_usage(cli, "one model file is trained, found a second: %s", value);
-            }
-            options->model = value;
-        }
-        for (size_t i = 0; i < sizeof take / sizeof take[0]; i++) {
-            if (strcmp(name, take[i].name) != 0) {
-                continue;
-            }
-            if (take[i].text != NULL) {
-                *take[i].text = value;
-            } else if (take[i].yes != NULL) {
-                *take[i].yes = true;
-            } else if (!parse_number(value, take[i].min, take[i].max, take[i].number)) {
-                return 1 + ckpt_cli_usage(cli, "--%s takes a number from %lld to %lld, found \"%s\"", name,
-                                          (long long)take[i].min, (long long)take[i].max, value);
-            }
-        }
-    }
-    if (options->model == NULL || options->plan == NULL) {
-        return 1 + ckpt_cli_usage(cli, "%s is missing", options->model == NULL ? "the model file" : "--plan FILE");
-    }
-    if (options->save_every > 0 && options->save == NULL) {
-        return 1 + ckpt_cli_usage(cli, "--save-every needs --save FILE");
-    }
-    if (is_dash(options->save) || is_dash(options->log)) {
-        return 1 + ckpt_cli_usage(cli, "--%s needs a file, which - is not", is_dash(options->save) ? "save" : "log");
-    }
-    if (is_dash(options->trace) && options->json) {
-        return 1 + ckpt_cli_usage(cli, "only one of --trace - and --json can have standard output");
-    }
-    return 0;
-}
-
-/* Kernels choose by the threads and the workspace they are given: other threads may not fit, or give other bits. */
-static ckpt_code settle_threads(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
-{
-    if (options->threads > 0 && plan->threads > 0 && options->threads != plan->threads) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%s: made for %d thread%s, whose workspaces it has; --threads %lld needs a plan of its own",
-                         options->plan, plan->threads, plan->threads == 1 ? "" : "s", (long long)options->threads);
-    }
-    if (options->threads == 0) {
-        options->threads = plan->threads > 0 ? plan->threads : ckpt_machine_threads();
-    }
-    return CKPT_OK;
-}
-
 /* Model and plan, until the plan is known to be of this model and sound. */
 static ckpt_code prepare(ckpt_training *training, ckpt_err *err)
 {
     ckpt_train_options *const options = &training->options;
     const ckpt_model *model = NULL;
     CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, &training->arena, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, &training->arena, &model, err));
     CKPT_TRY(ckpt_plan_read(options->plan, &training->arena, &training->plan, err));
-    CKPT_TRY(settle_threads(options, training->plan, err));
+    CKPT_TRY(ckpt_train_settle(options, training->plan, err));
     const ckpt_network *network = NULL;
     CKPT_TRY(ckpt_network_infer(model, (int)options->threads, &training->arena, &network, err));
     const ckpt_device_model *roofline = NULL;
@@ -257,14 +137,55 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* --budget is for all that the process takes on the device. */
+static ckpt_code check_budget(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    const ckpt_plan *const plan = training->plan;
+    CKPT_TRY(ckpt_footprint_read(training->device, plan->static_bytes, plan->arena_bytes, &training->start, err));
+    if (options->budget == NULL) {
+        return CKPT_OK;
+    }
+    ckpt_bytes budget = 0, reserve = -1;
+    CKPT_TRY_WHILE(err, ckpt_bytes_parse(options->budget, training->start.device.total, &budget, err),
+                   "reading --budget");
+    if (options->reserve != NULL) {
+        CKPT_TRY_WHILE(err, ckpt_bytes_parse(options->reserve, training->start.device.total, &reserve, err),
+                       "reading --reserve");
+    }
+    return ckpt_footprint_check(&training->start, budget, reserve, err);
+}
+
+/* What is refused is refused before the device is filled, and once more with all that the set-up has brought there. */
+static ckpt_code open_executor(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    CKPT_TRY(ckpt_device_open(options->device, ckpt_train_is_on_gpu(options) ? 1 : (int)options->threads,
+                              &training->device, err));
+    CKPT_TRY(check_budget(training, err));
+    const ckpt_executor_options made = {.seed = options->seed < 0 ? 0 : (uint64_t)options->seed,
+                                        .poison = options->poison,
+                                        .record = !options->no_graph};
+    CKPT_TRY(
+        ckpt_executor_create(training->device, training->lowered, training->plan, &made, &training->executor, err));
+    return check_budget(training, err);
+}
+
+static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    ckpt_device *const device = training->device;
+    CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
+    ckpt_machine *const machine = &training->trace->machine;
+    CKPT_TRY(ckpt_machine_read(device->threads, device->api->libraries(device), cli->argc, cli->argv, &training->arena,
+                               machine, err));
+    return device->api->gpu ? ckpt_machine_set_gpu(machine, device->api->describe(device), &training->arena, err)
+                            : CKPT_OK;
+}
+
 static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
-    CKPT_TRY(ckpt_device_open(options->device, (int)options->threads, &training->device, err));
-    const ckpt_executor_options made = {.seed = options->seed < 0 ? 0 : (uint64_t)options->seed,
-                                        .poison = options->poison};
-    CKPT_TRY(
-        ckpt_executor_create(training->device, training->lowered, training->plan, &made, &training->executor, err));
+    CKPT_TRY(open_executor(training, err));
     if (options->resume != NULL) {
         CKPT_TRY(ckpt_executor_state_read(training->executor, options->resume, err));
         const uint64_t seed = ckpt_executor_seed(training->executor);
@@ -275,9 +196,7 @@ static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err
     }
     training->first_step = ckpt_executor_steps(training->executor);
     CKPT_TRY(open_data(training, err));
-    CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
-    CKPT_TRY(ckpt_machine_read((int)options->threads, training->device->api->libraries(training->device), cli->argc,
-                               cli->argv, &training->arena, &training->trace->machine, err));
+    CKPT_TRY(open_trace(training, cli, err));
     if (options->save != NULL) {
         CKPT_TRY(ckpt_file_probe(options->save, err));
     }
@@ -294,7 +213,19 @@ static ckpt_code open_all(ckpt_training *training, const ckpt_cli *cli, ckpt_err
 /* Standard output has the lines for people, or one file. */
 static bool is_quiet(const ckpt_train_options *options)
 {
-    return options->json || is_dash(options->trace);
+    return options->json || ckpt_train_is_dash(options->trace);
+}
+
+/* A CPU tells nothing that the line of the plan does not. */
+static void say_memory(const char *when, const ckpt_footprint *footprint)
+{
+    if (footprint->device.total > 0) {
+        ckpt_text text;
+        ckpt_text_init(&text);
+        ckpt_footprint_show(footprint, &text);
+        printf("%s: %s\n", when, text.bytes != NULL ? text.bytes : "");
+        ckpt_text_fini(&text);
+    }
 }
 
 static void say_start(const ckpt_training *training)
@@ -316,21 +247,27 @@ static void say_start(const ckpt_training *training)
     printf("plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
            ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
            ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
+    say_memory("memory at the start", &training->start);
 }
 
-static void note_step(ckpt_training *training)
+/* On the CPU every step is traced. A GPU replays its steps, and tracing one costs: there the first is traced, so that
+ * there is one whatever happens, and the last. */
+static bool wants_trace(const ckpt_training *training, uint64_t step)
 {
-    const ckpt_trace *const trace = training->trace;
-    training->time[training->times++ % TIMES_KEPT] = trace->time_ns;
-    if (trace->peak_bytes > training->peak_bytes) {
-        training->peak_bytes = trace->peak_bytes;
-    }
-    for (int i = 0; i < trace->event_count; i++) {
-        const ckpt_bytes outside = trace->event[i].bytes[CKPT_CAT_OUTSIDE];
-        if (outside > training->outside_bytes) {
-            training->outside_bytes = outside;
-        }
-    }
+    const ckpt_train_options *const options = &training->options;
+    const bool wanted =
+        options->trace != NULL && (step == training->first_step || step + 1 == (uint64_t)options->steps);
+    return !training->device->api->gpu || wanted;
+}
+
+static ckpt_code do_step(ckpt_training *training, uint64_t step, ckpt_err *err)
+{
+    const bool traced = wants_trace(training, step);
+    const ckpt_ns start = ckpt_clock_ns();
+    CKPT_TRY(ckpt_executor_step(training->executor, &training->loss, traced ? training->trace : NULL, err));
+    const ckpt_ns spent = ckpt_clock_ns() - start;
+    training->time[training->times++ % TIMES_KEPT] = traced ? training->trace->time_ns : spent;
+    return CKPT_OK;
 }
 
 /* About ten lines, however many steps. */
@@ -359,9 +296,8 @@ static ckpt_code train(ckpt_training *training, ckpt_err *err)
     uint64_t step = training->first_step;
     while (step < (uint64_t)options->steps && !stop_wanted) {
         ckpt_data_fill(training->data, step, training->input);
-        CKPT_TRY(ckpt_executor_step(training->executor, &training->loss, training->trace, err));
+        CKPT_TRY(do_step(training, step, err));
         step = ckpt_executor_steps(training->executor);
-        note_step(training);
         ckpt_loss_log_add(&training->log, step, training->loss);
         if (!is_quiet(options) && worth_a_line(training, step)) {
             printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
@@ -393,6 +329,12 @@ static ckpt_ns median_time(ckpt_training *training)
     return training->time[count / 2];
 }
 
+/* 0 when no step was done. */
+static ckpt_bytes measured_peak(const ckpt_training *training)
+{
+    return training->times > 0 ? ckpt_executor_peak(training->executor) : 0;
+}
+
 static void say_end_text(ckpt_training *training, const char *weights)
 {
     char text[CKPT_UNITS_TEXT];
@@ -402,14 +344,14 @@ static void say_end_text(ckpt_training *training, const char *weights)
     if (training->times == 0) {
         return;
     }
-    printf("measured peak   %lld B (%s)\n", (long long)training->peak_bytes,
-           training->peak_bytes == plan->peak_bytes ? "equal" : "DIFFERENT");
-    printf("outside         %lld B more on the C heap than before the first step, at most, looked at after every op "
+    printf("measured peak   %lld B (%s)\n", (long long)measured_peak(training),
+           measured_peak(training) == plan->peak_bytes ? "equal" : "DIFFERENT");
+    printf("outside         %lld B more on the C heap than before the first step, at most, looked at after every %s "
            "(OpenMP, libraries)\n",
-           (long long)training->outside_bytes);
+           (long long)ckpt_executor_outside(training->executor), training->device->api->gpu ? "step" : "op");
     printf("process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
-           (long long)training->trace->process_peak_bytes,
-           ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), text));
+           (long long)ckpt_process_peak_bytes(), ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), text));
+    say_memory("memory at the end", &training->end);
     printf("step time       %s, median of %lld\n", ckpt_ns_show(median_time(training), text),
            (long long)(training->times < TIMES_KEPT ? training->times : TIMES_KEPT));
 }
@@ -434,10 +376,14 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     ckpt_text_add(&text,
                   ", \"weights_sha256\": \"%s\", \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
                   "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
-                  "\"step_ns\": %lld}\n",
-                  weights, (long long)plan->peak_bytes, (long long)training->peak_bytes,
-                  (long long)training->outside_bytes, (long long)training->trace->process_peak_bytes,
+                  "\"step_ns\": %lld, \"memory\": {\"start\": {",
+                  weights, (long long)plan->peak_bytes, (long long)measured_peak(training),
+                  (long long)ckpt_executor_outside(training->executor), (long long)ckpt_process_peak_bytes(),
                   (long long)ckpt_executor_host_bytes(training->executor), (long long)median_time(training));
+    ckpt_footprint_json(&training->start, &text);
+    ckpt_text_add(&text, "}, \"end\": {");
+    ckpt_footprint_json(&training->end, &text);
+    ckpt_text_add(&text, "}}}\n");
     const ckpt_code code = ckpt_text_end(&text, err);
     if (code == CKPT_OK) {
         fwrite(text.bytes, 1, text.length, stdout);
@@ -466,6 +412,8 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
 {
     char weights[CKPT_DIGEST_TEXT];
     CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, weights, err));
+    CKPT_TRY(ckpt_footprint_read(training->device, training->plan->static_bytes, training->plan->arena_bytes,
+                                 &training->end, err));
     CKPT_TRY(write_trace(training, err));
     CKPT_TRY(ckpt_loss_log_close(&training->log, err));
     if (training->options.json) {
@@ -512,7 +460,7 @@ int main(int argc, char **argv)
         .program = "ckpt-train",
         .usage = "ckpt-train --plan plan.json [options] model.json",
         .about = "Train a model by a plan: same bits as without one, in the memory the plan says.",
-        .option = option_table,
+        .option = ckpt_train_option_table,
         .argc = argc,
         .argv = argv,
     };
@@ -524,12 +472,12 @@ int main(int argc, char **argv)
         CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");
         return ckpt_cli_fail(&cli, &err);
     }
-    const int stop = parse(&cli, &training.options);
+    const int stop = ckpt_train_parse(&cli, &training.options);
     int exit_code = stop - 1;
     if (stop == 0) {
         catch_signals();
         exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
-        if (exit_code == 0 && training.times > 0 && training.peak_bytes != training.plan->peak_bytes) {
+        if (exit_code == 0 && training.times > 0 && measured_peak(&training) != training.plan->peak_bytes) {
             exit_code = 1;
         }
     }

@@ -73,7 +73,20 @@ refuse 2 "steps takes a number" "$train" --plan part.json --steps many "$model"
 refuse 2 "threads takes a number" "$train" --plan part.json --threads 0 "$model"
 refuse 2 "save-every needs" "$train" --plan part.json --save-every 2 "$model"
 refuse 2 "unknown option" "$train" --plan part.json --frobnicate "$model"
-refuse 3 "cuda" "$train" "${small[@]}" --plan part.json --device cuda:99 "$model"
+# A plan is for one kind of device: the other kind's is refused with the command that makes it.
+refuse 2 "ckpt-plan --device h200" "$train" "${small[@]}" --plan part.json --device cuda:99 "$model"
+"$plan" "${small[@]:0:10}" --strategy keep-all --device h200 -o gpu.json "$model" > /dev/null || fail "plan for a GPU"
+refuse 2 "ckpt-plan --device cpu" "$train" "${small[@]}" --plan gpu.json "$model"
+refuse 3 "cuda" "$train" "${small[@]:0:10}" --plan gpu.json --device cuda:99 "$model"
+refuse 2 "threads" "$train" "${small[@]}" --plan gpu.json --device cuda:99 "$model"
+# --budget is for the whole process.
+refuse 3 "budget" "$train" "${small[@]}" --plan part.json --budget 1MB "$model"
+refuse 3 "reserve" "$train" "${small[@]}" --plan part.json --budget 1GB --reserve 2GB "$model"
+refuse 2 "budget" "$train" "${small[@]}" --plan part.json --reserve 2GB "$model"
+"$train" "${small[@]}" --plan part.json --steps 1 --budget 1GB --reserve 100MB "$model" > /dev/null || fail "--budget"
+# bfloat16 is for a GPU.
+"$plan" "${small[@]}" --strategy keep-all --dtype bfloat16 -o half.json "$model" > /dev/null || fail "plan in bfloat16"
+refuse 3 "float32" "$train" "${small[@]}" --plan half.json --dtype bfloat16 "$model"
 refuse 2 "no such device" "$train" "${small[@]}" --plan part.json --device abacus "$model"
 refuse 2 "no such var" "$train" --set nothing=1 --plan part.json "$model"
 

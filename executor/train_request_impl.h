@@ -1,0 +1,29 @@
+/* The command line of ckpt-train. */
+#ifndef CKPT_EXECUTOR_TRAIN_REQUEST_IMPL_H
+#define CKPT_EXECUTOR_TRAIN_REQUEST_IMPL_H
+
+#include "core/cli.h"
+#include "core/plan.h"
+
+typedef struct ckpt_train_options {
+    const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *log, *save, *resume;
+    const char **set;
+    int set_count;
+    int64_t steps, seed, threads, save_every; /* seed -1, threads 0: not given */
+    bool poison, json, no_graph;
+} ckpt_train_options;
+
+extern const ckpt_cli_option ckpt_train_option_table[];
+
+/* `options` comes with the defaults and with room for every --set. 0: go on; else the program's exit code + 1. */
+int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options);
+
+/* "-": standard output. */
+bool ckpt_train_is_dash(const char *path);
+bool ckpt_train_is_on_gpu(const ckpt_train_options *options);
+
+/* Is the plan for this kind of device and these threads? Fills in options->threads where they were not given.
+ * Errors: CKPT_BAD_INPUT with the command that makes the right plan. */
+CKPT_MUST_USE ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err);
+
+#endif
