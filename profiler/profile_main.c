@@ -13,16 +13,17 @@ static const ckpt_cli_option option_table[] = {
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
     {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15)"},
     {"seconds", 0, "S", "stop repeating one direction of a layer after S seconds (default 0.4)"},
-    {"threads", 't', "N", "threads of the kernels (default: online processors)"},
+    {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},
+    {"dtype", 0, "NAME", "float32 or bfloat16 in place of the model's dtype; bfloat16 on a GPU"},
     {NULL, 0, NULL, NULL},
 };
 
 typedef struct ckpt_profile_options {
-    const char *model, *output, *device;
+    const char *model, *output, *dtype, *device;
     const char **set;
     int set_count;
-    int threads;
+    int threads; /* 0: not given */
     ckpt_profiler_options profiler;
 } ckpt_profile_options;
 
@@ -61,6 +62,8 @@ static int parse(ckpt_cli *cli, ckpt_profile_options *options)
             options->output = value;
         } else if (strcmp(name, "device") == 0) {
             options->device = value;
+        } else if (strcmp(name, "dtype") == 0) {
+            options->dtype = value;
         } else if (strcmp(name, "set") == 0) {
             options->set[options->set_count++] = value;
         } else if (strcmp(name, "repeats") == 0) {
@@ -123,26 +126,46 @@ static void say_end(const ckpt_profile *profile, ckpt_ns spent_ns)
             ckpt_ns_show(backward, b), ckpt_ns_show(update, u));
 }
 
-static ckpt_code work(const ckpt_profile_options *options, const ckpt_cli *cli, ckpt_device **device, ckpt_arena *arena,
-                      ckpt_err *err)
+/* The network as this device runs it: a GPU's has no threads. */
+static ckpt_code lower_model(const ckpt_profile_options *options, const ckpt_device *device, ckpt_arena *arena,
+                             const ckpt_lowered **lowered, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
     CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, arena, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, arena, &model, err));
     const ckpt_network *network = NULL;
-    CKPT_TRY(ckpt_network_infer(model, options->threads, arena, &network, err));
+    CKPT_TRY(ckpt_network_infer(model, device->threads, arena, &network, err));
     const ckpt_device_model *roofline = NULL;
-    CKPT_TRY(ckpt_device_model_find("cpu", arena, &roofline, err));
+    CKPT_TRY(ckpt_device_model_find("cpu", arena, &roofline, err)); /* its times are not looked at */
+    return ckpt_network_lower(network, NULL, roofline, arena, lowered, err);
+}
+
+static ckpt_code describe(const ckpt_device *device, const ckpt_cli *cli, ckpt_arena *arena, ckpt_machine *machine,
+                          ckpt_err *err)
+{
+    const char *const name = device->api->describe(device);
+    CKPT_TRY(
+        ckpt_machine_read(device->threads, device->api->libraries(device), cli->argc, cli->argv, arena, machine, err));
+    machine->device = name;
+    return device->api->gpu ? ckpt_machine_set_gpu(machine, name, arena, err) : CKPT_OK;
+}
+
+static ckpt_code work(const ckpt_profile_options *options, const ckpt_cli *cli, ckpt_device **device, ckpt_arena *arena,
+                      ckpt_err *err)
+{
+    CKPT_TRY(ckpt_device_open(options->device, options->threads > 0 ? options->threads : ckpt_machine_threads(), device,
+                              err));
+    if ((*device)->api->gpu && options->threads > 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--threads is for the CPU, found --device %s", options->device);
+    }
     const ckpt_lowered *lowered = NULL;
-    CKPT_TRY(ckpt_network_lower(network, NULL, roofline, arena, &lowered, err));
-    CKPT_TRY(ckpt_device_open(options->device, options->threads, device, err));
+    CKPT_TRY(lower_model(options, *device, arena, &lowered, err));
     CKPT_TRY(ckpt_file_probe(options->output, err)); /* before minutes of measuring */
     ckpt_profile *profile = NULL;
     const ckpt_ns start = ckpt_clock_ns();
     CKPT_TRY(ckpt_profile_run(*device, lowered, &options->profiler, arena, &profile, err));
     const ckpt_ns spent = ckpt_clock_ns() - start;
-    CKPT_TRY(ckpt_machine_read(options->threads, (*device)->api->libraries(*device), cli->argc, cli->argv, arena,
-                               &profile->machine, err));
-    profile->machine.device = (*device)->api->describe(*device);
+    CKPT_TRY(describe(*device, cli, arena, &profile->machine, err));
     CKPT_TRY(write_profile(profile, options->output, err));
     say_end(profile, spent);
     return CKPT_OK;
@@ -162,7 +185,7 @@ int main(int argc, char **argv)
     ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_profile_options options = {.output = "-", .device = "cpu", .threads = ckpt_machine_threads()};
+    ckpt_profile_options options = {.output = "-", .device = "cpu"};
     options.profiler.progress = show_progress;
     options.set = CKPT_NEW(&arena, const char *, argc);
     if (options.set == NULL) {

@@ -30,10 +30,12 @@ typedef struct ckpt_bench {
     const ckpt_lowered *lowered;
     ckpt_bound bound;
     unsigned char *block;
-    float *chunk; /* CHUNK_FLOATS of host memory */
+    float *chunk;      /* CHUNK_FLOATS of host memory */
+    uint16_t *chunk16; /* and as many bfloat16 */
     const void *in[CKPT_IN_MAX];
     void *out[CKPT_OUT_MAX], *saved[CKPT_SAVED_MAX];
     const float *param[CKPT_PARAM_MAX];
+    const void *param16[CKPT_PARAM_MAX];
     float *stat[CKPT_STAT_MAX];
     const void *grad_out[CKPT_OUT_MAX];
     void *grad_in[CKPT_IN_MAX];
@@ -55,6 +57,7 @@ typedef struct ckpt_profiling {
     ckpt_profiler_options options;
     const ckpt_node_role *role; /* per node */
     float *chunk;
+    uint16_t *chunk16;
     ckpt_ns *sample; /* options.repeats */
 } ckpt_profiling;
 
@@ -128,6 +131,12 @@ static void *take(ckpt_bench *bench, ckpt_bytes bytes, ckpt_bytes *used)
     return at;
 }
 
+/* Products of a bfloat16 model read bfloat16 copies of the parameters. */
+static bool narrows(const ckpt_node *node)
+{
+    return node->dtype == CKPT_BFLOAT16;
+}
+
 static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, ckpt_bytes *used)
 {
     const ckpt_node *const node = bench->node;
@@ -154,6 +163,7 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
     }
     for (int k = 0; k < node->param_count; k++) {
         bench->param[k] = take(bench, ckpt_tensor_bytes(&node->param[k].tensor), used);
+        bench->param16[k] = narrows(node) ? take(bench, ckpt_tensor_bytes(&node->param[k].tensor) / 2, used) : NULL;
         bench->grad_param[k] = take(bench, ckpt_tensor_bytes(&node->param[k].tensor), used);
     }
     for (int k = 0; k < node->stat_count; k++) {
@@ -172,6 +182,21 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
     return take(bench, workspace, used);
 }
 
+/* Elements done .. done + now - 1 of a tensor of floating-point numbers, of its type. */
+static ckpt_code upload_floats(const ckpt_bench *bench, void *to, ckpt_dtype dtype, int64_t done, int64_t now,
+                               ckpt_err *err)
+{
+    const ckpt_bytes size = ckpt_dtype_bytes(dtype);
+    const void *from = bench->chunk;
+    if (dtype == CKPT_BFLOAT16) {
+        for (int64_t i = 0; i < now; i++) {
+            bench->chunk16[i] = ckpt_bfloat16_of(bench->chunk[i]);
+        }
+        from = bench->chunk16;
+    }
+    return bench->device->api->upload(bench->device, (char *)to + done * size, from, now * size, err);
+}
+
 /* Small random numbers everywhere a kernel reads: around 1 in absolute value, never exactly 0. */
 static ckpt_code fill_floats(const ckpt_bench *bench, void *to, const ckpt_tensor *tensor, int use, ckpt_err *err)
 {
@@ -185,8 +210,7 @@ static ckpt_code fill_floats(const ckpt_bench *bench, void *to, const ckpt_tenso
                 bench->chunk[j] = 2.0f * ckpt_philox_uniform(word[j - i]) - 1.0f;
             }
         }
-        CKPT_TRY(bench->device->api->upload(bench->device, (float *)to + done, bench->chunk,
-                                            now * (ckpt_bytes)sizeof(float), err));
+        CKPT_TRY(upload_floats(bench, to, tensor->dtype, done, now, err));
     }
     return CKPT_OK;
 }
@@ -218,7 +242,12 @@ static ckpt_code fill_all(const ckpt_bench *bench, ckpt_err *err)
                                                  : fill_floats(bench, to, &node->in[k], FOR_INPUT + k, err));
     }
     for (int k = 0; k < node->param_count; k++) {
-        CKPT_TRY(fill_floats(bench, (void *)(uintptr_t)bench->param[k], &node->param[k].tensor, FOR_PARAM + k, err));
+        const ckpt_tensor *const tensor = &node->param[k].tensor;
+        CKPT_TRY(fill_floats(bench, (void *)(uintptr_t)bench->param[k], tensor, FOR_PARAM + k, err));
+        if (bench->param16[k] != NULL) {
+            CKPT_TRY(bench->device->api->narrow(bench->device, (void *)(uintptr_t)bench->param16[k], bench->param[k],
+                                                ckpt_shape_count(&tensor->shape), err));
+        }
     }
     for (int k = 0; k < node->out_count; k++) {
         if (bench->grad_out[k] != NULL) {
@@ -237,6 +266,7 @@ static void set_args(ckpt_bench *bench, const ckpt_node_role *role, void *worksp
         .out = bench->out,
         .saved = bench->saved,
         .param = bench->param,
+        .param16 = bench->param16,
         .stat = bench->stat,
         .grad_out = bench->grad_out,
         .grad_in = bench->grad_in,
@@ -260,6 +290,7 @@ static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
                                            .step = 1,
                                            .count = ckpt_shape_count(&param->tensor.shape),
                                            .param = (float *)(uintptr_t)bench->param[k],
+                                           .param16 = (void *)(uintptr_t)bench->param16[k],
                                            .grad = bench->grad_param[k],
                                            .slot = bench->slot};
             CKPT_TRY(ckpt_device_update(bench->device, network->optimizer, &args, err));
@@ -268,22 +299,36 @@ static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code run_once(ckpt_bench *bench, ckpt_direction direction, ckpt_ns *time, ckpt_err *err)
+static ckpt_code start_once(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
 {
-    const ckpt_device_api *const api = bench->device->api;
-    const ckpt_ns start = ckpt_clock_ns();
     if (direction == DIRECTION_FORWARD) {
         bench->args.workspace_bytes = bench->forward_bytes;
-        CKPT_TRY(ckpt_device_forward(bench->device, &bench->bound, &bench->args, err));
-    } else if (direction == DIRECTION_BACKWARD) {
-        bench->args.workspace_bytes = bench->backward_bytes;
-        CKPT_TRY(ckpt_device_backward(bench->device, &bench->bound, &bench->args, err));
-    } else {
-        CKPT_TRY(run_update(bench, err));
+        return ckpt_device_forward(bench->device, &bench->bound, &bench->args, err);
     }
-    CKPT_TRY(api->finish(bench->device, err));
+    if (direction == DIRECTION_BACKWARD) {
+        bench->args.workspace_bytes = bench->backward_bytes;
+        return ckpt_device_backward(bench->device, &bench->bound, &bench->args, err);
+    }
+    return run_update(bench, err);
+}
+
+/* Work between two stamps of the device: what starting and waiting costs the host is not in it. Without stamps the
+ * host's clock, where calls come back when the work is done. */
+static ckpt_code run_once(ckpt_bench *bench, ckpt_direction direction, ckpt_ns *time, ckpt_err *err)
+{
+    ckpt_device *const device = bench->device;
+    const bool stamps = device->api->stamps != NULL;
+    const ckpt_ns start = ckpt_clock_ns();
+    if (stamps) {
+        CKPT_TRY(device->api->stamp(device, 0, CKPT_STREAM_COMPUTE, err));
+    }
+    CKPT_TRY(start_once(bench, direction, err));
+    if (stamps) {
+        CKPT_TRY(device->api->stamp(device, 1, CKPT_STREAM_COMPUTE, err));
+    }
+    CKPT_TRY(device->api->finish(device, err));
     *time = ckpt_clock_ns() - start;
-    return CKPT_OK;
+    return stamps ? device->api->stamp_ns(device, 1, time, err) : CKPT_OK;
 }
 
 static int compare_ns(const void *a, const void *b)
@@ -365,8 +410,11 @@ static ckpt_code measure_layer(const ckpt_profiling *profiling, const ckpt_node 
         row->backward_workspace_bytes = node->backward_workspace_bytes;
         return CKPT_OK;
     }
-    ckpt_bench bench = {
-        .device = profiling->device, .node = node, .lowered = profiling->lowered, .chunk = profiling->chunk};
+    ckpt_bench bench = {.device = profiling->device,
+                        .node = node,
+                        .lowered = profiling->lowered,
+                        .chunk = profiling->chunk,
+                        .chunk16 = profiling->chunk16};
     CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, &bench.bound, err));
     const ckpt_code code = run_bench(profiling, &bench, row, err);
     ckpt_device_unbind(&bench.bound);
@@ -486,6 +534,15 @@ static ckpt_profiler_options with_defaults(const ckpt_profiler_options *options)
     return with;
 }
 
+static ckpt_code check_dtype(const ckpt_device *device, const ckpt_network *network, ckpt_err *err)
+{
+    if (network->model->dtype == CKPT_FLOAT32 || device->api->gpu) {
+        return CKPT_OK;
+    }
+    return CKPT_FAIL(err, CKPT_DEVICE, "%s: its dtype is %s, and device %s computes in float32 only",
+                     network->model->source, ckpt_dtype_name(network->model->dtype), device->api->kind);
+}
+
 ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, const ckpt_profiler_options *options,
                            ckpt_arena *out, ckpt_profile **profile, ckpt_err *err)
 {
@@ -495,12 +552,17 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
     ckpt_profile_row *const row = CKPT_NEW(out, ckpt_profile_row, network->node_count);
     const ckpt_mark mark = ckpt_arena_mark(out); /* above this line is workspace */
     profiling.chunk = CKPT_NEW(out, float, CHUNK_FLOATS);
+    profiling.chunk16 = CKPT_NEW(out, uint16_t, CHUNK_FLOATS);
     profiling.sample = CKPT_NEW(out, ckpt_ns, profiling.options.repeats);
     int *const first = CKPT_NEW(out, int, network->node_count);
     int *const row_of = CKPT_NEW(out, int, network->node_count);
-    if (made == NULL || row == NULL || profiling.chunk == NULL || profiling.sample == NULL || first == NULL ||
-        row_of == NULL) {
+    if (made == NULL || row == NULL || profiling.chunk == NULL || profiling.chunk16 == NULL ||
+        profiling.sample == NULL || first == NULL || row_of == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", network->node_count);
+    }
+    CKPT_TRY(check_dtype(device, network, err));
+    if (device->api->stamps != NULL) {
+        CKPT_TRY(device->api->stamps(device, 2, err));
     }
     CKPT_TRY(read_roles(&profiling, out, err));
     *made = (ckpt_profile){.source = "", .model = network->model->name, .row = row};

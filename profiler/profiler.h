@@ -15,9 +15,10 @@ typedef struct ckpt_profiler_options {
     void *context;
 } ckpt_profiler_options;
 
-/* One row per layer that runs. Layers are identical when op, attributes, shapes, wanted gradients and accumulation
- * agree; each set is measured once. Fills everything but `machine`.
- * Errors: CKPT_BAD_INPUT (opaque layers without stated times are named), CKPT_DEVICE, CKPT_NO_MEMORY. */
+/* `lowered` is of a network for this kind of device (CKPT_ON_GPU threads where device->api->gpu). Times are between two
+ * stamps of the device where it has them. One row per layer that runs. Layers are identical when op, attributes,
+ * shapes, wanted gradients and accumulation agree; each set is measured once. Fills everything but `machine`. Errors:
+ * CKPT_BAD_INPUT (opaque layers without stated times are named), CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered,
                                          const ckpt_profiler_options *options, ckpt_arena *out, ckpt_profile **profile,
                                          ckpt_err *err);
