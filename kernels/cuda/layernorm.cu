@@ -9,13 +9,13 @@
 
 enum { WARPS = 4, LAST_COLUMNS = 32, LAST_ROWS = 32 };
 
-/* A thread's packs of a row; zeros behind its end. */
+/* A thread's packs of a row; zeros behind the row's end, and for the row `end`. */
 template <typename T, int TEAM, int P>
-__device__ inline void layernorm_load(const T *row, int width, int lane, pack<T> v[P])
+__device__ inline void layernorm_load(const T *x, int64_t row, int64_t end, int width, int lane, pack<T> v[P])
 {
     for (int p = 0; p < P; p++) {
         const int column = (lane + p * TEAM) * pack<T>::count;
-        v[p] = column < width ? load16(row + column) : pack<T>();
+        v[p] = row < end && column < width ? load16(x + row * width + column) : pack<T>();
     }
 }
 
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
     for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows; row += (int64_t)gridDim.x * teams) {
         pack<T> v[P];
         float sum = 0, squares = 0;
-        layernorm_load<T, TEAM, P>(x + row * width, width, lane, v);
+        layernorm_load<T, TEAM, P>(x, row, rows, width, lane, v);
         for (int p = 0; p < P; p++) {
             for (int j = 0; j < V; j++) {
                 sum += (lane + p * TEAM) * V < width ? to_float(v[p].at[j]) : 0.0f;
@@ -81,16 +81,14 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
     const int64_t end = start + group_rows < rows ? start + group_rows : rows;
     float dw[P][V] = {}, db[P][V] = {};
     pack<T> value[P], slope[P], next_value[P], next_slope[P];
-    if (start + team < end) {
-        layernorm_load<T, TEAM, P>(x + (start + team) * width, width, lane, value);
-        layernorm_load<T, TEAM, P>(dy + (start + team) * width, width, lane, slope);
-    }
+    layernorm_load<T, TEAM, P>(x, start + team, end, width, lane, value);
+    layernorm_load<T, TEAM, P>(dy, start + team, end, width, lane, slope);
     for (int64_t row = start + team; row < end; row += TEAMS) {
         const float m = mean[row], k = rstd[row];
         const int64_t next = row + TEAMS;
-        if (TEAMS == 1 && next < end) {
-            layernorm_load<T, TEAM, P>(x + next * width, width, lane, next_value);
-            layernorm_load<T, TEAM, P>(dy + next * width, width, lane, next_slope);
+        if constexpr (TEAMS == 1) {
+            layernorm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
+            layernorm_load<T, TEAM, P>(dy, next, end, width, lane, next_slope);
         }
         float plain = 0, product = 0;
         for (int p = 0; p < P; p++) {
@@ -121,9 +119,9 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                 store16(dx + row * width + column, value[p]);
             }
         }
-        if (TEAMS > 1 && next < end) {
-            layernorm_load<T, TEAM, P>(x + next * width, width, lane, next_value);
-            layernorm_load<T, TEAM, P>(dy + next * width, width, lane, next_slope);
+        if constexpr (TEAMS > 1) {
+            layernorm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
+            layernorm_load<T, TEAM, P>(dy, next, end, width, lane, next_slope);
         }
         for (int p = 0; p < P; p++) {
             value[p] = next_value[p];
