@@ -6,6 +6,7 @@
  *   - with `accumulates`, grad_in[k] are finished in increasing k: two of them may be one buffer.
  *   - backward sees NULL for every input, output and saved tensor the op did not declare, and for every grad_in
  *     that is not wanted; grad_out[k] is NULL when nothing reads output k (its gradient is zero).
+ *   - grad_in[k] may be in[k] itself where the op's `backward_inplace` says so.
  *   - nothing is allocated: scratch is `workspace`, at least what `workspace` said for this state.
  *   - the same inputs give the same bits, whatever the addresses and whatever the workspace held before; `again`
  *     changes no result, it only keeps statistics from being updated twice. */

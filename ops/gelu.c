@@ -27,5 +27,6 @@ const ckpt_op ckpt_op_gelu = {
     .in_max = 1,
     .accumulates = true,
     .inplace = 1u << 0,
+    .backward_inplace = 1u << 0,
     .infer = infer,
 };

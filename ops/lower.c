@@ -331,6 +331,29 @@ static void collect_needs(const lowering *l, const ckpt_node *node, collected *r
     }
 }
 
+/* The only gradient an op makes may take the place of the input it belongs to, where the op can do that and both are
+ * buffers of its own making: "logits/grad" for "logits". */
+static ckpt_code add_backward_inplace(const lowering *l, const ckpt_node *node, const collected *writes,
+                                      ckpt_graph_op *op, ckpt_err *err)
+{
+    for (int k = 0; k < node->in_count; k++) {
+        const uint64_t mine = (uint64_t)1 << k;
+        const int in = l->value_buffer[node->in_value[k]];
+        const bool may = (node->op->backward_inplace & mine) != 0 && node->grad_in == mine &&
+                         (node->backward_in & mine) != 0 && in >= 0 && writes->count == 1;
+        if (may) {
+            ckpt_inplace *const pair = CKPT_NEW(l->out, ckpt_inplace, 1);
+            if (pair == NULL) {
+                return CKPT_FAIL(err, CKPT_NO_MEMORY, "in-place pair of %s", node->name);
+            }
+            *pair = (ckpt_inplace){.out = writes->at[0], .in = in};
+            op->inplace = pair;
+            op->inplace_count = 1;
+        }
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code lower_backward(lowering *l, const ckpt_node *node, ckpt_err *err)
 {
     const ckpt_profile_row *const row = l->row[node->index];
@@ -345,6 +368,7 @@ static ckpt_code lower_backward(lowering *l, const ckpt_node *node, ckpt_err *er
     CKPT_TRY(keep_list(l, &reads, &op->reads, err));
     CKPT_TRY(keep_list(l, &writes, &op->writes, err));
     CKPT_TRY(keep_list(l, &adds, &op->adds, err));
+    CKPT_TRY(add_backward_inplace(l, node, &writes, op, err));
     const ckpt_bytes staging = ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
     /* A staged piece is read, and its sum read and written. */
     op->time_ns = choose_time(l, row != NULL ? &row->backward : NULL, node->backward_ns, node->backward_flop,

@@ -74,7 +74,7 @@ typedef struct ckpt_lowered {
  * "weights", "gradients", "optimizer", "statistics", "inputs" (each parameter, statistic and input rounded up to
  * CKPT_ALIGN), and in a bfloat16 model "weights16". Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is
  * in `outputs`; it has no gradient. An op has one in-place pair at most: of several inputs the first that nothing reads
- * afterwards, or the first.
+ * afterwards, or the first; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
  *
  * The gradient of a value is written by the backward op of its last reader and added to by the others. When a
  * backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace grows

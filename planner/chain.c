@@ -309,6 +309,45 @@ static ckpt_bytes find_uses(const builder *b, int k, const keeping *keep)
     return unused;
 }
 
+/* Takes part in the live bytes of a replayed backward, and ends with op o. */
+static bool ends_backward(const builder *b, int k, int buffer, int o)
+{
+    const ckpt_block *const block = &b->chain->block[k];
+    const int writer = b->graph->writer[buffer];
+    const bool counted = writer >= b->forward_end || (writer >= block->from && b->saved[buffer]) ||
+                         (writer < block->from && crosses(b, buffer, k - 1));
+    return counted && b->last[buffer] == o;
+}
+
+/* The same for a replayed forward. */
+static bool ends_forward(const builder *b, int k, const keeping *keep, int buffer, int o)
+{
+    const bool inside = b->graph->writer[buffer] >= b->chain->block[k].from;
+    const bool counted = inside || (keep->input && crosses(b, buffer, k - 1));
+    return counted && b->use_last[buffer] == o && !kept(b, k, keep, buffer);
+}
+
+/* Beside buffers: workspace, less what a run in place saves; `keep` NULL in backward. It is done in place as in
+ * sequence_steps.c: when all inputs of pairs end with it. */
+static ckpt_bytes beside(const builder *b, int k, const keeping *keep, int o)
+{
+    const ckpt_graph_op *const op = &b->graph->op[o];
+    ckpt_bytes taken = 0;
+    for (int i = 0; i < op->inplace_count; i++) {
+        const int in = op->inplace[i].in;
+        if (!(keep != NULL ? ends_forward(b, k, keep, in, o) : ends_backward(b, k, in, o))) {
+            return op->workspace_bytes;
+        }
+        for (int a = 0; a < op->adds.count; a++) {
+            if (op->adds.at[a] == in) {
+                return op->workspace_bytes;
+            }
+        }
+        taken += b->graph->buffer[in].bytes;
+    }
+    return op->workspace_bytes - taken;
+}
+
 static ckpt_bytes replay_backward(const builder *b, int k, ckpt_bytes live)
 {
     const ckpt_graph *const graph = b->graph;
@@ -319,15 +358,13 @@ static ckpt_bytes replay_backward(const builder *b, int k, ckpt_bytes live)
         for (int i = 0; i < op->writes.count; i++) {
             live += graph->buffer[op->writes.at[i]].bytes;
         }
-        most = live + op->workspace_bytes > most ? live + op->workspace_bytes : most;
+        const ckpt_bytes during = live + beside(b, k, NULL, o);
+        most = during > most ? during : most;
         const ckpt_list *const list[] = {&op->reads, &op->writes, &op->adds};
         for (int l = 0; l < 3; l++) {
             for (int i = 0; i < list[l]->count; i++) {
                 const int buffer = list[l]->at[i];
-                const int writer = graph->writer[buffer];
-                const bool counted = writer >= b->forward_end || (writer >= block->from && b->saved[buffer]) ||
-                                     (writer < block->from && crosses(b, buffer, k - 1));
-                if (counted && b->last[buffer] == o) {
+                if (ends_backward(b, k, buffer, o)) {
                     live -= graph->buffer[buffer].bytes;
                 }
             }
@@ -355,14 +392,13 @@ static ckpt_bytes replay_block(const builder *b, int k, const keeping *keep)
         for (int i = 0; i < op->writes.count; i++) {
             live += graph->buffer[op->writes.at[i]].bytes;
         }
-        most = live + op->workspace_bytes > most ? live + op->workspace_bytes : most;
+        const ckpt_bytes during = live + beside(b, k, keep, o);
+        most = during > most ? during : most;
         const ckpt_list *const list[] = {&op->reads, &op->writes};
         for (int l = 0; l < 2; l++) {
             for (int i = 0; i < list[l]->count; i++) {
                 const int buffer = list[l]->at[i];
-                const bool inside = graph->writer[buffer] >= block->from;
-                const bool counted = inside || (keep->input && crosses(b, buffer, k - 1));
-                if (counted && b->use_last[buffer] == o && !kept(b, k, keep, buffer)) {
+                if (ends_forward(b, k, keep, buffer, o)) {
                     live -= graph->buffer[buffer].bytes;
                 }
             }
@@ -373,6 +409,22 @@ static ckpt_bytes replay_block(const builder *b, int k, const keeping *keep)
         most = after > most ? after : most;
     }
     return most;
+}
+
+/* What enters a block ends with its backward where the block before was dropped, and not where it was kept: a run of
+ * that backward in its place is one figure of two. */
+static bool takes_input(const builder *b, int k)
+{
+    const ckpt_block *const block = &b->chain->block[k];
+    for (int o = block->back_from; o < block->back_to; o++) {
+        const ckpt_graph_op *const op = &b->graph->op[o];
+        for (int i = 0; i < op->inplace_count; i++) {
+            if (b->graph->writer[op->inplace[i].in] < block->from) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static void measure_block(builder *b, int k)
@@ -503,7 +555,9 @@ ckpt_code ckpt_chain_build(const ckpt_graph *graph, bool relaxed, ckpt_arena *ou
     for (int k = 1; k <= chain->count; k++) {
         mark_uses(&b, k);
     }
+    chain->exact = chain->single;
     for (int k = 1; k <= chain->count; k++) {
+        chain->exact = chain->exact && !takes_input(&b, k);
         measure_block(&b, k);
     }
     ckpt_arena_rewind(out, mark);

@@ -41,6 +41,7 @@ typedef struct ckpt_chain {
     int forward_end;   /* ops before it are the forward section */
     ckpt_block *block; /* [1 .. count] */
     int count;
+    bool exact;         /* `single`, and the figures are the same for every schedule of blocks */
     bool single;        /* what crosses a cut was written and is last read by its two blocks */
     unsigned char *use; /* per op of the forward section: CKPT_IN_... */
     ckpt_bytes *fresh;  /* [i * (count + 1) + j], i < j: bytes that cross cut j and were written behind cut i */

@@ -1,7 +1,8 @@
 /* Optimal checkpointing of a chain of blocks: the graph is grouped into blocks, their figures are measured by replay,
  * and the chain DP (chain_dp.h) finds the fastest persistent schedule of whole blocks within the limit, in exact bytes.
  *
- * Where one buffer crosses each cut the figures are exact, so the DP's bound holds for the class `chain-persistent`.
+ * Where one buffer crosses each cut, and no backward runs in the place of one, the figures are exact, so the DP's bound
+ * holds for the class `chain-persistent`.
  * Where several cross (a second, finer chain, tried when it exists) they err upwards: what a schedule measures less
  * than the limit is added to what the DP is given. */
 #include "planner/chain_dp.h"
@@ -140,7 +141,7 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, 
         ckpt_bytes used = 0;
         CKPT_TRY(try_aim(f, chain, &described, aim, scratch, &found, &used, err));
         work = found.work;
-        if (chain->single) {
+        if (chain->exact) {
             *bound = found.bound;
             break;
         }

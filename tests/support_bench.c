@@ -437,6 +437,11 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
         bench->bound.backward_workspace_bytes + ckpt_staging_bytes(node, adds_in, run->adds_param);
     slab_open(&s, bench, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
+        if (run->grad_inplace == k + 1) {
+            grad_in[k] = slab_cut(&s, run, bench->in[k].bytes, bench->in[k].memory, bench->grad_in[k].memory, true);
+            in[k] = grad_in[k];
+            continue;
+        }
         if ((node->backward_in >> k) & 1) {
             in[k] = slab_cut(&s, run, bench->in[k].bytes, bench->in[k].memory, NULL, false);
         }
@@ -480,8 +485,8 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
                                    .seed = bench->seed,
                                    .step = bench->step};
     ckpt_err err = {0};
-    CHECK(ckpt_device_backward(bench->device, &bench->bound, &args, &err) == CKPT_OK,
-          "case %d (%s) backward: %s", bench->number, bench->test->op, err.msg);
+    CHECK(ckpt_device_backward(bench->device, &bench->bound, &args, &err) == CKPT_OK, "case %d (%s) backward: %s",
+          bench->number, bench->test->op, err.msg);
     slab_close(&s, bench, "backward");
 }
 

@@ -39,6 +39,7 @@ typedef struct ckpt_run {
     int guard_byte;     /* what lies around every buffer; 0xFF is NaN, so that reading outside shows too */
     bool again, evaluating;
     int inplace;          /* forward: 1 + the input whose memory output 0 takes; 0: none */
+    int grad_inplace;     /* backward: 1 + the input whose memory its gradient takes; 0: none */
     uint64_t no_grad_out; /* backward: outputs that nobody reads */
     uint64_t adds_in, adds_param;
     bool shared; /* backward: all wanted gradients of inputs are one buffer, the first one's */

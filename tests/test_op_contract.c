@@ -3,7 +3,7 @@
  *
  *   forward       against the float64 reference, training and evaluating; every element written, nothing else touched
  *   backward      against central differences of the reference, seeing only what the op declared; all of it read
- *   bits          the same at other addresses, with other workspace contents, on the second run, in place
+ *   bits          the same at other addresses, with other workspace contents, on the second run, in place both ways
  *   accumulation  into what is there, by the kernel or staged by the device; into one buffer for several inputs
  *   workspace     the op's stated allowance is enough; less is refused or done with
  *   wrong data    ids outside their table are an error
@@ -178,6 +178,15 @@ static void check_backward(ckpt_bench *bench)
     const unsigned char *const bits = ckpt_bench_snapshot(bench, true, &length);
     ckpt_bench_backward(bench, &moved_run);
     check_bits(bench, "another address or workspace", bits, ckpt_bench_snapshot(bench, true, &length), length);
+    for (int k = 0; k < node->in_count; k++) {
+        const uint64_t mine = UINT64_C(1) << k;
+        if ((node->op->backward_inplace & mine) != 0 && node->grad_in == mine) {
+            assert_true((node->backward_in & mine) != 0);
+            const ckpt_run inplace = {.grad_inplace = 1 + k, .workspace_byte = 0xFF, .guard_byte = 0xFF};
+            ckpt_bench_backward(bench, &inplace);
+            check_bits(bench, "a gradient in place", bits, ckpt_bench_snapshot(bench, true, &length), length);
+        }
+    }
     check_accumulation(bench, bits, length);
     check_shared(bench);
     for (int k = 0; k < node->out_count && node->out_count > 1; k++) {

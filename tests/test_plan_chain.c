@@ -6,6 +6,7 @@
 #include "planner/planner.h"
 #include "planner/replay.h"
 #include "support_graphs.h"
+#include "support_sequence.h"
 #include "support_test.h"
 
 /* ---- every schedule of whole blocks whose stored inputs stay until their backward ---- */
@@ -231,6 +232,11 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
     ckpt_ns keep_all = 0;
     CHECK_OK(ckpt_keep_all_measure(graph, arena, &whole, &keep_all, &err), err);
     whole -= graph->static_bytes;
+    for (int o = 0; o < graph->op_count; o++) {
+        e->order[o] = o;
+    }
+    ckpt_bytes plain = 0; /* of keep-all with what runs in place */
+    ckpt_test_measure(graph, e->order, graph->op_count, &plain, &keep_all);
     enumerate_all(e);
     ckpt_bytes least = CKPT_BYTES_MAX;
     for (int i = 0; i < e->schedules; i++) {
@@ -243,7 +249,7 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
         ask(graph, limit, CKPT_EFFORT_NORMAL, arena, &answer, &time);
         CHECK(time <= best, "seed %d, limit %lld: %lld ns, the class has %lld", seed, (long long)limit, (long long)time,
               (long long)best);
-        CHECK(limit >= whole || answer.least.peak <= least, "seed %d, limit %lld: least peak %lld, the class has %lld",
+        CHECK(limit >= plain || answer.least.peak <= least, "seed %d, limit %lld: least peak %lld, the class has %lld",
               seed, (long long)limit, (long long)answer.least.peak, (long long)least);
         if (answer.has_bound && strcmp(answer.bound_scope, "chain-persistent") == 0) {
             CHECK(answer.bound_ns == best, "seed %d, limit %lld: bound %lld, the class has %lld", seed,
@@ -260,7 +266,7 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
     CHECK(answer.count > 0 && time <= best_of_class(e, least), "seed %d: nothing at the least peak %lld", seed,
           (long long)least);
     ask(graph, answer.least.peak - 1, CKPT_EFFORT_NORMAL, arena, &answer, &time);
-    CHECK(answer.count == 0, "seed %d: found below the least peak", seed);
+    CHECK(answer.count == 0 || least >= plain, "seed %d: found below the least peak", seed);
 }
 
 static void equals_its_class(void **state)
@@ -283,16 +289,41 @@ static void equals_its_class(void **state)
     CHECK(sum.exact == sum.squeezed, "%d of %d proved exact", sum.exact, sum.squeezed);
 }
 
+/* Some outputs take the places of inputs; of what enters a block backward takes nothing, see takes_input in chain.c. */
+static const ckpt_graph *in_place_inside(const ckpt_graph *graph, const enumeration *e, ckpt_arena *arena,
+                                         uint64_t seed)
+{
+    ckpt_graph *const made = ckpt_test_variant(graph, arena, seed, true, 0, 0);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, graph->op_count);
+    const int forward = e->first[e->n];
+    memcpy(op, made->op, (size_t)graph->op_count * sizeof *op);
+    for (int k = 0; k < e->n; k++) {
+        for (int o = e->first[k]; o < e->first[k + 1]; o++) {
+            ckpt_graph_op *const back = &op[2 * forward - 1 - o];
+            for (int i = 0; i < back->inplace_count; i++) {
+                if (graph->writer[back->inplace[i].in] < e->first[k]) {
+                    back->inplace_count = 0;
+                }
+            }
+        }
+    }
+    made->op = op;
+    return made;
+}
+
 /* Blocks of several ops: what a run keeps, drops and runs again inside a block matters. */
 static void equals_its_class_of_blocks(void **state)
 {
     (void)state;
     tally sum = {0};
-    for (int seed = 1; seed <= 300; seed++) {
+    for (int seed = 1; seed <= 600; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         enumeration e = {.n = 2 + seed % 4};
         e.graph = ckpt_test_blocks(&arena, (uint64_t)seed, e.n, 9, 9, e.first);
+        if (seed % 2 == 0) {
+            e.graph = in_place_inside(e.graph, &e, &arena, (uint64_t)seed);
+        }
         compare_with_class(e.graph, &e, seed, &arena, &sum);
         ckpt_arena_fini(&arena);
     }
