@@ -35,7 +35,8 @@ typedef struct ckpt_plan {
     const char *source; /* file name, for messages */
     const char *graph_name;
     char graph_sha256[CKPT_DIGEST_TEXT];
-    ckpt_bytes budget_bytes; /* static block and arena together */
+    ckpt_bytes budget_bytes;  /* static block and arena together */
+    ckpt_bytes reserve_bytes; /* kept beside it for what is neither: a GPU's context, libraries */
     ckpt_verdict verdict;
     ckpt_bytes least_budget_bytes;      /* infeasible: a budget at which this planner finds a plan; else 0 */
     ckpt_bytes no_schedule_below_bytes; /* infeasible: proved: under less than that nobody finds one; 0: not known */

@@ -239,6 +239,7 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     }
     CKPT_TRY(read_graph(r, root));
     CKPT_TRY(ckpt_need_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, r->err));
+    CKPT_TRY(ckpt_member_int(root, "reserve_bytes", 0, INT64_MAX, 0, &plan->reserve_bytes, r->err));
     CKPT_TRY(read_verdict(r, root));
     CKPT_TRY(read_summary(r, root));
     CKPT_TRY(read_bound_solver(r, root));
@@ -271,8 +272,12 @@ static void write_text_member(ckpt_text *text, const char *before, const char *v
 static void write_head(const ckpt_plan *plan, ckpt_text *text)
 {
     write_text_member(text, "{\n  \"format\": \"ckpt-plan/1\",\n  \"graph\": { \"name\": ", plan->graph_name);
-    ckpt_text_add(text, ", \"sha256\": \"%s\" },\n  \"budget_bytes\": %" PRId64 ",\n  \"verdict\": \"%s\",\n",
-                  plan->graph_sha256, plan->budget_bytes, plan->verdict == CKPT_FITS ? "fits" : "infeasible");
+    ckpt_text_add(text, ", \"sha256\": \"%s\" },\n  \"budget_bytes\": %" PRId64 ",\n", plan->graph_sha256,
+                  plan->budget_bytes);
+    if (plan->reserve_bytes > 0) {
+        ckpt_text_add(text, "  \"reserve_bytes\": %" PRId64 ",\n", plan->reserve_bytes);
+    }
+    ckpt_text_add(text, "  \"verdict\": \"%s\",\n", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
     if (plan->verdict == CKPT_INFEASIBLE) {
         ckpt_text_add(text, "  \"least_budget_bytes\": %" PRId64 ",\n", plan->least_budget_bytes);
         if (plan->no_schedule_below_bytes > 0) {

@@ -24,6 +24,7 @@ typedef struct source {
     bool roofline;
     int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
     bool gpu;
+    ckpt_bytes reserve; /* taken off the budget */
 } source;
 
 /* All that the ways to answer share. */
@@ -280,9 +281,17 @@ static ckpt_code set_budget(job *j, ckpt_bytes whole, ckpt_err *err)
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_bytes_parse(j->request->budget, whole, &j->options.budget_bytes, err));
+    if (j->options.budget_bytes <= 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found budget '%s', wanted more than 0 bytes", j->request->budget);
+    }
+    if (j->request->reserve != NULL) {
+        CKPT_TRY_WHILE(err, ckpt_bytes_parse(j->request->reserve, 0, &j->source.reserve, err), "reading --reserve");
+        j->options.budget_bytes -= j->source.reserve;
+    }
     return j->options.budget_bytes > 0
                ? CKPT_OK
-               : CKPT_FAIL(err, CKPT_BAD_INPUT, "found budget '%s', wanted more than 0 bytes", j->request->budget);
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "found budget '%s' and reserve '%s', which leaves nothing to plan with",
+                           j->request->budget, j->request->reserve);
 }
 
 /* The schedule of --start. */
@@ -318,6 +327,7 @@ static void stamp(ckpt_plan *plan, const source *s)
     plan->costs = s->costs;
     plan->gpu = s->gpu;
     plan->threads = s->threads;
+    plan->reserve_bytes = s->reserve;
 }
 
 /* What is written for a plan: its file, its trace. */

@@ -80,6 +80,10 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
         char more[64];
         snprintf(more, sizeof more, ": %.1f %% of keep-all", percent(plan->budget_bytes, plan->keep_all_peak_bytes));
         add_bytes(text, "budget", plan->budget_bytes, more);
+        if (plan->reserve_bytes > 0) {
+            add_bytes(text, "reserve", plan->reserve_bytes,
+                      ": beside that, for what is neither static block nor arena");
+        }
     } else {
         ckpt_text_add(text, "%-14s none given: no limit\n", "budget");
     }
@@ -90,7 +94,9 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
     add_bytes(text, "static block", plan->static_bytes,
               plan->static_bytes > plan->budget_bytes ? ": alone more than the budget" : "");
     add_bytes(text, "keep-all", plan->keep_all_peak_bytes, "");
-    add_bytes(text, "least budget", plan->least_budget_bytes, ": with that much a plan was found");
+    add_bytes(text, "least budget", plan->least_budget_bytes,
+              plan->reserve_bytes > 0 ? ": with that much, and the reserve beside it, a plan was found"
+                                      : ": with that much a plan was found");
     if (plan->no_schedule_below_bytes > 0) {
         add_bytes(text, "proved", plan->no_schedule_below_bytes, ": with less than that there is no schedule at all");
     }
@@ -117,6 +123,9 @@ void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text)
     ckpt_text_json(text, plan->graph_name);
     ckpt_text_add(text, ", \"verdict\": \"%s\", \"budget_bytes\": %lld",
                   plan->verdict == CKPT_FITS ? "fits" : "infeasible", (long long)plan->budget_bytes);
+    if (plan->reserve_bytes > 0) {
+        ckpt_text_add(text, ", \"reserve_bytes\": %lld", (long long)plan->reserve_bytes);
+    }
     if (plan->verdict == CKPT_INFEASIBLE) {
         ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)plan->least_budget_bytes);
         if (plan->no_schedule_below_bytes > 0) {

@@ -11,6 +11,7 @@ enum { POINTS_MAX = 10000 };
 
 const ckpt_cli_option ckpt_request_options[] = {
     {"budget", 'b', "SIZE", "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit)"},
+    {"reserve", 0, "SIZE", "of --budget: kept for what is neither static nor arena, a GPU's context and libraries (0)"},
     {"output", 'o', "FILE", "write the plan, or the curve of --sweep as .csv, .json or .svg; - is stdout"},
     {"strategy", 's', "NAME", "one strategy alone, see --list-strategies (auto: the fastest of all that fit)"},
     {"effort", 'e', "0..3", "how hard to look; for 500 ops 1 takes up to a second, 2 ten, 3 a minute (1)"},
@@ -46,7 +47,7 @@ static void take_text(ckpt_request *r, const char *name, const char *value)
     } text[] = {{"budget", &r->budget},     {"output", &r->output},   {"strategy", &r->strategy},
                 {"start", &r->start},       {"profile", &r->profile}, {"device", &r->device},
                 {"trace", &r->trace},       {"link", &r->link},       {"host-memory", &r->host_memory},
-                {"capacity", &r->capacity}, {"dtype", &r->dtype}};
+                {"capacity", &r->capacity}, {"dtype", &r->dtype},     {"reserve", &r->reserve}};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         if (strcmp(name, text[i].name) == 0) {
             *text[i].to = value;
@@ -143,8 +144,8 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
         return ckpt_cli_usage(cli, "found '%s' beside --pack '%s', wanted one file", r->input, r->pack);
     }
     if (r->budget != NULL || r->strategy != NULL || r->start != NULL || r->profile != NULL || r->device != NULL ||
-        r->trace != NULL || r->dtype != NULL || r->link != NULL || r->host_memory != NULL || r->set_count > 0 ||
-        r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags) {
+        r->trace != NULL || r->dtype != NULL || r->reserve != NULL || r->link != NULL || r->host_memory != NULL ||
+        r->set_count > 0 || r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags) {
         return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
     }
     return -1;
@@ -184,6 +185,9 @@ static int check_request(const ckpt_cli *cli, const ckpt_request *r)
     }
     if (r->ignore_flags && r->strategy != NULL && strcmp(r->strategy, "flags") == 0) {
         return ckpt_cli_usage(cli, "found --strategy flags and --ignore-flags, wanted one of them");
+    }
+    if (r->reserve != NULL && r->budget == NULL) {
+        return ckpt_cli_usage(cli, "--reserve is kept of a --budget, and none is given");
     }
     if (r->max_overhead >= 0 && r->question != CKPT_ASK_MAXIMUM) {
         return ckpt_cli_usage(cli, "--max-overhead is for --maximize");
