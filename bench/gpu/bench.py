@@ -1,0 +1,301 @@
+"""Step time and memory of ckpt-train on a GPU, next to PyTorch on the same GPU in the same run when it is there.
+
+    python3 bench/gpu/bench.py --bin build/cuda/bin --out OUT        # all networks, both types
+    python3 bench/gpu/bench.py --bin build/release/bin --out OUT --device cpu --tiny   # every path, on the CPU
+
+For each network and type, ckpt: a profile of this GPU, then plans for keep-all, for half of keep-all's activations and
+for the least budget there is; PyTorch: eager and compiled, both also with its own recomputation. A round runs each once,
+in turns, so that all see the same clocks; the figure is the median over rounds of medians over steps, with the smallest
+and largest. What PyTorch gets: the same batch and shapes, resident on the device; scaled_dot_product_attention; fused
+AdamW or SGD; bfloat16 by autocast over float32 weights, which is what ckpt's float32 weights with bfloat16 activations
+are nearest to; no TF32 in float32, as in ckpt. ckpt's kernels are deterministic, PyTorch's are not asked to be.
+
+OUT gets bench.json, bench.md and recorded/ with the profiles, plans and measured traces.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import flops
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+# Published parameter counts (tests/test_models.c names the sources); batches for 141 GB, halved for less.
+NETWORKS = {
+    "gpt2-124m": dict(kind="gpt", params=124439808, batch=dict(bfloat16=32, float32=16), vars=dict(tokens=1024),
+                      tiny=dict(batch=2, tokens=32, positions=32, hidden=64, blocks=3, heads=4, vocabulary=211)),
+    "resnet50": dict(kind="resnet", params=25557032, batch=dict(bfloat16=256, float32=128), vars=dict(size=224),
+                     tiny=dict(batch=2, size=64, classes=10)),
+    "bert-large": dict(kind="bert", params=335174458, batch=dict(bfloat16=32, float32=16), vars=dict(tokens=512),
+                       tiny=dict(batch=2, tokens=32, positions=32, hidden=64, blocks=3, heads=4, feed_forward=128,
+                                 vocabulary=211)),
+    "gpt2-1.5b": dict(kind="gpt", params=1557611200, batch=dict(bfloat16=8, float32=4), vars=dict(tokens=1024),
+                      tiny=dict(batch=2, tokens=32, positions=32, hidden=80, blocks=4, heads=5, vocabulary=211)),
+}
+# name: (compiled, recompute every n-th block, activation memory budget of torch.compile)
+TORCH = {
+    "compiled": (True, 0, None),
+    "eager": (False, 0, None),
+    "compiled, memory budget 0.5": (True, 0, 0.5),
+    "compiled, every 2nd block recomputed": (True, 2, None),
+    "eager, every block recomputed": (False, 1, None),
+}
+
+
+def run(command, seconds=None):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    if done.returncode != 0:
+        text = (done.stderr or done.stdout).strip().splitlines()
+        raise RuntimeError(f"{os.path.basename(command[0])} exit {done.returncode}: {text[-1] if text else 'no message'}")
+    return done.stdout
+
+
+class Ckpt:
+    """One plan of one network, run by ckpt-train."""
+
+    def __init__(self, job, name, plan):
+        self.job, self.name, self.plan, self.times, self.error, self.result = job, name, plan, [], None, {}
+
+    def step_times(self, steps):
+        self.result = json.loads(self.train(["--steps", str(steps), "--json"]))
+        return self.result["step_ns"] / 1e9
+
+    def train(self, how):
+        job = self.job
+        return run([f"{job.args.bin}/ckpt-train", job.model, "--plan", self.plan, "--device", job.args.device] + how + job.flags,
+                   job.args.left())
+
+    def trace(self):
+        """A run of its own: a step that is traced is started op by op, not replayed."""
+        if self.error is None and self.job.args.left() > 0:
+            try:
+                self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")])
+            except Exception as error:  # noqa: BLE001
+                self.job.notes.append(f"{self.name}, trace: {error}")
+
+    def row(self):
+        r = self.result
+        plan = json.load(open(self.plan))["summary"]
+        return dict(peak_bytes=r.get("measured_peak_bytes"), planned_peak_bytes=r.get("planned_peak_bytes"),
+                    activation_bytes=plan["peak_bytes"] - plan["static_bytes"], predicted_ns=plan["time_ns"], result=r)
+
+
+class Job:
+    """One network in one type: everything made from it."""
+
+    def __init__(self, args, name, dtype, scale):
+        self.args, self.name, self.dtype, network = args, name, dtype, NETWORKS[name]
+        self.kind, self.model = network["kind"], f"{ROOT}/models/{name}.json"
+        if args.tiny:
+            change = dict(network["tiny"])
+        else:
+            change = dict(network["vars"], batch=max(1, network["batch"][dtype] >> scale))
+        self.vars = dict(json.load(open(self.model))["vars"], **change)
+        self.flags = [x for k, v in change.items() for x in ("--set", f"{k}={v}")]
+        if dtype != "float32":
+            self.flags += ["--dtype", dtype]
+        self.params = flops.parameters(self.kind, self.vars)
+        if not args.tiny:
+            assert self.params == network["params"], (name, self.params)
+        self.flop, self.formula = flops.step(self.kind, self.vars)
+        self.items = self.vars["batch"] * (1 if self.kind == "resnet" else self.vars["tokens"])
+        self.variants, self.notes = [], []
+
+    def file(self, name):
+        return f"{self.args.out}/recorded/{self.name}.{self.dtype}.{name}"
+
+    def plan(self, name, how):
+        path = self.file(f"{name}.plan.json")
+        try:
+            run([f"{self.args.bin}/ckpt-plan", self.model, "--profile", self.file("profile.json"), "-o", path] + how + self.flags,
+                self.args.left())
+        except RuntimeError:
+            if not (os.path.exists(path) and "least_budget_bytes" in json.load(open(path))):
+                raise
+        return json.load(open(path)), path
+
+    def make_ckpt(self):
+        """Profile, then three plans."""
+        args = self.args
+        run([f"{args.bin}/ckpt-profile", self.model, "--device", args.device, "-o", self.file("profile.json"), "--repeats", "5",
+             "--seconds", "0.05"] + self.flags, args.left())
+        keep, path = self.plan("keep-all", ["--strategy", "keep-all"])
+        self.variants.append(Ckpt(self, "keep-all", path))
+        s = keep["summary"]
+        # Our own lowering against this file's parameter count: weights, gradients and the optimizer's slots.
+        copies = 4 * (4 if self.kind != "resnet" else 3) + (2 if self.dtype == "bfloat16" else 0)
+        assert self.params * copies <= s["static_bytes"] <= self.params * copies * 1.02 + 64e6, (s["static_bytes"], self.params)
+        least, path = self.plan("least", ["--budget", "1"])
+        if "least_budget_bytes" in least:
+            least, path = self.plan("least", ["--budget", str(least["least_budget_bytes"])])
+        half = s["static_bytes"] + (s["peak_bytes"] - s["static_bytes"]) // 2
+        if half > least["summary"]["peak_bytes"]:
+            self.variants.append(Ckpt(self, "half", self.plan("half", ["--budget", str(half)])[1]))
+        else:
+            self.notes.append("half of keep-all's activations is less than the least budget")
+        self.variants.append(Ckpt(self, "least", path))
+
+
+def measure(job, args, keep):
+    """Rounds in turns; a variant that fails is out, with its reason. `keep` is called after each turn."""
+    for _ in range(args.rounds):
+        for variant in job.variants:
+            if variant.error is None and args.left() > 0:
+                try:
+                    variant.times.append(variant.step_times(args.steps))
+                except Exception as error:  # noqa: BLE001: whatever stops one variant must not stop the others
+                    variant.error = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+                keep()
+
+
+def rows_of(job, peak_flops):
+    rows = []
+    for v in job.variants:
+        who = "ckpt" if isinstance(v, Ckpt) else "PyTorch"
+        row = dict(network=job.name, dtype=job.dtype, batch=job.vars["batch"], program=who, variant=v.name, error=v.error)
+        if v.times:
+            t = statistics.median(v.times)
+            row.update(step_s=t, step_min_s=min(v.times), step_max_s=max(v.times), rounds=len(v.times), per_s=job.items / t,
+                       share=job.flop / t / peak_flops[job.dtype] if peak_flops else None, flop=job.flop, **v.row())
+        rows.append(row)
+    return rows
+
+
+def markdown(report):
+    lines = []
+    for (name, dtype) in dict.fromkeys((r["network"], r["dtype"]) for r in report["rows"]):
+        rows = [r for r in report["rows"] if (r["network"], r["dtype"]) == (name, dtype)]
+        unit = "images/s" if NETWORKS[name]["kind"] == "resnet" else "tokens/s"
+        best = min((r["step_s"] for r in rows if r["program"] == "ckpt" and r.get("step_s")), default=None)
+        lines += ["", f"**{name}, {dtype}, batch {rows[0]['batch']}** ({report['formula'].get(name, '')})", "",
+                  f"| | step (min–max) | {unit} | share of peak | peak memory | step / ckpt's fastest |", "|---|---|---|---|---|---|"]
+        for r in rows:
+            if not r.get("step_s"):
+                lines.append(f"| {r['program']}, {r['variant']} | {r['error'] or 'no time'} | | | | |")
+                continue
+            share = f"{100 * r['share']:.1f} %" if r.get("share") else "–"
+            peak = f"{r['peak_bytes'] / 1e9:.2f} GB" if r.get("peak_bytes") else "–"
+            ratio = f"{r['step_s'] / best:.2f}" if best else "–"
+            lines.append(f"| {r['program']}, {r['variant']} | {1e3 * r['step_s']:.2f} ms ({1e3 * r['step_min_s']:.2f}–"
+                         f"{1e3 * r['step_max_s']:.2f}) | {r['per_s']:.0f} | {share} | {peak} | {ratio} |")
+    return "\n".join([report["head"]] + lines + [""] + [f"- {n}" for n in report["notes"]]) + "\n"
+
+
+def smi(field):
+    try:
+        return run(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]).splitlines()[0].strip()
+    except (OSError, RuntimeError, IndexError):
+        return ""
+
+
+def save(args, report):
+    with open(f"{args.out}/bench.json.tmp", "w") as file:
+        json.dump(report, file, indent=1)
+    os.replace(f"{args.out}/bench.json.tmp", f"{args.out}/bench.json")
+    with open(f"{args.out}/bench.md", "w") as file:
+        file.write(markdown(report))
+
+
+def one(args, report, job, torch_side, peak_flops):
+    """Measures one network and puts it into the report; True when something of ckpt failed."""
+    failed = False
+    report["formula"][job.name] = job.formula
+    others = [r for r in report["rows"] if (r["network"], r["dtype"]) != (job.name, job.dtype)]
+
+    def keep():
+        report["rows"] = others + rows_of(job, peak_flops)
+        save(args, report)
+
+    try:
+        job.make_ckpt()
+    except Exception as error:  # noqa: BLE001
+        failed = True
+        job.notes.append(f"ckpt: {error}")
+    if torch_side:
+        table = {name: how for name, how in TORCH.items() if not args.torch or name in args.torch.split(";")}
+        with torch_side.Side(job, table, args) as side:
+            job.variants += side.variants
+            measure(job, args, keep)
+    else:
+        measure(job, args, keep)
+    for v in job.variants:
+        if isinstance(v, Ckpt):
+            v.trace()
+    report["notes"] += [f"{job.name}, {job.dtype}: {n}" for n in job.notes]
+    report["clocks"].append(dict(network=job.name, dtype=job.dtype, clocks=smi("clocks.sm,power.draw,temperature.gpu")))
+    report["done"].append([job.name, job.dtype])
+    keep()
+    for v in job.variants:
+        print(f"    {v.name}: {v.error or [round(t, 5) for t in v.times] or 'no time'}", flush=True)
+    return failed or any(v.error and isinstance(v, Ckpt) for v in job.variants)
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--bin", required=True, help="folder of ckpt-profile, ckpt-plan, ckpt-train")
+    p.add_argument("--out", required=True)
+    p.add_argument("--device", default="cuda:0", help="cuda:0 or cpu")
+    p.add_argument("--networks", default=",".join(NETWORKS))
+    p.add_argument("--dtypes", default="bfloat16,float32")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=8)
+    p.add_argument("--seconds", type=float, default=1e9, help="start nothing new after that many")
+    p.add_argument("--tiny", action="store_true", help="small variables, to see that everything runs")
+    p.add_argument("--resume", action="store_true", help="go on from OUT/bench.json, leaving out what is there")
+    p.add_argument("--torch", default="", help="only these ways of PyTorch, ';' between: " + "; ".join(TORCH))
+    p.add_argument("--no-torch", action="store_true")
+    args = p.parse_args()
+    args.bin = os.path.abspath(args.bin)
+    unknown = set(args.networks.split(",")) - set(NETWORKS)
+    if unknown:
+        p.error(f"no network {sorted(unknown)}, wanted some of {list(NETWORKS)}")
+    return args
+
+
+def main():
+    args = arguments()
+    sys.stdout.reconfigure(line_buffering=True)
+    begun = time.time()
+    args.left = lambda: begun + args.seconds - time.time()
+    torch_side = None
+    if not args.no_torch:
+        try:
+            import torch_side
+        except ImportError as error:
+            print(f"no PyTorch: {error}", flush=True)
+    os.makedirs(f"{args.out}/recorded", exist_ok=True)
+    gpu = smi("name") if args.device != "cpu" else ""
+    peak_flops, peak_source = flops.peak(gpu)
+    memory = torch_side.memory_bytes(args.device) if torch_side and args.device != "cpu" else None
+    if memory is None:
+        text = smi("memory.total").split(" ")[0]
+        memory = int(text) * 2**20 if text.isdigit() else 141e9
+    scale = 0
+    while memory * 2**scale < 0.8 * 141e9:
+        scale += 1
+    report = dict(rows=[], notes=[], formula={}, clocks=[], done=[], head="")
+    if args.resume and os.path.exists(f"{args.out}/bench.json"):
+        report = json.load(open(f"{args.out}/bench.json"))
+    report["head"] = (f"{gpu or 'CPU, tiny networks: no figure of a GPU'}, driver {smi('driver_version') or '–'}, "
+                      f"{torch_side.version() if torch_side else 'no PyTorch'}, {time.strftime('%Y-%m-%d', time.gmtime())}; "
+                      f"up to {args.rounds} rounds of {args.steps} steps in turns, medians. Peak: {peak_source}.")
+    failed = False
+    for dtype in args.dtypes.split(","):
+        for name in args.networks.split(","):
+            if [name, dtype] in report["done"]:
+                continue
+            if args.left() <= 0:
+                report["notes"].append(f"{name}, {dtype}: not begun, the time was over")
+                continue
+            print(f"{time.time() - begun:6.1f} s: {name}, {dtype}", flush=True)
+            failed |= one(args, report, Job(args, name, dtype, scale), torch_side, peak_flops)
+    save(args, report)
+    print(markdown(report))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
