@@ -15,7 +15,7 @@ typedef enum ckpt_phase { CKPT_FORWARD, CKPT_BACKWARD, CKPT_UPDATE, CKPT_REDUCE 
 typedef enum ckpt_kind { CKPT_ACTIVATION, CKPT_SAVED, CKPT_GRADIENT } ckpt_kind;
 
 typedef struct ckpt_static {
-    const char *name; /* "weights", "gradients", "optimizer", "statistics", "inputs" in lowered models */
+    const char *name; /* "weights", "gradients", "optimizer", "statistics", "inputs", "weights16" in lowered models */
     ckpt_bytes bytes;
 } ckpt_static;
 

@@ -68,6 +68,21 @@ for model in "$models"/gpt2-1.5b.json "$models"/densenet-bc-100-12.json; do
     timeout 60 "$bin/ckpt-graph" "$model" -o large.svg || fail "$model"
 done
 
+# For a GPU, and in bfloat16: a copy of the weights, half the activations.
+graph "$models/mlp.json" --device h200 --dtype bfloat16 -o narrow.json || fail "lowering in bfloat16"
+grep -q '"name": "weights16"' narrow.json || fail "no bfloat16 copy of the weights"
+graph "$models/mlp.json" --device h200 -o wide.json || fail "lowering for a GPU"
+grep -q 'weights16' wide.json && fail "a bfloat16 copy of the weights in float32"
+python3 - wide.json narrow.json <<'EOF' || fail "bfloat16 does not halve the activations"
+import json, sys
+wide, narrow = [{b["name"]: b["bytes"] for b in json.load(open(name))["buffers"]} for name in sys.argv[1:]]
+assert wide.keys() == narrow.keys() and all(narrow[n] <= wide[n] for n in wide)
+assert 0.5 <= sum(narrow.values()) / sum(wide.values()) < 0.51
+EOF
+refuse 2 "wanted float32 or bfloat16" "$models/mlp.json" --dtype int32
+refuse 2 "is of a GPU" "$models/mlp.json" --device h200 --threads 2
+refuse 2 "are for models" narrow.json --dtype bfloat16
+
 graph --help | grep -q "usage: ckpt-graph" || fail "help"
 refuse 2 "wanted a model"
 refuse 2 "nowhere.json" nowhere.json

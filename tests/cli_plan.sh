@@ -96,6 +96,53 @@ expect 0 'flags decide what is kept' -e 0 --sweep 2 --json kept.json
 says '"scope": "flagged"'
 expect 0 'flags decide what is kept' -e 0 --maximize batch --budget 60MB -o largest.json kept.json
 
+# What a plan is for: threads of the CPU, or a GPU, by the device or by what was profiled; bfloat16 halves what moves.
+expect 0 '' -t 2 -o cpu.json "$model"
+grep -q '"target": "cpu", "threads": 2' cpu.json || fail "no target cpu"
+expect 0 '' --device h200 -o gpu.json "$model"
+grep -q '"target": "gpu"' gpu.json || fail "no target gpu"
+grep -q '"threads"' gpu.json && fail "a plan for a GPU has threads"
+expect 0 '' --device h200 --dtype bfloat16 -o narrow.json "$model"
+bytes() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1" | head -1; }
+[ "$(bytes narrow.json arena_bytes)" -lt $(($(bytes gpu.json arena_bytes) * 7 / 10)) ] || fail "bfloat16 takes more than 0.7 of float32"
+[ "$(bytes narrow.json static_bytes)" -gt "$(bytes gpu.json static_bytes)" ] || fail "no bfloat16 copy of the weights"
+sed 's/^  "dtype": "float32"/  "dtype": "bfloat16"/' "$model" >narrow-model.json
+expect 0 '' --device h200 -o same.json narrow-model.json
+[ "$(grep -o '"sha256": "[^"]*"' same.json)" = "$(grep -o '"sha256": "[^"]*"' narrow.json)" ] || fail "--dtype and \"dtype\" differ"
+expect 0 '' --device h200 --dtype float32 -o same.json narrow-model.json
+[ "$(grep -o '"sha256": "[^"]*"' same.json)" = "$(grep -o '"sha256": "[^"]*"' gpu.json)" ] || fail "--dtype float32 does not override"
+cat >one.json <<'M'
+{ "format": "ckpt-model/1", "name": "one", "inputs": [ { "name": "x", "shape": [64, 256] } ],
+  "layers": [ { "name": "fc", "op": "linear", "features": 256 }, { "name": "loss", "op": "mse", "in": ["fc", "x"] } ] }
+M
+for target in cpu gpu; do
+    cat >one-profile.json <<P
+{ "format": "ckpt-profile/1", "model": "one", "machine": { "device": "d", "target": "$target", "threads": 0 },
+  "layers": [ { "layer": "fc", "op": "linear", "forward": { "median_ns": 5, "repeats": 1 } },
+              { "layer": "loss", "op": "mse", "forward": { "median_ns": 5, "repeats": 1 } } ] }
+P
+    expect 0 '' --profile one-profile.json -o one-plan.json --trace one-trace.json one.json
+    grep -q "\"target\": \"$target\"" one-plan.json || fail "a profile of a $target, and the plan says $(grep target one-plan.json)"
+    grep -q "\"target\": \"$target\"" one-trace.json || fail "a profile of a $target, and the trace is of another"
+done
+expect 2 'one-profile.json is of a GPU' --profile one-profile.json -t 2 one.json
+expect 2 'h200 is of a GPU' --device h200 -t 2 "$model"
+expect 2 'found dtype "half", wanted float32 or bfloat16' --dtype half "$model"
+expect 2 'for models' --dtype bfloat16 tiny.json
+
+# --reserve: the plan is made for what is left of the budget.
+expect 0 '' --budget 2140 --reserve 100 -o reserved.json tiny.json
+says '(2040 bytes)'; says 'reserve  *100 B'
+grep -q '"budget_bytes": 2040' reserved.json && grep -q '"reserve_bytes": 100' reserved.json || fail "$(head -6 reserved.json)"
+expect 0 '' --json --budget 2140 --reserve 100 tiny.json
+says '"budget_bytes": 2040, "reserve_bytes": 100'
+expect 1 '' --budget 2000 --reserve 1500 tiny.json
+says 'and the reserve beside it'
+expect 2 'leaves nothing' --budget 2000 --reserve 2000 tiny.json
+expect 2 'wants\|kept of a --budget' --reserve 2000 tiny.json
+expect 2 'reserve' --budget 2000 --reserve lots tiny.json
+expect 2 'with --pack' --pack tiny.json --reserve 5
+
 # Bad usage and input: one line, exit 2.
 expect 2 'see --help'
 expect 2 'two files' tiny.json tiny.json

@@ -323,6 +323,38 @@ static void test_random_expressions(void **state)
     }
 }
 
+/* The type of activations: from the file or in its place; inputs stay what files hold. */
+static void test_dtypes(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"format\": \"ckpt-model/1\", \"name\": \"m\", \"dtype\": \"bfloat16\", \"inputs\": [ { \"name\": "
+        "\"x\", \"shape\": [1] }, { \"name\": \"y\", \"shape\": [1], \"dtype\": \"int32\" }, { \"name\": \"z\", "
+        "\"shape\": [1], \"dtype\": \"float32\" } ], \"layers\": [ { \"name\": \"a\", \"op\": \"o\" } ] }";
+    ckpt_arena arena;
+    ckpt_err err = {0};
+    ckpt_arena_init(&arena);
+    const ckpt_model *const m = read_text(text, NULL, 0, &arena);
+    const ckpt_model *changed = NULL;
+    assert_int_equal(m->dtype, CKPT_BFLOAT16);
+    assert_int_equal(m->input[0].dtype, CKPT_FLOAT32);
+    assert_int_equal(m->input[1].dtype, CKPT_INT32);
+    assert_int_equal(m->input[2].dtype, CKPT_FLOAT32);
+    CHECK_OK(ckpt_model_with_dtype(m, NULL, &arena, &changed, &err), err);
+    assert_ptr_equal(changed, m);
+    CHECK_OK(ckpt_model_with_dtype(m, "float32", &arena, &changed, &err), err);
+    assert_int_equal(changed->dtype, CKPT_FLOAT32);
+    assert_int_equal(m->dtype, CKPT_BFLOAT16);
+    assert_ptr_equal(changed->layer, m->layer);
+    CHECK_OK(ckpt_model_with_dtype(changed, "bfloat16", &arena, &changed, &err), err);
+    assert_int_equal(changed->dtype, CKPT_BFLOAT16);
+    changed = NULL;
+    assert_int_equal(ckpt_model_with_dtype(m, "int32", &arena, &changed, &err), CKPT_BAD_INPUT);
+    assert_string_equal(err.msg, "found dtype \"int32\", wanted float32 or bfloat16");
+    assert_null(changed);
+    ckpt_arena_fini(&arena);
+}
+
 static void test_defaults(void **state)
 {
     (void)state;
@@ -381,6 +413,7 @@ int main(void)
         cmocka_unit_test(test_set_overrides_vars),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_random_expressions),
+        cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_a_million_layers_but_not_more),
         cmocka_unit_test(test_without_memory),

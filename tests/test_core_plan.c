@@ -117,6 +117,36 @@ static void test_fields_survive_a_round_trip(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* A plan for a GPU has no threads; what stands beside the budget is kept too. */
+static void test_target_and_reserve(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_plan plan = *read_plan(plan_text(), &arena);
+    assert_false(plan.gpu);
+    assert_int_equal(plan.reserve_bytes, 0);
+    for (int gpu = 0; gpu < 2; gpu++) {
+        ckpt_text text;
+        ckpt_text_init(&text);
+        plan.gpu = gpu == 1;
+        plan.threads = gpu == 1 ? 0 : 3;
+        plan.reserve_bytes = gpu == 1 ? 700 : 0;
+        ckpt_plan_write(&plan, &text);
+        const ckpt_plan *const back = read_plan(text.bytes, &arena);
+        assert_int_equal(back->gpu, plan.gpu);
+        assert_int_equal(back->threads, plan.threads);
+        assert_int_equal(back->reserve_bytes, plan.reserve_bytes);
+        assert_int_equal(back->budget_bytes, 5000);
+        CHECK(strstr(text.bytes, gpu == 1 ? "\"target\": \"gpu\"" : "\"target\": \"cpu\", \"threads\": 3") != NULL &&
+                  (strstr(text.bytes, "reserve_bytes") != NULL) == (gpu == 1) &&
+                  (strstr(text.bytes, "threads") != NULL) == (gpu == 0),
+              "%s", text.bytes);
+        ckpt_text_fini(&text);
+    }
+    ckpt_arena_fini(&arena);
+}
+
 static void test_infeasible_plans(void **state)
 {
     (void)state;
@@ -225,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fields_survive_a_round_trip),
+        cmocka_unit_test(test_target_and_reserve),
         cmocka_unit_test(test_infeasible_plans),
         cmocka_unit_test(test_bind_finds_every_name),
         cmocka_unit_test(test_bind_refuses_with_the_reason),

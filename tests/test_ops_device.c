@@ -19,7 +19,8 @@ static void test_table(void **state)
         CHECK_OK(ckpt_device_model_find(model->name, &arena, &found, &err), err);
         CHECK(found == model, "%s is there twice", model->name);
         CHECK(model->memory_bytes > 0 && model->flop_per_s > 0 && model->bytes_per_s > 0 && model->launch_ns > 0 &&
-                  model->link_bytes_per_s >= 0 && strlen(model->about) > 20,
+                  model->flop_per_s16 >= model->flop_per_s && model->link_bytes_per_s >= 0 &&
+                  strlen(model->about) > 20 && model->gpu == (strcmp(model->name, "cpu") != 0),
               "%s", model->name);
     }
     assert_true(count >= 9);
@@ -39,6 +40,9 @@ static void test_roofline(void **state)
     assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 0), 15);    /* 5000 operations at 1000 per ns */
     assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 3), 15);    /* 3 bytes hide behind them */
     assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 100), 110); /* memory bound */
+    const ckpt_device_model narrow = {.flop_per_s = 1e12, .flop_per_s16 = 5e12, .bytes_per_s = 1e9, .launch_ns = 10};
+    assert_int_equal(ckpt_roofline_ns(&narrow, CKPT_FLOAT32, 5000, 0), 15);
+    assert_int_equal(ckpt_roofline_ns(&narrow, CKPT_BFLOAT16, 5000, 0), 11);
     assert_true(ckpt_roofline_ns(&device, CKPT_FLOAT32, INT64_MAX, INT64_MAX) > 0);
 }
 
@@ -68,6 +72,11 @@ static void test_own_file(void **state)
     assert_true(device->memory_bytes == 8000 && device->launch_ns == 7 && device->link_bytes_per_s == 9);
     CHECK_OK(read_text("{ \"flop_per_s\": 1, \"bytes_per_s\": 1 }", &arena, &device, &err), err);
     assert_string_equal(device->name, path);
+    assert_true(!device->gpu && device->flop_per_s16 == 1);
+    CHECK_OK(read_text("{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"flop_per_s16\": 8, \"gpu\": true }", &arena, &device,
+                       &err),
+             err);
+    assert_true(device->gpu && device->flop_per_s16 == 8 && device->flop_per_s == 1);
     static const char *const wrong[][2] = {
         {"{ \"bytes_per_s\": 1 }", "flop_per_s"},
         {"{ \"flop_per_s\": 1 }", "bytes_per_s"},
@@ -76,6 +85,8 @@ static void test_own_file(void **state)
         {"{ \"flop_per_s\": \"fast\", \"bytes_per_s\": 1 }", "flop_per_s"},
         {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"launch_ns\": -1 }", "launch_ns"},
         {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"name\": 5 }", "name"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"flop_per_s16\": 0 }", "\"flop_per_s16\" is 0"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"gpu\": 1 }", "gpu"},
         {"[1]", "object"},
         {"{", "test_device.json:1:"},
     };
