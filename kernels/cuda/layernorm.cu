@@ -156,17 +156,18 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
     }
 }
 
-/* Columns of [groups][2 width] added in order: 32 threads share a column's groups and are added in order. */
+/* Columns of [groups][2 width] added in order: up to 32 threads share a column's groups and are added in order. */
 static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     layernorm_groups(int64_t groups, int64_t width, const float *part, float *dw, float *db)
 {
     __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
     const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
+    const int high = (int)blockDim.x / LAST_COLUMNS;
     const int64_t column = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
     float own = 0;
     if (column < 2 * width) {
 #pragma unroll 8
-        for (int64_t g = y_at; g < groups; g += LAST_ROWS) {
+        for (int64_t g = y_at; g < groups; g += high) {
             own += part[g * 2 * width + column];
         }
     }
@@ -174,7 +175,7 @@ static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     __syncthreads();
     if (y_at == 0 && column < 2 * width) {
         float total = 0;
-        for (int n = 0; n < LAST_ROWS; n++) {
+        for (int n = 0; n < high; n++) {
             total += sums[n][x_at];
         }
         *(column < width ? dw + column : db + (column - width)) = total;
@@ -269,7 +270,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     call.dx = args->grad_in[0];
     CKPT_BY_DTYPE(args->node->in[0].dtype, choose_backward, call);
     const unsigned blocks = (unsigned)((2 * call.width + LAST_COLUMNS - 1) / LAST_COLUMNS);
-    CKPT_LAUNCH(call.cuda, layernorm_groups, blocks, LAST_COLUMNS * LAST_ROWS, 0, call.groups, call.width,
+    const int high = call.groups < LAST_ROWS ? (int)call.groups : LAST_ROWS;
+    CKPT_LAUNCH(call.cuda, layernorm_groups, blocks, LAST_COLUMNS * high, 0, call.groups, call.width,
                 (const float *)call.part, args->grad_param[0], args->grad_param[1]);
     return ckpt_cuda_launched("layernorm backward", err);
 }

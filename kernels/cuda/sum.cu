@@ -38,7 +38,7 @@ template <typename T> __global__ void sum_add(int64_t count, T *to, const T *fro
     }
 }
 
-__global__ void sum_narrow(int64_t count, bf16 *to, const float *from)
+static __global__ void sum_narrow(int64_t count, bf16 *to, const float *from)
 {
     const int64_t stride = (int64_t)gridDim.x * blockDim.x, packs = count / pack<bf16>::count;
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -102,17 +102,18 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* sum[c] = parts added in order: 16 threads share a column's parts and are added in order. */
-__global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
+/* sum[c] = parts added in order: up to 16 threads share a column's parts and are added in order. */
+static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     sum_parts(int64_t parts, int64_t columns, const float *part, float *sum, bool adds)
 {
     __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
     const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
+    const int high = (int)blockDim.x / LAST_COLUMNS;
     const int64_t column = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
     float own = 0;
     if (column < columns) {
 #pragma unroll 8
-        for (int64_t p = y_at; p < parts; p += LAST_ROWS) {
+        for (int64_t p = y_at; p < parts; p += high) {
             own += part[p * columns + column];
         }
     }
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     __syncthreads();
     if (y_at == 0 && column < columns) {
         float total = 0;
-        for (int y = 0; y < LAST_ROWS; y++) {
+        for (int y = 0; y < high; y++) {
             total += sums[y][x_at];
         }
         sum[column] = adds ? sum[column] + total : total;
@@ -167,7 +168,8 @@ static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, 
     }
     if (parts > 1) {
         const int blocks = (int)((columns + LAST_COLUMNS - 1) / LAST_COLUMNS);
-        CKPT_LAUNCH(cuda, sum_parts, blocks, LAST_COLUMNS * LAST_ROWS, 0, parts, columns, (const float *)workspace, sum,
+        const int high = parts < LAST_ROWS ? (int)parts : LAST_ROWS;
+        CKPT_LAUNCH(cuda, sum_parts, blocks, LAST_COLUMNS * high, 0, parts, columns, (const float *)workspace, sum,
                     adds);
     }
 }
