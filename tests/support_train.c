@@ -8,10 +8,8 @@
 #include "core/text.h"
 #include "ops/device_model.h"
 
-void test_train_open(test_train *t, const char *file, const char *set)
+static void open_model(test_train *t, const char *file, const char *set, const char *dtype)
 {
-    memset(t, 0, sizeof *t);
-    ckpt_arena_init(&t->arena);
     ckpt_err err = {0};
     const char *assignment[16] = {0};
     int count = 0;
@@ -21,29 +19,40 @@ void test_train_open(test_train *t, const char *file, const char *set)
     }
     const char *const path = file[0] == '/' ? file : ckpt_arena_format(&t->arena, "%s/%s", CKPT_SOURCE_DIR, file);
     CHECK_OK(ckpt_model_read(path, assignment, count, &t->arena, &t->model, &err), err);
+    CHECK_OK(ckpt_model_with_dtype(t->model, dtype, &t->arena, &t->model, &err), err);
     const ckpt_network *network = NULL;
-    CHECK_OK(ckpt_network_infer(t->model, TEST_TRAIN_THREADS, &t->arena, &network, &err), err);
+    CHECK_OK(ckpt_network_infer(t->model, t->device->threads, &t->arena, &network, &err), err);
     const ckpt_device_model *roofline = NULL;
     CHECK_OK(ckpt_device_model_find("h200", &t->arena, &roofline, &err), err); /* a device with a link */
     CHECK_OK(ckpt_network_lower(network, NULL, roofline, &t->arena, &t->lowered, &err), err);
-    CHECK_OK(ckpt_device_open("cpu", TEST_TRAIN_THREADS, &t->device, &err), err);
     assert_true(t->model->input_count <= TEST_TRAIN_INPUTS);
     ckpt_data_class_limits(network, t->limit);
 }
 
-void test_train_close(test_train *t)
+void test_train_open(test_train *t, const char *file, const char *set)
 {
-    ckpt_device_close(t->device);
-    ckpt_arena_fini(&t->arena);
+    memset(t, 0, sizeof *t);
+    ckpt_arena_init(&t->arena);
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_device_open("cpu", TEST_TRAIN_THREADS, &t->device, &err), err);
+    open_model(t, file, set, NULL);
 }
 
-static void note_trace(const ckpt_trace *trace, test_record *record)
+void test_train_open_on(test_train *t, ckpt_device *device, const char *file, const char *set, const char *dtype)
 {
-    record->peak_bytes = trace->peak_bytes > record->peak_bytes ? trace->peak_bytes : record->peak_bytes;
-    for (int i = 0; i < trace->event_count; i++) {
-        const ckpt_bytes outside = trace->event[i].bytes[CKPT_CAT_OUTSIDE];
-        record->outside_bytes = outside > record->outside_bytes ? outside : record->outside_bytes;
+    memset(t, 0, sizeof *t);
+    ckpt_arena_init(&t->arena);
+    t->device = device;
+    t->borrowed = true;
+    open_model(t, file, set, dtype);
+}
+
+void test_train_close(test_train *t)
+{
+    if (!t->borrowed) {
+        ckpt_device_close(t->device);
     }
+    ckpt_arena_fini(&t->arena);
 }
 
 /* The simulator and the executor count on their own; they must agree at every step. */
@@ -69,7 +78,7 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_executor *executor = NULL;
-    const ckpt_executor_options options = {.seed = run->seed, .poison = run->poison};
+    const ckpt_executor_options options = {.seed = run->seed, .poison = run->poison, .record = run->record};
     CHECK_OK(ckpt_executor_create(t->device, t->lowered, run->plan, &options, &executor, &err), err);
     if (run->state_in != NULL) {
         CHECK_OK(ckpt_executor_state_read(executor, run->state_in, &err), err);
@@ -86,15 +95,21 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
     const int steps = run->steps > 0 ? run->steps : TEST_TRAIN_STEPS;
     for (int s = (int)ckpt_executor_steps(executor); s < steps; s++) {
         ckpt_data_fill(data, (uint64_t)s, input);
-        CHECK_OK(ckpt_executor_step(executor, &record->loss[s], trace, &err), err);
-        note_trace(trace, record);
-        if (run->predicted != NULL) {
+        const bool traced = !run->record && !run->untraced;
+        CHECK_OK(ckpt_executor_step(executor, &record->loss[s], traced ? trace : NULL, &err), err);
+        if (traced) {
+            CHECK(trace->peak_bytes == ckpt_executor_peak(executor), "the trace's peak is %lld, the executor's %lld",
+                  (long long)trace->peak_bytes, (long long)ckpt_executor_peak(executor));
+        }
+        if (traced && run->predicted != NULL) {
             compare_traces(run->predicted, trace);
         }
         for (int section = 0; section < TEST_SECTIONS; section++) {
             CHECK_OK(ckpt_executor_digest(executor, (ckpt_section)section, record->digest[s][section], &err), err);
         }
     }
+    record->peak_bytes = ckpt_executor_peak(executor);
+    record->outside_bytes = ckpt_executor_outside(executor);
     if (run->state_out != NULL) {
         CHECK_OK(ckpt_executor_state_write(executor, run->state_out, &err), err);
     }
@@ -290,6 +305,7 @@ ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
         .costs = "",
         .bound_how = "",
         .bound_scope = "",
+        .gpu = t->lowered->network->threads == CKPT_ON_GPU,
         .step = h.step,
         .step_count = h.step_count,
         .place = h.place,

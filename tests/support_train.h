@@ -15,25 +15,30 @@ typedef struct test_train {
     const ckpt_model *model;
     const ckpt_lowered *lowered;
     ckpt_device *device;
+    bool borrowed; /* the device is somebody else's */
     int64_t limit[TEST_TRAIN_INPUTS];
 } test_train;
 
 /* `file` is below the source folder, or a full path; `set` is "var=n var=n ...". Fails the test when anything is wrong.
  */
 void test_train_open(test_train *t, const char *file, const char *set);
+/* The same on a device that is open and stays open, in the model's dtype or another (NULL: the model's). */
+void test_train_open_on(test_train *t, ckpt_device *device, const char *file, const char *set, const char *dtype);
 void test_train_close(test_train *t);
 
 /* What a run leaves: the loss and the hashes of weights, gradients, optimizer state and statistics after each step. */
 typedef struct test_record {
     float loss[TEST_TRAIN_STEPS];
     char digest[TEST_TRAIN_STEPS][TEST_SECTIONS][CKPT_DIGEST_TEXT];
-    ckpt_bytes peak_bytes, outside_bytes; /* the most any step measured */
+    ckpt_bytes peak_bytes, outside_bytes; /* the most any step measured, by the executor's own count and by traces */
 } test_record;
 
 typedef struct test_run {
     const ckpt_plan *plan;
     uint64_t seed;
     bool poison;
+    bool record;                 /* replay a recorded step, where the device can; then nothing is traced */
+    bool untraced;               /* no trace, nothing recorded either */
     int steps;                   /* run until this many are done in all; 0: TEST_TRAIN_STEPS */
     const char *state_in;        /* resume from; NULL: start */
     const char *state_out;       /* write at the end; NULL: do not */
