@@ -78,8 +78,8 @@ static ckpt_code find_device(int index, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: no device: the NVIDIA driver sees no GPU", index);
     }
     if (index >= count) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: no such device, found %d GPU%s: cuda:0%s%d", index, count,
-                         count == 1 ? "" : "s", count == 1 ? "" : " to cuda:", count == 1 ? 0 : count - 1);
+        return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: no such device: there %s %d GPU%s, the last is cuda:%d",
+                         index, count == 1 ? "is" : "are", count, count == 1 ? "" : "s", count - 1);
     }
     return CKPT_OK;
 }
