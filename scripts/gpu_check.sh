@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# gpu_check.sh OUT [--dry-run] [--seconds N]: everything that needs a GPU, in one command, within N seconds (default
-# 520): build for the GPU that is here, a first training run, all GPU tests, the benchmark beside PyTorch,
-# compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest still runs.
-# Exit 0: all was well; 1: something was not; 2: usage.
+# gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]: everything that needs a GPU, in one command, within N
+# seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, the benchmark beside
+# PyTorch, compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest
+# still runs. Exit 0: all was well; 1: something was not; 2: usage.
+#
+# --parts: some of first,tests,bench,sanitize,rest (the other networks and types), after the build; default all. What
+# one call had no time for, the next one does: gpu_check.sh out2 --parts rest
 #
 # Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
 # repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
@@ -11,24 +14,27 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-out='' dry=0 seconds=520
+out='' dry=0 seconds=520 parts=first,tests,bench,sanitize,rest
 while [ $# -gt 0 ]; do
     case $1 in
     --dry-run) dry=1 ;;
     --seconds) seconds=${2:-} && shift ;;
+    --parts) parts=${2:-} && shift ;;
     -*) echo "gpu_check: unknown option $1" >&2 && exit 2 ;;
     *) out=$1 ;;
     esac
     shift
 done
-case "$out:$seconds" in :* | *: | *:*[!0-9]*) echo "usage: scripts/gpu_check.sh OUT [--dry-run] [--seconds N]" >&2 && exit 2 ;; esac
+case "$out:$seconds" in :* | *: | *:*[!0-9]*) echo "usage: scripts/gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]" >&2 && exit 2 ;; esac
 deadline=$(($(date +%s) + seconds))
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-build=$root/build/gpu-check work=$root/build/gpu-check-work bin=$root/build/gpu-check/bin
+build=${CKPT_BUILD:-$root/build/gpu-check} work=$root/build/gpu-check-work
+bin=$build/bin
 rm -rf "$work" && mkdir -p "$work/log" "$work/recorded" || exit 2
 python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
-device=cuda:0 tiny=() wrong=0
-[ $dry = 0 ] || device=cpu tiny=(--tiny)
+device=cuda:0 types=bfloat16,float32 tiny=() wrong=0
+[ $dry = 0 ] || device=cpu types=float32 tiny=(--tiny --torch eager --rounds 1 --steps 2) # the CPU has no bfloat16
+asked() { case ",$parts," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin
 summary=$out/summary.md
 
@@ -139,27 +145,24 @@ note build $verdict "$took s, $(grep -c 'warning' "$work/log/build.log") warning
 first() {
     set -e
     mkdir -p "$work/first" && cd "$work/first"
-    local model=$root/models/byte-gpt.json set=(--set batch=4 --set tokens=64 --set blocks=3) plain=''
-    "$bin/ckpt-train" --help | grep -q -e --no-graph && plain=--no-graph
-    [ $dry = 0 ] || set+=(--set hidden=64 --set heads=4)
-    for type in float32 bfloat16; do
-        [ $dry$type != 1bfloat16 ] || continue # the CPU has no bfloat16
-        "$bin/ckpt-profile" "$model" "${set[@]}" --dtype $type --device "$device" -o $type.profile.json
-        "$bin/ckpt-plan" "$model" "${set[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
-        "$bin/ckpt-plan" "$model" "${set[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
+    local model=$root/models/byte-gpt.json vars=(--set batch=4 --set tokens=64 --set blocks=3)
+    [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
+    for type in ${types//,/ }; do
+        "$bin/ckpt-profile" "$model" "${vars[@]}" --dtype $type --device "$device" -o $type.profile.json
+        "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
+        "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
         for run in keep part; do
             for how in graph plain; do
-                "$bin/ckpt-train" "$model" "${set[@]}" --dtype $type --device "$device" --plan $type.$run.json --steps 5 \
-                    --seed 1 --log $type.$run.$how.csv $([ $how = graph ] || echo "$plain") | tee $type.$run.$how.txt
+                "$bin/ckpt-train" "$model" "${vars[@]}" --dtype $type --device "$device" --plan $type.$run.json --steps 5 \
+                    --seed 1 --log $type.$run.$how.csv $([ $how = graph ] || echo --no-graph) | tee $type.$run.$how.txt
             done
         done
         [ "$(grep -h sha256 $type.*.txt | sort -u | wc -l)" = 1 ] || { echo "$type: other weights: $(grep sha256 $type.*.txt)"; exit 1; }
     done
-    rm -f *.json.tmp
     echo "the same weights with every plan, recorded or not"
 }
-export -f first && export work root bin device dry
-plain_part first 60 bash -c first
+export -f first && export work root bin device dry types
+if asked first; then plain_part first 60 bash -c first; fi
 
 # Tests. What looks at the free memory of the device runs alone.
 run_tests() { # NAME REGEX JOBS LIMIT
@@ -172,8 +175,10 @@ run_tests() { # NAME REGEX JOBS LIMIT
     [ $dry = 1 ] || [ "$skipped" = 0 ] || verdict=FAILED # here is a device: nothing has a reason to skip itself
     note "$1" $verdict "$passed of $all passed, $skipped skipped, $took s; $(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)"
 }
-run_tests tests-alone '^(test_cuda_|cli_gpu)' 1 90
-run_tests tests '^test_gpu_' 4 150
+if asked tests; then
+    run_tests tests-alone '^(test_cuda_|cli_gpu)' 1 90
+    run_tests tests '^test_gpu_' 4 150
+fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
     local name=$1 limit=$2
@@ -182,32 +187,40 @@ bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit an
     plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$work/bench" \
         --seconds $((limit - 10)) "${tiny[@]}" "$@"
 }
-bench bench-gpt2-124m 150 --networks gpt2-124m --dtypes bfloat16
+if asked bench; then bench bench 170 --networks gpt2-124m --dtypes ${types%%,*}; fi
 
-# compute-sanitizer over small training runs: every op of every small model of the suite, and of the op tests.
+# compute-sanitizer over one training step of small networks that have every op between them but nll_loss and mse. The
+# step is started kernel by kernel: the tool looks into those, and into replayed ones less well.
 sanitize() { # TOOL
-    local tool=$1 model plain='' code=0 plan=$work/sanitize.json
-    "$bin/ckpt-train" --help | grep -q -e --no-graph && plain=--no-graph
-    for model in "$root"/tests/models/*.json; do
-        for type in float32 bfloat16; do
-            "$bin/ckpt-plan" "$model" --device h200 --dtype $type --strategy keep-all -o "$plan" >/dev/null || continue
-            echo "== $tool $(basename "$model") $type"
-            compute-sanitizer --tool "$tool" --error-exitcode 99 "$bin/ckpt-train" "$model" --device "$device" --dtype $type \
-                --plan "$plan" --steps 1 $plain >"$work/sanitizer.txt" 2>&1 || { code=1; tail -n 30 "$work/sanitizer.txt"; }
-            grep 'ERROR SUMMARY\|RACECHECK SUMMARY' "$work/sanitizer.txt"
+    local tool=$1 line code=0 plan=$work/sanitize.json
+    while read -r -a line; do
+        for type in bfloat16 float32; do
+            "$bin/ckpt-plan" "${line[@]}" --device h200 --dtype $type --strategy keep-all -o "$plan" >/dev/null || { code=1; continue; }
+            echo "== $tool ${line[*]} $type"
+            compute-sanitizer --tool "$tool" --error-exitcode 99 "$bin/ckpt-train" "${line[@]}" --device "$device" --dtype $type \
+                --plan "$plan" --steps 1 --no-graph </dev/null >"$work/sanitizer.txt" 2>&1 || { code=1; tail -n 30 "$work/sanitizer.txt"; }
+            grep 'SUMMARY' "$work/sanitizer.txt"
         done
-    done
+    done <<LINES
+models/byte-gpt.json --set batch=2 --set tokens=40 --set hidden=64 --set blocks=1 --set heads=2
+tests/models/resnet-small.json
+models/bert-8.json --set batch=1 --set tokens=24 --set positions=24 --set hidden=32 --set blocks=1 --set heads=2 --set feed_forward=48 --set vocabulary=40
+tests/models/unet-small.json
+models/lstm.json --set batch=2 --set hidden=16
+models/densenet-bc-100-12-dropout.json --set batch=2 --set size=8 --set growth=4 --set layers=1
+models/mobilenetv2.json --set batch=1 --set size=32 --set classes=10
+LINES
     return $code
 }
 export -f sanitize
-for tool in memcheck racecheck; do
+for tool in $(asked sanitize && echo memcheck racecheck); do
     if ! command -v compute-sanitizer >/dev/null; then
         note $tool skipped "compute-sanitizer is not here"
     elif [ $dry = 1 ]; then
         note $tool skipped "dry run"
     else
         part $tool 40 bash -c "sanitize $tool"
-        code=$? runs=$(grep -c '^== ' "$work/log/$tool.log") clean=$(grep -c 'SUMMARY: 0 ' "$work/log/$tool.log")
+        code=$? runs=$(grep -c '^== ' "$work/log/$tool.log") clean=$(grep -cE 'SUMMARY: 0 (errors|hazards)' "$work/log/$tool.log")
         case $code in
         0) note $tool ok "$clean of $runs runs clean, $took s" ;;
         124 | 137) note $tool "$([ "$((clean + 1))" -ge "$runs" ] && echo ok || echo FAILED)" "$clean runs clean before its time was over" ;;
@@ -216,5 +229,5 @@ for tool in memcheck racecheck; do
     fi
 done
 
-bench bench-rest "$(left)" --networks resnet50,bert-large,gpt2-1.5b,gpt2-124m --dtypes bfloat16,float32 --resume
+if asked rest; then bench rest "$(left)" --networks gpt2-124m,resnet50,bert-large,gpt2-1.5b --dtypes $types --resume; fi
 pack

@@ -242,7 +242,7 @@ def arguments():
     p.add_argument("--dtypes", default="bfloat16,float32")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=8)
-    p.add_argument("--seconds", type=float, default=1e9, help="start nothing new after that many")
+    p.add_argument("--seconds", type=float, default=1e6, help="start nothing new after that many")
     p.add_argument("--tiny", action="store_true", help="small variables, to see that everything runs")
     p.add_argument("--resume", action="store_true", help="go on from OUT/bench.json, leaving out what is there")
     p.add_argument("--torch", default="", help="only these ways of PyTorch, ';' between: " + "; ".join(TORCH))
