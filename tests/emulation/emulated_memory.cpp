@@ -215,6 +215,21 @@ emulated_working::~emulated_working()
     }
 }
 
+/* Open is as if the device never stopped working. */
+void ckpt_emulated_guard(bool guarded)
+{
+    static bool open;
+    if (open == guarded) {
+        open = !guarded;
+        if (open) {
+            working++;
+            set_access(PROT_READ | PROT_WRITE);
+        } else if (--working == 0) {
+            set_access(PROT_NONE);
+        }
+    }
+}
+
 static bool lies_in(const std::map<uintptr_t, block> &blocks, const void *address, size_t bytes)
 {
     const uintptr_t at = (uintptr_t)address;

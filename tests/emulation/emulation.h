@@ -1,7 +1,7 @@
 /* The CUDA device on a machine without a GPU: the project's own host code and kernels (kernels/cuda), compiled by the
  * host's compilers against the headers in this folder. Threads of a block are fibers, streams are queues, and the two
- * libraries are plain loops (blas_host.cpp, cudnn_host.cpp). Device memory is host memory that only the device's own work
- * may touch: whoever reads it on the host by its address faults, as with a GPU.
+ * libraries are plain loops (blas_host.cpp, cudnn_host.cpp). Device memory is host memory that only the device's own
+ * work may touch: whoever reads it on the host by its address faults, as with a GPU.
  *
  * All of it is one shared library that shows only these names, so a test may link the real device beside it. */
 #ifndef CKPT_TESTS_EMULATION_EMULATION_H
@@ -31,6 +31,10 @@ void ckpt_emulated_lose_wait(int64_t n);
 int64_t ckpt_emulated_device_bytes(void);
 int64_t ckpt_emulated_host_bytes(void);
 int64_t ckpt_emulated_reservations(void);
+
+/* True (the default): the host is killed when it touches the device's memory, at the price of a system call around all
+ * that the device does, a millisecond where the memory is large. */
+void ckpt_emulated_guard(bool guarded);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus
