@@ -27,6 +27,8 @@ int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX])
 void ckpt_gpu_close(ckpt_gpu *gpu)
 {
     gpu->device->api->release(gpu->device, gpu->base, gpu->bytes);
+    ckpt_memory_put(gpu->sent);
+    ckpt_memory_put(gpu->received);
     ckpt_device_close(gpu->device);
     *gpu = (ckpt_gpu){0};
 }
@@ -236,23 +238,34 @@ static size_t room_of(const ckpt_gpu_tensor *t, int count, size_t guard)
     return sum;
 }
 
+/* Large enough, but not far too large: the emulated device opens and closes all of it at every kernel. */
+static void fit(ckpt_gpu *gpu, ckpt_bytes bytes)
+{
+    const ckpt_device_api *const api = gpu->device->api;
+    ckpt_err err = {0};
+    if (bytes <= gpu->bytes && gpu->bytes <= 16 * bytes + (1 << 20)) {
+        return;
+    }
+    api->release(gpu->device, gpu->base, gpu->bytes);
+    ckpt_memory_put(gpu->sent);
+    ckpt_memory_put(gpu->received);
+    gpu->bytes = bytes + (1 << 18);
+    CHECK_OK(api->reserve(gpu->device, gpu->bytes, &gpu->base, &err), err);
+    gpu->sent = ckpt_memory_get((size_t)gpu->bytes);
+    gpu->received = ckpt_memory_get((size_t)gpu->bytes);
+    assert_true(gpu->sent != NULL && gpu->received != NULL);
+}
+
 static void image_open(image *m, ckpt_gpu_case *c, const ckpt_run *run, ckpt_bytes workspace)
 {
     const ckpt_node *const n = c->node;
     const size_t shift = (size_t)run->shift * CKPT_ALIGN, guard = 2 * CKPT_ALIGN + shift;
-    ckpt_err err = {0};
     *m = (image){.c = c, .mark = ckpt_arena_mark(&c->arena)};
     m->room = 4 * CKPT_ALIGN + shift + (size_t)workspace + guard + 2 * room_of(c->in, n->in_count, guard) +
               3 * room_of(c->param, n->param_count, guard) + 2 * room_of(c->out, n->out_count, guard) +
               room_of(c->saved, n->saved_count, guard) + room_of(c->stat, n->stat_count, guard);
-    if ((ckpt_bytes)m->room > c->gpu->bytes) {
-        ckpt_device *const device = c->gpu->device;
-        device->api->release(device, c->gpu->base, c->gpu->bytes);
-        c->gpu->bytes = (ckpt_bytes)m->room + (1 << 20);
-        CHECK_OK(device->api->reserve(device, c->gpu->bytes, &c->gpu->base, &err), err);
-    }
-    m->host = CKPT_NEW(&c->arena, unsigned char, m->room);
-    assert_non_null(m->host);
+    fit(c->gpu, (ckpt_bytes)m->room);
+    m->host = c->gpu->sent;
     memset(m->host, run->guard_byte, m->room);
     m->device = c->gpu->base;
     m->used = CKPT_ALIGN + shift;
@@ -285,9 +298,8 @@ static void *image_workspace(image *m, const ckpt_run *run, ckpt_bytes bytes)
 static void image_read(image *m, const char *direction)
 {
     ckpt_gpu_case *const c = m->c;
-    unsigned char *const after = CKPT_NEW(&c->arena, unsigned char, m->used);
+    unsigned char *const after = c->gpu->received;
     ckpt_err err = {0};
-    assert_non_null(after);
     if (c->gpu->device->api->download(c->gpu->device, after, m->device, (ckpt_bytes)m->used, &err) != CKPT_OK) {
         ckpt_gpu_report(c, "%s: %s", direction, err.msg);
         return;
@@ -405,10 +417,13 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
     const ckpt_bytes workspace = c->bound.backward_workspace_bytes + ckpt_staging_bytes(node, adds_in, run->adds_param);
     image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
+        const bool taken = run->grad_inplace == 1 + k;
         if (node->backward_in >> k & 1) {
-            in[k] = image_cut(&m, run, c->in[k].bytes, c->in[k].bits, NULL);
+            in[k] = image_cut(&m, run, c->in[k].bytes, c->in[k].bits, taken ? &c->grad_in[k] : NULL);
         }
-        if ((node->grad_in >> k & 1) != 0 && run->shared && first != NULL) {
+        if (taken) {
+            grad_in[k] = (void *)in[k];
+        } else if ((node->grad_in >> k & 1) != 0 && run->shared && first != NULL) {
             grad_in[k] = first;
         } else if (node->grad_in >> k & 1) {
             const bool adds = (adds_in >> k & 1) != 0;
@@ -559,6 +574,7 @@ static const struct {
     int forward, backward;
 } roundings[] = {
     {"attention", 1, 3}, /* probabilities; backward also their gradients, before and after the product's sum */
+    {"conv2d", 1, 1},    /* y before the bias is added; cuDNN's filter gradients are of the filters' type */
     {"lstm_cell", 1, 2}, /* pre-activations; backward their gradients, an operand of four products */
 };
 

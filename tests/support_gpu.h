@@ -12,11 +12,16 @@
 typedef struct ckpt_gpu {
     const char *name;
     ckpt_device *device;
-    void *base; /* of a block on the device, grown when a case needs more */
+    void *base; /* of a block on the device, as large as the case at hand needs */
     ckpt_bytes bytes;
+    unsigned char *sent, *received; /* as long, on the host */
 } ckpt_gpu;
 
 enum { CKPT_GPU_MAX = 2 };
+
+/* Cases beside those of support_cases.c, numbered after them (support_gpu_cases.c). */
+extern const ckpt_case ckpt_gpu_cases[];
+extern const int ckpt_gpu_case_count;
 
 /* Opens them all and gives their number. */
 int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX]);
