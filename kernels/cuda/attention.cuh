@@ -54,15 +54,25 @@ template <typename E, int D> constexpr int tile_row = D + pack<E>::count;
 template <typename E, int D, int ROWS, int THREADS>
 __device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_t first, const attention_call &c)
 {
-    constexpr int PACKS = D / pack<E>::count, ALL = ROWS * PACKS;
-    CKPT_UNROLL
-    for (int start = 0; start < ALL; start += THREADS) {
-        const int i = start + (int)threadIdx.x;
-        if (ALL % THREADS == 0 || i < ALL) {
-            const int row = i / PACKS, column = i % PACKS * pack<E>::count;
-            const bool inside = first + row < c.T && column < c.D;
-            async_copy<16>(tile + row * tile_row<E, D> + column, inside ? from + (first + row) * stride + column : from,
-                           inside);
+    constexpr int PACKS = D / pack<E>::count;
+    if constexpr (THREADS % PACKS == 0) { /* a thread stays in its column */
+        constexpr int STEP = THREADS / PACKS;
+        const int row = (int)threadIdx.x / PACKS, column = (int)threadIdx.x % PACKS * pack<E>::count;
+        const int rows = column < c.D ? (int)(c.T - first) : 0;
+        const E *at = from + (first + row) * stride + column;
+        E *const to = tile + row * tile_row<E, D> + column;
+        CKPT_UNROLL
+        for (int start = 0; start < ROWS; start += STEP) {
+            async_copy<16>(to + start * tile_row<E, D>, at, row + start < rows);
+            at += STEP * stride;
+        }
+    } else {
+        CKPT_UNROLL
+        for (int start = 0; start < ROWS * PACKS; start += THREADS) {
+            const int row = (start + (int)threadIdx.x) / PACKS;
+            const int column = (start + (int)threadIdx.x) % PACKS * pack<E>::count;
+            async_copy<16>(tile + row * tile_row<E, D> + column, from + (first + row) * stride + column,
+                           first + row < c.T && column < c.D);
         }
     }
 }
@@ -283,6 +293,37 @@ __device__ inline void tile_sum(float (&sum)[M][D / 8][4], const float (&weight)
                     sum[i / 8][d + i / 4 % 2][i % 4] += w[i / 8][i / 2 % 2] * b.at[i / 4 % 2 * 2 + i % 2];
                 }
             }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- masks */
+
+/* Scores of keys that a query does not see, or that do not exist, become -infinity. query, key: of the first element of
+ * the warp's fragments; in the first their rows are queries, in the second keys. */
+template <int M, int N>
+__device__ inline void mask_by_query(float (&s)[M][N][4], const attention_call &c, int query, int key)
+{
+    const int lane = (int)threadIdx.x % 32, T = (int)c.T;
+    CKPT_UNROLL
+    for (int i = 0; i < 4 * M; i++) {
+        const int row = query + i / 4 * 16 + lane / 4 + i % 4 / 2 * 8, column = key + lane % 4 * 2 + i % 2;
+        const int last = c.causal && row < T ? row : T - 1;
+        CKPT_UNROLL
+        for (int n = 0; n < N; n++) {
+            s[i / 4][n][i % 4] = column + 8 * n > last ? -INFINITY : s[i / 4][n][i % 4];
+        }
+    }
+}
+template <int M, int N> __device__ inline void mask_by_key(float (&s)[M][N][4], int query, int key)
+{
+    const int lane = (int)threadIdx.x % 32;
+    CKPT_UNROLL
+    for (int i = 0; i < 4 * M; i++) {
+        const int row = key + i / 4 * 16 + lane / 4 + i % 4 / 2 * 8, column = query + lane % 4 * 2 + i % 2;
+        CKPT_UNROLL
+        for (int n = 0; n < N; n++) {
+            s[i / 4][n][i % 4] = column + 8 * n < row ? -INFINITY : s[i / 4][n][i % 4];
         }
     }
 }

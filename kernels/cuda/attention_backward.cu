@@ -36,14 +36,13 @@ template <int D> struct backward_shape<float, D> {
 constexpr float LOG2_E = 1.44269504f;
 
 /* P and dS of one pair from its score and dP; `kept` false: dropped. Gives dS and leaves the dropped P, without the
- * factor 1 / (1 - dropout), in s. */
+ * factor 1 / (1 - dropout), in s. A masked score is -infinity, its P zero. */
 template <bool DROPS>
-__device__ inline float pair_gradient(float &s, float dp, bool kept, bool sees, float lse2, float delta,
-                                      const attention_call &c)
+__device__ inline float pair_gradient(float &s, float dp, bool kept, float lse2, float delta, const attention_call &c)
 {
-    const float p = sees ? exp2_approx(s * c.log2_scale - lse2) : 0;
+    const float p = exp2_approx(s * c.log2_scale - lse2);
     s = !DROPS || kept ? p : 0;
-    return sees ? p * ((DROPS ? kept ? dp * c.keep : 0 : dp) - delta) : 0;
+    return p * ((DROPS ? kept ? dp * c.keep : 0 : dp) - delta);
 }
 
 template <int M> __device__ inline void fill_factor(float (&factor)[M][2], float value)
@@ -59,15 +58,15 @@ template <int M> __device__ inline void fill_factor(float (&factor)[M][2], float
 /* Rows are keys, columns are queries: `lse` and `delta` are those of the columns. */
 template <bool DROPS, int M, int N>
 __device__ inline void gradients_by_key(float (&s)[M][N][4], float (&dp)[M][N][4], const attention_call &c,
-                                        const ckpt_cuda_counters &counters, int64_t bh, int key, int query,
-                                        const float *lse, const float *delta)
+                                        const uint32_t (&kept)[M], int key, int query, const float *lse,
+                                        const float *delta)
 {
     const int lane = (int)threadIdx.x % 32;
-    const bool masked = c.causal && query < key + 16 * M - 1;
+    if (c.causal && query < key + 16 * M - 1) {
+        mask_by_key(s, query, key);
+    }
     CKPT_UNROLL
     for (int m = 0; m < M; m++) {
-        const int row = key + 16 * m + lane / 4;
-        const uint32_t kept = DROPS ? kept_by_key<N>(c, counters, row, bh * c.T + query) : 0;
         CKPT_UNROLL
         for (int n = 0; n < N; n++) {
             const int column = 8 * n + lane % 4 * 2;
@@ -75,8 +74,7 @@ __device__ inline void gradients_by_key(float (&s)[M][N][4], float (&dp)[M][N][4
             const float2 e = *reinterpret_cast<const float2 *>(delta + column);
             CKPT_UNROLL
             for (int i = 0; i < 4; i++) {
-                const bool sees = !masked || query + column + i % 2 >= row + i / 2 * 8;
-                dp[m][n][i] = pair_gradient<DROPS>(s[m][n][i], dp[m][n][i], (kept >> (4 * n + i) & 1) != 0, sees,
+                dp[m][n][i] = pair_gradient<DROPS>(s[m][n][i], dp[m][n][i], (kept[m] >> (4 * n + i) & 1) != 0,
                                                    (i % 2 == 0 ? l.x : l.y) * LOG2_E, i % 2 == 0 ? e.x : e.y, c);
             }
         }
@@ -90,19 +88,25 @@ template <typename E, int D> struct query_tile {
     float lse[N], delta[N];
 };
 
+/* Where a head's rows of queries start. */
+template <typename E> struct query_rows {
+    const E *q, *dO;
+    const float *lse, *delta;
+};
+
 /* Beyond T everything is zero: P is 1 there, and all that it is multiplied with is 0. */
 template <typename E, int D>
-__device__ inline void fetch_queries(query_tile<E, D> &tile, const attention_call &c, int64_t bh, int query)
+__device__ inline void fetch_queries(query_tile<E, D> &tile, const attention_call &c, const query_rows<E> &from,
+                                     int query)
 {
     constexpr int N = query_tile<E, D>::N;
-    tile_fetch<E, D, N, THREADS>(tile.q, (const E *)c.q + attention_in_at(c, bh, 0), c.in_row, query, c);
-    tile_fetch<E, D, N, THREADS>(tile.dO, (const E *)c.dO + attention_out_at(c, bh, 0), c.C, query, c);
+    tile_fetch<E, D, N, THREADS>(tile.q, from.q, c.in_row, query, c);
+    tile_fetch<E, D, N, THREADS>(tile.dO, from.dO, c.C, query, c);
     const int i = (int)threadIdx.x % N, row = query + i;
-    const int64_t at = bh * c.T + (row < c.T ? row : 0);
     if ((int)threadIdx.x < N) {
-        async_copy<4>(tile.lse + i, c.lse + at, row < c.T);
+        async_copy<4>(tile.lse + i, from.lse + row, row < c.T);
     } else if ((int)threadIdx.x < 2 * N) {
-        async_copy<4>(tile.delta + i, c.delta + at, row < c.T);
+        async_copy<4>(tile.delta + i, from.delta + row, row < c.T);
     }
 }
 
@@ -112,18 +116,21 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
     typedef backward_shape<E, D> shape;
     constexpr int M = shape::M, PART = shape::PART, N = PART / 8, ROWS = 16 * M * WARPS;
     static_assert(2 * shape::N <= THREADS);
-    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, warp = (int)threadIdx.x / 32;
+    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, lane = (int)threadIdx.x % 32;
+    const int before = 16 * M * ((int)threadIdx.x / 32);
     const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0);
-    const int first = (int)(blockIdx.x % (unsigned)tiles) * ROWS, mine = first + 16 * M * warp;
+    const int first = (int)(blockIdx.x % (unsigned)tiles) * ROWS, mine = first + before;
     CKPT_SHARED(shared);
     E *const tile_k = (E *)shared, *const tile_v = tile_k + ROWS * tile_row<E, D>;
     query_tile<E, D> *const tile = reinterpret_cast<query_tile<E, D> *>(tile_v + ROWS * tile_row<E, D>);
-    E *const my_k = tile_k + 16 * M * warp * tile_row<E, D>, *const my_v = tile_v + 16 * M * warp * tile_row<E, D>;
+    E *const my_k = tile_k + before * tile_row<E, D>, *const my_v = tile_v + before * tile_row<E, D>;
     const int start = c.causal ? first / shape::N * shape::N : 0; /* queries before see none of these keys */
 
     tile_fetch<E, D, ROWS, THREADS>(tile_k, (const E *)c.k + at, c.in_row, first, c);
     tile_fetch<E, D, ROWS, THREADS>(tile_v, (const E *)c.v + at, c.in_row, first, c);
-    fetch_queries(tile[0], c, bh, start);
+    const query_rows<E> rows = {(const E *)c.q + at, (const E *)c.dO + attention_out_at(c, bh, 0), c.lse + bh * T,
+                                c.delta + bh * T};
+    fetch_queries(tile[0], c, rows, start);
     typename shape::key_left k, v;
     k.open(my_k);
     v.open(my_v);
@@ -135,19 +142,24 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
         async_wait();
         __syncthreads();
         if (query + shape::N < T) {
-            fetch_queries(tile[1 - stage], c, bh, query + shape::N);
+            fetch_queries(tile[1 - stage], c, rows, query + shape::N);
         }
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
             if (query + part >= T || (c.causal && query + part + PART <= mine)) {
                 continue; /* nothing there, or nothing sees this warp's keys */
             }
-            const E *const q = tile[stage].q + part * tile_row<E, D>, *const dO =
-                                                                          tile[stage].dO + part * tile_row<E, D>;
+            const E *const q = tile[stage].q + part * tile_row<E, D>;
+            const E *const dO = tile[stage].dO + part * tile_row<E, D>;
+            uint32_t kept[M] = {};
+            CKPT_UNROLL
+            for (int m = 0; DROPS && m < M; m++) {
+                kept[m] = kept_by_key<N>(c, counters, mine + 16 * m + lane / 4, bh * T + query + part);
+            }
             float s[M][N][4], dp[M][N][4];
             tile_rows<D, M, N>(s, k, q);
             tile_rows<D, M, N>(dp, v, dO);
-            gradients_by_key<DROPS, M, N>(s, dp, c, counters, bh, mine, query + part, tile[stage].lse + part,
+            gradients_by_key<DROPS, M, N>(s, dp, c, kept, mine, query + part, tile[stage].lse + part,
                                           tile[stage].delta + part);
             tile_sum<D, M, N>(dv, s, dO);
             tile_sum<D, M, N>(dk, dp, q);
@@ -169,22 +181,19 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
 /* Rows are queries, whose `lse` (times log2 e) and `delta` the lane holds; columns are keys. */
 template <bool DROPS, int M, int N>
 __device__ inline void gradients_by_query(float (&s)[M][N][4], float (&dp)[M][N][4], const attention_call &c,
-                                          const ckpt_cuda_counters &counters, int64_t bh, int query, int key,
-                                          const float (&lse)[M][2], const float (&delta)[M][2])
+                                          const uint32_t (&kept)[M], int query, int key, const float (&lse)[M][2],
+                                          const float (&delta)[M][2])
 {
-    const int lane = (int)threadIdx.x % 32;
-    const bool masked = key + 8 * N > c.T || (c.causal && key + 8 * N > query + 1);
+    if (key + 8 * N > (int)c.T || (c.causal && key + 8 * N > query + 1)) {
+        mask_by_query(s, c, query, key);
+    }
     CKPT_UNROLL
     for (int m = 0; m < M; m++) {
-        const int row = query + 16 * m + lane / 4;
-        const uint32_t kept = DROPS ? kept_by_query<N>(c, counters, bh * c.T + row, key) : 0;
         CKPT_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const int last = c.causal && row + i / 2 * 8 < (int)c.T ? row + i / 2 * 8 : (int)c.T - 1;
+        for (int n = 0; n < N; n++) {
             CKPT_UNROLL
-            for (int n = 0; n < N; n++) {
-                const bool sees = !masked || key + 8 * n + lane % 4 * 2 + i % 2 <= last;
-                dp[m][n][i] = pair_gradient<DROPS>(s[m][n][i], dp[m][n][i], (kept >> (4 * n + i) & 1) != 0, sees,
+            for (int i = 0; i < 4; i++) {
+                dp[m][n][i] = pair_gradient<DROPS>(s[m][n][i], dp[m][n][i], (kept[m] >> (4 * n + i) & 1) != 0,
                                                    lse[m][i / 2], delta[m][i / 2], c);
             }
         }
@@ -241,10 +250,15 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
                 break; /* nothing there, or this warp's queries see none of it */
             }
             const E *const rows = tile_k + stage * STAGE + part * tile_row<E, D>;
+            uint32_t kept[M] = {};
+            CKPT_UNROLL
+            for (int m = 0; DROPS && m < M; m++) {
+                kept[m] = kept_by_query<N>(c, counters, bh * T + mine + 16 * m + lane / 4, key + part);
+            }
             float s[M][N][4], dp[M][N][4];
             tile_rows<D, M, N>(s, q, rows);
             tile_rows<D, M, N>(dp, dO, tile_v + stage * STAGE + part * tile_row<E, D>);
-            gradients_by_query<DROPS, M, N>(s, dp, c, counters, bh, mine, key + part, lse, delta);
+            gradients_by_query<DROPS, M, N>(s, dp, c, kept, mine, key + part, lse, delta);
             tile_sum<D, M, N>(dq, dp, rows);
         }
     }

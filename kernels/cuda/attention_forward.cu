@@ -73,22 +73,6 @@ __device__ inline void softmax_tile(float (&s)[M][N][4], float (&o)[M][D / 8][4]
     }
 }
 
-/* Scores of keys a query does not see become -infinity. row, column: of the first element of the tile. */
-template <int M, int N>
-__device__ inline void mask_tile(float (&s)[M][N][4], const attention_call &c, int row, int column)
-{
-    const int lane = (int)threadIdx.x % 32;
-    CKPT_UNROLL
-    for (int i = 0; i < 4 * M; i++) {
-        const int query = row + i / 4 * 16 + lane / 4 + i % 4 / 2 * 8;
-        const int last = c.causal && query < (int)c.T ? query : (int)c.T - 1;
-        CKPT_UNROLL
-        for (int n = 0; n < N; n++) {
-            s[i / 4][n][i % 4] = column + 8 * n + lane % 4 * 2 + i % 2 > last ? -INFINITY : s[i / 4][n][i % 4];
-        }
-    }
-}
-
 template <int M, int N>
 __device__ inline void drop_tile(float (&s)[M][N][4], const attention_call &c, const ckpt_cuda_counters &counters,
                                  int64_t row, int64_t column)
@@ -171,7 +155,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
             float s[M][N][4];
             tile_rows<D, M, N>(s, q, tile_k + stage * STAGE);
             if (key + KEYS > T || (c.causal && key + KEYS > mine + 1)) {
-                mask_tile(s, c, mine, key);
+                mask_by_query(s, c, mine, key);
             }
             softmax_tile<D, M, N>(s, o, rows, c.log2_scale);
             if (DROPS) {
