@@ -6,13 +6,16 @@
  * one factor of the finished row.
  *
  * 4 D flop a pair of query and key (half the pairs with a causal mask). Memory: 4 B T C elements and the sums; keys and
- * values once more for every block of queries, from the L2 cache: 128 queries per 4 D bytes of bfloat16, 128 flop a
- * byte, so that tensor cores are the bound. Inside a multiprocessor an A100 has 8 cycles per mma.m16n8k16 on each of
- * its four tensor cores and 128 bytes of shared memory a cycle. A warp's 32 rows use every 16 bytes of keys or values
- * twice: 256 bytes per two mma, 50 % of shared memory at full rate for D <= 64 (queries stay in registers), 63 % above
- * (they are loaded again). exp2 takes 1/16 cycle a pair, 4 D flop 1/8 cycle for D = 64; a multiply-add, a maximum, a
- * sum and half a conversion a pair 4/128: with two blocks of 4 warps to a multiprocessor they overlap. Dropout adds 10
- * rounds of Philox per four pairs, about 18 integer instructions a pair, 0.28 cycles: the bound then. */
+ * values once more for every block of queries, from the L2 cache: 128 queries for 4 D bytes of bfloat16, 128 flop a
+ * byte, so that a multiprocessor is the bound. Per cycle one of an A100 does 2048 flop by mma.sync, 16 exponentials, 64
+ * other operations, and loads 128 bytes of shared memory. For D = 64 a pair costs 0.125 cycles of tensor cores, 0.063 of
+ * exponentials, and 0.07 for a multiply-add, a maximum, two sums or corrections and half a conversion; two blocks of 4
+ * warps on a multiprocessor let them overlap. Every 16 bytes of keys or values serve a warp's 32 rows: 256 bytes per two
+ * mma, half of what shared memory gives at full rate for D <= 64 (queries stay in registers), 3/4 above (they are loaded
+ * again). Registers hold 32 x D sums and 32 x N scores, up to 255 a thread. Dropout adds ten rounds of Philox for every
+ * four pairs, some 18 integer operations a pair, 0.28 cycles: it is the bound then.
+ * float32: the same on multiply-adds, 16 rows a warp; per 64 of them a lane loads 10 x 16 bytes of shared memory, most
+ * of them the same for many lanes, so that multiply-adds are the bound. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
@@ -20,7 +23,7 @@ namespace
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
-/* M: 16 rows each per warp. N: keys of a tile. HELD: the queries stay in registers. */
+/* M: 16 rows each per warp. N: keys of a tile. left: are the queries held in registers? */
 template <typename E, int D> struct forward_shape;
 template <int D> struct forward_shape<bf16, D> {
     enum { M = 2, N = D <= 64 ? 64 : 32 };
