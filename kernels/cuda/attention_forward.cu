@@ -8,14 +8,14 @@
  * 4 D flop a pair of query and key (half the pairs with a causal mask). Memory: 4 B T C elements and the sums; keys and
  * values once more for every block of queries, from the L2 cache: 128 queries for 4 D bytes of bfloat16, 128 flop a
  * byte, so that a multiprocessor is the bound. Per cycle one of an A100 does 2048 flop by mma.sync, 16 exponentials, 64
- * other operations, and loads 128 bytes of shared memory. For D = 64 a pair costs 0.125 cycles of tensor cores, 0.063 of
- * exponentials, and 0.07 for a multiply-add, a maximum, two sums or corrections and half a conversion; two blocks of 4
- * warps on a multiprocessor let them overlap. Every 16 bytes of keys or values serve a warp's 32 rows: 256 bytes per two
- * mma, half of what shared memory gives at full rate for D <= 64 (queries stay in registers), 3/4 above (they are loaded
- * again). Registers hold 32 x D sums and 32 x N scores, up to 255 a thread. Dropout adds ten rounds of Philox for every
- * four pairs, some 18 integer operations a pair, 0.28 cycles: it is the bound then.
- * float32: the same on multiply-adds, 16 rows a warp; per 64 of them a lane loads 10 x 16 bytes of shared memory, most
- * of them the same for many lanes, so that multiply-adds are the bound. */
+ * other operations, and loads 128 bytes of shared memory. For D = 64 a pair costs 0.125 cycles of tensor cores, 0.063
+ * of exponentials, and 0.07 for a multiply-add, a maximum, two sums or corrections and half a conversion; two blocks of
+ * 4 warps on a multiprocessor let them overlap. Every 16 bytes of keys or values serve a warp's 32 rows: 256 bytes per
+ * two mma, half of what shared memory gives at full rate for D <= 64 (queries stay in registers), 3/4 above (they are
+ * loaded again). Registers hold 32 x D sums and 32 x N scores, up to 255 a thread. Dropout adds ten rounds of Philox
+ * for every four pairs, some 18 integer operations a pair, 0.28 cycles: it is the bound then. float32: the same on
+ * multiply-adds, 16 rows a warp; per 64 of them a lane loads 10 x 16 bytes of shared memory, most of them the same for
+ * many lanes, so that multiply-adds are the bound. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
