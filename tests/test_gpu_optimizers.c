@@ -11,7 +11,13 @@
 #include "tests/support_gpu.h"
 #include "tests/support_test.h"
 
-enum { COUNT_MAX = 20011, STEPS = 3, SLOTS = 4, PARTS = 3 + SLOTS, ROOM = (COUNT_MAX * 4 / CKPT_ALIGN + 2) * CKPT_ALIGN };
+enum {
+    COUNT_MAX = 20011,
+    STEPS = 3,
+    SLOTS = 4,
+    PARTS = 3 + SLOTS,
+    ROOM = (COUNT_MAX * 4 / CKPT_ALIGN + 2) * CKPT_ALIGN
+};
 
 typedef struct setting {
     const char *optimizer;

@@ -64,6 +64,7 @@ std::map<const void *, size_t> allowed_shared;
 } // namespace
 
 struct CUstream_st {
+    uint64_t weight; /* how fast it is, beside the others, for the time being */
     std::deque<work> queue;
     std::shared_ptr<capture> recording;
     std::vector<dependency> last; /* while recording */
@@ -135,17 +136,30 @@ static void run_head(CUstream_st *stream)
     stream->queue.pop_front();
 }
 
+/* From 1 to 256: a stream that is behind all others for a long time is what finds a lost wait. */
+static void draw_weight(CUstream_st *stream)
+{
+    stream->weight = (uint64_t)1 << 2 * emulated_random(5);
+}
+
+/* The head of one stream, fast ones more often, if it may run. Not "of one that may": then a slow stream would run as
+ * soon as the fast one has nothing to do. */
+/* A queue drawn at random, as far as it goes or a little of the way: streams overtake each other by more than a step.
+ */
 static void run_any()
 {
-    CUstream_st *able[64];
-    size_t count = 0;
+    std::vector<CUstream_st *> able;
     for (CUstream_st *stream : streams) {
-        if (count < 64 && can_run(stream)) {
-            able[count++] = stream;
+        if (can_run(stream)) {
+            able.push_back(stream);
         }
     }
-    if (count > 0) {
-        run_head(able[emulated_random(count)]);
+    if (able.empty()) {
+        return;
+    }
+    CUstream_st *const stream = able[emulated_random(able.size())];
+    for (uint64_t left = 1 + emulated_random(8); left > 0 && can_run(stream); left--) {
+        run_head(stream);
     }
 }
 
@@ -155,6 +169,8 @@ static void step_towards(CUstream_st *stream)
     const emulated_working scope;
     if (emulated_random(16) < eagerness) {
         run_any();
+    }
+    if (stream->queue.empty()) {
         return;
     }
     while (!can_run(stream)) {
@@ -302,7 +318,8 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStr
 extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
     (void)flags;
-    *stream = new CUstream_st;
+    *stream = new CUstream_st{};
+    draw_weight(*stream);
     streams.push_back(*stream);
     return cudaSuccess;
 }
@@ -641,7 +658,10 @@ void ckpt_emulated_schedule(uint64_t seed)
     emulated_recover();
     schedule_seed = seed;
     emulated_random_seed(seed + 1);
-    eagerness = seed == 0 ? 0 : (unsigned)emulated_random(8);
+    eagerness = seed == 0 ? 0 : (unsigned)emulated_random(16);
+    for (CUstream_st *stream : streams) {
+        draw_weight(stream);
+    }
     wait_count = 0;
     lost_wait = -1;
 }
