@@ -21,7 +21,8 @@ typedef struct ckpt_executor ckpt_executor;
 
 typedef struct ckpt_executor_options {
     uint64_t seed;
-    bool poison; /* fill every freed place, and the arena at the start, with NaN: a read of freed memory shows */
+    bool poison; /* fill every freed place, and arena and host rooms at the start, with NaN: a read of what is gone, or
+                    not there yet, shows */
     bool record; /* replay a recording of the step instead of starting its work one by one, where the device can */
 } ckpt_executor_options;
 

@@ -112,6 +112,9 @@ static ckpt_code before(ckpt_executor *executor, ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
     const ckpt_network *const network = executor->lowered->network;
+    if (executor->options.poison && executor->slab != NULL) {
+        memset(executor->slab, 0xFF, (size_t)executor->slab_bytes); /* all streams are empty now */
+    }
     for (int i = 0; i < network->model->input_count; i++) {
         if (executor->upload[i] != executor->input[i]) {
             narrow_input(executor, i);

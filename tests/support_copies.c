@@ -231,6 +231,55 @@ ckpt_plan *test_copies_plan(test_train *t, uint64_t seed)
     return m.plan;
 }
 
+static bool is_fetched(const ckpt_plan *plan, int offload)
+{
+    for (int s = offload + 1; s < plan->step_count; s++) {
+        if (plan->step[s].target == plan->step[offload].target && plan->step[s].kind != CKPT_RUN &&
+            plan->step[s].kind != CKPT_FREE) {
+            return plan->step[s].kind == CKPT_FETCH;
+        }
+    }
+    return false;
+}
+
+ckpt_plan *test_copies_needed(test_train *t, const ckpt_plan *plan)
+{
+    const ckpt_graph *const graph = t->lowered->graph;
+    ckpt_plan *const made = CKPT_NEW(&t->arena, ckpt_plan, 1);
+    ckpt_step *const step = CKPT_NEW(&t->arena, ckpt_step, plan->step_count);
+    ckpt_place *const place = CKPT_NEW(&t->arena, ckpt_place, plan->place_count);
+    int *const kept = CKPT_NEW(&t->arena, int, plan->step_count + 1); /* steps kept before each */
+    bool *const on_host = CKPT_NEW(&t->arena, bool, graph->buffer_count);
+    *made = *plan;
+    made->step = step;
+    made->place = place;
+    made->step_count = 0;
+    made->offload_bytes = made->host_bytes = 0;
+    for (int s = 0; s < plan->step_count; s++) {
+        kept[s] = made->step_count;
+        const bool copies = plan->step[s].kind == CKPT_OFFLOAD;
+        if (copies && !is_fetched(plan, s)) {
+            continue;
+        }
+        if (copies) {
+            const int b = plan->step[s].target;
+            made->offload_bytes += graph->buffer[b].bytes;
+            made->host_bytes += on_host[b] ? 0 : graph->buffer[b].bytes;
+            on_host[b] = true;
+        }
+        step[made->step_count++] = plan->step[s];
+    }
+    kept[plan->step_count] = made->step_count;
+    for (int p = 0; p < plan->place_count; p++) {
+        place[p] = plan->place[p];
+        place[p].from = kept[place[p].from];
+        place[p].to = kept[place[p].to + 1] - 1;
+    }
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_plan_check_run(made, graph, &err), err);
+    return made;
+}
+
 int test_steps_of(const ckpt_plan *plan, ckpt_step_kind kind)
 {
     int count = 0;

@@ -9,6 +9,9 @@
  * addresses are used again and again. Same seed, same plan. */
 ckpt_plan *test_copies_plan(test_train *t, uint64_t seed);
 
+/* The same plan without the offloads whose copy is never fetched (planners make such here and there). */
+ckpt_plan *test_copies_needed(test_train *t, const ckpt_plan *plan);
+
 /* Steps of one kind. */
 int test_steps_of(const ckpt_plan *plan, ckpt_step_kind kind);
 

@@ -242,10 +242,12 @@ static void run_op(hand *h, int o)
             leave(h, b);
         } else if (h->offload && op->phase == CKPT_FORWARD && h->graph->buffer[b].kind != CKPT_GRADIENT &&
                    h->last[b] < h->graph->op_count && uses(op, b)) {
-            add_step(h, CKPT_OFFLOAD, b);
-            h->offload_bytes += h->graph->buffer[b].bytes;
-            h->host_bytes += h->on_host[b] ? 0 : h->graph->buffer[b].bytes;
-            h->on_host[b] = true;
+            if (!h->on_host[b]) {
+                add_step(h, CKPT_OFFLOAD, b);
+                h->offload_bytes += h->graph->buffer[b].bytes;
+                h->host_bytes += h->graph->buffer[b].bytes;
+                h->on_host[b] = true;
+            }
             leave(h, b);
         }
     }

@@ -52,8 +52,8 @@ void test_record_same(const test_record *wanted, const test_record *found, int f
 
 /* A plan made here, by hand and not by the planner: every op once in reference order, no place ever used twice.
  *   inplace   ops that may run in place do, where nothing reads their input later
- *   offload   every buffer that waits for backward goes to the host after its last use in forward and comes back
- *             right before it is next used */
+ *   offload   every buffer that waits for backward goes to the host after its first use and leaves after every one, to
+ *             come back right before the next */
 ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload);
 
 #endif
