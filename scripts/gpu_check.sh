@@ -9,6 +9,7 @@
 #
 # Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
 # repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
+# In a copy without .git, $CKPT_COMMIT says which commit it is.
 # OUT gets: summary.md, tests.log, bench.md, bench.json, recorded.tar.gz (profiles, plans, traces, losses), logs.tar.gz.
 # --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
 set -u
@@ -74,12 +75,12 @@ pack() {
     done
     tar czf "$out/recorded.tar.gz" -C "$work" recorded
     tar czf "$out/logs.tar.gz" -C "$work" log
-    if [ -s "$out/bench.md" ]; then say "" && cat "$out/bench.md" | tee -a "$summary"; fi
+    if [ -s "$out/bench.md" ]; then say "" && tee -a "$summary" <"$out/bench.md"; fi
     for file in "$out"/*; do
         [ "$(wc -c <"$file")" -lt 15000000 ] || { say "" && say "left out: $file, $(wc -c <"$file") bytes" && rm "$file" && wrong=1; }
     done
     say ""
-    [ $wrong = 0 ] && say "All was well." || say "Not all was well: see the table and logs.tar.gz."
+    if [ $wrong = 0 ]; then say "All was well."; else say "Not all was well: see the table and logs.tar.gz."; fi
     exit $wrong
 }
 trap 'wrong=1; pack' EXIT
@@ -102,7 +103,7 @@ fi
 {
     echo "# gpu_check, $(date -u +%Y-%m-%dT%H:%M:%SZ)$([ $dry = 0 ] || echo ', DRY RUN ON A CPU: no figure here is of a GPU')"
     echo
-    echo "- commit: $(git --no-optional-locks describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)"
+    echo "- commit: $(git --no-optional-locks describe --always --dirty --abbrev=12 2>/dev/null || echo "${CKPT_COMMIT:-unknown}")"
     echo "- GPU: $(smi name,memory.total,clocks.max.sm,power.limit || true), compute capability ${capability:-unknown}, driver $(smi driver_version)"
     echo "- host: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release)"
     echo "- $(nvcc --version 2>/dev/null | grep -o 'V[0-9.]*$' | sed 's/^/nvcc /'), $(gcc --version | head -n 1), $(cmake --version | head -n 1), ninja $(ninja --version)"
@@ -138,7 +139,7 @@ fi
 part build 260 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train $tests -- -k 0
 code=$?
 [ $code = 0 ] && verdict=ok || verdict=FAILED
-note build $verdict "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
+note build "$verdict" "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
 [ -x "$bin/ckpt-train" ] || exit 1
 
 # Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights.
@@ -148,7 +149,8 @@ first() {
     local model=$root/models/byte-gpt.json vars=(--set batch=4 --set tokens=64 --set blocks=3)
     [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
     for type in ${types//,/ }; do
-        "$bin/ckpt-profile" "$model" "${vars[@]}" --dtype $type --device "$device" -o $type.profile.json
+        "$bin/ckpt-profile" "$model" "${vars[@]}" --dtype $type --device "$device" \
+            --repeats 3 --seconds 0.05 -o $type.profile.json
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
         for run in keep part; do
@@ -162,7 +164,7 @@ first() {
     echo "the same weights with every plan, recorded or not"
 }
 export -f first && export work root bin device dry types
-if asked first; then plain_part first 60 bash -c first; fi
+if asked first; then plain_part first 80 bash -c first; fi
 
 # Tests. What looks at the free memory of the device runs alone.
 run_tests() { # NAME REGEX JOBS LIMIT
@@ -173,11 +175,11 @@ run_tests() { # NAME REGEX JOBS LIMIT
     [ $code = 0 ] || verdict=FAILED
     [ "$all" -gt 0 ] || verdict=FAILED
     [ $dry = 1 ] || [ "$skipped" = 0 ] || verdict=FAILED # here is a device: nothing has a reason to skip itself
-    note "$1" $verdict "$passed of $all passed, $skipped skipped, $took s; $(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)"
+    note "$1" "$verdict" "$passed of $all passed, $skipped skipped, $took s; $(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)"
 }
 if asked tests; then
-    run_tests tests-alone '^(test_cuda_|cli_gpu)' 1 90
-    run_tests tests '^test_gpu_' 4 150
+    run_tests tests-alone '^(test_cuda_|cli_gpu)' 1 130
+    run_tests tests '^test_gpu_' 8 130
 fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
