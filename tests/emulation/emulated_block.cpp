@@ -81,7 +81,8 @@ struct warp {
 fiber host;
 fiber *running = &host;
 std::vector<fiber *> spare; /* stacks without a thread */
-std::vector<fiber *> every;
+/* Never destroyed: the fibers are the process's to the end, and are then still pointed to. */
+std::vector<fiber *> &every = *new std::vector<fiber *>;
 std::vector<thread> threads;
 std::vector<warp> warps;
 std::vector<int> ready;
