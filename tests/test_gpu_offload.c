@@ -16,7 +16,7 @@ enum { SLOWER = 10 };
 #else
 enum { SLOWER = 1 };
 #endif
-enum { ORDERS = 1000 / SLOWER, ATTEMPTS = 400, SEED = 11 };
+enum { ORDERS = 1000 / SLOWER, ATTEMPTS = 4000, SEED = 11 };
 
 static ckpt_device *device;
 

@@ -26,6 +26,7 @@ struct moment {
 
 struct node {
     std::function<void()> run;
+    CUstream_st *stream;       /* whose weight it has; it may be gone when the recording is replayed */
     std::vector<size_t> after; /* what must be done before */
     std::vector<size_t> known; /* and what CUDA would count as joined: with lost waits */
 };
@@ -56,7 +57,8 @@ struct work {
 };
 
 uint64_t schedule_seed;
-unsigned eagerness; /* of 16: how often something runs although nobody waits */
+unsigned eagerness;    /* of 16: how often something runs although nobody waits */
+uint64_t patience = 1; /* about how often something is picked before the streams' weights are drawn anew */
 int64_t wait_count, lost_wait = -1;
 std::vector<CUstream_st *> streams;
 std::map<const void *, size_t> allowed_shared;
@@ -97,19 +99,50 @@ static bool can_run(const CUstream_st *stream)
     return !stream->queue.empty() && (stream->queue.front().wait == nullptr || stream->queue.front().wait->done);
 }
 
+/* From 1 to 256: a stream that is behind all others for a long time is what finds a lost wait. */
+static void draw_weight(CUstream_st *stream)
+{
+    stream->weight = (uint64_t)1 << 2 * emulated_random(5);
+}
+
+static void draw_weights_at_times()
+{
+    if (emulated_random(patience) == 0) {
+        for (CUstream_st *stream : streams) {
+            draw_weight(stream);
+        }
+    }
+}
+
+static uint64_t weight_of(const node &n)
+{
+    return is_stream(n.stream) ? n.stream->weight : 1;
+}
+
 static void run_node(replay &graph)
 {
+    draw_weights_at_times();
+    uint64_t sum = 0;
     std::vector<size_t> ready;
     for (size_t i = 0; i < graph.nodes->size(); i++) {
         const std::vector<size_t> &after = (*graph.nodes)[i].after;
         if (!graph.done[i] && std::all_of(after.begin(), after.end(), [&](size_t k) { return graph.done[k]; })) {
             ready.push_back(i);
+            sum += weight_of((*graph.nodes)[i]);
             if (schedule_seed == 0) {
                 break; /* in the order of the recording */
             }
         }
     }
-    const size_t pick = ready[emulated_random(ready.size())];
+    size_t pick = ready[0];
+    uint64_t left = emulated_random(sum);
+    for (size_t i : ready) {
+        pick = i;
+        if (left < weight_of((*graph.nodes)[i])) {
+            break;
+        }
+        left -= weight_of((*graph.nodes)[i]);
+    }
     (*graph.nodes)[pick].run();
     graph.done[pick] = true;
     graph.left--;
@@ -136,30 +169,24 @@ static void run_head(CUstream_st *stream)
     stream->queue.pop_front();
 }
 
-/* From 1 to 256: a stream that is behind all others for a long time is what finds a lost wait. */
-static void draw_weight(CUstream_st *stream)
-{
-    stream->weight = (uint64_t)1 << 2 * emulated_random(5);
-}
-
-/* The head of one stream, fast ones more often, if it may run. Not "of one that may": then a slow stream would run as
- * soon as the fast one has nothing to do. */
-/* A queue drawn at random, as far as it goes or a little of the way: streams overtake each other by more than a step.
- */
+/* A queue, fast ones more often, a little of the way if it may run: streams overtake each other by more than a step.
+ * Not "one that may run": then a slow stream would run as soon as the fast one has nothing to do. */
 static void run_any()
 {
-    std::vector<CUstream_st *> able;
+    draw_weights_at_times();
+    uint64_t sum = 0;
+    for (const CUstream_st *stream : streams) {
+        sum += stream->weight;
+    }
+    uint64_t pick = sum > 0 ? emulated_random(sum) : 0;
     for (CUstream_st *stream : streams) {
-        if (can_run(stream)) {
-            able.push_back(stream);
+        if (pick < stream->weight) {
+            for (uint64_t left = 1 + emulated_random(8); left > 0 && can_run(stream); left--) {
+                run_head(stream);
+            }
+            return;
         }
-    }
-    if (able.empty()) {
-        return;
-    }
-    CUstream_st *const stream = able[emulated_random(able.size())];
-    for (uint64_t left = 1 + emulated_random(8); left > 0 && can_run(stream); left--) {
-        run_head(stream);
+        pick -= stream->weight;
     }
 }
 
@@ -218,6 +245,7 @@ static void add_node(CUstream_st *stream, std::function<void()> run)
 {
     node made;
     made.run = std::move(run);
+    made.stream = stream;
     for (const dependency &d : stream->last) {
         made.known.push_back(d.node);
         if (!d.lost) {
@@ -659,6 +687,7 @@ void ckpt_emulated_schedule(uint64_t seed)
     schedule_seed = seed;
     emulated_random_seed(seed + 1);
     eagerness = seed == 0 ? 0 : (unsigned)emulated_random(16);
+    patience = (uint64_t)16 << emulated_random(10);
     for (CUstream_st *stream : streams) {
         draw_weight(stream);
     }
