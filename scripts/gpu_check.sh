@@ -171,8 +171,9 @@ run_tests() { # NAME REGEX JOBS LIMIT
     part "$1" "$4" ctest --test-dir "$build" -R "$2" -j "$3" --timeout 120 --output-on-failure
     local code=$? log=$work/log/$1.log verdict=ok all passed skipped
     [ -f "$log" ] || return
-    all=$(grep -cE '^ *[0-9]+/[0-9]+ Test' "$log") passed=$(grep -c ' Passed ' "$log") skipped=$(grep -c 'Skipped' "$log")
+    all=$(grep -cE '^ *[0-9]+/[0-9]+ Test' "$log") passed=$(grep -c ' Passed ' "$log") skipped=$(grep -c '\*\*\*Skipped' "$log")
     [ $code = 0 ] || verdict=FAILED
+    case $code in 124 | 137) verdict='no time' ;; esac
     [ "$all" -gt 0 ] || verdict=FAILED
     [ $dry = 1 ] || [ "$skipped" = 0 ] || verdict=FAILED # here is a device: nothing has a reason to skip itself
     note "$1" "$verdict" "$passed of $all passed, $skipped skipped, $took s; $(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)"
