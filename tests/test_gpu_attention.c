@@ -323,7 +323,7 @@ static void every_size(void **state)
             for (int dtype = 0; dtype < 2; dtype++, number++) {
                 const sizes s = {.B = lengths[t] < 10 ? 2 : 1,
                                  .T = lengths[t],
-                                 .heads = lengths[t] < 66 && heads[d] < 80 ? 2 : 1,
+                                 .heads = lengths[t] < 10 || heads[d] < 40 ? 2 : 1,
                                  .D = heads[d],
                                  .causal = number % 3 != 0,
                                  .fused = number % 4 < 2,
@@ -352,7 +352,7 @@ static void every_combination(void **state)
                          .fused = (number >> 2 & 1) != 0,
                          .drop = number >> 3 & 1 ? 0.25 : 0,
                          .wanted = 7};
-        check(&s, number >> 4 & 1 ? CKPT_BFLOAT16 : CKPT_FLOAT32, 1000 + number, true);
+        check(&s, number >> 4 & 1 ? CKPT_BFLOAT16 : CKPT_FLOAT32, 1000 + number, number % 5 == 0);
     }
     assert_int_equal(ckpt_gpu_reports(), before);
 }
