@@ -58,7 +58,7 @@ static void a_rehearsal_leaves_no_trace(void **state)
 
 /* Five steps of training, dropout included, go as on the CPU: its masks come from seed and step, which a replayed step
  * must be told anew. Float32 sums are taken in another order (some hundred roundings of 2^-24, grown by five steps of a
- * rate of 0.01); bfloat16 rounds every activation by 2^-9, and losses are means. Another mask changes the loss by 1e-1.
+ * rate of 0.01); bfloat16 rounds every activation by 2^-9, and losses are means. Another mask changes the loss by 1e-3.
  */
 static void trains_as_the_cpu(void **state)
 {
