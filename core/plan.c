@@ -80,7 +80,7 @@ static ckpt_code find_places(const binder *b, const ckpt_plan *plan)
         if (place->bytes != b->graph->buffer[buffer].bytes) {
             return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
                              "place %d: \"%.80s\" has %" PRId64 " bytes in the plan and %" PRId64
-                             " in the graph: made for another batch or other vars?",
+                             " in the graph: made for another batch, dtype or other vars?",
                              i, place->name, place->bytes, b->graph->buffer[buffer].bytes);
         }
         b->place_buffer[i] = buffer;

@@ -20,10 +20,7 @@ static ckpt_code refuse_unfit(const ckpt_device *device, const ckpt_lowered *low
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the last layer is no loss, so there is nothing to train",
                          network->model->source);
     }
-    if (network->model->dtype != CKPT_FLOAT32 && !device->api->gpu) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "%s: its dtype is %s, and device %s computes in float32 only",
-                         network->model->source, ckpt_dtype_name(network->model->dtype), device->api->kind);
-    }
+    CKPT_TRY(ckpt_device_check_dtype(device, network->model->dtype, network->model->source, err));
     for (int n = 0; n < network->node_count; n++) {
         if (network->node[n].op->planned_only) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s (%s) can be planned but not run",

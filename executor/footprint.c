@@ -21,10 +21,13 @@ ckpt_code ckpt_footprint_check(const ckpt_footprint *footprint, ckpt_bytes budge
         return CKPT_OK;
     }
     char wanted[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], rest[CKPT_UNITS_TEXT];
-    if (beside >= budget) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a budget of %s: %s %s alone, so no plan fits",
-                         ckpt_bytes_show(budget, wanted),
-                         reserve >= 0 ? "the reserve is" : "libraries and context take", ckpt_bytes_show(beside, rest));
+    if (beside >= budget || footprint->static_bytes >= budget - beside) {
+        return CKPT_FAIL(
+            err, CKPT_NO_MEMORY,
+            "a budget of %s for the whole process: no plan fits, %s of %s and the static block of %s leave "
+            "nothing for an arena",
+            ckpt_bytes_show(budget, wanted), reserve >= 0 ? "a reserve" : "libraries and context",
+            ckpt_bytes_show(beside, rest), ckpt_bytes_show(footprint->static_bytes, statics));
     }
     return CKPT_FAIL(err, CKPT_NO_MEMORY,
                      "a budget of %s for the whole process does not hold static %s + arena %s + %s of %s; ask "

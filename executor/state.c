@@ -294,8 +294,8 @@ static ckpt_code read_words(const char *header, const char *key, const char *pat
 /* From the CPU to a GPU or back: the values go on, the bits of what follows are the other device's. */
 static bool goes_over(const ckpt_executor *executor, const char *found)
 {
-    return found != NULL &&
-           (executor->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
+    const bool counted = found != NULL && found[0] >= '0' && found[0] <= '9';
+    return counted && (executor->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
 }
 
 static ckpt_code check_header(const ckpt_executor *executor, const char *header, const char *path, ckpt_err *err)

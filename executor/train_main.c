@@ -160,8 +160,7 @@ static ckpt_code check_budget(ckpt_training *training, ckpt_err *err)
 static ckpt_code open_executor(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
-    CKPT_TRY(ckpt_device_open(options->device, ckpt_train_is_on_gpu(options) ? 1 : (int)options->threads,
-                              &training->device, err));
+    CKPT_TRY(ckpt_device_open(options->device, options->gpu ? 1 : (int)options->threads, &training->device, err));
     CKPT_TRY(check_budget(training, err));
     const ckpt_executor_options made = {.seed = options->seed < 0 ? 0 : (uint64_t)options->seed,
                                         .poison = options->poison,

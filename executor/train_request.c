@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/machine.h"
+#include "kernels/device.h"
 
 const ckpt_cli_option ckpt_train_option_table[] = {
     {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed)"},
@@ -119,16 +120,11 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     return 0;
 }
 
-bool ckpt_train_is_on_gpu(const ckpt_train_options *options)
-{
-    return strncmp(options->device, "cuda", 4) == 0; /* what names no device at all, ckpt_device_open refuses */
-}
-
 /* Workspaces are those of one kind of device: a plan for the other kind is refused, with what would make the right one.
  */
 static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
 {
-    if (plan->gpu == ckpt_train_is_on_gpu(options)) {
+    if (plan->gpu == options->gpu) {
         return CKPT_OK;
     }
     char set[160] = "";
@@ -149,7 +145,7 @@ static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_pla
  * GPU's kernels have none. */
 static ckpt_code settle_threads(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
 {
-    if (ckpt_train_is_on_gpu(options)) {
+    if (options->gpu) {
         return options->threads == 0
                    ? CKPT_OK
                    : CKPT_FAIL(err, CKPT_BAD_INPUT, "--threads is for the CPU, found --device %s", options->device);
@@ -167,6 +163,7 @@ static ckpt_code settle_threads(ckpt_train_options *options, const ckpt_plan *pl
 
 ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
 {
+    CKPT_TRY(ckpt_device_is_gpu(options->device, &options->gpu, err));
     CKPT_TRY(settle_target(options, plan, err));
     return settle_threads(options, plan, err);
 }

@@ -11,6 +11,7 @@ typedef struct ckpt_train_options {
     int set_count;
     int64_t steps, seed, threads, save_every; /* seed -1, threads 0: not given */
     bool poison, json, no_graph;
+    bool gpu; /* from `device`, by ckpt_train_settle */
 } ckpt_train_options;
 
 extern const ckpt_cli_option ckpt_train_option_table[];
@@ -20,10 +21,9 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options);
 
 /* "-": standard output. */
 bool ckpt_train_is_dash(const char *path);
-bool ckpt_train_is_on_gpu(const ckpt_train_options *options);
 
-/* Is the plan for this kind of device and these threads? Fills in options->threads where they were not given.
- * Errors: CKPT_BAD_INPUT with the command that makes the right plan. */
+/* Is the plan for this kind of device and these threads? Fills in options->gpu, and options->threads where they were
+ * not given. Errors: CKPT_BAD_INPUT (no such device), or with the command that makes the right plan. */
 CKPT_MUST_USE ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err);
 
 #endif

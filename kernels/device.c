@@ -21,18 +21,25 @@ static int cuda_index(const char *name)
     return *end == '\0' && index < 1024 ? (int)index : -1;
 }
 
+ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err)
+{
+    *gpu = cuda_index(name) >= 0;
+    return *gpu || strcmp(name, "cpu") == 0
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "no such device: found \"%s\", wanted \"cpu\" or \"cuda:0\"", name);
+}
+
 ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, ckpt_err *err)
 {
+    bool gpu = false;
     if (threads < 1) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "device %s: found %d threads, wanted at least 1", name, threads);
     }
-    if (strcmp(name, "cpu") == 0) {
+    CKPT_TRY(ckpt_device_is_gpu(name, &gpu, err));
+    if (!gpu) {
         return ckpt_device_cpu.open(0, threads, device, err);
     }
     const int index = cuda_index(name);
-    if (index < 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "no such device: found \"%s\", wanted \"cpu\" or \"cuda:0\"", name);
-    }
 #ifdef CKPT_HAVE_CUDA
     return ckpt_device_cuda.open(index, threads, device, err);
 #else
@@ -79,6 +86,17 @@ static ckpt_code explain_misfit(const ckpt_device *device, const ckpt_kernel *ke
                      (long long)backward_used);
 }
 
+ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, const char *what, ckpt_err *err)
+{
+    if (dtype == CKPT_FLOAT32 || device->api->gpu) {
+        return CKPT_OK;
+    }
+    return CKPT_FAIL(err, CKPT_DEVICE,
+                     "%s: its dtype is %s, and device %s computes in float32 only: --dtype float32 here and where it "
+                     "is planned",
+                     what, ckpt_dtype_name(dtype), device->api->kind);
+}
+
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
 {
     const ckpt_kernel *const *kernel = device->api->kernels;
@@ -96,12 +114,7 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
         return CKPT_FAIL(err, CKPT_DEVICE, "layer %s: device %s has no kernel for op \"%s\"", node->name,
                          device->api->kind, node->op->name);
     }
-    if (node->dtype == CKPT_BFLOAT16 && !device->api->gpu) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "layer %s: the model's dtype is bfloat16, but device %s computes in float32 alone: add "
-                         "--dtype float32",
-                         node->name, device->api->kind);
-    }
+    CKPT_TRY(ckpt_device_check_dtype(device, node->dtype, node->name, err));
     ckpt_bound made = {.node = node, .kernel = kernel};
     if (kernel->prepare != NULL) {
         const ckpt_code code =

@@ -98,9 +98,16 @@ extern const ckpt_device_api ckpt_device_cpu;
 extern const ckpt_device_api ckpt_device_cuda;
 #endif
 
+/* Is that the name of a GPU, present or not? Errors: CKPT_BAD_INPUT (no device is called that). */
+CKPT_MUST_USE ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err);
+
 /* "cpu", "cuda:0". Errors: CKPT_BAD_INPUT (no such kind), CKPT_DEVICE (no such device, or not built in). */
 CKPT_MUST_USE ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, ckpt_err *err);
 void ckpt_device_close(ckpt_device *device); /* NULL is fine */
+
+/* Does it compute in this type? `what` is the model or layer, for the message. Errors: CKPT_DEVICE. */
+CKPT_MUST_USE ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, const char *what,
+                                                ckpt_err *err);
 
 /* NULL: this device has no kernel for that op. */
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);

@@ -19,8 +19,8 @@ typedef enum ckpt_question {
 } ckpt_question;
 
 typedef struct ckpt_request {
-    const char *input, *budget, *reserve, *output, *strategy, *start, *profile, *device, *dtype, *trace, *link, *host_memory,
-        *pack, *capacity;
+    const char *input, *budget, *reserve, *output, *strategy, *start, *profile, *device, *dtype, *trace, *link,
+        *host_memory, *pack, *capacity;
     const char *variable;               /* of CKPT_ASK_MAXIMUM */
     const char *set[CKPT_SETS_MAX + 1]; /* one more than --set may give: for a value of `variable` */
     int set_count;

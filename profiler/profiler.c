@@ -534,15 +534,6 @@ static ckpt_profiler_options with_defaults(const ckpt_profiler_options *options)
     return with;
 }
 
-static ckpt_code check_dtype(const ckpt_device *device, const ckpt_network *network, ckpt_err *err)
-{
-    if (network->model->dtype == CKPT_FLOAT32 || device->api->gpu) {
-        return CKPT_OK;
-    }
-    return CKPT_FAIL(err, CKPT_DEVICE, "%s: its dtype is %s, and device %s computes in float32 only",
-                     network->model->source, ckpt_dtype_name(network->model->dtype), device->api->kind);
-}
-
 ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, const ckpt_profiler_options *options,
                            ckpt_arena *out, ckpt_profile **profile, ckpt_err *err)
 {
@@ -560,7 +551,7 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
         profiling.sample == NULL || first == NULL || row_of == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", network->node_count);
     }
-    CKPT_TRY(check_dtype(device, network, err));
+    CKPT_TRY(ckpt_device_check_dtype(device, network->model->dtype, network->model->source, err));
     if (device->api->stamps != NULL) {
         CKPT_TRY(device->api->stamps(device, 2, err));
     }

@@ -81,12 +81,17 @@ refuse 3 "cuda" "$train" "${small[@]:0:10}" --plan gpu.json --device cuda:99 "$m
 refuse 2 "threads" "$train" "${small[@]}" --plan gpu.json --device cuda:99 "$model"
 # --budget is for the whole process.
 refuse 3 "budget" "$train" "${small[@]}" --plan part.json --budget 1MB "$model"
-refuse 3 "reserve" "$train" "${small[@]}" --plan part.json --budget 1GB --reserve 2GB "$model"
+refuse 3 "no plan fits" "$train" "${small[@]}" --plan part.json --budget 1kB "$model"
+refuse 3 "no plan fits, a reserve" "$train" "${small[@]}" --plan part.json --budget 1GB --reserve 2GB "$model"
 refuse 2 "budget" "$train" "${small[@]}" --plan part.json --reserve 2GB "$model"
 "$train" "${small[@]}" --plan part.json --steps 1 --budget 1GB --reserve 100MB "$model" > /dev/null || fail "--budget"
 # bfloat16 is for a GPU.
 "$plan" "${small[@]}" --strategy keep-all --dtype bfloat16 -o half.json "$model" > /dev/null || fail "plan in bfloat16"
 refuse 3 "float32" "$train" "${small[@]}" --plan half.json --dtype bfloat16 "$model"
+refuse 2 "dtype" "$train" "${small[@]}" --plan half.json "$model"
+# What names no device is not taken for the other kind.
+refuse 2 "no such device" "$train" "${small[@]}" --plan part.json --device cudax "$model"
+refuse 2 "no such device" "$train" "${small[@]}" --plan gpu.json --device h200 "$model"
 refuse 2 "no such device" "$train" "${small[@]}" --plan part.json --device abacus "$model"
 refuse 2 "no such var" "$train" --set nothing=1 --plan part.json "$model"
 

@@ -170,6 +170,7 @@ static void refusals_name_the_reason(void **state)
     } edit[] = {
         {"\"optimizer\": \"adamw", "\"optimizer\": \"admaw", "optimizer \"admaw"},
         {"\"threads\": 2", "\"threads\": 7", "threads = 7"},
+        {"\"threads\": 2", "\"threads\": x", "threads = x"}, /* no number is not the 0 of a GPU */
         {"\"format\": \"ckpt-state/1", "\"format\": \"ckpt-state/2", "ckpt-state/2"},
         {"\"step\": 1", "\"step\": x", "\"step\""},
         {"\"seed\": ", "\"seel\": ", "\"seed\""},
