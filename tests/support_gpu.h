@@ -23,7 +23,7 @@ enum { CKPT_GPU_MAX = 2 };
 extern const ckpt_case ckpt_gpu_cases[];
 extern const int ckpt_gpu_case_count;
 
-/* Opens them all and gives their number. */
+/* Opens them all and gives their number. With CKPT_TEST_DEVICE in the environment cuda:0 alone, which must be there. */
 int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX]);
 void ckpt_gpu_close(ckpt_gpu *gpu);
 
