@@ -20,12 +20,11 @@
 
 const ckpt_case ckpt_gpu_cases[] = {
     PACKED(1, 1, 8, CAUSAL), PACKED(5, 2, 8, REAL("dropout", 0.2)), PACKED(64, 1, 8, CAUSAL),
-    PACKED(70, 2, 16, CAUSAL), PACKED(129, 1, 16, REAL("dropout", 0.1)), PACKED(5, 3, 24, CAUSAL),
-    PACKED(70, 1, 32, CAUSAL, REAL("dropout", 0.3)), PACKED(64, 2, 40, REAL("dropout", 0.0)), PACKED(129, 1, 48, CAUSAL),
-    PACKED(1, 2, 64, CAUSAL), PACKED(5, 1, 64, CAUSAL), PACKED(64, 2, 64, CAUSAL), PACKED(70, 1, 64, REAL("dropout", 0.1)),
-    PACKED(129, 2, 64, CAUSAL, REAL("dropout", 0.1)), PACKED(65, 1, 72, CAUSAL), PACKED(70, 2, 80, CAUSAL),
-    PACKED(129, 1, 96, CAUSAL), PACKED(63, 1, 112, REAL("dropout", 0.5)), PACKED(1, 1, 128, CAUSAL),
-    PACKED(70, 1, 128, CAUSAL), PACKED(129, 1, 128, CAUSAL, REAL("dropout", 0.1)), PACKED(70, 1, 7, CAUSAL),
+    PACKED(129, 1, 16, CAUSAL, REAL("dropout", 0.1)), PACKED(5, 3, 24, CAUSAL), PACKED(70, 1, 32, CAUSAL),
+    PACKED(64, 1, 40, REAL("dropout", 0.3)), PACKED(33, 1, 48, CAUSAL), PACKED(1, 2, 64, CAUSAL),
+    PACKED(5, 1, 64, CAUSAL), PACKED(70, 1, 64, REAL("dropout", 0.1)), PACKED(129, 1, 64, CAUSAL),
+    PACKED(17, 1, 72, CAUSAL), PACKED(65, 1, 80, CAUSAL), PACKED(33, 1, 96, REAL("dropout", 0.0)), PACKED(31, 1, 112, REAL("dropout", 0.5)),
+    PACKED(1, 1, 128, CAUSAL), PACKED(70, 1, 128, CAUSAL, REAL("dropout", 0.1)), PACKED(20, 1, 7, CAUSAL),
     {.op = "attention", .in_count = 3, IN(F(3, 33, 64)), AT(INT("heads", 1))},
     {.op = "attention", IN(F(2, 20, 32), F(2, 20, 32), FIXED(2, 20, 32)), AT(INT("heads", 2), CAUSAL)},
 
