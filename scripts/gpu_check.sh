@@ -2,20 +2,22 @@
 # gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]: everything that needs a GPU, in one command, within N
 # seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, the benchmark beside
 # PyTorch, compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest
-# still runs. Exit 0: all was well; 1: something was not; 2: usage.
+# still runs. Exit 0: all that was asked for has run and was well; 1: something was not; 2: usage.
 #
-# --parts: some of first,tests,bench,sanitize,rest (the other networks and types), after the build; default all. What
-# one call had no time for, the next one does: gpu_check.sh out2 --parts rest
+# --parts: some of first,tests,bench,sanitize,rest (the other networks in bfloat16),float32 (all of them), after the
+# build; default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
 #
 # Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
 # repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
 # In a copy without .git, $CKPT_COMMIT says which commit it is.
-# OUT gets: summary.md, tests.log, bench.md, bench.json, recorded.tar.gz (profiles, plans, traces, losses), logs.tar.gz.
+# OUT gets: summary.md, tests.log, bench.md, bench.json, recorded.tar.gz (profiles, plans, traces, losses), logs.tar.gz;
+# they are there after every part, so that a run that is killed leaves what it had.
 # --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-out='' dry=0 seconds=520 parts=first,tests,bench,sanitize,rest
+known=first,tests,bench,sanitize,rest,float32
+out='' dry=0 seconds=520 parts=$known
 while [ $# -gt 0 ]; do
     case $1 in
     --dry-run) dry=1 ;;
@@ -27,24 +29,45 @@ while [ $# -gt 0 ]; do
     shift
 done
 case "$out:$seconds" in :* | *: | *:*[!0-9]*) echo "usage: scripts/gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]" >&2 && exit 2 ;; esac
-deadline=$(($(date +%s) + seconds))
+for name in ${parts//,/ }; do
+    case ",$known," in *",$name,"*) ;; *) echo "gpu_check: no part $name, wanted some of $known" >&2 && exit 2 ;; esac
+done
+begun_all=$(date +%s)
+deadline=$((begun_all + seconds))
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 build=${CKPT_BUILD:-$root/build/gpu-check} work=$root/build/gpu-check-work
 bin=$build/bin
 rm -rf "$work" && mkdir -p "$work/log" "$work/recorded" || exit 2
 python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
-device=cuda:0 types=bfloat16,float32 tiny=() wrong=0
+device=cuda:0 types=bfloat16,float32 tiny=() good=0 bad=0 missing=0 skipped=0 child=''
 [ $dry = 0 ] || device=cpu types=float32 tiny=(--tiny --torch eager --rounds 1 --steps 2) # the CPU has no bfloat16
+[ $dry = 1 ] || export CKPT_TEST_DEVICE=cuda:0 # tests must find the GPU, and leave the emulated one alone
 asked() { case ",$parts," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin
 summary=$out/summary.md
 
 left() { echo $((deadline - $(date +%s))); }
 say() { echo "$*" | tee -a "$summary"; }
+# What there is by now, into OUT: the last thing a killed run has done.
+keep() {
+    cp "$work"/bench/bench.md "$work"/bench/bench.json "$out/" 2>/dev/null
+    cat "$work"/log/tests*.log 2>/dev/null | head -c 8000000 >"$out/tests.log"
+    for folder in "$work"/bench/recorded "$work"/first; do
+        [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
+    done
+    tar czf "$out/recorded.tar.gz" -C "$work" recorded
+    tar czf "$out/logs.tar.gz" -C "$work" log
+}
 # note PART VERDICT TEXT: a row of the table. VERDICT: ok, FAILED, no time, skipped.
 note() {
     say "| $1 | $2 | $3 |"
-    case $2 in ok | skipped) ;; *) wrong=1 ;; esac
+    case $2 in
+    ok) good=$((good + 1)) ;;
+    FAILED) bad=$((bad + 1)) ;;
+    skipped) skipped=$((skipped + 1)) ;;
+    *) missing=$((missing + 1)) ;;
+    esac
+    keep
 }
 # part NAME LIMIT COMMAND...: run it for LIMIT seconds at most, and until the deadline; its output is NAME.log.
 part() {
@@ -53,38 +76,44 @@ part() {
     rest=$(left) begun=$(date +%s)
     [ "$rest" -ge 5 ] || { note "$name" "no time" "$rest s left"; return 1; }
     [ "$limit" -le "$rest" ] || limit=$rest
-    timeout -k 5 "$limit" "$@" >"$work/log/$name.log" 2>&1 </dev/null
+    # Waited for, so that a signal to this script acts at once.
+    timeout -k 5 "$limit" "$@" >"$work/log/$name.log" 2>&1 &
+    child=$!
+    wait $child
     local code=$?
+    child=''
     took=$(($(date +%s) - begun))
     [ $code != 124 ] && [ $code != 137 ] || echo "gpu_check: stopped after $limit s" >>"$work/log/$name.log"
     return $code
 }
 # The last lines of a failed part's log, cut to one row of the table.
 why() { grep -v '^ *$' "$work/log/$1.log" | tail -n "${2:-2}" | tr '\n|' ' /' | cut -c 1-300; }
-plain_part() {
-    local name=$1
-    if part "$@"; then note "$name" ok "$took s"; else [ -f "$work/log/$name.log" ] && note "$name" FAILED "$(why "$name")"; fi
+plain_part() { # as part; its last line goes into the table
+    part "$@"
+    case $? in
+    0) note "$1" ok "$took s; $(why "$1" 1)" ;;
+    124 | 137) note "$1" "no time" "stopped after $took s: $(why "$1")" ;;
+    *) [ -f "$work/log/$1.log" ] && note "$1" FAILED "$(why "$1")" ;;
+    esac
 }
 
 pack() {
     trap - EXIT
-    cp "$work"/bench/bench.md "$work"/bench/bench.json "$out/" 2>/dev/null
-    cat "$work"/log/tests*.log >"$out/tests.log" 2>/dev/null
-    for folder in "$work"/bench/recorded "$work"/first; do
-        [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
-    done
-    tar czf "$out/recorded.tar.gz" -C "$work" recorded
-    tar czf "$out/logs.tar.gz" -C "$work" log
-    if [ -s "$out/bench.md" ]; then say "" && tee -a "$summary" <"$out/bench.md"; fi
+    if [ -s "$work/bench/bench.md" ]; then say "" && tee -a "$summary" <"$work/bench/bench.md"; fi
+    keep
     for file in "$out"/*; do
-        [ "$(wc -c <"$file")" -lt 15000000 ] || { say "" && say "left out: $file, $(wc -c <"$file") bytes" && rm "$file" && wrong=1; }
+        [ "$(wc -c <"$file")" -lt 15000000 ] || { say "" && say "left out: $file, $(wc -c <"$file") bytes" && rm "$file" && bad=$((bad + 1)); }
     done
     say ""
-    if [ $wrong = 0 ]; then say "All was well."; else say "Not all was well: see the table and logs.tar.gz."; fi
-    exit $wrong
+    if [ "$good" -gt 0 ] && [ "$bad$missing" = 00 ] && { [ "$skipped" = 0 ] || [ $dry = 1 ]; }; then
+        say "All was well: $good parts ok, $skipped skipped."
+        exit 0
+    fi
+    say "Not all was well: $good parts ok, $bad FAILED, $missing without time, $skipped skipped; see the table and logs.tar.gz."
+    exit 1
 }
-trap 'wrong=1; pack' EXIT
-trap 'exit 1' INT TERM HUP
+trap pack EXIT
+trap 'kill "$child" 2>/dev/null; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
 
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
 capability=$(smi compute_cap | tr -d '. ')
@@ -109,6 +138,7 @@ fi
     echo "- $(nvcc --version 2>/dev/null | grep -o 'V[0-9.]*$' | sed 's/^/nvcc /'), $(gcc --version | head -n 1), $(cmake --version | head -n 1), ninja $(ninja --version)"
     echo "- $("$python" -c 'import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || echo "no PyTorch in $python")"
     echo "- packages: $([ -d "$deps" ] && echo "from $(basename "$deps")" || echo "the system's")"
+    echo "- parts: $parts; $seconds s. The last line of this page says whether all was well; without it the run was cut off."
     echo
     echo "| part | verdict | |"
     echo "|---|---|---|"
@@ -136,7 +166,7 @@ if ! part configure 60 cmake --preset cuda "${flags[@]}"; then
 fi
 # -k 0: one test that does not compile must not keep the programs from being built.
 # shellcheck disable=SC2086
-part build 260 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train $tests -- -k 0
+part build 240 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train $tests -- -k 0
 code=$?
 [ $code = 0 ] && verdict=ok || verdict=FAILED
 note build "$verdict" "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
@@ -164,11 +194,11 @@ first() {
     echo "the same weights with every plan, recorded or not"
 }
 export -f first && export work root bin device dry types
-if asked first; then plain_part first 80 bash -c first; fi
+if asked first; then plain_part first 70 bash -c first; fi
 
 # Tests. What looks at the free memory of the device runs alone.
-run_tests() { # NAME REGEX JOBS LIMIT
-    part "$1" "$4" ctest --test-dir "$build" -R "$2" -j "$3" --timeout 120 --output-on-failure
+run_tests() { # NAME REGEX JOBS LIMIT [REGEX OF THE OTHERS]
+    part "$1" "$4" ctest --test-dir "$build" -R "$2" ${5:+-E "$5"} -j "$3" --timeout 100 --output-on-failure
     local code=$? log=$work/log/$1.log verdict=ok all passed skipped
     [ -f "$log" ] || return
     all=$(grep -cE '^ *[0-9]+/[0-9]+ Test' "$log") passed=$(grep -c ' Passed ' "$log") skipped=$(grep -c '\*\*\*Skipped' "$log")
@@ -178,9 +208,10 @@ run_tests() { # NAME REGEX JOBS LIMIT
     [ $dry = 1 ] || [ "$skipped" = 0 ] || verdict=FAILED # here is a device: nothing has a reason to skip itself
     note "$1" "$verdict" "$passed of $all passed, $skipped skipped, $took s; $(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)"
 }
+alone='test_cuda_|cli_gpu$|test_gpu_train$'
 if asked tests; then
-    run_tests tests-alone '^(test_cuda_|cli_gpu)' 1 130
-    run_tests tests '^test_gpu_' 8 130
+    run_tests tests "^(test_gpu_)" 8 110 "$alone"
+    run_tests tests-alone "^($alone)" 1 80
 fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
@@ -190,47 +221,70 @@ bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit an
     plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$work/bench" \
         --seconds $((limit - 10)) "${tiny[@]}" "$@"
 }
-if asked bench; then bench bench 170 --networks gpt2-124m --dtypes ${types%%,*}; fi
+if asked bench; then bench bench 190 --networks gpt2-124m --dtypes ${types%%,*}; fi
 
-# compute-sanitizer over one training step of small networks that have every op between them but nll_loss and mse. The
-# step is started kernel by kernel: the tool looks into those, and into replayed ones less well.
-sanitize() { # TOOL
-    local tool=$1 line code=0 plan=$work/sanitize.json
-    while read -r -a line; do
-        for type in bfloat16 float32; do
-            "$bin/ckpt-plan" "${line[@]}" --device h200 --dtype $type --strategy keep-all -o "$plan" >/dev/null || { code=1; continue; }
-            echo "== $tool ${line[*]} $type"
-            compute-sanitizer --tool "$tool" --error-exitcode 99 "$bin/ckpt-train" "${line[@]}" --device "$device" --dtype $type \
-                --plan "$plan" --steps 1 --no-graph </dev/null >"$work/sanitizer.txt" 2>&1 || { code=1; tail -n 30 "$work/sanitizer.txt"; }
-            grep 'SUMMARY' "$work/sanitizer.txt"
-        done
-    done <<LINES
-models/byte-gpt.json --set batch=2 --set tokens=40 --set hidden=64 --set blocks=1 --set heads=2
-tests/models/resnet-small.json
-models/bert-8.json --set batch=1 --set tokens=24 --set positions=24 --set hidden=32 --set blocks=1 --set heads=2 --set feed_forward=48 --set vocabulary=40
-tests/models/unet-small.json
-models/lstm.json --set batch=2 --set hidden=16
-models/densenet-bc-100-12-dropout.json --set batch=2 --set size=8 --set growth=4 --set layers=1
-models/mobilenetv2.json --set batch=1 --set size=32 --set classes=10
-LINES
-    return $code
+# compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
+# shapes of test_gpu_ops; and a training step of small networks, which have every op between them but nll_loss and mse,
+# started kernel by kernel because the tool looks into those, and into replayed ones less well.
+clean() { # TOOL WHAT
+    local tool=$1 program=() file=$work/sanitize/$1.$BASHPID
+    read -r -a words <<<"$2"
+    case ${words[0]} in
+    op) export CKPT_TEST_OP=${words[1]} && program=("$bin/test_gpu_ops") ;;
+    test) program=("$bin/${words[1]}") ;;
+    *)
+        "$bin/ckpt-plan" "${words[@]:1}" --dtype "${words[0]}" --device h200 --strategy keep-all -o "$file.json" >"$file" 2>&1 ||
+            { echo "== DIRTY $tool $2: no plan"; cat "$file"; return 1; }
+        program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
+    esac
+    if compute-sanitizer --tool "$tool" --error-exitcode 99 "${program[@]}" </dev/null >"$file" 2>&1; then
+        echo "== clean $tool $2: $(grep SUMMARY "$file")"
+    else
+        echo "== DIRTY $tool $2: exit $?, $(grep SUMMARY "$file")"
+        grep '^=========' "$file" | head -n 40
+        tail -n 10 "$file"
+        return 1
+    fi
 }
-export -f sanitize
+cat >"$work/sanitize.txt" <<LINES
+bfloat16 models/byte-gpt.json --set batch=2 --set tokens=40 --set hidden=64 --set blocks=1 --set heads=2
+op attention
+op layernorm
+op cross_entropy
+op linear
+op embedding
+bfloat16 tests/models/resnet-small.json
+op softmax
+op conv2d
+op batchnorm
+test test_gpu_sums
+test test_gpu_optimizers
+bfloat16 models/bert-8.json --set batch=1 --set tokens=24 --set positions=24 --set hidden=32 --set blocks=1 --set heads=2 --set feed_forward=48 --set vocabulary=40
+bfloat16 models/lstm.json --set batch=2 --set hidden=16
+bfloat16 tests/models/unet-small.json
+bfloat16 models/densenet-bc-100-12-dropout.json --set batch=2 --set size=8 --set growth=4 --set layers=1
+bfloat16 models/mobilenetv2.json --set batch=1 --set size=32 --set classes=10
+float32 models/byte-gpt.json --set batch=2 --set tokens=40 --set hidden=64 --set blocks=1 --set heads=2
+float32 tests/models/resnet-small.json
+LINES
+export -f clean
+mkdir -p "$work/sanitize"
 for tool in $(asked sanitize && echo memcheck racecheck); do
     if ! command -v compute-sanitizer >/dev/null; then
         note $tool skipped "compute-sanitizer is not here"
     elif [ $dry = 1 ]; then
         note $tool skipped "dry run"
     else
-        part $tool 40 bash -c "sanitize $tool"
-        code=$? runs=$(grep -c '^== ' "$work/log/$tool.log") clean=$(grep -cE 'SUMMARY: 0 (errors|hazards)' "$work/log/$tool.log")
-        case $code in
-        0) note $tool ok "$clean of $runs runs clean, $took s" ;;
-        124 | 137) note $tool "$([ "$((clean + 1))" -ge "$runs" ] && echo ok || echo FAILED)" "$clean runs clean before its time was over" ;;
-        *) note $tool FAILED "$clean of $runs runs clean; $(why $tool)" ;;
-        esac
+        part $tool 45 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT
+        code=$? runs=$(wc -l <"$work/sanitize.txt") log=$work/log/$tool.log verdict=ok
+        clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n|' ';/' | cut -c 1-300)
+        case $code in 0) ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED ;; esac
+        [ -z "$dirty" ] || verdict=FAILED
+        note $tool "$verdict" "$clean of $runs clean, $took s; $dirty"
     fi
 done
 
-if asked rest; then bench rest "$(left)" --networks gpt2-124m,resnet50,bert-large,gpt2-1.5b --dtypes $types --resume; fi
+others=gpt2-124m-50304,gpt2-1.5b,bert-large,resnet50
+if asked rest; then bench rest "$(left)" --networks $others --dtypes ${types%%,*} --resume; fi
+if asked float32; then bench float32 "$(left)" --networks gpt2-124m,$others --dtypes float32 --resume; fi
 pack

@@ -6,11 +6,15 @@
 For each network and type, ckpt: a profile of this GPU, then plans for keep-all, for half of keep-all's activations and
 for the least budget there is; PyTorch: eager and compiled, both also with its own recomputation. A round runs each once,
 in turns, so that all see the same clocks; the figure is the median over rounds of medians over steps, with the smallest
-and largest. What PyTorch gets: the same batch and shapes, resident on the device; scaled_dot_product_attention; fused
-AdamW or SGD; bfloat16 by autocast over float32 weights, which is what ckpt's float32 weights with bfloat16 activations
-are nearest to; no TF32 in float32, as in ckpt. ckpt's kernels are deterministic, PyTorch's are not asked to be.
+and largest. CAPTION, which goes under every table, says what each side does.
 
-OUT gets bench.json, bench.md and recorded/ with the profiles, plans and measured traces.
+The rule for "half": PyTorch may take as many bytes beyond weights, their copies and optimizer state as ckpt's half plan
+does; gradients and workspaces count on both sides, what an allocator holds in reserve does not. Its recomputed blocks
+(the fewest that suffice, by bisection) and torch.compile's activation memory budget (three tries) are searched for that,
+by what torch.cuda.max_memory_allocated says of a step; the fastest of those that keep to it is PyTorch's best.
+
+On the CPU ckpt has no bfloat16: its plans are then made from a roofline and not run. OUT gets bench.json, bench.md and
+recorded/ with the profiles, plans and measured traces.
 """
 import argparse
 import json
@@ -24,25 +28,39 @@ import flops
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # Published parameter counts (tests/test_models.c names the sources); batches for 141 GB, halved for less.
+GPT2_TINY = dict(batch=2, tokens=32, positions=32, hidden=64, blocks=4, heads=4, vocabulary=211)
 NETWORKS = {
-    "gpt2-124m": dict(kind="gpt", params=124439808, batch=dict(bfloat16=32, float32=16), vars=dict(tokens=1024),
-                      tiny=dict(batch=2, tokens=32, positions=32, hidden=64, blocks=3, heads=4, vocabulary=211)),
+    "gpt2-124m": dict(kind="gpt", params=124439808, batch=dict(bfloat16=32, float32=16), vars=dict(tokens=1024), tiny=GPT2_TINY),
+    # Rows of 50257 logits in bfloat16 are no multiple of 16 bytes; many round the vocabulary up to a multiple of 64.
+    "gpt2-124m-50304": dict(kind="gpt", model="gpt2-124m", params=124439808 + 47 * 768, batch=dict(bfloat16=32, float32=16),
+                            vars=dict(tokens=1024, vocabulary=50304), tiny=dict(GPT2_TINY, vocabulary=256)),
     "resnet50": dict(kind="resnet", params=25557032, batch=dict(bfloat16=256, float32=128), vars=dict(size=224),
                      tiny=dict(batch=2, size=64, classes=10)),
     "bert-large": dict(kind="bert", params=335174458, batch=dict(bfloat16=32, float32=16), vars=dict(tokens=512),
-                       tiny=dict(batch=2, tokens=32, positions=32, hidden=64, blocks=3, heads=4, feed_forward=128,
-                                 vocabulary=211)),
+                       tiny=dict(GPT2_TINY, feed_forward=128)),
     "gpt2-1.5b": dict(kind="gpt", params=1557611200, batch=dict(bfloat16=8, float32=4), vars=dict(tokens=1024),
-                      tiny=dict(batch=2, tokens=32, positions=32, hidden=80, blocks=4, heads=5, vocabulary=211)),
+                      tiny=dict(GPT2_TINY, hidden=80, blocks=6, heads=5)),
 }
-# name: (compiled, recompute every n-th block, activation memory budget of torch.compile)
+# How PyTorch runs a step: arguments of torch_side.Variant. "match": searched for, to keep to the bytes of ckpt's half.
 TORCH = {
-    "compiled": (True, 0, None),
-    "eager": (False, 0, None),
-    "compiled, memory budget 0.5": (True, 0, 0.5),
-    "compiled, every 2nd block recomputed": (True, 2, None),
-    "eager, every block recomputed": (False, 1, None),
+    "compiled": dict(compiled=True),
+    "eager": dict(),
+    "eager, blocks recomputed:": dict(blocks="match"),
+    "compiled, blocks recomputed:": dict(compiled=True, blocks="match"),
+    "compiled, memory budget": dict(compiled=True, budget="match"),
+    "eager, all blocks recomputed:": dict(blocks="all"),
+    "compiled, autocast": dict(compiled=True, autocast=True),
+    "eager, autocast": dict(autocast=True),
 }
+OVER = 1.02  # PyTorch's bytes over ckpt's half that still count as the same
+CAPTION = """Same shapes and batch on both sides, resident on the device; AdamW or SGD fused; PyTorch with scaled_dot_product_attention and
+cuDNN's benchmark mode, its kernels not asked to be deterministic (ckpt's are), no TF32 in float32 on either side. bfloat16: ckpt has bfloat16
+activations, residual sums and their gradients, products from a bfloat16 copy of the weights, and float32 weights, gradients of weights, optimizer
+state, statistics and losses. PyTorch without further words: network, residual sums and all gradients in bfloat16, batch norms' parameters and
+statistics, logits of the loss, weights in the optimizer and its state in float32. PyTorch with autocast: float32 weights and gradients; products,
+convolutions and attention in bfloat16; layer norms, losses and, because it adds bfloat16 to float32 embeddings, residual sums in float32.
+"beyond": the most bytes of a step beyond weights, their copies and optimizer state: activations, gradients and workspaces. "peak": all that the
+program asked for on the device; context, libraries and what PyTorch's allocator holds in reserve are in neither. FLOP: bench/gpu/flops.py."""
 
 
 def run(command, seconds=None):
@@ -51,6 +69,11 @@ def run(command, seconds=None):
         text = (done.stderr or done.stdout).strip().splitlines()
         raise RuntimeError(f"{os.path.basename(command[0])} exit {done.returncode}: {text[-1] if text else 'no message'}")
     return done.stdout
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
 
 
 class Ckpt:
@@ -70,17 +93,25 @@ class Ckpt:
 
     def trace(self):
         """A run of its own: a step that is traced is started op by op, not replayed."""
-        if self.error is None and self.job.args.left() > 0:
+        if self.error is None and self.times and self.job.args.left() > 0:
             try:
                 self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")])
             except Exception as error:  # noqa: BLE001
                 self.job.notes.append(f"{self.name}, trace: {error}")
 
     def row(self):
-        r = self.result
-        plan = json.load(open(self.plan))["summary"]
+        r, plan = self.result, read(self.plan)["summary"]
         return dict(peak_bytes=r.get("measured_peak_bytes"), planned_peak_bytes=r.get("planned_peak_bytes"),
-                    activation_bytes=plan["peak_bytes"] - plan["static_bytes"], predicted_ns=plan["time_ns"], result=r)
+                    activation_bytes=plan["peak_bytes"] - plan["static_bytes"], beyond_bytes=self.beyond(),
+                    predicted_ns=plan["time_ns"], result=r)
+
+    def beyond(self):
+        """Bytes beyond weights, their copies and optimizer state; gradients are in the plan's static block."""
+        plan = read(self.plan)["summary"]
+        return plan["peak_bytes"] - plan["static_bytes"] + 4 * self.job.params
+
+
+NO_BFLOAT16 = "planned, not run: the CPU has no bfloat16"
 
 
 class Job:
@@ -88,12 +119,13 @@ class Job:
 
     def __init__(self, args, name, dtype, scale):
         self.args, self.name, self.dtype, network = args, name, dtype, NETWORKS[name]
-        self.kind, self.model = network["kind"], f"{ROOT}/models/{name}.json"
+        self.kind, self.model = network["kind"], f"{ROOT}/models/{network.get('model', name)}.json"
+        self.most_bytes, self.runs = None, args.device != "cpu" or dtype == "float32"
         if args.tiny:
             change = dict(network["tiny"])
         else:
             change = dict(network["vars"], batch=max(1, network["batch"][dtype] >> scale))
-        self.vars = dict(json.load(open(self.model))["vars"], **change)
+        self.vars = dict(read(self.model)["vars"], **change)
         self.flags = [x for k, v in change.items() for x in ("--set", f"{k}={v}")]
         if dtype != "float32":
             self.flags += ["--dtype", dtype]
@@ -110,18 +142,19 @@ class Job:
     def plan(self, name, how):
         path = self.file(f"{name}.plan.json")
         try:
-            run([f"{self.args.bin}/ckpt-plan", self.model, "--profile", self.file("profile.json"), "-o", path] + how + self.flags,
-                self.args.left())
+            times = ["--profile", self.file("profile.json")] if self.runs else ["--device", "h200"]
+            run([f"{self.args.bin}/ckpt-plan", self.model, "-o", path] + times + how + self.flags, self.args.left())
         except RuntimeError:
-            if not (os.path.exists(path) and "least_budget_bytes" in json.load(open(path))):
+            if not (os.path.exists(path) and "least_budget_bytes" in read(path)):
                 raise
-        return json.load(open(path)), path
+        return read(path), path
 
     def make_ckpt(self):
         """Profile, then three plans."""
         args = self.args
-        run([f"{args.bin}/ckpt-profile", self.model, "--device", args.device, "-o", self.file("profile.json"), "--repeats", "5",
-             "--seconds", "0.05"] + self.flags, args.left())
+        if self.runs:
+            run([f"{args.bin}/ckpt-profile", self.model, "--device", args.device, "-o", self.file("profile.json"), "--repeats", "5",
+                 "--seconds", "0.05"] + self.flags, args.left())
         keep, path = self.plan("keep-all", ["--strategy", "keep-all"])
         self.variants.append(Ckpt(self, "keep-all", path))
         s = keep["summary"]
@@ -137,6 +170,10 @@ class Job:
         else:
             self.notes.append("half of keep-all's activations is less than the least budget")
         self.variants.append(Ckpt(self, "least", path))
+        self.most_bytes = self.variants[1].beyond()  # half, or else the least
+        if not self.runs:
+            for v in self.variants:
+                v.error = NO_BFLOAT16
 
 
 def measure(job, args, keep):
@@ -156,6 +193,8 @@ def rows_of(job, peak_flops):
     for v in job.variants:
         who = "ckpt" if isinstance(v, Ckpt) else "PyTorch"
         row = dict(network=job.name, dtype=job.dtype, batch=job.vars["batch"], program=who, variant=v.name, error=v.error)
+        if isinstance(v, Ckpt):
+            row.update(v.row())
         if v.times:
             t = statistics.median(v.times)
             row.update(step_s=t, step_min_s=min(v.times), step_max_s=max(v.times), rounds=len(v.times), per_s=job.items / t,
@@ -164,24 +203,41 @@ def rows_of(job, peak_flops):
     return rows
 
 
+def ratios(rows, most):
+    """What the table says of the two questions: keep-all against compiled, half against PyTorch's best in as many bytes."""
+    done = {(r["program"], r["variant"]): r for r in rows if r.get("step_s")}
+    theirs = [r for (program, _), r in done.items() if program == "PyTorch"]
+    found = {}
+    for mine, pool, how in (("keep-all", [r for r in theirs if r["variant"].startswith("compiled") and ":" not in r["variant"]
+                                          and "budget" not in r["variant"]], "PyTorch compiled"),
+                            ("half", [r for r in theirs if most and (r.get("beyond_bytes") or most * 9) <= OVER * most],
+                             "PyTorch's fastest within its bytes")):
+        me, best = done.get(("ckpt", mine)), min(pool, key=lambda r: r["step_s"], default=None)
+        if me and best:
+            found[f"{mine}: step rate over {how} ({best['variant']})"] = best["step_s"] / me["step_s"]
+        elif me and theirs:
+            found[f"{mine}: no step of {how}"] = None
+    return found
+
+
 def markdown(report):
     lines = []
     for (name, dtype) in dict.fromkeys((r["network"], r["dtype"]) for r in report["rows"]):
         rows = [r for r in report["rows"] if (r["network"], r["dtype"]) == (name, dtype)]
         unit = "images/s" if NETWORKS[name]["kind"] == "resnet" else "tokens/s"
-        best = min((r["step_s"] for r in rows if r["program"] == "ckpt" and r.get("step_s")), default=None)
         lines += ["", f"**{name}, {dtype}, batch {rows[0]['batch']}** ({report['formula'].get(name, '')})", "",
-                  f"| | step (min–max) | {unit} | share of peak | peak memory | step / ckpt's fastest |", "|---|---|---|---|---|---|"]
+                  f"| | step (min–max) | {unit} | share of peak | peak | beyond |", "|---|---|---|---|---|---|"]
         for r in rows:
+            size = " | ".join(f"{r[k] / 1e9:.3f} GB" if r.get(k) else "–" for k in ("peak_bytes", "beyond_bytes"))
             if not r.get("step_s"):
-                lines.append(f"| {r['program']}, {r['variant']} | {r['error'] or 'no time'} | | | | |")
+                lines.append(f"| {r['program']}, {r['variant']} | {r['error'] or 'no time'} | | | {size} |")
                 continue
             share = f"{100 * r['share']:.1f} %" if r.get("share") else "–"
-            peak = f"{r['peak_bytes'] / 1e9:.2f} GB" if r.get("peak_bytes") else "–"
-            ratio = f"{r['step_s'] / best:.2f}" if best else "–"
             lines.append(f"| {r['program']}, {r['variant']} | {1e3 * r['step_s']:.2f} ms ({1e3 * r['step_min_s']:.2f}–"
-                         f"{1e3 * r['step_max_s']:.2f}) | {r['per_s']:.0f} | {share} | {peak} | {ratio} |")
-    return "\n".join([report["head"]] + lines + [""] + [f"- {n}" for n in report["notes"]]) + "\n"
+                         f"{1e3 * r['step_max_s']:.2f}) | {r['per_s']:.0f} | {share} | {size} |")
+        most = report["most_bytes"].get(f"{name} {dtype}")
+        lines += [""] + [f"- {what}" + ("" if ratio is None else f": {ratio:.3f}") for what, ratio in ratios(rows, most).items()]
+    return "\n".join([report["head"]] + lines + [""] + [f"- {n}" for n in report["notes"]] + ["", CAPTION]) + "\n"
 
 
 def smi(field):
@@ -214,6 +270,7 @@ def one(args, report, job, torch_side, peak_flops):
     except Exception as error:  # noqa: BLE001
         failed = True
         job.notes.append(f"ckpt: {error}")
+    report["most_bytes"][f"{job.name} {job.dtype}"] = job.most_bytes
     if torch_side:
         table = {name: how for name, how in TORCH.items() if not args.torch or name in args.torch.split(";")}
         with torch_side.Side(job, table, args) as side:
@@ -230,7 +287,7 @@ def one(args, report, job, torch_side, peak_flops):
     keep()
     for v in job.variants:
         print(f"    {v.name}: {v.error or [round(t, 5) for t in v.times] or 'no time'}", flush=True)
-    return failed or any(v.error and isinstance(v, Ckpt) for v in job.variants)
+    return failed or any(v.error not in (None, NO_BFLOAT16) and isinstance(v, Ckpt) for v in job.variants)
 
 
 def arguments():
@@ -259,7 +316,8 @@ def main():
     args = arguments()
     sys.stdout.reconfigure(line_buffering=True)
     begun = time.time()
-    args.left = lambda: begun + args.seconds - time.time()
+    args.end = begun + args.seconds
+    args.left = lambda: args.end - time.time()
     torch_side = None
     if not args.no_torch:
         try:
@@ -276,24 +334,26 @@ def main():
     scale = 0
     while memory * 2**scale < 0.8 * 141e9:
         scale += 1
-    report = dict(rows=[], notes=[], formula={}, clocks=[], done=[], head="")
+    report = dict(rows=[], notes=[], formula={}, most_bytes={}, clocks=[], done=[], head="")
     if args.resume and os.path.exists(f"{args.out}/bench.json"):
-        report = json.load(open(f"{args.out}/bench.json"))
+        report = read(f"{args.out}/bench.json")
     report["head"] = (f"{gpu or 'CPU, tiny networks: no figure of a GPU'}, driver {smi('driver_version') or '–'}, "
                       f"{torch_side.version() if torch_side else 'no PyTorch'}, {time.strftime('%Y-%m-%d', time.gmtime())}; "
                       f"up to {args.rounds} rounds of {args.steps} steps in turns, medians. Peak: {peak_source}.")
     failed = False
-    for dtype in args.dtypes.split(","):
-        for name in args.networks.split(","):
-            if [name, dtype] in report["done"]:
-                continue
-            if args.left() <= 0:
-                report["notes"].append(f"{name}, {dtype}: not begun, the time was over")
-                continue
-            print(f"{time.time() - begun:6.1f} s: {name}, {dtype}", flush=True)
-            failed |= one(args, report, Job(args, name, dtype, scale), torch_side, peak_flops)
+    jobs = [(name, dtype) for dtype in args.dtypes.split(",") for name in args.networks.split(",") if [name, dtype] not in report["done"]]
+    for i, (name, dtype) in enumerate(jobs):
+        left = begun + args.seconds - time.time()
+        if left <= 0:
+            report["notes"].append(f"{name}, {dtype}: not begun, the time was over")
+            continue
+        args.end = time.time() + left / (len(jobs) - i)  # what one leaves, those after it share
+        print(f"{time.time() - begun:6.1f} s: {name}, {dtype}", flush=True)
+        failed |= one(args, report, Job(args, name, dtype, scale), torch_side, peak_flops)
     save(args, report)
     print(markdown(report))
+    done = sum(1 for r in report["rows"] if r.get("step_s"))
+    print(f"{done} of {len(report['rows'])} rows have a step time{'' if torch_side else ', no PyTorch here'}")
     return 1 if failed else 0
 
 

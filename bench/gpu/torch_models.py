@@ -1,6 +1,6 @@
 """GPT-2, BERT-large and ResNet-50 as PyTorch users write them: the layers, parameter counts and optimizers of
-models/*.json. Attention is scaled_dot_product_attention (flash attention on a GPU). `net.recompute` says which blocks
-run under torch.utils.checkpoint: 0 none, 1 every block, 2 every second one."""
+models/*.json. Attention is scaled_dot_product_attention (flash attention on a GPU). The first `net.blocks.recomputed`
+blocks run under torch.utils.checkpoint. Losses are taken of float32 logits, as autocast does and ckpt's sums are."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -8,15 +8,15 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Blocks(nn.Module):
-    """A sequence of blocks, some of them recomputed in backward."""
+    """A sequence of blocks, the first of them recomputed in backward: theirs are the activations that wait longest."""
 
     def __init__(self, blocks):
         super().__init__()
-        self.list, self.every = nn.ModuleList(blocks), 0
+        self.list, self.recomputed = nn.ModuleList(blocks), 0
 
     def forward(self, x):
         for i, block in enumerate(self.list):
-            if self.every and i % self.every == 0:
+            if i < self.recomputed:
                 x = checkpoint(block, x, use_reentrant=False)
             else:
                 x = block(x)
@@ -54,7 +54,7 @@ class GPT2(nn.Module):
     def forward(self, ids, targets):
         x = self.blocks(self.embed(ids) + self.position.weight[: ids.shape[1]])
         logits = F.linear(self.lnf(x), self.embed.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 class BertBlock(nn.Module):
@@ -86,7 +86,7 @@ class Bert(nn.Module):
         x = self.embed(ids) + self.segment(segments) + self.position.weight[: ids.shape[1]]
         x = self.blocks(F.dropout(self.ln(x), 0.1))
         x = self.head_ln(F.gelu(self.head_fc(x)))
-        return F.cross_entropy(F.linear(x, self.embed.weight, self.bias).flatten(0, 1), targets.flatten())
+        return F.cross_entropy(F.linear(x, self.embed.weight, self.bias).flatten(0, 1).float(), targets.flatten())
 
 
 class Bottleneck(nn.Module):
@@ -119,7 +119,16 @@ class ResNet50(nn.Module):
         self.blocks, self.fc = Blocks(blocks), nn.Linear(2048, v["classes"])
 
     def forward(self, images, targets):
-        return F.cross_entropy(self.fc(self.blocks(self.stem(images)).mean(dim=(2, 3))), targets)
+        return F.cross_entropy(self.fc(self.blocks(self.stem(images)).mean(dim=(2, 3))).float(), targets)
+
+
+def lowered(net):
+    """`net` in bfloat16, but for batch norms: their parameters and statistics stay float32, as in ckpt."""
+    for module in net.modules():
+        for name, p in module.named_parameters(recurse=False):
+            if not isinstance(module, nn.BatchNorm2d):
+                p.data = p.data.to(torch.bfloat16)
+    return net
 
 
 def make(kind, v, device):

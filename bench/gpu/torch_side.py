@@ -1,5 +1,15 @@
-"""The PyTorch half of bench.py: one network, one optimizer, and several ways to run a step of them."""
+"""The PyTorch half of bench.py: one network, one optimizer, and several ways to run a step of them.
+
+bfloat16 comes in two ways. "autocast": float32 weights, torch.autocast, as most training scripts do. Without that word:
+the network in bfloat16 (batch norms in float32), its optimizer over float32 weights, gradients copied to float32 for it
+and weights copied back after it; that is what ckpt's bfloat16 is nearest to, and moves fewer bytes than autocast.
+
+Bytes: `beyond` is the most that was allocated during a step over what was allocated before it, when weights, their
+copies and the optimizer's state are there and gradients are not. So it holds activations, gradients and workspaces.
+"""
+import copy
 import gc
+import signal
 import statistics
 import time
 
@@ -8,6 +18,9 @@ import torch._dynamo
 import torch._functorch.config as functorch_config
 
 import torch_models
+
+TRIES = 3  # of torch.compile's activation memory budget; each is a compilation
+NEAR = 0.9  # of the bytes that are allowed: no further try
 
 
 def version():
@@ -18,45 +31,122 @@ def memory_bytes(device):
     return torch.cuda.get_device_properties(device).total_memory if torch.cuda.is_available() else None
 
 
+class Overtime(Exception):
+    pass
+
+
+def bounded(seconds, call):
+    """call(), stopped with Overtime after so long: a compilation knows no limit of its own."""
+    def stop(*_):
+        raise Overtime("no time")
+
+    if seconds <= 1:
+        raise Overtime("no time")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(min(int(seconds), 10**6))
+    try:
+        return call()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class Variant:
-    def __init__(self, side, name, compiled, every, budget):
-        self.side, self.name, self.compiled, self.every, self.budget = side, name, compiled, every, budget
-        self.times, self.error, self.peak, self.loss, self.call, self.warm_s = [], None, None, None, None, None
+    """One way to run a step. blocks: "all" or "match" of them are recomputed; budget: "match" is searched for."""
+
+    def __init__(self, side, name, compiled=False, autocast=False, blocks=None, budget=None):
+        self.side, self.name, self.compiled, self.autocast = side, name, compiled, autocast
+        self.blocks, self.budget, self.recomputed = blocks, budget, 0
+        self.times, self.error, self.memory, self.loss, self.call, self.tries = [], None, {}, None, None, []
+        self.warm_s = None
+        self.net = side.net if autocast or side.low is None else side.low
 
     def step(self):
         side = self.side
         side.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(side.type, dtype=torch.bfloat16, enabled=side.job.dtype == "bfloat16"):
-            loss = self.call(*side.batch)
+        with torch.autocast(side.type, dtype=torch.bfloat16, enabled=self.autocast):
+            loss = self.call(*side.batch_of(self.net))
         loss.backward()
+        if self.net is not side.net:
+            side.raise_gradients()
         side.optimizer.step()
+        if self.net is not side.net:
+            side.lower_weights()
         return loss
 
-    def warm_up(self):
-        """Compiles, lets the allocator and cuDNN settle, then takes the peak of one step."""
-        side, begun = self.side, time.time()
-        functorch_config.activation_memory_budget = 1.0 if self.budget is None else self.budget
-        self.call = side.net
+    def ready(self, budget=1.0):
+        """Makes self.call anew, runs it until allocator, cuDNN and compiler have settled, and takes the bytes of a step."""
+        self.call = self.net
         if self.compiled:
+            functorch_config.activation_memory_budget = budget
             # A function of its own: compiled code is kept by function, and the budget is no part of the key.
-            names = {"net": side.net}
+            names = {"net": self.net}
             exec("def step(*batch):\n    return net(*batch)\n", names)
             self.call = torch.compile(names["step"])
-        for _ in range(3):
+        self.net.blocks.recomputed = self.recomputed
+        for _ in range(3 if self.compiled else 2):
             self.loss = self.step().item()
-        side.wait()
-        if side.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-            self.step()
-            side.wait()
-            self.peak = torch.cuda.max_memory_allocated()
+        self.memory = self.side.bytes_of(self)
+        return self.memory["beyond"]
+
+    def match_blocks(self):
+        """The fewest recomputed blocks, from the first on, with which a step takes no more than it may."""
+        side, low, high = self.side, 0, len(self.net.blocks.list)
+        if side.matched is None:
+            while low < high:
+                self.recomputed = (low + high) // 2
+                try:
+                    beyond = self.ready()
+                except torch.OutOfMemoryError:
+                    beyond = float("inf")
+                self.tries.append((self.recomputed, beyond))
+                low, high = (low, self.recomputed) if beyond <= side.most else (self.recomputed + 1, high)
+            side.matched = high
+        self.recomputed = side.matched
+
+    def match_budget(self):
+        """At most TRIES budgets between 0 and 1: between the neighbours tried, where a straight line meets the bytes that
+        are allowed. The best is the one with the most bytes that are allowed, or else the one with the least."""
+        most, best = self.side.most, None
+        low, high = (0.0, 0.0), (1.0, 2 * most)  # guesses; the first try is at 0.5
+        while len(self.tries) < TRIES:
+            share = (0.98 * most - low[1]) / (high[1] - low[1]) if high[1] > low[1] else 0.5
+            budget = round(low[0] + (high[0] - low[0]) * min(max(share, 0.1), 0.9), 3)
+            try:
+                beyond = self.ready(budget)
+            except (torch.OutOfMemoryError, Overtime):
+                if best is None:
+                    raise
+                break
+            self.tries.append((budget, beyond))
+            rank = (beyond <= most, beyond if beyond <= most else -beyond)
+            if best is None or rank > best[0]:
+                best = (rank, budget, self.call, self.memory)
+            if NEAR * most <= beyond <= most:
+                break
+            low, high = ((budget, beyond), high) if beyond <= most else (low, (budget, beyond))
+        _, budget, self.call, self.memory = best
+        self.name += f" {budget:g}"
+
+    def warm_up(self):
+        begun = time.time()
+        if self.blocks == "match":
+            self.match_blocks()
+        elif self.blocks == "all":
+            self.recomputed = len(self.net.blocks.list)
+        if self.blocks:
+            self.name += f" {self.recomputed} of {len(self.net.blocks.list)}"
+        if self.budget == "match":
+            self.match_budget()
+        else:
+            self.ready()
         self.warm_s = time.time() - begun
 
     def step_times(self, steps):
         side = self.side
-        side.net.blocks.every = self.every
         if self.call is None:
-            self.warm_up()
+            bounded(side.left(), self.warm_up)
+        self.net.blocks.recomputed = self.recomputed
         times = []
         for _ in range(steps):
             side.wait()
@@ -64,43 +154,91 @@ class Variant:
             self.step()
             side.wait()
             times.append(time.perf_counter() - begun)
-        if side.type == "cuda":
-            side.optimizer.zero_grad(set_to_none=True)
-            torch.cuda.empty_cache()  # ckpt's turn may come next
+        side.release()
         return statistics.median(times)
 
     def row(self):
-        return dict(peak_bytes=self.peak, warm_up_s=self.warm_s, loss=self.loss)
+        return dict(peak_bytes=self.memory.get("peak"), beyond_bytes=self.memory.get("beyond"), tries=self.tries,
+                    reserved_bytes=self.memory.get("reserved"), warm_up_s=self.warm_s, loss=self.loss)
 
 
 class Side:
     """Holds network and optimizer; `with` frees them, so that the next network finds the memory empty."""
 
     def __init__(self, job, table, args):
-        self.job, self.type = job, "cpu" if args.device == "cpu" else "cuda"
+        self.job, self.type, self.left = job, "cpu" if args.device == "cpu" else "cuda", args.left
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
-        self.variants, self.net = [], None
+        self.variants, self.net, self.low, self.low_batch, self.matched = [], None, None, None, None
+        self.most = job.most_bytes or float("inf")
         try:
             self.net, self.batch, self.optimizer = torch_models.make(job.kind, job.vars, args.device)
+            if job.dtype == "bfloat16":
+                self.low = torch_models.lowered(copy.deepcopy(self.net))
+                self.low_batch = [x.bfloat16() if x.is_floating_point() else x for x in self.batch]
         except Exception as error:  # noqa: BLE001: e.g. no memory
             job.notes.append(f"PyTorch: {error}".splitlines()[0])
             return
         count = sum(p.numel() for p in self.net.parameters())
         assert count == job.params, f"PyTorch's {job.name} has {count} parameters, ours {job.params}"
-        self.variants = [Variant(self, name, *how) for name, how in table.items()]
+        self.variants = [Variant(self, name, **how) for name, how in table.items()
+                         if (self.low is not None or not how.get("autocast")) and (job.most_bytes or "match" not in how.values())]
+
+    def batch_of(self, net):
+        """Images come in the type of the network, as a loader would hand them over."""
+        return self.batch if net is self.net else self.low_batch
+
+    def raise_gradients(self):
+        high, low = list(self.net.parameters()), list(self.low.parameters())
+        for p, q in zip(high, low):
+            p.grad = torch.empty_like(p)
+        torch._foreach_copy_([p.grad for p in high], [q.grad for q in low])
+        self.low.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def lower_weights(self):
+        torch._foreach_copy_(list(self.low.parameters()), list(self.net.parameters()))
+
+    def bytes_of(self, variant):
+        """Of one step more. On the CPU, which does not count, what autograd saves: enough to try the searches."""
+        if self.type == "cuda":
+            self.optimizer.zero_grad(set_to_none=True)
+            self.wait()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            variant.step()
+            self.wait()
+            idle = 0 if self.low is None or variant.net is self.low else sum(2 * p.numel() for p in self.low.parameters())
+            most = torch.cuda.max_memory_allocated()
+            return dict(peak=most - idle, beyond=most - before, reserved=torch.cuda.max_memory_reserved() - idle)
+        saved = {}
+
+        def note(x):
+            saved[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+            variant.step()
+        weights = {p.untyped_storage().data_ptr() for p in variant.net.parameters()}
+        return dict(beyond=sum(n for at, n in saved.items() if at not in weights))
 
     def wait(self):
         if self.type == "cuda":
             torch.cuda.synchronize()
+
+    def release(self):
+        """ckpt's turn may come next."""
+        if self.net is not None and self.type == "cuda":
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         for v in self.variants:
-            v.call = None
-        self.net = self.batch = self.optimizer = None
+            v.call = v.net = None
+        self.net = self.low = self.batch = self.low_batch = self.optimizer = None
         torch._dynamo.reset()
         gc.collect()
         if self.type == "cuda":
