@@ -71,6 +71,9 @@ ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor);
 /* The largest resident set of this process so far; 0 where the system does not tell. */
 ckpt_bytes ckpt_process_peak_bytes(void);
 
+/* Layers that run slower than a user might expect; the first of them and why, when there is one. */
+int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, const char **why);
+
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 

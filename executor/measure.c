@@ -186,6 +186,22 @@ ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor)
     return executor->outside_bytes;
 }
 
+int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, const char **why)
+{
+    int count = 0;
+    for (int n = 0; n < executor->lowered->network->node_count; n++) {
+        const char *const text = ckpt_device_remark(&executor->bound[n]);
+        if (text[0] == '\0') {
+            continue;
+        }
+        if (count++ == 0) {
+            *layer = executor->lowered->network->node[n].name;
+            *why = text;
+        }
+    }
+    return count;
+}
+
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor)
 {
     return executor->slab_bytes;

@@ -247,6 +247,12 @@ static void say_start(const ckpt_training *training)
            ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
            ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
     say_memory("memory at the start", &training->start);
+    const char *layer = NULL, *why = NULL;
+    const int slow = ckpt_executor_remarks(training->executor, &layer, &why);
+    if (slow > 0) {
+        printf("%d layer%s slower than might be; the first is %s: %s\n", slow, slow == 1 ? " runs" : "s run", layer,
+               why);
+    }
 }
 
 /* On the CPU every step is traced. A GPU replays its steps, and tracing one costs: there the first is traced, so that

@@ -149,6 +149,11 @@ void ckpt_device_unbind(ckpt_bound *bound)
     *bound = (ckpt_bound){0};
 }
 
+const char *ckpt_device_remark(const ckpt_bound *bound)
+{
+    return bound->kernel != NULL && bound->kernel->remark != NULL ? bound->kernel->remark(bound->state) : "";
+}
+
 static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args)
 {
     ckpt_kernel_args own = *args;

@@ -118,6 +118,8 @@ const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);
 CKPT_MUST_USE ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
                                          ckpt_bytes backward_workspace, ckpt_bound *bound, ckpt_err *err);
 void ckpt_device_unbind(ckpt_bound *bound);
+/* Why this layer runs slower than a user might expect ("own kernels: cuDNN ..."), one line; "": it does not. */
+const char *ckpt_device_remark(const ckpt_bound *bound);
 
 /* Start a layer. args->context, node and state are filled in here. Where the op does not accumulate and backward must
  * add, its results are staged at the start of the workspace (ckpt_staging_bytes) and added in the order inputs, then

@@ -53,6 +53,8 @@ typedef struct ckpt_kernel {
     void (*release)(void *state); /* NULL with prepare */
     /* Bytes the chosen algorithms use. NULL: none. */
     void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
+    /* Why the layer runs slower than a user might expect, one line that lives as the state; "": it does not. NULL: never. */
+    const char *(*remark)(const void *state);
     ckpt_code (*forward)(const ckpt_kernel_args *args, ckpt_err *err);
     ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);
 } ckpt_kernel;

@@ -95,6 +95,12 @@ static void show_progress(void *context, int done, int total, ckpt_ns elapsed_ns
     ckpt_cli_progress("distinct layers", done, total, elapsed_ns);
 }
 
+static void show_remark(void *context, const char *layer, const char *why)
+{
+    (void)context;
+    fprintf(stderr, "ckpt-profile: layer %s runs slower than it might: %s\n", layer, why);
+}
+
 static ckpt_code write_profile(const ckpt_profile *profile, const char *path, ckpt_err *err)
 {
     ckpt_text text;
@@ -187,6 +193,7 @@ int main(int argc, char **argv)
     ckpt_arena_init(&arena);
     ckpt_profile_options options = {.output = "-", .device = "cpu"};
     options.profiler.progress = show_progress;
+    options.profiler.remark = show_remark;
     options.set = CKPT_NEW(&arena, const char *, argc);
     if (options.set == NULL) {
         CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");

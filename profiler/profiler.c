@@ -9,6 +9,7 @@
 
 #include "core/cli.h"
 #include "kernels/philox.h"
+#include "profiler/profiler_impl.h"
 
 enum {
     REPEATS = 15, /* default */
@@ -416,6 +417,10 @@ static ckpt_code measure_layer(const ckpt_profiling *profiling, const ckpt_node 
                         .chunk = profiling->chunk,
                         .chunk16 = profiling->chunk16};
     CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, &bench.bound, err));
+    const char *const why = ckpt_device_remark(&bench.bound);
+    if (why[0] != '\0' && profiling->options.remark != NULL) {
+        profiling->options.remark(profiling->options.context, node->name, why);
+    }
     const ckpt_code code = run_bench(profiling, &bench, row, err);
     ckpt_device_unbind(&bench.bound);
     return code;
@@ -558,6 +563,7 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
     CKPT_TRY(read_roles(&profiling, out, err));
     *made = (ckpt_profile){.source = "", .model = network->model->name, .row = row};
     CKPT_TRY(measure_all(&profiling, row, &made->row_count, first, row_of, err));
+    CKPT_TRY_WHILE(err, ckpt_profile_link(device, made, err), "measuring the link");
     ckpt_arena_rewind(out, mark);
     *profile = made;
     return CKPT_OK;

@@ -12,6 +12,8 @@ typedef struct ckpt_profiler_options {
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */
     /* called after each distinct layer; NULL: none */
     void (*progress)(void *context, int done, int total, ckpt_ns elapsed_ns);
+    /* called for each distinct layer that runs slower than a user might expect (ckpt_device_remark); NULL: none */
+    void (*remark)(void *context, const char *layer, const char *why);
     void *context;
 } ckpt_profiler_options;
 

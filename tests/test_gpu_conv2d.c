@@ -80,6 +80,9 @@ static void check_case(ckpt_gpu_case *c)
     size_t length = 0, again = 0;
     ckpt_err err = {0};
     compare_all(c, &plain, "allowed workspace");
+    const bool library = c->bound.forward_workspace_bytes > 0; /* on the emulated device: its double always claims */
+    CHECK(ckpt_device_remark(&c->bound)[0] == '\0', "with all the workspace allowed: %s",
+          ckpt_device_remark(&c->bound));
     ckpt_device_unbind(&c->bound);
     const ckpt_bytes least = least_backward(c, c->node->backward_workspace_bytes);
     CHECK_OK(ckpt_device_bind(c->gpu->device, c->node, 0, least, &c->bound, &err), err);
@@ -88,6 +91,9 @@ static void check_case(ckpt_gpu_case *c)
           (long long)c->bound.backward_workspace_bytes);
     CHECK(!emulated || c->bound.backward_workspace_bytes == least, "the least is %lld bytes, used are %lld",
           (long long)least, (long long)c->bound.backward_workspace_bytes);
+    CHECK(!emulated || library == (ckpt_device_remark(&c->bound)[0] != '\0'),
+          "own kernels %s for the library and the user hears: \"%s\"", library ? "stand in" : "do not stand in",
+          ckpt_device_remark(&c->bound));
     compare_all(c, &plain, "least workspace");
     const unsigned char *const bits = ckpt_gpu_snapshot(c, true, &length);
     ckpt_gpu_backward(c, &moved);

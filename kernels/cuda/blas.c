@@ -155,7 +155,7 @@ static ckpt_code refuse(const ckpt_blas_shape *shape, ckpt_bytes limit, const ch
 /* The first of the library's answers that keeps to the limit. */
 static ckpt_code choose(ckpt_blas_product *product, const ckpt_blas_shape *shape, ckpt_bytes limit, ckpt_err *err)
 {
-    const size_t room = limit > SLACK ? (size_t)(limit - SLACK) : 0;
+    const size_t room = limit > SLACK ? (size_t)((limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN) : 0;
     cublasLtMatmulPreference_t preference = NULL;
     CKPT_TRY(check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", err));
     ckpt_code code = fill_preference(preference, room, err);

@@ -20,6 +20,7 @@ enum conv2d_direction { FORWARD, INPUT, WEIGHT, DIRECTIONS }; /* as ckpt_cudnn_d
 struct conv2d_state {
     ckpt_blas_product *product[DIRECTIONS];
     ckpt_cudnn_convolution *library[DIRECTIONS];
+    char remark[sizeof(((ckpt_err *)0)->msg)]; /* "", or why own kernels do what is the library's */
 };
 
 /* to[o][tap][c] = from[o][c][tap] */
@@ -122,7 +123,7 @@ ckpt_code conv2d_make_product(conv2d_state *state, ckpt_cuda *cuda, const ckpt_n
                                     : ckpt_blas_product_create(cuda, &dx, backward, &state->product[INPUT], err);
 }
 
-/* cuDNN where it has something within `limit`, else nothing, which stands for the own kernels. */
+/* cuDNN where it has something within `limit`, else nothing, which stands for the own kernels, and a remark. */
 ckpt_code conv2d_make_library(conv2d_state *state, ckpt_cuda *cuda, const ckpt_cudnn_shape &s, int direction,
                               ckpt_bytes limit, ckpt_err *err)
 {
@@ -137,10 +138,17 @@ ckpt_code conv2d_make_library(conv2d_state *state, ckpt_cuda *cuda, const ckpt_c
     if (code == CKPT_NO_MEMORY) {
         return CKPT_FAIL(err, code, "%s", refusal.msg);
     }
+    if (code == CKPT_OK) {
+        return CKPT_OK;
+    }
+    const char *const why = refusal.msg[0] != '\0' ? refusal.msg : "no room to turn the filters for cuDNN";
     const ckpt_bytes own = direction == WEIGHT ? ckpt_conv2d_direct_workspace(s) : 0;
-    if (code != CKPT_OK && limit >= 0 && own > limit) {
+    if (limit >= 0 && own > limit) {
         return CKPT_FAIL(err, CKPT_DEVICE, "%lld bytes of workspace given, own kernels want %lld; %s", (long long)limit,
-                         (long long)own, refusal.msg);
+                         (long long)own, why);
+    }
+    if (state->remark[0] == '\0') {
+        snprintf(state->remark, sizeof state->remark, "own kernels: %.480s", why);
     }
     return CKPT_OK;
 }
@@ -206,6 +214,11 @@ void conv2d_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *forward = conv2d_bytes(c, s, FORWARD);
     *backward = weight > input ? weight : input;
     *backward = sums > *backward ? sums : *backward;
+}
+
+const char *conv2d_remark(const void *state)
+{
+    return ((const conv2d_state *)state)->remark;
 }
 
 template <typename T> void start_turn(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *from, void *to)
@@ -334,6 +347,7 @@ const ckpt_kernel ckpt_cuda_conv2d = {
     .prepare = conv2d_prepare,
     .release = conv2d_release,
     .workspace = conv2d_workspace,
+    .remark = conv2d_remark,
     .forward = conv2d_forward,
     .backward = conv2d_backward,
 };

@@ -1,5 +1,5 @@
-/* Convolution by cuDNN 9, as ready-made calls: deterministic algorithms only, chosen once, within the workspace that is
- * given. Only cudnn.c sees cuDNN. */
+/* Convolution by cuDNN 9, as ready-made calls: only engines that give the same bits again, chosen once, within the
+ * workspace that is given. Only cudnn.c sees cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_H
 #define CKPT_KERNELS_CUDA_CUDNN_H
 
@@ -20,8 +20,8 @@ typedef enum ckpt_cudnn_direction {
     CKPT_CUDNN_WEIGHT_GRADIENT /* x, dy -> dw */
 } ckpt_cudnn_direction;
 
-/* limit: bytes of workspace at most; -1: as much as the fastest wants. Errors: CKPT_DEVICE (nothing deterministic
- * fits, with the shape), CKPT_NO_MEMORY. */
+/* limit: bytes of workspace at most; -1: as much as the fastest wants, up to the operands' bytes and 64 MiB.
+ * Errors: CKPT_DEVICE (nothing reproducible fits, with the shape), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
                                                       ckpt_cudnn_direction direction, ckpt_bytes limit,
                                                       ckpt_cudnn_convolution **convolution, ckpt_err *err);
@@ -31,8 +31,11 @@ ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convol
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a,
                                                    const void *b, void *c, void *workspace, ckpt_err *err);
 
-/* The handle in cuda->cudnn, if there is none yet; the first convolution calls it. */
+/* What is in cuda->cudnn, if there is nothing yet; the first convolution calls it. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err);
+/* For tests, where there is no GPU: cuDNN chooses for the one that `json` describes to it, and nothing can be run. The
+ * keys of the description are cuDNN's own and may change. */
+CKPT_MUST_USE ckpt_code ckpt_cudnn_open_described(ckpt_cuda *cuda, const char *json, ckpt_err *err);
 void ckpt_cudnn_close(ckpt_cuda *cuda);
 void ckpt_cudnn_version(char *text, size_t room); /* "cuDNN 9.19.0" */
 

@@ -1,0 +1,209 @@
+/* labels: contract gpu */
+/* What the real cuDNN answers to the convolutions of every network under models/, and to strange ones, without a GPU:
+ * it chooses engines and makes plans for a GPU that is described to it (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The
+ * description's keys are cuDNN's own: a version that wants others makes this test skip itself. Nothing is computed. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/device.h"
+#include "ops/network.h"
+#include "tests/support_test.h"
+
+#ifndef CKPT_HAVE_CUDA
+int main(void)
+{
+    printf("no CUDA in this build\n");
+    return 77;
+}
+#else
+#include "kernels/cuda/cudnn.h"
+
+extern const ckpt_kernel ckpt_cuda_conv2d;
+
+typedef struct described_gpu {
+    const char *name;
+    int capability, shared_bytes, multiprocessors;
+} described_gpu;
+
+static const described_gpu gpus[] = {{"A100", 800, 166912, 108}, {"H100", 900, 232448, 132}};
+enum { GPU_COUNT = sizeof gpus / sizeof gpus[0] };
+
+static void describe(const described_gpu *gpu, char *text, size_t room)
+{
+    snprintf(text, room,
+             "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"multiProcessorCount\":%d,\"maxSharedMemoryPerBlockOptin\":%d,"
+             "\"driverVer\":13000,\"cudaDeviceId\":0,\"pciDeviceId\":0,\"isTccDriver\":0,\"l2CacheSize\":41943040,"
+             "\"maxCtasPerSM\":32,\"maxRegistersPerSM\":65536,\"maxSharedMemoryPerBlock\":49152,"
+             "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"memClockRateKHz\":1500000,\"regsPerBlock\":65536,"
+             "\"reservedSharedMemoryPerBlock\":1024,\"smClockRateKHz\":1500000,\"supportCoopLaunch\":1,"
+             "\"totalGlobalMem\":85899345920,\"warpSize\":32,\"maxBlockSize\":[1024,1024,64],"
+             "\"maxGridSize\":[2147483647,65535,65535]}",
+             gpu->name, gpu->capability, gpu->multiprocessors, gpu->shared_bytes);
+}
+
+static ckpt_cuda opened[GPU_COUNT];
+
+static ckpt_code open_all(ckpt_err *err)
+{
+    for (int g = 0; g < GPU_COUNT; g++) {
+        char text[1024];
+        describe(&gpus[g], text, sizeof text);
+        CKPT_TRY(ckpt_cudnn_open_described(&opened[g], text, err));
+    }
+    return CKPT_OK;
+}
+
+static bool is_product(const ckpt_node *node)
+{
+    bool product = ckpt_node_int(node, "groups") == 1;
+    for (int d = 0; d < 2; d++) {
+        product = product && ckpt_node_int_at(node, "kernel_size", d) == 1 &&
+                  ckpt_node_int_at(node, "stride", d) == 1 && ckpt_node_int_at(node, "padding", d) == 0;
+    }
+    return product;
+}
+
+/* As the executor does without a profile, then as the profiler does, then as the executor does with that profile. */
+static void check_node(const char *file, int g, const ckpt_node *node)
+{
+    const ckpt_kernel *const kernel = &ckpt_cuda_conv2d;
+    const ckpt_bytes given[][2] = {{node->forward_workspace_bytes, node->backward_workspace_bytes}, {-1, -1}};
+    for (int k = 0; k < 2; k++) {
+        ckpt_err err = {0};
+        void *state = NULL;
+        ckpt_bytes used[2] = {0}, again[2] = {0};
+        CHECK_OK(kernel->prepare(&opened[g], node, given[k][0], given[k][1], &state, &err), err);
+        kernel->workspace(node, state, &used[0], &used[1]);
+        CHECK(kernel->remark(state)[0] == '\0', "%s, %s, layer %s: %s", file, gpus[g].name, node->name,
+              kernel->remark(state));
+        CHECK(k == 1 || (used[0] <= given[k][0] && used[1] <= given[k][1]), "%s, %s, layer %s uses %lld and %lld bytes",
+              file, gpus[g].name, node->name, (long long)used[0], (long long)used[1]);
+        kernel->release(state);
+        CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], &state, &err), err);
+        kernel->workspace(node, state, &again[0], &again[1]);
+        CHECK(again[0] == used[0] && again[1] == used[1] && kernel->remark(state)[0] == '\0',
+              "%s, %s, layer %s: %lld and %lld bytes become %lld and %lld when that is the limit: %s", file,
+              gpus[g].name, node->name, (long long)used[0], (long long)used[1], (long long)again[0],
+              (long long)again[1], kernel->remark(state));
+        kernel->release(state);
+    }
+}
+
+/* Convolutions that differ in nothing cuDNN sees are checked once. */
+static bool seen_before(const ckpt_network *network, int n)
+{
+    const ckpt_node *const b = &network->node[n];
+    for (int m = 0; m < n; m++) {
+        const ckpt_node *const a = &network->node[m];
+        bool same = a->op == b->op && a->grad_in == b->grad_in && ckpt_shape_equal(&a->in[0].shape, &b->in[0].shape) &&
+                    ckpt_shape_equal(&a->out[0].shape, &b->out[0].shape) &&
+                    ckpt_shape_equal(&a->param[0].tensor.shape, &b->param[0].tensor.shape);
+        if (same) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_file(const char *file, ckpt_dtype dtype)
+{
+    char path[512];
+    ckpt_arena arena;
+    ckpt_err err = {0};
+    const ckpt_model *model = NULL;
+    const ckpt_network *network = NULL;
+    int checked = 0;
+    (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    ckpt_arena_init(&arena);
+    CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
+    CHECK_OK(ckpt_model_with_dtype(model, ckpt_dtype_name(dtype), &arena, &model, &err), err);
+    CHECK_OK(ckpt_network_infer(model, CKPT_ON_GPU, &arena, &network, &err), err);
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        if (strcmp(node->op->name, "conv2d") == 0 && !is_product(node) && !seen_before(network, n)) {
+            for (int g = 0; g < GPU_COUNT; g++) {
+                check_node(file, g, node);
+            }
+            checked++;
+        }
+    }
+    ckpt_arena_fini(&arena);
+    return checked;
+}
+
+/* Every convolution of every network, at its real size, finds a reproducible engine within its stated allowance. */
+static void test_every_model(void **state)
+{
+    (void)state;
+    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    assert_non_null(folder);
+    int checked = 0;
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        const char *const end = strrchr(entry->d_name, '.');
+        if (end != NULL && strcmp(end, ".json") == 0) {
+            checked += check_file(entry->d_name, CKPT_FLOAT32) + check_file(entry->d_name, CKPT_BFLOAT16);
+        }
+    }
+    (void)closedir(folder);
+    CHECK(checked > 100, "only %d convolutions were checked", checked);
+}
+
+/* Shapes no network here has; also that no limit is overstepped on the way down to none. */
+static void test_strange_shapes(void **state)
+{
+    (void)state;
+    static const ckpt_cudnn_shape strange[] = {
+        {1, 1, 1, 1, {1, 1}, {1, 1}, {3, 3}, {1, 1}, {1, 1}, CKPT_FLOAT32},
+        {2, 3, 5, 1, {9, 8}, {9, 8}, {3, 3}, {1, 1}, {1, 1}, CKPT_FLOAT32},
+        {2, 8, 16, 2, {7, 9}, {3, 4}, {3, 3}, {2, 2}, {0, 0}, CKPT_FLOAT32},
+        {1, 6, 18, 6, {5, 5}, {3, 3}, {3, 3}, {1, 1}, {0, 0}, CKPT_FLOAT32},
+        {2, 4, 6, 2, {9, 7}, {3, 11}, {2, 5}, {3, 1}, {0, 4}, CKPT_FLOAT32},
+        {1, 4, 4, 1, {8, 8}, {4, 4}, {1, 1}, {3, 3}, {2, 2}, CKPT_FLOAT32},
+        {3, 17, 31, 1, {20, 21}, {10, 21}, {7, 1}, {2, 1}, {3, 0}, CKPT_FLOAT32},
+    };
+    for (size_t i = 0; i < 2 * sizeof strange / sizeof strange[0]; i++) {
+        ckpt_cudnn_shape s = strange[i / 2];
+        s.dtype = i % 2 == 0 ? CKPT_FLOAT32 : CKPT_BFLOAT16;
+        for (int g = 0; g < GPU_COUNT; g++) {
+            for (int direction = 0; direction < 3; direction++) {
+                ckpt_bytes limit = -1;
+                bool found = true;
+                while (found) {
+                    ckpt_err err = {0};
+                    ckpt_cudnn_convolution *made = NULL;
+                    const ckpt_code code = ckpt_cudnn_convolution_create(
+                        &opened[g], &s, (ckpt_cudnn_direction)direction, limit, &made, &err);
+                    CHECK(limit >= 0 || code == CKPT_OK, "shape %zu on %s: %s", i / 2, gpus[g].name, err.msg);
+                    CHECK(code == CKPT_OK || code == CKPT_DEVICE, "shape %zu on %s: %s", i / 2, gpus[g].name, err.msg);
+                    const ckpt_bytes used = code == CKPT_OK ? ckpt_cudnn_convolution_workspace(made) : 0;
+                    CHECK(limit < 0 || used <= limit, "shape %zu: %lld bytes of %lld", i / 2, (long long)used,
+                          (long long)limit);
+                    ckpt_cudnn_convolution_destroy(made);
+                    found = code == CKPT_OK && used > 0;
+                    limit = used - 1;
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    ckpt_err err = {0};
+    if (open_all(&err) != CKPT_OK) {
+        printf("this cuDNN takes no such description of a GPU: %s\n", err.msg);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_model),
+        cmocka_unit_test(test_strange_shapes),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int g = 0; g < GPU_COUNT; g++) {
+        ckpt_cudnn_close(&opened[g]);
+    }
+    return failed;
+}
+#endif
