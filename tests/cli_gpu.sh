@@ -50,6 +50,7 @@ for type in float32 bfloat16; do
     as=("${small[@]}" --dtype "$type")
     "$profile" "${as[@]}" --device cuda:0 --repeats 3 -o "$type.profile.json" "$model" || fail "profile $type"
     grep -q '"target": "gpu"' "$type.profile.json" || fail "$type: the profile does not say what it is of"
+    grep -q '"link"' "$type.profile.json" || fail "$type: the profile does not say how fast copies are"
     "$plan" "${as[@]}" --profile "$type.profile.json" --strategy keep-all -o "$type.all.json" "$model" > /dev/null || fail "keep-all $type"
     "$plan" "${as[@]}" --profile "$type.profile.json" --budget 80% -o "$type.part.json" "$model" > /dev/null || fail "80% $type"
     "$plan" "${as[@]}" --profile "$type.profile.json" --budget 80% --link 50GB/s -o "$type.offload.json" "$model" > /dev/null ||

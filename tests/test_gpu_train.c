@@ -286,7 +286,9 @@ static void profiles(void **state)
             for (int i = 0; i < profile->row_count; i++) {
                 assert_true(profile->row[i].forward.median_ns > 0 && profile->row[i].forward.repeats == 3);
             }
+            assert_true(profile->d2h_bytes_per_s > 0 && profile->h2d_bytes_per_s > 0);
             CHECK_OK(ckpt_network_lower(t.lowered->network, profile, NULL, &t.arena, &t.lowered, &err), err);
+            assert_true(t.lowered->graph->has_link);
             test_record measured, allowed;
             test_train_run(&t, &(test_run){.plan = test_train_hand_plan(&t, true, false), .steps = 2}, &measured);
             CHECK_OK(ckpt_network_lower(t.lowered->network, NULL, NULL, &t.arena, &t.lowered, &err), err);
