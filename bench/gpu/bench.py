@@ -53,8 +53,8 @@ TORCH = {
     "eager, autocast": dict(autocast=True),
 }
 OVER = 1.02  # PyTorch's bytes over ckpt's half that still count as the same
-CAPTION = """Same shapes and batch on both sides, resident on the device; AdamW or SGD fused; PyTorch with scaled_dot_product_attention and
-cuDNN's benchmark mode, its kernels not asked to be deterministic (ckpt's are), no TF32 in float32 on either side. bfloat16: ckpt has bfloat16
+CAPTION = """Same shapes and batch on both sides, resident on the device; AdamW or SGD fused; PyTorch with scaled_dot_product_attention,
+cuDNN's benchmark mode and torch.compile in its default mode, its kernels not asked to be deterministic (ckpt's are), no TF32 in float32 on either side. bfloat16: ckpt has bfloat16
 activations, residual sums and their gradients, products from a bfloat16 copy of the weights, and float32 weights, gradients of weights, optimizer
 state, statistics and losses. PyTorch without further words: network, residual sums and all gradients in bfloat16, batch norms' parameters and
 statistics, logits of the loss, weights in the optimizer and its state in float32. PyTorch with autocast: float32 weights and gradients; products,

@@ -105,13 +105,21 @@ class Variant:
         self.recomputed = side.matched
 
     def match_budget(self):
-        """At most TRIES budgets between 0 and 1: between the neighbours tried, where a straight line meets the bytes that
-        are allowed. The best is the one with the most bytes that are allowed, or else the one with the least."""
+        """At most TRIES budgets between 0 (guessed: no bytes) and 1 (as compiled without one): between the neighbours tried,
+        where a straight line meets the bytes that are allowed. The best is the one with the most bytes that are allowed,
+        or else the one with the least."""
         most, best = self.side.most, None
-        low, high = (0.0, 0.0), (1.0, 2 * most)  # guesses; the first try is at 0.5
+        whole = self.side.compiled_whole(self.net)
+        if whole is not None and whole.memory["beyond"] <= most:
+            self.call, self.memory, self.name = whole.call, whole.memory, self.name + " 1"
+            return
+        low, high = (0.0, 0.0), (1.0, whole.memory["beyond"] if whole is not None else 2 * most)
         while len(self.tries) < TRIES:
             share = (0.98 * most - low[1]) / (high[1] - low[1]) if high[1] > low[1] else 0.5
-            budget = round(low[0] + (high[0] - low[0]) * min(max(share, 0.1), 0.9), 3)
+            budget = low[0] + (high[0] - low[0]) * min(max(share, 0.1), 0.9)
+            if len(self.tries) == TRIES - 1 and not best[0][0]:
+                budget /= 2  # nothing has fitted: the curve is no line
+            budget = round(budget, 3)
             try:
                 beyond = self.ready(budget)
             except (torch.OutOfMemoryError, Overtime):
@@ -181,8 +189,14 @@ class Side:
             return
         count = sum(p.numel() for p in self.net.parameters())
         assert count == job.params, f"PyTorch's {job.name} has {count} parameters, ours {job.params}"
+        if not job.most_bytes:
+            job.notes.append("PyTorch's recomputation has no bytes to keep to: there is no plan of ckpt's")
         self.variants = [Variant(self, name, **how) for name, how in table.items()
                          if (self.low is not None or not how.get("autocast")) and (job.most_bytes or "match" not in how.values())]
+
+    def compiled_whole(self, net):
+        """The variant that compiled `net` and recomputes nothing by order, when it has run."""
+        return next((v for v in self.variants if v.net is net and v.compiled and not v.blocks and not v.budget and v.memory), None)
 
     def batch_of(self, net):
         """Images come in the type of the network, as a loader would hand them over."""
