@@ -55,6 +55,7 @@ template <typename E, int D, int ROWS, int THREADS>
 __device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_t first, const attention_call &c)
 {
     constexpr int PACKS = D / pack<E>::count;
+    static_assert(ROWS * PACKS % THREADS == 0, "no thread may write behind the tile");
     if constexpr (THREADS % PACKS == 0) { /* a thread stays in its column */
         constexpr int STEP = THREADS / PACKS;
         const int row = (int)threadIdx.x / PACKS, column = (int)threadIdx.x % PACKS * pack<E>::count;

@@ -17,6 +17,7 @@ extern "C" {
 #include "cuda_bf16.h"
 #include "cuda_runtime.h"
 #include "emulation.h"
+#include "kernels/cuda/tile.cuh"
 
 #define OK(call) assert_int_equal((call), cudaSuccess)
 
@@ -171,6 +172,112 @@ void test_faults(void **)
     expect_fault(launch(half_mask, 1, 32, 0, device), "some lanes only");
     expect_fault(launch(half_mask, 1, 16, 0, device), "fewer than 32");
     expect_fault(launch(reads, 1, 1, 0, host, device), "not the device's");
+}
+
+/* ------------------------------------------------------------------------------------------- tiles */
+
+uint32_t two(float low, float high)
+{
+    return (uint32_t)ckpt_bfloat16_of(low) | (uint32_t)ckpt_bfloat16_of(high) << 16;
+}
+
+/* Some matrix of small whole numbers: every product and sum is exact. */
+float entry(int which, int row, int column)
+{
+    return (float)((which * 29 + row * 7 + column * 3 + row * column) % 13 - 6);
+}
+
+/* d = a b + c, filled and read by the formulas that the PTX ISA, "Matrix Fragments for mma.m16n8k16", gives for the
+ * number i of an element a lane holds. */
+__global__ void multiplies(int *out)
+{
+    const int group = (int)threadIdx.x / 4, in_group = (int)threadIdx.x % 4;
+    uint32_t a[4], b[2];
+    float c[4];
+    for (int i = 0; i < 8; i += 2) {
+        const int row = i < 2 || (4 <= i && i < 6) ? group : group + 8, column = in_group * 2 + (i < 4 ? 0 : 8);
+        a[i / 2] = two(entry(0, row, column), entry(0, row, column + 1));
+    }
+    for (int i = 0; i < 4; i += 2) {
+        const int row = in_group * 2 + (i < 2 ? 0 : 8);
+        b[i / 2] = two(entry(1, row, group), entry(1, row + 1, group));
+    }
+    for (int i = 0; i < 4; i++) {
+        c[i] = entry(2, i < 2 ? group : group + 8, in_group * 2 + (i & 1));
+    }
+    mma_bf16(c, a, b[0], b[1]);
+    for (int i = 0; i < 4; i++) {
+        out[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)] = (int)c[i];
+    }
+}
+
+/* Four matrices, row r of matrix m in line 4 r + m of shared memory, each line 48 bytes; an entry is its own number. */
+__global__ void loads_matrices(int *out, int shift)
+{
+    CKPT_SHARED(shared);
+    uint16_t *const line = (uint16_t *)(void *)shared;
+    const int lane = (int)threadIdx.x;
+    for (int column = 0; column < 8; column++) {
+        line[24 * lane + column] = (uint16_t)(lane % 4 * 64 + lane / 4 * 8 + column);
+    }
+    __syncthreads();
+    uint32_t r[4], turned[4];
+    load_matrices(r, line + 24 * (lane % 8 * 4 + lane / 8) + shift);
+    load_matrices_turned(turned, line + 24 * (lane % 8 * 4 + lane / 8));
+    for (int m = 0; m < 4; m++) {
+        out[32 * m + lane] = (int)r[m];
+        out[128 + 32 * m + lane] = (int)turned[m];
+    }
+}
+
+/* Every second thread's copy is not wanted, and comes from nowhere. */
+__global__ void copies(int *out, int shift)
+{
+    CKPT_SHARED(shared);
+    const int lane = (int)threadIdx.x;
+    int *const to = (int *)(void *)shared + 4 * lane, *const from = out + 128 + 4 * lane;
+    async_copy<16>(to, lane % 2 == 0 ? from + shift : nullptr, lane % 2 == 0);
+    out[256 + lane] = to[3];
+    async_wait();
+    __syncthreads();
+    const int other = lane ^ 2;
+    for (int i = 0; i < 4; i++) {
+        out[4 * lane + i] = to[4 * (other - lane) + i];
+    }
+}
+
+void test_tiles(void **)
+{
+    OK(launch(multiplies, 1, 32, 0, device));
+    read_back();
+    for (int i = 0; i < 128; i++) {
+        float sum = entry(2, i / 8, i % 8);
+        for (int k = 0; k < 16; k++) {
+            sum += entry(0, i / 8, k) * entry(1, k, i % 8);
+        }
+        assert_int_equal(host[i], (int)sum);
+    }
+    OK(launch(loads_matrices, 1, 32, 32 * 48, device, 0));
+    read_back();
+    for (int i = 0; i < 128; i++) {
+        const int m = i / 32 * 64, row = i % 32 / 4, column = 2 * (i % 4);
+        assert_int_equal(host[i], (m + 8 * row + column) | (m + 8 * row + column + 1) << 16);
+        assert_int_equal(host[128 + i], (m + 8 * column + row) | (m + 8 * (column + 1) + row) << 16);
+    }
+    for (int i = 0; i < 1024; i++) {
+        host[i] = 3 * i;
+    }
+    OK(cudaMemcpyAsync(device, host, sizeof host, cudaMemcpyHostToDevice, stream[0]));
+    OK(launch(copies, 1, 32, 512, device, 0));
+    read_back();
+    for (int i = 0; i < 128; i++) {
+        assert_int_equal(host[i], i / 4 % 2 == 0 ? 3 * (128 + (i ^ 8)) : 0);
+        assert_int_equal(host[256 + i / 4], -1); /* not there before the wait */
+    }
+    assert_int_equal(pack_bf16(-1.5F, 3.0F), two(-1.5F, 3.0F));
+    assert_int_equal(pack_bf16(-1.5F, 3.0F), 0x4040bfc0);
+    expect_fault(launch(loads_matrices, 1, 32, 32 * 48, device, 1), "not aligned");
+    expect_fault(launch(copies, 1, 32, 512, device, 1), "not aligned");
 }
 
 __global__ void shuffles(int *out)
@@ -552,6 +659,7 @@ int main(void)
         TEST(test_indices),
         TEST(test_a_missing_barrier_shows),
         TEST(test_faults),
+        TEST(test_tiles),
         TEST(test_warps),
         TEST(test_shared_memory),
         TEST(test_refused_launches),
