@@ -81,6 +81,7 @@ part() {
     child=$!
     wait $child
     local code=$?
+    kill -KILL -- "-$child" 2>/dev/null # timeout's group: what did not heed its signal
     child=''
     took=$(($(date +%s) - begun))
     [ $code != 124 ] && [ $code != 137 ] || echo "gpu_check: stopped after $limit s" >>"$work/log/$name.log"
@@ -113,7 +114,7 @@ pack() {
     exit 1
 }
 trap pack EXIT
-trap 'kill "$child" 2>/dev/null; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
+trap '[ -z "$child" ] || kill -KILL -- "-$child"; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
 
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
 capability=$(smi compute_cap | tr -d '. ')
@@ -161,20 +162,21 @@ fi
 flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
 tests=$(cd tests && ls test_gpu_*.c test_cud*.c 2>/dev/null | sed 's/\.c$//')
 if ! part configure 60 cmake --preset cuda "${flags[@]}"; then
-    note configure FAILED "$(why configure 4)"
+    [ -f "$work/log/configure.log" ] && note configure FAILED "$(why configure 4)"
     exit 1
 fi
 # -k 0: one test that does not compile must not keep the programs from being built.
 # shellcheck disable=SC2086
 part build 240 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train $tests -- -k 0
 code=$?
-[ $code = 0 ] && verdict=ok || verdict=FAILED
+[ -f "$work/log/build.log" ] || exit 1
+case $code in 0) verdict=ok ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED ;; esac
 note build "$verdict" "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
 [ -x "$bin/ckpt-train" ] || exit 1
 
 # Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights.
 first() {
-    set -e
+    set -e -o pipefail
     mkdir -p "$work/first" && cd "$work/first"
     local model=$root/models/byte-gpt.json vars=(--set batch=4 --set tokens=64 --set blocks=3)
     [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
@@ -184,14 +186,16 @@ first() {
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
         for run in keep part; do
+            # shellcheck disable=SC2046
             for how in graph plain; do
                 "$bin/ckpt-train" "$model" "${vars[@]}" --dtype $type --device "$device" --plan $type.$run.json --steps 5 \
                     --seed 1 --log $type.$run.$how.csv $([ $how = graph ] || echo --no-graph) | tee $type.$run.$how.txt
             done
         done
+        [ "$(cat $type.*.txt | grep -c 'measured peak .*(equal)')" = 4 ] || { echo "$type: peaks differ: $(grep peak $type.*.txt)"; exit 1; }
         [ "$(grep -h sha256 $type.*.txt | sort -u | wc -l)" = 1 ] || { echo "$type: other weights: $(grep sha256 $type.*.txt)"; exit 1; }
     done
-    echo "the same weights with every plan, recorded or not"
+    echo "the same weights and the planned peaks with every plan, recorded or not"
 }
 export -f first && export work root bin device dry types
 if asked first; then plain_part first 70 bash -c first; fi
@@ -278,6 +282,7 @@ for tool in $(asked sanitize && echo memcheck racecheck); do
     else
         part $tool 45 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT
         code=$? runs=$(wc -l <"$work/sanitize.txt") log=$work/log/$tool.log verdict=ok
+        [ -f "$log" ] || continue
         clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n|' ';/' | cut -c 1-300)
         case $code in 0) ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED ;; esac
         [ -z "$dirty" ] || verdict=FAILED
