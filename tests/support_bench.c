@@ -16,11 +16,7 @@ enum { PIECE_MAX = 2 * (CKPT_IN_MAX + CKPT_OUT_MAX + CKPT_SAVED_MAX + CKPT_PARAM
 
 double ckpt_bench_random(ckpt_bench *bench)
 {
-    /* splitmix64, Steele et al. 2014 */
-    uint64_t z = (bench->random += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1;
+    return ckpt_case_random(&bench->random);
 }
 
 /* Where element i of the written order lies in memory. */
@@ -79,27 +75,10 @@ static ckpt_twin twin_of(ckpt_bench *bench, const ckpt_tensor *tensor, bool valu
 
 static void fill_input(ckpt_bench *bench, int k)
 {
-    const ckpt_case_input *const in = ckpt_case_in(bench->test, k);
     ckpt_twin *const twin = &bench->in[k];
+    ckpt_case_fill(bench->test, k, twin->count, &bench->random, twin->truth);
     for (int64_t i = 0; i < twin->count; i++) {
-        const double u = ckpt_bench_random(bench);
-        double x = (u < 0 ? -1 : 1) * (0.05 + 0.95 * fabs(u));
-        if (in->limit > 0) {
-            x = bench->test->ignores && i % 3 == 1 ? -100 : floor((u + 1) / 2 * (double)in->limit);
-        } else if (bench->test->fill == CKPT_FILL_WIDE) {
-            x = 3 + 7 * u;
-            x = fabs(x) < 0.05 ? 0.05 : x;
-            x = fabs(x - 6) < 0.05 ? 5.95 : x;
-        } else if (bench->test->fill == CKPT_FILL_DISTINCT) {
-            x = fmax(4.0 / (double)twin->count, 0.004) * ((double)i + 0.5 - (double)twin->count / 2);
-        }
-        set(twin, i, x);
-    }
-    for (int64_t i = twin->count - 1; bench->test->fill == CKPT_FILL_DISTINCT && i > 0; i--) {
-        const int64_t j = (int64_t)((ckpt_bench_random(bench) + 1) / 2 * (double)i);
-        const double a = twin->truth[i], b = twin->truth[j];
-        set(twin, i, b);
-        set(twin, j, a);
+        set(twin, i, twin->truth[i]);
     }
 }
 

@@ -1,6 +1,8 @@
 /* The case table, and the small networks its rows become. */
 #include "tests/support_cases.h"
 
+#include <math.h>
+
 /* clang-format off */
 #define INT(n, v)   {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
 #define REAL(n, v)  {.name = (n), .kind = CKPT_FLOAT, .real = (v)}
@@ -243,6 +245,39 @@ static void add_source(const ckpt_case_input *in, int k, int one, ckpt_arena *ar
     layer[1].op = "reshape";
     layer[1].in = &from[1];
     layer[1].attr = &attr[1];
+}
+
+double ckpt_case_random(uint64_t *generator)
+{
+    /* splitmix64, Steele et al. 2014 */
+    uint64_t z = (*generator += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1;
+}
+
+void ckpt_case_fill(const ckpt_case *c, int k, int64_t count, uint64_t *generator, double *x)
+{
+    const ckpt_case_input *const in = ckpt_case_in(c, k);
+    for (int64_t i = 0; i < count; i++) {
+        const double u = ckpt_case_random(generator);
+        x[i] = (u < 0 ? -1 : 1) * (0.05 + 0.95 * fabs(u));
+        if (in->limit > 0) {
+            x[i] = c->ignores && i % 3 == 1 ? -100 : floor((u + 1) / 2 * (double)in->limit);
+        } else if (c->fill == CKPT_FILL_WIDE) {
+            x[i] = 3 + 7 * u;
+            x[i] = fabs(x[i]) < 0.05 ? 0.05 : x[i];
+            x[i] = fabs(x[i] - 6) < 0.05 ? 5.95 : x[i];
+        } else if (c->fill == CKPT_FILL_DISTINCT) {
+            x[i] = fmax(4.0 / (double)count, 0.004) * ((double)i + 0.5 - (double)count / 2);
+        }
+    }
+    for (int64_t i = count - 1; c->fill == CKPT_FILL_DISTINCT && i > 0; i--) {
+        const int64_t j = (int64_t)((ckpt_case_random(generator) + 1) / 2 * (double)i);
+        const double a = x[i];
+        x[i] = x[j];
+        x[j] = a;
+    }
 }
 
 ckpt_code ckpt_case_network(const ckpt_case *c, int threads, ckpt_arena *arena, const ckpt_network **network,

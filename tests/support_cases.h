@@ -35,6 +35,10 @@ extern const int ckpt_case_count;
 /* The input of that number. */
 const ckpt_case_input *ckpt_case_in(const ckpt_case *c, int k);
 
+/* -1..1, and moves the generator on. Then x[0..count-1], what the case says input k is filled with. */
+double ckpt_case_random(uint64_t *generator);
+void ckpt_case_fill(const ckpt_case *c, int k, int64_t count, uint64_t *generator, double *x);
+
 /* A network around the case: float inputs whose gradient is wanted come out of a layer with parameters, the others
  * are model inputs; *node is the layer under test. */
 ckpt_code ckpt_case_network(const ckpt_case *c, int threads, ckpt_arena *arena, const ckpt_network **network,

@@ -44,6 +44,29 @@ void ckpt_gpu_close(ckpt_gpu *gpu)
     *gpu = (ckpt_gpu){0};
 }
 
+ckpt_gpu ckpt_gpus[CKPT_GPU_MAX];
+int ckpt_gpus_count;
+ckpt_device *ckpt_gpus_cpu;
+
+int ckpt_gpus_open(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_device_open("cpu", 1, &ckpt_gpus_cpu, &err), err);
+    ckpt_gpus_count = ckpt_gpu_open_all(ckpt_gpus);
+    return 0;
+}
+
+int ckpt_gpus_close(void **state)
+{
+    (void)state;
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        ckpt_gpu_close(&ckpt_gpus[g]);
+    }
+    ckpt_device_close(ckpt_gpus_cpu);
+    return 0;
+}
+
 static int reports;
 
 int ckpt_gpu_reports(void)
@@ -64,15 +87,6 @@ void ckpt_gpu_report(ckpt_gpu_case *c, const char *format, ...)
 }
 
 /* ------------------------------------------------------------------------------------------------ data */
-
-static double draw(ckpt_gpu_case *c)
-{
-    /* splitmix64, Steele et al. 2014; -1..1 */
-    uint64_t z = (c->random += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (double)((z ^ (z >> 31)) >> 11) / 4503599627370496.0 - 1;
-}
 
 static void set(const ckpt_gpu_case *c, ckpt_gpu_tensor *t, int64_t i, double x)
 {
@@ -118,32 +132,21 @@ static ckpt_gpu_tensor tensor_of(ckpt_gpu_case *c, const ckpt_tensor *tensor)
 
 static void fill_input(ckpt_gpu_case *c, int k)
 {
-    const ckpt_case_input *const in = ckpt_case_in(c->test, k);
     ckpt_gpu_tensor *const t = &c->in[k];
+    const ckpt_mark mark = ckpt_arena_mark(&c->arena);
+    double *const x = CKPT_NEW(&c->arena, double, t->count);
+    assert_non_null(x);
+    ckpt_case_fill(c->test, k, t->count, &c->random, x);
     for (int64_t i = 0; i < t->count; i++) {
-        const double u = draw(c);
-        double x = (u < 0 ? -1 : 1) * (0.05 + 0.95 * fabs(u));
-        if (in->limit > 0) {
-            x = c->test->ignores && i % 3 == 1 ? -100 : floor((u + 1) / 2 * (double)in->limit);
-        } else if (c->test->fill == CKPT_FILL_WIDE) {
-            x = 3 + 7 * u;
-        } else if (c->test->fill == CKPT_FILL_DISTINCT) {
-            x = fmax(4.0 / (double)t->count, 0.004) * ((double)i + 0.5 - (double)t->count / 2);
-        }
-        set(c, t, i, x);
+        set(c, t, i, x[i]);
     }
-    for (int64_t i = t->count - 1; c->test->fill == CKPT_FILL_DISTINCT && i > 0; i--) {
-        const int64_t j = (int64_t)((draw(c) + 1) / 2 * (double)i);
-        const double a = (double)t->value[i], b = (double)t->value[j];
-        set(c, t, i, b);
-        set(c, t, j, a);
-    }
+    ckpt_arena_rewind(&c->arena, mark);
 }
 
 static void fill_random(ckpt_gpu_case *c, ckpt_gpu_tensor *t, double middle)
 {
     for (int64_t i = 0; i < t->count; i++) {
-        set(c, t, i, middle + draw(c));
+        set(c, t, i, middle + ckpt_case_random(&c->random));
     }
 }
 
@@ -219,6 +222,27 @@ void ckpt_gpu_case_fini(ckpt_gpu_case *c)
     ckpt_device_unbind(&c->bound);
     ckpt_device_unbind(&c->cpu_bound);
     ckpt_arena_fini(&c->arena);
+}
+
+int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, uint64_t seed, void (*check)(ckpt_gpu_case *c))
+{
+    static const ckpt_dtype dtypes[] = {CKPT_FLOAT32, CKPT_BFLOAT16};
+    ckpt_gpu_case *const c = ckpt_memory_get(sizeof *c);
+    const int before = reports;
+    assert_non_null(c);
+    for (int i = 0; i < count; i++) {
+        for (int g = 0; g < ckpt_gpus_count; g++) {
+            for (int d = 0; d < 2; d++) {
+                if (ckpt_gpu_case_init(c, &cases[i], first + i, dtypes[d], &ckpt_gpus[g], ckpt_gpus_cpu, seed)) {
+                    check(c);
+                }
+                ckpt_gpu_case_fini(c);
+                ckpt_emulated_schedule(0);
+            }
+        }
+    }
+    ckpt_memory_put(c);
+    return reports - before;
 }
 
 /* ------------------------------------------------------------------------------------------------ runs on the GPU */

@@ -27,6 +27,13 @@ extern const int ckpt_gpu_case_count;
 int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX]);
 void ckpt_gpu_close(ckpt_gpu *gpu);
 
+/* Set-up and tear-down of a group of tests: all GPUs, and the CPU with one thread to compare with. */
+extern ckpt_gpu ckpt_gpus[CKPT_GPU_MAX];
+extern int ckpt_gpus_count;
+extern ckpt_device *ckpt_gpus_cpu;
+int ckpt_gpus_open(void **state);
+int ckpt_gpus_close(void **state);
+
 /* A tensor in memory order: `bits` as the GPU has it, `value` the same numbers as the CPU has them (float32, or int32),
  * `want` what the CPU's kernel says. */
 typedef struct ckpt_gpu_tensor {
@@ -58,6 +65,10 @@ typedef struct ckpt_gpu_case {
 bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckpt_dtype dtype, ckpt_gpu *gpu,
                         ckpt_device *cpu, uint64_t seed);
 void ckpt_gpu_case_fini(ckpt_gpu_case *c);
+
+/* `check` on every case, numbered from `first`, in both types on every GPU. Gives how
+ * many failures were reported. */
+int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, uint64_t seed, void (*check)(ckpt_gpu_case *c));
 
 /* "case 12 (gelu, bfloat16, emulated): <text>" to standard error, and the case has failed. ckpt_gpu_reports: ever. */
 void ckpt_gpu_report(ckpt_gpu_case *c, const char *format, ...) CKPT_PRINTF(2, 3);

@@ -246,6 +246,19 @@ static double hyper_of(const ckpt_optimizer *optimizer, const double *hyper, con
     return NAN;
 }
 
+/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay. */
+const ckpt_setting ckpt_settings[] = {
+    {"sgd", {0.01, 0, 0, 0}},
+    {"sgd", {0.1, 0.9, 0, 0.01}},
+    {"sgd", {0.05, 0.9, 1, 0.1}},
+    {"sgd", {0.05, 0, 0, 0.1}},
+    {"adam", {1e-3, 0.9, 0.999, 1e-8, 0}},
+    {"adam", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+    {"adamw", {1e-3, 0.9, 0.999, 1e-8, 0.01}},
+    {"adamw", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+};
+const int ckpt_setting_count = (int)(sizeof ckpt_settings / sizeof ckpt_settings[0]);
+
 bool ckpt_reference_update(const ckpt_optimizer *optimizer, const double *hyper, bool decay, uint64_t step,
                            double *param, double grad, double *slot)
 {

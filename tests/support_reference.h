@@ -27,6 +27,14 @@ bool ckpt_reference_forward(const ckpt_reference *r);
 bool ckpt_reference_update(const ckpt_optimizer *optimizer, const double *hyper, bool decay, uint64_t step,
                            double *param, double grad, double *slot);
 
+/* What every optimizer is tested with; hyperparameters in the order of the optimizer's own list. */
+typedef struct ckpt_setting {
+    const char *optimizer;
+    double hyper[CKPT_HYPER_MAX];
+} ckpt_setting;
+extern const ckpt_setting ckpt_settings[];
+extern const int ckpt_setting_count;
+
 /* Philox4x32-10's word for `element` under the convention of docs: key = seed, counter = (element / 4, step,
  * layer << 8 | stream), word element % 4. Then whether dropout keeps the element. */
 uint32_t ckpt_reference_philox(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t element);

@@ -1,6 +1,19 @@
 /* What tests share. */
 #include "tests/support_test.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t ckpt_test_rounds(uint64_t all, uint64_t few)
+{
+    const char *const asked = getenv("CKPT_TEST_ROUNDS");
+    if (asked == NULL || strcmp(asked, "few") != 0) {
+        return all;
+    }
+    print_message("%llu of %llu instances\n", (unsigned long long)few, (unsigned long long)all);
+    return few;
+}
+
 int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *context)
 {
     const int64_t live = ckpt_memory_live();

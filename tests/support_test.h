@@ -31,4 +31,8 @@
  * CKPT_NO_MEMORY and leave no block live. Gives the number of allocations of the successful run. */
 int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *context);
 
+/* How many instances to try: `all`, or `few` and a line that says so when CKPT_TEST_ROUNDS=few, which CTest sets
+ * where sanitizers make each instance several times as slow. */
+uint64_t ckpt_test_rounds(uint64_t all, uint64_t few);
+
 #endif

@@ -266,6 +266,15 @@ static ckpt_bytes most_live(const hand *h)
     return most;
 }
 
+ckpt_plan *test_train_plan(test_train *t, const char *strategy, ckpt_bytes budget)
+{
+    ckpt_plan *plan = NULL;
+    ckpt_err err = {0};
+    const ckpt_plan_options options = {.budget_bytes = budget};
+    CHECK_OK(ckpt_plan_make(t->lowered->graph, strategy, &options, &t->arena, &plan, &err), err);
+    return plan;
+}
+
 ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
 {
     const ckpt_graph *const graph = t->lowered->graph;

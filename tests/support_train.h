@@ -50,6 +50,9 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
 /* Fails naming `what` and the first difference in steps first .. TEST_TRAIN_STEPS - 1. */
 void test_record_same(const test_record *wanted, const test_record *found, int first, const char *what);
 
+/* The planner's, in t's arena; budget 0: without a limit. */
+ckpt_plan *test_train_plan(test_train *t, const char *strategy, ckpt_bytes budget);
+
 /* A plan made here, by hand and not by the planner: every op once in reference order, no place ever used twice.
  *   inplace   ops that may run in place do, where nothing reads their input later
  *   offload   every buffer that waits for backward goes to the host after its first use and leaves after every one, to

@@ -11,10 +11,6 @@
 #include "tests/support_test.h"
 
 static uint64_t seed = 20261120;
-static ckpt_gpu gpus[CKPT_GPU_MAX];
-static int gpu_count;
-static ckpt_device *cpu;
-
 /* clang-format off */
 #define INT(n, v)      {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
 #define FLAG(n, v)     {.name = (n), .kind = CKPT_BOOL, .integer = (v)}
@@ -105,40 +101,8 @@ static void check_case(ckpt_gpu_case *c)
 static void test_least_workspace(void **state)
 {
     (void)state;
-    ckpt_gpu_case *const c = ckpt_memory_get(sizeof *c);
-    assert_non_null(c);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int g = 0; g < gpu_count; g++) {
-            for (int half = 0; half < 2; half++) {
-                const ckpt_dtype dtype = half != 0 ? CKPT_BFLOAT16 : CKPT_FLOAT32;
-                if (ckpt_gpu_case_init(c, &cases[i], (int)i, dtype, &gpus[g], cpu, seed)) {
-                    check_case(c);
-                }
-                ckpt_gpu_case_fini(c);
-            }
-        }
-    }
-    ckpt_memory_put(c);
-    CHECK(ckpt_gpu_reports() == 0, "%d failures, listed above", ckpt_gpu_reports());
-}
-
-static int open_devices(void **state)
-{
-    (void)state;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_device_open("cpu", 1, &cpu, &err), err);
-    gpu_count = ckpt_gpu_open_all(gpus);
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpus[g]);
-    }
-    ckpt_device_close(cpu);
-    return 0;
+    const int failures = ckpt_gpu_for_all(cases, (int)(sizeof cases / sizeof cases[0]), 0, seed, check_case);
+    CHECK(failures == 0, "%d failures, listed above", failures);
 }
 
 int main(void)
@@ -149,5 +113,5 @@ int main(void)
     }
     (void)printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_least_workspace)};
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }

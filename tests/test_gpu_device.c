@@ -14,9 +14,6 @@
 
 enum { COUNT = 20011, SCHEDULES = 20 };
 
-static ckpt_gpu gpus[CKPT_GPU_MAX];
-static int gpu_count;
-
 static bool is_emulated(const ckpt_device *device)
 {
     return device->api == &ckpt_device_emulated;
@@ -408,8 +405,8 @@ static void test_opening(void **state)
 
 static void on_all(void (*check)(ckpt_device *device))
 {
-    for (int g = 0; g < gpu_count; g++) {
-        check(gpus[g].device);
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        check(ckpt_gpus[g].device);
     }
 }
 
@@ -427,19 +424,9 @@ ON_ALL(bad_recordings)
 ON_ALL(begin)
 ON_ALL(stamps)
 
-static int open_all(void **state)
-{
-    (void)state;
-    gpu_count = ckpt_gpu_open_all(gpus);
-    return 0;
-}
-
 static int close_all(void **state)
 {
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpus[g]);
-    }
+    ckpt_gpus_close(state);
     assert_int_equal(ckpt_emulated_device_bytes(), 0);
     assert_int_equal(ckpt_emulated_host_bytes(), 0);
     return 0;
@@ -452,5 +439,5 @@ int main(void)
         cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_signals), cmocka_unit_test(test_bad_recordings),
         cmocka_unit_test(test_begin),      cmocka_unit_test(test_stamps),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, ckpt_gpus_open, close_all);
 }

@@ -18,23 +18,9 @@ static const ckpt_case nll_loss = {
     .op = "nll_loss", .in = {{.rank = 2, .dim = {ROWS, CLASSES}}, {.rank = 1, .dim = {ROWS}, .limit = CLASSES}}};
 static const ckpt_case mse = {.op = "mse", .in_count = 2, .in = {{.rank = 2, .dim = {ROWS, CLASSES}}}};
 
-static ckpt_gpu gpus[CKPT_GPU_MAX];
-static int gpu_count;
-static ckpt_device *cpu;
-
-/* `check` on every GPU, with both types. */
 static void for_all(const ckpt_case *test, void (*check)(ckpt_gpu_case *c))
 {
-    static ckpt_gpu_case c;
-    const int before = ckpt_gpu_reports();
-    for (int g = 0; g < gpu_count; g++) {
-        for (int half = 0; half < 2; half++) {
-            assert_true(ckpt_gpu_case_init(&c, test, 0, half != 0 ? CKPT_BFLOAT16 : CKPT_FLOAT32, &gpus[g], cpu, SEED));
-            check(&c);
-            ckpt_gpu_case_fini(&c);
-        }
-    }
-    assert_int_equal(ckpt_gpu_reports(), before);
+    assert_int_equal(ckpt_gpu_for_all(test, 1, 0, SEED, check), 0);
 }
 
 static void set_target(ckpt_gpu_case *c, int row, int32_t target)
@@ -165,25 +151,6 @@ static void test_arriving_gradient(void **state)
     for_all(&mse, check_arriving);
 }
 
-static int open_devices(void **state)
-{
-    (void)state;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_device_open("cpu", 1, &cpu, &err), err);
-    gpu_count = ckpt_gpu_open_all(gpus);
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpus[g]);
-    }
-    ckpt_device_close(cpu);
-    return 0;
-}
-
 int main(void)
 {
     (void)printf("seed %d\n", SEED);
@@ -192,5 +159,5 @@ int main(void)
         cmocka_unit_test(test_nothing_counts),
         cmocka_unit_test(test_arriving_gradient),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }

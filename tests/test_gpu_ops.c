@@ -19,38 +19,23 @@
 #include "tests/support_test.h"
 
 static uint64_t seed = 20261120;
-static const char *only;                   /* CKPT_TEST_OP */
-static ckpt_gpu gpus[CKPT_GPU_MAX], other; /* other: emulated too, with more multiprocessors */
-static int gpu_count;
-static ckpt_device *cpu;
+static const char *only; /* CKPT_TEST_OP */
+static ckpt_gpu other;   /* emulated too, with more multiprocessors */
 
 static const ckpt_run plain_run = {0};
 static const ckpt_run moved_run = {.shift = 3, .workspace_byte = 0xFF, .guard_byte = 0xFF};
 
-/* Run `check` on every case of the table, with both types, on every GPU. */
+/* Both tables of cases, or what they have of one op. */
 static void for_all_cases(void (*check)(ckpt_gpu_case *c))
 {
-    ckpt_gpu_case *const c = ckpt_memory_get(sizeof *c);
-    const int before = ckpt_gpu_reports();
-    assert_non_null(c);
+    int failures = 0;
     for (int i = 0; i < ckpt_case_count + ckpt_gpu_case_count; i++) {
         const ckpt_case *const test = i < ckpt_case_count ? &ckpt_cases[i] : &ckpt_gpu_cases[i - ckpt_case_count];
-        if (only != NULL && strcmp(only, test->op) != 0) {
-            continue;
-        }
-        for (int g = 0; g < gpu_count; g++) {
-            for (int half = 0; half < 2; half++) {
-                const ckpt_dtype dtype = half != 0 ? CKPT_BFLOAT16 : CKPT_FLOAT32;
-                if (ckpt_gpu_case_init(c, test, i, dtype, &gpus[g], cpu, seed)) {
-                    check(c);
-                }
-                ckpt_gpu_case_fini(c);
-                ckpt_emulated_schedule(0);
-            }
+        if (only == NULL || strcmp(only, test->op) == 0) {
+            failures += ckpt_gpu_for_all(test, 1, i, seed, check);
         }
     }
-    ckpt_memory_put(c);
-    CHECK(ckpt_gpu_reports() == before, "%d failures, listed above", ckpt_gpu_reports() - before);
+    CHECK(failures == 0, "%d failures, listed above", failures);
 }
 
 static void check_bits(ckpt_gpu_case *c, const char *what, const unsigned char *bits, size_t length, bool backward)
@@ -273,11 +258,11 @@ static void check_backward(ckpt_gpu_case *c)
 static void test_every_op_has_a_kernel(void **state)
 {
     (void)state;
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         int missing = 0;
         for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
-            if (!(*op)->planned_only && ckpt_device_find(gpus[g].device, (*op)->name) == NULL) {
-                (void)fprintf(stderr, "op %s has no kernel on %s\n", (*op)->name, gpus[g].name);
+            if (!(*op)->planned_only && ckpt_device_find(ckpt_gpus[g].device, (*op)->name) == NULL) {
+                (void)fprintf(stderr, "op %s has no kernel on %s\n", (*op)->name, ckpt_gpus[g].name);
                 missing++;
             }
         }
@@ -335,26 +320,18 @@ static void test_workspace(void **state)
 
 static int open_devices(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_open("cpu", 1, &cpu, &err), err);
     ckpt_emulated_schedule(3);
     other.name = "emulated";
     CHECK_OK(ckpt_device_emulated.open(0, 1, &other.device, &err), err);
     ckpt_emulated_schedule(0);
-    gpu_count = ckpt_gpu_open_all(gpus);
-    return 0;
+    return ckpt_gpus_open(state);
 }
 
 static int close_devices(void **state)
 {
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpus[g]);
-    }
     ckpt_gpu_close(&other);
-    ckpt_device_close(cpu);
-    return 0;
+    return ckpt_gpus_close(state);
 }
 
 int main(void)

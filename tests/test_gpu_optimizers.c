@@ -9,6 +9,7 @@
 
 #include "tests/emulation/emulation.h"
 #include "tests/support_gpu.h"
+#include "tests/support_reference.h"
 #include "tests/support_test.h"
 
 enum {
@@ -19,21 +20,6 @@ enum {
     ROOM = (COUNT_MAX * 4 / CKPT_ALIGN + 2) * CKPT_ALIGN
 };
 
-typedef struct setting {
-    const char *optimizer;
-    double hyper[CKPT_HYPER_MAX];
-} setting;
-
-/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay (test_optimizers holds
- * the names to this order). */
-static const setting settings[] = {
-    {"sgd", {0.01, 0, 0, 0}},
-    {"sgd", {0.1, 0.9, 0, 0.01}},
-    {"sgd", {0.05, 0.9, 1, 0.1}},
-    {"adam", {1e-3, 0.9, 0.999, 1e-8, 0}},
-    {"adam", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
-    {"adamw", {1e-3, 0.9, 0.999, 1e-8, 0.01}},
-};
 static const int counts[] = {1, 7, 1000, COUNT_MAX};
 
 static float noise(int64_t i, int step)
@@ -44,7 +30,7 @@ static float noise(int64_t i, int step)
 /* Parameter, gradient, copy, slots: one image, each part at a multiple of the alignment, 0xEE behind it. */
 static unsigned char image[PARTS][ROOM], before[PARTS][ROOM], first[PARTS][ROOM];
 
-static void run_gpu(const ckpt_gpu *gpu, const setting *s, bool decay, bool half, int count)
+static void run_gpu(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool half, int count)
 {
     const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
     const ckpt_device_api *const api = gpu->device->api;
@@ -86,7 +72,7 @@ static void run_gpu(const ckpt_gpu *gpu, const setting *s, bool decay, bool half
     api->release(gpu->device, base, sizeof image);
 }
 
-static void check_guards(const setting *s, bool half, int count)
+static void check_guards(const ckpt_setting *s, bool half, int count)
 {
     const int slots = ckpt_optimizer_find(s->optimizer)->slots(s->hyper);
     for (int p = 0; p < PARTS; p++) {
@@ -97,7 +83,7 @@ static void check_guards(const setting *s, bool half, int count)
     }
 }
 
-static void compare(const char *what, const setting *s, const float *want, const unsigned char *got, int count)
+static void compare(const char *what, const ckpt_setting *s, const float *want, const unsigned char *got, int count)
 {
     for (int i = 0; i < count; i++) {
         float x;
@@ -107,7 +93,7 @@ static void compare(const char *what, const setting *s, const float *want, const
     }
 }
 
-static void check(const ckpt_gpu *gpu, ckpt_device *cpu, const setting *s, bool decay, bool half, int count)
+static void check(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool half, int count)
 {
     static float param[COUNT_MAX], grad[COUNT_MAX], state[SLOTS][COUNT_MAX];
     const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
@@ -131,7 +117,7 @@ static void check(const ckpt_gpu *gpu, ckpt_device *cpu, const setting *s, bool 
                                        .param = param,
                                        .grad = grad,
                                        .slot = slot};
-        CHECK_OK(ckpt_device_update(cpu, optimizer, &args, &err), err);
+        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, &args, &err), err);
     }
     run_gpu(gpu, s, decay, half, count);
     compare("parameter", s, param, image[0], count);
@@ -157,41 +143,21 @@ static void check(const ckpt_gpu *gpu, ckpt_device *cpu, const setting *s, bool 
 static void test_optimizers(void **state)
 {
     (void)state;
-    ckpt_gpu gpu[CKPT_GPU_MAX];
-    ckpt_device *cpu = NULL;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_device_open("cpu", 1, &cpu, &err), err);
-    const int gpus = ckpt_gpu_open_all(gpu);
-    for (int g = 0; g < gpus; g++) {
-        for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        for (int s = 0; s < ckpt_setting_count; s++) {
             for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
                 for (int bits = 0; bits < 4; bits++) {
-                    check(&gpu[g], cpu, &settings[s], (bits & 1) != 0, (bits & 2) != 0, counts[n]);
+                    check(&ckpt_gpus[g], &ckpt_settings[s], (bits & 1) != 0, (bits & 2) != 0, counts[n]);
                 }
             }
         }
-        ckpt_gpu_close(&gpu[g]);
-    }
-    ckpt_device_close(cpu);
-}
-
-static void test_every_optimizer_has_a_setting(void **state)
-{
-    (void)state;
-    for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
-        int found = 0;
-        for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
-            found += strcmp(settings[s].optimizer, (*optimizer)->name) == 0;
-        }
-        CHECK(found > 0, "optimizer %s has no setting in this test", (*optimizer)->name);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_optimizer_has_a_setting),
         cmocka_unit_test(test_optimizers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }

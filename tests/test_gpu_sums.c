@@ -10,8 +10,6 @@
 
 enum { MOST = 70001, ROOM = 4 * MOST + 4096, SEED = 20261120 };
 
-static ckpt_gpu gpus[CKPT_GPU_MAX];
-static int gpu_count;
 static uint64_t word = SEED;
 static float first[MOST], second[MOST];
 static uint16_t first16[MOST], second16[MOST];
@@ -68,8 +66,8 @@ static void test_add(void **state)
         sum[i] = first[i] + second[i];
         sum16[i] = ckpt_bfloat16_of(ckpt_bfloat16_value(first16[i]) + ckpt_bfloat16_value(second16[i]));
     }
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_device *const device = gpus[g].device;
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        ckpt_device *const device = ckpt_gpus[g].device;
         for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
             const int64_t n = lengths[i];
             const size_t bytes = (size_t)n * 4, half = (size_t)n * 2;
@@ -89,8 +87,8 @@ static void test_narrow(void **state)
     (void)state;
     ckpt_err err = {0};
     draw();
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_device *const device = gpus[g].device;
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        ckpt_device *const device = ckpt_gpus[g].device;
         for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
             const int64_t n = lengths[i];
             void *const from = block_of(device, first, (size_t)n * 4), *const to = block_of(device, second16, 0);
@@ -100,22 +98,6 @@ static void test_narrow(void **state)
     }
 }
 
-static int open_devices(void **state)
-{
-    (void)state;
-    gpu_count = ckpt_gpu_open_all(gpus);
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpus[g]);
-    }
-    return 0;
-}
-
 int main(void)
 {
     (void)printf("seed %d\n", SEED);
@@ -123,5 +105,5 @@ int main(void)
         cmocka_unit_test(test_add),
         cmocka_unit_test(test_narrow),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }

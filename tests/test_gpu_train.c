@@ -15,9 +15,6 @@
 
 #define SMALL_GPT "batch=1 tokens=4 hidden=8 blocks=1 heads=2 vocabulary=8"
 
-static ckpt_gpu gpu[CKPT_GPU_MAX];
-static int gpu_count;
-
 static ckpt_executor *executor_of(const test_train *t, const ckpt_plan *plan, bool record)
 {
     ckpt_err err = {0};
@@ -33,19 +30,19 @@ static void a_rehearsal_leaves_no_trace(void **state)
 {
     (void)state;
     static const char *const file[] = {"tests/models/fork.json", "tests/models/resnet-small.json"};
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int m = 0; m < 2; m++) {
             ckpt_err err = {0};
             test_train cpu, t;
             test_train_open(&cpu, file[m], "");
-            test_train_open_on(&t, gpu[g].device, file[m], "", NULL);
+            test_train_open_on(&t, ckpt_gpus[g].device, file[m], "", NULL);
             ckpt_executor *const wanted = executor_of(&cpu, test_train_hand_plan(&cpu, true, true), false);
             ckpt_executor *const found = executor_of(&t, test_train_hand_plan(&t, true, true), true);
             for (int i = 0; i < TEST_SECTIONS; i++) {
                 char a[CKPT_DIGEST_TEXT], b[CKPT_DIGEST_TEXT];
                 CHECK_OK(ckpt_executor_digest(wanted, (ckpt_section)i, a, &err), err);
                 CHECK_OK(ckpt_executor_digest(found, (ckpt_section)i, b, &err), err);
-                CHECK(strcmp(a, b) == 0, "%s on %s: section %d is not as on the CPU", file[m], gpu[g].name, i);
+                CHECK(strcmp(a, b) == 0, "%s on %s: section %d is not as on the CPU", file[m], ckpt_gpus[g].name, i);
             }
             assert_true(ckpt_executor_steps(found) == 0);
             ckpt_executor_destroy(wanted);
@@ -68,20 +65,20 @@ static void trains_as_the_cpu(void **state)
         bool record;
         float bound;
     } way[] = {{"float32", false, 1e-4f}, {"float32", true, 1e-4f}, {"bfloat16", true, 1e-2f}};
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         test_train cpu;
         test_record wanted, found;
         test_train_open(&cpu, "tests/models/fork.json", "");
         test_train_run(&cpu, &(test_run){.plan = test_train_hand_plan(&cpu, false, false), .seed = 5}, &wanted);
         for (int w = 0; w < 3; w++) {
             test_train t;
-            test_train_open_on(&t, gpu[g].device, "tests/models/fork.json", "", way[w].dtype);
+            test_train_open_on(&t, ckpt_gpus[g].device, "tests/models/fork.json", "", way[w].dtype);
             const ckpt_plan *const plan = test_train_hand_plan(&t, true, true);
             test_train_run(&t, &(test_run){.plan = plan, .seed = 5, .record = way[w].record}, &found);
             for (int s = 0; s < TEST_TRAIN_STEPS; s++) {
                 const float apart = found.loss[s] - wanted.loss[s];
                 CHECK(apart < way[w].bound && apart > -way[w].bound, "%s on %s%s: loss of step %d is %g, on the CPU %g",
-                      way[w].dtype, gpu[g].name, way[w].record ? ", replayed" : "", s + 1, (double)found.loss[s],
+                      way[w].dtype, ckpt_gpus[g].name, way[w].record ? ", replayed" : "", s + 1, (double)found.loss[s],
                       (double)wanted.loss[s]);
             }
             test_train_close(&t);
@@ -98,8 +95,9 @@ static void steps_reserve_nothing(void **state)
         for (int record = 0; record < 2; record++) {
             ckpt_err err = {0};
             test_train t;
-            test_train_open_on(&t, gpu[0].device, m == 0 ? "tests/models/fork.json" : "tests/models/resnet-small.json",
-                               "", record != 0 ? "bfloat16" : NULL);
+            test_train_open_on(&t, ckpt_gpus[0].device,
+                               m == 0 ? "tests/models/fork.json" : "tests/models/resnet-small.json", "",
+                               record != 0 ? "bfloat16" : NULL);
             const ckpt_plan *const plan = test_train_hand_plan(&t, true, true);
             const int64_t bytes = ckpt_emulated_device_bytes(), host = ckpt_emulated_host_bytes();
             ckpt_executor *const executor = executor_of(&t, plan, record != 0);
@@ -136,14 +134,14 @@ static void states_go_from_device_to_device(void **state)
 {
     (void)state;
     const char *const path = CKPT_WORK_DIR "/gpu_train.state";
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         char weights[CKPT_DIGEST_TEXT];
         test_train cpu, t, half;
         test_record whole, first, rest;
         test_train_open(&cpu, "models/byte-gpt.json", SMALL_GPT);
-        test_train_open_on(&t, gpu[g].device, "models/byte-gpt.json", SMALL_GPT, NULL);
-        test_train_open_on(&half, gpu[g].device, "models/byte-gpt.json", SMALL_GPT, "bfloat16");
+        test_train_open_on(&t, ckpt_gpus[g].device, "models/byte-gpt.json", SMALL_GPT, NULL);
+        test_train_open_on(&half, ckpt_gpus[g].device, "models/byte-gpt.json", SMALL_GPT, "bfloat16");
         test_train_run(
             &cpu, &(test_run){.plan = test_train_hand_plan(&cpu, false, false), .seed = 5, .state_out = path}, &whole);
         CHECK_OK(read_state(&t, path, weights, &err), err);
@@ -192,10 +190,10 @@ static void the_cpu_refuses_bfloat16(void **state)
 static void a_parameter_that_is_set_is_narrowed(void **state)
 {
     (void)state;
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         test_train t;
-        test_train_open_on(&t, gpu[g].device, "tests/models/fork.json", "", "bfloat16");
+        test_train_open_on(&t, ckpt_gpus[g].device, "tests/models/fork.json", "", "bfloat16");
         const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
         float loss[2], zero[256] = {0}, back[256];
         for (int changed = 0; changed < 2; changed++) {
@@ -221,10 +219,10 @@ static void a_parameter_that_is_set_is_narrowed(void **state)
 static void traces_have_the_device_s_times(void **state)
 {
     (void)state;
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         test_train t;
-        test_train_open_on(&t, gpu[g].device, "tests/models/fork.json", "", NULL);
+        test_train_open_on(&t, ckpt_gpus[g].device, "tests/models/fork.json", "", NULL);
         const ckpt_plan *const plan = test_train_hand_plan(&t, true, true);
         ckpt_executor *const executor = executor_of(&t, plan, true);
         ckpt_trace *trace = NULL;
@@ -233,7 +231,7 @@ static void traces_have_the_device_s_times(void **state)
         CHECK_OK(ckpt_executor_step(executor, &loss, trace, &err), err);
         assert_int_equal(trace->event_count, plan->step_count);
         assert_true(trace->machine.gpu && trace->peak_bytes == plan->peak_bytes);
-        assert_string_equal(trace->machine.device, gpu[g].device->api->describe(gpu[g].device));
+        assert_string_equal(trace->machine.device, ckpt_gpus[g].device->api->describe(ckpt_gpus[g].device));
         ckpt_ns last[3] = {0};
         for (int i = 0; i < trace->event_count; i++) {
             const ckpt_event *const event = &trace->event[i];
@@ -250,10 +248,10 @@ static void traces_have_the_device_s_times(void **state)
 static void a_budget_is_for_the_whole_process(void **state)
 {
     (void)state;
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         ckpt_footprint f;
-        CHECK_OK(ckpt_footprint_read(gpu[g].device, 1000, 500, &f, &err), err);
+        CHECK_OK(ckpt_footprint_read(ckpt_gpus[g].device, 1000, 500, &f, &err), err);
         assert_true(f.device.total > 0 && f.device.free > 0 && f.device.free < f.device.total);
         const ckpt_bytes beside = f.device.context + f.device.libraries;
         assert_true(beside > 0);
@@ -275,11 +273,11 @@ static void profiles(void **state)
 {
     (void)state;
     static const char *const dtype[] = {"float32", "bfloat16"};
-    for (int g = 0; g < gpu_count; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int d = 0; d < 2; d++) {
             ckpt_err err = {0};
             test_train t;
-            test_train_open_on(&t, gpu[g].device, "models/byte-gpt.json", SMALL_GPT, dtype[d]);
+            test_train_open_on(&t, ckpt_gpus[g].device, "models/byte-gpt.json", SMALL_GPT, dtype[d]);
             ckpt_profile *profile = NULL;
             const ckpt_profiler_options options = {.repeats = 3};
             CHECK_OK(ckpt_profile_run(t.device, t.lowered, &options, &t.arena, &profile, &err), err);
@@ -301,19 +299,8 @@ static void profiles(void **state)
 
 static int open_devices(void **state)
 {
-    (void)state;
     ckpt_emulated_guard(false);
-    gpu_count = ckpt_gpu_open_all(gpu);
-    return gpu_count > 0 ? 0 : -1;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpu[g]);
-    }
-    return 0;
+    return ckpt_gpus_open(state);
 }
 
 int main(void)
@@ -329,5 +316,5 @@ int main(void)
         cmocka_unit_test(a_budget_is_for_the_whole_process),
         cmocka_unit_test(profiles),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_devices, ckpt_gpus_close);
 }

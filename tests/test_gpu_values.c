@@ -16,10 +16,6 @@
 
 enum { ROWS = 20, TOKENS = 1100 };
 
-static ckpt_gpu gpu[CKPT_GPU_MAX];
-static int gpus;
-static ckpt_device *cpu;
-
 static const ckpt_run plain_run = {.workspace_byte = 0xFF, .guard_byte = 0xFF};
 
 static bool outside(int32_t id)
@@ -73,7 +69,7 @@ static void check_ids(int g, ckpt_dtype dtype, int64_t limit, int64_t features)
     ckpt_gpu_case *const c = ckpt_memory_get(sizeof *c);
     int32_t id[TOKENS];
     assert_non_null(c);
-    assert_true(ckpt_gpu_case_init(c, &test, 0, dtype, &gpu[g], cpu, 20261120));
+    assert_true(ckpt_gpu_case_init(c, &test, 0, dtype, &ckpt_gpus[g], ckpt_gpus_cpu, 20261120));
     spoil_ids(c, id);
     ckpt_gpu_forward(c, &plain_run);
     check_rows(c, id, features);
@@ -87,7 +83,7 @@ static void check_ids(int g, ckpt_dtype dtype, int64_t limit, int64_t features)
 static void test_ids_outside_the_table(void **state)
 {
     (void)state;
-    for (int g = 0; g < gpus; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int64_t features = 7; features <= 8; features++) {
             check_ids(g, CKPT_FLOAT32, ROWS, features);
             check_ids(g, CKPT_FLOAT32, 2, features);
@@ -107,7 +103,7 @@ static void check_pool(int g, ckpt_dtype dtype, int64_t channels)
                                      {.name = "padding", .kind = CKPT_INT, .integer = 1, .real = 1}}};
     ckpt_gpu_case *const c = ckpt_memory_get(sizeof *c);
     assert_non_null(c);
-    assert_true(ckpt_gpu_case_init(c, &test, 0, dtype, &gpu[g], cpu, 20261120));
+    assert_true(ckpt_gpu_case_init(c, &test, 0, dtype, &ckpt_gpus[g], ckpt_gpus_cpu, 20261120));
     for (int64_t i = 0; i < c->in[0].count; i++) {
         /* no value in step with rows, columns or channels; NaN once in eleven */
         const float x = i % 11 == 3 ? NAN : values[i * i / 7 % 3 == 2 ? 3 : i / 3 % 3];
@@ -131,31 +127,12 @@ static void check_pool(int g, ckpt_dtype dtype, int64_t channels)
 static void test_maxima_of_ties_and_nan(void **state)
 {
     (void)state;
-    for (int g = 0; g < gpus; g++) {
+    for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int64_t channels = 3; channels <= 8; channels += 5) {
             check_pool(g, CKPT_FLOAT32, channels);
             check_pool(g, CKPT_BFLOAT16, channels);
         }
     }
-}
-
-static int open_devices(void **state)
-{
-    (void)state;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_device_open("cpu", 1, &cpu, &err), err);
-    gpus = ckpt_gpu_open_all(gpu);
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int g = 0; g < gpus; g++) {
-        ckpt_gpu_close(&gpu[g]);
-    }
-    ckpt_device_close(cpu);
-    return 0;
 }
 
 int main(void)
@@ -164,5 +141,5 @@ int main(void)
         cmocka_unit_test(test_ids_outside_the_table),
         cmocka_unit_test(test_maxima_of_ties_and_nan),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }

@@ -11,14 +11,7 @@
 
 enum { BUDGETS = 4, SEED = 7 };
 
-static ckpt_plan *plan_for(test_train *t, const char *strategy, ckpt_bytes budget)
-{
-    ckpt_plan *plan = NULL;
-    ckpt_err err = {0};
-    const ckpt_plan_options options = {.budget_bytes = budget};
-    CHECK_OK(ckpt_plan_make(t->lowered->graph, strategy, &options, &t->arena, &plan, &err), err);
-    return plan;
-}
+static int budgets; /* of them, from the tightest */
 
 static int recomputed(const ckpt_plan *plan)
 {
@@ -33,14 +26,15 @@ typedef struct totals {
     int plans, recomputations;
 } totals;
 
-static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *wanted, const char *file, totals *total)
+static void check_plan(test_train *t, const ckpt_plan *plan, ckpt_bytes least, const test_record *wanted,
+                       const char *file, totals *total)
 {
     ckpt_err err = {0};
     char what[256];
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
     const ckpt_trace *predicted = NULL;
     CHECK_OK(ckpt_plan_simulate(plan, t->lowered->graph, &t->arena, &predicted, &err), err);
-    for (int poison = 0; poison < 2; poison++) {
+    for (int poison = plan->budget_bytes > least ? 1 : 0; poison < 2; poison++) { /* tight plans with and without */
         snprintf(what, sizeof what, "%s, %s under %lld bytes%s", file, plan->solver, (long long)plan->budget_bytes,
                  poison != 0 ? ", poisoned" : "");
         test_record found;
@@ -59,18 +53,18 @@ static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *
 static void check_strategy(test_train *t, const ckpt_strategy *strategy, const test_record *wanted,
                            ckpt_bytes keep_all_bytes, const char *file, totals *total)
 {
-    const ckpt_plan *const none = plan_for(t, strategy->name, 1);
+    const ckpt_plan *const none = test_train_plan(t, strategy->name, 1);
     assert_int_equal(none->verdict, CKPT_INFEASIBLE);
     const ckpt_bytes least = none->least_budget_bytes;
-    for (int b = 0; b < BUDGETS; b++) {
+    for (int b = 0; b < budgets; b++) {
         if (b > 0 && (least >= keep_all_bytes || !strategy->budgeted)) {
             break; /* it has only one plan, or none that saves anything */
         }
         const ckpt_bytes budget = least + (keep_all_bytes - least) * b / (BUDGETS - 1);
-        const ckpt_plan *const plan = plan_for(t, strategy->name, b == 0 ? least : budget);
+        const ckpt_plan *const plan = test_train_plan(t, strategy->name, b == 0 ? least : budget);
         CHECK(plan->verdict == CKPT_FITS, "%s: %s finds nothing under %lld bytes, though it does under %lld", file,
               strategy->name, (long long)budget, (long long)least);
-        check_plan(t, plan, wanted, file, total);
+        check_plan(t, plan, least, wanted, file, total);
     }
 }
 
@@ -78,7 +72,7 @@ static void check_model(const char *file, const char *set)
 {
     test_train t;
     test_train_open(&t, file, set);
-    const ckpt_plan *const keep_all = plan_for(&t, "keep-all", 0);
+    const ckpt_plan *const keep_all = test_train_plan(&t, "keep-all", 0);
     assert_int_equal(keep_all->verdict, CKPT_FITS);
     assert_int_equal(recomputed(keep_all), 0);
     test_record wanted;
@@ -145,6 +139,7 @@ static void forked(void **state)
 
 int main(void)
 {
+    budgets = (int)ckpt_test_rounds(BUDGETS, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forked), cmocka_unit_test(byte_gpt), cmocka_unit_test(bert), cmocka_unit_test(densenet),
         cmocka_unit_test(resnet), cmocka_unit_test(lstm),     cmocka_unit_test(unet),

@@ -11,22 +11,6 @@
 
 enum { COUNT = 40003, STEPS = 7, SLOTS_MAX = 4, GUARD = 8 };
 
-typedef struct setting {
-    const char *optimizer;
-    double hyper[CKPT_HYPER_MAX]; /* in the order of the names below */
-} setting;
-
-/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay. */
-static const setting settings[] = {
-    {"sgd", {0.01, 0, 0, 0}},
-    {"sgd", {0.1, 0.9, 0, 0.01}},
-    {"sgd", {0.05, 0.9, 1, 0.1}},
-    {"sgd", {0.05, 0, 0, 0.1}},
-    {"adam", {1e-3, 0.9, 0.999, 1e-8, 0}},
-    {"adam", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
-    {"adamw", {1e-3, 0.9, 0.999, 1e-8, 0.01}},
-    {"adamw", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
-};
 static const char *const sgd_names[] = {"lr", "momentum", "nesterov", "weight_decay"};
 static const char *const adam_names[] = {"lr", "beta1", "beta2", "eps", "weight_decay"};
 
@@ -107,21 +91,21 @@ static void test_optimizers_against_formulas(void **state)
 {
     (void)state;
     static float one[COUNT + GUARD], three[COUNT + GUARD];
-    for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
-        const ckpt_optimizer *const optimizer = ckpt_optimizer_find(settings[s].optimizer);
-        CHECK(optimizer != NULL, "there is no optimizer %s", settings[s].optimizer);
+    for (int s = 0; s < ckpt_setting_count; s++) {
+        const ckpt_optimizer *const optimizer = ckpt_optimizer_find(ckpt_settings[s].optimizer);
+        CHECK(optimizer != NULL, "there is no optimizer %s", ckpt_settings[s].optimizer);
         check_names(optimizer);
         for (int decay = 0; decay < 2; decay++) {
             ckpt_err err = {0};
             ckpt_device *device = NULL;
             CHECK_OK(ckpt_device_open("cpu", 1, &device, &err), err);
-            run(device, optimizer, settings[s].hyper, decay != 0, one);
+            run(device, optimizer, ckpt_settings[s].hyper, decay != 0, one);
             ckpt_device_close(device);
             CHECK_OK(ckpt_device_open("cpu", 3, &device, &err), err);
-            run(device, optimizer, settings[s].hyper, decay != 0, three);
+            run(device, optimizer, ckpt_settings[s].hyper, decay != 0, three);
             ckpt_device_close(device);
             CHECK(memcmp(one, three, sizeof one) == 0, "%s: three threads give other bits than one",
-                  settings[s].optimizer);
+                  ckpt_settings[s].optimizer);
         }
     }
 }
@@ -131,8 +115,8 @@ static void test_every_optimizer_has_a_setting(void **state)
     (void)state;
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
         int found = 0;
-        for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
-            found += strcmp(settings[s].optimizer, (*optimizer)->name) == 0;
+        for (int s = 0; s < ckpt_setting_count; s++) {
+            found += strcmp(ckpt_settings[s].optimizer, (*optimizer)->name) == 0;
         }
         CHECK(found > 0, "optimizer %s has no setting in this test", (*optimizer)->name);
     }

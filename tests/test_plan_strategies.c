@@ -41,7 +41,8 @@ static void random_steps(void **state)
 {
     (void)state;
     const int percents[] = {0, 85, 60, 35};
-    for (uint64_t seed = 1; seed <= 8; seed++) {
+    const uint64_t seeds = ckpt_test_rounds(8, 3);
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 3 + (int)(seed * 7 % 17));
@@ -62,7 +63,7 @@ static void random_steps(void **state)
                 best = time >= 0 && time < best ? time : best;
             }
             snprintf(what, sizeof what, "seed %d, auto, %d %%", (int)seed, percents[p]);
-            if (seed > 2) { /* the best planner there is against all the others takes long */
+            if (seed > seeds / 3) { /* the best planner there is against all the others takes long */
                 continue;
             }
             plan_and_replay(graph, "auto", CKPT_EFFORT_NORMAL, budget, what, &time);
@@ -76,7 +77,8 @@ static void random_steps(void **state)
 static void measures_agree(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 12; seed++) {
+    const uint64_t seeds = ckpt_test_rounds(12, 4);
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 12);
