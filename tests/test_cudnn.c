@@ -189,6 +189,27 @@ static void test_strange_shapes(void **state)
     }
 }
 
+/* The first layer of a ResNet wants copies of its images with more channels: without room for them the user hears of
+ * it, with as much room as it wants there is nothing to say. */
+static void test_too_little_for_tensor_cores(void **state)
+{
+    (void)state;
+    static const ckpt_cudnn_shape stem = {256, 3, 64, 1, {224, 224}, {112, 112}, {7, 7}, {2, 2}, {3, 3}, CKPT_BFLOAT16};
+    for (int g = 0; g < GPU_COUNT; g++) {
+        for (int little = 0; little < 2; little++) {
+            ckpt_err err = {0};
+            ckpt_cudnn_convolution *made = NULL;
+            CHECK_OK(ckpt_cudnn_convolution_create(&opened[g], &stem, CKPT_CUDNN_FORWARD,
+                                                   little != 0 ? (ckpt_bytes)64 << 20 : -1, &made, &err),
+                     err);
+            const char *const remark = ckpt_cudnn_convolution_remark(made);
+            CHECK((remark[0] != '\0') == (little != 0), "%s, %s: remark \"%s\"", gpus[g].name,
+                  little != 0 ? "64 MiB" : "no limit", remark);
+            ckpt_cudnn_convolution_destroy(made);
+        }
+    }
+}
+
 int main(void)
 {
     ckpt_err err = {0};
@@ -199,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_model),
         cmocka_unit_test(test_strange_shapes),
+        cmocka_unit_test(test_too_little_for_tensor_cores),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int g = 0; g < GPU_COUNT; g++) {

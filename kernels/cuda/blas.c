@@ -6,7 +6,8 @@
  * in parts (split-K) may only be put together from float32 parts in the workspace, by a step of its own
  * (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE). Adding the parts up in the result as they come (INPLACE: what is added
  * first is a matter of counters, and y is rounded to its type between parts; NVIDIA/CUDALibrarySamples issue 243) and
- * parts rounded to the type of the result (OUTPUT_TYPE) are both refused. */
+ * parts rounded to the type of the result (OUTPUT_TYPE) are both refused. What a workspace held before does not matter:
+ * PyTorch and XLA give the library memory that nobody cleared. None of this has been seen on a GPU yet. */
 #include "kernels/cuda/blas.h"
 
 #include <cublasLt.h>

@@ -139,6 +139,10 @@ ckpt_code conv2d_make_library(conv2d_state *state, ckpt_cuda *cuda, const ckpt_c
         return CKPT_FAIL(err, code, "%s", refusal.msg);
     }
     if (code == CKPT_OK) {
+        const char *const slow = ckpt_cudnn_convolution_remark(state->library[direction]);
+        if (state->remark[0] == '\0') {
+            snprintf(state->remark, sizeof state->remark, "%s", slow);
+        }
         return CKPT_OK;
     }
     const char *const why = refusal.msg[0] != '\0' ? refusal.msg : "no room to turn the filters for cuDNN";

@@ -40,6 +40,7 @@ struct ckpt_cudnn_convolution {
     descriptor config, plan;
     int64_t bytes;
     int64_t id[TENSORS]; /* of a, b, c of ckpt_cudnn_convolution_run */
+    const char *remark;
 };
 
 enum { X_ID = 1, W_ID, Y_ID };
@@ -294,9 +295,10 @@ typedef struct choice {
     int64_t room;
     int offered, allowed;
     int64_t least; /* workspace of an allowed engine, -1: none */
+    bool faster;   /* an engine with tensor cores wanted more than `room` */
 } choice;
 
-static bool is_allowed(descriptor engine, bool exact)
+static bool is_allowed(descriptor engine, bool exact, bool *tensor_cores)
 {
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
@@ -306,6 +308,7 @@ static bool is_allowed(descriptor engine, bool exact)
         return false; /* what says nothing of itself is not trusted */
     }
     for (int64_t k = 0; k < count; k++) {
+        *tensor_cores = *tensor_cores || note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
         const bool fine =
             note[k] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP || (note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !exact);
         if (!fine) {
@@ -315,7 +318,7 @@ static bool is_allowed(descriptor engine, bool exact)
     return true;
 }
 
-static bool config_is_allowed(descriptor config, bool exact)
+static bool config_is_allowed(descriptor config, bool exact, bool *tensor_cores)
 {
     descriptor engine = NULL;
     int64_t count = 0;
@@ -324,7 +327,7 @@ static bool config_is_allowed(descriptor config, bool exact)
     }
     const bool allowed = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                                   &count, (void *)&engine) == CUDNN_STATUS_SUCCESS &&
-                         count == 1 && is_allowed(engine, exact);
+                         count == 1 && is_allowed(engine, exact, tensor_cores);
     destroy(engine);
     return allowed;
 }
@@ -356,7 +359,8 @@ static descriptor plan_of(const cudnn_session *session, descriptor config, int64
 static bool try_config(choice *c, descriptor config)
 {
     c->offered++;
-    if (!config_is_allowed(config, c->exact)) {
+    bool tensor_cores = false;
+    if (!config_is_allowed(config, c->exact, &tensor_cores)) {
         return false;
     }
     int64_t bytes = 0;
@@ -367,11 +371,13 @@ static bool try_config(choice *c, descriptor config)
     c->allowed++;
     c->least = c->least < 0 || bytes < c->least ? bytes : c->least;
     if (bytes > c->room) {
+        c->faster = c->faster || tensor_cores;
         destroy(plan);
         return false;
     }
     c->made->plan = plan;
     c->made->bytes = bytes;
+    c->made->remark = c->faster && !tensor_cores ? "cuDNN without tensor cores: with them it wants more workspace" : "";
     return true;
 }
 
@@ -493,6 +499,11 @@ void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution)
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution)
 {
     return convolution->bytes > 0 ? ckpt_round_up(convolution->bytes, CKPT_ALIGN) + SLACK : 0;
+}
+
+const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution)
+{
+    return convolution->remark;
 }
 
 /* Running. */

@@ -27,6 +27,8 @@ CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckp
                                                       ckpt_cudnn_convolution **convolution, ckpt_err *err);
 void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution); /* NULL is fine */
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution);
+/* Why it is slower than might be, or "". */
+const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution);
 /* Starts it on the compute stream: reads a and b in the order written at the direction, writes c. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a,
                                                    const void *b, void *c, void *workspace, ckpt_err *err);

@@ -125,8 +125,9 @@ static ckpt_code used_bytes(ckpt_bytes *used, ckpt_bytes *total, ckpt_err *err)
 static ckpt_code make_context(cuda_device *self, ckpt_err *err)
 {
     ckpt_cuda *const cuda = &self->cuda;
+    CKPT_TRY(ckpt_cuda_check(cudaInitDevice(cuda->index, cudaDeviceScheduleSpin, cudaInitDeviceFlagsAreValid),
+                             "cudaInitDevice", err));
     CKPT_TRY(ckpt_cuda_check(cudaSetDevice(cuda->index), "cudaSetDevice", err));
-    CKPT_TRY(ckpt_cuda_check(cudaSetDeviceFlags(cudaDeviceScheduleSpin), "cudaSetDeviceFlags", err));
     ckpt_bytes total = 0;
     CKPT_TRY(used_bytes(&self->context_bytes, &total, err));
     /* Non-blocking: nothing of ours runs on the default stream, and nobody else's work there should order ours. */

@@ -157,6 +157,12 @@ extern "C" ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolut
     return CLAIM;
 }
 
+extern "C" const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution)
+{
+    (void)convolution;
+    return "";
+}
+
 extern "C" ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b,
                                                 void *c, void *workspace, ckpt_err *err)
 {
