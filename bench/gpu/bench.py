@@ -46,9 +46,9 @@ TORCH = {
     "compiled": dict(compiled=True),
     "eager": dict(),
     "eager, blocks recomputed:": dict(blocks="match"),
+    "eager, all blocks recomputed:": dict(blocks="all"),
     "compiled, blocks recomputed:": dict(compiled=True, blocks="match"),
     "compiled, memory budget": dict(compiled=True, budget="match"),
-    "eager, all blocks recomputed:": dict(blocks="all"),
     "compiled, autocast": dict(compiled=True, autocast=True),
     "eager, autocast": dict(autocast=True),
 }

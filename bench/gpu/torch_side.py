@@ -117,8 +117,9 @@ class Variant:
         while len(self.tries) < TRIES:
             share = (0.98 * most - low[1]) / (high[1] - low[1]) if high[1] > low[1] else 0.5
             budget = low[0] + (high[0] - low[0]) * min(max(share, 0.1), 0.9)
-            if len(self.tries) == TRIES - 1 and not best[0][0]:
-                budget /= 2  # nothing has fitted: the curve is no line
+            if len(self.tries) == TRIES - 1 and not best[0][0]:  # nothing has fitted: on along the last two tries
+                (b, y), (c, z) = self.tries[-2:]
+                budget = max(0.3 * c, c - (z - 0.97 * most) * (b - c) / (y - z)) if y > z else 0.3 * c
             budget = round(budget, 3)
             try:
                 beyond = self.ready(budget)
