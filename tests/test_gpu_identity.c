@@ -11,7 +11,12 @@
 #include "tests/support_gpu.h"
 #include "tests/support_train.h"
 
-enum { STEPS = 3, SEED = 7 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { STEPS = 2, MODES = 2 };
+#else
+enum { STEPS = 3, MODES = 4 };
+#endif
+enum { SEED = 7 };
 #define ASIDE ((ckpt_bytes)3 << 20) /* taken first, so that the arena lies elsewhere */
 
 static ckpt_gpu gpu[CKPT_GPU_MAX];
@@ -73,12 +78,12 @@ static void check_run(test_train *t, const ckpt_plan *plan, const ckpt_trace *pr
 
 static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *wanted, totals *total)
 {
-    static const int hows[] = {0, 3, 6, 5}; /* every pair of the three settings, both ways */
+    static const int hows[] = {3, 4, 6, 1}; /* the first two differ in all three settings */
     ckpt_err err = {0};
     const ckpt_trace *predicted = NULL;
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
     CHECK_OK(ckpt_plan_simulate(plan, t->lowered->graph, &t->arena, &predicted, &err), err);
-    for (size_t i = 0; i < sizeof hows / sizeof hows[0]; i++) {
+    for (int i = 0; i < MODES; i++) {
         check_run(t, plan, predicted, hows[i], wanted, total);
     }
     add_plan(plan, total);
