@@ -30,8 +30,8 @@ static ckpt_bytes blocked_bytes(const ckpt_shape *weight, int64_t groups, bool b
 
 /* What the CPU takes. 1 x 1 filters are a matrix product, with the pixels they see gathered first when there is a
  * stride. Else the filters in blocked order (backward: and a partial gradient of them per thread), and per thread
- * 64 KiB of tables and edges. Gradients of depthwise filters larger than 3 x 3 come from code that knows no depthwise
- * order. */
+ * 64 KiB of tables and edges. Gradients of depthwise filters larger than 3 x 3, or than the image, come from code that
+ * knows no depthwise order. */
 static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t groups)
 {
     const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape;
@@ -50,7 +50,8 @@ static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t 
     const bool depthwise = is_depthwise(weight, groups);
     const ckpt_bytes filters = blocked_bytes(weight, groups, depthwise);
     const ckpt_bytes partial = ckpt_times(filters, (int64_t)node->threads + 1);
-    const bool large = depthwise && (window->kernel[0] > 3 || window->kernel[1] > 3);
+    const bool large = depthwise && (window->kernel[0] > 3 || window->kernel[1] > 3 || x->dim[2] < window->kernel[0] ||
+                                     x->dim[3] < window->kernel[1]);
     const ckpt_bytes whole = large ? blocked_bytes(weight, groups, false) : 0;
     node->forward_workspace_bytes = ckpt_plus(filters, threads);
     node->backward_workspace_bytes = ckpt_plus(whole > partial ? whole : partial, threads);
