@@ -314,22 +314,23 @@ static void check(const sizes *s, ckpt_dtype dtype, int number, bool twice)
 /* Every length with every head size; the rest goes round. */
 static void every_size(void **state)
 {
-    static const int64_t lengths[] = {1, 5, 63, 64, 65, 70, 129}, heads[] = {8, 16, 24, 40, 64, 80, 128, 136, 5};
+    static const int64_t lengths[] = {1, 5, 63, 64, 65, 129}, heads[] = {8, 24, 40, 64, 80, 128, 136, 5};
     const int before = ckpt_gpu_reports();
     int number = 0;
     (void)state;
     for (size_t t = 0; t < sizeof lengths / sizeof lengths[0]; t++) {
         for (size_t d = 0; d < sizeof heads / sizeof heads[0]; d++) {
             for (int dtype = 0; dtype < 2; dtype++, number++) {
+                const int turn = number + (int)t; /* 16 numbers a length: with t, none keeps its combination */
                 const sizes s = {.B = lengths[t] < 10 ? 2 : 1,
                                  .T = lengths[t],
-                                 .heads = lengths[t] < 10 || heads[d] < 40 ? 2 : 1,
+                                 .heads = lengths[t] < 10 || heads[d] < 16 ? 2 : 1,
                                  .D = heads[d],
-                                 .causal = number % 3 != 0,
-                                 .fused = number % 4 < 2,
-                                 .drop = number % 5 == 0 ? 0.3 : 0,
+                                 .causal = turn % 3 != 0,
+                                 .fused = turn % 4 < 2,
+                                 .drop = turn % 5 == 0 ? 0.3 : 0,
                                  .wanted = 7};
-                check(&s, dtype == 0 ? CKPT_FLOAT32 : CKPT_BFLOAT16, number, number % 7 == 0);
+                check(&s, dtype == 0 ? CKPT_FLOAT32 : CKPT_BFLOAT16, number, turn % 7 == 0);
             }
         }
     }
@@ -379,9 +380,9 @@ static void some_gradients(void **state)
 /* More than two tiles of everything, so that the two places of a stream are used again; and a head above 256. */
 static void many_tiles(void **state)
 {
-    static const sizes list[] = {{1, 260, 1, 32, true, true, 0.2, 7},
-                                 {1, 261, 1, 64, false, true, 0, 7},
-                                 {1, 200, 1, 128, true, false, 0.2, 7},
+    static const sizes list[] = {{1, 260, 1, 64, true, true, 0.2, 7},
+                                 {1, 261, 1, 32, false, true, 0, 7},
+                                 {1, 140, 1, 128, true, false, 0.2, 7},
                                  {1, 9, 1, 300, true, true, 0.2, 7}};
     const int before = ckpt_gpu_reports();
     (void)state;

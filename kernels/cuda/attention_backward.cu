@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
         }
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
-            if (query + part >= T || (c.causal && query + part + PART <= mine)) {
+            if (mine >= T || query + part >= T || (c.causal && query + part + PART <= mine)) {
                 continue; /* nothing there, or nothing sees this warp's keys */
             }
             const E *const q = tile[stage].q + part * tile_row<E, D>;
@@ -211,7 +211,8 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
                   out_at = attention_out_at(c, bh, 0);
     const int first = (tiles - 1 - (int)(blockIdx.x % (unsigned)tiles)) * ROWS;
     const int before = 16 * M * ((int)threadIdx.x / 32), mine = first + before;
-    const int end = c.causal && first + ROWS < T ? first + ROWS : T;
+    const int end = c.causal && first + ROWS < T ? first + ROWS : T; /* of the keys this block's queries see */
+    const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : T;
     const E *const k = (const E *)c.k + at, *const v = (const E *)c.v + at;
     CKPT_SHARED(shared);
     E *const tile_q = (E *)shared, *const tile_dO = tile_q + ROWS * tile_row<E, D>;
@@ -246,8 +247,8 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
         }
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
-            if (key + part >= end || (c.causal && key + part >= mine + 16 * M)) {
-                break; /* nothing there, or this warp's queries see none of it */
+            if (key + part >= my_end) {
+                break; /* this warp's queries see none of it */
             }
             const E *const rows = tile_k + stage * STAGE + part * tile_row<E, D>;
             uint32_t kept[M] = {};

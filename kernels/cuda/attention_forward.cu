@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
     const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0);
     /* With a causal mask the last queries take longest: they start first. */
     const int first = (tiles - 1 - (int)(blockIdx.x % (unsigned)tiles)) * ROWS, mine = first + 16 * M * warp;
-    const int end = c.causal && first + ROWS < T ? first + ROWS : T;
+    const int end = c.causal && first + ROWS < T ? first + ROWS : T; /* of the keys this block's queries see */
+    const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : T;
     const E *const k = (const E *)c.k + at, *const v = (const E *)c.v + at;
     CKPT_SHARED(shared);
     E *const tile_q = (E *)shared, *const tile_k = tile_q + ROWS * tile_row<E, D>, *const tile_v = tile_k + 2 * STAGE;
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
             tile_fetch<E, D, KEYS, THREADS>(tile_k + (1 - stage) * STAGE, k, c.in_row, key + KEYS, c);
             tile_fetch<E, D, KEYS, THREADS>(tile_v + (1 - stage) * STAGE, v, c.in_row, key + KEYS, c);
         }
-        if (!c.causal || key < mine + 16 * M) { /* else this warp's queries see none of them */
+        if (key < my_end) { /* else this warp's queries see none of them */
             float s[M][N][4];
             tile_rows<D, M, N>(s, q, tile_k + stage * STAGE);
             if (key + KEYS > T || (c.causal && key + KEYS > mine + 1)) {
