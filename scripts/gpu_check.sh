@@ -227,7 +227,7 @@ bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit an
     plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$work/bench" \
         --seconds $((limit - 10)) "${tiny[@]}" "$@"
 }
-if asked bench; then bench bench 190 --networks gpt2-124m --dtypes ${types%%,*}; fi
+if asked bench; then bench bench "$([ "$parts" = bench ] && left || echo 190)" --networks gpt2-124m --dtypes ${types%%,*}; fi
 
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
 # shapes of test_gpu_ops; and a training step of small networks, which have every op between them but nll_loss and mse,

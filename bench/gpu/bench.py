@@ -237,7 +237,8 @@ def markdown(report):
             lines.append(f"| {r['program']}, {r['variant']} | {1e3 * r['step_s']:.2f} ms ({1e3 * r['step_min_s']:.2f}–"
                          f"{1e3 * r['step_max_s']:.2f}) | {r['per_s']:.0f} | {share} | {size} |")
         most = report["most_bytes"].get(f"{name} {dtype}")
-        lines += [""] + [f"- {what}" + ("" if ratio is None else f": {ratio:.3f}") for what, ratio in ratios(rows, most).items()]
+        found = [f"- {what}" + ("" if ratio is None else f": {ratio:.3f}") for what, ratio in ratios(rows, most).items()]
+        lines += [""] + found if found else []
     return "\n".join([report["head"]] + lines + [""] + [f"- {n}" for n in report["notes"]] + ["", CAPTION]) + "\n"
 
 

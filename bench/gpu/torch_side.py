@@ -152,18 +152,19 @@ class Variant:
         self.warm_s = time.time() - begun
 
     def step_times(self, steps):
-        side = self.side
-        if self.call is None:
-            bounded(side.left(), self.warm_up)
-        self.net.blocks.recomputed = self.recomputed
-        times = []
-        for _ in range(steps):
-            side.wait()
-            begun = time.perf_counter()
-            self.step()
-            side.wait()
-            times.append(time.perf_counter() - begun)
-        side.release()
+        side, times = self.side, []
+        try:
+            if self.call is None:
+                bounded(side.left(), self.warm_up)
+            self.net.blocks.recomputed = self.recomputed
+            for _ in range(steps):
+                side.wait()
+                begun = time.perf_counter()
+                self.step()
+                side.wait()
+                times.append(time.perf_counter() - begun)
+        finally:
+            side.release()
         return statistics.median(times)
 
     def row(self):
