@@ -1,7 +1,7 @@
 /* The PTX of this project: products of small tiles on tensor cores, loads of their operands from shared memory, copies
  * from global to shared memory that run beside the computation, and two conversions. Every function has a plain host
- * version that keeps to the layouts of the PTX ISA, so that a kernel written with them is checked without a GPU. All 32
- * lanes of a warp must call the ones that say "warp".
+ * version that keeps to the layouts of the PTX ISA (test_emulation holds them against its formulas), so that a kernel
+ * written with them is checked without a GPU. All 32 lanes of a warp must call the ones that say "warp".
  *
  * Source: PTX ISA, "mma", "ldmatrix", "cp.async" and the matrix fragments of mma.m16n8k16. With g = lane / 4 and
  * t = lane % 4 a lane holds, two bfloat16 in a register, the lower column in the lower half:
