@@ -170,9 +170,13 @@ static ckpt_code open_executor(ckpt_training *training, ckpt_err *err)
     return check_budget(training, err);
 }
 
+/* On a GPU only where a trace is wanted: stamps, two for every step of the plan, take memory of the driver. */
 static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     ckpt_device *const device = training->device;
+    if (device->api->gpu && training->options.trace == NULL) {
+        return CKPT_OK;
+    }
     CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
     ckpt_machine *const machine = &training->trace->machine;
     CKPT_TRY(ckpt_machine_read(device->threads, device->api->libraries(device), cli->argc, cli->argv, &training->arena,
