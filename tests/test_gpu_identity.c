@@ -1,4 +1,4 @@
-/* labels: contract */
+/* labels: contract gpu */
 /* The promise on a GPU, emulated and, where there is one, real: every strategy under every budget gives the bits of
  * keep-all in the memory that was predicted, in float32 and bfloat16, started step by step or replayed, with freed
  * memory full of NaN, wherever the arena lies. */
@@ -18,18 +18,6 @@ enum { STEPS = 3, MODES = 4 };
 #endif
 enum { SEED = 7 };
 #define ASIDE ((ckpt_bytes)3 << 20) /* taken first, so that the arena lies elsewhere */
-
-static ckpt_gpu gpu[CKPT_GPU_MAX];
-static int gpu_count;
-
-static ckpt_plan *plan_for(test_train *t, const char *strategy, ckpt_bytes budget)
-{
-    ckpt_plan *plan = NULL;
-    ckpt_err err = {0};
-    const ckpt_plan_options options = {.budget_bytes = budget};
-    CHECK_OK(ckpt_plan_make(t->lowered->graph, strategy, &options, &t->arena, &plan, &err), err);
-    return plan;
-}
 
 typedef struct totals {
     int plans, runs, again, copies;
@@ -93,12 +81,12 @@ static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *
 static void check_strategy(test_train *t, const ckpt_strategy *strategy, const test_record *wanted,
                            ckpt_bytes keep_all_bytes, totals *total)
 {
-    const ckpt_plan *const none = plan_for(t, strategy->name, 1);
+    const ckpt_plan *const none = test_train_plan(t, strategy->name, 1);
     assert_int_equal(none->verdict, CKPT_INFEASIBLE);
     const ckpt_bytes least = none->least_budget_bytes;
-    check_plan(t, plan_for(t, strategy->name, least), wanted, total);
+    check_plan(t, test_train_plan(t, strategy->name, least), wanted, total);
     if (strategy->budgeted && least < keep_all_bytes) {
-        const ckpt_plan *const plan = plan_for(t, strategy->name, least + (keep_all_bytes - least) / 2);
+        const ckpt_plan *const plan = test_train_plan(t, strategy->name, least + (keep_all_bytes - least) / 2);
         assert_int_equal(plan->verdict, CKPT_FITS);
         check_plan(t, plan, wanted, total);
     }
@@ -110,7 +98,7 @@ static void check_model(const ckpt_gpu *on, const char *file, const char *set, c
 {
     test_train t;
     test_train_open_on(&t, on->device, file, set, dtype);
-    const ckpt_plan *const keep_all = plan_for(&t, "keep-all", 0);
+    const ckpt_plan *const keep_all = test_train_plan(&t, "keep-all", 0);
     test_record wanted;
     test_train_run(&t, &(test_run){.plan = keep_all, .seed = SEED, .steps = STEPS}, &wanted);
     assert_true(wanted.peak_bytes == keep_all->peak_bytes);
@@ -134,9 +122,9 @@ static void check_model(const ckpt_gpu *on, const char *file, const char *set, c
 
 static void check_on_all(const char *file, const char *set, const char *strategies)
 {
-    for (int g = 0; g < gpu_count; g++) {
-        check_model(&gpu[g], file, set, "float32", strategies);
-        check_model(&gpu[g], file, set, "bfloat16", strategies);
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        check_model(&ckpt_gpus[g], file, set, "float32", strategies);
+        check_model(&ckpt_gpus[g], file, set, "bfloat16", strategies);
     }
 }
 
@@ -175,19 +163,8 @@ static void lstm(void **state)
 
 static int open_devices(void **state)
 {
-    (void)state;
     ckpt_emulated_guard(false);
-    gpu_count = ckpt_gpu_open_all(gpu);
-    return gpu_count > 0 ? 0 : -1;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int g = 0; g < gpu_count; g++) {
-        ckpt_gpu_close(&gpu[g]);
-    }
-    return 0;
+    return ckpt_gpus_open(state);
 }
 
 int main(void)
@@ -196,5 +173,5 @@ int main(void)
         cmocka_unit_test(forked), cmocka_unit_test(bert), cmocka_unit_test(resnet),
         cmocka_unit_test(unet),   cmocka_unit_test(lstm),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_devices, ckpt_gpus_close);
 }

@@ -11,7 +11,7 @@
 #include "support_sequence.h"
 #include "support_test.h"
 
-enum { LIMITS = 8, LINKED = 10 };
+enum { LIMITS = 8 };
 
 /* A limit within which nothing is dropped. */
 static ckpt_bytes all_bytes(const ckpt_graph *graph)
@@ -150,7 +150,8 @@ static void never_above_a_plan_with_copies(void **state)
     static const char *const names[] = {"joint", "offload-only", "recompute-only"};
     ckpt_err err = {0};
     double proved = 0, paid = 0;
-    for (uint64_t seed = 1; seed <= LINKED; seed++) {
+    const uint64_t graphs = ckpt_test_rounds(10, 4);
+    for (uint64_t seed = 1; seed <= graphs; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         const int64_t rate = INT64_C(1000000000) << (seed % 4); /* 1 to 8 bytes a nanosecond */
