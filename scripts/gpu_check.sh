@@ -93,7 +93,7 @@ plain_part() { # as part; its last line goes into the table
     part "$@"
     case $? in
     0) note "$1" ok "$took s; $(why "$1" 1)" ;;
-    124 | 137) note "$1" "no time" "stopped after $took s: $(why "$1")" ;;
+    124 | 137) note "$1" "no time" "$took s; $(why "$1")" ;;
     *) [ -f "$work/log/$1.log" ] && note "$1" FAILED "$(why "$1")" ;;
     esac
 }

@@ -63,8 +63,15 @@ convolutions and attention in bfloat16; layer norms, losses and, because it adds
 program asked for on the device; context, libraries and what PyTorch's allocator holds in reserve are in neither. FLOP: bench/gpu/flops.py."""
 
 
+class NoTime(Exception):
+    """Stopped by the limit: no failure."""
+
+
 def run(command, seconds=None):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise NoTime("no time") from None
     if done.returncode != 0:
         text = (done.stderr or done.stdout).strip().splitlines()
         raise RuntimeError(f"{os.path.basename(command[0])} exit {done.returncode}: {text[-1] if text else 'no message'}")
@@ -111,6 +118,7 @@ class Ckpt:
         return plan["peak_bytes"] - plan["static_bytes"] + 4 * self.job.params
 
 
+NO_TIME = "no time"
 NO_BFLOAT16 = "planned, not run: the CPU has no bfloat16"
 
 
@@ -185,7 +193,8 @@ def measure(job, args, keep):
                 try:
                     variant.times.append(variant.step_times(args.steps))
                 except Exception as error:  # noqa: BLE001: whatever stops one variant must not stop the others
-                    variant.error = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+                    named = type(error).__name__  # Overtime is torch_side's NoTime
+                    variant.error = NO_TIME if named in ("NoTime", "Overtime") else f"{named}: {error}".splitlines()[0][:300]
                 keep()
 
 
@@ -269,6 +278,8 @@ def one(args, report, job, torch_side, peak_flops):
 
     try:
         job.make_ckpt()
+    except NoTime:
+        job.notes.append("ckpt: no time for profile and plans")
     except Exception as error:  # noqa: BLE001
         failed = True
         job.notes.append(f"ckpt: {error}")
@@ -289,7 +300,7 @@ def one(args, report, job, torch_side, peak_flops):
     keep()
     for v in job.variants:
         print(f"    {v.name}: {v.error or [round(t, 5) for t in v.times] or 'no time'}", flush=True)
-    return failed or any(v.error not in (None, NO_BFLOAT16) and isinstance(v, Ckpt) for v in job.variants)
+    return failed or any(v.error not in (None, NO_TIME, NO_BFLOAT16) and isinstance(v, Ckpt) for v in job.variants)
 
 
 def arguments():
@@ -355,8 +366,10 @@ def main():
     save(args, report)
     print(markdown(report))
     done = sum(1 for r in report["rows"] if r.get("step_s"))
-    print(f"{done} of {len(report['rows'])} rows have a step time{'' if torch_side else ', no PyTorch here'}")
-    return 1 if failed else 0
+    print(f"{'ckpt FAILED somewhere, see the table; ' if failed else ''}{done} of {len(report['rows'])} rows have a step time{'' if torch_side else ', no PyTorch here'}")
+    ours = [r for r in report["rows"] if r["program"] == "ckpt"]
+    short = len({(r["network"], r["dtype"]) for r in ours}) < len(jobs) or any(r["error"] in (None, NO_TIME) and not r.get("step_s") for r in ours)
+    return 1 if failed else 124 if short else 0  # 124: out of time, as timeout says it
 
 
 if __name__ == "__main__":
