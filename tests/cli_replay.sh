@@ -27,6 +27,7 @@ for model in "$source"/models/*.json; do
     rm "$work"/plan.*.json
 done
 [ "$replayed" -ge $((tried * 2 / 5)) ]
+[ "$replayed" -ge 125 ] || [ "$tried" -lt "$number" ]
 copied=0
 for model in byte-gpt unet lstm; do
     "$bin/ckpt-graph" --device a100 "$source/models/$model.json" -o "$work/graph.json"
