@@ -2,6 +2,9 @@
  * kind does is behind its ckpt_device_api. */
 #include "kernels/device.h"
 
+#ifdef CKPT_HAVE_CUDA
+#include <dlfcn.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +32,23 @@ ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err)
                : CKPT_FAIL(err, CKPT_BAD_INPUT, "no such device: found \"%s\", wanted \"cpu\" or \"cuda:0\"", name);
 }
 
+#ifdef CKPT_HAVE_CUDA
+/* The CUDA device is a library of its own (libckpt_cuda.so, found by the program's run path) that is loaded when it is
+ * asked for: CUDA's libraries take a gigabyte of address space and 160 MB of memory, for which a process that computes
+ * on the CPU has no use. It stays loaded: CUDA's libraries do not like to be closed. */
+static ckpt_code load_cuda(int index, const ckpt_device_api **api, ckpt_err *err)
+{
+    void *const library = dlopen("libckpt_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    const void *const found = library != NULL ? dlsym(library, "ckpt_device_cuda") : NULL;
+    if (found == NULL) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: cannot load the library of the CUDA device: %s", index,
+                         dlerror());
+    }
+    *api = found;
+    return CKPT_OK;
+}
+#endif
+
 ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, ckpt_err *err)
 {
     bool gpu = false;
@@ -41,7 +61,9 @@ ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, 
     }
     const int index = cuda_index(name);
 #ifdef CKPT_HAVE_CUDA
-    return ckpt_device_cuda.open(index, threads, device, err);
+    const ckpt_device_api *api = NULL;
+    CKPT_TRY(load_cuda(index, &api, err));
+    return api->open(index, threads, device, err);
 #else
     return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: this build has no CUDA (configure with CKPT_CUDA=ON)", index);
 #endif

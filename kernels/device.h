@@ -94,9 +94,6 @@ struct ckpt_device {
 };
 
 extern const ckpt_device_api ckpt_device_cpu;
-#ifdef CKPT_HAVE_CUDA
-extern const ckpt_device_api ckpt_device_cuda;
-#endif
 
 /* Is that the name of a GPU, present or not? Errors: CKPT_BAD_INPUT (no device is called that). */
 CKPT_MUST_USE ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err);

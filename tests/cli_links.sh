@@ -18,8 +18,8 @@ without() {
 without ckpt-plan dnnl gomp cairo gvc cgraph cudart cublasLt cudnn cupti
 without ckpt-graph dnnl gomp glpk cudart cublasLt cudnn cupti
 without ckpt-view dnnl gomp glpk gvc cgraph cudart cublasLt cudnn cupti
-without ckpt-train glpk gvc cgraph cairo
-without ckpt-profile glpk gvc cgraph cairo
+without ckpt-train glpk gvc cgraph cairo cudart cublasLt cudnn cupti # CUDA only when it is asked for
+without ckpt-profile glpk gvc cgraph cairo cudart cublasLt cudnn cupti
 for program in "$bin"/test_plan_*; do # the planner's tests have GLPK
     [ ! -x "$program" ] || without "$(basename "$program")" cudart cublasLt cudnn cupti gvc cgraph
 done

@@ -23,6 +23,9 @@ typedef struct ckpt_cuda {
     void *blas, *cudnn; /* handles of the two libraries */
 } ckpt_cuda;
 
+/* The one name that the library of the CUDA device shows. */
+extern const ckpt_device_api ckpt_device_cuda;
+
 /* CKPT_OK, or CKPT_NO_MEMORY / CKPT_DEVICE with "<what>: <CUDA's own text>". */
 CKPT_MUST_USE ckpt_code ckpt_cuda_check(cudaError_t code, const char *what, ckpt_err *err);
 
