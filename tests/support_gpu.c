@@ -35,11 +35,16 @@ int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX])
     return count;
 }
 
-void ckpt_gpu_close(ckpt_gpu *gpu)
+void ckpt_gpu_put(ckpt_gpu *gpu)
 {
     gpu->device->api->release(gpu->device, gpu->base, gpu->bytes);
     ckpt_memory_put(gpu->sent);
     ckpt_memory_put(gpu->received);
+}
+
+void ckpt_gpu_close(ckpt_gpu *gpu)
+{
+    ckpt_gpu_put(gpu);
     ckpt_device_close(gpu->device);
     *gpu = (ckpt_gpu){0};
 }

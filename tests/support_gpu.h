@@ -26,6 +26,8 @@ extern const int ckpt_gpu_case_count;
 /* Opens them all and gives their number. With CKPT_TEST_DEVICE in the environment cuda:0 alone, which must be there. */
 int ckpt_gpu_open_all(ckpt_gpu gpu[CKPT_GPU_MAX]);
 void ckpt_gpu_close(ckpt_gpu *gpu);
+/* What was reserved for its cases, where the device itself is somebody else's. */
+void ckpt_gpu_put(ckpt_gpu *gpu);
 
 /* Set-up and tear-down of a group of tests: all GPUs, and the CPU with one thread to compare with. */
 extern ckpt_gpu ckpt_gpus[CKPT_GPU_MAX];

@@ -282,7 +282,7 @@ static void large_shapes(void **state)
         }
         ckpt_gpu_case_fini(c);
     }
-    gpu->api->release(gpu, there.base, there.bytes);
+    ckpt_gpu_put(&there);
     ckpt_memory_put(c);
     CHECK(ckpt_gpu_reports() == 0, "%d failures, listed above", ckpt_gpu_reports());
 }
