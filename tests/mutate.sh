@@ -7,7 +7,7 @@ set -u
 export OMP_WAIT_POLICY=passive
 source_dir=$(cd "${1:-$(dirname "$0")/..}" && pwd)
 work_dir=${2:-$(mktemp -d)}
-tests="test_identity test_executor_hand test_executor_gradient test_no_allocation"
+tests="test_identity test_executor_hand test_executor_gradient test_executor_order test_no_allocation test_gpu_train"
 
 # name | file | sed expression | what it is
 mutations=(
@@ -19,8 +19,10 @@ mutations=(
     "overlap-unchecked|planner/place.c planner/check.c|s/place\[i\].offset = p.best_offset\[i\];/place[i].offset = p.best_offset[i] - (i % 7 == 3 \&\& p.best_offset[i] >= 64 ? 64 : 0);/;s/under->offset + under->bytes > place->offset/under->offset + under->bytes > place->offset + 64/|places overlap and the checker looks away"
     "missing-input-accumulation|ops/lower.c|s/role->grad_in_adds |= (uint64_t)1 << k;/role->grad_in_adds |= 0;/|the gradient of a value read twice is overwritten"
     "missing-parameter-accumulation|ops/lower.c|s/role->grad_param_adds |= (uint64_t)1 << k;/role->grad_param_adds |= 0;/|the gradient of a tied parameter is overwritten"
-    "staged-sum-lost|kernels/cpu/device_cpu.c|s/^\( *\)add_all(grad_in\[k\], args->grad_in\[k\].*/\1continue;/|staged gradients are never added"
-    "free-too-much|executor/executor.c|s/return poison(executor, action->place, action->bytes, err);/return poison(executor, action->place, action->bytes + 64, err);/|a free reaches 64 bytes into its neighbour"
+    "staged-sum-lost|kernels/device.c|s/if (grad_in\[k\] != args->grad_in\[k\])/if (grad_in[k] == NULL)/|staged gradients are never added"
+    "free-too-much|executor/step.c|s/return poison(executor, action->place, action->bytes, err);/return poison(executor, action->place, action->bytes + 64, err);/|a free reaches 64 bytes into its neighbour"
+    "step-not-told|executor/step.c|s/return device->api->begin(device, executor->seed, executor->steps, err);/return device->api->begin(device, executor->seed, 0, err);/|a replayed step draws the first step's masks"
+    "wait-forgotten|executor/order.c|s/raise_to(&need, &o->buffer\[op->adds.at\[i\]\].touched);/(void)0;/|an addition does not wait for the copy that reads what it changes"
 )
 
 prepare() { # a copy of what the build needs, and a build of it
