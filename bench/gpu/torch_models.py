@@ -1,10 +1,16 @@
 """GPT-2, BERT-large and ResNet-50 as PyTorch users write them: the layers, parameter counts and optimizers of
 models/*.json. Attention is scaled_dot_product_attention (flash attention on a GPU). The first `net.blocks.recomputed`
 blocks run under torch.utils.checkpoint. Losses are taken of float32 logits, as autocast does and ckpt's sums are."""
+import os
+import sys
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pytorch"))
+from networks import Bottleneck  # noqa: E402 (the folder of the CPU's comparison)
 
 
 class Blocks(nn.Module):
@@ -87,23 +93,6 @@ class Bert(nn.Module):
         x = self.blocks(F.dropout(self.ln(x), 0.1))
         x = self.head_ln(F.gelu(self.head_fc(x)))
         return F.cross_entropy(F.linear(x, self.embed.weight, self.bias).flatten(0, 1).float(), targets.flatten())
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, inside, width, stride):
-        super().__init__()
-        out = 4 * width
-        self.conv1, self.bn1 = nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width)
-        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
-        self.conv3, self.bn3 = nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out)
-        self.short = nn.Sequential()
-        if stride != 1 or inside != out:
-            self.short = nn.Sequential(nn.Conv2d(inside, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-
-    def forward(self, x):
-        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
-        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
-        return F.relu(self.bn3(self.conv3(y)) + self.short(x), inplace=True)
 
 
 class ResNet50(nn.Module):
