@@ -162,12 +162,8 @@ template <typename E, int D, int M> struct left_held {
     }
 };
 
-/* product[r][c] = row r of `left` times row c of `right`, 16 M rows by 8 N. */
-template <int D, int M, int N, typename LEFT>
-__device__ inline void tile_rows(float (&product)[M][N][4], const LEFT &left, const bf16 *right)
+template <int M, int N> __device__ inline void tile_clear(float (&product)[M][N][4])
 {
-    const int lane = (int)threadIdx.x % 32;
-    const bf16 *const row = right + (lane / 16 * 8 + lane % 8) * tile_row<bf16, D> + lane / 8 % 2 * 8;
     CKPT_UNROLL
     for (int m = 0; m < M; m++) {
         CKPT_UNROLL
@@ -178,6 +174,15 @@ __device__ inline void tile_rows(float (&product)[M][N][4], const LEFT &left, co
             }
         }
     }
+}
+
+/* product[r][c] = row r of `left` times row c of `right`, 16 M rows by 8 N. */
+template <int D, int M, int N, typename LEFT>
+__device__ inline void tile_rows(float (&product)[M][N][4], const LEFT &left, const bf16 *right)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const bf16 *const row = right + (lane / 16 * 8 + lane % 8) * tile_row<bf16, D> + lane / 8 % 2 * 8;
+    tile_clear(product);
     CKPT_UNROLL
     for (int step = 0; step < D / 16; step++) {
         uint32_t a[M][4];
@@ -204,16 +209,7 @@ __device__ inline void tile_rows(float (&product)[M][N][4], const LEFT &left, co
     const int lane = (int)threadIdx.x % 32;
     const float *const x = left.tile + lane / 4 * tile_row<float, D>;
     const float *const y = right + lane % 4 * 2 * tile_row<float, D>;
-    CKPT_UNROLL
-    for (int m = 0; m < M; m++) {
-        CKPT_UNROLL
-        for (int n = 0; n < N; n++) {
-            CKPT_UNROLL
-            for (int i = 0; i < 4; i++) {
-                product[m][n][i] = 0;
-            }
-        }
-    }
+    tile_clear(product);
     CKPT_ROLLED
     for (int d = 0; d < D; d += 4) {
         pack<float> a[M][2];
