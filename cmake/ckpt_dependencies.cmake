@@ -51,3 +51,20 @@ if(NOT CKPT_CUDA STREQUAL "OFF")
       "'${CUDAToolkit_VERSION}' (runtime, cuBLASLt), cuDNN '${CUDNN_INCLUDE_DIR}' '${CUDNN_LIBRARY}'")
   endif()
 endif()
+
+# libcupti is opened at run time; only its headers are needed, with or without a CUDA compiler.
+set(CKPT_HAVE_CUPTI OFF)
+if(NOT CKPT_CUPTI STREQUAL "OFF")
+  find_path(CUPTI_INCLUDE_DIR cupti.h HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include
+    PATH_SUFFIXES ../extras/CUPTI/include)
+  if(CUPTI_INCLUDE_DIR) # it includes cuda.h, which may lie elsewhere
+    find_path(CUDA_H_INCLUDE_DIR cuda.h HINTS ${CUPTI_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include)
+  endif()
+  if(CUPTI_INCLUDE_DIR AND CUDA_H_INCLUDE_DIR)
+    add_library(ckpt_cupti_headers INTERFACE IMPORTED)
+    target_include_directories(ckpt_cupti_headers SYSTEM INTERFACE ${CUPTI_INCLUDE_DIR} ${CUDA_H_INCLUDE_DIR})
+    set(CKPT_HAVE_CUPTI ON)
+  elseif(CKPT_CUPTI STREQUAL "ON")
+    message(FATAL_ERROR "CKPT_CUPTI=ON, but cupti.h '${CUPTI_INCLUDE_DIR}' or cuda.h '${CUDA_H_INCLUDE_DIR}' is missing")
+  endif()
+endif()

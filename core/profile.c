@@ -67,8 +67,7 @@ static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_r
         int64_t *const value = (int64_t *)(void *)((char *)row + fields[f].offset);
         CKPT_TRY(ckpt_member_int(item, fields[f].key, 0, INT64_MAX, 0, value, r->err));
     }
-    CKPT_TRY(ckpt_member_text(item, "forward_kernels", "", r->out, &row->forward_kernels, r->err));
-    return ckpt_member_text(item, "backward_kernels", "", r->out, &row->backward_kernels, r->err);
+    return CKPT_OK;
 }
 
 static ckpt_code read_rows(const reader *r, const ckpt_item *root)
@@ -155,8 +154,6 @@ static void write_row(const ckpt_profile_row *row, ckpt_text *text)
         const int64_t *const value = (const int64_t *)(const void *)((const char *)row + fields[f].offset);
         ckpt_text_add(text, ", \"%s\": %" PRId64, fields[f].key, *value);
     }
-    write_text_member(text, "forward_kernels", row->forward_kernels);
-    write_text_member(text, "backward_kernels", row->backward_kernels);
     ckpt_text_add(text, " }");
 }
 

@@ -7,9 +7,10 @@
 #include "core/core_impl.h"
 
 static const char *const categories[CKPT_CATEGORY_COUNT] = {
-    "weights", "gradients", "optimizer", "inputs", "activations", "saved", "workspace", "staging", "outside"};
+    "weights", "gradients", "optimizer", "inputs", "activations", "saved", "workspace", "staging", "other", "outside"};
 
-static const char *const spans[] = {"forward", "backward", "recompute", "copy", "update", "wait", "free"};
+static const char *const spans[] = {"forward", "backward", "recompute", "copy", "update",
+                                    "wait",    "free",     "allocate",  "other"};
 enum { SPAN_COUNT = sizeof spans / sizeof spans[0] };
 
 const char *ckpt_category_name(ckpt_category category)
@@ -78,8 +79,10 @@ static ckpt_code read_span(const reader *r, const ckpt_item *item, ckpt_span *sp
             return CKPT_OK;
         }
     }
-    return ckpt_item_fail(
-        &phase, r->err, "found phase \"%.40s\", wanted forward, backward, recompute, copy, update, wait or free", text);
+    return ckpt_item_fail(&phase, r->err,
+                          "found phase \"%.40s\", wanted forward, backward, recompute, copy, update, wait, free, "
+                          "allocate or other",
+                          text);
 }
 
 static ckpt_code read_event(const reader *r, const ckpt_item *item, ckpt_event *event)
@@ -93,6 +96,12 @@ static ckpt_code read_event(const reader *r, const ckpt_item *item, ckpt_event *
     CKPT_TRY(read_span(r, item, &event->span));
     CKPT_TRY(ckpt_need_int(item, "start_ns", 0, INT64_MAX, &event->start_ns, r->err));
     CKPT_TRY(ckpt_need_int(item, "end_ns", event->start_ns, INT64_MAX, &event->end_ns, r->err));
+    int64_t launches = 0;
+    CKPT_TRY(ckpt_member_int(item, "size_bytes", 0, INT64_MAX, 0, &event->size_bytes, r->err));
+    CKPT_TRY(ckpt_member_int(item, "address", 0, INT64_MAX, 0, &event->address, r->err));
+    CKPT_TRY(ckpt_member_int(item, "kernel_ns", 0, INT64_MAX, 0, &event->kernel_ns, r->err));
+    CKPT_TRY(ckpt_member_int(item, "launches", 0, INT32_MAX, 0, &launches, r->err));
+    event->launches = (int)launches;
     return read_bytes(r, item, event);
 }
 
@@ -164,6 +173,7 @@ static ckpt_code read_trace(const reader *r, const ckpt_item *root)
     CKPT_TRY(ckpt_need_int(root, "peak_bytes", 0, INT64_MAX, &trace->peak_bytes, r->err));
     CKPT_TRY(ckpt_need_int(root, "time_ns", 0, INT64_MAX, &trace->time_ns, r->err));
     CKPT_TRY(ckpt_member_int(root, "process_peak_bytes", 0, INT64_MAX, 0, &trace->process_peak_bytes, r->err));
+    CKPT_TRY(ckpt_member_text(root, "recorder", "", r->out, &trace->recorder, r->err));
     CKPT_TRY(ckpt_machine_item(root, r->out, &trace->machine, r->err));
     return read_events(r, root);
 }
@@ -202,7 +212,17 @@ static void write_event(const ckpt_event *event, ckpt_text *text)
             between = ",";
         }
     }
-    ckpt_text_add(text, " } }");
+    ckpt_text_add(text, " }");
+    if (event->size_bytes != 0) {
+        ckpt_text_add(text, ", \"size_bytes\": %" PRId64, event->size_bytes);
+    }
+    if (event->address != 0) {
+        ckpt_text_add(text, ", \"address\": %" PRId64, event->address);
+    }
+    if (event->launches != 0) {
+        ckpt_text_add(text, ", \"kernel_ns\": %" PRId64 ", \"launches\": %d", event->kernel_ns, event->launches);
+    }
+    ckpt_text_add(text, " }");
 }
 
 void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
@@ -219,6 +239,10 @@ void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
                   trace->measured ? "true" : "false", trace->budget_bytes, trace->static_bytes, trace->arena_bytes,
                   trace->peak_bytes, trace->peak_event, trace->time_ns, trace->process_peak_bytes);
     ckpt_machine_write(&trace->machine, text);
+    if (trace->recorder != NULL && trace->recorder[0] != '\0') {
+        ckpt_text_add(text, ",\n  \"recorder\": ");
+        ckpt_text_json(text, trace->recorder);
+    }
     ckpt_text_add(text, ",\n  \"events\": [");
     for (int i = 0; i < trace->event_count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");

@@ -7,8 +7,9 @@
 #include "core/machine.h"
 #include "core/plan.h"
 
-/* Bytes in memory by category. "gradients" holds the static gradients of parameters and the gradients of
- * activations; "inputs" the input batch and statistics; "outside" what was found outside static block and arena. */
+/* Bytes in memory by category. "other" is memory of a program that does not say what for; "gradients" holds the static
+ * gradients of parameters and the gradients of activations; "inputs" the input batch and statistics; "outside" what was
+ * found outside static block and arena. */
 typedef enum ckpt_category {
     CKPT_CAT_WEIGHTS,
     CKPT_CAT_GRADIENTS,
@@ -18,6 +19,7 @@ typedef enum ckpt_category {
     CKPT_CAT_SAVED,
     CKPT_CAT_WORKSPACE,
     CKPT_CAT_STAGING,
+    CKPT_CAT_OTHER,
     CKPT_CAT_OUTSIDE,
     CKPT_CATEGORY_COUNT
 } ckpt_category;
@@ -30,17 +32,23 @@ typedef enum ckpt_span {
     CKPT_SPAN_COPY,
     CKPT_SPAN_UPDATE,
     CKPT_SPAN_WAIT,
-    CKPT_SPAN_FREE
+    CKPT_SPAN_FREE,
+    CKPT_SPAN_ALLOCATE, /* with CKPT_SPAN_FREE of a program that follows no plan */
+    CKPT_SPAN_OTHER     /* what ran in one that does not say in which phase */
 } ckpt_span;
 
 typedef struct ckpt_event {
     int step;           /* index in the plan */
     const char *name;   /* op or buffer */
     const char *layer;  /* "" for none */
-    const char *stream; /* "compute", "d2h", "h2d" */
+    const char *stream; /* "compute", "d2h", "h2d"; "stream 7" of a program that follows no plan */
     ckpt_span span;
     ckpt_ns start_ns, end_ns;              /* from the start of the training step */
     ckpt_bytes bytes[CKPT_CATEGORY_COUNT]; /* after the step; a run's own workspace still counted */
+    ckpt_bytes size_bytes;                 /* allocated, freed or copied, where that is not the plan's; else 0 */
+    int64_t address;                       /* of what was allocated or freed; 0: not known */
+    ckpt_ns kernel_ns;                     /* what the device itself recorded: time in kernels, copies and fills */
+    int launches;                          /* and how many those were; 0: nothing was recorded */
 } ckpt_event;
 
 /* peak_bytes = max over events of the sum of bytes[] without CKPT_CAT_OUTSIDE; what of it was whose: peak_event */
@@ -52,6 +60,7 @@ typedef struct ckpt_trace {
     ckpt_bytes budget_bytes, static_bytes, arena_bytes, peak_bytes;
     ckpt_ns time_ns;
     int peak_event;
+    const char *recorder;          /* what recorded the device ("CUPTI 13.0.1, ..."); "": nothing did */
     ckpt_bytes process_peak_bytes; /* measured: getrusage's maximum resident set; 0: unknown */
     ckpt_machine machine;
     const ckpt_event *event;

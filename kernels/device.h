@@ -89,8 +89,9 @@ typedef struct ckpt_device_api {
 
 struct ckpt_device {
     const ckpt_device_api *api;
-    int threads;   /* of the kernels; CKPT_ON_GPU */
-    void *context; /* see ckpt_kernel_args */
+    int threads;            /* of the kernels; CKPT_ON_GPU */
+    ckpt_bytes cache_bytes; /* of the last cache before memory, to be overwritten for cold runs; 0: not told */
+    void *context;          /* see ckpt_kernel_args */
 };
 
 extern const ckpt_device_api ckpt_device_cpu;

@@ -278,8 +278,6 @@ static void set_args(ckpt_bench *bench, const ckpt_node_role *role, void *worksp
     };
 }
 
-typedef enum ckpt_direction { DIRECTION_FORWARD, DIRECTION_BACKWARD, DIRECTION_UPDATE } ckpt_direction;
-
 static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
 {
     const ckpt_network *const network = bench->lowered->network;
@@ -302,11 +300,11 @@ static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
 
 static ckpt_code start_once(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
 {
-    if (direction == DIRECTION_FORWARD) {
+    if (direction == CKPT_DIRECTION_FORWARD) {
         bench->args.workspace_bytes = bench->forward_bytes;
         return ckpt_device_forward(bench->device, &bench->bound, &bench->args, err);
     }
-    if (direction == DIRECTION_BACKWARD) {
+    if (direction == CKPT_DIRECTION_BACKWARD) {
         bench->args.workspace_bytes = bench->backward_bytes;
         return ckpt_device_backward(bench->device, &bench->bound, &bench->args, err);
     }
@@ -364,12 +362,12 @@ static ckpt_code time_direction(const ckpt_profiling *profiling, ckpt_bench *ben
 static ckpt_code time_all(const ckpt_profiling *profiling, ckpt_bench *bench, ckpt_profile_row *row, ckpt_err *err)
 {
     const ckpt_node_role *const role = &profiling->role[bench->node->index];
-    CKPT_TRY(time_direction(profiling, bench, DIRECTION_FORWARD, &row->forward, err));
+    CKPT_TRY(time_direction(profiling, bench, CKPT_DIRECTION_FORWARD, &row->forward, err));
     if (role->backward) {
-        CKPT_TRY(time_direction(profiling, bench, DIRECTION_BACKWARD, &row->backward, err));
+        CKPT_TRY(time_direction(profiling, bench, CKPT_DIRECTION_BACKWARD, &row->backward, err));
     }
     if (role->update) {
-        CKPT_TRY(time_direction(profiling, bench, DIRECTION_UPDATE, &row->update, err));
+        CKPT_TRY(time_direction(profiling, bench, CKPT_DIRECTION_UPDATE, &row->update, err));
     }
     return CKPT_OK;
 }
@@ -511,7 +509,6 @@ static ckpt_code measure_all(const ckpt_profiling *profiling, ckpt_profile_row *
         }
         ckpt_profile_row *const mine = &row[rows];
         *mine = (ckpt_profile_row){.layer = node->name, .op = node->op->name, .same_as = ""};
-        mine->forward_kernels = mine->backward_kernels = "";
         count_bytes(profiling, node, mine);
         row_of[n] = rows++;
         if (first[n] != n) {
@@ -561,7 +558,7 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
         CKPT_TRY(device->api->stamps(device, 2, err));
     }
     CKPT_TRY(read_roles(&profiling, out, err));
-    *made = (ckpt_profile){.source = "", .model = network->model->name, .row = row};
+    *made = (ckpt_profile){.source = "", .recorder = "", .model = network->model->name, .row = row};
     CKPT_TRY(measure_all(&profiling, row, &made->row_count, first, row_of, err));
     CKPT_TRY_WHILE(err, ckpt_profile_link(device, made, err), "measuring the link");
     ckpt_arena_rewind(out, mark);

@@ -1,21 +1,24 @@
 cmake_minimum_required(VERSION 3.25) # script mode has no policies of its own: IN_LIST needs CMP0057
 # Every #include "folder/..." in a folder must be on that folder's list: data flows left to right.
-#   core -> ops -> kernels -> {profiler, executor};  core -> planner;  core -> viz
+#   core -> ops -> kernels -> {profiler, executor};  core -> cupti -> {profiler, executor};  core -> planner;  core -> viz;
+#   core -> imports
 # Programs (*_main.c) may join folders, but ckpt-plan and ckpt-graph see no kernel. <x>_impl.h is for its own folder.
 set(core core)
 set(ops core ops)
 set(kernels core ops kernels)
-set(profiler core ops kernels profiler)
-set(executor core ops kernels executor)
+set(cupti core cupti)
+set(imports core imports)
+set(profiler core cupti ops kernels profiler)
+set(executor core cupti ops kernels executor)
 set(planner core planner)
 set(viz core viz)
-set(profile_main core ops kernels profiler)
-set(train_main core ops kernels planner executor)
+set(profile_main core cupti imports ops kernels profiler)
+set(train_main core cupti ops kernels planner executor)
 set(plan_main core ops planner)
 set(view_main core viz)
 set(graph_main core ops viz)
 set(broken "")
-foreach(folder core ops kernels profiler executor planner viz)
+foreach(folder core cupti imports ops kernels profiler executor planner viz)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.[ch] ${ROOT}/${folder}/*.cu ${ROOT}/${folder}/*.cuh)
   foreach(file IN LISTS files)
     set(allowed ${${folder}})

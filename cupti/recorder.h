@@ -1,0 +1,69 @@
+/* Recording what this process does on its GPUs, through CUPTI's activity API. libcupti is opened when a recorder is, so
+ * a program that does not record needs none, and one that cannot record says why in one line and goes on without.
+ *
+ *     ckpt_recorder_open
+ *     push(7) - start work - pop - push(8) - start more - pop         tags what is started between
+ *     the device is waited for
+ *     ckpt_recorder_collect                                           all of it, joined with its tags
+ *
+ * CUPTI's buffers are host memory of ours, and its device buffers are asked to be page-locked host memory, so that it
+ * takes nothing of a budget; what it took all the same is told. At most one recorder is open in a process. */
+#ifndef CKPT_CUPTI_RECORDER_H
+#define CKPT_CUPTI_RECORDER_H
+
+#include <stdbool.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cupti/activity.h"
+
+typedef struct ckpt_recorder ckpt_recorder;
+
+typedef struct ckpt_recorder_options {
+    /* libcupti to open; NULL: $CKPT_CUPTI, else the one this process has loaded, else libcupti.so.13, .12, libcupti.so,
+     * where the loader and the toolkit have it. "" in the variable: none */
+    const char *library;
+    bool memory; /* allocations and releases */
+    bool calls;  /* of runtime and driver */
+    bool ranges; /* NVTX */
+    /* NULL: kept for ckpt_recorder_collect. Else each activity goes here instead as CUPTI gives its buffers back, from
+     * a thread of CUPTI's or from ckpt_recorder_flush, one call at a time; the activity and its name last as long as
+     * the call. Tags are 0 then. */
+    void (*sink)(void *context, const ckpt_activity *activity);
+    void *context;
+} ckpt_recorder_options;
+
+/* What recording cost and lost. */
+typedef struct ckpt_recorder_report {
+    const char *library;  /* "CUPTI 13.0.1"; lives as the recorder */
+    int64_t host_bytes;   /* of buffers, the most at once */
+    int64_t device_bytes; /* that CUPTI says it took of the GPU; -1: it does not tell */
+    int64_t dropped;      /* records that CUPTI had no room for */
+    int64_t odd;          /* records whose clock ran backwards or that were cut off: left out */
+} ckpt_recorder_report;
+
+/* Open before the first CUDA call where possible: what ran before is not known. Errors: CKPT_DEVICE with one line: no
+ * libcupti found, too old, no driver, another tool records this process (its name where CUPTI tells it), no permission
+ * (and what the administrator must set), already open; CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_recorder_open(const ckpt_recorder_options *options, ckpt_recorder **recorder,
+                                           ckpt_err *err);
+void ckpt_recorder_close(ckpt_recorder *recorder); /* NULL is fine; what was not collected is lost */
+
+/* What this thread starts from now on carries `tag` (> 0) until the matching pop. Cost: about a microsecond. */
+CKPT_MUST_USE ckpt_code ckpt_recorder_push(ckpt_recorder *recorder, uint64_t tag, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_recorder_pop(ckpt_recorder *recorder, ckpt_err *err);
+
+/* Everything recorded since the last collect, by start time. The device must have been waited for. Kernels, copies and
+ * fills carry the tag of the push around their call. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_recorder_collect(ckpt_recorder *recorder, ckpt_arena *out, const ckpt_activity **activity,
+                                              int *count, ckpt_err *err);
+
+/* Give to the sink what is there by now. */
+CKPT_MUST_USE ckpt_code ckpt_recorder_flush(ckpt_recorder *recorder, ckpt_err *err);
+
+void ckpt_recorder_tell(const ckpt_recorder *recorder, ckpt_recorder_report *report);
+/* The report as one text, for the "recorder" of a profile or trace: "CUPTI 13.0.1, 12 MB of host memory, none of the
+ * GPU's, 0 records dropped". NULL when there is no memory. */
+const char *ckpt_recorder_describe(const ckpt_recorder *recorder, ckpt_arena *out);
+
+#endif
