@@ -24,13 +24,59 @@ static void check_machine(const ckpt_machine *m)
 }
 
 static const ckpt_event events[] = {
-    {0, "f0", "l0", "compute", CKPT_SPAN_FORWARD, 0, 9, {100, 20, 3, 4, 50, 6, 7, 8, 1000000}},
-    {1, "a0", "", "d2h", CKPT_SPAN_COPY, 9, 12, {100, 0, 3, 4, 0, 0, 0, 50, 0}},
-    {2, "f0", "l0", "compute", CKPT_SPAN_RECOMPUTE, 12, 13, {100}},
-    {3, "b0", "l0", "compute", CKPT_SPAN_BACKWARD, 13, 14, {0}},
-    {4, "u0", "l0", "compute", CKPT_SPAN_UPDATE, 14, 15, {0}},
-    {5, "f1", "l1", "compute", CKPT_SPAN_WAIT, 15, 15, {0}},
-    {6, "a0", "", "compute", CKPT_SPAN_FREE, 15, 15, {0}},
+    {.step = 0,
+     .name = "f0",
+     .layer = "l0",
+     .stream = "compute",
+     .span = CKPT_SPAN_FORWARD,
+     .end_ns = 9,
+     .bytes = {100, 20, 3, 4, 50, 6, 7, 8, 2, 1000000},
+     .kernel_ns = 5,
+     .launches = 2},
+    {.step = 1,
+     .name = "a0",
+     .layer = "",
+     .stream = "d2h",
+     .span = CKPT_SPAN_COPY,
+     .start_ns = 9,
+     .end_ns = 12,
+     .bytes = {100, 0, 3, 4, 0, 0, 0, 50, 0, 0},
+     .size_bytes = 31},
+    {.step = 2,
+     .name = "f0",
+     .layer = "l0",
+     .stream = "compute",
+     .span = CKPT_SPAN_RECOMPUTE,
+     .start_ns = 12,
+     .end_ns = 13,
+     .bytes = {100}},
+    {.step = 3,
+     .name = "b0",
+     .layer = "l0",
+     .stream = "compute",
+     .span = CKPT_SPAN_BACKWARD,
+     .start_ns = 13,
+     .end_ns = 14},
+    {.step = 4,
+     .name = "u0",
+     .layer = "l0",
+     .stream = "compute",
+     .span = CKPT_SPAN_UPDATE,
+     .start_ns = 14,
+     .end_ns = 15},
+    {.step = 5, .name = "f1", .layer = "l1", .stream = "compute", .span = CKPT_SPAN_WAIT, .start_ns = 15, .end_ns = 15},
+    {.step = 6, .name = "a0", .layer = "", .stream = "compute", .span = CKPT_SPAN_FREE, .start_ns = 15, .end_ns = 15},
+    {.step = 7,
+     .name = "malloc",
+     .layer = "",
+     .stream = "stream 7",
+     .span = CKPT_SPAN_ALLOCATE,
+     .start_ns = 15,
+     .end_ns = 15,
+     .bytes = {[CKPT_CAT_OTHER] = 64},
+     .size_bytes = 64,
+     .address = INT64_C(0x7f0000001000)},
+    {.step = 8, .name = "k", .layer = "", .stream = "stream 7", .span = CKPT_SPAN_OTHER, .start_ns = 15, .end_ns = 15},
 };
 enum { EVENT_COUNT = sizeof events / sizeof events[0] };
 
@@ -43,9 +89,10 @@ static void test_trace_survives_a_round_trip(void **state)
                               .budget_bytes = 500,
                               .static_bytes = 107,
                               .arena_bytes = 91,
-                              .peak_bytes = 198,
+                              .peak_bytes = 200,
                               .peak_event = 0,
                               .time_ns = 15,
+                              .recorder = "CUPTI \"13\"",
                               .process_peak_bytes = 123456,
                               .machine = machine,
                               .event = events,
@@ -64,9 +111,10 @@ static void test_trace_survives_a_round_trip(void **state)
     assert_int_equal(t->budget_bytes, 500);
     assert_int_equal(t->static_bytes, 107);
     assert_int_equal(t->arena_bytes, 91);
-    assert_int_equal(t->peak_bytes, 198);
+    assert_int_equal(t->peak_bytes, 200);
     assert_int_equal(t->time_ns, 15);
     assert_int_equal(t->process_peak_bytes, 123456);
+    assert_string_equal(t->recorder, "CUPTI \"13\"");
     check_machine(&t->machine);
     assert_int_equal(t->event_count, EVENT_COUNT);
     for (int i = 0; i < EVENT_COUNT; i++) {
@@ -79,6 +127,10 @@ static void test_trace_survives_a_round_trip(void **state)
         assert_int_equal(e->start_ns, events[i].start_ns);
         assert_int_equal(e->end_ns, events[i].end_ns);
         assert_memory_equal(e->bytes, events[i].bytes, sizeof e->bytes);
+        assert_int_equal(e->size_bytes, events[i].size_bytes);
+        assert_int_equal(e->address, events[i].address);
+        assert_int_equal(e->kernel_ns, events[i].kernel_ns);
+        assert_int_equal(e->launches, events[i].launches);
     }
     ckpt_test_round_trip("trace", text.bytes);
     ckpt_test_starve_format("trace", text.bytes);
@@ -106,8 +158,25 @@ static void test_categories(void **state)
 }
 
 static const ckpt_profile_row rows[] = {
-    {"h.0.a", "linear", "", {10, 1, 5}, {20, 2, 6}, {30, 3, 7}, 64, 65, 66, 67, 68, 69, 70, "gemm", "gemm<1,2>, gemm"},
-    {"h.1.a", "linear", "h.0.a", {10, 1, 5}, {20, 2, 6}, {0, 0, 0}, 64, 65, 66, 67, 68, 69, 70, "", ""},
+    {.layer = "h.0.a",
+     .op = "linear",
+     .same_as = "",
+     .forward = {.median_ns = 10, .spread_ns = 1, .repeats = 5},
+     .backward = {.median_ns = 20, .spread_ns = 2, .repeats = 6},
+     .update = {.median_ns = 30, .spread_ns = 3, .repeats = 7},
+     .output_bytes = 64,
+     .saved_bytes = 65,
+     .forward_workspace_bytes = 66,
+     .backward_workspace_bytes = 67,
+     .parameter_bytes = 68,
+     .gradient_bytes = 69,
+     .optimizer_bytes = 70},
+    {.layer = "h.1.a",
+     .op = "linear",
+     .same_as = "h.0.a",
+     .forward = {.median_ns = 10, .spread_ns = 1, .repeats = 5},
+     .backward = {.median_ns = 20, .spread_ns = 2, .repeats = 6},
+     .output_bytes = 64},
 };
 
 static void test_profile_survives_a_round_trip(void **state)
