@@ -6,7 +6,7 @@
 
 #include "core/core_impl.h"
 
-/* Where each byte count of a row is kept, by its key. */
+/* Where an integer of a row or a timing is kept, by its key. */
 typedef struct field {
     const char *key;
     size_t offset;
@@ -22,6 +22,20 @@ static const field fields[] = {
     {"optimizer_bytes", offsetof(ckpt_profile_row, optimizer_bytes)},
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
+
+/* Of a timing, where they are known. */
+static const field facts[] = {
+    {"flop", offsetof(ckpt_timing, flop)},
+    {"moved_bytes", offsetof(ckpt_timing, moved_bytes)},
+    {"kernel_ns", offsetof(ckpt_timing, kernel_ns)},
+    {"gap_ns", offsetof(ckpt_timing, gap_ns)},
+    {"cycles", offsetof(ckpt_timing, cycles)},
+    {"instructions", offsetof(ckpt_timing, instructions)},
+    {"cache_misses", offsetof(ckpt_timing, cache_misses)},
+};
+enum { FACT_COUNT = sizeof facts / sizeof facts[0] };
+
+static const char *const directions[CKPT_DIRECTION_COUNT] = {"forward", "backward", "update"};
 
 const ckpt_profile_row *ckpt_profile_find(const ckpt_profile *profile, const char *layer)
 {
@@ -39,11 +53,30 @@ typedef struct reader {
     ckpt_err *err;
 } reader;
 
+static ckpt_code read_fields(const reader *r, const ckpt_item *item, const field *of, int count, void *into)
+{
+    for (int f = 0; f < count; f++) {
+        int64_t *const value = (int64_t *)(void *)((char *)into + of[f].offset);
+        CKPT_TRY(ckpt_member_int(item, of[f].key, 0, INT64_MAX, 0, value, r->err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_share(const reader *r, const ckpt_item *timing, double *share)
+{
+    ckpt_item item;
+    if (!ckpt_item_find(timing, "roofline", &item)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_real(&item, share, r->err));
+    return *share >= 0 ? CKPT_OK : ckpt_item_fail(&item, r->err, "found %g, wanted 0 or more", *share);
+}
+
 /* A missing timing is zero: a layer without parameters has no update. */
 static ckpt_code read_timing(const reader *r, const ckpt_item *row, const char *key, bool required, ckpt_timing *timing)
 {
     ckpt_item item;
-    int64_t repeats = 0;
+    int64_t repeats = 0, launches = 0;
     if (!required && !ckpt_item_find(row, key, &item)) {
         return CKPT_OK;
     }
@@ -51,7 +84,48 @@ static ckpt_code read_timing(const reader *r, const ckpt_item *row, const char *
     CKPT_TRY(ckpt_need_int(&item, "median_ns", 0, INT64_MAX, &timing->median_ns, r->err));
     CKPT_TRY(ckpt_member_int(&item, "spread_ns", 0, INT64_MAX, 0, &timing->spread_ns, r->err));
     CKPT_TRY(ckpt_member_int(&item, "repeats", 0, INT32_MAX, 0, &repeats, r->err));
+    CKPT_TRY(ckpt_member_int(&item, "launches", 0, INT32_MAX, 0, &launches, r->err));
     timing->repeats = (int)repeats;
+    timing->launches = (int)launches;
+    CKPT_TRY(read_fields(r, &item, facts, FACT_COUNT, timing));
+    return read_share(r, &item, &timing->roofline);
+}
+
+static ckpt_code read_direction(const reader *r, const ckpt_item *kernel, ckpt_direction *direction)
+{
+    ckpt_item item;
+    const char *text = "";
+    CKPT_TRY(ckpt_item_need(kernel, "direction", &item, r->err));
+    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
+        if (strcmp(text, directions[d]) == 0) {
+            *direction = (ckpt_direction)d;
+            return CKPT_OK;
+        }
+    }
+    return ckpt_item_fail(&item, r->err, "found direction \"%.40s\", wanted forward, backward or update", text);
+}
+
+static ckpt_code read_kernels(const reader *r, const ckpt_item *item, ckpt_profile_row *row)
+{
+    ckpt_item array;
+    CKPT_TRY(ckpt_member_array(item, "kernels", &array, &row->kernel_count, r->err));
+    ckpt_profile_kernel *const kernel = CKPT_NEW(r->out, ckpt_profile_kernel, row->kernel_count);
+    if (kernel == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d kernels", r->profile->source,
+                         row->kernel_count);
+    }
+    for (int k = 0; k < row->kernel_count; k++) {
+        ckpt_item one;
+        int64_t count = 0;
+        ckpt_item_at(&array, k, &one);
+        CKPT_TRY(read_direction(r, &one, &kernel[k].direction));
+        CKPT_TRY(ckpt_need_text(&one, "name", r->out, &kernel[k].name, r->err));
+        CKPT_TRY(ckpt_need_int(&one, "count", 1, INT32_MAX, &count, r->err));
+        CKPT_TRY(ckpt_need_int(&one, "median_ns", 0, INT64_MAX, &kernel[k].median_ns, r->err));
+        kernel[k].count = (int)count;
+    }
+    row->kernel = kernel;
     return CKPT_OK;
 }
 
@@ -63,11 +137,8 @@ static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_r
     CKPT_TRY(read_timing(r, item, "forward", true, &row->forward));
     CKPT_TRY(read_timing(r, item, "backward", false, &row->backward));
     CKPT_TRY(read_timing(r, item, "update", false, &row->update));
-    for (int f = 0; f < FIELD_COUNT; f++) {
-        int64_t *const value = (int64_t *)(void *)((char *)row + fields[f].offset);
-        CKPT_TRY(ckpt_member_int(item, fields[f].key, 0, INT64_MAX, 0, value, r->err));
-    }
-    return CKPT_OK;
+    CKPT_TRY(read_fields(r, item, fields, FIELD_COUNT, row));
+    return read_kernels(r, item, row);
 }
 
 static ckpt_code read_rows(const reader *r, const ckpt_item *root)
@@ -108,7 +179,13 @@ static ckpt_code read_profile(const reader *r, const ckpt_item *root)
     if (ckpt_item_find(root, "link", &link)) {
         CKPT_TRY(ckpt_need_int(&link, "d2h_bytes_per_s", 1, INT64_MAX, &profile->d2h_bytes_per_s, r->err));
         CKPT_TRY(ckpt_need_int(&link, "h2d_bytes_per_s", 1, INT64_MAX, &profile->h2d_bytes_per_s, r->err));
+        CKPT_TRY(
+            ckpt_member_int(&link, "d2h_busy_bytes_per_s", 1, INT64_MAX, 0, &profile->d2h_busy_bytes_per_s, r->err));
+        CKPT_TRY(
+            ckpt_member_int(&link, "h2d_busy_bytes_per_s", 1, INT64_MAX, 0, &profile->h2d_busy_bytes_per_s, r->err));
     }
+    CKPT_TRY(ckpt_member_text(root, "recorder", "", r->out, &profile->recorder, r->err));
+    CKPT_TRY(ckpt_member_bool(root, "flushed", false, &profile->flushed, r->err));
     return read_rows(r, root);
 }
 
@@ -137,8 +214,49 @@ static void write_text_member(ckpt_text *text, const char *key, const char *valu
 
 static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *timing)
 {
-    ckpt_text_add(text, ", \"%s\": { \"median_ns\": %" PRId64 ", \"spread_ns\": %" PRId64 ", \"repeats\": %d }", key,
+    ckpt_text_add(text, ", \"%s\": { \"median_ns\": %" PRId64 ", \"spread_ns\": %" PRId64 ", \"repeats\": %d", key,
                   timing->median_ns, timing->spread_ns, timing->repeats);
+    if (timing->launches > 0) {
+        ckpt_text_add(text, ", \"launches\": %d", timing->launches);
+    }
+    for (int f = 0; f < FACT_COUNT; f++) {
+        const int64_t *const value = (const int64_t *)(const void *)((const char *)timing + facts[f].offset);
+        if (*value > 0) {
+            ckpt_text_add(text, ", \"%s\": %" PRId64, facts[f].key, *value);
+        }
+    }
+    if (timing->roofline > 0) {
+        ckpt_text_add(text, ", \"roofline\": ");
+        ckpt_text_real(text, timing->roofline);
+    }
+    ckpt_text_add(text, " }");
+}
+
+static void write_kernels(const ckpt_profile_row *row, ckpt_text *text)
+{
+    for (int k = 0; k < row->kernel_count; k++) {
+        const ckpt_profile_kernel *const kernel = &row->kernel[k];
+        ckpt_text_add(text, "%s\n        { \"direction\": \"%s\", \"name\": ", k > 0 ? "," : ",\n      \"kernels\": [",
+                      directions[kernel->direction]);
+        ckpt_text_json(text, kernel->name);
+        ckpt_text_add(text, ", \"count\": %d, \"median_ns\": %" PRId64 " }", kernel->count, kernel->median_ns);
+    }
+    ckpt_text_add(text, "%s", row->kernel_count > 0 ? "]" : "");
+}
+
+/* The rates while computing stand beside those alone, which must be there. */
+static void write_link(const ckpt_profile *profile, ckpt_text *text)
+{
+    if (profile->d2h_bytes_per_s <= 0 || profile->h2d_bytes_per_s <= 0) {
+        return;
+    }
+    ckpt_text_add(text, ",\n  \"link\": { \"d2h_bytes_per_s\": %" PRId64 ", \"h2d_bytes_per_s\": %" PRId64,
+                  profile->d2h_bytes_per_s, profile->h2d_bytes_per_s);
+    if (profile->d2h_busy_bytes_per_s > 0 && profile->h2d_busy_bytes_per_s > 0) {
+        ckpt_text_add(text, ",\n    \"d2h_busy_bytes_per_s\": %" PRId64 ", \"h2d_busy_bytes_per_s\": %" PRId64,
+                      profile->d2h_busy_bytes_per_s, profile->h2d_busy_bytes_per_s);
+    }
+    ckpt_text_add(text, " }");
 }
 
 static void write_row(const ckpt_profile_row *row, ckpt_text *text)
@@ -154,6 +272,7 @@ static void write_row(const ckpt_profile_row *row, ckpt_text *text)
         const int64_t *const value = (const int64_t *)(const void *)((const char *)row + fields[f].offset);
         ckpt_text_add(text, ", \"%s\": %" PRId64, fields[f].key, *value);
     }
+    write_kernels(row, text);
     ckpt_text_add(text, " }");
 }
 
@@ -163,10 +282,12 @@ void ckpt_profile_write(const ckpt_profile *profile, ckpt_text *text)
     ckpt_text_json(text, profile->model);
     ckpt_text_add(text, ",\n  \"machine\": ");
     ckpt_machine_write(&profile->machine, text);
-    if (profile->d2h_bytes_per_s > 0 && profile->h2d_bytes_per_s > 0) {
-        ckpt_text_add(text, ",\n  \"link\": { \"d2h_bytes_per_s\": %" PRId64 ", \"h2d_bytes_per_s\": %" PRId64 " }",
-                      profile->d2h_bytes_per_s, profile->h2d_bytes_per_s);
+    if (profile->recorder != NULL && profile->recorder[0] != '\0') {
+        ckpt_text_add(text, ",\n  \"recorder\": ");
+        ckpt_text_json(text, profile->recorder);
     }
+    ckpt_text_add(text, ",\n  \"flushed\": %s", profile->flushed ? "true" : "false");
+    write_link(profile, text);
     ckpt_text_add(text, ",\n  \"layers\": [");
     for (int i = 0; i < profile->row_count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");

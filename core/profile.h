@@ -11,14 +11,21 @@ typedef struct ckpt_timing {
     ckpt_ns median_ns, spread_ns;
     int repeats;
     int64_t flop, moved_bytes; /* by the op's formula: what the roofline is made of */
-    double roofline;           /* the least time the device's data sheet allows for those, by the time taken: 0..1 */
-    ckpt_ns kernel_ns;         /* in kernels, copies and fills */
-    ckpt_ns gap_ns;            /* between the first and the last of them, when none ran */
-    int launches;              /* how many those were */
+    /* the least time the device's data sheet allows for those, by the time taken; above 1 where a cache had what the
+     * formula counts as moved */
+    double roofline;
+    ckpt_ns kernel_ns;                          /* in kernels, copies and fills */
+    ckpt_ns gap_ns;                             /* between the first and the last of them, when none ran */
+    int launches;                               /* how many those were */
     int64_t cycles, instructions, cache_misses; /* of the processor, all threads; last level */
 } ckpt_timing;
 
-typedef enum ckpt_direction { CKPT_DIRECTION_FORWARD, CKPT_DIRECTION_BACKWARD, CKPT_DIRECTION_UPDATE } ckpt_direction;
+typedef enum ckpt_direction {
+    CKPT_DIRECTION_FORWARD,
+    CKPT_DIRECTION_BACKWARD,
+    CKPT_DIRECTION_UPDATE,
+    CKPT_DIRECTION_COUNT
+} ckpt_direction;
 
 /* A kernel (or copy, or fill) that a layer started: `count` times in one run, `median_ns` together. */
 typedef struct ckpt_profile_kernel {

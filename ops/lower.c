@@ -149,14 +149,13 @@ static ckpt_code match_profile(lowering *l, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_ns choose_time(const lowering *l, const ckpt_timing *measured, ckpt_ns stated, ckpt_flop flop,
-                           ckpt_bytes moved)
+static ckpt_ns choose_time(const lowering *l, const ckpt_timing *measured, ckpt_ns stated, const ckpt_op_role *role)
 {
     /* A file written by hand may give a time and no repeats. */
     if (measured != NULL && (measured->repeats > 0 || measured->median_ns > 0)) {
         return measured->median_ns;
     }
-    return stated >= 0 ? stated : ckpt_roofline_ns(l->device, l->network->model->dtype, flop, moved);
+    return stated >= 0 ? stated : ckpt_roofline_ns(l->device, l->network->model->dtype, role->flop, role->moved_bytes);
 }
 
 static bool is_static(const lowering *l, int value)
@@ -235,8 +234,9 @@ static ckpt_code lower_forward(lowering *l, const ckpt_node *node, ckpt_err *err
     CKPT_TRY(keep_list(l, &reads, &op->reads, err));
     CKPT_TRY(keep_list(l, &writes, &op->writes, err));
     CKPT_TRY(add_inplace(l, node, op, err));
-    op->time_ns = choose_time(l, row != NULL ? &row->forward : NULL, node->forward_ns, node->forward_flop,
-                              node->forward_moved_bytes);
+    role->flop = node->forward_flop;
+    role->moved_bytes = node->forward_moved_bytes;
+    op->time_ns = choose_time(l, row != NULL ? &row->forward : NULL, node->forward_ns, role);
     /* What shows the loss is an output: run again behind the updates, it would come out of the next step's weights. */
     op->recompute = node->index != l->network->loss_node;
     op->checkpoint = node->layer->checkpoint;
@@ -370,9 +370,10 @@ static ckpt_code lower_backward(lowering *l, const ckpt_node *node, ckpt_err *er
     CKPT_TRY(keep_list(l, &adds, &op->adds, err));
     CKPT_TRY(add_backward_inplace(l, node, &writes, op, err));
     const ckpt_bytes staging = ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
+    role->flop = node->backward_flop;
     /* A staged piece is read, and its sum read and written. */
-    op->time_ns = choose_time(l, row != NULL ? &row->backward : NULL, node->backward_ns, node->backward_flop,
-                              ckpt_plus(node->backward_moved_bytes, ckpt_times(3, staging)));
+    role->moved_bytes = ckpt_plus(node->backward_moved_bytes, ckpt_times(3, staging));
+    op->time_ns = choose_time(l, row != NULL ? &row->backward : NULL, node->backward_ns, role);
     const ckpt_bytes wanted = row != NULL ? row->backward_workspace_bytes : node->backward_workspace_bytes;
     return workspace_bytes(staging, wanted, &op->workspace_bytes, err);
 }
@@ -399,8 +400,9 @@ static ckpt_code lower_update(lowering *l, const ckpt_node *node, ckpt_err *err)
     /* Weight read and written, gradient read, state read and written, a bfloat16 copy written; a handful of operations
      * per value. */
     const ckpt_bytes copy = l->network->model->dtype == CKPT_BFLOAT16 ? bytes / 2 : 0;
-    op->time_ns = choose_time(l, row != NULL ? &row->update : NULL, -1, ckpt_times(4 + 4 * slots, bytes / 4),
-                              ckpt_plus(ckpt_times(3 + 2 * slots, bytes), copy));
+    role->flop = ckpt_times(4 + 4 * slots, bytes / 4);
+    role->moved_bytes = ckpt_plus(ckpt_times(3 + 2 * slots, bytes), copy);
+    op->time_ns = choose_time(l, row != NULL ? &row->update : NULL, -1, role);
     return CKPT_OK;
 }
 

@@ -45,6 +45,8 @@ typedef struct ckpt_op_role {
      * grad_param_adds likewise for parameters (a tied one is written by the first backward op that reaches it) */
     uint64_t grad_in_adds;
     uint64_t grad_param_adds;
+    ckpt_flop flop; /* what its roofline is made of, staging included */
+    ckpt_bytes moved_bytes;
 } ckpt_op_role;
 
 /* What a buffer of the lowered graph holds. */

@@ -50,6 +50,7 @@ typedef struct ckpt_bench {
 typedef struct ckpt_node_role {
     bool forward, backward, update;
     uint64_t grad_in_adds, grad_param_adds;
+    const ckpt_op_role *op[CKPT_DIRECTION_COUNT]; /* NULL: it has none of that direction */
 } ckpt_node_role;
 
 typedef struct ckpt_profiling {
@@ -396,6 +397,15 @@ static ckpt_code run_bench(const ckpt_profiling *profiling, ckpt_bench *bench, c
     return code;
 }
 
+/* What the op table says a run does: the figures that lowering gives the roofline. */
+static void count_work(const ckpt_op_role *op, ckpt_timing *timing)
+{
+    if (op != NULL) {
+        timing->flop = op->flop;
+        timing->moved_bytes = op->moved_bytes;
+    }
+}
+
 static ckpt_code measure_layer(const ckpt_profiling *profiling, const ckpt_node *node, ckpt_profile_row *row,
                                ckpt_err *err)
 {
@@ -421,7 +431,12 @@ static ckpt_code measure_layer(const ckpt_profiling *profiling, const ckpt_node 
     }
     const ckpt_code code = run_bench(profiling, &bench, row, err);
     ckpt_device_unbind(&bench.bound);
-    return code;
+    CKPT_TRY(code);
+    const ckpt_op_role *const *const op = profiling->role[node->index].op;
+    count_work(op[CKPT_DIRECTION_FORWARD], &row->forward);
+    count_work(op[CKPT_DIRECTION_BACKWARD], &row->backward);
+    count_work(op[CKPT_DIRECTION_UPDATE], &row->update);
+    return CKPT_OK;
 }
 
 /* What a layer holds, whoever measured its times. */
@@ -451,15 +466,23 @@ static ckpt_code read_roles(ckpt_profiling *profiling, ckpt_arena *out, ckpt_err
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile");
     }
     for (int i = 0; i < lowered->graph->op_count; i++) {
-        ckpt_node_role *const mine = &role[lowered->op_role[i].node];
-        switch (lowered->op_role[i].phase) {
-        case CKPT_FORWARD: mine->forward = true; break;
+        const ckpt_op_role *const op = &lowered->op_role[i];
+        ckpt_node_role *const mine = &role[op->node];
+        switch (op->phase) {
+        case CKPT_FORWARD:
+            mine->forward = true;
+            mine->op[CKPT_DIRECTION_FORWARD] = op;
+            break;
         case CKPT_BACKWARD:
             mine->backward = true;
-            mine->grad_in_adds = lowered->op_role[i].grad_in_adds;
-            mine->grad_param_adds = lowered->op_role[i].grad_param_adds;
+            mine->grad_in_adds = op->grad_in_adds;
+            mine->grad_param_adds = op->grad_param_adds;
+            mine->op[CKPT_DIRECTION_BACKWARD] = op;
             break;
-        case CKPT_UPDATE: mine->update = true; break;
+        case CKPT_UPDATE:
+            mine->update = true;
+            mine->op[CKPT_DIRECTION_UPDATE] = op;
+            break;
         case CKPT_REDUCE: break;
         }
     }
