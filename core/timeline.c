@@ -1,14 +1,22 @@
 /* A timeline: events in the order they were added, then sorted by start, then swept once with the blocks that are
- * allocated in an open-addressing table by address. */
+ * allocated in an open-addressing table by address. Programs start the same few hundred kernels again and again, so
+ * each text is kept once. */
 #include "core/timeline.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/core_impl.h"
 
 enum { FIRST_ROOM = 256 };
 
 typedef struct entry {
-    ckpt_event event;
+    const char *name, *layer, *stream;
+    ckpt_ns start_ns, end_ns;
+    ckpt_bytes size_bytes;
+    int64_t address;
+    ckpt_span span;
     ckpt_category category;
     int order; /* of arrival */
 } entry;
@@ -17,20 +25,31 @@ struct ckpt_timeline {
     ckpt_arena *out;
     entry *at;
     int count, room;
+    ckpt_names texts; /* from a text to its place in `text` */
+    const char **text;
+    int text_count, text_room;
 };
 
-/* A block that is allocated; size_bytes < 0 marks one that is gone, so that probing goes on past it. */
+/* A block that was allocated, and whether it still is: probing must go on past those that are gone. */
 typedef struct block {
     int64_t address;
     ckpt_bytes size_bytes;
     ckpt_category category;
-    bool used;
+    bool used, live;
 } block;
 
 typedef struct block_table {
     block *at;
     uint64_t mask;
 } block_table;
+
+/* What is in memory while the entries are swept. */
+typedef struct state {
+    block_table table;
+    ckpt_bytes live[CKPT_CATEGORY_COUNT];
+    ckpt_bytes sum; /* of live */
+    ckpt_timeline_report report;
+} state;
 
 ckpt_code ckpt_timeline_create(ckpt_arena *out, ckpt_timeline **timeline, ckpt_err *err)
 {
@@ -48,23 +67,66 @@ static ckpt_code grow(ckpt_timeline *timeline, ckpt_err *err)
     if (timeline->count < timeline->room) {
         return CKPT_OK;
     }
-    const int room = timeline->room == 0 ? FIRST_ROOM : timeline->room;
-    if (room > INT32_MAX / 2) {
+    if (timeline->room > INT32_MAX / 2) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "a timeline of more than %d events", timeline->count);
     }
-    entry *const at = CKPT_NEW(timeline->out, entry, 2 * room);
+    const int room = timeline->room == 0 ? FIRST_ROOM : 2 * timeline->room;
+    entry *const at = CKPT_NEW(timeline->out, entry, room);
     if (at == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a timeline of %d events", 2 * room);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a timeline of %d events", room);
     }
     if (timeline->count > 0) {
         memcpy(at, timeline->at, (size_t)timeline->count * sizeof *at);
     }
     timeline->at = at;
-    timeline->room = 2 * room;
+    timeline->room = room;
     return CKPT_OK;
 }
 
-ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ckpt_category category, ckpt_err *err)
+/* A table of twice the texts. There are never more than three texts to an entry, and entries fit an int. */
+static ckpt_code grow_texts(ckpt_timeline *timeline, ckpt_err *err)
+{
+    if (timeline->text_count < timeline->text_room) {
+        return CKPT_OK;
+    }
+    if (timeline->text_room > INT32_MAX / 4) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "a timeline of more than %d names", timeline->text_count);
+    }
+    const int room = timeline->text_room == 0 ? FIRST_ROOM : 2 * timeline->text_room;
+    ckpt_names texts;
+    CKPT_TRY(ckpt_names_init(&texts, room, timeline->out, err));
+    const char **const text = CKPT_NEW(timeline->out, const char *, room);
+    if (text == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a timeline of %d names", room);
+    }
+    for (int i = 0; i < timeline->text_count; i++) {
+        text[i] = timeline->text[i];
+        ckpt_names_add(&texts, text[i], i);
+    }
+    timeline->texts = texts;
+    timeline->text = text;
+    timeline->text_room = room;
+    return CKPT_OK;
+}
+
+static ckpt_code keep_text(ckpt_timeline *timeline, const char *text, const char **kept, ckpt_err *err)
+{
+    CKPT_TRY(grow_texts(timeline, err));
+    int index = ckpt_names_find(&timeline->texts, text);
+    if (index < 0) {
+        const char *const copy = ckpt_arena_text(timeline->out, text);
+        if (copy == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an event's name");
+        }
+        index = timeline->text_count++;
+        timeline->text[index] = copy;
+        ckpt_names_add(&timeline->texts, copy, index);
+    }
+    *kept = timeline->text[index];
+    return CKPT_OK;
+}
+
+static ckpt_code check_event(const ckpt_event *event, ckpt_err *err)
 {
     if (event->end_ns < event->start_ns) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%.80s\" ends at %lld ns, before its start at %lld ns", event->name,
@@ -74,31 +136,39 @@ ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ck
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%.80s\" is of %lld bytes, wanted 0 or more", event->name,
                          (long long)event->size_bytes);
     }
-    CKPT_TRY(grow(timeline, err));
-    entry *const added = &timeline->at[timeline->count];
-    added->event = (ckpt_event){
-        .name = ckpt_arena_text(timeline->out, event->name),
-        .layer = ckpt_arena_text(timeline->out, event->layer != NULL ? event->layer : ""),
-        .stream = ckpt_arena_text(timeline->out, event->stream != NULL ? event->stream : "compute"),
-        .span = event->span,
+    if (event->address < 0) { /* a ckpt-trace/1 has none */
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%.80s\" is at address %lld, wanted 0 or more", event->name,
+                         (long long)event->address);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ckpt_category category, ckpt_err *err)
+{
+    assert(event->span != CKPT_SPAN_ALLOCATE || (category >= 0 && category < CKPT_CATEGORY_COUNT));
+    entry added = {
         .start_ns = event->start_ns,
         .end_ns = event->end_ns,
         .size_bytes = event->size_bytes,
         .address = event->address,
+        .span = event->span,
+        .category = category,
+        .order = timeline->count,
     };
-    if (added->event.name == NULL || added->event.layer == NULL || added->event.stream == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an event's name");
-    }
-    added->category = category;
-    added->order = timeline->count++;
+    CKPT_TRY(check_event(event, err));
+    CKPT_TRY(grow(timeline, err));
+    CKPT_TRY(keep_text(timeline, event->name, &added.name, err));
+    CKPT_TRY(keep_text(timeline, event->layer != NULL ? event->layer : "", &added.layer, err));
+    CKPT_TRY(keep_text(timeline, event->stream != NULL ? event->stream : "compute", &added.stream, err));
+    timeline->at[timeline->count++] = added;
     return CKPT_OK;
 }
 
 static int by_start(const void *a, const void *b)
 {
     const entry *const x = a, *const y = b;
-    if (x->event.start_ns != y->event.start_ns) {
-        return x->event.start_ns < y->event.start_ns ? -1 : 1;
+    if (x->start_ns != y->start_ns) {
+        return x->start_ns < y->start_ns ? -1 : 1;
     }
     return x->order - y->order;
 }
@@ -106,18 +176,18 @@ static int by_start(const void *a, const void *b)
 /* The block at that address, or the first free slot for it. The table is at most half full. */
 static block *look_up(const block_table *table, int64_t address)
 {
-    uint64_t slot = (uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 17 & table->mask;
+    uint64_t slot = (((uint64_t)address * UINT64_C(0x9E3779B97F4A7C15)) >> 17) & table->mask; /* 2^64 / golden ratio */
     while (table->at[slot].used && table->at[slot].address != address) {
         slot = (slot + 1) & table->mask;
     }
     return &table->at[slot];
 }
 
-static ckpt_code make_table(ckpt_timeline *timeline, block_table *table, ckpt_err *err)
+static ckpt_code make_table(const ckpt_timeline *timeline, block_table *table, ckpt_err *err)
 {
     uint64_t slots = 16;
     for (int i = 0; i < timeline->count; i++) {
-        slots += timeline->at[i].event.span == CKPT_SPAN_ALLOCATE ? 2 : 0;
+        slots += timeline->at[i].span == CKPT_SPAN_ALLOCATE ? 2 : 0;
     }
     uint64_t size = 16;
     while (size < slots) {
@@ -127,54 +197,59 @@ static ckpt_code make_table(ckpt_timeline *timeline, block_table *table, ckpt_er
     return table->at != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a timeline's blocks");
 }
 
-static ckpt_code allocate(const block_table *table, const entry *from, ckpt_bytes *live, ckpt_timeline_report *report,
-                          ckpt_err *err)
+static void drop(state *s, block *gone)
 {
-    block *const at = look_up(table, from->event.address);
-    if (at->used && at->size_bytes >= 0) {
-        report->double_allocates++;
-        live[at->category] -= at->size_bytes;
+    s->live[gone->category] -= gone->size_bytes;
+    s->sum -= gone->size_bytes;
+    gone->live = false;
+}
+
+static ckpt_code allocate(state *s, const entry *from, ckpt_err *err)
+{
+    block *const at = look_up(&s->table, from->address);
+    if (at->used && at->live) {
+        s->report.double_allocates++;
+        drop(s, at);
     }
-    *at = (block){from->event.address, from->event.size_bytes, from->category, true};
-    ckpt_bytes sum = 0;
-    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
-        if (!ckpt_sum(sum, live[c], &sum)) {
-            sum = INT64_MAX;
-        }
+    if (!ckpt_sum(s->sum, from->size_bytes, &s->sum)) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW,
+                         "\"%.80s\" of %lld bytes: the sum of all that is allocated does not fit 63 bits", from->name,
+                         (long long)from->size_bytes);
     }
-    if (!ckpt_sum(sum, from->event.size_bytes, &sum)) {
-        return CKPT_FAIL(err, CKPT_OVERFLOW, "\"%.80s\": the sum of all bytes allocated does not fit 63 bits",
-                         from->event.name);
-    }
-    live[from->category] += from->event.size_bytes;
+    s->live[from->category] += from->size_bytes;
+    *at = (block){from->address, from->size_bytes, from->category, true, true};
     return CKPT_OK;
 }
 
-static void release(const block_table *table, ckpt_event *event, ckpt_bytes *live, ckpt_timeline_report *report)
+/* False: nothing is allocated there. */
+static bool release(state *s, const entry *from, ckpt_bytes *size_bytes)
 {
-    block *const at = look_up(table, event->address);
-    if (!at->used || at->size_bytes < 0) {
-        report->unknown_frees++;
-        event->size_bytes = -1; /* left out */
-        return;
+    block *const at = look_up(&s->table, from->address);
+    if (!at->used || !at->live) {
+        s->report.unknown_frees++;
+        return false;
     }
-    live[at->category] -= at->size_bytes;
-    event->size_bytes = at->size_bytes;
-    at->size_bytes = -1;
+    *size_bytes = at->size_bytes;
+    drop(s, at);
+    return true;
 }
 
-/* Event i as the trace has it: numbered, from the first start, with what is in memory. */
-static void put_event(ckpt_trace *trace, ckpt_event *to, const ckpt_event *from, const ckpt_bytes *live, ckpt_ns first)
+/* An entry as the trace has it: numbered, from the first start, with what is in memory. */
+static void put_event(ckpt_trace *trace, ckpt_event *to, const entry *from, const state *s, ckpt_ns first)
 {
-    *to = *from;
-    to->step = trace->event_count;
-    to->start_ns -= first;
-    to->end_ns -= first;
-    memcpy(to->bytes, live, sizeof to->bytes);
-    ckpt_bytes sum = 0;
-    for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
-        sum += live[c];
-    }
+    *to = (ckpt_event){
+        .step = trace->event_count,
+        .name = from->name,
+        .layer = from->layer,
+        .stream = from->stream,
+        .span = from->span,
+        .start_ns = from->start_ns - first,
+        .end_ns = from->end_ns - first,
+        .size_bytes = from->size_bytes,
+        .address = from->address,
+    };
+    memcpy(to->bytes, s->live, sizeof to->bytes);
+    const ckpt_bytes sum = s->sum - s->live[CKPT_CAT_OUTSIDE];
     if (sum > trace->peak_bytes) {
         trace->peak_bytes = sum;
         trace->peak_event = trace->event_count;
@@ -183,33 +258,35 @@ static void put_event(ckpt_trace *trace, ckpt_event *to, const ckpt_event *from,
     trace->event_count++;
 }
 
-static ckpt_code sweep(ckpt_timeline *timeline, ckpt_event *event, ckpt_trace *trace, ckpt_timeline_report *report,
-                       ckpt_err *err)
+static ckpt_code sweep(const ckpt_timeline *timeline, state *s, ckpt_event *event, ckpt_trace *trace, ckpt_err *err)
 {
-    block_table table;
-    ckpt_bytes live[CKPT_CATEGORY_COUNT] = {0};
-    CKPT_TRY(make_table(timeline, &table, err));
-    const ckpt_ns first = timeline->count > 0 ? timeline->at[0].event.start_ns : 0;
+    const ckpt_ns first = timeline->count > 0 ? timeline->at[0].start_ns : 0;
     for (int i = 0; i < timeline->count; i++) {
-        entry *const from = &timeline->at[i];
-        if (from->event.span == CKPT_SPAN_ALLOCATE) {
-            CKPT_TRY(allocate(&table, from, live, report, err));
-        } else if (from->event.span == CKPT_SPAN_FREE) {
-            release(&table, &from->event, live, report);
+        const entry *const from = &timeline->at[i];
+        if ((uint64_t)from->end_ns - (uint64_t)first > INT64_MAX) { /* end >= start >= first */
+            return CKPT_FAIL(err, CKPT_OVERFLOW,
+                             "\"%.80s\" ends at %lld ns and the first event starts at %lld ns: the time between does "
+                             "not fit 63 bits",
+                             from->name, (long long)from->end_ns, (long long)first);
         }
-        if (from->event.size_bytes >= 0) {
-            put_event(trace, &event[trace->event_count], &from->event, live, first);
+        ckpt_bytes size_bytes = from->size_bytes;
+        if (from->span == CKPT_SPAN_ALLOCATE) {
+            CKPT_TRY(allocate(s, from, err));
+        } else if (from->span == CKPT_SPAN_FREE && !release(s, from, &size_bytes)) {
+            continue;
         }
+        ckpt_event *const to = &event[trace->event_count];
+        put_event(trace, to, from, s, first);
+        to->size_bytes = size_bytes;
     }
-    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
-        report->left_bytes += live[c];
-    }
+    s->report.left_bytes = s->sum;
     return CKPT_OK;
 }
 
 ckpt_code ckpt_timeline_finish(ckpt_timeline *timeline, const char *name, ckpt_trace **trace,
                                ckpt_timeline_report *report, ckpt_err *err)
 {
+    state s = {.sum = 0};
     ckpt_trace *const made = CKPT_NEW(timeline->out, ckpt_trace, 1);
     ckpt_event *const event = CKPT_NEW(timeline->out, ckpt_event, timeline->count);
     const char *const copy = ckpt_arena_text(timeline->out, name);
@@ -219,11 +296,12 @@ ckpt_code ckpt_timeline_finish(ckpt_timeline *timeline, const char *name, ckpt_t
     *made = (ckpt_trace){.source = "", .name = copy, .plan = "", .measured = true, .recorder = "", .event = event};
     made->machine = (ckpt_machine){.device = "", .driver = "", .clocks = "", .libraries = "", .commit = ""};
     made->machine.command = made->machine.date = "";
-    *report = (ckpt_timeline_report){0};
+    CKPT_TRY(make_table(timeline, &s.table, err));
     if (timeline->count > 0) {
         qsort(timeline->at, (size_t)timeline->count, sizeof *timeline->at, by_start);
     }
-    CKPT_TRY(sweep(timeline, event, made, report, err));
+    CKPT_TRY(sweep(timeline, &s, event, made, err));
     *trace = made;
+    *report = s.report;
     return CKPT_OK;
 }

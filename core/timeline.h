@@ -6,7 +6,7 @@
 
 typedef struct ckpt_timeline ckpt_timeline;
 
-/* Everything lies in `out`, the trace too. */
+/* Everything lies in `out`, the trace too: at most 460 bytes an event, and each text once. */
 CKPT_MUST_USE ckpt_code ckpt_timeline_create(ckpt_arena *out, ckpt_timeline **timeline, ckpt_err *err);
 
 /* Of `event` these count: name, layer ("" or NULL: none), stream (NULL: "compute"), span, start_ns, end_ns, address,
@@ -14,7 +14,8 @@ CKPT_MUST_USE ckpt_code ckpt_timeline_create(ckpt_arena *out, ckpt_timeline **ti
  *   CKPT_SPAN_ALLOCATE  size_bytes more of `category` at `address` from start_ns on
  *   CKPT_SPAN_FREE      what was allocated at `address` last is gone; its size and category are remembered
  *   any other           ran from start_ns to end_ns; `category` is not looked at
- * Errors: CKPT_BAD_INPUT (end before start, a negative size), CKPT_NO_MEMORY. */
+ * Errors: CKPT_BAD_INPUT (end before start, a negative size or address), CKPT_OVERFLOW (2^31 events),
+ * CKPT_NO_MEMORY. Cost: amortised O(length of the texts). */
 CKPT_MUST_USE ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ckpt_category category,
                                           ckpt_err *err);
 
@@ -24,8 +25,9 @@ typedef struct ckpt_timeline_report {
     ckpt_bytes left_bytes; /* still allocated at the end */
 } ckpt_timeline_report;
 
-/* Sort, sum and number all of it; times from the first start. Fills name, source (""), measured, peak, time and events;
- * the caller the rest. Cost: O(n log n). Errors: CKPT_OVERFLOW (bytes beyond 63 bits), CKPT_NO_MEMORY. */
+/* Sort, sum and number all of it; times from the first start (which may be negative). Fills name, source (""),
+ * measured, peak, time and events; the caller the rest. Cost: O(n log n). Errors: CKPT_OVERFLOW (bytes or the time from
+ * first start to last end beyond 63 bits), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_timeline_finish(ckpt_timeline *timeline, const char *name, ckpt_trace **trace,
                                              ckpt_timeline_report *report, ckpt_err *err);
 
