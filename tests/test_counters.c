@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "profiler/counters.h"
 
@@ -187,6 +188,33 @@ static void a_refused_event_is_0_and_no_error(void **state)
     ckpt_counters_destroy(some);
 }
 
+/* A sum over some threads would pass for the sum over all: without room for the second thread's counter, none counts.
+ */
+static void an_event_counts_on_all_threads_or_on_none(void **state)
+{
+    (void)state;
+    pthread_barrier_t turn;
+    assert_int_equal(pthread_barrier_init(&turn, NULL, 2), 0);
+    ckpt_worker other;
+    start_worker(&other, 1, &turn);
+    struct rlimit files;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const int next =
+        dup(0); /* the first that is free; the folder of threads takes it, the first counter the one after */
+    assert_true(next >= 0);
+    close(next);
+    const struct rlimit tight = {.rlim_cur = (rlim_t)next + 2, .rlim_max = files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    ckpt_counters *const counters = open_for(faults, faults, faults);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_barrier_wait(&turn);
+    }
+    assert_int_equal(pthread_join(other.thread, NULL), 0);
+    pthread_barrier_destroy(&turn);
+    assert_null(counters);
+}
+
 /* Files this process has open. */
 static int open_files(void)
 {
@@ -250,6 +278,7 @@ int main(void)
         cmocka_unit_test(the_task_clock_agrees_with_the_process_clock),
         cmocka_unit_test(threads_are_counted_whenever_they_started),
         cmocka_unit_test(a_refused_event_is_0_and_no_error),
+        cmocka_unit_test(an_event_counts_on_all_threads_or_on_none),
         cmocka_unit_test(without_memory_no_file_stays_open),
         cmocka_unit_test(the_processor_counts_or_is_silent),
     };
