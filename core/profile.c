@@ -69,7 +69,7 @@ static ckpt_code read_share(const reader *r, const ckpt_item *timing, double *sh
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_item_real(&item, share, r->err));
-    return *share >= 0 ? CKPT_OK : ckpt_item_fail(&item, r->err, "found %g, wanted 0 or more", *share);
+    return *share >= 0 ? CKPT_OK : ckpt_item_fail(&item, r->err, "\"roofline\": found %g, wanted 0 or more", *share);
 }
 
 /* A missing timing is zero: a layer without parameters has no update. */

@@ -512,12 +512,20 @@ static ckpt_code lower_statics(const lowering *l, ckpt_graph *graph, ckpt_err *e
     return CKPT_OK;
 }
 
+/* Copies are planned beside compute and in both directions at once, each at its full rate: so the rates of a profile
+ * are those that were measured under just that load, where it has them. A copy alone is faster than any in a step. */
 static void choose_link(const lowering *l, ckpt_graph *graph)
 {
-    const bool measured = l->profile != NULL && l->profile->d2h_bytes_per_s > 0 && l->profile->h2d_bytes_per_s > 0;
+    const ckpt_profile *const p = l->profile;
+    const bool measured = p != NULL && p->d2h_bytes_per_s > 0 && p->h2d_bytes_per_s > 0;
+    const bool busy = measured && p->d2h_busy_bytes_per_s > 0 && p->h2d_busy_bytes_per_s > 0;
     graph->has_link = measured || l->device->link_bytes_per_s > 0;
-    graph->d2h_bytes_per_s = measured ? l->profile->d2h_bytes_per_s : l->device->link_bytes_per_s;
-    graph->h2d_bytes_per_s = measured ? l->profile->h2d_bytes_per_s : l->device->link_bytes_per_s;
+    graph->d2h_bytes_per_s = busy       ? p->d2h_busy_bytes_per_s
+                             : measured ? p->d2h_bytes_per_s
+                                        : l->device->link_bytes_per_s;
+    graph->h2d_bytes_per_s = busy       ? p->h2d_busy_bytes_per_s
+                             : measured ? p->h2d_bytes_per_s
+                                        : l->device->link_bytes_per_s;
 }
 
 static ckpt_code make_graph(const lowering *l, ckpt_graph *graph, ckpt_err *err)

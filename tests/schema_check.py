@@ -23,7 +23,8 @@ model/optimizer-no-name model/vars-array model/var-real model/var-bad-name model
 model/input-rank model/input-bad-name model/input-no-shape model/layer-bad-name model/expression-empty
 profile/other-major profile/no-model profile/machine-text profile/link-zero profile/link-half profile/row-no-forward
 profile/median-missing profile/median-negative profile/median-real profile/bytes-text profile/threads-huge
-profile/target-unknown plan/target-unknown plan/target-threads plan/reserve-negative
+profile/target-unknown profile/kernel-direction profile/kernel-count profile/kernel-no-name profile/kernels-object
+profile/roofline-negative profile/launches-huge profile/flushed-number profile/link-busy-zero plan/target-unknown plan/target-threads plan/reserve-negative
 plan/no-graph plan/sha-short plan/sha-word plan/budget-negative plan/budget-text plan/verdict-unknown
 plan/verdict-no-least plan/no-summary plan/summary-half plan/decision-unknown plan/no-steps plan/step-text
 plan/step-nothing plan/step-two-verbs plan/free-again plan/fetch-inplace plan/no-places plan/place-negative

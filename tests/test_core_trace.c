@@ -157,20 +157,28 @@ static void test_categories(void **state)
     }
 }
 
+static const ckpt_profile_kernel kernels[] = {
+    {CKPT_DIRECTION_FORWARD, "gemm<1, \"2\">", 2, 7},
+    {CKPT_DIRECTION_BACKWARD, "gemm", 1, 0},
+    {CKPT_DIRECTION_UPDATE, "adam", 3, 30},
+};
+
 static const ckpt_profile_row rows[] = {
     {.layer = "h.0.a",
      .op = "linear",
      .same_as = "",
-     .forward = {.median_ns = 10, .spread_ns = 1, .repeats = 5},
-     .backward = {.median_ns = 20, .spread_ns = 2, .repeats = 6},
-     .update = {.median_ns = 30, .spread_ns = 3, .repeats = 7},
+     .forward = {10, 1, 5, 1000, 2000, 0.625, 8, 2, 4, 300, 400, 17},
+     .backward = {20, 2, 6, INT64_MAX, 2001, 1.5, 9, 3, 5, 301, 401, 18},
+     .update = {30, 3, 7, 1002, INT64_MAX, 0.1, 10, 4, INT32_MAX, 302, 402, 19},
      .output_bytes = 64,
      .saved_bytes = 65,
      .forward_workspace_bytes = 66,
      .backward_workspace_bytes = 67,
      .parameter_bytes = 68,
      .gradient_bytes = 69,
-     .optimizer_bytes = 70},
+     .optimizer_bytes = 70,
+     .kernel = kernels,
+     .kernel_count = 3},
     {.layer = "h.1.a",
      .op = "linear",
      .same_as = "h.0.a",
@@ -179,11 +187,35 @@ static const ckpt_profile_row rows[] = {
      .output_bytes = 64},
 };
 
+static void check_timing(const ckpt_timing *a, const ckpt_timing *b)
+{
+    assert_int_equal(a->median_ns, b->median_ns);
+    assert_int_equal(a->spread_ns, b->spread_ns);
+    assert_int_equal(a->repeats, b->repeats);
+    assert_int_equal(a->flop, b->flop);
+    assert_int_equal(a->moved_bytes, b->moved_bytes);
+    assert_memory_equal(&a->roofline, &b->roofline, sizeof a->roofline);
+    assert_int_equal(a->kernel_ns, b->kernel_ns);
+    assert_int_equal(a->gap_ns, b->gap_ns);
+    assert_int_equal(a->launches, b->launches);
+    assert_int_equal(a->cycles, b->cycles);
+    assert_int_equal(a->instructions, b->instructions);
+    assert_int_equal(a->cache_misses, b->cache_misses);
+}
+
 static void test_profile_survives_a_round_trip(void **state)
 {
     (void)state;
-    const ckpt_profile profile = {
-        .model = "net", .machine = machine, .d2h_bytes_per_s = 11, .h2d_bytes_per_s = 12, .row = rows, .row_count = 2};
+    const ckpt_profile profile = {.model = "net",
+                                  .machine = machine,
+                                  .recorder = "CUPTI, \"0\" lost",
+                                  .flushed = true,
+                                  .d2h_bytes_per_s = 11,
+                                  .h2d_bytes_per_s = 12,
+                                  .d2h_busy_bytes_per_s = 9,
+                                  .h2d_busy_bytes_per_s = 10,
+                                  .row = rows,
+                                  .row_count = 2};
     ckpt_arena arena;
     ckpt_text text;
     ckpt_err err = {0};
@@ -196,6 +228,10 @@ static void test_profile_survives_a_round_trip(void **state)
     check_machine(&p->machine);
     assert_int_equal(p->d2h_bytes_per_s, 11);
     assert_int_equal(p->h2d_bytes_per_s, 12);
+    assert_int_equal(p->d2h_busy_bytes_per_s, 9);
+    assert_int_equal(p->h2d_busy_bytes_per_s, 10);
+    assert_string_equal(p->recorder, profile.recorder);
+    assert_true(p->flushed);
     assert_int_equal(p->row_count, 2);
     for (int i = 0; i < 2; i++) {
         const ckpt_profile_row *const a = &p->row[i];
@@ -203,9 +239,16 @@ static void test_profile_survives_a_round_trip(void **state)
         assert_string_equal(a->layer, b->layer);
         assert_string_equal(a->op, b->op);
         assert_string_equal(a->same_as, b->same_as);
-        assert_memory_equal(&a->forward, &b->forward, sizeof(int64_t) * 2 + sizeof(int));
-        assert_memory_equal(&a->backward, &b->backward, sizeof(int64_t) * 2 + sizeof(int));
-        assert_memory_equal(&a->update, &b->update, sizeof(int64_t) * 2 + sizeof(int));
+        check_timing(&a->forward, &b->forward);
+        check_timing(&a->backward, &b->backward);
+        check_timing(&a->update, &b->update);
+        assert_int_equal(a->kernel_count, b->kernel_count);
+        for (int k = 0; k < b->kernel_count; k++) {
+            assert_int_equal(a->kernel[k].direction, b->kernel[k].direction);
+            assert_string_equal(a->kernel[k].name, b->kernel[k].name);
+            assert_int_equal(a->kernel[k].count, b->kernel[k].count);
+            assert_int_equal(a->kernel[k].median_ns, b->kernel[k].median_ns);
+        }
         assert_int_equal(a->output_bytes, b->output_bytes);
         assert_int_equal(a->saved_bytes, b->saved_bytes);
         assert_int_equal(a->forward_workspace_bytes, b->forward_workspace_bytes);

@@ -486,6 +486,13 @@ static void test_profile(void **state)
     /* Not measured: from the device. */
     assert_int_equal(g->op[ckpt_graph_find_op(g, "loss/backward")].time_ns, h100->launch_ns);
     assert_true(g->has_link && g->d2h_bytes_per_s == 7000 && g->h2d_bytes_per_s == 8000);
+    /* Under load: both rates or neither. */
+    profile.d2h_busy_bytes_per_s = 5000;
+    CHECK_OK(ckpt_network_lower(network, &profile, h100, &m.arena, &lowered, &err), err);
+    assert_true(lowered->graph->d2h_bytes_per_s == 7000 && lowered->graph->h2d_bytes_per_s == 8000);
+    profile.h2d_busy_bytes_per_s = 6000;
+    CHECK_OK(ckpt_network_lower(network, &profile, h100, &m.arena, &lowered, &err), err);
+    assert_true(lowered->graph->d2h_bytes_per_s == 5000 && lowered->graph->h2d_bytes_per_s == 6000);
     profile.h2d_bytes_per_s = 0;
     CHECK_OK(ckpt_network_lower(network, &profile, h100, &m.arena, &lowered, &err), err);
     assert_int_equal(lowered->graph->h2d_bytes_per_s, h100->link_bytes_per_s);
