@@ -15,7 +15,8 @@
 #define GPU(tera_flop, tera_flop16, memory_gb, giga_bytes, link_gb)                                                    \
     .gpu = true, .memory_bytes = (ckpt_bytes)(memory_gb)*1000000000, .flop_per_s = 0.7 * (tera_flop)*1e12,             \
     .flop_per_s16 = 0.7 * (tera_flop16)*1e12, .bytes_per_s = 0.8 * (giga_bytes)*1e9, .launch_ns = 5000,                \
-    .link_bytes_per_s = (int64_t)(link_gb)*800000000
+    .link_bytes_per_s = (int64_t)(link_gb)*800000000, .sheet_flop_per_s = (tera_flop)*1e12,                            \
+    .sheet_flop_per_s16 = (tera_flop16)*1e12, .sheet_bytes_per_s = (giga_bytes)*1e9
 
 const ckpt_device_model ckpt_device_models[] = {
     {.name = "cpu",
@@ -25,38 +26,52 @@ const ckpt_device_model ckpt_device_models[] = {
      .flop_per_s = 1.0e11,
      .flop_per_s16 = 1.0e11,
      .bytes_per_s = 2.0e10,
-     .launch_ns = 2000},
+     .launch_ns = 2000,
+     .sheet_flop_per_s = 2.048e11,
+     .sheet_flop_per_s16 = 2.048e11,
+     .sheet_bytes_per_s = 5.12e10},
     {.name = "h200",
+     .cuda_name = "NVIDIA H200",
      .about = "NVIDIA H200 SXM, data sheet: 67 TFLOPS float32, 989.5 bfloat16, 141 GB at 4.8 TB/s, PCIe 5.0 x16",
      GPU(67.0, 989.5, 141, 4800, 64)},
     {.name = "h100",
+     .cuda_name = "NVIDIA H100 80GB HBM3",
      .about = "NVIDIA H100 SXM5, data sheet: 67 TFLOPS float32, 989.5 bfloat16, 80 GB at 3.35 TB/s, PCIe 5.0 x16",
      GPU(67.0, 989.5, 80, 3350, 64)},
     {.name = "a100",
+     .cuda_name = "NVIDIA A100-SXM4-80GB",
      .about = "NVIDIA A100 80GB SXM4, data sheet: 19.5 TFLOPS float32, 312 bfloat16, 80 GB at 2.039 TB/s, PCIe 4.0 x16",
      GPU(19.5, 312.0, 80, 2039, 32)},
     {.name = "a100-40gb",
+     .cuda_name = "NVIDIA A100-SXM4-40GB",
      .about = "NVIDIA A100 40GB SXM4, data sheet: 19.5 TFLOPS float32, 312 bfloat16, 40 GB at 1.555 TB/s, PCIe 4.0 x16",
      GPU(19.5, 312.0, 40, 1555, 32)},
     {.name = "l40s",
+     .cuda_name = "NVIDIA L40S",
      .about = "NVIDIA L40S, data sheet: 91.6 TFLOPS float32, 362.05 bfloat16, 48 GB at 864 GB/s, PCIe 4.0 x16",
      GPU(91.6, 362.05, 48, 864, 32)},
     {.name = "a10",
+     .cuda_name = "NVIDIA A10",
      .about = "NVIDIA A10, data sheet: 31.2 TFLOPS float32, 125 bfloat16, 24 GB at 600 GB/s, PCIe 4.0 x16",
      GPU(31.2, 125.0, 24, 600, 32)},
     {.name = "rtx4090",
+     .cuda_name = "NVIDIA GeForce RTX 4090",
      .about = "GeForce RTX 4090, specification: 82.6 TFLOPS float32, 165.2 bfloat16, 24 GB at 1008 GB/s, PCIe 4.0 x16",
      GPU(82.6, 165.2, 24, 1008, 32)},
     {.name = "rtx3090",
+     .cuda_name = "NVIDIA GeForce RTX 3090",
      .about = "GeForce RTX 3090, specification: 35.6 TFLOPS float32, 71 bfloat16, 24 GB at 936 GB/s, PCIe 4.0 x16",
      GPU(35.6, 71.0, 24, 936, 32)},
     {.name = "rtx3060",
+     .cuda_name = "NVIDIA GeForce RTX 3060",
      .about = "GeForce RTX 3060, specification: 12.7 TFLOPS float32, 25.4 bfloat16, 12 GB at 360 GB/s, PCIe 4.0 x16",
      GPU(12.7, 25.4, 12, 360, 32)},
     {.name = "v100",
+     .cuda_name = "Tesla V100-SXM2-32GB",
      .about = "NVIDIA V100 SXM2, data sheet: 15.7 TFLOPS float32, 32 GB at 900 GB/s, PCIe 3.0 x16",
      GPU(15.7, 15.7, 32, 900, 16)},
     {.name = "t4",
+     .cuda_name = "Tesla T4",
      .about = "NVIDIA T4, data sheet: 8.1 TFLOPS float32, 16 GB at 320 GB/s, PCIe 3.0 x16",
      GPU(8.1, 8.1, 16, 320, 16)},
     {0},
@@ -71,6 +86,12 @@ static ckpt_code read_rate(const ckpt_item *root, const char *key, double *rate,
         return ckpt_item_fail(&item, err, "\"%s\" is %g, wanted a number above 0", key, *rate);
     }
     return CKPT_OK;
+}
+
+static ckpt_code read_sheet(const ckpt_item *root, const char *key, double *rate, ckpt_err *err)
+{
+    ckpt_item item;
+    return ckpt_item_find(root, key, &item) ? read_rate(root, key, rate, err) : CKPT_OK;
 }
 
 static ckpt_code read_int(const ckpt_item *root, const char *key, int64_t *value, ckpt_err *err)
@@ -99,6 +120,12 @@ static ckpt_code read_fields(const ckpt_item *root, const char *path, ckpt_arena
         CKPT_TRY(ckpt_item_bool(&item, &device->gpu, err));
     }
     CKPT_TRY(read_rate(root, "bytes_per_s", &device->bytes_per_s, err));
+    device->sheet_flop_per_s = device->flop_per_s;
+    device->sheet_flop_per_s16 = device->flop_per_s16;
+    device->sheet_bytes_per_s = device->bytes_per_s;
+    CKPT_TRY(read_sheet(root, "sheet_flop_per_s", &device->sheet_flop_per_s, err));
+    CKPT_TRY(read_sheet(root, "sheet_flop_per_s16", &device->sheet_flop_per_s16, err));
+    CKPT_TRY(read_sheet(root, "sheet_bytes_per_s", &device->sheet_bytes_per_s, err));
     CKPT_TRY(read_int(root, "memory_bytes", &device->memory_bytes, err));
     CKPT_TRY(read_int(root, "launch_ns", &device->launch_ns, err));
     CKPT_TRY(read_int(root, "link_bytes_per_s", &device->link_bytes_per_s, err));
@@ -154,6 +181,24 @@ ckpt_code ckpt_device_model_find(const char *name_or_path, ckpt_arena *out, cons
         }
     }
     return CKPT_FAIL(err, CKPT_BAD_INPUT, "no device \"%s\": wanted one of %s, or a JSON file", name_or_path, names);
+}
+
+const ckpt_device_model *ckpt_device_model_of(const char *cuda_name)
+{
+    for (const ckpt_device_model *model = ckpt_device_models; model->name != NULL; model++) {
+        if (model->cuda_name != NULL && strcmp(model->cuda_name, cuda_name) == 0) {
+            return model;
+        }
+    }
+    return NULL;
+}
+
+double ckpt_sheet_ns(const ckpt_device_model *device, ckpt_dtype dtype, ckpt_flop flop, ckpt_bytes moved)
+{
+    const double rate = dtype == CKPT_BFLOAT16 ? device->sheet_flop_per_s16 : device->sheet_flop_per_s;
+    const double compute = 1e9 * (double)flop / rate;
+    const double memory = 1e9 * (double)moved / device->sheet_bytes_per_s;
+    return compute > memory ? compute : memory;
 }
 
 ckpt_ns ckpt_roofline_ns(const ckpt_device_model *device, ckpt_dtype dtype, ckpt_flop flop, ckpt_bytes moved)
