@@ -1,0 +1,88 @@
+/* Every opcode of pickle protocols 0 to 5 and what the reader does with it.
+ * Source: CPython, Lib/pickletools.py. What is not in this table is no opcode. */
+#include "imports/pickle_impl.h"
+
+enum {
+    TEXT = CKPT_PICKLE_TEXT,
+    BYTES = CKPT_PICKLE_BYTES,
+    LIST = CKPT_PICKLE_LIST,
+    TUPLE = CKPT_PICKLE_TUPLE,
+    DICT = CKPT_PICKLE_DICT,
+    SET = CKPT_PICKLE_SET
+};
+
+const ckpt_opcode ckpt_opcodes[256] = {
+    /* the machine's own */
+    [0x80] = {"PROTO", CKPT_DO_PROTO, 1, 0},
+    [0x95] = {"FRAME", CKPT_DO_FRAME, 8, 0},
+    ['('] = {"MARK", CKPT_DO_MARK, 0, 0},
+    ['0'] = {"POP", CKPT_DO_POP, 0, 0},
+    ['1'] = {"POP_MARK", CKPT_DO_POP_MARK, 0, 0},
+    ['2'] = {"DUP", CKPT_DO_DUP, 0, 0},
+    ['q'] = {"BINPUT", CKPT_DO_PUT, 1, 0},
+    ['r'] = {"LONG_BINPUT", CKPT_DO_PUT, 4, 0},
+    [0x94] = {"MEMOIZE", CKPT_DO_MEMOIZE, 0, 0},
+    ['h'] = {"BINGET", CKPT_DO_GET, 1, 0},
+    ['j'] = {"LONG_BINGET", CKPT_DO_GET, 4, 0},
+    ['.'] = {"STOP", CKPT_DO_STOP, 0, 0},
+    /* values */
+    ['N'] = {"NONE", CKPT_DO_NONE, 0, 0},
+    [0x88] = {"NEWTRUE", CKPT_DO_TRUE, 0, 0},
+    [0x89] = {"NEWFALSE", CKPT_DO_FALSE, 0, 0},
+    ['K'] = {"BININT1", CKPT_DO_INT, 1, 0},
+    ['M'] = {"BININT2", CKPT_DO_INT, 2, 0},
+    ['J'] = {"BININT", CKPT_DO_INT, 4, 0},
+    [0x8a] = {"LONG1", CKPT_DO_LONG, 1, 0},
+    [0x8b] = {"LONG4", CKPT_DO_LONG, 4, 0},
+    ['G'] = {"BINFLOAT", CKPT_DO_REAL, 8, 0},
+    [0x8c] = {"SHORT_BINUNICODE", CKPT_DO_BYTES, 1, TEXT},
+    ['X'] = {"BINUNICODE", CKPT_DO_BYTES, 4, TEXT},
+    [0x8d] = {"BINUNICODE8", CKPT_DO_BYTES, 8, TEXT},
+    ['U'] = {"SHORT_BINSTRING", CKPT_DO_BYTES, 1, TEXT}, /* what Python 2 called a str */
+    ['T'] = {"BINSTRING", CKPT_DO_BYTES, 4, TEXT},
+    ['C'] = {"SHORT_BINBYTES", CKPT_DO_BYTES, 1, BYTES},
+    ['B'] = {"BINBYTES", CKPT_DO_BYTES, 4, BYTES},
+    [0x8e] = {"BINBYTES8", CKPT_DO_BYTES, 8, BYTES},
+    [0x96] = {"BYTEARRAY8", CKPT_DO_BYTES, 8, BYTES},
+    /* containers */
+    [']'] = {"EMPTY_LIST", CKPT_DO_EMPTY, 0, LIST},
+    ['}'] = {"EMPTY_DICT", CKPT_DO_EMPTY, 0, DICT},
+    [0x8f] = {"EMPTY_SET", CKPT_DO_EMPTY, 0, SET},
+    [')'] = {"EMPTY_TUPLE", CKPT_DO_EMPTY, 0, TUPLE},
+    [0x85] = {"TUPLE1", CKPT_DO_TUPLE, 1, TUPLE},
+    [0x86] = {"TUPLE2", CKPT_DO_TUPLE, 2, TUPLE},
+    [0x87] = {"TUPLE3", CKPT_DO_TUPLE, 3, TUPLE},
+    ['t'] = {"TUPLE", CKPT_DO_MAKE_MARKED, 0, TUPLE},
+    [0x91] = {"FROZENSET", CKPT_DO_MAKE_MARKED, 0, SET},
+    ['a'] = {"APPEND", CKPT_DO_ADD, 1, LIST},
+    ['s'] = {"SETITEM", CKPT_DO_ADD, 2, DICT},
+    ['e'] = {"APPENDS", CKPT_DO_ADD_MARKED, 0, LIST},
+    ['u'] = {"SETITEMS", CKPT_DO_ADD_MARKED, 0, DICT},
+    [0x90] = {"ADDITEMS", CKPT_DO_ADD_MARKED, 0, SET},
+    /* never: they name code, call it, or ask the program that reads for objects */
+    ['c'] = {"GLOBAL", CKPT_DO_REFUSE_NAMED, 0, 0},
+    ['i'] = {"INST", CKPT_DO_REFUSE_NAMED, 0, 0},
+    [0x93] = {"STACK_GLOBAL", CKPT_DO_REFUSE_STACKED, 0, 0},
+    ['R'] = {"REDUCE", CKPT_DO_REFUSE, 0, 0},
+    ['b'] = {"BUILD", CKPT_DO_REFUSE, 0, 0},
+    ['o'] = {"OBJ", CKPT_DO_REFUSE, 0, 0},
+    [0x81] = {"NEWOBJ", CKPT_DO_REFUSE, 0, 0},
+    [0x92] = {"NEWOBJ_EX", CKPT_DO_REFUSE, 0, 0},
+    [0x82] = {"EXT1", CKPT_DO_REFUSE, 0, 0},
+    [0x83] = {"EXT2", CKPT_DO_REFUSE, 0, 0},
+    [0x84] = {"EXT4", CKPT_DO_REFUSE, 0, 0},
+    ['P'] = {"PERSID", CKPT_DO_REFUSE, 0, 0},
+    ['Q'] = {"BINPERSID", CKPT_DO_REFUSE, 0, 0},
+    [0x97] = {"NEXT_BUFFER", CKPT_DO_REFUSE, 0, 0},
+    [0x98] = {"READONLY_BUFFER", CKPT_DO_REFUSE, 0, 0},
+    /* texts of protocol 0, which no writer of protocol 2 and later uses */
+    ['I'] = {"INT", CKPT_DO_OLD, 0, 0},
+    ['L'] = {"LONG", CKPT_DO_OLD, 0, 0},
+    ['F'] = {"FLOAT", CKPT_DO_OLD, 0, 0},
+    ['S'] = {"STRING", CKPT_DO_OLD, 0, 0},
+    ['V'] = {"UNICODE", CKPT_DO_OLD, 0, 0},
+    ['g'] = {"GET", CKPT_DO_OLD, 0, 0},
+    ['p'] = {"PUT", CKPT_DO_OLD, 0, 0},
+    ['l'] = {"LIST", CKPT_DO_OLD, 0, 0},
+    ['d'] = {"DICT", CKPT_DO_OLD, 0, 0},
+};
