@@ -1,0 +1,62 @@
+/* The file in which libckpt_inject.so leaves what a process did on its GPUs, and which ckpt-profile reads when the
+ * process is gone. The process may be killed at any moment, so the file is only ever appended to and its end may be
+ * cut.
+ *
+ *     "ckptspol" version process program     then records: length kind ...; every number a LEB128 varint
+ *
+ * Names are written once and meant by number; times are differences. An activity takes about 25 bytes. No file stays
+ * open between two writes: a program that closes every descriptor and opens files of its own would get our bytes. */
+#ifndef CKPT_CUPTI_SPOOL_H
+#define CKPT_CUPTI_SPOOL_H
+
+#include <stdbool.h>
+
+#include "core/memory.h"
+#include "core/status.h"
+#include "cupti/activity.h"
+
+typedef struct ckpt_spool ckpt_spool;
+
+typedef struct ckpt_spool_options {
+    const char *folder;    /* absolute: the program may go elsewhere */
+    const char *program;   /* what it calls itself */
+    int64_t limit_bytes;   /* of the file; 0: CKPT_SPOOL_LIMIT */
+    int64_t reserve_bytes; /* that stay free on its disk for the program; 0: CKPT_SPOOL_RESERVE */
+} ckpt_spool_options;
+
+#define CKPT_SPOOL_LIMIT   ((int64_t)256 << 20) /* about ten million activities */
+#define CKPT_SPOOL_RESERVE ((int64_t)64 << 20)
+
+/* What a process says beside its activities; the last of each counts. */
+typedef enum ckpt_spool_word {
+    CKPT_SPOOL_RECORDER, /* what recorded, what that cost and lost */
+    CKPT_SPOOL_REFUSED,  /* why nothing could be recorded */
+    CKPT_SPOOL_STOPPED,  /* why recording ended before the program */
+    CKPT_SPOOL_ENDED,    /* the program ended by exit: all is here */
+    CKPT_SPOOL_WORD_COUNT
+} ckpt_spool_word;
+
+/* A new file of its own in the folder, "<process>-<n>.spool". Errors: CKPT_IO, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_spool_create(const ckpt_spool_options *options, ckpt_spool **spool, ckpt_err *err);
+
+/* One thread at a time. These cannot fail: when the file cannot grow (disk full, limit, folder gone) recording stops
+ * there, and the file says so where it still can. Keep errno. Cost: about 0.1 us, and a write in ten thousand. */
+void ckpt_spool_add(ckpt_spool *spool, const ckpt_activity *activity);
+void ckpt_spool_say(ckpt_spool *spool, ckpt_spool_word word, const char *text);
+void ckpt_spool_flush(ckpt_spool *spool);   /* what was added is in the file, and survives the process */
+void ckpt_spool_destroy(ckpt_spool *spool); /* without a flush; the file stays; NULL is fine */
+
+typedef struct ckpt_spool_content {
+    uint32_t process;
+    const char *program;                     /* "" when the file was cut before it */
+    const char *word[CKPT_SPOOL_WORD_COUNT]; /* NULL: not said */
+    bool cut;                                /* the last record is not whole: it is left out */
+    const ckpt_activity *activity;           /* in order of arrival */
+    int count;
+} ckpt_spool_content;
+
+/* Errors: CKPT_BAD_INPUT (no spool, another version, a record that no spool has; with the byte), CKPT_IO,
+ * CKPT_NO_MEMORY. Cost: O(bytes). */
+CKPT_MUST_USE ckpt_code ckpt_spool_read(const char *path, ckpt_arena *out, ckpt_spool_content *content, ckpt_err *err);
+
+#endif
