@@ -1,0 +1,381 @@
+/* PyTorch's memory snapshot as a trace. The file has the last entries of a ring and the state at the end; what was
+ * allocated before the first entry follows from both: blocks that are freed and were never allocated, and blocks of the
+ * end whose place no entry touches. Those stand at the start of the trace.
+ *
+ * Bytes that the allocator holds and nobody uses are `outside`: reserved minus allocated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/timeline.h"
+#include "core/units.h"
+#include "imports/import.h"
+#include "imports/snapshot_impl.h"
+
+#define ALLOCATOR_STREAM "allocator" /* of what the allocator does, not the program */
+static const char before_recording[] = "before the recording";
+
+/* An address that an entry named: what lies there now. */
+typedef struct slot {
+    int64_t address;
+    bool used, live;
+    const char *name;
+} slot;
+
+typedef struct range {
+    int64_t first, end;
+} range;
+
+typedef struct importer {
+    ckpt_snapshot *s;
+    ckpt_timeline *timeline;
+    slot *table;
+    uint64_t mask;
+    range *touched; /* by allocations and frees; disjoint and ascending after merge */
+    int touched_count;
+    const char **name; /* of each entry; NULL: left out */
+    ckpt_bytes *delta; /* of reserved bytes, per event on the allocator's stream */
+    int delta_count;
+    ckpt_bytes before_bytes;
+    int before_count, late_count, lost_count;
+} importer;
+
+static ckpt_code no_memory(const ckpt_snapshot *s)
+{
+    return CKPT_FAIL(s->err, CKPT_NO_MEMORY, "%.200s: no memory for a trace of %d entries", s->path, s->entry_count);
+}
+
+static slot *look_up(const importer *im, int64_t address)
+{
+    uint64_t at = (uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 17 & im->mask;
+    while (im->table[at].used && im->table[at].address != address) {
+        at = (at + 1) & im->mask;
+    }
+    return &im->table[at];
+}
+
+static ckpt_code prepare(importer *im)
+{
+    const ckpt_snapshot *const s = im->s;
+    uint64_t slots = 16;
+    while (slots < 2 * (uint64_t)s->entry_count) {
+        slots *= 2;
+    }
+    im->mask = slots - 1;
+    im->table = CKPT_NEW(s->work, slot, slots);
+    im->touched = CKPT_NEW(s->work, range, s->entry_count);
+    im->name = CKPT_NEW(s->work, const char *, s->entry_count);
+    im->delta = CKPT_NEW(s->work, ckpt_bytes, s->entry_count);
+    return im->table != NULL && im->touched != NULL && im->name != NULL && im->delta != NULL ? CKPT_OK : no_memory(s);
+}
+
+static ckpt_code add_memory(importer *im, ckpt_span span, const char *name, const ckpt_pickle_value *value,
+                            const ckpt_snapshot_entry *entry)
+{
+    const ckpt_snapshot *const s = im->s;
+    const char *const layer = value != NULL ? ckpt_snapshot_layer(s, value) : "";
+    const char *const stream = ckpt_arena_format(s->work, "stream %lld", (long long)entry->stream);
+    if (name == NULL || layer == NULL || stream == NULL) {
+        return no_memory(s);
+    }
+    const ckpt_event event = {.name = name,
+                              .layer = layer,
+                              .stream = stream,
+                              .span = span,
+                              .start_ns = entry->time_ns,
+                              .end_ns = entry->time_ns,
+                              .address = entry->address,
+                              .size_bytes = entry->size_bytes};
+    const ckpt_category category = value != NULL ? ckpt_snapshot_category(value) : CKPT_CAT_OTHER;
+    CKPT_TRY_WHILE(s->err, ckpt_timeline_add(im->timeline, &event, category, s->err), "importing %.200s", s->path);
+    return CKPT_OK;
+}
+
+static ckpt_ns first_time(const ckpt_snapshot *s)
+{
+    return s->entry_count > 0 ? s->entry[0].time_ns : 0;
+}
+
+/* An allocation from before the first entry. `value` NULL: nothing is known but that it is freed later. */
+static ckpt_code add_before(importer *im, int64_t address, ckpt_bytes size_bytes, int64_t stream,
+                            const ckpt_pickle_value *value)
+{
+    const ckpt_snapshot_entry entry = {
+        .address = address, .size_bytes = size_bytes, .stream = stream, .time_ns = first_time(im->s)};
+    const ckpt_pickle_value *const frames = value != NULL ? ckpt_pickle_find(value, "frames") : NULL;
+    const bool known = frames != NULL && frames->type == CKPT_PICKLE_LIST && frames->count > 0;
+    if (!ckpt_sum(im->before_bytes, size_bytes, &im->before_bytes)) {
+        return CKPT_FAIL(im->s->err, CKPT_OVERFLOW, "%.200s: the sum of all bytes does not fit 63 bits", im->s->path);
+    }
+    im->before_count++;
+    return add_memory(im, CKPT_SPAN_ALLOCATE, known ? ckpt_snapshot_name(im->s, value) : before_recording, value,
+                      &entry);
+}
+
+/* Remember where entry i allocates or frees, and what it is called. */
+static ckpt_code scan_entry(importer *im, int i)
+{
+    const ckpt_snapshot_entry *const entry = &im->s->entry[i];
+    slot *const at = look_up(im, entry->address);
+    const bool allocates = entry->action == CKPT_SNAPSHOT_ALLOC;
+    int64_t end = 0;
+    if (!ckpt_sum(entry->address, entry->size_bytes > 0 ? entry->size_bytes : 1, &end)) {
+        return CKPT_FAIL(im->s->err, CKPT_OVERFLOW,
+                         "%.200s: device_traces[%d][%d]: the end of %lld bytes at address "
+                         "%lld does not fit 63 bits",
+                         im->s->path, im->s->device, i, (long long)entry->size_bytes, (long long)entry->address);
+    }
+    im->touched[im->touched_count++] = (range){entry->address, end};
+    if (allocates) {
+        im->name[i] = at->name = ckpt_snapshot_name(im->s, entry->value);
+        if (at->name == NULL) {
+            return no_memory(im->s);
+        }
+    } else if (at->live) {
+        im->name[i] = at->name;
+    } else if (!at->used) {
+        im->name[i] = before_recording;
+        CKPT_TRY(add_before(im, entry->address, entry->size_bytes, entry->stream, NULL));
+    } else { /* freed twice: the allocation between is not in the file */
+        im->lost_count++;
+    }
+    at->address = entry->address;
+    at->used = true;
+    at->live = allocates;
+    return CKPT_OK;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const range *const x = a, *const y = b;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static void merge(importer *im)
+{
+    int kept = 0;
+    qsort(im->touched, (size_t)im->touched_count, sizeof *im->touched, by_first);
+    for (int i = 0; i < im->touched_count; i++) {
+        range *const last = &im->touched[kept > 0 ? kept - 1 : 0];
+        if (kept > 0 && im->touched[i].first <= last->end) {
+            last->end = im->touched[i].end > last->end ? im->touched[i].end : last->end;
+        } else {
+            im->touched[kept++] = im->touched[i];
+        }
+    }
+    im->touched_count = kept;
+}
+
+static bool is_touched(const importer *im, int64_t first, int64_t end)
+{
+    int low = 0;
+    int high = im->touched_count;
+    while (low < high) { /* the first range that ends behind `first` */
+        const int middle = low + (high - low) / 2;
+        if (im->touched[middle].end <= first) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < im->touched_count && im->touched[low].first < end;
+}
+
+/* All that was allocated before the first entry. */
+static ckpt_code find_before(importer *im)
+{
+    const ckpt_snapshot *const s = im->s;
+    for (int i = 0; i < s->entry_count; i++) {
+        if (s->entry[i].action == CKPT_SNAPSHOT_ALLOC || s->entry[i].action == CKPT_SNAPSHOT_FREE) {
+            CKPT_TRY(scan_entry(im, i));
+        }
+    }
+    if (im->touched_count > 0) {
+        merge(im);
+    }
+    for (int i = 0; i < s->block_count; i++) {
+        const ckpt_snapshot_block *const b = &s->block[i];
+        if (!is_touched(im, b->address, b->address + (b->room_bytes > 0 ? b->room_bytes : 1))) {
+            CKPT_TRY(add_before(im, b->address, b->requested_bytes, b->stream, b->value));
+        } else if (s->entry_count > 0) {
+            const slot *const at = look_up(im, b->address);
+            im->late_count += !at->used || !at->live;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* What the allocator itself did: an event without a length of its own. */
+static ckpt_code add_allocator(importer *im, const ckpt_snapshot_entry *entry)
+{
+    const ckpt_snapshot *const s = im->s;
+    const char *const name = entry->action == CKPT_SNAPSHOT_RESERVE  ? "reserve a segment"
+                             : entry->action == CKPT_SNAPSHOT_RETURN ? "return a segment"
+                             : entry->action == CKPT_SNAPSHOT_MARK
+                                 ? "snapshot"
+                                 : ckpt_arena_format(s->work, "out of memory: %lld bytes wanted, %lld free",
+                                                     (long long)entry->size_bytes, (long long)entry->address);
+    const bool changes = entry->action == CKPT_SNAPSHOT_RESERVE || entry->action == CKPT_SNAPSHOT_RETURN;
+    if (name == NULL) {
+        return no_memory(s);
+    }
+    im->delta[im->delta_count++] = !changes                                 ? 0
+                                   : entry->action == CKPT_SNAPSHOT_RESERVE ? entry->size_bytes
+                                                                            : -entry->size_bytes;
+    const ckpt_event event = {.name = name,
+                              .stream = ALLOCATOR_STREAM,
+                              .span = CKPT_SPAN_OTHER,
+                              .start_ns = entry->time_ns,
+                              .end_ns = entry->time_ns,
+                              .address = changes ? entry->address : 0,
+                              .size_bytes = changes ? entry->size_bytes : 0};
+    CKPT_TRY_WHILE(s->err, ckpt_timeline_add(im->timeline, &event, CKPT_CAT_OTHER, s->err), "importing %.200s",
+                   s->path);
+    return CKPT_OK;
+}
+
+static ckpt_code add_entries(importer *im)
+{
+    const ckpt_snapshot *const s = im->s;
+    for (int i = 0; i < s->entry_count; i++) {
+        const ckpt_snapshot_entry *const entry = &s->entry[i];
+        const bool allocates = entry->action == CKPT_SNAPSHOT_ALLOC;
+        if (allocates || entry->action == CKPT_SNAPSHOT_FREE) {
+            if (im->name[i] != NULL) {
+                CKPT_TRY(
+                    add_memory(im, allocates ? CKPT_SPAN_ALLOCATE : CKPT_SPAN_FREE, im->name[i], entry->value, entry));
+            }
+        } else if (entry->action != CKPT_SNAPSHOT_NOTHING) {
+            CKPT_TRY(add_allocator(im, entry));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Reserved bytes before the first entry: those at the end, less all that changed. No sum on the way from there to the
+ * end leaves 63 bits when these two do not. */
+static ckpt_code reserved_before(const importer *im, ckpt_bytes *before)
+{
+    ckpt_bytes gained = 0;
+    ckpt_bytes most = im->s->reserved_bytes;
+    for (int i = 0; i < im->delta_count; i++) {
+        const ckpt_bytes delta = im->delta[i];
+        if (delta >= 0 ? !ckpt_sum(gained, delta, &gained) : !ckpt_sum(most, -delta, &most)) {
+            return CKPT_FAIL(im->s->err, CKPT_OVERFLOW, "%.200s: the sum of reserved bytes does not fit 63 bits",
+                             im->s->path);
+        }
+    }
+    *before = most - gained;
+    return CKPT_OK;
+}
+
+/* Fill `outside` of every event. The events on the allocator's stream stand in the order they were added. */
+static ckpt_code fill_outside(const importer *im, ckpt_arena *out, ckpt_trace *trace)
+{
+    const ckpt_snapshot *const s = im->s;
+    ckpt_event *const event = CKPT_NEW(out, ckpt_event, trace->event_count);
+    ckpt_bytes reserved = 0;
+    int change = 0;
+    int short_count = 0;
+    if (event == NULL) {
+        return no_memory(s);
+    }
+    CKPT_TRY(reserved_before(im, &reserved));
+    for (int i = 0; i < trace->event_count; i++) {
+        event[i] = trace->event[i];
+        if (event[i].span == CKPT_SPAN_OTHER && strcmp(event[i].stream, ALLOCATOR_STREAM) == 0) {
+            reserved += im->delta[change++];
+        }
+        ckpt_bytes allocated = 0;
+        for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
+            allocated += event[i].bytes[c];
+        }
+        event[i].bytes[CKPT_CAT_OUTSIDE] = reserved > allocated ? reserved - allocated : 0;
+        short_count += s->has_segments && reserved < allocated;
+    }
+    if (short_count > 0) {
+        ckpt_snapshot_note(s,
+                           "after %d entries more is allocated than the segments hold: some of what the allocator "
+                           "did is not in the file",
+                           short_count);
+    }
+    trace->event = event;
+    return CKPT_OK;
+}
+
+static void notes(const importer *im, const ckpt_timeline_report *report)
+{
+    const ckpt_snapshot *const s = im->s;
+    if (s->entry_count == 0) {
+        ckpt_snapshot_note(s, "no history was recorded: the trace has what was allocated when the snapshot was taken");
+    } else if (im->before_count > 0) {
+        ckpt_snapshot_note(s, "%d blocks of %lld bytes were allocated before the first entry: they stand at its time",
+                           im->before_count, (long long)im->before_bytes);
+    }
+    if (im->lost_count > 0) {
+        ckpt_snapshot_note(s, "%d frees of blocks whose allocation is not in the file are left out", im->lost_count);
+    }
+    if (report->double_allocates > 0) {
+        ckpt_snapshot_note(s, "%d blocks were allocated where another was still in use: that one counts as freed",
+                           report->double_allocates);
+    }
+    if (im->late_count > 0) {
+        ckpt_snapshot_note(s, "%d blocks of the segments were allocated after the last entry and are left out",
+                           im->late_count);
+    }
+    const ckpt_pickle_value *const host = ckpt_pickle_find(s->root, "host_traces");
+    if (host != NULL && host->count > 0 && host->type == CKPT_PICKLE_LIST) {
+        ckpt_snapshot_note(s, "\"host_traces\", pinned memory of the host, is left out");
+    }
+}
+
+static ckpt_code make_trace(importer *im, ckpt_arena *out, ckpt_trace **trace)
+{
+    const ckpt_snapshot *const s = im->s;
+    const char *const slash = strrchr(s->path, '/');
+    ckpt_timeline_report report = {0};
+    ckpt_trace *made = NULL;
+    CKPT_TRY(ckpt_timeline_create(out, &im->timeline, s->err));
+    CKPT_TRY(prepare(im));
+    CKPT_TRY(find_before(im));
+    CKPT_TRY(add_entries(im));
+    CKPT_TRY_WHILE(s->err,
+                   ckpt_timeline_finish(im->timeline, slash != NULL ? slash + 1 : s->path, &made, &report, s->err),
+                   "importing %.200s", s->path);
+    if (made->event_count == 0) {
+        return CKPT_FAIL(s->err, CKPT_BAD_INPUT,
+                         "%.200s: found no allocation, wanted a snapshot taken after _record_memory_history()",
+                         s->path);
+    }
+    CKPT_TRY(fill_outside(im, out, made));
+    made->source = ckpt_arena_text(out, s->path);
+    made->recorder = ckpt_arena_format(out, "PyTorch memory snapshot, device %d", s->device);
+    if (made->source == NULL || made->recorder == NULL) {
+        return no_memory(s);
+    }
+    notes(im, &report);
+    *trace = made;
+    return CKPT_OK;
+}
+
+static ckpt_code import(ckpt_snapshot *s, ckpt_arena *out, ckpt_trace **trace)
+{
+    const char *bytes = NULL;
+    size_t length = 0;
+    importer im = {.s = s};
+    CKPT_TRY(ckpt_file_read(s->path, s->work, &bytes, &length, s->err));
+    CKPT_TRY(ckpt_pickle_read(s->path, bytes, length, s->work, &s->root, &s->value_count, s->err));
+    CKPT_TRY(ckpt_snapshot_decode(s));
+    return make_trace(&im, out, trace);
+}
+
+ckpt_code ckpt_import_snapshot(const char *path, void (*note)(const char *line), ckpt_arena *out, ckpt_trace **trace,
+                               ckpt_err *err)
+{
+    ckpt_arena work;
+    ckpt_arena_init(&work);
+    ckpt_snapshot s = {.path = path, .note = note, .work = &work, .err = err};
+    const ckpt_code code = import(&s, out, trace);
+    ckpt_arena_fini(&work);
+    return code;
+}

@@ -1,0 +1,167 @@
+/* Names for allocations out of their stack frames: the innermost frame that is the user's own Python, else the backward
+ * function of autograd (its threads have no Python), else the innermost Python of a library. */
+#include <string.h>
+
+#include "imports/snapshot_impl.h"
+
+/* A stack is shared by thousands of entries, so the walk over one is bounded: frames from the inside that are looked
+ * at; and bytes of a text that are kept. */
+enum { FRAMES_MAX = 256, PART_MAX_BYTES = 60, LAYER_MAX_BYTES = 100 };
+
+typedef struct text {
+    const char *bytes;
+    int length;
+} text;
+
+typedef struct frame {
+    text file, name;
+    int64_t line;
+} frame;
+
+static text text_of(const ckpt_pickle_value *value)
+{
+    return value != NULL && value->type == CKPT_PICKLE_TEXT ? (text){value->as.bytes, value->count} : (text){"", 0};
+}
+
+static bool contains(text in, const char *what)
+{
+    const int length = (int)strlen(what);
+    for (int i = 0; i + length <= in.length && i < 4096; i++) {
+        if (memcmp(in.bytes + i, what, (size_t)length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool ends_with(text in, const char *what)
+{
+    const int length = (int)strlen(what);
+    return in.length >= length && memcmp(in.bytes + in.length - length, what, (size_t)length) == 0;
+}
+
+/* The profiler's frames say all in the name: "net/layers.py(130): forward". */
+static frame split(frame from)
+{
+    const char *const open = memchr(from.name.bytes, '(', (size_t)from.name.length);
+    const char *const end = from.name.bytes + from.name.length;
+    if (open == NULL || !ends_with((text){from.name.bytes, (int)(open - from.name.bytes)}, ".py")) {
+        return from;
+    }
+    frame made = {.file = {from.name.bytes, (int)(open - from.name.bytes)}};
+    const char *at = open + 1;
+    while (at < end && *at >= '0' && *at <= '9' && made.line < INT32_MAX) {
+        made.line = 10 * made.line + (*at++ - '0');
+    }
+    if (end - at < 3 || memcmp(at, "): ", 3) != 0) {
+        return from;
+    }
+    made.name = (text){at + 3, (int)(end - at - 3)};
+    return made;
+}
+
+static frame frame_of(const ckpt_pickle_value *value)
+{
+    const ckpt_pickle_value *const line = ckpt_pickle_find(value, "line");
+    const frame made = {text_of(ckpt_pickle_find(value, "filename")), text_of(ckpt_pickle_find(value, "name")),
+                        line != NULL && line->type == CKPT_PICKLE_INT ? line->as.integer : 0};
+    return made.line == 0 ? split(made) : made;
+}
+
+static bool is_python(const frame *f)
+{
+    return ends_with(f->file, ".py") || (contains(f->file, "<ipython-input") || contains(f->file, "<stdin>"));
+}
+
+static bool is_library(const frame *f)
+{
+    return contains(f->file, "/site-packages/") || contains(f->file, "/dist-packages/") ||
+           contains(f->file, "/lib/python") || contains(f->file, "/torch/") ||
+           (f->file.length >= 6 && memcmp(f->file.bytes, "torch/", 6) == 0);
+}
+
+/* Fewer bytes, ending where a character ends. */
+static int cut(text from, int most)
+{
+    int length = from.length < most ? from.length : most;
+    while (length > 0 && length < from.length && ((unsigned char)from.bytes[length] & 0xc0) == 0x80) {
+        length--;
+    }
+    return length;
+}
+
+static const char *python_name(const ckpt_snapshot *s, const frame *f)
+{
+    text base = f->file;
+    for (int i = 0; i < f->file.length; i++) {
+        if (f->file.bytes[i] == '/' || f->file.bytes[i] == '\\') {
+            base = (text){f->file.bytes + i + 1, f->file.length - i - 1};
+        }
+    }
+    return ckpt_arena_format(s->work, "%.*s:%lld %.*s", cut(base, PART_MAX_BYTES), base.bytes, (long long)f->line,
+                             cut(f->name, PART_MAX_BYTES), f->name.bytes);
+}
+
+/* "torch::autograd::generated::AddmmBackward0::apply(...)" is AddmmBackward0. */
+static bool backward_of(const frame *f, text *function)
+{
+    static const char prefix[] = "torch::autograd::generated::";
+    const int skip = (int)sizeof prefix - 1;
+    if (f->name.length <= skip || memcmp(f->name.bytes, prefix, (size_t)skip) != 0) {
+        return false;
+    }
+    *function = (text){f->name.bytes + skip, 0};
+    while (skip + function->length < f->name.length && strchr(":(<", function->bytes[function->length]) == NULL) {
+        function->length++;
+    }
+    return function->length > 0;
+}
+
+const char *ckpt_snapshot_name(const ckpt_snapshot *s, const ckpt_pickle_value *value)
+{
+    const ckpt_pickle_value *const frames = ckpt_pickle_find(value, "frames");
+    const int count = frames != NULL && frames->type == CKPT_PICKLE_LIST ? frames->count : 0;
+    frame library = {.line = -1};
+    text backward = {NULL, 0};
+    for (int i = 0; i < count && i < FRAMES_MAX; i++) {
+        const frame f = frame_of(frames->as.item[i]);
+        if (is_python(&f) && !is_library(&f)) {
+            return python_name(s, &f);
+        }
+        library = library.line < 0 && is_python(&f) && f.line >= 0 ? f : library;
+        if (backward.bytes == NULL && !backward_of(&f, &backward)) {
+            backward = (text){NULL, 0};
+        }
+    }
+    if (backward.bytes != NULL) {
+        return ckpt_arena_format(s->work, "%.*s", cut(backward, PART_MAX_BYTES), backward.bytes);
+    }
+    return library.line >= 0 ? python_name(s, &library) : "allocation";
+}
+
+const char *ckpt_snapshot_layer(const ckpt_snapshot *s, const ckpt_pickle_value *value)
+{
+    const text metadata = text_of(ckpt_pickle_find(value, "user_metadata"));
+    return metadata.length == 0 ? ""
+                                : ckpt_arena_format(s->work, "%.*s", cut(metadata, LAYER_MAX_BYTES), metadata.bytes);
+}
+
+ckpt_category ckpt_snapshot_category(const ckpt_pickle_value *value)
+{
+    static const struct {
+        const char *theirs;
+        ckpt_category ours;
+    } row[] = {
+        {"parameter", CKPT_CAT_WEIGHTS},         {"gradient", CKPT_CAT_GRADIENTS},
+        {"optimizer_state", CKPT_CAT_OPTIMIZER}, {"input", CKPT_CAT_INPUTS},
+        {"activation", CKPT_CAT_ACTIVATIONS},    {"autograd_detail", CKPT_CAT_SAVED},
+        {"temporary", CKPT_CAT_WORKSPACE},
+    };
+    const ckpt_pickle_value *const category = ckpt_pickle_find(value, "category");
+    for (size_t i = 0; category != NULL && i < sizeof row / sizeof row[0]; i++) {
+        if (ckpt_pickle_is_text(category, row[i].theirs)) {
+            return row[i].ours;
+        }
+    }
+    return CKPT_CAT_OTHER;
+}
