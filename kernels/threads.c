@@ -11,7 +11,8 @@ void ckpt_threads_settle(char *const *argv)
     if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL || argv == NULL || argv[0] == NULL) {
         return;
     }
-    if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) {
+    /* CKPT_SETTLED tells a program that starts others that the user did not ask for this: cupti/command.c */
+    if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0 && setenv("CKPT_SETTLED", "1", 1) == 0) {
         execv("/proc/self/exe", argv);
     }
 }

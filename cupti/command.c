@@ -1,0 +1,202 @@
+/* ckpt_command_record: a private folder for the spools, the command with our library in its environment, and after its
+ * end the traces. Everything that can be found out before the command runs is. */
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* realpath, mkdtemp */
+#endif
+#include "cupti/command_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/file.h"
+
+#ifdef CKPT_HAVE_CUPTI
+extern char **environ;
+
+static bool is_variable(const char *entry, const char *name)
+{
+    const size_t length = strlen(name);
+    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+/* What our own restart set for OpenMP (kernels/threads.c), and what is set anew. */
+static bool is_dropped(const char *entry, bool record)
+{
+    const bool settled = getenv("CKPT_SETTLED") != NULL;
+    return (settled && (is_variable(entry, "CKPT_SETTLED") || is_variable(entry, "GOMP_SPINCOUNT"))) ||
+           (record && (is_variable(entry, "CUDA_INJECTION64_PATH") || is_variable(entry, CKPT_SPOOL_VARIABLE)));
+}
+
+/* A variable that is set to something. */
+static const char *given(const char *name)
+{
+    const char *const value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+ckpt_code ckpt_command_environment(const char *library, const char *folder, ckpt_arena *arena, char ***environment,
+                                   ckpt_err *err)
+{
+    int count = 0, kept = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    const char *const name[] = {"CUDA_INJECTION64_PATH", CKPT_SPOOL_VARIABLE, "NVTX_INJECTION64_PATH"};
+    const char *const value[] = {library, folder, library};
+    char **const made = CKPT_NEW(arena, char *, count + 4);
+    for (int i = 0; made != NULL && i < count; i++) {
+        if (!is_dropped(environ[i], folder != NULL)) {
+            made[kept++] = environ[i];
+        }
+    }
+    const int added = given("NVTX_INJECTION64_PATH") != NULL ? 2 : 3; /* another tool's ranges stay its own */
+    for (int i = 0; made != NULL && folder != NULL && i < added; i++) {
+        char *const text = ckpt_arena_format(arena, "%s=%s", name[i], value[i]);
+        if (text == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the command's environment");
+        }
+        made[kept++] = text;
+    }
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the command's environment");
+    }
+    *environment = made;
+    return CKPT_OK;
+}
+
+/* The real path of a file that can be read, in the arena; NULL: there is none, or no memory. */
+static const char *real_path(const char *path, ckpt_arena *arena)
+{
+    char *const found = path != NULL ? realpath(path, NULL) : NULL; /* the C library's malloc */
+    const char *const kept = found != NULL && access(found, R_OK) == 0 ? ckpt_arena_text(arena, found) : NULL;
+    free(found);
+    return kept;
+}
+
+static ckpt_code beside_program(ckpt_arena *arena, const char **library, ckpt_err *err)
+{
+    const char *const self = real_path("/proc/self/exe", arena);
+    const char *const slash = self != NULL ? strrchr(self, '/') : NULL;
+    const int folder = slash != NULL ? (int)(slash - self) : 0;
+    const char *const place[] = {"../lib", "../" CKPT_LIBDIR,
+                                 "../../lib"}; /* the last: from a build's folder of tests */
+    for (size_t i = 0; slash != NULL && i < sizeof place / sizeof *place; i++) {
+        const char *const path = ckpt_arena_format(arena, "%.*s/%s/libckpt_inject.so", folder, self, place[i]);
+        *library = real_path(path, arena);
+        if (*library != NULL) {
+            return CKPT_OK;
+        }
+    }
+    return CKPT_FAIL(err, CKPT_IO,
+                     "libckpt_inject.so is not beside the program (../lib, ../" CKPT_LIBDIR
+                     "); CKPT_INJECT_LIBRARY can name it");
+}
+
+ckpt_code ckpt_command_library(const char *asked, ckpt_arena *arena, const char **library, ckpt_err *err)
+{
+    const char *const name = asked != NULL ? asked : given("CKPT_INJECT_LIBRARY");
+    if (name == NULL) {
+        return beside_program(arena, library, err);
+    }
+    *library = real_path(name, arena);
+    return *library != NULL
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: %s; wanted libckpt_inject.so", name, strerror(errno));
+}
+
+static ckpt_code make_folder(ckpt_arena *arena, const char **folder, ckpt_err *err)
+{
+    const char *const where = given("TMPDIR") != NULL ? given("TMPDIR") : "/tmp";
+    const char *const real = real_path(where, arena);
+    if (real == NULL) {
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: %s; the recording goes there first (TMPDIR)", where, strerror(errno));
+    }
+    char *const made = ckpt_arena_format(arena, "%s/ckpt-inject-XXXXXX", real);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a folder's name");
+    }
+    if (mkdtemp(made) == NULL) {
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: no folder can be made there for the recording: %s", where,
+                         strerror(errno));
+    }
+    *folder = made;
+    return CKPT_OK;
+}
+
+/* Without recording, because somebody else's library is in our place. */
+static ckpt_code run_only(const ckpt_command *command, const char *holder, void (*note)(const char *line), bool *ran,
+                          int *exit_code, ckpt_arena *arena, ckpt_err *err)
+{
+    char **environment = NULL;
+    ckpt_command_signals before;
+    const char *const line = ckpt_arena_format(
+        arena, "CUDA_INJECTION64_PATH is %s already: that tool records, and nothing is recorded here", holder);
+    if (line == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a line");
+    }
+    note(line);
+    CKPT_TRY(ckpt_command_environment(NULL, NULL, arena, &environment, err));
+    ckpt_command_take_signals(&before);
+    const ckpt_code code = ckpt_command_run(command->argv, environment, &before, ran, exit_code, err);
+    ckpt_command_return_signals(&before);
+    return code;
+}
+
+static ckpt_code run_into(const ckpt_command *command, const char *library, const char *folder,
+                          const ckpt_command_signals *before, void (*note)(const char *line), bool *ran, int *exit_code,
+                          ckpt_arena *arena, ckpt_err *err)
+{
+    char **environment = NULL;
+    CKPT_TRY(ckpt_command_environment(library, folder, arena, &environment, err));
+    CKPT_TRY(ckpt_command_run(command->argv, environment, before, ran, exit_code, err));
+    return ckpt_command_traces(command, folder, note, err);
+}
+
+static ckpt_code record(const ckpt_command *command, void (*note)(const char *line), bool *ran, int *exit_code,
+                        ckpt_arena *arena, ckpt_err *err)
+{
+    const char *library = NULL, *folder = NULL;
+    CKPT_TRY(ckpt_file_probe(command->output, err)); /* before hours of work */
+    if (given("CUDA_INJECTION64_PATH") != NULL) {
+        return run_only(command, given("CUDA_INJECTION64_PATH"), note, ran, exit_code, arena, err);
+    }
+    CKPT_TRY(ckpt_command_library(command->library, arena, &library, err));
+    ckpt_command_signals before;
+    ckpt_command_take_signals(&before); /* from here on the folder must be removed */
+    ckpt_code code = make_folder(arena, &folder, err);
+    if (code == CKPT_OK) {
+        code = run_into(command, library, folder, &before, note, ran, exit_code, arena, err);
+        ckpt_command_clean(folder);
+    }
+    ckpt_command_return_signals(&before);
+    return code;
+}
+
+ckpt_code ckpt_command_record(const ckpt_command *command, void (*note)(const char *line), bool *ran, int *exit_code,
+                              ckpt_err *err)
+{
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    *ran = false;
+    *exit_code = 0;
+    const ckpt_code code = record(command, note, ran, exit_code, &arena, err);
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+#else
+
+ckpt_code ckpt_command_record(const ckpt_command *command, void (*note)(const char *line), bool *ran, int *exit_code,
+                              ckpt_err *err)
+{
+    (void)command;
+    (void)note;
+    *ran = false;
+    *exit_code = 0;
+    return CKPT_FAIL(err, CKPT_DEVICE,
+                     "this build has no CUPTI: its headers were not found when ckpt was built (-DCKPT_CUPTI=ON says "
+                     "what is missing)");
+}
+#endif

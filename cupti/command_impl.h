@@ -1,0 +1,43 @@
+/* What the files of ckpt_command_record share. */
+#ifndef CKPT_CUPTI_COMMAND_IMPL_H
+#define CKPT_CUPTI_COMMAND_IMPL_H
+
+#include <signal.h>
+
+#include "core/memory.h"
+#include "cupti/command.h"
+
+/* Where the injected library leaves its spools; without it in the environment it records nothing. */
+#define CKPT_SPOOL_VARIABLE "CKPT_INJECT_SPOOL"
+
+/* The environment for the command, recording into `folder` (NULL: not at all). `library` absolute. */
+CKPT_MUST_USE ckpt_code ckpt_command_environment(const char *library, const char *folder, ckpt_arena *arena,
+                                                 char ***environment, ckpt_err *err);
+/* libckpt_inject.so: `asked`, $CKPT_INJECT_LIBRARY, or where the programs or the installation have it. */
+CKPT_MUST_USE ckpt_code ckpt_command_library(const char *asked, ckpt_arena *arena, const char **library, ckpt_err *err);
+
+/* The signals that end programs, from before the command starts until its traces are written and its folder is gone. */
+typedef struct ckpt_command_signals {
+    struct sigaction action[8];
+    sigset_t mask;
+} ckpt_command_signals;
+
+/* Block them, and be ready to pass them on. */
+void ckpt_command_take_signals(ckpt_command_signals *before);
+/* As they were; one that came since the command's end has its effect now. */
+void ckpt_command_return_signals(const ckpt_command_signals *before);
+/* Whether one waits. */
+bool ckpt_command_interrupted(void);
+
+/* Start argv with that environment and wait for its end. *started false: no such program, or no process. Signals that
+ * other processes send us meanwhile go on to it; those of the terminal it has already. */
+CKPT_MUST_USE ckpt_code ckpt_command_run(char *const *argv, char **environment, const ckpt_command_signals *before,
+                                         bool *started, int *exit_code, ckpt_err *err);
+
+/* All spools in `folder` as traces; one line for each thing worth knowing. Errors: CKPT_INTERRUPTED, too. */
+CKPT_MUST_USE ckpt_code ckpt_command_traces(const ckpt_command *command, const char *folder,
+                                            void (*note)(const char *line), ckpt_err *err);
+/* Remove it and what lies in it. */
+void ckpt_command_clean(const char *folder);
+
+#endif
