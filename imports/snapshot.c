@@ -339,6 +339,7 @@ static ckpt_code make_trace(importer *im, ckpt_arena *out, ckpt_trace **trace)
     CKPT_TRY(prepare(im));
     CKPT_TRY(find_before(im));
     CKPT_TRY(add_entries(im));
+    CKPT_TRY(ckpt_snapshot_add_annotations(s, im->timeline));
     CKPT_TRY_WHILE(s->err,
                    ckpt_timeline_finish(im->timeline, slash != NULL ? slash + 1 : s->path, &made, &report, s->err),
                    "importing %.200s", s->path);

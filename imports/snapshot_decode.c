@@ -168,14 +168,13 @@ typedef struct entry_counts {
 /* The time of entry i: its own, but not before the one before it. */
 static ckpt_code decode_time(const ckpt_snapshot *s, const place *at, ckpt_snapshot_entry *entry, entry_counts *counts)
 {
-    const int64_t most = INT64_MAX / 1000 / 2;
     int64_t time_us = 0;
     const ckpt_ns before = at->item > 0 ? (entry - 1)->time_ns : 0;
     if (ckpt_pickle_find(entry->value, "time_us") == NULL) {
         entry->time_ns = before;
         return CKPT_OK;
     }
-    CKPT_TRY(member_int(s, at, entry->value, "time_us", most, -1, &time_us));
+    CKPT_TRY(member_int(s, at, entry->value, "time_us", CKPT_SNAPSHOT_MOST_US, -1, &time_us));
     counts->timed++;
     counts->backwards += 1000 * time_us < before;
     entry->time_ns = 1000 * time_us < before ? before : 1000 * time_us;

@@ -2,8 +2,11 @@
 #ifndef CKPT_IMPORTS_SNAPSHOT_IMPL_H
 #define CKPT_IMPORTS_SNAPSHOT_IMPL_H
 
-#include "core/trace.h"
+#include "core/timeline.h"
 #include "imports/pickle_impl.h"
+
+/* Times are microseconds since 1970; nanoseconds of the latest must fit 63 bits. */
+#define CKPT_SNAPSHOT_MOST_US (INT64_MAX / 2000)
 
 typedef enum ckpt_snapshot_action {
     CKPT_SNAPSHOT_ALLOC,
@@ -63,6 +66,12 @@ const char *ckpt_snapshot_name(const ckpt_snapshot *snapshot, const ckpt_pickle_
 
 /* The program's own word for what it was doing: user_metadata, or "". NULL: no memory. */
 const char *ckpt_snapshot_layer(const ckpt_snapshot *snapshot, const ckpt_pickle_value *value);
+
+/* At most `most` bytes of a text, whole characters; NULL: no memory. */
+const char *ckpt_snapshot_text(const ckpt_snapshot *snapshot, const ckpt_pickle_value *text, int most);
+
+/* The program's own ranges, cut to the time between first and last entry. */
+CKPT_MUST_USE ckpt_code ckpt_snapshot_add_annotations(const ckpt_snapshot *snapshot, ckpt_timeline *timeline);
 
 ckpt_category ckpt_snapshot_category(const ckpt_pickle_value *value);
 

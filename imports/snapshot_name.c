@@ -139,11 +139,15 @@ const char *ckpt_snapshot_name(const ckpt_snapshot *s, const ckpt_pickle_value *
     return library.line >= 0 ? python_name(s, &library) : "allocation";
 }
 
+const char *ckpt_snapshot_text(const ckpt_snapshot *s, const ckpt_pickle_value *value, int most)
+{
+    const text from = text_of(value);
+    return from.length == 0 ? "" : ckpt_arena_format(s->work, "%.*s", cut(from, most), from.bytes);
+}
+
 const char *ckpt_snapshot_layer(const ckpt_snapshot *s, const ckpt_pickle_value *value)
 {
-    const text metadata = text_of(ckpt_pickle_find(value, "user_metadata"));
-    return metadata.length == 0 ? ""
-                                : ckpt_arena_format(s->work, "%.*s", cut(metadata, LAYER_MAX_BYTES), metadata.bytes);
+    return ckpt_snapshot_text(s, ckpt_pickle_find(value, "user_metadata"), LAYER_MAX_BYTES);
 }
 
 ckpt_category ckpt_snapshot_category(const ckpt_pickle_value *value)
