@@ -1,0 +1,144 @@
+/* PyTorch's ExecutionTrace -> ckpt-graph/1, and what is said about what the trace does not hold. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "imports/execution_impl.h"
+
+typedef void (*listener)(const char *line);
+
+static void tell(listener note, const char *format, ...) CKPT_PRINTF(2, 3);
+
+static void tell(listener note, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    if (note == NULL) {
+        return;
+    }
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    for (char *c = line; *c != '\0'; c++) {
+        *c = (unsigned char)*c < 0x20 ? ' ' : *c; /* names of ops are the file's */
+    }
+    note(line);
+}
+
+/* Ops without a time of their own: the bytes they move. Those the GPU did nothing for take none. */
+static void fill_times(ckpt_et_step *step, bool kernels, double bytes_per_s)
+{
+    for (int i = 0; i < step->op_count; i++) {
+        ckpt_et_op *const op = &step->op[i];
+        if (!op->timed && !kernels && bytes_per_s > 0.0) {
+            const double ns = (double)op->moved * 1e9 / bytes_per_s;
+            op->time_ns = ns < 1e15 ? (ckpt_ns)llround(ns) : (ckpt_ns)1000000000000000;
+        }
+    }
+}
+
+static void tell_times(listener note, const char *times, const ckpt_et_timing *timing, double bytes_per_s)
+{
+    if (times == NULL) {
+        tell(note, "times are bytes moved at %.3g GB/s: there is no Kineto trace of the run (--times)",
+             bytes_per_s / 1e9);
+    } else if (timing->kernels) {
+        tell(note, "times are those of kernels and copies; %d of %d ops launched none", timing->wanted - timing->timed,
+             timing->wanted);
+    } else {
+        tell(note, "times are those of the ops on the CPU; %d of %d are not in %.200s and count as bytes moved",
+             timing->wanted - timing->timed, timing->wanted, times);
+    }
+}
+
+static void tell_once_only(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
+{
+    int random = 0;
+    int statics = 0;
+    const char *first_random = "";
+    const char *first_static = "";
+    for (int i = 0; i < step->op_count; i++) {
+        const ckpt_et_op *const op = &step->op[i];
+        if (op->phase == CKPT_FORWARD && !op->left_out) {
+            const char *const name = trace->node[op->node].name;
+            first_random = op->random && random == 0 ? name : first_random;
+            first_static = op->writes_static && statics == 0 ? name : first_static;
+            random += op->random;
+            statics += op->writes_static;
+        }
+    }
+    if (random > 0) {
+        tell(note,
+             "%d forward ops draw random numbers (%.80s) and are not run again: whether the same would be drawn "
+             "is not in the trace",
+             random, first_random);
+    }
+    if (statics > 0) {
+        tell(note,
+             "%d forward ops change what outlives the step, such as running statistics (%.80s), and are not run "
+             "again",
+             statics, first_static);
+    }
+}
+
+static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
+{
+    int views = 0;
+    for (int i = 0; i < step->op_count; i++) {
+        views += step->op[i].left_out;
+    }
+    tell(note, "%.80s, the last of %d in the file", step->name, step->candidates);
+    tell(note, "%d of %d ops make views only or touch nothing on %.40s, and are left out", views, step->op_count,
+         trace->device_count > 0 ? trace->device[trace->main_device] : "the device");
+    tell_once_only(note, trace, step);
+    if (step->optimizer_steps == 0) {
+        tell(note, "no optimizer's step is in it: parameters count as inputs");
+    } else if (step->optimizer_steps > 1) {
+        tell(note, "%d optimizers' steps are in it, and are planned as one", step->optimizer_steps);
+    }
+    if (trace->other_device_count > 0) {
+        tell(note, "%d tensors on other devices than %.40s are left out", trace->other_device_count,
+             trace->device[trace->main_device]);
+    }
+    if (trace->cut_lists > 0) {
+        tell(note, "%d lists of tensors were cut off by PyTorch: what they held is missing", trace->cut_lists);
+    }
+    tell(note, "frees are not in the trace: a buffer counts as free after its last use; parameters that are not "
+               "updated count as inputs; what libraries allocate for themselves is missing");
+}
+
+static ckpt_code import(const char *path, const char *times, double bytes_per_s, listener note, ckpt_arena *work,
+                        ckpt_arena *out, ckpt_graph **graph, ckpt_err *err)
+{
+    ckpt_et_trace trace;
+    ckpt_et_step step;
+    ckpt_et_flow flow;
+    ckpt_et_timing timing = {0};
+    CKPT_TRY(ckpt_et_read(path, work, &trace, err));
+    CKPT_TRY(ckpt_et_find_step(&trace, &step, err));
+    CKPT_TRY(ckpt_et_follow(&trace, &step, &flow, err));
+    if (times != NULL) {
+        CKPT_TRY(ckpt_et_times(times, &trace, &step, &timing, err));
+    }
+    fill_times(&step, timing.kernels, bytes_per_s);
+    CKPT_TRY(ckpt_et_graph(&trace, &step, &flow, out, graph, err));
+    tell_all(note, &trace, &step);
+    tell_times(note, times, &timing, bytes_per_s);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_import_execution(const char *path, const char *times, double bytes_per_s, void (*note)(const char *line),
+                                ckpt_arena *out, ckpt_graph **graph, ckpt_err *err)
+{
+    if (times == NULL && !(bytes_per_s > 0.0)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%.200s: found %g bytes per second, wanted more than 0 where there is no "
+                         "Kineto trace with times",
+                         path, bytes_per_s);
+    }
+    ckpt_arena work;
+    ckpt_arena_init(&work);
+    const ckpt_code code = import(path, times, bytes_per_s, note, &work, out, graph, err);
+    ckpt_arena_fini(&work);
+    return code;
+}

@@ -1,0 +1,265 @@
+/* Which storage holds which value when.
+ *
+ * The trace has no frees, and a storage's number comes again when its address does. A value is born where an op has a
+ * storage, inside it or as a result, that it was not given; it ends at its last use. What was there before the step's
+ * first op is static. A write in place is a new value in the place of the old one. */
+#include <string.h>
+
+#include "imports/execution_impl.h"
+
+typedef struct follower {
+    const ckpt_et_trace *trace;
+    ckpt_et_step *step;
+    ckpt_et_flow *flow;
+    int *current;      /* per storage: its value; -1 none yet */
+    int *tensor_value; /* per tensor number: the value it was last seen with */
+    int *given_to;     /* per storage: the last op that it was an input of */
+    int op;
+} follower;
+
+static int add_value(follower *f, int op, const ckpt_et_tensor *t, ckpt_bytes bytes)
+{
+    const int v = f->flow->value_count++;
+    f->flow->value[v] = (ckpt_et_value){
+        .op = op, .storage = t->storage, .bytes = bytes, .previous = -1, .lineage = v, .buffer = -1, .last_op = -1};
+    f->current[t->storage] = v;
+    return v;
+}
+
+static ckpt_bytes bytes_of(const ckpt_et_tensor *t)
+{
+    return t->end >= 0 ? t->end : t->bytes;
+}
+
+/* Memory that no op of the step gave out: it was there before. So it is when it reaches beyond the value last seen at
+ * that address: that one has gone, and something the trace does not show took its place. */
+static int find_value(follower *f, const ckpt_et_tensor *t)
+{
+    const int v = f->current[t->storage];
+    if (v >= 0 && f->flow->value[v].op < 0) {
+        ckpt_et_value *const value = &f->flow->value[v];
+        value->bytes = t->end > value->bytes ? t->end : value->bytes;
+        return v;
+    }
+    return v >= 0 && t->end <= f->flow->value[v].bytes ? v : add_value(f, -1, t, bytes_of(t));
+}
+
+/* A number that Python wrapped into a tensor, at the address of a larger value that has gone. */
+static bool is_wrapped_number(const follower *f, const ckpt_et_tensor *t)
+{
+    const int v = f->current[t->storage];
+    return t->scalar && v >= 0 && f->flow->value[v].op >= 0 && f->flow->value[v].bytes > t->bytes &&
+           f->tensor_value[t->number] != v;
+}
+
+static void use(follower *f, int v, ckpt_et_use_kind kind)
+{
+    ckpt_et_value *const value = &f->flow->value[v];
+    ckpt_et_op *const op = &f->step->op[f->op];
+    if (value->last_op != f->op) {
+        value->last_op = f->op;
+        value->last_use = f->flow->use_count++;
+        f->flow->use[value->last_use] = (ckpt_et_use){v, CKPT_ET_READ, -1};
+        op->use_count++;
+    }
+    if (kind != CKPT_ET_READ) {
+        f->flow->use[value->last_use].kind = kind;
+    }
+}
+
+static void use_inputs(follower *f, const ckpt_et_node *root)
+{
+    for (int i = root->input; i < root->input + root->input_count; i++) {
+        const ckpt_et_tensor *const t = &f->trace->tensor[i];
+        if (t->storage >= 0) {
+            f->given_to[t->storage] = f->op;
+            if (!is_wrapped_number(f, t)) {
+                const int v = find_value(f, t);
+                f->tensor_value[t->number] = v;
+                use(f, v, CKPT_ET_READ);
+            }
+        }
+    }
+}
+
+/* A tensor inside the op, or what it gives out: of memory it was given, or of its own. */
+static void look_at(follower *f, const ckpt_et_tensor *t, bool output)
+{
+    int v = t->storage >= 0 ? f->current[t->storage] : -1;
+    if (t->storage < 0) {
+        return;
+    }
+    if (f->given_to[t->storage] == f->op) {
+        if (t->written && f->flow->value[v].last_op == f->op) {
+            use(f, v, CKPT_ET_WRITE);
+        }
+        return;
+    }
+    v = v >= 0 && f->flow->value[v].op == f->op ? v : add_value(f, f->op, t, bytes_of(t));
+    ckpt_et_value *const value = &f->flow->value[v];
+    value->bytes = t->end > value->bytes ? t->end : value->bytes;
+    value->output = value->output || output;
+    f->tensor_value[t->number] = v;
+}
+
+static void look_inside(follower *f, const ckpt_et_node *node, bool outermost)
+{
+    for (int i = node->input; i < node->input + node->input_count; i++) {
+        look_at(f, &f->trace->tensor[i], false);
+    }
+    for (int i = node->output; i < node->output + node->output_count; i++) {
+        look_at(f, &f->trace->tensor[i], outermost);
+    }
+}
+
+/* Autograd adds a second gradient of a tensor into the first. */
+static bool adds_up(const follower *f, const ckpt_et_op *op, const ckpt_et_value *value)
+{
+    return op->phase == CKPT_BACKWARD && strcmp(f->trace->node[op->node].name, "aten::add_") == 0 && value->op >= 0 &&
+           f->step->op[f->flow->value[value->lineage].op].phase == CKPT_BACKWARD;
+}
+
+/* What the op wrote in place becomes a value of its own. */
+static void settle_writes(follower *f, ckpt_et_op *op)
+{
+    for (int k = op->first_use; k < op->first_use + op->use_count; k++) {
+        ckpt_et_use *const u = &f->flow->use[k];
+        ckpt_et_value *const old = &f->flow->value[u->value];
+        if (u->kind == CKPT_ET_READ) {
+            continue;
+        }
+        if (old->op < 0) {
+            op->writes_static = true;
+        } else if (adds_up(f, op, old)) {
+            u->kind = CKPT_ET_ADD;
+        } else {
+            const int v = f->flow->value_count++;
+            f->flow->value[v] = (ckpt_et_value){.op = f->op,
+                                                .storage = old->storage,
+                                                .bytes = old->bytes,
+                                                .previous = u->value,
+                                                .lineage = old->lineage,
+                                                .output = true,
+                                                .buffer = -1,
+                                                .last_op = f->op};
+            f->current[old->storage] = v;
+            old->superseded = true;
+            u->next = v;
+        }
+    }
+}
+
+/* What the op gives out is what its writes left there, and a parameter's gradient when autograd hands it over. */
+static void settle_outputs(const follower *f, const ckpt_et_op *op)
+{
+    const ckpt_et_node *const root = &f->trace->node[op->node];
+    for (int i = root->output; i < root->output + root->output_count; i++) {
+        const ckpt_et_tensor *const t = &f->trace->tensor[i];
+        if (t->storage >= 0) {
+            const int v = f->current[t->storage];
+            f->tensor_value[t->number] = v;
+            ckpt_et_value *const first = &f->flow->value[f->flow->value[v].lineage];
+            first->parameter_gradient = first->parameter_gradient || op->accumulates_parameter;
+        }
+    }
+}
+
+static ckpt_bytes count_moved(const follower *f, const ckpt_et_node *root, int *tensors)
+{
+    double moved = 0.0; /* a sum of sizes that may each be near 2^63 */
+    for (int i = 0; i < root->input_count + root->output_count; i++) {
+        const bool in = i < root->input_count;
+        const ckpt_et_tensor *const t = &f->trace->tensor[in ? root->input + i : root->output + i - root->input_count];
+        if (t->storage >= 0) {
+            moved += (double)t->bytes;
+            *tensors += !in;
+        }
+    }
+    return moved < 9e18 ? (ckpt_bytes)moved : CKPT_BYTES_MAX;
+}
+
+/* A view costs nothing and holds nothing of its own; what it is a view of is used by who reads it. */
+static void finish_op(follower *f, ckpt_et_op *op, int first_value)
+{
+    int outputs = 0;
+    settle_writes(f, op);
+    settle_outputs(f, op);
+    op->moved = count_moved(f, &f->trace->node[op->node], &outputs);
+    const bool makes = f->flow->value_count > first_value;
+    bool writes = false;
+    for (int k = op->first_use; k < op->first_use + op->use_count; k++) {
+        writes = writes || f->flow->use[k].kind != CKPT_ET_READ;
+        f->flow->value[f->flow->use[k].value].loss |= op->root_gradient;
+    }
+    op->left_out = !makes && !writes && (outputs > 0 || op->use_count == 0);
+}
+
+static void follow_op(follower *f)
+{
+    ckpt_et_op *const op = &f->step->op[f->op];
+    const int first_value = f->flow->value_count;
+    op->first_use = f->flow->use_count;
+    use_inputs(f, &f->trace->node[op->node]);
+    for (int i = op->first_below; i >= 0; i = f->step->below[i]) {
+        look_inside(f, &f->trace->node[i], i == op->node);
+    }
+    finish_op(f, op, first_value);
+}
+
+static void mark_uses(ckpt_et_step *step, ckpt_et_flow *flow)
+{
+    for (int i = 0; i < step->op_count; i++) {
+        const ckpt_et_op *const op = &step->op[i];
+        for (int k = op->first_use; !op->left_out && k < op->first_use + op->use_count; k++) {
+            const ckpt_et_use *const u = &flow->use[k];
+            ckpt_et_value *const value = &flow->value[u->value];
+            value->used = true;
+            value->read[op->phase] = true;
+            value->written[op->phase] = value->written[op->phase] || u->kind != CKPT_ET_READ;
+        }
+    }
+}
+
+/* Scratch of an op: what was allocated inside it and is neither given out nor used later. */
+static ckpt_code add_scratch(const ckpt_et_trace *trace, ckpt_et_step *step, const ckpt_et_flow *flow, ckpt_err *err)
+{
+    for (int v = 0; v < flow->value_count; v++) {
+        const ckpt_et_value *const value = &flow->value[v];
+        if (value->op >= 0 && !value->output && !value->used) {
+            ckpt_bytes *const workspace = &step->op[value->op].workspace;
+            if (!ckpt_sum(*workspace, value->bytes, workspace)) {
+                return CKPT_FAIL(err, CKPT_OVERFLOW, "%.200s: the scratch of node %lld does not fit 63 bits",
+                                 trace->path, (long long)trace->node[step->op[value->op].node].id);
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_et_follow(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt_et_flow *flow, ckpt_err *err)
+{
+    ckpt_arena *const work = trace->work;
+    const int64_t tensors =
+        trace->tensor_count; /* a tensor makes at most one use, and a value when it is born or written */
+    *flow =
+        (ckpt_et_flow){CKPT_NEW(work, ckpt_et_value, 2 * tensors + 1), 0, CKPT_NEW(work, ckpt_et_use, tensors + 1), 0};
+    follower f = {.trace = trace,
+                  .step = step,
+                  .flow = flow,
+                  .current = CKPT_NEW(work, int, trace->number_count),
+                  .tensor_value = CKPT_NEW(work, int, trace->number_count),
+                  .given_to = CKPT_NEW(work, int, trace->number_count)};
+    if (flow->value == NULL || flow->use == NULL || f.current == NULL || f.tensor_value == NULL || f.given_to == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for its values", trace->path);
+    }
+    for (int i = 0; i < trace->number_count; i++) {
+        f.current[i] = -1;
+        f.tensor_value[i] = -1;
+        f.given_to[i] = -1;
+    }
+    for (f.op = 0; f.op < step->op_count; f.op++) {
+        follow_op(&f);
+    }
+    mark_uses(step, flow);
+    return add_scratch(trace, step, flow, err);
+}

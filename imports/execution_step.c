@@ -1,0 +1,332 @@
+/* One training step of the trace and its operators.
+ *
+ * Nodes are numbered when they begin, on all threads, so a step is a range of ids: the backward thread of a GPU run
+ * is no child of the step's annotation. An op is an outermost node with an operator schema; what it calls is inside. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "imports/execution_impl.h"
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool is_user(const ckpt_et_node *node)
+{
+    return node->scope == CKPT_ET_SCOPE_USER;
+}
+
+static bool is_profiler_step(const ckpt_et_node *node)
+{
+    return is_user(node) && begins(node->name, "ProfilerStep#");
+}
+
+static bool is_optimizer(const ckpt_et_node *node, const char *call)
+{
+    return is_user(node) && begins(node->name, call);
+}
+
+static bool is_backward(const ckpt_et_node *node)
+{
+    return begins(node->name, "autograd::engine::evaluate_function") || node->scope == CKPT_ET_SCOPE_BACKWARD;
+}
+
+/* A range of ids that may be a step. */
+typedef struct window {
+    const char *name;
+    int64_t first, end; /* end: the first id behind it */
+    bool backward, update;
+} window;
+
+static void look_inside(const ckpt_et_trace *trace, window *w)
+{
+    for (int i = 0; i < trace->node_count; i++) {
+        const ckpt_et_node *const node = &trace->node[i];
+        if (node->id >= w->first && node->id < w->end) {
+            w->backward = w->backward || is_backward(node);
+            w->update = w->update || is_optimizer(node, "Optimizer.step#");
+        }
+    }
+}
+
+/* A step that had not ended when the recording stopped is not in the file, but its children name it. */
+static int64_t next_step_id(const ckpt_et_trace *trace, int step)
+{
+    for (int i = step + 1; i < trace->node_count; i++) {
+        const ckpt_et_node *const node = &trace->node[i];
+        if (is_profiler_step(node)) {
+            return node->id;
+        }
+        if (node->parent < 0 && node->parent_id > trace->node[step].id && node->parent_id < node->id) {
+            return node->parent_id;
+        }
+    }
+    return INT64_MAX;
+}
+
+/* The id behind the last node inside `root`. */
+static int64_t end_of(const ckpt_et_trace *trace, int root)
+{
+    int64_t end = trace->node[root].id + 1;
+    for (int i = root + 1; i < trace->node_count; i++) {
+        int up = trace->node[i].parent;
+        while (up > root) {
+            up = trace->node[up].parent;
+        }
+        if (up != root) {
+            return end;
+        }
+        end = trace->node[i].id + 1;
+    }
+    return end;
+}
+
+/* Of two windows, the later one, unless only the earlier one is a whole step. */
+static void prefer(window *best, const window *w, int *candidates)
+{
+    if (!w->backward) {
+        return;
+    }
+    *candidates += 1;
+    if (!best->backward || w->update || !best->update) {
+        *best = *w;
+    }
+}
+
+static window find_window(const ckpt_et_trace *trace, int *candidates)
+{
+    window best = {NULL, 0, INT64_MAX, false, false};
+    for (int i = 0; i < trace->node_count; i++) {
+        if (is_profiler_step(&trace->node[i])) {
+            window w = {trace->node[i].name, trace->node[i].id, next_step_id(trace, i), false, false};
+            look_inside(trace, &w);
+            prefer(&best, &w, candidates);
+        }
+    }
+    int64_t begin = 0;
+    for (int i = 0; best.name == NULL && i < trace->node_count; i++) {
+        if (is_optimizer(&trace->node[i], "Optimizer.step#")) {
+            window w = {"what ends with the optimizer's step", begin, end_of(trace, i), false, true};
+            look_inside(trace, &w);
+            begin = w.end;
+            prefer(&best, &w, candidates);
+        }
+    }
+    if (best.first == 0 && best.end == INT64_MAX && !best.backward) { /* no step is marked: all of it */
+        best.name = "the whole trace";
+        look_inside(trace, &best);
+        *candidates = 1;
+    }
+    return best;
+}
+
+/* What a node inherits from the nodes around it. */
+typedef struct surroundings {
+    int op;              /* -1: none */
+    const char *label;   /* the innermost annotation a user gave; NULL */
+    int64_t forward_seq; /* backward: the forward op it belongs to; -1 unknown */
+    bool backward, update, accumulate;
+} surroundings;
+
+static surroundings surround(const ckpt_et_node *node, const surroundings *outside)
+{
+    surroundings s = *outside;
+    s.backward = s.backward || is_backward(node);
+    s.update = s.update || is_optimizer(node, "Optimizer.");
+    s.accumulate = s.accumulate || strcmp(node->name, "torch::autograd::AccumulateGrad") == 0;
+    if (node->scope == CKPT_ET_SCOPE_BACKWARD && node->seq_id >= 0) {
+        s.forward_seq = node->seq_id;
+    }
+    if (is_user(node) && !begins(node->name, "ProfilerStep#") && !begins(node->name, "Optimizer.") &&
+        !begins(node->name, "[pytorch|")) {
+        s.label = node->name;
+    }
+    return s;
+}
+
+static ckpt_phase phase_of(const ckpt_et_node *node, const surroundings *s)
+{
+    if (begins(node->name, "c10d::")) {
+        return CKPT_REDUCE;
+    }
+    return s->update ? CKPT_UPDATE : s->backward ? CKPT_BACKWARD : CKPT_FORWARD;
+}
+
+static ckpt_code name_op(const ckpt_et_trace *trace, const ckpt_et_node *node, const char **name, ckpt_err *err)
+{
+    *name = ckpt_arena_format(trace->work, "%s#%lld", node->name, (long long)node->id);
+    return *name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a name", trace->path);
+}
+
+/* Which forward op made the autograd node of that sequence number: the last that began with it, because an op that
+ * makes none leaves the number to the next. */
+typedef struct origin {
+    int64_t seq, id;
+    int op;
+} origin;
+
+static int by_seq(const void *a, const void *b)
+{
+    const origin *const x = a;
+    const origin *const y = b;
+    return x->seq != y->seq ? (x->seq > y->seq) - (x->seq < y->seq) : (x->id > y->id) - (x->id < y->id);
+}
+
+static int find_origin(const origin *origins, int count, int64_t seq)
+{
+    int low = 0;
+    int high = count;
+    while (low < high) { /* the first beyond seq */
+        const int middle = low + (high - low) / 2;
+        if (origins[middle].seq <= seq) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 && origins[low - 1].seq == seq ? origins[low - 1].op : -1;
+}
+
+typedef struct finder {
+    const ckpt_et_trace *trace;
+    ckpt_et_step *step;
+    surroundings *around; /* per node */
+    int *below, *top;
+    int *last_below; /* per op */
+    ckpt_err *err;
+} finder;
+
+static ckpt_code add_node(finder *f, int i)
+{
+    const ckpt_et_node *const node = &f->trace->node[i];
+    ckpt_et_step *const step = f->step;
+    static const surroundings nothing = {.op = -1, .forward_seq = -1};
+    surroundings *const s = &f->around[i];
+    *s = surround(node, node->parent >= 0 ? &f->around[node->parent] : &nothing);
+    f->below[i] = -1;
+    if (node->scope == CKPT_ET_SCOPE_BACKWARD && node->seq_id >= 0 && node->parent >= 0) {
+        f->around[node->parent].forward_seq = node->seq_id; /* what autograd does around the function belongs to it */
+    }
+    if (node->id < step->first_id || node->id >= step->end_id) {
+        s->op = -1;
+    } else if (s->op >= 0) {
+        f->below[f->last_below[s->op]] = i;
+        f->last_below[s->op] = i;
+        step->op[s->op].random = step->op[s->op].random || node->random;
+    } else if (node->triton) {
+        return CKPT_FAIL(f->err, CKPT_BAD_INPUT,
+                         "%.200s: node %lld is a kernel that torch.compile made; which of its arguments it writes is "
+                         "not in the trace: wanted one of the model without torch.compile",
+                         f->trace->path, (long long)node->id);
+    } else if (node->schema[0] != '\0') {
+        s->op = step->op_count++;
+        f->last_below[s->op] = i;
+        step->op[s->op] = (ckpt_et_op){.node = i,
+                                       .first_below = i,
+                                       .phase = phase_of(node, s),
+                                       .layer = s->label,
+                                       .accumulates_parameter = s->accumulate,
+                                       .random = node->random};
+    }
+    f->top[i] = s->op;
+    return CKPT_OK;
+}
+
+/* Forward op without a label: its own name; backward: that of its forward op. */
+static ckpt_code label_ops(finder *f)
+{
+    const ckpt_et_trace *const trace = f->trace;
+    ckpt_et_step *const step = f->step;
+    origin *const origins = CKPT_NEW(trace->work, origin, trace->node_count);
+    if (origins == NULL) {
+        return CKPT_FAIL(f->err, CKPT_NO_MEMORY, "%.200s: no memory for its layers", trace->path);
+    }
+    int count = 0;
+    for (int i = 0; i < trace->node_count; i++) {
+        const ckpt_et_node *const node = &trace->node[i];
+        if (f->top[i] >= 0 && node->seq_id >= 0 && step->op[f->top[i]].phase == CKPT_FORWARD) {
+            origins[count++] = (origin){node->seq_id, node->id, f->top[i]};
+        }
+    }
+    qsort(origins, (size_t)count, sizeof *origins, by_seq);
+    for (int i = 0; i < step->op_count; i++) { /* forward ops of a step stand before the backward ops they explain */
+        ckpt_et_op *const op = &step->op[i];
+        const int64_t seq = f->around[op->node].forward_seq;
+        const int from = op->layer == NULL && seq >= 0 ? find_origin(origins, count, seq) : -1;
+        if (from >= 0 && from < i) {
+            op->layer = step->op[from].layer;
+        } else if (op->layer == NULL && op->phase == CKPT_FORWARD) {
+            CKPT_TRY(name_op(trace, &trace->node[op->node], &op->layer, f->err));
+        }
+        op->layer = op->layer != NULL ? op->layer : op->phase == CKPT_UPDATE ? "optimizer" : "";
+    }
+    return CKPT_OK;
+}
+
+/* After the last backward op all is update (clipping of gradients); the ones that backward begins with are its own. */
+static void settle_phases(finder *f)
+{
+    ckpt_et_step *const step = f->step;
+    int last = -1;
+    int first = step->op_count;
+    int first_forward = step->op_count;
+    for (int i = step->op_count - 1; i >= 0; i--) {
+        const ckpt_phase phase = step->op[i].phase;
+        last = phase == CKPT_BACKWARD && last < 0 ? i : last;
+        first = phase == CKPT_BACKWARD ? i : first;
+        first_forward = phase == CKPT_FORWARD ? i : first_forward;
+    }
+    for (int i = 0; i < step->op_count; i++) {
+        ckpt_et_op *const op = &step->op[i];
+        const bool root = i + 1 < step->op_count && step->op[i + 1].phase == CKPT_BACKWARD &&
+                          strcmp(f->trace->node[op->node].name, "aten::ones_like") == 0;
+        if (op->phase == CKPT_FORWARD && (i > last || root)) {
+            op->phase = root ? CKPT_BACKWARD : CKPT_UPDATE;
+            op->root_gradient = root;
+        }
+    }
+    for (int i = 0; i < f->trace->node_count && first_forward < first; i++) {
+        const ckpt_et_node *const node = &f->trace->node[i];
+        step->late_zero_grad = step->late_zero_grad || (is_optimizer(node, "Optimizer.zero_grad#") &&
+                                                        node->id > f->trace->node[step->op[first_forward].node].id &&
+                                                        node->id < f->trace->node[step->op[first].node].id);
+        step->optimizer_steps +=
+            node->id >= step->first_id && node->id < step->end_id && is_optimizer(node, "Optimizer.step#");
+    }
+}
+
+ckpt_code ckpt_et_find_step(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt_err *err)
+{
+    const int nodes = trace->node_count;
+    int candidates = 0;
+    const window w = find_window(trace, &candidates);
+    if (!w.backward) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%.200s: found no backward among its %d nodes (no autograd::engine::evaluate_function), "
+                         "wanted a training step",
+                         trace->path, nodes);
+    }
+    *step = (ckpt_et_step){.op = CKPT_NEW(trace->work, ckpt_et_op, nodes),
+                           .name = w.name,
+                           .first_id = w.first,
+                           .end_id = w.end,
+                           .candidates = candidates};
+    finder f = {.trace = trace,
+                .step = step,
+                .around = CKPT_NEW(trace->work, surroundings, nodes),
+                .below = CKPT_NEW(trace->work, int, nodes),
+                .top = CKPT_NEW(trace->work, int, nodes),
+                .last_below = CKPT_NEW(trace->work, int, nodes),
+                .err = err};
+    if (step->op == NULL || f.around == NULL || f.below == NULL || f.top == NULL || f.last_below == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for its ops", trace->path);
+    }
+    step->below = f.below;
+    step->top = f.top;
+    for (int i = 0; i < nodes; i++) {
+        CKPT_TRY(add_node(&f, i));
+    }
+    settle_phases(&f);
+    return label_ops(&f);
+}
