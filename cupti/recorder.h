@@ -27,8 +27,8 @@ typedef struct ckpt_recorder_options {
     bool calls;  /* of runtime and driver */
     bool ranges; /* NVTX */
     /* NULL: kept for ckpt_recorder_collect. Else each activity goes here instead as CUPTI gives its buffers back, from
-     * a thread of CUPTI's or from ckpt_recorder_flush, one call at a time; the activity and its name last as long as
-     * the call. Tags are 0 then. */
+     * a thread of CUPTI's or from ckpt_recorder_flush or _close, one call at a time; the activity and its name last as
+     * long as the call, which calls no function of this header. Tags are 0 then. */
     void (*sink)(void *context, const ckpt_activity *activity);
     void *context;
 } ckpt_recorder_options;
@@ -37,9 +37,10 @@ typedef struct ckpt_recorder_options {
 typedef struct ckpt_recorder_report {
     const char *library;  /* "CUPTI 13.0.1"; lives as the recorder */
     int64_t host_bytes;   /* of buffers, the most at once */
-    int64_t device_bytes; /* that CUPTI says it took of the GPU; -1: it does not tell */
+    int64_t device_bytes; /* 0: CUPTI agreed to keep its device buffers on the host; -1: how much it took is not told */
     int64_t dropped;      /* records that CUPTI had no room for */
-    int64_t odd;          /* records whose clock ran backwards or that were cut off: left out */
+    int64_t odd;          /* records without times, whose clock ran backwards or that were cut off: left out */
+    ckpt_ns skew_ns;      /* the most that work started before its call did: two clocks at least so far apart */
 } ckpt_recorder_report;
 
 /* Open before the first CUDA call where possible: what ran before is not known. Errors: CKPT_DEVICE with one line: no
@@ -47,14 +48,17 @@ typedef struct ckpt_recorder_report {
  * (and what the administrator must set), already open; CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_recorder_open(const ckpt_recorder_options *options, ckpt_recorder **recorder,
                                            ckpt_err *err);
-void ckpt_recorder_close(ckpt_recorder *recorder); /* NULL is fine; what was not collected is lost */
+/* NULL is fine. What was not collected is lost; what is there for a sink goes there first, but for what still runs. */
+void ckpt_recorder_close(ckpt_recorder *recorder);
 
 /* What this thread starts from now on carries `tag` (> 0) until the matching pop. Cost: about a microsecond. */
 CKPT_MUST_USE ckpt_code ckpt_recorder_push(ckpt_recorder *recorder, uint64_t tag, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_recorder_pop(ckpt_recorder *recorder, ckpt_err *err);
 
-/* Everything recorded since the last collect, by start time. The device must have been waited for. Kernels, copies and
- * fills carry the tag of the push around their call. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+/* Everything recorded since the last collect, by start time. The device must have been waited for: what still runs has
+ * no times yet and counts as odd. Kernels, copies, fills, calls and allocations carry the tag of the push around their
+ * call; an NVTX range is there when it has ended. Errors: CKPT_DEVICE, CKPT_NO_MEMORY (what was recorded is gone then).
+ */
 CKPT_MUST_USE ckpt_code ckpt_recorder_collect(ckpt_recorder *recorder, ckpt_arena *out, const ckpt_activity **activity,
                                               int *count, ckpt_err *err);
 
@@ -62,8 +66,8 @@ CKPT_MUST_USE ckpt_code ckpt_recorder_collect(ckpt_recorder *recorder, ckpt_aren
 CKPT_MUST_USE ckpt_code ckpt_recorder_flush(ckpt_recorder *recorder, ckpt_err *err);
 
 void ckpt_recorder_tell(const ckpt_recorder *recorder, ckpt_recorder_report *report);
-/* The report as one text, for the "recorder" of a profile or trace: "CUPTI 13.0.1, 12 MB of host memory, none of the
- * GPU's, 0 records dropped". NULL when there is no memory. */
+/* The report as one text, for the "recorder" of a profile or trace: "CUPTI 13.0.1, 2.10 MB of host memory, its own
+ * buffers page-locked there too, 0 records dropped". NULL when there is no memory. */
 const char *ckpt_recorder_describe(const ckpt_recorder *recorder, ckpt_arena *out);
 
 #endif

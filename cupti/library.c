@@ -1,0 +1,170 @@
+/* Finding libcupti. NVIDIA's driver is looked for first: CUPTI 13.2 without one brings the process down when it ends,
+ * whatever it was asked. Who names a library is believed, so that tests can give a double without any driver. */
+#include "cupti/recorder.h"
+
+#ifdef CKPT_HAVE_CUPTI
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cupti/cupti_impl.h"
+
+enum {
+    OLDEST = 18,       /* CUDA 11.8: the first with the layouts of decode.c in every record we ask for */
+    LAST_PLAIN = 99,   /* up to 12.9 versions were counted; then they are xxyyzz */
+    NEWEST = 13,       /* the major version up to which fields were only ever added at the end of a record */
+    LONGEST_PATH = 512 /* of a libcupti */
+};
+
+bool ckpt_cupti_driver(void)
+{
+    void *const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != NULL) {
+        dlclose(driver);
+    }
+    return driver != NULL;
+}
+
+static const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+enum { NAME_COUNT = sizeof names / sizeof names[0] };
+
+static void *open_in(const char *folder)
+{
+    static const char *const places[] = {"lib64", "lib", "extras/CUPTI/lib64"};
+    char path[LONGEST_PATH];
+    void *handle = NULL;
+    for (size_t i = 0; i < NAME_COUNT && handle == NULL; i++) {
+        for (size_t k = 0; k < sizeof places / sizeof places[0] && handle == NULL; k++) {
+            const int length = snprintf(path, sizeof path, "%s/%s/%s", folder, places[k], names[i]);
+            handle = length > 0 && (size_t)length < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+        }
+    }
+    return handle;
+}
+
+/* The one that is loaded, so that a program's own profiler and we are not two; then the loader's; then the toolkit's.
+ */
+static void *open_any(void)
+{
+    void *handle = NULL;
+    for (size_t i = 0; i < NAME_COUNT && handle == NULL; i++) {
+        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    }
+    for (size_t i = 0; i < NAME_COUNT && handle == NULL; i++) {
+        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    }
+    const char *const homes[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+    for (size_t i = 0; i < sizeof homes / sizeof homes[0] && handle == NULL; i++) {
+        handle = homes[i] != NULL && homes[i][0] != '\0' ? open_in(homes[i]) : NULL;
+    }
+    return handle;
+}
+
+static ckpt_code open_library(const char *library, void **handle, ckpt_err *err)
+{
+    const char *const named = library != NULL ? library : getenv("CKPT_CUPTI");
+    if (named != NULL) {
+        if (named[0] == '\0') {
+            return CKPT_FAIL(err, CKPT_DEVICE, "CUPTI is turned off (CKPT_CUPTI is empty)");
+        }
+        *handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+        return *handle != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_DEVICE, "no CUPTI: %s", dlerror());
+    }
+    if (!ckpt_cupti_driver()) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "no NVIDIA driver here: libcuda.so.1 is not found");
+    }
+    *handle = open_any();
+    return *handle != NULL
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_DEVICE,
+                           "no CUPTI here: neither libcupti.so.13 nor libcupti.so.12 is found; it comes with the CUDA "
+                           "toolkit, and CKPT_CUPTI can name it");
+}
+
+static ckpt_code resolve(void *handle, ckpt_cupti *cupti, ckpt_err *err)
+{
+    /* ISO C has no conversion from an object pointer to a function's; POSIX promises it and shows this way. */
+#define RESOLVE(function)                                                                                              \
+    *(void **)&cupti->function = dlsym(handle, #function);                                                             \
+    if (cupti->function == NULL) {                                                                                     \
+        return CKPT_FAIL(err, CKPT_DEVICE, "this libcupti has no " #function);                                         \
+    }
+    CKPT_CUPTI_FUNCTIONS(RESOLVE)
+#undef RESOLVE
+    *(void **)&cupti->cuptiSubscribe_v2 = dlsym(handle, "cuptiSubscribe_v2");
+    return CKPT_OK;
+}
+
+/* The version as the toolkit's: CUPTI counted up to 12.9 (cupti_version.h). */
+static void name_version(ckpt_cupti *cupti)
+{
+    static const char *const counted[] = {"11.8", "12.0", "12.2", "12.3", "12.4",  "12.5",
+                                          "12.6", "12.7", "12.8", "12.9", "12.9.1"};
+    const unsigned v = cupti->version;
+    if (v > LAST_PLAIN) {
+        snprintf(cupti->name, sizeof cupti->name, v % 100 != 0 ? "CUPTI %u.%u.%u" : "CUPTI %u.%u", v / 10000,
+                 v / 100 % 100, v % 100);
+    } else if (v >= OLDEST && v - OLDEST < sizeof counted / sizeof counted[0]) {
+        snprintf(cupti->name, sizeof cupti->name, "CUPTI %s", counted[v - OLDEST]);
+    } else {
+        snprintf(cupti->name, sizeof cupti->name, "CUPTI API %u", v);
+    }
+}
+
+ckpt_code ckpt_cupti_load(const char *library, ckpt_cupti *cupti, ckpt_err *err)
+{
+    void *handle = NULL;
+    *cupti = (ckpt_cupti){.name = "CUPTI"};
+    CKPT_TRY(open_library(library, &handle, err));
+    CKPT_TRY(resolve(handle, cupti, err));
+    const CUptiResult result = cupti->cuptiGetVersion(&cupti->version);
+    if (result != CUPTI_SUCCESS) {
+        return ckpt_cupti_fail(cupti, result, "asking for its version", "", err);
+    }
+    name_version(cupti);
+    if (cupti->version < OLDEST) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "%s is too old: that of CUDA 11.8 or later is needed", cupti->name);
+    }
+    if (cupti->version > LAST_PLAIN && cupti->version / 10000 != NEWEST) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "%s is not known to this program, which reads records of CUPTI up to %d",
+                         cupti->name, NEWEST);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_cupti_fail(const ckpt_cupti *cupti, CUptiResult result, const char *what, const char *holder,
+                          ckpt_err *err)
+{
+    const char *text = NULL;
+    switch ((int)result) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+        return CKPT_FAIL(err, CKPT_DEVICE, "another tool records this process already%s%s: CUPTI serves one at a time",
+                         holder[0] != '\0' ? ": " : "", holder);
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "no permission for %s: the NVIDIA driver leaves profiling to administrators; one sets "
+                         "NVreg_RestrictProfilingToAdminUsers=0 for its kernel module, or run as root",
+                         what);
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+        return CKPT_FAIL(err, CKPT_DEVICE, "no permission for %s: the hypervisor of this virtual GPU forbids it", what);
+    case CUPTI_ERROR_NOT_INITIALIZED:
+    case CUPTI_ERROR_UNKNOWN: /* all that CUPTI says without a driver */
+        if (!ckpt_cupti_driver()) {
+            return CKPT_FAIL(err, CKPT_DEVICE, "no NVIDIA driver here: libcuda.so.1 is not found (%s, %s)", cupti->name,
+                             what);
+        }
+        if (result == CUPTI_ERROR_NOT_INITIALIZED) {
+            return CKPT_FAIL(err, CKPT_DEVICE, "%s: the NVIDIA driver is too old for it, or there is no GPU (%s)",
+                             cupti->name, what);
+        }
+        break;
+    default: break;
+    }
+    if (cupti->cuptiGetResultString == NULL || cupti->cuptiGetResultString(result, &text) != CUPTI_SUCCESS ||
+        text == NULL) {
+        text = "unknown";
+    }
+    return CKPT_FAIL(err, CKPT_DEVICE, "%s: %s failed: %s (%d)", cupti->name, what, text, (int)result);
+}
+#endif
