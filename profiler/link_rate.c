@@ -1,41 +1,143 @@
-/* The link between device and host, as offload uses it: page-locked memory, the stream of the direction, one direction
- * at a time. 16 MiB take a third of a millisecond at 50 GB/s, so that what starting a copy costs is a percent of it. */
-#include <stdlib.h>
-
+/* The link between device and host, as offload uses it: page-locked memory, the stream of the direction. 16 MiB take a
+ * third of a millisecond at 50 GB/s, so that what starting a copy costs is a percent of it.
+ *
+ * Each direction is measured alone, and again in the worst company it has in a step: beside kernels that keep the
+ * device's memory busy, and beside copies the other way. Those must outlast the copy that is measured; that they did is
+ * read off the device's clock, and where they did not, there are more of them in the next try. */
 #include "profiler/profiler_impl.h"
 
-enum { LINK_BYTES = 1 << 24, LINK_REPEATS = 5 };
+enum {
+    COPY_BYTES = 1 << 24,
+    OPERAND_BYTES = 1 << 20, /* of a kernel, at least */
+    REPEATS = 5,
+    TRIES = 6,
+    FIRST_KERNELS = 4, /* before the copy */
+    MORE_KERNELS = 8,  /* beside it, in the first try; twice as many in every further one */
+    MORE_COPIES = 2,
+    COMPUTING = 0, /* signal: kernels have begun */
+};
 
-static ckpt_code copy_once(ckpt_device *device, ckpt_stream stream, void *block, void *host, ckpt_ns *time,
-                           ckpt_err *err)
+enum { COPY_START, COPY_END, KERNELS_END, OTHERS_END, STAMP_COUNT };
+
+typedef struct link_bench {
+    ckpt_device *device;
+    void *block[2], *host[2]; /* of the copy that is measured, and of those the other way */
+    void *operand[2];
+    ckpt_bytes operand_bytes;
+} link_bench;
+
+static ckpt_stream other_way(ckpt_stream way)
 {
-    const ckpt_device_api *const api = device->api;
-    CKPT_TRY(api->stamp(device, 0, stream, err));
-    CKPT_TRY(stream == CKPT_STREAM_D2H ? api->offload(device, host, block, LINK_BYTES, err)
-                                       : api->fetch(device, block, host, LINK_BYTES, err));
-    CKPT_TRY(api->stamp(device, 1, stream, err));
-    CKPT_TRY(api->finish(device, err));
-    return api->stamp_ns(device, 1, time, err);
+    return way == CKPT_STREAM_D2H ? CKPT_STREAM_H2D : CKPT_STREAM_D2H;
 }
 
-static int compare_ns(const void *a, const void *b)
+static ckpt_code copy(const link_bench *bench, ckpt_stream way, int place, ckpt_err *err)
 {
-    const ckpt_ns x = *(const ckpt_ns *)a, y = *(const ckpt_ns *)b;
-    return (x > y) - (x < y);
+    const ckpt_device_api *const api = bench->device->api;
+    return way == CKPT_STREAM_D2H
+               ? api->offload(bench->device, bench->host[place], bench->block[place], COPY_BYTES, err)
+               : api->fetch(bench->device, bench->block[place], bench->host[place], COPY_BYTES, err);
 }
 
-/* The median of some copies, after one that warms up. */
-static ckpt_code measure(ckpt_device *device, ckpt_stream stream, void *block, void *host, int64_t *bytes_per_s,
-                         ckpt_err *err)
+static ckpt_code copy_alone(const link_bench *bench, ckpt_stream way, ckpt_ns *time, ckpt_err *err)
 {
-    ckpt_ns time[LINK_REPEATS];
-    CKPT_TRY(copy_once(device, stream, block, host, &time[0], err));
-    for (int i = 0; i < LINK_REPEATS; i++) {
-        CKPT_TRY(copy_once(device, stream, block, host, &time[i], err));
+    ckpt_device *const device = bench->device;
+    CKPT_TRY(device->api->stamp(device, COPY_START, way, err));
+    CKPT_TRY(copy(bench, way, 0, err));
+    CKPT_TRY(device->api->stamp(device, COPY_END, way, err));
+    CKPT_TRY(device->api->finish(device, err));
+    return device->api->stamp_ns(device, COPY_END, time, err);
+}
+
+/* Sums of two blocks larger than the device's cache: two reads and a write of memory, and nearly no arithmetic. */
+static ckpt_code add_kernels(const link_bench *bench, int count, ckpt_err *err)
+{
+    const int64_t numbers = bench->operand_bytes / (ckpt_bytes)sizeof(float);
+    for (int i = 0; i < count; i++) {
+        CKPT_TRY(
+            bench->device->api->add(bench->device, CKPT_FLOAT32, bench->operand[0], bench->operand[1], numbers, err));
     }
-    qsort(time, LINK_REPEATS, sizeof time[0], compare_ns);
-    const ckpt_ns median = time[LINK_REPEATS / 2];
-    *bytes_per_s = LINK_BYTES * INT64_C(1000000000) / (median > 0 ? median : 1);
+    return CKPT_OK;
+}
+
+static ckpt_code start_busy(const link_bench *bench, ckpt_stream way, int times, ckpt_err *err)
+{
+    ckpt_device *const device = bench->device;
+    const ckpt_device_api *const api = device->api;
+    const ckpt_stream other = other_way(way);
+    CKPT_TRY(add_kernels(bench, 1, err));
+    CKPT_TRY(api->record(device, COMPUTING, CKPT_STREAM_COMPUTE, err));
+    CKPT_TRY(add_kernels(bench, FIRST_KERNELS * times, err));
+    CKPT_TRY(api->wait(device, COMPUTING, other, err));
+    CKPT_TRY(copy(bench, other, 1, err));
+    CKPT_TRY(api->wait(device, COMPUTING, way, err));
+    CKPT_TRY(api->stamp(device, COPY_START, way, err));
+    CKPT_TRY(copy(bench, way, 0, err));
+    CKPT_TRY(api->stamp(device, COPY_END, way, err));
+    for (int i = 0; i < MORE_COPIES * times; i++) {
+        CKPT_TRY(copy(bench, other, 1, err));
+    }
+    CKPT_TRY(api->stamp(device, OTHERS_END, other, err));
+    CKPT_TRY(add_kernels(bench, MORE_KERNELS * times, err));
+    return api->stamp(device, KERNELS_END, CKPT_STREAM_COMPUTE, err);
+}
+
+/* 0 when the company never outlasted the copy. */
+static ckpt_code copy_busy(const link_bench *bench, ckpt_stream way, ckpt_ns *time, ckpt_err *err)
+{
+    ckpt_device *const device = bench->device;
+    *time = 0;
+    for (int t = 0; t < TRIES; t++) {
+        ckpt_ns copied = 0, computed = 0, others = 0;
+        CKPT_TRY(start_busy(bench, way, 1 << t, err));
+        CKPT_TRY(device->api->finish(device, err));
+        CKPT_TRY(device->api->stamp_ns(device, COPY_END, &copied, err));
+        CKPT_TRY(device->api->stamp_ns(device, KERNELS_END, &computed, err));
+        CKPT_TRY(device->api->stamp_ns(device, OTHERS_END, &others, err));
+        if (computed >= copied && others >= copied) {
+            *time = copied;
+            return CKPT_OK;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The median of some copies, after one that warms up; 0 when one of them could not be measured. */
+static ckpt_code measure(const link_bench *bench, ckpt_stream way, bool busy, int64_t *bytes_per_s, ckpt_err *err)
+{
+    int64_t time[REPEATS];
+    for (int i = -1; i < REPEATS; i++) {
+        int64_t *const to = &time[i < 0 ? 0 : i];
+        CKPT_TRY(busy ? copy_busy(bench, way, to, err) : copy_alone(bench, way, to, err));
+        if (busy && *to == 0) {
+            return CKPT_OK;
+        }
+    }
+    const ckpt_ns median = ckpt_profile_median(time, REPEATS, NULL);
+    *bytes_per_s = COPY_BYTES * INT64_C(1000000000) / (median > 0 ? median : 1);
+    return CKPT_OK;
+}
+
+static ckpt_code measure_all(link_bench *bench, ckpt_profile *profile, ckpt_err *err)
+{
+    ckpt_device *const device = bench->device;
+    const ckpt_device_api *const api = device->api;
+    int64_t d2h_busy = 0, h2d_busy = 0;
+    CKPT_TRY(api->stamps(device, STAMP_COUNT, err));
+    CKPT_TRY(api->signals(device, COMPUTING + 1, err));
+    for (int i = 0; i < 2; i++) {
+        CKPT_TRY(api->reserve(device, COPY_BYTES, &bench->block[i], err));
+        CKPT_TRY(api->reserve_host(device, COPY_BYTES, &bench->host[i], err));
+        CKPT_TRY(api->reserve(device, bench->operand_bytes, &bench->operand[i], err));
+    }
+    CKPT_TRY(measure(bench, CKPT_STREAM_D2H, false, &profile->d2h_bytes_per_s, err));
+    CKPT_TRY(measure(bench, CKPT_STREAM_H2D, false, &profile->h2d_bytes_per_s, err));
+    CKPT_TRY(measure(bench, CKPT_STREAM_D2H, true, &d2h_busy, err));
+    CKPT_TRY(measure(bench, CKPT_STREAM_H2D, true, &h2d_busy, err));
+    if (d2h_busy > 0 && h2d_busy > 0) {
+        profile->d2h_busy_bytes_per_s = d2h_busy;
+        profile->h2d_busy_bytes_per_s = h2d_busy;
+    }
     return CKPT_OK;
 }
 
@@ -45,15 +147,16 @@ ckpt_code ckpt_profile_link(ckpt_device *device, ckpt_profile *profile, ckpt_err
     if (api->stamps == NULL) {
         return CKPT_OK;
     }
-    void *block = NULL, *host = NULL;
-    CKPT_TRY(api->reserve(device, LINK_BYTES, &block, err));
-    ckpt_code code = api->reserve_host(device, LINK_BYTES, &host, err);
-    if (code == CKPT_OK) {
-        code = measure(device, CKPT_STREAM_D2H, block, host, &profile->d2h_bytes_per_s, err);
-        code = code != CKPT_OK ? code : measure(device, CKPT_STREAM_H2D, block, host, &profile->h2d_bytes_per_s, err);
-        (void)api->finish(device, NULL); /* a copy that failed may have left another behind */
-        api->release_host(device, host, LINK_BYTES);
+    link_bench bench = {.device = device, .operand_bytes = OPERAND_BYTES};
+    if (bench.operand_bytes < device->cache_bytes) {
+        bench.operand_bytes = ckpt_round_up(device->cache_bytes, OPERAND_BYTES);
     }
-    api->release(device, block, LINK_BYTES);
+    const ckpt_code code = measure_all(&bench, profile, err);
+    (void)api->finish(device, NULL); /* what failed may have left work behind */
+    for (int i = 0; i < 2; i++) {
+        api->release(device, bench.operand[i], bench.operand_bytes);
+        api->release_host(device, bench.host[i], COPY_BYTES);
+        api->release(device, bench.block[i], COPY_BYTES);
+    }
     return code;
 }

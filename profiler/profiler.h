@@ -3,26 +3,52 @@
 #define CKPT_PROFILER_PROFILER_H
 
 #include "core/profile.h"
+#include "cupti/recorder.h"
 #include "kernels/device.h"
+#include "ops/device_model.h"
 #include "ops/network.h"
 
 typedef struct ckpt_profiler_options {
     int repeats;      /* timed runs of each direction; 0: default */
     int warmup;       /* runs before; 0: default */
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */
+    bool warm;        /* leave the device's cache as the run before left it, where it could be overwritten */
+    /* Records what the device runs, opened by the caller (ckpt_profile_record); each run is started under the tag
+     * ckpt_profile_tag. NULL: times are between two stamps of the device, and no kernels are known */
+    ckpt_recorder *recorder;
+    /* whose data sheet the shares of the roofline are of; NULL: no shares */
+    const ckpt_device_model *roofline;
     /* called after each distinct layer; NULL: none */
     void (*progress)(void *context, int done, int total, ckpt_ns elapsed_ns);
     /* called for each distinct layer that runs slower than a user might expect (ckpt_device_remark); NULL: none */
     void (*remark)(void *context, const char *layer, const char *why);
+    /* called with a line for what the figures do not show: runs that were not recorded whole; NULL: none */
+    void (*note)(void *context, const char *line);
     void *context;
 } ckpt_profiler_options;
 
-/* `lowered` is of a network for this kind of device (CKPT_ON_GPU threads where device->api->gpu). Times are between two
- * stamps of the device where it has them. One row per layer that runs. Layers are identical when op, attributes,
- * shapes, wanted gradients and accumulation agree; each set is measured once. Fills everything but `machine`. Errors:
- * CKPT_BAD_INPUT (opaque layers without stated times are named), CKPT_DEVICE, CKPT_NO_MEMORY. */
+enum { CKPT_PROFILE_REPEATS_MAX = 1000 };
+
+/* `lowered` is of a network for this kind of device (CKPT_ON_GPU threads where device->api->gpu). One row per layer
+ * that runs. Layers are identical when op, attributes, shapes, wanted gradients and accumulation agree; each set is
+ * measured once. Fills everything but `machine`.
+ *
+ * A time is that of what the recorder saw, from the first start to the last end; without a recorder between two stamps
+ * of the device; where there are none, of the host's clock. A direction of which the recorder saw fewer than three runs
+ * whole has the stamps' times, and no kernels. On the CPU the processor's counters are read where they may be.
+ *
+ * Errors: CKPT_BAD_INPUT (opaque layers without stated times are named), CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered,
                                          const ckpt_profiler_options *options, ckpt_arena *out, ckpt_profile **profile,
                                          ckpt_err *err);
+
+/* Open a recorder beside a device that is open and run a first piece of work under it. *device_bytes is what the
+ * device has less of afterwards, other processes' doing included; -1: the device does not tell. Errors: those of
+ * ckpt_recorder_open. */
+CKPT_MUST_USE ckpt_code ckpt_profile_record(ckpt_device *device, ckpt_recorder **recorder, ckpt_bytes *device_bytes,
+                                            ckpt_err *err);
+
+/* The tag of a timed run: row 0, 1, ... of the profile, repeat 0 to CKPT_PROFILE_REPEATS_MAX - 1. */
+uint64_t ckpt_profile_tag(int row, ckpt_direction direction, int repeat);
 
 #endif

@@ -92,6 +92,7 @@ static ckpt_code read_properties(cuda_device *self, ckpt_err *err)
     cuda->capability = found.major * 10 + found.minor;
     cuda->multiprocessors = found.multiProcessorCount;
     cuda->shared_bytes = (int)found.sharedMemPerBlockOptin;
+    cuda->device.cache_bytes = found.l2CacheSize;
     if (cuda->capability < CAPABILITY_MIN) {
         return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: %s has compute capability %d.%d, wanted %d.%d or newer",
                          cuda->index, found.name, found.major, found.minor, CAPABILITY_MIN / 10, CAPABILITY_MIN % 10);

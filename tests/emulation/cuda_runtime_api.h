@@ -98,7 +98,7 @@ enum {
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
-    int warpSize, maxThreadsPerBlock, major, minor, multiProcessorCount;
+    int warpSize, maxThreadsPerBlock, major, minor, multiProcessorCount, l2CacheSize;
 };
 
 cudaError_t cudaGetDeviceCount(int *count);

@@ -11,7 +11,7 @@
 #include "emulated_impl.h"
 #include "emulation.h"
 
-enum : size_t { PAGE = 4096, TOTAL = (size_t)8 << 30, CONTEXT = (size_t)64 << 20, ROUNDING = (size_t)2 << 20 };
+enum : size_t { PAGE = 4096, TOTAL = (size_t)8 << 30, CONTEXT = (size_t)64 << 20, ROUNDING = (size_t)2 << 20, CACHE = (size_t)64 << 10 };
 
 namespace
 {
@@ -157,6 +157,7 @@ extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties
     properties->maxThreadsPerBlock = 1024;
     properties->major = 9;
     properties->multiProcessorCount = emulated_multiprocessors();
+    properties->l2CacheSize = (int)CACHE;
     return cudaSuccess;
 }
 

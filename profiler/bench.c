@@ -1,0 +1,235 @@
+/* One layer ready to be measured: its tensors in one block of device memory, each at its own address, and everything
+ * that its kernels read filled with random numbers. */
+#include "kernels/philox.h"
+#include "profiler/profiler_impl.h"
+
+enum {
+    FOR_INPUT = 0x100, /* random streams, by what they fill */
+    FOR_PARAM = 0x200,
+    FOR_GRAD = 0x300,
+};
+
+static bool bit(uint64_t mask, int k)
+{
+    return (mask >> k & 1u) != 0;
+}
+
+/* Take room for one tensor; the first pass (block NULL) only counts. */
+static void *take(ckpt_bench *bench, ckpt_bytes bytes, ckpt_bytes *used)
+{
+    void *const at = bench->block != NULL ? bench->block + *used : NULL;
+    *used += ckpt_round_up(bytes > 0 ? bytes : 1, CKPT_ALIGN);
+    return at;
+}
+
+/* Products of a bfloat16 model read bfloat16 copies of the parameters. */
+static bool narrows(const ckpt_node *node)
+{
+    return node->dtype == CKPT_BFLOAT16;
+}
+
+static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, ckpt_bytes *used)
+{
+    const ckpt_node *const node = bench->node;
+    const int *const grad_buffer = bench->lowered->grad_buffer;
+    for (int k = 0; k < node->in_count; k++) {
+        bench->in[k] = take(bench, ckpt_tensor_bytes(&node->in[k]), used);
+        bench->grad_in[k] = NULL;
+        for (int j = 0; bit(node->grad_in, k) && j < k && bench->grad_in[k] == NULL; j++) {
+            if (bit(node->grad_in, j) && grad_buffer[node->in_value[j]] == grad_buffer[node->in_value[k]]) {
+                bench->grad_in[k] = bench->grad_in[j];
+            }
+        }
+        if (bit(node->grad_in, k) && bench->grad_in[k] == NULL) {
+            bench->grad_in[k] = take(bench, ckpt_tensor_bytes(&node->in[k]), used);
+        }
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        bench->out[k] = take(bench, ckpt_tensor_bytes(&node->out[k]), used);
+        const bool wanted = grad_buffer[node->out_value[k]] >= 0;
+        bench->grad_out[k] = wanted ? take(bench, ckpt_tensor_bytes(&node->out[k]), used) : NULL;
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        bench->saved[k] = take(bench, ckpt_tensor_bytes(&node->saved[k]), used);
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        bench->param[k] = take(bench, ckpt_tensor_bytes(&node->param[k].tensor), used);
+        bench->param16[k] = narrows(node) ? take(bench, ckpt_tensor_bytes(&node->param[k].tensor) / 2, used) : NULL;
+        bench->grad_param[k] = take(bench, ckpt_tensor_bytes(&node->param[k].tensor), used);
+    }
+    for (int k = 0; k < node->stat_count; k++) {
+        bench->stat[k] = take(bench, ckpt_tensor_bytes(&node->stat[k].tensor), used);
+    }
+    ckpt_bytes largest = 0;
+    for (int k = 0; role->update && k < node->param_count; k++) {
+        const ckpt_bytes bytes = ckpt_tensor_bytes(&node->param[k].tensor);
+        largest = bytes > largest ? bytes : largest;
+    }
+    for (int i = 0; i < slots; i++) {
+        bench->slot[i] = take(bench, largest, used);
+    }
+    const ckpt_bytes workspace =
+        bench->forward_bytes > bench->backward_bytes ? bench->forward_bytes : bench->backward_bytes;
+    return take(bench, workspace, used);
+}
+
+/* Elements done .. done + now - 1 of a tensor of floating-point numbers, of its type. */
+static ckpt_code upload_floats(const ckpt_bench *bench, void *to, ckpt_dtype dtype, int64_t done, int64_t now,
+                               ckpt_err *err)
+{
+    const ckpt_bytes size = ckpt_dtype_bytes(dtype);
+    const void *from = bench->chunk;
+    if (dtype == CKPT_BFLOAT16) {
+        for (int64_t i = 0; i < now; i++) {
+            bench->chunk16[i] = ckpt_bfloat16_of(bench->chunk[i]);
+        }
+        from = bench->chunk16;
+    }
+    return bench->device->api->upload(bench->device, (char *)to + done * size, from, now * size, err);
+}
+
+/* Small random numbers everywhere a kernel reads: around 1 in absolute value, never exactly 0. */
+static ckpt_code fill_floats(const ckpt_bench *bench, void *to, const ckpt_tensor *tensor, int use, ckpt_err *err)
+{
+    const int64_t count = ckpt_shape_count(&tensor->shape);
+    for (int64_t done = 0; done < count; done += CKPT_BENCH_CHUNK) {
+        const int64_t now = count - done < CKPT_BENCH_CHUNK ? count - done : CKPT_BENCH_CHUNK;
+        for (int64_t i = 0; i < now; i += 4) {
+            uint32_t word[4];
+            ckpt_philox_block(1, (uint64_t)use, 0, 0, (uint64_t)((done + i) / 4), word);
+            for (int64_t j = i; j < now && j < i + 4; j++) {
+                bench->chunk[j] = 2.0f * ckpt_philox_uniform(word[j - i]) - 1.0f;
+            }
+        }
+        CKPT_TRY(upload_floats(bench, to, tensor->dtype, done, now, err));
+    }
+    return CKPT_OK;
+}
+
+/* Token ids and class numbers: spread over what the layer takes, so that rows are not all the same one. */
+static ckpt_code fill_integers(const ckpt_bench *bench, void *to, int k, ckpt_err *err)
+{
+    const ckpt_node *const node = bench->node;
+    const int64_t limit = ckpt_node_limit(node, k);
+    const int64_t count = ckpt_shape_count(&node->in[k].shape);
+    int32_t *const chunk = (int32_t *)(void *)bench->chunk;
+    for (int64_t done = 0; done < count; done += CKPT_BENCH_CHUNK) {
+        const int64_t now = count - done < CKPT_BENCH_CHUNK ? count - done : CKPT_BENCH_CHUNK;
+        for (int64_t i = 0; i < now; i++) {
+            chunk[i] = (int32_t)((uint64_t)(done + i) * 2654435761u % (uint64_t)(limit > 0 ? limit : 1));
+        }
+        CKPT_TRY(bench->device->api->upload(bench->device, (int32_t *)to + done, chunk,
+                                            now * (ckpt_bytes)sizeof chunk[0], err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code fill_all(const ckpt_bench *bench, ckpt_err *err)
+{
+    const ckpt_node *const node = bench->node;
+    for (int k = 0; k < node->in_count; k++) {
+        void *const to = (void *)(uintptr_t)bench->in[k];
+        CKPT_TRY(node->in[k].dtype == CKPT_INT32 ? fill_integers(bench, to, k, err)
+                                                 : fill_floats(bench, to, &node->in[k], FOR_INPUT + k, err));
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        const ckpt_tensor *const tensor = &node->param[k].tensor;
+        CKPT_TRY(fill_floats(bench, (void *)(uintptr_t)bench->param[k], tensor, FOR_PARAM + k, err));
+        if (bench->param16[k] != NULL) {
+            CKPT_TRY(bench->device->api->narrow(bench->device, (void *)(uintptr_t)bench->param16[k], bench->param[k],
+                                                ckpt_shape_count(&tensor->shape), err));
+        }
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        if (bench->grad_out[k] != NULL) {
+            CKPT_TRY(fill_floats(bench, (void *)(uintptr_t)bench->grad_out[k], &node->out[k], FOR_GRAD + k, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static void set_args(ckpt_bench *bench, const ckpt_node_role *role, void *workspace)
+{
+    bench->args = (ckpt_kernel_args){
+        .node = bench->node,
+        .state = bench->bound.state,
+        .in = bench->in,
+        .out = bench->out,
+        .saved = bench->saved,
+        .param = bench->param,
+        .param16 = bench->param16,
+        .stat = bench->stat,
+        .grad_out = bench->grad_out,
+        .grad_in = bench->grad_in,
+        .grad_param = bench->grad_param,
+        .grad_in_adds = role->grad_in_adds,
+        .grad_param_adds = role->grad_param_adds,
+        .workspace = workspace,
+    };
+}
+
+static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
+{
+    const ckpt_network *const network = bench->lowered->network;
+    for (int k = 0; k < bench->node->param_count; k++) {
+        const ckpt_param *const param = &bench->node->param[k];
+        if (param->tied < 0) {
+            const ckpt_update_args args = {.hyper = network->hyper,
+                                           .decay = param->decay,
+                                           .step = 1,
+                                           .count = ckpt_shape_count(&param->tensor.shape),
+                                           .param = (float *)(uintptr_t)bench->param[k],
+                                           .param16 = (void *)(uintptr_t)bench->param16[k],
+                                           .grad = bench->grad_param[k],
+                                           .slot = bench->slot};
+            CKPT_TRY(ckpt_device_update(bench->device, network->optimizer, &args, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
+{
+    if (direction == CKPT_DIRECTION_FORWARD) {
+        bench->args.workspace_bytes = bench->forward_bytes;
+        return ckpt_device_forward(bench->device, &bench->bound, &bench->args, err);
+    }
+    if (direction == CKPT_DIRECTION_BACKWARD) {
+        bench->args.workspace_bytes = bench->backward_bytes;
+        return ckpt_device_backward(bench->device, &bench->bound, &bench->args, err);
+    }
+    return run_update(bench, err);
+}
+
+ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, const ckpt_node *node, ckpt_err *err)
+{
+    const ckpt_network *const network = profiling->lowered->network;
+    const ckpt_node_role *const role = &profiling->role[node->index];
+    const int slots = role->update ? network->optimizer->slots(network->hyper) : 0;
+    *bench = (ckpt_bench){.device = profiling->device,
+                          .node = node,
+                          .lowered = profiling->lowered,
+                          .chunk = profiling->chunk,
+                          .chunk16 = profiling->chunk16};
+    CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, &bench->bound, err));
+    bench->forward_bytes = bench->bound.forward_workspace_bytes;
+    bench->backward_bytes =
+        bench->bound.backward_workspace_bytes + ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
+    void *base = NULL;
+    ckpt_bytes needed = 0, used = 0;
+    take_all(bench, role, slots, &needed);
+    CKPT_TRY(bench->device->api->reserve(bench->device, needed, &base, err));
+    bench->block = base;
+    bench->bytes = needed;
+    set_args(bench, role, take_all(bench, role, slots, &used));
+    return fill_all(bench, err);
+}
+
+void ckpt_bench_close(ckpt_bench *bench)
+{
+    if (bench->block != NULL) {
+        bench->device->api->release(bench->device, bench->block, bench->bytes);
+    }
+    ckpt_device_unbind(&bench->bound);
+    *bench = (ckpt_bench){0};
+}

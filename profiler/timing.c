@@ -1,0 +1,234 @@
+/* Timing the directions of one layer.
+ *
+ * With a recorder a run took from the first start to the last end of what the device did for it. The device's stamps
+ * around the same run hold the host's cost of starting the first kernel too, when the device waits for it. In a step
+ * that is recorded once and replayed, or where the host runs ahead, no such cost is paid; so the kernels' own times are
+ * what a plan should be made from, and the stamps are compared with them. */
+#include "core/cli.h"
+#include "profiler/profiler_impl.h"
+
+uint64_t ckpt_profile_tag(int row, ckpt_direction direction, int repeat)
+{
+    const uint64_t run = ((uint64_t)row * CKPT_DIRECTION_COUNT + direction) * CKPT_PROFILE_REPEATS_MAX;
+    return 1 + run + (uint64_t)repeat;
+}
+
+/* Recording ends where CUPTI says so, and profiling goes on by the device's stamps. */
+static ckpt_code stop_recording(ckpt_profiling *profiling, ckpt_code code, const ckpt_err *why, ckpt_err *err)
+{
+    if (code == CKPT_DEVICE) {
+        profiling->recording = false;
+        ckpt_profile_note(profiling, "recording ends, times from here on are between stamps of the device: %s",
+                          why->msg);
+        return CKPT_OK;
+    }
+    if (code != CKPT_OK && err != NULL) {
+        *err = *why;
+    }
+    return code;
+}
+
+static ckpt_code start_tagged(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, uint64_t tag,
+                              ckpt_err *err)
+{
+    ckpt_recorder *const recorder = profiling->options.recorder;
+    ckpt_err why = {0};
+    if (profiling->recording) {
+        CKPT_TRY(stop_recording(profiling, ckpt_recorder_push(recorder, tag, &why), &why, err));
+    }
+    const bool pushed = profiling->recording;
+    const ckpt_code code = ckpt_bench_start(bench, direction, err);
+    const ckpt_code popped = pushed ? ckpt_recorder_pop(recorder, &why) : CKPT_OK;
+    CKPT_TRY(code);
+    return stop_recording(profiling, popped, &why, err);
+}
+
+/* Work between two stamps of the device: what starting and waiting costs the host is not in it. Without stamps the
+ * host's clock, where calls come back when the work is done. While the cache is overwritten the host starts what comes
+ * after, so that the device need not wait for it between kernels. */
+static ckpt_code run_once(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, uint64_t tag,
+                          ckpt_ns *time, ckpt_err *err)
+{
+    ckpt_device *const device = bench->device;
+    const bool stamps = device->api->stamps != NULL;
+    if (profiling->flush != NULL) {
+        CKPT_TRY(device->api->fill(device, profiling->flush, 0, profiling->flush_bytes, err));
+    }
+    const ckpt_ns start = ckpt_clock_ns();
+    if (stamps) {
+        CKPT_TRY(device->api->stamp(device, 0, CKPT_STREAM_COMPUTE, err));
+    }
+    CKPT_TRY(start_tagged(profiling, bench, direction, tag, err));
+    if (stamps) {
+        CKPT_TRY(device->api->stamp(device, 1, CKPT_STREAM_COMPUTE, err));
+    }
+    CKPT_TRY(device->api->finish(device, err));
+    *time = ckpt_clock_ns() - start;
+    return stamps ? device->api->stamp_ns(device, 1, time, err) : CKPT_OK;
+}
+
+/* The runs of one direction, into profiling->sample and counts. */
+static ckpt_code run_all(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, uint64_t first,
+                         int *count, ckpt_err *err)
+{
+    const ckpt_profiler_options *const options = &profiling->options;
+    const bool recording = profiling->recording;
+    ckpt_ns time = 0;
+    profiling->recording = false;
+    for (int i = 0; i < options->warmup; i++) {
+        CKPT_TRY(run_once(profiling, bench, direction, 0, &time, err));
+    }
+    profiling->recording = recording;
+    const ckpt_ns start = ckpt_clock_ns();
+    int done = 0;
+    while (done < options->repeats &&
+           (done < CKPT_PROFILE_REPEATS_MIN || ckpt_clock_ns() - start < options->spend_ns)) {
+        ckpt_counters_start(profiling->counters);
+        CKPT_TRY(run_once(profiling, bench, direction, first + (uint64_t)done, &profiling->sample[done], err));
+        ckpt_counters_stop(profiling->counters, &profiling->counts[done]);
+        done++;
+    }
+    *count = done;
+    return CKPT_OK;
+}
+
+static void take_counts(const ckpt_profiling *profiling, int count, ckpt_timing *timing)
+{
+    int64_t *const of[] = {&timing->cycles, &timing->instructions, &timing->cache_misses};
+    for (int k = 0; k < 3 && profiling->counters != NULL; k++) {
+        for (int i = 0; i < count; i++) {
+            const ckpt_counts *const c = &profiling->counts[i];
+            profiling->sample[i] = k == 0 ? c->cycles : k == 1 ? c->instructions : c->cache_misses;
+        }
+        *of[k] = ckpt_profile_median(profiling->sample, count, NULL);
+    }
+}
+
+/* Stamps lie around the kernels on the same device: more between them than kernels and two stamps need is the host's
+ * doing, and less cannot be. */
+static void compare_clocks(ckpt_profiling *profiling, const char *layer, ckpt_direction direction, ckpt_ns stamps_ns,
+                           ckpt_ns span_ns)
+{
+    enum { STAMPS_NS = 20000, QUARTER = 4 };
+    ckpt_profile_tally *const tally = &profiling->tally;
+    const ckpt_ns apart = stamps_ns > span_ns ? stamps_ns - span_ns : span_ns - stamps_ns;
+    const ckpt_ns worst =
+        tally->stamps_ns > tally->span_ns ? tally->stamps_ns - tally->span_ns : tally->span_ns - tally->stamps_ns;
+    if (apart <= STAMPS_NS || apart <= span_ns / QUARTER) {
+        return;
+    }
+    tally->apart++;
+    if (tally->layer == NULL || apart > worst) {
+        tally->layer = layer;
+        tally->direction = direction;
+        tally->stamps_ns = stamps_ns;
+        tally->span_ns = span_ns;
+    }
+}
+
+/* What the recorder saw of these runs in place of the stamps' time, where it saw enough of them whole. */
+static ckpt_code join_runs(ckpt_profiling *profiling, const ckpt_bench *bench, ckpt_direction direction, uint64_t first,
+                           ckpt_joined *joined, ckpt_timing *timing, ckpt_err *err)
+{
+    const ckpt_activity *activity = NULL;
+    ckpt_err why = {0};
+    int count = 0;
+    const ckpt_code code =
+        ckpt_recorder_collect(profiling->options.recorder, profiling->scratch, &activity, &count, &why);
+    CKPT_TRY(stop_recording(profiling, code, &why, err));
+    if (!profiling->recording) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_profile_join(activity, count, first, timing->repeats, direction, profiling->scratch, joined, err));
+    profiling->tally.lost_runs += joined->launches > 0 ? timing->repeats - joined->whole : 0;
+    if (joined->launches == 0 || joined->whole < CKPT_PROFILE_REPEATS_MIN) {
+        joined->kernel_count = 0;
+        profiling->tally.by_stamps++;
+        return CKPT_OK;
+    }
+    compare_clocks(profiling, bench->node->name, direction, timing->median_ns, joined->span_ns);
+    timing->median_ns = joined->span_ns;
+    timing->spread_ns = joined->spread_ns;
+    timing->repeats = joined->whole;
+    timing->kernel_ns = joined->kernel_ns;
+    timing->gap_ns = joined->gap_ns;
+    timing->launches = joined->launches;
+    return CKPT_OK;
+}
+
+/* What the op table says a run does, and how near to the data sheet's limit that comes. The optimizer's arithmetic is
+ * float32 whatever the network's type. */
+static void rate(const ckpt_profiling *profiling, const ckpt_op_role *role, ckpt_direction direction,
+                 ckpt_timing *timing)
+{
+    timing->flop = role->flop;
+    timing->moved_bytes = role->moved_bytes;
+    const ckpt_ns took = timing->kernel_ns > 0 ? timing->kernel_ns : timing->median_ns;
+    if (profiling->options.roofline != NULL && took > 0) {
+        const ckpt_dtype dtype =
+            direction == CKPT_DIRECTION_UPDATE ? CKPT_FLOAT32 : profiling->lowered->network->model->dtype;
+        timing->roofline =
+            ckpt_sheet_ns(profiling->options.roofline, dtype, role->flop, role->moved_bytes) / (double)took;
+    }
+}
+
+static ckpt_code time_direction(ckpt_profiling *profiling, ckpt_bench *bench, int row, ckpt_direction direction,
+                                ckpt_joined *joined, ckpt_timing *timing, ckpt_err *err)
+{
+    const uint64_t first = ckpt_profile_tag(row, direction, 0);
+    int count = 0;
+    CKPT_TRY(run_all(profiling, bench, direction, first, &count, err));
+    *timing = (ckpt_timing){.repeats = count};
+    timing->median_ns = ckpt_profile_median(profiling->sample, count, &timing->spread_ns);
+    take_counts(profiling, count, timing);
+    profiling->tally.directions++;
+    if (profiling->recording) {
+        CKPT_TRY(join_runs(profiling, bench, direction, first, joined, timing, err));
+    }
+    rate(profiling, profiling->role[bench->node->index].op[direction], direction, timing);
+    return CKPT_OK;
+}
+
+/* The kernels of all directions, in the row's own memory. */
+static ckpt_code keep_kernels(const ckpt_profiling *profiling, const ckpt_joined *joined, ckpt_profile_row *row,
+                              ckpt_err *err)
+{
+    int count = 0;
+    for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
+        count += joined[d].kernel_count;
+    }
+    ckpt_profile_kernel *const kernel = CKPT_NEW(profiling->out, ckpt_profile_kernel, count);
+    if (kernel == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d kernels", count);
+    }
+    count = 0;
+    for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
+        for (int k = 0; k < joined[d].kernel_count; k++) {
+            kernel[count] = joined[d].kernel[k];
+            kernel[count].name = ckpt_arena_text(profiling->out, joined[d].kernel[k].name);
+            if (kernel[count++].name == NULL) {
+                return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a kernel's name");
+            }
+        }
+    }
+    row->kernel = kernel;
+    row->kernel_count = count;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_profile_time(ckpt_profiling *profiling, ckpt_bench *bench, int index, ckpt_profile_row *row,
+                            ckpt_err *err)
+{
+    ckpt_timing *const timing[] = {&row->forward, &row->backward, &row->update};
+    const ckpt_node_role *const role = &profiling->role[bench->node->index];
+    const ckpt_mark mark = ckpt_arena_mark(profiling->scratch);
+    ckpt_joined joined[CKPT_DIRECTION_COUNT] = {{0}};
+    for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
+        if (role->op[d] != NULL) {
+            CKPT_TRY(time_direction(profiling, bench, index, (ckpt_direction)d, &joined[d], timing[d], err));
+        }
+    }
+    CKPT_TRY(keep_kernels(profiling, joined, row, err));
+    ckpt_arena_rewind(profiling->scratch, mark);
+    return CKPT_OK;
+}
