@@ -14,6 +14,7 @@
 #define CKPT_EXECUTOR_EXECUTOR_H
 
 #include "core/trace.h"
+#include "cupti/recorder.h"
 #include "kernels/device.h"
 #include "ops/network.h"
 
@@ -43,9 +44,18 @@ void *ckpt_executor_input(ckpt_executor *executor, int i);
  *           is started one by one, with the same bits */
 CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
 
-/* A trace with room for every step; made before training, so that recording allocates nothing. */
+/* A trace with room for every step; made before training, so that tracing allocates nothing. Its times, time_ns too,
+ * are the device's where it has stamps, else the host's. */
 CKPT_MUST_USE ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out, ckpt_trace **trace,
                                                    ckpt_err *err);
+
+/* From now on a step that is traced into `trace` on a GPU takes its times from what `recorder` says the device did:
+ * kernel_ns and launches of every event, its start and end where it started anything, and trace->recorder. Such a step
+ * allocates in the trace's arena. The recorder is kept until it is replaced; NULL: none, as at the start. When
+ * recording goes wrong training goes on, the trace has the stamps' times, its recorder is "", and
+ * ckpt_executor_trace_lost gives the reason in one line (NULL: nothing was lost, or no recorder was given). */
+void ckpt_executor_trace_record(ckpt_trace *trace, ckpt_recorder *recorder);
+const char *ckpt_executor_trace_lost(const ckpt_trace *trace);
 
 /* Steps done; restored by ckpt_executor_state_read. */
 uint64_t ckpt_executor_steps(const ckpt_executor *executor);

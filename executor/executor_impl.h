@@ -104,15 +104,28 @@ typedef struct ckpt_measured {
     ckpt_trace trace; /* first: the caller's ckpt_trace * points here */
     ckpt_event *event;
     ckpt_ns start_ns;
+    ckpt_arena *out;         /* the trace lies in it */
+    ckpt_recorder *recorder; /* NULL: none */
+    bool recording;          /* this step, and nothing has gone wrong so far */
+    ckpt_err lost;           /* what went wrong; an empty message: nothing */
+    int64_t dropped_before;  /* records that were lost before this step */
 } ckpt_measured;
 
-/* Times of steps come from stamps on their streams where the device has them, all at the end; else from the host's
- * clock, and every step is waited for. */
+/* Times of steps come from stamps on their streams where the device has them, all at the end, and from its own records
+ * where there is a recorder; else from the host's clock, and every step is waited for. */
 ckpt_code ckpt_measured_start(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err);
 ckpt_code ckpt_measured_before(const ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err);
 ckpt_code ckpt_measured_after(ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err);
 /* After `finish`. */
 ckpt_code ckpt_measured_end(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err);
+
+/* The recorder's part of that (device_records.c): forget what was recorded so far; tag what is started between push and
+ * pop with the step; put what was recorded in place of the stamps' times, which must be there. Nothing fails: what goes
+ * wrong is in `lost`, and the stamps' times stay. */
+void ckpt_records_start(ckpt_measured *measured);
+void ckpt_records_push(ckpt_measured *measured, int step);
+void ckpt_records_pop(ckpt_measured *measured);
+void ckpt_records_end(const ckpt_executor *executor, ckpt_measured *measured);
 
 /* Processors that host loops of this executor may use. */
 int ckpt_executor_host_threads(const ckpt_executor *executor);

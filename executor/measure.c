@@ -60,6 +60,7 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace of %d steps", plan->step_count);
     }
     measured->event = event;
+    measured->out = out;
     measured->trace = (ckpt_trace){
         .source = plan->source,
         .name = plan->graph_name,
@@ -68,6 +69,7 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
         .budget_bytes = plan->budget_bytes,
         .static_bytes = executor->layout.total,
         .arena_bytes = plan->arena_bytes,
+        .recorder = "",
         .event = event,
     };
     if (has_stamps(executor)) {
@@ -91,7 +93,11 @@ ckpt_code ckpt_measured_start(const ckpt_executor *executor, ckpt_measured *meas
     measured->trace.event_count = 0;
     measured->trace.peak_bytes = executor->layout.total;
     measured->trace.peak_event = 0;
-    return has_stamps(executor) ? executor->device->api->stamp(executor->device, 0, CKPT_STREAM_COMPUTE, err) : CKPT_OK;
+    if (!has_stamps(executor)) {
+        return CKPT_OK;
+    }
+    ckpt_records_start(measured);
+    return executor->device->api->stamp(executor->device, 0, CKPT_STREAM_COMPUTE, err);
 }
 
 ckpt_code ckpt_measured_before(const ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err)
@@ -101,6 +107,7 @@ ckpt_code ckpt_measured_before(const ckpt_executor *executor, ckpt_measured *mea
     }
     if (has_stamps(executor)) {
         ckpt_device *const device = executor->device;
+        ckpt_records_push(measured, step);
         return device->api->stamp(device, stamp_before(step), executor->action[step].stream, err);
     }
     measured->event[step].start_ns = ckpt_clock_ns() - measured->start_ns;
@@ -122,6 +129,8 @@ static void add_event(ckpt_executor *executor, ckpt_measured *measured, int step
     event->layer = action->layer;
     event->stream = stream_name(action->stream);
     event->span = action->span;
+    event->kernel_ns = 0;
+    event->launches = 0;
     memcpy(event->bytes, executor->live, sizeof event->bytes);
     event->bytes[CKPT_CAT_WORKSPACE] = action->args.workspace_bytes;
     ckpt_bytes total = 0;
@@ -143,12 +152,15 @@ ckpt_code ckpt_measured_after(ckpt_executor *executor, ckpt_measured *measured, 
         return CKPT_OK;
     }
     if (has_stamps(executor)) {
+        ckpt_records_pop(measured);
         CKPT_TRY(device->api->stamp(device, stamp_behind(step), executor->action[step].stream, err));
     } else {
         CKPT_TRY(device->api->finish(device, err));
         measured->event[step].end_ns = ckpt_clock_ns() - measured->start_ns;
     }
+    const ckpt_ns now = ckpt_clock_ns();
     add_event(executor, measured, step);
+    measured->start_ns += ckpt_clock_ns() - now; /* the host's clock stands still meanwhile: it is no part of a step */
     return CKPT_OK;
 }
 
@@ -173,7 +185,17 @@ ckpt_code ckpt_measured_end(const ckpt_executor *executor, ckpt_measured *measur
     }
     measured->trace.time_ns = ckpt_clock_ns() - measured->start_ns;
     measured->trace.process_peak_bytes = ckpt_process_peak_bytes();
-    return has_stamps(executor) ? read_stamps(executor, measured, err) : CKPT_OK;
+    if (!has_stamps(executor)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(read_stamps(executor, measured, err));
+    ckpt_records_end(executor, measured);
+    measured->trace.time_ns = 0;
+    for (int s = 0; s < measured->trace.event_count; s++) {
+        const ckpt_ns end = measured->event[s].end_ns;
+        measured->trace.time_ns = end > measured->trace.time_ns ? end : measured->trace.time_ns;
+    }
+    return CKPT_OK;
 }
 
 ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor)

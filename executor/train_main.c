@@ -2,91 +2,13 @@
  * this program only checks that the plan is of this model, and follows it. */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/cli.h"
 #include "core/file.h"
-#include "executor/data.h"
-#include "executor/executor.h"
-#include "executor/footprint.h"
-#include "executor/loss_log.h"
-#include "executor/train_request_impl.h"
+#include "executor/train_impl.h"
 #include "kernels/threads.h"
 #include "planner/replay.h"
-
-enum { TIMES_KEPT = 1001 };
-
-typedef struct ckpt_training {
-    ckpt_train_options options;
-    ckpt_arena arena;
-    const ckpt_lowered *lowered;
-    ckpt_plan *plan;
-    ckpt_device *device;
-    ckpt_executor *executor;
-    ckpt_data *data;
-    ckpt_trace *trace;
-    ckpt_footprint start, end; /* of the device's memory, when set-up is done and when training is */
-    void **input;
-    ckpt_loss_log log;
-    uint64_t first_step, saved_step;
-    bool saved; /* the state of saved_step is in the file */
-    float loss;
-    ckpt_ns time[TIMES_KEPT]; /* of the latest steps, as a ring */
-    int64_t times;
-} ckpt_training;
-
-static volatile sig_atomic_t stop_wanted;
-static const ckpt_data *volatile mapped_data; /* for data_gone; NULL: none */
-
-static void want_stop(int signal)
-{
-    (void)signal;
-    stop_wanted = 1;
-}
-
-static void say_at_once(const char *text)
-{
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
-        _exit(2);
-    }
-}
-
-/* The data are read through mappings, and a mapped file that another program cuts short raises SIGBUS. */
-static void data_gone(int number, siginfo_t *info, void *context)
-{
-    (void)context;
-    const char *const path = mapped_data != NULL ? ckpt_data_file_at(mapped_data, info->si_addr) : NULL;
-    if (path == NULL) {
-        signal(number, SIG_DFL); /* not ours: it comes again, and ends the program */
-        return;
-    }
-    say_at_once("ckpt-train: ");
-    say_at_once(path);
-    say_at_once(": cannot be read any more: it has become shorter since training began\n");
-    _exit(2);
-}
-
-/* Whoever stops the training wants its state: an interrupt, a terminal that closes, a reader of the output that left.
- */
-static void catch_signals(void)
-{
-    static const int stopping[] = {SIGINT, SIGTERM, SIGPIPE, SIGHUP};
-    struct sigaction action = {.sa_handler = want_stop, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof stopping / sizeof stopping[0]; i++) {
-        struct sigaction before;
-        if (stopping[i] != SIGHUP || (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)) {
-            sigaction(stopping[i], &action, NULL); /* nohup ignores SIGHUP: so it stays */
-        }
-    }
-    struct sigaction gone = {.sa_sigaction = data_gone, .sa_flags = SA_SIGINFO};
-    sigemptyset(&gone.sa_mask);
-    sigaction(SIGBUS, &gone, NULL);
-}
 
 /* Model and plan, until the plan is known to be of this model and sound. */
 static ckpt_code prepare(ckpt_training *training, ckpt_err *err)
@@ -126,7 +48,7 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
     ckpt_data_class_limits(network, limit);
     CKPT_TRY(ckpt_data_open(training->options.data, network->model, limit, ckpt_executor_seed(training->executor),
                             &training->data, err));
-    mapped_data = training->data;
+    ckpt_train_watch_data(training->data);
     const char *const before = ckpt_executor_data(training->executor);
     const char *const now = ckpt_data_about(training->data);
     if (training->options.resume != NULL && strcmp(before, now) != 0) {
@@ -156,11 +78,34 @@ static ckpt_code check_budget(ckpt_training *training, ckpt_err *err)
     return ckpt_footprint_check(&training->start, budget, reserve, err);
 }
 
+/* The step as the profile's times have it: what the measured one is held against. */
+static ckpt_code predict(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    ckpt_arena *const arena = &training->arena;
+    if (options->profile == NULL) {
+        return CKPT_OK;
+    }
+    const ckpt_profile *profile = NULL;
+    CKPT_TRY(ckpt_profile_read(options->profile, arena, &profile, err));
+    CKPT_TRY(ckpt_train_check_profile(profile, training->device, err));
+    const ckpt_device_model *device = NULL; /* its times are for layers that state none */
+    CKPT_TRY(ckpt_device_model_find(options->gpu ? "h200" : "cpu", arena, &device, err));
+    const ckpt_lowered *lowered = NULL;
+    CKPT_TRY(ckpt_network_lower(training->lowered->network, profile, device, arena, &lowered, err));
+    ckpt_graph graph = *lowered->graph;
+    if (!graph.has_link) { /* a CPU's copies are foretold by nobody */
+        graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_MAX;
+    }
+    return ckpt_plan_simulate(training->plan, &graph, arena, &training->predicted, err);
+}
+
 /* What is refused is refused before the device is filled, and once more with all that the set-up has brought there. */
 static ckpt_code open_executor(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
     CKPT_TRY(ckpt_device_open(options->device, options->gpu ? 1 : (int)options->threads, &training->device, err));
+    CKPT_TRY(predict(training, err));
     CKPT_TRY(check_budget(training, err));
     const ckpt_executor_options made = {.seed = options->seed < 0 ? 0 : (uint64_t)options->seed,
                                         .poison = options->poison,
@@ -174,7 +119,7 @@ static ckpt_code open_executor(ckpt_training *training, ckpt_err *err)
 static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     ckpt_device *const device = training->device;
-    if (device->api->gpu && training->options.trace == NULL) {
+    if (device->api->gpu && training->options.trace == NULL && training->options.profile == NULL) {
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
@@ -219,44 +164,37 @@ static bool is_quiet(const ckpt_train_options *options)
     return options->json || ckpt_train_is_dash(options->trace);
 }
 
-/* A CPU tells nothing that the line of the plan does not. */
-static void say_memory(const char *when, const ckpt_footprint *footprint)
+static ckpt_code print(ckpt_text *text, ckpt_code code, ckpt_err *err)
 {
-    if (footprint->device.total > 0) {
-        ckpt_text text;
-        ckpt_text_init(&text);
-        ckpt_footprint_show(footprint, &text);
-        printf("%s: %s\n", when, text.bytes != NULL ? text.bytes : "");
-        ckpt_text_fini(&text);
+    if (code == CKPT_OK) {
+        code = ckpt_text_end(text, err);
     }
+    if (code == CKPT_OK) {
+        fwrite(text->bytes, 1, text->length, stdout);
+    }
+    ckpt_text_fini(text);
+    return code;
 }
 
-static void say_start(const ckpt_training *training)
+static ckpt_code print_start(const ckpt_training *training, ckpt_err *err)
 {
     if (is_quiet(&training->options)) {
-        return;
+        return CKPT_OK;
     }
-    const ckpt_plan *const plan = training->plan;
-    char peak[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], all[CKPT_UNITS_TEXT];
-    printf("%s: ", training->lowered->network->model->name);
-    if (training->first_step < (uint64_t)training->options.steps) {
-        printf("steps %" PRIu64 " to %lld", training->first_step + 1, (long long)training->options.steps);
-    } else {
-        printf("nothing to do (%" PRIu64 " steps are done, --steps says %lld)", training->first_step,
-               (long long)training->options.steps);
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_train_say_start(training, &text);
+    return print(&text, CKPT_OK, err);
+}
+
+static ckpt_code print_end(ckpt_training *training, const char *weights, ckpt_err *err)
+{
+    if (is_quiet(&training->options) && !training->options.json) {
+        return CKPT_OK;
     }
-    printf(", seed %" PRIu64 ", %s\n", ckpt_executor_seed(training->executor),
-           training->device->api->describe(training->device));
-    printf("plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
-           ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
-           ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
-    say_memory("memory at the start", &training->start);
-    const char *layer = NULL, *why = NULL;
-    const int slow = ckpt_executor_remarks(training->executor, &layer, &why);
-    if (slow > 0) {
-        printf("%d layer%s slower than might be; the first is %s: %s\n", slow, slow == 1 ? " runs" : "s run", layer,
-               why);
-    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    return print(&text, ckpt_train_say_end(training, weights, &text, err), err);
 }
 
 /* On the CPU every step is traced. A GPU replays its steps, and tracing one costs: there the first is traced, so that
@@ -264,18 +202,56 @@ static void say_start(const ckpt_training *training)
 static bool wants_trace(const ckpt_training *training, uint64_t step)
 {
     const ckpt_train_options *const options = &training->options;
-    const bool wanted =
-        options->trace != NULL && (step == training->first_step || step + 1 == (uint64_t)options->steps);
-    return !training->device->api->gpu || wanted;
+    const bool last = step + 1 == (uint64_t)options->steps;
+    const bool first = step == training->first_step && options->trace != NULL;
+    return !training->device->api->gpu || (training->trace != NULL && (first || last));
+}
+
+/* Only the last step is recorded: a recorder makes every kernel dearer and keeps what it hears of. */
+static void open_recorder(ckpt_training *training, uint64_t step)
+{
+    const bool last = step + 1 == (uint64_t)training->options.steps;
+    if (!training->device->api->gpu || !last || training->options.no_cupti) {
+        return;
+    }
+    ckpt_err err = {0};
+    if (ckpt_recorder_open(NULL, &training->recorder, &err) != CKPT_OK) {
+        fprintf(stderr, "ckpt-train: the traced step is timed by events: %s\n", err.msg);
+        training->recorder = NULL;
+    }
+    ckpt_executor_trace_record(training->trace, training->recorder);
+}
+
+static void close_recorder(ckpt_training *training)
+{
+    if (training->recorder == NULL) {
+        return;
+    }
+    const char *const lost = ckpt_executor_trace_lost(training->trace);
+    if (lost != NULL) {
+        fprintf(stderr, "ckpt-train: the traced step is timed by events: %s\n", lost);
+    }
+    ckpt_executor_trace_record(training->trace, NULL);
+    ckpt_recorder_close(training->recorder);
+    training->recorder = NULL;
 }
 
 static ckpt_code do_step(ckpt_training *training, uint64_t step, ckpt_err *err)
 {
     const bool traced = wants_trace(training, step);
+    if (traced) {
+        open_recorder(training, step);
+    }
     const ckpt_ns start = ckpt_clock_ns();
-    CKPT_TRY(ckpt_executor_step(training->executor, &training->loss, traced ? training->trace : NULL, err));
+    const ckpt_code code =
+        ckpt_executor_step(training->executor, &training->loss, traced ? training->trace : NULL, err);
     const ckpt_ns spent = ckpt_clock_ns() - start;
-    training->time[training->times++ % TIMES_KEPT] = traced ? training->trace->time_ns : spent;
+    close_recorder(training);
+    CKPT_TRY(code);
+    training->done++;
+    if (!traced || !training->device->api->gpu) {
+        training->time[training->times++ % CKPT_TIMES_KEPT] = traced ? training->trace->time_ns : spent;
+    }
     return CKPT_OK;
 }
 
@@ -303,7 +279,7 @@ static ckpt_code train(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
     uint64_t step = training->first_step;
-    while (step < (uint64_t)options->steps && !stop_wanted) {
+    while (step < (uint64_t)options->steps && !ckpt_train_stop_wanted()) {
         ckpt_data_fill(training->data, step, training->input);
         CKPT_TRY(do_step(training, step, err));
         step = ckpt_executor_steps(training->executor);
@@ -316,94 +292,15 @@ static ckpt_code train(ckpt_training *training, ckpt_err *err)
             CKPT_TRY(save(training, err));
         }
     }
-    if (stop_wanted && step == training->first_step && step < (uint64_t)options->steps) {
+    if (ckpt_train_stop_wanted() && step == training->first_step && step < (uint64_t)options->steps) {
         return CKPT_OK; /* stopped before anything was done: nothing that could replace an older state */
     }
     return save(training, err);
 }
 
-static int compare_ns(const void *a, const void *b)
-{
-    const ckpt_ns x = *(const ckpt_ns *)a, y = *(const ckpt_ns *)b;
-    return (x > y) - (x < y);
-}
-
-static ckpt_ns median_time(ckpt_training *training)
-{
-    const int64_t count = training->times < TIMES_KEPT ? training->times : TIMES_KEPT;
-    if (count == 0) {
-        return 0;
-    }
-    qsort(training->time, (size_t)count, sizeof training->time[0], compare_ns);
-    return training->time[count / 2];
-}
-
-/* 0 when no step was done. */
-static ckpt_bytes measured_peak(const ckpt_training *training)
-{
-    return training->times > 0 ? ckpt_executor_peak(training->executor) : 0;
-}
-
-static void say_end_text(ckpt_training *training, const char *weights)
-{
-    char text[CKPT_UNITS_TEXT];
-    const ckpt_plan *const plan = training->plan;
-    printf("weights sha256  %s\n", weights);
-    printf("planned peak    %lld B\n", (long long)plan->peak_bytes);
-    if (training->times == 0) {
-        return;
-    }
-    printf("measured peak   %lld B (%s)\n", (long long)measured_peak(training),
-           measured_peak(training) == plan->peak_bytes ? "equal" : "DIFFERENT");
-    printf("outside         %lld B more on the C heap than before the first step, at most, looked at after every %s "
-           "(OpenMP, libraries)\n",
-           (long long)ckpt_executor_outside(training->executor), training->device->api->gpu ? "step" : "op");
-    printf("process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
-           (long long)ckpt_process_peak_bytes(), ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), text));
-    say_memory("memory at the end", &training->end);
-    printf("step time       %s, median of %lld\n", ckpt_ns_show(median_time(training), text),
-           (long long)(training->times < TIMES_KEPT ? training->times : TIMES_KEPT));
-}
-
-static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt_err *err)
-{
-    const ckpt_plan *const plan = training->plan;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    ckpt_text_add(&text, "{\"model\": ");
-    ckpt_text_json(&text, training->lowered->network->model->name);
-    ckpt_text_add(&text, ", \"strategy\": ");
-    ckpt_text_json(&text, plan->solver);
-    ckpt_text_add(&text, ", \"steps\": %" PRIu64 ", \"seed\": %" PRIu64 ", \"threads\": %lld",
-                  ckpt_executor_steps(training->executor), ckpt_executor_seed(training->executor),
-                  (long long)training->options.threads);
-    if (training->times > 0 && isfinite(training->loss)) {
-        ckpt_text_add(&text, ", \"loss\": %.9g", (double)training->loss);
-    } else {
-        ckpt_text_add(&text, ", \"loss\": null");
-    }
-    ckpt_text_add(&text,
-                  ", \"weights_sha256\": \"%s\", \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
-                  "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
-                  "\"step_ns\": %lld, \"memory\": {\"start\": {",
-                  weights, (long long)plan->peak_bytes, (long long)measured_peak(training),
-                  (long long)ckpt_executor_outside(training->executor), (long long)ckpt_process_peak_bytes(),
-                  (long long)ckpt_executor_host_bytes(training->executor), (long long)median_time(training));
-    ckpt_footprint_json(&training->start, &text);
-    ckpt_text_add(&text, "}, \"end\": {");
-    ckpt_footprint_json(&training->end, &text);
-    ckpt_text_add(&text, "}}}\n");
-    const ckpt_code code = ckpt_text_end(&text, err);
-    if (code == CKPT_OK) {
-        fwrite(text.bytes, 1, text.length, stdout);
-    }
-    ckpt_text_fini(&text);
-    return code;
-}
-
 static ckpt_code write_trace(const ckpt_training *training, ckpt_err *err)
 {
-    if (training->options.trace == NULL || training->times == 0) {
+    if (training->options.trace == NULL || training->done == 0) {
         return CKPT_OK;
     }
     ckpt_text text;
@@ -425,23 +322,17 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
                                  &training->end, err));
     CKPT_TRY(write_trace(training, err));
     CKPT_TRY(ckpt_loss_log_close(&training->log, err));
-    if (training->options.json) {
-        return say_end_json(training, weights, err);
-    }
-    if (!is_quiet(&training->options)) {
-        say_end_text(training, weights);
-    }
-    return CKPT_OK;
+    return print_end(training, weights, err);
 }
 
 static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     CKPT_TRY(prepare(training, err));
     CKPT_TRY(open_all(training, cli, err));
-    say_start(training);
+    CKPT_TRY(print_start(training, err));
     CKPT_TRY(train(training, err));
     CKPT_TRY(finish(training, err));
-    if (stop_wanted && ckpt_executor_steps(training->executor) < (uint64_t)training->options.steps) {
+    if (ckpt_train_stop_wanted() && ckpt_executor_steps(training->executor) < (uint64_t)training->options.steps) {
         return CKPT_FAIL(err, CKPT_INTERRUPTED, "stopped after step %" PRIu64 "%s%s",
                          ckpt_executor_steps(training->executor), training->saved ? "; go on with --resume " : "",
                          training->saved ? training->options.save : "");
@@ -454,7 +345,7 @@ static void close_all(ckpt_training *training)
     if (training->log.file != NULL) {
         fclose(training->log.file);
     }
-    mapped_data = NULL;
+    ckpt_train_watch_data(NULL);
     ckpt_data_close(training->data);
     ckpt_executor_destroy(training->executor);
     ckpt_device_close(training->device);
@@ -484,9 +375,9 @@ int main(int argc, char **argv)
     const int stop = ckpt_train_parse(&cli, &training.options);
     int exit_code = stop - 1;
     if (stop == 0) {
-        catch_signals();
+        ckpt_train_catch_signals();
         exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
-        if (exit_code == 0 && training.times > 0 && measured_peak(&training) != training.plan->peak_bytes) {
+        if (exit_code == 0 && training.done > 0 && ckpt_train_peak(&training) != training.plan->peak_bytes) {
             exit_code = 1;
         }
     }

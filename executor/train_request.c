@@ -21,6 +21,9 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"budget", 0, "SIZE", "refuse to train when the whole process takes more of the device (80% is of the device's)"},
     {"reserve", 0, "SIZE", "with --budget: what libraries and context take, in place of what the device says"},
     {"trace", 0, "FILE", "write the measured trace of the last step; - is standard output, and nothing else is on it"},
+    {"profile", 0, "FILE",
+     "hold the last step against this profile of the model and device: layers, phases, idle time"},
+    {"no-cupti", 0, NULL, "on a GPU: time the traced step by events alone, even where CUPTI could record it"},
     {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; a resumed run goes on in its log"},
     {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
     {"save-every", 0, "N", "write it after every N steps too"},
@@ -63,6 +66,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"budget", &options->budget, NULL, 0, 0, NULL},
         {"reserve", &options->reserve, NULL, 0, 0, NULL},
         {"trace", &options->trace, NULL, 0, 0, NULL},
+        {"profile", &options->profile, NULL, 0, 0, NULL},
         {"log", &options->log, NULL, 0, 0, NULL},
         {"save", &options->save, NULL, 0, 0, NULL},
         {"resume", &options->resume, NULL, 0, 0, NULL},
@@ -73,6 +77,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"poison", NULL, NULL, 0, 0, &options->poison},
         {"json", NULL, NULL, 0, 0, &options->json},
         {"no-graph", NULL, NULL, 0, 0, &options->no_graph},
+        {"no-cupti", NULL, NULL, 0, 0, &options->no_cupti},
     };
     const char *name = NULL, *value = NULL;
     for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
@@ -166,4 +171,22 @@ ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, 
     CKPT_TRY(ckpt_device_is_gpu(options->device, &options->gpu, err));
     CKPT_TRY(settle_target(options, plan, err));
     return settle_threads(options, plan, err);
+}
+
+/* "cuda:1: NVIDIA H200, ..." without its number: another of the same kind is as good. */
+static const char *without_index(const char *device)
+{
+    const char *const colon = strstr(device, ": ");
+    return colon != NULL ? colon + 2 : device;
+}
+
+ckpt_code ckpt_train_check_profile(const ckpt_profile *profile, const ckpt_device *device, ckpt_err *err)
+{
+    const char *const here = device->api->describe(device), *const there = profile->machine.device;
+    const bool same_kind = profile->machine.gpu == device->api->gpu;
+    if (same_kind && (there[0] == '\0' || strcmp(without_index(there), without_index(here)) == 0)) {
+        return CKPT_OK;
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: measured on \"%.120s\", and this is \"%.120s\": profile this device",
+                     profile->source, there, here);
 }

@@ -20,6 +20,7 @@ const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT] = {
     [CKPT_INK_GRADIENTS] = {RGB(00, 9e, 73), 36, "g", CKPT_INK_BLACK},
     [CKPT_INK_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_INK_BLACK},
     [CKPT_INK_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_INK_BLACK},
+    [CKPT_INK_OTHER] = {RGB(e6, 9f, 00), 178, "o", CKPT_INK_BLACK},
     [CKPT_INK_OUTSIDE] = {RGB(30, 30, 30), 236, "x", CKPT_INK_PAPER},
     [CKPT_INK_BUDGET] = {RGB(d5, 5e, 00), 166, "=", CKPT_INK_BLACK},
     [CKPT_INK_RECOMPUTE] = {RGB(e6, 9f, 00), 178, "r", CKPT_INK_BLACK},

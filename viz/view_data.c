@@ -15,6 +15,7 @@ const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
     [CKPT_BAND_GRADIENTS] = {"gradients", CKPT_INK_GRADIENTS},
     [CKPT_BAND_WORKSPACE] = {"workspace", CKPT_INK_WORKSPACE},
     [CKPT_BAND_STAGING] = {"copies", CKPT_INK_STAGING},
+    [CKPT_BAND_OTHER] = {"other", CKPT_INK_OTHER},
     [CKPT_BAND_OUTSIDE] = {"outside the arena", CKPT_INK_OUTSIDE},
 };
 
@@ -28,8 +29,14 @@ static const ckpt_category category_of[CKPT_BAND_COUNT] = {
     [CKPT_BAND_GRADIENTS] = CKPT_CAT_GRADIENTS,
     [CKPT_BAND_WORKSPACE] = CKPT_CAT_WORKSPACE,
     [CKPT_BAND_STAGING] = CKPT_CAT_STAGING,
+    [CKPT_BAND_OTHER] = CKPT_CAT_OTHER,
     [CKPT_BAND_OUTSIDE] = CKPT_CAT_OUTSIDE,
 };
+
+bool ckpt_trace_follows_no_plan(const ckpt_trace *trace)
+{
+    return (trace->plan == NULL || trace->plan[0] == '\0') && trace->static_bytes == 0 && trace->arena_bytes == 0;
+}
 
 static ckpt_bytes plus(ckpt_bytes a, ckpt_bytes b)
 {
@@ -108,12 +115,63 @@ static void find_peak(ckpt_series *series)
         const ckpt_ns ns = event->end_ns > event->start_ns ? event->end_ns - event->start_ns : 0;
         const bool again = event->span == CKPT_SPAN_RECOMPUTE, copy = event->span == CKPT_SPAN_COPY;
         series->runs += again || event->span == CKPT_SPAN_FORWARD || event->span == CKPT_SPAN_BACKWARD ||
-                        event->span == CKPT_SPAN_UPDATE;
+                        event->span == CKPT_SPAN_UPDATE || event->span == CKPT_SPAN_OTHER;
         series->again += again;
         series->copies += copy;
+        series->allocations += event->span == CKPT_SPAN_ALLOCATE;
+        series->frees += event->span == CKPT_SPAN_FREE;
+        series->launches += event->launches;
+        series->kernel_ns = plus(series->kernel_ns, event->kernel_ns);
         series->again_ns = again ? plus(series->again_ns, ns) : series->again_ns;
         series->copy_ns = copy ? plus(series->copy_ns, ns) : series->copy_ns;
     }
+}
+
+/* Addresses met so far, in open addressing; at most half full. 0 is no address. */
+static bool met(int64_t *table, uint64_t mask, int64_t address)
+{
+    uint64_t slot = ((uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 17) & mask;
+    while (table[slot] != 0 && table[slot] != address) {
+        slot = (slot + 1) & mask;
+    }
+    const bool before = table[slot] == address;
+    table[slot] = address;
+    return before;
+}
+
+/* Backwards from the event: what was done last at an address says whether a block is there. */
+ckpt_code ckpt_trace_largest(const ckpt_trace *trace, int at, ckpt_arena *scratch, int *event, int room, int *count,
+                             ckpt_err *err)
+{
+    uint64_t slots = 64;
+    while (slots < 2 * (uint64_t)(at + 1)) {
+        slots *= 2;
+    }
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    int64_t *const table = CKPT_NEW(scratch, int64_t, slots);
+    if (table == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the addresses of %d events", at + 1);
+    }
+    int found = 0;
+    for (int i = at; i >= 0; i--) {
+        const ckpt_event *const e = &trace->event[i];
+        const bool moves = e->span == CKPT_SPAN_ALLOCATE || e->span == CKPT_SPAN_FREE;
+        if (!moves || e->address == 0 || met(table, slots - 1, e->address) || e->span == CKPT_SPAN_FREE) {
+            continue;
+        }
+        int k = found < room ? found++ : room;
+        for (; k > 0 && trace->event[event[k - 1]].size_bytes < e->size_bytes; k--) {
+            if (k < room) {
+                event[k] = event[k - 1];
+            }
+        }
+        if (k < room) {
+            event[k] = i;
+        }
+    }
+    ckpt_arena_rewind(scratch, mark);
+    *count = found;
+    return CKPT_OK;
 }
 
 enum { GROUPED = 32 };

@@ -285,62 +285,8 @@ static void draw_axis(ckpt_view *view, double y)
         ckpt_view_words(view, middle, y + view->axis_drop, font, CKPT_ANY_WIDTH / 2, text);
     }
     const ckpt_font name = {view->small, false, CKPT_INK_GREY, 1};
-    ckpt_view_words(view, view->left - 8, y + view->axis_drop, name, view->gutter, view->time_axis ? "time" : "step");
-}
-
-/* What the base's steps were, one lane each; a wait and a free have none. */
-static void draw_lanes(ckpt_view *view, double y)
-{
-    const ckpt_series *const base = &view->series[view->base];
-    const double width = (view->right - view->left) / view->columns;
-    const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
-    for (int span = 0; span < CKPT_SPAN_FREE; span++) {
-        if (!view->lane[span]) {
-            continue;
-        }
-        memset(view->mark, 0, (size_t)view->columns);
-        for (int i = 0; i < base->trace->event_count; i++) {
-            const ckpt_event *const event = &base->trace->event[i];
-            if ((int)event->span != span) {
-                continue;
-            }
-            const double start = view->time_axis ? (double)event->start_ns : base->from[i];
-            const double end = view->time_axis ? (double)event->end_ns : base->from[i] + 1;
-            int from = (int)fmin(view->columns - 1, floor(start / view->x_end * view->columns + 1e-3));
-            int to = (int)fmin(view->columns, ceil(end / view->x_end * view->columns - 1e-3));
-            from = from < 0 ? 0 : from;
-            for (int c = from; c < (to > from ? to : from + 1); c++) {
-                view->mark[c] = 1;
-            }
-        }
-        const bool cells = view->canvas.cell_height > 1;
-        const double inset = cells ? 0 : 2;
-        if (!cells) {
-            ckpt_view_box(view, view->left, y + inset, view->right - view->left, view->lane_height - 2 * inset,
-                          CKPT_INK_FAINT);
-        }
-        const ckpt_ink ink = span == CKPT_SPAN_RECOMPUTE ? CKPT_INK_BUDGET
-                             : span == CKPT_SPAN_COPY    ? CKPT_INK_STAGING
-                                                         : CKPT_INK_INPUTS;
-        for (int c = 0; c < view->columns;) {
-            int end = c + 1;
-            while (end < view->columns && view->mark[end] == view->mark[c]) {
-                end++;
-            }
-            if (view->mark[c] && cells) {
-                const double middle = y + view->lane_height / 2;
-                ckpt_view_line(view, view->left + c * width, middle, view->left + end * width, middle,
-                               (ckpt_pen){ink, 2, 0});
-            } else if (view->mark[c]) {
-                ckpt_view_box(view, view->left + c * width, y + inset, (end - c) * width, view->lane_height - 2 * inset,
-                              ink);
-            }
-            c = end;
-        }
-        ckpt_view_words(view, view->left - 8, y + view->lane_height / 2, font, view->gutter,
-                        ckpt_span_name((ckpt_span)span));
-        y += view->lane_height;
-    }
+    ckpt_view_words(view, view->left - 8, y + view->axis_drop, name, view->gutter,
+                    view->time_axis ? "time" : ckpt_view_unit(view));
 }
 
 /* The budget's line with its label, and the peak of the base with its label where neither hides the other. */
@@ -386,8 +332,7 @@ static ckpt_code fill_columns(ckpt_view *view, ckpt_err *err)
 {
     view->columns = (int)((view->right - view->left) / view->canvas.cell_width);
     ckpt_bytes *const most = CKPT_NEW(view->canvas.scratch, ckpt_bytes, view->columns);
-    view->mark = CKPT_NEW(view->canvas.scratch, unsigned char, view->columns);
-    bool enough = most != NULL && view->mark != NULL;
+    bool enough = most != NULL;
     for (int s = 0; s < view->count && enough; s++) {
         view->event[s] = CKPT_NEW(view->canvas.scratch, int, view->columns);
         enough = view->event[s] != NULL;
@@ -398,7 +343,7 @@ static ckpt_code fill_columns(ckpt_view *view, ckpt_err *err)
     return enough ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d columns", view->columns);
 }
 
-/* Ends of both axes, and which lanes there are. A budget far above everything would flatten the picture: no line. */
+/* Ends of both axes. A budget far above everything would flatten the picture: no line. */
 static void measure_axes(ckpt_view *view)
 {
     double most = 1;
@@ -413,11 +358,6 @@ static void measure_axes(ckpt_view *view)
     view->y_end = fmax(most, (double)view->budget);
     const double fixed = (double)base->static_bytes;
     view->fold = fixed > view->y_end / 2 && fixed < most ? fixed : 0;
-    for (int i = 0; i < base->event_count; i++) {
-        if ((int)base->event[i].span >= 0 && base->event[i].span < CKPT_SPAN_FREE) {
-            view->lane[base->event[i].span] = true;
-        }
-    }
 }
 
 /* Positions from the top; what the height leaves over is the plot's. */
@@ -428,6 +368,10 @@ static void lay_out(ckpt_view *view)
     const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
     const double content = view->canvas.width - 2 * view->margin;
     view->gutter = ckpt_view_measure(view, font, "recompute") + 8;
+    for (int i = 0; i < view->lane_count; i++) { /* a stream may have a long name: up to twice the room */
+        const double wanted = ckpt_view_measure(view, font, view->lane[i].name) + 8;
+        view->gutter = wanted > view->gutter ? fmin(wanted, 160) : view->gutter;
+    }
     view->left = snap(view->margin + view->gutter, view->canvas.cell_width);
     view->right = snap(view->canvas.width - view->margin, view->canvas.cell_width);
     const double table = ckpt_view_table_width(view);
@@ -436,10 +380,7 @@ static void lay_out(ckpt_view *view)
     const int table_rows = ckpt_view_table_rows(view);
     const int below = view->beside ? (table_rows > view->fact_count ? table_rows : view->fact_count)
                                    : table_rows + 1 + view->fact_count;
-    int lanes = 0;
-    for (int i = 0; i < CKPT_SPAN_FREE; i++) {
-        lanes += view->lane[i];
-    }
+    const int lanes = view->lane_count;
     view->lane_height = cells ? line : 13;
     view->axis_drop = cells ? line / 2 : 13;
     const double head = (cells ? 1 : 1.6) * line + view->head_count * line + (cells ? 0 : 0.6 * line);
@@ -494,7 +435,7 @@ static ckpt_code draw(ckpt_view *view, ckpt_text *text, ckpt_err *err)
         draw_stack(view, point, lower);
         draw_outlines(view, point);
         draw_marks(view);
-        draw_lanes(view, view->lanes_y);
+        ckpt_view_draw_lanes(view, view->lanes_y);
         draw_axis(view, view->axis_y);
         draw_fold(view);
         ckpt_view_draw_table(view);
@@ -505,6 +446,15 @@ static ckpt_code draw(ckpt_view *view, ckpt_text *text, ckpt_err *err)
     }
     const ckpt_code closed = view->canvas.renderer->close(&view->canvas, code == CKPT_OK ? text : NULL, err);
     return code != CKPT_OK ? code : closed;
+}
+
+static bool all_without_plan(const ckpt_trace *const *trace, int count)
+{
+    bool all = true;
+    for (int i = 0; i < count; i++) {
+        all = all && ckpt_trace_follows_no_plan(trace[i]);
+    }
+    return all;
 }
 
 ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const char *format,
@@ -530,7 +480,7 @@ ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const 
     ckpt_view view = {
         .canvas = {.renderer = renderer, .color = options->color, .scratch = &scratch},
         .count = trace_count,
-        .time_axis = options->time_axis,
+        .time_axis = options->time_axis || (!options->step_axis && all_without_plan(trace, trace_count)),
         .line = cells ? 16 : 18,
         .small = 12,
         .margin = cells ? 0 : 16,
@@ -541,9 +491,13 @@ ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const 
     const int height = options->height > 0 ? options->height : renderer->height;
     view.canvas.width = fmax(cells ? 72 : 560, width) * view.canvas.cell_width;
     view.canvas.height = height * view.canvas.cell_height;
-    ckpt_code code = ckpt_series_make(trace, trace_count, options->time_axis, &scratch, view.series, &view.base, err);
+    ckpt_code code = ckpt_series_make(trace, trace_count, view.time_axis, &scratch, view.series, &view.base, err);
     if (code == CKPT_OK) {
         measure_axes(&view);
+        view.no_plan = ckpt_trace_follows_no_plan(view.series[view.base].trace);
+        code = ckpt_view_find_lanes(&view, err);
+    }
+    if (code == CKPT_OK) {
         ckpt_view_say(&view);
         code = view.failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the picture's words") : CKPT_OK;
     }

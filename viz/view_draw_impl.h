@@ -4,27 +4,35 @@
 
 #include "viz/view_impl.h"
 
-enum { CKPT_VIEW_FACTS = 20, CKPT_VIEW_HEADS = 2, CKPT_VIEW_LARGEST = 16384 };
+enum { CKPT_VIEW_FACTS = 24, CKPT_VIEW_HEADS = 2, CKPT_VIEW_LARGEST = 16384, CKPT_VIEW_LANES = 12 };
 
 typedef struct ckpt_fact {
     const char *name, *text;
     int outline; /* number of the line it explains; -1: none */
 } ckpt_fact;
 
+/* A strip under the plot that shows when something ran: all runs of one phase, or of one stream. */
+typedef struct ckpt_lane {
+    const char *name;
+    ckpt_ns busy_ns; /* lengths of its events together */
+} ckpt_lane;
+
 typedef struct ckpt_view {
     ckpt_canvas canvas;
     ckpt_series series[CKPT_VIEW_TRACES];
     int count, base;
     bool time_axis;
-    bool failed; /* a text found no memory */
+    bool no_plan; /* the base is of a program that follows none */
+    bool failed;  /* a text found no memory */
 
     ckpt_bytes budget; /* 0: no line */
     double x_end, y_end;
     double fold; /* the static block, when it would leave no height for the rest: drawn flat, not to scale; else 0 */
     int columns;
     int *event[CKPT_VIEW_TRACES]; /* per column */
-    unsigned char *mark;          /* per column */
-    bool lane[CKPT_SPAN_FREE];
+    ckpt_lane lane[CKPT_VIEW_LANES];
+    int lane_count;
+    unsigned char *lane_of; /* per event of the base; CKPT_VIEW_LANES: none */
 
     const char *title, *about;
     const char *head[CKPT_VIEW_HEADS];
@@ -48,6 +56,13 @@ void ckpt_view_line(ckpt_view *view, double x0, double y0, double x1, double y1,
 void ckpt_view_words(ckpt_view *view, double x, double y, ckpt_font font, double width, const char *text);
 double ckpt_view_measure(const ckpt_view *view, ckpt_font font, const char *text);
 const ckpt_pen *ckpt_view_outline(int nth);
+
+/* Which lanes there are (view_lanes.c): phases in a step that follows a plan, else streams where there are several. */
+CKPT_MUST_USE ckpt_code ckpt_view_find_lanes(ckpt_view *view, ckpt_err *err);
+void ckpt_view_draw_lanes(ckpt_view *view, double y);
+
+/* "step" or "event": what is counted along the axis. */
+const char *ckpt_view_unit(const ckpt_view *view);
 
 /* Title, head lines and facts. */
 void ckpt_view_say(ckpt_view *view);

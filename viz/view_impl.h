@@ -20,6 +20,7 @@ typedef enum ckpt_band {
     CKPT_BAND_GRADIENTS,
     CKPT_BAND_WORKSPACE,
     CKPT_BAND_STAGING,
+    CKPT_BAND_OTHER,
     CKPT_BAND_OUTSIDE,
     CKPT_BAND_COUNT
 } ckpt_band;
@@ -45,9 +46,18 @@ typedef struct ckpt_series {
     const char *verdict;      /* goes after the label: "= predicted at every step"; "" for the base itself */
     bool same;                /* the verdict is: no byte differs */
     int runs, again;          /* runs of ops, of which recomputations */
-    int copies;
-    ckpt_ns again_ns, copy_ns;
+    int copies, allocations, frees;
+    ckpt_ns again_ns, copy_ns, kernel_ns;
+    int64_t launches;
 } ckpt_series;
+
+/* Of a program that follows no plan: its events are numbered, its memory is what it allocated. */
+bool ckpt_trace_follows_no_plan(const ckpt_trace *trace);
+
+/* The largest blocks that are allocated when event `at` is over, largest first, as the numbers of the events that
+ * allocated them. Gives how many there are, at most `room`. Cost: O(at). Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_trace_largest(const ckpt_trace *trace, int at, ckpt_arena *scratch, int *event, int room,
+                                           int *count, ckpt_err *err);
 
 /* Bytes of an event by band. Sums stop at 63 bits. */
 void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_bands *bands);

@@ -14,7 +14,8 @@ enum { TRACES = 8, LARGEST = 16384 };
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "write .svg, .png, .pdf or .txt; - is standard output; default: draw in the terminal"},
     {"format", 'f', "FORMAT", "svg, png, pdf or txt, whatever the file is called"},
-    {"axis", 'a', "AXIS", "steps (default): predicted and measured fall together; time: each on its own clock"},
+    {"axis", 'a', "AXIS",
+     "steps: predicted and measured fall together (default with a plan); time: each on its own clock"},
     {"width", 'W', "N", "pixels; columns of a terminal"},
     {"height", 'H', "N", "pixels; rows of a terminal"},
     {NULL, 0, NULL, NULL},
@@ -69,6 +70,7 @@ static int parse(ckpt_cli *cli, request *want)
                 return ckpt_cli_usage(cli, "found axis \"%s\", wanted steps or time", value);
             }
             want->view.time_axis = strcmp(value, "time") == 0;
+            want->view.step_axis = !want->view.time_axis;
         } else if (name[0] != '\0') {
             int *const size = strcmp(name, "width") == 0 ? &want->view.width : &want->view.height;
             if (!size_of(value, size)) {
@@ -117,7 +119,8 @@ int main(int argc, char **argv)
                     .usage = "ckpt-view [options] trace.json...",
                     .about =
                         "Draw memory over one training step: 1 to 8 predicted and measured traces under the budget "
-                        "line,\nwith what makes the peak. A trace of - is read from standard input.",
+                        "line,\nwith what makes the peak; or over the run of a program that follows no plan.\n"
+                        "A trace of - is read from standard input.",
                     .option = options,
                     .argc = argc,
                     .argv = argv};

@@ -39,6 +39,11 @@ static void fact(ckpt_view *view, const char *name, const char *text, int outlin
     }
 }
 
+const char *ckpt_view_unit(const ckpt_view *view)
+{
+    return view->no_plan ? "event" : "step";
+}
+
 static void say_traces(ckpt_view *view)
 {
     int nth = 0;
@@ -50,8 +55,8 @@ static void say_traces(ckpt_view *view)
              base     ? "stack"
              : hidden ? "same"
                       : "line",
-             CKPT_SAY(view, "%s, peak %s at step %d", series->label, bytes_of(view, series->at_peak.planned),
-                      series->trace->event[series->peak].step),
+             CKPT_SAY(view, "%s, peak %s at %s %d", series->label, bytes_of(view, series->at_peak.planned),
+                      ckpt_view_unit(view), series->trace->event[series->peak].step),
              base || hidden ? -1 : nth);
         nth += !base;
         if (!base && view->count > 2) {
@@ -60,18 +65,26 @@ static void say_traces(ckpt_view *view)
     }
 }
 
-static void say_time(ckpt_view *view)
+/* What ran in a program that follows no plan. */
+static void say_runs(ckpt_view *view)
 {
-    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
-    const ckpt_ns ns = base->trace->time_ns;
-    if (other == NULL) {
-        fact(view, "step time", CKPT_SAY(view, "%s, %s", ns_of(view, ns), base->label), -1);
-    } else {
-        fact(view, "step time",
-             CKPT_SAY(view, "%s %s, %s %s (%+.1f %%)", ns_of(view, ns), base->label, ns_of(view, other->trace->time_ns),
-                      other->label, ns > 0 ? percent((double)other->trace->time_ns, (double)ns) - 100 : 0),
-             -1);
+    const ckpt_series *const base = &view->series[view->base];
+    if (base->runs > 0) {
+        fact(view, "ran", CKPT_SAY(view, "%d kernels, ops and the like", base->runs), -1);
     }
+    const char *busy = "";
+    for (int i = 0; i < view->lane_count && i < 4 && base->trace->time_ns > 0; i++) {
+        busy = CKPT_SAY(view, "%s%s%s %.0f %%", busy, i > 0 ? ", " : "", view->lane[i].name,
+                        percent((double)view->lane[i].busy_ns, (double)base->trace->time_ns));
+    }
+    if (busy[0] != '\0') {
+        fact(view, "busy", CKPT_SAY(view, "%s%s", busy, view->lane_count > 4 ? ", ..." : ""), -1);
+    }
+}
+
+static void say_again(ckpt_view *view, ckpt_ns ns)
+{
+    const ckpt_series *const base = &view->series[view->base];
     if (base->again > 0) {
         fact(view, "again",
              CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->again, base->runs,
@@ -79,6 +92,25 @@ static void say_time(ckpt_view *view)
              -1);
     } else {
         fact(view, "again", "nothing is recomputed", -1);
+    }
+}
+
+static void say_time(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const ckpt_ns ns = base->trace->time_ns;
+    if (other == NULL) {
+        fact(view, view->no_plan ? "time" : "step time", CKPT_SAY(view, "%s, %s", ns_of(view, ns), base->label), -1);
+    } else {
+        fact(view, "step time",
+             CKPT_SAY(view, "%s %s, %s %s (%+.1f %%)", ns_of(view, ns), base->label, ns_of(view, other->trace->time_ns),
+                      other->label, ns > 0 ? percent((double)other->trace->time_ns, (double)ns) - 100 : 0),
+             -1);
+    }
+    if (view->no_plan) {
+        say_runs(view);
+    } else {
+        say_again(view, ns);
     }
     if (base->copies > 0) {
         fact(view, "copies", CKPT_SAY(view, "%d between device and host, %s", base->copies, ns_of(view, base->copy_ns)),
@@ -100,6 +132,9 @@ static void say_machine(ckpt_view *view)
     if (trace->process_peak_bytes > 0) {
         fact(view, "process", CKPT_SAY(view, "resident set at most %s", bytes_of(view, trace->process_peak_bytes)), -1);
     }
+    if (text_of(trace->recorder)[0] != '\0') {
+        fact(view, "recorder", trace->recorder, -1);
+    }
     if (text_of(trace->machine.device)[0] != '\0') {
         fact(view, "machine", trace->machine.device, -1);
     }
@@ -108,11 +143,61 @@ static void say_machine(ckpt_view *view)
     }
 }
 
-void ckpt_view_say(ckpt_view *view)
+/* "33.6 MB at 0x7f0000000000", with the address where it is known. */
+static const char *block_of(ckpt_view *view, const ckpt_event *event)
 {
-    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    return event->address != 0
+               ? CKPT_SAY(view, "%s at 0x%llx", bytes_of(view, event->size_bytes), (unsigned long long)event->address)
+               : bytes_of(view, event->size_bytes);
+}
+
+/* "cudaMalloc", or the layer in which it was called beside it. */
+static const char *who_of(ckpt_view *view, const ckpt_event *event)
+{
+    const char *const layer = text_of(event->layer);
+    return layer[0] != '\0' ? CKPT_SAY(view, "%s in %s", text_of(event->name), layer) : text_of(event->name);
+}
+
+/* The largest blocks at the peak, and what came and went in all. */
+static void say_blocks(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base];
+    const ckpt_trace *const trace = base->trace;
+    int largest[3], count = 0;
+    if (ckpt_trace_largest(trace, base->peak, view->canvas.scratch, largest, 3, &count, NULL) != CKPT_OK) {
+        view->failed = true;
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        const ckpt_event *const event = &trace->event[largest[i]];
+        fact(view, i == 0 ? "largest" : "",
+             CKPT_SAY(view, "%s, %s (event %d)", block_of(view, event), who_of(view, event), event->step), -1);
+    }
+    ckpt_bands end;
+    ckpt_event_bands(trace, &trace->event[trace->event_count - 1], &end);
+    fact(view, "memory",
+         CKPT_SAY(view, "%d allocation%s, %d free%s, %s left at the end", base->allocations,
+                  base->allocations == 1 ? "" : "s", base->frees, base->frees == 1 ? "" : "s",
+                  bytes_of(view, end.planned)),
+         -1);
+}
+
+static void say_title(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base];
     const ckpt_trace *const trace = base->trace;
     const ckpt_event *const peak = &trace->event[base->peak];
+    const char *const bytes = bytes_of(view, base->at_peak.planned);
+    const int last = trace->event[trace->event_count - 1].step + 1;
+    if (view->no_plan) {
+        view->title = CKPT_SAY(view, "%s: memory of a program that follows no plan", text_of(trace->name));
+        const char *const what = peak->span == CKPT_SPAN_ALLOCATE
+                                     ? CKPT_SAY(view, "%s, %s", block_of(view, peak), who_of(view, peak))
+                                     : who_of(view, peak);
+        view->head[0] = CKPT_SAY(view, "peak %s after %s, at event %d of %d: %s", bytes, ns_of(view, peak->start_ns),
+                                 peak->step, last, what);
+        return;
+    }
     const bool budget = trace->budget_bytes > 0;
     view->title = CKPT_SAY(view, "%s: memory in one training step, plan %s, %s%s", text_of(trace->name),
                            text_of(trace->plan)[0] != '\0' ? trace->plan : "of unknown origin",
@@ -120,9 +205,15 @@ void ckpt_view_say(ckpt_view *view)
     const char *const of_budget = budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
                                                     percent((double)base->at_peak.planned, (double)trace->budget_bytes))
                                          : "";
-    const ckpt_bytes statics = trace->static_bytes, arena = trace->arena_bytes;
-    view->head[0] = CKPT_SAY(view, "peak %s%s at step %d of %d: %s", bytes_of(view, base->at_peak.planned), of_budget,
-                             peak->step, trace->event[trace->event_count - 1].step + 1, text_of(peak->name));
+    view->head[0] =
+        CKPT_SAY(view, "peak %s%s at step %d of %d: %s", bytes, of_budget, peak->step, last, text_of(peak->name));
+}
+
+void ckpt_view_say(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const ckpt_trace *const trace = base->trace;
+    say_title(view);
     view->head_count = 1;
     if (view->count == 2) {
         view->head[view->head_count++] = CKPT_SAY(view, "%s %s", other->label, other->verdict);
@@ -130,15 +221,21 @@ void ckpt_view_say(ckpt_view *view)
     view->about = CKPT_SAY(view, "%s; %s", view->head[0], view->count == 2 ? view->head[1] : base->label);
 
     say_traces(view);
-    fact(view, "memory", CKPT_SAY(view, "static block %s + arena %s", bytes_of(view, statics), bytes_of(view, arena)),
-         -1);
-    if (budget && view->budget == 0) {
+    if (view->no_plan) {
+        say_blocks(view);
+    } else {
+        fact(view, "memory",
+             CKPT_SAY(view, "static block %s + arena %s", bytes_of(view, trace->static_bytes),
+                      bytes_of(view, trace->arena_bytes)),
+             -1);
+    }
+    if (trace->budget_bytes > 0 && view->budget == 0) {
         fact(view, "budget", CKPT_SAY(view, "%s, far above the picture", bytes_of(view, trace->budget_bytes)), -1);
     }
     say_time(view);
     say_machine(view);
     if (trace->event_count > (int)(view->canvas.width / view->canvas.cell_width * 0.8)) {
-        fact(view, "detail", "each column shows its highest step", -1);
+        fact(view, "detail", CKPT_SAY(view, "each column shows its highest %s", ckpt_view_unit(view)), -1);
     }
 }
 

@@ -9,7 +9,9 @@
 typedef struct ckpt_view_options {
     int width, height; /* pixels, or columns and rows of a terminal; 0: default; too small for the words: grows */
     bool color;        /* terminal */
-    bool time_axis;    /* x is time; false: the steps of the plan, on which predicted and measured fall together */
+    /* x is time, or the steps of the plan, on which predicted and measured fall together. Neither: the steps, but time
+     * where no trace follows a plan */
+    bool time_axis, step_axis;
 } ckpt_view_options;
 
 /* Predicted and measured traces on one axis under the budget line, with the breakdown of the peak.

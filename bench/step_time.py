@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Predicted against measured step time: a profile of each model, N plans made from it, and training by each of them.
+
+Usage: step_time.py BIN [--device cuda:0] [--plans 6] [--steps 20] [--rounds 3] [--json FILE] [--work FOLDER]
+       [--profile FILE] [--dtype NAME] [--threads N] [--seconds S] model.json[:VAR=N,...] ...
+BIN is the folder of the programs. Plans: keep-all; ckpt-plan's own at several budgets down to 2 % over the least; recompute-all,
+where there is a link one that offloads, and others. Every plan trains ROUNDS times, one plan after the
+other, so that a slow minute of the machine does not fall on one plan. A row has
+
+  predicted       the plan's own step time, from the profile
+  measured        median over the rounds of ckpt-train's median step (on a GPU of the replayed steps), and how far the
+                  rounds lie apart, (most - least) / median
+  p/m             predicted / measured
+  layers/step     what the profile says of the layers that run, summed, over the measured step
+  traced          the same sum as the traced step has it, over the measured step
+  idle            share of the traced step in which no layer ran
+Exit 1 when a program failed.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser(usage=__doc__)
+parser.add_argument("bin")
+parser.add_argument("models", nargs="+")
+parser.add_argument("--device", default="cpu")
+parser.add_argument("--plans", type=int, default=6)
+parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--rounds", type=int, default=3)
+parser.add_argument("--json")
+parser.add_argument("--work")
+parser.add_argument("--profile")
+parser.add_argument("--dtype")
+parser.add_argument("--threads")
+parser.add_argument("--seconds", default="0.4")
+args = parser.parse_args()
+
+
+def run(program, *rest, may_fail=False):
+    done = subprocess.run([f"{args.bin}/{program}", *rest], capture_output=True, text=True)
+    if done.returncode != 0 and not (may_fail and done.returncode == 1):
+        sys.exit(f"{program} {' '.join(rest)}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+class Model:
+    def __init__(self, entry, work):
+        self.path, _, settings = entry.partition(":")
+        self.name = os.path.basename(self.path).removesuffix(".json") + (" " + settings if settings else "")
+        self.options = [word for setting in settings.split(",") if setting for word in ("--set", setting)]
+        self.options += ["--dtype", args.dtype] if args.dtype else []
+        self.threads = ["--threads", args.threads] if args.threads and args.device == "cpu" else []
+        self.work = work
+        self.profile = args.profile or f"{work}/profile.json"
+        if not args.profile:
+            run("ckpt-profile", "--device", args.device, "--seconds", args.seconds, *self.options, *self.threads,
+                "-o", self.profile, self.path)
+
+    def plan(self, name, *rest):
+        """The plan, or None where it does not fit."""
+        output = f"{self.work}/{name.replace(' ', '-')}.plan.json"
+        run("ckpt-plan", "--profile", self.profile, *self.options, *self.threads, *rest, "-o", output, self.path,
+            may_fail=True)
+        with open(output) as file:
+            made = json.load(file)
+        return {"name": name, "file": output, "plan": made} if made["verdict"] == "fits" else None
+
+    def plans(self):
+        """The first N of this list that fit and are not the same steps as another."""
+        answer = json.loads(run("ckpt-plan", "--profile", self.profile, *self.options, *self.threads, "--effort", "0",
+                                "--time-limit", "20", "--budget", "1", "--json", self.path, may_fail=True))
+        tight = str(int(1.02 * answer["least_budget_bytes"]))
+        with open(self.profile) as file:
+            linked = json.load(file).get("d2h_bytes_per_s", 0) > 0
+        makers = [("keep-all", "--strategy", "keep-all"), ("auto 85%", "--budget", "85%"), ("auto 70%", "--budget", "70%"),
+                  ("auto least", "--budget", tight), ("recompute-all", "--strategy", "recompute-all"),
+                  ("sqrt 75%", "--strategy", "sqrt", "--budget", "75%"), ("each-block", "--strategy", "each-block"),
+                  ("auto 55%", "--budget", "55%"), ("greedy 80%", "--strategy", "greedy", "--budget", "80%"),
+                  ("auto 92%", "--budget", "92%")]
+        if linked:
+            makers.insert(5, ("joint 60%", "--strategy", "joint", "--budget", "60%"))
+        found, seen = [], set()
+        for name, *rest in makers:
+            made = self.plan(name, *rest) if len(found) < args.plans else None
+            steps = json.dumps(made["plan"]["steps"]) if made else None
+            if made and steps not in seen:
+                seen.add(steps)
+                found.append(made)
+        return found
+
+    def train(self, plan):
+        return json.loads(run("ckpt-train", "--device", args.device, "--plan", plan["file"], "--profile", self.profile,
+                              "--steps", str(args.steps), "--json", *self.options, *self.threads, self.path))
+
+
+def row_of(model, plan, runs):
+    measured = statistics.median(r["step_ns"] for r in runs)
+    against = [r["against"] for r in runs]
+    predicted = plan["plan"]["summary"]["time_ns"]
+    return {
+        "model": model.name, "plan": plan["name"], "peak_bytes": plan["plan"]["summary"]["peak_bytes"],
+        "predicted_ns": predicted, "measured_ns": measured,
+        "spread": (max(r["step_ns"] for r in runs) - min(r["step_ns"] for r in runs)) / measured,
+        "ratio": predicted / measured,
+        "layers_over_step": against[0]["layers"]["predicted_ns"] / measured,
+        "traced_layers_over_step": statistics.median(a["layers"]["measured_ns"] for a in against) / measured,
+        "idle": statistics.median(a["idle_ns"] / a["step"]["measured_ns"] for a in against),
+        "recorder": against[-1]["recorder"], "rounds": len(runs), "steps": args.steps,
+    }
+
+
+def show(row):
+    return (f"| {row['model']} | {row['plan']} | {row['peak_bytes'] / 1e6:.1f} MB | {row['predicted_ns'] / 1e6:.3f} ms | "
+            f"{row['measured_ns'] / 1e6:.3f} ms ± {100 * row['spread'] / 2:.1f} % | {row['ratio']:.3f} | "
+            f"{row['layers_over_step']:.3f} | {row['traced_layers_over_step']:.3f} | {100 * row['idle']:.1f} % |")
+
+
+def summary(rows, name):
+    ratios = [r["ratio"] for r in rows]
+    worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+    return (f"{name}: {len(rows)} plans, predicted / measured {statistics.median(ratios):.3f} in the median "
+            f"({min(ratios):.3f} to {max(ratios):.3f}, farthest {100 * (worst - 1):+.1f} %); sum of layers / measured step "
+            f"{statistics.median(r['layers_over_step'] for r in rows):.3f}")
+
+
+def measure(entry, work):
+    model = Model(entry, work)
+    plans = model.plans()
+    runs = [[] for _ in plans]
+    for _ in range(args.rounds):
+        for done, plan in zip(runs, plans):
+            done.append(model.train(plan))
+    rows = [row_of(model, plan, done) for plan, done in zip(plans, runs)]
+    for row in rows:
+        print(show(row), flush=True)
+    return model.name, rows
+
+
+def main(work):
+    print(f"| model, {args.device} | plan | peak | predicted | measured | p/m | layers/step | traced | idle |")
+    print("|---" * 9 + "|", flush=True)
+    results = []
+    for number, entry in enumerate(args.models):
+        folder = f"{work}/{number}"
+        os.makedirs(folder, exist_ok=True)
+        results.append(measure(entry, folder))
+    print()
+    for name, rows in results:
+        print(summary(rows, name))
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump([row for _, rows in results for row in rows], file, indent=1)
+
+
+if args.work:
+    main(args.work)
+else:
+    with tempfile.TemporaryDirectory() as folder:
+        main(folder)

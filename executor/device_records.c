@@ -1,0 +1,143 @@
+/* What the device itself recorded of a traced step. Every step of the plan carries its number as a tag; what was
+ * started under it gives the step its start, its end and its time in kernels, all on the recorder's clock. That clock
+ * is put on the stamps' so that no step starts before its stamp and one starts with it. A step that started nothing
+ * keeps the place its stamp gave it and has no length; where records were lost it keeps both stamps. */
+#include <string.h>
+
+#include "executor/executor_impl.h"
+
+void ckpt_executor_trace_record(ckpt_trace *trace, ckpt_recorder *recorder)
+{
+    ckpt_measured *const measured = (ckpt_measured *)trace;
+    measured->recorder = recorder;
+}
+
+const char *ckpt_executor_trace_lost(const ckpt_trace *trace)
+{
+    const ckpt_measured *const measured = (const ckpt_measured *)trace;
+    return measured->lost.msg[0] != '\0' ? measured->lost.msg : NULL;
+}
+
+/* Training goes on, and the trace has the stamps' times. */
+static void keep_going(ckpt_measured *measured, ckpt_code code)
+{
+    measured->recording = measured->recording && code == CKPT_OK;
+}
+
+/* What was recorded before this step is nobody's. */
+void ckpt_records_start(ckpt_measured *measured)
+{
+    measured->lost = (ckpt_err){0};
+    measured->trace.recorder = "";
+    if (measured->recorder == NULL) {
+        return;
+    }
+    measured->recording = true;
+    const ckpt_mark mark = ckpt_arena_mark(measured->out);
+    const ckpt_activity *activity = NULL;
+    int count = 0;
+    keep_going(measured, ckpt_recorder_collect(measured->recorder, measured->out, &activity, &count, &measured->lost));
+    ckpt_arena_rewind(measured->out, mark);
+    ckpt_recorder_report report = {0};
+    ckpt_recorder_tell(measured->recorder, &report);
+    measured->dropped_before = report.dropped + report.odd;
+}
+
+void ckpt_records_push(ckpt_measured *measured, int step)
+{
+    if (measured->recording) {
+        keep_going(measured, ckpt_recorder_push(measured->recorder, (uint64_t)step + 1, &measured->lost));
+    }
+}
+
+void ckpt_records_pop(ckpt_measured *measured)
+{
+    if (measured->recording) {
+        keep_going(measured, ckpt_recorder_pop(measured->recorder, &measured->lost));
+    }
+}
+
+/* First start and last end of what a step started, on the recorder's clock. */
+typedef struct ckpt_stretch {
+    ckpt_ns start_ns, end_ns;
+} ckpt_stretch;
+
+/* Add up what carries a step's tag; gives how many activities did. */
+static int64_t add_up(ckpt_measured *measured, const ckpt_activity *activity, int count, ckpt_stretch *stretch)
+{
+    int64_t found = 0;
+    for (int i = 0; i < count; i++) {
+        const ckpt_activity *const a = &activity[i];
+        const bool ran =
+            a->kind == CKPT_ACTIVITY_KERNEL || a->kind == CKPT_ACTIVITY_COPY || a->kind == CKPT_ACTIVITY_FILL;
+        if (!ran || a->tag == 0 || a->tag > (uint64_t)measured->trace.event_count) {
+            continue;
+        }
+        ckpt_event *const event = &measured->event[a->tag - 1];
+        ckpt_stretch *const s = &stretch[a->tag - 1];
+        s->start_ns = event->launches == 0 || a->start_ns < s->start_ns ? a->start_ns : s->start_ns;
+        s->end_ns = event->launches == 0 || a->end_ns > s->end_ns ? a->end_ns : s->end_ns;
+        event->kernel_ns += a->end_ns - a->start_ns;
+        event->launches++;
+        found++;
+    }
+    return found;
+}
+
+/* Steps of one stream end and start in order; the stamps' clock has steps of half a microsecond or so. */
+static void put_times(const ckpt_executor *executor, ckpt_measured *measured, const ckpt_stretch *stretch, bool all)
+{
+    ckpt_ns origin = INT64_MAX;
+    for (int s = 0; s < measured->trace.event_count; s++) {
+        const ckpt_event *const event = &measured->event[s];
+        const ckpt_ns apart = event->launches > 0 ? stretch[s].start_ns - event->start_ns : INT64_MAX;
+        origin = apart < origin ? apart : origin;
+    }
+    ckpt_ns free_from[CKPT_STREAM_COUNT] = {0};
+    for (int s = 0; s < measured->trace.event_count; s++) {
+        ckpt_event *const event = &measured->event[s];
+        ckpt_ns *const from = &free_from[executor->action[s].stream];
+        if (event->launches > 0) {
+            event->start_ns = stretch[s].start_ns - origin;
+            event->end_ns = stretch[s].end_ns - origin;
+        } else {
+            event->start_ns = event->start_ns > *from ? event->start_ns : *from;
+            event->end_ns = all || event->end_ns < event->start_ns ? event->start_ns : event->end_ns;
+        }
+        *from = event->end_ns > *from ? event->end_ns : *from;
+    }
+}
+
+static ckpt_code join(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+{
+    const ckpt_activity *activity = NULL;
+    int count = 0;
+    CKPT_TRY(ckpt_recorder_collect(measured->recorder, measured->out, &activity, &count, err));
+    ckpt_stretch *const stretch = CKPT_NEW(measured->out, ckpt_stretch, measured->trace.event_count);
+    if (stretch == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the records of %d steps", measured->trace.event_count);
+    }
+    if (add_up(measured, activity, count, stretch) == 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "of %d records none belongs to a step", count);
+    }
+    ckpt_recorder_report report = {0};
+    ckpt_recorder_tell(measured->recorder, &report);
+    put_times(executor, measured, stretch, report.dropped + report.odd == measured->dropped_before);
+    return CKPT_OK;
+}
+
+void ckpt_records_end(const ckpt_executor *executor, ckpt_measured *measured)
+{
+    if (!measured->recording) {
+        return;
+    }
+    measured->recording = false;
+    const ckpt_mark mark = ckpt_arena_mark(measured->out);
+    const ckpt_code code = join(executor, measured, &measured->lost);
+    ckpt_arena_rewind(measured->out, mark);
+    if (code != CKPT_OK) {
+        return;
+    }
+    const char *const text = ckpt_recorder_describe(measured->recorder, measured->out);
+    measured->trace.recorder = text != NULL ? text : "recorded";
+}

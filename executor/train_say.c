@@ -1,0 +1,161 @@
+/* What ckpt-train tells about a training: lines for people, or one JSON object. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "executor/train_impl.h"
+
+/* A CPU tells nothing that the line of the plan does not. */
+static void say_memory(const char *when, const ckpt_footprint *footprint, ckpt_text *text)
+{
+    if (footprint->device.total > 0) {
+        ckpt_text_add(text, "%s: ", when);
+        ckpt_footprint_show(footprint, text);
+        ckpt_text_add(text, "\n");
+    }
+}
+
+void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_plan *const plan = training->plan;
+    char peak[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], all[CKPT_UNITS_TEXT];
+    ckpt_text_add(text, "%s: ", training->lowered->network->model->name);
+    if (training->first_step < (uint64_t)training->options.steps) {
+        ckpt_text_add(text, "steps %" PRIu64 " to %lld", training->first_step + 1, (long long)training->options.steps);
+    } else {
+        ckpt_text_add(text, "nothing to do (%" PRIu64 " steps are done, --steps says %lld)", training->first_step,
+                      (long long)training->options.steps);
+    }
+    ckpt_text_add(text, ", seed %" PRIu64 ", %s\n", ckpt_executor_seed(training->executor),
+                  training->device->api->describe(training->device));
+    ckpt_text_add(text, "plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
+                  ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
+                  ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
+    say_memory("memory at the start", &training->start, text);
+    const char *layer = NULL, *why = NULL;
+    const int slow = ckpt_executor_remarks(training->executor, &layer, &why);
+    if (slow > 0) {
+        ckpt_text_add(text, "%d layer%s slower than might be; the first is %s: %s\n", slow,
+                      slow == 1 ? " runs" : "s run", layer, why);
+    }
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    const ckpt_ns x = *(const ckpt_ns *)a, y = *(const ckpt_ns *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t times_kept(const ckpt_training *training)
+{
+    return training->times < CKPT_TIMES_KEPT ? training->times : CKPT_TIMES_KEPT;
+}
+
+static ckpt_ns median_time(ckpt_training *training)
+{
+    const int64_t count = times_kept(training);
+    if (count == 0) { /* all of a GPU's one or two steps were traced */
+        return training->done > 0 ? training->trace->time_ns : 0;
+    }
+    qsort(training->time, (size_t)count, sizeof training->time[0], compare_ns);
+    return training->time[count / 2];
+}
+
+ckpt_bytes ckpt_train_peak(const ckpt_training *training)
+{
+    return training->done > 0 ? ckpt_executor_peak(training->executor) : 0;
+}
+
+/* The traced step against the prediction. False: there is none, or no step was traced. */
+static ckpt_code hold_against(ckpt_training *training, ckpt_step_report *report, bool *held, ckpt_err *err)
+{
+    *held = training->predicted != NULL && training->trace != NULL && training->trace->event_count > 0;
+    if (!*held) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_step_compare(training->predicted, training->trace, &training->arena, report, err));
+    report->usual_ns = training->device->api->gpu && training->times > 0 ? median_time(training) : 0;
+    return CKPT_OK;
+}
+
+static ckpt_code say_against(ckpt_training *training, ckpt_text *text, ckpt_err *err)
+{
+    ckpt_step_report report;
+    bool held = false;
+    CKPT_TRY(hold_against(training, &report, &held, err));
+    if (held) {
+        const char *const recorder = training->trace->recorder;
+        const char *const clock = training->device->api->gpu ? "events around every step" : "the host's clock";
+        ckpt_step_report_show(&report, training->options.profile, recorder[0] != '\0' ? recorder : clock, text);
+    }
+    return CKPT_OK;
+}
+
+static void say_end_text(ckpt_training *training, const char *weights, ckpt_text *text)
+{
+    char shown[CKPT_UNITS_TEXT];
+    const ckpt_plan *const plan = training->plan;
+    ckpt_text_add(text, "weights sha256  %s\n", weights);
+    ckpt_text_add(text, "planned peak    %lld B\n", (long long)plan->peak_bytes);
+    if (training->done == 0) {
+        return;
+    }
+    ckpt_text_add(text, "measured peak   %lld B (%s)\n", (long long)ckpt_train_peak(training),
+                  ckpt_train_peak(training) == plan->peak_bytes ? "equal" : "DIFFERENT");
+    ckpt_text_add(
+        text,
+        "outside         %lld B more on the C heap than before the first step, at most, looked at after every %s "
+        "(OpenMP, libraries)\n",
+        (long long)ckpt_executor_outside(training->executor), training->device->api->gpu ? "step" : "op");
+    ckpt_text_add(text, "process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
+                  (long long)ckpt_process_peak_bytes(), ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), shown));
+    say_memory("memory at the end", &training->end, text);
+    ckpt_text_add(text, "step time       %s, median of %lld\n", ckpt_ns_show(median_time(training), shown),
+                  (long long)(training->times > 0 ? times_kept(training) : 1));
+}
+
+static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt_text *text, ckpt_err *err)
+{
+    const ckpt_plan *const plan = training->plan;
+    ckpt_step_report report;
+    bool held = false;
+    CKPT_TRY(hold_against(training, &report, &held, err));
+    ckpt_text_add(text, "{\"model\": ");
+    ckpt_text_json(text, training->lowered->network->model->name);
+    ckpt_text_add(text, ", \"strategy\": ");
+    ckpt_text_json(text, plan->solver);
+    ckpt_text_add(text, ", \"steps\": %" PRIu64 ", \"seed\": %" PRIu64 ", \"threads\": %lld",
+                  ckpt_executor_steps(training->executor), ckpt_executor_seed(training->executor),
+                  (long long)training->options.threads);
+    if (training->done > 0 && isfinite(training->loss)) {
+        ckpt_text_add(text, ", \"loss\": %.9g", (double)training->loss);
+    } else {
+        ckpt_text_add(text, ", \"loss\": null");
+    }
+    ckpt_text_add(text,
+                  ", \"weights_sha256\": \"%s\", \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
+                  "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
+                  "\"step_ns\": %lld, \"memory\": {\"start\": {",
+                  weights, (long long)plan->peak_bytes, (long long)ckpt_train_peak(training),
+                  (long long)ckpt_executor_outside(training->executor), (long long)ckpt_process_peak_bytes(),
+                  (long long)ckpt_executor_host_bytes(training->executor), (long long)median_time(training));
+    ckpt_footprint_json(&training->start, text);
+    ckpt_text_add(text, "}, \"end\": {");
+    ckpt_footprint_json(&training->end, text);
+    ckpt_text_add(text, "}}");
+    if (held) {
+        ckpt_text_add(text, ", \"against\": ");
+        ckpt_step_report_json(&report, training->options.profile, training->trace->recorder, text);
+    }
+    ckpt_text_add(text, "}\n");
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_say_end(ckpt_training *training, const char *weights, ckpt_text *text, ckpt_err *err)
+{
+    if (training->options.json) {
+        return say_end_json(training, weights, text, err);
+    }
+    say_end_text(training, weights, text);
+    return say_against(training, text, err);
+}
