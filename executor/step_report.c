@@ -2,6 +2,7 @@
 #include "executor/step_report.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,9 +156,11 @@ void ckpt_step_report_show(const ckpt_step_report *report, const char *profile, 
     if (copies->runs > 0) {
         show_row(text, "copies, beside", copies->predicted_ns, copies->measured_ns);
     }
-    show_row(text, "whole step", report->step.predicted_ns, report->step.measured_ns);
+    show_row(text, "this step", report->step.predicted_ns, report->step.measured_ns);
     if (report->usual_ns > 0) {
-        show_row(text, "not traced", report->step.predicted_ns, report->usual_ns);
+        char name[32];
+        snprintf(name, sizeof name, "median of %lld", (long long)report->usual_count);
+        show_row(text, name, report->step.predicted_ns, report->usual_ns);
     }
     char idle[CKPT_UNITS_TEXT];
     ckpt_text_add(text, "  no layer runs in %s of the step (%.1f %%)\n", ckpt_ns_show(report->idle_ns, idle),
@@ -187,7 +190,7 @@ void ckpt_step_report_json(const ckpt_step_report *report, const char *profile, 
     json_part(text, "copies", &report->part[CKPT_SPAN_COPY]);
     ckpt_text_add(text, ", ");
     json_part(text, "step", &report->step);
-    ckpt_text_add(text, ", \"untraced_step_ns\": %" PRId64 ", \"idle_ns\": %" PRId64 ", \"most_different\": [",
+    ckpt_text_add(text, ", \"median_step_ns\": %" PRId64 ", \"idle_ns\": %" PRId64 ", \"most_different\": [",
                   report->usual_ns, report->idle_ns);
     for (int i = 0; i < report->worst_count; i++) {
         const ckpt_step_layer *const w = &report->worst[i];

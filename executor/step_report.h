@@ -26,7 +26,8 @@ typedef struct ckpt_step_report {
     ckpt_step_part layers;                  /* all of them but the copies */
     ckpt_step_part step;                    /* from its start to its end; runs: all steps of the plan */
     ckpt_ns idle_ns;                        /* of the measured step: when its layers had nothing running */
-    ckpt_ns usual_ns;                       /* median of the steps that were not traced; 0: there are none */
+    ckpt_ns usual_ns;                       /* median of the steps that were timed as users run them; 0: unknown */
+    int64_t usual_count;                    /* how many those were */
     ckpt_step_layer worst[CKPT_STEP_WORST]; /* by how far measured is from predicted, in ns */
     int worst_count;
 } ckpt_step_report;

@@ -215,7 +215,8 @@ static void open_recorder(ckpt_training *training, uint64_t step)
         return;
     }
     ckpt_err err = {0};
-    if (ckpt_recorder_open(NULL, &training->recorder, &err) != CKPT_OK) {
+    const ckpt_recorder_options kernels = {.library = NULL}; /* and copies and fills; nothing else */
+    if (ckpt_recorder_open(&kernels, &training->recorder, &err) != CKPT_OK) {
         fprintf(stderr, "ckpt-train: the traced step is timed by events: %s\n", err.msg);
         training->recorder = NULL;
     }

@@ -66,7 +66,7 @@ ckpt_bytes ckpt_train_peak(const ckpt_training *training)
     return training->done > 0 ? ckpt_executor_peak(training->executor) : 0;
 }
 
-/* The traced step against the prediction. False: there is none, or no step was traced. */
+/* The traced step against the prediction; *held: there is one of each. */
 static ckpt_code hold_against(ckpt_training *training, ckpt_step_report *report, bool *held, ckpt_err *err)
 {
     *held = training->predicted != NULL && training->trace != NULL && training->trace->event_count > 0;
@@ -74,7 +74,8 @@ static ckpt_code hold_against(ckpt_training *training, ckpt_step_report *report,
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_step_compare(training->predicted, training->trace, &training->arena, report, err));
-    report->usual_ns = training->device->api->gpu && training->times > 0 ? median_time(training) : 0;
+    report->usual_ns = training->times > 0 ? median_time(training) : 0;
+    report->usual_count = times_kept(training);
     return CKPT_OK;
 }
 
@@ -87,6 +88,8 @@ static ckpt_code say_against(ckpt_training *training, ckpt_text *text, ckpt_err 
         const char *const recorder = training->trace->recorder;
         const char *const clock = training->device->api->gpu ? "events around every step" : "the host's clock";
         ckpt_step_report_show(&report, training->options.profile, recorder[0] != '\0' ? recorder : clock, text);
+    } else if (training->predicted != NULL) {
+        ckpt_text_add(text, "against %s: no step was traced, which a GPU's last one is\n", training->options.profile);
     }
     return CKPT_OK;
 }
