@@ -149,13 +149,16 @@ static ckpt_code match_profile(lowering *l, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_ns choose_time(const lowering *l, const ckpt_timing *measured, ckpt_ns stated, const ckpt_op_role *role)
+static ckpt_ns choose_time(const lowering *l, const ckpt_node *node, ckpt_direction direction,
+                           const ckpt_timing *measured, ckpt_ns stated, const ckpt_op_role *role)
 {
     /* A file written by hand may give a time and no repeats. */
     if (measured != NULL && (measured->repeats > 0 || measured->median_ns > 0)) {
         return measured->median_ns;
     }
-    return stated >= 0 ? stated : ckpt_roofline_ns(l->device, l->network->model->dtype, role->flop, role->moved_bytes);
+    return stated >= 0 ? stated
+                       : ckpt_roofline_ns(l->device, node->op->name, direction, l->network->model->dtype, role->flop,
+                                          role->moved_bytes);
 }
 
 static bool is_static(const lowering *l, int value)
@@ -236,7 +239,8 @@ static ckpt_code lower_forward(lowering *l, const ckpt_node *node, ckpt_err *err
     CKPT_TRY(add_inplace(l, node, op, err));
     role->flop = node->forward_flop;
     role->moved_bytes = node->forward_moved_bytes;
-    op->time_ns = choose_time(l, row != NULL ? &row->forward : NULL, node->forward_ns, role);
+    op->time_ns =
+        choose_time(l, node, CKPT_DIRECTION_FORWARD, row != NULL ? &row->forward : NULL, node->forward_ns, role);
     /* What shows the loss is an output: run again behind the updates, it would come out of the next step's weights. */
     op->recompute = node->index != l->network->loss_node;
     op->checkpoint = node->layer->checkpoint;
@@ -373,7 +377,8 @@ static ckpt_code lower_backward(lowering *l, const ckpt_node *node, ckpt_err *er
     role->flop = node->backward_flop;
     /* A staged piece is read, and its sum read and written. */
     role->moved_bytes = ckpt_plus(node->backward_moved_bytes, ckpt_times(3, staging));
-    op->time_ns = choose_time(l, row != NULL ? &row->backward : NULL, node->backward_ns, role);
+    op->time_ns =
+        choose_time(l, node, CKPT_DIRECTION_BACKWARD, row != NULL ? &row->backward : NULL, node->backward_ns, role);
     const ckpt_bytes wanted = row != NULL ? row->backward_workspace_bytes : node->backward_workspace_bytes;
     return workspace_bytes(staging, wanted, &op->workspace_bytes, err);
 }
@@ -402,7 +407,7 @@ static ckpt_code lower_update(lowering *l, const ckpt_node *node, ckpt_err *err)
     const ckpt_bytes copy = l->network->model->dtype == CKPT_BFLOAT16 ? bytes / 2 : 0;
     role->flop = ckpt_times(4 + 4 * slots, bytes / 4);
     role->moved_bytes = ckpt_plus(ckpt_times(3 + 2 * slots, bytes), copy);
-    op->time_ns = choose_time(l, row != NULL ? &row->update : NULL, -1, role);
+    op->time_ns = choose_time(l, node, CKPT_DIRECTION_UPDATE, row != NULL ? &row->update : NULL, -1, role);
     return CKPT_OK;
 }
 

@@ -2,10 +2,12 @@
 /* Device models: the table, a JSON file of one's own, and the roofline. */
 #include "tests/support_test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
 #include "ops/device_model.h"
+#include "ops/op.h"
 
 static void test_table(void **state)
 {
@@ -22,6 +24,14 @@ static void test_table(void **state)
                   model->flop_per_s16 >= model->flop_per_s && model->link_bytes_per_s >= 0 &&
                   strlen(model->about) > 20 && model->gpu == (strcmp(model->name, "cpu") != 0),
               "%s", model->name);
+        CHECK(model->sheet_flop_per_s >= model->flop_per_s && model->sheet_flop_per_s16 >= model->flop_per_s16 &&
+                  model->sheet_bytes_per_s >= model->bytes_per_s &&
+                  model->sheet_bytes_per_s >= model->cache_bytes_per_s,
+              "%s: sustained is more than the data sheet has", model->name);
+        for (const ckpt_op_factor *factor = model->factor; factor != NULL && factor->op != NULL; factor++) {
+            CHECK(strcmp(factor->op, "update") == 0 || ckpt_op_find(factor->op) != NULL, "%s: no op %s", model->name,
+                  factor->op);
+        }
     }
     assert_true(count >= 9);
     const ckpt_device_model *found = NULL;
@@ -36,14 +46,82 @@ static void test_roofline(void **state)
 {
     (void)state;
     const ckpt_device_model device = {.flop_per_s = 1e12, .bytes_per_s = 1e9, .launch_ns = 10};
-    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 0, 0), 10);
-    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 0), 15);    /* 5000 operations at 1000 per ns */
-    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 3), 15);    /* 3 bytes hide behind them */
-    assert_int_equal(ckpt_roofline_ns(&device, CKPT_FLOAT32, 5000, 100), 110); /* memory bound */
+    assert_int_equal(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 0, 0), 10);
+    assert_int_equal(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 5000, 0),
+                     15); /* 5000 operations at 1000 per ns */
+    assert_int_equal(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 5000, 3),
+                     15); /* 3 bytes hide behind them */
+    assert_int_equal(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 5000, 100),
+                     110); /* memory bound */
     const ckpt_device_model narrow = {.flop_per_s = 1e12, .flop_per_s16 = 5e12, .bytes_per_s = 1e9, .launch_ns = 10};
-    assert_int_equal(ckpt_roofline_ns(&narrow, CKPT_FLOAT32, 5000, 0), 15);
-    assert_int_equal(ckpt_roofline_ns(&narrow, CKPT_BFLOAT16, 5000, 0), 11);
-    assert_true(ckpt_roofline_ns(&device, CKPT_FLOAT32, INT64_MAX, INT64_MAX) > 0);
+    assert_int_equal(ckpt_roofline_ns(&narrow, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 5000, 0), 15);
+    assert_int_equal(ckpt_roofline_ns(&narrow, NULL, CKPT_DIRECTION_FORWARD, CKPT_BFLOAT16, 5000, 0), 11);
+    assert_true(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, INT64_MAX, INT64_MAX) > 0);
+}
+
+/* The first bytes come from the cache, the others from memory; an op's factor is on the work, not on the launch. To
+ * the nanosecond: what is between two of them is cut off. */
+static void test_roofline_with_cache_and_factors(void **state)
+{
+    (void)state;
+    static const ckpt_op_factor factor[] = {{"gelu", {4, 3, 0}}, {"update", {0, 0, 0.5}}, {NULL, {0}}};
+    const ckpt_device_model device = {.flop_per_s = 1e12,
+                                      .bytes_per_s = 1e9,
+                                      .cache_bytes = 100,
+                                      .cache_bytes_per_s = 1e10,
+                                      .launch_ns = 10,
+                                      .factor = factor};
+    static const struct {
+        const char *op;
+        ckpt_direction direction;
+        ckpt_flop flop;
+        ckpt_bytes moved;
+        ckpt_ns ns;
+    } wanted[] = {
+        {"relu", CKPT_DIRECTION_FORWARD, 0, 100, 10 + 10},        /* all in the cache */
+        {"relu", CKPT_DIRECTION_FORWARD, 0, 150, 10 + 10 + 50},   /* 50 bytes are not */
+        {"relu", CKPT_DIRECTION_FORWARD, 30000, 150, 10 + 60},    /* 30 ns of compute hide */
+        {"relu", CKPT_DIRECTION_FORWARD, 70000, 150, 10 + 70},    /* these do not */
+        {"gelu", CKPT_DIRECTION_FORWARD, 0, 150, 10 + 4 * 60},    /* four times as long */
+        {"gelu", CKPT_DIRECTION_BACKWARD, 70000, 0, 10 + 3 * 70}, /* whatever bounds it */
+        {"gelu", CKPT_DIRECTION_UPDATE, 0, 150, 10 + 30},         /* an update is one for every op */
+        {"relu", CKPT_DIRECTION_UPDATE, 0, 150, 10 + 30},         {NULL, CKPT_DIRECTION_FORWARD, 0, 150, 10 + 60},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const ckpt_ns found =
+            ckpt_roofline_ns(&device, wanted[i].op, wanted[i].direction, CKPT_FLOAT32, wanted[i].flop, wanted[i].moved);
+        CHECK(llabs(found - wanted[i].ns) <= 1, "%zu: %lld ns, wanted %lld", i, (long long)found,
+              (long long)wanted[i].ns);
+    }
+    const ckpt_device_model none = {.flop_per_s = 1e12, .bytes_per_s = 1e9, .factor = &factor[2]};
+    assert_int_equal(ckpt_roofline_ns(&none, "gelu", CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 0, 7), 7);
+}
+
+/* A profile's machine block says on what it was recorded. */
+static void test_machines(void **state)
+{
+    (void)state;
+    static const struct {
+        bool gpu;
+        const char *device, *model; /* model NULL: none of the table */
+    } wanted[] = {
+        {true, "cuda:0: NVIDIA H200, 132 multiprocessors, 139 GiB", "h200"},
+        {true, "cuda:3: NVIDIA A100-SXM4-40GB, 108 multiprocessors, 39 GiB", "a100-40gb"},
+        {true, "cuda:0: NVIDIA A10, 72 multiprocessors, 22 GiB", "a10"},
+        {true, "cuda:0: NVIDIA A10G, 80 multiprocessors, 22 GiB", NULL},
+        {true, "cuda:0: NVIDIA GeForce RTX 3060 Ti, 38 multiprocessors, 8 GiB", NULL},
+        {true, "", NULL},
+        {false, "cpu: AMD EPYC, 2 threads", "cpu"},
+        {false, "cpu: AMD EPYC, 20 threads", NULL},
+        {false, "cuda:0: NVIDIA H200, 132 multiprocessors, 139 GiB", NULL},
+        {false, "", NULL},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const ckpt_machine machine = {.device = wanted[i].device, .gpu = wanted[i].gpu};
+        const ckpt_device_model *const found = ckpt_device_model_of_machine(&machine);
+        CHECK((found == NULL) == (wanted[i].model == NULL), "\"%s\"", wanted[i].device);
+        assert_true(found == NULL || strcmp(found->name, wanted[i].model) == 0);
+    }
 }
 
 static const char path[] = CKPT_WORK_DIR "/test_device.json";
@@ -77,6 +155,19 @@ static void test_own_file(void **state)
                        &err),
              err);
     assert_true(device->gpu && device->flop_per_s16 == 8 && device->flop_per_s == 1);
+    CHECK_OK(read_text("{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"cache_bytes\": 32, \"cache_bytes_per_s\": 5,"
+                       " \"sheet_flop_per_s\": 2, \"sheet_bytes_per_s\": 6, \"op_factors\": {"
+                       " \"gelu\": { \"forward\": 4.5, \"backward\": 3 }, \"update\": { \"update\": 0.5 } } }",
+                       &arena, &device, &err),
+             err);
+    assert_true(device->cache_bytes == 32 && device->cache_bytes_per_s == 5);
+    assert_true(device->sheet_flop_per_s == 2 && device->sheet_flop_per_s16 == 1 && device->sheet_bytes_per_s == 6);
+    const ckpt_op_factor *const factor = device->factor;
+    assert_string_equal(factor[0].op, "gelu");
+    assert_true(factor[0].times[CKPT_DIRECTION_FORWARD] == 4.5 && factor[0].times[CKPT_DIRECTION_BACKWARD] == 3);
+    assert_string_equal(factor[1].op, "update");
+    assert_true(factor[1].times[CKPT_DIRECTION_UPDATE] == 0.5 && factor[1].times[CKPT_DIRECTION_FORWARD] == 0);
+    assert_null(factor[2].op);
     static const char *const wrong[][2] = {
         {"{ \"bytes_per_s\": 1 }", "flop_per_s"},
         {"{ \"flop_per_s\": 1 }", "bytes_per_s"},
@@ -87,6 +178,13 @@ static void test_own_file(void **state)
         {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"name\": 5 }", "name"},
         {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"flop_per_s16\": 0 }", "\"flop_per_s16\" is 0"},
         {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"gpu\": 1 }", "gpu"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"cache_bytes\": 5 }", "cache_bytes_per_s"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"cache_bytes\": 5, \"cache_bytes_per_s\": 0 }", "is 0"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"sheet_bytes_per_s\": -1 }", "\"sheet_bytes_per_s\" is -1"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"op_factors\": [] }", "object"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"op_factors\": { \"gelu\": 2 } }", "object"},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"op_factors\": { \"gleu\": {} } }", "no op \"gleu\""},
+        {"{ \"flop_per_s\": 1, \"bytes_per_s\": 1, \"op_factors\": { \"gelu\": { \"forward\": 0 } } }", "above 0"},
         {"[1]", "object"},
         {"{", "test_device.json:1:"},
     };
@@ -114,7 +212,8 @@ static void test_starved(void **state)
 {
     (void)state;
     ckpt_err err = {0};
-    static const char text[] = "{ \"name\": \"mine\", \"flop_per_s\": 2e12, \"bytes_per_s\": 3e11 }";
+    static const char text[] = "{ \"name\": \"mine\", \"flop_per_s\": 2e12, \"bytes_per_s\": 3e11,"
+                               " \"op_factors\": { \"gelu\": { \"forward\": 2 } } }";
     CHECK_OK(ckpt_file_write(path, text, strlen(text), &err), err);
     assert_true(ckpt_test_starve(find_own, NULL) > 0);
 }
@@ -124,6 +223,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_roofline),
+        cmocka_unit_test(test_roofline_with_cache_and_factors),
+        cmocka_unit_test(test_machines),
         cmocka_unit_test(test_own_file),
         cmocka_unit_test(test_starved),
     };
