@@ -1,93 +1,12 @@
-/* ckpt-profile: runs the layers of a model one by one and writes what they cost. */
-#include <errno.h>
-#include <stdlib.h>
+/* ckpt-profile: runs the layers of a model one by one and writes what they cost; or runs a program and writes what it
+ * did on a GPU; or reads what another tool wrote of a program. */
 #include <string.h>
 
-#include "core/cli.h"
 #include "core/file.h"
+#include "cupti/command.h"
+#include "imports/import.h"
 #include "kernels/threads.h"
-#include "profiler/profiler.h"
-
-static const ckpt_cli_option option_table[] = {
-    {"output", 'o', "FILE", "where the profile goes; - is standard output (default)"},
-    {"device", 0, "NAME", "cpu (default) or cuda:0"},
-    {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15)"},
-    {"seconds", 0, "S", "stop repeating one direction of a layer after S seconds (default 0.4)"},
-    {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
-    {"set", 0, "VAR=N", "override a variable of the model"},
-    {"dtype", 0, "NAME", "float32 or bfloat16 in place of the model's dtype; bfloat16 on a GPU"},
-    {NULL, 0, NULL, NULL},
-};
-
-typedef struct ckpt_profile_options {
-    const char *model, *output, *dtype, *device;
-    const char **set;
-    int set_count;
-    int threads; /* 0: not given */
-    ckpt_profiler_options profiler;
-} ckpt_profile_options;
-
-static bool parse_number(const char *text, double min, double max, double *number)
-{
-    char *end = NULL;
-    errno = 0;
-    const double found = strtod(text, &end);
-    if (errno != 0 || end == text || *end != '\0' || !(found >= min && found <= max)) {
-        return false;
-    }
-    *number = found;
-    return true;
-}
-
-static bool parse_count(const char *text, int min, int max, int *count)
-{
-    double found = 0;
-    if (!parse_number(text, min, max, &found) || found > (double)(int)found) {
-        return false;
-    }
-    *count = (int)found;
-    return true;
-}
-
-/* 0: go on; else the program's exit code + 1. */
-static int parse(ckpt_cli *cli, ckpt_profile_options *options)
-{
-    const char *name = NULL, *value = NULL;
-    for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
-        if (got < 0) {
-            return got == -1 ? 1 : 3;
-        }
-        double seconds = 0;
-        if (strcmp(name, "output") == 0) {
-            options->output = value;
-        } else if (strcmp(name, "device") == 0) {
-            options->device = value;
-        } else if (strcmp(name, "dtype") == 0) {
-            options->dtype = value;
-        } else if (strcmp(name, "set") == 0) {
-            options->set[options->set_count++] = value;
-        } else if (strcmp(name, "repeats") == 0) {
-            if (!parse_count(value, 3, 1000, &options->profiler.repeats)) {
-                return 1 + ckpt_cli_usage(cli, "--repeats takes a number from 3 to 1000, found \"%s\"", value);
-            }
-        } else if (strcmp(name, "threads") == 0) {
-            if (!parse_count(value, 1, CKPT_THREADS_MAX, &options->threads)) {
-                return 1 + ckpt_cli_usage(cli, "--threads takes a number from 1 to %d, found \"%s\"", CKPT_THREADS_MAX,
-                                          value);
-            }
-        } else if (strcmp(name, "seconds") == 0) {
-            if (!parse_number(value, 0.001, 3600, &seconds)) {
-                return 1 + ckpt_cli_usage(cli, "--seconds takes a number from 0.001 to 3600, found \"%s\"", value);
-            }
-            options->profiler.spend_ns = (ckpt_ns)(seconds * 1e9);
-        } else if (options->model != NULL) {
-            return 1 + ckpt_cli_usage(cli, "one model file is profiled, found a second: %s", value);
-        } else {
-            options->model = value;
-        }
-    }
-    return options->model != NULL ? 0 : 1 + ckpt_cli_usage(cli, "the model file is missing");
-}
+#include "profiler/profile_request_impl.h"
 
 static void show_progress(void *context, int done, int total, ckpt_ns elapsed_ns)
 {
@@ -101,44 +20,37 @@ static void show_remark(void *context, const char *layer, const char *why)
     fprintf(stderr, "ckpt-profile: layer %s runs slower than it might: %s\n", layer, why);
 }
 
-static ckpt_code write_profile(const ckpt_profile *profile, const char *path, ckpt_err *err)
+static void note(const char *line)
 {
-    ckpt_text text;
-    ckpt_text_init(&text);
-    ckpt_profile_write(profile, &text);
-    ckpt_code code = ckpt_text_end(&text, err);
+    fprintf(stderr, "ckpt-profile: %s\n", line);
+}
+
+static void show_note(void *context, const char *line)
+{
+    (void)context;
+    note(line);
+}
+
+/* Takes the text, whatever becomes of it. */
+static ckpt_code write_text(ckpt_text *text, const char *path, ckpt_err *err)
+{
+    ckpt_code code = ckpt_text_end(text, err);
     if (code == CKPT_OK) {
-        code = ckpt_file_write(path, text.bytes, text.length, err);
+        code = ckpt_file_write(path, text->bytes, text->length, err);
     }
-    ckpt_text_fini(&text);
+    ckpt_text_fini(text);
     return code;
 }
 
-static void say_end(const ckpt_profile *profile, ckpt_ns spent_ns)
-{
-    ckpt_ns forward = 0, backward = 0, update = 0;
-    int measured = 0;
-    for (int i = 0; i < profile->row_count; i++) {
-        forward += profile->row[i].forward.median_ns;
-        backward += profile->row[i].backward.median_ns;
-        update += profile->row[i].update.median_ns;
-        measured += profile->row[i].same_as[0] == '\0';
-    }
-    char f[CKPT_UNITS_TEXT], b[CKPT_UNITS_TEXT], u[CKPT_UNITS_TEXT], s[CKPT_UNITS_TEXT];
-    fprintf(stderr,
-            "%s: %d layers, %d distinct ones measured in %s on random data, caches not flushed; a step by their sum: "
-            "forward %s, backward %s, update %s\n",
-            profile->model, profile->row_count, measured, ckpt_ns_show(spent_ns, s), ckpt_ns_show(forward, f),
-            ckpt_ns_show(backward, b), ckpt_ns_show(update, u));
-}
+/* Layers of a model. */
 
 /* The network as this device runs it: a GPU's has no threads. */
-static ckpt_code lower_model(const ckpt_profile_options *options, const ckpt_device *device, ckpt_arena *arena,
+static ckpt_code lower_model(const ckpt_profile_request *request, const ckpt_device *device, ckpt_arena *arena,
                              const ckpt_lowered **lowered, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
-    CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, arena, &model, err));
-    CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, arena, &model, err));
+    CKPT_TRY(ckpt_model_read(request->model, request->set, request->set_count, arena, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, request->dtype, arena, &model, err));
     const ckpt_network *network = NULL;
     CKPT_TRY(ckpt_network_infer(model, device->threads, arena, &network, err));
     const ckpt_device_model *roofline = NULL;
@@ -156,25 +68,195 @@ static ckpt_code describe(const ckpt_device *device, const ckpt_cli *cli, ckpt_a
     return device->api->gpu ? ckpt_machine_set_gpu(machine, name, arena, err) : CKPT_OK;
 }
 
-static ckpt_code work(const ckpt_profile_options *options, const ckpt_cli *cli, ckpt_device **device, ckpt_arena *arena,
-                      ckpt_err *err)
+/* The data sheet to compare with: the one that was named, else that of this GPU ("cuda:0: NVIDIA H200, 132 ...") where
+ * it is known. The table's CPU is no particular one, so a CPU must be named. */
+static ckpt_code choose_roofline(const ckpt_profile_request *request, const ckpt_device *device, ckpt_arena *arena,
+                                 const ckpt_device_model **roofline, ckpt_err *err)
 {
-    CKPT_TRY(ckpt_device_open(options->device, options->threads > 0 ? options->threads : ckpt_machine_threads(), device,
-                              err));
-    if ((*device)->api->gpu && options->threads > 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--threads is for the CPU, found --device %s", options->device);
+    *roofline = NULL;
+    if (request->roofline != NULL) {
+        return ckpt_device_model_find(request->roofline, arena, roofline, err);
     }
+    const char *const colon = device->api->gpu ? strstr(device->api->describe(device), ": ") : NULL;
+    if (colon != NULL) {
+        char name[128];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 2, ","), colon + 2);
+        *roofline = ckpt_device_model_of(name);
+    }
+    return CKPT_OK;
+}
+
+/* Without a recorder a profile has the times of the device's events: less, but no reason to stop. */
+static ckpt_code open_recorder(const ckpt_profile_request *request, ckpt_device *device, ckpt_recorder **recorder,
+                               ckpt_bytes *device_bytes, ckpt_err *err)
+{
+    ckpt_err why = {0};
+    if (!device->api->gpu) {
+        return CKPT_OK;
+    }
+    const ckpt_code code = request->no_cupti ? CKPT_DEVICE : ckpt_profile_record(device, recorder, device_bytes, &why);
+    if (code == CKPT_DEVICE) {
+        fprintf(stderr, "ckpt-profile: no kernels are recorded, times are between events of the device: %s\n",
+                request->no_cupti ? "--no-cupti" : why.msg);
+        return CKPT_OK;
+    }
+    if (code != CKPT_OK) {
+        *err = why;
+    }
+    return code;
+}
+
+static ckpt_code add_recorder_bytes(ckpt_profile *profile, ckpt_bytes device_bytes, ckpt_arena *arena, ckpt_err *err)
+{
+    char shown[CKPT_UNITS_TEXT];
+    if (profile->recorder[0] == '\0' || device_bytes < 0) {
+        return CKPT_OK;
+    }
+    profile->recorder = ckpt_arena_format(arena, "%s; the GPU has %s less free memory since it records",
+                                          profile->recorder, ckpt_bytes_show(device_bytes, shown));
+    return profile->recorder != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for what was recorded");
+}
+
+static ckpt_code say_end(const ckpt_profile *profile, const ckpt_device_model *roofline, ckpt_ns spent_ns,
+                         ckpt_arena *arena, ckpt_err *err)
+{
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_code code = ckpt_profile_summary(profile, roofline, spent_ns, arena, &text, err);
+    code = code != CKPT_OK ? code : ckpt_text_end(&text, err);
+    if (code == CKPT_OK) {
+        fputs(text.bytes, stderr);
+    }
+    ckpt_text_fini(&text);
+    return code;
+}
+
+static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device *device, const ckpt_cli *cli,
+                                ckpt_recorder **recorder, ckpt_arena *arena, ckpt_err *err)
+{
+    ckpt_profiler_options options = request->profiler;
     const ckpt_lowered *lowered = NULL;
-    CKPT_TRY(lower_model(options, *device, arena, &lowered, err));
-    CKPT_TRY(ckpt_file_probe(options->output, err)); /* before minutes of measuring */
+    ckpt_bytes device_bytes = -1;
+    CKPT_TRY(lower_model(request, device, arena, &lowered, err));
+    CKPT_TRY(choose_roofline(request, device, arena, &options.roofline, err));
+    CKPT_TRY(ckpt_file_probe(request->output, err)); /* before minutes of measuring */
+    CKPT_TRY(open_recorder(request, device, recorder, &device_bytes, err));
+    options.recorder = *recorder;
     ckpt_profile *profile = NULL;
     const ckpt_ns start = ckpt_clock_ns();
-    CKPT_TRY(ckpt_profile_run(*device, lowered, &options->profiler, arena, &profile, err));
+    CKPT_TRY(ckpt_profile_run(device, lowered, &options, arena, &profile, err));
     const ckpt_ns spent = ckpt_clock_ns() - start;
-    CKPT_TRY(describe(*device, cli, arena, &profile->machine, err));
-    CKPT_TRY(write_profile(profile, options->output, err));
-    say_end(profile, spent);
+    CKPT_TRY(describe(device, cli, arena, &profile->machine, err));
+    CKPT_TRY(add_recorder_bytes(profile, device_bytes, arena, err));
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_profile_write(profile, &text);
+    CKPT_TRY(write_text(&text, request->output, err));
+    return say_end(profile, options.roofline, spent, arena, err);
+}
+
+static ckpt_code profile_layers(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_arena *arena,
+                                ckpt_err *err)
+{
+    ckpt_device *device = NULL;
+    ckpt_recorder *recorder = NULL;
+    CKPT_TRY(ckpt_device_open(request->device, request->threads > 0 ? request->threads : ckpt_machine_threads(),
+                              &device, err));
+    const ckpt_code code =
+        device->api->gpu && request->threads > 0
+            ? CKPT_FAIL(err, CKPT_BAD_INPUT, "--threads is for the CPU, found --device %s", request->device)
+            : measure_layers(request, device, cli, &recorder, arena, err);
+    ckpt_recorder_close(recorder);
+    ckpt_device_close(device);
+    return code;
+}
+
+/* What another tool wrote. */
+
+static ckpt_code write_trace(const ckpt_profile_request *request, const ckpt_trace *trace, ckpt_err *err)
+{
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_trace_write(trace, &text);
+    CKPT_TRY(write_text(&text, request->output, err));
+    char peak[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
+    fprintf(stderr, "%s: %d events over %s, peak %s\n", trace->name, trace->event_count,
+            ckpt_ns_show(trace->time_ns, time), ckpt_bytes_show(trace->peak_bytes, peak));
     return CKPT_OK;
+}
+
+static ckpt_code write_graph(const ckpt_profile_request *request, const ckpt_graph *graph, ckpt_err *err)
+{
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_graph_write(graph, &text);
+    CKPT_TRY(write_text(&text, request->output, err));
+    ckpt_ns time = 0;
+    ckpt_bytes bytes = 0;
+    for (int i = 0; i < graph->op_count; i++) {
+        time += graph->op[i].time_ns;
+    }
+    for (int i = 0; i < graph->buffer_count; i++) {
+        bytes += graph->buffer[i].bytes;
+    }
+    char t[CKPT_UNITS_TEXT], b[CKPT_UNITS_TEXT];
+    fprintf(stderr, "%s: %d ops of %s, %d buffers of %s together; ckpt-plan plans it\n", graph->name, graph->op_count,
+            ckpt_ns_show(time, t), graph->buffer_count, ckpt_bytes_show(bytes, b));
+    return CKPT_OK;
+}
+
+static ckpt_code import_execution(const ckpt_profile_request *request, ckpt_arena *arena, ckpt_err *err)
+{
+    const ckpt_device_model *device = NULL;
+    ckpt_graph *graph = NULL;
+    CKPT_TRY(ckpt_device_model_find(request->roofline != NULL ? request->roofline : "cpu", arena, &device, err));
+    CKPT_TRY(ckpt_import_execution(request->import, request->times, device->bytes_per_s, note, arena, &graph, err));
+    return write_graph(request, graph, err);
+}
+
+static ckpt_code import_file(const ckpt_profile_request *request, ckpt_arena *arena, ckpt_err *err)
+{
+    ckpt_import_kind kind = CKPT_IMPORT_CHROME;
+    ckpt_trace *trace = NULL;
+    CKPT_TRY(ckpt_import_recognise(request->import, &kind, err));
+    CKPT_TRY(ckpt_file_probe(request->output, err));
+    if (kind == CKPT_IMPORT_EXECUTION) {
+        return import_execution(request, arena, err);
+    }
+    if (request->times != NULL || request->roofline != NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s has times of its own: --%s is for an ExecutionTrace", request->import,
+                         request->times != NULL ? "times" : "roofline");
+    }
+    CKPT_TRY(kind == CKPT_IMPORT_SNAPSHOT ? ckpt_import_snapshot(request->import, note, arena, &trace, err)
+                                          : ckpt_import_chrome(request->import, note, arena, &trace, err));
+    return write_trace(request, trace, err);
+}
+
+/* A program. How it ended is how this one ends, whatever became of the recording. */
+static int record_command(const ckpt_profile_request *request, const ckpt_cli *cli)
+{
+    const ckpt_command command = {
+        .argv = request->command, .output = request->output, .argc_all = cli->argc, .argv_all = cli->argv};
+    ckpt_err err = {0};
+    bool ran = false;
+    int exit_code = 0;
+    const ckpt_code code = ckpt_command_record(&command, note, &ran, &exit_code, &err);
+    if (code == CKPT_OK) {
+        return exit_code;
+    }
+    const int refused = ckpt_cli_fail(cli, &err);
+    return ran ? exit_code : refused;
+}
+
+static int work(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_arena *arena)
+{
+    ckpt_err err = {0};
+    if (request->job == CKPT_PROFILE_COMMAND) {
+        return record_command(request, cli);
+    }
+    const ckpt_code code = request->job == CKPT_PROFILE_IMPORT ? import_file(request, arena, &err)
+                                                               : profile_layers(request, cli, arena, &err);
+    return code == CKPT_OK ? 0 : ckpt_cli_fail(cli, &err);
 }
 
 int main(int argc, char **argv)
@@ -182,30 +264,31 @@ int main(int argc, char **argv)
     ckpt_threads_settle(argv);
     ckpt_cli cli = {
         .program = "ckpt-profile",
-        .usage = "ckpt-profile [options] model.json",
-        .about = "Measure what every distinct layer of a model costs. Random data; caches are not flushed.",
-        .option = option_table,
+        .usage = "ckpt-profile [options] model.json\n"
+                 "       ckpt-profile [-o trace.json] -- COMMAND...\n"
+                 "       ckpt-profile [-o FILE] --import FILE [--times FILE]",
+        .about =
+            "Measure what every distinct layer of a model costs, on random data. Or run any CUDA program as it is and\n"
+            "record what it does on GPUs as a trace; its exit status is then this program's. Or make a trace or graph\n"
+            "of what another tool recorded.",
+        .option = ckpt_profile_option_table,
         .argc = argc,
         .argv = argv,
     };
     ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_profile_options options = {.output = "-", .device = "cpu"};
-    options.profiler.progress = show_progress;
-    options.profiler.remark = show_remark;
-    options.set = CKPT_NEW(&arena, const char *, argc);
-    if (options.set == NULL) {
+    ckpt_profile_request request = {.output = "-", .device = "cpu"};
+    request.profiler.progress = show_progress;
+    request.profiler.remark = show_remark;
+    request.profiler.note = show_note;
+    request.set = CKPT_NEW(&arena, const char *, argc);
+    if (request.set == NULL) {
         CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");
         return ckpt_cli_fail(&cli, &err);
     }
-    const int stop = parse(&cli, &options);
-    int exit_code = stop - 1;
-    if (stop == 0) {
-        ckpt_device *device = NULL;
-        exit_code = work(&options, &cli, &device, &arena, &err) == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
-        ckpt_device_close(device);
-    }
+    const int stop = ckpt_profile_parse(&cli, &request);
+    const int exit_code = stop == 0 ? work(&request, &cli, &arena) : stop - 1;
     ckpt_arena_fini(&arena);
     return exit_code;
 }
