@@ -70,10 +70,9 @@ typedef struct ckpt_et_op {
 typedef struct ckpt_et_step {
     ckpt_et_op *op;
     int op_count;
-    const int *below; /* per node: the next of the same op */
-    const int *top;   /* per node: its op, -1 none */
-    const char *name; /* "ProfilerStep#3"; what bounds it otherwise */
-    int64_t first_id, end_id;
+    const int *below;    /* per node: the next of the same op */
+    const int *top;      /* per node: its op, -1 none */
+    const char *name;    /* "ProfilerStep#3"; what bounds it otherwise */
     int candidates;      /* steps the file has */
     bool late_zero_grad; /* last step's gradients are let go after forward has begun */
     int optimizer_steps; /* in the window */

@@ -1,7 +1,9 @@
 /* One training step of the trace and its operators.
  *
- * Nodes are numbered when they begin, on all threads, so a step is a range of ids: the backward thread of a GPU run
- * is no child of the step's annotation. An op is an outermost node with an operator schema; what it calls is inside. */
+ * Nodes are numbered when they begin, on all threads, and written when they end: a step is what began and ended inside
+ * its annotation, the backward thread of a GPU run too, which is no child of it. An op is an outermost node with an
+ * operator schema; what it calls is inside. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,89 +34,60 @@ static bool is_backward(const ckpt_et_node *node)
     return begins(node->name, "autograd::engine::evaluate_function") || node->scope == CKPT_ET_SCOPE_BACKWARD;
 }
 
-/* A range of ids that may be a step. */
+/* What may be a step. A node stands in the file where it ended, and has its number from when it began. */
 typedef struct window {
     const char *name;
-    int64_t first, end; /* end: the first id behind it */
+    int64_t first_id;
+    int after, last; /* places in the file: behind `after`, up to `last` */
     bool backward, update;
 } window;
+
+static bool is_inside(const window *w, const ckpt_et_node *node)
+{
+    return node->id >= w->first_id && node->place > w->after && node->place <= w->last;
+}
 
 static void look_inside(const ckpt_et_trace *trace, window *w)
 {
     for (int i = 0; i < trace->node_count; i++) {
         const ckpt_et_node *const node = &trace->node[i];
-        if (node->id >= w->first && node->id < w->end) {
+        if (is_inside(w, node)) {
             w->backward = w->backward || is_backward(node);
             w->update = w->update || is_optimizer(node, "Optimizer.step#");
         }
     }
 }
 
-/* A step that had not ended when the recording stopped is not in the file, but its children name it. */
-static int64_t next_step_id(const ckpt_et_trace *trace, int step)
-{
-    for (int i = step + 1; i < trace->node_count; i++) {
-        const ckpt_et_node *const node = &trace->node[i];
-        if (is_profiler_step(node)) {
-            return node->id;
-        }
-        if (node->parent < 0 && node->parent_id > trace->node[step].id && node->parent_id < node->id) {
-            return node->parent_id;
-        }
-    }
-    return INT64_MAX;
-}
-
-/* The id behind the last node inside `root`. */
-static int64_t end_of(const ckpt_et_trace *trace, int root)
-{
-    int64_t end = trace->node[root].id + 1;
-    for (int i = root + 1; i < trace->node_count; i++) {
-        int up = trace->node[i].parent;
-        while (up > root) {
-            up = trace->node[up].parent;
-        }
-        if (up != root) {
-            return end;
-        }
-        end = trace->node[i].id + 1;
-    }
-    return end;
-}
-
 /* Of two windows, the later one, unless only the earlier one is a whole step. */
-static void prefer(window *best, const window *w, int *candidates)
+static void prefer(const ckpt_et_trace *trace, window w, window *best, int *candidates)
 {
-    if (!w->backward) {
-        return;
-    }
-    *candidates += 1;
-    if (!best->backward || w->update || !best->update) {
-        *best = *w;
+    look_inside(trace, &w);
+    if (w.backward) {
+        *candidates += 1;
+        *best = !best->backward || w.update || !best->update ? w : *best;
     }
 }
 
 static window find_window(const ckpt_et_trace *trace, int *candidates)
 {
-    window best = {NULL, 0, INT64_MAX, false, false};
+    window best = {"the whole trace", 0, -1, INT_MAX, false, false};
+    int after = -1;
     for (int i = 0; i < trace->node_count; i++) {
-        if (is_profiler_step(&trace->node[i])) {
-            window w = {trace->node[i].name, trace->node[i].id, next_step_id(trace, i), false, false};
-            look_inside(trace, &w);
-            prefer(&best, &w, candidates);
+        const ckpt_et_node *const node = &trace->node[i];
+        if (is_profiler_step(node)) {
+            prefer(trace, (window){node->name, node->id, -1, node->place, false, false}, &best, candidates);
         }
     }
-    int64_t begin = 0;
-    for (int i = 0; best.name == NULL && i < trace->node_count; i++) {
-        if (is_optimizer(&trace->node[i], "Optimizer.step#")) {
-            window w = {"what ends with the optimizer's step", begin, end_of(trace, i), false, true};
-            look_inside(trace, &w);
-            begin = w.end;
-            prefer(&best, &w, candidates);
+    const bool marked = *candidates > 0;
+    for (int i = 0; !marked && i < trace->node_count; i++) {
+        const ckpt_et_node *const node = &trace->node[i];
+        if (is_optimizer(node, "Optimizer.step#")) {
+            prefer(trace, (window){"what ends with the optimizer's step", 0, after, node->place, false, false}, &best,
+                   candidates);
+            after = node->place;
         }
     }
-    if (best.first == 0 && best.end == INT64_MAX && !best.backward) { /* no step is marked: all of it */
-        best.name = "the whole trace";
+    if (*candidates == 0) { /* no step is marked */
         look_inside(trace, &best);
         *candidates = 1;
     }
@@ -129,9 +102,17 @@ typedef struct surroundings {
     bool backward, update, accumulate;
 } surroundings;
 
+/* An op that an exception left (as torch.utils.checkpoint's runs again end) stays on PyTorch's stack and is not in the
+ * file: what follows is written as if inside it. What cannot be inside an op is taken out again. */
 static surroundings surround(const ckpt_et_node *node, const surroundings *outside)
 {
     surroundings s = *outside;
+    if (is_profiler_step(node) || is_optimizer(node, "Optimizer.")) {
+        s = (surroundings){.op = -1, .forward_seq = -1};
+    }
+    if (is_user(node) || begins(node->name, "autograd::engine::evaluate_function")) {
+        s.op = -1;
+    }
     s.backward = s.backward || is_backward(node);
     s.update = s.update || is_optimizer(node, "Optimizer.");
     s.accumulate = s.accumulate || strcmp(node->name, "torch::autograd::AccumulateGrad") == 0;
@@ -193,22 +174,47 @@ typedef struct finder {
     ckpt_et_step *step;
     surroundings *around; /* per node */
     int *below, *top;
-    int *last_below; /* per op */
+    surroundings missing; /* of a node that is not in the file */
+    int *last_below;      /* per op */
+    window window;
     ckpt_err *err;
 } finder;
+
+/* A parent that is not in the file was where the node that began before it was. */
+static const surroundings *outside_of(finder *f, const ckpt_et_node *node)
+{
+    static const surroundings nothing = {.op = -1, .forward_seq = -1};
+    if (node->parent >= 0) {
+        return &f->around[node->parent];
+    }
+    int before = -1;
+    for (int high = (int)(node - f->trace->node); high - before > 1;) { /* the last that began before the parent */
+        const int middle = before + (high - before) / 2;
+        if (f->trace->node[middle].id < node->parent_id) {
+            before = middle;
+        } else {
+            high = middle;
+        }
+    }
+    if (before < 0 || node->parent_id == node->id) {
+        return &nothing;
+    }
+    f->missing = f->around[before];
+    f->missing.op = -1;
+    return &f->missing;
+}
 
 static ckpt_code add_node(finder *f, int i)
 {
     const ckpt_et_node *const node = &f->trace->node[i];
     ckpt_et_step *const step = f->step;
-    static const surroundings nothing = {.op = -1, .forward_seq = -1};
     surroundings *const s = &f->around[i];
-    *s = surround(node, node->parent >= 0 ? &f->around[node->parent] : &nothing);
+    *s = surround(node, outside_of(f, node));
     f->below[i] = -1;
     if (node->scope == CKPT_ET_SCOPE_BACKWARD && node->seq_id >= 0 && node->parent >= 0) {
         f->around[node->parent].forward_seq = node->seq_id; /* what autograd does around the function belongs to it */
     }
-    if (node->id < step->first_id || node->id >= step->end_id) {
+    if (!is_inside(&f->window, node)) {
         s->op = -1;
     } else if (s->op >= 0) {
         f->below[f->last_below[s->op]] = i;
@@ -291,8 +297,7 @@ static void settle_phases(finder *f)
         step->late_zero_grad = step->late_zero_grad || (is_optimizer(node, "Optimizer.zero_grad#") &&
                                                         node->id > f->trace->node[step->op[first_forward].node].id &&
                                                         node->id < f->trace->node[step->op[first].node].id);
-        step->optimizer_steps +=
-            node->id >= step->first_id && node->id < step->end_id && is_optimizer(node, "Optimizer.step#");
+        step->optimizer_steps += is_inside(&f->window, node) && is_optimizer(node, "Optimizer.step#");
     }
 }
 
@@ -307,12 +312,9 @@ ckpt_code ckpt_et_find_step(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt
                          "wanted a training step",
                          trace->path, nodes);
     }
-    *step = (ckpt_et_step){.op = CKPT_NEW(trace->work, ckpt_et_op, nodes),
-                           .name = w.name,
-                           .first_id = w.first,
-                           .end_id = w.end,
-                           .candidates = candidates};
+    *step = (ckpt_et_step){.op = CKPT_NEW(trace->work, ckpt_et_op, nodes), .name = w.name, .candidates = candidates};
     finder f = {.trace = trace,
+                .window = w,
                 .step = step,
                 .around = CKPT_NEW(trace->work, surroundings, nodes),
                 .below = CKPT_NEW(trace->work, int, nodes),
