@@ -400,6 +400,11 @@ ckpt_code ckpt_recorder_flush(ckpt_recorder *r, ckpt_err *err)
     return flush(r, 0, err);
 }
 
+ckpt_code ckpt_recorder_flush_last(ckpt_recorder *r, ckpt_err *err)
+{
+    return flush(r, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, err);
+}
+
 /* Was memory refused since it was last asked? */
 static bool went_short(ckpt_recorder *r, int64_t *lost)
 {

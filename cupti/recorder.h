@@ -62,8 +62,10 @@ CKPT_MUST_USE ckpt_code ckpt_recorder_pop(ckpt_recorder *recorder, ckpt_err *err
 CKPT_MUST_USE ckpt_code ckpt_recorder_collect(ckpt_recorder *recorder, ckpt_arena *out, const ckpt_activity **activity,
                                               int *count, ckpt_err *err);
 
-/* Give to the sink what is there by now. */
+/* Give to the sink what is there by now. A buffer with something that still runs waits for it. */
 CKPT_MUST_USE ckpt_code ckpt_recorder_flush(ckpt_recorder *recorder, ckpt_err *err);
+/* The same at the end of the process, where waiting is no use: what still runs is given up. */
+CKPT_MUST_USE ckpt_code ckpt_recorder_flush_last(ckpt_recorder *recorder, ckpt_err *err);
 
 void ckpt_recorder_tell(const ckpt_recorder *recorder, ckpt_recorder_report *report);
 /* The report as one text, for the "recorder" of a profile or trace: "CUPTI 13.0.1, 2.10 MB of host memory, its own

@@ -46,6 +46,12 @@ ckpt_code ckpt_recorder_flush(ckpt_recorder *recorder, ckpt_err *err)
     return NONE(err);
 }
 
+ckpt_code ckpt_recorder_flush_last(ckpt_recorder *recorder, ckpt_err *err)
+{
+    (void)recorder;
+    return NONE(err);
+}
+
 void ckpt_recorder_tell(const ckpt_recorder *recorder, ckpt_recorder_report *report)
 {
     (void)recorder;

@@ -194,6 +194,15 @@ ckpt_code ckpt_spool_create(const ckpt_spool_options *options, ckpt_spool **spoo
     put_number(made, (uint64_t)getpid());
     put_number(made, length);
     put_bytes(made, options->program, length);
+    const int64_t reserve = made->reserve;
+    made->reserve = 0; /* so that a full disk can be told */
+    const char *const why = append(made, made->block, made->used);
+    if (why != NULL) {
+        ckpt_spool_destroy(made);
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: nothing can be written: %s", options->folder, why);
+    }
+    made->reserve = reserve;
+    made->used = 0;
     *spool = made;
     return CKPT_OK;
 }

@@ -1,0 +1,260 @@
+/* libckpt_inject.so: the CUDA driver loads it into a program ($CUDA_INJECTION64_PATH) when the program initialises
+ * CUDA, and calls InitializeInjection; NVTX does the same with $NVTX_INJECTION64_PATH. It records into a spool in
+ * $CKPT_INJECT_SPOOL until the process ends.
+ *
+ * It is a guest: it says nothing (but with CKPT_INJECT_VERBOSE), touches no signal handler, keeps errno, leaves no file
+ * open, and whatever goes wrong in it ends the recording and nothing else. It tells the driver 1, success, even when it
+ * records nothing: 0 is a failed injection, which is the program's business no more than ours. A forked child has
+ * neither our thread nor CUDA, so it records nothing until it executes a program of its own. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dladdr */
+#endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cupti/cupti_impl.h"
+#include "cupti/recorder.h"
+#include "cupti/spool.h"
+
+enum {
+    FLUSH_MS = 100,       /* what a process did up to then survives SIGKILL and _exit */
+    WAIT_FOR_FLUSH_S = 5, /* at exit, for a flush that is under way */
+    STACK_BYTES = 1 << 20,
+    BROKEN_NVTX = 130000 /* CUPTI 13.0.0 crashes in nvtxNameOsThreadA (NVIDIA/NVTX#125); 13.0.1 does not */
+};
+
+int InitializeInjection(void);
+int InitializeInjectionNvtx(void *get_export_table);
+int InitializeInjectionNvtx2(void *get_export_table);
+
+static pthread_mutex_t spool_lock = PTHREAD_MUTEX_INITIALIZER; /* of spool */
+static pthread_mutex_t flush_lock = PTHREAD_MUTEX_INITIALIZER; /* held while the recorder is flushed; taken first */
+static ckpt_spool *spool;
+static ckpt_recorder *recorder;
+static pid_t owner; /* the process that records */
+static atomic_bool started, ended, nvtx_refused;
+
+static void explain(const char *what, const char *more)
+{
+    if (getenv("CKPT_INJECT_VERBOSE") != NULL) {
+        fprintf(stderr, "libckpt_inject.so, process %ld: %s%s\n", (long)getpid(), what, more);
+    }
+}
+
+/* From the recorder: one call at a time. */
+static void keep(void *context, const ckpt_activity *activity)
+{
+    (void)context;
+    if (!atomic_load(&ended)) {
+        const int kept = errno;
+        pthread_mutex_lock(&spool_lock);
+        ckpt_spool_add(spool, activity);
+        pthread_mutex_unlock(&spool_lock);
+        errno = kept;
+    }
+}
+
+/* What recorded, and what that cost so far; without spool_lock, because the recorder has a lock that it holds while it
+ * calls `keep`. */
+static void say_recorder(void)
+{
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const char *text = ckpt_recorder_describe(recorder, &arena);
+    if (text != NULL && atomic_load(&nvtx_refused)) {
+        text = ckpt_arena_format(
+            &arena, "%s; no NVTX ranges, because this CUPTI crashes programs that name threads (NVIDIA/NVTX#125)",
+            text);
+    }
+    if (text != NULL) {
+        pthread_mutex_lock(&spool_lock);
+        ckpt_spool_say(spool, CKPT_SPOOL_RECORDER, text);
+        pthread_mutex_unlock(&spool_lock);
+    }
+    ckpt_arena_fini(&arena);
+}
+
+/* Called with flush_lock. */
+static void flush(bool last)
+{
+    ckpt_err err;
+    const ckpt_code code = last ? ckpt_recorder_flush_last(recorder, &err) : ckpt_recorder_flush(recorder, &err);
+    if (code != CKPT_OK) {
+        explain("flush: ", err.msg);
+    }
+    if (last) {
+        say_recorder();
+    }
+    pthread_mutex_lock(&spool_lock);
+    if (last) {
+        ckpt_spool_say(spool, CKPT_SPOOL_ENDED, "");
+    }
+    ckpt_spool_flush(spool);
+    pthread_mutex_unlock(&spool_lock);
+}
+
+static void *flush_often(void *context)
+{
+    (void)context;
+    const struct timespec pause = {FLUSH_MS / 1000, FLUSH_MS % 1000 * 1000000L};
+    while (!atomic_load(&ended)) {
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&flush_lock);
+        if (!atomic_load(&ended)) {
+            flush(false);
+        }
+        pthread_mutex_unlock(&flush_lock);
+    }
+    return NULL;
+}
+
+/* At exit, before the destructors of libcupti, which was loaded earlier. The recorder stays open: closing it while
+ * other threads still use CUDA is what makes programs crash at their end. */
+static void finish(void)
+{
+    if (atomic_load(&ended) || getpid() != owner) {
+        return;
+    }
+    const int kept = errno;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WAIT_FOR_FLUSH_S;
+    if (pthread_mutex_timedlock(&flush_lock, &until) == 0) {
+        flush(true);
+        atomic_store(&ended, true);
+        pthread_mutex_unlock(&flush_lock);
+    }
+    atomic_store(&ended, true);
+    errno = kept;
+}
+
+static void in_child(void)
+{
+    atomic_store(&ended, true);
+}
+
+/* A thread of ours gets no signal that is meant for the program. */
+static bool start_thread(void)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    const bool made = pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 &&
+                      pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0 &&
+                      pthread_create(&thread, &attributes, flush_often, NULL) == 0;
+    pthread_attr_destroy(&attributes);
+    return made;
+}
+
+static void program_name(char *name, size_t room)
+{
+    FILE *const file = fopen("/proc/self/comm", "re");
+    if (file == NULL || fgets(name, (int)room, file) == NULL) {
+        snprintf(name, room, "unknown program");
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    name[strcspn(name, "\n")] = '\0';
+}
+
+/* The spool says why when there is no recorder. */
+static void record(const char *folder)
+{
+    char name[64];
+    ckpt_err err = {.msg = ""};
+    program_name(name, sizeof name);
+    const ckpt_spool_options options = {.folder = folder, .program = name};
+    if (ckpt_spool_create(&options, &spool, &err) != CKPT_OK) {
+        explain("nothing is recorded: ", err.msg);
+        return;
+    }
+    owner = getpid();
+    const ckpt_recorder_options wanted = {.memory = true, .calls = true, .ranges = true, .sink = keep};
+    if (ckpt_recorder_open(&wanted, &recorder, &err) != CKPT_OK) {
+        explain("nothing is recorded: ", err.msg);
+        ckpt_spool_say(spool, CKPT_SPOOL_REFUSED, err.msg);
+        ckpt_spool_flush(spool);
+        atomic_store(&ended, true);
+        return;
+    }
+    say_recorder();
+    pthread_mutex_lock(&spool_lock);
+    ckpt_spool_flush(spool);
+    pthread_mutex_unlock(&spool_lock);
+    if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(finish) != 0 || !start_thread()) {
+        explain("only what is flushed by itself will be recorded: ", "no thread or no handler could be made");
+    }
+    at_quick_exit(finish);
+    explain("records into ", folder);
+}
+
+int InitializeInjection(void)
+{
+    const int kept = errno;
+    const char *const folder = getenv("CKPT_INJECT_SPOOL");
+    if (!atomic_exchange(&started, true) && folder != NULL && folder[0] == '/') {
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before); /* threads that are made here, CUPTI's too, inherit this */
+        record(folder);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    errno = kept;
+    return 1;
+}
+
+/* NVTX wants the libcupti that records, and only this process knows which one that is: the program may bring its own.
+ * 0 turns NVTX off in the program, as without us. */
+static int hand_to_cupti(const char *entry, void *get_export_table)
+{
+    ckpt_cupti cupti;
+    ckpt_err err;
+    Dl_info where;
+    int (*initialise)(void *) = NULL;
+    if (getenv("CKPT_INJECT_SPOOL") == NULL) {
+        return 0;
+    }
+    if (ckpt_cupti_load(NULL, &cupti, &err) != CKPT_OK) {
+        explain("NVTX is not recorded: ", err.msg);
+        return 0;
+    }
+    if (cupti.version == BROKEN_NVTX) {
+        explain("NVTX is not recorded: ", "CUPTI 13.0.0 crashes in it (NVIDIA/NVTX#125)");
+        atomic_store(&nvtx_refused, true);
+        return 0;
+    }
+    void *const function = *(void **)&cupti.cuptiGetVersion;
+    void *const library = dladdr(function, &where) != 0 ? dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (library != NULL) {
+        *(void **)&initialise = dlsym(library, entry);
+    }
+    return initialise != NULL ? initialise(get_export_table) : 0;
+}
+
+int InitializeInjectionNvtx(void *get_export_table)
+{
+    const int kept = errno;
+    const int done = hand_to_cupti("InitializeInjectionNvtx", get_export_table);
+    errno = kept;
+    return done;
+}
+
+int InitializeInjectionNvtx2(void *get_export_table)
+{
+    const int kept = errno;
+    const int done = hand_to_cupti("InitializeInjectionNvtx2", get_export_table);
+    errno = kept;
+    return done;
+}
