@@ -113,15 +113,16 @@ class Allocator:
         return made
 
 
-def about(event, frames_of):
-    """Stack, innermost user range and time of an event of the profiler's tree."""
-    calls, metadata, parent = [], "", event.parent
+def about(event, ranges, frames_of):
+    """Stack, metadata and time of an event of the profiler's tree. The metadata is what the program would have set with
+    _set_memory_metadata in its own thread; those of autograd, which run the backward, never have it."""
+    calls, parent = [], event.parent
     while parent is not None:
         if parent.tag in (_EventType.PyCall, _EventType.PyCCall):
             calls.append(parent.name)
-        elif not metadata and parent.name in ("forward", "backward", "optimizer"):
-            metadata = parent.name
         parent = parent.parent
+    metadata = next((r.name for r in ranges if r.start_time_ns <= event.start_time_ns <= r.end_time_ns), "")
+    metadata = "" if metadata == "backward" else metadata
     key = tuple(calls[:FRAMES_MAX])
     if key not in frames_of:
         frames_of[key] = [frame(name) for name in key]
@@ -140,7 +141,7 @@ def frame(name):
 
 def training(steps):
     profile, kept = profiled(steps)
-    allocator, address_of, frames_of, annotations = Allocator(), {}, {}, []
+    allocator, address_of, frames_of = Allocator(), {}, {}
     for pointer, size in kept:
         address_of[pointer] = allocator.alloc(size, [], "", 0)
     allocator.entries.clear()  # the recording begins here
@@ -149,17 +150,17 @@ def training(steps):
         event = todo.pop()
         events.append(event)
         todo += event.children
+    ranges = [e for e in events if e.name in ("forward", "backward", "optimizer")]
+    annotations = [(r.start_time_ns // 1000, r.name, "START") for r in ranges]
+    annotations += [(r.end_time_ns // 1000, r.name, "END") for r in ranges]
     for event in sorted(events, key=lambda e: e.start_time_ns):
-        if event.name in ("forward", "backward", "optimizer"):
-            annotations += [(event.start_time_ns // 1000, event.name, "START"),
-                            (event.end_time_ns // 1000, event.name, "END")]
         if event.tag != _EventType.Allocation:
             continue
         fields = event.extra_fields
         if fields.alloc_size > 0:
-            address_of[fields.ptr] = allocator.alloc(fields.alloc_size, *about(event, frames_of))
+            address_of[fields.ptr] = allocator.alloc(fields.alloc_size, *about(event, ranges, frames_of))
         elif fields.ptr in address_of:
-            allocator.free(address_of.pop(fields.ptr), *about(event, frames_of))
+            allocator.free(address_of.pop(fields.ptr), *about(event, ranges, frames_of))
     snapshot = torch.cuda.memory._snapshot()
     snapshot["segments"] = allocator.final(0)
     other = Allocator()
