@@ -207,17 +207,23 @@ static bool wants_trace(const ckpt_training *training, uint64_t step)
     return !training->device->api->gpu || (training->trace != NULL && (first || last));
 }
 
+static void say_unrecorded(const char *why)
+{
+    fprintf(stderr, "ckpt-train: no kernels are recorded, times are between events of the device: %s\n", why);
+}
+
 /* Only the last step is recorded: a recorder makes every kernel dearer and keeps what it hears of. */
 static void open_recorder(ckpt_training *training, uint64_t step)
 {
-    const bool last = step + 1 == (uint64_t)training->options.steps;
-    if (!training->device->api->gpu || !last || training->options.no_cupti) {
+    if (!training->device->api->gpu || step + 1 != (uint64_t)training->options.steps) {
         return;
     }
-    ckpt_err err = {0};
+    ckpt_err why = {0};
     const ckpt_recorder_options kernels = {.library = NULL}; /* and copies and fills; nothing else */
-    if (ckpt_recorder_open(&kernels, &training->recorder, &err) != CKPT_OK) {
-        fprintf(stderr, "ckpt-train: the traced step is timed by events: %s\n", err.msg);
+    if (training->options.no_cupti) {
+        say_unrecorded("--no-cupti");
+    } else if (ckpt_recorder_open(&kernels, &training->recorder, &why) != CKPT_OK) {
+        say_unrecorded(why.msg);
         training->recorder = NULL;
     }
     ckpt_executor_trace_record(training->trace, training->recorder);
@@ -230,7 +236,7 @@ static void close_recorder(ckpt_training *training)
     }
     const char *const lost = ckpt_executor_trace_lost(training->trace);
     if (lost != NULL) {
-        fprintf(stderr, "ckpt-train: the traced step is timed by events: %s\n", lost);
+        say_unrecorded(lost);
     }
     ckpt_executor_trace_record(training->trace, NULL);
     ckpt_recorder_close(training->recorder);
