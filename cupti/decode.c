@@ -80,6 +80,12 @@ static_assert(sizeof(CUpti_ActivityAPI) == 40 && sizeof(CUpti_ActivityExternalCo
                   sizeof(CUpti_ActivityMarker2) == 56,
               "a record that was whole has grown");
 
+/* Contexts and streams that do not apply are numbered 0 here, as from CUPTI 13.2 on, and 2^32 - 1 before. */
+static uint32_t number(uint32_t id)
+{
+    return id == UINT32_MAX ? 0 : id;
+}
+
 /* Times that something can have: both known, in order, in 63 bits. */
 static ckpt_cupti_record_kind ran(ckpt_activity *a, uint64_t start, uint64_t end)
 {
@@ -169,8 +175,8 @@ static ckpt_cupti_record_kind decode_memory(const void *record, ckpt_activity *a
     a->kind =
         operation == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION ? CKPT_ACTIVITY_ALLOCATE : CKPT_ACTIVITY_RELEASE;
     a->device = r->deviceId;
-    a->context = r->contextId;
-    a->stream = r->streamId;
+    a->context = number(r->contextId);
+    a->stream = number(r->streamId);
     a->correlation = r->correlationId;
     a->process = r->processId;
     a->address = r->address;

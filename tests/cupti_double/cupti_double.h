@@ -38,6 +38,7 @@
  *     thread=1                buffers come back on a thread of the double's own
  *     reverse=1               the last record first
  *     running=1               kernels are not done yet: their records wait until running=0
+ *     keep=1                  buffers do not come back before ckpt_cupti_double_deliver
  *     untimed=N               every N-th kernel, copy and fill has no times (0, 0)
  *
  * A STREAM: CKPT_CUPTI_DOUBLE_STREAM=FILE plays a file of records once, at the first flush, byte for byte

@@ -12,7 +12,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { LARGEST_RECORD = 256, LONGEST_NAME = 400, DEEPEST_TAG = 64, MOST_FAILURES = 8, MOST_STREAMS = 64 };
+enum {
+    LARGEST_RECORD = 256,
+    LONGEST_NAME = 400,
+    DEEPEST_TAG = 64,
+    MOST_FAILURES = 8,
+    MOST_STREAMS = 64,
+    MOST_KEPT = 32
+};
 
 typedef struct double_failure {
     char function[64];
@@ -25,7 +32,7 @@ typedef struct double_controls {
     double_failure failure[MOST_FAILURES];
     int failures;
     uint64_t drop, backwards, cut, buffer, untimed;
-    bool thread, reverse, running;
+    bool thread, reverse, running, keep;
 } double_controls;
 
 /* A record that waits to be delivered; `held` while its kernel runs. */
@@ -34,6 +41,12 @@ typedef struct double_record {
     uint32_t size;
     bool held;
 } double_record;
+
+/* A buffer that is full and has not come back. */
+typedef struct double_kept {
+    uint8_t *buffer;
+    size_t size, valid;
+} double_kept;
 
 typedef struct double_state {
     pthread_mutex_t lock;
@@ -54,6 +67,8 @@ typedef struct double_state {
     uint32_t correlation, marker;
     uint64_t started; /* kernels, copies and fills */
     uint64_t buffers; /* given back */
+    double_kept kept[MOST_KEPT];
+    int kept_count;
     uint64_t refused; /* records there was no buffer for */
 } double_state;
 
@@ -87,6 +102,7 @@ int double_controls_read(double_controls *controls, const char *text);
 
 /* double_buffers.c: give back what is not held. The lock is held before and after. */
 void double_deliver(void);
+void double_deliver_kept(void);
 /* What runs is given back all the same from now on, with the times it has so far: none. */
 void double_end_running(void);
 

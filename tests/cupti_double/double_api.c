@@ -402,6 +402,7 @@ EXPORT void ckpt_cupti_double_record(const void *bytes, uint32_t size)
 EXPORT void ckpt_cupti_double_deliver(void)
 {
     double_enter();
+    double_deliver_kept();
     double_deliver();
     double_leave();
 }

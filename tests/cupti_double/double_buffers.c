@@ -12,7 +12,30 @@ typedef struct delivery {
     size_t count;
     uint64_t most, cut; /* bytes in one buffer; which buffers are cut off */
     uint64_t buffers, refused;
+    bool keep;
 } delivery;
+
+/* Back to the client, or to be given back later: then the lock is not held by anybody else. */
+static void complete(const delivery *d, uint8_t *buffer, size_t size, size_t valid)
+{
+    double_state *const s = &cupti_double;
+    if (d->keep && s->kept_count < MOST_KEPT) {
+        s->kept[s->kept_count++] = (double_kept){buffer, size, valid};
+    } else {
+        d->complete(NULL, 0, buffer, size, valid);
+    }
+}
+
+void double_deliver_kept(void)
+{
+    double_state *const s = &cupti_double;
+    while (s->kept_count > 0) {
+        const double_kept kept = s->kept[--s->kept_count];
+        pthread_mutex_unlock(&s->lock);
+        s->complete(NULL, 0, kept.buffer, kept.size, kept.valid);
+        pthread_mutex_lock(&s->lock);
+    }
+}
 
 static void *deliver(void *context)
 {
@@ -42,7 +65,7 @@ static void *deliver(void *context)
         }
         d->buffers++;
         const size_t short_by = d->cut > 0 && d->buffers % d->cut == 0 ? 20 : 0;
-        d->complete(NULL, 0, buffer, size, used > short_by ? used - short_by : 0);
+        complete(d, buffer, size, used > short_by ? used - short_by : 0);
     }
     return NULL;
 }
@@ -80,6 +103,7 @@ void double_deliver(void)
                     .most = d->controls.buffer,
                     .cut = d->controls.cut,
                     .buffers = d->buffers,
+                    .keep = d->controls.keep,
                     .record = malloc(d->count * sizeof *job.record)};
     if (job.record == NULL) {
         abort();

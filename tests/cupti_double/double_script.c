@@ -203,7 +203,7 @@ static bool set_control(double_controls *c, const char *name, const char *value)
     const struct {
         const char *name;
         bool *value;
-    } flags[] = {{"thread", &c->thread}, {"reverse", &c->reverse}, {"running", &c->running}};
+    } flags[] = {{"thread", &c->thread}, {"reverse", &c->reverse}, {"running", &c->running}, {"keep", &c->keep}};
     uint64_t n = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (strcmp(name, numbers[i].name) == 0) {
