@@ -225,6 +225,15 @@ static ckpt_span phase_of(const importer *in, const ckpt_chrome_place *place)
                              : CKPT_SPAN_OTHER;
 }
 
+/* The timeline does not know the file. */
+static ckpt_code in_file(const importer *in, ckpt_code code)
+{
+    if (code != CKPT_OK && code != CKPT_NO_MEMORY) {
+        ckpt_err_at(in->err, "%.200s", in->chrome->scan.source);
+    }
+    return code;
+}
+
 static ckpt_code add(importer *in, const ckpt_event *event)
 {
     if (event->name == NULL || event->layer == NULL || event->stream == NULL) {
@@ -232,7 +241,7 @@ static ckpt_code add(importer *in, const ckpt_event *event)
     }
     const ckpt_code code = ckpt_timeline_add(in->timeline, event, CKPT_CAT_OTHER, in->err);
     ckpt_arena_rewind(&in->scratch, in->empty);
-    return code;
+    return in_file(in, code);
 }
 
 static ckpt_code add_works(importer *in)
@@ -466,6 +475,7 @@ static ckpt_code fill_trace(const importer *in, ckpt_arena *out, ckpt_trace *tra
     const int64_t gpu = chrome->works.count > 0            ? in->work_of
                         : in->memory_of.type != DEVICE_CPU ? in->memory_of.number
                                                            : -1;
+    trace->machine.gpu = gpu >= 0;
     for (int i = 0; i < chrome->devices.count && gpu >= 0; i++) {
         if (devices[i].id == gpu) {
             trace->machine.device = ckpt_slice_text(devices[i].name, out);
@@ -494,7 +504,7 @@ static ckpt_code import(importer *in, ckpt_arena *out, ckpt_trace **trace)
     CKPT_TRY(add_works(in));
     CKPT_TRY(add_ops(in, &ops));
     const char *const name = base_name(in->chrome->scan.source);
-    CKPT_TRY(ckpt_timeline_finish(in->timeline, name, &made, &report, in->err));
+    CKPT_TRY(in_file(in, ckpt_timeline_finish(in->timeline, name, &made, &report, in->err)));
     if (made->event_count == 0) {
         return CKPT_FAIL(in->err, CKPT_BAD_INPUT,
                          "%.200s: found %d events, but no \"[memory]\" with an address, kernel or operation",

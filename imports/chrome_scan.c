@@ -306,7 +306,7 @@ static size_t put_utf8(int u, char *to)
         return 1;
     }
     const int more = u < 0x800 ? 1 : u < 0x10000 ? 2 : 3;
-    to[0] = (char)((0xf00 >> more) | (u >> (6 * more)));
+    to[0] = (char)((0xff00 >> (more + 1)) | (u >> (6 * more)));
     for (int i = 1; i <= more; i++) {
         to[i] = (char)(0x80 | ((u >> (6 * (more - i))) & 0x3f));
     }

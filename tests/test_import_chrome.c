@@ -1,0 +1,690 @@
+/* labels: unit */
+/* Chrome traces: what PyTorch wrote against what a script worked out beside it, random traces against what made them,
+ * and what is broken, hostile or short of memory. The seed is printed; a first argument replaces it. */
+#include "tests/support_core.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "imports/import.h"
+
+enum { NOTES_ROOM = 4096, ROOM = 1 << 18 };
+
+static uint64_t seed = 20261120;
+
+/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
+static uint64_t draw(uint64_t limit)
+{
+    static uint64_t s;
+    s = s == 0 ? seed : s;
+    s ^= s >> 12;
+    s ^= s << 25;
+    s ^= s >> 27;
+    return (s * 2685821657736338717u >> 11) % limit;
+}
+
+static char notes[NOTES_ROOM];
+
+static void take_note(const char *line)
+{
+    CHECK(strpbrk(line, "\n\r") == NULL, "a note of several lines: %s", line);
+    const size_t length = strlen(notes);
+    snprintf(notes + length, sizeof notes - length, "%s\n", line);
+}
+
+static ckpt_code import_text(const char *text, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err)
+{
+    notes[0] = '\0';
+    return ckpt_import_chrome(ckpt_test_file("chrome.json", text, strlen(text)), take_note, arena, trace, err);
+}
+
+static bool is_memory(const ckpt_event *event)
+{
+    return event->span == CKPT_SPAN_ALLOCATE || event->span == CKPT_SPAN_FREE;
+}
+
+static ckpt_bytes sum_of(const ckpt_event *event)
+{
+    ckpt_bytes sum = 0;
+    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+        sum += event->bytes[c];
+    }
+    return sum;
+}
+
+static int64_t need_int(const ckpt_item *object, const char *key)
+{
+    ckpt_item member;
+    ckpt_err err = {0};
+    int64_t value = 0;
+    CHECK_OK(ckpt_item_need(object, key, &member, &err), err);
+    CHECK_OK(ckpt_item_int(&member, 0, INT64_MAX, &value, &err), err);
+    return value;
+}
+
+/* One of "runs": [name, layer, phase, ns]. */
+static void check_run(const ckpt_item *runs, int index, const ckpt_event *event)
+{
+    ckpt_arena arena;
+    ckpt_item run;
+    ckpt_err err = {0};
+    const char *wanted[3];
+    ckpt_arena_init(&arena);
+    ckpt_item_at(runs, index, &run);
+    for (int k = 0; k < 3; k++) {
+        ckpt_item item;
+        ckpt_item_at(&run, k, &item);
+        CHECK_OK(ckpt_item_text(&item, &arena, &wanted[k], &err), err);
+    }
+    ckpt_item item;
+    int64_t ns = 0;
+    ckpt_item_at(&run, 3, &item);
+    CHECK_OK(ckpt_item_int(&item, 0, INT64_MAX, &ns, &err), err);
+    assert_string_equal(event->name, wanted[0]);
+    CHECK(strcmp(event->layer, wanted[1]) == 0, "run %d, %s: layer \"%s\", wanted \"%s\"", index, wanted[0],
+          event->layer, wanted[1]);
+    CHECK(strcmp(ckpt_span_name(event->span), wanted[2]) == 0, "run %d, %s: %s, wanted %s", index, wanted[0],
+          ckpt_span_name(event->span), wanted[2]);
+    assert_int_equal(event->end_ns - event->start_ns, ns);
+    ckpt_arena_fini(&arena);
+}
+
+static void check_recorded(const char *name)
+{
+    char path[400];
+    ckpt_arena arena;
+    ckpt_trace *trace = NULL;
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    ckpt_item runs;
+    ckpt_err err = {0};
+    int count[2] = {0, 0};
+    int run = 0;
+    ckpt_ns lane_end = 0;
+    ckpt_arena_init(&arena);
+    notes[0] = '\0';
+    snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.json", CKPT_SOURCE_DIR, name);
+    CHECK_OK(ckpt_import_chrome(path, take_note, &arena, &trace, &err), err);
+    snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.expected.json", CKPT_SOURCE_DIR, name);
+    CHECK_OK(ckpt_json_open(path, NULL, &json, &root, &err), err);
+    CHECK_OK(ckpt_item_need(&root, "runs", &runs, &err), err);
+    for (int i = 0; i < trace->event_count; i++) {
+        const ckpt_event *const e = &trace->event[i];
+        if (is_memory(e)) {
+            count[e->span == CKPT_SPAN_FREE]++;
+            continue;
+        }
+        CHECK(run < ckpt_item_count(&runs), "more runs than the %d the script found", run);
+        CHECK(e->start_ns >= lane_end, "%s overlaps what ran before it", e->name);
+        check_run(&runs, run++, e);
+        lane_end = e->end_ns;
+    }
+    assert_int_equal(run, ckpt_item_count(&runs));
+    assert_int_equal(count[0], need_int(&root, "allocations"));
+    assert_int_equal(count[1], need_int(&root, "frees"));
+    assert_int_equal(trace->peak_bytes, need_int(&root, "peak_bytes"));
+    assert_int_equal(sum_of(&trace->event[trace->event_count - 1]), need_int(&root, "left_bytes"));
+    char note[100];
+    snprintf(note, sizeof note, "%d operations inside others are left out\n",
+             (int)need_int(&root, "operations") - ckpt_item_count(&runs));
+    assert_string_equal(notes, note); /* and the recorder's own totals agree, or a note would say so */
+    assert_string_equal(trace->recorder, "Kineto");
+    assert_false(trace->machine.gpu);
+    ckpt_json_close(json);
+    ckpt_arena_fini(&arena);
+}
+
+static void test_what_pytorch_recorded(void **state)
+{
+    (void)state;
+    check_recorded("training");
+    check_recorded("modules");
+}
+
+typedef struct wanted_event {
+    const char *name, *layer, *stream;
+    ckpt_span span;
+    ckpt_ns start_ns, end_ns;
+    ckpt_bytes sum, size;
+} wanted_event;
+
+static void check_events(const ckpt_trace *trace, const wanted_event *wanted, int count)
+{
+    assert_int_equal(trace->event_count, count);
+    for (int i = 0; i < count; i++) {
+        const ckpt_event *const e = &trace->event[i];
+        const wanted_event *const w = &wanted[i];
+        CHECK(strcmp(e->name, w->name) == 0 && strcmp(e->layer, w->layer) == 0 && strcmp(e->stream, w->stream) == 0,
+              "event %d: %s, layer \"%s\", %s; wanted %s, \"%s\", %s", i, e->name, e->layer, e->stream, w->name,
+              w->layer, w->stream);
+        CHECK(e->span == w->span && e->start_ns == w->start_ns && e->end_ns == w->end_ns,
+              "event %d, %s: %s %" PRId64 " to %" PRId64, i, e->name, ckpt_span_name(e->span), e->start_ns, e->end_ns);
+        CHECK(sum_of(e) == w->sum && e->size_bytes == w->size && e->bytes[CKPT_CAT_OTHER] == w->sum,
+              "event %d, %s: %" PRId64 " bytes in memory, size %" PRId64, i, e->name, sum_of(e), e->size_bytes);
+    }
+}
+
+static void gpu_path(char path[400])
+{
+    snprintf(path, 400, "%s/tests/imports/kineto_gpu_by_hand.json", CKPT_SOURCE_DIR);
+}
+
+/* Made by hand after the format: kernels by the calls that started them, one GPU of two, blocks of before. */
+static void test_a_trace_of_a_gpu(void **state)
+{
+    (void)state;
+    static const wanted_event wanted[] = {
+        {"before the recording", "", "compute", CKPT_SPAN_ALLOCATE, 0, 0, 40000, 40000},
+        {"before the recording", "", "compute", CKPT_SPAN_ALLOCATE, 0, 0, 100000, 60000},
+        {"aten::to", "", "compute", CKPT_SPAN_ALLOCATE, 0, 0, 108192, 8192},
+        {"Memcpy HtoD (Pageable -> Device)", "", "stream 7", CKPT_SPAN_COPY, 13000, 17125, 108192, 8192},
+        {"aten::linear", "Linear_0", "compute", CKPT_SPAN_ALLOCATE, 50000, 50000, 110240, 2048},
+        {"Memset (Device)", "Linear_0", "stream 7", CKPT_SPAN_FORWARD, 62000, 63000, 110240, 512},
+        {"void gemm<float, 128, 64>(Params<float>)", "Linear_0", "stream 7", CKPT_SPAN_FORWARD, 69000, 89250, 110240,
+         0},
+        {"AddmmBackward0", "Linear_0", "compute", CKPT_SPAN_ALLOCATE, 198000, 198000, 126624, 16384},
+        {"void gemm_nt<float, 64, 64>(Params<float>)", "Linear_0", "stream 7", CKPT_SPAN_BACKWARD, 208000, 243000,
+         126624, 0},
+        {"aten::linear", "Linear_0", "compute", CKPT_SPAN_FREE, 234000, 234000, 124576, 2048},
+        {"void multi_tensor_apply_kernel()", "", "stream 13", CKPT_SPAN_UPDATE, 418000, 423500, 124576, 0},
+        {"ncclDevKernel_AllReduce()", "", "stream 20", CKPT_SPAN_OTHER, 428000, 443000, 124576, 0},
+        {"before the recording", "", "compute", CKPT_SPAN_FREE, 438000, 438000, 84576, 40000},
+    };
+    char path[400];
+    ckpt_arena arena;
+    ckpt_trace *trace = NULL;
+    ckpt_err err = {0};
+    gpu_path(path);
+    notes[0] = '\0';
+    ckpt_arena_init(&arena);
+    CHECK_OK(ckpt_import_chrome(path, take_note, &arena, &trace, &err), err);
+    check_events(trace, wanted, (int)(sizeof wanted / sizeof wanted[0]));
+    assert_int_equal(trace->peak_bytes, 126624);
+    assert_string_equal(trace->machine.device, "Hand-made GPU 0");
+    assert_true(trace->machine.gpu);
+    assert_string_equal(trace->name, "kineto_gpu_by_hand.json");
+    assert_string_equal(notes,
+                        "2 memory events of other devices are left out: the trace has the memory of CUDA device 0\n"
+                        "1 kernels, copies and fills of other GPUs are left out: the trace is of GPU 0\n"
+                        "100000 bytes were allocated before the recording began; 1 of those blocks are freed in it\n"
+                        "6 operations of the CPU are left out: the trace has what ran on the GPU\n");
+    ckpt_arena_fini(&arena);
+}
+
+/* Texts of events, to be put into a file in any order. */
+typedef struct lines {
+    char text[600][220];
+    int count;
+} lines;
+
+static void add_line(lines *all, const char *format, ...) CKPT_PRINTF(2, 3);
+
+static void add_line(lines *all, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(all->text[all->count++], sizeof all->text[0], format, args);
+    va_end(args);
+}
+
+enum { BLOCKS = 9, CHANGES = 120, OPS_MOST = 200 };
+
+/* What a simulated allocator does, and what of it must be seen in the trace. */
+typedef struct simulated {
+    ckpt_bytes total[CHANGES]; /* after each change, as the device has it */
+    ckpt_ns at[CHANGES];
+    int count;
+    ckpt_bytes before; /* allocated when the recording begins */
+} simulated;
+
+static void simulate_memory(lines *all, simulated *s)
+{
+    ckpt_bytes held[BLOCKS] = {0};
+    ckpt_bytes total = (ckpt_bytes)draw(2) * 5000; /* that nobody frees */
+    ckpt_ns now = 1000000;
+    for (int b = 0; b < BLOCKS; b++) {
+        held[b] = draw(3) == 0 ? 1 + (ckpt_bytes)draw(900) : 0;
+        total += held[b];
+    }
+    *s = (simulated){.count = 1 + (int)draw(CHANGES), .before = total};
+    for (int i = 0; i < s->count; i++) {
+        const int b = (int)draw(BLOCKS);
+        const ckpt_bytes change = held[b] > 0 ? -held[b] : 1 + (ckpt_bytes)draw(900);
+        held[b] += change;
+        s->total[i] = total += change;
+        s->at[i] = now += 1 + (ckpt_ns)draw(3000);
+        add_line(all,
+                 "{\"ph\": \"i\", \"name\": \"[memory]\", \"pid\": 1, \"tid\": 1, \"ts\": %" PRId64 ".%03" PRId64
+                 ", \"args\": {\"Device Type\": 1, \"Device Id\": 3, \"Addr\": %d, \"Bytes\": %" PRId64
+                 ", \"Total Allocated\": %" PRId64 "}}",
+                 now / 1000, now % 1000, 512 * (b + 1), change, total);
+    }
+}
+
+/* Spans within spans; those at depth 0 are what a lane shows. Gives where the next may begin. */
+static ckpt_ns simulate_ops(lines *all, int tid, ckpt_ns start, int depth, ckpt_ns *shown, int *shown_count)
+{
+    const ckpt_ns own = 1 + (ckpt_ns)draw(50);
+    ckpt_ns end = start + own;
+    for (uint64_t k = depth < 4 ? draw(3) : 0; k > 0 && all->count < OPS_MOST; k--) {
+        end = simulate_ops(all, tid, end, depth + 1, NULL, NULL) + (ckpt_ns)draw(2);
+    }
+    add_line(all,
+             "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"op%d\", \"pid\": 1, \"tid\": %d, \"ts\": %" PRId64
+             ".%03" PRId64 ", \"dur\": %" PRId64 "e-3}",
+             depth, tid, start / 1000, start % 1000, end - start);
+    if (shown != NULL) {
+        *shown += end - start;
+        ++*shown_count;
+    }
+    return end;
+}
+
+static const char *shuffled(lines *all)
+{
+    static char text[ROOM];
+    size_t length = (size_t)snprintf(text, sizeof text, "{\"traceEvents\": [");
+    for (int i = all->count; i > 0; i--) {
+        const int k = (int)draw((uint64_t)i);
+        length +=
+            (size_t)snprintf(text + length, sizeof text - length, "%s%s", i < all->count ? ",\n" : "", all->text[k]);
+        memmove(all->text[k], all->text[i - 1], sizeof all->text[0]);
+    }
+    snprintf(text + length, sizeof text - length, "]}");
+    return text;
+}
+
+/* The allocator's own total after each change is the trace's; the outermost spans, their number and time too. */
+static void test_random_traces(void **state)
+{
+    (void)state;
+    static lines all;
+    for (uint64_t round = ckpt_test_rounds(300, 60); round > 0; round--) {
+        simulated s;
+        ckpt_arena arena;
+        ckpt_trace *trace = NULL;
+        ckpt_err err = {0};
+        ckpt_ns shown = 0;
+        int shown_count = 0;
+        all.count = 0;
+        for (int tid = 1; tid <= 3; tid++) {
+            ckpt_ns now = (ckpt_ns)draw(1000);
+            for (uint64_t k = draw(8); k > 0 && all.count < OPS_MOST; k--) {
+                now = simulate_ops(&all, tid, now, 0, &shown, &shown_count) + (ckpt_ns)draw(20);
+            }
+        }
+        simulate_memory(&all, &s);
+        ckpt_arena_init(&arena);
+        CHECK_OK(import_text(shuffled(&all), &arena, &trace, &err), err);
+        ckpt_bytes peak = s.before;
+        int change = 0;
+        for (int i = 0; i < trace->event_count; i++) {
+            const ckpt_event *const e = &trace->event[i];
+            if (!is_memory(e)) {
+                shown -= e->end_ns - e->start_ns;
+                shown_count--;
+            } else if (strcmp(e->name, "before the recording") != 0 || e->span == CKPT_SPAN_FREE) {
+                assert_int_equal(sum_of(e), s.total[change]);
+                assert_int_equal(e->start_ns - trace->event[trace->event_count - 1].start_ns,
+                                 s.at[change] - s.at[s.count - 1]);
+                peak = s.total[change] > peak ? s.total[change] : peak;
+                change++;
+            }
+        }
+        assert_int_equal(change, s.count);
+        assert_int_equal(trace->peak_bytes, peak);
+        assert_int_equal(shown, 0);
+        assert_int_equal(shown_count, 0);
+        CHECK(strstr(notes, "totals differ") == NULL, "%s", notes);
+        ckpt_arena_fini(&arena);
+    }
+}
+
+#define OP(name, tid, ts, dur)                                                                                         \
+    "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"" name "\",\"pid\":1,\"tid\":" tid ",\"ts\":" ts ",\"dur\":" dur "}"
+#define MEMORY(ts, bytes, address, more)                                                                               \
+    "{\"ph\":\"i\",\"name\":\"[memory]\",\"pid\":1,\"tid\":1,\"ts\":" ts ",\"args\":{\"Bytes\":" bytes                 \
+    ",\"Addr\":" address more "}}"
+
+typedef struct form {
+    const char *why;
+    const char *text;
+    const char *events; /* "name@stream start-end sum; ..." of all, as the trace has them */
+    const char *note;   /* a part of the notes; NULL: there are none */
+} form;
+
+static const form forms[] = {
+    {"an array", "[" OP("a", "1", "1.5", "2") "]", "a@thread 1 0-2000 0; ", NULL},
+    {"an array that never ends, as its format allows", "[" OP("a", "1", "1.5", "2") ",\n", "a@thread 1 0-2000 0; ",
+     "the file ends in the middle, at line 2: 1 whole events were read"},
+    {"a program that died", "{\"traceEvents\":[" OP("a", "1", "1", "2") ",{\"ph\":\"X\",\"name\":\"b",
+     "a@thread 1 0-2000 0; ", "the file ends in the middle, at line 1: 1 whole events were read"},
+    {"a comma too many", "[" OP("a", "1", "1", "2") ",]", "a@thread 1 0-2000 0; ", NULL},
+    {"a byte order mark", "\xef\xbb\xbf[" OP("a", "1", "1", "2") "]", "a@thread 1 0-2000 0; ", NULL},
+    {"NaN and infinities where nobody looks",
+     "[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"tid\":1,\"ts\":1,\"dur\":2,\"args\":{\"x\":NaN,\"y\":-inf,"
+     "\"z\":[Infinity,nan,1e999,99999999999999999999999]}}]",
+     "a@thread 1 0-2000 0; ", NULL},
+    {"control characters, no UTF-8, backslashes that escape nothing",
+     "[" OP("\x01\n \xff C:\\\\Users\\x\\u12", "1", "1", "2") "]", "   \xff C:\\Users\\x\\u12@thread 1 0-2000 0; ",
+     NULL},
+    {"escapes", "[" OP("\\\"\\u0041\\u00e9\\u20ac\\ud83d\\ude00\\ud83d\\t\\/", "1", "1", "2") "]",
+     "\"A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80? /@thread 1 0-2000 0; ", NULL},
+    {"a key twice: the last counts",
+     "[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"name\":\"b\",\"tid\":1,\"ts\":1,\"dur\":5,\"dur\":2}]",
+     "b@thread 1 0-2000 0; ", NULL},
+    {"numbers as texts", "[" OP("a", "\"one\"", "\"10\"", "\"2.0\"") "," OP("b", "\"one\"", "\"1.2e1\"", "1") "]",
+     "a@thread one 0-2000 0; b@thread one 2000-3000 0; ", NULL},
+    {"microseconds since 1970, to the nanosecond",
+     "[" OP("a", "1", "1790857026123456.789", "0.001") "," OP("b", "1", "1790857026123456.790", "0.001") "]",
+     "a@thread 1 0-1 0; b@thread 1 1-2 0; ", NULL},
+    {"negative times and durations", "[" OP("a", "1", "-5.5", "1") "," OP("b", "1", "2", "-3") "]",
+     "a@thread 1 0-1000 0; b@thread 1 7500-7500 0; ", "1 durations below 0 count as 0"},
+    {"named threads",
+     "[{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":1,\"args\":{\"name\":\"main\"}},"
+     "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":2,\"args\":{\"name\":\"worker 2\"}}," OP(
+         "a", "1", "1", "2") "," OP("b", "2", "1", "2") "]",
+     "a@main 1 0-2000 0; b@worker 2 0-2000 0; ", NULL},
+    {"what ends too late, and what comes after",
+     "[" OP("a", "1", "0", "10") "," OP("b", "1", "5", "10") "," OP("c", "1", "12", "1") "]",
+     "a@thread 1 0-10000 0; c@thread 1 12000-13000 0; ", "1 operations inside others are left out"},
+    {"another tool's, with begins and ends",
+     "[{\"ph\":\"B\",\"name\":\"a\",\"tid\":1,\"ts\":1},{\"ph\":\"B\",\"name\":\"b\",\"tid\":1,\"ts\":2},"
+     "{\"ph\":\"E\",\"tid\":1,\"ts\":3},{\"ph\":\"E\",\"tid\":1,\"ts\":5},{\"ph\":\"B\",\"name\":\"c\",\"tid\":2,"
+     "\"ts\":4},"
+     "{\"ph\":\"E\",\"tid\":3,\"ts\":9},{\"ph\":\"C\",\"name\":\"n\",\"ts\":4,\"args\":{\"n\":1}}]",
+     "a@thread 1 0-4000 0; c@thread 2 3000-8000 0; ",
+     "1 events that begin and never end last to the end; 1 that end and never began are left out"},
+    {"memory and a free of before",
+     "[" MEMORY("1", "100", "16", ",\"Total Allocated\":350") "," MEMORY("2", "-200", "32", "") "]",
+     "before the recording@compute 0-0 200; before the recording@compute 0-0 250; [memory]@compute 0-0 350; "
+     "before the recording@compute 1000-1000 150; ",
+     "250 bytes were allocated before the recording began; 1 of those blocks are freed in it"},
+    {"totals that do not agree",
+     "[" MEMORY("1", "100", "16", ",\"Total Allocated\":100") "," MEMORY("2", "50", "32",
+                                                                         ",\"Total Allocated\":160") "]",
+     "[memory]@compute 0-0 100; [memory]@compute 1000-1000 150; ",
+     "the recorder's own totals differ from the sum of its events at 1 of 2"},
+    {"allocated twice, freed twice",
+     "[" MEMORY("1", "100", "16", "") "," MEMORY("2", "50", "16", "") "," MEMORY("3", "-50", "16", "") "," MEMORY(
+         "4", "-50", "16", "") "]",
+     "[memory]@compute 0-0 100; [memory]@compute 1000-1000 50; [memory]@compute 2000-2000 0; ",
+     "1 frees of blocks that were freed already are left out"},
+    {"addresses with the sign bit",
+     "[" MEMORY("1", "100", "-281474976710656", "") "," MEMORY("2", "-100", "-281474976710656", "") "]",
+     "[memory]@compute 0-0 100; [memory]@compute 1000-1000 0; ", NULL},
+    {"no address: PyTorch 1.8", "[" MEMORY("1", "100", "0", "") "," OP("a", "1", "1", "2") "]", "a@thread 1 0-2000 0; ",
+     "1 memory events without an address are left out"},
+    {"the GPU's memory, and not the CPU's, which is more",
+     "[" MEMORY("1", "900", "16", ",\"Device Type\":0") "," MEMORY("2", "5", "16", ",\"Device Type\":1") "," MEMORY(
+         "3", "7", "16", ",\"Device Type\":1,\"Device Id\":2") "]",
+     "[memory]@compute 0-0 7; ",
+     "2 memory events of other devices are left out: the trace has the memory of CUDA device 2"},
+    {"PyTorch 1.8's categories",
+     "[{\"ph\":\"X\",\"cat\":\"Kernel\",\"name\":\"k\",\"pid\":0,\"tid\":\"stream "
+     "7\",\"ts\":1,\"dur\":1,\"args\":{\"device\":0,"
+     "\"stream\":7,\"correlation\":3}},{\"ph\":\"X\",\"cat\":\"Memcpy\",\"name\":\"m\",\"tid\":7,\"ts\":2,\"dur\":1}]",
+     "k@stream 7 0-1000 0; m@stream 7 1000-2000 0; ", NULL},
+};
+
+static const char no_memory_event[] = "no memory event has an address: record with profile_memory=True to see memory\n";
+
+static void test_forms_that_are_read(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        char found[600] = "";
+        size_t length = 0;
+        ckpt_arena arena;
+        ckpt_trace *trace = NULL;
+        ckpt_err err = {0};
+        ckpt_arena_init(&arena);
+        const ckpt_code code = import_text(forms[i].text, &arena, &trace, &err);
+        CHECK(code == CKPT_OK, "%s: code %d: %s", forms[i].why, (int)code, err.msg);
+        for (int k = 0; k < trace->event_count && length < sizeof found; k++) {
+            const ckpt_event *const e = &trace->event[k];
+            length +=
+                (size_t)snprintf(found + length, sizeof found - length, "%s@%s %" PRId64 "-%" PRId64 " %" PRId64 "; ",
+                                 e->name, e->stream, e->start_ns, e->end_ns, sum_of(e));
+        }
+        CHECK(strcmp(found, forms[i].events) == 0, "%s: %s\nwanted: %s", forms[i].why, found, forms[i].events);
+        CHECK(forms[i].note != NULL ? strstr(notes, forms[i].note) != NULL
+                                    : strcmp(notes, no_memory_event) == 0 || notes[0] == '\0',
+              "%s: notes: %s", forms[i].why, notes);
+        ckpt_arena_fini(&arena);
+    }
+}
+
+typedef struct refusal {
+    const char *text;
+    ckpt_code code;
+    const char *message; /* after the file's name */
+} refusal;
+
+static const refusal refusals[] = {
+    {"", CKPT_BAD_INPUT, ":1:1: the file ends here, wanted an object"},
+    {"7", CKPT_BAD_INPUT, ":1:1: found \"7\", wanted an object"},
+    {"{}", CKPT_BAD_INPUT, ":1:1: found no \"traceEvents\""},
+    {"{\"traceEvents\":{}}", CKPT_BAD_INPUT, ":1:16: found \"{}}\", wanted an array"},
+    {"[]", CKPT_BAD_INPUT, ": found 0 events, but no \"[memory]\""},
+    {"{\"traceEvents\":[{\"ph\":\"M\"}],\"a\":1", CKPT_BAD_INPUT, ": found 1 events, but no \"[memory]\""},
+    {"[1, 2]", CKPT_BAD_INPUT, ":1:2: found an array of numbers, wanted events: a memory timeline of PyTorch"},
+    {"[[1, 2], [[3]]]", CKPT_BAD_INPUT, ":1:2: found an array of numbers, wanted events: a memory timeline of PyTorch"},
+    {"[" OP("a", "1", "1", "2") "] x", CKPT_BAD_INPUT, ":1:71: found more after the end"},
+    {"[\n  {\"name\": \"a \"quoted\" text\"}]", CKPT_BAD_INPUT,
+     ":2:16: found \"quoted\" text\"}]\", wanted ',' or '}'"},
+    {"[\n{\"ph\" \"X\"}]", CKPT_BAD_INPUT, ":2:7: found \"\"X\"}]\", wanted ':'"},
+    {"[{ph: \"X\"}]", CKPT_BAD_INPUT, ":1:3: found \"ph: \"X\"}]\", wanted a key"},
+    {"[{\"ph\": X}]", CKPT_BAD_INPUT, ":1:9: found \"X}]\", wanted a value"},
+    {"[{\"ph\": 'X'}]", CKPT_BAD_INPUT, ":1:9: found \"'X'}]\", wanted a value"},
+    {"[{}]", CKPT_BAD_INPUT, ":1:2: an event without \"ph\""},
+    {"[\"X\"]", CKPT_BAD_INPUT, ":1:2: found \"\"X\"]\", wanted an object"},
+    {"[\n{\"ph\":\"X\",\"ts\":1}]", CKPT_BAD_INPUT, ":2:1: an event without \"dur\""},
+    {"[\n{\"ph\":\"X\",\"dur\":1,\"ts\":null}]", CKPT_BAD_INPUT, ":2:1: an event without \"ts\""},
+    {"[" OP("a", "1", "nan", "2") "]", CKPT_BAD_INPUT,
+     ":1:59: \"ts\": found nan, wanted a number below 2^62 of nanoseconds"},
+    {"[" OP("a", "1", "1e15", "2e300") "]", CKPT_BAD_INPUT, ":1:70: \"dur\": found 2e300, wanted a number"},
+    {"[" OP("a", "1", "4611686018427387.904", "2") "]", CKPT_BAD_INPUT, ":1:59: \"ts\": found 4611686018427387.904"},
+    {"[" OP("a", "1", "[1]", "2") "]", CKPT_BAD_INPUT, ":1:59: \"ts\": found [1], wanted a number"},
+    {"[" OP("a", "1", "\"later\"", "2") "]", CKPT_BAD_INPUT, ":1:59: \"ts\": found \"later\", wanted a number"},
+    {"[" MEMORY("1", "1.5e99", "16", "") "]", CKPT_BAD_INPUT, ":1:69: \"Bytes\": found 1.5e99, wanted a number"},
+    {"[" MEMORY("1", "null", "16", "") "]", CKPT_BAD_INPUT, ":1:2: an event without \"Bytes\""},
+    {"[" MEMORY("1", "8", "\"0x10\"", "") "]", CKPT_BAD_INPUT, ":1:78: \"Addr\": found \"0x10\", wanted a number"},
+    {"[" MEMORY("1", "4611686018427387903", "1", "") "," MEMORY("1", "4611686018427387903", "2",
+                                                                "") "," MEMORY("1", "2", "3", "") "]",
+     CKPT_OVERFLOW, ": \"[memory]\" of 2 bytes: the sum of all that is allocated does not"},
+    {"[" MEMORY("1", "-4611686018427387903", "1", "") "," MEMORY("1", "-4611686018427387903", "2", "") "," MEMORY(
+         "1", "-4611686018427387903", "3", "") "]",
+     CKPT_OVERFLOW, ": the sum of bytes freed does not fit 63 bits"},
+    {"[" OP("a", "1", "-4611686018427387", "1") "," OP("b", "1", "4611686018427387", "1000") "]", CKPT_OVERFLOW,
+     ": \"b\" ends at 4611686018428387000 ns and the first event starts at -4611686018427387000 ns"},
+};
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        const refusal *const r = &refusals[i];
+        ckpt_arena arena;
+        ckpt_trace *trace = NULL;
+        ckpt_err err = {0};
+        ckpt_arena_init(&arena);
+        const ckpt_code code = import_text(r->text, &arena, &trace, &err);
+        CHECK(code == r->code, "%.80s: code %d, wanted %d: %s", r->text, (int)code, (int)r->code, err.msg);
+        const char *const after = strstr(err.msg, "chrome.json");
+        CHECK(after != NULL && strncmp(after + strlen("chrome.json"), r->message, strlen(r->message)) == 0,
+              "%s\nwanted ...%s", err.msg, r->message);
+        assert_null(trace);
+        ckpt_arena_fini(&arena);
+        assert_int_equal(ckpt_memory_live(), 0);
+    }
+    char deep[400];
+    memset(deep, '[', sizeof deep - 1);
+    memcpy(deep, "[{\"args\":", 9);
+    deep[sizeof deep - 1] = '\0';
+    ckpt_arena arena;
+    ckpt_trace *trace = NULL;
+    ckpt_err err = {0};
+    ckpt_arena_init(&arena);
+    assert_int_equal(import_text(deep, &arena, &trace, &err), CKPT_BAD_INPUT);
+    CHECK(strstr(err.msg, ":1:74: nested deeper than 64") != NULL, "%s", err.msg);
+    ckpt_arena_fini(&arena);
+    notes[0] = '\0';
+    assert_int_equal(ckpt_import_chrome("/nowhere/trace.json", NULL, &arena, &trace, &err), CKPT_IO);
+}
+
+/* One to four damages. Gives the new length. */
+static size_t damage(char *bytes, size_t length)
+{
+    static const char telling[] = "{}[]\",:0123456789-.eE\\ntfu() \n\xff";
+    for (uint64_t k = 1 + draw(4); k > 0 && length > 0; k--) {
+        const size_t at = (size_t)draw(length);
+        const size_t span = 1 + (size_t)draw(length - at < 60 ? length - at : 60);
+        switch (draw(6)) {
+        case 0: bytes[at] = (char)(bytes[at] ^ (1 << draw(8))); break;
+        case 1: bytes[at] = telling[draw(sizeof telling)]; break;
+        case 2: length = draw(4) == 0 ? at : length; break;
+        case 3: /* a chunk twice */
+            if (length + span < ROOM) {
+                memmove(bytes + at + span, bytes + at, length - at);
+                length += span;
+            }
+            break;
+        case 4: /* a chunk gone */
+            memmove(bytes + at, bytes + at + span, length - at - span);
+            length -= span;
+            break;
+        default: { /* a chunk of elsewhere */
+            const size_t from = (size_t)draw(length - span + 1);
+            memmove(bytes + at, bytes + from, span);
+            break;
+        }
+        }
+    }
+    return length;
+}
+
+/* Refused with file and reason on one line, or a trace that our own reader takes. */
+static void check_mutant(const char *path, int number, int *accepted)
+{
+    ckpt_arena arena;
+    ckpt_trace *trace = NULL;
+    ckpt_text text;
+    ckpt_err err = {0};
+    notes[0] = '\0';
+    ckpt_arena_init(&arena);
+    ckpt_text_init(&text);
+    const ckpt_code code = ckpt_import_chrome(path, take_note, &arena, &trace, &err);
+    if (code == CKPT_OK) {
+        const ckpt_trace *back = NULL;
+        ++*accepted;
+        ckpt_trace_write(trace, &text);
+        const ckpt_code second =
+            ckpt_trace_read(ckpt_test_file("chrome_again.json", text.bytes, text.length), &arena, &back, &err);
+        CHECK(second == CKPT_OK, "mutant %d: imported, but not read again: %s", number, err.msg);
+    } else {
+        CHECK(code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW, "mutant %d: code %d: %s", number, (int)code, err.msg);
+        CHECK(strstr(err.msg, "chrome_fuzz.json:") != NULL, "mutant %d: no place: %s", number, err.msg);
+        CHECK(strpbrk(err.msg, "\n\r") == NULL, "mutant %d: more than one line", number);
+    }
+    ckpt_text_fini(&text);
+    ckpt_arena_fini(&arena);
+    CHECK(ckpt_memory_live() == 0, "mutant %d: leaks", number);
+}
+
+static void check_damaged(const char *path, int mutants)
+{
+    static char good[ROOM], mutant[ROOM];
+    char file[512];
+    int accepted = 0;
+    FILE *const from = fopen(path, "rb");
+    assert_non_null(from);
+    const size_t length = fread(good, 1, sizeof good, from);
+    fclose(from);
+    CHECK(length > 1000 && length < sizeof good, "%s: %zu bytes", path, length);
+    for (int i = 0; i < mutants; i++) {
+        memcpy(mutant, good, length);
+        snprintf(file, sizeof file, "%s", ckpt_test_file("chrome_fuzz.json", mutant, damage(mutant, length)));
+        check_mutant(file, i, &accepted);
+    }
+    printf("%d of %d mutants accepted\n", accepted, mutants);
+    CHECK(accepted > mutants / 50 && accepted < mutants * 9 / 10, "%d of %d accepted: nothing is tried", accepted,
+          mutants);
+}
+
+static void test_damaged_files_never_crash(void **state)
+{
+    (void)state;
+    char path[400];
+    gpu_path(path);
+    check_damaged(path, (int)ckpt_test_rounds(3000, 1500));
+    snprintf(path, sizeof path, "%s/tests/imports/kineto_training.json", CKPT_SOURCE_DIR);
+    check_damaged(path, (int)ckpt_test_rounds(300, 60));
+}
+
+/* Cut after each byte: what is whole is taken, never more. */
+static void test_cut_files(void **state)
+{
+    (void)state;
+    char path[400], text[9000];
+    int most = 0;
+    gpu_path(path);
+    FILE *const from = fopen(path, "rb");
+    assert_non_null(from);
+    const size_t length = fread(text, 1, sizeof text, from);
+    fclose(from);
+    for (size_t cut = 0; cut <= length; cut += cut + 1 < length ? 1 + draw(4) : 1) {
+        ckpt_arena arena;
+        ckpt_trace *trace = NULL;
+        ckpt_err err = {0};
+        ckpt_arena_init(&arena);
+        const ckpt_code code =
+            ckpt_import_chrome(ckpt_test_file("chrome_cut.json", text, cut), NULL, &arena, &trace, &err);
+        CHECK(code == CKPT_OK ? trace->event_count >= most && err.msg[0] == '\0' : code == CKPT_BAD_INPUT && most == 0,
+              "cut at %zu: %s", cut, err.msg);
+        most = code == CKPT_OK ? trace->event_count : 0;
+        ckpt_arena_fini(&arena);
+    }
+    assert_int_equal(most, 13);
+}
+
+static ckpt_code import_once(void *context, ckpt_err *err)
+{
+    ckpt_arena arena;
+    ckpt_trace *trace = NULL;
+    ckpt_arena_init(&arena);
+    const ckpt_code code = ckpt_import_chrome(context, NULL, &arena, &trace, err);
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void test_starved(void **state)
+{
+    (void)state;
+    char path[400];
+    gpu_path(path);
+    CHECK(ckpt_test_starve(import_once, path) > 10, "it takes more than that");
+    snprintf(path, sizeof path, "%s", ckpt_test_file("starved.json", forms[14].text, strlen(forms[14].text)));
+    CHECK(ckpt_test_starve(import_once, path) > 7, "it takes more than that"); /* begins and ends */
+}
+
+int main(int argc, char **argv)
+{
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_pytorch_recorded),
+        cmocka_unit_test(test_a_trace_of_a_gpu),
+        cmocka_unit_test(test_random_traces),
+        cmocka_unit_test(test_forms_that_are_read),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_damaged_files_never_crash),
+        cmocka_unit_test(test_cut_files),
+        cmocka_unit_test(test_starved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
