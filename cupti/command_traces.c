@@ -119,6 +119,8 @@ static ckpt_code look_at(traces *t, spool_file *file)
     }
     if (content.word[CKPT_SPOOL_REFUSED] != NULL) {
         CKPT_TRY(tell(t, &content, "not recorded: ", content.word[CKPT_SPOOL_REFUSED]));
+    } else if (file->events == 0 && content.word[CKPT_SPOOL_STOPPED] != NULL) {
+        CKPT_TRY(tell(t, &content, "nothing was recorded: ", content.word[CKPT_SPOOL_STOPPED]));
     } else if (file->events == 0) {
         CKPT_TRY(tell(t, &content, "prepared for CUDA, and nothing it did on a GPU was recorded", ""));
     }

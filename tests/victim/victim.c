@@ -273,10 +273,10 @@ static void empty_tmp(void)
     }
 }
 
-/* No file may grow beyond 100 bytes: who writes more gets SIGXFSZ. */
+/* No file may grow beyond 600 bytes: who writes more gets SIGXFSZ. */
 static void limit_files(void)
 {
-    const struct rlimit low = {100, 100};
+    const struct rlimit low = {600, 600};
     if (setrlimit(RLIMIT_FSIZE, &low) != 0) {
         die("setrlimit");
     }
