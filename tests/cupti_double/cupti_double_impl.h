@@ -91,6 +91,7 @@ typedef struct double_item {
     bool driver;
 } double_item;
 void double_happen(const double_item *item);
+void double_forget_ranges(void); /* this thread's */
 /* The innermost tag of this thread of that kind, and whether it has one. */
 bool double_tag(CUpti_ExternalCorrelationKind kind, uint64_t *tag);
 

@@ -363,6 +363,7 @@ EXPORT void ckpt_cupti_double_reset(void)
     memset(&d->ready, 0, sizeof *d - offsetof(double_state, ready));
     memset(functions, 0, sizeof functions);
     memset(depth, 0, sizeof depth);
+    double_forget_ranges();
     start();
     pthread_mutex_unlock(&cupti_double.lock);
 }

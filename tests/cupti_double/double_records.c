@@ -15,9 +15,8 @@ static const struct {
     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 19, 208},     /* 9, 12.0 */
     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 130000, 216}, /* 10 */
     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 130200, 224}, /* 11 */
-    {CUPTI_ACTIVITY_KIND_KERNEL, 0, 208},
-    {CUPTI_ACTIVITY_KIND_MEMCPY, 0, 88},  /* CUpti_ActivityMemcpy5 */
-    {CUPTI_ACTIVITY_KIND_MEMCPY, 26, 96}, /* 6, 12.8 */
+    {CUPTI_ACTIVITY_KIND_MEMCPY, 0, 88},                  /* CUpti_ActivityMemcpy5 */
+    {CUPTI_ACTIVITY_KIND_MEMCPY, 26, 96},                 /* 6, 12.8 */
     {CUPTI_ACTIVITY_KIND_MEMCPY2, 0, 96},
     {CUPTI_ACTIVITY_KIND_MEMSET, 0, 88},
     {CUPTI_ACTIVITY_KIND_MEMORY2, 0, 120},  /* CUpti_ActivityMemory3 */
@@ -34,6 +33,7 @@ static const struct {
 uint32_t double_record_size(uint32_t kind)
 {
     uint32_t size = 0;
+    kind = kind == CUPTI_ACTIVITY_KIND_KERNEL ? CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL : kind;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size = sizes[i].kind == kind && sizes[i].since <= cupti_double.controls.version ? sizes[i].size : size;
     }
@@ -238,10 +238,16 @@ static void happen_overhead(const double_item *item)
     add_known(&o, sizeof o, false);
 }
 
+static _Thread_local uint32_t open_range[DEEPEST_TAG];
+static _Thread_local int open_ranges;
+
+void double_forget_ranges(void)
+{
+    open_ranges = 0;
+}
+
 void double_happen(const double_item *item)
 {
-    static _Thread_local uint32_t open_range[DEEPEST_TAG];
-    static _Thread_local int open_ranges;
     double_state *const d = &cupti_double;
     if (strcmp(item->verb, "kernel") == 0) {
         happen_kernel(item);
@@ -266,8 +272,8 @@ void double_happen(const double_item *item)
         open_range[open_ranges++ % DEEPEST_TAG] = ++d->marker;
         happen_marker(CUPTI_ACTIVITY_FLAG_MARKER_START, d->marker, double_name(item->name));
     } else if (strcmp(item->verb, "end") == 0) {
-        open_ranges -= open_ranges > 0;
-        happen_marker(CUPTI_ACTIVITY_FLAG_MARKER_END, open_range[open_ranges % DEEPEST_TAG], NULL);
+        const uint32_t ended = open_ranges > 0 ? open_range[--open_ranges % DEEPEST_TAG] : ++d->marker;
+        happen_marker(CUPTI_ACTIVITY_FLAG_MARKER_END, ended, NULL);
     } else { /* gap */
         d->host_ns += item->ns;
     }

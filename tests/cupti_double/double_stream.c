@@ -27,7 +27,8 @@ void double_stream_write(const double_record *record)
     if (written == NULL && cupti_double.write != NULL) {
         written = fopen(cupti_double.write, "w");
         if (written != NULL) {
-            fprintf(written, "ckpt-cupti-stream/1 %u\n", cupti_double.controls.version);
+            fprintf(written, "ckpt-cupti-stream/1 %u\n# written by the double of libcupti, not by a GPU\n",
+                    cupti_double.controls.version);
         }
     }
     if (written == NULL) {
