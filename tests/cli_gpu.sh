@@ -67,5 +67,19 @@ for type in float32 bfloat16; do
         done
     done
     refuse 3 "budget" "$train" "${as[@]}" --device cuda:0 --plan "$type.all.json" --budget 1MB "$model"
+    # The last step recorded and held against the profile: the same weights, and either records or a line why not.
+    for how in "" --no-cupti; do
+        # shellcheck disable=SC2086
+        "$train" "${as[@]}" --device cuda:0 --plan "$type.part.json" --steps 5 --seed 4 --profile "$type.profile.json" --trace held.json \
+            $how "$model" > run.txt 2> run.err || fail "$type --profile $how: $(cat run.txt run.err)"
+        [ "$(grep sha256 run.txt)" = "$wanted" ] || fail "$type --profile $how: other weights"
+        grep -q "^  sum of layers " run.txt || fail "$type --profile $how: $(cat run.txt)"
+        if grep -q '"recorder"' held.json; then
+            grep -q '"launches"' held.json || fail "$type: recorded, and no launches in the trace"
+            [ -z "$how" ] || fail "$type: recorded in spite of --no-cupti"
+        else
+            grep -q "no kernels are recorded" run.err || fail "$type $how: nothing recorded, and no word why"
+        fi
+    done
 done
 echo "the same weights with every plan, recorded, not recorded and with NaN in freed memory"

@@ -60,6 +60,44 @@ grep -q '"weights_sha256": "[0-9a-f]\{64\}"' result.json || fail "--json: $(cat 
 [ "$(wc -l < result.json)" -eq 1 ] || fail "--json: more than one line"
 "$train" "${small[@]}" --plan part.json --steps 0 "$model" > zero.txt || fail "--steps 0"
 
+# Against a profile: a table under the result, or in it; the same weights as without one.
+"$bin_dir/ckpt-profile" "${small[@]}" --repeats 3 --seconds 0.02 -o profile.json "$model" 2> /dev/null || fail "profile"
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps 6 --seed 4 --profile profile.json "$model" > held.txt 2> held.err ||
+    fail "--profile: $(cat held.err)"
+[ "$(grep sha256 all.txt)" = "$(grep sha256 held.txt)" ] || fail "--profile: other weights"
+for words in "against profile.json, measured by the host's clock" "^  forward " "^  recompute " "^  backward " "^  update " \
+    "^  sum of layers " "^  this step " "^  median of 6 " "no layer runs in" "most different"; do
+    grep -q "$words" held.txt || fail "--profile: no \"$words\" in: $(cat held.txt)"
+done
+"$train" "${small[@]}" --plan part.json --steps 3 --profile profile.json --trace held.json --json "$model" > held.result.json ||
+    fail "--profile --json"
+python3 - held.result.json held.json profile.json <<'EOF' || fail "--profile --json: wrong sums (or there is no python3)"
+import json, sys
+result, trace, profile = (json.load(open(path)) for path in sys.argv[1:])
+against, phases = result["against"], ("forward", "recompute", "backward", "update")
+row = {r["layer"]: r for r in profile["layers"]}
+for phase in phases:
+    of = [e for e in trace["events"] if e["phase"] == phase]
+    direction = "forward" if phase == "recompute" else phase
+    assert against[phase]["runs"] == len(of) > 0, phase
+    assert against[phase]["measured_ns"] == sum(e["end_ns"] - e["start_ns"] for e in of), phase
+    assert against[phase]["predicted_ns"] == sum(row[e["layer"]][direction]["median_ns"] for e in of), phase
+assert against["layers"]["measured_ns"] == sum(against[phase]["measured_ns"] for phase in phases)
+assert against["step"]["measured_ns"] == trace["time_ns"] and against["recorder"] == ""
+assert len(against["most_different"]) == 5
+EOF
+sed 's/"layer": *"h.0.ln1"/"layer": "h.9.ln1"/' profile.json > renamed.profile.json
+cmp -s profile.json renamed.profile.json && fail "the profile has no layer to rename"
+refuse 2 "has no row for layer h.0.ln1" "$train" "${small[@]}" --plan part.json --profile renamed.profile.json "$model"
+sed 's/"device": *"cpu: [^"]*"/"device": "cpu: Abacus, 2 threads"/' profile.json > abacus.json
+refuse 2 'measured on "cpu: Abacus, 2 threads", and this is' "$train" "${small[@]}" --plan part.json --profile abacus.json "$model"
+sed 's/"target": *"cpu"/"target": "gpu"/' profile.json > gpu.profile.json
+refuse 2 "profile this device" "$train" "${small[@]}" --plan part.json --profile gpu.profile.json "$model"
+refuse 2 "no-such-profile" "$train" "${small[@]}" --plan part.json --profile no-such-profile.json "$model"
+sed 's/"output_bytes": *16384/"output_bytes": 8192/' profile.json > half.profile.json
+cmp -s profile.json half.profile.json && fail "the profile has no output of 16384 bytes"
+refuse 2 "profile this model" "$train" "${small[@]}" --plan part.json --profile half.profile.json "$model"
+
 # Refusals.
 refuse 2 "batch" "$train" --set batch=3 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2 --threads 2 \
     --plan part.json "$model"
