@@ -102,7 +102,7 @@ static void check_recorded(const char *name)
     ckpt_item root;
     ckpt_item runs;
     ckpt_err err = {0};
-    int count[2] = {0, 0};
+    int count[3] = {0}; /* made, freed, of before */
     int run = 0;
     ckpt_ns lane_end = 0;
     ckpt_arena_init(&arena);
@@ -115,7 +115,9 @@ static void check_recorded(const char *name)
     for (int i = 0; i < trace->event_count; i++) {
         const ckpt_event *const e = &trace->event[i];
         if (is_memory(e)) {
-            count[e->span == CKPT_SPAN_FREE]++;
+            const bool before = e->span == CKPT_SPAN_ALLOCATE && strcmp(e->name, "before the recording") == 0;
+            CHECK(!before || e->start_ns == 0, "a block of before at %" PRId64 " ns", e->start_ns);
+            count[before ? 2 : e->span == CKPT_SPAN_FREE]++;
             continue;
         }
         CHECK(run < ckpt_item_count(&runs), "more runs than the %d the script found", run);
@@ -126,10 +128,14 @@ static void check_recorded(const char *name)
     assert_int_equal(run, ckpt_item_count(&runs));
     assert_int_equal(count[0], need_int(&root, "allocations"));
     assert_int_equal(count[1], need_int(&root, "frees"));
+    assert_int_equal(count[2], need_int(&root, "freed_before") + 1); /* and one of all that nobody frees */
     assert_int_equal(trace->peak_bytes, need_int(&root, "peak_bytes"));
     assert_int_equal(sum_of(&trace->event[trace->event_count - 1]), need_int(&root, "left_bytes"));
-    char note[100];
-    snprintf(note, sizeof note, "%d operations inside others are left out\n",
+    char note[300];
+    snprintf(note, sizeof note,
+             "%d bytes were allocated before the recording began; %d of those blocks are freed in it\n"
+             "%d operations inside others are left out\n",
+             (int)need_int(&root, "before_bytes"), (int)need_int(&root, "freed_before"),
              (int)need_int(&root, "operations") - ckpt_item_count(&runs));
     assert_string_equal(notes, note); /* and the recorder's own totals agree, or a note would say so */
     assert_string_equal(trace->recorder, "Kineto");

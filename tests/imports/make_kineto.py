@@ -30,8 +30,10 @@ class Two(torch.nn.Module):
                                       preserve_rng_state=False))
 
 
-def train(model, optimizer, steps, profiler):
+def train(model, optimizer, steps, profiler, held=()):
     x = torch.randn(32, 64)
+    for tensor in held:
+        tensor.untyped_storage().resize_(0)
     for _ in range(steps):
         with record_function("the model"):
             loss = model(x).sum()
@@ -81,18 +83,22 @@ def phase_of(event, events):
 
 def measure(tree):
     events = list(children(tree))
-    blocks, live, peak, made, freed = {}, 0, 0, 0, 0
+    blocks, made, freed, freed_before = {}, 0, 0, 0
     memory = sorted((e for e in events if e.typed[0] == _EventType.Allocation), key=lambda e: e.start_time_ns)
+    before = live = memory[0].typed[1].total_allocated - memory[0].typed[1].alloc_size
+    peak = before
     for event in memory:
         size, address = event.typed[1].alloc_size, event.typed[1].ptr
+        live += size
+        peak = max(peak, live)
         if size > 0:
             blocks[address] = size
             made += 1
         else:
-            assert blocks.pop(address) == -size
             freed += 1
-        live = sum(blocks.values())
-        peak = max(peak, live)
+            freed_before += address not in blocks
+            assert blocks.pop(address, -size) == -size
+        assert live == event.typed[1].total_allocated
     ops = [e for e in events if is_op(e)]
     made_in = {}
     for event in sorted(ops, key=lambda e: e.start_time_ns):
@@ -106,14 +112,16 @@ def measure(tree):
         if not layer and phase == "backward":
             layer = made_in.get(event.typed[1].sequence_number, "")
         runs.append([event.name.removeprefix(NODE), layer, phase, event.end_time_ns - event.start_time_ns])
-    return {"peak_bytes": peak, "left_bytes": live, "allocations": made, "frees": freed,
+    return {"peak_bytes": peak, "left_bytes": live, "before_bytes": before, "freed_before": freed_before, "allocations": made, "frees": freed,
             "operations": len(ops), "runs": runs}
 
 
 def record(folder, name, model, optimizer, steps, **options):
     train(model, optimizer, 1, None)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True):  # what it sees made, the next sees freed
+        held = [torch.empty(size) for size in (1000, 300, 70)]
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, **options) as profiler:
-        train(model, optimizer, steps, profiler)
+        train(model, optimizer, steps, profiler, held[:2] if optimizer is not None else ())
     os.chdir(folder)  # the file has its own name in it
     profiler.export_chrome_trace(f"kineto_{name}.json")
     expected = measure(profiler.profiler.kineto_results.experimental_event_tree())
