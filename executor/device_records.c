@@ -1,7 +1,6 @@
 /* What the device itself recorded of a traced step. Every step of the plan carries its number as a tag; what was
- * started under it gives the step its start, its end and its time in kernels, all on the recorder's clock. That clock
- * is put on the stamps' so that no step starts before its stamp and one starts with it. A step that started nothing
- * keeps the place its stamp gave it and has no length; where records were lost it keeps both stamps. */
+ * started under it gives the step its start, its end and its time in kernels, all on one clock. A step that started
+ * nothing has no length, and follows the step before it on its stream; where records were lost it keeps its stamps. */
 #include <string.h>
 
 #include "executor/executor_impl.h"
@@ -84,15 +83,23 @@ static int64_t add_up(ckpt_measured *measured, const ckpt_activity *activity, in
     return found;
 }
 
-/* Steps of one stream end and start in order; the stamps' clock has steps of half a microsecond or so. */
+/* What to take from the recorder's clock: it and the stamps' are the device's both, and differ by where they begin. The
+ * first that ran of all starts with its stamp. */
+static ckpt_ns find_origin(const ckpt_measured *measured, const ckpt_stretch *stretch)
+{
+    int first = -1;
+    for (int s = 0; s < measured->trace.event_count; s++) {
+        if (measured->event[s].launches > 0 && (first < 0 || stretch[s].start_ns < stretch[first].start_ns)) {
+            first = s;
+        }
+    }
+    return stretch[first].start_ns - measured->event[first].start_ns;
+}
+
+/* `all`: no record was lost. Steps of one stream run in order; stamps are exact to half a microsecond or so. */
 static void put_times(const ckpt_executor *executor, ckpt_measured *measured, const ckpt_stretch *stretch, bool all)
 {
-    ckpt_ns origin = INT64_MAX;
-    for (int s = 0; s < measured->trace.event_count; s++) {
-        const ckpt_event *const event = &measured->event[s];
-        const ckpt_ns apart = event->launches > 0 ? stretch[s].start_ns - event->start_ns : INT64_MAX;
-        origin = apart < origin ? apart : origin;
-    }
+    const ckpt_ns origin = find_origin(measured, stretch);
     ckpt_ns free_from[CKPT_STREAM_COUNT] = {0};
     for (int s = 0; s < measured->trace.event_count; s++) {
         ckpt_event *const event = &measured->event[s];
@@ -100,11 +107,12 @@ static void put_times(const ckpt_executor *executor, ckpt_measured *measured, co
         if (event->launches > 0) {
             event->start_ns = stretch[s].start_ns - origin;
             event->end_ns = stretch[s].end_ns - origin;
-        } else {
-            event->start_ns = event->start_ns > *from ? event->start_ns : *from;
-            event->end_ns = all || event->end_ns < event->start_ns ? event->start_ns : event->end_ns;
+        } else if (all) {
+            event->start_ns = event->end_ns = *from;
         }
-        *from = event->end_ns > *from ? event->end_ns : *from;
+        event->start_ns = event->start_ns > *from ? event->start_ns : *from;
+        event->end_ns = event->end_ns > event->start_ns ? event->end_ns : event->start_ns;
+        *from = event->end_ns;
     }
 }
 

@@ -147,7 +147,9 @@ ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *t
     }
     CKPT_TRY(device->api->finish(device, err)); /* copies that nothing waited for end with the step */
     CKPT_TRY(ckpt_measured_end(executor, measured, err));
-    ckpt_executor_outside_look(executor);
+    if (measured == NULL || measured->recorder == NULL) {
+        ckpt_executor_outside_look(executor);
+    }
     float value = 0;
     CKPT_TRY(after(executor, &value, err));
     executor->steps++;
