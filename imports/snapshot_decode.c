@@ -1,6 +1,6 @@
 /* A snapshot's pickle, checked: which device, its entries in order, the blocks in use at the end.
  * Source: torch/csrc/cuda/memory_snapshot.cpp, torch/cuda/memory.py (_snapshot) and what torch/cuda/_memory_viz.py
- * reads, of PyTorch 2.0 to 2.15. Older files: no time_us, blocks without an address, "real_size" in a "history". */
+ * reads, of PyTorch 2.1 and 2.15. Older files: no time_us, blocks without an address, "real_size" in a "history". */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -220,7 +220,7 @@ static ckpt_code decode_entries(ckpt_snapshot *s, const ckpt_pickle_value *entri
         CKPT_TRY(decode_entry(s, &(place){"device_traces", "", s->device, i}, completed, &entry[i], &counts));
     }
     s->timed = counts.timed > 0;
-    for (int i = 0; !s->timed && i < count; i++) { /* before PyTorch 2.1 */
+    for (int i = 0; !s->timed && i < count; i++) { /* an old file */
         entry[i].time_ns = 1000 * (ckpt_ns)i;
     }
     if (count > 0 && !s->timed) {
