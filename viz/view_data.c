@@ -109,6 +109,8 @@ static void find_peak(ckpt_series *series)
             series->at_peak = bands;
             series->peak = i;
         }
+        const ckpt_bytes all = plus(bands.planned, bands.bytes[CKPT_BAND_OUTSIDE]);
+        series->most_bytes = all > series->most_bytes ? all : series->most_bytes;
         if (bands.bytes[CKPT_BAND_OUTSIDE] > series->outside_bytes) {
             series->outside_bytes = bands.bytes[CKPT_BAND_OUTSIDE];
         }

@@ -90,10 +90,10 @@ static int staircase(const ckpt_view *view, const ckpt_series *series, const int
 /* The name of a band inside it, where it is thickest over the width of the name: the second cue beside colour. */
 static void name_band(ckpt_view *view, int b, const ckpt_point *lower, const ckpt_point *upper, int count)
 {
-    const ckpt_ink ink = ckpt_ink_looks[ckpt_band_looks[b].ink].text;
+    const ckpt_ink ink = ckpt_ink_looks[ckpt_view_band(view, b)->ink].text;
     const ckpt_font font = {view->small, false, ink, 0};
     const char *const name =
-        ckpt_view_keep(view, ckpt_arena_format(view->canvas.scratch, " %s ", ckpt_band_looks[b].name));
+        ckpt_view_keep(view, ckpt_arena_format(view->canvas.scratch, " %s ", ckpt_view_band(view, b)->name));
     const double width = ckpt_view_measure(view, font, name) + 4;
     double best = view->canvas.cell_height > 1 ? view->canvas.cell_height * 1.2 : view->small + 2;
     double best_x = -1, best_y = 0;
@@ -141,7 +141,7 @@ static void draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
         for (int i = 0; i < count; i++) {
             upper[count + i] = lower[count - 1 - i];
         }
-        view->canvas.renderer->area(&view->canvas, upper, 2 * count, ckpt_band_looks[b].ink);
+        view->canvas.renderer->area(&view->canvas, upper, 2 * count, ckpt_view_band(view, b)->ink);
         if (hair && b != CKPT_BAND_OUTSIDE) {
             view->canvas.renderer->line(&view->canvas, upper, count, &(ckpt_pen){CKPT_INK_PAPER, 0.6, 0});
         }
@@ -355,7 +355,7 @@ static void measure_axes(ckpt_view *view)
     view->x_end = fmax(view->x_end, 1);
     const ckpt_trace *const base = view->series[view->base].trace;
     view->budget = base->budget_bytes > 0 && (double)base->budget_bytes <= 2 * most ? base->budget_bytes : 0;
-    view->y_end = fmax(most, (double)view->budget);
+    view->y_end = fmax(fmax(most, (double)view->budget), (double)view->series[view->base].most_bytes);
     const double fixed = (double)base->static_bytes;
     view->fold = fixed > view->y_end / 2 && fixed < most ? fixed : 0;
 }

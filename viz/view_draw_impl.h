@@ -63,6 +63,8 @@ void ckpt_view_draw_lanes(ckpt_view *view, double y);
 
 /* "step" or "event": what is counted along the axis. */
 const char *ckpt_view_unit(const ckpt_view *view);
+/* What a band is called and drawn with; without a plan OUTSIDE is what an allocator holds. */
+const ckpt_band_look *ckpt_view_band(const ckpt_view *view, int band);
 
 /* Title, head lines and facts. */
 void ckpt_view_say(ckpt_view *view);

@@ -43,6 +43,7 @@ typedef struct ckpt_series {
     int peak;          /* event */
     ckpt_bands at_peak;
     ckpt_bytes outside_bytes; /* the most of any event */
+    ckpt_bytes most_bytes;    /* the most of any event, what is outside included */
     const char *verdict;      /* goes after the label: "= predicted at every step"; "" for the base itself */
     bool same;                /* the verdict is: no byte differs */
     int runs, again;          /* runs of ops, of which recomputations */

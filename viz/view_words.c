@@ -44,6 +44,12 @@ const char *ckpt_view_unit(const ckpt_view *view)
     return view->no_plan ? "event" : "step";
 }
 
+const ckpt_band_look *ckpt_view_band(const ckpt_view *view, int band)
+{
+    static const ckpt_band_look held = {"held, not in use", CKPT_INK_PARAMETER_GRADIENTS};
+    return view->no_plan && band == CKPT_BAND_OUTSIDE ? &held : &ckpt_band_looks[band];
+}
+
 static void say_traces(ckpt_view *view)
 {
     int nth = 0;
@@ -127,7 +133,10 @@ static void say_machine(ckpt_view *view)
         outside = view->series[s].outside_bytes > outside ? view->series[s].outside_bytes : outside;
     }
     if (outside > 0) {
-        fact(view, "outside", CKPT_SAY(view, "at most %s outside static block and arena", bytes_of(view, outside)), -1);
+        fact(view, "outside",
+             CKPT_SAY(view, "at most %s %s", bytes_of(view, outside),
+                      view->no_plan ? "that the allocator holds and nobody uses" : "outside static block and arena"),
+             -1);
     }
     if (trace->process_peak_bytes > 0) {
         fact(view, "process", CKPT_SAY(view, "resident set at most %s", bytes_of(view, trace->process_peak_bytes)), -1);
@@ -307,10 +316,10 @@ void ckpt_view_draw_table(ckpt_view *view)
         }
         const ckpt_bytes bytes = base->at_peak.bytes[b], others = other != NULL ? other->at_peak.bytes[b] : 0;
         ckpt_view_box(view, view->margin, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12,
-                      ckpt_band_looks[b].ink);
+                      ckpt_view_band(view, b)->ink);
         row(view, y, false, CKPT_INK_BLACK, 24,
             (const char *const[5]){
-                ckpt_band_looks[b].name, bytes_of(view, bytes),
+                ckpt_view_band(view, b)->name, bytes_of(view, bytes),
                 b == CKPT_BAND_OUTSIDE
                     ? "–"
                     : CKPT_SAY(view, "%.1f %%", percent((double)bytes, (double)base->at_peak.planned)),
