@@ -1,5 +1,5 @@
-/* Written by scripts/fit_device from recorded profiles: docs/cost-model.md has the command. Per op what its time is,
- * times the roofline's, forward, backward, and of updates. */
+/* Written by scripts/fit_device from the recordings in traces/cpu-2-threads/profiles: docs/cost-model.md.
+ * Per op what its time is, times the roofline's, forward, backward, and of updates. */
 static const ckpt_op_factor cpu_factors[] = {
     {"add", {0.95, 1.1, 0}},
     {"attention", {1.6, 1.4, 0}},

@@ -59,12 +59,17 @@ grep -q '"gelu", {4' device_made_impl.h && grep -q '#define MADE_FITTED' device_
 ckpt_plan() { "$bin/ckpt-plan" --budget 70% --json "$source/models/byte-gpt.json" "$@"; }
 ckpt_plan --device ./made.json >planned.json || fail "--device does not read what was fitted: $(cat planned.json)"
 
-# The rates in ops/ are those of the recordings; with the file of the same fit ckpt-plan gives the same times.
-recordings=("$source"/traces/cpu-2-threads/profiles/*.json)
-"$fit" -q -o device_cpu_impl.h -o cpu.json "${recordings[@]}" || fail "fitting the recordings"
-cmp device_cpu_impl.h "$source/ops/device_cpu_impl.h" || fail "ops/device_cpu_impl.h is not what scripts/fit_device makes of traces/cpu-2-threads/profiles: write it again"
+# The rates in ops/ are those of the recordings.
+for header in "$source"/ops/device_*_impl.h; do
+    name=$(basename "$header") recordings=$(sed -n '1s/.* in \(traces.*\): .*/\1/p' "$header")
+    [ -n "$recordings" ] && [ -d "$source/$recordings" ] || fail "$header does not say from which recordings it was made"
+    (cd "$source" && scripts/fit_device -q -o "$work/$name" -o "$work/${name%_impl.h}.json" "$recordings"/*.json) || fail "fitting $recordings"
+    cmp "$name" "$header" || fail "$header is not what scripts/fit_device makes of $recordings: write it again (docs/cost-model.md)"
+done
+
+# With the file of the same fit ckpt-plan gives the same times.
 time_of() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["keep_all"]["time_ns"])' "$1"; }
-ckpt_plan >by_table.json && ckpt_plan --device ./cpu.json >by_file.json || fail "planning with the fit"
+ckpt_plan >by_table.json && ckpt_plan --device ./device_cpu.json >by_file.json || fail "planning with the fit"
 [ "$(time_of by_table.json)" = "$(time_of by_file.json)" ] || fail "the table and the file give other times: $(time_of by_table.json), $(time_of by_file.json)"
 
 refuse 2 'usage: fit_device' "$fit"
