@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]: everything that needs a GPU, in one command, within N
-# seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, the benchmark beside
-# PyTorch, compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest
+# seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, profiles by CUPTI and the
+# trained step beside them, the benchmark beside PyTorch, compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest
 # still runs. Exit 0: all that was asked for has run and was well; 1: something was not; 2: usage.
 #
-# --parts: some of first,tests,bench,sanitize,rest (the other networks in bfloat16),float32 (all of them), after the
-# build; default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
+# --parts: some of first,tests,profile (two networks),bench,sanitize,inject,steps (predicted and measured times of six
+# plans),profiles (every network of models/),rest (the other networks in bfloat16),float32 (all of them), after the build;
+# default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
 #
 # Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
 # repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
@@ -16,7 +17,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-known=first,tests,bench,sanitize,rest,float32
+known=first,tests,profile,bench,sanitize,inject,steps,profiles,rest,float32
 out='' dry=0 seconds=520 parts=$known
 while [ $# -gt 0 ]; do
     case $1 in
@@ -52,7 +53,9 @@ say() { echo "$*" | tee -a "$summary"; }
 keep() {
     cp "$work"/bench/bench.md "$work"/bench/bench.json "$out/" 2>/dev/null
     cat "$work"/log/tests*.log 2>/dev/null | head -c 8000000 >"$out/tests.log"
-    for folder in "$work"/bench/recorded "$work"/first; do
+    cp "$work"/inject/inject.md "$out/" 2>/dev/null
+    cp "$work"/log/steps.log "$out/steps.txt" 2>/dev/null
+    for folder in "$work"/bench/recorded "$work"/first "$work"/profile "$work"/profiles "$work"/inject; do
         [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
     done
     tar czf "$out/recorded.tar.gz" -C "$work" recorded
@@ -167,7 +170,7 @@ if ! part configure 60 cmake --preset cuda "${flags[@]}"; then
 fi
 # -k 0: one test that does not compile must not keep the programs from being built.
 # shellcheck disable=SC2086
-part build 240 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train $tests -- -k 0
+part build 240 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train ckpt_inject $tests -- -k 0
 code=$?
 [ -f "$work/log/build.log" ] || exit 1
 case $code in 0) verdict=ok ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED ;; esac
@@ -219,6 +222,30 @@ if asked tests; then
     run_tests tests "^(test_gpu_|test_cudnn)" 8 110 "$alone"
     run_tests tests-alone "^($alone)" 1 80
 fi
+
+# What CUPTI says of every layer, and the trained step held against the sum of its layers. The line of each network that
+# goes to the table is the one that says how far the two are apart.
+profile() {
+    set -e -o pipefail
+    mkdir -p "$work/profile" && cd "$work/profile"
+    local vars type=${types%%,*} network
+    for network in gpt2-124m resnet50; do
+        vars=(--dtype "$type")
+        [ $dry = 0 ] || case $network in
+        gpt2*) vars+=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=2 --set heads=4 --set vocabulary=64) ;;
+        *) vars+=(--set batch=1 --set size=32) ;;
+        esac
+        "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o $network.json 2> >(tee $network.err >&2)
+        [ $dry = 1 ] || grep -q '"recorder": "CUPTI' $network.json || { echo "$network: not recorded by CUPTI: $(tail -n 1 $network.err)"; exit 1; }
+        "$bin/ckpt-plan" "$root/models/$network.json" "${vars[@]}" --profile $network.json --strategy keep-all -o $network.plan.json
+        "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan $network.plan.json --steps 10 \
+            --profile $network.json --trace $network.trace.json | tee $network.txt
+    done
+    echo "$(grep -h "$said" ./*.txt | tr '\n' ';')"
+}
+export said='sum of layers'
+export -f profile
+if asked profile; then plain_part profile 70 bash -c profile; fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
     local name=$1 limit=$2
@@ -289,6 +316,22 @@ for tool in $(asked sanitize && echo memcheck racecheck); do
         [ -z "$dirty" ] || verdict=FAILED
         note $tool "$verdict" "$clean of $runs clean, $took s; $dirty"
     fi
+done
+
+if asked inject; then
+    plain_part inject 90 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$work/inject" \
+        --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
+fi
+if asked steps; then
+    models=(models/gpt2-124m.json models/resnet50.json)
+    [ $dry = 0 ] || models=(tests/models/resnet-small.json)
+    plain_part steps 200 "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans 6 --steps 10 \
+        --json "$work/steps.json" "${models[@]}"
+fi
+for type in $(asked profiles && echo "${types//,/ }"); do
+    models=()
+    [ $dry = 0 ] || models=(mnist-conv lstm)
+    plain_part "profiles-$type" 200 scripts/record_profiles "$work/profiles" --device "$device" --dtype "$type" --bin "$bin" "${models[@]}"
 done
 
 others=gpt2-124m-50304,gpt2-1.5b,bert-large,resnet50
