@@ -66,27 +66,34 @@ ckpt_code ckpt_command_environment(const char *library, const char *folder, ckpt
     return CKPT_OK;
 }
 
-/* The real path of a file that can be read, in the arena; NULL: there is none, or no memory. */
-static const char *real_path(const char *path, ckpt_arena *arena)
+/* The real path of a file that can be read, in the arena; `what` is for the message when it cannot. */
+static ckpt_code real_path(const char *path, const char *what, ckpt_arena *arena, const char **real, ckpt_err *err)
 {
-    char *const found = path != NULL ? realpath(path, NULL) : NULL; /* the C library's malloc */
-    const char *const kept = found != NULL && access(found, R_OK) == 0 ? ckpt_arena_text(arena, found) : NULL;
+    char *const found = realpath(path, NULL); /* the C library's malloc */
+    if (found == NULL || access(found, R_OK) != 0) {
+        const int why = errno;
+        free(found);
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: %s; wanted %s", path, strerror(why), what);
+    }
+    *real = ckpt_arena_text(arena, found);
     free(found);
-    return kept;
+    return *real != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the path of %s", what);
 }
 
 static ckpt_code beside_program(ckpt_arena *arena, const char **library, ckpt_err *err)
 {
-    const char *const self = real_path("/proc/self/exe", arena);
-    const char *const slash = self != NULL ? strrchr(self, '/') : NULL;
-    const int folder = slash != NULL ? (int)(slash - self) : 0;
-    const char *const place[] = {"../lib", "../" CKPT_LIBDIR,
-                                 "../../lib"}; /* the last: from a build's folder of tests */
-    for (size_t i = 0; slash != NULL && i < sizeof place / sizeof *place; i++) {
-        const char *const path = ckpt_arena_format(arena, "%.*s/%s/libckpt_inject.so", folder, self, place[i]);
-        *library = real_path(path, arena);
-        if (*library != NULL) {
-            return CKPT_OK;
+    static const char *const place[] = {"lib", CKPT_LIBDIR};
+    const char *self = NULL;
+    CKPT_TRY(real_path("/proc/self/exe", "this program's own file", arena, &self, err));
+    const int folder = (int)(strrchr(self, '/') - self);
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
+        const char *const path = ckpt_arena_format(arena, "%.*s/../%s/libckpt_inject.so", folder, self, place[i]);
+        if (path == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the path of libckpt_inject.so");
+        }
+        const ckpt_code code = real_path(path, "libckpt_inject.so", arena, library, err);
+        if (code != CKPT_BAD_INPUT) {
+            return code;
         }
     }
     return CKPT_FAIL(err, CKPT_IO,
@@ -97,22 +104,15 @@ static ckpt_code beside_program(ckpt_arena *arena, const char **library, ckpt_er
 ckpt_code ckpt_command_library(const char *asked, ckpt_arena *arena, const char **library, ckpt_err *err)
 {
     const char *const name = asked != NULL ? asked : given("CKPT_INJECT_LIBRARY");
-    if (name == NULL) {
-        return beside_program(arena, library, err);
-    }
-    *library = real_path(name, arena);
-    return *library != NULL
-               ? CKPT_OK
-               : CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: %s; wanted libckpt_inject.so", name, strerror(errno));
+    return name != NULL ? real_path(name, "libckpt_inject.so", arena, library, err)
+                        : beside_program(arena, library, err);
 }
 
 static ckpt_code make_folder(ckpt_arena *arena, const char **folder, ckpt_err *err)
 {
     const char *const where = given("TMPDIR") != NULL ? given("TMPDIR") : "/tmp";
-    const char *const real = real_path(where, arena);
-    if (real == NULL) {
-        return CKPT_FAIL(err, CKPT_IO, "%.200s: %s; the recording goes there first (TMPDIR)", where, strerror(errno));
-    }
+    const char *real = NULL;
+    CKPT_TRY(real_path(where, "a folder for the recording (TMPDIR)", arena, &real, err));
     char *const made = ckpt_arena_format(arena, "%s/ckpt-inject-XXXXXX", real);
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a folder's name");

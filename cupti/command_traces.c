@@ -86,11 +86,14 @@ static int by_events(const void *a, const void *b)
 static ckpt_code tell(const traces *t, const ckpt_spool_content *content, const char *what, const char *more)
 {
     const ckpt_mark mark = ckpt_arena_mark(t->arena);
-    const char *const line = ckpt_arena_format(t->arena, "process %" PRIu32 "%s%.60s%s: %s%s", content->process,
-                                               content->program[0] != '\0' ? " (" : "", content->program,
-                                               content->program[0] != '\0' ? ")" : "", what, more);
+    const bool named = content->program[0] != '\0';
+    char *const line = ckpt_arena_format(t->arena, "process %" PRIu32 "%s%.60s%s: %s%s", content->process,
+                                         named ? " (" : "", content->program, named ? ")" : "", what, more);
     if (line == NULL) {
         return no_memory(t);
+    }
+    for (char *c = line; *c != '\0'; c++) { /* a program may call itself anything, and this goes to a terminal */
+        *c = (unsigned char)*c < ' ' || *c == 0x7F ? '?' : *c;
     }
     t->note(line);
     ckpt_arena_rewind(t->arena, mark);

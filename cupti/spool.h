@@ -4,7 +4,7 @@
  *
  *     "ckptspol" version process program     then records: length kind ...; every number a LEB128 varint
  *
- * Names are written once and meant by number; times are differences. An activity takes about 25 bytes. No file stays
+ * Names are written once and meant by number; times are differences. An activity takes about 20 bytes. No file stays
  * open between two writes: a program that closes every descriptor and opens files of its own would get our bytes. */
 #ifndef CKPT_CUPTI_SPOOL_H
 #define CKPT_CUPTI_SPOOL_H
@@ -24,7 +24,7 @@ typedef struct ckpt_spool_options {
     int64_t reserve_bytes; /* that stay free on its disk for the program; 0: CKPT_SPOOL_RESERVE */
 } ckpt_spool_options;
 
-#define CKPT_SPOOL_LIMIT   ((int64_t)256 << 20) /* about ten million activities */
+#define CKPT_SPOOL_LIMIT   ((int64_t)128 << 20) /* some six million activities: a trace that can be read again */
 #define CKPT_SPOOL_RESERVE ((int64_t)64 << 20)
 
 /* What a process says beside its activities; the last of each counts. */

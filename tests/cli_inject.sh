@@ -96,6 +96,8 @@ recorded "$(ls t.[0-9]*.json)" 6 2 1 0 0
 run init train settle exec # the same process, another program
 recorded t.json 60 20 10 2 1
 recorded "$(ls t.*-1.json)" 60 20 10 2 1
+run forkinit train # a child that is the first to use CUDA
+recorded t.json 60 20 10 2 1
 run init close
 recorded t.json 60 20 10 2 1
 
@@ -145,6 +147,15 @@ for real in /usr/local/cuda/lib64/libcupti.so.13 /usr/local/cuda/lib/libcupti.so
         break
     fi
 done
+
+# A spool that nobody of us wrote, beside a good one: told, and the others are read.
+# shellcheck disable=SC2016 # the command expands it
+"$profile" -o t.json -- sh -c '"$0" init train; echo hello > "$CKPT_INJECT_SPOOL/1-0.spool"; : > "$CKPT_INJECT_SPOOL/2-0.spool"' \
+    "$victim" > out 2> said || fail "exit $?: $(cat said)"
+recorded t.json 60 20 10 2 1
+says "1-0.spool: no spool"
+says "process 0: prepared for CUDA"
+nothing_left "a foreign spool"
 
 # The command is run as a shell runs it.
 refuse 2 "no-such-program: No such file or directory" "$profile" -o t.json -- no-such-program

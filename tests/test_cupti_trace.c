@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "cupti/activity_trace.h"
+#include "cupti/command.h"
 #include "cupti/spool.h"
 
 static uint64_t state = 1;
@@ -418,6 +419,11 @@ static void a_file_that_is_not_ours_any_more_is_left_alone(void **unused)
     CHECK(strstr(err.msg, "no/such/folder") != NULL, "%s", err.msg);
 }
 
+static void ignore(const char *line)
+{
+    (void)line;
+}
+
 static ckpt_code starve_create(void *context, ckpt_err *err)
 {
     ckpt_spool *spool = NULL;
@@ -459,6 +465,42 @@ static void too_little_memory(void **unused)
     ckpt_spool_destroy(spool);
     assert_true(ckpt_test_starve(starve_read, NULL) > 2);
     assert_true(ckpt_test_starve(starve_create, &options) >= 2);
+}
+
+/* ckpt_command_record with a command that leaves the spool at `path`. */
+static ckpt_code starve_command(void *context, ckpt_err *err)
+{
+    const ckpt_command *const command = context;
+    bool ran = false;
+    int exit_code = -1;
+    unlink(command->output);
+    const ckpt_code code = ckpt_command_record(command, ignore, &ran, &exit_code, err);
+    CHECK(ran == (exit_code == 3), "ran %d, exit code %d", (int)ran, exit_code);
+    CHECK((access(command->output, F_OK) == 0) == (code == CKPT_OK), "code %d, and the output is (not) there",
+          (int)code);
+    return code;
+}
+
+static void too_little_memory_hides_no_exit_code(void **unused)
+{
+    (void)unused;
+    char copy[sizeof path + 80];
+    char *argv[] = {"sh", "-c", copy, NULL};
+    const ckpt_command command = {argv, CKPT_WORK_DIR "/spools/starved.json", CKPT_BIN_DIR "/../lib/libckpt_inject.so",
+                                  1, argv};
+    ckpt_spool *const spool = fresh_spool();
+    for (int i = 0; i < 20; i++) {
+        ckpt_activity one = random_activity("kernel");
+        one.address &= INT64_MAX;
+        ckpt_spool_add(spool, &one);
+    }
+    ckpt_spool_flush(spool);
+    ckpt_spool_destroy(spool);
+    snprintf(copy, sizeof copy, "cp %s $CKPT_INJECT_SPOOL/1-0.spool; exit 3", path);
+    if (access(command.library, R_OK) != 0) {
+        skip(); /* a build without CUPTI */
+    }
+    assert_true(ckpt_test_starve(starve_command, (void *)&command) > 10);
 }
 
 /* --- Traces ----------------------------------------------------------------------------------------------------- */
@@ -721,6 +763,7 @@ int main(void)
         cmocka_unit_test(recording_stops_where_there_is_no_room),
         cmocka_unit_test(a_file_that_is_not_ours_any_more_is_left_alone),
         cmocka_unit_test(too_little_memory),
+        cmocka_unit_test(too_little_memory_hides_no_exit_code),
         cmocka_unit_test(traces_are_what_plain_recomputation_says),
         cmocka_unit_test(memory_comes_and_goes),
         cmocka_unit_test(deep_ranges_are_cut),

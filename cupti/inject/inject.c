@@ -223,7 +223,8 @@ static int hand_to_cupti(const char *entry, void *get_export_table)
     ckpt_err err;
     Dl_info where;
     int (*initialise)(void *) = NULL;
-    if (getenv("CKPT_INJECT_SPOOL") == NULL) {
+    const char *const folder = getenv("CKPT_INJECT_SPOOL");
+    if (folder == NULL || access(folder, W_OK) != 0) { /* whoever wanted a recording is gone */
         return 0;
     }
     if (ckpt_cupti_load(NULL, &cupti, &err) != CKPT_OK) {

@@ -186,6 +186,19 @@ static void fork_exec(void)
     wait_for(child, 7);
 }
 
+/* A child that is the first to use CUDA. */
+static void fork_init(void)
+{
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        init();
+        train();
+        exit(6);
+    }
+    wait_for(child, 6);
+}
+
 static void exec_self(void)
 {
     fflush(stdout);
@@ -314,11 +327,11 @@ static const struct {
     const char *name;
     void (*act)(void);
 } modes[] = {
-    {"init", init},         {"train", train},     {"step", step},          {"settle", settle},
-    {"exit7", exit_seven},  {"quick", quick},     {"_exit", leave},        {"kill", kill_me},
-    {"abort", abort},       {"fork", fork_child}, {"forkexec", fork_exec}, {"exec", exec_self},
-    {"threads", threads},   {"close", close_all}, {"chdir", go_elsewhere}, {"rmtmp", empty_tmp},
-    {"limit", limit_files}, {"nvtx", nvtx},       {"wait", wait_signal},
+    {"init", init},        {"train", train},       {"step", step},          {"settle", settle},
+    {"exit7", exit_seven}, {"quick", quick},       {"_exit", leave},        {"kill", kill_me},
+    {"abort", abort},      {"fork", fork_child},   {"forkinit", fork_init}, {"forkexec", fork_exec},
+    {"exec", exec_self},   {"threads", threads},   {"close", close_all},    {"chdir", go_elsewhere},
+    {"rmtmp", empty_tmp},  {"limit", limit_files}, {"nvtx", nvtx},          {"wait", wait_signal},
 };
 
 int main(int argc, char **argv)
