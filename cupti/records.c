@@ -298,7 +298,6 @@ static int compare_kept(const void *a, const void *b)
 /* Give `a` its tag, and see how long before its call it started. */
 static void join(const ckpt_records *r, ckpt_activity *a, ckpt_ns *skew_ns)
 {
-    const bool runs = a->kind == CKPT_ACTIVITY_KERNEL || a->kind == CKPT_ACTIVITY_COPY || a->kind == CKPT_ACTIVITY_FILL;
     size_t low = 0;
     size_t high = a->correlation != 0 ? r->link_count : 0;
     while (low < high) {
@@ -313,7 +312,7 @@ static void join(const ckpt_records *r, ckpt_activity *a, ckpt_ns *skew_ns)
         const link *const fact = &r->link[low];
         if (fact->tag) {
             a->tag = fact->value;
-        } else if (runs && (ckpt_ns)fact->value - a->start_ns > *skew_ns) {
+        } else if ((ckpt_ns)fact->value - a->start_ns > *skew_ns) {
             *skew_ns = (ckpt_ns)fact->value - a->start_ns;
         }
     }

@@ -197,8 +197,13 @@ static const layout *layout_of(uint32_t kind)
 /* A record of `kind` with one more field set, decoded. */
 static ckpt_cupti_record_kind with(uint32_t kind, uint32_t at, uint32_t value, ckpt_cupti_record *got)
 {
-    static const ckpt_activity some = {
-        .start_ns = 5, .end_ns = 6, .name = "n", .stream = UINT32_MAX, .context = UINT32_MAX};
+    static const ckpt_activity some = {.start_ns = 5,
+                                       .end_ns = 6,
+                                       .name = "n",
+                                       .stream = UINT32_MAX,
+                                       .context = UINT32_MAX,
+                                       .process = 8,
+                                       .thread = 9};
     uint8_t *const record = make(layout_of(kind), layout_of(kind)->least, &some);
     put32(record, at, value);
     const ckpt_cupti_record_kind is = decode(record, got);
@@ -251,6 +256,9 @@ static void test_markers(void **state)
     assert_int_equal(with(12, 16, 12345, &got), CKPT_CUPTI_ACTIVITY);
     assert_int_equal(got.marker, 12345);
     assert_int_equal(with(12, 20, 5, &got), CKPT_CUPTI_ACTIVITY); /* of a stream */
+    assert_int_equal(got.activity.thread, 0);
+    assert_int_equal(with(12, 20, 1, &got), CKPT_CUPTI_ACTIVITY); /* of the whole process */
+    assert_int_equal(got.activity.process, 8);
     assert_int_equal(got.activity.thread, 0);
     assert_int_equal(with(12, 20, 99, &got), CKPT_CUPTI_ACTIVITY);
 }

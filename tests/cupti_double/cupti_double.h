@@ -31,6 +31,7 @@
  *     version=130001          of cuptiGetVersion, and of the records; 26 is CUDA 12.8, 130202 is 13.2
  *     holder=NAME             NAME records this process already: subscribing is refused
  *     fail=FUNCTION:CODE      that function gives that CUptiResult (35: no permission, 15: driver too old, 999)
+ *     refuse=KIND             that kind of activity (its number) cannot be enabled: CUPTI_ERROR_NOT_COMPATIBLE
  *     drop=N                  N records are told as dropped, once
  *     backwards=N             every N-th kernel, copy and fill ends before it starts
  *     cut=N                   every N-th buffer comes back 20 bytes short

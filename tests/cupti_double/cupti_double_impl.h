@@ -31,7 +31,7 @@ typedef struct double_controls {
     char holder[128];
     double_failure failure[MOST_FAILURES];
     int failures;
-    uint64_t drop, backwards, cut, buffer, untimed;
+    uint64_t drop, backwards, cut, buffer, untimed, refuse;
     bool thread, reverse, running, keep;
 } double_controls;
 

@@ -178,6 +178,9 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind)
     if (double_record_size((uint32_t)kind) == 0) {
         return leave_with(CUPTI_ERROR_INVALID_KIND);
     }
+    if ((uint64_t)kind == cupti_double.controls.refuse) {
+        return leave_with(CUPTI_ERROR_NOT_COMPATIBLE);
+    }
     cupti_double.enabled |= (uint64_t)1 << (unsigned)kind;
     return leave_with(CUPTI_SUCCESS);
 }

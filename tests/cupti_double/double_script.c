@@ -195,11 +195,8 @@ static bool set_control(double_controls *c, const char *name, const char *value)
     const struct {
         const char *name;
         uint64_t *value;
-    } numbers[] = {{"drop", &c->drop},
-                   {"backwards", &c->backwards},
-                   {"cut", &c->cut},
-                   {"buffer", &c->buffer},
-                   {"untimed", &c->untimed}};
+    } numbers[] = {{"drop", &c->drop},     {"backwards", &c->backwards}, {"cut", &c->cut},
+                   {"buffer", &c->buffer}, {"refuse", &c->refuse},       {"untimed", &c->untimed}};
     const struct {
         const char *name;
         bool *value;
