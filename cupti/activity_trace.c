@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cupti/demangle.h"
+
 enum { OPEN_MAX = 64, STREAM_TEXT = 64 };
 
 /* A call, or a range; of equal start the range is first, and of two ranges the longer. */
@@ -222,6 +224,26 @@ static bool make_event(const ckpt_activity *activity, const call *from, ckpt_eve
     return true;
 }
 
+/* Names read so far, by where they lie: those of one spool lie in few places. */
+typedef struct name_cache {
+    const char *from, *to;
+} name_cache;
+enum { NAMES_KEPT = 1024 };
+
+static ckpt_code plain_name(name_cache *cache, const char **name, ckpt_arena *out, ckpt_err *err)
+{
+    name_cache *const kept = &cache[((uintptr_t)*name >> 4) % NAMES_KEPT];
+    if (kept->from != *name) {
+        const char *const plain = ckpt_demangle(*name, out);
+        if (plain == NULL) {
+            return no_memory(err);
+        }
+        *kept = (name_cache){*name, plain};
+    }
+    *name = kept->to;
+    return CKPT_OK;
+}
+
 static int count_devices(const ckpt_activity *activity, int count)
 {
     enum { DEVICES = 64 };
@@ -243,12 +265,17 @@ ckpt_code ckpt_activity_trace(const ckpt_activity *activity, int count, const ch
     ckpt_activity_summary made = {.devices = count_devices(activity, count)};
     CKPT_TRY(find_calls(activity, count, out, &table, err));
     CKPT_TRY(ckpt_timeline_create(out, &timeline, err));
+    name_cache *const cache = CKPT_NEW(out, name_cache, NAMES_KEPT);
+    if (cache == NULL) {
+        return no_memory(err);
+    }
     for (int i = 0; i < count; i++) {
         static const call none = {NULL, ""};
         ckpt_event event;
         char stream[STREAM_TEXT];
         const call *const from = activity[i].correlation != 0 ? look_up(&table, activity[i].correlation) : &none;
         if (make_event(&activity[i], from, &event, &made)) {
+            CKPT_TRY(activity[i].kind == CKPT_ACTIVITY_KERNEL ? plain_name(cache, &event.name, out, err) : CKPT_OK);
             event.stream = stream_name(&activity[i], made.devices > 1, stream);
             CKPT_TRY(ckpt_timeline_add(timeline, &event, CKPT_CAT_OTHER, err));
         }

@@ -14,11 +14,11 @@ typedef struct ckpt_activity_summary {
     ckpt_timeline_report timeline;
 } ckpt_activity_summary;
 
-/* Kernels and fills become events of phase other, copies of phase copy, on the stream "stream N" ("d2h" and "h2d" for
- * copies to and from the host; "gpu 1 stream N" and so on where more than one device is used). Allocations and releases
- * become allocate and free of category other, named after the call that made them. The layer of each is the NVTX ranges
- * that were open on the thread when it called, outermost first, "step/forward/attention"; the call is known by its
- * correlation. Ranges nested deeper than 64 are not told.
+/* Kernels (by their demangled names) and fills become events of phase other, copies of phase copy, on the stream
+ * "stream N" ("d2h" and "h2d" for copies to and from the host; "gpu 1 stream N" and so on where more than one device is
+ * used). Allocations and releases become allocate and free of category other, named after the call that made them. The
+ * layer of each is the NVTX ranges that were open on the thread when it called, outermost first,
+ * "step/forward/attention"; the call is known by its correlation. Ranges nested deeper than 64 are not told.
  *
  *   activity  in any order; count of them. Borrowed
  *   name      of the program

@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "cupti/activity_trace.h"
 #include "cupti/command.h"
+#include "cupti/demangle.h"
 #include "cupti/spool.h"
 
 static uint64_t state = 1;
@@ -728,6 +729,34 @@ static void memory_comes_and_goes(void **unused)
     ckpt_arena_fini(&arena);
 }
 
+static void names_are_read_as_written(void **unused)
+{
+    (void)unused;
+    static const char *const table[][2] = {
+        {"_Z4gemmIfEvi", "void gemm<float>(int)"},
+        {"_ZN2at6native4copyEPKfl", "at::native::copy(float const*, long)"},
+        {"_Znonsense of nobody", "_Znonsense of nobody"},
+        {"sm90_xmma_gemm_f32", "sm90_xmma_gemm_f32"},
+        {"", ""},
+    };
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ckpt_err err = {.msg = ""};
+        ckpt_trace *trace = NULL;
+        ckpt_activity_summary summary;
+        const ckpt_activity kernel = {.kind = CKPT_ACTIVITY_KERNEL, .name = table[i][0]};
+        CHECK_OK(ckpt_activity_trace(&kernel, 1, "names", &arena, &trace, &summary, &err), err);
+        const char *const name = trace->event[0].name;
+        if (ckpt_demangle(table[0][0], &arena) != table[0][0]) { /* else there is no libstdc++ */
+            assert_string_equal(name, table[i][1]);
+        } else {
+            assert_string_equal(name, table[i][0]);
+        }
+    }
+    ckpt_arena_fini(&arena);
+}
+
 /* 64 ranges deep and no more, and none of it twice. */
 static void deep_ranges_are_cut(void **unused)
 {
@@ -766,6 +795,7 @@ int main(void)
         cmocka_unit_test(too_little_memory_hides_no_exit_code),
         cmocka_unit_test(traces_are_what_plain_recomputation_says),
         cmocka_unit_test(memory_comes_and_goes),
+        cmocka_unit_test(names_are_read_as_written),
         cmocka_unit_test(deep_ranges_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
