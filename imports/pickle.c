@@ -20,7 +20,7 @@ typedef struct machine {
     int *mark; /* stack_count at each mark that is open */
     int mark_count, mark_room;
     ckpt_pickle_value **memo;     /* NULL: nothing there */
-    size_t memo_count, memo_room; /* memo_count: for MEMOIZE, one behind the highest in use */
+    size_t memo_count, memo_room; /* memo_count: in use, which is the number MEMOIZE takes */
     ckpt_pickle_value *constant;  /* None, False, True */
     int64_t value_count;
     ckpt_err *err;
@@ -256,8 +256,8 @@ static ckpt_code memo_put(machine *m, uint64_t index)
         m->memo = memo;
         m->memo_room = room;
     }
+    m->memo_count += m->memo[index] == NULL;
     m->memo[index] = m->stack[m->stack_count - 1];
-    m->memo_count = index >= m->memo_count ? (size_t)index + 1 : m->memo_count;
     return CKPT_OK;
 }
 

@@ -290,8 +290,8 @@ static ckpt_code fill_outside(const importer *im, ckpt_arena *out, ckpt_trace *t
         for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
             allocated += event[i].bytes[c];
         }
-        event[i].bytes[CKPT_CAT_OUTSIDE] = reserved > allocated ? reserved - allocated : 0;
-        short_count += s->has_segments && reserved < allocated;
+        event[i].bytes[CKPT_CAT_OUTSIDE] = s->knows_reserved && reserved > allocated ? reserved - allocated : 0;
+        short_count += s->knows_reserved && reserved < allocated;
     }
     if (short_count > 0) {
         ckpt_snapshot_note(s,

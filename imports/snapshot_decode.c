@@ -304,7 +304,10 @@ static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value
     CKPT_TRY(member_int(s, &at, value, "address", INT64_MAX, -1, &in.address));
     CKPT_TRY(member_int(s, &at, value, "total_size", INT64_MAX, -1, &in.total_bytes));
     CKPT_TRY(member_int(s, &at, value, "stream", INT64_MAX, 0, &in.stream));
-    if (!ckpt_sum(s->reserved_bytes, in.total_bytes, &s->reserved_bytes)) {
+    /* torch.profiler's snapshots have segments that span the addresses it saw; the allocator's say what is in use */
+    const bool reserves = ckpt_pickle_find(value, "allocated_size") != NULL;
+    s->knows_reserved = s->knows_reserved || reserves;
+    if (reserves && !ckpt_sum(s->reserved_bytes, in.total_bytes, &s->reserved_bytes)) {
         return CKPT_FAIL(s->err, CKPT_OVERFLOW, "%.200s: the sum of all segments does not fit 63 bits", s->path);
     }
     const int before = s->block_count;
@@ -370,6 +373,8 @@ ckpt_code ckpt_snapshot_decode(ckpt_snapshot *s)
         ckpt_snapshot_note(s, "%d segments of other devices are left out", s->other_segments);
     }
     s->block = block;
-    s->has_segments = segments != NULL && segments->count > 0;
+    if (s->block_count > 0 && !s->knows_reserved) {
+        ckpt_snapshot_note(s, "the segments are spans of addresses, not memory that was reserved: nothing is outside");
+    }
     return CKPT_OK;
 }

@@ -50,7 +50,7 @@ typedef struct ckpt_snapshot {
     const ckpt_snapshot_block *block;
     int block_count;
     ckpt_bytes reserved_bytes; /* at the end */
-    bool has_segments;
+    bool knows_reserved;
     int other_segments; /* of other devices */
 } ckpt_snapshot;
 

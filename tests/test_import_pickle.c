@@ -200,6 +200,8 @@ static void test_opcodes_python_does_not_write(void **state)
             "00.",
             "1"), /* the second takes the mark */
         ROW("SETITEMS", "\x80\x02}(K\1K\2K\1K\3u.", "{1:2,1:3}"),
+        /* MEMOIZE takes the number of values there are, not the one after the highest */
+        ROW("MEMOIZE", "\x80\4(K\7q\5q\5K\x08\x94h\1t.", "(7,8,8)"),
         ROW("STOP", "\x80\x02N.and what follows", "None"),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -200,6 +200,8 @@ static void test_what_events_say(void **state)
     CHECK(peak->bytes[CKPT_CAT_INPUTS] > 0 && peak->bytes[CKPT_CAT_ACTIVATIONS] > 0 && peak->bytes[CKPT_CAT_SAVED] > 0,
           "categories of the profiler are lost");
     assert_non_null(strstr(notes, "the entries have no times"));
+    assert_non_null(strstr(notes, "the segments are spans of addresses"));
+    assert_int_equal(peak->bytes[CKPT_CAT_OUTSIDE], 0);
     CHECK(import(FOLDER "snapshot_none.pickle", &arena, &trace, &err) == CKPT_BAD_INPUT, "an empty snapshot was taken");
     assert_non_null(strstr(err.msg, "snapshot_none.pickle: found no allocation, wanted a snapshot taken after"));
     ckpt_arena_fini(&arena);
@@ -250,7 +252,7 @@ static ckpt_code import_text(const char *text, ckpt_arena *arena, ckpt_trace **t
 #define ALLOC(address, size)    "{'action':'alloc','addr':" #address ",'size':" #size "},"
 #define FREE(address, size)     "{'action':'free_completed','addr':" #address ",'size':" #size "},"
 #define ASK(address, size)      "{'action':'free_requested','addr':" #address ",'size':" #size "},"
-#define SEGMENT(address, total) "{'address':" #address ",'total_size':" #total ",'blocks':["
+#define SEGMENT(address, total) "{'address':" #address ",'total_size':" #total ",'allocated_size':1,'blocks':["
 #define USED(size, asked)       "{'size':" #size ",'requested_size':" #asked ",'state':'active_allocated'},"
 #define UNUSED(size)            "{'size':" #size ",'requested_size':0,'state':'inactive'},"
 
@@ -287,6 +289,14 @@ static void test_by_hand(void **state)
          "{'device_traces':[[" ALLOC(1256, 10) FREE(1256, 10) ALLOC(5000, 2) "]],'segments':[" SEGMENT(1000, 512)
              USED(512, 10) "]}]}",
          10, 10, 2, "1 blocks of the segments were allocated after"},
+        {"a block of the end lies in the larger of two allocations that begin before it",
+         "{'device_traces':[[" ALLOC(1000, 100) FREE(1000, 100) ALLOC(1010, 10) FREE(1010, 10)
+             ALLOC(5000, 2) "]],'segments':[" SEGMENT(1050, 10) USED(10, 10) "]}]}",
+         100, 100, 2, "1 blocks of the segments were allocated after"},
+        {"a key twice: the last counts",
+         "{'device_traces':[[{'size':7,'action':'alloc','addr':1,'size':2}]],'device_traces':[["
+         "{'size':7,'action':'alloc','addr':1,'size':3},]]}",
+         3, 3, 3, NULL},
         {"requests count where no free is completed",
          "{'device_traces':[[" ALLOC(1000, 10) ASK(1000, 10) ALLOC(1000, 4) "]]}", 10, 10, 4, NULL},
         {"an allocation is missing between two frees",
@@ -300,7 +310,7 @@ static void test_by_hand(void **state)
              ALLOC(2, 6) "]],'segments':["
                          "{'device':1,'address':64,'total_size':4,'blocks':[" USED(4, 4) "]}]}",
          11, 5, 11, "1 entries of 1 other devices are left out; device 2 has the most, 2"},
-        {"segments alone", "[" SEGMENT(4096, 2048) USED(1024, 1000) UNUSED(512) USED(512, 1) "]}]", 1001, 1000, 1001,
+        {"segments alone", "[" SEGMENT(4096, 2048) USED(1024, 1000) UNUSED(512) USED(512, 1) "]}]", 1001, 1001, 1001,
          "no history was recorded"},
         {"blocks of old versions",
          "{'device_traces':[],'segments':[{'address':0,'total_size':512,'blocks':[{'size':512,'state':"
@@ -330,8 +340,8 @@ static void test_by_hand(void **state)
         CHECK(trace->peak_bytes == rows[i].peak, "%s: peak %lld", rows[i].what, (long long)trace->peak_bytes);
         CHECK(allocated(&trace->event[trace->event_count - 1]) == rows[i].last, "%s: %lld at the end", rows[i].what,
               (long long)allocated(&trace->event[trace->event_count - 1]));
-        CHECK(strcmp(rows[i].what, "segments alone") == 0 || allocated(&trace->event[first]) == rows[i].before,
-              "%s: %lld with the first", rows[i].what, (long long)allocated(&trace->event[first]));
+        CHECK(allocated(&trace->event[first]) == rows[i].before, "%s: %lld with the first", rows[i].what,
+              (long long)allocated(&trace->event[first]));
         if (rows[i].note != NULL) {
             CHECK(strstr(notes, rows[i].note) != NULL, "%s: notes are:\n%s", rows[i].what, notes);
         } else {
@@ -369,6 +379,47 @@ static void test_outside_is_reserved_and_unused(void **state)
     assert_int_equal(trace->time_ns, 4000);
     assert_int_equal(trace->peak_bytes, 70);
     assert_non_null(strstr(notes, "1 entries have a time before that of the entry before them"));
+    ckpt_arena_fini(&arena);
+}
+
+#define RANGE(stage, name, time) "{'stage':'" stage "','name':'" name "','time_us':" #time "},"
+
+static void test_annotations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        ckpt_ns start_ns, end_ns;
+    } wanted[] = {{"open before", 0, 2000},
+                  {"a", 4000, 10000},
+                  {"a", 5000, 6000},
+                  {"b", 7000, 20000}, /* not closed in order */
+                  {"open at the end", 30000, 40000}};
+    ckpt_arena arena;
+    ckpt_err err = {0};
+    ckpt_trace *trace = NULL;
+    ckpt_arena_init(&arena);
+    CHECK_OK(import_text("{'device_traces':[[{'action':'alloc','addr':1,'size':3,'time_us':100},"
+                         "{'action':'free','addr':1,'size':3,'time_us':140}]],'external_annotations':[" RANGE(
+                             "END", "gone", 99) RANGE("END", "open before", 102) RANGE("START", "a", 104)
+                             RANGE("START", "a", 105) RANGE("END", "a", 106) RANGE("START", "b", 107)
+                                 RANGE("END", "a", 110) RANGE("END", "b", 120) RANGE("START", "open at the end", 130)
+                                     RANGE("START", "late",
+                                           141) "{'stage':'START','name':'other device','time_us':110,'device':1},7]}",
+                         &arena, &trace, &err),
+             err);
+    size_t found = 0;
+    for (int i = 0; i < trace->event_count; i++) {
+        if (strcmp(trace->event[i].stream, "annotations") == 0) {
+            CHECK(found < sizeof wanted / sizeof wanted[0], "one too many: %s", trace->event[i].name);
+            assert_string_equal(trace->event[i].name, wanted[found].name);
+            assert_int_equal(trace->event[i].start_ns, wanted[found].start_ns);
+            assert_int_equal(trace->event[i].end_ns, wanted[found].end_ns);
+            found++;
+        }
+    }
+    assert_int_equal(found, sizeof wanted / sizeof wanted[0]);
+    assert_non_null(strstr(notes, "3 of \"external_annotations\" are outside the entries' time"));
     ckpt_arena_fini(&arena);
 }
 
@@ -543,6 +594,27 @@ static void test_bombs(void **state)
     }
 }
 
+/* Of a dict the last 64 keys are looked at: one of 100 000 that 100 000 entries share is not searched through. */
+static void test_large_dicts_are_not_searched(void **state)
+{
+    (void)state;
+    static char text[4000];
+    ckpt_arena arena;
+    ckpt_err err = {0};
+    ckpt_trace *trace = NULL;
+    ckpt_arena_init(&arena);
+    for (int more = 63; more <= 64; more++) {
+        int used = snprintf(text, sizeof text, "{'device_traces':[[" ALLOC(9, 1) "]]");
+        for (int i = 0; i < more; i++) {
+            used += snprintf(text + used, sizeof text - (size_t)used, ",'%d':N", i);
+        }
+        snprintf(text + used, sizeof text - (size_t)used, "}");
+        const ckpt_code code = import_text(text, &arena, &trace, &err);
+        CHECK(code == (more == 63 ? CKPT_OK : CKPT_BAD_INPUT), "%d more keys: code %d: %s", more, (int)code, err.msg);
+    }
+    ckpt_arena_fini(&arena);
+}
+
 /* A real file with a few bytes changed, taken out or doubled. */
 static void test_damaged_files(void **state)
 {
@@ -619,10 +691,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_events_say),
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_outside_is_reserved_and_unused),
+        cmocka_unit_test(test_annotations),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_code_is_never_run),
         cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_large_dicts_are_not_searched),
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_starved),
     };

@@ -12,7 +12,7 @@ for path in sys.argv[1:]:
     device = max(range(len(snapshot["device_traces"])), key=lambda i: len(snapshot["device_traces"][i]))
     segments = [s for s in snapshot["segments"] if s["device"] == device]
     live = sum(b["requested_size"] for s in segments for b in s["blocks"] if b["state"] != "inactive")
-    end, peak, reserved, events = live, live, sum(s["total_size"] for s in segments), 0
+    end, peak, reserved, events = live, live, sum(s["total_size"] for s in segments if "allocated_size" in s), 0
     most = reserved
     for entry in reversed(snapshot["device_traces"][device]):
         action, size = entry["action"], entry["size"]
@@ -20,4 +20,4 @@ for path in sys.argv[1:]:
         reserved += {"segment_alloc": -size, "segment_free": size}.get(action, 0)
         events += action in ("alloc", "free_completed")
         peak, most = max(peak, live), max(most, reserved)
-    print(os.path.basename(path), peak, live, end, most, events)
+    print(os.path.basename(path), peak, live, end, most or peak, events)
