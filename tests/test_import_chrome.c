@@ -196,6 +196,7 @@ static void test_a_trace_of_a_gpu(void **state)
         {"void gemm_nt<float, 64, 64>(Params<float>)", "Linear_0", "stream 7", CKPT_SPAN_BACKWARD, 208000, 243000,
          126624, 0},
         {"aten::linear", "Linear_0", "compute", CKPT_SPAN_FREE, 234000, 234000, 124576, 2048},
+        {"Memset (Device)", "", "stream 7", CKPT_SPAN_BACKWARD, 264000, 265000, 124576, 64}, /* by its thread alone */
         {"void multi_tensor_apply_kernel()", "", "stream 13", CKPT_SPAN_UPDATE, 418000, 423500, 124576, 0},
         {"ncclDevKernel_AllReduce()", "", "stream 20", CKPT_SPAN_OTHER, 428000, 443000, 124576, 0},
         {"before the recording", "", "compute", CKPT_SPAN_FREE, 438000, 438000, 84576, 40000},
@@ -217,7 +218,7 @@ static void test_a_trace_of_a_gpu(void **state)
                         "2 memory events of other devices are left out: the trace has the memory of CUDA device 0\n"
                         "1 kernels, copies and fills of other GPUs are left out: the trace is of GPU 0\n"
                         "100000 bytes were allocated before the recording began; 1 of those blocks are freed in it\n"
-                        "6 operations of the CPU are left out: the trace has what ran on the GPU\n");
+                        "7 operations of the CPU are left out: the trace has what ran on the GPU\n");
     ckpt_arena_fini(&arena);
 }
 
@@ -274,11 +275,11 @@ static void simulate_memory(lines *all, simulated *s)
 /* Spans within spans; those at depth 0 are what a lane shows. Gives where the next may begin. */
 static ckpt_ns simulate_ops(lines *all, int tid, ckpt_ns start, int depth, ckpt_ns *shown, int *shown_count)
 {
-    const ckpt_ns own = 1 + (ckpt_ns)draw(50);
-    ckpt_ns end = start + own;
+    ckpt_ns end = start + (ckpt_ns)draw(3) * (ckpt_ns)draw(20); /* where the first inside begins, perhaps at once */
     for (uint64_t k = depth < 4 ? draw(3) : 0; k > 0 && all->count < OPS_MOST; k--) {
         end = simulate_ops(all, tid, end, depth + 1, NULL, NULL) + (ckpt_ns)draw(2);
     }
+    end += end == start;
     add_line(all,
              "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"op%d\", \"pid\": 1, \"tid\": %d, \"ts\": %" PRId64
              ".%03" PRId64 ", \"dur\": %" PRId64 "e-3}",
@@ -420,6 +421,12 @@ static const form forms[] = {
          "4", "-50", "16", "") "]",
      "[memory]@compute 0-0 100; [memory]@compute 1000-1000 50; [memory]@compute 2000-2000 0; ",
      "1 frees of blocks that were freed already are left out"},
+    {"memory at the moment an operation ends",
+     "[" OP("a", "1", "1", "2") "," OP("b", "1", "4", "1") "," MEMORY("3", "8", "16", "") "," MEMORY(
+         "3.5", "8", "32", "") "," MEMORY("4", "8", "48", "") "]",
+     "a@thread 1 0-2000 0; a@compute 2000-2000 8; [memory]@compute 2500-2500 16; b@compute 3000-3000 24; b@thread 1 "
+     "3000-4000 24; ",
+     NULL},
     {"addresses with the sign bit",
      "[" MEMORY("1", "100", "-281474976710656", "") "," MEMORY("2", "-100", "-281474976710656", "") "]",
      "[memory]@compute 0-0 100; [memory]@compute 1000-1000 0; ", NULL},
@@ -655,7 +662,7 @@ static void test_cut_files(void **state)
         most = code == CKPT_OK ? trace->event_count : 0;
         ckpt_arena_fini(&arena);
     }
-    assert_int_equal(most, 13);
+    assert_int_equal(most, 14);
 }
 
 static ckpt_code import_once(void *context, ckpt_err *err)
