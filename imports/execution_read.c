@@ -237,7 +237,11 @@ static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node 
     ckpt_et_tensor *const tensor = r->trace->tensor;
     int first = node->input;
     const int end = node->input + node->input_count;
-    for (int i = 0; i < count && ckpt_et_next_argument(&at, &argument); i++) {
+    for (int i = 0; ckpt_et_next_argument(&at, &argument); i++) {
+        generator = generator || strncmp(argument.type, "Generator", strlen("Generator")) == 0;
+        if (i >= count) {
+            continue;
+        }
         ckpt_item value;
         ckpt_item_at(values, i, &value);
         for (; first < end && tensor[first].argument <= i; first++) {
@@ -246,7 +250,6 @@ static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node 
         const bool train = ckpt_et_argument_is(&argument, "train");
         const bool training =
             train || ckpt_et_argument_is(&argument, "training") || ckpt_et_argument_is(&argument, "use_input_stats");
-        generator = generator || strncmp(argument.type, "Generator", strlen("Generator")) == 0;
         drops = drops || ((ckpt_et_argument_is(&argument, "dropout_p") || ckpt_et_argument_is(&argument, "dropout")) &&
                           more_than_zero(&value));
         off = off || (train && is_false(&value));
