@@ -8,7 +8,7 @@
 
 enum {
     COPY_BYTES = 1 << 24,
-    OPERAND_BYTES = 1 << 20, /* of a kernel, at least */
+    OPERAND_BYTES = 1 << 16, /* of a kernel, at least; the size of the cache where that is known */
     REPEATS = 5,
     TRIES = 6,
     FIRST_KERNELS = 4, /* before the copy */

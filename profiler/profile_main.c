@@ -68,21 +68,16 @@ static ckpt_code describe(const ckpt_device *device, const ckpt_cli *cli, ckpt_a
     return device->api->gpu ? ckpt_machine_set_gpu(machine, name, arena, err) : CKPT_OK;
 }
 
-/* The data sheet to compare with: the one that was named, else that of this GPU ("cuda:0: NVIDIA H200, 132 ...") where
- * it is known. The table's CPU is no particular one, so a CPU must be named. */
+/* The data sheet to compare with: the one that was named, else this GPU's where it is known. The table's CPU is what
+ * kernels were fitted on and no product, so a CPU must be named. */
 static ckpt_code choose_roofline(const ckpt_profile_request *request, const ckpt_device *device, ckpt_arena *arena,
                                  const ckpt_device_model **roofline, ckpt_err *err)
 {
-    *roofline = NULL;
     if (request->roofline != NULL) {
         return ckpt_device_model_find(request->roofline, arena, roofline, err);
     }
-    const char *const colon = device->api->gpu ? strstr(device->api->describe(device), ": ") : NULL;
-    if (colon != NULL) {
-        char name[128];
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 2, ","), colon + 2);
-        *roofline = ckpt_device_model_of(name);
-    }
+    const ckpt_machine machine = {.device = device->api->describe(device), .gpu = true};
+    *roofline = device->api->gpu ? ckpt_device_model_of_machine(&machine) : NULL;
     return CKPT_OK;
 }
 

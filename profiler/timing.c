@@ -5,6 +5,7 @@
  * that is recorded once and replayed, or where the host runs ahead, no such cost is paid; so the kernels' own times are
  * what a plan should be made from, and the stamps are compared with them. */
 #include "core/cli.h"
+#include "cupti/demangle.h"
 #include "profiler/profiler_impl.h"
 
 uint64_t ckpt_profile_tag(int row, ckpt_direction direction, int repeat)
@@ -204,8 +205,9 @@ static ckpt_code keep_kernels(const ckpt_profiling *profiling, const ckpt_joined
     count = 0;
     for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
         for (int k = 0; k < joined[d].kernel_count; k++) {
+            const char *const name = ckpt_demangle(joined[d].kernel[k].name, profiling->scratch);
             kernel[count] = joined[d].kernel[k];
-            kernel[count].name = ckpt_arena_text(profiling->out, joined[d].kernel[k].name);
+            kernel[count].name = name != NULL ? ckpt_arena_text(profiling->out, name) : NULL;
             if (kernel[count++].name == NULL) {
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a kernel's name");
             }
