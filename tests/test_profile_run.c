@@ -84,6 +84,38 @@ static void distinct_layers_once(void **state)
     test_train_close(&t);
 }
 
+/* By hand, for 2 sequences of 8 tokens and 16 channels: what the docs of `linear`, `gelu` and adamw say. */
+static void rows_say_what_is_computed(void **state)
+{
+    (void)state;
+    test_train t;
+    test_train_open(&t, "models/byte-gpt.json", "batch=2 tokens=8 hidden=16 blocks=1 heads=2 vocabulary=32");
+    const ckpt_device_model sheet = {.sheet_flop_per_s = 1e9, .sheet_flop_per_s16 = 1e9, .sheet_bytes_per_s = 1e9};
+    const ckpt_profile *const profile = profile_of(&t, &(ckpt_profiler_options){.repeats = 3, .roofline = &sheet});
+    const ckpt_profile_row *const qkv = row_of(profile, "h.0.qkv");
+    const int64_t rows = 16, in = 16, out = 48, weights = in * out + out;
+    assert_int_equal(qkv->forward.flop, 2 * rows * in * out + rows * out);
+    assert_int_equal(qkv->forward.moved_bytes, 4 * (rows * in + weights + rows * out));
+    assert_int_equal(qkv->update.flop, 12 * weights); /* 4 + 4 * 2 moments */
+    assert_int_equal(qkv->update.moved_bytes, 4 * 7 * weights);
+    for (int i = 0; i < profile->row_count; i++) {
+        const ckpt_timing *const timing[] = {&profile->row[i].forward, &profile->row[i].backward,
+                                             &profile->row[i].update};
+        for (int d = 0; d < 3; d++) {
+            const ckpt_timing *const w = timing[d];
+            const int64_t most = w->flop > w->moved_bytes ? w->flop : w->moved_bytes;
+            const double share = w->median_ns > 0 ? (double)most / (double)w->median_ns : 0;
+            assert_true((w->repeats > 0) == (w->moved_bytes > 0));
+            assert_true(w->roofline >= share * (1 - 1e-12) && w->roofline <= share * (1 + 1e-12));
+            assert_true(w->repeats > 0 || (w->cycles == 0 && w->instructions == 0 && w->cache_misses == 0));
+            assert_true(w->kernel_ns == 0 && w->gap_ns == 0 && w->launches == 0);
+        }
+    }
+    assert_false(profile->flushed);
+    assert_string_equal(profile->recorder, "");
+    test_train_close(&t);
+}
+
 static void wanted_gradients_tell_layers_apart(void **state)
 {
     (void)state;
@@ -163,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(distinct_layers_once),
+        cmocka_unit_test(rows_say_what_is_computed),
         cmocka_unit_test(wanted_gradients_tell_layers_apart),
         cmocka_unit_test(plans_from_a_profile_run),
         cmocka_unit_test(every_allocation_may_fail),
