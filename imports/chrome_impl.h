@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "core/memory.h"
-#include "core/trace.h"
+#include "core/timeline.h"
 
 /* A value as it stands in the text, quotes included; at NULL: there is none. */
 typedef struct ckpt_slice {
@@ -81,6 +81,7 @@ typedef struct ckpt_chrome_span {
     ckpt_slice name, tid;
     ckpt_ns start_ns, end_ns;
     int64_t sequence, correlation, external; /* -1: none */
+    int64_t function;                        /* of PyTorch's record_function; -1: none */
     int memory;                              /* of CKPT_CHROME_MEMORY: its index */
     ckpt_chrome_place place;                 /* of what it stands in, by ckpt_chrome_nest; op itself when outermost */
 } ckpt_chrome_span;
@@ -147,5 +148,47 @@ CKPT_MUST_USE ckpt_code ckpt_chrome_nest(ckpt_chrome *chrome, ckpt_err *err);
 
 /* The thread's name; at NULL: it has none. Only after ckpt_chrome_nest. */
 ckpt_slice ckpt_chrome_thread_name(const ckpt_chrome *chrome, uint64_t thread);
+
+enum { CKPT_CHROME_CPU = 0 }; /* PyTorch's numbers of device types */
+
+typedef struct ckpt_chrome_device_id {
+    int64_t type, number;
+} ckpt_chrome_device_id;
+
+/* From the lists to the timeline. */
+typedef struct ckpt_chrome_import {
+    ckpt_chrome *chrome;
+    ckpt_timeline *timeline;
+    void (*note)(const char *line);
+    ckpt_err *err;
+    ckpt_arena scratch;         /* texts until the timeline has copied them */
+    ckpt_mark empty;            /* of scratch, with its first block */
+    ckpt_chrome_memory *memory; /* of the device that was chosen, by time */
+    int *before;                /* for each the one of the same address before it; -1: none */
+    int memory_count;
+    ckpt_chrome_device_id memory_of; /* valid when memory_count > 0 */
+    int64_t work_of;                 /* the GPU whose work is taken */
+    bool backward;                   /* the trace shows one */
+    ckpt_ns first_ns;                /* of all that is taken */
+} ckpt_chrome_import;
+
+void ckpt_chrome_say(const ckpt_chrome_import *in, const char *format, ...) CKPT_PRINTF(2, 3);
+
+/* Names in scratch; NULL: no memory. `place` NULL: "". */
+const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *op);
+const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *place);
+
+/* Into the timeline; empties scratch. A text that is NULL found no memory. */
+CKPT_MUST_USE ckpt_code ckpt_chrome_put(ckpt_chrome_import *in, const ckpt_event *event);
+
+/* One device's memory: of the GPU with the most bytes, else of the CPU. */
+void ckpt_chrome_choose_memory(ckpt_chrome_import *in);
+
+/* The blocks of before the recording, at first_ns; then what was allocated and freed in it. */
+CKPT_MUST_USE ckpt_code ckpt_chrome_put_before(ckpt_chrome_import *in);
+CKPT_MUST_USE ckpt_code ckpt_chrome_put_memory(ckpt_chrome_import *in);
+
+/* How far the sum of what was imported is from the totals the recorder wrote itself. */
+void ckpt_chrome_check_totals(const ckpt_chrome_import *in);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct raw_event {
     const char *at;
     ckpt_slice ph, cat, name, ts, dur, pid, tid;
     ckpt_slice arg_name, device_type, device_id, address, bytes, total; /* of "args" from here on */
-    ckpt_slice sequence, correlation, external, device, stream, moved;
+    ckpt_slice sequence, correlation, external, function, device, stream, moved;
 } raw_event;
 
 typedef struct member {
@@ -35,6 +35,7 @@ static const member arguments[] = {
     {"Sequence number", offsetof(raw_event, sequence)},
     {"correlation", offsetof(raw_event, correlation)},
     {"External id", offsetof(raw_event, external)},
+    {"Record function id", offsetof(raw_event, function)},
     {"device", offsetof(raw_event, device)},
     {"stream", offsetof(raw_event, stream)},
     {"bytes", offsetof(raw_event, moved)},
@@ -181,6 +182,7 @@ static ckpt_code read_span(ckpt_chrome *chrome, const raw_event *raw, ckpt_chrom
     CKPT_TRY(find_number(scan, raw, "Sequence number", raw->sequence, -1, &span->sequence, err));
     CKPT_TRY(find_number(scan, raw, "correlation", raw->correlation, -1, &span->correlation, err));
     CKPT_TRY(find_number(scan, raw, "External id", raw->external, -1, &span->external, err));
+    CKPT_TRY(find_number(scan, raw, "Record function id", raw->function, -1, &span->function, err));
     return read_times(chrome, raw, raw->dur.at != NULL || ckpt_slice_is(raw->ph, "X"), &span->start_ns, &span->end_ns,
                       err);
 }

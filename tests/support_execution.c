@@ -60,17 +60,19 @@ const ckpt_test_node ckpt_test_step[CKPT_TEST_STEP] = {
 
 const char *const ckpt_test_kernels =
     "{\"traceEvents\":["
-    "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::relu_\",\"dur\":50,\"args\":{\"External id\":7,"
+    "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::relu_\",\"ts\":1,\"dur\":50,\"args\":{\"External id\":7,"
     "\"Record function id\":20}},\n"
-    "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::bernoulli_\",\"dur\":9,\"args\":{\"External id\":8,"
+    "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::bernoulli_\",\"ts\":1,\"dur\":9,\"args\":{\"External id\":8,"
     "\"Record function id\":41}},\n"
-    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"dur\":3,\"args\":{\"External id\":8,"
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"ts\":1,\"dur\":3,\"args\":{\"External "
+    "id\":8,"
     "\"correlation\":99}},\n"
-    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"dur\":1.5,\"args\":{\"External id\":7,\"correlation\":98}},\n"
-    "{\"ph\":\"X\",\"cat\":\"gpu_memset\",\"name\":\"s\",\"dur\":0.25,\"args\":{\"External id\":7}},\n"
-    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"b\",\"dur\":2.125,\"args\":{\"correlation\":99}},\n"
-    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"of nobody\",\"dur\":77,\"args\":{\"External id\":1234}},\n"
-    "{\"ph\":\"i\",\"name\":\"[memory]\",\"args\":{\"Bytes\":64}}]}";
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1,\"dur\":1.5,\"args\":{\"External "
+    "id\":7,\"correlation\":98}},\n"
+    "{\"ph\":\"X\",\"cat\":\"gpu_memset\",\"name\":\"s\",\"ts\":1,\"dur\":0.25,\"args\":{\"External id\":7}},\n"
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"b\",\"ts\":1,\"dur\":2.125,\"args\":{\"correlation\":99}},\n"
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"of nobody\",\"ts\":1,\"dur\":77,\"args\":{\"External id\":1234}},\n"
+    "{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Bytes\":64}}]}";
 
 static char trace[CKPT_TEST_TRACE_ROOM];
 static size_t length;
