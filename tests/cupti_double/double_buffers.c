@@ -52,7 +52,8 @@ static void *deliver(void *context)
         const size_t room = d->most > 0 && d->most < size ? d->most : size;
         size_t used = 0;
         size_t records = 0;
-        memset(buffer, 0, size);
+        const size_t written = (d->count - i + 1) * LARGEST_RECORD; /* no more than that; libcupti clears all of it */
+        memset(buffer, 0, written < size ? written : size);
         while (i < d->count && used + d->record[i].size <= room && (most_records == 0 || records < most_records)) {
             memcpy(buffer + used, d->record[i].bytes, d->record[i].size);
             used += d->record[i].size;
