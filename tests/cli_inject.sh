@@ -134,10 +134,24 @@ says "CUPTI is turned off"
 # Records that run when the process ends are given up, and only they.
 CKPT_CUPTI_DOUBLE="running=1" run init step
 says "nothing was recorded\|0 kernels"
-# NVTX finds the libcupti that records; the one that crashes in it is kept from it.
-CKPT_CUPTI_DOUBLE="version=130000" run nvtx init train
-recorded t.json 60 20 10 2 1
-grep -q '"recorder": "CUPTI 13.0, .*NVIDIA/NVTX#125' t.json || fail "no word about the CUPTI that crashes"
+# NVTX goes to the libcupti that records, whether the program comes to it before CUDA or after; but not to the one that
+# crashes in it, and not where nothing is recorded.
+if "$victim" hasnvtx; then
+    for order in "init epoch" "nvtx init epoch" "nvtx init nvtx epoch" "init forkexec epoch"; do
+        # shellcheck disable=SC2086 # words
+        run $order
+        python3 - <<'PYTHON' || fail "$order: ranges of NVTX"
+import json
+layers = {e["layer"] for e in json.load(open("t.json"))["events"]}
+assert layers == {"epoch/step", "epoch/step/forward", "epoch/step/backward"}, layers
+PYTHON
+    done
+    CKPT_CUPTI_DOUBLE="holder=Nsight" run nvtx init epoch
+    run nvtx epoch
+    CKPT_CUPTI_DOUBLE="version=130000" run nvtx init epoch
+    recorded t.json 6 2 1 0 0
+    grep -q '"recorder": "CUPTI 13.0, .*NVIDIA/NVTX#125' t.json || fail "no word about the CUPTI that crashes"
+fi
 
 # The real libcupti, where there is one and no driver: it declines, and the program knows nothing of it.
 for real in /usr/local/cuda/lib64/libcupti.so.13 /usr/local/cuda/lib/libcupti.so.13; do

@@ -26,9 +26,10 @@
 #include "cupti/spool.h"
 
 enum {
-    FLUSH_MS = 100,       /* what a process did up to then survives SIGKILL and _exit */
-    WAIT_FOR_FLUSH_S = 5, /* at exit, for a flush that is under way */
+    FLUSH_MS = 100, /* what a process did up to then survives SIGKILL and _exit */
+    PATIENCE_S = 5,
     STACK_BYTES = 1 << 20,
+    INSTANCES = 64,      /* of NVTX before CUDA is initialised */
     BROKEN_NVTX = 130000 /* CUPTI 13.0.0 crashes in nvtxNameOsThreadA (NVIDIA/NVTX#125); 13.0.1 does not */
 };
 
@@ -43,11 +44,38 @@ static ckpt_recorder *recorder;
 static pid_t owner; /* the process that records */
 static atomic_bool started, ended, nvtx_refused;
 
+/* NVTX wants the libcupti that records, and only this process knows which one that is: the program may bring its own.
+ * It may come before CUDA does, and CUPTI must not be touched then: 13.2 crashes where the driver cannot be used, and
+ * the program may never want it. So an instance of NVTX is told that all is well, does nothing, and is handed to CUPTI
+ * when recording begins: NVTX looks at its table of functions at every call. */
+typedef enum nvtx_entry { NVTX_1, NVTX_2, NVTX_ENTRIES } nvtx_entry;
+typedef struct nvtx_instance {
+    nvtx_entry entry;
+    void *get_export_table;
+    void *library; /* that it lies in, to see whether it was unloaded */
+} nvtx_instance;
+static struct {
+    pthread_mutex_t lock;
+    int (*initialise[NVTX_ENTRIES])(void *); /* of libcupti; NULL: not yet, or never */
+    nvtx_instance instance[INSTANCES];       /* that wait */
+    int count;
+    bool decided; /* whether there is a recording: nobody need wait any more */
+} nvtx = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 static void explain(const char *what, const char *more)
 {
     if (getenv("CKPT_INJECT_VERBOSE") != NULL) {
         fprintf(stderr, "libckpt_inject.so, process %ld: %s%s\n", (long)getpid(), what, more);
     }
+}
+
+/* Waits for a few seconds at most: a program must never hang in us. */
+static bool lock_soon(pthread_mutex_t *lock)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    return pthread_mutex_timedlock(lock, &until) == 0;
 }
 
 /* From the recorder: one call at a time. */
@@ -125,10 +153,7 @@ static void finish(void)
         return;
     }
     const int kept = errno;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += WAIT_FOR_FLUSH_S;
-    if (pthread_mutex_timedlock(&flush_lock, &until) == 0) {
+    if (lock_soon(&flush_lock)) {
         flush(true);
         atomic_store(&ended, true);
         pthread_mutex_unlock(&flush_lock);
@@ -169,6 +194,37 @@ static void program_name(char *name, size_t room)
     name[strcspn(name, "\n")] = '\0';
 }
 
+/* From now on NVTX goes to the libcupti that records. */
+static void hand_over_nvtx(void)
+{
+    static const char *const names[NVTX_ENTRIES] = {"InitializeInjectionNvtx", "InitializeInjectionNvtx2"};
+    ckpt_cupti cupti;
+    ckpt_err err;
+    Dl_info where;
+    if (ckpt_cupti_load(NULL, &cupti, &err) != CKPT_OK) {
+        return;
+    }
+    if (cupti.version == BROKEN_NVTX) {
+        atomic_store(&nvtx_refused, true);
+        return;
+    }
+    void *const function = *(void **)&cupti.cuptiGetVersion;
+    void *const library = dladdr(function, &where) != 0 ? dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    pthread_mutex_lock(&nvtx.lock);
+    for (int i = 0; library != NULL && i < NVTX_ENTRIES; i++) {
+        *(void **)&nvtx.initialise[i] = dlsym(library, names[i]);
+    }
+    for (int i = 0; i < nvtx.count; i++) {
+        const nvtx_instance *const one = &nvtx.instance[i];
+        if (nvtx.initialise[one->entry] != NULL && dladdr(one->get_export_table, &where) != 0 &&
+            where.dli_fbase == one->library) {
+            nvtx.initialise[one->entry](one->get_export_table);
+        }
+    }
+    nvtx.decided = true;
+    pthread_mutex_unlock(&nvtx.lock);
+}
+
 /* The spool says why when there is no recorder. */
 static void record(const char *folder)
 {
@@ -189,6 +245,7 @@ static void record(const char *folder)
         atomic_store(&ended, true);
         return;
     }
+    hand_over_nvtx();
     say_recorder();
     pthread_mutex_lock(&spool_lock);
     ckpt_spool_flush(spool);
@@ -209,53 +266,43 @@ int InitializeInjection(void)
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before); /* threads that are made here, CUPTI's too, inherit this */
         record(folder);
+        pthread_mutex_lock(&nvtx.lock);
+        nvtx.decided = true;
+        pthread_mutex_unlock(&nvtx.lock);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     errno = kept;
     return 1;
 }
 
-/* NVTX wants the libcupti that records, and only this process knows which one that is: the program may bring its own.
- * 0 turns NVTX off in the program, as without us. */
-static int hand_to_cupti(const char *entry, void *get_export_table)
+/* What NVTX gives when one of its instances (each library that was built with it has its own) initialises itself. */
+static int take_nvtx(nvtx_entry entry, void *get_export_table)
 {
-    ckpt_cupti cupti;
-    ckpt_err err;
     Dl_info where;
-    int (*initialise)(void *) = NULL;
+    const int kept = errno;
     const char *const folder = getenv("CKPT_INJECT_SPOOL");
-    if (folder == NULL || access(folder, W_OK) != 0) { /* whoever wanted a recording is gone */
+    int done = 0;                 /* NVTX is off in the program, as without us */
+    if (!lock_soon(&nvtx.lock)) { /* a fork found it taken: its holder does not live here */
         return 0;
     }
-    if (ckpt_cupti_load(NULL, &cupti, &err) != CKPT_OK) {
-        explain("NVTX is not recorded: ", err.msg);
-        return 0;
+    if (nvtx.initialise[entry] != NULL && !atomic_load(&ended)) {
+        done = nvtx.initialise[entry](get_export_table);
+    } else if (!nvtx.decided && folder != NULL && access(folder, W_OK) == 0 && nvtx.count < INSTANCES &&
+               dladdr(get_export_table, &where) != 0) {
+        nvtx.instance[nvtx.count++] = (nvtx_instance){entry, get_export_table, where.dli_fbase};
+        done = 1;
     }
-    if (cupti.version == BROKEN_NVTX) {
-        explain("NVTX is not recorded: ", "CUPTI 13.0.0 crashes in it (NVIDIA/NVTX#125)");
-        atomic_store(&nvtx_refused, true);
-        return 0;
-    }
-    void *const function = *(void **)&cupti.cuptiGetVersion;
-    void *const library = dladdr(function, &where) != 0 ? dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (library != NULL) {
-        *(void **)&initialise = dlsym(library, entry);
-    }
-    return initialise != NULL ? initialise(get_export_table) : 0;
+    pthread_mutex_unlock(&nvtx.lock);
+    errno = kept;
+    return done;
 }
 
 int InitializeInjectionNvtx(void *get_export_table)
 {
-    const int kept = errno;
-    const int done = hand_to_cupti("InitializeInjectionNvtx", get_export_table);
-    errno = kept;
-    return done;
+    return take_nvtx(NVTX_1, get_export_table);
 }
 
 int InitializeInjectionNvtx2(void *get_export_table)
 {
-    const int kept = errno;
-    const int done = hand_to_cupti("InitializeInjectionNvtx2", get_export_table);
-    errno = kept;
-    return done;
+    return take_nvtx(NVTX_2, get_export_table);
 }

@@ -20,11 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__has_include)
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define HAVE_NVTX
-#endif
 #endif
 
 enum { STEPS = 10, PATIENCE_S = 30, LAST_FD = 200, SIGNALS = 64 };
@@ -313,6 +311,23 @@ static void nvtx(void)
     printf("nvtx\n");
 }
 
+/* A step inside a range that is pushed through NVTX. */
+static void epoch(void)
+{
+#ifdef HAVE_NVTX
+    nvtxRangePushA("epoch");
+    step();
+    nvtxRangePop();
+#endif
+}
+
+static void has_nvtx(void)
+{
+#ifndef HAVE_NVTX
+    exit(1);
+#endif
+}
+
 /* Wait for a signal; our parent is told by a file that it may send one. */
 static void wait_signal(void)
 {
@@ -331,7 +346,8 @@ static const struct {
     {"exit7", exit_seven}, {"quick", quick},       {"_exit", leave},        {"kill", kill_me},
     {"abort", abort},      {"fork", fork_child},   {"forkinit", fork_init}, {"forkexec", fork_exec},
     {"exec", exec_self},   {"threads", threads},   {"close", close_all},    {"chdir", go_elsewhere},
-    {"rmtmp", empty_tmp},  {"limit", limit_files}, {"nvtx", nvtx},          {"wait", wait_signal},
+    {"rmtmp", empty_tmp},  {"limit", limit_files}, {"nvtx", nvtx},          {"epoch", epoch},
+    {"hasnvtx", has_nvtx}, {"wait", wait_signal},
 };
 
 int main(int argc, char **argv)
