@@ -1,0 +1,228 @@
+/* The memory of a Chrome trace.
+ *
+ * What was allocated before the recording began is known twice: by "Total Allocated" of the first event, and by the
+ * frees of blocks that nobody allocated. Each such block becomes an allocation at the start, and what is left of the
+ * total one more, so that the sum over time is the recorder's own. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "imports/chrome_impl.h"
+
+static int compare(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static const char *device_name(ckpt_chrome_device_id d, char text[64])
+{
+    if (d.type == CKPT_CHROME_CPU) {
+        snprintf(text, 64, "the CPU");
+    } else if (d.type == 1) {
+        snprintf(text, 64, "CUDA device %" PRId64, d.number);
+    } else {
+        snprintf(text, 64, "device %" PRId64 " of type %" PRId64, d.number, d.type);
+    }
+    return text;
+}
+
+static int by_device_and_time(const void *a, const void *b)
+{
+    const ckpt_chrome_memory *const x = a, *const y = b;
+    const int64_t keys[][2] = {
+        {x->device_type, y->device_type}, {x->device, y->device}, {x->at_ns, y->at_ns}, {x->order, y->order}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i][0] != keys[i][1]) {
+            return compare(keys[i][0], keys[i][1]);
+        }
+    }
+    return 0;
+}
+
+/* The most bytes a device ever held, by its own totals or the running sum. Sums wrap rather than overflow: they only
+ * choose; the timeline checks. */
+static uint64_t most_bytes(const ckpt_chrome_memory *memory, int count)
+{
+    uint64_t sum = 0;
+    uint64_t most = 0;
+    for (int i = 0; i < count; i++) {
+        sum += (uint64_t)memory[i].bytes;
+        const uint64_t held = memory[i].total >= 0 ? (uint64_t)memory[i].total : sum;
+        most = held > most && held <= INT64_MAX ? held : most;
+    }
+    return most;
+}
+
+/* One device's memory: of the GPU with the most bytes, else of the CPU. */
+void ckpt_chrome_choose_memory(ckpt_chrome_import *in)
+{
+    ckpt_chrome_memory *const all = in->chrome->memories.at;
+    const int count = in->chrome->memories.count;
+    uint64_t most = 0;
+    if (count == 0) {
+        return;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_device_and_time);
+    for (int begin = 0, end = 0; begin < count; begin = end) {
+        while (end < count && all[end].device_type == all[begin].device_type && all[end].device == all[begin].device) {
+            end++;
+        }
+        const uint64_t held = most_bytes(&all[begin], end - begin);
+        const bool gpu = all[begin].device_type != CKPT_CHROME_CPU;
+        const bool have_gpu = in->memory_count > 0 && in->memory_of.type != CKPT_CHROME_CPU;
+        if (in->memory_count == 0 || (gpu && !have_gpu) || (gpu == have_gpu && held > most)) {
+            most = held;
+            in->memory = &all[begin];
+            in->memory_count = end - begin;
+            in->memory_of = (ckpt_chrome_device_id){all[begin].device_type, all[begin].device};
+        }
+    }
+    const int others = count - in->memory_count;
+    if (others > 0) {
+        char name[64];
+        ckpt_chrome_say(in, "%d memory events of other devices are left out: the trace has the memory of %s", others,
+                        device_name(in->memory_of, name));
+    }
+}
+
+/* A block by its address, in memory events of one device in order of time. */
+typedef struct owner {
+    int64_t address;
+    int place; /* in the events, as they are by time */
+} owner;
+
+static int by_address(const void *a, const void *b)
+{
+    const owner *const x = a, *const y = b;
+    return x->address != y->address ? compare(x->address, y->address) : compare(x->place, y->place);
+}
+
+static const char before_name[] = "before the recording";
+
+static ckpt_code add_before(ckpt_chrome_import *in, int64_t address, ckpt_bytes bytes)
+{
+    const ckpt_event event = {
+        .name = before_name,
+        .layer = "",
+        .stream = "compute",
+        .span = CKPT_SPAN_ALLOCATE,
+        .start_ns = in->first_ns,
+        .end_ns = in->first_ns,
+        .size_bytes = bytes,
+        .address = address,
+    };
+    return ckpt_chrome_put(in, &event);
+}
+
+/* Blocks of before the recording: those freed without having been allocated, and the rest of the first total. An
+ * allocator gives no block at address 0, so that is where the rest lies. */
+static ckpt_code add_blocks_before(ckpt_chrome_import *in)
+{
+    ckpt_bytes known = 0;
+    int count = 0;
+    for (int i = 0; i < in->memory_count; i++) {
+        const ckpt_chrome_memory *const m = &in->memory[i];
+        if (m->bytes < 0 && in->before[i] < 0) {
+            CKPT_TRY(add_before(in, m->address, -m->bytes));
+            if (!ckpt_sum(known, -m->bytes, &known)) {
+                return CKPT_FAIL(in->err, CKPT_OVERFLOW, "%.200s: the sum of bytes freed does not fit 63 bits",
+                                 in->chrome->scan.source);
+            }
+            count++;
+        }
+    }
+    const ckpt_chrome_memory *const first = &in->memory[0];
+    const ckpt_bytes total = first->total >= 0 ? first->total - first->bytes : known;
+    if (total > known) {
+        CKPT_TRY(add_before(in, 0, total - known));
+    }
+    if (total > 0 || known > 0) {
+        ckpt_chrome_say(
+            in, "%" PRId64 " bytes were allocated before the recording began; %d of those blocks are freed in it",
+            total > known ? total : known, count);
+    }
+    if (total < known) {
+        ckpt_chrome_say(in, "the blocks freed in it are %" PRId64 " bytes more than the total at the first event says",
+                        known - total);
+    }
+    return CKPT_OK;
+}
+
+/* The name under which a block was allocated: it is freed under the same. */
+static const ckpt_chrome_memory *allocation_of(const ckpt_chrome_import *in, int i)
+{
+    const ckpt_chrome_memory *const m = &in->memory[i];
+    return m->bytes > 0 ? m : in->before[i] >= 0 ? &in->memory[in->before[i]] : NULL;
+}
+
+ckpt_code ckpt_chrome_put_memory(ckpt_chrome_import *in)
+{
+    int freed_twice = 0;
+    for (int i = 0; i < in->memory_count; i++) {
+        const ckpt_chrome_memory *const m = &in->memory[i];
+        const ckpt_chrome_memory *const made = allocation_of(in, i);
+        if (made != NULL && made->bytes < 0) {
+            freed_twice++;
+            continue;
+        }
+        const ckpt_chrome_place *const place = made != NULL ? &made->span->place : NULL;
+        const ckpt_event event = {
+            .name = place == NULL       ? before_name
+                    : place->op != NULL ? ckpt_chrome_op_name(in, place->op)
+                                        : "[memory]",
+            .layer = ckpt_chrome_layer_name(in, place),
+            .stream = "compute",
+            .span = m->bytes > 0 ? CKPT_SPAN_ALLOCATE : CKPT_SPAN_FREE,
+            .start_ns = m->at_ns,
+            .end_ns = m->at_ns,
+            .size_bytes = m->bytes > 0 ? m->bytes : 0,
+            .address = m->address,
+        };
+        CKPT_TRY(ckpt_chrome_put(in, &event));
+    }
+    if (freed_twice > 0) {
+        ckpt_chrome_say(in, "%d frees of blocks that were freed already are left out", freed_twice);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_chrome_put_before(ckpt_chrome_import *in)
+{
+    if (in->memory_count == 0) {
+        return CKPT_OK;
+    }
+    const size_t count = (size_t)in->memory_count;
+    owner *const owners = ckpt_memory_get(count * sizeof *owners);
+    in->before = ckpt_memory_get(count * sizeof *in->before);
+    if (owners == NULL || in->before == NULL) {
+        ckpt_memory_put(owners);
+        return CKPT_FAIL(in->err, CKPT_NO_MEMORY, "%.200s: no memory for %zu memory events", in->chrome->scan.source,
+                         count);
+    }
+    for (int i = 0; i < in->memory_count; i++) {
+        owners[i] = (owner){in->memory[i].address, i};
+    }
+    qsort(owners, count, sizeof *owners, by_address);
+    for (size_t i = 0; i < count; i++) {
+        in->before[owners[i].place] = i > 0 && owners[i - 1].address == owners[i].address ? owners[i - 1].place : -1;
+    }
+    ckpt_memory_put(owners);
+    return add_blocks_before(in);
+}
+
+/* How far the sum of what was imported is from the totals the recorder wrote itself. */
+void ckpt_chrome_check_totals(const ckpt_chrome_import *in)
+{
+    int said = 0;
+    int wrong = 0;
+    uint64_t sum = 0;
+    for (int i = 0; i < in->memory_count; i++) {
+        const ckpt_chrome_memory *const m = &in->memory[i];
+        sum = i == 0 && m->total >= 0 ? (uint64_t)m->total : sum + (uint64_t)m->bytes;
+        said += m->total >= 0;
+        wrong += m->total >= 0 && (uint64_t)m->total != sum;
+    }
+    if (wrong > 0) {
+        ckpt_chrome_say(in, "the recorder's own totals differ from the sum of its events at %d of %d", wrong, said);
+    }
+}
