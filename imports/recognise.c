@@ -9,7 +9,8 @@ enum { PICKLE_PROTO = 0x80 };
 
 static ckpt_code recognise(const char *path, const char *bytes, size_t length, ckpt_import_kind *kind, ckpt_err *err)
 {
-    const size_t first = strspn(bytes, " \t\r\n");
+    const size_t mark = length >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of byte order */
+    const size_t first = mark + strspn(bytes + mark, " \t\r\n");
     const char begin = bytes[first];
     if (length > 0 && (unsigned char)bytes[0] == PICKLE_PROTO) {
         *kind = CKPT_IMPORT_SNAPSHOT;

@@ -458,6 +458,9 @@ static void test_forms_that_are_read(void **state)
         ckpt_arena_init(&arena);
         const ckpt_code code = import_text(forms[i].text, &arena, &trace, &err);
         CHECK(code == CKPT_OK, "%s: code %d: %s", forms[i].why, (int)code, err.msg);
+        ckpt_import_kind kind = CKPT_IMPORT_EXECUTION;
+        CHECK_OK(ckpt_import_recognise(trace->source, &kind, &err), err);
+        assert_int_equal(kind, CKPT_IMPORT_CHROME);
         for (int k = 0; k < trace->event_count && length < sizeof found; k++) {
             const ckpt_event *const e = &trace->event[k];
             length +=
