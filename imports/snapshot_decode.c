@@ -305,9 +305,8 @@ static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value
     CKPT_TRY(member_int(s, &at, value, "total_size", INT64_MAX, -1, &in.total_bytes));
     CKPT_TRY(member_int(s, &at, value, "stream", INT64_MAX, 0, &in.stream));
     /* torch.profiler's snapshots have segments that span the addresses it saw; the allocator's say what is in use */
-    const bool reserves = ckpt_pickle_find(value, "allocated_size") != NULL;
-    s->knows_reserved = s->knows_reserved || reserves;
-    if (reserves && !ckpt_sum(s->reserved_bytes, in.total_bytes, &s->reserved_bytes)) {
+    s->knows_reserved = s->knows_reserved || ckpt_pickle_find(value, "allocated_size") != NULL;
+    if (!ckpt_sum(s->reserved_bytes, in.total_bytes, &s->reserved_bytes)) {
         return CKPT_FAIL(s->err, CKPT_OVERFLOW, "%.200s: the sum of all segments does not fit 63 bits", s->path);
     }
     const int before = s->block_count;

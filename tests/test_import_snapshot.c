@@ -255,7 +255,8 @@ static void test_annotations(void **state)
                   {"a", 4000, 10000},
                   {"a", 5000, 6000},
                   {"b", 7000, 20000}, /* not closed in order */
-                  {"open at the end", 30000, 40000}};
+                  {"open at the end", 30000, 40000},
+                  {"ends after", 31000, 40000}};
     ckpt_arena arena;
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
@@ -265,9 +266,10 @@ static void test_annotations(void **state)
                  "{'action':'free','addr':1,'size':3,'time_us':140}]],'external_annotations':[" RANGE("END", "gone", 99)
                      RANGE("END", "open before", 102) RANGE("START", "a", 104) RANGE("START", "a", 105)
                          RANGE("END", "a", 106) RANGE("START", "b", 107) RANGE("END", "a", 110) RANGE("END", "b", 120)
-                             RANGE("START", "open at the end", 130)
-                                 RANGE("START", "late",
-                                       141) "{'stage':'START','name':'other device','time_us':110,'device':1},7]}",
+                             RANGE("START", "open at the end", 130) RANGE("START", "ends after", 131)
+                                 RANGE("END", "ends after", 150)
+                                     RANGE("START", "late",
+                                           141) "{'stage':'START','name':'other device','time_us':110,'device':1},7]}",
                  &arena, &trace, &err),
              err);
     size_t found = 0;
