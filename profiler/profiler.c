@@ -238,6 +238,25 @@ static ckpt_profiler_options with_defaults(const ckpt_profiler_options *options)
     return with;
 }
 
+/* Memory to overwrite the cache with, and how long that takes. What is left in the cache has still to be written to
+ * memory, as in a step what the layer before wrote. */
+static ckpt_code prepare_flush(ckpt_profiling *profiling, ckpt_err *err)
+{
+    ckpt_device *const device = profiling->device;
+    const ckpt_device_api *const api = device->api;
+    profiling->flush_bytes = FLUSH_TIMES * device->cache_bytes;
+    CKPT_TRY(api->reserve(device, profiling->flush_bytes, &profiling->flush, err));
+    for (int warm = 0; warm < 2; warm++) {
+        CKPT_TRY(api->stamp(device, 0, CKPT_STREAM_COMPUTE, err));
+        CKPT_TRY(api->fill(device, profiling->flush, 0, profiling->flush_bytes, err));
+        CKPT_TRY(api->stamp(device, 1, CKPT_STREAM_COMPUTE, err));
+        CKPT_TRY(api->finish(device, err));
+        CKPT_TRY(api->stamp_ns(device, 1, &profiling->flush_ns, err));
+    }
+    profiling->flush_ns = profiling->flush_ns > 0 ? profiling->flush_ns : 1;
+    return CKPT_OK;
+}
+
 /* What stands beside the rows: stamps, the memory that flushes the cache, the processor's counters. */
 static ckpt_code prepare(ckpt_profiling *profiling, ckpt_err *err)
 {
@@ -248,10 +267,8 @@ static ckpt_code prepare(ckpt_profiling *profiling, ckpt_err *err)
     if (!device->api->gpu) {
         CKPT_TRY(ckpt_counters_create(&profiling->counters, err));
     }
-    if (device->cache_bytes > 0 && !profiling->options.warm) {
-        profiling->flush_bytes = FLUSH_TIMES * device->cache_bytes;
-        CKPT_TRY_WHILE(err, device->api->reserve(device, profiling->flush_bytes, &profiling->flush, err),
-                       "taking memory to overwrite the cache with");
+    if (device->cache_bytes > 0 && device->api->stamps != NULL && !profiling->options.warm) {
+        CKPT_TRY_WHILE(err, prepare_flush(profiling, err), "overwriting the cache");
     }
     return CKPT_OK;
 }

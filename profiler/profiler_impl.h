@@ -38,7 +38,9 @@ typedef struct ckpt_profiling {
     ckpt_counters *counters; /* NULL: a GPU, or nothing can be counted */
     void *flush;             /* on the device; NULL: runs find what the run before left in its cache */
     ckpt_bytes flush_bytes;
-    bool recording; /* options.recorder works */
+    ckpt_ns flush_ns; /* one such fill takes, > 0 */
+    ckpt_ns start_ns; /* that the host took to start the last run */
+    bool recording;   /* options.recorder works */
     ckpt_profile_tally tally;
 } ckpt_profiling;
 
