@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 
 #include "core/text.h"
-#include "profiler/profiler.h"
+#include "profiler/profile_request_impl.h"
 #include "tests/emulation/emulation.h"
 #include "tests/support_train.h"
 
@@ -416,6 +416,65 @@ static void shares_are_of_the_data_sheet(void **state)
     }
 }
 
+/* The five most expensive parts of a step, each with all layers that are the same, and who recorded. */
+static void the_summary_says_where_time_goes(void **state)
+{
+    (void)state;
+    test_train t;
+    ckpt_err err = {0};
+    ckpt_recorder *recorder = NULL;
+    ckpt_profile *profile = NULL;
+    char rules[600];
+    double_reset();
+    /* all else takes 1 us; the update of row 0 takes 50 us, the forward of row 3, which is not the only one of its
+     * kind, 30 us */
+    test_train_open_on(&t, device, "models/byte-gpt.json", SMALL_GPT, NULL);
+    int length = snprintf(rules, sizeof rules, "*: kernel other 1000\n");
+    for (int k = 0; k < 3; k++) {
+        length += snprintf(rules + length, sizeof rules - (size_t)length,
+                           "%llu: kernel slow_one 50000\n%llu: kernel first_one 20000; kernel second_one 10000\n",
+                           (unsigned long long)ckpt_profile_tag(0, CKPT_DIRECTION_UPDATE, k),
+                           (unsigned long long)ckpt_profile_tag(3, CKPT_DIRECTION_FORWARD, k));
+    }
+    assert_int_equal(double_script(rules), 0);
+    open_recorder(&recorder);
+    const ckpt_device_model sheet = {.name = "s",
+                                     .about = "a sheet",
+                                     .sheet_flop_per_s = 1e15,
+                                     .sheet_flop_per_s16 = 1e15,
+                                     .sheet_bytes_per_s = 1e10};
+    const ckpt_profiler_options options = {.repeats = 3, .recorder = recorder, .roofline = &sheet};
+    CHECK_OK(ckpt_profile_run(device, t.lowered, &options, &t.arena, &profile, &err), err);
+    ckpt_text text;
+    ckpt_text_init(&text);
+    CHECK_OK(ckpt_profile_summary(profile, &sheet, 1000, &t.arena, &text, &err), err);
+    CHECK_OK(ckpt_text_end(&text, &err), err);
+    int64_t all = 0, same = 0;
+    for (int r = 0; r < profile->row_count; r++) {
+        const ckpt_profile_row *const row = &profile->row[r];
+        all += row->forward.median_ns + row->backward.median_ns + row->update.median_ns;
+        same += strcmp(row->same_as, profile->row[3].layer) == 0 || r == 3;
+    }
+    assert_true(same > 1 && profile->row[3].forward.median_ns == 30000);
+    char wanted[2][200], total[CKPT_UNITS_TEXT];
+    snprintf(wanted[0], sizeof wanted[0], "  %4.1f %%  %-8s  %d x %s (%s) forward, ",
+             (double)(30000 * same) * 100.0 / (double)all, ckpt_ns_show(30000 * same, total), (int)same,
+             profile->row[3].layer, profile->row[3].op);
+    snprintf(wanted[1], sizeof wanted[1], "  %4.1f %%  50.0 us   %s (%s) update, ", 50000 * 100.0 / (double)all,
+             profile->row[0].layer, profile->row[0].op);
+    const char *const first = strchr(text.bytes, '\n') + 1;
+    const char *const second = strchr(first, '\n') + 1;
+    CHECK(strncmp(first, wanted[0], strlen(wanted[0])) == 0, "no \"%s\" in %s", wanted[0], text.bytes);
+    CHECK(strncmp(second, wanted[1], strlen(wanted[1])) == 0, "no \"%s\" in %s", wanted[1], text.bytes);
+    assert_non_null(strstr(first, "% of the data sheet's rate, mostly first_one\n"));
+    assert_non_null(strstr(text.bytes, "caches flushed before each run"));
+    assert_non_null(strstr(text.bytes, "data sheet: a sheet\n"));
+    assert_non_null(strstr(text.bytes, "GB/s beside kernels and each other\nrecorded by CUPTI"));
+    ckpt_text_fini(&text);
+    ckpt_recorder_close(recorder);
+    test_train_close(&t);
+}
+
 /* Nobody records: the reason comes from opening, and the profile has the stamps' times and no kernels. */
 static void without_a_recorder(void **state)
 {
@@ -554,6 +613,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_hold_what_was_recorded),
         cmocka_unit_test(clocks_far_apart_are_told),
         cmocka_unit_test(shares_are_of_the_data_sheet),
+        cmocka_unit_test(the_summary_says_where_time_goes),
         cmocka_unit_test(without_a_recorder),
         cmocka_unit_test(recording_may_end),
         cmocka_unit_test(the_link_is_measured_alone_and_busy),
