@@ -7,8 +7,7 @@ set -u
 export OMP_WAIT_POLICY=passive
 source_dir=$1 bin_dir=$2 work_dir=$3
 profile=$bin_dir/ckpt-profile
-victim=$bin_dir/../tests/victim/victim
-[ -x "$victim" ] || victim=$bin_dir/victim
+victim=$bin_dir/victim
 rm -rf "$work_dir" && mkdir -p "$work_dir/tmp" && cd "$work_dir" || exit 1
 export TMPDIR=$work_dir/tmp
 unset CUDA_INJECTION64_PATH NVTX_INJECTION64_PATH CKPT_INJECT_LIBRARY CKPT_INJECT_SPOOL CKPT_INJECT_VERBOSE
@@ -207,4 +206,19 @@ for signal in TERM HUP; do # the shell has background commands ignore INT
     recorded t.json 60 20 10 2 1
     nothing_left "SIG$signal"
 done
+# Ctrl-C goes to the whole group, from a terminal that is neither of us.
+rm -f victim-waits t.json
+python3 - "$profile" "$victim" <<'PYTHON' || fail "Ctrl-C: $(cat said)"
+import os, signal, subprocess, sys, time
+command = [sys.argv[1], "-o", "t.json", "--", sys.argv[2], "init", "train", "settle", "wait"]
+with open("said", "w") as said:
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=said,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    while not os.path.exists("victim-waits") and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == 130, process.returncode
+PYTHON
+recorded t.json 60 20 10 2 1
+nothing_left "Ctrl-C"
 echo "injection: same output and exit code in every end, and what was launched is recorded"
