@@ -70,13 +70,20 @@ says() { grep -q -- "$1" said || fail "wanted \"$1\", found: $(cat said)"; }
 
 run init train
 recorded t.json 60 20 10 2 1
-[ "$code" = 0 ] && [ "$(wc -l < said)" -eq 1 ] || fail "more than one line: $(cat said)"
+if [ "$code" -ne 0 ] || [ "$(wc -l < said)" -ne 1 ]; then fail "more than one line: $(cat said)"; fi
 says "60 kernels, 20 copies, 10 fills, 2 allocations and 1 releases on 1 GPU in t.json"
 "$bin_dir/ckpt-view" t.json -o t.svg || fail "the trace cannot be drawn"
 "$bin_dir/ckpt-view" t.json | grep -q . || fail "the trace cannot be shown"
 if /usr/bin/python3 -c 'import jsonschema' 2> /dev/null; then
     /usr/bin/python3 -W ignore "$source_dir/tests/schema_check.py" "$source_dir" t.json || fail "the schema refuses it"
 fi
+CKPT_INJECT_VERBOSE=1 "$profile" -o t.json -- "$victim" init 2> said || fail "$(cat said)"
+says "^libckpt_inject.so, process [0-9]*: records into "
+# What comes into programs of others brings no library of ours with it, and no name.
+library=$bin_dir/../lib/libckpt_inject.so
+! ldd "$library" | grep "libjansson\|libmd\|libcupti\|libcuda\|libstdc++" || fail "libckpt_inject.so links too much"
+[ "$(nm -D --defined-only "$library" | grep -c " T ")" -eq 3 ] || fail "it shows: $(nm -D --defined-only "$library")"
+
 run init train exit7
 recorded t.json 60 20 10 2 1
 [ "$code" = 7 ] || fail "exit $code, wanted 7"
@@ -183,7 +190,7 @@ echo "a line" | "$profile" -o t.json -- cat 2> said > out
 "$profile" -- "$victim" init step 2> said > out || fail "$(cat said)"
 [ "$(head -n 1 out)" = "one step" ] && tail -n +2 out > t.json && recorded t.json 6 2 1 0 0
 CUDA_INJECTION64_PATH=/other/tool.so "$profile" -o u.json -- printenv CUDA_INJECTION64_PATH 2> said > out
-[ "$(cat out)" = /other/tool.so ] && [ ! -e u.json ] || fail "another tool's place was taken: $(cat out)"
+if [ "$(cat out)" != /other/tool.so ] || [ -e u.json ]; then fail "another tool's place was taken: $(cat out)"; fi
 says "CUDA_INJECTION64_PATH is /other/tool.so already: that tool records, and nothing is recorded here"
 NVTX_INJECTION64_PATH=/other/nvtx.so "$profile" -o u.json -- printenv NVTX_INJECTION64_PATH 2> said > out
 [ "$(cat out)" = /other/nvtx.so ] || fail "another tool's NVTX was taken: $(cat out)"
