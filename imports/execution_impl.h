@@ -33,8 +33,8 @@ typedef struct ckpt_et_node {
     int place;                 /* index in the file's "nodes" */
     int input, input_count;    /* tensors */
     int output, output_count;
-    bool random; /* draws numbers, by its schema and arguments */
-    bool triton; /* a kernel that torch.compile made */
+    bool random;   /* draws numbers, by its schema and arguments */
+    bool compiled; /* code that torch.compile made: what it reads and writes is not in the trace */
 } ckpt_et_node;
 
 enum { CKPT_ET_SCOPE_BACKWARD = 1, CKPT_ET_SCOPE_USER = 7 }; /* at::RecordScope */

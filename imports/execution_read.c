@@ -192,7 +192,7 @@ static ckpt_code read_attributes(reader *r, const ckpt_item *object, ckpt_et_nod
             CKPT_TRY(ckpt_item_text(&value, r->trace->work, &node->schema, r->err));
         } else if (strcmp(name, "kernel_backend") == 0) {
             CKPT_TRY(ckpt_item_text(&value, &r->scratch, &backend, r->err));
-            node->triton = strcmp(backend, "triton") == 0;
+            node->compiled = node->compiled || strcmp(backend, "triton") == 0;
         }
         ckpt_arena_rewind(&r->scratch, mark);
     }
@@ -280,6 +280,9 @@ static ckpt_code read_node(reader *r, const ckpt_item *object, ckpt_et_node *nod
     }
     CKPT_TRY(ckpt_item_need(object, "name", &item, r->err));
     CKPT_TRY(ckpt_item_text(&item, t->work, &node->name, r->err));
+    static const char compiled[] = "## Call CompiledFxGraph"; /* Inductor's, as PyTorch 2.15 writes it */
+    node->compiled =
+        strncmp(node->name, compiled, strlen(compiled)) == 0 || strcmp(node->name, "CompiledFunction") == 0;
     CKPT_TRY(read_attributes(r, object, node));
     node->output = t->tensor_count;
     CKPT_TRY(walk_side(r, object, "outputs", &side, &values));

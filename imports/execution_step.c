@@ -220,11 +220,11 @@ static ckpt_code add_node(finder *f, int i)
         f->below[f->last_below[s->op]] = i;
         f->last_below[s->op] = i;
         step->op[s->op].random = step->op[s->op].random || node->random;
-    } else if (node->triton) {
+    } else if (node->compiled) {
         return CKPT_FAIL(f->err, CKPT_BAD_INPUT,
-                         "%.200s: node %lld is a kernel that torch.compile made; which of its arguments it writes is "
-                         "not in the trace: wanted one of the model without torch.compile",
-                         f->trace->path, (long long)node->id);
+                         "%.200s: node %lld (%.60s) is code that torch.compile made, and what it reads and writes is "
+                         "not in the trace: wanted a trace of the model without torch.compile",
+                         f->trace->path, (long long)node->id, node->name);
     } else if (node->schema[0] != '\0') {
         s->op = step->op_count++;
         f->last_below[s->op] = i;
