@@ -2,7 +2,7 @@
 """Predicted against measured step time: a profile of each model, N plans made from it, and training by each of them.
 
 Usage: step_time.py BIN [--device cuda:0] [--plans 6] [--steps 20] [--rounds 3] [--json FILE] [--work FOLDER]
-       [--profile FILE] [--dtype NAME] [--threads N] [--seconds S] model.json[:VAR=N,...] ...
+       [--profile FILE] [--dtype NAME] [--threads N] [--seconds S] [--effort N] model.json[:VAR=N,...] ...
 BIN is the folder of the programs. Plans: keep-all; ckpt-plan's own at several budgets down to 2 % over the least; recompute-all,
 where there is a link one that offloads, and others. Every plan trains ROUNDS times, one plan after the
 other, so that a slow minute of the machine does not fall on one plan. A row has
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-parser = argparse.ArgumentParser(usage=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("bin")
 parser.add_argument("models", nargs="+")
 parser.add_argument("--device", default="cpu")
@@ -36,12 +36,16 @@ parser.add_argument("--work")
 parser.add_argument("--profile")
 parser.add_argument("--dtype")
 parser.add_argument("--threads")
-parser.add_argument("--seconds", default="0.4")
+parser.add_argument("--seconds", default="0.4", help="of ckpt-profile")
+parser.add_argument("--effort", default="1", help="of ckpt-plan")
 args = parser.parse_args()
 
 
 def run(program, *rest, may_fail=False):
-    done = subprocess.run([f"{args.bin}/{program}", *rest], capture_output=True, text=True)
+    try:
+        done = subprocess.run([f"{args.bin}/{program}", *rest], capture_output=True, text=True)
+    except OSError as problem:
+        sys.exit(f"step_time.py: {problem}")
     if done.returncode != 0 and not (may_fail and done.returncode == 1):
         sys.exit(f"{program} {' '.join(rest)}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -63,7 +67,7 @@ class Model:
     def plan(self, name, *rest):
         """The plan, or None where it does not fit."""
         output = f"{self.work}/{name.replace(' ', '-')}.plan.json"
-        run("ckpt-plan", "--profile", self.profile, *self.options, *self.threads, *rest, "-o", output, self.path,
+        run("ckpt-plan", "--profile", self.profile, *self.options, *self.threads, "--effort", args.effort, *rest, "-o", output, self.path,
             may_fail=True)
         with open(output) as file:
             made = json.load(file)
