@@ -143,7 +143,7 @@ says "nothing was recorded\|0 kernels"
 # NVTX goes to the libcupti that records, whether the program comes to it before CUDA or after; but not to the one that
 # crashes in it, and not where nothing is recorded.
 if "$victim" hasnvtx; then
-    for order in "init epoch" "nvtx init epoch" "nvtx init nvtx epoch" "init forkexec epoch"; do
+    for order in "init epoch" "nvtx init epoch" "nvtx init nvtx epoch"; do
         # shellcheck disable=SC2086 # words
         run $order
         python3 - <<'PYTHON' || fail "$order: ranges of NVTX"
