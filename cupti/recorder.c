@@ -354,9 +354,8 @@ void ckpt_recorder_close(ckpt_recorder *r)
         return;
     }
     disable(r);
-    if (r->options.sink != NULL) { /* what still runs is given up; buffers it stands in are not */
-        (void)r->cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    }
+    /* Buffers come back, and what stands in them goes to the sink; what still runs is given up. */
+    (void)r->cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     (void)r->cupti.cuptiUnsubscribe(r->subscriber);
     hand_over(NULL);
     ckpt_records_destroy(r->records);
