@@ -214,12 +214,11 @@ static bool is_false(const ckpt_item *value)
 }
 
 /* Draws random numbers: takes a generator, makes a tensor of them (aten::rand, randn, randperm), or drops out. A
- * composite op (aten::dropout) does so only through an op inside it. Backward ops replay a mask. */
+ * composite op (aten::dropout) does so only through an op inside it. */
 static bool is_random(const char *name, bool generator, bool drops, bool off)
 {
     const bool fused = strcmp(name, "aten::native_dropout") == 0 || strcmp(name, "aten::_fused_dropout") == 0;
-    return generator || strncmp(name, "aten::rand", strlen("aten::rand")) == 0 || (fused && !off) ||
-           (drops && !off && strstr(name, "backward") == NULL);
+    return generator || strncmp(name, "aten::rand", strlen("aten::rand")) == 0 || ((fused || drops) && !off);
 }
 
 /* What the schema says of the node's arguments, and batch norm's running statistics, which native_batch_norm

@@ -110,7 +110,11 @@ static surroundings surround(const ckpt_et_node *node, const surroundings *outsi
     if (is_profiler_step(node) || is_optimizer(node, "Optimizer.")) {
         s = (surroundings){.op = -1, .forward_seq = -1};
     }
-    if (is_user(node) || begins(node->name, "autograd::engine::evaluate_function")) {
+    if (begins(node->name, "autograd::engine::evaluate_function")) { /* what is around it says "backward" at best */
+        s.label = NULL;
+        s.op = -1;
+    }
+    if (is_user(node)) {
         s.op = -1;
     }
     s.backward = s.backward || is_backward(node);

@@ -126,14 +126,24 @@ static void put_node(const ckpt_test_node *n)
 }
 
 /* In the file a node stands where it ended: a parent behind its children. */
-static void put_below(const ckpt_test_node *nodes, int count, int parent)
+static void put_with_children(const ckpt_test_node *nodes, int count, const ckpt_test_node *node)
 {
     for (int i = 0; i < count; i++) {
-        if (nodes[i].parent == parent) {
-            put_below(nodes, count, nodes[i].id);
-            put_node(&nodes[i]);
+        if (nodes[i].parent == node->id) {
+            put_with_children(nodes, count, &nodes[i]);
         }
     }
+    put_node(node);
+}
+
+static bool has_parent(const ckpt_test_node *nodes, int count, const ckpt_test_node *node)
+{
+    for (int i = 0; i < count; i++) {
+        if (nodes[i].id == node->parent) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *ckpt_test_trace(const ckpt_test_node *nodes, int count, size_t *count_out)
@@ -142,8 +152,13 @@ const char *ckpt_test_trace(const ckpt_test_node *nodes, int count, size_t *coun
     put("{\"schema\":\"1.1.1-chakra.0.0.4\",\"nodes\":[");
     put("{\"id\":1,\"name\":\"[pytorch|profiler|execution_trace|process]\",\"ctrl_deps\":1,\"inputs\":{\"values\":[]},"
         "\"outputs\":{\"values\":[]},\"attrs\":[]}");
-    put_below(nodes, count, 4); /* the thread that runs backward */
-    put_below(nodes, count, 2);
+    for (int pass = 0; pass < 2; pass++) { /* what other threads do for a step ends before it */
+        for (int i = 0; i < count; i++) {
+            if (!has_parent(nodes, count, &nodes[i]) && (nodes[i].parent == 2) == (pass == 1)) {
+                put_with_children(nodes, count, &nodes[i]);
+            }
+        }
+    }
     put("]}\n");
     *count_out = length;
     return trace;

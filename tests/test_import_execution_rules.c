@@ -182,6 +182,53 @@ static void test_steps_without_marks(void **state)
     ckpt_test_has(ckpt_test_notes, "no optimizer's step");
 }
 
+#define MUL_ "aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"
+
+static void test_what_is_written_over_is_a_new_buffer(void **state)
+{
+    (void)state;
+    /* A parameter's gradient, scaled in place behind backward: the last of it is what stays. */
+    const ckpt_test_node clip = {
+        115, 3, "aten::mul_", 0, -1, MUL_, {T(125, 122, 1000), T(111, 112, 1)}, {T(125, 122, 1000)}};
+    const char *graph = graph_of(changed, insert(&clip, 120));
+    ckpt_test_has(graph, "aten::mul_#115 update once (optimizer) reads aten::mul#102 aten::sum#50 "
+                         "writes aten::mul_#115:gradient:4000 inplace aten::mul_#115<aten::mul#102\n");
+    ckpt_test_has(graph, "aten::add_#121 update once (optimizer) reads aten::mul_#115 writes\n");
+    ckpt_test_has(graph, "outputs aten::sum#50 aten::mul_#115\n");
+    /* Only a sum is an addition: scaling within backward is none. */
+    const ckpt_test_node scale = {
+        95, 90, "aten::mul_", 0, -1, MUL_, {T(119, 120, 1000), T(113, 114, 1)}, {T(119, 120, 1000)}};
+    graph = graph_of(changed, insert(&scale, 101));
+    ckpt_test_has(graph, "writes aten::mul_#95:gradient:4000 inplace aten::mul_#95<aten::threshold_backward#92\n");
+    ckpt_test_has(graph, "aten::mul#102 backward once (aten::mul#10) reads aten::mul_#95 writes");
+}
+
+/* An op that an exception ended is not in the file, and what follows is written as if it were inside it. */
+static void test_ops_left_by_an_exception(void **state)
+{
+    (void)state;
+    copy_step(120)->parent = 43; /* the optimizer's step inside an op of forward */
+    assert_string_equal(graph_of(changed, CKPT_TEST_STEP), step_graph);
+    copy_step(100)->parent = 43; /* autograd inside an op of forward */
+    assert_string_equal(graph_of(changed, CKPT_TEST_STEP), step_graph);
+    copy_step(103)->parent = 99; /* a parent that is not there: where node 92 was, but not inside it */
+    ckpt_test_has(graph_of(changed, CKPT_TEST_STEP),
+                  "aten::add_#103 backward once (aten::relu_#20) reads aten::threshold_backward#92 adds aten::mul#102");
+}
+
+static void test_a_step_that_did_not_end_is_not_taken(void **state)
+{
+    (void)state;
+    static ckpt_test_node two[CKPT_TEST_STEP + 3];
+    memcpy(two, ckpt_test_step, sizeof ckpt_test_step);
+    two[CKPT_TEST_STEP] = (ckpt_test_node){200, 2, "ProfilerStep#1", 7, -1, "", {{0}}, {{0}}};
+    two[CKPT_TEST_STEP + 1] = (ckpt_test_node){
+        201, 200, "aten::mul", 0, 4, BINARY("mul"), {T(100, 101, 1000), T(102, 103, 1000)}, {T(104, 105, 1000)}};
+    two[CKPT_TEST_STEP + 2] = (ckpt_test_node){202, 200, "MulBackward0", 1, 4, "", {T(104, 105, 1000)}, {{0}}};
+    assert_string_equal(graph_of(two, CKPT_TEST_STEP + 3), step_graph);
+    ckpt_test_has(ckpt_test_notes, "ProfilerStep#0, the last of 2");
+}
+
 /* May an op run again? By name, schema and arguments alone. */
 typedef struct rerun {
     const char *name, *schema;
@@ -256,6 +303,9 @@ int main(void)
         cmocka_unit_test(test_gradients_let_go_after_forward_began_are_static),
         cmocka_unit_test(test_addresses_come_again),
         cmocka_unit_test(test_steps_without_marks),
+        cmocka_unit_test(test_what_is_written_over_is_a_new_buffer),
+        cmocka_unit_test(test_ops_left_by_an_exception),
+        cmocka_unit_test(test_a_step_that_did_not_end_is_not_taken),
         cmocka_unit_test(test_what_may_run_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
