@@ -123,6 +123,20 @@ static ckpt_code try_answer(const maker *m, const ckpt_answer *answer, tries *t,
     return CKPT_OK;
 }
 
+/* What a part built before another improved on it may have places where the better one has none. */
+static ckpt_code try_spares(const maker *m, const ckpt_answer *answer, tries *t, ckpt_err *err)
+{
+    const ckpt_bytes lost = t->lost; /* of the best: it says how much lower to ask */
+    for (int i = 0; i < answer->spare_count; i++) {
+        const ckpt_candidate *const spare = &answer->spare[i];
+        if (spare->peak <= m->limit && !(t->fits && spare->time >= t->plan->time_ns)) {
+            CKPT_TRY(try_candidate(m, spare, t, err));
+        }
+    }
+    t->lost = lost;
+    return CKPT_OK;
+}
+
 /* Ask again at lower limits: what was lost to fragmentation says how much lower; when that fits, halfway back. */
 static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt_err *err)
 {
@@ -178,6 +192,9 @@ static ckpt_code place_answer(const maker *m, const ckpt_answer *first, ckpt_pla
 {
     tries t = {.plan = plan};
     CKPT_TRY(try_answer(m, first, &t, err));
+    if (t.lost >= 0) {
+        CKPT_TRY(try_spares(m, first, &t, err));
+    }
     const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
     if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted && !m->trial) {
         CKPT_TRY(repair(m, first, &t, err));

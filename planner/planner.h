@@ -52,7 +52,7 @@ typedef struct ckpt_candidate {
     const char *by; /* the strategy that found it, where that is another than the one that answers; else NULL */
 } ckpt_candidate;
 
-enum { CKPT_CANDIDATES_MAX = 32 };
+enum { CKPT_CANDIDATES_MAX = 32, CKPT_SPARES_MAX = 4 };
 
 /* What a strategy answers. */
 typedef struct ckpt_answer {
@@ -60,6 +60,9 @@ typedef struct ckpt_answer {
      * take more than what is live. */
     ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
     int count; /* 0: this strategy has no schedule within the limit */
+    /* The fastest of each part that built from nothing, for when the places of all candidates so far take more. */
+    ckpt_candidate spare[CKPT_SPARES_MAX];
+    int spare_count;
     /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. At every
      * limit below the peak of keep-all it is the same. */
     ckpt_candidate least;

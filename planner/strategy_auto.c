@@ -74,6 +74,9 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
         ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
         sign(&part, strategy->name);
+        if (part.count > 0 && answer->spare_count < CKPT_SPARES_MAX) {
+            answer->spare[answer->spare_count++] = part.candidate[0];
+        }
         merge(answer, &part);
     }
     return CKPT_OK;
