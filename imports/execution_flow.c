@@ -90,7 +90,8 @@ static void look_at(follower *f, const ckpt_et_tensor *t, bool output)
         return;
     }
     if (f->given_to[t->storage] == f->op) {
-        if (t->written && f->flow->value[v].last_op == f->op) {
+        const bool reduced = output && f->step->op[f->op].phase == CKPT_REDUCE; /* their schemas do not say so */
+        if ((t->written || reduced) && f->flow->value[v].last_op == f->op) {
             use(f, v, CKPT_ET_WRITE);
         }
         return;

@@ -87,25 +87,25 @@ static const char *graph_of(const ckpt_test_node *nodes, int count)
     return text;
 }
 
-static ckpt_test_node changed[CKPT_TEST_STEP + 1];
+static ckpt_test_node changed[CKPT_TEST_BY_HAND + 1];
 
 /* The step with a node put in before the one of number `before`. */
 static int insert(const ckpt_test_node *fresh, int before)
 {
     int count = 0;
-    for (int i = 0; i < CKPT_TEST_STEP; i++) {
-        if (ckpt_test_step[i].id == before) {
+    for (int i = 0; i < CKPT_TEST_BY_HAND; i++) {
+        if (ckpt_test_by_hand[i].id == before) {
             changed[count++] = *fresh;
         }
-        changed[count++] = ckpt_test_step[i];
+        changed[count++] = ckpt_test_by_hand[i];
     }
     return count;
 }
 
 static ckpt_test_node *copy_step(int id)
 {
-    memcpy(changed, ckpt_test_step, sizeof ckpt_test_step);
-    for (int i = 0; i < CKPT_TEST_STEP; i++) {
+    memcpy(changed, ckpt_test_by_hand, sizeof ckpt_test_by_hand);
+    for (int i = 0; i < CKPT_TEST_BY_HAND; i++) {
         if (changed[i].id == id) {
             return &changed[i];
         }
@@ -116,7 +116,7 @@ static ckpt_test_node *copy_step(int id)
 static void test_a_step_by_hand(void **state)
 {
     (void)state;
-    assert_string_equal(graph_of(ckpt_test_step, CKPT_TEST_STEP), step_graph);
+    assert_string_equal(graph_of(ckpt_test_by_hand, CKPT_TEST_BY_HAND), step_graph);
     ckpt_test_has(ckpt_test_notes, "1 forward ops draw random numbers (aten::dropout)");
     ckpt_test_has(ckpt_test_notes, "ProfilerStep#0, the last of 1");
     ckpt_test_has(ckpt_test_notes, "2 of 13 ops make views only");
@@ -126,7 +126,7 @@ static void test_tensors_on_other_devices_are_left_out(void **state)
 {
     (void)state;
     copy_step(10)->in[0].device = "cpu";
-    const char *const graph = graph_of(changed, CKPT_TEST_STEP);
+    const char *const graph = graph_of(changed, CKPT_TEST_BY_HAND);
     ckpt_test_has(graph, "weights 4000\ninputs 4000\naten::mul#10"); /* node 102 reads it too, on the GPU */
     ckpt_test_has(ckpt_test_notes, "1 tensors on other devices than cuda:0");
 }
@@ -170,13 +170,13 @@ static void test_addresses_come_again(void **state)
 static void test_steps_without_marks(void **state)
 {
     (void)state;
-    memcpy(changed, ckpt_test_step, sizeof ckpt_test_step);
+    memcpy(changed, ckpt_test_by_hand, sizeof ckpt_test_by_hand);
     changed[0] = (ckpt_test_node){3, 2, "anything", 7, -1, "", {{0}}, {{0}}};
-    const char *graph = graph_of(changed, CKPT_TEST_STEP);
+    const char *graph = graph_of(changed, CKPT_TEST_BY_HAND);
     ckpt_test_has(graph, "aten::mul#10 forward again (anything)");
     ckpt_test_has(ckpt_test_notes, "what ends with the optimizer's step, the last of 1");
-    changed[CKPT_TEST_STEP - 2].name = "no optimizer"; /* 120 */
-    graph = graph_of(changed, CKPT_TEST_STEP);
+    changed[CKPT_TEST_BY_HAND - 2].name = "no optimizer"; /* 120 */
+    graph = graph_of(changed, CKPT_TEST_BY_HAND);
     ckpt_test_has(graph, "aten::add_#121 update once (no optimizer)"); /* it is behind the last of backward */
     ckpt_test_has(ckpt_test_notes, "the whole trace");
     ckpt_test_has(ckpt_test_notes, "no optimizer's step");
@@ -203,29 +203,48 @@ static void test_what_is_written_over_is_a_new_buffer(void **state)
     ckpt_test_has(graph, "aten::mul#102 backward once (aten::mul#10) reads aten::mul_#95 writes");
 }
 
+/* Ops of c10d give back what they change, and their schemas do not mark it. */
+static void test_sums_across_ranks(void **state)
+{
+    (void)state;
+    const ckpt_test_node sum = {113,
+                                110,
+                                "c10d::allreduce_",
+                                0,
+                                -1,
+                                "c10d::allreduce_(Tensor[] tensors) -> (Tensor[], int)",
+                                {J("[[125,122,0,1000,4,\"cuda:0\"]]")},
+                                {J("[[125,122,0,1000,4,\"cuda:0\"]]"), J("0")}};
+    const char *const graph = graph_of(changed, insert(&sum, 120));
+    ckpt_test_has(graph,
+                  "c10d::allreduce_#113 reduce once () reads aten::mul#102 writes c10d::allreduce_#113:gradient:4000 "
+                  "inplace c10d::allreduce_#113<aten::mul#102\n");
+    ckpt_test_has(graph, "outputs aten::sum#50 c10d::allreduce_#113\n");
+}
+
 /* An op that an exception ended is not in the file, and what follows is written as if it were inside it. */
 static void test_ops_left_by_an_exception(void **state)
 {
     (void)state;
     copy_step(120)->parent = 43; /* the optimizer's step inside an op of forward */
-    assert_string_equal(graph_of(changed, CKPT_TEST_STEP), step_graph);
+    assert_string_equal(graph_of(changed, CKPT_TEST_BY_HAND), step_graph);
     copy_step(100)->parent = 43; /* autograd inside an op of forward */
-    assert_string_equal(graph_of(changed, CKPT_TEST_STEP), step_graph);
+    assert_string_equal(graph_of(changed, CKPT_TEST_BY_HAND), step_graph);
     copy_step(103)->parent = 99; /* a parent that is not there: where node 92 was, but not inside it */
-    ckpt_test_has(graph_of(changed, CKPT_TEST_STEP),
+    ckpt_test_has(graph_of(changed, CKPT_TEST_BY_HAND),
                   "aten::add_#103 backward once (aten::relu_#20) reads aten::threshold_backward#92 adds aten::mul#102");
 }
 
 static void test_a_step_that_did_not_end_is_not_taken(void **state)
 {
     (void)state;
-    static ckpt_test_node two[CKPT_TEST_STEP + 3];
-    memcpy(two, ckpt_test_step, sizeof ckpt_test_step);
-    two[CKPT_TEST_STEP] = (ckpt_test_node){200, 2, "ProfilerStep#1", 7, -1, "", {{0}}, {{0}}};
-    two[CKPT_TEST_STEP + 1] = (ckpt_test_node){
+    static ckpt_test_node two[CKPT_TEST_BY_HAND + 3];
+    memcpy(two, ckpt_test_by_hand, sizeof ckpt_test_by_hand);
+    two[CKPT_TEST_BY_HAND] = (ckpt_test_node){200, 2, "ProfilerStep#1", 7, -1, "", {{0}}, {{0}}};
+    two[CKPT_TEST_BY_HAND + 1] = (ckpt_test_node){
         201, 200, "aten::mul", 0, 4, BINARY("mul"), {T(100, 101, 1000), T(102, 103, 1000)}, {T(104, 105, 1000)}};
-    two[CKPT_TEST_STEP + 2] = (ckpt_test_node){202, 200, "MulBackward0", 1, 4, "", {T(104, 105, 1000)}, {{0}}};
-    assert_string_equal(graph_of(two, CKPT_TEST_STEP + 3), step_graph);
+    two[CKPT_TEST_BY_HAND + 2] = (ckpt_test_node){202, 200, "MulBackward0", 1, 4, "", {T(104, 105, 1000)}, {{0}}};
+    assert_string_equal(graph_of(two, CKPT_TEST_BY_HAND + 3), step_graph);
     ckpt_test_has(ckpt_test_notes, "ProfilerStep#0, the last of 2");
 }
 
@@ -304,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_addresses_come_again),
         cmocka_unit_test(test_steps_without_marks),
         cmocka_unit_test(test_what_is_written_over_is_a_new_buffer),
+        cmocka_unit_test(test_sums_across_ranks),
         cmocka_unit_test(test_ops_left_by_an_exception),
         cmocka_unit_test(test_a_step_that_did_not_end_is_not_taken),
         cmocka_unit_test(test_what_may_run_again),
