@@ -8,7 +8,7 @@
 const ckpt_cli_option ckpt_profile_option_table[] = {
     {"output", 'o', "FILE", "where the profile, trace or graph goes; - is standard output (default)"},
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
-    {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15)"},
+    {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15, and up to 1000 in 5 ms)"},
     {"seconds", 0, "S", "stop repeating one direction of a layer after S seconds (default 0.4)"},
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},

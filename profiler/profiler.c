@@ -17,6 +17,7 @@ enum {
     FLUSH_TIMES = 2, /* the cache's size */
 };
 
+#define LEAST_NS ((ckpt_ns)5 * 1000 * 1000)   /* default: shortest time for them */
 #define SPEND_NS ((ckpt_ns)400 * 1000 * 1000) /* default: longest time for the repeats of one direction */
 
 void ckpt_profile_note(const ckpt_profiling *profiling, const char *format, ...)
@@ -301,12 +302,11 @@ static ckpt_code take_tables(ckpt_profiling *profiling, int **first, int **row_o
     const int nodes = profiling->lowered->network->node_count;
     profiling->chunk = CKPT_NEW(profiling->scratch, float, CKPT_BENCH_CHUNK);
     profiling->chunk16 = CKPT_NEW(profiling->scratch, uint16_t, CKPT_BENCH_CHUNK);
-    profiling->sample = CKPT_NEW(profiling->scratch, int64_t, profiling->options.repeats);
-    profiling->counts = CKPT_NEW(profiling->scratch, ckpt_counts, profiling->options.repeats);
+    profiling->sample = CKPT_NEW(profiling->scratch, int64_t, CKPT_PROFILE_REPEATS_MAX);
     *first = CKPT_NEW(profiling->scratch, int, nodes);
     *row_of = CKPT_NEW(profiling->scratch, int, nodes);
-    if (profiling->chunk == NULL || profiling->chunk16 == NULL || profiling->sample == NULL ||
-        profiling->counts == NULL || *first == NULL || *row_of == NULL) {
+    if (profiling->chunk == NULL || profiling->chunk16 == NULL || profiling->sample == NULL || *first == NULL ||
+        *row_of == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", nodes);
     }
     return CKPT_OK;
@@ -343,6 +343,7 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
     ckpt_profiling profiling = {
         .device = device, .lowered = lowered, .options = with_defaults(options), .out = out, .scratch = &scratch};
     profiling.recording = profiling.options.recorder != NULL;
+    profiling.least_ns = options != NULL && options->repeats > 0 ? 0 : LEAST_NS;
     *made = (ckpt_profile){.source = "", .recorder = "", .model = network->model->name, .row = row};
     const ckpt_code code = fill_profile(&profiling, made, row, err);
     if (profiling.flush != NULL) {

@@ -9,8 +9,10 @@
 #include "ops/network.h"
 
 typedef struct ckpt_profiler_options {
-    int repeats;      /* timed runs of each direction; 0: default */
-    int warmup;       /* runs before; 0: default */
+    /* timed runs of each direction; 0: default, and for short layers more, until times are no longer those of waking up
+     */
+    int repeats;
+    int warmup;       /* runs before, at least; 0: default */
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */
     bool warm;        /* leave the device's cache as the run before left it, where it could be overwritten */
     /* Records what the device runs, opened by the caller (ckpt_profile_record); each run is started under the tag

@@ -33,8 +33,9 @@ typedef struct ckpt_profiling {
     ckpt_arena *out, *scratch;
     float *chunk;      /* CKPT_BENCH_CHUNK of host memory */
     uint16_t *chunk16; /* and as many bfloat16 */
-    int64_t *sample;   /* options.repeats */
-    ckpt_counts *counts;
+    ckpt_ns least_ns;  /* spent on warming up and on timed runs at least; 0: as many as were asked for */
+    int64_t *sample;   /* CKPT_PROFILE_REPEATS_MAX */
+    ckpt_counts counts[CKPT_PROFILE_REPEATS_MIN];
     ckpt_counters *counters; /* NULL: a GPU, or nothing can be counted */
     void *flush;             /* on the device; NULL: runs find what the run before left in its cache */
     ckpt_bytes flush_bytes;

@@ -79,40 +79,65 @@ static ckpt_code run_once(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_dir
     return stamps ? device->api->stamp_ns(device, 1, time, err) : CKPT_OK;
 }
 
+/* What the processor counts, by runs of their own: to read counters takes longer than threads wait awake for work, and
+ * would be in the time of the run after it. */
+static ckpt_code count_runs(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
+{
+    ckpt_ns time = 0;
+    for (int i = 0; profiling->counters != NULL && i < CKPT_PROFILE_REPEATS_MIN; i++) {
+        ckpt_counters_start(profiling->counters);
+        CKPT_TRY(run_once(profiling, bench, direction, 0, &time, err));
+        ckpt_counters_stop(profiling->counters, &profiling->counts[i]);
+    }
+    return CKPT_OK;
+}
+
+/* Until `least` runs are done and `least_ns` are spent. Threads that sleep and a processor that has slept make the
+ * first runs of a short layer several times slower than those in a step. */
+static ckpt_code warm_up(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
+{
+    const ckpt_ns start = ckpt_clock_ns();
+    ckpt_ns time = 0;
+    for (int i = 0; i < CKPT_PROFILE_REPEATS_MAX &&
+                    (i < profiling->options.warmup || ckpt_clock_ns() - start < profiling->least_ns);
+         i++) {
+        CKPT_TRY(run_once(profiling, bench, direction, 0, &time, err));
+    }
+    return CKPT_OK;
+}
+
 /* The runs of one direction, into profiling->sample and counts. */
 static ckpt_code run_all(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, uint64_t first,
                          int *count, ckpt_err *err)
 {
     const ckpt_profiler_options *const options = &profiling->options;
     const bool recording = profiling->recording;
-    ckpt_ns time = 0;
     profiling->recording = false;
-    for (int i = 0; i < options->warmup; i++) {
-        CKPT_TRY(run_once(profiling, bench, direction, 0, &time, err));
-    }
+    CKPT_TRY(warm_up(profiling, bench, direction, err));
     profiling->recording = recording;
     const ckpt_ns start = ckpt_clock_ns();
+    ckpt_ns spent = 0;
     int done = 0;
-    while (done < options->repeats &&
-           (done < CKPT_PROFILE_REPEATS_MIN || ckpt_clock_ns() - start < options->spend_ns)) {
-        ckpt_counters_start(profiling->counters);
+    while (done < CKPT_PROFILE_REPEATS_MAX && (done < options->repeats || spent < profiling->least_ns) &&
+           (done < CKPT_PROFILE_REPEATS_MIN || spent < options->spend_ns)) {
         CKPT_TRY(run_once(profiling, bench, direction, first + (uint64_t)done, &profiling->sample[done], err));
-        ckpt_counters_stop(profiling->counters, &profiling->counts[done]);
+        spent = ckpt_clock_ns() - start;
         done++;
     }
     *count = done;
-    return CKPT_OK;
+    return count_runs(profiling, bench, direction, err);
 }
 
-static void take_counts(const ckpt_profiling *profiling, int count, ckpt_timing *timing)
+static void take_counts(const ckpt_profiling *profiling, ckpt_timing *timing)
 {
     int64_t *const of[] = {&timing->cycles, &timing->instructions, &timing->cache_misses};
     for (int k = 0; k < 3 && profiling->counters != NULL; k++) {
-        for (int i = 0; i < count; i++) {
+        int64_t sample[CKPT_PROFILE_REPEATS_MIN];
+        for (int i = 0; i < CKPT_PROFILE_REPEATS_MIN; i++) {
             const ckpt_counts *const c = &profiling->counts[i];
-            profiling->sample[i] = k == 0 ? c->cycles : k == 1 ? c->instructions : c->cache_misses;
+            sample[i] = k == 0 ? c->cycles : k == 1 ? c->instructions : c->cache_misses;
         }
-        *of[k] = ckpt_profile_median(profiling->sample, count, NULL);
+        *of[k] = ckpt_profile_median(sample, CKPT_PROFILE_REPEATS_MIN, NULL);
     }
 }
 
@@ -192,7 +217,7 @@ static ckpt_code time_direction(ckpt_profiling *profiling, ckpt_bench *bench, in
     CKPT_TRY(run_all(profiling, bench, direction, first, &count, err));
     *timing = (ckpt_timing){.repeats = count};
     timing->median_ns = ckpt_profile_median(profiling->sample, count, &timing->spread_ns);
-    take_counts(profiling, count, timing);
+    take_counts(profiling, timing);
     profiling->tally.directions++;
     if (profiling->recording) {
         CKPT_TRY(join_runs(profiling, bench, direction, first, joined, timing, err));
