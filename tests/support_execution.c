@@ -12,7 +12,7 @@
 #define DETACH     "aten::detach(Tensor(a) self) -> Tensor(a)"
 #define EVALUATE   "autograd::engine::evaluate_function: "
 
-const ckpt_test_node ckpt_test_step[CKPT_TEST_STEP] = {
+const ckpt_test_node ckpt_test_by_hand[CKPT_TEST_BY_HAND] = {
     {3, 2, "ProfilerStep#0", 7, -1, "", {{0}}, {{0}}},
     {10, 3, "aten::mul", 0, 0, BINARY("mul"), {T(100, 101, 1000), T(102, 103, 1000)}, {T(104, 105, 1000)}},
     {20, 3, "aten::relu_", 0, 1, RELU_, {T(104, 105, 1000)}, {T(104, 105, 1000)}},

@@ -6,7 +6,7 @@
 
 #include "imports/import.h"
 
-enum { CKPT_TEST_TRACE_ROOM = 1 << 16, CKPT_TEST_ARGUMENTS = 6, CKPT_TEST_STEP = 29 };
+enum { CKPT_TEST_TRACE_ROOM = 1 << 16, CKPT_TEST_ARGUMENTS = 6, CKPT_TEST_BY_HAND = 29 };
 
 /* An input or output: a tensor of float with one dimension (none when elements is 0), or JSON as it is. */
 typedef struct ckpt_test_argument {
@@ -36,7 +36,7 @@ typedef struct ckpt_test_node {
 
 /* x * w, relu in place, a view, dropout of ops inside it, a sum; backward on another thread, which adds into the
  * gradient of w and uses the addresses of dropout's result again; an optimizer's step. Names are the ops'. */
-extern const ckpt_test_node ckpt_test_step[CKPT_TEST_STEP];
+extern const ckpt_test_node ckpt_test_by_hand[CKPT_TEST_BY_HAND];
 
 /* Kineto events of kernels of that step: 1.5 and 0.25 us of node 20, by the op that launched them; 2.125 us of node 41
  * by the call that did. */

@@ -22,7 +22,7 @@ static void test_times_of_kernels_and_of_ops(void **state)
     ckpt_graph *g = NULL;
     ckpt_arena_init(&arena);
     size_t length = 0;
-    const char *const trace = ckpt_test_trace(ckpt_test_step, CKPT_TEST_STEP, &length);
+    const char *const trace = ckpt_test_trace(ckpt_test_by_hand, CKPT_TEST_BY_HAND, &length);
     CHECK_OK(ckpt_test_import(trace, length, ckpt_test_kernels, &arena, &g, &err), err);
     assert_int_equal(time_of(g, "aten::relu_#20"), 1750);
     assert_int_equal(time_of(g, "aten::dropout#40"), 2125); /* of an op inside it */
@@ -49,7 +49,7 @@ typedef struct refusal {
     const char *old, *fresh, *wanted;
 } refusal;
 
-static ckpt_test_node changed[CKPT_TEST_STEP];
+static ckpt_test_node changed[CKPT_TEST_BY_HAND];
 
 static const refusal refusals[] = {
     {false, "1.1.1-chakra.0.0.4", "2.0.0-chakra.1", "found \"2.0.0-chakra.1\", wanted 1.x-chakra"},
@@ -91,13 +91,13 @@ static void test_what_is_refused(void **state)
         ckpt_err err = {0};
         ckpt_graph *graph = NULL;
         ckpt_arena_init(&arena);
-        memcpy(changed, ckpt_test_step, sizeof ckpt_test_step);
-        for (int k = 0; r->wanted == NULL && k < CKPT_TEST_STEP; k++) { /* no backward at all */
+        memcpy(changed, ckpt_test_by_hand, sizeof ckpt_test_by_hand);
+        for (int k = 0; r->wanted == NULL && k < CKPT_TEST_BY_HAND; k++) { /* no backward at all */
             changed[k].scope = changed[k].scope == 1 ? 0 : changed[k].scope;
             changed[k].name = strstr(changed[k].name, "evaluate") != NULL ? "other" : changed[k].name;
         }
         size_t length = 0;
-        const char *const trace = ckpt_test_trace(changed, CKPT_TEST_STEP, &length);
+        const char *const trace = ckpt_test_trace(changed, CKPT_TEST_BY_HAND, &length);
         const char *const bad =
             r->wanted == NULL ? trace : replaced(r->in_times ? ckpt_test_kernels : trace, r->old, r->fresh);
         const ckpt_code code = r->in_times ? ckpt_test_import(trace, length, bad, &arena, &graph, &err)
@@ -181,7 +181,7 @@ static void test_damaged_traces_never_crash(void **state)
         ckpt_graph *graph = NULL;
         ckpt_arena_init(&arena);
         size_t length = 0;
-        const char *const trace = ckpt_test_trace(ckpt_test_step, CKPT_TEST_STEP, &length);
+        const char *const trace = ckpt_test_trace(ckpt_test_by_hand, CKPT_TEST_BY_HAND, &length);
         memcpy(mutant, trace, length + 1);
         snprintf(times, sizeof times, "%s", ckpt_test_kernels);
         const bool in_times = i % 4 == 3;
@@ -222,7 +222,7 @@ static void test_too_little_memory(void **state)
     char path[2][512];
     char *paths[2] = {path[0], path[1]};
     size_t length = 0;
-    const char *const trace = ckpt_test_trace(ckpt_test_step, CKPT_TEST_STEP, &length);
+    const char *const trace = ckpt_test_trace(ckpt_test_by_hand, CKPT_TEST_BY_HAND, &length);
     snprintf(path[0], sizeof path[0], "%s", ckpt_test_file("execution_starved.json", trace, length));
     snprintf(path[1], sizeof path[1], "%s",
              ckpt_test_file("execution_starved_times.json", ckpt_test_kernels, strlen(ckpt_test_kernels)));
