@@ -25,6 +25,10 @@ model="$source/tests/malformed/good/model.json"
 "$bin/ckpt-plan" --threads 1 --budget 1GB --profile profile.json --strategy recompute-all -o plan2.json "$model" >/dev/null
 "$bin/ckpt-train" --threads 1 --plan plan.json --steps 2 --trace measured.json "$model" >/dev/null
 files="profile.json graph.json plan.json plan2.json predicted.json measured.json"
+for file in snapshot_training.pickle kineto_training.json execution_mlp.json; do
+    "$bin/ckpt-profile" --import "$source/tests/imports/$file" -o "${file%%_*}.json" 2>/dev/null
+    files="$files ${file%%_*}.json"
+done
 status=0
 "$bin/ckpt-plan" --threads 1 --budget 100B -o infeasible.json "$model" >/dev/null 2>&1 || status=$?
 [ "$status" = 1 ] || { echo "an impossible budget: exit $status, wanted 1"; exit 1; }

@@ -32,7 +32,9 @@ graph/no-name graph/no-buffers graph/buffer-kind graph/buffer-negative graph/buf
 graph/op-text graph/op-phase graph/op-no-time graph/reads-text graph/reads-twice graph/inplace-three graph/link-zero
 graph/outputs-twice graph/checkpoint-number
 trace/other-format trace/no-measured trace/measured-text trace/no-events trace/phase-unknown trace/no-bytes
-trace/bytes-negative trace/step-negative
+trace/bytes-negative trace/step-negative trace/recorder-number trace/launches-huge trace/kernel-time-real trace/size-negative
+trace/address-text trace/other-negative profile/kernel-time-text profile/gap-negative profile/cache-misses-real
+profile/recorder-null
 """.split()
 
 KINDS = ["model", "profile", "graph", "plan", "trace"]
