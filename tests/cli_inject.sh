@@ -79,10 +79,6 @@ if /usr/bin/python3 -c 'import jsonschema' 2> /dev/null; then
 fi
 CKPT_INJECT_VERBOSE=1 "$profile" -o t.json -- "$victim" init 2> said || fail "$(cat said)"
 says "^libckpt_inject.so, process [0-9]*: records into "
-# What comes into programs of others brings no library of ours with it, and no name.
-library=$bin_dir/../lib/libckpt_inject.so
-! ldd "$library" | grep "libjansson\|libmd\|libcupti\|libcuda" || fail "libckpt_inject.so links too much"
-[ "$(nm -D --defined-only "$library" | grep -c " T ")" -eq 3 ] || fail "it shows: $(nm -D --defined-only "$library")"
 
 run init train exit7
 recorded t.json 60 20 10 2 1
