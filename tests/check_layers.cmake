@@ -3,6 +3,7 @@ cmake_minimum_required(VERSION 3.25) # script mode has no policies of its own: I
 #   core -> ops -> kernels -> {profiler, executor};  core -> cupti -> {profiler, executor};  core -> planner;  core -> viz;
 #   core -> imports
 # Programs (*_main.c) may join folders, but ckpt-plan and ckpt-graph see no kernel. <x>_impl.h is for its own folder.
+# CUPTI's headers are included in cupti/ alone, CUDA's in kernels/ alone.
 set(core core)
 set(ops core ops)
 set(kernels core ops kernels)
@@ -25,6 +26,11 @@ foreach(folder core cupti imports ops kernels profiler executor planner viz)
     get_filename_component(name ${file} NAME_WE)
     if(name MATCHES "_main$")
       set(allowed ${${name}})
+    endif()
+    file(STRINGS ${ROOT}/${file} foreign REGEX "^ *# *include +<(cupti|cuda|nvtx|nvToolsExt)")
+    if(foreign AND NOT (foreign MATCHES "<cupti" AND folder STREQUAL "cupti") AND
+       NOT (foreign MATCHES "<cuda" AND folder STREQUAL "kernels"))
+      string(APPEND broken "\n${file}: ${foreign}")
     endif()
     file(STRINGS ${ROOT}/${file} lines REGEX "^ *# *include +\"")
     foreach(line IN LISTS lines)
