@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]: everything that needs a GPU, in one command, within N
 # seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, profiles by CUPTI and the
-# trained step beside them, the benchmark beside PyTorch, compute-sanitizer. Most important first; a part that fails or runs out of time is recorded and the rest
-# still runs. Exit 0: all that was asked for has run and was well; 1: something was not; 2: usage.
+# trained step beside them, PyTorch's recordings imported, the benchmark beside PyTorch, compute-sanitizer. Most important
+# first; a part that fails or runs out of time is recorded and the rest still runs. Exit 0: all that was asked for has run
+# and was well; 1: something was not; 2: usage.
 #
-# --parts: some of first,tests,profile (two networks),bench,sanitize,inject,steps (predicted and measured times of six
-# plans),profiles (every network of models/),rest (the other networks in bfloat16),float32 (all of them), after the build;
-# default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
+# --parts: some of first,tests,profile (two networks),imports,bench,sanitize,inject,steps (predicted and measured times of
+# six plans),profiles (every network of models/),rest (the other networks in bfloat16),float32 (all of them), after the
+# build; default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
 #
 # Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
 # repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
@@ -17,7 +18,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-known=first,tests,profile,bench,sanitize,inject,steps,profiles,rest,float32
+known=first,tests,profile,imports,bench,sanitize,inject,steps,profiles,rest,float32
 out='' dry=0 seconds=520 parts=$known
 while [ $# -gt 0 ]; do
     case $1 in
@@ -53,8 +54,9 @@ say() { echo "$*" | tee -a "$summary"; }
 keep() {
     cp "$work"/bench/bench.md "$work"/bench/bench.json "$out/" 2>/dev/null
     cat "$work"/log/tests*.log 2>/dev/null | head -c 8000000 >"$out/tests.log"
-    cp "$work"/inject/inject.md "$out/" 2>/dev/null
+    cp "$work"/inject/inject.md "$work"/imports/imports.md "$out/" 2>/dev/null
     cp "$work"/log/steps.log "$out/steps.txt" 2>/dev/null
+    cp "$work"/steps.json "$out/" 2>/dev/null
     for folder in "$work"/bench/recorded "$work"/first "$work"/profile "$work"/profiles "$work"/inject; do
         [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
     done
@@ -245,7 +247,16 @@ profile() {
 }
 export said='sum of layers'
 export -f profile
-if asked profile; then plain_part profile 70 bash -c profile; fi
+if asked profile; then plain_part profile 90 bash -c profile; fi
+
+# What PyTorch records, imported, against what PyTorch says of the same run. What it recorded is too large to keep.
+torch_part() { # NAME LIMIT COMMAND...
+    if "$python" -c 'import torch' 2>/dev/null; then plain_part "$@"; else note "$1" skipped "no PyTorch in $python"; fi
+}
+if asked imports; then
+    torch_part imports 90 "$python" bench/gpu/import_check.py --bin "$bin" --out "$work/imports" \
+        --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
+fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
     local name=$1 limit=$2
@@ -319,14 +330,14 @@ for tool in $(asked sanitize && echo memcheck racecheck); do
 done
 
 if asked inject; then
-    plain_part inject 90 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$work/inject" \
+    torch_part inject 120 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$work/inject" \
         --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
 fi
 if asked steps; then
     models=(models/gpt2-124m.json models/resnet50.json)
     [ $dry = 0 ] || models=(tests/models/resnet-small.json)
-    plain_part steps 200 "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans 6 --steps 10 \
-        --json "$work/steps.json" "${models[@]}"
+    plain_part steps 300 "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans 6 --steps 10 \
+        --rounds 2 --json "$work/steps.json" "${models[@]}"
 fi
 for type in $(asked profiles && echo "${types//,/ }"); do
     models=()
