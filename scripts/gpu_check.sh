@@ -235,7 +235,7 @@ profile() {
         vars=(--dtype "$type")
         [ $dry = 0 ] || case $network in
         gpt2*) vars+=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=2 --set heads=4 --set vocabulary=64) ;;
-        *) vars+=(--set batch=1 --set size=32) ;;
+        *) vars+=(--set batch=2 --set size=32) ;;
         esac
         "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o $network.json 2> >(tee $network.err >&2)
         [ $dry = 1 ] || grep -q '"recorder": "CUPTI' $network.json || { echo "$network: not recorded by CUPTI: $(tail -n 1 $network.err)"; exit 1; }
@@ -330,8 +330,8 @@ for tool in $(asked sanitize && echo memcheck racecheck); do
 done
 
 if asked inject; then
-    torch_part inject 120 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$work/inject" \
-        --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
+    torch_part inject 160 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$work/inject" \
+        --device "${device%%:*}" --runs $((dry ? 1 : 4)) "${tiny[@]:0:$((dry))}"
 fi
 if asked steps; then
     models=(models/gpt2-124m.json models/resnet50.json)
