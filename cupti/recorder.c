@@ -18,6 +18,7 @@ enum {
     BUFFER_BYTES = 2 << 20, /* NVIDIA's advice is 1 to 10 MB: some 8000 launches */
     SLACK_BYTES = 1024,     /* behind a buffer, zero: longer than any record */
     MOST_BUFFERS = 256,     /* then records are dropped, and counted */
+    NONE_ALLOWED = 27,      /* CUDA 12.9: before, CUPTI crashes when it gets no buffer (pytorch/kineto#1275) */
     POOL_LIMIT = 32         /* of CUPTI's own buffers of 3 MB, page-locked by our wish */
 };
 
@@ -44,6 +45,7 @@ static struct {
     uint64_t session;   /* of the open recorder; 0: none */
     uint64_t sessions;
     int64_t count, most;
+    bool must;    /* there is no saying no: beyond any number, and when nobody records */
     bool refused; /* for want of memory */
 } pool;
 
@@ -58,7 +60,7 @@ static void CUPTIAPI give_buffer(uint8_t **bytes, size_t *size, size_t *most_rec
     buffer *b = pool.session != 0 ? pool.idle : NULL;
     if (b != NULL) {
         pool.idle = b->next;
-    } else if (pool.session != 0 && pool.count < MOST_BUFFERS) {
+    } else if (pool.must || (pool.session != 0 && pool.count < MOST_BUFFERS)) {
         b = ckpt_memory_get(sizeof *b);
         pool.refused = pool.refused || b == NULL;
         pool.count += b != NULL;
@@ -276,6 +278,7 @@ static void hand_over(ckpt_recorder *r)
     pthread_mutex_unlock(&records_lock);
     pthread_mutex_lock(&buffers_lock);
     pool.session = r != NULL ? r->session : 0;
+    pool.must = r != NULL ? r->cupti.version < NONE_ALLOWED : pool.must;
     while (r == NULL && pool.idle != NULL) {
         buffer *const gone = pool.idle;
         pool.idle = gone->next;

@@ -456,6 +456,23 @@ static void test_buffers_that_come_back_late(void **state)
     ckpt_rec_end();
 }
 
+/* Before CUDA 12.9 CUPTI crashed when it was given no buffer, and the double does. */
+static void test_an_old_library_gets_a_buffer_when_nobody_records(void **state)
+{
+    (void)state;
+    ckpt_rec_begin("version=26");
+    ckpt_rec_open();
+    ckpt_rec_close();
+    ckpt_twin.record(&(CUpti_ActivityAPI){.kind = CUPTI_ACTIVITY_KIND_RUNTIME, .start = 5, .end = 6}, 40);
+    ckpt_twin.deliver();
+    assert_int_equal(ckpt_memory_live(), 0);
+    ckpt_rec_open();
+    ckpt_rec_tagged(7, "kernel k 5");
+    ckpt_rec_collect();
+    assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_KERNEL), 1);
+    ckpt_rec_end();
+}
+
 /* Starts and ends by hand: twice the same number, an end before its start, names that are gone, and equal starts. */
 static void mark(uint32_t id, bool start, uint64_t at, const char *name)
 {
@@ -574,6 +591,7 @@ int main(void)
         cmocka_unit_test_teardown(test_names_of_versions, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_a_sink, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_buffers_that_come_back_late, ckpt_rec_leave),
+        cmocka_unit_test_teardown(test_an_old_library_gets_a_buffer_when_nobody_records, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_odd_ranges, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_kinds_that_a_library_does_not_have, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_a_record_nobody_knows, ckpt_rec_leave),

@@ -45,6 +45,9 @@ static void *deliver(void *context)
         size_t size = 0;
         size_t most_records = 0;
         d->request(&buffer, &size, &most_records);
+        if (buffer == NULL && cupti_double.controls.version < 27) {
+            abort(); /* as CUPTI before CUDA 12.9 */
+        }
         if (buffer == NULL || (uintptr_t)buffer % ACTIVITY_RECORD_ALIGNMENT != 0) {
             d->refused += d->count - i;
             return NULL;
