@@ -16,7 +16,7 @@ typedef struct ckpt_command {
 
 /* Run it to its end and write what its processes did on GPUs: the one that did most into the output, another one into
  * "<output without .json>.<process>.json"; no file when nothing was recorded. Its input, output and signals are its
- * own; nothing is printed while it runs. *exit_code is what a shell would give ($?: 128 + signal), and is valid when
+ * own; nothing is printed while it runs. *exit_code is 0 to 255, or -N when signal N ended it, and is valid when
  * CKPT_OK is given or `ran` is true: whatever recording could not do never hides how the program ended. `note` is
  * called with one line for each thing the user should know ("no process used CUDA: nothing was recorded"). Errors:
  * CKPT_BAD_INPUT (no such program), CKPT_IO, CKPT_INTERRUPTED, CKPT_DEVICE (this build has no CUPTI), CKPT_NO_MEMORY.

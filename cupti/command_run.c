@@ -103,7 +103,7 @@ static ckpt_code wait_for(pid_t process, int *exit_code, ckpt_err *err)
     if (ended != process) {
         return CKPT_FAIL(err, CKPT_IO, "the command cannot be waited for: %s", strerror(errno));
     }
-    *exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    *exit_code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
     return CKPT_OK;
 }
 

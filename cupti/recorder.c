@@ -290,8 +290,21 @@ static void hand_over(ckpt_recorder *r)
     pthread_mutex_unlock(&buffers_lock);
 }
 
+/* A forked child is recorded by nobody, and a lock that another thread of its parent held is never given back: should
+ * CUPTI come to our callbacks there, when the child exits for one, they must not wait. */
+static void in_child(void)
+{
+    pthread_mutex_init(&records_lock, NULL);
+    pthread_mutex_init(&buffers_lock, NULL);
+    recorder_open = NULL;
+    pool.session = 0;
+    pool.idle = pool.out = NULL;
+}
+
 static ckpt_code start(ckpt_recorder *r, ckpt_err *err)
 {
+    static bool watched;
+    watched = watched || pthread_atfork(NULL, NULL, in_child) == 0;
     CKPT_TRY(ckpt_cupti_load(r->options.library, &r->cupti, err));
     r->report.library = r->cupti.name;
     r->options.library = NULL; /* the caller's */
@@ -349,6 +362,11 @@ ckpt_code ckpt_recorder_open(const ckpt_recorder_options *options, ckpt_recorder
     }
     *recorder = r;
     return CKPT_OK;
+}
+
+void ckpt_recorder_stop(ckpt_recorder *r)
+{
+    disable(r);
 }
 
 void ckpt_recorder_close(ckpt_recorder *r)

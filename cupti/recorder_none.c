@@ -12,6 +12,11 @@ ckpt_code ckpt_recorder_open(const ckpt_recorder_options *options, ckpt_recorder
     return NONE(err);
 }
 
+void ckpt_recorder_stop(ckpt_recorder *recorder)
+{
+    (void)recorder;
+}
+
 void ckpt_recorder_close(ckpt_recorder *recorder)
 {
     (void)recorder;

@@ -290,6 +290,11 @@ void ckpt_spool_say(ckpt_spool *spool, ckpt_spool_word word, const char *text)
     }
 }
 
+bool ckpt_spool_stopped(const ckpt_spool *spool)
+{
+    return spool->stopped;
+}
+
 void ckpt_spool_flush(ckpt_spool *spool)
 {
     write_block(spool);

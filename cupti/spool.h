@@ -24,7 +24,7 @@ typedef struct ckpt_spool_options {
     int64_t reserve_bytes; /* that stay free on its disk for the program; 0: CKPT_SPOOL_RESERVE */
 } ckpt_spool_options;
 
-#define CKPT_SPOOL_LIMIT   ((int64_t)128 << 20) /* some six million activities: a trace that can be read again */
+#define CKPT_SPOOL_LIMIT   ((int64_t)32 << 20) /* 800 000 kernels and their calls: ckpt-view needs 1.7 GB for it */
 #define CKPT_SPOOL_RESERVE ((int64_t)64 << 20)
 
 /* What a process says beside its activities; the last of each counts. */
@@ -43,7 +43,8 @@ CKPT_MUST_USE ckpt_code ckpt_spool_create(const ckpt_spool_options *options, ckp
  * there, and the file says so where it still can. Keep errno. Cost: about 0.1 us, and a write in ten thousand. */
 void ckpt_spool_add(ckpt_spool *spool, const ckpt_activity *activity);
 void ckpt_spool_say(ckpt_spool *spool, ckpt_spool_word word, const char *text);
-void ckpt_spool_flush(ckpt_spool *spool);   /* what was added is in the file, and survives the process */
+void ckpt_spool_flush(ckpt_spool *spool); /* what was added is in the file, and survives the process */
+bool ckpt_spool_stopped(const ckpt_spool *spool);
 void ckpt_spool_destroy(ckpt_spool *spool); /* without a flush; the file stays; NULL is fine */
 
 typedef struct ckpt_spool_content {

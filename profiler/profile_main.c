@@ -1,6 +1,8 @@
 /* ckpt-profile: runs the layers of a model one by one and writes what they cost; or runs a program and writes what it
  * did on a GPU; or reads what another tool wrote of a program. */
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "core/file.h"
 #include "cupti/command.h"
@@ -227,6 +229,25 @@ static ckpt_code import_file(const ckpt_profile_request *request, ckpt_arena *ar
     return write_trace(request, trace, err);
 }
 
+/* As the command ended. Who waits for us may want to know that it was a signal: a shell's loop ends at Ctrl-C only when
+ * its program dies of it. */
+static int end_as(int exit_code)
+{
+    if (exit_code < 0) {
+        const struct rlimit none = {0, 0};
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, -exit_code);
+        fflush(NULL);
+        setrlimit(RLIMIT_CORE, &none); /* the command's core is the one that is wanted */
+        signal(-exit_code, SIG_DFL);
+        sigprocmask(SIG_UNBLOCK, &one, NULL);
+        raise(-exit_code);
+        return 128 - exit_code;
+    }
+    return exit_code;
+}
+
 /* A program. How it ended is how this one ends, whatever became of the recording. */
 static int record_command(const ckpt_profile_request *request, const ckpt_cli *cli)
 {
@@ -237,10 +258,10 @@ static int record_command(const ckpt_profile_request *request, const ckpt_cli *c
     int exit_code = 0;
     const ckpt_code code = ckpt_command_record(&command, note, &ran, &exit_code, &err);
     if (code == CKPT_OK) {
-        return exit_code;
+        return end_as(exit_code);
     }
     const int refused = ckpt_cli_fail(cli, &err);
-    return ran ? exit_code : refused;
+    return ran ? end_as(exit_code) : refused;
 }
 
 static int work(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_arena *arena)
@@ -273,7 +294,7 @@ int main(int argc, char **argv)
     ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_profile_request request = {.output = "-", .device = "cpu"};
+    ckpt_profile_request request = {.device = "cpu"};
     request.profiler.progress = show_progress;
     request.profiler.remark = show_remark;
     request.profiler.note = show_note;

@@ -6,7 +6,7 @@
 #include "profiler/profile_request_impl.h"
 
 const ckpt_cli_option ckpt_profile_option_table[] = {
-    {"output", 'o', "FILE", "where the profile, trace or graph goes; - is standard output (default)"},
+    {"output", 'o', "FILE", "where it goes; default: - (standard output), and ckpt-trace.json for a COMMAND"},
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
     {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15, and up to 1000 in 5 ms)"},
     {"seconds", 0, "S", "stop repeating one direction of a layer after S seconds (default 0.4)"},
@@ -84,6 +84,9 @@ static bool take_measuring(ckpt_cli *cli, const char *name, const char *value, c
 static int settle(const ckpt_cli *cli, ckpt_profile_request *r)
 {
     r->job = r->command != NULL ? CKPT_PROFILE_COMMAND : r->import != NULL ? CKPT_PROFILE_IMPORT : CKPT_PROFILE_LAYERS;
+    if (r->output == NULL) { /* standard output is the command's */
+        r->output = r->job == CKPT_PROFILE_COMMAND ? "ckpt-trace.json" : "-";
+    }
     if (r->times != NULL && r->import == NULL) {
         return ckpt_cli_usage(cli, "--times belongs to --import of an ExecutionTrace");
     }

@@ -103,11 +103,18 @@ recorded t.json 60 20 10 2 1
 run init close
 recorded t.json 60 20 10 2 1
 
+# Calls that start nothing take no room. (The names of those that were written are in the spool as they are.)
+# shellcheck disable=SC2016 # the command expands it
+"$profile" -o t.json -- sh -c '"$0" init ask step; cat "$CKPT_INJECT_SPOOL"/*' "$victim" > out 2> said || fail "$(cat said)"
+if ! grep -aq cudaLaunchKernel out || grep -aq "cu[a-z]*Synchronize" out; then fail "calls in the spool: $(strings out)"; fi
+
 # Ends without exit: what was flushed before is there.
 run init train settle kill
 recorded t.json 60 20 10 2 1
 [ "$code" = 137 ] || fail "exit $code, wanted 137"
 says "did not end by exit"
+python3 -c 'import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], stderr=subprocess.DEVNULL) != -9)' \
+    "$profile" -o t.json -- "$victim" kill || fail "that a signal ended the command is not seen from outside"
 run init train settle abort
 recorded t.json 60 20 10 2 1
 run init train settle _exit
@@ -115,10 +122,10 @@ recorded t.json 60 20 10 2 1
 says "did not end by exit"
 
 # What cannot be recorded is said, and is the program's business no more.
-run init rmtmp train settle
+run init rmtmp train stopped
 says "what was recorded is gone"
 [ ! -e t.json ] || fail "a trace of nothing"
-run init limit train settle
+run init limit train stopped train
 says "RLIMIT_FSIZE"
 run train # no CUDA
 says "no process used CUDA: nothing was recorded"
@@ -184,6 +191,9 @@ CKPT_INJECT_LIBRARY=/no/such.so refuse 2 "/no/such.so" "$profile" -o t.json -- t
 echo "a line" | "$profile" -o t.json -- cat 2> said > out
 [ "$(cat out)" = "a line" ] || fail "standard input does not reach the command"
 "$profile" -- "$victim" init step 2> said > out || fail "$(cat said)"
+[ "$(cat out)" = "one step" ] || fail "not only the command writes to standard output: $(cat out)"
+recorded ckpt-trace.json 6 2 1 0 0
+"$profile" -o - -- "$victim" init step 2> said > out || fail "$(cat said)"
 [ "$(head -n 1 out)" = "one step" ] && tail -n +2 out > t.json && recorded t.json 6 2 1 0 0
 CUDA_INJECTION64_PATH=/other/tool.so "$profile" -o u.json -- printenv CUDA_INJECTION64_PATH 2> said > out
 if [ "$(cat out)" != /other/tool.so ] || [ -e u.json ]; then fail "another tool's place was taken: $(cat out)"; fi
@@ -203,7 +213,7 @@ for signal in TERM HUP; do # the shell has background commands ignore INT
     waiting=$!
     for _ in $(seq 1000); do [ ! -e victim-waits ] || break; sleep 0.02; done
     kill -s $signal $waiting
-    wait $waiting
+    { wait $waiting; } 2> warned
     code=$?
     [ $code -eq $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit $code: $(cat said)"
     recorded t.json 60 20 10 2 1
@@ -220,7 +230,7 @@ with open("said", "w") as said:
     while not os.path.exists("victim-waits") and process.poll() is None:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait() == 130, process.returncode
+    assert process.wait() == -signal.SIGINT, process.returncode
 PYTHON
 recorded t.json 60 20 10 2 1
 nothing_left "Ctrl-C"

@@ -8,6 +8,7 @@
 
 #ifdef CKPT_HAVE_CUPTI
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cupti/cupti_impl.h"
@@ -424,6 +425,54 @@ static void test_a_sink(void **state)
     assert_string_equal(text, "call cuLaunchKernel 1000;kernel a 10;");
 }
 
+/* The sink is called with a lock of the recorder held: as a fork by another thread finds it. */
+static void fork_here(void *context, const ckpt_activity *activity)
+{
+    (void)activity;
+    ckpt_recorder_report report;
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        ckpt_recorder_tell(ckpt_rec.recorder, &report);
+        _exit(5);
+    }
+    assert_int_equal(waitpid(child, context, 0), child);
+}
+
+static void test_a_child_waits_for_no_lock_of_its_parent(void **state)
+{
+    int status = 0;
+    ckpt_err err = {0};
+    (void)state;
+    ckpt_rec_begin("");
+    ckpt_rec.options.sink = fork_here;
+    ckpt_rec.options.context = &status;
+    ckpt_rec.options.calls = false;
+    ckpt_rec_open();
+    ckpt_twin.run("kernel a 10");
+    CHECK_OK(ckpt_recorder_flush(ckpt_rec.recorder, &err), err);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 5);
+    ckpt_rec_end();
+}
+
+static void test_stopped_is_not_closed(void **state)
+{
+    char text[2000] = "";
+    (void)state;
+    ckpt_rec_begin("");
+    ckpt_rec.options.sink = note_down;
+    ckpt_rec.options.context = text;
+    ckpt_rec.options.calls = false;
+    ckpt_rec_open();
+    ckpt_twin.run("kernel a 10");
+    ckpt_recorder_stop(ckpt_rec.recorder);
+    assert_int_equal(ckpt_twin.enabled(), 0);
+    ckpt_twin.run("kernel b 10");
+    ckpt_rec_end();
+    assert_string_equal(text, "kernel a 10;");
+}
+
 static void test_buffers_that_come_back_late(void **state)
 {
     (void)state;
@@ -590,6 +639,8 @@ int main(void)
         cmocka_unit_test_teardown(test_libraries_that_are_none, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_names_of_versions, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_a_sink, ckpt_rec_leave),
+        cmocka_unit_test_teardown(test_a_child_waits_for_no_lock_of_its_parent, ckpt_rec_leave),
+        cmocka_unit_test_teardown(test_stopped_is_not_closed, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_buffers_that_come_back_late, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_an_old_library_gets_a_buffer_when_nobody_records, ckpt_rec_leave),
         cmocka_unit_test_teardown(test_odd_ranges, ckpt_rec_leave),

@@ -78,11 +78,30 @@ static bool lock_soon(pthread_mutex_t *lock)
     return pthread_mutex_timedlock(lock, &until) == 0;
 }
 
+/* Calls that start nothing on a GPU and touch no memory of it. PyTorch makes several for every kernel, and no event of
+ * a trace comes from them. */
+static bool only_asks(const ckpt_activity *activity)
+{
+    static const char *const what[] = {"Get",        "Set",     "Peek",      "Stream",  "Event",  "DeviceGet",
+                                       "DeviceSync", "CtxGet",  "CtxSet",    "CtxPush", "CtxPop", "CtxSync",
+                                       "FuncGet",    "FuncSet", "Occupancy", "Pointer"};
+    if (activity->kind != CKPT_ACTIVITY_CALL || strncmp(activity->name, "cu", 2) != 0) {
+        return false;
+    }
+    const char *const name = activity->name + (strncmp(activity->name, "cuda", 4) == 0 ? 4 : 2);
+    for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
+        if (strncmp(name, what[i], strlen(what[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* From the recorder: one call at a time. */
 static void keep(void *context, const ckpt_activity *activity)
 {
     (void)context;
-    if (!atomic_load(&ended)) {
+    if (!atomic_load(&ended) && !only_asks(activity)) {
         const int kept = errno;
         pthread_mutex_lock(&spool_lock);
         ckpt_spool_add(spool, activity);
@@ -130,6 +149,18 @@ static void flush(bool last)
     pthread_mutex_unlock(&spool_lock);
 }
 
+/* With its file full, or gone, CUPTI need not go on watching a program that may run for days. */
+static void stop_when_full(void)
+{
+    pthread_mutex_lock(&spool_lock);
+    const bool full = ckpt_spool_stopped(spool);
+    pthread_mutex_unlock(&spool_lock);
+    if (full) {
+        ckpt_recorder_stop(recorder);
+        atomic_store(&ended, true);
+    }
+}
+
 static void *flush_often(void *context)
 {
     (void)context;
@@ -139,6 +170,7 @@ static void *flush_often(void *context)
         pthread_mutex_lock(&flush_lock);
         if (!atomic_load(&ended)) {
             flush(false);
+            stop_when_full();
         }
         pthread_mutex_unlock(&flush_lock);
     }

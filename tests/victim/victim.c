@@ -132,6 +132,24 @@ static void settle(void)
     }
 }
 
+/* Calls that start nothing. */
+static void ask(void)
+{
+    launch("call 10; call 10; driver; call 10");
+}
+
+/* Until nobody records any more. */
+static void stopped(void)
+{
+    const time_t give_up = time(NULL) + PATIENCE_S;
+    while (calls != NULL && calls("cuptiActivityDisable") == 0) {
+        if (time(NULL) > give_up) {
+            die("recording goes on");
+        }
+        nap();
+    }
+}
+
 static void exit_seven(void)
 {
     exit(7);
@@ -342,12 +360,30 @@ static const struct {
     const char *name;
     void (*act)(void);
 } modes[] = {
-    {"init", init},        {"train", train},       {"step", step},          {"settle", settle},
-    {"exit7", exit_seven}, {"quick", quick},       {"_exit", leave},        {"kill", kill_me},
-    {"abort", abort},      {"fork", fork_child},   {"forkinit", fork_init}, {"forkexec", fork_exec},
-    {"exec", exec_self},   {"threads", threads},   {"close", close_all},    {"chdir", go_elsewhere},
-    {"rmtmp", empty_tmp},  {"limit", limit_files}, {"nvtx", nvtx},          {"epoch", epoch},
-    {"hasnvtx", has_nvtx}, {"wait", wait_signal},
+    {"init", init},
+    {"train", train},
+    {"step", step},
+    {"settle", settle},
+    {"ask", ask},
+    {"stopped", stopped},
+    {"exit7", exit_seven},
+    {"quick", quick},
+    {"_exit", leave},
+    {"kill", kill_me},
+    {"abort", abort},
+    {"fork", fork_child},
+    {"forkinit", fork_init},
+    {"forkexec", fork_exec},
+    {"exec", exec_self},
+    {"threads", threads},
+    {"close", close_all},
+    {"chdir", go_elsewhere},
+    {"rmtmp", empty_tmp},
+    {"limit", limit_files},
+    {"nvtx", nvtx},
+    {"epoch", epoch},
+    {"hasnvtx", has_nvtx},
+    {"wait", wait_signal},
 };
 
 int main(int argc, char **argv)
