@@ -18,6 +18,7 @@ enum {
     BUFFER_BYTES = 2 << 20, /* NVIDIA's advice is 1 to 10 MB: some 8000 launches */
     SLACK_BYTES = 1024,     /* behind a buffer, zero: longer than any record */
     MOST_BUFFERS = 256,     /* then records are dropped, and counted */
+    STUCK = 130000,         /* may deadlock when kernels are disabled while a thread launches; 13.0.1 does not */
     NONE_ALLOWED = 27,      /* CUDA 12.9: before, CUPTI crashes when it gets no buffer (pytorch/kineto#1275) */
     POOL_LIMIT = 32         /* of CUPTI's own buffers of 3 MB, page-locked by our wish */
 };
@@ -366,7 +367,9 @@ ckpt_code ckpt_recorder_open(const ckpt_recorder_options *options, ckpt_recorder
 
 void ckpt_recorder_stop(ckpt_recorder *r)
 {
-    disable(r);
+    if (r->cupti.version != STUCK) {
+        disable(r);
+    }
 }
 
 void ckpt_recorder_close(ckpt_recorder *r)

@@ -48,8 +48,8 @@ typedef struct ckpt_recorder_report {
  * (and what the administrator must set), already open; CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_recorder_open(const ckpt_recorder_options *options, ckpt_recorder **recorder,
                                            ckpt_err *err);
-/* CUPTI is asked for nothing more, from any thread; what was recorded is still there. For programs that go on in
- * threads of their own, where closing is no safe thing. */
+/* CUPTI is asked for nothing more, from any thread (13.0.0 goes on: it may hang when it is told); what was recorded is
+ * still there. For programs that go on in threads of their own, where closing is no safe thing. */
 void ckpt_recorder_stop(ckpt_recorder *recorder);
 /* NULL is fine. What was not collected is lost; what is there for a sink goes there first, but for what still runs. */
 void ckpt_recorder_close(ckpt_recorder *recorder);
