@@ -107,7 +107,7 @@ def snapshot(name, late):
         training = Training()
         training.step()
     start_counting()
-    torch.cuda.memory._record_memory_history(max_entries=1000000)
+    torch.cuda.memory._record_memory_history(stacks="python", max_entries=1000000)  # C++ frames take minutes to name
     if not late:
         training = Training()
     for _ in range(2):
