@@ -1,5 +1,6 @@
-/* Finding libcupti. NVIDIA's driver is looked for first: CUPTI 13.2 without one brings the process down when it ends,
- * whatever it was asked. Who names a library is believed, so that tests can give a double without any driver. */
+/* Finding libcupti. NVIDIA's driver and a device of its are looked for first: CUPTI 13.2 where the driver cannot be
+ * used brings the process down, whatever it is asked. Who names a library is believed, so that tests can give a double
+ * without any driver. */
 #include "cupti/recorder.h"
 
 #ifdef CKPT_HAVE_CUPTI
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cupti/cupti_impl.h"
 
@@ -24,6 +26,13 @@ bool ckpt_cupti_driver(void)
         dlclose(driver);
     }
     return driver != NULL;
+}
+
+/* A container may have libcuda.so.1 (the image's, for forward compatibility) and no device: on Linux, in WSL, on Tegra.
+ */
+static bool device_is_there(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 || access("/dev/nvmap", F_OK) == 0;
 }
 
 static const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
@@ -73,6 +82,10 @@ static ckpt_code open_library(const char *library, void **handle, ckpt_err *err)
     }
     if (!ckpt_cupti_driver()) {
         return CKPT_FAIL(err, CKPT_DEVICE, "no NVIDIA driver here: libcuda.so.1 is not found");
+    }
+    if (!device_is_there()) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "no NVIDIA GPU here: none of /dev/nvidiactl, /dev/dxg and /dev/nvmap is there");
     }
     *handle = open_any();
     return *handle != NULL

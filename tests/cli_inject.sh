@@ -171,6 +171,13 @@ for real in /usr/local/cuda/lib64/libcupti.so.13 /usr/local/cuda/lib/libcupti.so
     fi
 done
 
+# A container has libcuda.so.1 (any library will do for this) and no GPU: CUPTI, which may crash then, is not touched.
+if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ] && [ ! -e /dev/nvmap ]; then
+    mkdir -p driver && ln -sf "$CKPT_CUPTI" driver/libcuda.so.1
+    (unset CKPT_CUPTI && LD_LIBRARY_PATH=$PWD/driver run init train) || exit 1
+    says "not recorded: no NVIDIA GPU here"
+fi
+
 # A spool that nobody of us wrote, beside a good one: told, and the others are read.
 # shellcheck disable=SC2016 # the command expands it
 "$profile" -o t.json -- sh -c '"$0" init train; echo hello > "$CKPT_INJECT_SPOOL/1-0.spool"; : > "$CKPT_INJECT_SPOOL/2-0.spool"' \
