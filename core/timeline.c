@@ -1,6 +1,6 @@
-/* A timeline: events in the order they were added, then sorted by start, then swept once with the blocks that are
- * allocated in an open-addressing table by address. Programs start the same few hundred kernels again and again, so
- * each text is kept once. */
+/* A timeline: events in the order they were added, then sorted by start, then swept once. What an allocation or a free
+ * finds at its address is what the one before it there left, which a sort by address tells. Programs start the same few
+ * hundred kernels again and again, so each text is kept once. */
 #include "core/timeline.h"
 
 #include <assert.h>
@@ -30,22 +30,8 @@ struct ckpt_timeline {
     int text_count, text_room;
 };
 
-/* A block that was allocated, and whether it still is: probing must go on past those that are gone. */
-typedef struct block {
-    int64_t address;
-    ckpt_bytes size_bytes;
-    ckpt_category category;
-    bool used, live;
-} block;
-
-typedef struct block_table {
-    block *at;
-    uint64_t mask;
-} block_table;
-
 /* What is in memory while the entries are swept. */
 typedef struct state {
-    block_table table;
     ckpt_bytes live[CKPT_CATEGORY_COUNT];
     ckpt_bytes sum; /* of live */
     ckpt_timeline_report report;
@@ -173,43 +159,66 @@ static int by_start(const void *a, const void *b)
     return x->order - y->order;
 }
 
-/* The block at that address, or the first free slot for it. The table is at most half full. */
-static block *look_up(const block_table *table, int64_t address)
+typedef struct place {
+    int64_t address;
+    int at;
+} place;
+
+static int by_address(const void *a, const void *b)
 {
-    uint64_t slot = (((uint64_t)address * UINT64_C(0x9E3779B97F4A7C15)) >> 17) & table->mask; /* 2^64 / golden ratio */
-    while (table->at[slot].used && table->at[slot].address != address) {
-        slot = (slot + 1) & table->mask;
-    }
-    return &table->at[slot];
+    const place *const x = a, *const y = b;
+    return x->address != y->address ? (x->address > y->address) - (x->address < y->address) : x->at - y->at;
 }
 
-static ckpt_code make_table(const ckpt_timeline *timeline, block_table *table, ckpt_err *err)
+ckpt_code ckpt_timeline_previous(const int64_t *address, int count, ckpt_arena *arena, int **previous, ckpt_err *err)
 {
-    uint64_t slots = 16;
+    int *const made = CKPT_NEW(arena, int, count);
+    const ckpt_mark mark = ckpt_arena_mark(arena);
+    place *const sorted = CKPT_NEW(arena, place, count);
+    if (made == NULL || sorted == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d addresses", count);
+    }
+    for (int i = 0; i < count; i++) {
+        sorted[i] = (place){address[i], i};
+    }
+    if (count > 0) {
+        qsort(sorted, (size_t)count, sizeof *sorted, by_address);
+    }
+    for (int i = 0; i < count; i++) {
+        const bool same = i > 0 && sorted[i].address >= 0 && sorted[i - 1].address == sorted[i].address;
+        made[sorted[i].at] = same ? sorted[i - 1].at : -1;
+    }
+    ckpt_arena_rewind(arena, mark);
+    *previous = made;
+    return CKPT_OK;
+}
+
+/* For each entry what was last done at its address; -1: nothing, or it is no allocation and no free. */
+static ckpt_code link_entries(const ckpt_timeline *timeline, int **previous, ckpt_err *err)
+{
+    int64_t *const address = CKPT_NEW(timeline->out, int64_t, timeline->count);
+    if (address == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace of %d events", timeline->count);
+    }
     for (int i = 0; i < timeline->count; i++) {
-        slots += timeline->at[i].span == CKPT_SPAN_ALLOCATE ? 2 : 0;
+        const entry *const from = &timeline->at[i];
+        address[i] = from->span == CKPT_SPAN_ALLOCATE || from->span == CKPT_SPAN_FREE ? from->address : -1;
     }
-    uint64_t size = 16;
-    while (size < slots) {
-        size *= 2;
-    }
-    *table = (block_table){CKPT_NEW(timeline->out, block, size), size - 1};
-    return table->at != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a timeline's blocks");
+    return ckpt_timeline_previous(address, timeline->count, timeline->out, previous, err);
 }
 
-static void drop(state *s, block *gone)
+static void drop(state *s, const entry *gone)
 {
     s->live[gone->category] -= gone->size_bytes;
     s->sum -= gone->size_bytes;
-    gone->live = false;
 }
 
-static ckpt_code allocate(state *s, const entry *from, ckpt_err *err)
+/* `before`: what was last done at the address; NULL: nothing. */
+static ckpt_code allocate(state *s, const entry *from, const entry *before, ckpt_err *err)
 {
-    block *const at = look_up(&s->table, from->address);
-    if (at->used && at->live) {
+    if (before != NULL && before->span == CKPT_SPAN_ALLOCATE) {
         s->report.double_allocates++;
-        drop(s, at);
+        drop(s, before);
     }
     if (!ckpt_sum(s->sum, from->size_bytes, &s->sum)) {
         return CKPT_FAIL(err, CKPT_OVERFLOW,
@@ -217,20 +226,18 @@ static ckpt_code allocate(state *s, const entry *from, ckpt_err *err)
                          (long long)from->size_bytes);
     }
     s->live[from->category] += from->size_bytes;
-    *at = (block){from->address, from->size_bytes, from->category, true, true};
     return CKPT_OK;
 }
 
 /* False: nothing is allocated there. */
-static bool release(state *s, const entry *from, ckpt_bytes *size_bytes)
+static bool release(state *s, const entry *before, ckpt_bytes *size_bytes)
 {
-    block *const at = look_up(&s->table, from->address);
-    if (!at->used || !at->live) {
+    if (before == NULL || before->span != CKPT_SPAN_ALLOCATE) {
         s->report.unknown_frees++;
         return false;
     }
-    *size_bytes = at->size_bytes;
-    drop(s, at);
+    *size_bytes = before->size_bytes;
+    drop(s, before);
     return true;
 }
 
@@ -258,11 +265,13 @@ static void put_event(ckpt_trace *trace, ckpt_event *to, const entry *from, cons
     trace->event_count++;
 }
 
-static ckpt_code sweep(const ckpt_timeline *timeline, state *s, ckpt_event *event, ckpt_trace *trace, ckpt_err *err)
+static ckpt_code sweep(const ckpt_timeline *timeline, const int *previous, state *s, ckpt_event *event,
+                       ckpt_trace *trace, ckpt_err *err)
 {
     const ckpt_ns first = timeline->count > 0 ? timeline->at[0].start_ns : 0;
     for (int i = 0; i < timeline->count; i++) {
         const entry *const from = &timeline->at[i];
+        const entry *const before = previous[i] >= 0 ? &timeline->at[previous[i]] : NULL;
         if ((uint64_t)from->end_ns - (uint64_t)first > INT64_MAX) { /* end >= start >= first */
             return CKPT_FAIL(err, CKPT_OVERFLOW,
                              "\"%.80s\" ends at %lld ns and the first event starts at %lld ns: the time between does "
@@ -271,8 +280,8 @@ static ckpt_code sweep(const ckpt_timeline *timeline, state *s, ckpt_event *even
         }
         ckpt_bytes size_bytes = from->size_bytes;
         if (from->span == CKPT_SPAN_ALLOCATE) {
-            CKPT_TRY(allocate(s, from, err));
-        } else if (from->span == CKPT_SPAN_FREE && !release(s, from, &size_bytes)) {
+            CKPT_TRY(allocate(s, from, before, err));
+        } else if (from->span == CKPT_SPAN_FREE && !release(s, before, &size_bytes)) {
             continue;
         }
         ckpt_event *const to = &event[trace->event_count];
@@ -296,11 +305,12 @@ ckpt_code ckpt_timeline_finish(ckpt_timeline *timeline, const char *name, ckpt_t
     *made = (ckpt_trace){.source = "", .name = copy, .plan = "", .measured = true, .recorder = "", .event = event};
     made->machine = (ckpt_machine){.device = "", .driver = "", .clocks = "", .libraries = "", .commit = ""};
     made->machine.command = made->machine.date = "";
-    CKPT_TRY(make_table(timeline, &s.table, err));
     if (timeline->count > 0) {
         qsort(timeline->at, (size_t)timeline->count, sizeof *timeline->at, by_start);
     }
-    CKPT_TRY(sweep(timeline, &s, event, made, err));
+    int *previous = NULL;
+    CKPT_TRY(link_entries(timeline, &previous, err));
+    CKPT_TRY(sweep(timeline, previous, &s, event, made, err));
     *trace = made;
     *report = s.report;
     return CKPT_OK;

@@ -19,6 +19,11 @@ CKPT_MUST_USE ckpt_code ckpt_timeline_create(ckpt_arena *out, ckpt_timeline **ti
 CKPT_MUST_USE ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ckpt_category category,
                                           ckpt_err *err);
 
+/* For each of `count` addresses the last place before it with the same address; -1: none, or the address is negative.
+ * Cost: O(n log n), whatever the addresses are. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_timeline_previous(const int64_t *address, int count, ckpt_arena *arena, int **previous,
+                                               ckpt_err *err);
+
 typedef struct ckpt_timeline_report {
     int unknown_frees;     /* of addresses nobody allocated here (before the recording began): left out */
     int double_allocates;  /* at an address in use: the older one counts as freed, its free was not recorded */

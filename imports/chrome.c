@@ -1,25 +1,10 @@
 /* A Chrome trace as a ckpt-trace/1: the memory of one device and what ran on it, or on the CPU's threads. */
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "imports/chrome_impl.h"
 #include "imports/import.h"
-
-void ckpt_chrome_say(const ckpt_chrome_import *in, const char *format, ...)
-{
-    char line[400];
-    va_list args;
-    if (in->note == NULL) {
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    in->note(line);
-}
 
 static int compare(int64_t a, int64_t b)
 {
@@ -55,7 +40,8 @@ static void choose_works(ckpt_chrome_import *in)
         }
     }
     if (taken < count) {
-        ckpt_chrome_say(in, "%d kernels, copies and fills of other GPUs are left out: the trace is of GPU %" PRId64,
+        ckpt_import_say(in->note,
+                        "%d kernels, copies and fills of other GPUs are left out: the trace is of GPU %" PRId64,
                         count - taken, in->work_of);
     }
 }
@@ -199,25 +185,25 @@ static void say_what_is_left_out(const ckpt_chrome_import *in, int ops)
         spans += kind == CKPT_CHROME_OP || kind == CKPT_CHROME_ANY;
     }
     if (chrome->scan.ended) {
-        ckpt_chrome_say(in, "the file ends in the middle, at line %d: %d whole events were read",
+        ckpt_import_say(in->note, "the file ends in the middle, at line %d: %d whole events were read",
                         ckpt_scan_line(&chrome->scan, chrome->scan.end), chrome->event_count);
     }
     if (chrome->memories.count == 0) {
-        ckpt_chrome_say(in, "no memory event has an address: record with profile_memory=True to see memory");
+        ckpt_import_say(in->note, "no memory event has an address: record with profile_memory=True to see memory");
     }
     if (chrome->placeless_memories > 0) {
-        ckpt_chrome_say(in, "%d memory events without an address are left out", chrome->placeless_memories);
+        ckpt_import_say(in->note, "%d memory events without an address are left out", chrome->placeless_memories);
     }
     if (chrome->works.count > 0 && spans > 0) {
-        ckpt_chrome_say(in, "%d operations of the CPU are left out: the trace has what ran on the GPU", spans);
+        ckpt_import_say(in->note, "%d operations of the CPU are left out: the trace has what ran on the GPU", spans);
     } else if (spans > ops) {
-        ckpt_chrome_say(in, "%d operations inside others are left out", spans - ops);
+        ckpt_import_say(in->note, "%d operations inside others are left out", spans - ops);
     }
     if (chrome->negative_times > 0) {
-        ckpt_chrome_say(in, "%d durations below 0 count as 0", chrome->negative_times);
+        ckpt_import_say(in->note, "%d durations below 0 count as 0", chrome->negative_times);
     }
     if (chrome->unfinished > 0 || chrome->unbegun > 0) {
-        ckpt_chrome_say(in,
+        ckpt_import_say(in->note,
                         "%d events that begin and never end last to the end; %d that end and never began are left out",
                         chrome->unfinished, chrome->unbegun);
     }
@@ -241,12 +227,6 @@ static ckpt_code fill_trace(const ckpt_chrome_import *in, ckpt_arena *out, ckpt_
     return trace->source != NULL && trace->machine.device != NULL ? CKPT_OK : no_memory(in);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *const slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 static ckpt_code import(ckpt_chrome_import *in, ckpt_arena *out, ckpt_trace **trace)
 {
     ckpt_timeline_report report;
@@ -261,7 +241,7 @@ static ckpt_code import(ckpt_chrome_import *in, ckpt_arena *out, ckpt_trace **tr
     CKPT_TRY(add_works(in));
     CKPT_TRY(add_ops(in, &ops));
     CKPT_TRY(ckpt_chrome_put_memory(in)); /* after what starts at the same moment */
-    const char *const name = base_name(in->chrome->scan.source);
+    const char *const name = ckpt_import_base_name(in->chrome->scan.source);
     CKPT_TRY(in_file(in, ckpt_timeline_finish(in->timeline, name, &made, &report, in->err)));
     if (made->event_count == 0) {
         return CKPT_FAIL(in->err, CKPT_BAD_INPUT,
@@ -269,7 +249,7 @@ static ckpt_code import(ckpt_chrome_import *in, ckpt_arena *out, ckpt_trace **tr
                          in->chrome->scan.source, in->chrome->event_count);
     }
     if (report.double_allocates > 0) {
-        ckpt_chrome_say(in, "%d blocks were allocated where another still was: its free was not recorded",
+        ckpt_import_say(in->note, "%d blocks were allocated where another still was: its free was not recorded",
                         report.double_allocates);
     }
     ckpt_chrome_check_totals(in);
@@ -290,7 +270,6 @@ ckpt_code ckpt_import_chrome(const char *path, void (*note)(const char *line), c
     chrome = (ckpt_chrome){.event_count = 0};
     code = code != CKPT_OK ? code : ckpt_chrome_read(&chrome, path, err);
     code = code != CKPT_OK ? code : import(&in, out, trace);
-    ckpt_memory_put(in.before);
     ckpt_arena_fini(&in.scratch);
     ckpt_chrome_fini(&chrome);
     return code;

@@ -8,6 +8,7 @@
 
 #include "core/memory.h"
 #include "core/timeline.h"
+#include "imports/import_impl.h"
 
 /* A value as it stands in the text, quotes included; at NULL: there is none. */
 typedef struct ckpt_slice {
@@ -47,8 +48,8 @@ bool ckpt_slice_begins(ckpt_slice slice, const char *with); /* a text that begin
  * below 2^62. Exact: time stamps since 1970 in microseconds do not fit a double. */
 bool ckpt_slice_number(ckpt_slice slice, int shift, int64_t *value);
 
-/* The text without quotes and escapes, and with a blank for each control character; what is no text: as it stands.
- * NULL: no memory. */
+/* The text without quotes and escapes, and with a blank for each control character, to CKPT_IMPORT_NAME_MAX bytes; what
+ * is no text: as it stands. NULL: no memory. */
 char *ckpt_slice_text(ckpt_slice slice, ckpt_arena *arena);
 
 /* What happened on the threads of the CPU. */
@@ -171,8 +172,6 @@ typedef struct ckpt_chrome_import {
     bool backward;                   /* the trace shows one */
     ckpt_ns first_ns;                /* of all that is taken */
 } ckpt_chrome_import;
-
-void ckpt_chrome_say(const ckpt_chrome_import *in, const char *format, ...) CKPT_PRINTF(2, 3);
 
 /* Names in scratch; NULL: no memory. `place` NULL: "". */
 const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *op);

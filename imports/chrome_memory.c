@@ -80,21 +80,9 @@ void ckpt_chrome_choose_memory(ckpt_chrome_import *in)
     const int others = count - in->memory_count;
     if (others > 0) {
         char name[64];
-        ckpt_chrome_say(in, "%d memory events of other devices are left out: the trace has the memory of %s", others,
-                        device_name(in->memory_of, name));
+        ckpt_import_say(in->note, "%d memory events of other devices are left out: the trace has the memory of %s",
+                        others, device_name(in->memory_of, name));
     }
-}
-
-/* A block by its address, in memory events of one device in order of time. */
-typedef struct owner {
-    int64_t address;
-    int place; /* in the events, as they are by time */
-} owner;
-
-static int by_address(const void *a, const void *b)
-{
-    const owner *const x = a, *const y = b;
-    return x->address != y->address ? compare(x->address, y->address) : compare(x->place, y->place);
 }
 
 static const char before_name[] = "before the recording";
@@ -137,12 +125,13 @@ static ckpt_code add_blocks_before(ckpt_chrome_import *in)
         CKPT_TRY(add_before(in, 0, total - known));
     }
     if (total > 0 || known > 0) {
-        ckpt_chrome_say(
-            in, "%" PRId64 " bytes were allocated before the recording began; %d of those blocks are freed in it",
+        ckpt_import_say(
+            in->note, "%" PRId64 " bytes were allocated before the recording began; %d of those blocks are freed in it",
             total > known ? total : known, count);
     }
     if (total < known) {
-        ckpt_chrome_say(in, "the blocks freed in it are %" PRId64 " bytes more than the total at the first event says",
+        ckpt_import_say(in->note,
+                        "the blocks freed in it are %" PRId64 " bytes more than the total at the first event says",
                         known - total);
     }
     return CKPT_OK;
@@ -181,7 +170,7 @@ ckpt_code ckpt_chrome_put_memory(ckpt_chrome_import *in)
         CKPT_TRY(ckpt_chrome_put(in, &event));
     }
     if (freed_twice > 0) {
-        ckpt_chrome_say(in, "%d frees of blocks that were freed already are left out", freed_twice);
+        ckpt_import_say(in->note, "%d frees of blocks that were freed already are left out", freed_twice);
     }
     return CKPT_OK;
 }
@@ -191,22 +180,17 @@ ckpt_code ckpt_chrome_put_before(ckpt_chrome_import *in)
     if (in->memory_count == 0) {
         return CKPT_OK;
     }
-    const size_t count = (size_t)in->memory_count;
-    owner *const owners = ckpt_memory_get(count * sizeof *owners);
-    in->before = ckpt_memory_get(count * sizeof *in->before);
-    if (owners == NULL || in->before == NULL) {
-        ckpt_memory_put(owners);
-        return CKPT_FAIL(in->err, CKPT_NO_MEMORY, "%.200s: no memory for %zu memory events", in->chrome->scan.source,
-                         count);
+    ckpt_arena *const arena = &in->chrome->arena;
+    int64_t *const address = CKPT_NEW(arena, int64_t, in->memory_count);
+    if (address == NULL) {
+        return CKPT_FAIL(in->err, CKPT_NO_MEMORY, "%.200s: no memory for %d memory events", in->chrome->scan.source,
+                         in->memory_count);
     }
     for (int i = 0; i < in->memory_count; i++) {
-        owners[i] = (owner){in->memory[i].address, i};
+        address[i] = in->memory[i].address;
     }
-    qsort(owners, count, sizeof *owners, by_address);
-    for (size_t i = 0; i < count; i++) {
-        in->before[owners[i].place] = i > 0 && owners[i - 1].address == owners[i].address ? owners[i - 1].place : -1;
-    }
-    ckpt_memory_put(owners);
+    CKPT_TRY_WHILE(in->err, ckpt_timeline_previous(address, in->memory_count, arena, &in->before, in->err),
+                   "importing %.200s", in->chrome->scan.source);
     return add_blocks_before(in);
 }
 
@@ -223,6 +207,7 @@ void ckpt_chrome_check_totals(const ckpt_chrome_import *in)
         wrong += m->total >= 0 && (uint64_t)m->total != sum;
     }
     if (wrong > 0) {
-        ckpt_chrome_say(in, "the recorder's own totals differ from the sum of its events at %d of %d", wrong, said);
+        ckpt_import_say(in->note, "the recorder's own totals differ from the sum of its events at %d of %d", wrong,
+                        said);
     }
 }

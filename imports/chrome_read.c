@@ -391,7 +391,7 @@ ckpt_code ckpt_chrome_read(ckpt_chrome *chrome, const char *path, ckpt_err *err)
     size_t length = 0;
     *chrome = (ckpt_chrome){.event_count = 0};
     ckpt_arena_init(&chrome->arena);
-    chrome->scan.source = strcmp(path, "-") == 0 ? "standard input" : path;
+    chrome->scan.source = ckpt_import_shown(path);
     CKPT_TRY(ckpt_file_read(path, &chrome->arena, &chrome->scan.text, &length, err));
     const bool mark = length >= 3 && memcmp(chrome->scan.text, "\xef\xbb\xbf", 3) == 0; /* of byte order */
     chrome->scan.at = chrome->scan.text + (mark ? 3 : 0);

@@ -345,12 +345,14 @@ char *ckpt_slice_text(ckpt_slice slice, ckpt_arena *arena)
     const ckpt_slice text = inside(slice);
     const char *const end = text.at + text.length;
     const bool quoted = text.at != slice.at;
-    char *const copy = ckpt_arena_take(arena, text.length + 1, 1); /* no escape is shorter than what it stands for */
+    /* no escape is shorter than what it stands for, and none stands for more than 4 bytes */
+    const size_t room = text.length < CKPT_IMPORT_NAME_MAX ? text.length : CKPT_IMPORT_NAME_MAX + 4;
+    char *const copy = ckpt_arena_take(arena, room + 1, 1);
     if (copy == NULL) {
         return NULL;
     }
     char *to = copy;
-    for (const char *from = text.at; from < end;) {
+    for (const char *from = text.at; from < end && to - copy <= CKPT_IMPORT_NAME_MAX;) {
         char *const before = to;
         if (*from == '\\' && quoted) {
             to += unescape(&from, end, to);
@@ -361,5 +363,6 @@ char *ckpt_slice_text(ckpt_slice slice, ckpt_arena *arena)
             *before = ' ';
         }
     }
+    copy[ckpt_import_cut(copy, (size_t)(to - copy), CKPT_IMPORT_NAME_MAX)] = '\0';
     return copy;
 }

@@ -1,29 +1,9 @@
 /* PyTorch's ExecutionTrace -> ckpt-graph/1, and what is said about what the trace does not hold. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "imports/execution_impl.h"
 
 typedef void (*listener)(const char *line);
-
-static void tell(listener note, const char *format, ...) CKPT_PRINTF(2, 3);
-
-static void tell(listener note, const char *format, ...)
-{
-    char line[512];
-    va_list arguments;
-    if (note == NULL) {
-        return;
-    }
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    for (char *c = line; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x20 ? ' ' : *c; /* names of ops are the file's */
-    }
-    note(line);
-}
 
 /* Ops without a time of their own: the bytes they move. Those the GPU did nothing for take none. */
 static void fill_times(ckpt_et_step *step, bool kernels, double bytes_per_s)
@@ -40,14 +20,15 @@ static void fill_times(ckpt_et_step *step, bool kernels, double bytes_per_s)
 static void tell_times(listener note, const char *times, const ckpt_et_timing *timing, double bytes_per_s)
 {
     if (times == NULL) {
-        tell(note, "times are bytes moved at %.3g GB/s: there is no Kineto trace of the run (--times)",
-             bytes_per_s / 1e9);
+        ckpt_import_say(note, "times are bytes moved at %.3g GB/s: there is no Kineto trace of the run (--times)",
+                        bytes_per_s / 1e9);
     } else if (timing->kernels) {
-        tell(note, "times are those of kernels and copies; %d of %d ops launched none", timing->wanted - timing->timed,
-             timing->wanted);
+        ckpt_import_say(note, "times are those of kernels and copies; %d of %d ops launched none",
+                        timing->wanted - timing->timed, timing->wanted);
     } else {
-        tell(note, "times are those of the ops on the CPU; %d of %d are not in %.200s and count as bytes moved",
-             timing->wanted - timing->timed, timing->wanted, times);
+        ckpt_import_say(note,
+                        "times are those of the ops on the CPU; %d of %d are not in %.200s and count as bytes moved",
+                        timing->wanted - timing->timed, timing->wanted, ckpt_import_shown(times));
     }
 }
 
@@ -68,16 +49,18 @@ static void tell_once_only(listener note, const ckpt_et_trace *trace, const ckpt
         }
     }
     if (random > 0) {
-        tell(note,
-             "%d forward ops draw random numbers (%.80s) and are not run again: whether the same would be drawn "
-             "is not in the trace",
-             random, first_random);
+        ckpt_import_say(
+            note,
+            "%d forward ops draw random numbers (%.80s) and are not run again: whether the same would be drawn "
+            "is not in the trace",
+            random, first_random);
     }
     if (statics > 0) {
-        tell(note,
-             "%d forward ops change what outlives the step, such as running statistics (%.80s), and are not run "
-             "again",
-             statics, first_static);
+        ckpt_import_say(
+            note,
+            "%d forward ops change what outlives the step, such as running statistics (%.80s), and are not run "
+            "again",
+            statics, first_static);
     }
 }
 
@@ -87,24 +70,26 @@ static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_st
     for (int i = 0; i < step->op_count; i++) {
         views += step->op[i].left_out;
     }
-    tell(note, "%.80s, the last of %d in the file", step->name, step->candidates);
-    tell(note, "%d of %d ops make views only or touch nothing on %.40s, and are left out", views, step->op_count,
-         trace->device_count > 0 ? trace->device[trace->main_device] : "the device");
+    ckpt_import_say(note, "%.80s, the last of %d in the file", step->name, step->candidates);
+    ckpt_import_say(note, "%d of %d ops make views only or touch nothing on %.40s, and are left out", views,
+                    step->op_count, trace->device_count > 0 ? trace->device[trace->main_device] : "the device");
     tell_once_only(note, trace, step);
     if (step->optimizer_steps == 0) {
-        tell(note, "no optimizer's step is in it: parameters count as inputs");
+        ckpt_import_say(note, "no optimizer's step is in it: parameters count as inputs");
     } else if (step->optimizer_steps > 1) {
-        tell(note, "%d optimizers' steps are in it, and are planned as one", step->optimizer_steps);
+        ckpt_import_say(note, "%d optimizers' steps are in it, and are planned as one", step->optimizer_steps);
     }
     if (trace->other_device_count > 0) {
-        tell(note, "%d tensors on other devices than %.40s are left out", trace->other_device_count,
-             trace->device[trace->main_device]);
+        ckpt_import_say(note, "%d tensors on other devices than %.40s are left out", trace->other_device_count,
+                        trace->device[trace->main_device]);
     }
     if (trace->cut_lists > 0) {
-        tell(note, "%d lists of tensors were cut off by PyTorch: what they held is missing", trace->cut_lists);
+        ckpt_import_say(note, "%d lists of tensors were cut off by PyTorch: what they held is missing",
+                        trace->cut_lists);
     }
-    tell(note, "frees are not in the trace: a buffer counts as free after its last use; parameters that are not "
-               "updated count as inputs; what libraries allocate for themselves is missing");
+    ckpt_import_say(note,
+                    "frees are not in the trace: a buffer counts as free after its last use; parameters that are not "
+                    "updated count as inputs; what libraries allocate for themselves is missing");
 }
 
 static ckpt_code import(const char *path, const char *times, double bytes_per_s, listener note, ckpt_arena *work,

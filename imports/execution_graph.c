@@ -210,8 +210,7 @@ static ckpt_code add_ops(builder *b)
 /* The file's name without folder and ".json". */
 static ckpt_code name_graph(builder *b)
 {
-    const char *const slash = strrchr(b->trace->path, '/');
-    const char *const base = slash != NULL ? slash + 1 : b->trace->path;
+    const char *const base = ckpt_import_base_name(b->trace->path);
     const char *const dot = strrchr(base, '.');
     const int length = dot != NULL && dot > base ? (int)(dot - base) : (int)strlen(base);
     b->graph->source = ckpt_arena_text(b->out, b->trace->path);

@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "imports/import.h"
+#include "imports/import_impl.h"
 
 /* The trace numbers addresses, not objects: a number comes again when memory is used again. */
 typedef struct ckpt_et_tensor {

@@ -263,6 +263,17 @@ static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node 
     node->random = node->schema[0] != '\0' && is_random(node->name, generator, drops, off);
 }
 
+static ckpt_code read_name(const reader *r, const ckpt_item *item, const char **name)
+{
+    CKPT_TRY(ckpt_item_text(item, r->trace->work, name, r->err));
+    const size_t length = strlen(*name);
+    const size_t kept = ckpt_import_cut(*name, length, CKPT_IMPORT_NAME_MAX);
+    if (kept < length) {
+        *name = ckpt_arena_format(r->trace->work, "%.*s", (int)kept, *name);
+    }
+    return *name != NULL ? CKPT_OK : no_memory(r, "names");
+}
+
 static ckpt_code read_node(reader *r, const ckpt_item *object, ckpt_et_node *node)
 {
     ckpt_et_trace *const t = r->trace;
@@ -278,7 +289,7 @@ static ckpt_code read_node(reader *r, const ckpt_item *object, ckpt_et_node *nod
                               (long long)node->id, (long long)node->parent_id);
     }
     CKPT_TRY(ckpt_item_need(object, "name", &item, r->err));
-    CKPT_TRY(ckpt_item_text(&item, t->work, &node->name, r->err));
+    CKPT_TRY(read_name(r, &item, &node->name));
     static const char compiled[] = "## Call CompiledFxGraph"; /* Inductor's, as PyTorch 2.15 writes it */
     node->compiled =
         strncmp(node->name, compiled, strlen(compiled)) == 0 || strcmp(node->name, "CompiledFunction") == 0;
@@ -418,7 +429,7 @@ ckpt_code ckpt_et_read(const char *path, ckpt_arena *work, ckpt_et_trace *trace,
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, NULL, &json, &root, err));
-    *trace = (ckpt_et_trace){.path = path, .work = work};
+    *trace = (ckpt_et_trace){.path = ckpt_import_shown(path), .work = work};
     reader r = {.trace = trace, .err = err};
     ckpt_arena_init(&r.scratch);
     const ckpt_code code = read_nodes(&r, &root);

@@ -37,61 +37,86 @@ static bool is_backward(const ckpt_et_node *node)
 /* What may be a step. A node stands in the file where it ended, and has its number from when it began. */
 typedef struct window {
     const char *name;
-    int64_t first_id;
-    int after, last; /* places in the file: behind `after`, up to `last` */
+    int64_t first_id; /* 0, unless `after` is -1 */
+    int after, last;  /* places in the file: behind `after`, up to `last` */
     bool backward, update;
 } window;
+
+/* Of one kind of node, up to a place in the file: the last place and the highest number. -1: none. */
+typedef struct seen {
+    int place;
+    int64_t id;
+} seen;
 
 static bool is_inside(const window *w, const ckpt_et_node *node)
 {
     return node->id >= w->first_id && node->place > w->after && node->place <= w->last;
 }
 
-static void look_inside(const ckpt_et_trace *trace, window *w)
+static void see(seen *s, const ckpt_et_node *node)
 {
-    for (int i = 0; i < trace->node_count; i++) {
-        const ckpt_et_node *const node = &trace->node[i];
-        if (is_inside(w, node)) {
-            w->backward = w->backward || is_backward(node);
-            w->update = w->update || is_optimizer(node, "Optimizer.step#");
-        }
-    }
+    s->place = node->place;
+    s->id = node->id > s->id ? node->id : s->id;
 }
 
-/* Of two windows, the later one, unless only the earlier one is a whole step. */
-static void prefer(const ckpt_et_trace *trace, window w, window *best, int *candidates)
+static bool has(const window *w, const seen *s)
 {
-    look_inside(trace, &w);
-    if (w.backward) {
-        *candidates += 1;
-        *best = !best->backward || w.update || !best->update ? w : *best;
-    }
+    return s->place > w->after && s->id >= w->first_id;
 }
 
-static window find_window(const ckpt_et_trace *trace, int *candidates)
+/* The last whole step, or the last with a backward. `steps`: of those the profiler marked; else of those an
+ * optimizer ends. */
+static window find_marked(const ckpt_et_trace *trace, const ckpt_et_node *const *in_file, bool steps, int *candidates)
 {
     window best = {"the whole trace", 0, -1, INT_MAX, false, false};
+    seen backward = {-1, -1};
+    seen update = {-1, -1};
     int after = -1;
     for (int i = 0; i < trace->node_count; i++) {
-        const ckpt_et_node *const node = &trace->node[i];
-        if (is_profiler_step(node)) {
-            prefer(trace, (window){node->name, node->id, -1, node->place, false, false}, &best, candidates);
+        const ckpt_et_node *const node = in_file[i];
+        const bool ends = is_optimizer(node, "Optimizer.step#");
+        if (is_backward(node)) {
+            see(&backward, node);
         }
-    }
-    const bool marked = *candidates > 0;
-    for (int i = 0; !marked && i < trace->node_count; i++) {
-        const ckpt_et_node *const node = &trace->node[i];
-        if (is_optimizer(node, "Optimizer.step#")) {
-            prefer(trace, (window){"what ends with the optimizer's step", 0, after, node->place, false, false}, &best,
-                   candidates);
-            after = node->place;
+        if (ends) {
+            see(&update, node);
         }
+        if (!(steps ? is_profiler_step(node) : ends)) {
+            continue;
+        }
+        window w = {steps ? node->name : "what ends with the optimizer's step",
+                    steps ? node->id : 0,
+                    steps ? -1 : after,
+                    i,
+                    false,
+                    false};
+        w.backward = has(&w, &backward);
+        w.update = has(&w, &update);
+        *candidates += w.backward;
+        best = w.backward && (!best.backward || w.update || !best.update) ? w : best;
+        after = i;
     }
-    if (*candidates == 0) { /* no step is marked */
-        look_inside(trace, &best);
-        *candidates = 1;
+    if (*candidates == 0) {
+        best.backward = backward.place >= 0;
     }
     return best;
+}
+
+static ckpt_code find_window(const ckpt_et_trace *trace, window *found, int *candidates, ckpt_err *err)
+{
+    const ckpt_et_node **const in_file = CKPT_NEW(trace->work, const ckpt_et_node *, trace->node_count);
+    if (in_file == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for its steps", trace->path);
+    }
+    for (int i = 0; i < trace->node_count; i++) {
+        in_file[trace->node[i].place] = &trace->node[i];
+    }
+    *found = find_marked(trace, in_file, true, candidates);
+    if (*candidates == 0) {
+        *found = find_marked(trace, in_file, false, candidates);
+    }
+    *candidates += *candidates == 0; /* no step is marked: the whole trace is one */
+    return CKPT_OK;
 }
 
 /* What a node inherits from the nodes around it. */
@@ -309,7 +334,8 @@ ckpt_code ckpt_et_find_step(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt
 {
     const int nodes = trace->node_count;
     int candidates = 0;
-    const window w = find_window(trace, &candidates);
+    window w;
+    CKPT_TRY(find_window(trace, &w, &candidates, err));
     if (!w.backward) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%.200s: found no backward among its %d nodes (no autograd::engine::evaluate_function), "

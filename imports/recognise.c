@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "imports/import.h"
+#include "imports/import_impl.h"
 
 enum { PICKLE_PROTO = 0x80 };
 
@@ -27,7 +28,7 @@ static ckpt_code recognise(const char *path, const char *bytes, size_t length, c
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%.200s: found %s, wanted PyTorch's memory snapshot (pickle), a Kineto or Chrome trace "
                          "(\"traceEvents\") or PyTorch's ExecutionTrace (\"schema\" and \"nodes\")",
-                         path, found);
+                         ckpt_import_shown(path), found);
     }
     return CKPT_OK;
 }

@@ -15,13 +15,6 @@
 #define ALLOCATOR_STREAM "allocator" /* of what the allocator does, not the program */
 static const char before_recording[] = "before the recording";
 
-/* An address that an entry named: what lies there now. */
-typedef struct slot {
-    int64_t address;
-    bool used, live;
-    const char *name;
-} slot;
-
 typedef struct range {
     int64_t first, end;
 } range;
@@ -29,8 +22,7 @@ typedef struct range {
 typedef struct importer {
     ckpt_snapshot *s;
     ckpt_timeline *timeline;
-    slot *table;
-    uint64_t mask;
+    int *previous;  /* of each entry, then each block: the allocation or free before it at its address; -1 */
     range *touched; /* by allocations and frees; disjoint and ascending after merge */
     int touched_count;
     const char **name; /* of each entry; NULL: left out */
@@ -45,28 +37,31 @@ static ckpt_code no_memory(const ckpt_snapshot *s)
     return CKPT_FAIL(s->err, CKPT_NO_MEMORY, "%.200s: no memory for a trace of %d entries", s->path, s->entry_count);
 }
 
-static slot *look_up(const importer *im, int64_t address)
+static bool moves_memory(const ckpt_snapshot_entry *entry)
 {
-    uint64_t at = (uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 17 & im->mask;
-    while (im->table[at].used && im->table[at].address != address) {
-        at = (at + 1) & im->mask;
-    }
-    return &im->table[at];
+    return entry->action == CKPT_SNAPSHOT_ALLOC || entry->action == CKPT_SNAPSHOT_FREE;
 }
 
 static ckpt_code prepare(importer *im)
 {
     const ckpt_snapshot *const s = im->s;
-    uint64_t slots = 16;
-    while (slots < 2 * (uint64_t)s->entry_count) {
-        slots *= 2;
-    }
-    im->mask = slots - 1;
-    im->table = CKPT_NEW(s->work, slot, slots);
+    const int64_t count = (int64_t)s->entry_count + s->block_count; /* both below 2^29: a file has 2^30 bytes */
+    int64_t *const address = CKPT_NEW(s->work, int64_t, count);
     im->touched = CKPT_NEW(s->work, range, s->entry_count);
     im->name = CKPT_NEW(s->work, const char *, s->entry_count);
     im->delta = CKPT_NEW(s->work, ckpt_bytes, s->entry_count);
-    return im->table != NULL && im->touched != NULL && im->name != NULL && im->delta != NULL ? CKPT_OK : no_memory(s);
+    if (address == NULL || im->touched == NULL || im->name == NULL || im->delta == NULL) {
+        return no_memory(s);
+    }
+    for (int i = 0; i < s->entry_count; i++) {
+        address[i] = moves_memory(&s->entry[i]) ? s->entry[i].address : -1;
+    }
+    for (int i = 0; i < s->block_count; i++) {
+        address[s->entry_count + i] = s->block[i].address;
+    }
+    CKPT_TRY_WHILE(s->err, ckpt_timeline_previous(address, (int)count, s->work, &im->previous, s->err),
+                   "importing %.200s", s->path);
+    return CKPT_OK;
 }
 
 static ckpt_code add_memory(importer *im, ckpt_span span, const char *name, const ckpt_pickle_value *value,
@@ -116,8 +111,7 @@ static ckpt_code add_before(importer *im, int64_t address, ckpt_bytes size_bytes
 static ckpt_code scan_entry(importer *im, int i)
 {
     const ckpt_snapshot_entry *const entry = &im->s->entry[i];
-    slot *const at = look_up(im, entry->address);
-    const bool allocates = entry->action == CKPT_SNAPSHOT_ALLOC;
+    const int before = im->previous[i];
     int64_t end = 0;
     if (!ckpt_sum(entry->address, entry->size_bytes > 0 ? entry->size_bytes : 1, &end)) {
         return CKPT_FAIL(im->s->err, CKPT_OVERFLOW,
@@ -126,22 +120,19 @@ static ckpt_code scan_entry(importer *im, int i)
                          im->s->path, im->s->device, i, (long long)entry->size_bytes, (long long)entry->address);
     }
     im->touched[im->touched_count++] = (range){entry->address, end};
-    if (allocates) {
-        im->name[i] = at->name = ckpt_snapshot_name(im->s, entry->value);
-        if (at->name == NULL) {
+    if (entry->action == CKPT_SNAPSHOT_ALLOC) {
+        im->name[i] = ckpt_snapshot_name(im->s, entry->value);
+        if (im->name[i] == NULL) {
             return no_memory(im->s);
         }
-    } else if (at->live) {
-        im->name[i] = at->name;
-    } else if (!at->used) {
+    } else if (before >= 0 && im->s->entry[before].action == CKPT_SNAPSHOT_ALLOC) {
+        im->name[i] = im->name[before];
+    } else if (before < 0) {
         im->name[i] = before_recording;
         CKPT_TRY(add_before(im, entry->address, entry->size_bytes, entry->stream, NULL));
     } else { /* freed twice: the allocation between is not in the file */
         im->lost_count++;
     }
-    at->address = entry->address;
-    at->used = true;
-    at->live = allocates;
     return CKPT_OK;
 }
 
@@ -186,7 +177,7 @@ static ckpt_code find_before(importer *im)
 {
     const ckpt_snapshot *const s = im->s;
     for (int i = 0; i < s->entry_count; i++) {
-        if (s->entry[i].action == CKPT_SNAPSHOT_ALLOC || s->entry[i].action == CKPT_SNAPSHOT_FREE) {
+        if (moves_memory(&s->entry[i])) {
             CKPT_TRY(scan_entry(im, i));
         }
     }
@@ -198,8 +189,9 @@ static ckpt_code find_before(importer *im)
         if (!is_touched(im, b->address, b->address + (b->room_bytes > 0 ? b->room_bytes : 1))) {
             CKPT_TRY(add_before(im, b->address, b->requested_bytes, b->stream, b->value));
         } else if (s->entry_count > 0) {
-            const slot *const at = look_up(im, b->address);
-            im->late_count += !at->used || !at->live;
+            const int before = im->previous[s->entry_count + i];
+            const bool there = before >= 0 && before < s->entry_count;
+            im->late_count += !there || s->entry[before].action != CKPT_SNAPSHOT_ALLOC;
         }
     }
     return CKPT_OK;
@@ -240,7 +232,7 @@ static ckpt_code add_entries(importer *im)
     for (int i = 0; i < s->entry_count; i++) {
         const ckpt_snapshot_entry *const entry = &s->entry[i];
         const bool allocates = entry->action == CKPT_SNAPSHOT_ALLOC;
-        if (allocates || entry->action == CKPT_SNAPSHOT_FREE) {
+        if (moves_memory(entry)) {
             if (im->name[i] != NULL) {
                 CKPT_TRY(
                     add_memory(im, allocates ? CKPT_SPAN_ALLOCATE : CKPT_SPAN_FREE, im->name[i], entry->value, entry));
@@ -294,10 +286,10 @@ static ckpt_code fill_outside(const importer *im, ckpt_arena *out, ckpt_trace *t
         short_count += s->knows_reserved && reserved < allocated;
     }
     if (short_count > 0) {
-        ckpt_snapshot_note(s,
-                           "after %d entries more is allocated than the segments hold: some of what the allocator "
-                           "did is not in the file",
-                           short_count);
+        ckpt_import_say(s->note,
+                        "after %d entries more is allocated than the segments hold: some of what the allocator "
+                        "did is not in the file",
+                        short_count);
     }
     trace->event = event;
     return CKPT_OK;
@@ -307,32 +299,33 @@ static void notes(const importer *im, const ckpt_timeline_report *report)
 {
     const ckpt_snapshot *const s = im->s;
     if (s->entry_count == 0) {
-        ckpt_snapshot_note(s, "no history was recorded: the trace has what was allocated when the snapshot was taken");
+        ckpt_import_say(s->note,
+                        "no history was recorded: the trace has what was allocated when the snapshot was taken");
     } else if (im->before_count > 0) {
-        ckpt_snapshot_note(s, "%d blocks of %lld bytes were allocated before the first entry: they stand at its time",
-                           im->before_count, (long long)im->before_bytes);
+        ckpt_import_say(s->note,
+                        "%d blocks of %lld bytes were allocated before the first entry: they stand at its time",
+                        im->before_count, (long long)im->before_bytes);
     }
     if (im->lost_count > 0) {
-        ckpt_snapshot_note(s, "%d frees of blocks whose allocation is not in the file are left out", im->lost_count);
+        ckpt_import_say(s->note, "%d frees of blocks whose allocation is not in the file are left out", im->lost_count);
     }
     if (report->double_allocates > 0) {
-        ckpt_snapshot_note(s, "%d blocks were allocated where another was still in use: that one counts as freed",
-                           report->double_allocates);
+        ckpt_import_say(s->note, "%d blocks were allocated where another was still in use: that one counts as freed",
+                        report->double_allocates);
     }
     if (im->late_count > 0) {
-        ckpt_snapshot_note(s, "%d blocks of the segments were allocated after the last entry and are left out",
-                           im->late_count);
+        ckpt_import_say(s->note, "%d blocks of the segments were allocated after the last entry and are left out",
+                        im->late_count);
     }
     const ckpt_pickle_value *const host = ckpt_pickle_find(s->root, "host_traces");
     if (host != NULL && host->count > 0 && host->type == CKPT_PICKLE_LIST) {
-        ckpt_snapshot_note(s, "\"host_traces\", pinned memory of the host, is left out");
+        ckpt_import_say(s->note, "\"host_traces\", pinned memory of the host, is left out");
     }
 }
 
 static ckpt_code make_trace(importer *im, ckpt_arena *out, ckpt_trace **trace)
 {
     const ckpt_snapshot *const s = im->s;
-    const char *const slash = strrchr(s->path, '/');
     ckpt_timeline_report report = {0};
     ckpt_trace *made = NULL;
     CKPT_TRY(ckpt_timeline_create(out, &im->timeline, s->err));
@@ -340,8 +333,7 @@ static ckpt_code make_trace(importer *im, ckpt_arena *out, ckpt_trace **trace)
     CKPT_TRY(find_before(im));
     CKPT_TRY(add_entries(im));
     CKPT_TRY(ckpt_snapshot_add_annotations(s, im->timeline));
-    CKPT_TRY_WHILE(s->err,
-                   ckpt_timeline_finish(im->timeline, slash != NULL ? slash + 1 : s->path, &made, &report, s->err),
+    CKPT_TRY_WHILE(s->err, ckpt_timeline_finish(im->timeline, ckpt_import_base_name(s->path), &made, &report, s->err),
                    "importing %.200s", s->path);
     if (made->event_count == 0) {
         return CKPT_FAIL(s->err, CKPT_BAD_INPUT,
@@ -359,12 +351,12 @@ static ckpt_code make_trace(importer *im, ckpt_arena *out, ckpt_trace **trace)
     return CKPT_OK;
 }
 
-static ckpt_code import(ckpt_snapshot *s, ckpt_arena *out, ckpt_trace **trace)
+static ckpt_code import(ckpt_snapshot *s, const char *path, ckpt_arena *out, ckpt_trace **trace)
 {
     const char *bytes = NULL;
     size_t length = 0;
     importer im = {.s = s};
-    CKPT_TRY(ckpt_file_read(s->path, s->work, &bytes, &length, s->err));
+    CKPT_TRY(ckpt_file_read(path, s->work, &bytes, &length, s->err));
     CKPT_TRY(ckpt_pickle_read(s->path, bytes, length, s->work, &s->root, &s->value_count, s->err));
     CKPT_TRY(ckpt_snapshot_decode(s));
     return make_trace(&im, out, trace);
@@ -375,8 +367,8 @@ ckpt_code ckpt_import_snapshot(const char *path, void (*note)(const char *line),
 {
     ckpt_arena work;
     ckpt_arena_init(&work);
-    ckpt_snapshot s = {.path = path, .note = note, .work = &work, .err = err};
-    const ckpt_code code = import(&s, out, trace);
+    ckpt_snapshot s = {.path = ckpt_import_shown(path), .note = note, .work = &work, .err = err};
+    const ckpt_code code = import(&s, path, out, trace);
     ckpt_arena_fini(&work);
     return code;
 }

@@ -22,9 +22,11 @@ typedef struct annotations {
     int odd_count; /* left out */
 } annotations;
 
+/* As far as names are kept. */
 static bool same_text(const ckpt_pickle_value *a, const ckpt_pickle_value *b)
 {
-    return a->count == b->count && memcmp(a->as.bytes, b->as.bytes, (size_t)a->count) == 0;
+    const int count = a->count < NAME_MAX_BYTES ? a->count : NAME_MAX_BYTES;
+    return a->count == b->count && memcmp(a->as.bytes, b->as.bytes, (size_t)count) == 0;
 }
 
 static ckpt_code add_range(annotations *an, const ckpt_pickle_value *name, ckpt_ns start_ns, ckpt_ns end_ns)
@@ -104,10 +106,10 @@ ckpt_code ckpt_snapshot_add_annotations(const ckpt_snapshot *s, ckpt_timeline *t
         CKPT_TRY(add_range(&an, an.open[an.open_count].name, an.open[an.open_count].start_ns, an.last_ns));
     }
     if (an.odd_count > 0) {
-        ckpt_snapshot_note(s,
-                           "%d of \"external_annotations\" are outside the entries' time, incomplete or nested "
-                           "deeper than %d: left out",
-                           an.odd_count, OPEN_MAX);
+        ckpt_import_say(s->note,
+                        "%d of \"external_annotations\" are outside the entries' time, incomplete or nested "
+                        "deeper than %d: left out",
+                        an.odd_count, OPEN_MAX);
     }
     return CKPT_OK;
 }

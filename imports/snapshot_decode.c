@@ -1,32 +1,16 @@
 /* A snapshot's pickle, checked: which device, its entries in order, the blocks in use at the end.
  * Source: torch/csrc/cuda/memory_snapshot.cpp, torch/cuda/memory.py (_snapshot) and what torch/cuda/_memory_viz.py
  * reads, of PyTorch 2.1 and 2.15. Older files: no time_us, blocks without an address, "real_size" in a "history". */
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "core/units.h"
 #include "imports/snapshot_impl.h"
-
-enum { LINE_MAX_BYTES = 400 };
 
 /* Where in the file: device_traces[0][17], segments[3].blocks[2] (item < 0: the list's element itself). */
 typedef struct place {
     const char *list, *between;
     int index, item;
 } place;
-
-void ckpt_snapshot_note(const ckpt_snapshot *s, const char *format, ...)
-{
-    char line[LINE_MAX_BYTES];
-    va_list args;
-    if (s->note == NULL) {
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    s->note(line);
-}
 
 static ckpt_code bad(const ckpt_snapshot *s, const place *at, const char *key, const ckpt_pickle_value *found,
                      const char *wanted)
@@ -112,8 +96,8 @@ static ckpt_code choose_device(ckpt_snapshot *s, const ckpt_pickle_value *traces
         left += count;
     }
     if (others > 0) {
-        ckpt_snapshot_note(s, "%lld entries of %d other devices are left out; device %d has the most, %d",
-                           (long long)left, others, s->device, (*entries)->count);
+        ckpt_import_say(s->note, "%lld entries of %d other devices are left out; device %d has the most, %d",
+                        (long long)left, others, s->device, (*entries)->count);
     }
     return CKPT_OK;
 }
@@ -224,16 +208,15 @@ static ckpt_code decode_entries(ckpt_snapshot *s, const ckpt_pickle_value *entri
         entry[i].time_ns = 1000 * (ckpt_ns)i;
     }
     if (count > 0 && !s->timed) {
-        ckpt_snapshot_note(s, "the entries have no times: the trace has one in each microsecond, in their order");
+        ckpt_import_say(s->note, "the entries have no times: the trace has one in each microsecond, in their order");
     }
     if (counts.backwards > 0) {
-        ckpt_snapshot_note(s, "%d entries have a time before that of the entry before them, which is used instead",
-                           counts.backwards);
+        ckpt_import_say(s->note, "%d entries have a time before that of the entry before them, which is used instead",
+                        counts.backwards);
     }
     if (counts.other > 0) {
-        ckpt_snapshot_note(s, "%d entries are of another kind, the first \"%.*s\": left out", counts.other,
-                           counts.first_other->count < 40 ? counts.first_other->count : 40,
-                           counts.first_other->as.bytes);
+        ckpt_import_say(s->note, "%d entries are of another kind, the first \"%.*s\": left out", counts.other,
+                        counts.first_other->count < 40 ? counts.first_other->count : 40, counts.first_other->as.bytes);
     }
     s->entry = entry;
     s->entry_count = count;
@@ -312,8 +295,8 @@ static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value
     const int before = s->block_count;
     CKPT_TRY(decode_blocks(s, &in, block, &sum));
     if (sum != in.total_bytes) { /* then where they lie is not known either */
-        ckpt_snapshot_note(s, "segments[%d] is of %lld bytes, its blocks of %lld: its %d blocks in use are left out", i,
-                           (long long)in.total_bytes, (long long)sum, s->block_count - before);
+        ckpt_import_say(s->note, "segments[%d] is of %lld bytes, its blocks of %lld: its %d blocks in use are left out",
+                        i, (long long)in.total_bytes, (long long)sum, s->block_count - before);
         s->block_count = before;
     }
     return CKPT_OK;
@@ -369,11 +352,12 @@ ckpt_code ckpt_snapshot_decode(ckpt_snapshot *s)
         CKPT_TRY(decode_segment(s, segments->as.item[i], i, block));
     }
     if (s->other_segments > 0) {
-        ckpt_snapshot_note(s, "%d segments of other devices are left out", s->other_segments);
+        ckpt_import_say(s->note, "%d segments of other devices are left out", s->other_segments);
     }
     s->block = block;
     if (s->block_count > 0 && !s->knows_reserved) {
-        ckpt_snapshot_note(s, "the segments are spans of addresses, not memory that was reserved: nothing is outside");
+        ckpt_import_say(s->note,
+                        "the segments are spans of addresses, not memory that was reserved: nothing is outside");
     }
     return CKPT_OK;
 }

@@ -3,6 +3,7 @@
 #define CKPT_IMPORTS_SNAPSHOT_IMPL_H
 
 #include "core/timeline.h"
+#include "imports/import_impl.h"
 #include "imports/pickle_impl.h"
 
 /* Times are microseconds since 1970; nanoseconds of the latest must fit 63 bits. */
@@ -56,9 +57,6 @@ typedef struct ckpt_snapshot {
 
 /* Fill entry, block and what belongs to them from root. */
 CKPT_MUST_USE ckpt_code ckpt_snapshot_decode(ckpt_snapshot *snapshot);
-
-/* One line to whoever listens. */
-void ckpt_snapshot_note(const ckpt_snapshot *snapshot, const char *format, ...) CKPT_PRINTF(2, 3);
 
 /* What an entry's or block's frames say where it was allocated: "train.py:42 forward"; "allocation" when they say
  * nothing. NULL: no memory. */

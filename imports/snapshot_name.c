@@ -4,9 +4,9 @@
 
 #include "imports/snapshot_impl.h"
 
-/* A stack is shared by thousands of entries, so the walk over one is bounded: frames from the inside that are looked
- * at; and bytes of a text that are kept. */
-enum { FRAMES_MAX = 256, PART_MAX_BYTES = 60, LAYER_MAX_BYTES = 100 };
+/* A stack is shared by thousands of entries, so the walk over one is bounded: frames from the inside and bytes of a
+ * text that are looked at; and bytes that are kept. */
+enum { FRAMES_MAX = 256, TEXT_MAX_BYTES = 1024, PART_MAX_BYTES = 60, LAYER_MAX_BYTES = 100 };
 
 typedef struct text {
     const char *bytes;
@@ -26,7 +26,7 @@ static text text_of(const ckpt_pickle_value *value)
 static bool contains(text in, const char *what)
 {
     const int length = (int)strlen(what);
-    for (int i = 0; i + length <= in.length && i < 4096; i++) {
+    for (int i = 0; i + length <= in.length; i++) {
         if (memcmp(in.bytes + i, what, (size_t)length) == 0) {
             return true;
         }
@@ -60,11 +60,16 @@ static frame split(frame from)
     return made;
 }
 
+/* Of a long path the end counts, of a long name the start. */
 static frame frame_of(const ckpt_pickle_value *value)
 {
     const ckpt_pickle_value *const line = ckpt_pickle_find(value, "line");
-    const frame made = {text_of(ckpt_pickle_find(value, "filename")), text_of(ckpt_pickle_find(value, "name")),
-                        line != NULL && line->type == CKPT_PICKLE_INT ? line->as.integer : 0};
+    text file = text_of(ckpt_pickle_find(value, "filename"));
+    text name = text_of(ckpt_pickle_find(value, "name"));
+    const int before = file.length > TEXT_MAX_BYTES ? file.length - TEXT_MAX_BYTES : 0;
+    file = (text){file.bytes + before, file.length - before};
+    name.length = name.length < TEXT_MAX_BYTES ? name.length : TEXT_MAX_BYTES;
+    const frame made = {file, name, line != NULL && line->type == CKPT_PICKLE_INT ? line->as.integer : 0};
     return made.line == 0 ? split(made) : made;
 }
 
@@ -80,14 +85,9 @@ static bool is_library(const frame *f)
            (f->file.length >= 6 && memcmp(f->file.bytes, "torch/", 6) == 0);
 }
 
-/* Fewer bytes, ending where a character ends. */
 static int cut(text from, int most)
 {
-    int length = from.length < most ? from.length : most;
-    while (length > 0 && length < from.length && ((unsigned char)from.bytes[length] & 0xc0) == 0x80) {
-        length--;
-    }
-    return length;
+    return (int)ckpt_import_cut(from.bytes, (size_t)from.length, (size_t)most);
 }
 
 static const char *python_name(const ckpt_snapshot *s, const frame *f)
