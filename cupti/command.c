@@ -84,7 +84,8 @@ static ckpt_code beside_program(ckpt_arena *arena, const char **library, ckpt_er
 {
     static const char *const place[] = {"lib", CKPT_LIBDIR};
     const char *self = NULL;
-    CKPT_TRY(real_path("/proc/self/exe", "this program's own file", arena, &self, err));
+    CKPT_TRY(real_path("/proc/self/exe", "this program's own file, or CKPT_INJECT_LIBRARY to name libckpt_inject.so",
+                       arena, &self, err));
     const int folder = (int)(strrchr(self, '/') - self);
     for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
         const char *const path = ckpt_arena_format(arena, "%.*s/../%s/libckpt_inject.so", folder, self, place[i]);

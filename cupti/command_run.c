@@ -48,6 +48,8 @@ void ckpt_command_take_signals(ckpt_command_signals *before)
             sigaction(passed[i], &ours, NULL);
         }
     }
+    const struct sigaction usual = {.sa_handler = SIG_DFL}; /* who ignores SIGCHLD is told of no child's end */
+    sigaction(SIGCHLD, &usual, &before->child);
 }
 
 void ckpt_command_return_signals(const ckpt_command_signals *before)
@@ -55,6 +57,7 @@ void ckpt_command_return_signals(const ckpt_command_signals *before)
     for (int i = 0; i < PASSED; i++) {
         sigaction(passed[i], &before->action[i], NULL);
     }
+    sigaction(SIGCHLD, &before->child, NULL);
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
 }
 

@@ -198,16 +198,17 @@ static ckpt_code write_trace(const traces *t, const ckpt_trace *trace, const cha
 
 /* "12 kernels, 3 copies, ... -> trace.json" and what is missing. */
 static ckpt_code tell_trace(const traces *t, const ckpt_spool_content *content, const ckpt_activity_summary *summary,
-                            const char *path)
+                            ckpt_ns time_ns, const char *path)
 {
-    char overhead[CKPT_UNITS_TEXT] = "", what[300];
+    char overhead[CKPT_UNITS_TEXT] = "", shown[CKPT_UNITS_TEXT], what[300];
     snprintf(what, sizeof what, "%d kernels, %d copies, %d fills, %d allocations and %d releases on %d GPU%s%s%s in ",
              summary->kernels, summary->copies, summary->fills, summary->allocations, summary->releases,
              summary->devices, summary->devices == 1 ? "" : "s", summary->overhead_ns > 0 ? "; CUPTI took " : "",
              summary->overhead_ns > 0 ? ckpt_ns_show(summary->overhead_ns, overhead) : "");
     CKPT_TRY(tell(t, content, what, path[0] != '\0' ? path : "no file: with -o FILE each process has its own"));
     if (content->word[CKPT_SPOOL_STOPPED] != NULL) {
-        CKPT_TRY(tell(t, content, "recorded only in part: ", content->word[CKPT_SPOOL_STOPPED]));
+        snprintf(what, sizeof what, "only the first %s are recorded: ", ckpt_ns_show(time_ns, shown));
+        CKPT_TRY(tell(t, content, what, content->word[CKPT_SPOOL_STOPPED]));
     } else if (content->cut || content->word[CKPT_SPOOL_ENDED] == NULL) {
         CKPT_TRY(tell(t, content, "did not end by exit: its last tenths of a second may be missing", ""));
     }
@@ -237,7 +238,7 @@ static ckpt_code make_trace(const traces *t, const spool_file *file)
     if (path[0] != '\0') {
         CKPT_TRY(write_trace(t, trace, path));
     }
-    CKPT_TRY(tell_trace(t, &content, &summary, path));
+    CKPT_TRY(tell_trace(t, &content, &summary, trace->time_ns, path));
     ckpt_arena_rewind(t->arena, mark);
     return CKPT_OK;
 }

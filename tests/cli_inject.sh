@@ -207,6 +207,14 @@ if [ "$(cat out)" != /other/tool.so ] || [ -e u.json ]; then fail "another tool'
 says "CUDA_INJECTION64_PATH is /other/tool.so already: that tool records, and nothing is recorded here"
 NVTX_INJECTION64_PATH=/other/nvtx.so "$profile" -o u.json -- printenv NVTX_INJECTION64_PATH 2> said > out
 [ "$(cat out)" = /other/nvtx.so ] || fail "another tool's NVTX was taken: $(cat out)"
+python3 - "$profile" <<'PYTHON' || fail "SIGCHLD is ignored: $(cat said)"
+import signal, subprocess, sys
+command = ["sh", "-c", "grep SigIgn /proc/self/status; exit 4"]
+ignore = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+alone = subprocess.run(command, preexec_fn=ignore, capture_output=True)
+injected = subprocess.run([sys.argv[1], "-o", "u.json", "--", *command], preexec_fn=ignore, stdout=subprocess.PIPE, stderr=open("said", "w"))
+assert alone.returncode == injected.returncode == 4 and alone.stdout == injected.stdout, (alone, injected)
+PYTHON
 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$profile" -o u.json -- env 2> said > out
 ! grep -q "GOMP_SPINCOUNT\|CKPT_SETTLED" out || fail "what ckpt-profile sets for itself reaches the command"
 env -u OMP_WAIT_POLICY GOMP_SPINCOUNT=2000 "$profile" -o u.json -- printenv GOMP_SPINCOUNT > out 2> said

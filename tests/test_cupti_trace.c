@@ -504,6 +504,34 @@ static void too_little_memory_hides_no_exit_code(void **unused)
     assert_true(ckpt_test_starve(starve_command, (void *)&command) > 10);
 }
 
+static bool told_what_is_missing;
+
+static void look_for_missing(const char *line)
+{
+    told_what_is_missing =
+        told_what_is_missing || (strstr(line, "only the first 1") != NULL &&
+                                 strstr(line, " us are recorded: its file reached the limit") != NULL);
+}
+
+static void a_recording_that_stopped_says_how_long_it_is(void **unused)
+{
+    (void)unused;
+    char copy[sizeof path + 80];
+    char *argv[] = {"sh", "-c", copy, NULL};
+    const ckpt_command command = {argv, CKPT_WORK_DIR "/spools/part.json", CKPT_BIN_DIR "/../lib/libckpt_inject.so", 1,
+                                  argv};
+    ckpt_err err = {.msg = ""};
+    bool ran = false;
+    int exit_code = -1;
+    if (access(command.library, R_OK) != 0) {
+        skip(); /* a build without CUPTI */
+    }
+    add_and_read(fresh(300 << 10, 1), "reached the limit", 10000, 19999); /* 1 ns apart */
+    snprintf(copy, sizeof copy, "cp %s $CKPT_INJECT_SPOOL/1-0.spool", path);
+    CHECK_OK(ckpt_command_record(&command, look_for_missing, &ran, &exit_code, &err), err);
+    assert_true(told_what_is_missing);
+}
+
 /* --- Traces ----------------------------------------------------------------------------------------------------- */
 
 enum { CALLS = 120, RANGES = 60, LAYER = 4000 };
@@ -793,6 +821,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_not_ours_any_more_is_left_alone),
         cmocka_unit_test(too_little_memory),
         cmocka_unit_test(too_little_memory_hides_no_exit_code),
+        cmocka_unit_test(a_recording_that_stopped_says_how_long_it_is),
         cmocka_unit_test(traces_are_what_plain_recomputation_says),
         cmocka_unit_test(memory_comes_and_goes),
         cmocka_unit_test(names_are_read_as_written),
