@@ -152,11 +152,15 @@ static void each_thing_under_its_tag(void **state)
     assert_int_equal(ckpt_rec.count, 0);
 }
 
-/* More than one buffer of ours holds, started faster than they run. */
+/* More than one buffer of ours holds, started faster than they run. Each is there once, under its tag. That they come
+ * in order is told, and wanted of the double alone: CUPTI puts the device's clock on the host's as it goes, so two
+ * kernels of a microsecond may change places. */
 static void many_kernels(void **state)
 {
+    static bool seen[MANY + 1];
     const int many = emulated ? MANY_EMULATED : MANY;
     int kernels = 0;
+    int early = 0;
     ckpt_ns last = 0;
     (void)state;
     for (int i = 0; i < many; i++) {
@@ -166,12 +170,17 @@ static void many_kernels(void **state)
     for (int i = 0; i < ckpt_rec.count; i++) {
         const ckpt_activity *const a = &ckpt_rec.got[i];
         if (runs(a)) {
-            assert_int_equal(a->tag, ++kernels); /* of one stream, so in the order they were started in */
-            assert_true(a->start_ns >= last);
+            assert_in_range(a->tag, 1, many);
+            assert_false(seen[a->tag]);
+            seen[a->tag] = true;
+            kernels++;
+            early += a->start_ns < last;
             last = a->end_ns;
         }
     }
+    print_message("%d of %d kernels start before the one before them ended\n", early, kernels);
     assert_int_equal(kernels, many);
+    assert_true(!emulated || early == 0);
     nothing_lost();
 }
 
