@@ -54,32 +54,56 @@ static ckpt_code read_all(FILE *file, const char *name, char **block, size_t *le
     }
 }
 
-/* A pipe gives its bytes once, so those of standard input are kept: its second reader gets them too. */
-static struct {
-    char *bytes;
+/* A pipe gives its bytes once, so those of standard input and of the last other pipe are kept: who reads it again gets
+ * them too. */
+typedef struct kept {
+    char *path, *bytes;
     size_t length;
 } kept;
+
+static kept kept_input, kept_pipe;
+
+static kept *find_kept(const char *path)
+{
+    kept *const k = strcmp(path, "-") == 0 ? &kept_input : &kept_pipe;
+    return k->path != NULL && strcmp(k->path, path) == 0 ? k : NULL;
+}
+
+/* NULL: no memory for its name. */
+static kept *keep(const char *path, char *bytes, size_t length)
+{
+    kept *const k = strcmp(path, "-") == 0 ? &kept_input : &kept_pipe;
+    char *const copy = ckpt_memory_get(strlen(path) + 1);
+    if (copy == NULL) {
+        return NULL;
+    }
+    memcpy(copy, path, strlen(path) + 1);
+    ckpt_memory_put(k->path);
+    ckpt_memory_put(k->bytes);
+    *k = (kept){copy, bytes, length};
+    return k;
+}
 
 ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length, ckpt_err *err)
 {
     const bool standard = strcmp(path, "-") == 0;
     const char *const name = shown(path, "standard input");
-    char *block = standard ? kept.bytes : NULL;
-    size_t count = standard ? kept.length : 0;
+    const kept *k = find_kept(path);
+    char *block = k != NULL ? k->bytes : NULL;
+    size_t count = k != NULL ? k->length : 0;
     ckpt_code code = CKPT_OK;
-    if (block == NULL) {
+    if (k == NULL) {
+        struct stat status;
         FILE *const file = standard ? stdin : fopen(path, "rb");
         if (file == NULL) {
             return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
         }
+        const bool once = standard || (fstat(fileno(file), &status) == 0 && S_ISFIFO(status.st_mode));
         code = read_all(file, name, &block, &count, err);
         if (!standard) {
             fclose(file);
         }
-    }
-    if (code == CKPT_OK && standard) {
-        kept.bytes = block;
-        kept.length = count;
+        k = code == CKPT_OK && once ? keep(path, block, count) : NULL;
     }
     if (code == CKPT_OK) {
         char *const copy = ckpt_arena_take(arena, count + 1, 1);
@@ -91,7 +115,7 @@ ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes
             *length = count;
         }
     }
-    if (block != kept.bytes) {
+    if (k == NULL) {
         ckpt_memory_put(block);
     }
     return code;

@@ -12,7 +12,8 @@
 #define CKPT_FILE_MAX ((size_t)1 << 30)
 
 /* The file's bytes, with a terminating 0 after them that `length` does not count. Standard input may be asked for
- * again, so that a program can look at a file's kind first: its bytes are kept for the life of the process.
+ * again, so that a program can look at a file's kind first: its bytes are kept for the life of the process, and those
+ * of the last other pipe until the next one is read.
  * Errors: CKPT_IO (the message names the file and the reason), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length,
                                        ckpt_err *err);

@@ -83,6 +83,10 @@ static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_st
         ckpt_import_say(note, "%d tensors on other devices than %.40s are left out", trace->other_device_count,
                         trace->device[trace->main_device]);
     }
+    if (trace->sparse_count > 0) {
+        ckpt_import_say(note, "%d times a tensor is sparse: what it holds is missing, and this graph is a rough one",
+                        trace->sparse_count);
+    }
     if (trace->cut_lists > 0) {
         ckpt_import_say(note, "%d lists of tensors were cut off by PyTorch: what they held is missing",
                         trace->cut_lists);

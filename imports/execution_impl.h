@@ -50,6 +50,7 @@ typedef struct ckpt_et_trace {
     const char **device;
     int device_count, main_device; /* the one that holds most */
     int other_device_count;        /* tensors left out because they lie elsewhere */
+    int sparse_count;              /* tensors without memory of their own */
     int cut_lists;                 /* lists that PyTorch cut off at 4096 elements */
 } ckpt_et_trace;
 

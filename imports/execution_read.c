@@ -91,7 +91,9 @@ static ckpt_code read_tensor(reader *r, const ckpt_item *value, const ckpt_item 
     } else if (shape != NULL && stride != NULL && ckpt_item_count(shape) == ckpt_item_count(stride)) {
         CKPT_TRY(find_end(r, value, shape, stride, offset, element_bytes, &t.end));
     }
-    t.scalar = shape != NULL && ckpt_item_count(shape) == 0 && elements == 1;
+    const bool shaped = shape != NULL && ckpt_item_count(shape) > 0;
+    t.scalar = shape != NULL && !shaped && elements == 1;
+    r->trace->sparse_count += t.number > 0 && shaped && element_bytes == 0; /* an undefined one has no shape */
     r->trace->tensor[r->trace->tensor_count++] = t;
     return CKPT_OK;
 }

@@ -58,6 +58,10 @@ grep -q "events over .*, peak " said.txt || fail "no summary: $(cat said.txt)"
 grep -q '"format": "ckpt-trace/1"' snapshot.json || fail "no trace of a snapshot"
 import "$imports/kineto_training.json" > chrome.json
 grep -q '"format": "ckpt-trace/1"' chrome.json || fail "no trace of a Chrome trace on standard output"
+mkfifo pipe # as of <(gunzip -c trace.json.gz): it gives its bytes once
+cat "$imports/kineto_training.json" > pipe &
+import pipe -o piped.json
+sed 's/"name": "pipe"/"name": "kineto_training.json"/' piped.json | cmp - chrome.json || fail "a pipe gives another trace"
 refuse 2 "has times of its own" "$profile" --import "$imports/snapshot_training.pickle" --roofline h200
 refuse 2 "no/such" "$profile" --import "$imports/snapshot_training.pickle" -o no/such/folder.json
 "$profile" --help | grep -q "usage: ckpt-profile" || fail "--help"

@@ -95,8 +95,8 @@ static void put_list(const char *key, const ckpt_test_argument *list, int count,
     for (int i = 0; i < count && (list[i].storage != 0 || list[i].json != NULL); i++) {
         const ckpt_test_argument *const a = &list[i];
         put("%s", i == 0 ? "" : ",");
-        if (a->json != NULL) {
-            put("%s", what == 0 ? a->json : "[]");
+        if (what == 0 && a->json != NULL) {
+            put("%s", a->json);
         } else if (what == 0) {
             put("[%d,%d,0,%d,4,\"%s\"]", a->tensor, a->storage, a->elements == 0 ? 1 : a->elements,
                 a->device != NULL ? a->device : "cuda:0");

@@ -162,6 +162,34 @@ static size_t damage(char *bytes, size_t length)
 }
 
 /* Refused with file and reason on one line, or a trace that our own reader takes. */
+/* A file says a name once and the trace says it with each event: a megabyte of it would become gigabytes. */
+static void test_a_long_name_is_cut(void **state)
+{
+    (void)state;
+    enum { LONG = 100000 };
+    static char text[LONG + 1000];
+    int used = snprintf(text, sizeof text,
+                        "[{\"ph\":\"X\",\"cat\":\"user_annotation\",\"pid\":1,\"tid\":1,"
+                        "\"ts\":0,\"dur\":9,\"name\":\"x");
+    for (int i = 0; i < LONG / 2; i++) {
+        memcpy(text + used, "\xc3\xa9", 2);
+        used += 2;
+    }
+    snprintf(text + used, sizeof text - (size_t)used,
+             "\"}," OP("first", "1", "1", "1") "," OP("second", "1", "2", "1") "]");
+    ckpt_arena arena;
+    ckpt_trace *trace = NULL;
+    ckpt_err err = {0};
+    ckpt_arena_init(&arena);
+    CHECK_OK(import_text(text, &arena, &trace, &err), err);
+    assert_int_equal(trace->event_count, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(strlen(trace->event[i].layer), 1999); /* x and 999 characters of 2 bytes: 2000 cuts one */
+        assert_memory_equal(trace->event[i].layer + 1997, "\xc3\xa9", 3);
+    }
+    ckpt_arena_fini(&arena);
+}
+
 static void check_mutant(const char *path, int number, int *accepted)
 {
     ckpt_arena arena;
@@ -275,6 +303,7 @@ int main(int argc, char **argv)
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_a_long_name_is_cut),
         cmocka_unit_test(test_damaged_files_never_crash),
         cmocka_unit_test(test_cut_files),
         cmocka_unit_test(test_starved),

@@ -248,6 +248,34 @@ static void test_a_step_that_did_not_end_is_not_taken(void **state)
     ckpt_test_has(ckpt_test_notes, "ProfilerStep#0, the last of 2");
 }
 
+static void test_sparse_tensors_are_said(void **state)
+{
+    (void)state;
+    const ckpt_test_node n = {15,
+                              3,
+                              "aten::_sparse_coo_tensor_unsafe",
+                              0,
+                              4,
+                              UNARY("_sparse_coo_tensor_unsafe"),
+                              {T(100, 101, 1000)},
+                              {{0, 0, 1000, NULL, "[160,0,0,0,0,\"\"]"}, J("[161,0,0,0,0,\"\"]")}};
+    graph_of(changed, insert(&n, 20));
+    ckpt_test_has(ckpt_test_notes, "1 times a tensor is sparse"); /* the second is undefined: no shape */
+}
+
+static void test_a_long_layer_name_is_cut(void **state)
+{
+    (void)state;
+    static char name[3001];
+    memset(name, 'x', sizeof name - 1);
+    const ckpt_test_node n = {4, 3, name, 7, -1, "", {{0}}, {{0}}};
+    ckpt_test_node *const mul = copy_step(10);
+    const int count = insert(&n, 10);
+    mul[1].parent = 4;
+    const char *const layer = strchr(graph_of(changed, count), '(');
+    assert_int_equal(strspn(layer + 1, "x"), 2000);
+}
+
 /* May an op run again? By name, schema and arguments alone. */
 typedef struct rerun {
     const char *name, *schema;
@@ -326,6 +354,8 @@ int main(void)
         cmocka_unit_test(test_sums_across_ranks),
         cmocka_unit_test(test_ops_left_by_an_exception),
         cmocka_unit_test(test_a_step_that_did_not_end_is_not_taken),
+        cmocka_unit_test(test_sparse_tensors_are_said),
+        cmocka_unit_test(test_a_long_layer_name_is_cut),
         cmocka_unit_test(test_what_may_run_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
