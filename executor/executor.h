@@ -74,7 +74,8 @@ const char *ckpt_executor_data(const ckpt_executor *executor);
 
 /* The most that was in memory in any step, the static block counted, as the executor itself counts when it starts the
  * steps or records them; and the most that malloc held more than before the first step, looked at after every step, and
- * after every op of a step that is traced; not in a step that is recorded, where the recorder's buffers are on it. */
+ * between ops of a step that is traced, for a twentieth of its time at most; not in a step that is recorded, where the
+ * recorder's buffers are on it. */
 ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor);
 ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor);
 

@@ -93,8 +93,8 @@ void *ckpt_executor_param16_at(const ckpt_executor *executor, int node, int k);
 /* Start and length of a section of the static block, in bytes. */
 void ckpt_executor_section(const ckpt_executor *executor, ckpt_section section, ckpt_bytes *start, ckpt_bytes *bytes);
 
-/* Bytes that malloc has given out and not got back; 0 where the C library does not tell. */
-ckpt_bytes ckpt_heap_bytes(void);
+/* Before the first step: what malloc has given out so far is not outside. Later calls change nothing. */
+void ckpt_executor_outside_start(ckpt_executor *executor);
 
 /* Raise executor->outside_bytes to what is outside now; gives what is. */
 ckpt_bytes ckpt_executor_outside_look(ckpt_executor *executor);
@@ -104,11 +104,13 @@ typedef struct ckpt_measured {
     ckpt_trace trace; /* first: the caller's ckpt_trace * points here */
     ckpt_event *event;
     ckpt_ns start_ns;
-    ckpt_arena *out;         /* the trace lies in it */
-    ckpt_recorder *recorder; /* NULL: none */
-    bool recording;          /* this step, and nothing has gone wrong so far */
-    ckpt_err lost;           /* what went wrong; an empty message: nothing */
-    int64_t dropped_before;  /* records that were lost before this step */
+    ckpt_arena *out;            /* the trace lies in it */
+    ckpt_recorder *recorder;    /* NULL: none */
+    bool recording;             /* this step, and nothing has gone wrong so far */
+    ckpt_err lost;              /* what went wrong; an empty message: nothing */
+    int64_t dropped_before;     /* records that were lost before this step */
+    ckpt_ns looked_ns, look_ns; /* at the heap: when that ended last, and what it took */
+    ckpt_bytes outside_bytes;   /* what was seen */
 } ckpt_measured;
 
 /* Times of steps come from stamps on their streams where the device has them, all at the end, and from its own records

@@ -136,9 +136,7 @@ ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *t
     ckpt_device *const device = executor->device;
     ckpt_measured *const measured = (ckpt_measured *)trace;
     CKPT_TRY(before(executor, err));
-    if (executor->heap_bytes < 0) {
-        executor->heap_bytes = ckpt_heap_bytes();
-    }
+    ckpt_executor_outside_start(executor);
     if (executor->recorded != NULL && measured == NULL) {
         CKPT_TRY(device->api->replay(device, executor->recorded, err));
     } else {
