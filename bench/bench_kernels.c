@@ -196,12 +196,6 @@ static void give_all(ckpt_device *device, bench_run *r)
     device->api->release(device, r->args.workspace, forward > backward ? forward : backward);
 }
 
-static int compare_ns(const void *a, const void *b)
-{
-    const ckpt_ns x = *(const ckpt_ns *)a, y = *(const ckpt_ns *)b;
-    return (x > y) - (x < y);
-}
-
 typedef struct timing {
     double median_ns, spread_percent;
 } timing;
@@ -223,9 +217,9 @@ static ckpt_code measure(ckpt_device *device, bench_run *r, bool backward, ckpt_
             break;
         }
     }
-    qsort(sample, (size_t)count, sizeof *sample, compare_ns);
-    t->median_ns = (double)sample[count / 2];
-    t->spread_percent = 50 * (double)(sample[count * 3 / 4] - sample[count / 4]) / t->median_ns;
+    int64_t spread = 0;
+    t->median_ns = (double)ckpt_median(sample, count, &spread);
+    t->spread_percent = 50 * (double)spread / t->median_ns;
     return CKPT_OK;
 }
 

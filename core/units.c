@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool ckpt_sum(int64_t a, int64_t b, int64_t *sum)
@@ -251,4 +252,20 @@ const char *ckpt_ns_show(ckpt_ns ns, char *text)
 {
     static const char *const names[] = {"ns", "us", "ms", "s"};
     return show(ns, names, (int)(sizeof names / sizeof names[0]), text);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t ckpt_median(int64_t *sample, int count, int64_t *spread)
+{
+    qsort(sample, (size_t)count, sizeof sample[0], compare_numbers);
+    if (spread != NULL) {
+        *spread = sample[3 * count / 4] - sample[count / 4];
+    }
+    const int64_t low = sample[(count - 1) / 2], high = sample[count / 2];
+    return low + (high - low) / 2;
 }

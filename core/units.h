@@ -33,6 +33,10 @@ CKPT_MUST_USE ckpt_code ckpt_rate_parse(const char *text, int64_t *bytes_per_s, 
 CKPT_MUST_USE ckpt_code ckpt_link_parse(const char *text, int64_t *d2h_bytes_per_s, int64_t *h2d_bytes_per_s,
                                         ckpt_err *err);
 
+/* Sort, and give the median (of an even count the mean of the middle two, rounded down) and, where `spread` is not
+ * NULL, the distance from the first to the third quartile. count > 0, values >= 0. */
+int64_t ckpt_median(int64_t *sample, int count, int64_t *spread);
+
 enum { CKPT_UNITS_TEXT = 48 };
 
 /* "6.00 GB" with three digits, or "512 B"; "12.3 ms". Written to `text` (CKPT_UNITS_TEXT bytes) and given back. */

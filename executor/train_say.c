@@ -1,7 +1,6 @@
 /* What ckpt-train tells about a training: lines for people, or one JSON object. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "executor/train_impl.h"
 
@@ -40,12 +39,6 @@ void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
     }
 }
 
-static int compare_ns(const void *a, const void *b)
-{
-    const ckpt_ns x = *(const ckpt_ns *)a, y = *(const ckpt_ns *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t times_kept(const ckpt_training *training)
 {
     return training->times < CKPT_TIMES_KEPT ? training->times : CKPT_TIMES_KEPT;
@@ -57,8 +50,7 @@ static ckpt_ns median_time(ckpt_training *training)
     if (count == 0) { /* all of a GPU's one or two steps were traced */
         return training->done > 0 ? training->trace->time_ns : 0;
     }
-    qsort(training->time, (size_t)count, sizeof training->time[0], compare_ns);
-    return training->time[count / 2];
+    return ckpt_median(training->time, (int)count, NULL);
 }
 
 ckpt_bytes ckpt_train_peak(const ckpt_training *training)
@@ -89,7 +81,7 @@ static ckpt_code say_against(ckpt_training *training, ckpt_text *text, ckpt_err 
         const char *const clock = training->device->api->gpu ? "events around every step" : "the host's clock";
         ckpt_step_report_show(&report, training->options.profile, recorder[0] != '\0' ? recorder : clock, text);
     } else if (training->predicted != NULL) {
-        ckpt_text_add(text, "against %s: no step was traced, which a GPU's last one is\n", training->options.profile);
+        ckpt_text_add(text, "against %s: nothing to compare, the last step was not run\n", training->options.profile);
     }
     return CKPT_OK;
 }
@@ -107,9 +99,10 @@ static void say_end_text(ckpt_training *training, const char *weights, ckpt_text
                   ckpt_train_peak(training) == plan->peak_bytes ? "equal" : "DIFFERENT");
     ckpt_text_add(
         text,
-        "outside         %lld B more on the C heap than before the first step, at most, looked at after every %s "
-        "(OpenMP, libraries)\n",
-        (long long)ckpt_executor_outside(training->executor), training->device->api->gpu ? "step" : "op");
+        "outside         %lld B more on the C heap than before the first step, at most, looked at %s (OpenMP, "
+        "libraries)\n",
+        (long long)ckpt_executor_outside(training->executor),
+        training->device->api->gpu ? "after every step" : "between ops");
     ckpt_text_add(text, "process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
                   (long long)ckpt_process_peak_bytes(), ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), shown));
     say_memory("memory at the end", &training->end, text);

@@ -1,25 +1,9 @@
 /* What the device's recorder saw, joined to the runs of one direction of a layer. A run starts the same work every
  * time, so the runs with the most activities are whole, and one with fewer has lost some: it is left out, because its
  * times would be too short. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "profiler/profiler_impl.h"
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-int64_t ckpt_profile_median(int64_t *sample, int count, int64_t *spread)
-{
-    qsort(sample, (size_t)count, sizeof sample[0], compare_numbers);
-    if (spread != NULL) {
-        *spread = sample[3 * count / 4] - sample[count / 4];
-    }
-    return sample[count / 2];
-}
 
 /* What happened in one run, in order of start. */
 typedef struct run {
@@ -94,7 +78,7 @@ static int64_t median_of(const joining *j, ckpt_ns (*of)(const run *r), int64_t 
         }
     }
     j->joined->whole = whole;
-    return ckpt_profile_median(j->sample, whole, spread);
+    return ckpt_median(j->sample, whole, spread);
 }
 
 static const char *name_of(const ckpt_activity *a)
@@ -127,7 +111,7 @@ static void measure_kernel(const joining *j, ckpt_profile_kernel *kernel)
                 j->sample[whole++] = j->sample[r];
             }
         }
-        const int64_t median = ckpt_profile_median(j->sample, whole, NULL);
+        const int64_t median = ckpt_median(j->sample, whole, NULL);
         if (times == 1) {
             kernel->median_ns = median;
         } else {

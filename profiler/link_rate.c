@@ -113,7 +113,7 @@ static ckpt_code measure(const link_bench *bench, ckpt_stream way, bool busy, in
             return CKPT_OK;
         }
     }
-    const ckpt_ns median = ckpt_profile_median(time, REPEATS, NULL);
+    const ckpt_ns median = ckpt_median(time, REPEATS, NULL);
     *bytes_per_s = COPY_BYTES * INT64_C(1000000000) / (median > 0 ? median : 1);
     return CKPT_OK;
 }

@@ -99,9 +99,6 @@ CKPT_MUST_USE ckpt_code ckpt_profile_join(const ckpt_activity *activity, int cou
                                           ckpt_direction direction, ckpt_arena *out, ckpt_joined *joined,
                                           ckpt_err *err);
 
-/* Sort, and give the median and the distance from the first to the third quartile; count > 0. */
-int64_t ckpt_profile_median(int64_t *sample, int count, int64_t *spread);
-
 /* Measure how fast copies go to the host and back; leaves `profile` alone where nothing copies beside compute (the
  * CPU). */
 CKPT_MUST_USE ckpt_code ckpt_profile_link(ckpt_device *device, ckpt_profile *profile, ckpt_err *err);

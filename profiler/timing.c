@@ -137,7 +137,7 @@ static void take_counts(const ckpt_profiling *profiling, ckpt_timing *timing)
             const ckpt_counts *const c = &profiling->counts[i];
             sample[i] = k == 0 ? c->cycles : k == 1 ? c->instructions : c->cache_misses;
         }
-        *of[k] = ckpt_profile_median(sample, CKPT_PROFILE_REPEATS_MIN, NULL);
+        *of[k] = ckpt_median(sample, CKPT_PROFILE_REPEATS_MIN, NULL);
     }
 }
 
@@ -216,7 +216,7 @@ static ckpt_code time_direction(ckpt_profiling *profiling, ckpt_bench *bench, in
     int count = 0;
     CKPT_TRY(run_all(profiling, bench, direction, first, &count, err));
     *timing = (ckpt_timing){.repeats = count};
-    timing->median_ns = ckpt_profile_median(profiling->sample, count, &timing->spread_ns);
+    timing->median_ns = ckpt_median(profiling->sample, count, &timing->spread_ns);
     take_counts(profiling, timing);
     profiling->tally.directions++;
     if (profiling->recording) {

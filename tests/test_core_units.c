@@ -235,6 +235,19 @@ static void test_shapes(void **state)
     assert_int_equal(ckpt_shape_check(&deep, CKPT_FLOAT32, &err), CKPT_BAD_INPUT);
 }
 
+/* Of an even count the mean of the middle two: the upper one alone made the slower of two steps their median. */
+static void test_median_of_an_even_count(void **state)
+{
+    (void)state;
+    int64_t two[] = {9, 4}, odd[] = {5, 1, 3}, four[] = {40, 10, 20, 31}, large[] = {INT64_MAX, INT64_MAX - 2}, spread;
+    assert_int_equal(ckpt_median(two, 2, NULL), 6);
+    assert_int_equal(ckpt_median(odd, 3, &spread), 3);
+    assert_int_equal(spread, 4);
+    assert_int_equal(ckpt_median(four, 4, &spread), 25);
+    assert_int_equal(spread, 20);
+    assert_int_equal(ckpt_median(large, 2, NULL), INT64_MAX - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_quantities_are_shown_with_three_digits),
         cmocka_unit_test(test_sums_and_products_do_not_wrap),
         cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_median_of_an_even_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
