@@ -120,7 +120,30 @@ static ckpt_bytes output_bytes(const ckpt_node *node)
     return bytes;
 }
 
-/* Every layer that will run must have been measured, as what it is now: another batch gives other sizes. */
+static ckpt_bytes saved_bytes(const ckpt_node *node)
+{
+    ckpt_bytes bytes = 0;
+    for (int k = 0; k < node->saved_count; k++) {
+        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->saved[k]));
+    }
+    return bytes;
+}
+
+/* What the layer `did` when it was profiled, and `does` now; 0: the profile does not say. */
+static ckpt_code match_bytes(const lowering *l, const ckpt_node *node, const char *did, const char *does,
+                             ckpt_bytes there, ckpt_bytes here, ckpt_err *err)
+{
+    char a[CKPT_UNITS_TEXT], b[CKPT_UNITS_TEXT];
+    if (there == 0 || there == here) {
+        return CKPT_OK;
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s %s %s there and %s %s in %s: profile this model",
+                     l->profile->source, node->name, did, ckpt_bytes_show(there, a), does, ckpt_bytes_show(here, b),
+                     l->network->model->source);
+}
+
+/* Every layer that will run must have been measured, as what it is now: another batch gives other sizes, and other
+ * heads of attention save others. */
 static ckpt_code match_profile(lowering *l, ckpt_err *err)
 {
     const ckpt_profile *const profile = l->profile;
@@ -137,12 +160,9 @@ static ckpt_code match_profile(lowering *l, ckpt_err *err)
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s is \"%s\" there and \"%s\" in %s: profile this model",
                              profile->source, node->name, row->op, node->op->name, l->network->model->source);
         }
-        if (row != NULL && row->output_bytes > 0 && row->output_bytes != output_bytes(node)) {
-            char a[CKPT_UNITS_TEXT];
-            char b[CKPT_UNITS_TEXT];
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s gave %s there and gives %s in %s: profile this model",
-                             profile->source, node->name, ckpt_bytes_show(row->output_bytes, a),
-                             ckpt_bytes_show(output_bytes(node), b), l->network->model->source);
+        if (row != NULL) {
+            CKPT_TRY(match_bytes(l, node, "gave", "gives", row->output_bytes, output_bytes(node), err));
+            CKPT_TRY(match_bytes(l, node, "saved", "saves", row->saved_bytes, saved_bytes(node), err));
         }
         l->row[n] = row;
     }

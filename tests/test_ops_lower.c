@@ -508,6 +508,10 @@ static void test_profile(void **state)
     rows[1].output_bytes = 999;
     assert_int_equal(ckpt_network_lower(network, &profile, h100, &m.arena, &lowered, &err), CKPT_BAD_INPUT);
     assert_non_null(strstr(err.msg, "layer fc gave 999 B there and gives 128 B in test.json"));
+    rows[1].output_bytes = 0;
+    rows[1].saved_bytes = 64; /* attention of other heads has outputs of the same size */
+    assert_int_equal(ckpt_network_lower(network, &profile, h100, &m.arena, &lowered, &err), CKPT_BAD_INPUT);
+    assert_non_null(strstr(err.msg, "layer fc saved 64 B there and saves 0 B in test.json"));
     test_model_fini(&m);
 }
 
