@@ -79,7 +79,7 @@ class Model:
                                 "--time-limit", "20", "--budget", "1", "--json", self.path, may_fail=True))
         tight = str(int(1.02 * answer["least_budget_bytes"]))
         with open(self.profile) as file:
-            linked = json.load(file).get("d2h_bytes_per_s", 0) > 0
+            linked = "link" in json.load(file)
         makers = [("keep-all", "--strategy", "keep-all"), ("auto 85%", "--budget", "85%"), ("auto 70%", "--budget", "70%"),
                   ("auto least", "--budget", tight), ("recompute-all", "--strategy", "recompute-all"),
                   ("sqrt 75%", "--strategy", "sqrt", "--budget", "75%"), ("each-block", "--strategy", "each-block"),
