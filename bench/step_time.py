@@ -39,6 +39,8 @@ parser.add_argument("--threads")
 parser.add_argument("--seconds", default="0.4", help="of ckpt-profile")
 parser.add_argument("--effort", default="1", help="of ckpt-plan")
 args = parser.parse_args()
+if min(args.plans, args.steps, args.rounds) < 1:
+    parser.error("--plans, --steps and --rounds are 1 or more")
 
 
 def run(program, *rest, may_fail=False):
