@@ -179,7 +179,8 @@ case $code in 0) verdict=ok ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED
 note build "$verdict" "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
 [ -x "$bin/ckpt-train" ] || exit 1
 
-# Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights.
+# Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights. Whether
+# CUPTI works is another question (profile).
 first() {
     set -e -o pipefail
     mkdir -p "$work/first" && cd "$work/first"
@@ -187,7 +188,7 @@ first() {
     [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
     for type in ${types//,/ }; do
         "$bin/ckpt-profile" "$model" "${vars[@]}" --dtype $type --device "$device" \
-            --repeats 3 --seconds 0.05 -o $type.profile.json
+            --repeats 3 --seconds 0.05 --no-cupti -o $type.profile.json
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
         for run in keep part; do
