@@ -23,7 +23,7 @@ static ckpt_code recognise(const char *path, const char *bytes, size_t length, c
         const char *const found = length == 0                                  ? "an empty file"
                                   : (unsigned char)bytes[0] == 0x1f            ? "a gzip file (gunzip it first)"
                                   : length >= 2 && memcmp(bytes, "PK", 2) == 0 ? "a zip file"
-                                  : begin == '{'                               ? "JSON with none of their keys"
+                                  : begin == '{'                               ? "JSON without these keys"
                                                                                : "neither a pickle nor JSON";
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%.200s: found %s, wanted PyTorch's memory snapshot (pickle), a Kineto or Chrome trace "
