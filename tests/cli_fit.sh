@@ -54,6 +54,8 @@ python3 near.py || fail "the constants that profiles were made from"
 grep -q '^| all | | 1800 | ' report.md || fail "all measured layers, and no twin: $(grep '^| all' report.md)"
 grep -q '^| gelu | forward | ' report.md && grep -q '^| m3 bfloat16 | ' report.md || fail "a row per kind and network"
 grep -q '"gelu", {4' device_made_impl.h && grep -q '#define MADE_FITTED' device_made_impl.h || fail "the same as C"
+"$fit" m0.json >alone.md || fail "one network alone, with no others to leave it out of: a stack of calls was printed"
+grep -q "| all |" alone.md || fail "one network alone: no figures"
 "$fit" -q -o again.json m3.json m1.json m2.json m0.json >out && cmp made.json again.json || fail "the order of files matters"
 [ ! -s out ] || fail "-q prints"
 ckpt_plan() { "$bin/ckpt-plan" --budget 70% --json "$source/models/byte-gpt.json" "$@"; }
@@ -75,6 +77,7 @@ ckpt_plan >by_table.json && ckpt_plan --device ./device_cpu.json >by_file.json |
 refuse 2 'usage: fit_device' "$fit"
 refuse 2 'usage: fit_device' "$fit" -o table.txt m0.json
 refuse 2 '-o wants a value' "$fit" m0.json -o
+refuse 2 'no/such' "$fit" -q -o no/such/folder.json m0.json
 refuse 2 'unknown option --fast' "$fit" --fast m0.json
 refuse 2 'wanted three numbers' "$fit" --before 1,2 m0.json
 refuse 2 'No such file' "$fit" none.json
