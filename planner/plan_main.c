@@ -120,8 +120,12 @@ static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, source *s, c
     s->graph = lowered->graph;
     s->model = model;
     s->roofline = profile == NULL;
-    s->costs = profile != NULL ? ckpt_arena_format(out, "profile %s", r->profile)
-                               : ckpt_arena_format(out, "roofline of %s", device->name);
+    const int measured = profile != NULL ? profile->machine.threads : 0;
+    s->costs = profile == NULL ? ckpt_arena_format(out, "roofline of %s", device->name)
+               : measured > 0 && s->threads > 0 && measured != s->threads
+                   ? ckpt_arena_format(out, "profile %s, with times of %d thread%s", r->profile, measured,
+                                       measured == 1 ? "" : "s")
+                   : ckpt_arena_format(out, "profile %s", r->profile);
     return s->costs != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of the costs");
 }
 

@@ -29,6 +29,8 @@ grep -q "of the data sheet's rate" said.txt || fail "shares are not told: $(cat 
 
 "$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --profile p.json --budget 75% -o plan.json "$model" > plan.txt || fail "plan"
 grep -q "p.json" plan.txt || fail "the plan does not say where its costs come from: $(cat plan.txt)"
+"$bin_dir/ckpt-plan" "${small[@]}" --threads 1 --profile p.json --strategy keep-all "$model" | grep -q "costs .*with times of 2 threads" ||
+    fail "the plan does not say that its times are of other threads"
 "$bin_dir/ckpt-train" "${small[@]}" --threads 2 --plan plan.json --steps 2 "$model" > train.txt || fail "train"
 grep -q "(equal)" train.txt || fail "peaks differ: $(cat train.txt)"
 
