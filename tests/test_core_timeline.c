@@ -314,6 +314,22 @@ static void test_a_million_events(void **state)
 }
 
 /* More events and names than the first tables hold. */
+static void test_what_was_at_an_address_before(void **state)
+{
+    (void)state;
+    static const int64_t address[] = {5, -1, 0, 5, -1, INT64_MAX, 0, 5, INT64_MAX};
+    static const int wanted[] = {-1, -1, -1, 0, -1, -1, 2, 3, 5};
+    enum { COUNT = sizeof wanted / sizeof wanted[0] };
+    int *previous = NULL;
+    ckpt_arena arena;
+    ckpt_err err = {0};
+    ckpt_arena_init(&arena);
+    CHECK_OK(ckpt_timeline_previous(address, COUNT, &arena, &previous, &err), err);
+    assert_memory_equal(previous, wanted, sizeof wanted);
+    CHECK_OK(ckpt_timeline_previous(address, 0, &arena, &previous, &err), err);
+    ckpt_arena_fini(&arena);
+}
+
 static ckpt_code grown_and_finished(void *context, ckpt_err *err)
 {
     (void)context;
@@ -348,9 +364,13 @@ int main(int argc, char **argv)
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_sequences), cmocka_unit_test(test_the_trace_can_be_read_again),
-        cmocka_unit_test(test_texts_are_copied), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_a_million_events), cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_random_sequences),
+        cmocka_unit_test(test_the_trace_can_be_read_again),
+        cmocka_unit_test(test_texts_are_copied),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_a_million_events),
+        cmocka_unit_test(test_starved),
+        cmocka_unit_test(test_what_was_at_an_address_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

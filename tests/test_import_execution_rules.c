@@ -175,7 +175,9 @@ static void test_steps_without_marks(void **state)
     const char *graph = graph_of(changed, CKPT_TEST_BY_HAND);
     ckpt_test_has(graph, "aten::mul#10 forward again (anything)");
     ckpt_test_has(ckpt_test_notes, "what ends with the optimizer's step, the last of 1");
-    changed[CKPT_TEST_BY_HAND - 2].name = "no optimizer"; /* 120 */
+    changed[CKPT_TEST_BY_HAND] = (ckpt_test_node){130, 2, "Optimizer.step#Adam.step", 7, -1, "", {{0}}, {{0}}};
+    ckpt_test_has(graph_of(changed, CKPT_TEST_BY_HAND + 1), "aten::mul#10 forward"); /* no backward since the first */
+    changed[CKPT_TEST_BY_HAND - 2].name = "no optimizer";                            /* 120 */
     graph = graph_of(changed, CKPT_TEST_BY_HAND);
     ckpt_test_has(graph, "aten::add_#121 update once (no optimizer)"); /* it is behind the last of backward */
     ckpt_test_has(ckpt_test_notes, "the whole trace");
@@ -261,6 +263,15 @@ static void test_sparse_tensors_are_said(void **state)
                               {{0, 0, 1000, NULL, "[160,0,0,0,0,\"\"]"}, J("[161,0,0,0,0,\"\"]")}};
     graph_of(changed, insert(&n, 20));
     ckpt_test_has(ckpt_test_notes, "1 times a tensor is sparse"); /* the second is undefined: no shape */
+}
+
+static void test_notes_are_of_one_line(void **state)
+{
+    (void)state;
+    const ckpt_test_node n = {
+        15, 3, "aten::rand\\u001b[2J\\n", 0, -1, UNARY("rand"), {T(100, 101, 1000)}, {T(160, 161, 1000)}};
+    graph_of(changed, insert(&n, 20));
+    ckpt_test_has(ckpt_test_notes, "(aten::rand [2J )");
 }
 
 static void test_a_long_layer_name_is_cut(void **state)
@@ -355,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_ops_left_by_an_exception),
         cmocka_unit_test(test_a_step_that_did_not_end_is_not_taken),
         cmocka_unit_test(test_sparse_tensors_are_said),
+        cmocka_unit_test(test_notes_are_of_one_line),
         cmocka_unit_test(test_a_long_layer_name_is_cut),
         cmocka_unit_test(test_what_may_run_again),
     };

@@ -163,6 +163,13 @@ static void test_by_hand(void **state)
         {"a free is missing between two allocations",
          "{'device_traces':[[" ALLOC(1000, 10) ALLOC(1000, 6) ALLOC(2000, 1) "]]}", 10, 10, 7,
          "1 blocks were allocated where another was still in use"},
+        {"two blocks of the end at one place",
+         "{'device_traces':[[" ALLOC(1000, 10) "]],'segments':[" SEGMENT(1000, 10) USED(10, 10) "]}," SEGMENT(1000, 10)
+             USED(10, 10) "]}]}",
+         10, 10, 10, "1 blocks of the segments were allocated after"},
+        {"a segment is no allocation",
+         "{'device_traces':[[{'action':'segment_alloc','addr':1000,'size':20}," FREE(1000, 10) ALLOC(7, 3) "]]}", 10, 3,
+         3, "1 blocks of 10 bytes were allocated before the first entry"},
         {"the device with the most entries",
          "{'device_traces':[[],[" ALLOC(1, 2) "],[" ALLOC(1, 5)
              ALLOC(2, 6) "]],'segments':["
