@@ -263,6 +263,16 @@ ckpt_code ckpt_file_write(const char *path, const void *bytes, size_t length, ck
     return code != CKPT_OK ? code : end;
 }
 
+ckpt_code ckpt_file_write_text(const char *path, ckpt_text *text, ckpt_err *err)
+{
+    ckpt_code code = ckpt_text_end(text, err);
+    if (code == CKPT_OK) {
+        code = ckpt_file_write(path, text->bytes != NULL ? text->bytes : "", text->length, err);
+    }
+    ckpt_text_fini(text);
+    return code;
+}
+
 ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)
 {
     struct stat status;

@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "core/text.h"
 
 /* The largest text file that is read: a graph of 10^6 operations is about 200 MB. */
 #define CKPT_FILE_MAX ((size_t)1 << 30)
@@ -22,6 +23,10 @@ CKPT_MUST_USE ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, cons
  * old file or the new one, never half. A link stays and what it points to is replaced. What is no regular file (a pipe,
  * a device) is written in place. Errors: CKPT_IO, and a regular file is as it was; CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_file_write(const char *path, const void *bytes, size_t length, ckpt_err *err);
+
+/* A text that is done, as a file. The text is finished (ckpt_text_fini), whatever comes of it. Errors: those of
+ * ckpt_file_write; CKPT_NO_MEMORY for a text that lacks a part. */
+CKPT_MUST_USE ckpt_code ckpt_file_write_text(const char *path, ckpt_text *text, ckpt_err *err);
 
 /* The same in pieces: begin, add as often as wanted, end. Whatever add gave, end must be called: it frees the file, and
  * with `keep` false throws away what was written. */

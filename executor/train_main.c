@@ -313,12 +313,7 @@ static ckpt_code write_trace(const ckpt_training *training, ckpt_err *err)
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_trace_write(training->trace, &text);
-    ckpt_code code = ckpt_text_end(&text, err);
-    if (code == CKPT_OK) {
-        code = ckpt_file_write(training->options.trace, text.bytes, text.length, err);
-    }
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_file_write_text(training->options.trace, &text, err);
 }
 
 static ckpt_code finish(ckpt_training *training, ckpt_err *err)

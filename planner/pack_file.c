@@ -310,10 +310,7 @@ static ckpt_code write_pack(const ckpt_pack *pack, const char *output, ckpt_err 
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_pack_write(pack, &text);
-    ckpt_code code = ckpt_text_end(&text, err);
-    code = code == CKPT_OK ? ckpt_file_write(output, text.bytes, text.length, err) : code;
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_file_write_text(output, &text, err);
 }
 
 static ckpt_code pack_within(ckpt_pack *pack, ckpt_bytes capacity, const ckpt_plan_options *options,

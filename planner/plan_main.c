@@ -165,21 +165,12 @@ static ckpt_code set_link(const ckpt_request *r, ckpt_arena *out, source *s, ckp
     return ckpt_link_parse(r->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
 }
 
-static ckpt_code write_text(const char *path, ckpt_text *text, ckpt_err *err)
-{
-    const ckpt_code code = ckpt_text_end(text, err);
-    const char *const bytes = text->bytes != NULL ? text->bytes : "";
-    return code == CKPT_OK ? ckpt_file_write(path, bytes, text->length, err) : code;
-}
-
 static ckpt_code write_plan(const ckpt_request *r, const ckpt_plan *plan, ckpt_err *err)
 {
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_plan_write(plan, &text);
-    const ckpt_code code = write_text(r->output, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_file_write_text(r->output, &text, err);
 }
 
 static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const ckpt_plan *plan, const source *s,
@@ -194,9 +185,7 @@ static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const c
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_trace_write(&trace, &text);
-    const ckpt_code code = write_text(r->trace, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_file_write_text(r->trace, &text, err);
 }
 
 /* What the user has flagged decides, unless a strategy was asked for by name or --ignore-flags was given: with
@@ -429,7 +418,7 @@ static ckpt_code answer_sweep(job *j, ckpt_err *err)
                 j->cli->program, ckpt_bytes_show(sweep.plan[0]->least_budget_bytes, least),
                 (long long)sweep.plan[0]->least_budget_bytes);
     }
-    return file ? write_text(r->output, &j->text, err) : CKPT_OK;
+    return file ? ckpt_file_write_text(r->output, &j->text, err) : CKPT_OK;
 }
 
 /* The model at another value of the variable of --maximize. */
@@ -583,7 +572,7 @@ static ckpt_code answer(job *j, ckpt_err *err)
     }
     const bool elsewhere = r->question == CKPT_ASK_SWEEP ? r->output != NULL && !ckpt_on_stdout(r->output)
                                                          : ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
-    return elsewhere ? CKPT_OK : write_text("-", &j->text, err);
+    return elsewhere ? CKPT_OK : ckpt_file_write_text("-", &j->text, err);
 }
 
 int main(int argc, char **argv)

@@ -33,17 +33,6 @@ static void show_note(void *context, const char *line)
     note(line);
 }
 
-/* Takes the text, whatever becomes of it. */
-static ckpt_code write_text(ckpt_text *text, const char *path, ckpt_err *err)
-{
-    ckpt_code code = ckpt_text_end(text, err);
-    if (code == CKPT_OK) {
-        code = ckpt_file_write(path, text->bytes, text->length, err);
-    }
-    ckpt_text_fini(text);
-    return code;
-}
-
 /* Layers of a model. */
 
 /* The network as this device runs it: a GPU's has no threads. */
@@ -148,7 +137,7 @@ static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_profile_write(profile, &text);
-    CKPT_TRY(write_text(&text, request->output, err));
+    CKPT_TRY(ckpt_file_write_text(request->output, &text, err));
     return say_end(profile, options.roofline, spent, arena, err);
 }
 
@@ -175,7 +164,7 @@ static ckpt_code write_trace(const ckpt_profile_request *request, const ckpt_tra
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_trace_write(trace, &text);
-    CKPT_TRY(write_text(&text, request->output, err));
+    CKPT_TRY(ckpt_file_write_text(request->output, &text, err));
     char peak[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
     fprintf(stderr, "%s: %d events over %s, peak %s\n", trace->name, trace->event_count,
             ckpt_ns_show(trace->time_ns, time), ckpt_bytes_show(trace->peak_bytes, peak));
@@ -187,7 +176,7 @@ static ckpt_code write_graph(const ckpt_profile_request *request, const ckpt_gra
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_graph_write(graph, &text);
-    CKPT_TRY(write_text(&text, request->output, err));
+    CKPT_TRY(ckpt_file_write_text(request->output, &text, err));
     ckpt_ns time = 0;
     ckpt_bytes bytes = 0;
     for (int i = 0; i < graph->op_count; i++) {
