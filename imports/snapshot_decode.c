@@ -45,7 +45,9 @@ static ckpt_code member_int(const ckpt_snapshot *s, const place *at, const ckpt_
         return CKPT_OK;
     }
     if (found == NULL || found->type != CKPT_PICKLE_INT || found->as.integer < 0 || found->as.integer > most) {
-        return bad(s, at, key, found, most == INT64_MAX ? "an integer of 0 or more" : "an integer in range");
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "an integer of 0 to %lld", (long long)most);
+        return bad(s, at, key, found, most == INT64_MAX ? "an integer of 0 or more" : wanted);
     }
     *number = found->as.integer;
     return CKPT_OK;

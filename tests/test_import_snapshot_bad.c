@@ -42,7 +42,7 @@ static void test_refused(void **state)
         {"{'device_traces':[[" ALLOC(1, -4) "]]}", "device_traces[0][0]: found \"size\" -4, wanted an integer of 0"},
         {"{'device_traces':[[" ALLOC('1', 4) "]]}", "device_traces[0][0]: found \"addr\", a text, wanted an integer"},
         {"{'device_traces':[[{'action':'alloc','addr':1,'size':4,'time_us':9223372036854775807}]]}",
-         "device_traces[0][0]: found \"time_us\" 9223372036854775807, wanted an integer in range"},
+         "device_traces[0][0]: found \"time_us\" 9223372036854775807, wanted an integer of 0 to 4611686018427387"},
         {"{'segments':[3]}", "segments[0]: found an integer, wanted a dict"},
         {"{'segments':[{'blocks':3}]}", "segments[0]: found \"blocks\" 3, wanted a list"},
         {"{'segments':[{'blocks':[]}]}", "segments[0]: found no \"address\", wanted an integer of 0 or more"},
