@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <stdio.h>
+
 #ifdef CKPT_HAVE_CUPTI
 #include "cupti/cupti_impl.h"
 
@@ -324,6 +326,7 @@ int main(int argc, char **argv)
 #else
 int main(void)
 {
-    return 77; /* this build has no CUPTI */
+    puts("this build has no CUPTI");
+    return 77;
 }
 #endif

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef CKPT_HAVE_CUPTI
 #include <stdio.h>
+
+#ifdef CKPT_HAVE_CUPTI
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -658,6 +659,7 @@ int main(void)
 #else
 int main(void)
 {
-    return 77; /* this build has no CUPTI */
+    puts("this build has no CUPTI");
+    return 77;
 }
 #endif

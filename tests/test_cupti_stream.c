@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <stdio.h>
+
 #ifdef CKPT_HAVE_CUPTI
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -459,6 +460,7 @@ int main(int argc, char **argv)
 #else
 int main(void)
 {
-    return 77; /* this build has no CUPTI */
+    puts("this build has no CUPTI");
+    return 77;
 }
 #endif
