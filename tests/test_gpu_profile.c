@@ -169,6 +169,13 @@ static int64_t middle(const int64_t *value, int count, int place)
     return 0;
 }
 
+/* Of an even count the mean of the middle two. */
+static int64_t median(const int64_t *value, int count)
+{
+    const int64_t low = middle(value, count, (count - 1) / 2);
+    return low + (middle(value, count, count / 2) - low) / 2;
+}
+
 typedef struct expected {
     int whole, lost; /* runs */
     int64_t span[REPEATS], busy[REPEATS], gap[REPEATS];
@@ -214,14 +221,14 @@ static void check_kernels(const ckpt_profile_row *row, ckpt_direction direction,
         for (int k = 0; k < e->whole; k++) {
             count[k] = count_of(e->run[k], n, &time[k]);
         }
-        const int64_t wanted = middle(count, e->whole, e->whole / 2);
+        const int64_t wanted = median(count, e->whole);
         int found = 0;
         for (int k = 0; k < row->kernel_count; k++) {
             const ckpt_profile_kernel *const kernel = &row->kernel[k];
             if (kernel->direction == direction && strcmp(kernel->name, names[n].listed) == 0) {
                 found++;
                 assert_int_equal(kernel->count, wanted);
-                assert_int_equal(kernel->median_ns, middle(time, e->whole, e->whole / 2));
+                assert_int_equal(kernel->median_ns, median(time, e->whole));
             }
         }
         assert_int_equal(found, wanted > 0);
@@ -269,14 +276,13 @@ static void check_direction(const ckpt_profile_row *row, ckpt_direction directio
         check_by_stamps(row, direction, timing);
         return;
     }
-    const int m = e.whole / 2;
     assert_int_equal(timing->repeats, e.whole);
     assert_int_equal(timing->launches, e.run[0]->count);
-    assert_int_equal(timing->median_ns, middle(e.span, e.whole, m));
+    assert_int_equal(timing->median_ns, median(e.span, e.whole));
     assert_int_equal(timing->spread_ns,
                      middle(e.span, e.whole, 3 * e.whole / 4) - middle(e.span, e.whole, e.whole / 4));
-    assert_int_equal(timing->kernel_ns, middle(e.busy, e.whole, m));
-    assert_int_equal(timing->gap_ns, middle(e.gap, e.whole, m));
+    assert_int_equal(timing->kernel_ns, median(e.busy, e.whole));
+    assert_int_equal(timing->gap_ns, median(e.gap, e.whole));
     check_kernels(row, direction, &e);
 }
 
