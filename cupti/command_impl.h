@@ -18,7 +18,7 @@ CKPT_MUST_USE ckpt_code ckpt_command_library(const char *asked, ckpt_arena *aren
 
 /* The signals that end programs, from before the command starts until its traces are written and its folder is gone. */
 typedef struct ckpt_command_signals {
-    struct sigaction action[8], child;
+    struct sigaction action[8], ours[4];
     sigset_t mask;
 } ckpt_command_signals;
 

@@ -15,6 +15,14 @@ extern char **environ;
 static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 enum { PASSED = sizeof passed / sizeof *passed };
 
+/* How we take others: who ignores SIGCHLD is told of no child's end; a line for a reader that is gone, or for a file
+ * that may not grow, is no reason to leave without the trace and the command's exit code. */
+static const struct {
+    int number;
+    void (*action)(int);
+} own[] = {{SIGCHLD, SIG_DFL}, {SIGPIPE, SIG_IGN}, {SIGXFSZ, SIG_IGN}};
+enum { OWN = sizeof own / sizeof *own };
+
 static volatile sig_atomic_t command_process; /* 0: none runs */
 
 static void pass_on(int number, siginfo_t *info, void *context)
@@ -48,8 +56,10 @@ void ckpt_command_take_signals(ckpt_command_signals *before)
             sigaction(passed[i], &ours, NULL);
         }
     }
-    const struct sigaction usual = {.sa_handler = SIG_DFL}; /* who ignores SIGCHLD is told of no child's end */
-    sigaction(SIGCHLD, &usual, &before->child);
+    for (int i = 0; i < OWN; i++) {
+        const struct sigaction action = {.sa_handler = own[i].action};
+        sigaction(own[i].number, &action, &before->ours[i]);
+    }
 }
 
 void ckpt_command_return_signals(const ckpt_command_signals *before)
@@ -57,7 +67,9 @@ void ckpt_command_return_signals(const ckpt_command_signals *before)
     for (int i = 0; i < PASSED; i++) {
         sigaction(passed[i], &before->action[i], NULL);
     }
-    sigaction(SIGCHLD, &before->child, NULL);
+    for (int i = 0; i < OWN; i++) {
+        sigaction(own[i].number, &before->ours[i], NULL);
+    }
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
 }
 

@@ -125,7 +125,8 @@ static ckpt_code look_at(traces *t, spool_file *file)
     } else if (file->events == 0 && content.word[CKPT_SPOOL_STOPPED] != NULL) {
         CKPT_TRY(tell(t, &content, "nothing was recorded: ", content.word[CKPT_SPOOL_STOPPED]));
     } else if (file->events == 0) {
-        CKPT_TRY(tell(t, &content, "prepared for CUDA, and nothing it did on a GPU was recorded", ""));
+        CKPT_TRY(tell(t, &content, "prepared for CUDA, and nothing it did on a GPU was recorded",
+                      content.word[CKPT_SPOOL_ENDED] == NULL ? ": it did not end by exit" : ""));
     }
     ckpt_arena_rewind(t->arena, mark);
     return CKPT_OK;
@@ -210,7 +211,7 @@ static ckpt_code tell_trace(const traces *t, const ckpt_spool_content *content, 
         snprintf(what, sizeof what, "only the first %s are recorded: ", ckpt_ns_show(time_ns, shown));
         CKPT_TRY(tell(t, content, what, content->word[CKPT_SPOOL_STOPPED]));
     } else if (content->cut || content->word[CKPT_SPOOL_ENDED] == NULL) {
-        CKPT_TRY(tell(t, content, "did not end by exit: its last tenths of a second may be missing", ""));
+        CKPT_TRY(tell(t, content, "did not end by exit: its last tenth of a second may be missing", ""));
     }
     if (summary->timeline.unknown_frees > 0 || summary->timeline.double_allocates > 0) {
         snprintf(what, sizeof what,

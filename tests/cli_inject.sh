@@ -108,6 +108,9 @@ recorded t.json 60 20 10 2 1
 "$profile" -o t.json -- sh -c '"$0" init ask step; cat "$CKPT_INJECT_SPOOL"/*' "$victim" > out 2> said || fail "$(cat said)"
 if ! grep -aq cudaLaunchKernel out || grep -aq "cu[a-z]*Synchronize" out; then fail "calls in the spool: $(strings out)"; fi
 
+run init step _exit # at once, before anything was flushed
+says "nothing it did on a GPU was recorded: it did not end by exit\|did not end by exit: its last"
+
 # Ends without exit: what was flushed before is there.
 run init train settle kill
 recorded t.json 60 20 10 2 1
@@ -202,6 +205,16 @@ echo "a line" | "$profile" -o t.json -- cat 2> said > out
 recorded ckpt-trace.json 6 2 1 0 0
 "$profile" -o - -- "$victim" init step 2> said > out || fail "$(cat said)"
 [ "$(head -n 1 out)" = "one step" ] && tail -n +2 out > t.json && recorded t.json 6 2 1 0 0
+# Nobody reads what is told any more.
+rm -f t.json
+python3 - "$profile" "$victim" <<'PYTHON' || fail "standard error is closed"
+import os, subprocess, sys
+read, write = os.pipe()
+os.close(read)
+assert subprocess.call([sys.argv[1], "-o", "t.json", "--", sys.argv[2], "init", "step", "exit7"], stdout=subprocess.DEVNULL, stderr=write) == 7
+PYTHON
+recorded t.json 6 2 1 0 0
+nothing_left "closed standard error"
 CUDA_INJECTION64_PATH=/other/tool.so "$profile" -o u.json -- printenv CUDA_INJECTION64_PATH 2> said > out
 if [ "$(cat out)" != /other/tool.so ] || [ -e u.json ]; then fail "another tool's place was taken: $(cat out)"; fi
 says "CUDA_INJECTION64_PATH is /other/tool.so already: that tool records, and nothing is recorded here"
