@@ -4,6 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t random_state = 20261120;
+
+void ckpt_test_seed(int argc, char **argv)
+{
+    const uint64_t asked = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
+    random_state = asked > 0 ? asked : random_state; /* of 0 nothing but 0 comes */
+    print_message("seed %llu\n", (unsigned long long)random_state);
+}
+
+/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
+uint64_t ckpt_test_draw(uint64_t limit)
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return (random_state * 2685821657736338717u >> 11) % limit;
+}
+
 uint64_t ckpt_test_rounds(uint64_t all, uint64_t few)
 {
     const char *const asked = getenv("CKPT_TEST_ROUNDS");

@@ -35,4 +35,8 @@ int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *
  * where sanitizers make each instance several times as slow. */
 uint64_t ckpt_test_rounds(uint64_t all, uint64_t few);
 
+/* Random numbers of a test: print the seed, the program's first argument or a fixed one; then 0 .. limit - 1 each. */
+void ckpt_test_seed(int argc, char **argv);
+uint64_t ckpt_test_draw(uint64_t limit);
+
 #endif

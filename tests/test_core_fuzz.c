@@ -11,29 +11,16 @@
 
 enum { MUTANTS = 3000, ROOM = 1 << 16 };
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 /* One to four damages. Gives the new length. */
 static size_t damage(char *bytes, size_t length)
 {
     static const char telling[] = "{}[]\",:0123456789-.eE\\#^() \n\xff";
-    for (uint64_t k = 1 + draw(4); k > 0 && length > 0; k--) {
-        const size_t at = (size_t)draw(length);
-        const size_t span = 1 + (size_t)draw(length - at < 40 ? length - at : 40);
-        switch (draw(6)) {
-        case 0: bytes[at] = (char)(bytes[at] ^ (1 << draw(8))); break;
-        case 1: bytes[at] = telling[draw(sizeof telling)]; break;
+    for (uint64_t k = 1 + ckpt_test_draw(4); k > 0 && length > 0; k--) {
+        const size_t at = (size_t)ckpt_test_draw(length);
+        const size_t span = 1 + (size_t)ckpt_test_draw(length - at < 40 ? length - at : 40);
+        switch (ckpt_test_draw(6)) {
+        case 0: bytes[at] = (char)(bytes[at] ^ (1 << ckpt_test_draw(8))); break;
+        case 1: bytes[at] = telling[ckpt_test_draw(sizeof telling)]; break;
         case 2: length = at; break;
         case 3: /* a chunk twice */
             if (length + span < ROOM) {
@@ -46,7 +33,7 @@ static size_t damage(char *bytes, size_t length)
             length -= span;
             break;
         default: { /* a chunk of elsewhere */
-            const size_t from = (size_t)draw(length - span + 1);
+            const size_t from = (size_t)ckpt_test_draw(length - span + 1);
             memmove(bytes + at, bytes + from, span);
             break;
         }
@@ -120,8 +107,7 @@ static void test_damaged_files_never_crash(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_damaged_files_never_crash)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

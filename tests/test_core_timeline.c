@@ -11,19 +11,6 @@
 
 enum { MOST = 160, ADDRESSES = 12 };
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 typedef struct added {
     ckpt_event event;
     ckpt_category category;
@@ -147,17 +134,17 @@ static added random_event(void)
 {
     static const char *const layers[] = {NULL, "", "h.0", "h.1"};
     static const char *const streams[] = {NULL, "stream 7", "d2h"};
-    const ckpt_ns start = (ckpt_ns)draw(40) - 20;
+    const ckpt_ns start = (ckpt_ns)ckpt_test_draw(40) - 20;
     const ckpt_span spans[] = {CKPT_SPAN_ALLOCATE, CKPT_SPAN_ALLOCATE, CKPT_SPAN_FREE, CKPT_SPAN_OTHER, CKPT_SPAN_COPY};
-    return (added){{.name = draw(2) == 0 ? "gemm" : "add",
-                    .layer = layers[draw(4)],
-                    .stream = streams[draw(3)],
-                    .span = spans[draw(5)],
+    return (added){{.name = ckpt_test_draw(2) == 0 ? "gemm" : "add",
+                    .layer = layers[ckpt_test_draw(4)],
+                    .stream = streams[ckpt_test_draw(3)],
+                    .span = spans[ckpt_test_draw(5)],
                     .start_ns = start,
-                    .end_ns = start + (ckpt_ns)draw(30),
-                    .size_bytes = (ckpt_bytes)draw(1000),
-                    .address = (int64_t)draw(ADDRESSES)},
-                   (ckpt_category)draw(CKPT_CATEGORY_COUNT)};
+                    .end_ns = start + (ckpt_ns)ckpt_test_draw(30),
+                    .size_bytes = (ckpt_bytes)ckpt_test_draw(1000),
+                    .address = (int64_t)ckpt_test_draw(ADDRESSES)},
+                   (ckpt_category)ckpt_test_draw(CKPT_CATEGORY_COUNT)};
 }
 
 static void test_random_sequences(void **state)
@@ -165,7 +152,7 @@ static void test_random_sequences(void **state)
     (void)state;
     for (uint64_t k = ckpt_test_rounds(400, 60); k > 0; k--) {
         static added all[MOST];
-        const int count = (int)draw(MOST + 1);
+        const int count = (int)ckpt_test_draw(MOST + 1);
         ckpt_arena arena;
         ckpt_timeline *timeline = NULL;
         ckpt_trace *trace = NULL;
@@ -361,8 +348,7 @@ static void test_starved(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_sequences),
         cmocka_unit_test(test_the_trace_can_be_read_again),

@@ -14,19 +14,6 @@
 
 enum { NOTES_ROOM = 4096, ROOM = 1 << 18 };
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 static char notes[NOTES_ROOM];
 
 static void take_note(const char *line)
@@ -251,19 +238,19 @@ typedef struct simulated {
 static void simulate_memory(lines *all, simulated *s)
 {
     ckpt_bytes held[BLOCKS] = {0};
-    ckpt_bytes total = (ckpt_bytes)draw(2) * 5000; /* that nobody frees */
+    ckpt_bytes total = (ckpt_bytes)ckpt_test_draw(2) * 5000; /* that nobody frees */
     ckpt_ns now = 1000000;
     for (int b = 0; b < BLOCKS; b++) {
-        held[b] = draw(3) == 0 ? 1 + (ckpt_bytes)draw(900) : 0;
+        held[b] = ckpt_test_draw(3) == 0 ? 1 + (ckpt_bytes)ckpt_test_draw(900) : 0;
         total += held[b];
     }
-    *s = (simulated){.count = 1 + (int)draw(CHANGES), .before = total};
+    *s = (simulated){.count = 1 + (int)ckpt_test_draw(CHANGES), .before = total};
     for (int i = 0; i < s->count; i++) {
-        const int b = (int)draw(BLOCKS);
-        const ckpt_bytes change = held[b] > 0 ? -held[b] : 1 + (ckpt_bytes)draw(900);
+        const int b = (int)ckpt_test_draw(BLOCKS);
+        const ckpt_bytes change = held[b] > 0 ? -held[b] : 1 + (ckpt_bytes)ckpt_test_draw(900);
         held[b] += change;
         s->total[i] = total += change;
-        s->at[i] = now += 1 + (ckpt_ns)draw(3000);
+        s->at[i] = now += 1 + (ckpt_ns)ckpt_test_draw(3000);
         add_line(all,
                  "{\"ph\": \"i\", \"name\": \"[memory]\", \"pid\": 1, \"tid\": 1, \"ts\": %" PRId64 ".%03" PRId64
                  ", \"args\": {\"Device Type\": 1, \"Device Id\": 3, \"Addr\": %d, \"Bytes\": %" PRId64
@@ -275,9 +262,10 @@ static void simulate_memory(lines *all, simulated *s)
 /* Spans within spans; those at depth 0 are what a lane shows. Gives where the next may begin. */
 static ckpt_ns simulate_ops(lines *all, int tid, ckpt_ns start, int depth, ckpt_ns *shown, int *shown_count)
 {
-    ckpt_ns end = start + (ckpt_ns)draw(3) * (ckpt_ns)draw(20); /* where the first inside begins, perhaps at once */
-    for (uint64_t k = depth < 4 ? draw(3) : 0; k > 0 && all->count < OPS_MOST; k--) {
-        end = simulate_ops(all, tid, end, depth + 1, NULL, NULL) + (ckpt_ns)draw(2);
+    ckpt_ns end = start + (ckpt_ns)ckpt_test_draw(3) *
+                              (ckpt_ns)ckpt_test_draw(20); /* where the first inside begins, perhaps at once */
+    for (uint64_t k = depth < 4 ? ckpt_test_draw(3) : 0; k > 0 && all->count < OPS_MOST; k--) {
+        end = simulate_ops(all, tid, end, depth + 1, NULL, NULL) + (ckpt_ns)ckpt_test_draw(2);
     }
     end += end == start;
     add_line(all,
@@ -296,7 +284,7 @@ static const char *shuffled(lines *all)
     static char text[ROOM];
     size_t length = (size_t)snprintf(text, sizeof text, "{\"traceEvents\": [");
     for (int i = all->count; i > 0; i--) {
-        const int k = (int)draw((uint64_t)i);
+        const int k = (int)ckpt_test_draw((uint64_t)i);
         length +=
             (size_t)snprintf(text + length, sizeof text - length, "%s%s", i < all->count ? ",\n" : "", all->text[k]);
         memmove(all->text[k], all->text[i - 1], sizeof all->text[0]);
@@ -319,9 +307,9 @@ static void test_random_traces(void **state)
         int shown_count = 0;
         all.count = 0;
         for (int tid = 1; tid <= 3; tid++) {
-            ckpt_ns now = (ckpt_ns)draw(1000);
-            for (uint64_t k = draw(8); k > 0 && all.count < OPS_MOST; k--) {
-                now = simulate_ops(&all, tid, now, 0, &shown, &shown_count) + (ckpt_ns)draw(20);
+            ckpt_ns now = (ckpt_ns)ckpt_test_draw(1000);
+            for (uint64_t k = ckpt_test_draw(8); k > 0 && all.count < OPS_MOST; k--) {
+                now = simulate_ops(&all, tid, now, 0, &shown, &shown_count) + (ckpt_ns)ckpt_test_draw(20);
             }
         }
         simulate_memory(&all, &s);
@@ -477,8 +465,7 @@ static void test_forms_that_are_read(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_pytorch_recorded),
         cmocka_unit_test(test_a_trace_of_a_gpu),

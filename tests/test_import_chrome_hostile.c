@@ -13,19 +13,6 @@
 
 enum { NOTES_ROOM = 4096, ROOM = 1 << 18 };
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 static char notes[NOTES_ROOM];
 
 static void take_note(const char *line)
@@ -134,13 +121,13 @@ static void test_refusals(void **state)
 static size_t damage(char *bytes, size_t length)
 {
     static const char telling[] = "{}[]\",:0123456789-.eE\\ntfu() \n\xff";
-    for (uint64_t k = 1 + draw(4); k > 0 && length > 0; k--) {
-        const size_t at = (size_t)draw(length);
-        const size_t span = 1 + (size_t)draw(length - at < 60 ? length - at : 60);
-        switch (draw(6)) {
-        case 0: bytes[at] = (char)(bytes[at] ^ (1 << draw(8))); break;
-        case 1: bytes[at] = telling[draw(sizeof telling)]; break;
-        case 2: length = draw(4) == 0 ? at : length; break;
+    for (uint64_t k = 1 + ckpt_test_draw(4); k > 0 && length > 0; k--) {
+        const size_t at = (size_t)ckpt_test_draw(length);
+        const size_t span = 1 + (size_t)ckpt_test_draw(length - at < 60 ? length - at : 60);
+        switch (ckpt_test_draw(6)) {
+        case 0: bytes[at] = (char)(bytes[at] ^ (1 << ckpt_test_draw(8))); break;
+        case 1: bytes[at] = telling[ckpt_test_draw(sizeof telling)]; break;
+        case 2: length = ckpt_test_draw(4) == 0 ? at : length; break;
         case 3: /* a chunk twice */
             if (length + span < ROOM) {
                 memmove(bytes + at + span, bytes + at, length - at);
@@ -152,7 +139,7 @@ static size_t damage(char *bytes, size_t length)
             length -= span;
             break;
         default: { /* a chunk of elsewhere */
-            const size_t from = (size_t)draw(length - span + 1);
+            const size_t from = (size_t)ckpt_test_draw(length - span + 1);
             memmove(bytes + at, bytes + from, span);
             break;
         }
@@ -258,7 +245,7 @@ static void test_cut_files(void **state)
     assert_non_null(from);
     const size_t length = fread(text, 1, sizeof text, from);
     fclose(from);
-    for (size_t cut = 0; cut <= length; cut += cut + 1 < length ? 1 + draw(4) : 1) {
+    for (size_t cut = 0; cut <= length; cut += cut + 1 < length ? 1 + ckpt_test_draw(4) : 1) {
         ckpt_arena arena;
         ckpt_trace *trace = NULL;
         ckpt_err err = {0};
@@ -299,8 +286,7 @@ static void test_starved(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_a_long_name_is_cut),

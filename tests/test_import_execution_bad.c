@@ -118,33 +118,20 @@ static void test_what_is_refused(void **state)
     ckpt_arena_fini(&none);
 }
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 /* Damage that leaves most of it JSON: a digit, a name, a chunk of elsewhere, an end. */
 static size_t damage(char *bytes, size_t count)
 {
     static const char telling[] = "{}[]\",:0123456789-.#!()e ";
-    for (uint64_t k = 1 + draw(4); k > 0; k--) {
-        const size_t at = (size_t)draw(count);
-        const size_t span = 1 + (size_t)draw(count - at < 30 ? count - at : 30);
-        switch (draw(8)) {
-        case 0: bytes[at] = telling[draw(sizeof telling - 1)]; break;
-        case 1: memmove(bytes + at, bytes + (size_t)draw(count - span + 1), span); break;
-        case 2: count = draw(20) == 0 ? at + 1 : count; break;
+    for (uint64_t k = 1 + ckpt_test_draw(4); k > 0; k--) {
+        const size_t at = (size_t)ckpt_test_draw(count);
+        const size_t span = 1 + (size_t)ckpt_test_draw(count - at < 30 ? count - at : 30);
+        switch (ckpt_test_draw(8)) {
+        case 0: bytes[at] = telling[ckpt_test_draw(sizeof telling - 1)]; break;
+        case 1: memmove(bytes + at, bytes + (size_t)ckpt_test_draw(count - span + 1), span); break;
+        case 2: count = ckpt_test_draw(20) == 0 ? at + 1 : count; break;
         default: { /* digits: other ids, sizes, parents */
             const size_t digit = at + strcspn(bytes + at, "0123456789");
-            bytes[digit < count ? digit : at] = (char)('0' + draw(10));
+            bytes[digit < count ? digit : at] = (char)('0' + ckpt_test_draw(10));
             break;
         }
         }
@@ -231,8 +218,7 @@ static void test_too_little_memory(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_of_kernels_and_of_ops),
         cmocka_unit_test(test_what_is_refused),

@@ -13,19 +13,6 @@
 
 enum { ROOM = 4096, NAMES_ROOM = 1024, DEPTH_MAX = 16, DEEP = 300000, RANDOM = 20000 };
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 static void show(const ckpt_pickle_value *value, const ckpt_pickle_value **inside, int depth, ckpt_text *text);
 
 static void show_hex(const ckpt_pickle_value *value, ckpt_text *text)
@@ -327,17 +314,19 @@ static void test_random_and_damaged(void **state)
     int accepted = 0;
     for (int i = 0; i < rounds; i++) {
         char bytes[ROOM];
-        size_t length = 2 + (size_t)draw(100);
+        size_t length = 2 + (size_t)ckpt_test_draw(100);
         ckpt_err err = {0};
         if (i % 2 == 0) {
             memcpy(bytes, "\x80\4", 2);
             for (size_t k = 2; k < length; k++) {
-                bytes[k] = draw(8) == 0 ? (char)draw(256) : telling[draw(sizeof telling - 1)];
+                bytes[k] =
+                    ckpt_test_draw(8) == 0 ? (char)ckpt_test_draw(256) : telling[ckpt_test_draw(sizeof telling - 1)];
             }
         } else {
             length = from_hex(line, bytes);
-            for (uint64_t k = 1 + draw(3); k > 0; k--) {
-                bytes[draw(length)] = draw(2) == 0 ? (char)draw(256) : telling[draw(sizeof telling - 1)];
+            for (uint64_t k = 1 + ckpt_test_draw(3); k > 0; k--) {
+                bytes[ckpt_test_draw(length)] =
+                    ckpt_test_draw(2) == 0 ? (char)ckpt_test_draw(256) : telling[ckpt_test_draw(sizeof telling - 1)];
             }
             line = next_line(line) != NULL ? next_line(line) : python;
         }
@@ -448,8 +437,7 @@ static int read_python(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_python_pickled),
         cmocka_unit_test(test_opcodes_python_does_not_write),

@@ -12,19 +12,6 @@
 
 enum { ROOM = 1 << 17, MUTANTS = 1200 };
 
-static uint64_t seed = 20261120;
-
-/* xorshift64*: Vigna, ACM TOMS 42(4), 2016. */
-static uint64_t draw(uint64_t limit)
-{
-    static uint64_t s;
-    s = s == 0 ? seed : s;
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    return (s * 2685821657736338717u >> 11) % limit;
-}
-
 static void test_refused(void **state)
 {
     (void)state;
@@ -203,17 +190,17 @@ static void test_damaged_files(void **state)
     for (int i = 0; i < mutants; i++) {
         size_t now = length;
         memcpy(mutant, good, length);
-        for (uint64_t k = 1 + draw(4); k > 0; k--) {
-            const size_t at = (size_t)draw(now - 64);
-            const size_t span = 1 + (size_t)draw(60);
-            switch (draw(4)) {
-            case 0: mutant[at] = (char)draw(256); break;
-            case 1: mutant[at] = (char)(mutant[at] ^ (1 << draw(8))); break;
+        for (uint64_t k = 1 + ckpt_test_draw(4); k > 0; k--) {
+            const size_t at = (size_t)ckpt_test_draw(now - 64);
+            const size_t span = 1 + (size_t)ckpt_test_draw(60);
+            switch (ckpt_test_draw(4)) {
+            case 0: mutant[at] = (char)ckpt_test_draw(256); break;
+            case 1: mutant[at] = (char)(mutant[at] ^ (1 << ckpt_test_draw(8))); break;
             case 2: memmove(mutant + at, mutant + at + span, now - at - span), now -= span; break;
-            default: memmove(mutant + at, mutant + draw(now - 64), span); break;
+            default: memmove(mutant + at, mutant + ckpt_test_draw(now - 64), span); break;
             }
         }
-        now = draw(8) == 0 ? (size_t)draw(now) : now;
+        now = ckpt_test_draw(8) == 0 ? (size_t)ckpt_test_draw(now) : now;
         ckpt_trace *trace = NULL;
         ckpt_arena_init(&arena);
         const ckpt_code code =
@@ -253,8 +240,7 @@ static void test_starved(void **state)
 
 int main(int argc, char **argv)
 {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    printf("seed %llu\n", (unsigned long long)seed);
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),       cmocka_unit_test(test_code_is_never_run),
         cmocka_unit_test(test_bombs),         cmocka_unit_test(test_large_dicts_are_not_searched),
