@@ -2,6 +2,7 @@
 #ifndef CKPT_CUPTI_ACTIVITY_H
 #define CKPT_CUPTI_ACTIVITY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/units.h"
@@ -39,6 +40,9 @@ typedef struct ckpt_activity {
     int64_t bytes;    /* copied, filled, allocated, released */
     uint64_t address; /* of the allocation */
 } ckpt_activity;
+
+/* Did it run on the device? Kernels, copies and fills do. */
+bool ckpt_activity_ran(const ckpt_activity *activity);
 
 /* "kernel", "copy", ... */
 const char *ckpt_activity_kind_name(ckpt_activity_kind kind);

@@ -189,12 +189,7 @@ static ckpt_code write_trace(const traces *t, const ckpt_trace *trace, const cha
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_trace_write(trace, &text);
-    ckpt_code code = ckpt_text_end(&text, t->err);
-    if (code == CKPT_OK) {
-        code = ckpt_file_write(path, text.bytes, text.length, t->err);
-    }
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_file_write_text(path, &text, t->err);
 }
 
 /* "12 kernels, 3 copies, ... -> trace.json" and what is missing. */

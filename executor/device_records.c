@@ -61,22 +61,24 @@ typedef struct ckpt_stretch {
     ckpt_ns start_ns, end_ns;
 } ckpt_stretch;
 
-/* Add up what carries a step's tag; gives how many activities did. */
+/* Add up what carries a step's tag, in order of start, and what overlaps once; gives how many activities did. */
 static int64_t add_up(ckpt_measured *measured, const ckpt_activity *activity, int count, ckpt_stretch *stretch)
 {
     int64_t found = 0;
     for (int i = 0; i < count; i++) {
         const ckpt_activity *const a = &activity[i];
-        const bool ran =
-            a->kind == CKPT_ACTIVITY_KERNEL || a->kind == CKPT_ACTIVITY_COPY || a->kind == CKPT_ACTIVITY_FILL;
-        if (!ran || a->tag == 0 || a->tag > (uint64_t)measured->trace.event_count) {
+        if (!ckpt_activity_ran(a) || a->tag == 0 || a->tag > (uint64_t)measured->trace.event_count) {
             continue;
         }
         ckpt_event *const event = &measured->event[a->tag - 1];
         ckpt_stretch *const s = &stretch[a->tag - 1];
-        s->start_ns = event->launches == 0 || a->start_ns < s->start_ns ? a->start_ns : s->start_ns;
-        s->end_ns = event->launches == 0 || a->end_ns > s->end_ns ? a->end_ns : s->end_ns;
-        event->kernel_ns += a->end_ns - a->start_ns;
+        if (event->launches == 0) {
+            s->start_ns = s->end_ns = a->start_ns;
+        }
+        if (a->end_ns > s->end_ns) {
+            event->kernel_ns += a->end_ns - (a->start_ns > s->end_ns ? a->start_ns : s->end_ns);
+            s->end_ns = a->end_ns;
+        }
         event->launches++;
         found++;
     }

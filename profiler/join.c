@@ -25,8 +25,9 @@ typedef struct joining {
 /* The run an activity belongs to; NULL: none, or it did nothing on the device. */
 static run *run_of(const joining *j, const ckpt_activity *a)
 {
-    const bool ran = a->kind == CKPT_ACTIVITY_KERNEL || a->kind == CKPT_ACTIVITY_COPY || a->kind == CKPT_ACTIVITY_FILL;
-    return ran && a->tag >= j->first && a->tag - j->first < (uint64_t)j->repeats ? &j->run[a->tag - j->first] : NULL;
+    return ckpt_activity_ran(a) && a->tag >= j->first && a->tag - j->first < (uint64_t)j->repeats
+               ? &j->run[a->tag - j->first]
+               : NULL;
 }
 
 static void add_up(const joining *j)

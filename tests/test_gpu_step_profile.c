@@ -242,6 +242,24 @@ static void lost_records_leave_the_stamps(void **state)
     }
 }
 
+/* Two kernels of one step on two streams: the time in kernels is that in which at least one ran. */
+static void what_overlaps_counts_once(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    session s;
+    open_session(&s);
+    open_recorder(&s, "");
+    assert_int_equal(cupti.script("1: kernel long 900000; stream 8; kernel inside 5; stream 9; kernel beyond 950000"),
+                     0);
+    CHECK_OK(step(&s, true, &err), err);
+    const ckpt_event *const event = &s.trace->event[0];
+    assert_int_equal(event->launches, 3);
+    assert_true(event->kernel_ns > 950000 && event->kernel_ns < 1800000);
+    assert_int_equal(event->kernel_ns, event->end_ns - event->start_ns);
+    close_session(&s);
+}
+
 static ckpt_code starved_step(session *s, int64_t allowed)
 {
     ckpt_err err = {0};
@@ -307,9 +325,8 @@ static int close_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_have_what_was_recorded),
-        cmocka_unit_test(recording_that_fails_stops_nothing),
-        cmocka_unit_test(lost_records_leave_the_stamps),
+        cmocka_unit_test(steps_have_what_was_recorded),           cmocka_unit_test(recording_that_fails_stops_nothing),
+        cmocka_unit_test(lost_records_leave_the_stamps),          cmocka_unit_test(what_overlaps_counts_once),
         cmocka_unit_test(recording_without_memory_stops_nothing),
     };
     cupti.handle = dlopen(CKPT_BIN_DIR "/libcupti_double.so", RTLD_NOW);
