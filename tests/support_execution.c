@@ -164,15 +164,6 @@ const char *ckpt_test_trace(const ckpt_test_node *nodes, int count, size_t *coun
     return trace;
 }
 
-char ckpt_test_notes[4096];
-
-static void note(const char *line)
-{
-    CHECK(strpbrk(line, "\n\r") == NULL, "a note of more than one line: %s", line);
-    const size_t used = strlen(ckpt_test_notes);
-    snprintf(ckpt_test_notes + used, sizeof ckpt_test_notes - used, "%s\n", line);
-}
-
 ckpt_code ckpt_test_import(const char *bytes, size_t count, const char *times, ckpt_arena *arena, ckpt_graph **graph,
                            ckpt_err *err)
 {
@@ -183,7 +174,7 @@ ckpt_code ckpt_test_import(const char *bytes, size_t count, const char *times, c
         snprintf(times_path, sizeof times_path, "%s", ckpt_test_file("execution_times.json", times, strlen(times)));
     }
     ckpt_test_notes[0] = '\0';
-    return ckpt_import_execution(path, times != NULL ? times_path : NULL, 1e9, note, arena, graph, err);
+    return ckpt_import_execution(path, times != NULL ? times_path : NULL, 1e9, ckpt_test_take_note, arena, graph, err);
 }
 
 void ckpt_test_has(const char *text, const char *part)

@@ -8,8 +8,6 @@
 
 enum { ROOM = 1 << 17 };
 
-char ckpt_test_snapshot_notes[4096];
-
 /* Two programs use this file, and may run at the same time in one folder. */
 static const char *own_name(const char *suffix)
 {
@@ -18,17 +16,10 @@ static const char *own_name(const char *suffix)
     return name;
 }
 
-static void take_note(const char *line)
-{
-    CHECK(strpbrk(line, "\n\r") == NULL, "a note of more than one line: %s", line);
-    const size_t used = strlen(ckpt_test_snapshot_notes);
-    snprintf(ckpt_test_snapshot_notes + used, sizeof ckpt_test_snapshot_notes - used, "%s\n", line);
-}
-
 ckpt_code ckpt_test_snapshot_import(const char *path, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err)
 {
-    ckpt_test_snapshot_notes[0] = '\0';
-    return ckpt_import_snapshot(path, take_note, arena, trace, err);
+    ckpt_test_notes[0] = '\0';
+    return ckpt_import_snapshot(path, ckpt_test_take_note, arena, trace, err);
 }
 
 ckpt_bytes ckpt_test_allocated(const ckpt_event *event)

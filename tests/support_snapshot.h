@@ -9,9 +9,7 @@
 
 #define SNAPSHOT_FOLDER CKPT_SOURCE_DIR "/tests/imports/"
 
-/* The lines that the last import noted. */
-extern char ckpt_test_snapshot_notes[4096];
-
+/* What it notes is in ckpt_test_notes. */
 ckpt_code ckpt_test_snapshot_import(const char *path, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err);
 
 /* The same of a pickle of what looks like Python: {'a': [1, 'x', N]}, N for None. */

@@ -11,37 +11,6 @@
 
 enum { MUTANTS = 3000, ROOM = 1 << 16 };
 
-/* One to four damages. Gives the new length. */
-static size_t damage(char *bytes, size_t length)
-{
-    static const char telling[] = "{}[]\",:0123456789-.eE\\#^() \n\xff";
-    for (uint64_t k = 1 + ckpt_test_draw(4); k > 0 && length > 0; k--) {
-        const size_t at = (size_t)ckpt_test_draw(length);
-        const size_t span = 1 + (size_t)ckpt_test_draw(length - at < 40 ? length - at : 40);
-        switch (ckpt_test_draw(6)) {
-        case 0: bytes[at] = (char)(bytes[at] ^ (1 << ckpt_test_draw(8))); break;
-        case 1: bytes[at] = telling[ckpt_test_draw(sizeof telling)]; break;
-        case 2: length = at; break;
-        case 3: /* a chunk twice */
-            if (length + span < ROOM) {
-                memmove(bytes + at + span, bytes + at, length - at);
-                length += span;
-            }
-            break;
-        case 4: /* a chunk gone */
-            memmove(bytes + at, bytes + at + span, length - at - span);
-            length -= span;
-            break;
-        default: { /* a chunk of elsewhere */
-            const size_t from = (size_t)ckpt_test_draw(length - span + 1);
-            memmove(bytes + at, bytes + from, span);
-            break;
-        }
-        }
-    }
-    return length;
-}
-
 static void check_mutant(const ckpt_test_format *format, const char *path, int number, int *accepted)
 {
     ckpt_arena arena;
@@ -94,7 +63,7 @@ static void test_damaged_files_never_crash(void **state)
         ckpt_arena_fini(&arena);
         for (int i = 0; i < MUTANTS; i++) {
             memcpy(mutant, kept, length);
-            const size_t bytes = damage(mutant, length);
+            const size_t bytes = ckpt_test_damage(mutant, length, ROOM);
             char file[512];
             snprintf(file, sizeof file, "%s", ckpt_test_file("fuzz.json", mutant, bytes));
             check_mutant(f, file, i, &accepted);

@@ -12,21 +12,13 @@
 #include "core/json.h"
 #include "imports/import.h"
 
-enum { NOTES_ROOM = 4096, ROOM = 1 << 18 };
-
-static char notes[NOTES_ROOM];
-
-static void take_note(const char *line)
-{
-    CHECK(strpbrk(line, "\n\r") == NULL, "a note of several lines: %s", line);
-    const size_t length = strlen(notes);
-    snprintf(notes + length, sizeof notes - length, "%s\n", line);
-}
+enum { ROOM = 1 << 18 };
 
 static ckpt_code import_text(const char *text, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err)
 {
-    notes[0] = '\0';
-    return ckpt_import_chrome(ckpt_test_file("chrome.json", text, strlen(text)), take_note, arena, trace, err);
+    ckpt_test_notes[0] = '\0';
+    return ckpt_import_chrome(ckpt_test_file("chrome.json", text, strlen(text)), ckpt_test_take_note, arena, trace,
+                              err);
 }
 
 static bool is_memory(const ckpt_event *event)
@@ -93,9 +85,9 @@ static void check_recorded(const char *name)
     int run = 0;
     ckpt_ns lane_end = 0;
     ckpt_arena_init(&arena);
-    notes[0] = '\0';
+    ckpt_test_notes[0] = '\0';
     snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.json", CKPT_SOURCE_DIR, name);
-    CHECK_OK(ckpt_import_chrome(path, take_note, &arena, &trace, &err), err);
+    CHECK_OK(ckpt_import_chrome(path, ckpt_test_take_note, &arena, &trace, &err), err);
     snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.expected.json", CKPT_SOURCE_DIR, name);
     CHECK_OK(ckpt_json_open(path, NULL, &json, &root, &err), err);
     CHECK_OK(ckpt_item_need(&root, "runs", &runs, &err), err);
@@ -124,7 +116,7 @@ static void check_recorded(const char *name)
              "%d operations inside others are left out\n",
              (int)need_int(&root, "before_bytes"), (int)need_int(&root, "freed_before"),
              (int)need_int(&root, "operations") - ckpt_item_count(&runs));
-    assert_string_equal(notes, note); /* and the recorder's own totals agree, or a note would say so */
+    assert_string_equal(ckpt_test_notes, note); /* and the recorder's own totals agree, or a note would say so */
     assert_string_equal(trace->recorder, "Kineto");
     assert_false(trace->machine.gpu);
     ckpt_json_close(json);
@@ -193,15 +185,15 @@ static void test_a_trace_of_a_gpu(void **state)
     ckpt_trace *trace = NULL;
     ckpt_err err = {0};
     gpu_path(path);
-    notes[0] = '\0';
+    ckpt_test_notes[0] = '\0';
     ckpt_arena_init(&arena);
-    CHECK_OK(ckpt_import_chrome(path, take_note, &arena, &trace, &err), err);
+    CHECK_OK(ckpt_import_chrome(path, ckpt_test_take_note, &arena, &trace, &err), err);
     check_events(trace, wanted, (int)(sizeof wanted / sizeof wanted[0]));
     assert_int_equal(trace->peak_bytes, 126624);
     assert_string_equal(trace->machine.device, "Hand-made GPU 0");
     assert_true(trace->machine.gpu);
     assert_string_equal(trace->name, "kineto_gpu_by_hand.json");
-    assert_string_equal(notes,
+    assert_string_equal(ckpt_test_notes,
                         "2 memory events of other devices are left out: the trace has the memory of CUDA device 0\n"
                         "1 kernels, copies and fills of other GPUs are left out: the trace is of GPU 0\n"
                         "100000 bytes were allocated before the recording began; 1 of those blocks are freed in it\n"
@@ -334,7 +326,7 @@ static void test_random_traces(void **state)
         assert_int_equal(trace->peak_bytes, peak);
         assert_int_equal(shown, 0);
         assert_int_equal(shown_count, 0);
-        CHECK(strstr(notes, "totals differ") == NULL, "%s", notes);
+        CHECK(strstr(ckpt_test_notes, "totals differ") == NULL, "%s", ckpt_test_notes);
         ckpt_arena_fini(&arena);
     }
 }
@@ -349,7 +341,7 @@ typedef struct form {
     const char *why;
     const char *text;
     const char *events; /* "name@stream start-end sum; ..." of all, as the trace has them */
-    const char *note;   /* a part of the notes; NULL: there are none */
+    const char *note;   /* a part of the ckpt_test_notes; NULL: there are none */
 } form;
 
 static const form forms[] = {
@@ -456,9 +448,9 @@ static void test_forms_that_are_read(void **state)
                                  e->name, e->stream, e->start_ns, e->end_ns, sum_of(e));
         }
         CHECK(strcmp(found, forms[i].events) == 0, "%s: %s\nwanted: %s", forms[i].why, found, forms[i].events);
-        CHECK(forms[i].note != NULL ? strstr(notes, forms[i].note) != NULL
-                                    : strcmp(notes, no_memory_event) == 0 || notes[0] == '\0',
-              "%s: notes: %s", forms[i].why, notes);
+        CHECK(forms[i].note != NULL ? strstr(ckpt_test_notes, forms[i].note) != NULL
+                                    : strcmp(ckpt_test_notes, no_memory_event) == 0 || ckpt_test_notes[0] == '\0',
+              "%s: notes: %s", forms[i].why, ckpt_test_notes);
         ckpt_arena_fini(&arena);
     }
 }

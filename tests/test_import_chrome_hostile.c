@@ -11,21 +11,13 @@
 #include "core/file.h"
 #include "imports/import.h"
 
-enum { NOTES_ROOM = 4096, ROOM = 1 << 18 };
-
-static char notes[NOTES_ROOM];
-
-static void take_note(const char *line)
-{
-    CHECK(strpbrk(line, "\n\r") == NULL, "a note of several lines: %s", line);
-    const size_t length = strlen(notes);
-    snprintf(notes + length, sizeof notes - length, "%s\n", line);
-}
+enum { ROOM = 1 << 18 };
 
 static ckpt_code import_text(const char *text, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err)
 {
-    notes[0] = '\0';
-    return ckpt_import_chrome(ckpt_test_file("chrome_bad.json", text, strlen(text)), take_note, arena, trace, err);
+    ckpt_test_notes[0] = '\0';
+    return ckpt_import_chrome(ckpt_test_file("chrome_bad.json", text, strlen(text)), ckpt_test_take_note, arena, trace,
+                              err);
 }
 
 static void gpu_path(char path[400])
@@ -113,42 +105,10 @@ static void test_refusals(void **state)
     assert_int_equal(import_text(deep, &arena, &trace, &err), CKPT_BAD_INPUT);
     CHECK(strstr(err.msg, ":1:74: nested deeper than 64") != NULL, "%s", err.msg);
     ckpt_arena_fini(&arena);
-    notes[0] = '\0';
+    ckpt_test_notes[0] = '\0';
     assert_int_equal(ckpt_import_chrome("/nowhere/trace.json", NULL, &arena, &trace, &err), CKPT_IO);
 }
 
-/* One to four damages. Gives the new length. */
-static size_t damage(char *bytes, size_t length)
-{
-    static const char telling[] = "{}[]\",:0123456789-.eE\\ntfu() \n\xff";
-    for (uint64_t k = 1 + ckpt_test_draw(4); k > 0 && length > 0; k--) {
-        const size_t at = (size_t)ckpt_test_draw(length);
-        const size_t span = 1 + (size_t)ckpt_test_draw(length - at < 60 ? length - at : 60);
-        switch (ckpt_test_draw(6)) {
-        case 0: bytes[at] = (char)(bytes[at] ^ (1 << ckpt_test_draw(8))); break;
-        case 1: bytes[at] = telling[ckpt_test_draw(sizeof telling)]; break;
-        case 2: length = ckpt_test_draw(4) == 0 ? at : length; break;
-        case 3: /* a chunk twice */
-            if (length + span < ROOM) {
-                memmove(bytes + at + span, bytes + at, length - at);
-                length += span;
-            }
-            break;
-        case 4: /* a chunk gone */
-            memmove(bytes + at, bytes + at + span, length - at - span);
-            length -= span;
-            break;
-        default: { /* a chunk of elsewhere */
-            const size_t from = (size_t)ckpt_test_draw(length - span + 1);
-            memmove(bytes + at, bytes + from, span);
-            break;
-        }
-        }
-    }
-    return length;
-}
-
-/* Refused with file and reason on one line, or a trace that our own reader takes. */
 /* A file says a name once and the trace says it with each event: a megabyte of it would become gigabytes. */
 static void test_a_long_name_is_cut(void **state)
 {
@@ -177,16 +137,17 @@ static void test_a_long_name_is_cut(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* Refused with file and reason on one line, or a trace that our own reader takes. */
 static void check_mutant(const char *path, int number, int *accepted)
 {
     ckpt_arena arena;
     ckpt_trace *trace = NULL;
     ckpt_text text;
     ckpt_err err = {0};
-    notes[0] = '\0';
+    ckpt_test_notes[0] = '\0';
     ckpt_arena_init(&arena);
     ckpt_text_init(&text);
-    const ckpt_code code = ckpt_import_chrome(path, take_note, &arena, &trace, &err);
+    const ckpt_code code = ckpt_import_chrome(path, ckpt_test_take_note, &arena, &trace, &err);
     if (code == CKPT_OK) {
         const ckpt_trace *back = NULL;
         ++*accepted;
@@ -216,7 +177,8 @@ static void check_damaged(const char *path, int mutants)
     CHECK(length > 1000 && length < sizeof good, "%s: %zu bytes", path, length);
     for (int i = 0; i < mutants; i++) {
         memcpy(mutant, good, length);
-        snprintf(file, sizeof file, "%s", ckpt_test_file("chrome_fuzz.json", mutant, damage(mutant, length)));
+        snprintf(file, sizeof file, "%s",
+                 ckpt_test_file("chrome_fuzz.json", mutant, ckpt_test_damage(mutant, length, ROOM)));
         check_mutant(file, i, &accepted);
     }
     printf("%d of %d mutants accepted\n", accepted, mutants);

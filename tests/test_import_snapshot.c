@@ -25,10 +25,10 @@ static void check_totals(const char *name, const long long expected[5])
         memory += ckpt_test_is_memory(event);
         most = reserved > most ? reserved : most;
     }
-    char *const at = strstr(ckpt_test_snapshot_notes, " bytes were allocated before the first entry");
+    char *const at = strstr(ckpt_test_notes, " bytes were allocated before the first entry");
     assert_non_null(at);
     char *start = at;
-    while (start > ckpt_test_snapshot_notes && start[-1] != '\n') {
+    while (start > ckpt_test_notes && start[-1] != '\n') {
         start--;
     }
     long long bytes = 0;
@@ -99,14 +99,13 @@ static void test_what_events_say(void **state)
     assert_int_equal(event->size_bytes, 2 << 20);
     assert_string_equal(trace->recorder, "PyTorch memory snapshot, device 0");
     assert_string_equal(trace->name, "snapshot_training.pickle");
-    assert_non_null(
-        strstr(ckpt_test_snapshot_notes, "2 entries of 1 other devices are left out; device 0 has the most"));
+    assert_non_null(strstr(ckpt_test_notes, "2 entries of 1 other devices are left out; device 0 has the most"));
     CHECK_OK(ckpt_test_snapshot_import(SNAPSHOT_FOLDER "snapshot_profile.pickle", &arena, &trace, &err), err);
     const ckpt_event *const peak = &trace->event[trace->peak_event];
     CHECK(peak->bytes[CKPT_CAT_INPUTS] > 0 && peak->bytes[CKPT_CAT_ACTIVATIONS] > 0 && peak->bytes[CKPT_CAT_SAVED] > 0,
           "categories of the profiler are lost");
-    assert_non_null(strstr(ckpt_test_snapshot_notes, "the entries have no times"));
-    assert_non_null(strstr(ckpt_test_snapshot_notes, "the segments are spans of addresses"));
+    assert_non_null(strstr(ckpt_test_notes, "the entries have no times"));
+    assert_non_null(strstr(ckpt_test_notes, "the segments are spans of addresses"));
     assert_int_equal(peak->bytes[CKPT_CAT_OUTSIDE], 0);
     CHECK(ckpt_test_snapshot_import(SNAPSHOT_FOLDER "snapshot_none.pickle", &arena, &trace, &err) == CKPT_BAD_INPUT,
           "an empty snapshot was taken");
@@ -208,12 +207,11 @@ static void test_by_hand(void **state)
         CHECK(ckpt_test_allocated(&trace->event[first]) == rows[i].before, "%s: %lld with the first", rows[i].what,
               (long long)ckpt_test_allocated(&trace->event[first]));
         if (rows[i].note != NULL) {
-            CHECK(strstr(ckpt_test_snapshot_notes, rows[i].note) != NULL, "%s: ckpt_test_snapshot_notes are:\n%s",
-                  rows[i].what, ckpt_test_snapshot_notes);
+            CHECK(strstr(ckpt_test_notes, rows[i].note) != NULL, "%s: ckpt_test_notes are:\n%s", rows[i].what,
+                  ckpt_test_notes);
         } else {
-            CHECK(strchr(ckpt_test_snapshot_notes, '\n') ==
-                      ckpt_test_snapshot_notes + strlen(ckpt_test_snapshot_notes) - 1,
-                  "%s: ckpt_test_snapshot_notes are:\n%s", rows[i].what, ckpt_test_snapshot_notes);
+            CHECK(strchr(ckpt_test_notes, '\n') == ckpt_test_notes + strlen(ckpt_test_notes) - 1,
+                  "%s: ckpt_test_notes are:\n%s", rows[i].what, ckpt_test_notes);
         }
         ckpt_test_snapshot_sums(trace);
         ckpt_arena_fini(&arena);
@@ -246,7 +244,7 @@ static void test_outside_is_reserved_and_unused(void **state)
     assert_int_equal(trace->event[4].start_ns, 2000); /* not before the entry before it */
     assert_int_equal(trace->time_ns, 4000);
     assert_int_equal(trace->peak_bytes, 70);
-    assert_non_null(strstr(ckpt_test_snapshot_notes, "1 entries have a time before that of the entry before them"));
+    assert_non_null(strstr(ckpt_test_notes, "1 entries have a time before that of the entry before them"));
     ckpt_arena_fini(&arena);
 }
 
@@ -290,7 +288,7 @@ static void test_annotations(void **state)
         }
     }
     assert_int_equal(found, sizeof wanted / sizeof wanted[0]);
-    assert_non_null(strstr(ckpt_test_snapshot_notes, "3 of \"external_annotations\" are outside the entries' time"));
+    assert_non_null(strstr(ckpt_test_notes, "3 of \"external_annotations\" are outside the entries' time"));
     ckpt_arena_fini(&arena);
 }
 
