@@ -185,8 +185,11 @@ int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...)
     return 2;
 }
 
-bool ckpt_cli_color(FILE *stream)
+bool ckpt_cli_color(const ckpt_cli *cli, FILE *stream)
 {
+    if (cli->color != NULL && strcmp(cli->color, "auto") != 0) {
+        return strcmp(cli->color, "always") == 0;
+    }
     const char *const off = getenv("NO_COLOR"); /* https://no-color.org: present and not empty */
     return (off == NULL || off[0] == '\0') && isatty(fileno(stream)) == 1;
 }

@@ -13,7 +13,7 @@
 typedef struct ckpt_cli_option {
     const char *name;     /* long name without dashes; NULL ends the table */
     char letter;          /* 0: none */
-    const char *argument; /* name of the argument in --help; NULL: a switch */
+    const char *argument; /* in --help; NULL: a switch. FILE and FOLDER are completed as such, "a|b|c" are words */
     const char *help;     /* one line */
 } ckpt_cli_option;
 
@@ -21,9 +21,12 @@ typedef struct ckpt_cli {
     const char *program;           /* "ckpt-plan" */
     const char *usage;             /* "ckpt-plan --budget SIZE [options] model.json" */
     const char *about;             /* one or more lines under the usage line */
-    const ckpt_cli_option *option; /* --help and --version are added */
+    const ckpt_cli_option *option; /* --help, --version and --color are added */
+    const char *const *example;    /* pairs of a command and what it does, NULL at the end; for --help and man pages */
+    const char *status;            /* meaning of the exit codes; NULL: those of all programs */
     int argc;
     char *const *argv;
+    const char *color;  /* of --color: "auto" (NULL too), "always" or "never" */
     int next;           /* where ckpt_cli_next stands; 0 at the start */
     bool operands_only; /* "--" was seen; false at the start */
 } ckpt_cli;
@@ -41,8 +44,8 @@ int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err);
 /* Usage errors found after parsing: prints "program: <formatted>; see --help" and gives 2. */
 int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);
 
-/* True when `stream` is a terminal and NO_COLOR is unset. */
-bool ckpt_cli_color(FILE *stream);
+/* What --color says; of "auto": `stream` is a terminal and NO_COLOR is unset. */
+bool ckpt_cli_color(const ckpt_cli *cli, FILE *stream);
 
 /* "what 12/40, 3 s left" rewritten in place on stderr, only when it is a terminal; done == total ends the line. */
 void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns elapsed_ns);

@@ -31,10 +31,30 @@ typedef struct ckpt_layer_decision {
     ckpt_decision decision;
 } ckpt_layer_decision;
 
+typedef struct ckpt_outline_op {
+    const char *name, *layer; /* layer: "" for none */
+    ckpt_phase phase;
+    ckpt_ns time_ns;
+} ckpt_outline_op;
+
+/* What a plan knows of its graph, so that it can be drawn and compared without it: the graph's own statics, buffers
+ * and ops (members of "graph" in the file). op_count 0: an older file, which knows nothing. */
+typedef struct ckpt_outline {
+    const ckpt_static *statics;
+    int static_count;
+    const ckpt_buffer *buffer;
+    int buffer_count;
+    const ckpt_outline_op *op;
+    int op_count;
+} ckpt_outline;
+
 typedef struct ckpt_plan {
     const char *source; /* file name, for messages */
     const char *graph_name;
     char graph_sha256[CKPT_DIGEST_TEXT];
+    ckpt_outline outline;
+    const char *const *option; /* of ckpt-plan, as given: what made the plan, and what --check makes it again with */
+    int option_count;
     ckpt_bytes budget_bytes;  /* static block and arena together */
     ckpt_bytes reserve_bytes; /* kept beside it for what is neither: a GPU's context, libraries */
     ckpt_verdict verdict;
@@ -73,6 +93,10 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
 /* Fill `target` and `buffer` from names. Refuses a plan of another graph with the reason: other name, another
  * size of a buffer (another batch?), a name the graph does not have, or another structure (digest). */
 CKPT_MUST_USE ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
+
+/* The outline of a graph. Its texts and arrays are the graph's where they can be. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_plan_outline(const ckpt_graph *graph, ckpt_arena *out, ckpt_outline *outline,
+                                          ckpt_err *err);
 
 const char *ckpt_step_kind_name(ckpt_step_kind kind);
 const char *ckpt_decision_name(ckpt_decision decision);

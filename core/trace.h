@@ -51,6 +51,14 @@ typedef struct ckpt_event {
     int launches;                          /* and how many those were; 0: nothing was recorded */
 } ckpt_event;
 
+/* Bytes [offset, offset + bytes) of the arena during the steps from..to, both included, as in a plan. */
+typedef struct ckpt_trace_place {
+    const char *name;       /* buffer, or "workspace" */
+    ckpt_category category; /* activations, saved, gradients or workspace */
+    int from, to;           /* steps of the plan */
+    ckpt_bytes offset, bytes;
+} ckpt_trace_place;
+
 /* peak_bytes = max over events of the sum of bytes[] without CKPT_CAT_OUTSIDE; what of it was whose: peak_event */
 typedef struct ckpt_trace {
     const char *source;
@@ -62,9 +70,14 @@ typedef struct ckpt_trace {
     int peak_event;
     const char *recorder;          /* what recorded the device ("CUPTI 13.0.1, ..."); "": nothing did */
     ckpt_bytes process_peak_bytes; /* measured: getrusage's maximum resident set; 0: unknown */
+    ckpt_bytes capacity_bytes;     /* of the device's memory; 0: unknown */
+    const ckpt_ns *step_ns;        /* measured: lengths of all training steps of the run that were not traced */
+    int step_ns_count;
     ckpt_machine machine;
     const ckpt_event *event;
     int event_count;
+    const ckpt_trace_place *place; /* where everything in the arena lay; measured: where it really did */
+    int place_count;               /* 0: unknown, or no plan */
 } ckpt_trace;
 
 CKPT_MUST_USE ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err);

@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         return stop;
     }
     if (strcmp(want.format, "txt") == 0 && strcmp(want.output, "-") == 0) {
-        want.view.color = ckpt_cli_color(stdout);
+        want.view.color = ckpt_cli_color(&cli, stdout);
         measure_terminal(&want.view);
     }
     ckpt_arena arena;

@@ -1,7 +1,8 @@
-/* Pictures: memory over time from traces, and the graph with its decisions. */
+/* Pictures: memory over time from traces, time over budget, and the graph with its decisions. */
 #ifndef CKPT_VIZ_VIZ_H
 #define CKPT_VIZ_VIZ_H
 
+#include "core/curve.h"
 #include "core/graph.h"
 #include "core/plan.h"
 #include "core/trace.h"
@@ -12,6 +13,7 @@ typedef struct ckpt_view_options {
     /* x is time, or the steps of the plan, on which predicted and measured fall together. Neither: the steps, but time
      * where no trace follows a plan */
     bool time_axis, step_axis;
+    ckpt_bytes capacity_bytes; /* of the device; 0: what the traces say */
 } ckpt_view_options;
 
 /* Predicted and measured traces on one axis under the budget line, with the breakdown of the peak.
@@ -19,6 +21,26 @@ typedef struct ckpt_view_options {
  * `text` receives the bytes of the picture. Errors: CKPT_BAD_INPUT (no event, unknown format), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const char *format,
                                        const ckpt_view_options *options, ckpt_text *text, ckpt_err *err);
+
+/* The same as one HTML page that needs nothing else: canvas, hover, zoom, search (viz/html/). */
+CKPT_MUST_USE ckpt_code ckpt_view_html(const ckpt_trace *const *trace, int trace_count,
+                                       const ckpt_view_options *options, ckpt_text *text, ckpt_err *err);
+
+/* The same as Chrome's trace event JSON, which Perfetto and chrome://tracing open: a slice per event, counters of bytes
+ * by category; and as CSV, one line per event. */
+CKPT_MUST_USE ckpt_code ckpt_view_chrome(const ckpt_trace *const *trace, int trace_count, ckpt_text *text,
+                                         ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_view_csv(const ckpt_trace *const *trace, int trace_count, ckpt_text *text, ckpt_err *err);
+
+/* Overhead over budget with the bound, the baselines, and the plans that were chosen. Formats as ckpt_view_draw.
+ *   chosen   plans of the same graph to mark; may be none */
+CKPT_MUST_USE ckpt_code ckpt_curve_draw(const ckpt_curve *curve, const ckpt_plan *const *chosen, int chosen_count,
+                                        const char *format, const ckpt_view_options *options, ckpt_text *text,
+                                        ckpt_err *err);
+
+/* The graph for Netron: a JSON file it opens (which, and what of it is lost, in docs/views.md). */
+CKPT_MUST_USE ckpt_code ckpt_graph_netron(const ckpt_graph *graph, const ckpt_plan *plan, ckpt_text *text,
+                                          ckpt_err *err);
 
 /* The graph through Graphviz: layers with bytes and time; coloured by the plan's decisions when `plan` is given.
  * Formats: "svg", "png", "pdf", "dot". */

@@ -1,0 +1,59 @@
+/* What is in memory when, and why: every stay of a buffer at an address, from birth to death. The address map, the
+ * table of what is alive at the peak, the HTML page and ckpt-compare are made of this. */
+#ifndef CKPT_VIZ_ALIVE_H
+#define CKPT_VIZ_ALIVE_H
+
+#include "core/plan.h"
+#include "core/trace.h"
+
+/* What a stay is coloured by. */
+typedef enum ckpt_life_kind {
+    CKPT_LIFE_ACTIVATION,
+    CKPT_LIFE_SAVED,
+    CKPT_LIFE_GRADIENT,
+    CKPT_LIFE_WORKSPACE,
+    CKPT_LIFE_RECOMPUTED, /* an activation or saved tensor that was made again */
+    CKPT_LIFE_OFFLOADED,  /* one that is copied to the host during this stay, or was fetched back for it */
+    CKPT_LIFE_OTHER,      /* of a program that follows no plan */
+    CKPT_LIFE_KIND_COUNT
+} ckpt_life_kind;
+
+typedef struct ckpt_life {
+    const char *name;  /* buffer; of a workspace the op; without a plan what allocated it */
+    const char *layer; /* of the op that wrote it; "" when unknown */
+    ckpt_life_kind kind;
+    ckpt_bytes offset,
+        bytes;       /* in the arena. Without a plan: address, less what lies between blocks that are far apart */
+    int64_t address; /* without a plan, as it was; else 0 */
+    int from, to;    /* events of the trace, both included */
+    int born;        /* the event that put it there; -1: unknown */
+    int last;        /* the last run before it went: what it was kept for; -1: unknown, or never freed */
+} ckpt_life;
+
+typedef struct ckpt_lives {
+    const ckpt_trace *trace;
+    const ckpt_life *life; /* by `from`, then by offset */
+    int count;             /* 0: the trace knows no places and no allocations */
+    ckpt_bytes top;        /* highest offset + bytes */
+} ckpt_lives;
+
+/* From a trace's places, or from its allocations and frees where it follows no plan. Cost: O(n log n).
+ * Errors: CKPT_BAD_INPUT (a place whose steps the trace does not have), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_lives_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err);
+
+/* The stays that are in memory at event `at`, largest first: numbers of lives, at most `room`; *count of all there are,
+ * *bytes of all. Cost: O(lives). */
+void ckpt_lives_at(const ckpt_lives *lives, int at, int *which, int room, int *count, ckpt_bytes *bytes);
+
+/* One clause on why it is in memory: "kept for h.3.att/backward at step 812", "recomputed for ...", "fetched back for
+ * ...", "being read until ...", "copied to the host meanwhile". NULL without memory. */
+const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out);
+
+const char *ckpt_life_kind_name(ckpt_life_kind kind);
+
+/* The trace a plan predicts, in program order and without times (all 0): bytes by category from its outline and its
+ * places. Errors: CKPT_BAD_INPUT (a plan that does not fit, or without an outline), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_trace **trace,
+                                           ckpt_err *err);
+
+#endif
