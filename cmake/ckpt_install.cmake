@@ -1,12 +1,32 @@
-# cmake --install: programs, libraries, headers under include/ckpt, the CMake package and ckpt.pc.
+# cmake --install: programs with their man pages and completions, libraries, headers under include/ckpt, the CMake
+# package and ckpt.pc. cpack makes Debian packages of it: ckpt, and libckpt-dev with what programs are built against.
 include(CMakePackageConfigHelpers)
 get_property(targets GLOBAL PROPERTY CKPT_TARGETS)
 get_property(programs GLOBAL PROPERTY CKPT_PROGRAMS)
-install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS ${targets} EXPORT ckpt ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckpt)
-install(EXPORT ckpt NAMESPACE ckpt:: FILE ckptTargets.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
-install(DIRECTORY models schema DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt)
+
+# Every program writes its own, from the same table as its --help.
+set(written "")
+function(ckpt_written program form folder name)
+  set(file ${CMAKE_BINARY_DIR}/share/${folder}/${name})
+  add_custom_command(OUTPUT ${file} COMMAND ${program} --help-as=${form} > ${file} DEPENDS ${program} VERBATIM)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/${folder})
+  install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder} COMPONENT ckpt)
+  set(written ${written} ${file} PARENT_SCOPE)
+endfunction()
+foreach(program IN LISTS programs)
+  ckpt_written(${program} man man/man1 ${program}.1)
+  ckpt_written(${program} bash bash-completion/completions ${program})
+  ckpt_written(${program} zsh zsh/site-functions _${program})
+  ckpt_written(${program} fish fish/vendor_completions.d ${program}.fish)
+endforeach()
+add_custom_target(ckpt_manuals ALL DEPENDS ${written})
+
+install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ckpt)
+install(DIRECTORY models schema DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt COMPONENT ckpt)
+install(TARGETS ${targets} EXPORT ckpt ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libckpt-dev
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckpt COMPONENT libckpt-dev)
+install(EXPORT ckpt NAMESPACE ckpt:: FILE ckptTargets.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt
+  COMPONENT libckpt-dev)
 configure_package_config_file(cmake/ckptConfig.cmake.in ckptConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
 write_basic_package_version_file(ckptConfigVersion.cmake COMPATIBILITY SameMajorVersion)
@@ -14,5 +34,6 @@ write_basic_package_version_file(ckptConfigVersion.cmake COMPATIBILITY SameMajor
 file(RELATIVE_PATH CKPT_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/ckpt.pc.in ckpt.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ckptConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ckptConfigVersion.cmake
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ckpt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt COMPONENT libckpt-dev)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ckpt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT libckpt-dev)
+include(ckpt_package)

@@ -7,32 +7,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static void print_help(const ckpt_cli *cli)
-{
-    printf("usage: %s\n\n%s\n\noptions:\n", cli->usage, cli->about);
-    for (const ckpt_cli_option *o = cli->option; o->name != NULL; o++) {
-        char left[80];
-        const char *const between = o->argument != NULL ? " " : "";
-        const char *const argument = o->argument != NULL ? o->argument : "";
-        if (o->letter != 0) {
-            snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, between, argument);
-        } else {
-            snprintf(left, sizeof left, "    --%s%s%s", o->name, between, argument);
-        }
-        printf("  %-28s %s\n", left, o->help);
-    }
-    printf("  %-28s %s\n  %-28s %s\n\n", "    --help", "print this and exit", "    --version",
-           "print the version and exit");
-    printf(
-        "exit status: 0 ok, 1 the answer is no, 2 bad usage or input, 3 device or memory refused, 130 interrupted\n");
-}
+#include "core/core_impl.h"
 
 /* The table entry `name` stands for: the exact one, or the only one it begins. `matches` counts candidates. */
 static const ckpt_cli_option *find_long(const ckpt_cli *cli, const char *name, size_t length, int *matches)
 {
     const ckpt_cli_option *found = NULL;
+    const ckpt_cli_option *o = NULL;
     *matches = 0;
-    for (const ckpt_cli_option *o = cli->option; o->name != NULL; o++) {
+    for (int i = 0; (o = ckpt_cli_option_at(cli, i)) != NULL; i++) {
         if (strncmp(o->name, name, length) == 0) {
             if (o->name[length] == '\0') {
                 *matches = 1;
@@ -84,17 +67,38 @@ static int take_value(ckpt_cli *cli, const ckpt_cli_option *option, const char *
     return 1;
 }
 
+/* --color is for all programs, so none of them hears of it. */
+static int take_color(ckpt_cli *cli, const char **name, const char **value)
+{
+    if (strcmp(*value, "auto") != 0 && strcmp(*value, "always") != 0 && strcmp(*value, "never") != 0) {
+        return bad_usage(cli, "found --color '%s', wanted auto, always or never", *value);
+    }
+    cli->color = *value;
+    return ckpt_cli_next(cli, name, value);
+}
+
+/* --help and --version are answered here. */
+static int take_switch(const ckpt_cli *cli, const ckpt_cli_option *option, const char **name, const char **value)
+{
+    if (strcmp(option->name, "help") == 0) {
+        (void)ckpt_cli_help(cli, "text");
+        return -1;
+    }
+    if (strcmp(option->name, "version") == 0) {
+        printf("%s %s\n", cli->program, CKPT_VERSION);
+        return -1;
+    }
+    *name = option->name;
+    *value = NULL;
+    return 1;
+}
+
 static int next_long(ckpt_cli *cli, const char *word, const char **name, const char **value)
 {
     const size_t length = strcspn(word, "=");
     const char *const attached = word[length] == '=' ? word + length + 1 : NULL;
-    if (strcmp(word, "help") == 0) {
-        print_help(cli);
-        return -1;
-    }
-    if (strcmp(word, "version") == 0) {
-        printf("%s %s\n", cli->program, CKPT_VERSION);
-        return -1;
+    if (strncmp(word, "help-as=", 8) == 0) { /* for the build: not in the table, so not in what it writes */
+        return ckpt_cli_help(cli, attached) ? -1 : bad_usage(cli, "unknown form %s", attached);
     }
     int matches = 0;
     const ckpt_cli_option *const option = length > 0 ? find_long(cli, word, length, &matches) : NULL;
@@ -102,20 +106,20 @@ static int next_long(ckpt_cli *cli, const char *word, const char **name, const c
         return bad_usage(cli, "%s option --%.*s", matches > 1 ? "ambiguous" : "unknown", (int)length, word);
     }
     if (option->argument != NULL) {
-        return take_value(cli, option, attached, name, value);
+        const int taken = take_value(cli, option, attached, name, value);
+        return taken == 1 && strcmp(option->name, "color") == 0 ? take_color(cli, name, value) : taken;
     }
     if (attached != NULL) {
         return bad_usage(cli, "--%s takes no argument", option->name);
     }
-    *name = option->name;
-    *value = NULL;
-    return 1;
+    return take_switch(cli, option, name, value);
 }
 
 /* "-v", "-ovalue", "-o value". Switches are not bundled: no program here has two with letters. */
 static int next_short(ckpt_cli *cli, const char *word, const char **name, const char **value)
 {
-    for (const ckpt_cli_option *o = cli->option; o->name != NULL; o++) {
+    const ckpt_cli_option *o = NULL;
+    for (int i = 0; (o = ckpt_cli_option_at(cli, i)) != NULL; i++) {
         if (o->letter != word[1] || o->letter == 0) {
             continue;
         }
@@ -125,13 +129,7 @@ static int next_short(ckpt_cli *cli, const char *word, const char **name, const 
         if (word[2] != '\0') {
             return bad_usage(cli, "-%c takes no argument", word[1]);
         }
-        *name = o->name;
-        *value = NULL;
-        return 1;
-    }
-    if (strcmp(word, "-h") == 0) {
-        print_help(cli);
-        return -1;
+        return take_switch(cli, o, name, value);
     }
     return bad_usage(cli, "unknown option %s", word);
 }
@@ -200,7 +198,7 @@ void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns el
         return;
     }
     fprintf(stderr, "\r%s %lld/%lld", what, (long long)done, (long long)total);
-    if (done > 0 && done < total) {
+    if (done > 0 && done < total && elapsed_ns > 0) {
         const double left = (double)elapsed_ns / (double)done * (double)(total - done) / 1e9;
         fprintf(stderr, ", %.0f s left", left);
     }

@@ -8,7 +8,8 @@
 #include "core/status.h"
 #include "core/units.h"
 
-#define CKPT_VERSION "0.1.0"
+#define CKPT_VERSION      "0.1.0"
+#define CKPT_VERSION_DATE "2026-11-20"
 
 typedef struct ckpt_cli_option {
     const char *name;     /* long name without dashes; NULL ends the table */
@@ -34,7 +35,7 @@ typedef struct ckpt_cli {
 /* The next option or operand, in order, GNU style: "--name=value", "--name value", "-ovalue", "--" ends options.
  *
  * Gives 1 with *name set to the option's long name (or "" for an operand) and *value to its argument; 0 at the
- * end; -1 when --help or --version was printed (exit 0); -2 when the usage is wrong: one line is on stderr
+ * end; -1 when --help, --version or --help-as was printed (exit 0); -2 when the usage is wrong: one line is on stderr
  * (exit 2). */
 int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value);
 
@@ -47,7 +48,8 @@ int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 
 /* What --color says; of "auto": `stream` is a terminal and NO_COLOR is unset. */
 bool ckpt_cli_color(const ckpt_cli *cli, FILE *stream);
 
-/* "what 12/40, 3 s left" rewritten in place on stderr, only when it is a terminal; done == total ends the line. */
+/* "what 12/40, 3 s left" rewritten in place on stderr, only when it is a terminal; done == total ends the line.
+ *   elapsed_ns   since the first began; 0: unknown, and nothing is said of what is left */
 void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns elapsed_ns);
 
 /* Monotonic clock. */

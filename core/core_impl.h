@@ -1,7 +1,8 @@
-/* What the readers of the five formats share. */
+/* What the readers of the formats share, and the two halves of the command line. */
 #ifndef CKPT_CORE_CORE_IMPL_H
 #define CKPT_CORE_CORE_IMPL_H
 
+#include "core/cli.h"
 #include "core/json.h"
 #include "core/machine.h"
 
@@ -46,6 +47,12 @@ CKPT_MUST_USE ckpt_code ckpt_need_array(const ckpt_item *object, const char *key
 /* An optional array: *count 0 when the key is absent. */
 CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
                                           ckpt_err *err);
+
+/* The program's options and then those of all programs; NULL behind the last. */
+const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which);
+
+/* Print the program's help as "text", "man", "bash", "zsh" or "fish"; false: no such form. */
+bool ckpt_cli_help(const ckpt_cli *cli, const char *as);
 
 /* The commit that was built, "-dirty" when files differ from it; "unknown" outside git. In a file the build writes. */
 extern const char ckpt_commit[];
