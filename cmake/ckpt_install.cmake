@@ -5,11 +5,18 @@ get_property(targets GLOBAL PROPERTY CKPT_TARGETS)
 get_property(programs GLOBAL PROPERTY CKPT_PROGRAMS)
 
 # Every program writes its own, from the same table as its --help.
+find_program(GZIP_PROGRAM gzip)
 set(written "")
 function(ckpt_written program form folder name)
   set(file ${CMAKE_BINARY_DIR}/share/${folder}/${name})
-  add_custom_command(OUTPUT ${file} COMMAND ${program} --help-as=${form} > ${file} DEPENDS ${program} VERBATIM)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/${folder})
+  if(form STREQUAL man AND GZIP_PROGRAM) # as Debian's policy wants them
+    add_custom_command(OUTPUT ${file}.gz COMMAND ${program} --help-as=${form} > ${file}
+      COMMAND ${GZIP_PROGRAM} -9nf ${file} DEPENDS ${program} VERBATIM)
+    set(file ${file}.gz)
+  else()
+    add_custom_command(OUTPUT ${file} COMMAND ${program} --help-as=${form} > ${file} DEPENDS ${program} VERBATIM)
+  endif()
   install(FILES ${file} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder} COMPONENT ckpt)
   set(written ${written} ${file} PARENT_SCOPE)
 endfunction()

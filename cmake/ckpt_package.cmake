@@ -5,6 +5,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ckpt)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT ${CKPT_MAINTAINER})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "memory planning for neural-network training")
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
@@ -15,21 +16,19 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_COMPONENTS_ALL ckpt libckpt-dev)
 set(CPACK_DEBIAN_CKPT_PACKAGE_NAME ckpt)
 set(CPACK_DEBIAN_CKPT_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_CKPT_DESCRIPTION "${PROJECT_DESCRIPTION}
- Given a network and a budget in bytes, ckpt decides which activations of a
- training step to keep, recompute or move to the host, proves how far from
- optimal that can be, trains by exactly that plan, and draws it.")
+set(CPACK_DEBIAN_CKPT_DESCRIPTION "Given a network and a budget in bytes, ckpt decides which activations of a
+training step to keep, recompute or move to the host, proves how far from
+optimal that can be, trains by exactly that plan, and draws it.")
 set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_NAME libckpt-dev)
 set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_DEPENDS "libjansson-dev, libmd-dev")
-set(CPACK_DEBIAN_LIBCKPT-DEV_DESCRIPTION "${PROJECT_DESCRIPTION}, for developers
- Headers, static libraries, CMake package and pkg-config file of ckpt.")
+set(CPACK_DEBIAN_LIBCKPT-DEV_DESCRIPTION
+  "Headers, static libraries, CMake package and pkg-config file of ckpt.")
 if(CKPT_HAVE_CUDA)
   list(APPEND CPACK_COMPONENTS_ALL ckpt-cuda)
   set(CPACK_DEBIAN_CKPT-CUDA_PACKAGE_NAME ckpt-cuda)
-  set(CPACK_DEBIAN_CKPT-CUDA_DESCRIPTION "${PROJECT_DESCRIPTION}, on NVIDIA GPUs
- The CUDA device of ckpt-profile and ckpt-train. Wants the libraries of CUDA
- and cuDNN that it was built with.")
+  set(CPACK_DEBIAN_CKPT-CUDA_DESCRIPTION "The CUDA device of ckpt-profile and ckpt-train. Wants the libraries of CUDA
+and cuDNN that it was built with.")
 endif()
 
 # What Debian policy wants to find in every package.
@@ -38,16 +37,19 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/debian/copyright @ONLY CONTENT
 Upstream-Name: ckpt
 
 Files: *
-Copyright: the ckpt authors
+Copyright: 2026 the ckpt authors
 License: Apache-2.0
  On Debian systems the text of the license is in
  /usr/share/common-licenses/Apache-2.0.
 ")
-find_program(GZIP_PROGRAM gzip)
 set(documents ${CMAKE_BINARY_DIR}/debian/copyright)
 if(GZIP_PROGRAM)
-  file(READ ${PROJECT_SOURCE_DIR}/CHANGELOG.md changes)
-  file(WRITE ${CMAKE_BINARY_DIR}/debian/changelog "${changes}")
+  file(WRITE ${CMAKE_BINARY_DIR}/debian/changelog "ckpt (${PROJECT_VERSION}) unstable; urgency=medium
+
+  * What is new: CHANGELOG.md of the sources.
+
+ -- ${CKPT_MAINTAINER}  Fri, 20 Nov 2026 12:00:00 +0000
+")
   execute_process(COMMAND ${GZIP_PROGRAM} -9nf ${CMAKE_BINARY_DIR}/debian/changelog)
   list(APPEND documents ${CMAKE_BINARY_DIR}/debian/changelog.gz)
 endif()
