@@ -22,12 +22,14 @@ typedef struct ckpt_life {
     const char *name;  /* buffer; of a workspace the op; without a plan what allocated it */
     const char *layer; /* of the op that wrote it; "" when unknown */
     ckpt_life_kind kind;
-    ckpt_bytes offset,
-        bytes;       /* in the arena. Without a plan: address, less what lies between blocks that are far apart */
+    /* In the arena. Without a plan: the address, less all ranges below it in which there never is a block. */
+    ckpt_bytes offset, bytes;
     int64_t address; /* without a plan, as it was; else 0 */
-    int from, to;    /* events of the trace, both included */
+    int from, to;    /* events of the trace, both included: a free is still part of the stay */
     int born;        /* the event that put it there; -1: unknown */
-    int last;        /* the last run before it went: what it was kept for; -1: unknown, or never freed */
+    int last;        /* the last run before it went, or that took its place in it: what it was kept for; -1: unknown, or
+                        never freed */
+    int copied;      /* the copy to the host that starts during the stay; -1: none */
 } ckpt_life;
 
 typedef struct ckpt_lives {
@@ -42,11 +44,12 @@ typedef struct ckpt_lives {
 CKPT_MUST_USE ckpt_code ckpt_lives_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err);
 
 /* The stays that are in memory at event `at`, largest first: numbers of lives, at most `room`; *count of all there are,
- * *bytes of all. Cost: O(lives). */
+ * *bytes of all. What a free takes away is still there at that free. Cost: O(lives log room). */
 void ckpt_lives_at(const ckpt_lives *lives, int at, int *which, int room, int *count, ckpt_bytes *bytes);
 
-/* One clause on why it is in memory: "kept for h.3.att/backward at step 812", "recomputed for ...", "fetched back for
- * ...", "being read until ...", "copied to the host meanwhile". NULL without memory. */
+/* One clause on why it is in memory: "kept since step 12 for h.3.att/backward (step 812)", "recomputed at step 790 for
+ * ...", "fetched back at step ... for ...", "in use until ...", "copied to the host from step ... and freed at step
+ * ...". Names are as in the trace, however long. NULL without memory. */
 const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out);
 
 const char *ckpt_life_kind_name(ckpt_life_kind kind);
