@@ -206,6 +206,14 @@ void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns el
     fflush(stderr);
 }
 
+void ckpt_cli_progress_clear(void)
+{
+    if (isatty(STDERR_FILENO) == 1) {
+        fprintf(stderr, "\r%60s\r", "");
+        fflush(stderr);
+    }
+}
+
 ckpt_ns ckpt_clock_ns(void)
 {
     struct timespec now;

@@ -52,6 +52,9 @@ bool ckpt_cli_color(const ckpt_cli *cli, FILE *stream);
  *   elapsed_ns   since the first began; 0: unknown, and nothing is said of what is left */
 void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns elapsed_ns);
 
+/* Take that line away, for a line that is to stay. */
+void ckpt_cli_progress_clear(void);
+
 /* Monotonic clock. */
 ckpt_ns ckpt_clock_ns(void);
 

@@ -282,9 +282,22 @@ static ckpt_code save(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* What is left, a few times a second. */
+static void report(const ckpt_training *training, ckpt_ns begun, ckpt_ns *said)
+{
+    const ckpt_ns now = ckpt_clock_ns();
+    const int64_t all = training->options.steps - (int64_t)training->first_step;
+    if (now - *said >= 250000000 && (int64_t)training->done < all) {
+        ckpt_cli_progress("steps", (int64_t)training->done, all, now - begun);
+        *said = now;
+    }
+}
+
 static ckpt_code train(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
+    const ckpt_ns begun = ckpt_clock_ns();
+    ckpt_ns said = begun;
     uint64_t step = training->first_step;
     while (step < (uint64_t)options->steps && !ckpt_train_stop_wanted()) {
         ckpt_data_fill(training->data, step, training->input);
@@ -292,13 +305,16 @@ static ckpt_code train(ckpt_training *training, ckpt_err *err)
         step = ckpt_executor_steps(training->executor);
         ckpt_loss_log_add(&training->log, step, training->loss);
         if (!is_quiet(options) && worth_a_line(training, step)) {
+            ckpt_cli_progress_clear();
             printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
             fflush(stdout);
         }
+        report(training, begun, &said);
         if (options->save_every > 0 && step % (uint64_t)options->save_every == 0) {
             CKPT_TRY(save(training, err));
         }
     }
+    ckpt_cli_progress_clear();
     if (ckpt_train_stop_wanted() && step == training->first_step && step < (uint64_t)options->steps) {
         return CKPT_OK; /* stopped before anything was done: nothing that could replace an older state */
     }

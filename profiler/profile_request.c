@@ -12,7 +12,7 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {"seconds", 0, "S", "stop repeating one direction of a layer after S seconds (default 0.4)"},
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},
-    {"dtype", 0, "NAME", "float32 or bfloat16 in place of the model's dtype; bfloat16 on a GPU"},
+    {"dtype", 0, "float32|bfloat16", "in place of the model's dtype; bfloat16 on a GPU"},
     {"warm", 0, NULL, "leave a GPU's cache as the run before left it, instead of overwriting it"},
     {"no-cupti", 0, NULL, "time a GPU's layers by its events; no kernels are recorded"},
     {"roofline", 0, "NAME", "device whose data sheet is compared with, or its JSON file (default: this GPU's)"},
