@@ -1,31 +1,80 @@
 /* What all renderers share: the palette, the widths of letters, the cleaning of names from files. */
 #include "viz/draw.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "viz/draw_impl.h"
 
 const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT] = {
 #define RGB(r, g, b) "#" #r #g #b, 0x##r / 255.0, 0x##g / 255.0, 0x##b / 255.0
-    [CKPT_INK_PAPER] = {RGB(ff, ff, ff), -1, " ", CKPT_INK_BLACK},
-    [CKPT_INK_BLACK] = {RGB(1a, 1a, 1a), -1, "#", CKPT_INK_PAPER},
-    [CKPT_INK_GREY] = {RGB(55, 55, 55), -1, ":", CKPT_INK_PAPER},
-    [CKPT_INK_FAINT] = {RGB(e2, e2, e2), 240, ".", CKPT_INK_BLACK},
-    [CKPT_INK_WEIGHTS] = {RGB(8c, 8c, 8c), 245, "W", CKPT_INK_BLACK},
-    [CKPT_INK_OPTIMIZER] = {RGB(b4, b4, b4), 249, "O", CKPT_INK_BLACK},
-    [CKPT_INK_PARAMETER_GRADIENTS] = {RGB(d6, d6, d6), 253, "G", CKPT_INK_BLACK},
-    [CKPT_INK_INPUTS] = {RGB(6e, 6e, 6e), 242, "I", CKPT_INK_PAPER},
-    [CKPT_INK_ACTIVATIONS] = {RGB(00, 72, b2), 25, "a", CKPT_INK_PAPER},
-    [CKPT_INK_SAVED] = {RGB(56, b4, e9), 74, "s", CKPT_INK_BLACK},
-    [CKPT_INK_GRADIENTS] = {RGB(00, 9e, 73), 36, "g", CKPT_INK_BLACK},
-    [CKPT_INK_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_INK_BLACK},
-    [CKPT_INK_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_INK_BLACK},
-    [CKPT_INK_OTHER] = {RGB(e6, 9f, 00), 178, "o", CKPT_INK_BLACK},
-    [CKPT_INK_OUTSIDE] = {RGB(30, 30, 30), 236, "x", CKPT_INK_PAPER},
-    [CKPT_INK_BUDGET] = {RGB(d5, 5e, 00), 166, "=", CKPT_INK_BLACK},
-    [CKPT_INK_RECOMPUTE] = {RGB(e6, 9f, 00), 178, "r", CKPT_INK_BLACK},
+    [CKPT_INK_PAPER] = {RGB(ff, ff, ff), -1, " ", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_BLACK] = {RGB(1a, 1a, 1a), -1, "#", CKPT_INK_PAPER, CKPT_HATCH_NONE},
+    [CKPT_INK_GREY] = {RGB(55, 55, 55), -1, ":", CKPT_INK_PAPER, CKPT_HATCH_NONE},
+    [CKPT_INK_FAINT] = {RGB(e2, e2, e2), 240, ".", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_WEIGHTS] = {RGB(8c, 8c, 8c), 245, "W", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_OPTIMIZER] = {RGB(b4, b4, b4), 249, "O", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_PARAMETER_GRADIENTS] = {RGB(d6, d6, d6), 253, "G", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_INPUTS] = {RGB(6e, 6e, 6e), 242, "I", CKPT_INK_PAPER, CKPT_HATCH_NONE},
+    [CKPT_INK_ACTIVATIONS] = {RGB(00, 72, b2), 25, "a", CKPT_INK_PAPER, CKPT_HATCH_NONE},
+    [CKPT_INK_SAVED] = {RGB(56, b4, e9), 74, "s", CKPT_INK_BLACK, CKPT_HATCH_DOTS},
+    [CKPT_INK_GRADIENTS] = {RGB(00, 9e, 73), 36, "g", CKPT_INK_BLACK, CKPT_HATCH_FALLING},
+    [CKPT_INK_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_INK_BLACK, CKPT_HATCH_LEVEL},
+    [CKPT_INK_OTHER] = {RGB(e6, 9f, 00), 178, "o", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_OUTSIDE] = {RGB(30, 30, 30), 236, "x", CKPT_INK_PAPER, CKPT_HATCH_NONE},
+    [CKPT_INK_BUDGET] = {RGB(d5, 5e, 00), 166, "=", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_RECOMPUTE] = {RGB(e6, 9f, 00), 178, "r", CKPT_INK_BLACK, CKPT_HATCH_RISING},
+    [CKPT_INK_OFFLOADED] = {RGB(cc, 79, a7), 175, "f", CKPT_INK_BLACK, CKPT_HATCH_CROSS},
+    [CKPT_INK_CAPACITY] = {RGB(1a, 1a, 1a), -1, "^", CKPT_INK_PAPER, CKPT_HATCH_NONE},
+    [CKPT_INK_RESIDUAL] = {RGB(d5, 5e, 00), 166, "d", CKPT_INK_BLACK, CKPT_HATCH_NONE},
 #undef RGB
 };
+
+/* Lines that leave a tile at one edge come in at the opposite one. */
+#define TILE CKPT_HATCH_TILE
+const ckpt_hatch_look ckpt_hatch_looks[CKPT_HATCH_COUNT] = {
+    [CKPT_HATCH_RISING] = {3, {{-1, 1, 1, -1}, {0, TILE, TILE, 0}, {TILE - 1, TILE + 1, TILE + 1, TILE - 1}}, 1},
+    [CKPT_HATCH_FALLING] = {3, {{-1, TILE - 1, 1, TILE + 1}, {0, 0, TILE, TILE}, {TILE - 1, -1, TILE + 1, 1}}, 1},
+    [CKPT_HATCH_CROSS] = {4,
+                          {{0, TILE / 2, TILE / 2, 0},
+                           {TILE / 2, 0, TILE, TILE / 2},
+                           {TILE, TILE / 2, TILE / 2, TILE},
+                           {TILE / 2, TILE, 0, TILE / 2}},
+                          0.9},
+    [CKPT_HATCH_LEVEL] = {2, {{0, 1.5, TILE, 1.5}, {0, 4.5, TILE, 4.5}}, 0.9},
+    [CKPT_HATCH_DOTS] = {2, {{1.5, 1.5, 1.5, 1.5}, {4.5, 4.5, 4.5, 4.5}}, 1.5},
+};
+#undef TILE
+
+bool ckpt_box_fit(const ckpt_box *box, ckpt_box *shown)
+{
+    const double far = 1e5, least = 0.8, hair = 0.5;
+    if (!(box->width >= 0 && box->height >= 0 && fabs(box->x) <= far && fabs(box->y) <= far)) {
+        return false;
+    }
+    *shown = *box;
+    shown->width = fmin(box->width, far);
+    shown->height = fmin(box->height, far);
+    if (shown->width < least) {
+        shown->x -= (least - shown->width) / 2;
+        shown->width = least;
+    } else if (shown->width >= 3) {
+        shown->width -= hair;
+    }
+    if (shown->height < least) {
+        shown->y -= (least - shown->height) / 2;
+        shown->height = least;
+    } else if (shown->height >= 3) {
+        shown->height -= hair;
+    }
+    return true;
+}
+
+bool ckpt_hatch_shows(ckpt_ink ink, double width, double height)
+{
+    return ckpt_ink_looks[ink].hatch != CKPT_HATCH_NONE && width >= CKPT_HATCH_TILE && height >= CKPT_HATCH_TILE;
+}
 
 static const ckpt_renderer *const renderers[] = {
     &ckpt_renderer_svg, &ckpt_renderer_png, &ckpt_renderer_pdf, &ckpt_renderer_txt, NULL,

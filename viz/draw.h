@@ -29,16 +29,31 @@ typedef enum ckpt_ink {
     CKPT_INK_OTHER,
     CKPT_INK_OUTSIDE,
     CKPT_INK_BUDGET,
-    CKPT_INK_RECOMPUTE,
+    CKPT_INK_RECOMPUTE, /* what runs again, and what that makes */
+    CKPT_INK_OFFLOADED, /* what is copied to the host or was fetched from it */
+    CKPT_INK_CAPACITY,  /* of the device */
+    CKPT_INK_RESIDUAL,  /* measured less predicted */
     CKPT_INK_COUNT
 } ckpt_ink;
+
+/* The second cue beside colour: thin lines or dots over an area that is large enough to show them. */
+typedef enum ckpt_hatch {
+    CKPT_HATCH_NONE,
+    CKPT_HATCH_RISING,
+    CKPT_HATCH_FALLING,
+    CKPT_HATCH_CROSS,
+    CKPT_HATCH_LEVEL,
+    CKPT_HATCH_DOTS,
+    CKPT_HATCH_COUNT
+} ckpt_hatch;
 
 typedef struct ckpt_ink_look {
     const char *rgb;         /* "#rrggbb" */
     double red, green, blue; /* 0..1 */
     int ansi;                /* of the 256 terminal colours; -1: the terminal's own */
     const char *letter;      /* fills areas on a terminal without colours */
-    ckpt_ink text;           /* for words on top of it */
+    ckpt_ink text;           /* for words on top of it, and its hatching */
+    ckpt_hatch hatch;        /* of areas and boxes; a terminal has letters instead */
 } ckpt_ink_look;
 extern const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT];
 
@@ -59,13 +74,21 @@ typedef struct ckpt_font {
     int align; /* x is the left end (-1), the middle (0) or the right end (1) */
 } ckpt_font;
 
+/* Negative sizes and what is no number are not drawn; what is smaller than a pixel is made as large as one can see. A
+ * box that is large enough gets a hair of paper around it, so that equal neighbours stay apart. */
+typedef struct ckpt_box {
+    double x, y, width, height;
+    ckpt_ink ink;
+    const char *title; /* svg shows it when the pointer rests on the box; any bytes, may be long; NULL: none */
+} ckpt_box;
+
 typedef struct ckpt_renderer ckpt_renderer;
 
 typedef struct ckpt_canvas {
     const ckpt_renderer *renderer;
     double width, height;           /* pixels */
     double cell_width, cell_height; /* nothing smaller can be told apart */
-    bool color;                     /* terminal */
+    bool color, ascii;              /* terminal */
     ckpt_arena *scratch;
     void *own; /* the renderer's */
 } ckpt_canvas;
@@ -79,6 +102,8 @@ struct ckpt_renderer {
     ckpt_code (*open)(ckpt_canvas *canvas, const char *title, const char *about, ckpt_err *err);
     double (*measure)(const ckpt_canvas *canvas, const ckpt_font *font, const char *text); /* pixels; before open too */
     void (*area)(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_ink ink);   /* a closed polygon */
+    /* Many at once. They must not overlap: all of one ink are drawn together, whatever their order. */
+    void (*boxes)(ckpt_canvas *canvas, const ckpt_box *box, int count);
     void (*line)(ckpt_canvas *canvas, const ckpt_point *point, int count, const ckpt_pen *pen);
     void (*text)(ckpt_canvas *canvas, double x, double y, const ckpt_font *font, const char *text); /* y: its middle */
     /* Always called after a successful open; `text` receives the picture, NULL throws it away. */

@@ -9,6 +9,7 @@ typedef struct pages {
     cairo_t *cairo;
     ckpt_text bytes;
     bool png;
+    cairo_pattern_t *hatch[CKPT_INK_COUNT]; /* NULL: not used so far */
 } pages;
 
 static cairo_status_t add_bytes(void *closure, const unsigned char *data, unsigned int length)
@@ -24,8 +25,38 @@ static void set_ink(cairo_t *cairo, ckpt_ink ink)
     cairo_set_source_rgb(cairo, look->red, look->green, look->blue);
 }
 
+/* A tile that repeats over the page, so that the lines of neighbours meet. Recorded, not painted: a PDF keeps lines. */
+static void set_hatch(pages *own, ckpt_ink ink)
+{
+    if (own->hatch[ink] == NULL) {
+        const ckpt_hatch_look *const look = &ckpt_hatch_looks[ckpt_ink_looks[ink].hatch];
+        const ckpt_ink_look *const over = &ckpt_ink_looks[ckpt_ink_looks[ink].text];
+        const cairo_rectangle_t tile = {0, 0, CKPT_HATCH_TILE, CKPT_HATCH_TILE};
+        cairo_surface_t *const surface = cairo_recording_surface_create(CAIRO_CONTENT_COLOR_ALPHA, &tile);
+        cairo_t *const cairo = cairo_create(surface);
+        set_ink(cairo, ink);
+        cairo_paint(cairo);
+        for (int i = 0; i < look->count; i++) {
+            cairo_move_to(cairo, look->line[i][0], look->line[i][1]);
+            cairo_line_to(cairo, look->line[i][2], look->line[i][3]);
+        }
+        cairo_set_line_cap(cairo, CAIRO_LINE_CAP_ROUND);
+        cairo_set_line_width(cairo, look->width);
+        cairo_set_source_rgba(cairo, over->red, over->green, over->blue, CKPT_HATCH_SHARE);
+        cairo_stroke(cairo);
+        own->hatch[ink] = cairo_pattern_create_for_surface(surface);
+        cairo_pattern_set_extend(own->hatch[ink], CAIRO_EXTEND_REPEAT);
+        cairo_destroy(cairo);
+        cairo_surface_destroy(surface);
+    }
+    cairo_set_source(own->cairo, own->hatch[ink]);
+}
+
 static void fini(pages *own)
 {
+    for (int i = 0; i < CKPT_INK_COUNT; i++) {
+        cairo_pattern_destroy(own->hatch[i]);
+    }
     cairo_destroy(own->cairo);
     cairo_surface_destroy(own->surface);
     ckpt_text_fini(&own->bytes);
@@ -45,6 +76,7 @@ static ckpt_code page_open(ckpt_canvas *canvas, bool png, const char *title, ckp
     } else {
         own->surface = cairo_pdf_surface_create_for_stream(add_bytes, own, canvas->width * 0.75, canvas->height * 0.75);
         cairo_pdf_surface_set_metadata(own->surface, CAIRO_PDF_METADATA_TITLE, title);
+        cairo_pdf_surface_set_metadata(own->surface, CAIRO_PDF_METADATA_CREATE_DATE, ""); /* the same bytes always */
     }
     own->cairo = cairo_create(own->surface);
     if (cairo_status(own->cairo) != CAIRO_STATUS_SUCCESS) {
@@ -102,11 +134,42 @@ static void follow(cairo_t *cairo, const ckpt_point *point, int count)
 
 static void page_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_ink ink)
 {
-    cairo_t *const cairo = ((pages *)canvas->own)->cairo;
-    follow(cairo, point, count);
-    cairo_close_path(cairo);
-    set_ink(cairo, ink);
-    cairo_fill(cairo);
+    pages *const own = canvas->own;
+    double left = 0, top = 0, right = 0, bottom = 0;
+    follow(own->cairo, point, count);
+    cairo_close_path(own->cairo);
+    cairo_path_extents(own->cairo, &left, &top, &right, &bottom);
+    if (ckpt_hatch_shows(ink, right - left, bottom - top)) {
+        set_hatch(own, ink);
+    } else {
+        set_ink(own->cairo, ink);
+    }
+    cairo_fill(own->cairo);
+}
+
+static void page_boxes(ckpt_canvas *canvas, const ckpt_box *box, int count)
+{
+    pages *const own = canvas->own;
+    for (int n = 0; n < 2 * CKPT_INK_COUNT; n++) {
+        const ckpt_ink ink = (ckpt_ink)(n / 2);
+        const bool hatched = n % 2 == 1;
+        bool any = false;
+        cairo_new_path(own->cairo);
+        for (int i = 0; i < count; i++) {
+            ckpt_box shown;
+            if (box[i].ink == ink && ckpt_box_fit(&box[i], &shown) &&
+                ckpt_hatch_shows(ink, shown.width, shown.height) == hatched) {
+                cairo_rectangle(own->cairo, shown.x, shown.y, shown.width, shown.height);
+                any = true;
+            }
+        }
+        if (any && hatched) {
+            set_hatch(own, ink);
+        } else if (any) {
+            set_ink(own->cairo, ink);
+        }
+        cairo_fill(own->cairo);
+    }
 }
 
 static void page_line(ckpt_canvas *canvas, const ckpt_point *point, int count, const ckpt_pen *pen)
@@ -161,6 +224,7 @@ const ckpt_renderer ckpt_renderer_png = {
     .open = png_open,
     .measure = page_measure,
     .area = page_area,
+    .boxes = page_boxes,
     .line = page_line,
     .text = page_text,
     .close = page_close,
@@ -173,6 +237,7 @@ const ckpt_renderer ckpt_renderer_pdf = {
     .open = pdf_open,
     .measure = page_measure,
     .area = page_area,
+    .boxes = page_boxes,
     .line = page_line,
     .text = page_text,
     .close = page_close,

@@ -110,6 +110,29 @@ static void txt_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ck
     }
 }
 
+/* At least one column and an eighth of a row. */
+static void txt_boxes(ckpt_canvas *canvas, const ckpt_box *box, int count)
+{
+    const grid *const own = canvas->own;
+    for (int i = 0; i < count; i++) {
+        ckpt_box shown;
+        if (!ckpt_box_fit(&box[i], &shown)) {
+            continue;
+        }
+        const double left = box[i].x / CELL_WIDTH, right = left + fmin(box[i].width / CELL_WIDTH, own->columns);
+        const int from = (int)fmax(0, floor(left + 0.5)), to = (int)fmin(own->columns, floor(right + 0.5));
+        const double eighth = (double)CELL_HEIGHT / EIGHTHS;
+        const double top = floor(box[i].y / eighth + 0.5) * eighth;
+        const double bottom = fmax(top + eighth, box[i].y + box[i].height);
+        int column = from < to ? from : (int)fmax(0, floor(left));
+        do {
+            if (column < own->columns) {
+                fill_column(own, column, top, bottom, box[i].ink);
+            }
+        } while (++column < to);
+    }
+}
+
 static void put(const grid *own, int column, int row, const char *glyph, int bytes, ckpt_ink ink, bool bold)
 {
     cell *const c = at(own, column, row);
@@ -281,6 +304,7 @@ const ckpt_renderer ckpt_renderer_txt = {
     .open = txt_open,
     .measure = txt_measure,
     .area = txt_area,
+    .boxes = txt_boxes,
     .line = txt_line,
     .text = txt_text,
     .close = txt_close,
