@@ -25,7 +25,8 @@ inject "$work/moved"
 prefix=$work/moved
 pc=$(dirname "$(find "$prefix" -name ckpt.pc)")
 version=$(PKG_CONFIG_PATH=$pc pkg-config --modversion ckpt)
-for program in ckpt-plan ckpt-train ckpt-profile ckpt-view ckpt-graph; do
+for program in $(cd "$bin" && ls | grep -x 'ckpt-[a-z]*'); do
+    [ -n "$(find "$prefix/share/man/man1" -name "$program.1*")" ] || { echo "no man page of $program"; exit 1; }
     "$prefix/bin/$program" --version | grep -qx "$program $version" || { echo "$program --version"; exit 1; }
 done
 cat >"$work/user/user.c" <<'C'
