@@ -1,0 +1,29 @@
+/* The forms of a comparison for others: pull requests, spreadsheets, CI servers, browsers. Each shows the same report;
+ * names from files are text in all of them, whatever they hold. */
+#ifndef CKPT_VIZ_COMPARE_WRITE_H
+#define CKPT_VIZ_COMPARE_WRITE_H
+
+#include "viz/compare.h"
+
+/* GitHub's Markdown. Tables lose their last rows where the text would pass `room` bytes (0: any length): it says how
+ * many. */
+void ckpt_compare_markdown(const ckpt_compare_report *report, size_t room, ckpt_text *text);
+
+/* One line per number (RFC 4180): metrics, rows, decisions, contributors, limits. */
+void ckpt_compare_csv(const ckpt_compare_report *report, ckpt_text *text);
+
+/* JUnit's XML as Jenkins and GitLab read it: a suite per NEW; a test case per metric, failed where a limit on it is
+ * exceeded, skipped where samples are too few or do not tell. What cannot be compared is an error. */
+void ckpt_compare_junit(const ckpt_compare_report *report, ckpt_text *text);
+
+/* A page that needs nothing else and runs nothing. */
+void ckpt_compare_html(const ckpt_compare_report *report, ckpt_text *text);
+
+/* Workflow commands for GitHub Actions, one a line: an error per exceeded limit (a warning with warn_only), a notice
+ * with the verdict. */
+void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text);
+
+/* What each NEW is called in a table: its file without its folders, unless two are called so. */
+const char *ckpt_compare_title(const ckpt_difference *difference);
+
+#endif
