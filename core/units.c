@@ -33,7 +33,7 @@ int64_t ckpt_round_up(int64_t n, int64_t step)
 
 typedef struct unit {
     const char *name;
-    int64_t bytes;
+    int64_t size; /* in bytes, or in nanoseconds */
 } unit;
 
 static const unit units[] = {
@@ -159,7 +159,7 @@ static ckpt_code parse_size(const char *text, const char *suffix, ckpt_bytes who
                          text, suffix, rest, suffix[0] == '\0' ? ", or a percentage" : "");
     }
     int64_t value = 0;
-    if (!scale_decimal(&number, found->bytes, &value)) {
+    if (!scale_decimal(&number, found->size, &value)) {
         return too_large(text, err);
     }
     *bytes = value;
@@ -174,6 +174,48 @@ ckpt_code ckpt_bytes_parse(const char *text, ckpt_bytes whole, ckpt_bytes *bytes
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "size \"%.60s\" is no byte at all; wanted at least 1", text);
     }
     *bytes = value;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_ns_parse(const char *text, ckpt_ns *ns, ckpt_err *err)
+{
+    static const unit times[] = {{"ns", 1}, {"us", 1000}, {"\302\265s", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+    decimal number;
+    const char *const after = scan_decimal(text, &number);
+    if (after == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found \"%.60s\", wanted a time such as 500ms or 1.5s", text);
+    }
+    const char *const rest = after + strspn(after, " ");
+    int64_t scale = 0;
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        scale = strcmp(rest, times[i].name) == 0 ? times[i].size : scale;
+    }
+    if (scale == 0 && strcmp(text, "0") != 0) {
+        return rest[0] == '\0'
+                   ? CKPT_FAIL(err, CKPT_BAD_INPUT, "time \"%.60s\" has no unit; wanted ns, us, ms or s", text)
+                   : CKPT_FAIL(err, CKPT_BAD_INPUT,
+                               "time \"%.60s\" has the unknown unit \"%.20s\"; wanted ns, us, ms or s", text, rest);
+    }
+    ckpt_ns value = 0;
+    if (!scale_decimal(&number, scale, &value)) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "time \"%.60s\" does not fit 63 bits", text);
+    }
+    *ns = value;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_percent_parse(const char *text, int64_t *millionths, ckpt_err *err)
+{
+    decimal number;
+    const char *const after = scan_decimal(text, &number);
+    if (after == NULL || strcmp(after + strspn(after, " "), "%") != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found \"%.60s\", wanted a percentage such as 3%%", text);
+    }
+    int64_t value = 0;
+    if (!scale_decimal(&number, 10000, &value)) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "percentage \"%.60s\" does not fit 63 bits", text);
+    }
+    *millionths = value;
     return CKPT_OK;
 }
 

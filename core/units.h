@@ -26,6 +26,12 @@ int64_t ckpt_round_up(int64_t n, int64_t step);
  * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW; the message quotes `text`. */
 CKPT_MUST_USE ckpt_code ckpt_bytes_parse(const char *text, ckpt_bytes whole, ckpt_bytes *bytes, ckpt_err *err);
 
+/* A time as a person writes it: "500ms", "1.5 s", "20us", "7ns"; "0" needs no unit. Errors as above. */
+CKPT_MUST_USE ckpt_code ckpt_ns_parse(const char *text, ckpt_ns *ns, ckpt_err *err);
+
+/* A share: "3%", "0.5 %", in millionths; what is finer than that is cut off. Errors as above. */
+CKPT_MUST_USE ckpt_code ckpt_percent_parse(const char *text, int64_t *millionths, ckpt_err *err);
+
 /* A rate: "50GB/s", "12.5GiB/s", in bytes per second. */
 CKPT_MUST_USE ckpt_code ckpt_rate_parse(const char *text, int64_t *bytes_per_s, ckpt_err *err);
 

@@ -120,6 +120,53 @@ static void test_rates(void **state)
     }
 }
 
+static void test_times_and_percentages(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t wanted; /* -1: refused */
+        const char *fragment;
+    } times[] = {{"500ms", 500000000, ""},
+                 {"1.5s", 1500000000, ""},
+                 {"1.5 s", 1500000000, ""},
+                 {"20us", 20000, ""},
+                 {"20\302\265s", 20000, ""},
+                 {"7ns", 7, ""},
+                 {"0.0000000019s", 1, ""},
+                 {"0", 0, ""},
+                 {"9223372036854775807ns", INT64_MAX, ""},
+                 {"9223372036854775808ns", -1, "63 bits"},
+                 {"9223372037s", -1, "63 bits"},
+                 {"5", -1, "no unit"},
+                 {"5min", -1, "unknown unit \"min\""},
+                 {"ms", -1, "wanted a time"},
+                 {"-1s", -1, "wanted a time"},
+                 {"", -1, "wanted a time"}},
+      shares[] = {{"3%", 30000, ""},
+                  {"0.5 %", 5000, ""},
+                  {"0%", 0, ""},
+                  {"0.00019%", 1, ""},
+                  {"150%", 1500000, ""},
+                  {"3", -1, "wanted a percentage"},
+                  {"3%%", -1, "wanted a percentage"},
+                  {"99999999999999999%", -1, "63 bits"}};
+    for (int k = 0; k < 2; k++) {
+        const size_t count = k == 0 ? sizeof times / sizeof times[0] : sizeof shares / sizeof shares[0];
+        for (size_t i = 0; i < count; i++) {
+            const char *const text = k == 0 ? times[i].text : shares[i].text;
+            const int64_t wanted = k == 0 ? times[i].wanted : shares[i].wanted;
+            ckpt_err err = {0};
+            int64_t value = -1;
+            const ckpt_code code = k == 0 ? ckpt_ns_parse(text, &value, &err) : ckpt_percent_parse(text, &value, &err);
+            CHECK(value == wanted && (code == CKPT_OK) == (wanted >= 0), "\"%s\": code %d, %lld, wanted %lld", text,
+                  (int)code, (long long)value, (long long)wanted);
+            const char *const fragment = k == 0 ? times[i].fragment : shares[i].fragment;
+            CHECK(strstr(err.msg, fragment) != NULL, "\"%s\": \"%s\" is not in \"%s\"", text, fragment, err.msg);
+        }
+    }
+}
+
 static void test_links(void **state)
 {
     (void)state;
@@ -254,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_sizes_are_understood),
         cmocka_unit_test(test_bad_sizes_are_refused),
         cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_times_and_percentages),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_quantities_are_shown_with_three_digits),
         cmocka_unit_test(test_sums_and_products_do_not_wrap),
