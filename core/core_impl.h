@@ -48,6 +48,10 @@ CKPT_MUST_USE ckpt_code ckpt_need_array(const ckpt_item *object, const char *key
 CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
                                           ckpt_err *err);
 
+/* Times of 0 or more whose sum fits 63 bits, to and from an array; `time` has room for its elements. */
+CKPT_MUST_USE ckpt_code ckpt_ns_list_read(const ckpt_item *array, int64_t *time, ckpt_err *err);
+void ckpt_ns_list_write(const int64_t *time, int count, ckpt_text *text);
+
 /* The program's options and then those of all programs; NULL behind the last. */
 const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which);
 

@@ -16,27 +16,28 @@ static ckpt_code no_memory(const reader *r, const char *what, int count)
     return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d %s", r->graph->source, count, what);
 }
 
-static ckpt_code read_statics(const reader *r, const ckpt_item *root)
+ckpt_code ckpt_statics_read(const ckpt_item *object, bool needed, ckpt_arena *out, const ckpt_static **statics,
+                            int *count, ckpt_err *err)
 {
     ckpt_item array;
-    int count = 0;
-    CKPT_TRY(ckpt_member_array(root, "static", &array, &count, r->err));
-    ckpt_static *const statics = CKPT_NEW(r->out, ckpt_static, count);
-    if (statics == NULL) {
-        return no_memory(r, "statics", count);
+    CKPT_TRY(needed ? ckpt_need_array(object, "static", &array, count, err)
+                    : ckpt_member_array(object, "static", &array, count, err));
+    ckpt_static *const made = CKPT_NEW(out, ckpt_static, *count);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for %d statics", ckpt_json_source(object->json),
+                         *count);
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < *count; i++) {
         ckpt_item item;
         ckpt_item_at(&array, i, &item);
-        CKPT_TRY(ckpt_need_text(&item, "name", r->out, &statics[i].name, r->err));
-        CKPT_TRY(ckpt_need_int(&item, "bytes", 0, INT64_MAX, &statics[i].bytes, r->err));
+        CKPT_TRY(ckpt_need_text(&item, "name", out, &made[i].name, err));
+        CKPT_TRY(ckpt_need_int(&item, "bytes", 0, INT64_MAX, &made[i].bytes, err));
     }
-    r->graph->statics = statics;
-    r->graph->static_count = count;
+    *statics = made;
     return CKPT_OK;
 }
 
-static ckpt_code read_kind(const reader *r, const ckpt_item *buffer, ckpt_kind *kind)
+static ckpt_code read_kind(const ckpt_item *buffer, ckpt_arena *out, ckpt_kind *kind, ckpt_err *err)
 {
     ckpt_item item;
     const char *text = "";
@@ -44,38 +45,47 @@ static ckpt_code read_kind(const reader *r, const ckpt_item *buffer, ckpt_kind *
     if (!ckpt_item_find(buffer, "kind", &item)) {
         return CKPT_OK;
     }
-    const ckpt_mark mark = ckpt_arena_mark(r->out);
-    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    const ckpt_mark mark = ckpt_arena_mark(out);
+    CKPT_TRY(ckpt_item_text(&item, out, &text, err));
     for (int k = CKPT_ACTIVATION; k <= CKPT_GRADIENT; k++) {
         if (strcmp(text, ckpt_kind_name((ckpt_kind)k)) == 0) {
             *kind = (ckpt_kind)k;
-            ckpt_arena_rewind(r->out, mark);
+            ckpt_arena_rewind(out, mark);
             return CKPT_OK;
         }
     }
-    return ckpt_item_fail(&item, r->err, "found kind \"%.40s\", wanted activation, saved or gradient", text);
+    return ckpt_item_fail(&item, err, "found kind \"%.40s\", wanted activation, saved or gradient", text);
+}
+
+ckpt_code ckpt_buffers_read(const ckpt_item *object, ckpt_arena *out, const ckpt_buffer **buffer, int *count,
+                            ckpt_err *err)
+{
+    ckpt_item array;
+    CKPT_TRY(ckpt_need_array(object, "buffers", &array, count, err));
+    ckpt_buffer *const made = CKPT_NEW(out, ckpt_buffer, *count);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for %d buffers", ckpt_json_source(object->json),
+                         *count);
+    }
+    for (int i = 0; i < *count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(ckpt_need_text(&item, "name", out, &made[i].name, err));
+        CKPT_TRY(ckpt_need_int(&item, "bytes", 0, INT64_MAX, &made[i].bytes, err));
+        CKPT_TRY(read_kind(&item, out, &made[i].kind, err));
+    }
+    *buffer = made;
+    return CKPT_OK;
 }
 
 static ckpt_code read_buffers(reader *r, const ckpt_item *root)
 {
-    ckpt_item array;
-    int count = 0;
-    CKPT_TRY(ckpt_need_array(root, "buffers", &array, &count, r->err));
-    ckpt_buffer *const buffer = CKPT_NEW(r->out, ckpt_buffer, count);
-    if (buffer == NULL) {
-        return no_memory(r, "buffers", count);
+    ckpt_graph *const graph = r->graph;
+    CKPT_TRY(ckpt_buffers_read(root, r->out, &graph->buffer, &graph->buffer_count, r->err));
+    CKPT_TRY(ckpt_names_init(&r->buffers, graph->buffer_count, r->out, r->err));
+    for (int i = 0; i < graph->buffer_count; i++) {
+        ckpt_names_add(&r->buffers, graph->buffer[i].name, i); /* a second one of that name is the check's to report */
     }
-    CKPT_TRY(ckpt_names_init(&r->buffers, count, r->out, r->err));
-    for (int i = 0; i < count; i++) {
-        ckpt_item item;
-        ckpt_item_at(&array, i, &item);
-        CKPT_TRY(ckpt_need_text(&item, "name", r->out, &buffer[i].name, r->err));
-        CKPT_TRY(ckpt_need_int(&item, "bytes", 0, INT64_MAX, &buffer[i].bytes, r->err));
-        CKPT_TRY(read_kind(r, &item, &buffer[i].kind));
-        ckpt_names_add(&r->buffers, buffer[i].name, i); /* a second one of that name is the check's to report */
-    }
-    r->graph->buffer = buffer;
-    r->graph->buffer_count = count;
     return CKPT_OK;
 }
 
@@ -139,28 +149,28 @@ static ckpt_code read_inplace(const reader *r, const ckpt_item *object, ckpt_gra
     return CKPT_OK;
 }
 
-static ckpt_code read_phase(const reader *r, const ckpt_item *op, ckpt_phase *phase)
+ckpt_code ckpt_phase_read(const ckpt_item *op, ckpt_arena *out, ckpt_phase *phase, ckpt_err *err)
 {
     ckpt_item item;
     const char *text = "";
-    CKPT_TRY(ckpt_item_need(op, "phase", &item, r->err));
-    const ckpt_mark mark = ckpt_arena_mark(r->out);
-    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    CKPT_TRY(ckpt_item_need(op, "phase", &item, err));
+    const ckpt_mark mark = ckpt_arena_mark(out);
+    CKPT_TRY(ckpt_item_text(&item, out, &text, err));
     for (int k = CKPT_FORWARD; k <= CKPT_REDUCE; k++) {
         if (strcmp(text, ckpt_phase_name((ckpt_phase)k)) == 0) {
             *phase = (ckpt_phase)k;
-            ckpt_arena_rewind(r->out, mark);
+            ckpt_arena_rewind(out, mark);
             return CKPT_OK;
         }
     }
-    return ckpt_item_fail(&item, r->err, "found phase \"%.40s\", wanted forward, backward, update or reduce", text);
+    return ckpt_item_fail(&item, err, "found phase \"%.40s\", wanted forward, backward, update or reduce", text);
 }
 
 static ckpt_code read_op(const reader *r, const ckpt_item *item, ckpt_graph_op *op)
 {
     ckpt_err *const err = r->err;
     CKPT_TRY(ckpt_need_text(item, "name", r->out, &op->name, err));
-    CKPT_TRY(read_phase(r, item, &op->phase));
+    CKPT_TRY(ckpt_phase_read(item, r->out, &op->phase, err));
     CKPT_TRY(ckpt_member_text(item, "layer", "", r->out, &op->layer, err));
     CKPT_TRY(read_list(r, item, "reads", &op->reads));
     CKPT_TRY(read_list(r, item, "writes", &op->writes));
@@ -234,7 +244,7 @@ static ckpt_code read_graph(reader *r, const ckpt_item *root)
         return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "no memory for a file name");
     }
     CKPT_TRY(ckpt_need_text(root, "name", r->out, &r->graph->name, r->err));
-    CKPT_TRY(read_statics(r, root));
+    CKPT_TRY(ckpt_statics_read(root, false, r->out, &r->graph->statics, &r->graph->static_count, r->err));
     CKPT_TRY(read_buffers(r, root));
     CKPT_TRY(read_ops(r, root));
     CKPT_TRY(read_list(r, root, "outputs", &r->graph->outputs));

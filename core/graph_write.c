@@ -1,7 +1,7 @@
 /* A graph as JSON, and as the canonical text whose SHA-256 names it. Both hold one entry a line. */
 #include <inttypes.h>
 
-#include "core/graph.h"
+#include "core/graph_impl.h"
 
 static void write_list(const ckpt_graph *graph, const ckpt_list *list, ckpt_text *text)
 {
@@ -60,24 +60,38 @@ static const char *after(int i, int count)
     return i + 1 < count ? ",\n" : "\n  ";
 }
 
+void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_text *text)
+{
+    ckpt_text_add(text, "[%s", count > 0 ? "\n" : "");
+    for (int i = 0; i < count; i++) {
+        ckpt_text_add(text, "    { \"name\": ");
+        ckpt_text_json(text, statics[i].name);
+        ckpt_text_add(text, ", \"bytes\": %" PRId64 " }%s", statics[i].bytes, after(i, count));
+    }
+    ckpt_text_add(text, "]");
+}
+
+void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_text *text)
+{
+    ckpt_text_add(text, "[%s", count > 0 ? "\n" : "");
+    for (int i = 0; i < count; i++) {
+        ckpt_text_add(text, "    { \"name\": ");
+        ckpt_text_json(text, buffer[i].name);
+        ckpt_text_add(text, ", \"bytes\": %" PRId64 ", \"kind\": \"%s\" }%s", buffer[i].bytes,
+                      ckpt_kind_name(buffer[i].kind), after(i, count));
+    }
+    ckpt_text_add(text, "]");
+}
+
 void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text)
 {
     ckpt_text_add(text, "{\n  \"format\": \"ckpt-graph/1\",\n  \"name\": ");
     ckpt_text_json(text, graph->name);
-    ckpt_text_add(text, ",\n  \"static\": [%s", graph->static_count > 0 ? "\n" : "");
-    for (int i = 0; i < graph->static_count; i++) {
-        ckpt_text_add(text, "    { \"name\": ");
-        ckpt_text_json(text, graph->statics[i].name);
-        ckpt_text_add(text, ", \"bytes\": %" PRId64 " }%s", graph->statics[i].bytes, after(i, graph->static_count));
-    }
-    ckpt_text_add(text, "],\n  \"buffers\": [%s", graph->buffer_count > 0 ? "\n" : "");
-    for (int i = 0; i < graph->buffer_count; i++) {
-        ckpt_text_add(text, "    { \"name\": ");
-        ckpt_text_json(text, graph->buffer[i].name);
-        ckpt_text_add(text, ", \"bytes\": %" PRId64 ", \"kind\": \"%s\" }%s", graph->buffer[i].bytes,
-                      ckpt_kind_name(graph->buffer[i].kind), after(i, graph->buffer_count));
-    }
-    ckpt_text_add(text, "],\n  \"ops\": [%s", graph->op_count > 0 ? "\n" : "");
+    ckpt_text_add(text, ",\n  \"static\": ");
+    ckpt_statics_write(graph->statics, graph->static_count, text);
+    ckpt_text_add(text, ",\n  \"buffers\": ");
+    ckpt_buffers_write(graph->buffer, graph->buffer_count, text);
+    ckpt_text_add(text, ",\n  \"ops\": [%s", graph->op_count > 0 ? "\n" : "");
     for (int i = 0; i < graph->op_count; i++) {
         write_op(graph, &graph->op[i], text);
         ckpt_text_add(text, "%s", after(i, graph->op_count));

@@ -1,4 +1,5 @@
 /* Members of an object by key, with a default or a complaint: what every reader does for every field. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/core_impl.h"
@@ -75,4 +76,28 @@ ckpt_code ckpt_member_target(const ckpt_item *object, ckpt_arena *out, bool *gpu
     *gpu = strcmp(text, "gpu") == 0;
     return *gpu || strcmp(text, "cpu") == 0 ? CKPT_OK
                                             : ckpt_item_fail(&member, err, "found \"%.40s\", wanted cpu or gpu", text);
+}
+
+ckpt_code ckpt_ns_list_read(const ckpt_item *array, int64_t *time, ckpt_err *err)
+{
+    const int count = ckpt_item_count(array);
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(array, i, &item);
+        CKPT_TRY(ckpt_item_int(&item, 0, INT64_MAX, &time[i], err));
+        if (!ckpt_sum(sum, time[i], &sum)) {
+            const ckpt_code code = CKPT_FAIL(err, CKPT_OVERFLOW, "the sum of times does not fit 63 bits");
+            return ckpt_item_blame(&item, code, err);
+        }
+    }
+    return CKPT_OK;
+}
+
+void ckpt_ns_list_write(const int64_t *time, int count, ckpt_text *text)
+{
+    for (int i = 0; i < count; i++) {
+        ckpt_text_add(text, "%s%" PRId64, i > 0 ? ", " : "[", time[i]);
+    }
+    ckpt_text_add(text, "%s]", count > 0 ? "" : "[");
 }

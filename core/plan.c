@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/core_impl.h"
+#include "core/plan_impl.h"
 
 const char *ckpt_step_kind_name(ckpt_step_kind kind)
 {
@@ -112,7 +113,7 @@ static ckpt_code bind(binder *b, ckpt_plan *plan, ckpt_arena *scratch)
             "other vars, or a changed model?",
             plan->graph_name, plan->graph_sha256, digest);
     }
-    return CKPT_OK;
+    return ckpt_outline_compare(&plan->outline, b->graph, b->err);
 }
 
 ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)

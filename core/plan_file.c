@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/core_impl.h"
-#include "core/plan.h"
+#include "core/plan_impl.h"
 
 typedef struct reader {
     ckpt_arena *out;
@@ -29,6 +29,25 @@ static ckpt_code read_graph(const reader *r, const ckpt_item *root)
         return ckpt_item_fail(&digest, r->err, "found \"%.80s\", wanted 64 of 0-9 a-f", text);
     }
     memcpy(r->plan->graph_sha256, text, CKPT_DIGEST_TEXT);
+    return ckpt_outline_read(&graph, r->out, &r->plan->outline, r->err);
+}
+
+static ckpt_code read_options(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(ckpt_member_array(root, "options", &array, &count, r->err));
+    const char **const option = CKPT_NEW(r->out, const char *, count);
+    if (option == NULL) {
+        return no_memory(r, "options", count);
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(ckpt_item_text(&item, r->out, &option[i], r->err));
+    }
+    r->plan->option = option;
+    r->plan->option_count = count;
     return CKPT_OK;
 }
 
@@ -244,8 +263,10 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     CKPT_TRY(read_summary(r, root));
     CKPT_TRY(read_bound_solver(r, root));
     CKPT_TRY(read_layers(r, root));
+    CKPT_TRY(read_options(r, root));
     CKPT_TRY(read_steps(r, root));
-    return read_places(r, root);
+    CKPT_TRY(read_places(r, root));
+    return ckpt_outline_check(plan, root, r->err);
 }
 
 ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err)
@@ -271,9 +292,7 @@ static void write_text_member(ckpt_text *text, const char *before, const char *v
 
 static void write_head(const ckpt_plan *plan, ckpt_text *text)
 {
-    write_text_member(text, "{\n  \"format\": \"ckpt-plan/1\",\n  \"graph\": { \"name\": ", plan->graph_name);
-    ckpt_text_add(text, ", \"sha256\": \"%s\" },\n  \"budget_bytes\": %" PRId64 ",\n", plan->graph_sha256,
-                  plan->budget_bytes);
+    ckpt_text_add(text, "{\n  \"format\": \"ckpt-plan/1\",\n  \"budget_bytes\": %" PRId64 ",\n", plan->budget_bytes);
     if (plan->reserve_bytes > 0) {
         ckpt_text_add(text, "  \"reserve_bytes\": %" PRId64 ",\n", plan->reserve_bytes);
     }
@@ -310,6 +329,19 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
     } else if (plan->threads > 0) {
         ckpt_text_add(text, ",\n  \"target\": \"cpu\", \"threads\": %d", plan->threads);
     }
+    for (int i = 0; i < plan->option_count; i++) {
+        write_text_member(text, i > 0 ? ", " : ",\n  \"options\": [", plan->option[i]);
+    }
+    ckpt_text_add(text, "%s", plan->option_count > 0 ? "]" : "");
+}
+
+/* Last, because it is long and people read the head of a file. */
+static void write_graph(const ckpt_plan *plan, ckpt_text *text)
+{
+    write_text_member(text, ",\n  \"graph\": { \"name\": ", plan->graph_name);
+    ckpt_text_add(text, ", \"sha256\": \"%s\"", plan->graph_sha256);
+    ckpt_outline_write(&plan->outline, text);
+    ckpt_text_add(text, " }");
 }
 
 static void write_step(const ckpt_step *step, ckpt_text *text)
@@ -344,5 +376,7 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
         write_place(&plan->place[i], text);
     }
-    ckpt_text_add(text, "%s]\n}\n", plan->place_count > 0 ? "\n  " : "");
+    ckpt_text_add(text, "%s]", plan->place_count > 0 ? "\n  " : "");
+    write_graph(plan, text);
+    ckpt_text_add(text, "\n}\n");
 }

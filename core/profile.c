@@ -72,6 +72,27 @@ static ckpt_code read_share(const reader *r, const ckpt_item *timing, double *sh
     return *share >= 0 ? CKPT_OK : ckpt_item_fail(&item, r->err, "\"roofline\": found %g, wanted 0 or more", *share);
 }
 
+/* One time for each of the repeats. */
+static ckpt_code read_samples(const reader *r, const ckpt_item *timing, ckpt_timing *into)
+{
+    ckpt_item array;
+    int count = 0;
+    if (!ckpt_item_find(timing, "samples_ns", &array)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_array(&array, &count, r->err));
+    if (count != into->repeats) {
+        return ckpt_item_fail(&array, r->err, "found %d samples of %d repeats", count, into->repeats);
+    }
+    ckpt_ns *const sample = CKPT_NEW(r->out, ckpt_ns, count);
+    if (sample == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d samples", r->profile->source, count);
+    }
+    CKPT_TRY(ckpt_ns_list_read(&array, sample, r->err));
+    into->sample_ns = count > 0 ? sample : NULL;
+    return CKPT_OK;
+}
+
 /* A missing timing is zero: a layer without parameters has no update. */
 static ckpt_code read_timing(const reader *r, const ckpt_item *row, const char *key, bool required, ckpt_timing *timing)
 {
@@ -87,6 +108,7 @@ static ckpt_code read_timing(const reader *r, const ckpt_item *row, const char *
     CKPT_TRY(ckpt_member_int(&item, "launches", 0, INT32_MAX, 0, &launches, r->err));
     timing->repeats = (int)repeats;
     timing->launches = (int)launches;
+    CKPT_TRY(read_samples(r, &item, timing));
     CKPT_TRY(read_fields(r, &item, facts, FACT_COUNT, timing));
     return read_share(r, &item, &timing->roofline);
 }
@@ -228,6 +250,10 @@ static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *ti
     if (timing->roofline > 0) {
         ckpt_text_add(text, ", \"roofline\": ");
         ckpt_text_real(text, timing->roofline);
+    }
+    if (timing->sample_ns != NULL) {
+        ckpt_text_add(text, ", \"samples_ns\": ");
+        ckpt_ns_list_write(timing->sample_ns, timing->repeats, text);
     }
     ckpt_text_add(text, " }");
 }

@@ -155,6 +155,86 @@ static ckpt_code read_events(const reader *r, const ckpt_item *root)
     return check_peak(r, root);
 }
 
+/* Categories of what lies in the arena. */
+static ckpt_code read_place_category(const reader *r, const ckpt_item *place, ckpt_category *category)
+{
+    static const ckpt_category lies[] = {CKPT_CAT_ACTIVATIONS, CKPT_CAT_SAVED, CKPT_CAT_GRADIENTS, CKPT_CAT_WORKSPACE};
+    ckpt_item item;
+    const char *text = "";
+    CKPT_TRY(ckpt_item_need(place, "category", &item, r->err));
+    const ckpt_mark mark = ckpt_arena_mark(r->out);
+    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    for (size_t k = 0; k < sizeof lies / sizeof lies[0]; k++) {
+        if (strcmp(text, categories[lies[k]]) == 0) {
+            *category = lies[k];
+            ckpt_arena_rewind(r->out, mark);
+            return CKPT_OK;
+        }
+    }
+    return ckpt_item_fail(&item, r->err, "found category \"%.40s\", wanted activations, saved, gradients or workspace",
+                          text);
+}
+
+static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_trace_place *place)
+{
+    const ckpt_bytes arena = r->trace->arena_bytes;
+    int64_t from = 0;
+    int64_t to = 0;
+    ckpt_bytes end = 0;
+    CKPT_TRY(ckpt_need_text(item, "what", r->out, &place->name, r->err));
+    CKPT_TRY(read_place_category(r, item, &place->category));
+    CKPT_TRY(ckpt_need_int(item, "from", 0, INT32_MAX, &from, r->err));
+    CKPT_TRY(ckpt_need_int(item, "to", from, INT32_MAX, &to, r->err));
+    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
+    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
+    if (!ckpt_sum(place->offset, place->bytes, &end) || (arena > 0 && end > arena)) {
+        return ckpt_item_fail(item, r->err,
+                              "place of \"%.60s\": offset %" PRId64 " and %" PRId64
+                              " bytes end beyond the arena of %" PRId64 " bytes",
+                              place->name, place->offset, place->bytes, arena > 0 ? arena : INT64_MAX);
+    }
+    place->from = (int)from;
+    place->to = (int)to;
+    return CKPT_OK;
+}
+
+static ckpt_code read_places(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(ckpt_member_array(root, "places", &array, &count, r->err));
+    ckpt_trace_place *const place = CKPT_NEW(r->out, ckpt_trace_place, count);
+    if (place == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d places", r->trace->source, count);
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_place(r, &item, &place[i]));
+    }
+    r->trace->place = place;
+    r->trace->place_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_step_times(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(ckpt_member_array(root, "step_times_ns", &array, &count, r->err));
+    if (count == 0) {
+        return CKPT_OK;
+    }
+    ckpt_ns *const time = CKPT_NEW(r->out, ckpt_ns, count);
+    if (time == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d times", r->trace->source, count);
+    }
+    CKPT_TRY(ckpt_ns_list_read(&array, time, r->err));
+    r->trace->step_ns = time;
+    r->trace->step_ns_count = count;
+    return CKPT_OK;
+}
+
 static ckpt_code read_trace(const reader *r, const ckpt_item *root)
 {
     ckpt_trace *const trace = r->trace;
@@ -174,8 +254,11 @@ static ckpt_code read_trace(const reader *r, const ckpt_item *root)
     CKPT_TRY(ckpt_need_int(root, "time_ns", 0, INT64_MAX, &trace->time_ns, r->err));
     CKPT_TRY(ckpt_member_int(root, "process_peak_bytes", 0, INT64_MAX, 0, &trace->process_peak_bytes, r->err));
     CKPT_TRY(ckpt_member_text(root, "recorder", "", r->out, &trace->recorder, r->err));
+    CKPT_TRY(ckpt_member_int(root, "capacity_bytes", 0, INT64_MAX, 0, &trace->capacity_bytes, r->err));
     CKPT_TRY(ckpt_machine_item(root, r->out, &trace->machine, r->err));
-    return read_events(r, root);
+    CKPT_TRY(read_step_times(r, root));
+    CKPT_TRY(read_events(r, root));
+    return read_places(r, root);
 }
 
 ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err)
@@ -225,6 +308,15 @@ static void write_event(const ckpt_event *event, ckpt_text *text)
     ckpt_text_add(text, " }");
 }
 
+static void write_place(const ckpt_trace_place *place, ckpt_text *text)
+{
+    ckpt_text_add(text, "    { \"what\": ");
+    ckpt_text_json(text, place->name);
+    ckpt_text_add(text,
+                  ", \"category\": \"%s\", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }",
+                  ckpt_category_name(place->category), place->from, place->to, place->offset, place->bytes);
+}
+
 void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
 {
     ckpt_text_add(text, "{\n  \"format\": \"ckpt-trace/1\",\n  \"name\": ");
@@ -243,10 +335,22 @@ void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
         ckpt_text_add(text, ",\n  \"recorder\": ");
         ckpt_text_json(text, trace->recorder);
     }
+    if (trace->capacity_bytes > 0) {
+        ckpt_text_add(text, ",\n  \"capacity_bytes\": %" PRId64, trace->capacity_bytes);
+    }
+    if (trace->step_ns_count > 0) {
+        ckpt_text_add(text, ",\n  \"step_times_ns\": ");
+        ckpt_ns_list_write(trace->step_ns, trace->step_ns_count, text);
+    }
     ckpt_text_add(text, ",\n  \"events\": [");
     for (int i = 0; i < trace->event_count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
         write_event(&trace->event[i], text);
     }
-    ckpt_text_add(text, "%s]\n}\n", trace->event_count > 0 ? "\n  " : "");
+    ckpt_text_add(text, "%s]", trace->event_count > 0 ? "\n  " : "");
+    for (int i = 0; i < trace->place_count; i++) {
+        ckpt_text_add(text, "%s", i > 0 ? ",\n" : ",\n  \"places\": [\n");
+        write_place(&trace->place[i], text);
+    }
+    ckpt_text_add(text, "%s\n}\n", trace->place_count > 0 ? "\n  ]" : "");
 }
