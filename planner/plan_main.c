@@ -24,7 +24,8 @@ typedef struct source {
     bool roofline;
     int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
     bool gpu;
-    ckpt_bytes reserve; /* taken off the budget */
+    ckpt_bytes reserve;  /* taken off the budget */
+    ckpt_bytes capacity; /* of the GPU's memory; 0: unknown, or no GPU */
 } source;
 
 /* All that the ways to answer share. */
@@ -85,6 +86,7 @@ static ckpt_code choose_target(const ckpt_request *r, const ckpt_profile *profil
                                source *s, ckpt_err *err)
 {
     s->gpu = profile != NULL ? profile->machine.gpu : device->gpu;
+    s->capacity = s->gpu && device->gpu ? device->memory_bytes : 0;
     if (s->gpu) {
         s->threads = CKPT_ON_GPU;
         return r->threads == 0 ? CKPT_OK
@@ -181,6 +183,7 @@ static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const c
     ckpt_trace trace = *predicted;
     CKPT_TRY(ckpt_machine_read(s->threads, "", cli->argc, cli->argv, out, &trace.machine, err));
     trace.machine.gpu = s->gpu;
+    trace.capacity_bytes = s->capacity;
     trace.machine.device = plan->costs; /* the clock that was used, not the machine that planned */
     ckpt_text text;
     ckpt_text_init(&text);
@@ -331,6 +334,7 @@ static ckpt_code write_files(job *j, ckpt_plan *plan, ckpt_err *err)
     if (j->source.planned != j->source.graph) {
         CKPT_TRY(ckpt_flags_unpin(plan, j->source.graph, err));
     }
+    CKPT_TRY(ckpt_plan_outline(j->source.graph, j->out, &plan->outline, err));
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
     }

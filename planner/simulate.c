@@ -176,11 +176,36 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
     event->layer = event->layer != NULL ? event->layer : "";
 }
 
+/* The plan's places, each with the category of what lies there. */
+static ckpt_code copy_places(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                             const ckpt_trace_place **places, ckpt_err *err)
+{
+    ckpt_trace_place *const place = CKPT_NEW(out, ckpt_trace_place, plan->place_count);
+    if (place == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "trace of %d places", plan->place_count);
+    }
+    for (int i = 0; i < plan->place_count; i++) {
+        const ckpt_place *const from = &plan->place[i];
+        place[i] = (ckpt_trace_place){
+            .name = from->name,
+            .category = from->buffer < 0 ? CKPT_CAT_WORKSPACE : ckpt_kind_category(graph->buffer[from->buffer].kind),
+            .from = from->from,
+            .to = from->to,
+            .offset = from->offset,
+            .bytes = from->bytes,
+        };
+    }
+    *places = place;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out, const ckpt_trace **trace,
                              ckpt_err *err)
 {
     ckpt_trace *const made = CKPT_NEW(out, ckpt_trace, 1);
     ckpt_event *const event = CKPT_NEW(out, ckpt_event, plan->step_count);
+    const ckpt_trace_place *place = NULL;
+    CKPT_TRY(copy_places(plan, graph, out, &place, err));
     const ckpt_mark mark = ckpt_arena_mark(out);
     ckpt_moment *const moment = CKPT_NEW(out, ckpt_moment, plan->step_count);
     if (made == NULL || event == NULL || moment == NULL) {
@@ -226,6 +251,8 @@ ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckp
                     .date = ""},
         .event = event,
         .event_count = plan->step_count,
+        .place = place,
+        .place_count = plan->place_count,
     };
     *trace = made;
     return CKPT_OK;
