@@ -23,7 +23,4 @@ void ckpt_compare_html(const ckpt_compare_report *report, ckpt_text *text);
  * with the verdict. */
 void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text);
 
-/* What each NEW is called in a table: its file without its folders, unless two are called so. */
-const char *ckpt_compare_title(const ckpt_difference *difference);
-
 #endif
