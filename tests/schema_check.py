@@ -35,9 +35,11 @@ trace/other-format trace/no-measured trace/measured-text trace/no-events trace/p
 trace/bytes-negative trace/step-negative trace/recorder-number trace/launches-huge trace/kernel-time-real trace/size-negative
 trace/address-text trace/other-negative profile/kernel-time-text profile/gap-negative profile/cache-misses-real
 profile/recorder-null
+sweep/no-points sweep/no-keep-all sweep/point-no-time sweep/budget-text sweep/sha-short sweep/bound-no-time
+sweep/complete-number sweep/baseline-no-name sweep/baselines-object
 """.split()
 
-KINDS = ["model", "profile", "graph", "plan", "trace"]
+KINDS = ["model", "profile", "graph", "plan", "trace", "sweep"]
 
 
 def load_validators(source):

@@ -1,10 +1,11 @@
-/* The five readers under one type. */
+/* The readers of all formats under one type. */
 #include "tests/support_core.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/curve.h"
 #include "core/file.h"
 #include "core/model.h"
 #include "core/plan.h"
@@ -49,6 +50,14 @@ static ckpt_code rewrite_trace(const char *path, ckpt_arena *arena, ckpt_text *t
     return ckpt_text_end(text, err);
 }
 
+static ckpt_code rewrite_sweep(const char *path, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
+{
+    const ckpt_curve *curve = NULL;
+    CKPT_TRY(ckpt_curve_read(path, arena, &curve, err));
+    ckpt_curve_write(curve, text);
+    return ckpt_text_end(text, err);
+}
+
 static ckpt_code read_graph(const char *path, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_graph *graph = NULL;
@@ -73,9 +82,20 @@ static ckpt_code read_trace(const char *path, ckpt_arena *arena, ckpt_err *err)
     return ckpt_trace_read(path, arena, &trace, err);
 }
 
+static ckpt_code read_sweep(const char *path, ckpt_arena *arena, ckpt_err *err)
+{
+    const ckpt_curve *curve = NULL;
+    return ckpt_curve_read(path, arena, &curve, err);
+}
+
 const ckpt_test_format ckpt_test_formats[] = {
-    {"model", read_model, NULL},          {"profile", read_profile, rewrite_profile}, {"plan", read_plan, rewrite_plan},
-    {"graph", read_graph, rewrite_graph}, {"trace", read_trace, rewrite_trace},       {NULL, NULL, NULL},
+    {"model", read_model, NULL},
+    {"profile", read_profile, rewrite_profile},
+    {"plan", read_plan, rewrite_plan},
+    {"graph", read_graph, rewrite_graph},
+    {"trace", read_trace, rewrite_trace},
+    {"sweep", read_sweep, rewrite_sweep},
+    {NULL, NULL, NULL},
 };
 
 const ckpt_test_format *ckpt_test_format_of(const char *path)

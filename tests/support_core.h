@@ -1,4 +1,4 @@
-/* What tests of the file formats share: the five readers under one type, and files made from texts. */
+/* What tests of the file formats share: the readers under one type, and files made from texts. */
 #ifndef CKPT_TESTS_SUPPORT_CORE_H
 #define CKPT_TESTS_SUPPORT_CORE_H
 
