@@ -45,7 +45,8 @@ void *ckpt_executor_input(ckpt_executor *executor, int i);
 CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
 
 /* A trace with room for every step; made before training, so that tracing allocates nothing. Its times, time_ns too,
- * are the device's where it has stamps, else the host's. */
+ * are the device's where it has stamps, else the host's. Its places are what the executor's own addresses say, and
+ * capacity_bytes what the device or the system does; step_ns is the caller's to fill. */
 CKPT_MUST_USE ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out, ckpt_trace **trace,
                                                    ckpt_err *err);
 

@@ -129,6 +129,11 @@ void ckpt_records_push(ckpt_measured *measured, int step);
 void ckpt_records_pop(ckpt_measured *measured);
 void ckpt_records_end(const ckpt_executor *executor, ckpt_measured *measured);
 
+/* Where everything in the arena lies, by the addresses that the steps are given (measured_places.c). Errors:
+ * CKPT_DEVICE (something lies outside of it), CKPT_NO_MEMORY. */
+ckpt_code ckpt_measured_places(const ckpt_executor *executor, ckpt_arena *out, const ckpt_trace_place **place,
+                               int *count, ckpt_err *err);
+
 /* Processors that host loops of this executor may use. */
 int ckpt_executor_host_threads(const ckpt_executor *executor);
 

@@ -2,6 +2,7 @@
  * here is taken from the simulator. */
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #if defined(__linux__)
 #include <malloc.h>
@@ -42,6 +43,22 @@ ckpt_bytes ckpt_executor_outside_look(ckpt_executor *executor)
     return outside;
 }
 
+/* Of the device's memory; of a CPU's the machine's; 0 where nobody tells. */
+static ckpt_code capacity(ckpt_device *device, ckpt_bytes *bytes, ckpt_err *err)
+{
+    ckpt_device_memory memory;
+    CKPT_TRY(device->api->memory(device, &memory, err));
+    *bytes = memory.total;
+#if defined(_SC_PHYS_PAGES)
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    if (!device->api->gpu && (pages <= 0 || page <= 0 || !ckpt_product(pages, page, bytes))) {
+        *bytes = 0;
+    }
+#endif
+    return CKPT_OK;
+}
+
 static bool has_stamps(const ckpt_executor *executor)
 {
     return executor->device->api->stamps != NULL;
@@ -80,6 +97,8 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
         .recorder = "",
         .event = event,
     };
+    CKPT_TRY(ckpt_measured_places(executor, out, &measured->trace.place, &measured->trace.place_count, err));
+    CKPT_TRY(capacity(device, &measured->trace.capacity_bytes, err));
     if (has_stamps(executor)) {
         CKPT_TRY(device->api->stamps(device, stamp_before(plan->step_count), err));
     }

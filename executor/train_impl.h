@@ -9,7 +9,7 @@
 #include "executor/step_report.h"
 #include "executor/train_request_impl.h"
 
-enum { CKPT_TIMES_KEPT = 1001 };
+enum { CKPT_TIMES_KEPT = 4097 };
 
 typedef struct ckpt_training {
     ckpt_train_options options;

@@ -321,11 +321,31 @@ static ckpt_code train(ckpt_training *training, ckpt_err *err)
     return save(training, err);
 }
 
-static ckpt_code write_trace(const ckpt_training *training, ckpt_err *err)
+/* The lengths of the other steps, oldest first, before anybody sorts the ring. The step that is in the trace is the
+ * latest on a CPU, and on a GPU not in the ring. */
+static ckpt_code add_step_times(ckpt_training *training, ckpt_err *err)
+{
+    enum { MOST = CKPT_TIMES_KEPT - 1 };
+    const int64_t others = training->times - (training->device->api->gpu ? 0 : 1);
+    const int64_t count = others < MOST ? others : MOST;
+    ckpt_ns *const time = CKPT_NEW(&training->arena, ckpt_ns, count);
+    if (time == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the times of %lld steps", (long long)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        time[i] = training->time[(others - count + i) % CKPT_TIMES_KEPT];
+    }
+    training->trace->step_ns = time;
+    training->trace->step_ns_count = (int)count;
+    return CKPT_OK;
+}
+
+static ckpt_code write_trace(ckpt_training *training, ckpt_err *err)
 {
     if (training->options.trace == NULL || training->done == 0) {
         return CKPT_OK;
     }
+    CKPT_TRY(add_step_times(training, err));
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_trace_write(training->trace, &text);
