@@ -122,10 +122,11 @@ typedef struct ckpt_decision_change {
     int group;               /* index in decision_group */
 } ckpt_decision_change;
 
-/* Such layers of repeated blocks, together: "h.0 … h.5.mlp", 6 layers. */
+/* Such layers of repeated blocks, together: "h.0 … h.5.mlp", 6 layers; largest change of time first, then of bytes. */
 typedef struct ckpt_decision_group {
     const char *name;
     int count;
+    int of; /* blocks from the first to the last, when that is more; else 0 */
     ckpt_decision base, fresh;
     ckpt_ns again_ns;
     ckpt_bytes copied_bytes, peak_bytes;
@@ -137,7 +138,8 @@ typedef struct ckpt_contributor {
     const char *layer;       /* "" unknown */
     const char *what;        /* ckpt_life_kind_name, or "static" */
     ckpt_bytes base, fresh;  /* 0: not in memory at that peak */
-    const char *base_reason; /* why it is there at BASE's peak, ckpt_life_reason; "" where it is not, or unknown */
+    const char *base_reason; /* why it is there at BASE's peak (ckpt_life_reason); "" where it is not, or unknown, and
+                                of those with the smallest changes */
     const char *reason;      /* and at NEW's */
 } ckpt_contributor;
 
@@ -175,6 +177,7 @@ typedef struct ckpt_difference {
     const ckpt_limit_result *limit;
     int limit_count;
     int worse, better; /* values that are */
+    bool lost;         /* BASE is a plan that fits its budget, and NEW is not; or BASE's sweep has plans, NEW's none */
     bool exceeded;     /* some limit is */
 } ckpt_difference;
 
