@@ -1,0 +1,26 @@
+# cmake -DOUTPUT=x.c -DFOLDER=viz/html -P embed.cmake: the page's parts as C arrays. The scripts go together, in this
+# order, into one function, so that none of their names is global.
+set(scripts data state axis paint map chart tip table search view)
+
+function(array name hex)
+  string(LENGTH "${hex}" length)
+  math(EXPR size "${length} / 2")
+  string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," hex "${hex}")
+  set(text "${text}const char ${name}[] = {\n${hex}0};\nconst unsigned ${name}_size = ${size};\n" PARENT_SCOPE)
+endfunction()
+
+set(text "/* Written by the build from viz/html/. */\n#include \"viz/view_html_impl.h\"\n\n")
+file(READ ${FOLDER}/page.html hex HEX)
+array(ckpt_html_page "${hex}")
+file(READ ${FOLDER}/view.css hex HEX)
+array(ckpt_html_style "${hex}")
+string(HEX "\"use strict\";\n(() => {\n" all)
+foreach(script IN LISTS scripts)
+  file(READ ${FOLDER}/${script}.js hex HEX)
+  string(APPEND all "${hex}")
+endforeach()
+string(HEX "})();\n" hex)
+string(APPEND all "${hex}")
+array(ckpt_html_script "${all}")
+file(WRITE ${OUTPUT} "${text}")

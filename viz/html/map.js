@@ -1,0 +1,172 @@
+// The map of addresses over the axis. First every stay that lies in the picture writes its number into one plane of
+// screen pixels, then the plane is coloured in one pass. So the cost is that of the pixels and of a few operations per
+// stay, and what the mouse points at is what the pixel under it says.
+const plane = { width: 0, height: 0, life: new Int32Array(0), image: null };
+let faded = null; // per life 1 where a search is on and it does not match
+
+function fitPlane(width, height) {
+  if (plane.width !== width || plane.height !== height) {
+    plane.width = width;
+    plane.height = height;
+    plane.life = new Int32Array(width * height);
+    plane.image = new ImageData(width, height);
+  }
+}
+
+// Calls `see(life)` for every stay that touches the picture.
+function visit(first, last, see) {
+  for (let block = 0; block < lives.over.length; block++) {
+    if (lives.over[block] < first) {
+      continue;
+    }
+    const end = Math.min(lives.count, (block + 1) * BLOCK);
+    if (lives.from[block * BLOCK] > last) {
+      return;
+    }
+    for (let i = block * BLOCK; i < end; i++) {
+      if (lives.to[i] >= first && lives.from[i] <= last) {
+        see(i);
+      }
+    }
+  }
+}
+
+// In pixels of the stage, not cut at the panel's edge.
+function rectOf(life) {
+  const at = positions();
+  const left = plotX(at[lives.from[life]]), right = plotX(at[lives.to[life] + 1]);
+  const top = mapY(lives.offset[life] + lives.bytes[life]), bottom = mapY(lives.offset[life]);
+  return { left, top, right, bottom };
+}
+
+function fillPlane(first, last, big) {
+  const { width, height, life: pixel } = plane, at = positions(), ratio = layout.ratio;
+  const perPlace = width / (state.to - state.from), perByte = height / ((state.high - state.low) * lives.top);
+  const floor = state.low * lives.top;
+  pixel.fill(-1);
+  visit(first, last, (i) => {
+    let left = Math.round((at[lives.from[i]] - state.from) * perPlace);
+    let right = Math.round((at[lives.to[i] + 1] - state.from) * perPlace);
+    let bottom = height - Math.round((lives.offset[i] - floor) * perByte);
+    let top = height - Math.round((lives.offset[i] + lives.bytes[i] - floor) * perByte);
+    right = right > left ? right : left + 1; // whatever is there has a pixel
+    top = top < bottom ? top : bottom - 1;
+    if (right <= 0 || left >= width || bottom <= 0 || top >= height) {
+      return;
+    }
+    const wide = right - left, high = bottom - top;
+    left = left > 0 ? left : 0;
+    right = right < width ? right : width;
+    top = top > 0 ? top : 0;
+    bottom = bottom < height ? bottom : height;
+    for (let y = top, row = top * width; y < bottom; y++, row += width) {
+      pixel.fill(i, row + left, row + right);
+    }
+    if (wide >= 3 * ratio && high >= 3 * ratio) {
+      big.add(i);
+    }
+  });
+}
+
+// Colours, hatching, and an edge on the left and top of what is large enough to have one.
+function colorPlane(big) {
+  const { width, height, life: pixel } = plane, out = new Uint32Array(plane.image.data.buffer);
+  const scale = Math.max(1, Math.round(layout.ratio)), empty = packed(rgbOf(colors.panel));
+  const looks = data.kinds.map((kind) => [false, true].map((pale) => {
+    const rgb = tint(kind.rgb, pale), marked = contrast(rgb);
+    return { plain: packed(rgb), marked: packed(pale ? darker(rgb, colors.night ? -0.2 : 0.06) : marked) };
+  }));
+  const hatch = data.kinds.map((kind) => {
+    const cell = new Uint8Array(3600);
+    for (let i = 0; i < 3600; i++) {
+      cell[i] = HATCH[kind.hatch](i % 60, Math.floor(i / 60));
+    }
+    return cell;
+  });
+  const edged = new Uint8Array(lives.count);
+  big.forEach((i) => (edged[i] = 1));
+  for (let y = 0, k = 0; y < height; y++) {
+    const row = (Math.floor(y / scale) % 60) * 60;
+    for (let x = 0; x < width; x++, k++) {
+      const life = pixel[k];
+      if (life < 0) {
+        out[k] = empty;
+        continue;
+      }
+      const kind = lives.kind[life], look = looks[kind][faded ? faded[life] : 0];
+      const edge = edged[life] && ((x > 0 && pixel[k - 1] !== life) || (y > 0 && pixel[k - width] !== life));
+      out[k] = edge || hatch[kind][row + (Math.floor(x / scale) % 60)] ? look.marked : look.plain;
+    }
+  }
+}
+
+// Names in rectangles that have room for one, the largest first.
+function labelMap(context, big) {
+  const room = [];
+  for (const life of big) {
+    const rect = rectOf(life), { map, left, right } = layout;
+    const x0 = Math.max(rect.left, left), x1 = Math.min(rect.right, right);
+    const y0 = Math.max(rect.top, map.top), y1 = Math.min(rect.bottom, map.bottom);
+    if (x1 - x0 >= 34 && y1 - y0 >= 13) {
+      room.push({ life, x0, x1, y0, y1 });
+    }
+  }
+  room.sort((a, b) => (b.x1 - b.x0) * (b.y1 - b.y0) - (a.x1 - a.x0) * (a.y1 - a.y0));
+  context.font = '11px "DejaVu Sans", Verdana, system-ui, sans-serif';
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  for (const { life, x0, x1, y0, y1 } of room.slice(0, 300)) {
+    const rgb = tint(data.kinds[lives.kind[life]].rgb, faded ? faded[life] : false);
+    const fits = Math.floor((x1 - x0 - 8) / 6.4);
+    const text = show(data.texts[lives.name[life]], Math.max(2, fits)), width = context.measureText(text).width;
+    if (width > x1 - x0 - 4) {
+      continue;
+    }
+    context.fillStyle = css(rgb); // a quiet ground, or the hatch runs through the letters
+    context.fillRect(x0 + 3, (y0 + y1) / 2 - 6.5, width + 4, 13);
+    context.fillStyle = inkOn(rgb);
+    context.fillText(text, x0 + 5, (y0 + y1) / 2 + 0.5);
+  }
+}
+
+function drawMap(context) {
+  const { map, left, right, ratio } = layout;
+  if (!map) {
+    return;
+  }
+  drawHead(context, map, data.mapHead);
+  fitPlane(Math.round((right - left) * ratio), Math.round(map.height * ratio));
+  const big = new Set();
+  fillPlane(eventAt(state.from), eventAt(state.to), big);
+  colorPlane(big);
+  context.putImageData(plane.image, Math.round(left * ratio), Math.round(map.top * ratio));
+  drawLevels(context, map, state.low * lives.top, state.high * lives.top, mapY, false);
+  labelMap(context, big);
+  context.strokeStyle = colors.line;
+  context.lineWidth = 1;
+  context.strokeRect(left - 0.5, map.top - 0.5, right - left + 1, map.height + 1);
+}
+
+// What the pixel shows; near a pixel that shows nothing, what is next to it.
+function lifeAt(x, y) {
+  const { map, left, ratio } = layout;
+  if (!map || y < map.top || y >= map.bottom || !plane.width) {
+    return -1;
+  }
+  const px = Math.floor((x - left) * ratio), py = Math.floor((y - map.top) * ratio), reach = Math.ceil(2 * ratio);
+  let best = -1, distance = Infinity;
+  for (let dy = -reach; dy <= reach; dy++) {
+    for (let dx = -reach; dx <= reach; dx++) {
+      const cx = px + dx, cy = py + dy;
+      if (cx < 0 || cy < 0 || cx >= plane.width || cy >= plane.height) {
+        continue;
+      }
+      const life = plane.life[cy * plane.width + cx], far = dx * dx + dy * dy;
+      if (life >= 0 && far < distance) {
+        best = life;
+        distance = far;
+      }
+    }
+  }
+  return best;
+}

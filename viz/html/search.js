@@ -1,0 +1,97 @@
+// Search by a part of a name or layer (letters of either case), or by a /regular expression/ with its own flags. Each
+// text of the file is tried once, however many stays and steps are called so.
+const search = { lives: [], events: [], at: -1, error: "" };
+const LISTED = 200;
+
+function matcher(words) {
+  const form = /^\/(.*)\/([a-z]*)$/s.exec(words);
+  if (!form) {
+    const low = words.toLowerCase();
+    return (text) => text.toLowerCase().includes(low);
+  }
+  const expression = new RegExp(form[1], form[2].replace(/[gy]/g, ""));
+  return (text) => expression.test(text);
+}
+
+function find() {
+  Object.assign(search, { lives: [], events: [], at: -1, error: "" });
+  faded = null;
+  const field = $("find");
+  if (field.value !== state.find) {
+    field.value = state.find;
+  }
+  if (state.find !== "") {
+    try {
+      const test = matcher(state.find), hit = data.texts.map((text) => (text !== "" && test(text) ? 1 : 0));
+      for (let i = 0; i < lives.count; i++) {
+        if (hit[lives.name[i]] || hit[lives.layer[i]]) {
+          search.lives.push(i);
+        }
+      }
+      for (let i = 0; i < base.count; i++) {
+        if (hit[events.name[i]] || hit[events.layer[i]]) {
+          search.events.push(i);
+        }
+      }
+    } catch (error) {
+      search.error = error.message;
+    }
+  }
+  if (state.find !== "" && !search.error && lives.count) {
+    faded = new Uint8Array(lives.count).fill(1);
+    search.lives.forEach((life) => (faded[life] = 0));
+  }
+  field.setAttribute("aria-invalid", String(search.error !== ""));
+  sayCount();
+  listMatches();
+}
+
+const targets = () => (search.lives.length ? search.lives : search.events);
+
+function sayCount() {
+  const many = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : "s"}`;
+  const at = search.at >= 0 ? `${grouped(search.at + 1)} of ` : "";
+  $("find-count").textContent = state.find === "" ? ""
+    : search.error ? `not a regular expression: ${show(search.error, 120)}`
+    : lives.count ? `${at}${many(search.lives.length, "stay")}, ${many(search.events.length, data.unit)}`
+    : `${at}${many(search.events.length, data.unit)}`;
+}
+
+function listMatches() {
+  const list = targets(), ofLives = search.lives.length > 0;
+  $("found").hidden = list.length === 0;
+  $("found-head").textContent = list.length > LISTED ? `The first ${LISTED} of ${grouped(list.length)} matches` : "Matches";
+  $("found-list").replaceChildren(...list.slice(0, LISTED).map((one, i) => {
+    const item = document.createElement("li"), button = document.createElement("button");
+    button.type = "button";
+    button.textContent = ofLives
+      ? `${show(data.texts[lives.name[one]], 80)}, ${bytesText(lives.bytes[one])}, ${stepText(lives.from[one])}`
+      : `${show(nameOf(one), 80)}, ${stepText(one)}`;
+    button.addEventListener("click", () => goTo(i));
+    if (ofLives) {
+      button.addEventListener("pointerenter", () => pointAt(one));
+      button.addEventListener("pointerleave", () => letGo());
+    }
+    item.append(button);
+    return item;
+  }));
+}
+
+// Pin the i-th match and bring it into the picture.
+function goTo(i) {
+  const list = targets();
+  if (!list.length) {
+    return;
+  }
+  search.at = (i + list.length) % list.length;
+  const one = list[search.at];
+  if (search.lives.length) {
+    pin({ event: lives.from[one], life: one });
+    reveal(one);
+  } else {
+    pin({ event: one, life: -1 });
+    revealEvent(one);
+  }
+  sayCount();
+  [...$("found-list").querySelectorAll("button")].forEach((button, k) => button.classList.toggle("now", k === search.at));
+}

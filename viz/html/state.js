@@ -1,0 +1,140 @@
+// What the page shows; all of it that a link should bring back stands in the URL's hash.
+const $ = (id) => document.getElementById(id);
+const AXES = ["steps", "time"], THEMES = ["auto", "light", "dark"], TABLES = ["cursor", "peak", "pin"];
+const hasTime = base.time[base.count] > 0;
+
+const state = {
+  axis: data.axis,
+  from: 0, // of the axis: what lies at the left edge, and at the right one
+  to: 1,
+  low: 0, // of the addresses: parts of their whole, 0 .. 1
+  high: 1,
+  cursor: null, // {event, life or -1, panel, x, y}; x and y in pixels of the stage, or null from the keyboard
+  pin: null, // {event, life or -1}
+  find: "",
+  theme: "auto",
+  table: "peak",
+  sort: { key: "bytes", down: true },
+};
+
+const positions = (trace = base) => (state.axis === "time" ? trace.time : trace.steps);
+const wholeAxis = () => Math.max(1, ...traces.map((trace) => positions(trace)[trace.count]));
+const axisBegin = () => Math.min(...traces.map((trace) => positions(trace)[0]));
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+// The last event that has begun at this place of the axis.
+function eventAt(place, trace = base) {
+  const at = positions(trace);
+  let low = 0, high = trace.count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    at[middle] <= place ? (low = middle + 1) : (high = middle);
+  }
+  return clamp(low - 1, 0, trace.count - 1);
+}
+
+// The first event that begins at or after it; count: none.
+function firstFrom(place, trace = base) {
+  const at = positions(trace);
+  let low = 0, high = trace.count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    at[middle] < place ? (low = middle + 1) : (high = middle);
+  }
+  return low;
+}
+
+function zoomTo(from, to) {
+  const begin = axisBegin(), whole = wholeAxis() - begin;
+  const length = clamp(to - from, Math.min(whole, state.axis === "time" ? 10 : 2), whole);
+  const start = clamp((from + to - length) / 2, begin, begin + whole - length);
+  state.from = start;
+  state.to = start + length;
+}
+
+function zoomAddresses(low, high) {
+  const length = clamp(high - low, 1e-6, 1);
+  state.low = clamp((low + high - length) / 2, 0, 1 - length);
+  state.high = state.low + length;
+}
+
+function showAll() {
+  zoomTo(axisBegin(), wholeAxis());
+  zoomAddresses(0, 1);
+}
+
+// The same events stay in the picture when the axis changes.
+function setAxis(axis) {
+  const first = eventAt(state.from), last = eventAt(state.to);
+  const all = state.to - state.from >= wholeAxis() - axisBegin();
+  state.axis = axis === "time" && !hasTime ? "steps" : axis;
+  all ? zoomTo(axisBegin(), wholeAxis()) : zoomTo(positions()[first], positions()[last + 1]);
+}
+
+const dark = () => state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+const colors = {};
+
+// The canvas takes its colours from the style sheet; greys that would vanish on black get lighter.
+function readColors(forceLight = false) {
+  const night = dark() && !forceLight;
+  document.documentElement.dataset.look = night ? "dark" : "light";
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["paper", "panel", "ink", "quiet", "faint", "line", "mark", "hit"]) {
+    colors[name] = style.getPropertyValue("--" + name).trim();
+  }
+  colors.night = night;
+}
+
+function writeHash() {
+  const part = new URLSearchParams();
+  const whole = wholeAxis() - axisBegin();
+  const digits = (value) => String(Number(value.toPrecision(9)));
+  if (state.axis !== data.axis) {
+    part.set("axis", state.axis);
+  }
+  if (state.to - state.from < whole * (1 - 1e-9)) {
+    part.set("x", digits(state.from) + "~" + digits(state.to));
+  }
+  if (state.high - state.low < 1 - 1e-9) {
+    part.set("y", digits(state.low) + "~" + digits(state.high));
+  }
+  if (state.pin) {
+    part.set("pin", state.pin.life >= 0 ? `${state.pin.event}.${state.pin.life}` : String(state.pin.event));
+  }
+  for (const [key, plain] of [["find", ""], ["theme", "auto"], ["table", "peak"]]) {
+    if (state[key] !== plain) {
+      part.set(key, state[key]);
+    }
+  }
+  const hash = "#" + part.toString();
+  if (hash !== location.hash && !(hash === "#" && location.hash === "")) {
+    history.replaceState(null, "", hash);
+  }
+}
+
+const pair = (text) => (/^-?[\d.e+-]+~-?[\d.e+-]+$/i.test(text || "") ? text.split("~").map(Number) : null);
+
+// A hash is anybody's: what is out of range or unknown is left out.
+function readHash() {
+  const part = new URLSearchParams(location.hash.slice(1));
+  const one = (key, list, plain) => (list.includes(part.get(key)) ? part.get(key) : plain);
+  state.axis = one("axis", AXES, data.axis);
+  state.axis = hasTime ? state.axis : "steps";
+  state.theme = one("theme", THEMES, "auto");
+  state.table = one("table", TABLES, "peak");
+  state.find = part.get("find") || "";
+  showAll();
+  const x = pair(part.get("x")), y = pair(part.get("y"));
+  if (x && x[0] < x[1] && x.every(Number.isFinite)) {
+    zoomTo(x[0], x[1]);
+  }
+  if (y && y[0] < y[1] && y.every(Number.isFinite)) {
+    zoomAddresses(y[0], y[1]);
+  }
+  const pin = /^(\d+)(?:\.(\d+))?$/.exec(part.get("pin") || "");
+  state.pin = null;
+  if (pin && Number(pin[1]) < base.count) {
+    const life = pin[2] === undefined || Number(pin[2]) >= lives.count ? -1 : Number(pin[2]);
+    state.pin = { event: Number(pin[1]), life };
+  }
+}

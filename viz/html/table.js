@@ -1,0 +1,165 @@
+// Under the picture: bytes by category, what is in memory and why, facts.
+const ROWS = 200;
+const COLUMNS = [
+  { key: "name", text: "name", of: (i) => data.texts[lives.name[i]] },
+  { key: "layer", text: "layer", of: (i) => data.texts[lives.layer[i]], wide: true },
+  { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name },
+  { key: "bytes", text: "bytes", of: (i) => lives.bytes[i], number: true, show: (i) => grouped(lives.bytes[i]) },
+  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, show: addressOf, wide: true },
+  { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, show: (i) => grouped(events.step[lives.from[i]]), wide: true },
+  { key: "death", text: "death", of: (i) => lives.to[i], number: true, wide: true,
+    show: (i) => (lives.to[i] < base.count - 1 ? grouped(events.step[lives.to[i]]) : "end") },
+  { key: "why", text: "why", of: (i) => reasonOf(i) },
+];
+const table = { event: -1, key: "", rows: [] };
+
+// The event whose memory the table shows.
+function tableEvent() {
+  if (state.table === "pin" && state.pin) {
+    return state.pin.event;
+  }
+  return state.table === "cursor" && state.cursor ? state.cursor.event : state.table === "cursor" && state.pin ? state.pin.event : data.peak;
+}
+
+function sortLives(which) {
+  const by = COLUMNS.find((one) => one.key === state.sort.key) || COLUMNS[3], sign = state.sort.down ? -1 : 1;
+  const value = new Map(which.map((i) => [i, by.of(i)]));
+  const compare = (a, b) => (value.get(a) < value.get(b) ? -1 : value.get(a) > value.get(b) ? 1 : 0);
+  return which.sort((a, b) => sign * compare(a, b) || lives.bytes[b] - lives.bytes[a] || a - b);
+}
+
+function cell(row, words, kind) {
+  const td = document.createElement("td");
+  td.textContent = words;
+  td.className = kind;
+  row.append(td);
+  return td;
+}
+
+function fillRow(life) {
+  const row = document.createElement("tr");
+  row.dataset.life = life;
+  for (const one of COLUMNS) {
+    const words = one.show ? one.show(life) : show(one.of(life), 120);
+    const td = cell(row, words, (one.number ? "number" : "text") + (one.wide ? " wide" : ""));
+    if (one.key === "kind") {
+      td.prepend(swatch(data.kinds[lives.kind[life]]));
+    }
+  }
+  return row;
+}
+
+function fillTable() {
+  if (!lives.count) {
+    return;
+  }
+  const event = tableEvent(), key = `${event} ${state.sort.key} ${state.sort.down} ${colors.night}`;
+  for (const name of TABLES) {
+    $("at-" + name).setAttribute("aria-pressed", String(state.table === name));
+  }
+  $("at-pin").disabled = !state.pin;
+  if (key === table.key) {
+    markRows();
+    return;
+  }
+  table.key = key;
+  const alive = [];
+  let sum = 0;
+  visit(event, event, (i) => {
+    alive.push(i);
+    sum += lives.bytes[i];
+  });
+  sortLives(alive);
+  const more = alive.length > ROWS ? `; the first ${ROWS} are listed` : "";
+  $("alive-sum").textContent =
+    `${stepText(event)}${event === data.peak ? " (peak)" : ""}, ${show(nameOf(event), 100)}: ${grouped(alive.length)} ` +
+    `${alive.length === 1 ? "block" : "blocks"}, ${bytesText(sum)} (${grouped(sum)} B)` +
+    `${base.static > 0 ? ` beside the static block of ${bytesText(base.static)}` : ""}${more}`;
+  table.rows = alive.slice(0, ROWS).map(fillRow);
+  $("alive-rows").replaceChildren(...table.rows);
+  for (const one of COLUMNS) {
+    $("head-" + one.key).setAttribute("aria-sort", state.sort.key !== one.key ? "none" : state.sort.down ? "descending" : "ascending");
+  }
+  markRows();
+}
+
+function markRows() {
+  const here = state.cursor ? state.cursor.life : -1, pinned = state.pin ? state.pin.life : -1;
+  const kin = here >= 0 ? lives.layer[here] : pinned >= 0 ? lives.layer[pinned] : -1;
+  const named = kin >= 0 && data.texts[kin] !== "";
+  for (const row of table.rows) {
+    const life = Number(row.dataset.life);
+    row.classList.toggle("over", life === here);
+    row.classList.toggle("pinned", life === pinned);
+    row.classList.toggle("kin", named && lives.layer[life] === kin);
+  }
+}
+
+function buildTable() {
+  $("alive").hidden = !lives.count;
+  for (const one of COLUMNS) {
+    const th = document.createElement("th"), button = document.createElement("button");
+    th.id = "head-" + one.key;
+    th.scope = "col";
+    th.className = (one.number ? "number" : "text") + (one.wide ? " wide" : "");
+    button.type = "button";
+    button.textContent = one.text;
+    button.addEventListener("click", () => {
+      state.sort = { key: one.key, down: state.sort.key === one.key ? !state.sort.down : Boolean(one.number) };
+      fillTable();
+    });
+    th.append(button);
+    $("alive-heads").append(th);
+  }
+  const body = $("alive-rows"), lifeOf = (event) => Number(event.target.closest("tr")?.dataset.life ?? -1);
+  body.addEventListener("pointerover", (event) => pointAt(lifeOf(event)));
+  body.addEventListener("pointerleave", () => letGo());
+  body.addEventListener("click", (event) => {
+    const life = lifeOf(event);
+    if (life >= 0) {
+      pin({ event: tableEvent(), life });
+      reveal(life);
+    }
+  });
+  for (const name of TABLES) {
+    $("at-" + name).addEventListener("click", () => {
+      state.table = name;
+      refresh();
+    });
+  }
+}
+
+function fillLegend() {
+  const event = state.cursor ? state.cursor.event : state.pin ? state.pin.event : data.peak;
+  const items = [];
+  for (const band of [...bands].reverse()) {
+    const item = document.createElement("li"), words = document.createElement("span"), bytes = document.createElement("b");
+    words.textContent = band.name;
+    bytes.textContent = bytesText(band.bytes[event]);
+    item.append(swatch(band), words, bytes);
+    items.push(item);
+  }
+  for (const kind of data.kinds.filter((one) => one.extra && one.used)) {
+    const item = document.createElement("li"), words = document.createElement("span");
+    words.textContent = kind.name;
+    item.append(swatch(kind), words);
+    items.push(item);
+  }
+  $("legend").replaceChildren(...items);
+}
+
+function buildFacts() {
+  $("title").textContent = show(data.title);
+  document.title = show(data.title, 120);
+  for (const words of data.head) {
+    const p = document.createElement("p");
+    p.textContent = show(words);
+    $("head").append(p);
+  }
+  for (const [name, words] of data.facts) {
+    const dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.textContent = name;
+    dd.textContent = show(words, 1000);
+    $("facts").append(dt, dd);
+  }
+}

@@ -1,0 +1,153 @@
+// What lies over the picture: the cursor's line, the outlines of what is pointed at and of its layer's other stays, the
+// pin, matches; and the words about what is pointed at.
+const tip = $("tip");
+
+function outline(context, life, color, width) {
+  const { map, left, right } = layout, rect = rectOf(life);
+  const x0 = Math.max(rect.left, left - 2), x1 = Math.min(rect.right, right + 2);
+  const y0 = Math.max(rect.top, map.top - 2), y1 = Math.min(rect.bottom, map.bottom + 2);
+  if (x1 < left || x0 > right || y1 < map.top || y0 > map.bottom) {
+    return;
+  }
+  context.strokeStyle = color;
+  context.lineWidth = width;
+  context.strokeRect(x0, y0, Math.max(1, x1 - x0), Math.max(1, y1 - y0));
+}
+
+const kinOf = (life) => (life >= 0 && lives.ofLayer.get(lives.layer[life])) || [];
+
+function crosshair(context, event, dash) {
+  const at = positions(), middle = (plotX(at[event]) + plotX(at[event + 1])) / 2;
+  if (middle < layout.left || middle > layout.right) {
+    return;
+  }
+  context.setLineDash(dash);
+  context.strokeStyle = colors.ink;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(middle, 0);
+  context.lineTo(middle, layout.axisY);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+// The time a stay lasts, over chart and lanes.
+function shade(context, life) {
+  const rect = rectOf(life), x0 = clamp(rect.left, layout.left, layout.right), x1 = clamp(rect.right, layout.left, layout.right);
+  context.fillStyle = colors.ink;
+  context.globalAlpha = 0.1;
+  context.fillRect(x0, layout.chart.top, Math.max(1, x1 - x0), layout.axisY - layout.chart.top);
+  context.globalAlpha = 1;
+}
+
+function drawOver() {
+  const context = over.getContext("2d");
+  context.clearRect(0, 0, layout.width, layout.height);
+  if (layout.map) {
+    context.save();
+    context.beginPath();
+    context.rect(layout.left, layout.map.top, layout.right - layout.left, layout.map.height);
+    context.clip();
+    if (search.lives.length && search.lives.length <= 2000) {
+      search.lives.forEach((life) => outline(context, life, colors.hit, 1.2));
+    }
+    for (const spot of [state.pin, state.cursor]) {
+      if (spot && spot.life >= 0) {
+        kinOf(spot.life).slice(0, 2000).forEach((life) => outline(context, life, colors.ink, 1.2));
+        outline(context, spot.life, colors.paper, 5);
+        outline(context, spot.life, colors.hit, 2.6);
+      }
+    }
+    context.restore();
+    for (const spot of [state.pin, state.cursor]) {
+      if (spot && spot.life >= 0) {
+        shade(context, spot.life);
+      }
+    }
+  }
+  if (state.pin) {
+    crosshair(context, state.pin.event, []);
+  }
+  if (state.cursor) {
+    crosshair(context, state.cursor.event, [3, 3]);
+  }
+}
+
+const eventText = (event) => (event < 0 ? "unknown" : `${stepText(event)}, ${show(nameOf(event), 120)}`);
+const whenText = (event) => (hasTime && event >= 0 ? `, ${nsText(base.time[event])}` : "");
+
+function lifeRows(life) {
+  const layer = data.texts[lives.layer[life]];
+  const freed = lives.to[life] < base.count - 1;
+  const born = lives.born[life] >= 0 ? lives.born[life] : lives.from[life];
+  return [
+    ["layer", layer === "" ? "none" : show(layer)],
+    ["kind", data.kinds[lives.kind[life]].name],
+    ["bytes", `${grouped(lives.bytes[life])} (${bytesText(lives.bytes[life])})`],
+    [data.noPlan ? "address" : "offset", addressOf(life)],
+    ["birth", eventText(born) + whenText(born)],
+    ["death", freed ? `after ${eventText(lives.to[life])}${whenText(lives.to[life] + 1)}` : "not before the end"],
+    ["why", show(reasonOf(life))],
+  ];
+}
+
+function eventRows(event, panel) {
+  const rows = [];
+  const layer = data.texts[events.layer[event]];
+  if (layer !== "") {
+    rows.push(["layer", show(layer)]);
+  }
+  rows.push(["phase", data.spans[events.span[event]].name]);
+  if (hasTime) {
+    rows.push(["time", `${nsText(events.start[event])}, for ${nsText(events.end[event] - events.start[event])}`]);
+  }
+  if (panel !== "lanes") {
+    for (let b = bands.length - 1; b >= 0; b--) {
+      if (bands[b].bytes[event] > 0) {
+        rows.push([bands[b].name, `${grouped(bands[b].bytes[event])} (${bytesText(bands[b].bytes[event])})`]);
+      }
+    }
+    rows.push(["sum", `${grouped(base.planned[event])} (${bytesText(base.planned[event])})`]);
+    others.forEach((other) => rows.push([show(other.label, 40), `${other.residual[event] > 0 ? "+" : ""}${grouped(other.residual[event])} B`]));
+  }
+  return rows;
+}
+
+function fillTip(cursor) {
+  const head = document.createElement("strong"), list = document.createElement("dl");
+  const life = cursor.life;
+  head.textContent = life >= 0 ? show(data.texts[lives.name[life]]) : `${stepText(cursor.event)}: ${show(nameOf(cursor.event))}`;
+  for (const [name, words] of life >= 0 ? lifeRows(life) : eventRows(cursor.event, cursor.panel)) {
+    const dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.textContent = name;
+    dd.textContent = words;
+    list.append(dt, dd);
+  }
+  tip.replaceChildren(head, list);
+}
+
+// Beside the pointer, on the side that has room; a cursor moved by keys has its words beside its line.
+function placeTip() {
+  const { cursor } = state;
+  tip.hidden = !cursor || cursor.quiet === true;
+  if (tip.hidden) {
+    return;
+  }
+  fillTip(cursor);
+  const stage = plot.getBoundingClientRect(), size = tip.getBoundingClientRect(), at = positions();
+  const x = stage.left + (cursor.x ?? clamp((plotX(at[cursor.event]) + plotX(at[cursor.event + 1])) / 2, layout.left, layout.right));
+  const y = stage.top + (cursor.y ?? (layout.map || layout.chart).top + 10);
+  const right = x + 16 + size.width < innerWidth;
+  tip.style.left = `${clamp(right ? x + 16 : x - 16 - size.width, 4, Math.max(4, innerWidth - size.width - 4))}px`;
+  tip.style.top = `${clamp(y + 14 + size.height < innerHeight ? y + 14 : y - 14 - size.height, 4, Math.max(4, innerHeight - size.height - 4))}px`;
+}
+
+const say = (words) => {
+  $("live").textContent = words;
+};
+
+function describe(spot) {
+  return spot.life >= 0
+    ? `${show(data.texts[lives.name[spot.life]], 80)}, ${bytesText(lives.bytes[spot.life])}, ${show(reasonOf(spot.life), 120)}`
+    : `${stepText(spot.event)}, ${show(nameOf(spot.event), 80)}, ${bytesText(base.planned[spot.event])} in memory`;
+}

@@ -1,0 +1,400 @@
+// Drawing, and what the mouse, keys, fingers and buttons do.
+let wanted = false, redrawMs = 0;
+const pointers = new Map(), gesture = { moved: false, x: 0, y: 0 };
+
+function draw() {
+  const start = performance.now(), context = plot.getContext("2d");
+  drawn.ticks = [];
+  drawn.levels = [];
+  context.fillStyle = colors.paper;
+  context.fillRect(0, 0, layout.width, layout.height);
+  drawMap(context);
+  drawChart(context);
+  drawResiduals(context);
+  drawLanes(context);
+  drawTicks(context);
+  drawOver();
+  redrawMs = performance.now() - start;
+}
+
+function sayWhere() {
+  const units = state.axis === "time", from = state.from, to = state.to;
+  const range = units ? `${nsText(from)} to ${nsText(to)}` : `${data.unit}s ${grouped(Math.floor(from))} to ${grouped(Math.max(Math.floor(from), Math.ceil(to) - 1))}`;
+  const spot = state.cursor || state.pin;
+  $("where").textContent = range + (spot ? ` · ${state.cursor ? "" : "pinned: "}${describe(spot)}` : "");
+  $("speed").textContent = `drawn in ${redrawMs.toFixed(1)} ms`;
+}
+
+function refreshNow() {
+  wanted = false;
+  draw();
+  placeTip();
+  fillTable();
+  fillLegend();
+  sayWhere();
+  $("axis-steps").textContent = `${data.unit}s`;
+  for (const axis of AXES) {
+    $("axis-" + axis).setAttribute("aria-pressed", String(state.axis === axis));
+  }
+  $("unpin").hidden = !state.pin;
+  $("theme").textContent = state.theme;
+  $("theme").setAttribute("aria-label", `Colours: ${state.theme === "auto" ? "as the system" : state.theme}`);
+  writeHash();
+}
+
+function refresh() {
+  if (!wanted) {
+    wanted = true;
+    requestAnimationFrame(refreshNow);
+  }
+}
+
+// Only what lies over the picture changes while the pointer moves.
+let overWanted = false;
+function refreshOver() {
+  if (!wanted && !overWanted) {
+    overWanted = true;
+    requestAnimationFrame(() => {
+      overWanted = false;
+      drawOver();
+      placeTip();
+      fillTable();
+      fillLegend();
+      sayWhere();
+    });
+  }
+}
+
+function resize() {
+  patterns.clear();
+  table.key = "";
+  layOut($("stage").clientWidth);
+  refresh();
+}
+
+function setTheme(theme) {
+  state.theme = theme;
+  readColors();
+  resize();
+}
+
+function pin(spot) {
+  state.pin = { event: spot.event, life: spot.life };
+  say("pinned " + describe(spot));
+  refresh();
+}
+
+function unpin() {
+  state.pin = null;
+  say("unpinned");
+  refresh();
+}
+
+// From the table or the list of matches.
+function pointAt(life) {
+  if (life >= 0) {
+    state.cursor = { event: state.table === "cursor" && state.cursor ? state.cursor.event : clamp(tableEvent(), lives.from[life], lives.to[life]), life, quiet: true, x: null, y: null };
+    refreshOver();
+  }
+}
+
+function letGo() {
+  if (state.cursor) {
+    state.cursor = null;
+    refreshOver();
+  }
+}
+
+function revealEvent(event) {
+  const at = positions(), middle = (at[event] + at[event + 1]) / 2, half = (state.to - state.from) / 2;
+  if (middle < state.from || middle > state.to) {
+    zoomTo(middle - half, middle + half);
+  }
+  refresh();
+}
+
+function reveal(life) {
+  const at = positions(), from = at[lives.from[life]], to = at[lives.to[life] + 1];
+  if (to < state.from || from > state.to) {
+    const length = Math.max(state.to - state.from, (to - from) * 1.2);
+    zoomTo((from + to - length) / 2, (from + to + length) / 2);
+  }
+  const low = lives.offset[life] / lives.top, high = (lives.offset[life] + lives.bytes[life]) / lives.top;
+  if (high < state.low || low > state.high) {
+    const half = (state.high - state.low) / 2;
+    zoomAddresses((low + high) / 2 - half, (low + high) / 2 + half);
+  }
+  refresh();
+}
+
+// Zoom by a factor around a place that stays where it is.
+function zoomAround(factor, place) {
+  zoomTo(place - (place - state.from) * factor, place + (state.to - place) * factor);
+  refresh();
+}
+
+function zoomAddressesAround(factor, part) {
+  zoomAddresses(part - (part - state.low) * factor, part + (state.high - part) * factor);
+  refresh();
+}
+
+const middle = () => (state.cursor ? clamp(positions()[state.cursor.event], state.from, state.to) : (state.from + state.to) / 2);
+
+function pan(parts) {
+  const by = (state.to - state.from) * parts;
+  zoomTo(state.from + by, state.to + by);
+  refresh();
+}
+
+function panAddresses(parts) {
+  const by = (state.high - state.low) * parts;
+  zoomAddresses(state.low + by, state.high + by);
+  refresh();
+}
+
+function panelAt(y) {
+  const within = (panel) => panel && y >= panel.top && y < panel.bottom;
+  return within(layout.map) ? "map" : within(layout.lanes) ? "lanes" : "chart";
+}
+
+// The event of a lane under the pointer is what ran there, on either axis.
+function laneEvent(x, y) {
+  const lane = Math.floor((y - layout.lanes.top) / LANE), place = placeAt(x), slack = (state.to - state.from) / (layout.right - layout.left) * 1.5;
+  const time = state.axis === "time", at = positions();
+  let best = -1, distance = Infinity;
+  for (let i = 0; i < base.count; i++) {
+    if (events.lane[i] === lane) {
+      const from = time ? events.start[i] : at[i], to = time ? events.end[i] : at[i] + 1;
+      const far = place < from ? from - place : place > to ? place - to : 0;
+      if (far < distance && far <= slack) {
+        best = i;
+        distance = far;
+      }
+    }
+  }
+  return best;
+}
+
+function spotAt(x, y) {
+  if (x < layout.left || x > layout.right || y < 0 || y > layout.axisY) {
+    return null;
+  }
+  const panel = panelAt(y), life = panel === "map" ? lifeAt(x, y) : -1;
+  const ran = panel === "lanes" ? laneEvent(x, y) : -1;
+  const event = ran >= 0 ? ran : eventAt(placeAt(x));
+  return { event: life >= 0 ? clamp(event, lives.from[life], lives.to[life]) : event, life, panel, x, y };
+}
+
+function spotOf(event) {
+  const stage = plot.getBoundingClientRect();
+  return spotAt(event.clientX - stage.left, event.clientY - stage.top);
+}
+
+function onPointerDown(event) {
+  pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
+  gesture.moved = pointers.size > 1;
+  gesture.x = event.clientX;
+  gesture.y = event.clientY;
+  plot.setPointerCapture(event.pointerId);
+}
+
+const spread = () => {
+  const [a, b] = [...pointers.values()];
+  return { middle: (a.x + b.x) / 2, length: Math.max(8, Math.abs(a.x - b.x)) };
+};
+
+function onPointerMove(event) {
+  const last = pointers.get(event.pointerId), stage = plot.getBoundingClientRect();
+  if (!last) {
+    state.cursor = spotOf(event);
+    refreshOver();
+    return;
+  }
+  const before = pointers.size === 2 ? spread() : null, here = { x: event.clientX, y: event.clientY };
+  pointers.set(event.pointerId, here);
+  gesture.moved = gesture.moved || Math.hypot(here.x - gesture.x, here.y - gesture.y) > 4;
+  if (!gesture.moved) {
+    return;
+  }
+  const perPixel = (state.to - state.from) / (layout.right - layout.left);
+  state.cursor = null;
+  if (before) {
+    const after = spread(), place = placeAt(before.middle - stage.left);
+    const length = (state.to - state.from) * (before.length / after.length);
+    const part = (after.middle - stage.left - layout.left) / (layout.right - layout.left);
+    zoomTo(place - part * length, place + (1 - part) * length);
+  } else {
+    plot.classList.add("held");
+    zoomTo(state.from - (here.x - last.x) * perPixel, state.to - (here.x - last.x) * perPixel);
+    if (layout.map && state.high - state.low < 1 && event.pointerType === "mouse") {
+      const by = ((here.y - last.y) / layout.map.height) * (state.high - state.low);
+      zoomAddresses(state.low + by, state.high + by);
+    }
+  }
+  refresh();
+}
+
+function onPointerUp(event) {
+  const known = pointers.delete(event.pointerId);
+  plot.classList.remove("held");
+  if (!known || gesture.moved || event.type === "pointercancel") {
+    return;
+  }
+  const spot = spotOf(event);
+  state.cursor = spot;
+  const same = spot && state.pin && state.pin.event === spot.event && state.pin.life === spot.life;
+  spot && !same ? pin(spot) : unpin();
+}
+
+function onWheel(event) {
+  event.preventDefault();
+  const stage = plot.getBoundingClientRect(), x = clamp(event.clientX - stage.left, layout.left, layout.right);
+  const lines = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 100 : 1;
+  const dx = event.deltaX * lines, dy = event.deltaY * lines;
+  if (event.shiftKey && layout.map) {
+    const part = offsetAt(event.clientY - stage.top) / lives.top;
+    zoomAddressesAround(Math.exp(clamp((dy || dx) * 0.002, -1, 1)), clamp(part, state.low, state.high));
+  } else if (Math.abs(dx) > Math.abs(dy)) {
+    pan(dx / (layout.right - layout.left));
+  } else {
+    zoomAround(Math.exp(clamp(dy * 0.002, -1, 1)), placeAt(x));
+  }
+}
+
+function moveCursor(by) {
+  const now = state.cursor || state.pin, first = eventAt(state.from);
+  const event = clamp(now ? now.event + by : first, 0, base.count - 1);
+  state.cursor = { event, life: -1, panel: "chart", x: null, y: null };
+  revealEvent(event);
+  say(describe(state.cursor));
+}
+
+const keys = {
+  ArrowLeft: () => pan(-0.1),
+  ArrowRight: () => pan(0.1),
+  ArrowUp: () => panAddresses(0.1),
+  ArrowDown: () => panAddresses(-0.1),
+  "+": () => zoomAround(1 / 1.5, middle()),
+  "=": () => zoomAround(1 / 1.5, middle()),
+  "-": () => zoomAround(1.5, middle()),
+  "*": () => zoomAddressesAround(1 / 1.5, (state.low + state.high) / 2),
+  _: () => zoomAddressesAround(1.5, (state.low + state.high) / 2),
+  Home: () => pan(-1e9),
+  End: () => pan(1e9),
+  ",": () => moveCursor(-1),
+  ".": () => moveCursor(1),
+  p: () => goToPeak(),
+  n: () => goTo(search.at + 1),
+  N: () => goTo(search.at < 0 ? -1 : search.at - 1),
+  0: () => {
+    showAll();
+    refresh();
+  },
+  Enter: () => state.cursor && pin(state.cursor),
+};
+
+function goToPeak() {
+  state.cursor = { event: data.peak, life: -1, panel: "chart", x: null, y: null };
+  revealEvent(data.peak);
+  say(describe(state.cursor));
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const typing = event.target === $("find");
+  if (event.key === "Escape") {
+    if (typing) {
+      plot.focus();
+    } else if (state.cursor) {
+      letGo();
+    } else if (state.pin) {
+      unpin();
+    }
+    return;
+  }
+  if (typing) {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      goTo(event.shiftKey ? search.at - 1 : search.at + 1);
+    }
+    return;
+  }
+  if (event.key === "/") {
+    event.preventDefault();
+    $("find").focus();
+    $("find").select();
+    return;
+  }
+  // Letters work everywhere; what moves and scrolls only where the picture has the focus.
+  const everywhere = "nNp,.".includes(event.key);
+  if (keys[event.key] && (everywhere || event.target === plot)) {
+    event.preventDefault();
+    keys[event.key]();
+  }
+}
+
+function restore() {
+  readHash();
+  readColors();
+  find();
+  resize();
+}
+
+function listen() {
+  plot.addEventListener("pointerdown", onPointerDown);
+  plot.addEventListener("pointermove", onPointerMove);
+  plot.addEventListener("pointerup", onPointerUp);
+  plot.addEventListener("pointercancel", onPointerUp);
+  plot.addEventListener("pointerleave", (event) => pointers.has(event.pointerId) || event.pointerType === "touch" || letGo());
+  plot.addEventListener("wheel", onWheel, { passive: false });
+  document.addEventListener("keydown", onKey);
+  for (const axis of AXES) {
+    $("axis-" + axis).addEventListener("click", () => {
+      setAxis(axis);
+      refresh();
+    });
+  }
+  $("axis-time").disabled = !hasTime;
+  $("zoom-in").addEventListener("click", () => zoomAround(1 / 1.5, middle()));
+  $("zoom-out").addEventListener("click", () => zoomAround(1.5, middle()));
+  $("zoom-all").addEventListener("click", () => keys[0]());
+  $("go-peak").addEventListener("click", goToPeak);
+  $("unpin").addEventListener("click", unpin);
+  $("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length]));
+  $("help").addEventListener("click", () => {
+    $("keys").hidden = !$("keys").hidden;
+    $("help").setAttribute("aria-expanded", String(!$("keys").hidden));
+  });
+  $("find").addEventListener("input", () => {
+    state.find = $("find").value;
+    find();
+    refresh();
+  });
+  $("find-next").addEventListener("click", () => goTo(search.at + 1));
+  $("find-back").addEventListener("click", () => goTo(search.at < 0 ? -1 : search.at - 1));
+  addEventListener("hashchange", restore);
+  addEventListener("resize", resize);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(state.theme));
+  const paper = (light) => {
+    readColors(light);
+    patterns.clear();
+    table.key = "";
+    refreshNow();
+  };
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
+}
+
+// For tests and the curious: the state, where things lie in the picture, and what the last redraw took.
+window.ckpt = {
+  state, layout, drawn, search, data, lives, events, rectOf, plotX,
+  get redrawMs() { return redrawMs; },
+  measure() { draw(); return redrawMs; },
+};
+plot.setAttribute("aria-label", `${show(data.title, 200)}. ${show(data.head.join(". "), 300)}. Use the arrow keys to move, plus and minus to zoom, comma and full stop to go from step to step.`);
+buildTable();
+buildFacts();
+listen();
+restore();
