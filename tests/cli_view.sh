@@ -5,6 +5,7 @@ source=$1 bin=$2 work=$3
 golden=$source/tests/golden
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
 unset COLUMNS LINES CLICOLOR_FORCE
+export LC_ALL=C.UTF-8
 # Cairo's font library keeps what it read until the process ends.
 echo "leak:libfontconfig" >suppressions
 export LSAN_OPTIONS=suppressions=$work/suppressions:print_suppressions=0
@@ -40,6 +41,10 @@ cmp time.svg "$golden/view_three_time.svg" || fail "time axis differs from the g
 NO_COLOR=1 view "$golden/predicted.json" | grep -q $'\033' && fail "colours in spite of NO_COLOR"
 COLUMNS=140 view "$golden/predicted.json" >wide.txt || fail "a wide terminal"
 [ "$(wc -L <wide.txt)" -gt 110 ] || fail "COLUMNS is not obeyed"
+LC_ALL=C view "$golden/predicted.json" "$golden/measured.json" >ascii.txt || fail "another locale"
+grep -qP '[^\x20-\x7e]' ascii.txt && fail "more than ASCII where the locale has no more"
+LC_ALL='' LC_CTYPE='' LANG=de_DE.utf8 view "$golden/predicted.json" "$golden/measured.json" | cmp - two.txt ||
+    fail "LANG is not obeyed"
 
 view "$golden/predicted.json" -W 640 -H 700 -o small.png || fail "png"
 [ "$(head -c 4 small.png | tail -c 3)" = PNG ] || fail "no PNG"
@@ -85,7 +90,7 @@ EOF
 
 view --help | grep -q "usage: ckpt-view" || fail "help"
 view --version | grep -q "ckpt-view" || fail "version"
-refuse 2 "no trace"
+refuse 2 "no plan, trace or sweep"
 refuse 2 "nowhere.json" nowhere.json
 refuse 2 "gif" "$golden/predicted.json" -o one.gif
 refuse 2 "extension" "$golden/predicted.json" -o one
@@ -96,6 +101,9 @@ refuse 2 "more than 8" a b c d e f g h i
 refuse 2 "unknown\|--frob" --frob
 echo '{"format": "ckpt-trace/1", "name": "x"' >broken.json
 refuse 2 "broken.json:2:1: " broken.json
+echo '{"format": "ckpt-graph/1", "name": "x"}' >graph.json
+refuse 2 "graph.json: found a graph, .*ckpt-graph draws it" graph.json
+refuse 2 "capacity" "$golden/predicted.json" --capacity 6G
 echo '{"format": "ckpt-plan/1"}' >plan.json
 refuse 2 "plan.json:1:" plan.json
 refuse 2 "no-such-folder" "$golden/predicted.json" -o no-such-folder/a.svg

@@ -1,5 +1,7 @@
 /* The terminal: cells of 8 x 16 pixels. Areas are kept in eighths of a cell and come out as block characters in two
- * colours, or, without colours, as the letter of the ink that fills most of the cell. */
+ * colours, or, without colours, as the letter of the ink that fills most of the cell. Lines that are level or upright
+ * are box-drawing characters, all others braille dots, 2 x 4 to a cell. Where only ASCII may be printed, letters and
+ * what comes nearest stand for all of those. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +13,8 @@ enum { CELL_WIDTH = 8, CELL_HEIGHT = 16, EIGHTHS = 8, CROSSINGS = 128 };
 typedef struct cell {
     unsigned char ink[EIGHTHS]; /* from the top */
     char glyph[5];              /* a letter or a piece of line over the areas; "" for none */
-    unsigned char pen;
+    unsigned char dots;         /* where there is no glyph: of a line, numbered as in U+2800 */
+    unsigned char pen;          /* of either */
     bool bold;
 } cell;
 
@@ -74,6 +77,7 @@ static void fill_column(const grid *own, int column, double top, double bottom, 
         c->ink[i % EIGHTHS] = (unsigned char)ink;
         if (i % EIGHTHS == EIGHTHS / 2) { /* past the middle: what stood there is covered */
             c->glyph[0] = '\0';
+            c->dots = 0;
         }
     }
 }
@@ -133,6 +137,12 @@ static void txt_boxes(ckpt_canvas *canvas, const ckpt_box *box, int count)
     }
 }
 
+/* The cell a length falls into, whatever was computed. */
+static int whole(double cells)
+{
+    return (int)fmin(fmax(floor(cells), -1e6), 1e6);
+}
+
 static void put(const grid *own, int column, int row, const char *glyph, int bytes, ckpt_ink ink, bool bold)
 {
     cell *const c = at(own, column, row);
@@ -141,6 +151,46 @@ static void put(const grid *own, int column, int row, const char *glyph, int byt
         c->glyph[bytes] = '\0';
         c->pen = (unsigned char)ink;
         c->bold = bold;
+    }
+}
+
+/* From left to right; dashes are not told apart. */
+static void draw_level(const grid *own, double from, double to, double y, const char *glyph, ckpt_ink ink)
+{
+    const int last = (int)fmin(own->columns, ceil(to / CELL_WIDTH - 0.01));
+    for (int column = (int)fmax(0, floor(from / CELL_WIDTH + 0.01)); column < last; column++) {
+        put(own, column, whole(y / CELL_HEIGHT), glyph, 3, ink, false);
+    }
+}
+
+static void draw_upright(const grid *own, double x, double from, double to, const char *glyph, ckpt_ink ink)
+{
+    const int last = (int)fmin(own->rows, ceil(to / CELL_HEIGHT));
+    for (int row = (int)fmax(0, floor(from / CELL_HEIGHT)); row < last; row++) {
+        put(own, whole(x / CELL_WIDTH), row, glyph, 3, ink, false);
+    }
+}
+
+/* Every dot a slanting line passes, at most one more than the larger way has dots. */
+static void draw_dots(const grid *own, ckpt_point a, ckpt_point b, ckpt_ink ink)
+{
+    static const unsigned char bit[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    const double dot = (double)CELL_WIDTH / 2; /* as high as wide */
+    const double most = 4.0 * (own->columns + own->rows);
+    const double steps = fmin(most * 2, ceil(fmax(fabs(b.x - a.x), fabs(b.y - a.y)) / dot));
+    for (double i = 0; i <= steps; i++) {
+        const double x = a.x + (b.x - a.x) * i / steps, y = a.y + (b.y - a.y) * i / steps;
+        if (!(x >= 0 && y >= 0 && x < own->columns * (double)CELL_WIDTH && y < own->rows * (double)CELL_HEIGHT)) {
+            continue;
+        }
+        const int right = (int)(x / dot), down = (int)(y / dot);
+        cell *const c = at(own, right / 2, down / 4);
+        if (c->glyph[0] == '\0' || c->pen == CKPT_INK_FAINT) { /* a name stays, the grid goes */
+            c->glyph[0] = '\0';
+            c->dots |= bit[down % 4][right % 2];
+            c->pen = (unsigned char)ink;
+            c->bold = false;
+        }
     }
 }
 
@@ -153,24 +203,13 @@ static void txt_line(ckpt_canvas *canvas, const ckpt_point *point, int count, co
     const char *const across = dashed ? (style == 1 ? "╍" : "╌") : glyphs[style][0];
     const char *const down = dashed ? (style == 1 ? "╏" : "╎") : glyphs[style][1];
     for (int i = 0; i + 1 < count; i++) {
-        ckpt_point a = point[i], b = point[i + 1];
-        if (fabs(a.x - b.x) >= fabs(a.y - b.y)) {
-            if (a.x > b.x) {
-                const ckpt_point swap = a;
-                a = b;
-                b = swap;
-            }
-            for (int column = (int)floor(a.x / CELL_WIDTH + 0.01); column < b.x / CELL_WIDTH - 0.01; column++) {
-                const double x = (column + 0.5) * CELL_WIDTH;
-                const double part = b.x > a.x ? fmin(1, fmax(0, (x - a.x) / (b.x - a.x))) : 0;
-                put(own, column, (int)floor((a.y + part * (b.y - a.y)) / CELL_HEIGHT), across, 3, pen->ink, false);
-            }
-            continue;
-        }
-        int row = (int)floor(fmin(a.y, b.y) / CELL_HEIGHT);
-        const int to = (int)ceil(fmax(a.y, b.y) / CELL_HEIGHT);
-        for (; row < to; row++) {
-            put(own, (int)floor((a.x + b.x) / 2 / CELL_WIDTH), row, down, 3, pen->ink, false);
+        const ckpt_point a = point[i], b = point[i + 1];
+        if (floor(a.y / CELL_HEIGHT) == floor(b.y / CELL_HEIGHT) && fabs(a.y - b.y) < 0.5) {
+            draw_level(own, fmin(a.x, b.x), fmax(a.x, b.x), a.y, across, pen->ink);
+        } else if (fabs(a.x - b.x) < 0.5) {
+            draw_upright(own, (a.x + b.x) / 2, fmin(a.y, b.y), fmax(a.y, b.y), down, pen->ink);
+        } else {
+            draw_dots(own, a, b, pen->ink);
         }
     }
 }
@@ -178,8 +217,8 @@ static void txt_line(ckpt_canvas *canvas, const ckpt_point *point, int count, co
 static void txt_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *font, const char *text)
 {
     const grid *const own = canvas->own;
-    int column = (int)lround(x / CELL_WIDTH - letters(text) * (font->align + 1) / 2.0);
-    const int row = (int)floor(y / CELL_HEIGHT);
+    int column = whole(x / CELL_WIDTH - letters(text) * (font->align + 1) / 2.0 + 0.5);
+    const int row = whole(y / CELL_HEIGHT);
     while (*text != '\0') {
         const int bytes = ckpt_utf8_length(text);
         put(own, column++, row, bytes > 0 ? text : "?", bytes > 0 ? bytes : 1, font->ink, font->bold);
@@ -202,7 +241,7 @@ static ckpt_ink main_ink(const cell *c)
     return most;
 }
 
-/* Areas only: the lower part in one ink, the upper part in another. Gives the character. */
+/* Areas alone: the lower part in one ink, the upper part in another. Gives the character. */
 static const char *blocks(const cell *c, look *how)
 {
     static const char *const part[9] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -226,28 +265,68 @@ static const char *blocks(const cell *c, look *how)
     return part[upper == lower ? EIGHTHS : height];
 }
 
-static const char *show(const cell *c, bool color, look *how)
+/* What ASCII has for a character of ours or of a name. */
+static const char *plain(const char *glyph)
+{
+    static const char *const alike[][2] = {{"─", "-"}, {"━", "="}, {"╌", "-"}, {"╍", "="}, {"┈", "."}, {"│", "|"},
+                                           {"┃", "|"}, {"╎", "|"}, {"╏", "|"}, {"┊", "."}, {"▼", "v"}, {"▲", "^"},
+                                           {"…", "~"}, {"≈", "~"}, {"×", "x"}, {"–", "-"}, {"·", "."}, {"●", "*"},
+                                           {"≤", "<"}, {"≥", ">"}, {"±", "+"}, {"µ", "u"}, {"→", ">"}};
+    if ((unsigned char)glyph[0] < 0x80) {
+        return glyph;
+    }
+    for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++) {
+        if (strcmp(glyph, alike[i][0]) == 0) {
+            return alike[i][1];
+        }
+    }
+    return "?";
+}
+
+/* The character over the areas; "" for none. `room` holds a braille one. */
+static const char *over(const cell *c, bool ascii, char room[4])
+{
+    if (c->glyph[0] != '\0') {
+        return ascii ? plain(c->glyph) : c->glyph;
+    }
+    if (c->dots == 0) {
+        return "";
+    }
+    room[0] = (char)0xE2; /* U+2800 and the dots */
+    room[1] = (char)(0xA0 | c->dots >> 6);
+    room[2] = (char)(0x80 | (c->dots & 0x3F));
+    room[3] = '\0';
+    return ascii ? "*" : room;
+}
+
+/* How a cell is printed: the character and its colours. */
+static const char *show(const ckpt_canvas *canvas, const cell *c, look *how, char room[4])
 {
     *how = (look){.front = -1, .back = -1};
     const ckpt_ink under = main_ink(c);
-    if (!color) {
-        return c->glyph[0] != '\0' ? c->glyph : ckpt_ink_looks[under].letter;
+    const char *const glyph = over(c, canvas->ascii, room);
+    if (!canvas->color) {
+        return glyph[0] != '\0' ? glyph : ckpt_ink_looks[under].letter;
     }
-    if (c->glyph[0] == '\0') {
+    if (glyph[0] == '\0' && !canvas->ascii) {
         return blocks(c, how);
     }
-    how->bold = c->bold;
+    const ckpt_ink_look *const below = &ckpt_ink_looks[under];
     if (under != CKPT_INK_PAPER) {
-        how->back = ckpt_ink_looks[under].ansi;
-        how->front = c->pen == CKPT_INK_PAPER ? 231
-                     : c->pen == CKPT_INK_BLACK || c->pen == CKPT_INK_GREY
-                         ? (ckpt_ink_looks[under].text == CKPT_INK_PAPER ? 231 : 16)
-                         : ckpt_ink_looks[c->pen].ansi;
-    } else {
+        how->back = below->ansi;
+        how->front = below->text == CKPT_INK_PAPER ? 231 : 16;
+    }
+    if (glyph[0] == '\0') {
+        return below->letter;
+    }
+    how->bold = c->bold;
+    if (under == CKPT_INK_PAPER) {
         how->front = ckpt_ink_looks[c->pen].ansi;
         how->faint = c->pen == CKPT_INK_GREY;
+    } else if (c->pen != CKPT_INK_BLACK && c->pen != CKPT_INK_GREY) {
+        how->front = c->pen == CKPT_INK_PAPER ? 231 : ckpt_ink_looks[c->pen].ansi;
     }
-    return c->glyph;
+    return glyph;
 }
 
 static void switch_look(ckpt_text *text, const look *from, const look *to)
@@ -268,29 +347,30 @@ static void switch_look(ckpt_text *text, const look *from, const look *to)
 
 static ckpt_code txt_close(ckpt_canvas *canvas, ckpt_text *text, ckpt_err *err)
 {
-    static const look plain = {.front = -1, .back = -1};
+    static const look none = {.front = -1, .back = -1};
     const grid *const own = canvas->own;
     int rows = text != NULL ? own->rows : 0;
     look now, next;
+    char room[4];
     /* Empty rows at the end are nothing. */
     for (bool empty = true; rows > 0 && empty; rows -= empty) {
         for (int column = 0; column < own->columns && empty; column++) {
-            empty = show(at(own, column, rows - 1), canvas->color, &next)[0] == ' ' && next.back < 0;
+            empty = show(canvas, at(own, column, rows - 1), &next, room)[0] == ' ' && next.back < 0;
         }
     }
     for (int row = 0; row < rows; row++) {
         int columns = own->columns;
-        while (columns > 0 && show(at(own, columns - 1, row), canvas->color, &next)[0] == ' ' && next.back < 0) {
+        while (columns > 0 && show(canvas, at(own, columns - 1, row), &next, room)[0] == ' ' && next.back < 0) {
             columns--;
         }
-        now = plain;
+        now = none;
         for (int column = 0; column < columns; column++) {
-            const char *const glyph = show(at(own, column, row), canvas->color, &next);
+            const char *const glyph = show(canvas, at(own, column, row), &next, room);
             switch_look(text, &now, &next);
             now = next;
             ckpt_text_put(text, glyph, strlen(glyph));
         }
-        switch_look(text, &now, &plain);
+        switch_look(text, &now, &none);
         ckpt_text_put(text, "\n", 1);
     }
     return text != NULL ? ckpt_text_end(text, err) : CKPT_OK;

@@ -478,7 +478,7 @@ ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const 
     ckpt_arena_init(&scratch);
     const bool cells = renderer->cells;
     ckpt_view view = {
-        .canvas = {.renderer = renderer, .color = options->color, .scratch = &scratch},
+        .canvas = {.renderer = renderer, .color = options->color, .ascii = options->ascii, .scratch = &scratch},
         .count = trace_count,
         .time_axis = options->time_axis || (!options->step_axis && all_without_plan(trace, trace_count)),
         .line = cells ? 16 : 18,

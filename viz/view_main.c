@@ -1,32 +1,59 @@
-/* ckpt-view: memory over time of predicted and measured traces. */
+/* ckpt-view: memory over time of plans, predicted and measured traces; overhead over budget of sweeps. Inputs are told
+ * apart by their "format", outputs by the extension. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/cli.h"
 #include "core/file.h"
+#include "viz/alive.h"
 #include "viz/viz.h"
 
-enum { TRACES = 8, LARGEST = 16384 };
+enum { INPUTS = 8, LARGEST = 16384 };
 
 static const ckpt_cli_option options[] = {
-    {"output", 'o', "FILE", "write .svg, .png, .pdf or .txt; - is standard output; default: draw in the terminal"},
-    {"format", 'f', "FORMAT", "svg, png, pdf or txt, whatever the file is called"},
-    {"axis", 'a', "AXIS",
+    {"output", 'o', "FILE", "the extension is the format; - is standard output; default: draw in the terminal"},
+    {"format", 'f', "svg|png|pdf|txt|html|json|csv",
+     "whatever the file is called; json is Chrome's trace format, which Perfetto opens"},
+    {"axis", 'a', "steps|time",
      "steps: predicted and measured fall together (default with a plan); time: each on its own clock"},
+    {"capacity", 'c', "SIZE", "memory of the device: a line in the picture, where it is not in the trace"},
     {"width", 'W', "N", "pixels; columns of a terminal"},
     {"height", 'H', "N", "pixels; rows of a terminal"},
     {NULL, 0, NULL, NULL},
 };
 
+static const char *const examples[] = {
+    "ckpt-view plan.json",
+    "draw a plan in the terminal",
+    "ckpt-view predicted.json measured.json -o memory.svg",
+    "what the plan promised and what training did, one over the other",
+    "ckpt-view plan.json -o plan.html",
+    "a page to search and zoom in",
+    "ckpt-view measured.json -o trace.json",
+    "for ui.perfetto.dev",
+    "ckpt-view sweep.json plan.json -o curve.pdf",
+    "overhead over budget, with the plan marked",
+    NULL,
+};
+
 typedef struct request {
-    const char *trace[TRACES];
-    int trace_count;
+    const char *path[INPUTS];
+    int count;
     const char *output, *format;
     ckpt_view_options view;
 } request;
+
+/* What was read, in the order it was given. */
+typedef struct inputs {
+    const ckpt_trace *trace[INPUTS]; /* NULL: a plan, until it becomes the trace it predicts */
+    const ckpt_plan *plan[INPUTS];   /* NULL: a trace */
+    int count;
+    const ckpt_curve *curve; /* NULL: none */
+} inputs;
 
 static bool size_of(const char *text, int *size)
 {
@@ -55,73 +82,208 @@ static void measure_terminal(ckpt_view_options *view)
 #endif
 }
 
-/* -1: go on; else the exit code. */
-static int parse(ckpt_cli *cli, request *want)
+/* Whether characters beyond ASCII may be printed: what the first of the three variables that is set names. Not asked of
+ * the C library, which knows only the locales that are installed. */
+static bool locale_is_utf8(void)
 {
-    const char *name = NULL, *value = NULL;
-    int more = 0;
-    while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
-        if (strcmp(name, "output") == 0) {
-            want->output = value;
-        } else if (strcmp(name, "format") == 0) {
-            want->format = value;
-        } else if (strcmp(name, "axis") == 0) {
-            if (strcmp(value, "steps") != 0 && strcmp(value, "time") != 0) {
-                return ckpt_cli_usage(cli, "found axis \"%s\", wanted steps or time", value);
-            }
-            want->view.time_axis = strcmp(value, "time") == 0;
-            want->view.step_axis = !want->view.time_axis;
-        } else if (name[0] != '\0') {
-            int *const size = strcmp(name, "width") == 0 ? &want->view.width : &want->view.height;
-            if (!size_of(value, size)) {
-                return ckpt_cli_usage(cli, "found --%s %s, wanted a number from 1 to %d", name, value, LARGEST);
-            }
-        } else if (want->trace_count == TRACES) {
-            return ckpt_cli_usage(cli, "found more than %d traces", TRACES);
-        } else {
-            want->trace[want->trace_count++] = value;
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *const value = getenv(variables[i]);
+        if (value != NULL && value[0] != '\0') {
+            const char *const dot = strchr(value, '.');
+            return dot != NULL && (strncasecmp(dot, ".utf-8", 6) == 0 || strncasecmp(dot, ".utf8", 5) == 0);
         }
     }
-    if (more < 0) {
-        return more == -1 ? 0 : 2;
+    return false;
+}
+
+/* -1: go on; else the exit code. */
+static int take(ckpt_cli *cli, request *want, const char *name, const char *value)
+{
+    if (strcmp(name, "output") == 0) {
+        want->output = value;
+    } else if (strcmp(name, "format") == 0) {
+        want->format = value;
+    } else if (strcmp(name, "axis") == 0) {
+        if (strcmp(value, "steps") != 0 && strcmp(value, "time") != 0) {
+            return ckpt_cli_usage(cli, "found axis \"%s\", wanted steps or time", value);
+        }
+        want->view.time_axis = strcmp(value, "time") == 0;
+        want->view.step_axis = !want->view.time_axis;
+    } else if (strcmp(name, "capacity") == 0) {
+        ckpt_err err = {0};
+        if (ckpt_bytes_parse(value, 0, &want->view.capacity_bytes, &err) != CKPT_OK) {
+            return ckpt_cli_usage(cli, "--capacity: %s", err.msg);
+        }
+    } else if (name[0] != '\0') {
+        int *const size = strcmp(name, "width") == 0 ? &want->view.width : &want->view.height;
+        if (!size_of(value, size)) {
+            return ckpt_cli_usage(cli, "found --%s %s, wanted a number from 1 to %d", name, value, LARGEST);
+        }
+    } else if (want->count == INPUTS) {
+        return ckpt_cli_usage(cli, "found more than %d files", INPUTS);
+    } else {
+        want->path[want->count++] = value;
     }
-    if (want->trace_count == 0) {
-        return ckpt_cli_usage(cli, "no trace given");
-    }
+    return -1;
+}
+
+static const char *const formats[] = {"svg", "png", "pdf", "txt", "html", "json", "csv", NULL};
+
+/* What to write, from the extension where it is not said. */
+static int choose_format(ckpt_cli *cli, request *want)
+{
     want->output = want->output != NULL ? want->output : "-";
-    if (want->format == NULL && strcmp(want->output, "-") == 0) {
+    const bool standard = strcmp(want->output, "-") == 0;
+    if (want->format == NULL && standard) {
         want->format = "txt";
     } else if (want->format == NULL) {
         const char *const slash = strrchr(want->output, '/');
         const char *const dot = strrchr(slash != NULL ? slash : want->output, '.');
         if (dot == NULL) {
-            return ckpt_cli_usage(cli, "%s has no extension that names a format: .svg, .png, .pdf or .txt",
+            return ckpt_cli_usage(cli,
+                                  "%s has no extension that names a format: .svg, .png, .pdf, .txt, .html, .json "
+                                  "(Chrome's trace format) or .csv",
                                   want->output);
         }
-        want->format = dot + 1;
+        want->format = strcmp(dot, ".htm") == 0 ? "html" : dot + 1;
+    }
+    bool known = false;
+    for (int i = 0; formats[i] != NULL; i++) {
+        known = known || strcmp(formats[i], want->format) == 0;
+    }
+    if (!known) {
+        return ckpt_cli_usage(cli, "found format \"%s\", wanted svg, png, pdf, txt, html, json or csv", want->format);
+    }
+    const bool binary = strcmp(want->format, "png") == 0 || strcmp(want->format, "pdf") == 0;
+    if (binary && standard && isatty(STDOUT_FILENO) == 1) {
+        return ckpt_cli_usage(cli, "a terminal does not show %s: -o FILE", want->format);
     }
     return -1;
 }
 
+static int parse(ckpt_cli *cli, request *want)
+{
+    const char *name = NULL, *value = NULL;
+    int more = 0;
+    while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
+        const int stop = take(cli, want, name, value);
+        if (stop >= 0) {
+            return stop;
+        }
+    }
+    if (more < 0) {
+        return more == -1 ? 0 : 2;
+    }
+    if (want->count == 0) {
+        return ckpt_cli_usage(cli, "no plan, trace or sweep given");
+    }
+    return choose_format(cli, want);
+}
+
+/* The kind in the first "format" of the file, such as "ckpt-plan"; "" when there is none. Only a hint which reader to
+ * call: that checks it. */
+static ckpt_code kind_of(const char *path, ckpt_arena *arena, char kind[20], ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(arena);
+    const char *bytes = NULL;
+    size_t length = 0;
+    kind[0] = '\0';
+    CKPT_TRY(ckpt_file_read(path, arena, &bytes, &length, err));
+    const char *at = strstr(bytes, "\"format\"");
+    if (at != NULL) {
+        at += strlen("\"format\"");
+        at += strspn(at, " \t\r\n:");
+        const size_t letters = *at == '"' ? strcspn(at + 1, "/\"\n") : 0;
+        if (letters < 20) {
+            memcpy(kind, at + 1, letters);
+            kind[letters] = '\0';
+        }
+    }
+    ckpt_arena_rewind(arena, mark);
+    return CKPT_OK;
+}
+
+static ckpt_code read_one(const char *path, ckpt_arena *arena, inputs *in, ckpt_err *err)
+{
+    char kind[20];
+    CKPT_TRY(kind_of(path, arena, kind, err));
+    if (strcmp(kind, "ckpt-plan") == 0) {
+        ckpt_plan *plan = NULL;
+        CKPT_TRY(ckpt_plan_read(path, arena, &plan, err));
+        in->plan[in->count++] = plan;
+        return CKPT_OK;
+    }
+    if (strcmp(kind, "ckpt-sweep") == 0) {
+        if (in->curve != NULL) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a second sweep, one is drawn at a time", path);
+        }
+        return ckpt_curve_read(path, arena, &in->curve, err);
+    }
+    if (strcmp(kind, "ckpt-graph") == 0 || strcmp(kind, "ckpt-model") == 0 || strcmp(kind, "ckpt-profile") == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a %s, wanted a plan, a trace or a sweep%s", path,
+                         kind + strlen("ckpt-"), strcmp(kind, "ckpt-profile") == 0 ? "" : "; ckpt-graph draws it");
+    }
+    return ckpt_trace_read(path, arena, &in->trace[in->count++], err);
+}
+
+static ckpt_code read_all(const request *want, ckpt_arena *arena, inputs *in, ckpt_err *err)
+{
+    for (int i = 0; i < want->count; i++) {
+        CKPT_TRY(read_one(want->path[i], arena, in, err));
+    }
+    for (int i = 0; i < in->count; i++) {
+        if (in->curve == NULL && in->plan[i] != NULL) {
+            CKPT_TRY(ckpt_plan_as_trace(in->plan[i], arena, &in->trace[i], err));
+        } else if (in->curve != NULL && in->plan[i] == NULL) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "%.100s: found a trace beside the sweep %.100s, wanted only plans of its graph to mark",
+                             in->trace[i]->source, in->curve->source);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code draw_curve(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
+{
+    (void)text;
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a sweep, which cannot be drawn as %s", in->curve->source,
+                     want->format);
+}
+
+static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
+{
+    if (in->curve != NULL) {
+        return draw_curve(want, in, text, err);
+    }
+    if (strcmp(want->format, "json") == 0) {
+        return ckpt_view_chrome(in->trace, in->count, text, err);
+    }
+    if (strcmp(want->format, "csv") == 0) {
+        return ckpt_view_csv(in->trace, in->count, text, err);
+    }
+    return ckpt_view_draw(in->trace, in->count, want->format, &want->view, text, err);
+}
+
 static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
 {
-    const ckpt_trace *trace[TRACES];
-    for (int i = 0; i < want->trace_count; i++) {
-        CKPT_TRY(ckpt_trace_read(want->trace[i], arena, &trace[i], err));
-    }
-    CKPT_TRY(ckpt_view_draw(trace, want->trace_count, want->format, &want->view, text, err));
+    inputs in = {.curve = NULL};
+    CKPT_TRY(read_all(want, arena, &in, err));
+    CKPT_TRY(draw(want, &in, text, err));
     return ckpt_file_write(want->output, text->bytes, text->length, err);
 }
 
 int main(int argc, char **argv)
 {
     ckpt_cli cli = {.program = "ckpt-view",
-                    .usage = "ckpt-view [options] trace.json...",
+                    .usage = "ckpt-view [options] FILE...",
                     .about =
-                        "Draw memory over one training step: 1 to 8 predicted and measured traces under the budget "
-                        "line,\nwith what makes the peak; or over the run of a program that follows no plan.\n"
-                        "A trace of - is read from standard input.",
+                        "Draw memory over one training step: 1 to 8 plans, predicted and measured traces under the "
+                        "budget line,\nwith what makes the peak; the run of a program that follows no plan; or, of a "
+                        "sweep, overhead over budget\nwith the plans given beside it. A file of - is read from "
+                        "standard input.",
                     .option = options,
+                    .example = examples,
                     .argc = argc,
                     .argv = argv};
     request want = {.view = {0}};
@@ -131,6 +293,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(want.format, "txt") == 0 && strcmp(want.output, "-") == 0) {
         want.view.color = ckpt_cli_color(&cli, stdout);
+        want.view.ascii = !locale_is_utf8();
         measure_terminal(&want.view);
     }
     ckpt_arena arena;

@@ -10,6 +10,7 @@
 typedef struct ckpt_view_options {
     int width, height; /* pixels, or columns and rows of a terminal; 0: default; too small for the words: grows */
     bool color;        /* terminal */
+    bool ascii;        /* terminal: no other characters */
     /* x is time, or the steps of the plan, on which predicted and measured fall together. Neither: the steps, but time
      * where no trace follows a plan */
     bool time_axis, step_axis;
