@@ -163,6 +163,26 @@ static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_r
     return read_kernels(r, item, row);
 }
 
+/* Samples stand in the row that was measured, and are of its twins too. */
+static void share_samples(const ckpt_timing *from, ckpt_timing *timing)
+{
+    if (timing->sample_ns == NULL && timing->repeats == from->repeats && timing->median_ns == from->median_ns) {
+        timing->sample_ns = from->sample_ns;
+    }
+}
+
+static void share_rows(const ckpt_names *names, ckpt_profile_row *row, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const int twin = row[i].same_as[0] != '\0' ? ckpt_names_find(names, row[i].same_as) : -1;
+        if (twin >= 0) {
+            share_samples(&row[twin].forward, &row[i].forward);
+            share_samples(&row[twin].backward, &row[i].backward);
+            share_samples(&row[twin].update, &row[i].update);
+        }
+    }
+}
+
 static ckpt_code read_rows(const reader *r, const ckpt_item *root)
 {
     ckpt_item array;
@@ -183,6 +203,7 @@ static ckpt_code read_rows(const reader *r, const ckpt_item *root)
             return ckpt_item_fail(&item, r->err, "rows %d and %d are both of layer \"%.80s\"", first, i, row[i].layer);
         }
     }
+    share_rows(&names, row, count);
     r->profile->row = row;
     r->profile->row_count = count;
     return CKPT_OK;
@@ -234,10 +255,11 @@ static void write_text_member(ckpt_text *text, const char *key, const char *valu
     }
 }
 
-static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *timing)
+static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *timing, bool samples)
 {
-    ckpt_text_add(text, ", \"%s\": { \"median_ns\": %" PRId64 ", \"spread_ns\": %" PRId64 ", \"repeats\": %d", key,
-                  timing->median_ns, timing->spread_ns, timing->repeats);
+    const bool listed = samples && timing->sample_ns != NULL; /* on a line of their own: there may be a thousand */
+    ckpt_text_add(text, ",%s\"%s\": { \"median_ns\": %" PRId64 ", \"spread_ns\": %" PRId64 ", \"repeats\": %d",
+                  listed ? "\n      " : " ", key, timing->median_ns, timing->spread_ns, timing->repeats);
     if (timing->launches > 0) {
         ckpt_text_add(text, ", \"launches\": %d", timing->launches);
     }
@@ -251,8 +273,8 @@ static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *ti
         ckpt_text_add(text, ", \"roofline\": ");
         ckpt_text_real(text, timing->roofline);
     }
-    if (timing->sample_ns != NULL) {
-        ckpt_text_add(text, ", \"samples_ns\": ");
+    if (listed) {
+        ckpt_text_add(text, ",\n        \"samples_ns\": ");
         ckpt_ns_list_write(timing->sample_ns, timing->repeats, text);
     }
     ckpt_text_add(text, " }");
@@ -291,9 +313,10 @@ static void write_row(const ckpt_profile_row *row, ckpt_text *text)
     ckpt_text_json(text, row->layer);
     write_text_member(text, "op", row->op);
     write_text_member(text, "same_as", row->same_as);
-    write_timing(text, "forward", &row->forward);
-    write_timing(text, "backward", &row->backward);
-    write_timing(text, "update", &row->update);
+    const bool measured = row->same_as == NULL || row->same_as[0] == '\0';
+    write_timing(text, "forward", &row->forward, measured);
+    write_timing(text, "backward", &row->backward, measured);
+    write_timing(text, "update", &row->update, measured);
     for (int f = 0; f < FIELD_COUNT; f++) {
         const int64_t *const value = (const int64_t *)(const void *)((const char *)row + fields[f].offset);
         ckpt_text_add(text, ", \"%s\": %" PRId64, fields[f].key, *value);

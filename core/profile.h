@@ -10,7 +10,8 @@
 typedef struct ckpt_timing {
     ckpt_ns median_ns, spread_ns;
     int repeats;
-    const ckpt_ns *sample_ns;  /* the `repeats` times themselves, in order; NULL: an older file */
+    const ckpt_ns *sample_ns;  /* the `repeats` times themselves, in order, of a twin those of its same_as; NULL: an
+                                  older file */
     int64_t flop, moved_bytes; /* by the op's formula: what the roofline is made of */
     /* the least time the device's data sheet allows for those, by the time taken; above 1 where a cache had what the
      * formula counts as moved */

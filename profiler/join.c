@@ -70,16 +70,22 @@ static ckpt_ns gap_of(const run *r)
     return r->end_ns - r->start_ns - r->busy_ns;
 }
 
-static int64_t median_of(const joining *j, ckpt_ns (*of)(const run *r), int64_t *spread)
+/* Of the whole runs, in their order. */
+static int gather(const joining *j, ckpt_ns (*of)(const run *r), int64_t *sample)
 {
     int whole = 0;
     for (int r = 0; r < j->repeats; r++) {
         if (is_whole(j, &j->run[r])) {
-            j->sample[whole++] = of(&j->run[r]);
+            sample[whole++] = of(&j->run[r]);
         }
     }
-    j->joined->whole = whole;
-    return ckpt_median(j->sample, whole, spread);
+    return whole;
+}
+
+static int64_t median_of(const joining *j, ckpt_ns (*of)(const run *r), int64_t *spread)
+{
+    j->joined->whole = gather(j, of, j->sample);
+    return ckpt_median(j->sample, j->joined->whole, spread);
 }
 
 static const char *name_of(const ckpt_activity *a)
@@ -158,7 +164,8 @@ ckpt_code ckpt_profile_join(const ckpt_activity *activity, int count, uint64_t f
         .sample = CKPT_NEW(out, int64_t, repeats),
         .joined = joined,
     };
-    if (j.run == NULL || j.sample == NULL) {
+    ckpt_ns *const span = CKPT_NEW(out, ckpt_ns, repeats);
+    if (j.run == NULL || j.sample == NULL || span == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d runs", repeats);
     }
     *joined = (ckpt_joined){0};
@@ -167,6 +174,8 @@ ckpt_code ckpt_profile_join(const ckpt_activity *activity, int count, uint64_t f
         return CKPT_OK;
     }
     joined->span_ns = median_of(&j, span_of, &joined->spread_ns);
+    gather(&j, span_of, span);
+    joined->sample_ns = span;
     joined->kernel_ns = median_of(&j, busy_of, NULL);
     joined->gap_ns = median_of(&j, gap_of, NULL);
     return list_kernels(&j, direction, out, err);

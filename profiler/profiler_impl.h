@@ -89,6 +89,7 @@ typedef struct ckpt_joined {
     int launches; /* of one run; 0: nothing was recorded */
     int whole;    /* runs with as many; the others lost some */
     ckpt_ns span_ns, spread_ns, kernel_ns, gap_ns;
+    const ckpt_ns *sample_ns;    /* the spans of the whole runs, in order */
     ckpt_profile_kernel *kernel; /* in order of their start */
     int kernel_count;
 } ckpt_joined;

@@ -4,6 +4,8 @@
  * around the same run hold the host's cost of starting the first kernel too, when the device waits for it. In a step
  * that is recorded once and replayed, or where the host runs ahead, no such cost is paid; so the kernels' own times are
  * what a plan should be made from, and the stamps are compared with them. */
+#include <string.h>
+
 #include "core/cli.h"
 #include "cupti/demangle.h"
 #include "profiler/profiler_impl.h"
@@ -165,7 +167,7 @@ static void compare_clocks(ckpt_profiling *profiling, const char *layer, ckpt_di
 
 /* What the recorder saw of these runs in place of the stamps' time, where it saw enough of them whole. */
 static ckpt_code join_runs(ckpt_profiling *profiling, const ckpt_bench *bench, ckpt_direction direction, uint64_t first,
-                           ckpt_joined *joined, ckpt_timing *timing, ckpt_err *err)
+                           ckpt_joined *joined, ckpt_timing *timing, ckpt_ns *sample, ckpt_err *err)
 {
     const ckpt_activity *activity = NULL;
     ckpt_err why = {0};
@@ -187,6 +189,7 @@ static ckpt_code join_runs(ckpt_profiling *profiling, const ckpt_bench *bench, c
     timing->median_ns = joined->span_ns;
     timing->spread_ns = joined->spread_ns;
     timing->repeats = joined->whole;
+    memcpy(sample, joined->sample_ns, (size_t)joined->whole * sizeof sample[0]);
     timing->kernel_ns = joined->kernel_ns;
     timing->gap_ns = joined->gap_ns;
     timing->launches = joined->launches;
@@ -215,12 +218,17 @@ static ckpt_code time_direction(ckpt_profiling *profiling, ckpt_bench *bench, in
     const uint64_t first = ckpt_profile_tag(row, direction, 0);
     int count = 0;
     CKPT_TRY(run_all(profiling, bench, direction, first, &count, err));
-    *timing = (ckpt_timing){.repeats = count};
+    ckpt_ns *const sample = CKPT_NEW(profiling->out, ckpt_ns, count);
+    if (sample == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d times", count);
+    }
+    memcpy(sample, profiling->sample, (size_t)count * sizeof sample[0]); /* the median's are sorted */
+    *timing = (ckpt_timing){.repeats = count, .sample_ns = sample};
     timing->median_ns = ckpt_median(profiling->sample, count, &timing->spread_ns);
     take_counts(profiling, timing);
     profiling->tally.directions++;
     if (profiling->recording) {
-        CKPT_TRY(join_runs(profiling, bench, direction, first, joined, timing, err));
+        CKPT_TRY(join_runs(profiling, bench, direction, first, joined, timing, sample, err));
     }
     rate(profiling, profiling->role[bench->node->index].op[direction], direction, timing);
     return CKPT_OK;
