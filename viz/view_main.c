@@ -259,6 +259,9 @@ static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ck
     if (strcmp(want->format, "json") == 0) {
         return ckpt_view_chrome(in->trace, in->count, text, err);
     }
+    if (strcmp(want->format, "html") == 0) {
+        return ckpt_view_html(in->trace, in->count, &want->view, text, err);
+    }
     if (strcmp(want->format, "csv") == 0) {
         return ckpt_view_csv(in->trace, in->count, text, err);
     }
