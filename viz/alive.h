@@ -54,6 +54,33 @@ const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out
 
 const char *ckpt_life_kind_name(ckpt_life_kind kind);
 
+/* One buffer, or the same buffer of several repeated blocks. */
+typedef struct ckpt_alive_row {
+    const char *name, *layer; /* "h.3.att"; of several "h.0…5.att"; layer "" when unknown, or of several that differ */
+    ckpt_life_kind kind;
+    ckpt_bytes bytes;   /* of all */
+    const int *life;    /* `count` numbers of lives, largest first */
+    int count;          /* more than 1: several */
+    const char *reason; /* ckpt_life_reason; of several "kept for their own backward, steps 301 to 350" */
+} ckpt_alive_row;
+
+/* bytes = sum of the rows' + rest_bytes */
+typedef struct ckpt_alive {
+    int at;              /* event */
+    ckpt_bytes bytes;    /* of all stays at it */
+    ckpt_alive_row *row; /* largest first */
+    int row_count;
+    int rest_count; /* stays in no row: smaller than any row */
+    ckpt_bytes rest_bytes;
+} ckpt_alive;
+
+/* What is in memory at event `at` in at most `rows` rows. Each stay has its own where that explains four fifths of the
+ * bytes; else repeated blocks' buffers are one (in memory for the same reason, names that differ in numbers between
+ * dots or slashes alone; if that is not enough either, in any numbers). Of a program without a plan blocks of one name,
+ * layer and size are one. Cost: O(lives + n log n), n stays at that event. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena *out, ckpt_alive *alive,
+                                        ckpt_err *err);
+
 /* The trace a plan predicts, in program order and without times (all 0): bytes by category from its outline and its
  * places. Errors: CKPT_BAD_INPUT (a plan that does not fit, or without an outline), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_trace **trace,
