@@ -66,6 +66,7 @@ typedef struct ckpt_alive_row {
 
 /* bytes = sum of the rows' + rest_bytes */
 typedef struct ckpt_alive {
+    const ckpt_lives *lives;
     int at;              /* event */
     ckpt_bytes bytes;    /* of all stays at it */
     ckpt_alive_row *row; /* largest first */

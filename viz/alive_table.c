@@ -183,7 +183,7 @@ static ckpt_code no_memory(const maker *m, ckpt_err *err)
 ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena *out, ckpt_alive *alive, ckpt_err *err)
 {
     maker m = {.lives = lives, .out = out, .plan = lives->trace->place_count > 0};
-    ckpt_alive made = {.at = at};
+    ckpt_alive made = {.lives = lives, .at = at};
     ckpt_lives_at(lives, at, NULL, 0, &m.count, &made.bytes);
     m.which = CKPT_NEW(out, int, m.count);
     m.row = CKPT_NEW(out, ckpt_alive_row, m.count);

@@ -1,0 +1,18 @@
+/* The table of what is in memory and why, as a part of a picture. */
+#ifndef CKPT_VIZ_VIEW_ALIVE_IMPL_H
+#define CKPT_VIZ_VIEW_ALIVE_IMPL_H
+
+#include "viz/alive.h"
+#include "viz/view_draw_impl.h"
+
+/* What a stay is drawn with; its hatching comes with the ink. */
+ckpt_ink ckpt_life_ink(ckpt_life_kind kind);
+
+/* Lines (view->line each) that the table takes: a heading, a row each, or two where names and reasons do not fit side
+ * by side, and one for what is left. */
+int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width);
+
+/* Swatch, name, bytes, share of `whole` and reason, from (x, y) down. */
+void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width);
+
+#endif
