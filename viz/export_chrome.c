@@ -16,7 +16,7 @@ typedef struct slice {
     int index; /* in the trace */
     int lane;  /* of its stream */
     int thread;
-    bool point; /* nothing ran: a free or an allocation */
+    bool point; /* a free or an allocation: a moment, so that it does not part what a layer ran */
 } slice;
 
 typedef struct exporter {
@@ -37,11 +37,15 @@ static ckpt_ns start_of(const exporter *x, int index)
     return x->steps ? (ckpt_ns)index * STEP_NS : x->trace->event[index].start_ns;
 }
 
+static bool is_point(const ckpt_event *event)
+{
+    return event->span == CKPT_SPAN_FREE || event->span == CKPT_SPAN_ALLOCATE;
+}
+
 static ckpt_ns end_of(const exporter *x, int index)
 {
     const ckpt_event *const event = &x->trace->event[index];
-    const bool point = event->span == CKPT_SPAN_FREE || event->span == CKPT_SPAN_ALLOCATE;
-    return x->steps ? (ckpt_ns)(index + !point) * STEP_NS : event->end_ns;
+    return is_point(event) ? start_of(x, index) : x->steps ? (ckpt_ns)(index + 1) * STEP_NS : event->end_ns;
 }
 
 /* Microseconds, exact to the nanosecond. */
@@ -131,13 +135,12 @@ static ckpt_code make_slices(exporter *x, ckpt_arena *scratch, ckpt_err *err)
     }
     for (int i = 0; i < x->count; i++) {
         const ckpt_event *const event = &x->trace->event[i];
-        const bool point = event->span == CKPT_SPAN_FREE || event->span == CKPT_SPAN_ALLOCATE;
         x->slice[i] = (slice){.event = event,
                               .stream = event->stream != NULL ? event->stream : "",
                               .start = start_of(x, i),
                               .end = end_of(x, i),
                               .index = i,
-                              .point = point};
+                              .point = is_point(event)};
     }
     qsort(x->slice, (size_t)x->count, sizeof *x->slice, by_stream_and_time);
     for (int from = 0, to = 0; from < x->count; from = to) {
@@ -157,6 +160,9 @@ static void put_arguments(exporter *x, const slice *s)
     if (event->layer != NULL && event->layer[0] != '\0') {
         ckpt_text_add(x->text, ",\"layer\":");
         ckpt_text_json(x->text, event->layer);
+    }
+    if (s->point && event->end_ns > event->start_ns) {
+        ckpt_text_add(x->text, ",\"took_ns\":%" PRId64, event->end_ns - event->start_ns);
     }
     if (event->size_bytes > 0) {
         ckpt_text_add(x->text, ",\"bytes\":%" PRId64, event->size_bytes);
@@ -186,7 +192,10 @@ static void put_slice(exporter *x, const slice *s)
 static void put_group(exporter *x, const slice *s, int count, const char *name, size_t length, const char *category)
 {
     char shown[200];
-    const size_t fits = length < sizeof shown - 1 ? length : sizeof shown - 1;
+    size_t fits = length < sizeof shown - 1 ? length : sizeof shown - 1;
+    while (fits > 0 && fits < length && ((unsigned char)name[fits] & 0xC0) == 0x80) {
+        fits--; /* a letter of several bytes stays whole */
+    }
     memcpy(shown, name, fits);
     shown[fits] = '\0';
     begin(x, "X", s->thread, shown);
