@@ -84,7 +84,7 @@ ckpt_code ckpt_view_html(const ckpt_trace *const *trace, int trace_count, const 
     ckpt_text json;
     ckpt_text_init(&json);
     ckpt_view view = {
-        .canvas = {.renderer = ckpt_renderer_find("svg"), .scratch = &scratch, .width = 1e12, .cell_width = 1},
+        .canvas = {.renderer = ckpt_renderer_find("svg"), .scratch = &scratch, .width = 1e9, .cell_width = 1},
         .count = trace_count,
     };
     ckpt_code code = fill_view(&view, trace, err);

@@ -158,13 +158,12 @@ static void put_series(const writer *w, const ckpt_series *series, const ckpt_se
     put_positions(w->json, "steps", series);
     put_positions(w->json, "time", timed);
     column planned = begin(w->json, "planned");
-    for (int i = 0; i < trace->event_count; i++) {
+    for (int i = 0; i < trace->event_count && trace != w->trace; i++) { /* the base's is the sum of its bands */
         ckpt_bands bands;
         ckpt_event_bands(trace, &trace->event[i], &bands);
         add(&planned, bands.planned);
     }
-    end(&planned, "");
-    ckpt_text_add(w->json, "}");
+    end(&planned, "}");
 }
 
 static ckpt_code put_traces(const writer *w, const ckpt_trace *const *trace, ckpt_err *err)

@@ -103,6 +103,19 @@ function drawTicks(context) {
   }
 }
 
+// As much of a text as has room; "" when that is nothing to read.
+function fitText(context, text, width) {
+  let fits = show(text, 160), letters = fits.length;
+  for (let is = context.measureText(fits).width; is > width; is = context.measureText(fits).width) {
+    letters = Math.min(letters - 1, Math.floor(letters * (width / is)));
+    if (letters < 3) {
+      return "";
+    }
+    fits = show(text, letters);
+  }
+  return fits;
+}
+
 // Lines and labels across a panel. `at` gives the y of a number of bytes.
 function drawLevels(context, panel, low, high, at, lines) {
   context.font = FONT;
@@ -131,9 +144,5 @@ function drawHead(context, panel, text) {
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = colors.quiet;
-  let fits = text;
-  for (let most = 160; context.measureText(fits).width > layout.right - layout.left && most > 8; most -= 6) {
-    fits = shorten(text, most);
-  }
-  context.fillText(fits, layout.left, panel.top - HEAD / 2);
+  context.fillText(fitText(context, text, layout.right - layout.left), layout.left, panel.top - HEAD / 2);
 }

@@ -9,10 +9,13 @@ function measureChart() {
   }
   const lines = [data.budget, data.capacity].filter((line) => line > 0 && line <= 2 * most);
   const outside = bands.reduce((worst, band) => (band.outside ? band.bytes.reduce((a, b) => Math.max(a, b), 0) : worst), 0);
-  scaleY.end = Math.max(most + outside, ...lines) * 1.06;
+  const top = Math.max(most + outside, ...lines);
   // A static block that would leave no height for the rest is drawn flat.
-  scaleY.fold = base.static > scaleY.end / 2 && base.static < most ? base.static : 0;
+  scaleY.fold = base.static > top / 2 && base.static < most ? base.static : 0;
   scaleY.foldHeight = scaleY.fold ? Math.round(layout.chart.height * 0.26) : 0;
+  // Room above for the labels of peak and budget.
+  const height = layout.chart.height - scaleY.foldHeight;
+  scaleY.end = scaleY.fold + ((top - scaleY.fold) * height) / (height - 36);
 }
 
 function chartY(bytes) {
@@ -128,9 +131,9 @@ function drawMarks(context) {
     context.lineTo(right, y);
     context.stroke();
     context.setLineDash([]);
-    const text = `${words} ${bytesText(bytes)}`, above = y - 8 > chart.top ? y - 8 : y + 9;
-    label(context, text, right - 4, taken.some((other) => Math.abs(other - above) < 14) ? y + 9 : above, "right");
-    taken.push(above);
+    const text = `${words} ${bytesText(bytes)}`;
+    label(context, text, right - 4, taken.some((other) => Math.abs(other.y - y) < 16) ? y + 9 : y - 8, "right");
+    taken.push({ y, left: right - 8 - context.measureText(text).width });
   };
   rule(data.budget, "budget", [7, 4], colors.mark);
   rule(data.capacity, "capacity", [2, 3], colors.ink);
@@ -144,8 +147,15 @@ function drawMarks(context) {
     context.lineTo(x - 4.5, y - 8);
     context.lineTo(x + 4.5, y - 8);
     context.fill();
-    const free = taken.every((other) => Math.abs(other - (y - 16)) > 14) || x + half < right - 170;
-    label(context, text, clamp(x, left + half + 3, right - half - 3), free && y - 16 > chart.top + 4 ? y - 16 : y + 12, "center");
+    // Above a line that runs through it; beside what the line is called.
+    let middle = clamp(x, left + half + 3, right - half - 3), high = y - 16;
+    for (const line of taken) {
+      if (line.y < y + 2 && line.y > high - 9) {
+        high = line.y - 9;
+        middle = middle + half > line.left ? line.left - half - 6 : middle;
+      }
+    }
+    label(context, text, middle, high, "center");
   }
 }
 
@@ -239,10 +249,6 @@ function drawLanes(context) {
     }
     context.fillStyle = colors.quiet;
     context.textAlign = "right";
-    let text = show(name, 40);
-    for (let most = 39; context.measureText(text).width > left - 10 && most > 3; most--) {
-      text = show(name, most);
-    }
-    context.fillText(text, left - 8, y + LANE / 2 + 0.5);
+    context.fillText(fitText(context, name, left - 10), left - 8, y + LANE / 2 + 0.5);
   });
 }

@@ -56,10 +56,23 @@ function readTrace(from) {
     ...from,
     steps: column(from.steps, n + 1, Float64Array), // event i lasts steps[i] .. steps[i + 1]
     time: column(from.time, n + 1, Float64Array),
-    planned: column(from.planned, n, Float64Array),
+    planned: from.planned.length ? column(from.planned, n, Float64Array) : sumOfBands(n),
   };
   trace.highest = pyramid(trace.planned);
   return trace;
+}
+
+// From the bottom of the stack to its top.
+const bands = data.bands.map((band) => ({ ...band, bytes: column(band.bytes, data.traces[data.base].count, Float64Array) }));
+
+function sumOfBands(count) {
+  const sum = new Float64Array(count);
+  for (const { bytes } of bands.filter((band) => !band.outside)) {
+    for (let i = 0; i < count; i++) {
+      sum[i] += bytes[i];
+    }
+  }
+  return sum;
 }
 
 const traces = data.traces.map(readTrace);
@@ -75,8 +88,6 @@ const events = {
   end: column(data.events.end, base.count, Float64Array),
   step: column(data.events.step, base.count, Float64Array),
 };
-// From the bottom of the stack to its top.
-const bands = data.bands.map((band) => ({ ...band, bytes: column(band.bytes, base.count, Float64Array) }));
 const lives = { count: data.lives.count, top: data.lives.top };
 for (const key of ["name", "layer", "reason", "from", "to", "born", "last"]) {
   lives[key] = column(data.lives[key], lives.count, Int32Array);

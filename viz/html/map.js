@@ -117,9 +117,8 @@ function labelMap(context, big) {
   context.textBaseline = "middle";
   for (const { life, x0, x1, y0, y1 } of room.slice(0, 300)) {
     const rgb = tint(data.kinds[lives.kind[life]].rgb, faded ? faded[life] : false);
-    const fits = Math.floor((x1 - x0 - 8) / 6.4);
-    const text = show(data.texts[lives.name[life]], Math.max(2, fits)), width = context.measureText(text).width;
-    if (width > x1 - x0 - 4) {
+    const text = fitText(context, data.texts[lives.name[life]], x1 - x0 - 10), width = context.measureText(text).width;
+    if (text === "") {
       continue;
     }
     context.fillStyle = css(rgb); // a quiet ground, or the hatch runs through the letters

@@ -10,6 +10,7 @@ const state = {
   low: 0, // of the addresses: parts of their whole, 0 .. 1
   high: 1,
   cursor: null, // {event, life or -1, panel, x, y}; x and y in pixels of the stage, or null from the keyboard
+  seen: -1, // the event under the cursor, and after it went
   pin: null, // {event, life or -1}
   find: "",
   theme: "auto",

@@ -3,7 +3,7 @@ const ROWS = 200;
 const COLUMNS = [
   { key: "name", text: "name", of: (i) => data.texts[lives.name[i]] },
   { key: "layer", text: "layer", of: (i) => data.texts[lives.layer[i]], wide: true },
-  { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name },
+  { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name, wide: true },
   { key: "bytes", text: "bytes", of: (i) => lives.bytes[i], number: true, show: (i) => grouped(lives.bytes[i]) },
   { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, show: addressOf, wide: true },
   { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, show: (i) => grouped(events.step[lives.from[i]]), wide: true },
@@ -11,14 +11,14 @@ const COLUMNS = [
     show: (i) => (lives.to[i] < base.count - 1 ? grouped(events.step[lives.to[i]]) : "end") },
   { key: "why", text: "why", of: (i) => reasonOf(i) },
 ];
-const table = { event: -1, key: "", rows: [] };
+const table = { key: "", rows: [] };
 
 // The event whose memory the table shows.
 function tableEvent() {
   if (state.table === "pin" && state.pin) {
     return state.pin.event;
   }
-  return state.table === "cursor" && state.cursor ? state.cursor.event : state.table === "cursor" && state.pin ? state.pin.event : data.peak;
+  return state.table === "cursor" && state.seen >= 0 ? state.seen : data.peak;
 }
 
 function sortLives(which) {
@@ -42,7 +42,7 @@ function fillRow(life) {
   for (const one of COLUMNS) {
     const words = one.show ? one.show(life) : show(one.of(life), 120);
     const td = cell(row, words, (one.number ? "number" : "text") + (one.wide ? " wide" : ""));
-    if (one.key === "kind") {
+    if (one.key === "name") {
       td.prepend(swatch(data.kinds[lives.kind[life]]));
     }
   }

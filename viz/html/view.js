@@ -78,14 +78,22 @@ function setTheme(theme) {
   resize();
 }
 
+function setCursor(spot) {
+  state.cursor = spot;
+  state.seen = spot ? spot.event : state.seen;
+}
+
+// The table follows a pin, unless it follows the cursor.
 function pin(spot) {
   state.pin = { event: spot.event, life: spot.life };
+  state.table = state.table === "peak" ? "pin" : state.table;
   say("pinned " + describe(spot));
   refresh();
 }
 
 function unpin() {
   state.pin = null;
+  state.table = state.table === "pin" ? "peak" : state.table;
   say("unpinned");
   refresh();
 }
@@ -93,7 +101,8 @@ function unpin() {
 // From the table or the list of matches.
 function pointAt(life) {
   if (life >= 0) {
-    state.cursor = { event: state.table === "cursor" && state.cursor ? state.cursor.event : clamp(tableEvent(), lives.from[life], lives.to[life]), life, quiet: true, x: null, y: null };
+    const event = clamp(tableEvent(), lives.from[life], lives.to[life]);
+    state.cursor = { event, life, quiet: true, x: null, y: null };
     refreshOver();
   }
 }
@@ -206,7 +215,7 @@ const spread = () => {
 function onPointerMove(event) {
   const last = pointers.get(event.pointerId), stage = plot.getBoundingClientRect();
   if (!last) {
-    state.cursor = spotOf(event);
+    setCursor(spotOf(event));
     refreshOver();
     return;
   }
@@ -241,7 +250,7 @@ function onPointerUp(event) {
     return;
   }
   const spot = spotOf(event);
-  state.cursor = spot;
+  setCursor(spot);
   const same = spot && state.pin && state.pin.event === spot.event && state.pin.life === spot.life;
   spot && !same ? pin(spot) : unpin();
 }
@@ -264,7 +273,7 @@ function onWheel(event) {
 function moveCursor(by) {
   const now = state.cursor || state.pin, first = eventAt(state.from);
   const event = clamp(now ? now.event + by : first, 0, base.count - 1);
-  state.cursor = { event, life: -1, panel: "chart", x: null, y: null };
+  setCursor({ event, life: -1, panel: "chart", x: null, y: null });
   revealEvent(event);
   say(describe(state.cursor));
 }
@@ -294,7 +303,7 @@ const keys = {
 };
 
 function goToPeak() {
-  state.cursor = { event: data.peak, life: -1, panel: "chart", x: null, y: null };
+  setCursor({ event: data.peak, life: -1, panel: "chart", x: null, y: null });
   revealEvent(data.peak);
   say(describe(state.cursor));
 }
