@@ -38,6 +38,13 @@ static const char *name_of(ckpt_view *view, const ckpt_alive_row *row)
     return row->count > 1 ? CKPT_SAY(view, "%s ×%d", row->name, row->count) : row->name;
 }
 
+static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
+{
+    const ckpt_trace *const trace = alive->lives->trace;
+    return CKPT_SAY(view, "alive at %s%s %d", alive->at == trace->peak_event ? "the peak, " : "", ckpt_view_unit(view),
+                    trace->event[alive->at].step);
+}
+
 static double at_least(double a, double b)
 {
     return a > b ? a : b;
@@ -53,6 +60,7 @@ static bool tells_more(const ckpt_alive_row *row)
 static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width)
 {
     const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, -1);
+    const double head = ckpt_view_measure(view, font_of(view, true, CKPT_INK_BLACK, -1), heading_of(view, alive));
     columns c = {.name = SWATCH};
     double layer = 0, reason = ckpt_view_measure(view, font, "why");
     for (int i = 0; i < alive->row_count; i++) {
@@ -64,7 +72,7 @@ static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width
     }
     const double longest = REASON_LETTERS * ckpt_view_measure(view, font, "n");
     const double need = reason < longest ? reason : longest, figures = BYTES_WIDTH + SHARE_WIDTH;
-    c.name_width = at_least(fmin(c.name_width, 0.34 * width), 0.16 * width);
+    c.name_width = at_least(fmin(c.name_width, 0.34 * width), fmin(head - SWATCH, 0.5 * width));
     c.layer_width = c.has_layer ? fmin(layer, 0.2 * width) + GAP : 0;
     c.stacked = width - SWATCH - c.name_width - c.layer_width - figures - GAP < need;
     if (c.stacked) { /* the row has all the width for the rest */
@@ -79,10 +87,15 @@ static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width
     return c;
 }
 
+static bool has_static(const ckpt_alive *alive)
+{
+    return alive->lives->trace->static_bytes > 0;
+}
+
 int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width)
 {
     const bool stacked = columns_of(view, alive, width).stacked;
-    return 1 + alive->row_count * (stacked ? 2 : 1) + (alive->rest_count > 0);
+    return 1 + (alive->row_count + has_static(alive)) * (stacked ? 2 : 1) + (alive->rest_count > 0);
 }
 
 static const char *bytes_of(ckpt_view *view, ckpt_bytes bytes)
@@ -103,13 +116,8 @@ static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_
 
 static void heading(ckpt_view *view, const ckpt_alive *alive, const columns *c, double x, double y, double width)
 {
-    const ckpt_trace *const trace = alive->lives->trace;
     const ckpt_font left = font_of(view, true, CKPT_INK_BLACK, -1), right = font_of(view, true, CKPT_INK_BLACK, 1);
-    const int step = trace->event[alive->at].step;
-    const char *const unit = ckpt_view_unit(view);
-    ckpt_view_words(view, x, y, left, SWATCH + c->name_width,
-                    alive->at == trace->peak_event ? CKPT_SAY(view, "alive at the peak, %s %d", unit, step)
-                                                   : CKPT_SAY(view, "alive at %s %d", unit, step));
+    ckpt_view_words(view, x, y, left, SWATCH + c->name_width, heading_of(view, alive));
     if (c->has_layer) {
         ckpt_view_words(view, x + c->layer, y, left, c->layer_width - GAP, "layer");
     }
@@ -124,28 +132,63 @@ static void heading(ckpt_view *view, const ckpt_alive *alive, const columns *c, 
     }
 }
 
-void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width)
+/* One row; `y` is the middle of its first line. Gives the middle of its last one. */
+static double row_words(ckpt_view *view, const columns *c, const ckpt_alive_row *row, ckpt_ink ink, ckpt_bytes whole,
+                        double x, double y, double width)
 {
     const bool cells = view->canvas.renderer->cells;
-    const columns c = columns_of(view, alive, width);
     const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, -1), grey = font_of(view, false, CKPT_INK_GREY, -1);
+    ckpt_view_box(view, x, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12, ink);
+    ckpt_view_words(view, x + c->name, y, font, c->name_width, name_of(view, row));
+    if (c->has_layer) {
+        ckpt_view_words(view, x + c->layer, y, font, c->layer_width - GAP, row->layer);
+    }
+    figures(view, c, x, y, row->bytes, whole);
+    y += c->stacked ? view->line : 0;
+    ckpt_view_words(view, x + c->reason, y, c->stacked ? grey : font, width - c->reason, row->reason);
+    return y;
+}
+
+/* The static block as a row: it is most of what is in memory in many a step. */
+static ckpt_alive_row static_row(ckpt_view *view, const ckpt_alive *alive)
+{
+    static const ckpt_band fixed[] = {CKPT_BAND_WEIGHTS, CKPT_BAND_WEIGHT_GRADIENTS, CKPT_BAND_OPTIMIZER,
+                                      CKPT_BAND_INPUTS};
+    const ckpt_trace *const trace = alive->lives->trace;
+    ckpt_bands bands;
+    ckpt_event_bands(trace, &trace->event[alive->at], &bands);
+    const char *what = "";
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        if (bands.bytes[fixed[i]] > 0) {
+            what = CKPT_SAY(view, "%s%s%s", what, what[0] != '\0' ? ", " : "", ckpt_view_band(view, fixed[i])->name);
+        }
+    }
+    return (ckpt_alive_row){
+        .name = "static block",
+        .layer = "",
+        .bytes = trace->static_bytes,
+        .count = 1,
+        .reason = CKPT_SAY(view, "%s: in memory all through the step", what),
+    };
+}
+
+void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width)
+{
+    const columns c = columns_of(view, alive, width);
+    const ckpt_font grey = font_of(view, false, CKPT_INK_GREY, -1);
     y += view->line / 2;
     heading(view, alive, &c, x, y, width);
     for (int i = 0; i < alive->row_count; i++) {
         const ckpt_alive_row *const row = &alive->row[i];
-        y += view->line;
-        ckpt_view_box(view, x, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12, ckpt_life_ink(row->kind));
-        ckpt_view_words(view, x + c.name, y, font, c.name_width, name_of(view, row));
-        if (c.has_layer) {
-            ckpt_view_words(view, x + c.layer, y, font, c.layer_width - GAP, row->layer);
-        }
-        figures(view, &c, x, y, row->bytes, whole);
-        y += c.stacked ? view->line : 0;
-        ckpt_view_words(view, x + c.reason, y, c.stacked ? grey : font, width - c.reason, row->reason);
+        y = row_words(view, &c, row, ckpt_life_ink(row->kind), whole, x, y + view->line, width);
     }
     if (alive->rest_count > 0) {
         y += view->line;
         ckpt_view_words(view, x + c.name, y, grey, c.name_width, CKPT_SAY(view, "and %d smaller", alive->rest_count));
         figures(view, &c, x, y, alive->rest_bytes, whole);
+    }
+    if (has_static(alive)) {
+        const ckpt_alive_row row = static_row(view, alive);
+        (void)row_words(view, &c, &row, CKPT_INK_WEIGHTS, whole, x, y + view->line, width);
     }
 }
