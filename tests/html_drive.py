@@ -174,7 +174,7 @@ class Browser:
                 found.append(str(params["args"]))
             elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
                 found.append(params["entry"]["text"])
-            elif method == "Audits.issueAdded":
+            elif method == "Audits.issueAdded" and params["issue"]["code"] != "GenericIssue":  # says how we navigate
                 found.append(json.dumps(params["issue"]))
             elif method == "Page.javascriptDialogOpening":
                 found.append("dialog: " + params["message"])

@@ -1,0 +1,444 @@
+"""What the page must show, in a real browser: html_check.py FOLDER, where cli_html.sh has put pages and their traces.
+
+What is expected comes from the traces' JSON, read here a second time; the page is asked only where its panels lie."""
+import base64
+import hashlib
+import html.parser
+import json
+import os
+import re
+import sys
+import urllib.parse
+
+import html_drive
+import html_traces
+
+folder = sys.argv[1]
+failed = []
+
+
+def check(condition, words):
+    if not condition:
+        failed.append(words)
+        print("FAILED:", words)
+
+
+def read(name):
+    with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+class Tags(html.parser.HTMLParser):
+    """All tags of a page, and the text inside script and style."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.inside, self.now = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self.now = [tag, dict(attrs).get("type", ""), ""]
+            self.inside.append(self.now)
+
+    def handle_data(self, data):
+        if self.now:
+            self.now[2] += data
+
+    def handle_endtag(self, tag):
+        if tag in ("script", "style"):
+            self.now = None
+
+
+def check_markup(name):
+    """The policy allows what stands in the page, by hashes computed here, and nothing else."""
+    page = Tags(read(name))
+    policy = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    wanted = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
+    kinds = [(tag, kind) for tag, kind, _ in page.inside]
+    check(sorted(kinds) == [("script", ""), ("script", "application/json"), ("style", "")], f"{name} has {kinds}")
+    for tag, kind, text in page.inside:
+        if kind == "":
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            wanted[tag + "-src"] = f"'sha256-{digest}'"
+    got = dict(part.strip().split(" ", 1) for part in policy[0].split(";")) if len(policy) == 1 else None
+    check(got == wanted, f"{name}: policy {policy}, wanted {wanted}")
+    for tag, attrs in page.tags:
+        bad = [key for key in attrs if key in ("style", "src", "href", "action") or key.startswith("on")]
+        check(not bad, f"{name}: <{tag}> has {bad}")
+    data = next(text for tag, kind, text in page.inside if kind == "application/json")
+    check(not re.search("[<>&\u2028\u2029]", data), f"{name}: the data holds a character that must be escaped")
+
+
+class Trace:
+    """The stays of a trace as its file tells them."""
+
+    def __init__(self, name):
+        self.file = json.loads(read(name))
+        self.events = self.file["events"]
+        by_step = {event["step"]: event for event in self.events}
+        self.stays = []
+        for place in self.file["places"]:
+            born = by_step[place["from"]]
+            name = born["name"] if place["what"] == "workspace" else place["what"]
+            if born["phase"] in ("forward", "backward", "recompute", "update"):
+                layer = born.get("layer", "")
+            else:  # fetched back: of the layer that wrote it
+                layer = next((e["layer"] for e in self.events if e["name"].startswith(name + "/")), None)
+            self.stays.append(dict(place, name=name, layer=layer))
+        self.top = max(place["offset"] + place["bytes"] for place in self.stays)
+
+    def count(self, test):
+        return sum(1 for stay in self.stays if test(stay["name"]) or test(stay["layer"] or ""))
+
+    def count_events(self, test):
+        return sum(1 for event in self.events if test(event["name"]) or test(event.get("layer", "")))
+
+
+def view(browser):
+    return browser.run("({...ckpt.state, box: document.getElementById('plot').getBoundingClientRect().toJSON(), "
+                       "left: ckpt.layout.left, right: ckpt.layout.right, map: ckpt.layout.map, "
+                       "chart: ckpt.layout.chart, ticks: ckpt.drawn.ticks, axisY: ckpt.layout.axisY})")
+
+
+def pixel(browser, trace, stay):
+    """The middle of a stay on the screen, on the axis of steps."""
+    at = view(browser)
+    step = (stay["from"] + stay["to"] + 1) / 2
+    part = (stay["offset"] + stay["bytes"] / 2) / trace.top
+    x = at["left"] + (step - at["from"]) / (at["to"] - at["from"]) * (at["right"] - at["left"])
+    y = at["map"]["bottom"] - (part - at["low"]) / (at["high"] - at["low"]) * at["map"]["height"]
+    return at["box"]["left"] + x, at["box"]["top"] + y
+
+
+def tooltip(browser):
+    """Head and rows of the tooltip, or None."""
+    return browser.run("(t => t.hidden ? null : Object.fromEntries([['', t.querySelector('strong').textContent], "
+                       "...[...t.querySelectorAll('dt')].map(d => [d.textContent, d.nextSibling.textContent])]))"
+                       "(document.getElementById('tip'))")
+
+
+def check_hover(browser, trace):
+    """The largest stays, and a few of each kind, at their computed pixels."""
+    some = sorted(trace.stays, key=lambda s: -(s["to"] - s["from"] + 1) * s["bytes"])[:8]
+    some += [s for s in trace.stays if s["what"] == "workspace" and s["bytes"] > trace.top / 30][:3]
+    for stay in some:
+        browser.hover(*pixel(browser, trace, stay))
+        tip, where = tooltip(browser), f"hover over {stay}"
+        if tip is None:
+            check(False, f"{where}: no tooltip")
+            continue
+        check(tip[""] == stay["name"], f"{where}: found {tip['']}")
+        check(tip["layer"] == (stay["layer"] or "none"), f"{where}: layer {tip['layer']}")
+        check(tip["bytes"].startswith(f"{stay['bytes']:,} ("), f"{where}: bytes {tip['bytes']}")
+        check(tip["offset"] == f"{stay['offset']:,}", f"{where}: offset {tip['offset']}")
+        check(tip["birth"].startswith(f"step {stay['from']}, "), f"{where}: birth {tip['birth']}")
+        last = stay["to"] == trace.events[-1]["step"]
+        check(tip["death"] == "not before the end" if last else tip["death"].startswith(f"after step {stay['to']}, "),
+              f"{where}: death {tip['death']}")
+        check(tip["why"] != "", f"{where}: no reason")
+
+
+def check_table(browser, trace):
+    """The table at the peak has what the places say; a row points at its rectangle."""
+    peak = trace.events[trace.file["peak_event"]]["step"]
+    alive = sorted((s for s in trace.stays if s["from"] <= peak <= s["to"]), key=lambda s: -s["bytes"])
+    rows = browser.run("[...document.querySelectorAll('#alive-rows tr')].map(r => [...r.cells].map(c => c.textContent))")
+    check([row[3] for row in rows] == [f"{s['bytes']:,}" for s in alive], "bytes in the table at the peak")
+    check(sorted(row[0] for row in rows) == sorted(s["name"] for s in alive), "names in the table at the peak")
+    total = sum(s["bytes"] for s in alive)
+    check(f"({total:,} B)" in browser.run("document.getElementById('alive-sum').textContent"), "sum of the table")
+    row = browser.run("(r => { r.scrollIntoView({block: 'center'}); return r.getBoundingClientRect().toJSON(); })"
+                      "(document.querySelectorAll('#alive-rows tr')[1])")
+    browser.hover(row["left"] + 20, row["top"] + 8)
+    cursor = browser.run("ckpt.state.cursor && ckpt.data.texts[ckpt.lives.name[ckpt.state.cursor.life]]")
+    check(cursor == rows[1][0], f"a row of {rows[1][0]} points at {cursor}")
+    check(browser.run("document.querySelectorAll('#alive-rows tr.over').length") == 1, "no row is marked")
+    browser.run("document.getElementById('head-name').firstChild.click()")
+    names = browser.run("[...document.querySelectorAll('#alive-rows tr')].map(r => r.cells[0].textContent)")
+    check(names == sorted(names), "the table sorts by name")
+    browser.run("document.getElementById('head-bytes').firstChild.click(); scrollTo(0, 0)")
+
+
+def search(browser, words):
+    browser.run("document.getElementById('find').value = ''")
+    browser.run("document.activeElement.blur()")
+    browser.key("/")
+    browser.type(words)
+    return browser.run("[document.getElementById('find-count').textContent, "
+                       "document.getElementById('find').getAttribute('aria-invalid')]")
+
+
+def check_search(browser, trace):
+    cases = [("h.1.", lambda t: "h.1." in t.lower()), ("GRAD", lambda t: "grad" in t.lower()),
+             (r"/^h\.[02]\.(qkv|att)$/", lambda t: re.search(r"^h\.[02]\.(qkv|att)$", t)),
+             (r"/BACKWARD$/i", lambda t: re.search("backward$", t, re.I)), ("no such thing", lambda t: False)]
+    for words, test in cases:
+        stays, steps = trace.count(test), trace.count_events(test)
+        many = f"{stays:,} stay{'' if stays == 1 else 's'}, {steps:,} step{'' if steps == 1 else 's'}"
+        got = search(browser, words)
+        check(got == [many, "false"], f"search {words}: {got}, wanted {many}")
+    got = search(browser, "/h.(/")
+    check("not a regular expression" in got[0] and got[1] == "true", f"a bad expression gives {got}")
+    search(browser, "h.0.qkv")
+    browser.key("Enter")
+    browser.key("Escape")
+    browser.key("n")
+    at = browser.run("[ckpt.search.at, ckpt.state.pin.life === ckpt.search.lives[1]]")
+    check(at == [1, True], f"Enter and n go to match {at}")
+    browser.key("N", modifiers=8)
+    check(browser.run("ckpt.search.at") == 0, "N goes back")
+    search(browser, " ")
+    browser.run("document.getElementById('find').value = ''; "
+                "document.getElementById('find').dispatchEvent(new Event('input'))")
+    browser.key("Escape")
+    browser.key("Escape")
+
+
+def check_ticks(browser, words):
+    """Labels stand where they say, in the picture, and apart."""
+    at = view(browser)
+    ticks = at["ticks"]
+    check(len(ticks) >= 2, f"{words}: {len(ticks)} labels")
+    for a, b in zip(ticks, ticks[1:]):
+        check(a["right"] < b["left"], f"{words}: {a['text']} and {b['text']} overlap")
+    unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+    for tick in ticks:
+        number, *scale = tick["text"].split(" ")
+        value = float(number) * (unit[scale[0]] if scale else 1)
+        x = at["left"] + (value - at["from"]) / (at["to"] - at["from"]) * (at["right"] - at["left"])
+        check(at["from"] - 1e-6 <= value <= at["to"] * (1 + 1e-9), f"{words}: {tick['text']} is not in the picture")
+        check(abs(x - tick["x"]) < 1, f"{words}: {tick['text']} stands at {tick['x']}, wanted {x}")
+        check(tick["left"] >= 0 and tick["right"] <= at["box"]["width"], f"{words}: {tick['text']} is cut")
+
+
+def check_zoom(browser):
+    at = view(browser)
+    x, y = at["box"]["left"] + 400, at["box"]["top"] + at["map"]["top"] + 50
+    for turn in range(6):
+        before = view(browser)
+        fixed = before["from"] + (400 - at["left"]) / (at["right"] - at["left"]) * (before["to"] - before["from"])
+        browser.wheel(x, y, -240)
+        after = view(browser)
+        still = after["from"] + (400 - at["left"]) / (at["right"] - at["left"]) * (after["to"] - after["from"])
+        check(after["to"] - after["from"] < before["to"] - before["from"], "the wheel zooms in")
+        check(abs(still - fixed) < 0.01, f"the step under the wheel moves from {fixed} to {still}")
+        check_ticks(browser, f"zoomed {turn + 1} times")
+    browser.run("document.getElementById('plot').focus({preventScroll: true})")
+    before = view(browser)
+    browser.key("ArrowRight")
+    after = view(browser)
+    length = before["to"] - before["from"]
+    check(abs(after["from"] - before["from"] - length / 10) < 1e-6, "ArrowRight moves by a tenth")
+    browser.key("ArrowLeft")
+    check(abs(view(browser)["from"] - before["from"]) < 1e-6, "ArrowLeft moves back")
+    browser.key("+")
+    check(view(browser)["to"] - view(browser)["from"] < length, "+ zooms in")
+    browser.key("Home")
+    check(view(browser)["from"] == 0, "Home goes to the beginning")
+    browser.mouse("mouseMoved", x, y)
+    browser.mouse("mousePressed", x, y, button="left", clickCount=1)
+    browser.mouse("mouseMoved", x - 100, y, button="left", buttons=1)
+    browser.mouse("mouseReleased", x - 100, y, button="left", clickCount=1)
+    browser.settle()
+    at = view(browser)
+    moved = 100 / (at["right"] - at["left"]) * (at["to"] - at["from"])
+    check(abs(at["from"] - moved) < 0.01 and at["pin"] is None, f"a drag moves to {at['from']}, wanted {moved}")
+    browser.wheel(x, y, -300, modifiers=8)
+    check(view(browser)["high"] - view(browser)["low"] < 1, "Shift and the wheel zoom the addresses")
+    browser.key("0")
+    at = view(browser)
+    check((at["from"], at["low"], at["high"]) == (0, 0, 1), "0 shows everything")
+    browser.run("document.getElementById('axis-time').click()")
+    browser.settle()
+    check_ticks(browser, "on the axis of time")
+    browser.wheel(x, y, -600)
+    check_ticks(browser, "zoomed on the axis of time")
+    browser.run("document.getElementById('axis-steps').click()")
+    browser.key("0")
+
+
+def check_cursor(browser, trace):
+    """The keys' way to what the mouse shows, and words for those who do not see it."""
+    browser.run("document.getElementById('plot').focus({preventScroll: true})")
+    browser.key("p")
+    peak = trace.events[trace.file["peak_event"]]
+    check(tooltip(browser)[""] == f"step {peak['step']}: {peak['name']}", f"p shows {tooltip(browser)['']}")
+    check(tooltip(browser)["sum"].startswith(f"{trace.file['peak_bytes']:,} ("), "the sum at the peak")
+    browser.key(".")
+    said = browser.run("document.getElementById('live').textContent")
+    check(said.startswith(f"step {peak['step'] + 1}, "), f". says {said}")
+    label = browser.run("document.getElementById('plot').getAttribute('aria-label')")
+    check(trace.file["name"] in label, f"the picture is called {label}")
+    browser.key("Escape")
+    check(tooltip(browser) is None, "Esc lets go")
+
+
+def check_hash(browser, trace, url):
+    """Pin, zoom, axis and search come back from the link; a link that is changed by hand is obeyed."""
+    stay = max(trace.stays, key=lambda s: (s["to"] - s["from"]) * s["bytes"])
+    x, y = pixel(browser, trace, stay)
+    browser.wheel(x, y, -120)
+    browser.click(*pixel(browser, trace, stay))
+    search(browser, "qkv")
+    browser.key("Escape")
+    keep = "[ckpt.state.from, ckpt.state.to, ckpt.state.pin, ckpt.state.find, ckpt.state.table, ckpt.state.axis]"
+    before, link = browser.run(keep), browser.run("location.href")
+    name = browser.run("ckpt.data.texts[ckpt.lives.name[ckpt.state.pin.life]]")
+    check(name == stay["name"], f"a click on {stay['name']} pins {name}")
+    check(link.startswith(url + "#") and "pin=" in link and "find=qkv" in link, f"link {link}")
+    browser.send("Page.navigate", url="about:blank")
+    browser.open(link)
+    after = browser.run(keep)
+    check(all(abs(a - b) < 1e-4 for a, b in zip(before[:2], after[:2])) and before[2:] == after[2:],
+          f"the link brings {after}, wanted {before}")
+    check(browser.run("document.querySelectorAll('#alive-rows tr.pinned').length") == 1, "the pin's row is marked")
+    browser.run("location.hash = '#x=10~20&theme=dark&pin=3'")
+    browser.wait("ckpt.state.from === 10 && ckpt.state.to === 20 && ckpt.state.pin.event === 3")
+    check(browser.run("document.documentElement.dataset.look") == "dark", "theme=dark in the link")
+    browser.run("location.hash = " + json.dumps("#x=5~1e999&y=2~1&pin=99999999.7&axis=<b>&theme=x&find=" +
+                                                urllib.parse.quote("</script>")))
+    browser.wait("ckpt.state.find === '</script>'")
+    at = view(browser)
+    check(at["from"] == 0 and at["pin"] is None and at["axis"] == "steps" and at["theme"] == "auto", "a foreign link")
+    browser.run("location.hash = ''")
+    browser.wait("ckpt.state.find === ''")
+
+
+def lightness(browser):
+    """Of the middle of the page's margin, and of the canvas."""
+    return browser.run("(c => { c.drawImage(document.getElementById('plot'), 0, 0); return "
+                       "[getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number), "
+                       "[...c.getImageData(3, 3, 1, 1).data]]; })(document.createElement('canvas')"
+                       ".getContext('2d', {willReadFrequently: true}))")
+
+
+def check_theme(browser):
+    for name, night in (("dark", True), ("light", False)):
+        browser.theme(name)
+        browser.settle()
+        browser.settle()
+        for rgb in lightness(browser):
+            check((sum(rgb[:3]) < 200) == night, f"{name}: the ground is {rgb}")
+    browser.run("document.getElementById('theme').click()")  # auto, light, dark
+    browser.run("document.getElementById('theme').click()")
+    browser.settle()
+    check(all(sum(rgb[:3]) < 200 for rgb in lightness(browser)), "the switch goes to dark")
+    check("theme=dark" in browser.run("location.hash"), "the link keeps the theme")
+    browser.run("document.getElementById('theme').click()")
+    browser.settle()
+
+
+def check_touch(browser, url):
+    browser.size(420, 800, ratio=2, touch=True)
+    browser.send("Page.navigate", url="about:blank")
+    browser.open(url)
+    at = view(browser)
+    check(at["box"]["width"] <= 420, f"the picture is {at['box']['width']} wide on a screen of 420")
+    check(browser.run("document.documentElement.scrollWidth") <= 420, "the page is wider than a phone")
+    check(browser.run("document.getElementById('plot').width") == round(at["box"]["width"] * 2), "2 pixels per pixel")
+    check_ticks(browser, "on a phone")
+    y, middle = at["box"]["top"] + at["map"]["top"] + 40, at["box"]["left"] + (at["left"] + at["right"]) / 2
+    browser.touch("touchStart", [(middle - 30, y), (middle + 30, y)])
+    for wide in (40, 50, 60):
+        browser.touch("touchMove", [(middle - wide, y), (middle + wide, y)])
+    browser.touch("touchEnd", [])
+    browser.settle()
+    after = view(browser)
+    share = (after["to"] - after["from"]) / (at["to"] - at["from"])
+    check(0.4 < share < 0.6, f"a pinch from 60 to 120 pixels leaves {share:.2f} of the axis, wanted a half")
+    check(abs((after["from"] + after["to"]) / 2 - (at["from"] + at["to"]) / 2) < 6, "the pinch's middle stays")
+    browser.touch("touchStart", [(middle, y)])
+    for step in (20, 40, 60):
+        browser.touch("touchMove", [(middle - step, y)])
+    browser.touch("touchEnd", [])
+    browser.settle()
+    check(view(browser)["from"] > after["from"] + 1, "a finger moves the picture")
+    browser.size(1280, 900)
+
+
+def check_hostile(browser, url):
+    browser.open(url)
+    names = html_traces.HOSTILE
+    check(browser.run("document.querySelectorAll('img, iframe, #head *:not(p), #facts *:not(dt):not(dd)').length") == 0,
+          "a name became an element")
+    check(browser.run("document.scripts.length") == 2, "a name became a script")
+    check(browser.run("document.getElementById('title').textContent").startswith(names[0] + ": "), "title")
+    check(browser.run("JSON.stringify(ckpt.data.texts.filter(t => t !== '').sort())") ==
+          json.dumps(sorted(names, key=lambda n: n.encode("utf-16-be")), ensure_ascii=False, separators=(",", ":")),
+          "the names are not what the trace says")
+    trace = Trace("hostile.json")
+    for stay in trace.stays[:4]:
+        browser.hover(*pixel(browser, trace, stay))
+        wanted = re.sub("[\u2028\u2029]", "\ufffd", stay["name"])
+        check((tooltip(browser) or {}).get("") == wanted, f"hover shows {tooltip(browser)}, wanted {wanted}")
+    got = search(browser, "onerror=alert(1)>")
+    check(got == ["1 stay, 1 step", "false"], f"search for markup: {got}")
+    got = search(browser, "/x{10000}/")
+    check(got == ["1 stay, 1 step", "false"], f"search for a long name: {got}")
+    check(browser.run("document.documentElement.scrollWidth") <= 1280, "a long name widens the page")
+
+
+def check_quiet(browser, words):
+    check(browser.requests() == [], f"{words}: asks for {browser.requests()}")
+    check(browser.complaints() == [], f"{words}: {browser.complaints()}")
+
+
+def check_long(browser, url):
+    browser.open(url)
+    print(f"page of 200,000 events: {os.path.getsize(os.path.join(folder, 'long.html')) / 1e6:.1f} MB")
+    for words, state in (("everything", ""), ("a thousandth", "ckpt.state.from = 60000; ckpt.state.to = 60200;")):
+        times = sorted(browser.run(f"({{x: (() => {{ {state} }})(), t: [...Array(9)].map(() => ckpt.measure())}}).t"))
+        print(f"one redraw at 200,000 events, 1280 x 900, {words}: median {times[4]:.1f} ms, "
+              f"{times[0]:.1f} to {times[-1]:.1f}")
+    browser.run("location.hash = '#x=0~200000'")
+    trace = Trace("long.json")
+    stay = max(trace.stays, key=lambda s: (s["to"] - s["from"]) * s["bytes"])
+    browser.run(f"location.hash = '#x={stay['from'] - 3}~{stay['to'] + 4}'")
+    browser.wait(f"ckpt.state.from > {stay['from'] - 4} && ckpt.state.from <= {stay['from'] - 3}")
+    browser.settle()
+    browser.hover(*pixel(browser, trace, stay))
+    check((tooltip(browser) or {}).get("") == stay["name"], f"hover among 100,000 shows {tooltip(browser)}")
+    got = search(browser, "/block\\.77\\./")
+    stays = trace.count(lambda t: "block.77." in t)
+    check(got[0].startswith(f"{stays:,} stays, "), f"search among 100,000: {got}, wanted {stays}")
+
+
+def main():
+    for name in ("two.html", "hostile.html"):
+        check_markup(name)
+    pages = {name: "file://" + urllib.parse.quote(os.path.join(folder, name + ".html"))
+             for name in ("two", "hostile", "long", "program")}
+    browser = html_drive.Browser(html_drive.find_browser())
+    try:
+        browser.theme("light")
+        browser.open(pages["two"])
+        trace = Trace("predicted.json")
+        check_hover(browser, trace)
+        check_table(browser, trace)
+        check_search(browser, trace)
+        check_zoom(browser)
+        check_cursor(browser, trace)
+        check_theme(browser)
+        text = browser.run("document.body.innerText")
+        check("differs first at step" in text, "the measured trace's difference is said")
+        check_quiet(browser, "two traces")
+        check_hash(browser, trace, pages["two"])
+        check_touch(browser, pages["two"])
+        check_quiet(browser, "on a phone")
+        check_hostile(browser, pages["hostile"])
+        check_quiet(browser, "hostile names")
+        browser.open(pages["program"])
+        check(browser.run("ckpt.lives.count") > 100 and browser.run("ckpt.state.axis") == "time", "a program's blocks")
+        check_ticks(browser, "a program without a plan")
+        check_quiet(browser, "a program without a plan")
+        check_long(browser, pages["long"])
+        check_quiet(browser, "200,000 events")
+    finally:
+        browser.close()
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
