@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,14 +22,26 @@ struct ckpt_json {
     json_t *root;
 };
 
-/* Jansson says "no memory" in several ways, or not at all; its allocator knows. */
-static _Thread_local bool memory_refused;
+/* Jansson's memory is the document's arena: a tree of many small pieces that goes as a whole. Without memory Jansson
+ * says so in several ways, or not at all, and asserts that a long number was kept (lex_unget_unsave, 2.14): it never
+ * hears of it, parsing ends here instead, and the arena's owner takes back what there is. */
+static _Thread_local struct {
+    ckpt_arena *arena;
+    jmp_buf refused;
+} parsing;
 
 static void *jansson_get(size_t bytes)
 {
-    void *const memory = ckpt_memory_get(bytes);
-    memory_refused = memory_refused || memory == NULL;
+    void *const memory = ckpt_arena_take(parsing.arena, 1, bytes);
+    if (memory == NULL) {
+        longjmp(parsing.refused, 1);
+    }
     return memory;
+}
+
+static void jansson_put(void *memory)
+{
+    (void)memory;
 }
 
 /* Messages are one line: what a file quotes must not break it. */
@@ -111,12 +124,12 @@ static ckpt_code parse(ckpt_json *json, ckpt_err *err)
 {
     CKPT_TRY(check_bytes(json, err));
     json_error_t error;
-    json_set_alloc_funcs(jansson_get, ckpt_memory_put);
-    memory_refused = false;
-    json->root = json_loadb(json->text, json->length, JSON_REJECT_DUPLICATES, &error);
-    if (memory_refused) {
+    json_set_alloc_funcs(jansson_get, jansson_put);
+    parsing.arena = &json->arena;
+    if (setjmp(parsing.refused) != 0) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to parse %zu bytes", json->source, json->length);
     }
+    json->root = json_loadb(json->text, json->length, JSON_REJECT_DUPLICATES, &error);
     if (json->root == NULL) {
         const ckpt_code code =
             CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", json->source, error.line > 0 ? error.line : 1,
@@ -186,7 +199,6 @@ ckpt_code ckpt_json_open(const char *path, const char *kind, ckpt_json **json, c
 void ckpt_json_close(ckpt_json *json)
 {
     if (json != NULL) {
-        json_decref(json->root);
         ckpt_arena_fini(&json->arena);
         ckpt_memory_put(json);
     }

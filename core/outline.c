@@ -83,8 +83,15 @@ static ckpt_code blame(const checker *c, bool in_graph, const char *array, int i
     return ckpt_item_blame(&entry, code, c->err);
 }
 
-static ckpt_code add_name(const checker *c, ckpt_names *names, const char *array, const char *name, int index)
+static ckpt_code add_name(checker *c, ckpt_names *names, const char *array, const char *name, int index)
 {
+    const bool scratch = names == &c->buffers && strcmp(name, "workspace") == 0;
+    if (name[0] == '\0' || scratch) {
+        return blame(
+            c, true, array, index,
+            CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%d of \"%s\" %s", index, array,
+                      scratch ? "is named \"workspace\", which in a plan means an op's scratch" : "has no name"));
+    }
     const int first = ckpt_names_add(names, name, index);
     if (first < 0) {
         return CKPT_OK;

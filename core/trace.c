@@ -187,11 +187,16 @@ static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_trace_p
     CKPT_TRY(ckpt_need_int(item, "to", from, INT32_MAX, &to, r->err));
     CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
     CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
-    if (!ckpt_sum(place->offset, place->bytes, &end) || (arena > 0 && end > arena)) {
+    if (!ckpt_sum(place->offset, place->bytes, &end)) {
+        const ckpt_code code =
+            CKPT_FAIL(r->err, CKPT_OVERFLOW, "place of \"%.60s\": offset and bytes do not fit 63 bits", place->name);
+        return ckpt_item_blame(item, code, r->err);
+    }
+    if (arena > 0 && end > arena) {
         return ckpt_item_fail(item, r->err,
                               "place of \"%.60s\": offset %" PRId64 " and %" PRId64
                               " bytes end beyond the arena of %" PRId64 " bytes",
-                              place->name, place->offset, place->bytes, arena > 0 ? arena : INT64_MAX);
+                              place->name, place->offset, place->bytes, arena);
     }
     place->from = (int)from;
     place->to = (int)to;

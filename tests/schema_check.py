@@ -35,6 +35,11 @@ trace/other-format trace/no-measured trace/measured-text trace/no-events trace/p
 trace/bytes-negative trace/step-negative trace/recorder-number trace/launches-huge trace/kernel-time-real trace/size-negative
 trace/address-text trace/other-negative profile/kernel-time-text profile/gap-negative profile/cache-misses-real
 profile/recorder-null
+plan/outline-no-ops plan/outline-no-static plan/outline-no-buffers plan/outline-kind plan/outline-phase
+plan/outline-op-text plan/outline-op-no-time plan/outline-no-name plan/outline-workspace plan/options-text plan/options-number
+trace/place-category trace/place-no-category trace/place-no-what trace/place-step-huge trace/place-negative
+trace/places-object trace/capacity-negative trace/step-times-text trace/step-times-negative
+profile/samples-text profile/samples-real profile/samples-negative
 sweep/no-points sweep/no-keep-all sweep/point-no-time sweep/budget-text sweep/sha-short sweep/bound-no-time
 sweep/complete-number sweep/baseline-no-name sweep/baselines-object
 """.split()

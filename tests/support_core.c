@@ -172,7 +172,7 @@ void ckpt_test_starve_format(const char *kind, const char *text)
 {
     starving s = {ckpt_test_format_of(kind), ckpt_test_file("starved.json", text, strlen(text))};
     const int64_t allocations = ckpt_test_starve(read_and_write, &s);
-    CHECK(allocations > 10, "only %lld allocations: was anything parsed?", (long long)allocations);
+    CHECK(allocations > 6, "only %lld allocations: was anything parsed?", (long long)allocations);
 }
 
 void ckpt_test_round_trip(const char *kind, const char *text)

@@ -230,6 +230,46 @@ static void test_a_profile_does_not_make_another_graph(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* The outline is of the graph, whatever its times; one that says otherwise was edited. */
+static void test_bind_holds_the_outline_against_the_graph(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *old, *fresh, *reason;
+    } cases[] = {
+        {"", "", NULL},
+        {"\"time_ns\": 1 }", "\"time_ns\": 99 }", NULL},
+        {"\"name\": \"a1\", \"bytes\": 256", "\"name\": \"a1\", \"bytes\": 192",
+         "buffer 1 in \"graph\", \"a1\", is not what it is in the graph"},
+        {"\"name\": \"a1\"", "\"name\": \"a2\"", "buffer 1 in \"graph\", \"a2\", is not what it is in the graph"},
+        {"\"kind\": \"activation\"", "\"kind\": \"saved\"",
+         "buffer 0 in \"graph\", \"a0\", is not what it is in the graph"},
+        {"\"phase\": \"forward\"", "\"phase\": \"update\"",
+         "op 0 in \"graph\", \"f0\", is not what it is in the graph"},
+        {"\"static\": []", "\"static\": [ { \"name\": \"w\", \"bytes\": 0 } ]",
+         "\"graph\" has 1 statics, 2 buffers and 2 ops, the graph 0, 2 and 2"},
+    };
+    ckpt_arena arena;
+    ckpt_text text;
+    ckpt_err err = {0};
+    ckpt_arena_init(&arena);
+    ckpt_text_init(&text);
+    const ckpt_graph *const graph = read_graph(graph_text, &arena);
+    ckpt_plan with = *read_plan(plan_text(), &arena);
+    CHECK_OK(ckpt_plan_outline(graph, &arena, &with.outline, &err), err);
+    ckpt_plan_write(&with, &text);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ckpt_plan *const plan = read_plan(ckpt_test_replace(text.bytes, cases[i].old, cases[i].fresh), &arena);
+        const ckpt_code code = ckpt_plan_bind(plan, graph, &err);
+        CHECK(code == (cases[i].reason == NULL ? CKPT_OK : CKPT_BAD_INPUT), "case %zu: code %d: %s", i, (int)code,
+              err.msg);
+        CHECK(cases[i].reason == NULL || strstr(err.msg, cases[i].reason) != NULL, "\"%s\", wanted \"%s\"", err.msg,
+              cases[i].reason);
+    }
+    ckpt_text_fini(&text);
+    ckpt_arena_fini(&arena);
+}
+
 typedef struct binding {
     ckpt_plan *plan;
     const ckpt_graph *graph;
@@ -260,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_infeasible_plans),
         cmocka_unit_test(test_bind_finds_every_name),
         cmocka_unit_test(test_bind_refuses_with_the_reason),
+        cmocka_unit_test(test_bind_holds_the_outline_against_the_graph),
         cmocka_unit_test(test_a_profile_does_not_make_another_graph),
         cmocka_unit_test(test_without_memory),
     };

@@ -80,6 +80,12 @@ static const ckpt_event events[] = {
 };
 enum { EVENT_COUNT = sizeof events / sizeof events[0] };
 
+static const ckpt_trace_place places[] = {
+    {"f0", CKPT_CAT_ACTIVATIONS, 0, 5, 0, 64},
+    {"workspace", CKPT_CAT_WORKSPACE, 2, 2, 64, 27},
+};
+static const ckpt_ns step_times[] = {15, 14, 17};
+
 static void test_trace_survives_a_round_trip(void **state)
 {
     (void)state;
@@ -96,7 +102,12 @@ static void test_trace_survives_a_round_trip(void **state)
                               .process_peak_bytes = 123456,
                               .machine = machine,
                               .event = events,
-                              .event_count = EVENT_COUNT};
+                              .event_count = EVENT_COUNT,
+                              .capacity_bytes = 4096,
+                              .step_ns = step_times,
+                              .step_ns_count = 3,
+                              .place = places,
+                              .place_count = 2};
     ckpt_arena arena;
     ckpt_text text;
     ckpt_err err = {0};
@@ -116,6 +127,18 @@ static void test_trace_survives_a_round_trip(void **state)
     assert_int_equal(t->process_peak_bytes, 123456);
     assert_string_equal(t->recorder, "CUPTI \"13\"");
     check_machine(&t->machine);
+    assert_int_equal(t->capacity_bytes, 4096);
+    assert_int_equal(t->step_ns_count, 3);
+    assert_memory_equal(t->step_ns, step_times, sizeof step_times);
+    assert_int_equal(t->place_count, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(t->place[i].name, places[i].name);
+        assert_int_equal(t->place[i].category, places[i].category);
+        assert_int_equal(t->place[i].from, places[i].from);
+        assert_int_equal(t->place[i].to, places[i].to);
+        assert_int_equal(t->place[i].offset, places[i].offset);
+        assert_int_equal(t->place[i].bytes, places[i].bytes);
+    }
     assert_int_equal(t->event_count, EVENT_COUNT);
     for (int i = 0; i < EVENT_COUNT; i++) {
         const ckpt_event *const e = &t->event[i];
@@ -163,13 +186,15 @@ static const ckpt_profile_kernel kernels[] = {
     {CKPT_DIRECTION_UPDATE, "adam", 3, 30},
 };
 
+static const ckpt_ns samples[] = {10, 11, 9, 10, 30, 8, 20};
+
 static const ckpt_profile_row rows[] = {
     {.layer = "h.0.a",
      .op = "linear",
      .same_as = "",
-     .forward = {10, 1, 5, NULL, 1000, 2000, 0.625, 8, 2, 4, 300, 400, 17},
-     .backward = {20, 2, 6, INT64_MAX, 2001, 1.5, 9, 3, 5, 301, 401, 18},
-     .update = {30, 3, 7, 1002, INT64_MAX, 0.1, 10, 4, INT32_MAX, 302, 402, 19},
+     .forward = {10, 1, 5, samples, 1000, 2000, 0.625, 8, 2, 4, 300, 400, 17},
+     .backward = {20, 2, 6, samples + 1, INT64_MAX, 2001, 1.5, 9, 3, 5, 301, 401, 18},
+     .update = {30, 3, 7, NULL, 1002, INT64_MAX, 0.1, 10, 4, INT32_MAX, 302, 402, 19},
      .output_bytes = 64,
      .saved_bytes = 65,
      .forward_workspace_bytes = 66,
@@ -192,6 +217,9 @@ static void check_timing(const ckpt_timing *a, const ckpt_timing *b)
     assert_int_equal(a->median_ns, b->median_ns);
     assert_int_equal(a->spread_ns, b->spread_ns);
     assert_int_equal(a->repeats, b->repeats);
+    for (int i = 0; b->sample_ns != NULL && i < b->repeats; i++) {
+        assert_int_equal(a->sample_ns[i], b->sample_ns[i]);
+    }
     assert_int_equal(a->flop, b->flop);
     assert_int_equal(a->moved_bytes, b->moved_bytes);
     assert_memory_equal(&a->roofline, &b->roofline, sizeof a->roofline);
