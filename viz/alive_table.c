@@ -11,7 +11,7 @@ typedef struct member {
     ckpt_why why;
     ckpt_life_kind kind;
     ckpt_bytes bytes; /* of a program without a plan, where names say little; else 0 */
-    int order;        /* largest first */
+    ckpt_bytes size;
     int life;
 } member;
 
@@ -27,8 +27,9 @@ static int by_likeness(const void *a, const void *b)
 
 static int by_likeness_and_size(const void *a, const void *b)
 {
+    const member *const x = a, *const y = b;
     const int order = by_likeness(a, b);
-    return order != 0 ? order : ((const member *)a)->order - ((const member *)b)->order;
+    return order != 0 ? order : x->size != y->size ? (x->size < y->size ? 1 : -1) : x->life - y->life;
 }
 
 /* Largest first; of equal ones that whose largest stay comes first. */
@@ -85,7 +86,7 @@ static bool describe(const maker *m, member *sorted)
             .why = ckpt_life_why(m->lives, m->which[i]),
             .kind = life->kind,
             .bytes = m->plan || m->level == DEEP ? 0 : life->bytes,
-            .order = i,
+            .size = life->bytes,
             .life = m->which[i],
         };
         if (sorted[i].name == NULL || sorted[i].layer == NULL) {
