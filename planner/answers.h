@@ -1,9 +1,10 @@
 /* Answers beyond one plan: the whole curve of time over budget, the largest model that fits, what a plan does to each
  * layer, how the strategies compare. They only call ckpt_plan_make. Each comes as data first, then as text for people
- * (..._text), for scripts (..._json, ..._csv) or as a picture (..._svg). */
+ * (..._text) or for scripts (..._json, ..._csv). */
 #ifndef CKPT_PLANNER_ANSWERS_H
 #define CKPT_PLANNER_ANSWERS_H
 
+#include "core/curve.h"
 #include "core/text.h"
 #include "planner/planner.h"
 
@@ -37,7 +38,6 @@ void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text);
 /* ---- the whole curve ---- */
 
 typedef struct ckpt_sweep {
-    const char *graph_name;
     ckpt_plan *const *plan; /* rising budgets; all fit, and none is slower than one before it. With one budget below
                              * the least there is one plan, which does not fit */
     int count;
@@ -46,14 +46,28 @@ typedef struct ckpt_sweep {
 
 /* Plans for `points` >= 1 budgets, evenly from the least that this planner can meet to options->budget_bytes, or to
  * keep-all's peak when that is 0 (one point: only the upper end). Each plan is a start of the next, and is kept where
- * the next comes out slower; a bound also holds for all smaller budgets. report   called after each plan with how many
- * there are; NULL: nobody Errors: as ckpt_plan_make. Cost: points + 1 plans. */
+ * the next comes out slower; a bound also holds for all smaller budgets.
+ *
+ *   report   called after each plan with how many there are; NULL: nobody
+ *
+ * Errors: as ckpt_plan_make. Cost: points + 1 plans. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points,
                                         const ckpt_plan_options *options, void (*report)(int done, int points),
                                         ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err);
-void ckpt_sweep_csv(const ckpt_sweep *sweep, ckpt_text *text);
-void ckpt_sweep_json(const ckpt_sweep *sweep, ckpt_text *text);
-void ckpt_sweep_svg(const ckpt_sweep *sweep, ckpt_text *text);
+
+/* The figures of a sweep, without baselines. Its texts are the plans'. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve *curve, ckpt_err *err);
+
+/* What each baseline of the strategies does on the same graph, at the least budget it can meet and at those of the
+ * curve above that (one that does not look at the budget: at the least alone); one that meets none of them is left out.
+ * Ended early, by `options`, the curve is no longer complete. Errors: as ckpt_plan_make. Cost: about as many plans as
+ * the curve has points, for each baseline. */
+CKPT_MUST_USE ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph,
+                                             const ckpt_plan_options *options, void (*report)(int done, int count),
+                                             ckpt_arena *out, ckpt_err *err);
+
+/* A line per point; with baselines a last column says which are theirs. */
+void ckpt_curve_csv(const ckpt_curve *curve, ckpt_text *text);
 
 /* ---- the largest model ---- */
 

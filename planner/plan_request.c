@@ -12,7 +12,8 @@ enum { POINTS_MAX = 10000 };
 const ckpt_cli_option ckpt_request_options[] = {
     {"budget", 'b', "SIZE", "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit)"},
     {"reserve", 0, "SIZE", "of --budget: kept for what is neither static nor arena, a GPU's context and libraries (0)"},
-    {"output", 'o', "FILE", "write the plan, or the curve of --sweep as .csv, .json or .svg; - is stdout"},
+    {"output", 'o', "FILE",
+     "write the plan, or the curve of --sweep as .csv or .json (which ckpt-view draws); - is stdout"},
     {"strategy", 's', "NAME", "one strategy alone, see --list-strategies (auto: the fastest of all that fit)"},
     {"effort", 'e', "0..3", "how hard to look; for 500 ops 1 takes up to a second, 2 ten, 3 a minute (1)"},
     {"time-limit", 0, "SECONDS", "end with the best plan so far, which then depends on the machine's speed"},
@@ -26,6 +27,8 @@ const ckpt_cli_option ckpt_request_options[] = {
     {"link", 0, "RATE", "offload to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)"},
     {"host-memory", 0, "SIZE", "room on the host for what is offloaded (no limit)"},
     {"sweep", 0, "N", "time over N budgets, from the least that can be met to --budget or keep-all's peak"},
+    {"baselines", 0, NULL, "of --sweep: what people do without a planner too, at the same budgets"},
+    {"check", 0, "FILE", "plan nothing new: whether that plan is what its options, and those given, would make now"},
     {"maximize", 0, "VAR", "the largest value of VAR that fits; throughput[:VAR]: the most VAR (batch) per second"},
     {"max-overhead", 0, "PERCENT", "of --maximize: the step takes at most that much longer than keep-all, e.g. 20%"},
     {"explain", 0, NULL, "per layer: bytes kept, time recomputed; and what more budget would buy"},
@@ -63,16 +66,18 @@ static int take_question(const ckpt_cli *cli, ckpt_request *r, const char *name,
         ckpt_question question;
     } table[] = {{"sweep", CKPT_ASK_SWEEP},         {"maximize", CKPT_ASK_MAXIMUM},
                  {"explain", CKPT_ASK_EXPLANATION}, {"compare-strategies", CKPT_ASK_COMPARISON},
-                 {"pack", CKPT_ASK_PACKING},        {"list-strategies", CKPT_ASK_STRATEGIES}};
+                 {"pack", CKPT_ASK_PACKING},        {"list-strategies", CKPT_ASK_STRATEGIES},
+                 {"check", CKPT_ASK_CHECK}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(name, table[i].name) == 0) {
             if (r->question != CKPT_ASK_PLAN && r->question != table[i].question) {
                 return ckpt_cli_usage(cli,
-                                      "wanted one of --sweep, --maximize, --explain, --compare-strategies, --pack and "
-                                      "--list-strategies");
+                                      "wanted one of --sweep, --maximize, --explain, --compare-strategies, --check, "
+                                      "--pack and --list-strategies");
             }
             r->question = table[i].question;
             r->pack = r->question == CKPT_ASK_PACKING ? value : r->pack;
+            r->check = r->question == CKPT_ASK_CHECK ? value : r->check;
             if (r->question == CKPT_ASK_MAXIMUM) {
                 r->throughput = strcmp(value, "throughput") == 0 || strncmp(value, "throughput:", 11) == 0;
                 r->variable = !r->throughput ? value : value[10] == ':' ? value + 11 : "batch";
@@ -126,6 +131,72 @@ static int take_number(const ckpt_cli *cli, ckpt_request *r, const char *name, c
     return -1;
 }
 
+enum { WORDS_MAX = 2 * (24 + CKPT_SETS_MAX) + 2 };
+
+typedef struct words {
+    const char **word;
+    int count;
+    bool failed; /* no memory for one of them */
+} words;
+
+/* "--name value"; `value` NULL: not given. */
+static void add_words(words *w, const char *name, const char *value)
+{
+    if (value != NULL) {
+        w->word[w->count++] = name;
+        w->word[w->count++] = value;
+    }
+}
+
+static void add_formatted(words *w, const char *name, const char *value)
+{
+    w->failed = w->failed || value == NULL;
+    add_words(w, name, value);
+}
+
+ckpt_code ckpt_request_words(const ckpt_request *r, ckpt_arena *out, const char *const **list, int *count,
+                             ckpt_err *err)
+{
+    words w = {.word = CKPT_NEW(out, const char *, WORDS_MAX)};
+    if (w.word == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "options of a plan");
+    }
+    add_words(&w, "--budget", r->budget);
+    add_words(&w, "--reserve", r->reserve);
+    add_words(&w, "--strategy", r->strategy);
+    if (r->effort != CKPT_EFFORT_NORMAL) {
+        add_formatted(&w, "--effort", ckpt_arena_format(out, "%d", r->effort));
+    }
+    if (r->time_limit > 0) {
+        add_formatted(&w, "--time-limit", ckpt_arena_format(out, "%.6g", r->time_limit));
+    }
+    if (r->ignore_flags) {
+        w.word[w.count++] = "--ignore-flags";
+    }
+    add_words(&w, "--start", r->start);
+    add_words(&w, "--profile", r->profile);
+    add_words(&w, "--device", r->device);
+    add_words(&w, "--maximize", r->question == CKPT_ASK_MAXIMUM ? r->variable : NULL);
+    for (int i = 0; i < r->set_count; i++) {
+        add_words(&w, "--set", r->set[i]);
+    }
+    add_words(&w, "--dtype", r->dtype);
+    if (r->threads > 0) {
+        add_formatted(&w, "--threads", ckpt_arena_format(out, "%d", r->threads));
+    }
+    add_words(&w, "--link", r->link);
+    add_words(&w, "--host-memory", r->host_memory);
+    if (r->input != NULL && !ckpt_on_stdout(r->input)) { /* what came through a pipe is gone */
+        const char *const input =
+            r->input[0] == '-' ? ckpt_arena_format(out, "./%s", r->input) : ckpt_arena_text(out, r->input);
+        w.failed = w.failed || input == NULL;
+        w.word[w.count++] = input;
+    }
+    *list = w.word;
+    *count = w.count;
+    return !w.failed ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "options of a plan");
+}
+
 bool ckpt_ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text);
@@ -157,9 +228,11 @@ static int check_output(const ckpt_cli *cli, const ckpt_request *r)
     const bool plan_there = ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
     if (r->question == CKPT_ASK_SWEEP) {
         const bool file = r->output != NULL && !ckpt_on_stdout(r->output);
-        if (file && !ckpt_ends_with(r->output, ".csv") && !ckpt_ends_with(r->output, ".json") &&
-            !ckpt_ends_with(r->output, ".svg")) {
-            return ckpt_cli_usage(cli, "found -o '%s', wanted a name that ends in .csv, .json or .svg", r->output);
+        if (file && !ckpt_ends_with(r->output, ".csv") && !ckpt_ends_with(r->output, ".json")) {
+            return ckpt_cli_usage(cli,
+                                  "found -o '%s', wanted a name that ends in .csv or .json; for a picture write "
+                                  "sweep.json and draw that: ckpt-view sweep.json -o sweep.svg",
+                                  r->output);
         }
         return file && r->json ? ckpt_cli_usage(cli, "found --json and -o '%s', wanted one of them", r->output) : -1;
     }
@@ -171,6 +244,19 @@ static int check_output(const ckpt_cli *cli, const ckpt_request *r)
                : -1;
 }
 
+/* --check writes nothing, and what it asks for must come out the same every time. */
+static int check_check(const ckpt_cli *cli, const ckpt_request *r)
+{
+    if (r->output != NULL || r->trace != NULL) {
+        return ckpt_cli_usage(cli, "--check writes no file: leave -o and --trace out");
+    }
+    if (r->start != NULL || r->time_limit > 0) {
+        return ckpt_cli_usage(cli, "--check wants what comes out the same every time: leave --start and --time-limit "
+                                   "out");
+    }
+    return -1;
+}
+
 /* What does not go together. */
 static int check_request(const ckpt_cli *cli, const ckpt_request *r)
 {
@@ -180,17 +266,20 @@ static int check_request(const ckpt_cli *cli, const ckpt_request *r)
     if (r->capacity != NULL) {
         return ckpt_cli_usage(cli, "--capacity is for --pack; a plan has a --budget");
     }
-    if (r->input == NULL) {
+    if (r->input == NULL && r->question != CKPT_ASK_CHECK) { /* a plan may say what it was made of */
         return ckpt_cli_usage(cli, "wanted a model or graph file");
     }
     if (r->ignore_flags && r->strategy != NULL && strcmp(r->strategy, "flags") == 0) {
         return ckpt_cli_usage(cli, "found --strategy flags and --ignore-flags, wanted one of them");
     }
-    if (r->reserve != NULL && r->budget == NULL) {
+    if (r->reserve != NULL && r->budget == NULL && r->question != CKPT_ASK_CHECK) {
         return ckpt_cli_usage(cli, "--reserve is kept of a --budget, and none is given");
     }
     if (r->max_overhead >= 0 && r->question != CKPT_ASK_MAXIMUM) {
         return ckpt_cli_usage(cli, "--max-overhead is for --maximize");
+    }
+    if (r->baselines && r->question != CKPT_ASK_SWEEP) {
+        return ckpt_cli_usage(cli, "--baselines is for --sweep; at one budget they are in --compare-strategies");
     }
     if (r->question == CKPT_ASK_MAXIMUM && r->budget == NULL) {
         return ckpt_cli_usage(cli, "--maximize wants a --budget");
@@ -207,7 +296,7 @@ static int check_request(const ckpt_cli *cli, const ckpt_request *r)
     if ((r->question == CKPT_ASK_MAXIMUM || r->question == CKPT_ASK_SWEEP) && r->start != NULL) {
         return ckpt_cli_usage(cli, "--start is for one plan of one graph");
     }
-    return check_output(cli, r);
+    return r->question == CKPT_ASK_CHECK ? check_check(cli, r) : check_output(cli, r);
 }
 
 int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
@@ -226,6 +315,8 @@ int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
             r->json = true;
         } else if (strcmp(name, "ignore-flags") == 0) {
             r->ignore_flags = true;
+        } else if (strcmp(name, "baselines") == 0) {
+            r->baselines = true;
         } else if (strcmp(name, "set") == 0) {
             if (r->set_count == CKPT_SETS_MAX) {
                 return ckpt_cli_usage(cli, "found more than %d --set", CKPT_SETS_MAX);

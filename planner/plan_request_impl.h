@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "core/cli.h"
+#include "core/memory.h"
 
 enum { CKPT_SETS_MAX = 64 };
 
@@ -15,16 +16,18 @@ typedef enum ckpt_question {
     CKPT_ASK_EXPLANATION,
     CKPT_ASK_COMPARISON,
     CKPT_ASK_PACKING,
+    CKPT_ASK_CHECK,
     CKPT_ASK_STRATEGIES,
 } ckpt_question;
 
 typedef struct ckpt_request {
     const char *input, *budget, *reserve, *output, *strategy, *start, *profile, *device, *dtype, *trace, *link,
-        *host_memory, *pack, *capacity;
+        *host_memory, *pack, *capacity, *check;
     const char *variable;               /* of CKPT_ASK_MAXIMUM */
     const char *set[CKPT_SETS_MAX + 1]; /* one more than --set may give: for a value of `variable` */
     int set_count;
     ckpt_question question;
+    bool baselines; /* of CKPT_ASK_SWEEP */
     bool throughput;
     bool json;
     bool ignore_flags; /* the model's checkpoint flags */
@@ -38,6 +41,11 @@ extern const ckpt_cli_option ckpt_request_options[];
 
 /* -1: `request` is filled and its options go together; else the exit code, and what was wrong is on standard error. */
 int ckpt_request_read(ckpt_cli *cli, ckpt_request *request);
+
+/* The options and the input of a request that decide what plan comes out, as words for a command line: those of
+ * ckpt_request_options, by long name, and the file last. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_request_words(const ckpt_request *request, ckpt_arena *out, const char *const **words,
+                                           int *count, ckpt_err *err);
 
 bool ckpt_on_stdout(const char *path); /* "-"; NULL is not */
 bool ckpt_ends_with(const char *text, const char *end);

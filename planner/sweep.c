@@ -113,7 +113,7 @@ ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int poi
     if (plan == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "sweep of %d points", points);
     }
-    *sweep = (ckpt_sweep){.graph_name = graph->name, .plan = plan, .count = 1};
+    *sweep = (ckpt_sweep){.plan = plan, .count = 1};
     CKPT_TRY(find_least(&s, &least, err));
     const ckpt_bytes low = least->budget_bytes;
     ckpt_bytes top = options->budget_bytes > 0 ? options->budget_bytes : least->keep_all_peak_bytes;

@@ -31,21 +31,33 @@ static int count_of(const char *text, const char *what)
     return count;
 }
 
-/* One CSV line per plan that fits, one circle and one point in the others. */
+/* One CSV line and one point per plan that fits, with that plan's figures. */
 static void check_texts(const ckpt_sweep *sweep, int points)
 {
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
     ckpt_text text;
     ckpt_text_init(&text);
-    ckpt_sweep_csv(sweep, &text);
+    ckpt_err err = {0};
+    ckpt_curve curve;
+    CHECK_OK(ckpt_sweep_curve(sweep, &arena, &curve, &err), err);
+    assert_int_equal(curve.point_count, points);
+    for (int i = 0; i < points; i++) {
+        const ckpt_plan *const plan = sweep->plan[i];
+        const ckpt_curve_point *const point = &curve.point[i];
+        CHECK(point->budget_bytes == plan->budget_bytes && point->peak_bytes == plan->peak_bytes &&
+                  point->time_ns == plan->time_ns && point->has_bound == plan->has_bound &&
+                  point->bound_ns == plan->bound_ns && strcmp(point->strategy, plan->solver) == 0,
+              "point %d is not its plan", i);
+    }
+    CHECK(curve.least_budget_bytes == sweep->plan[0]->least_budget_bytes && curve.complete == !sweep->stopped, "head");
+    ckpt_curve_csv(&curve, &text);
     CHECK(count_lines(text.bytes) == 1 + points, "CSV: %s", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_sweep_json(sweep, &text);
+    ckpt_curve_write(&curve, &text);
     CHECK(count_of(text.bytes, "\"overhead\"") == points, "JSON: %s", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_sweep_svg(sweep, &text);
-    CHECK(count_of(text.bytes, "<circle") == points && count_of(text.bytes, "nan") == 0, "SVG: %s", text.bytes);
-    CHECK(count_of(text.bytes, "<text") == count_of(text.bytes, "</text>"), "SVG: %s", text.bytes);
-    ckpt_text_fini(&text);
+    ckpt_arena_fini(&arena);
 }
 
 static void check_curve(const ckpt_graph *graph, const ckpt_sweep *sweep, const char *what)
@@ -152,6 +164,67 @@ static void sweep_ends(void **state)
     CHECK_OK(ckpt_sweep_make(graph, "chain", 5, &options, NULL, &arena, &sweep, &err), err);
     CHECK(sweep.stopped && sweep.count <= 1, "stopped before it began, and %d points", sweep.count);
     ckpt_arena_fini(&arena);
+}
+
+/* Each baseline's points are what it gives when it is asked alone; one that nobody could tell apart from the planner,
+ * and budgets it cannot meet, are not there. */
+static void baselines_are_what_they_say(void **state)
+{
+    (void)state;
+    enum { POINTS = 6 };
+    int several = 0;
+    int single = 0;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 12);
+        ckpt_err err = {0};
+        ckpt_sweep sweep;
+        ckpt_curve curve;
+        CHECK_OK(ckpt_sweep_make(graph, "hierarchy", POINTS, &least_effort, NULL, &arena, &sweep, &err), err);
+        CHECK_OK(ckpt_sweep_curve(&sweep, &arena, &curve, &err), err);
+        CHECK_OK(ckpt_curve_baselines(&curve, graph, &least_effort, NULL, &arena, &err), err);
+        CHECK(curve.complete && curve.baseline_count >= 3, "seed %d: %d baselines", (int)seed, curve.baseline_count);
+        const ckpt_bytes top = curve.point[curve.point_count - 1].budget_bytes;
+        for (int b = 0; b < curve.baseline_count; b++) {
+            const ckpt_curve_baseline *const baseline = &curve.baseline[b];
+            const ckpt_strategy *const strategy = ckpt_strategy_find(baseline->strategy);
+            CHECK(strategy != NULL && strategy->baseline && !strategy->link, "%s", baseline->strategy);
+            CHECK(strcmp(strategy->name, "keep-all") != 0 && strcmp(strategy->name, "recompute-only") != 0, "%s",
+                  baseline->strategy);
+            several += baseline->point_count > 1;
+            single += !strategy->budgeted;
+            CHECK(strategy->budgeted ? baseline->point_count >= 1 : baseline->point_count == 1, "%s: %d points",
+                  baseline->strategy, baseline->point_count);
+            for (int i = -1; i < baseline->point_count; i++) { /* -1: a byte less than the first */
+                const ckpt_bytes budget = baseline->point[i < 0 ? 0 : i].budget_bytes - (i < 0);
+                ckpt_plan *alone = NULL;
+                const ckpt_plan_options options = {.budget_bytes = budget};
+                CHECK_OK(ckpt_plan_make(graph, baseline->strategy, &options, &arena, &alone, &err), err);
+                CHECK((alone->verdict == CKPT_FITS) == (i >= 0), "%s: %s at %lld", baseline->strategy,
+                      i < 0 ? "fits" : "does not fit", (long long)budget);
+                CHECK(i < 0 || (alone->time_ns == baseline->point[i].time_ns &&
+                                alone->peak_bytes == baseline->point[i].peak_bytes && budget <= top),
+                      "%s: another plan at %lld", baseline->strategy, (long long)budget);
+                CHECK(i < 1 || budget > baseline->point[i - 1].budget_bytes, "%s: falling budgets", strategy->name);
+            }
+        }
+        ckpt_text text;
+        ckpt_text_init(&text);
+        ckpt_curve_csv(&curve, &text);
+        CHECK(count_of(text.bytes, ",planner\n") == curve.point_count, "CSV: %s", text.bytes);
+        CHECK(count_of(text.bytes, ",baseline\n") == count_lines(text.bytes) - 1 - curve.point_count, "CSV: %s",
+              text.bytes);
+        ckpt_text_fini(&text);
+
+        const volatile sig_atomic_t stop = 1;
+        const ckpt_plan_options stopped = {.stop = &stop};
+        curve.baseline_count = 0;
+        CHECK_OK(ckpt_curve_baselines(&curve, graph, &stopped, NULL, &arena, &err), err);
+        CHECK(!curve.complete, "ended early, and complete");
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(several > 0 && single > 0, "%d with several points, %d with one: this shows nothing", several, single);
 }
 
 /* A plan's schedule, taken from its steps, measures as the plan says. */
@@ -459,7 +532,10 @@ static ckpt_code answer_starved(void *context, ckpt_err *err)
     ckpt_sweep sweep;
     ckpt_code code = CKPT_OK;
     if (s->what == 0) {
+        ckpt_curve curve;
         code = ckpt_sweep_make(s->graph, "chain", 3, &options, NULL, &arena, &sweep, err);
+        code = code == CKPT_OK ? ckpt_sweep_curve(&sweep, &arena, &curve, err) : code;
+        code = code == CKPT_OK ? ckpt_curve_baselines(&curve, s->graph, &options, NULL, &arena, err) : code;
     } else {
         ckpt_plan *plan = NULL;
         ckpt_explanation explanation;
@@ -493,6 +569,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curves_never_rise),
         cmocka_unit_test(sweep_ends),
+        cmocka_unit_test(baselines_are_what_they_say),
         cmocka_unit_test(plans_are_starts),
         cmocka_unit_test(layers_are_explained),
         cmocka_unit_test(all_are_compared),

@@ -1,0 +1,66 @@
+/* What the files of ckpt-plan share (plan_main.c and its neighbours plan_..._main.c): where a graph comes from, and a
+ * request with all that it takes to answer it. */
+#ifndef CKPT_PLANNER_PLAN_JOB_IMPL_H
+#define CKPT_PLANNER_PLAN_JOB_IMPL_H
+
+#include "core/model.h"
+#include "planner/answers.h"
+#include "planner/plan_request_impl.h"
+
+/* A graph, and where its times come from. */
+typedef struct ckpt_source {
+    const ckpt_graph *graph;
+    const ckpt_graph *planned; /* the same, or without runs again of what the user has flagged as kept */
+    const ckpt_model *model;   /* NULL: the file is a graph */
+    const char *costs;
+    bool roofline;
+    int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
+    bool gpu;
+    ckpt_bytes reserve;  /* taken off the budget */
+    ckpt_bytes capacity; /* of the GPU's memory; 0: unknown, or no GPU */
+} ckpt_source;
+
+/* All that the ways to answer share. */
+typedef struct ckpt_job {
+    const ckpt_cli *cli;
+    const ckpt_request *request;
+    ckpt_arena *out;
+    ckpt_source source;
+    ckpt_plan_options options; /* `stop` is set from the beginning */
+    const char *strategy;
+    ckpt_ns begin_ns; /* on ckpt_clock_ns */
+    ckpt_text text;   /* what goes to standard output */
+    bool found;       /* the answer is yes */
+    int usage;        /* -1; else what to end with: the usage is wrong, and that has been said */
+} ckpt_job;
+
+/* The graph of the request's file, or of its model, with the link of --link. Errors: of the readers, of lowering. */
+CKPT_MUST_USE ckpt_code ckpt_source_read(const ckpt_request *request, ckpt_arena *out, ckpt_source *source,
+                                         ckpt_err *err);
+
+/* The same for the model with another value of its variable. */
+CKPT_MUST_USE ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t value, ckpt_arena *out,
+                                            ckpt_source *source, ckpt_err *err);
+
+/* Everything in `options` but the budget, which may be a share of something not known yet. */
+CKPT_MUST_USE ckpt_code ckpt_job_options(ckpt_job *job, ckpt_err *err);
+
+/* Source, flags and budget; what would do nothing is refused. Says on standard error whether flags were obeyed. */
+CKPT_MUST_USE ckpt_code ckpt_job_begin(ckpt_job *job, ckpt_err *err);
+
+/* What the user has flagged decides: `source->planned` and the strategy. */
+CKPT_MUST_USE ckpt_code ckpt_job_obey_flags(ckpt_job *job, ckpt_arena *out, ckpt_source *source, ckpt_err *err);
+
+/* What the plan was made for and from; and it becomes one of source.graph. */
+CKPT_MUST_USE ckpt_code ckpt_job_stamp(const ckpt_job *job, ckpt_plan *plan, ckpt_err *err);
+
+/* For a plan that is written: the outline of its graph, and the words of `request` that made it. The threads are in
+ * them even where they were the machine's own number, and a time limit only where the plan was ended `early`, by
+ * whatever. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_job_record(const ckpt_job *job, const ckpt_request *request, bool early, ckpt_plan *plan,
+                                        ckpt_err *err);
+
+/* --check: whether the plan file is what the planner gives. */
+CKPT_MUST_USE ckpt_code ckpt_answer_check(ckpt_job *job, ckpt_err *err);
+
+#endif

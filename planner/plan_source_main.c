@@ -1,0 +1,127 @@
+/* Where ckpt-plan gets its graph from: a graph file, or a model that is lowered with the costs of a profile or a
+ * device. */
+#include <string.h>
+
+#include "core/json.h"
+#include "core/machine.h"
+#include "ops/network.h"
+#include "planner/plan_job_impl.h"
+
+static ckpt_code read_format(const char *path, ckpt_arena *out, const char **format, ckpt_err *err)
+{
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    CKPT_TRY(ckpt_json_open(path, NULL, &json, &root, err));
+    ckpt_item member;
+    ckpt_code code = ckpt_item_need(&root, "format", &member, err);
+    code = code == CKPT_OK ? ckpt_item_text(&member, out, format, err) : code;
+    if (code == CKPT_OK && strncmp(*format, "ckpt-model/", 11) != 0 && strncmp(*format, "ckpt-graph/", 11) != 0) {
+        code = ckpt_item_fail(&member, err, "found \"%s\", wanted \"ckpt-model/1\" or \"ckpt-graph/1\"", *format);
+    }
+    ckpt_json_close(json);
+    return code;
+}
+
+/* What the workspaces are for: what the profile measured, or without one the device. */
+static ckpt_code choose_target(const ckpt_request *r, const ckpt_profile *profile, const ckpt_device_model *device,
+                               ckpt_source *s, ckpt_err *err)
+{
+    s->gpu = profile != NULL ? profile->machine.gpu : device->gpu;
+    s->capacity = s->gpu && device->gpu ? device->memory_bytes : 0;
+    if (s->gpu) {
+        s->threads = CKPT_ON_GPU;
+        return r->threads == 0 ? CKPT_OK
+                               : CKPT_FAIL(err, CKPT_BAD_INPUT, "found --threads %d, but %s is of a GPU: leave it out",
+                                           r->threads, profile != NULL ? r->profile : device->name);
+    }
+    s->threads = r->threads > 0                                    ? r->threads
+                 : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
+                                                                   : ckpt_machine_threads();
+    if (s->threads > CKPT_THREADS_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: measured with %d threads, wanted at most %d", r->profile, s->threads,
+                         CKPT_THREADS_MAX);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+{
+    const ckpt_model *model = NULL;
+    const ckpt_profile *profile = NULL;
+    const ckpt_device_model *device = NULL;
+    const ckpt_network *network = NULL;
+    const ckpt_lowered *lowered = NULL;
+    CKPT_TRY(ckpt_model_read(r->input, r->set, r->set_count, out, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, r->dtype, out, &model, err));
+    if (r->profile != NULL) {
+        CKPT_TRY(ckpt_profile_read(r->profile, out, &profile, err));
+    }
+    CKPT_TRY(ckpt_device_model_find(r->device != NULL ? r->device : "cpu", out, &device, err));
+    CKPT_TRY(choose_target(r, profile, device, s, err));
+    CKPT_TRY(ckpt_network_infer(model, s->threads, out, &network, err));
+    CKPT_TRY(ckpt_network_lower(network, profile, device, out, &lowered, err));
+    s->graph = lowered->graph;
+    s->model = model;
+    s->roofline = profile == NULL;
+    const int measured = profile != NULL ? profile->machine.threads : 0;
+    s->costs = profile == NULL ? ckpt_arena_format(out, "roofline of %s", device->name)
+               : measured > 0 && s->threads > 0 && measured != s->threads
+                   ? ckpt_arena_format(out, "profile %s, with times of %d thread%s", r->profile, measured,
+                                       measured == 1 ? "" : "s")
+                   : ckpt_arena_format(out, "profile %s", r->profile);
+    return s->costs != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of the costs");
+}
+
+static ckpt_code read_file(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+{
+    const char *format = NULL;
+    CKPT_TRY(read_format(r->input, out, &format, err));
+    if (strncmp(format, "ckpt-model/", 11) == 0) {
+        return read_model(r, out, s, err);
+    }
+    if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL || r->dtype != NULL ||
+        r->threads > 0) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%s is a graph and has its own sizes and times: --profile, --device, --set, --dtype, --threads "
+            "and --maximize are for models",
+            r->input);
+    }
+    s->costs = ckpt_arena_format(out, "times in %s", r->input);
+    return s->costs != NULL ? ckpt_graph_read(r->input, out, &s->graph, err)
+                            : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of the costs");
+}
+
+/* The same graph with the link of --link. */
+static ckpt_code set_link(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+{
+    if (r->link == NULL) {
+        return CKPT_OK;
+    }
+    ckpt_graph *const linked = CKPT_NEW(out, ckpt_graph, 1);
+    if (linked == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph with another link");
+    }
+    *linked = *s->graph;
+    linked->has_link = true;
+    s->graph = linked;
+    return ckpt_link_parse(r->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
+}
+
+ckpt_code ckpt_source_read(const ckpt_request *request, ckpt_arena *out, ckpt_source *source, ckpt_err *err)
+{
+    CKPT_TRY(read_file(request, out, source, err));
+    return set_link(request, out, source, err);
+}
+
+ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t value, ckpt_arena *out, ckpt_source *s,
+                              ckpt_err *err)
+{
+    ckpt_request r = *request;
+    r.set[r.set_count] = ckpt_arena_format(out, "%s=%lld", r.variable, (long long)value);
+    if (r.set[r.set_count++] == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
+    }
+    CKPT_TRY(read_model(&r, out, s, err));
+    return set_link(&r, out, s, err);
+}
