@@ -71,4 +71,13 @@ json.dump(plan, open(sys.argv[1], "w"))
 P
 if python3 "$source/tests/replay_plan.py" "$work/linked.json" "$work/plan.json" 2>"$work/said"; then exit 1; fi
 grep -q time_ns "$work/said"
+# And to an outline that is not of the graph; one must be there.
+python3 - "$work/plan.json" <<'P'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+plan["graph"]["ops"][3]["time_ns"] += 1
+json.dump(plan, open(sys.argv[1], "w"))
+P
+if python3 "$source/tests/replay_plan.py" "$work/linked.json" "$work/plan.json" 2>"$work/said"; then exit 1; fi
+grep -q "outline's ops differ" "$work/said"
 echo "$replayed plans replayed, $copied with copies"

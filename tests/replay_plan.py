@@ -28,9 +28,34 @@ def copy_ns(b, direction):
     return -(-size[b] * 10**9 // link[direction])  # rounded up
 
 
+# What a plan may carry of its graph, "static", "buffers" and "ops": all three of these, or none.
+outline = {
+    "static": [(s["name"], s["bytes"]) for s in graph.get("static", [])],
+    "buffers": [(b["name"], b["bytes"], b.get("kind", "activation")) for b in graph["buffers"]],
+    "ops": [(op["name"], op["phase"], op.get("layer", ""), op["time_ns"]) for op in graph["ops"]],
+}
+
+
+def check_outline(file, found):
+    if found["name"] != graph["name"]:
+        sys.exit(f"{file}: is of graph {found['name']}, this is {graph['name']}")
+    if not any(key in found for key in outline):
+        return
+    told = {
+        "static": [(s["name"], s["bytes"]) for s in found["static"]],
+        "buffers": [(b["name"], b["bytes"], b["kind"]) for b in found["buffers"]],
+        "ops": [(op["name"], op["phase"], op.get("layer", ""), op["time_ns"]) for op in found["ops"]],
+    }
+    for key, wanted in outline.items():
+        if told[key] != wanted:
+            first = next((x for x in zip(told[key], wanted) if x[0] != x[1]), "their number")
+            sys.exit(f"{file}: the outline's {key} differ from the graph's, first: {first}")
+
+
 def replay(file):
     with open(file) as f:
         plan = json.load(f)
+    check_outline(file, plan["graph"])
 
     # The clock: compute, which also issues the steps, and one engine for copies each way.
     now, d2h, h2d = 0, 0, 0
