@@ -47,9 +47,21 @@ const ckpt_hatch_look ckpt_hatch_looks[CKPT_HATCH_COUNT] = {
 };
 #undef TILE
 
+static const double far = 40000;
+
+static double near(double v)
+{
+    return v >= -far && v <= far ? v : v < 0 ? -far : v > 0 ? far : 0;
+}
+
+ckpt_point ckpt_point_fit(ckpt_point point)
+{
+    return (ckpt_point){near(point.x), near(point.y)};
+}
+
 bool ckpt_box_fit(const ckpt_box *box, ckpt_box *shown)
 {
-    const double far = 1e5, least = 0.8, hair = 0.5;
+    const double least = 0.8, hair = 0.5;
     if (!(box->width >= 0 && box->height >= 0 && fabs(box->x) <= far && fabs(box->y) <= far)) {
         return false;
     }

@@ -128,7 +128,8 @@ static void follow(cairo_t *cairo, const ckpt_point *point, int count)
 {
     cairo_new_path(cairo);
     for (int i = 0; i < count; i++) {
-        cairo_line_to(cairo, point[i].x, point[i].y);
+        const ckpt_point at = ckpt_point_fit(point[i]);
+        cairo_line_to(cairo, at.x, at.y);
     }
 }
 
@@ -187,9 +188,10 @@ static void page_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *
 {
     cairo_t *const cairo = ((pages *)canvas->own)->cairo;
     const double width = font->align >= 0 ? page_measure(canvas, font, text) : 0;
+    const ckpt_point at = ckpt_point_fit((ckpt_point){x, y});
     select_font(cairo, font);
     set_ink(cairo, font->ink);
-    cairo_move_to(cairo, x - (font->align + 1) * width / 2, y + 0.36 * font->size);
+    cairo_move_to(cairo, at.x - (font->align + 1) * width / 2, at.y + 0.36 * font->size);
     cairo_show_text(cairo, text);
 }
 

@@ -18,6 +18,10 @@ extern const ckpt_hatch_look ckpt_hatch_looks[CKPT_HATCH_COUNT];
 /* Whether an area of this ink is hatched. */
 bool ckpt_hatch_shows(ckpt_ink ink, double width, double height);
 
+/* No picture is larger than 16384 pixels: what lies far outside is brought nearer (Cairo would dash a line of 10^9
+ * pixels to its end), and what is no number is 0. */
+ckpt_point ckpt_point_fit(ckpt_point point);
+
 /* What of a box is drawn: at least a visible speck, less the hair between neighbours. False: nothing. */
 bool ckpt_box_fit(const ckpt_box *box, ckpt_box *shown);
 

@@ -13,7 +13,7 @@ typedef struct svg {
 /* Tenths of a pixel, as an integer, so that no float formatting can differ. */
 static long tenths(double v)
 {
-    return v > -1e6 && v < 1e6 ? lround(v * 10) : 0;
+    return lround(ckpt_point_fit((ckpt_point){v, 0}).x * 10);
 }
 
 static void number(ckpt_text *text, const char *before, long value)

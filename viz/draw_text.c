@@ -70,7 +70,7 @@ static void fill_column(const grid *own, int column, double top, double bottom, 
 {
     const double eighth = (double)CELL_HEIGHT / EIGHTHS;
     const double last = (double)own->rows * EIGHTHS - 1;
-    const int from = (int)fmax(0, ceil(top / eighth - 0.5));
+    const int from = (int)fmin(last + 1, fmax(0, ceil(top / eighth - 0.5)));
     const int to = (int)fmin(last, ceil(bottom / eighth - 0.5) - 1);
     for (int i = from; i <= to; i++) {
         cell *const c = at(own, column, i / EIGHTHS);
@@ -90,14 +90,14 @@ static void txt_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ck
         low = fmin(low, point[i].x);
         high = fmax(high, point[i].x);
     }
-    const int from = (int)fmax(0, floor(low / CELL_WIDTH));
-    const int to = (int)fmin(own->columns, ceil(high / CELL_WIDTH));
+    const int from = (int)fmin(own->columns, fmax(0, floor(low / CELL_WIDTH)));
+    const int to = (int)fmax(0, fmin(own->columns, ceil(high / CELL_WIDTH)));
     for (int column = from; column < to; column++) {
         const double x = (column + 0.5) * CELL_WIDTH;
         double y[CROSSINGS];
         int crossings = 0;
         for (int i = 0; i < count && crossings < CROSSINGS; i++) {
-            const ckpt_point a = point[i], b = point[(i + 1) % count];
+            const ckpt_point a = ckpt_point_fit(point[i]), b = ckpt_point_fit(point[(i + 1) % count]);
             if ((a.x <= x) == (b.x <= x)) {
                 continue;
             }
@@ -157,16 +157,16 @@ static void put(const grid *own, int column, int row, const char *glyph, int byt
 /* From left to right; dashes are not told apart. */
 static void draw_level(const grid *own, double from, double to, double y, const char *glyph, ckpt_ink ink)
 {
-    const int last = (int)fmin(own->columns, ceil(to / CELL_WIDTH - 0.01));
-    for (int column = (int)fmax(0, floor(from / CELL_WIDTH + 0.01)); column < last; column++) {
+    const int last = (int)fmax(0, fmin(own->columns, ceil(to / CELL_WIDTH - 0.01)));
+    for (int column = (int)fmin(last, fmax(0, floor(from / CELL_WIDTH + 0.01))); column < last; column++) {
         put(own, column, whole(y / CELL_HEIGHT), glyph, 3, ink, false);
     }
 }
 
 static void draw_upright(const grid *own, double x, double from, double to, const char *glyph, ckpt_ink ink)
 {
-    const int last = (int)fmin(own->rows, ceil(to / CELL_HEIGHT));
-    for (int row = (int)fmax(0, floor(from / CELL_HEIGHT)); row < last; row++) {
+    const int last = (int)fmax(0, fmin(own->rows, ceil(to / CELL_HEIGHT)));
+    for (int row = (int)fmin(last, fmax(0, floor(from / CELL_HEIGHT))); row < last; row++) {
         put(own, whole(x / CELL_WIDTH), row, glyph, 3, ink, false);
     }
 }
@@ -203,7 +203,7 @@ static void txt_line(ckpt_canvas *canvas, const ckpt_point *point, int count, co
     const char *const across = dashed ? (style == 1 ? "╍" : "╌") : glyphs[style][0];
     const char *const down = dashed ? (style == 1 ? "╏" : "╎") : glyphs[style][1];
     for (int i = 0; i + 1 < count; i++) {
-        const ckpt_point a = point[i], b = point[i + 1];
+        const ckpt_point a = ckpt_point_fit(point[i]), b = ckpt_point_fit(point[i + 1]);
         if (floor(a.y / CELL_HEIGHT) == floor(b.y / CELL_HEIGHT) && fabs(a.y - b.y) < 0.5) {
             draw_level(own, fmin(a.x, b.x), fmax(a.x, b.x), a.y, across, pen->ink);
         } else if (fabs(a.x - b.x) < 0.5) {
