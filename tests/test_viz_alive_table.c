@@ -80,11 +80,12 @@ static void names_of_blocks(void **state)
          "h.9…11.ln1/mean",
          "h.#.ln#/mean",
          "h.9…11.ln1/mean"},
-        {{"a.7.b.2", "a.7.b.3", "a.7.b.2"}, "a.#.b.#", "a.7.b.2…3", "a.#.b.#", "a.7.b.2…3"},
+        {{"a.7.b.2", "a.7.b.3", "a.7.b.2"}, "a.#.b.#", "a.7.b.2,3", "a.#.b.#", "a.7.b.2,3"},
+        {{"a.3", "a.0", "a.3"}, "a.#", "a.0,3", "a.#", "a.0,3"},
         {{"7", "12", "100"}, "#", "7…100", "#", "7…100"},
         {{"a:1", "a:1", "a:1"}, "a:1", "a:1", "a:1", "a:1"},
         {{"a.0:1", "a.1:1", "a.2:1"}, "a.0:1", NULL, "a.#:1", "a.0…2:1"},
-        {{"down0_conv1", "down3_conv2", "down1_conv1"}, "down0_conv1", NULL, "down#_conv#", "down0…3_conv1…2"},
+        {{"down0_conv1", "down3_conv2", "down1_conv1"}, "down0_conv1", NULL, "down#_conv#", "down0…3_conv1,2"},
         {{"", "", ""}, "", "", "", ""},
         {{"/1//", "/2//", "/3//"}, "/#//", "/1…3//", "/#//", "/1…3//"},
         {{"x99999999999999999999", "x99999999999999999998", "x3"},
@@ -136,8 +137,8 @@ static void blocks_are_told_together(void **state)
     /* Not even these: all that differs in numbers. fc1 and fc2 are one then. */
     CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 3, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 3);
-    row_is(&alive.row[0], "h.0…5.fc1…2", 12, "kept for h.0…5.all/backward, steps 26 to 31");
-    assert_string_equal(alive.row[0].layer, "h.0…5.fc1…2");
+    row_is(&alive.row[0], "h.0…5.fc1,2", 12, "kept for h.0…5.all/backward, steps 26 to 31");
+    assert_string_equal(alive.row[0].layer, "h.0…5.fc1,2");
     assert_int_equal(alive.rest_count, 1);
     assert_true(alive.rest_bytes == 5000);
     CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 0, &b.arena, &alive, &err), err);
@@ -146,7 +147,7 @@ static void blocks_are_told_together(void **state)
     /* Numbers inside of words count where there are no others. */
     make(&b, "down%d_%s", 1000);
     CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 5, &b.arena, &alive, &err), err);
-    row_is(&alive.row[0], "down0…5_fc1…2", 12, "kept for down0…5_all/backward, steps 26 to 31");
+    row_is(&alive.row[0], "down0…5_fc1,2", 12, "kept for down0…5_all/backward, steps 26 to 31");
     ckpt_arena_fini(&b.arena);
 }
 
@@ -306,7 +307,7 @@ static void drawn(void **state)
     CHECK_OK(draw_table(&b.lives, "txt", 100, 3, &text, &err), err);
     assert_string_equal(text.bytes,
                         "alive at the peak, step 24     bytes   share  why\n"
-                        "aa h.0…5.fc1…2 ×12           12.0 kB  12.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
+                        "aa h.0…5.fc1,2 ×12           12.0 kB  12.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
                         "aa h.0…5.att ×6              6.01 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
                         "aa h.0…5.ln ×6               6.00 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
                         "   and 1 smaller             5.00 kB   5.0 %\n");

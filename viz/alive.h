@@ -56,7 +56,8 @@ const char *ckpt_life_kind_name(ckpt_life_kind kind);
 
 /* One buffer, or the same buffer of several repeated blocks. */
 typedef struct ckpt_alive_row {
-    const char *name, *layer; /* "h.3.att"; of several "h.0…5.att"; layer "" when unknown, or of several that differ */
+    const char *name, *layer; /* "h.3.att"; of several "h.0…5.att", of two "h.0,3.att"; layer "" when unknown, or of
+                                 several that differ */
     ckpt_life_kind kind;
     ckpt_bytes bytes;   /* of all */
     const int *life;    /* `count` numbers of lives, largest first */

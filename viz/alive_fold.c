@@ -58,20 +58,29 @@ static bool less(number a, number b)
     return a.digits != b.digits ? a.digits < b.digits : memcmp(a.at, b.at, a.digits) < 0;
 }
 
-/* The least and the greatest of the numbers that stand where `names` point, which then point behind them. */
-static void put_range(const char *const *name, const char **at, int count, bool deep, ckpt_text *text)
+static number number_here(const char *name, const char *at, bool deep)
 {
-    number least = {NULL, 0}, most = {NULL, 0};
+    return number_of(at, number_at(name, at, deep));
+}
+
+/* The numbers that stand where `at` points, "0,3" when they are two, else "0…5"; `at` then points behind them. */
+static void put_numbers(const char *const *name, const char **at, int count, bool deep, ckpt_text *text)
+{
+    number least = number_here(name[0], at[0], deep), most = least;
+    for (int i = 1; i < count; i++) {
+        const number own = number_here(name[i], at[i], deep);
+        least = less(own, least) ? own : least;
+        most = less(most, own) ? own : most;
+    }
+    bool two = true;
     for (int i = 0; i < count; i++) {
-        const size_t digits = number_at(name[i], at[i], deep);
-        const number own = number_of(at[i], digits);
-        least = i == 0 || less(own, least) ? own : least;
-        most = i == 0 || less(most, own) ? own : most;
-        at[i] += digits;
+        const number own = number_here(name[i], at[i], deep);
+        two = two && (!less(least, own) || !less(own, most));
+        at[i] += number_at(name[i], at[i], deep);
     }
     ckpt_text_put(text, least.at, least.digits);
     if (less(least, most)) {
-        ckpt_text_add(text, "…");
+        ckpt_text_add(text, "%s", two ? "," : "…");
         ckpt_text_put(text, most.at, most.digits);
     }
 }
@@ -87,7 +96,7 @@ const char *ckpt_name_fold(const char *const *name, int count, bool deep, ckpt_a
     ckpt_text_init(&text);
     while (*at[0] != '\0') {
         if (number_at(name[0], at[0], deep) > 0) {
-            put_range(name, at, count, deep, &text);
+            put_numbers(name, at, count, deep, &text);
             continue;
         }
         ckpt_text_put(&text, at[0], 1);
