@@ -103,48 +103,6 @@ static void golden(void **state)
     ckpt_arena_fini(&m.arena);
 }
 
-/* The largest blocks at an event, by going through all that came before it with a table of all addresses. */
-static void the_largest_blocks_are_found(void **state)
-{
-    (void)state;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
-        made m;
-        ckpt_err err = {0};
-        make(&m, seed, 300, 2);
-        for (int at = 0; at < m.trace->event_count; at += 7) {
-            int holder[BLOCKS], found[3], count = 0, live = 0;
-            for (int b = 0; b < BLOCKS; b++) {
-                holder[b] = -1;
-            }
-            for (int i = 0; i <= at; i++) {
-                const ckpt_event *const e = &m.trace->event[i];
-                if (e->span == CKPT_SPAN_ALLOCATE || e->span == CKPT_SPAN_FREE) {
-                    holder[(e->address - 0x7f0000000000) >> 24] = e->span == CKPT_SPAN_ALLOCATE ? i : -1;
-                }
-            }
-            CHECK_OK(ckpt_trace_largest(m.trace, at, &m.arena, found, 3, &count, &err), err);
-            for (int b = 0; b < BLOCKS; b++) {
-                live += holder[b] >= 0;
-            }
-            assert_int_equal(count, live < 3 ? live : 3);
-            for (int k = 0; k < count; k++) {
-                int largest = -1;
-                for (int b = 0; b < BLOCKS; b++) {
-                    if (holder[b] >= 0 && (largest < 0 || m.trace->event[holder[b]].size_bytes >
-                                                              m.trace->event[holder[largest]].size_bytes)) {
-                        largest = b;
-                    }
-                }
-                assert_true(m.trace->event[found[k]].size_bytes == m.trace->event[holder[largest]].size_bytes);
-                for (int b = 0; b < BLOCKS; b++) { /* of equal ones any may be named, each once */
-                    holder[b] = holder[b] == found[k] ? -1 : holder[b];
-                }
-            }
-        }
-        ckpt_arena_fini(&m.arena);
-    }
-}
-
 /* Lanes: one per stream in the order of their numbers, and of too many one for the rest. */
 static void streams_have_lanes(void **state)
 {
@@ -245,7 +203,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
-        cmocka_unit_test(the_largest_blocks_are_found),
         cmocka_unit_test(streams_have_lanes),
         cmocka_unit_test(many_events),
         cmocka_unit_test(what_is_held_is_inside_the_axes),

@@ -129,53 +129,6 @@ static void find_peak(ckpt_series *series)
     }
 }
 
-/* Addresses met so far, in open addressing; at most half full. 0 is no address. */
-static bool met(int64_t *table, uint64_t mask, int64_t address)
-{
-    uint64_t slot = ((uint64_t)address * UINT64_C(0x9E3779B97F4A7C15) >> 17) & mask;
-    while (table[slot] != 0 && table[slot] != address) {
-        slot = (slot + 1) & mask;
-    }
-    const bool before = table[slot] == address;
-    table[slot] = address;
-    return before;
-}
-
-/* Backwards from the event: what was done last at an address says whether a block is there. */
-ckpt_code ckpt_trace_largest(const ckpt_trace *trace, int at, ckpt_arena *scratch, int *event, int room, int *count,
-                             ckpt_err *err)
-{
-    uint64_t slots = 64;
-    while (slots < 2 * (uint64_t)(at + 1)) {
-        slots *= 2;
-    }
-    const ckpt_mark mark = ckpt_arena_mark(scratch);
-    int64_t *const table = CKPT_NEW(scratch, int64_t, slots);
-    if (table == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the addresses of %d events", at + 1);
-    }
-    int found = 0;
-    for (int i = at; i >= 0; i--) {
-        const ckpt_event *const e = &trace->event[i];
-        const bool moves = e->span == CKPT_SPAN_ALLOCATE || e->span == CKPT_SPAN_FREE;
-        if (!moves || e->address == 0 || met(table, slots - 1, e->address) || e->span == CKPT_SPAN_FREE) {
-            continue;
-        }
-        int k = found < room ? found++ : room;
-        for (; k > 0 && trace->event[event[k - 1]].size_bytes < e->size_bytes; k--) {
-            if (k < room) {
-                event[k] = event[k - 1];
-            }
-        }
-        if (k < room) {
-            event[k] = i;
-        }
-    }
-    ckpt_arena_rewind(scratch, mark);
-    *count = found;
-    return CKPT_OK;
-}
-
 enum { GROUPED = 32 };
 
 /* 3000000 as "3,000,000". */

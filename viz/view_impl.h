@@ -55,11 +55,6 @@ typedef struct ckpt_series {
 /* Of a program that follows no plan: its events are numbered, its memory is what it allocated. */
 bool ckpt_trace_follows_no_plan(const ckpt_trace *trace);
 
-/* The largest blocks that are allocated when event `at` is over, largest first, as the numbers of the events that
- * allocated them. Gives how many there are, at most `room`. Cost: O(at). Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_trace_largest(const ckpt_trace *trace, int at, ckpt_arena *scratch, int *event, int room,
-                                           int *count, ckpt_err *err);
-
 /* Bytes of an event by band. Sums stop at 63 bits. */
 void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_bands *bands);
 
@@ -67,6 +62,19 @@ void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_ban
  * verdicts compare with it. Errors: CKPT_BAD_INPUT (a trace without events), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_axis, ckpt_arena *scratch,
                                          ckpt_series *series, int *base, ckpt_err *err);
+
+/* What a second trace did otherwise than the base: at every step both have, and where it put things. */
+typedef struct ckpt_residual {
+    bool comparable;   /* the same steps in the same order */
+    int differing;     /* steps whose bytes are not the base's */
+    ckpt_bytes most;   /* the other's bytes less the base's where that is farthest from 0 */
+    int at;            /* the first event that has it */
+    int places, moved; /* the base's places, and how many of them the other has not; places 0: not known of both */
+} ckpt_residual;
+
+/* Cost: O(events + places log places). Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_residual_find(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
+                                           ckpt_residual *residual, ckpt_err *err);
 
 /* For each of `columns` equal parts of 0 .. end the event with the most bytes that touches it; -1: none does. */
 void ckpt_series_columns(const ckpt_series *series, double end, int columns, int *event, ckpt_bytes *most);

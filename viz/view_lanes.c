@@ -26,26 +26,61 @@ static void lengthen(ckpt_lane *lane, const ckpt_event *event)
     }
 }
 
+/* Lanes of a step in the order of a step; copies by their direction. */
+typedef enum phase_lane {
+    LANE_FORWARD,
+    LANE_BACKWARD,
+    LANE_RECOMPUTE,
+    LANE_TO_HOST,
+    LANE_FROM_HOST,
+    LANE_COPY,
+    LANE_UPDATE,
+    LANE_WAIT,
+    LANE_OTHER,
+    LANE_COUNT
+} phase_lane;
+
+static phase_lane phase_lane_of(const ckpt_event *event)
+{
+    const char *const stream = event->stream != NULL ? event->stream : "";
+    switch (event->span) {
+    case CKPT_SPAN_FORWARD: return LANE_FORWARD;
+    case CKPT_SPAN_BACKWARD: return LANE_BACKWARD;
+    case CKPT_SPAN_RECOMPUTE: return LANE_RECOMPUTE;
+    case CKPT_SPAN_COPY:
+        return strcmp(stream, "d2h") == 0 ? LANE_TO_HOST : strcmp(stream, "h2d") == 0 ? LANE_FROM_HOST : LANE_COPY;
+    case CKPT_SPAN_UPDATE: return LANE_UPDATE;
+    case CKPT_SPAN_WAIT: return LANE_WAIT;
+    case CKPT_SPAN_FREE:
+    case CKPT_SPAN_ALLOCATE:
+    case CKPT_SPAN_OTHER: break;
+    }
+    return LANE_OTHER;
+}
+
 static void by_phase(ckpt_view *view, const ckpt_trace *trace)
 {
-    int lane_of_span[CKPT_SPAN_OTHER + 1];
-    ckpt_lane found[CKPT_SPAN_OTHER + 1] = {{NULL, 0}};
+    static const char *const name[LANE_COUNT] = {"forward", "backward", "recompute", "to host", "from host",
+                                                 "copy",    "update",   "wait",      "other"};
+    int lane_of[LANE_COUNT];
+    ckpt_lane found[LANE_COUNT] = {{NULL, 0}};
     for (int i = 0; i < trace->event_count; i++) {
         const ckpt_event *const event = &trace->event[i];
         if (has_lane(event)) {
-            found[event->span].name = ckpt_span_name(event->span);
-            lengthen(&found[event->span], event);
+            const phase_lane lane = phase_lane_of(event);
+            found[lane].name = name[lane];
+            lengthen(&found[lane], event);
         }
     }
-    for (int span = 0; span <= CKPT_SPAN_OTHER; span++) {
-        lane_of_span[span] = found[span].name != NULL ? view->lane_count : CKPT_VIEW_LANES;
-        if (found[span].name != NULL) {
-            view->lane[view->lane_count++] = found[span];
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        lane_of[lane] = found[lane].name != NULL ? view->lane_count : CKPT_VIEW_LANES;
+        if (found[lane].name != NULL) {
+            view->lane[view->lane_count++] = found[lane];
         }
     }
     for (int i = 0; i < trace->event_count; i++) {
         const ckpt_event *const event = &trace->event[i];
-        view->lane_of[i] = (unsigned char)(has_lane(event) ? lane_of_span[event->span] : CKPT_VIEW_LANES);
+        view->lane_of[i] = (unsigned char)(has_lane(event) ? lane_of[phase_lane_of(event)] : CKPT_VIEW_LANES);
     }
 }
 

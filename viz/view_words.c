@@ -9,13 +9,7 @@ static const char *text_of(const char *text)
     return text != NULL ? text : "";
 }
 
-/* The trace the table sets beside the base; NULL when there is one trace. */
-static const ckpt_series *other_of(const ckpt_view *view)
-{
-    return view->count > 1 ? &view->series[view->base == 0 ? 1 : 0] : NULL;
-}
-
-static const char *bytes_of(ckpt_view *view, ckpt_bytes bytes)
+const char *ckpt_view_bytes(ckpt_view *view, ckpt_bytes bytes)
 {
     char text[CKPT_UNITS_TEXT];
     return ckpt_view_keep(view, ckpt_arena_text(view->canvas.scratch, ckpt_bytes_show(bytes, text)));
@@ -61,7 +55,7 @@ static void say_traces(ckpt_view *view)
              base     ? "stack"
              : hidden ? "same"
                       : "line",
-             CKPT_SAY(view, "%s, peak %s at %s %d", series->label, bytes_of(view, series->at_peak.planned),
+             CKPT_SAY(view, "%s, peak %s at %s %d", series->label, ckpt_view_bytes(view, series->at_peak.planned),
                       ckpt_view_unit(view), series->trace->event[series->peak].step),
              base || hidden ? -1 : nth);
         nth += !base;
@@ -103,7 +97,7 @@ static void say_again(ckpt_view *view, ckpt_ns ns)
 
 static void say_time(ckpt_view *view)
 {
-    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const ckpt_series *const base = &view->series[view->base], *const other = ckpt_view_other(view);
     const ckpt_ns ns = base->trace->time_ns;
     if (other == NULL) {
         fact(view, view->no_plan ? "time" : "step time", CKPT_SAY(view, "%s, %s", ns_of(view, ns), base->label), -1);
@@ -134,12 +128,13 @@ static void say_machine(ckpt_view *view)
     }
     if (outside > 0) {
         fact(view, "outside",
-             CKPT_SAY(view, "at most %s %s", bytes_of(view, outside),
+             CKPT_SAY(view, "at most %s %s", ckpt_view_bytes(view, outside),
                       view->no_plan ? "that the allocator holds and nobody uses" : "outside static block and arena"),
              -1);
     }
     if (trace->process_peak_bytes > 0) {
-        fact(view, "process", CKPT_SAY(view, "resident set at most %s", bytes_of(view, trace->process_peak_bytes)), -1);
+        fact(view, "process",
+             CKPT_SAY(view, "resident set at most %s", ckpt_view_bytes(view, trace->process_peak_bytes)), -1);
     }
     if (text_of(trace->recorder)[0] != '\0') {
         fact(view, "recorder", trace->recorder, -1);
@@ -155,9 +150,9 @@ static void say_machine(ckpt_view *view)
 /* "33.6 MB at 0x7f0000000000", with the address where it is known. */
 static const char *block_of(ckpt_view *view, const ckpt_event *event)
 {
-    return event->address != 0
-               ? CKPT_SAY(view, "%s at 0x%llx", bytes_of(view, event->size_bytes), (unsigned long long)event->address)
-               : bytes_of(view, event->size_bytes);
+    return event->address != 0 ? CKPT_SAY(view, "%s at 0x%llx", ckpt_view_bytes(view, event->size_bytes),
+                                          (unsigned long long)event->address)
+                               : ckpt_view_bytes(view, event->size_bytes);
 }
 
 /* "cudaMalloc", or the layer in which it was called beside it. */
@@ -167,27 +162,17 @@ static const char *who_of(ckpt_view *view, const ckpt_event *event)
     return layer[0] != '\0' ? CKPT_SAY(view, "%s in %s", text_of(event->name), layer) : text_of(event->name);
 }
 
-/* The largest blocks at the peak, and what came and went in all. */
+/* What came and went in all. */
 static void say_blocks(ckpt_view *view)
 {
     const ckpt_series *const base = &view->series[view->base];
     const ckpt_trace *const trace = base->trace;
-    int largest[3], count = 0;
-    if (ckpt_trace_largest(trace, base->peak, view->canvas.scratch, largest, 3, &count, NULL) != CKPT_OK) {
-        view->failed = true;
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        const ckpt_event *const event = &trace->event[largest[i]];
-        fact(view, i == 0 ? "largest" : "",
-             CKPT_SAY(view, "%s, %s (event %d)", block_of(view, event), who_of(view, event), event->step), -1);
-    }
     ckpt_bands end;
     ckpt_event_bands(trace, &trace->event[trace->event_count - 1], &end);
     fact(view, "memory",
          CKPT_SAY(view, "%d allocation%s, %d free%s, %s left at the end", base->allocations,
                   base->allocations == 1 ? "" : "s", base->frees, base->frees == 1 ? "" : "s",
-                  bytes_of(view, end.planned)),
+                  ckpt_view_bytes(view, end.planned)),
          -1);
 }
 
@@ -196,7 +181,7 @@ static void say_title(ckpt_view *view)
     const ckpt_series *const base = &view->series[view->base];
     const ckpt_trace *const trace = base->trace;
     const ckpt_event *const peak = &trace->event[base->peak];
-    const char *const bytes = bytes_of(view, base->at_peak.planned);
+    const char *const bytes = ckpt_view_bytes(view, base->at_peak.planned);
     const int last = trace->event[trace->event_count - 1].step + 1;
     if (view->no_plan) {
         view->title = CKPT_SAY(view, "%s: memory of a program that follows no plan", text_of(trace->name));
@@ -210,7 +195,7 @@ static void say_title(ckpt_view *view)
     const bool budget = trace->budget_bytes > 0;
     view->title = CKPT_SAY(view, "%s: memory in one training step, plan %s, %s%s", text_of(trace->name),
                            text_of(trace->plan)[0] != '\0' ? trace->plan : "of unknown origin",
-                           budget ? "budget " : "no budget", budget ? bytes_of(view, trace->budget_bytes) : "");
+                           budget ? "budget " : "no budget", budget ? ckpt_view_bytes(view, trace->budget_bytes) : "");
     const char *const of_budget = budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
                                                     percent((double)base->at_peak.planned, (double)trace->budget_bytes))
                                          : "";
@@ -220,7 +205,7 @@ static void say_title(ckpt_view *view)
 
 void ckpt_view_say(ckpt_view *view)
 {
-    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
+    const ckpt_series *const base = &view->series[view->base], *const other = ckpt_view_other(view);
     const ckpt_trace *const trace = base->trace;
     say_title(view);
     view->head_count = 1;
@@ -234,137 +219,17 @@ void ckpt_view_say(ckpt_view *view)
         say_blocks(view);
     } else {
         fact(view, "memory",
-             CKPT_SAY(view, "static block %s + arena %s", bytes_of(view, trace->static_bytes),
-                      bytes_of(view, trace->arena_bytes)),
+             CKPT_SAY(view, "static block %s + arena %s", ckpt_view_bytes(view, trace->static_bytes),
+                      ckpt_view_bytes(view, trace->arena_bytes)),
              -1);
     }
     if (trace->budget_bytes > 0 && view->budget == 0) {
-        fact(view, "budget", CKPT_SAY(view, "%s, far above the picture", bytes_of(view, trace->budget_bytes)), -1);
+        fact(view, "budget", CKPT_SAY(view, "%s, far above the picture", ckpt_view_bytes(view, trace->budget_bytes)),
+             -1);
     }
     say_time(view);
     say_machine(view);
     if (trace->event_count > (int)(view->canvas.width / view->canvas.cell_width * 0.8)) {
         fact(view, "detail", CKPT_SAY(view, "each column shows its highest %s", ckpt_view_unit(view)), -1);
-    }
-}
-
-/* Columns of the table: name, bytes, share, and with a second trace bytes and difference. */
-enum { NAME_WIDTH = 160, BYTES_WIDTH = 80, SHARE_WIDTH = 64, DIFFERENCE_WIDTH = 88 };
-
-double ckpt_view_table_width(const ckpt_view *view)
-{
-    return NAME_WIDTH + BYTES_WIDTH + SHARE_WIDTH + (view->count > 1 ? BYTES_WIDTH + DIFFERENCE_WIDTH : 0);
-}
-
-static bool has_row(const ckpt_view *view, int b)
-{
-    const ckpt_series *const other = other_of(view);
-    return view->series[view->base].at_peak.bytes[b] > 0 || (other != NULL && other->at_peak.bytes[b] > 0);
-}
-
-int ckpt_view_table_rows(const ckpt_view *view)
-{
-    int rows = 2 + (view->series[view->base].trace->budget_bytes > 0);
-    for (int b = 0; b < CKPT_BAND_COUNT; b++) {
-        rows += has_row(view, b);
-    }
-    return rows;
-}
-
-static const char *difference(ckpt_view *view, ckpt_bytes base, ckpt_bytes other)
-{
-    if (base == other) {
-        return "=";
-    }
-    return other > base ? CKPT_SAY(view, "+%s", bytes_of(view, other - base))
-                        : CKPT_SAY(view, "−%s", bytes_of(view, base - other));
-}
-
-/* Words of one row, right-aligned but for the first. */
-static void row(ckpt_view *view, double y, bool bold, ckpt_ink ink, double indent, const char *const word[5])
-{
-    static const double width[5] = {NAME_WIDTH, BYTES_WIDTH, SHARE_WIDTH, BYTES_WIDTH, DIFFERENCE_WIDTH};
-    double x = view->margin;
-    for (int i = 0; i < 5; i++) {
-        const ckpt_font font = {view->small, bold, ink, i == 0 ? -1 : 1};
-        if (word[i] != NULL) {
-            ckpt_view_words(view, i == 0 ? x + indent : x + width[i], y, font, width[i] - (i == 0 ? indent : 8),
-                            word[i]);
-        }
-        x += width[i];
-    }
-}
-
-void ckpt_view_draw_table(ckpt_view *view)
-{
-    const ckpt_series *const base = &view->series[view->base], *const other = other_of(view);
-    const bool cells = view->canvas.renderer->cells;
-    const double width = ckpt_view_table_width(view);
-    double y = view->table_y + view->line / 2;
-    const char *const base_name = base->trace->measured ? "measured" : "predicted";
-    const char *const other_name = other == NULL ? NULL : other->trace->measured ? "measured" : "predicted";
-    row(view, y, true, CKPT_INK_BLACK, 0,
-        (const char *const[5]){"at the peak", base_name, "share", other_name, other != NULL ? "difference" : NULL});
-    if (!cells) {
-        const double rule = round(y + view->line / 2) - 0.5;
-        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
-    }
-    y += view->line;
-    for (int b = CKPT_BAND_COUNT - 1; b >= 0; b--) { /* as the stack lies */
-        if (!has_row(view, b)) {
-            continue;
-        }
-        const ckpt_bytes bytes = base->at_peak.bytes[b], others = other != NULL ? other->at_peak.bytes[b] : 0;
-        ckpt_view_box(view, view->margin, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12,
-                      ckpt_view_band(view, b)->ink);
-        row(view, y, false, CKPT_INK_BLACK, 24,
-            (const char *const[5]){
-                ckpt_view_band(view, b)->name, bytes_of(view, bytes),
-                b == CKPT_BAND_OUTSIDE
-                    ? "–"
-                    : CKPT_SAY(view, "%.1f %%", percent((double)bytes, (double)base->at_peak.planned)),
-                other != NULL ? bytes_of(view, others) : NULL, other != NULL ? difference(view, bytes, others) : NULL});
-        y += view->line;
-    }
-    const ckpt_bytes sum = base->at_peak.planned;
-    if (!cells) {
-        const double rule = round(y - view->line / 2) - 0.5;
-        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
-    }
-    row(view, y, true, CKPT_INK_BLACK, 0,
-        (const char *const[5]){"peak", bytes_of(view, sum), "100.0 %",
-                               other != NULL ? bytes_of(view, other->at_peak.planned) : NULL,
-                               other != NULL ? difference(view, sum, other->at_peak.planned) : NULL});
-    y += view->line;
-    const ckpt_bytes budget = base->trace->budget_bytes;
-    if (budget > 0) {
-        const bool over = sum > budget;
-        row(view, y, over, CKPT_INK_GREY, 0,
-            (const char *const[5]){over ? "over the budget" : "left of the budget",
-                                   bytes_of(view, over ? sum - budget : budget - sum), NULL,
-                                   other == NULL ? NULL
-                                                 : bytes_of(view, other->at_peak.planned > budget
-                                                                      ? other->at_peak.planned - budget
-                                                                      : budget - other->at_peak.planned),
-                                   other != NULL && (other->at_peak.planned > budget) != over ? "over" : NULL});
-    }
-}
-
-void ckpt_view_draw_facts(ckpt_view *view)
-{
-    const double name_width = 80;
-    double y = view->facts_y + view->line / 2;
-    for (int i = 0; i < view->fact_count; i++) {
-        const ckpt_fact *const f = &view->fact[i];
-        const ckpt_font name = {view->small, false, CKPT_INK_GREY, -1}, text = {view->small, false, CKPT_INK_BLACK, -1};
-        if (f->outline >= 0) {
-            const double end = view->facts_x + (view->canvas.renderer->cells ? 32 : 28);
-            ckpt_view_line(view, view->facts_x, y, end, y, *ckpt_view_outline(f->outline));
-        } else {
-            ckpt_view_words(view, view->facts_x, y, name, name_width, f->name);
-        }
-        ckpt_view_words(view, view->facts_x + name_width, y, text,
-                        view->canvas.width - view->margin - view->facts_x - name_width, f->text);
-        y += view->line;
     }
 }
