@@ -11,10 +11,10 @@ const HATCH = {
 const rgbOf = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 const lightness = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b) / 255;
 
-// On black what is nearly black gets lighter; whatever does not match a search fades into the paper.
+// On black greys come closer together, so that none vanishes or glares; what does not match a search fades into the paper.
 function tint(text, faded) {
-  const rgb = rgbOf(text), paper = rgbOf(colors.paper);
-  const seen = colors.night && lightness(rgb) < 0.3 ? rgb.map((v) => v + (255 - v) * 0.35) : rgb;
+  const rgb = rgbOf(text), paper = rgbOf(colors.paper), grey = rgb[0] === rgb[1] && rgb[1] === rgb[2];
+  const seen = colors.night && grey ? rgb.map((v) => 64 + v * 0.42) : rgb;
   return seen.map((v, i) => Math.round(faded ? paper[i] + (v - paper[i]) * 0.22 : v));
 }
 

@@ -86,6 +86,8 @@ function readColors(forceLight = false) {
   colors.night = night;
 }
 
+let known = ""; // the hash as it was read or written last
+
 function writeHash() {
   const part = new URLSearchParams();
   const whole = wholeAxis() - axisBegin();
@@ -108,8 +110,10 @@ function writeHash() {
     }
   }
   const hash = "#" + part.toString();
-  if (hash !== location.hash && !(hash === "#" && location.hash === "")) {
+  // Where somebody else has changed it, restore() is about to read it.
+  if (location.hash === known && hash !== known && !(hash === "#" && known === "")) {
     history.replaceState(null, "", hash);
+    known = location.hash;
   }
 }
 
@@ -117,7 +121,8 @@ const pair = (text) => (/^-?[\d.e+-]+~-?[\d.e+-]+$/i.test(text || "") ? text.spl
 
 // A hash is anybody's: what is out of range or unknown is left out.
 function readHash() {
-  const part = new URLSearchParams(location.hash.slice(1));
+  known = location.hash;
+  const part = new URLSearchParams(known.slice(1));
   const one = (key, list, plain) => (list.includes(part.get(key)) ? part.get(key) : plain);
   state.axis = one("axis", AXES, data.axis);
   state.axis = hasTime ? state.axis : "steps";
