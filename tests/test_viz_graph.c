@@ -35,7 +35,7 @@ static void draw(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, con
 {
     ckpt_text_fini(&f->text);
     ckpt_text_init(&f->text);
-    CHECK_OK(ckpt_graph_draw(graph, plan, format, &f->text, &f->err), f->err);
+    CHECK_OK(ckpt_graph_draw(graph, plan, format, 0, &f->text, &f->err), f->err);
     CHECK(f->text.length > 100, "%s: only %zu bytes", format, f->text.length);
 }
 
@@ -95,7 +95,7 @@ static void every_format(void **state)
     assert_memory_equal(f->text.bytes, "\x89PNG", 4);
     draw(f, graph, plan, "pdf");
     assert_memory_equal(f->text.bytes, "%PDF", 4);
-    assert_int_equal(ckpt_graph_draw(graph, plan, "gif", &f->text, &f->err), CKPT_BAD_INPUT);
+    assert_int_equal(ckpt_graph_draw(graph, plan, "gif", 0, &f->text, &f->err), CKPT_BAD_INPUT);
 }
 
 /* Every hostile name comes out of Graphviz as one node whose SVG shows it as it was written. */
@@ -160,7 +160,7 @@ static ckpt_code draw_starved(void *context, ckpt_err *err)
     void **const given = context;
     ckpt_text text;
     ckpt_text_init(&text);
-    const ckpt_code code = ckpt_graph_draw(given[0], given[1], given[2], &text, err);
+    const ckpt_code code = ckpt_graph_draw(given[0], given[1], given[2], 0, &text, err);
     ckpt_text_fini(&text);
     return code;
 }

@@ -1,187 +1,31 @@
-/* The forward half of a graph as a drawing in DOT: one box per layer, an arrow where a layer reads another. Backward
- * ops mirror the forward ones, so their time stands in the box of their layer. Beyond 100 layers neighbours with a
- * common beginning of the name ("h.12.ln1", "h.12.qkv") share one box, because nobody reads 3,000; beyond 40 boxes each
- * has one line, so that a chain does not grow taller than it must. */
-#include <stdlib.h>
+/* The forward half of a graph as a drawing in DOT: a box for each layer, an arrow where a layer reads another, clusters
+ * around what stands together. DOT is written as text, so that what a person gets (-o x.dot) and what Graphviz draws is
+ * the same; Graphviz then reads it (graph_render.c). */
 #include <string.h>
 
 #include "viz/draw.h"
 #include "viz/graph_draw_impl.h"
 #include "viz/viz.h"
 
-enum { BOXES = 100, FLAT = 40, NAME_LETTERS = 48, DECISIONS = CKPT_OFFLOADED + 1 };
+enum { BOXES = 100, FOLD_BEYOND = 300, FLAT = 40, NAME_LETTERS = 48 };
 
 typedef struct decision_look {
     const char *word, *fill, *line, *style;
 } decision_look;
 
 /* Light tints of Okabe and Ito's colours; the border is the second cue. */
-static const decision_look looks[DECISIONS] = {
+static const decision_look looks[CKPT_DECISIONS] = {
     [CKPT_KEEP] = {"kept", "#cfe8f7", "#0072b2", "filled"},
     [CKPT_RECOMPUTE] = {"recomputed", "#fbe0a6", "#b35a00", "filled,dashed"},
-    [CKPT_OFFLOADED] = {"offloaded", "#efd3e2", "#8a3a67", "filled,bold"},
+    [CKPT_OFFLOADED] = {"offloaded", "#efd3e2", "#8a3a67", "filled\", peripheries=\"2"},
 };
 static const decision_look undecided = {"", "#f4f4f4", "#555555", "filled"};
 
-/* One rectangle: a layer, or several that stand next to each other. */
-typedef struct box {
-    const char *name, *last; /* of the first and the last layer, as far as neighbours share them */
-    size_t name_length, last_length;
-    int layers;
-    int decided[DECISIONS];
-    int outputs; /* activations written */
-    ckpt_bytes activation_bytes, saved_bytes;
-    ckpt_ns forward_ns, backward_ns;
-} box;
-
-typedef struct layer_key {
-    const char *layer;
-    int op;
-} layer_key;
-
 typedef struct drawing {
-    const ckpt_graph *graph;
-    const ckpt_plan *plan;
-    ckpt_phase phase; /* forward; the first op's when there is no forward op */
-    int op_count;     /* of that phase */
-    int *box_of;      /* per op; -1: not drawn */
-    box *boxes;
-    int box_count;
-    layer_key *key; /* of drawn ops, by layer */
-    ckpt_arena *scratch;
+    const ckpt_figure *figure;
     ckpt_text *text;
+    int depth; /* of the clusters around what is written */
 } drawing;
-
-static const char *label_of(const ckpt_graph_op *op)
-{
-    return op->layer != NULL && op->layer[0] != '\0' ? op->layer : op->name;
-}
-
-/* Bytes of the first `depth` parts of a dotted name. */
-static size_t prefix(const char *name, int depth)
-{
-    size_t i = 0;
-    for (; name[i] != '\0'; i++) {
-        if (name[i] == '.' && --depth == 0) {
-            break;
-        }
-    }
-    return i;
-}
-
-/* Give each drawn op its box: neighbours whose names agree in `depth` parts (0: none do) stay together, and `run` such
- * groups share a box. */
-static int share_boxes(drawing *d, int depth, int run)
-{
-    int groups = 0;
-    const char *last = NULL;
-    for (int i = 0; i < d->graph->op_count; i++) {
-        const ckpt_graph_op *const op = &d->graph->op[i];
-        d->box_of[i] = -1;
-        if (op->phase != d->phase) {
-            continue;
-        }
-        const char *const name = label_of(op);
-        const size_t length = prefix(name, depth);
-        groups += !(depth > 0 && last != NULL && prefix(last, depth) == length && strncmp(last, name, length) == 0);
-        last = name;
-        d->box_of[i] = (groups - 1) / run;
-    }
-    return (groups + run - 1) / run;
-}
-
-/* The most detail that gives at most BOXES boxes. A beginning that nearly all names share tells nothing: then several
- * groups of the next longer beginning share a box. */
-static int choose_boxes(drawing *d, int *depth)
-{
-    enum { DEEPEST = 8, TELLING = BOXES / 10 };
-    *depth = 0;
-    int boxes = share_boxes(d, 0, 1);
-    if (boxes <= BOXES) {
-        return boxes;
-    }
-    int groups = 0, longer = 0;
-    for (*depth = DEEPEST; *depth > 0; (*depth)--) {
-        longer = groups;
-        groups = share_boxes(d, *depth, 1);
-        if (groups <= BOXES) {
-            break;
-        }
-    }
-    if (*depth > 0 && (groups >= TELLING || longer == 0)) {
-        return groups;
-    }
-    groups = *depth > 0 ? longer : groups;
-    *depth = *depth + 1;
-    return share_boxes(d, *depth, (groups + BOXES - 1) / BOXES);
-}
-
-static int by_layer(const void *a, const void *b)
-{
-    return strcmp(((const layer_key *)a)->layer, ((const layer_key *)b)->layer);
-}
-
-static box *box_of_layer(const drawing *d, const char *layer)
-{
-    const layer_key want = {layer != NULL ? layer : "", 0};
-    const layer_key *const key = bsearch(&want, d->key, (size_t)d->op_count, sizeof want, by_layer);
-    return key != NULL ? &d->boxes[d->box_of[key->op]] : NULL;
-}
-
-static ckpt_code make_boxes(drawing *d, ckpt_err *err)
-{
-    const ckpt_graph *const graph = d->graph;
-    d->phase = graph->op_count > 0 ? graph->op[0].phase : CKPT_FORWARD;
-    for (int i = 0; i < graph->op_count; i++) {
-        d->phase = graph->op[i].phase == CKPT_FORWARD ? CKPT_FORWARD : d->phase;
-    }
-    for (int i = 0; i < graph->op_count; i++) {
-        d->op_count += graph->op[i].phase == d->phase;
-    }
-    d->box_of = CKPT_NEW(d->scratch, int, graph->op_count);
-    d->boxes = CKPT_NEW(d->scratch, box, d->op_count);
-    d->key = CKPT_NEW(d->scratch, layer_key, d->op_count);
-    if (d->box_of == NULL || d->boxes == NULL || d->key == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to draw %d ops", graph->op_count);
-    }
-    int depth = 0;
-    d->box_count = choose_boxes(d, &depth);
-    for (int i = 0, k = 0; i < graph->op_count; i++) {
-        const ckpt_graph_op *const op = &graph->op[i];
-        if (d->box_of[i] < 0) {
-            continue;
-        }
-        box *const b = &d->boxes[d->box_of[i]];
-        d->key[k++] = (layer_key){label_of(op), i};
-        b->name = b->layers == 0 ? label_of(op) : b->name;
-        b->layers++;
-        b->last = label_of(op);
-        b->name_length = b->layers > 1 ? prefix(b->name, depth) : strlen(b->name);
-        b->last_length = prefix(b->last, depth);
-        b->forward_ns += op->time_ns;
-        for (int w = 0; w < op->writes.count; w++) {
-            const ckpt_buffer *const buffer = &graph->buffer[op->writes.at[w]];
-            b->outputs += buffer->kind != CKPT_SAVED;
-            *(buffer->kind == CKPT_SAVED ? &b->saved_bytes : &b->activation_bytes) += buffer->bytes;
-        }
-    }
-    qsort(d->key, (size_t)d->op_count, sizeof *d->key, by_layer);
-    for (int i = 0; i < graph->op_count; i++) {
-        if (graph->op[i].phase == CKPT_BACKWARD && d->phase == CKPT_FORWARD) {
-            box *const b = box_of_layer(d, graph->op[i].layer);
-            if (b != NULL) {
-                b->backward_ns += graph->op[i].time_ns;
-            }
-        }
-    }
-    for (int i = 0; d->plan != NULL && i < d->plan->layer_count; i++) {
-        box *const b = box_of_layer(d, d->plan->layer[i].layer);
-        if (b != NULL) {
-            b->decided[d->plan->layer[i].decision]++;
-        }
-    }
-    return CKPT_OK;
-}
 
 /* The inside of a DOT string. Graphviz reads \x as an escape and &x; as an entity, so both are taken apart. */
 static void put_name(ckpt_text *text, const char *name, size_t length)
@@ -209,10 +53,21 @@ static void put_name(ckpt_text *text, const char *name, size_t length)
     }
 }
 
-static void put_box_name(drawing *d, int index)
+static void put_text(ckpt_text *text, const char *name)
 {
+    put_name(text, name, strlen(name));
+}
+
+static void indent(const drawing *d)
+{
+    ckpt_text_add(d->text, "%*s", 2 + 2 * d->depth, "");
+}
+
+static void put_box_name(const drawing *d, int index)
+{
+    const ckpt_figure_box *const b = &d->figure->box[index];
     ckpt_text_add(d->text, "\"%d ", index);
-    put_name(d->text, d->boxes[index].name, d->boxes[index].name_length);
+    put_name(d->text, b->name, b->name_length);
     ckpt_text_add(d->text, "\"");
 }
 
@@ -221,15 +76,31 @@ static void put_look(ckpt_text *text, const decision_look *look)
     ckpt_text_add(text, ", fillcolor=\"%s\", color=\"%s\", style=\"%s\"", look->fill, look->line, look->style);
 }
 
-static void put_box(drawing *d, int index)
+/* Layers with different decisions in one box: so many stripes of each colour. */
+static void put_stripes(const drawing *d, const ckpt_figure_box *b, int all, const char *between)
 {
-    const box *const b = &d->boxes[index];
-    const char *const line = d->box_count > FLAT ? "   " : "\\n";
+    for (int k = 0; k < CKPT_DECISIONS; k++) {
+        if (b->decided[k] > 0) {
+            ckpt_text_add(d->text, "%s%d %s", between, b->decided[k], looks[k].word);
+            between = ", ";
+        }
+    }
+    ckpt_text_add(d->text, "\", color=\"%s\", style=\"striped\", fillcolor=\"", undecided.line);
+    between = "";
+    for (int k = 0; k < CKPT_DECISIONS; k++) {
+        if (b->decided[k] > 0) {
+            ckpt_text_add(d->text, "%s%s;%d.%02d", between, looks[k].fill, b->decided[k] / all,
+                          (int)(100LL * b->decided[k] / all % 100));
+            between = ":";
+        }
+    }
+    ckpt_text_add(d->text, "\"];\n");
+}
+
+static void put_label(const drawing *d, const ckpt_figure_box *b, const char *line)
+{
     char bytes[CKPT_UNITS_TEXT], saved[CKPT_UNITS_TEXT], forward[CKPT_UNITS_TEXT], backward[CKPT_UNITS_TEXT];
-    ckpt_text_add(d->text, "  ");
-    put_box_name(d, index);
-    ckpt_text_add(d->text, " [label=\"");
-    put_name(d->text, b->name, b->name_length);
+    put_name(d->text, b->name + b->hidden, b->name_length - b->hidden);
     if (b->layers > 1) {
         if (b->last_length != b->name_length || strncmp(b->last, b->name, b->last_length) != 0) {
             ckpt_text_add(d->text, " to ");
@@ -239,36 +110,33 @@ static void put_box(drawing *d, int index)
     }
     ckpt_text_add(d->text, "%s%s", line, ckpt_bytes_show(b->activation_bytes, bytes));
     if (b->saved_bytes > 0) {
-        ckpt_text_add(d->text, " + %s saved", ckpt_bytes_show(b->saved_bytes, saved));
+        ckpt_text_add(d->text, " + %s", ckpt_bytes_show(b->saved_bytes, saved));
     }
     ckpt_text_add(d->text, "%s%s", line, ckpt_ns_show(b->forward_ns, forward));
     if (b->backward_ns > 0) {
-        ckpt_text_add(d->text, ", backward %s", ckpt_ns_show(b->backward_ns, backward));
+        ckpt_text_add(d->text, " + %s", ckpt_ns_show(b->backward_ns, backward));
     }
+    if (b->layers == 1 && b->again > 1) {
+        ckpt_text_add(d->text, "%s%d more runs", line, b->again);
+    }
+}
+
+static void put_box(const drawing *d, int index)
+{
+    const ckpt_figure_box *const b = &d->figure->box[index];
+    const char *const line = "\\n";
+    indent(d);
+    put_box_name(d, index);
+    ckpt_text_add(d->text, " [label=\"");
+    put_label(d, b, line);
     int all = 0, kinds = 0, only = 0;
-    for (int k = 0; k < DECISIONS; k++) {
+    for (int k = 0; k < CKPT_DECISIONS; k++) {
         all += b->decided[k];
         kinds += b->decided[k] > 0;
         only = b->decided[k] > 0 ? k : only;
     }
     if (kinds > 1) {
-        const char *between = line;
-        for (int k = 0; k < DECISIONS; k++) {
-            if (b->decided[k] > 0) {
-                ckpt_text_add(d->text, "%s%d %s", between, b->decided[k], looks[k].word);
-                between = ", ";
-            }
-        }
-        ckpt_text_add(d->text, "\", color=\"%s\", style=\"striped\", fillcolor=\"", undecided.line);
-        between = "";
-        for (int k = 0; k < DECISIONS; k++) {
-            if (b->decided[k] > 0) {
-                ckpt_text_add(d->text, "%s%s;%d.%02d", between, looks[k].fill, b->decided[k] / all,
-                              (int)(100LL * b->decided[k] / all % 100));
-                between = ":";
-            }
-        }
-        ckpt_text_add(d->text, "\"];\n");
+        put_stripes(d, b, all, line);
         return;
     }
     ckpt_text_add(d->text, "\"");
@@ -276,125 +144,305 @@ static void put_box(drawing *d, int index)
     ckpt_text_add(d->text, "];\n");
 }
 
-/* Arrows into each box: one from every box it reads, with the bytes where the reader could not tell them. */
-static ckpt_code put_arrows(drawing *d, ckpt_err *err)
+static void open_range(drawing *d, int index)
 {
-    const ckpt_graph *const graph = d->graph;
-    ckpt_bytes *const sum = CKPT_NEW(d->scratch, ckpt_bytes, d->box_count);
-    int *const from = CKPT_NEW(d->scratch, int, d->box_count);
-    bool *const listed = CKPT_NEW(d->scratch, bool, d->box_count);
-    int *const counted = CKPT_NEW(d->scratch, int, graph->buffer_count);
-    if (sum == NULL || from == NULL || listed == NULL || counted == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the arrows of %d boxes", d->box_count);
-    }
-    int op = 0;
-    for (int target = 0; target < d->box_count; target++) {
-        int sources = 0;
-        for (; op < graph->op_count && d->box_of[op] <= target; op++) {
-            for (int r = 0; d->box_of[op] == target && r < graph->op[op].reads.count; r++) {
-                const int buffer = graph->op[op].reads.at[r];
-                const int source = d->box_of[graph->writer[buffer]];
-                if (source < 0 || source == target || counted[buffer] == target + 1) {
-                    continue;
-                }
-                counted[buffer] = target + 1;
-                if (!listed[source]) {
-                    listed[source] = true;
-                    from[sources++] = source;
-                    sum[source] = 0;
-                }
-                sum[source] += graph->buffer[buffer].bytes;
-            }
+    static const char *const style[] = {
+        [CKPT_RANGE_REPEAT] = "style=\"filled,rounded\", color=\"#555555\", fillcolor=\"#f7f7f7\", penwidth=1.5",
+        [CKPT_RANGE_UNIT] = "style=dotted, color=\"#333333\", penwidth=1",
+        [CKPT_RANGE_SEGMENT] = "style=\"filled,rounded,dashed\", color=\"#b35a00\", fillcolor=\"#fff8e8\", penwidth=1"};
+    const ckpt_figure_range *const r = &d->figure->range[index];
+    char bytes[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
+    indent(d);
+    ckpt_text_add(d->text, "subgraph cluster_%d {\n", index);
+    d->depth++;
+    indent(d);
+    ckpt_text_add(d->text, "graph [%s, fontsize=10, label=\"", style[r->kind]);
+    if (r->kind == CKPT_RANGE_REPEAT) {
+        put_text(d->text, r->name);
+        if (strcmp(r->name, r->to) != 0) {
+            ckpt_text_add(d->text, " … ");
+            put_text(d->text, r->to);
         }
-        for (int s = 0; s < sources; s++) {
-            char bytes[CKPT_UNITS_TEXT];
-            listed[from[s]] = false;
-            ckpt_text_add(d->text, "  ");
-            put_box_name(d, from[s]);
-            ckpt_text_add(d->text, " -> ");
-            put_box_name(d, target);
-            if (d->boxes[from[s]].outputs > 1) {
-                ckpt_text_add(d->text, " [label=\" %s\"]", ckpt_bytes_show(sum[from[s]], bytes));
-            }
-            ckpt_text_add(d->text, ";\n");
+        ckpt_text_add(d->text, " ×%d%s", r->times, r->continued ? ", continued" : "");
+        if (!r->continued && r->layers > 1) {
+            ckpt_text_add(d->text, "\\leach %s, %s\\l", ckpt_bytes_show(r->bytes, bytes),
+                          ckpt_ns_show(r->time_ns, time));
         }
+    } else if (r->kind == CKPT_RANGE_UNIT) {
+        ckpt_text_add(d->text, "unit ");
+        put_text(d->text, r->name);
+        ckpt_text_add(d->text, "%s", r->continued ? ", continued" : "");
+    } else if (r->continued) {
+        ckpt_text_add(d->text, "continued");
+    } else {
+        ckpt_text_add(d->text, "saves %s, costs %s", ckpt_bytes_show(r->bytes, bytes), ckpt_ns_show(r->time_ns, time));
     }
-    return CKPT_OK;
+    ckpt_text_add(d->text, "\"];\n");
 }
 
-static void put_title(drawing *d)
+static void put_boxes(drawing *d)
 {
-    const ckpt_plan *const plan = d->plan;
-    char text[4][CKPT_UNITS_TEXT];
-    put_name(d->text, d->graph->name, strlen(d->graph->name));
-    ckpt_text_add(d->text, ": %d %s ops, %d in all\\l", d->op_count, ckpt_phase_name(d->phase), d->graph->op_count);
-    ckpt_text_add(d->text, "a box: layer, bytes it writes, time%s\\l",
-                  d->box_count < d->op_count ? "; neighbours share one" : "");
-    if (plan != NULL) {
-        ckpt_text_add(d->text, "plan ");
-        put_name(d->text, plan->solver != NULL ? plan->solver : "", plan->solver != NULL ? strlen(plan->solver) : 0);
-        if (plan->verdict == CKPT_FITS) {
-            ckpt_text_add(d->text, ": peak %s", ckpt_bytes_show(plan->peak_bytes, text[0]));
+    const ckpt_figure *const f = d->figure;
+    int next = 0;
+    for (int b = 0; b < f->box_count; b++) {
+        for (; next < f->range_count && f->range[next].first == b; next++) {
+            open_range(d, next);
+        }
+        put_box(d, b);
+        for (int r = 0; r < next; r++) {
+            if (f->range[r].last == b) {
+                d->depth--;
+                indent(d);
+                ckpt_text_add(d->text, "}\n");
+            }
+        }
+    }
+}
+
+/* Arrows into each box: one from every box of its column that it reads, with the bytes where the reader could not tell
+ * them. */
+static void put_arrows(const drawing *d)
+{
+    const ckpt_figure *const f = d->figure;
+    for (int e = 0; e < f->edge_count; e++) {
+        const ckpt_figure_edge *const edge = &f->edge[e];
+        char bytes[CKPT_UNITS_TEXT];
+        if (f->box[edge->from].column != f->box[edge->to].column) {
+            continue;
+        }
+        ckpt_text_add(d->text, "  ");
+        put_box_name(d, edge->from);
+        ckpt_text_add(d->text, " -> ");
+        put_box_name(d, edge->to);
+        const bool next = edge->from >= edge->to, straight = edge->from + 1 == edge->to;
+        ckpt_text_add(d->text, "%s",
+                      next       ? " [style=dashed, color=\"#0072b2\", constraint=false"
+                      : straight ? " [weight=8"
+                                 : " [weight=1");
+        if (f->box[edge->from].outputs > 1) {
+            ckpt_text_add(d->text, ", label=\" %s\"", ckpt_bytes_show(edge->bytes, bytes));
+        }
+        ckpt_text_add(d->text, "];\n");
+    }
+}
+
+/* What box `index` reads of another column, or what reads it there: by name, since an arrow across the picture is one
+ * that nobody follows. */
+static void put_connector(const drawing *d, int index, bool out)
+{
+    enum { NAMED = 3 };
+    const ckpt_figure *const f = d->figure;
+    int count = 0;
+    for (int e = 0; e < f->edge_count; e++) {
+        const ckpt_figure_edge *const edge = &f->edge[e];
+        const int own = out ? edge->from : edge->to, other = out ? edge->to : edge->from;
+        if (own != index || f->box[own].column == f->box[other].column) {
+            continue;
+        }
+        if (count == 0) {
+            ckpt_text_add(d->text,
+                          "  \"%s %d\" [shape=plaintext, height=0, margin=0.02, fontsize=10, "
+                          "fontcolor=\"#444444\", label=\"%s",
+                          out ? "to" : "from", index, out ? "to " : "from ");
+        }
+        if (count < NAMED) {
+            ckpt_text_add(d->text, "%s", count > 0 ? "\\n" : "");
+            put_name(d->text, f->box[other].name, f->box[other].name_length);
+        }
+        count++;
+    }
+    if (count > NAMED) {
+        ckpt_text_add(d->text, "\\nand %d more", count - NAMED);
+    }
+    ckpt_text_add(d->text, "\"];\n  ");
+    if (out) {
+        put_box_name(d, index);
+        ckpt_text_add(d->text, " -> \"to %d\";\n", index);
+    } else {
+        ckpt_text_add(d->text, "\"from %d\" -> ", index);
+        put_box_name(d, index);
+        ckpt_text_add(d->text, ";\n");
+    }
+}
+
+static void put_connectors(const drawing *d, bool *in, bool *out)
+{
+    const ckpt_figure *const f = d->figure;
+    for (int e = 0; e < f->edge_count; e++) {
+        const ckpt_figure_edge *const edge = &f->edge[e];
+        const bool crosses = f->box[edge->from].column != f->box[edge->to].column;
+        out[edge->from] = out[edge->from] || crosses;
+        in[edge->to] = in[edge->to] || crosses;
+    }
+    for (int b = 0; b < f->box_count; b++) {
+        if (in[b]) {
+            put_connector(d, b, false);
+        }
+        if (out[b]) {
+            put_connector(d, b, true);
+        }
+    }
+}
+
+/* The heads of the columns stand in a row. */
+static void put_heads(const drawing *d)
+{
+    const ckpt_figure *const f = d->figure;
+    if (f->column_count < 2) {
+        return;
+    }
+    ckpt_text_add(d->text, "  {\n    rank=same; node [style=invis, label=\"\", width=0, height=0];\n    ");
+    for (int c = 0; c < f->column_count; c++) {
+        ckpt_text_add(d->text, "%scolumn_%d", c == 0 ? "" : " -> ", c);
+    }
+    ckpt_text_add(d->text, " [style=invis];\n  }\n");
+}
+
+/* What reads nothing of its own column hangs from the head: the box itself, or the words above it. */
+static void put_hangers(const drawing *d, const bool *in, bool *read)
+{
+    const ckpt_figure *const f = d->figure;
+    for (int e = 0; e < f->edge_count; e++) {
+        const ckpt_figure_edge *const edge = &f->edge[e];
+        read[edge->to] |= edge->from < edge->to && f->box[edge->from].column == f->box[edge->to].column;
+    }
+    for (int b = 0; f->column_count > 1 && b < f->box_count; b++) {
+        if (read[b]) {
+            continue;
+        }
+        ckpt_text_add(d->text, "  column_%d -> ", f->box[b].column);
+        if (in[b]) {
+            ckpt_text_add(d->text, "\"from %d\"", b);
         } else {
-            ckpt_text_add(d->text, ": does not fit, least budget %s",
-                          ckpt_bytes_show(plan->least_budget_bytes, text[0]));
+            put_box_name(d, b);
         }
-        if (plan->budget_bytes > 0) {
-            ckpt_text_add(d->text, ", budget %s", ckpt_bytes_show(plan->budget_bytes, text[1]));
+        ckpt_text_add(d->text, " [style=invis];\n");
+    }
+}
+
+static void put_plan(const drawing *d, const ckpt_plan *plan)
+{
+    char text[CKPT_UNITS_TEXT];
+    ckpt_text_add(d->text, "plan ");
+    put_text(d->text, plan->solver != NULL ? plan->solver : "");
+    if (plan->verdict == CKPT_FITS) {
+        ckpt_text_add(d->text, ": peak %s", ckpt_bytes_show(plan->peak_bytes, text));
+    } else {
+        ckpt_text_add(d->text, ": does not fit, least budget %s", ckpt_bytes_show(plan->least_budget_bytes, text));
+    }
+    if (plan->budget_bytes > 0) {
+        ckpt_text_add(d->text, ", budget %s", ckpt_bytes_show(plan->budget_bytes, text));
+    }
+    if (plan->keep_all_peak_bytes > 0) {
+        ckpt_text_add(d->text, ", keep-all %s", ckpt_bytes_show(plan->keep_all_peak_bytes, text));
+    }
+    if (plan->verdict == CKPT_FITS && plan->keep_all_time_ns > 0) {
+        const double more = (double)(plan->time_ns - plan->keep_all_time_ns) / (double)plan->keep_all_time_ns;
+        ckpt_text_add(d->text, "; %s, %.1f %% more than keep-all", ckpt_ns_show(plan->time_ns, text), 100 * more);
+    }
+    ckpt_text_add(d->text, "\\l");
+}
+
+static void put_title(const drawing *d)
+{
+    const ckpt_figure *const f = d->figure;
+    bool segments = false;
+    for (int r = 0; r < f->range_count; r++) {
+        segments = segments || f->range[r].kind == CKPT_RANGE_SEGMENT;
+    }
+    put_text(d->text, f->graph->name);
+    ckpt_text_add(d->text, ": %d %s ops, %d in all\\l", f->layer_count, ckpt_phase_name(f->phase), f->graph->op_count);
+    if (f->plan != NULL) {
+        put_plan(d, f->plan);
+    }
+    ckpt_text_add(d->text, "a box: layer; bytes it writes + saved for backward; time forward + backward%s\\l",
+                  f->boxed ? "; neighbours share one" : "");
+    if (segments) {
+        ckpt_text_add(d->text, "a dashed frame runs again as one: what that saves and costs\\l");
+    }
+    if (f->folded) {
+        ckpt_text_add(d->text, "a block ×N is drawn once, times are the mean; dashed arrows go to the next one\\l");
+    }
+}
+
+static void put_legend(const drawing *d)
+{
+    const ckpt_figure *const f = d->figure;
+    const char *before = NULL;
+    ckpt_text_add(d->text, "  subgraph cluster_legend {\n    label=\"\"; color=\"#ffffff\";\n");
+    for (int k = 0; k < CKPT_DECISIONS; k++) {
+        if (f->decided[k] == 0) {
+            continue;
         }
-        if (plan->keep_all_peak_bytes > 0) {
-            ckpt_text_add(d->text, ", keep-all %s", ckpt_bytes_show(plan->keep_all_peak_bytes, text[2]));
+        ckpt_text_add(d->text, "    \"legend %s\" [label=\"%s: %d\"", looks[k].word, looks[k].word, f->decided[k]);
+        put_look(d->text, &looks[k]);
+        ckpt_text_add(d->text, "];\n");
+        if (before != NULL) {
+            ckpt_text_add(d->text, "    { rank=same; \"legend %s\" -> \"legend %s\" [style=invis]; }\n", before,
+                          looks[k].word);
         }
-        ckpt_text_add(d->text, "\\l");
+        before = looks[k].word;
+    }
+    ckpt_text_add(d->text, "  }\n");
+    if (before != NULL && f->column_count > 1) {
+        ckpt_text_add(d->text, "  \"legend %s\" -> column_0 [style=invis];\n", before);
     }
 }
 
 static ckpt_code put_graph(drawing *d, ckpt_err *err)
 {
     static const char font[] = "fontname=\"DejaVu Sans,Verdana,sans-serif\"";
+    const ckpt_figure *const f = d->figure;
+    const bool many = f->box_count > FLAT;
+    bool *const read = CKPT_NEW(f->scratch, bool, f->box_count), *const in = CKPT_NEW(f->scratch, bool, f->box_count);
+    bool *const out = CKPT_NEW(f->scratch, bool, f->box_count);
+    if (read == NULL || in == NULL || out == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to draw %d boxes", f->box_count);
+    }
     ckpt_text_add(d->text, "digraph \"");
-    put_name(d->text, d->graph->name, strlen(d->graph->name)); /* or Graphviz numbers it, and no two pictures agree */
+    put_text(d->text, f->graph->name); /* or Graphviz numbers it, and no two pictures agree */
     ckpt_text_add(d->text,
                   "\" {\n  graph [%s, fontsize=14, labelloc=t, labeljust=l, nodesep=0.25, ranksep=%s, "
                   "pad=0.2, charset=\"UTF-8\", bgcolor=\"#ffffff\", label=\"",
-                  font, d->box_count > FLAT ? "0.16" : "0.3");
+                  font, many ? "0.2" : "0.3");
     put_title(d);
     ckpt_text_add(d->text,
                   "\"];\n  node [%s, fontsize=11, shape=box, margin=\"0.12,0.06\", height=%s];\n"
                   "  edge [%s, fontsize=9, color=\"#555555\", arrowsize=0.6];\n",
-                  font, d->box_count > FLAT ? "0.2" : "0.3", font);
-    if (d->plan != NULL) {
-        ckpt_text_add(d->text, "  subgraph cluster_legend {\n    label=\"\"; color=\"#ffffff\";\n");
-        const char *before = NULL;
-        for (int k = 0; k < DECISIONS; k++) {
-            int layers = 0;
-            for (int b = 0; b < d->box_count; b++) {
-                layers += d->boxes[b].decided[k];
-            }
-            if (layers == 0) {
-                continue;
-            }
-            ckpt_text_add(d->text, "    \"legend %s\" [label=\"%s: %d\"", looks[k].word, looks[k].word, layers);
-            put_look(d->text, &looks[k]);
-            ckpt_text_add(d->text, "];\n");
-            if (before != NULL) {
-                ckpt_text_add(d->text, "    { rank=same; \"legend %s\" -> \"legend %s\" [style=invis]; }\n", before,
-                              looks[k].word);
-            }
-            before = looks[k].word;
-        }
-        ckpt_text_add(d->text, "  }\n");
+                  font, many ? "0.2" : "0.3", font);
+    put_heads(d);
+    if (f->plan != NULL) {
+        put_legend(d);
     }
-    for (int b = 0; b < d->box_count; b++) {
-        put_box(d, b);
-    }
-    CKPT_TRY(put_arrows(d, err));
+    put_boxes(d);
+    put_arrows(d);
+    put_connectors(d, in, out);
+    put_hangers(d, in, read);
     ckpt_text_add(d->text, "}\n");
     return ckpt_text_end(d->text, err);
 }
 
-ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const char *format, ckpt_text *text,
-                          ckpt_err *err)
+/* Boxes and ranges, as many as a person can take in. */
+static ckpt_code make_figure(ckpt_figure *f, int fold_beyond, ckpt_err *err)
+{
+    const ckpt_figure empty = *f;
+    CKPT_TRY(ckpt_figure_layers(f, err));
+    CKPT_TRY(ckpt_figure_segments(f, err));
+    if (f->box_count > fold_beyond) {
+        CKPT_TRY(ckpt_figure_fold(f, err));
+    }
+    if (f->box_count > fold_beyond && f->box_count > FOLD_BEYOND) { /* not enough repeats */
+        *f = empty;
+        CKPT_TRY(ckpt_figure_layers(f, err));
+        CKPT_TRY(ckpt_figure_segments(f, err));
+        CKPT_TRY(ckpt_figure_join(f, BOXES, err));
+    }
+    CKPT_TRY(ckpt_figure_edges(f, err));
+    return ckpt_figure_columns(f, err);
+}
+
+ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const char *format, int fold_beyond,
+                          ckpt_text *text, ckpt_err *err)
 {
     if (strcmp(format, "svg") != 0 && strcmp(format, "png") != 0 && strcmp(format, "pdf") != 0 &&
         strcmp(format, "dot") != 0) {
@@ -404,8 +452,9 @@ ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const 
     ckpt_arena_init(&scratch);
     ckpt_text dot;
     ckpt_text_init(&dot);
-    drawing d = {.graph = graph, .plan = plan, .scratch = &scratch, .text = &dot};
-    ckpt_code code = make_boxes(&d, err);
+    ckpt_figure figure = {.graph = graph, .plan = plan, .scratch = &scratch};
+    drawing d = {.figure = &figure, .text = &dot};
+    ckpt_code code = make_figure(&figure, fold_beyond > 0 ? fold_beyond : FOLD_BEYOND, err);
     if (code == CKPT_OK) {
         code = put_graph(&d, err);
     }

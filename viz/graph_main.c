@@ -233,7 +233,7 @@ static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, c
         ckpt_graph_write(graph, text);
         CKPT_TRY(ckpt_text_end(text, err));
     } else {
-        CKPT_TRY(ckpt_graph_draw(graph, plan, want->format, text, err));
+        CKPT_TRY(ckpt_graph_draw(graph, plan, want->format, 0, text, err));
     }
     return ckpt_file_write(want->output, text->bytes, text->length, err);
 }
