@@ -87,7 +87,7 @@ class Trace:
             else:  # fetched back: of the layer that wrote it
                 layer = next((e["layer"] for e in self.events if e["name"].startswith(name + "/")), None)
             self.stays.append(dict(place, name=name, layer=layer))
-        self.top = max(place["offset"] + place["bytes"] for place in self.stays)
+        self.top = max([self.file["arena_bytes"], *(place["offset"] + place["bytes"] for place in self.stays)])
 
     def count(self, test):
         return sum(1 for stay in self.stays if test(stay["name"]) or test(stay["layer"] or ""))
@@ -409,7 +409,7 @@ def main():
     for name in ("two.html", "hostile.html"):
         check_markup(name)
     pages = {name: "file://" + urllib.parse.quote(os.path.join(folder, name + ".html"))
-             for name in ("two", "hostile", "long", "program")}
+             for name in ("two", "hostile", "long", "program", "plan")}
     browser = html_drive.Browser(html_drive.find_browser())
     try:
         browser.theme("light")
@@ -429,6 +429,10 @@ def main():
         check_quiet(browser, "on a phone")
         check_hostile(browser, pages["hostile"])
         check_quiet(browser, "hostile names")
+        browser.open(pages["plan"])  # the same places, and no times
+        check_hover(browser, trace)
+        check(browser.run("document.getElementById('axis-time').disabled"), "a plan has no times")
+        check_quiet(browser, "a plan alone")
         browser.open(pages["program"])
         check(browser.run("ckpt.lives.count") > 100 and browser.run("ckpt.state.axis") == "time", "a program's blocks")
         check_ticks(browser, "a program without a plan")

@@ -67,6 +67,7 @@ static ckpt_code fill_view(ckpt_view *view, const ckpt_trace *const *trace, ckpt
     view->no_plan = ckpt_trace_follows_no_plan(base);
     view->budget = base->budget_bytes;
     CKPT_TRY(ckpt_view_find_lanes(view, err));
+    CKPT_TRY(ckpt_view_find_residual(view, err));
     ckpt_view_say(view);
     return view->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the page's words") : CKPT_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "viz/view_alive_impl.h"
 #include "viz/view_html_impl.h"
 
 /* Texts in order of their first use, in open addressing by FNV-1a; at most half full. */
@@ -209,24 +210,18 @@ static void put_events(writer *w)
     }
 }
 
-/* The second cue beside colour; a name of HATCH in viz/html/paint.js. */
-static const char *hatch_of(ckpt_ink ink)
-{
-    switch (ink) {
-    case CKPT_INK_SAVED: return "upright";
-    case CKPT_INK_GRADIENTS: return "level";
-    case CKPT_INK_WORKSPACE: return "dots";
-    case CKPT_INK_RECOMPUTE: return "rising";
-    case CKPT_INK_STAGING: return "falling";
-    default: return "none";
-    }
-}
+/* The second cue beside colour, by its name in viz/html/paint.js. */
+static const char *const hatch_name[CKPT_HATCH_COUNT] = {
+    [CKPT_HATCH_NONE] = "none",   [CKPT_HATCH_RISING] = "rising", [CKPT_HATCH_FALLING] = "falling",
+    [CKPT_HATCH_CROSS] = "cross", [CKPT_HATCH_LEVEL] = "level",   [CKPT_HATCH_DOTS] = "dots",
+};
 
 static void put_look(ckpt_text *json, const char *name, ckpt_ink ink)
 {
     ckpt_text_add(json, "{\"name\":");
     ckpt_text_json(json, name);
-    ckpt_text_add(json, ",\"rgb\":\"%s\",\"hatch\":\"%s\"", ckpt_ink_looks[ink].rgb, hatch_of(ink));
+    ckpt_text_add(json, ",\"rgb\":\"%s\",\"hatch\":\"%s\"", ckpt_ink_looks[ink].rgb,
+                  hatch_name[ckpt_ink_looks[ink].hatch]);
 }
 
 static void put_bands(const writer *w)
@@ -260,16 +255,6 @@ static void put_bands(const writer *w)
     ckpt_text_add(w->json, "],\n");
 }
 
-static const ckpt_ink ink_of_kind[CKPT_LIFE_KIND_COUNT] = {
-    [CKPT_LIFE_ACTIVATION] = CKPT_INK_ACTIVATIONS,
-    [CKPT_LIFE_SAVED] = CKPT_INK_SAVED,
-    [CKPT_LIFE_GRADIENT] = CKPT_INK_GRADIENTS,
-    [CKPT_LIFE_WORKSPACE] = CKPT_INK_WORKSPACE,
-    [CKPT_LIFE_RECOMPUTED] = CKPT_INK_RECOMPUTE,
-    [CKPT_LIFE_OFFLOADED] = CKPT_INK_STAGING,
-    [CKPT_LIFE_OTHER] = CKPT_INK_OTHER,
-};
-
 /* Kinds of stays and of spans with their looks. What has no band of its own goes into the legend too. */
 static void put_looks(const writer *w)
 {
@@ -280,7 +265,7 @@ static void put_looks(const writer *w)
     ckpt_text_add(w->json, "\"kinds\":[");
     for (int k = 0; k < CKPT_LIFE_KIND_COUNT; k++) {
         ckpt_text_put(w->json, ",", k > 0);
-        put_look(w->json, ckpt_life_kind_name((ckpt_life_kind)k), ink_of_kind[k]);
+        put_look(w->json, ckpt_life_kind_name((ckpt_life_kind)k), ckpt_life_ink((ckpt_life_kind)k));
         ckpt_text_add(w->json, ",\"used\":%s,\"extra\":%s}", used[k] ? "true" : "false",
                       k == CKPT_LIFE_RECOMPUTED || k == CKPT_LIFE_OFFLOADED ? "true" : "false");
     }
@@ -409,8 +394,8 @@ static void put_lives(writer *w)
 {
     static const char *const name[LIFE_FIELDS] = {"name", "layer", "reason", "kind",  "from", "to",
                                                   "born", "last",  "offset", "bytes", "high", "low"};
-    ckpt_text_add(w->json, "\"lives\":{\"count\":%d,\"top\":%" PRId64 ",\n", w->lives.count,
-                  w->lives.top > 0 ? w->lives.top : 1);
+    const ckpt_bytes arena = w->trace->arena_bytes, top = w->lives.top > arena ? w->lives.top : arena;
+    ckpt_text_add(w->json, "\"lives\":{\"count\":%d,\"top\":%" PRId64 ",\n", w->lives.count, top > 0 ? top : 1);
     for (life_field field = LIFE_NAME; field < LIFE_FIELDS; field++) {
         column numbers = begin(w->json, name[field]);
         for (int i = 0; i < w->lives.count; i++) {
@@ -427,6 +412,8 @@ static void put_words(const writer *w)
     ckpt_text_json(w->json, view->title);
     ckpt_text_add(w->json, ",\n");
     put_texts(w->json, "head", view->head, view->head_count);
+    ckpt_text_add(w->json, ",\n\"residual\":");
+    ckpt_text_json(w->json, view->residual_words != NULL ? view->residual_words : "");
     ckpt_text_add(w->json, ",\n\"facts\":[");
     for (int i = 0; i < view->fact_count; i++) {
         ckpt_text_add(w->json, "%s[", i > 0 ? "," : "");

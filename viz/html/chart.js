@@ -186,8 +186,8 @@ function drawResiduals(context) {
   others.forEach((other, nth) => {
     const panel = layout.residual[nth], middle = Math.round((panel.top + panel.bottom) / 2);
     const most = other.distance[highest(other.distance, other.furthest, 0, base.count - 1)];
-    drawHead(context, panel, show(most > 0 ? `${other.label} less ${base.label}, at most ${bytesText(most)}: ${other.verdict}`
-      : `${other.label} ${other.verdict}: 0 B of difference`, 160));
+    drawHead(context, panel, nth === 0 && data.residual !== "" ? data.residual
+      : `${other.label} less ${base.label}, at most ${bytesText(most)}: ${other.verdict}`);
     context.fillStyle = colors.panel;
     context.fillRect(layout.left, panel.top, layout.right - layout.left, panel.height);
     context.fillStyle = colors.mark;

@@ -1,11 +1,11 @@
-// Colours and hatching: the second cue beside colour, the same in map, chart, legend and table.
+// Colours and hatching: the second cue beside colour, the same in map, chart, legend and table, and in pictures (draw.c).
 const HATCH = {
   none: () => false,
   rising: (x, y) => (x + y) % 6 === 0,
-  falling: (x, y) => (x - y + 6000) % 6 === 0,
-  dots: (x, y) => x % 4 === 0 && y % 4 === 0,
-  level: (x, y) => y % 4 === 0,
-  upright: (x) => x % 5 === 0,
+  falling: (x, y) => (x - y + 60) % 6 === 0,
+  cross: (x, y) => (x + y) % 6 === 0 || (x - y + 60) % 6 === 0,
+  level: (x, y) => y % 3 === 1,
+  dots: (x, y) => (x % 6 === 1 && y % 6 === 1) || (x % 6 === 4 && y % 6 === 4),
 };
 
 const rgbOf = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
