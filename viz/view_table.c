@@ -6,9 +6,23 @@
 /* Columns of the table: name, bytes, share, and with a second trace bytes and difference. */
 enum { NAME_WIDTH = 160, BYTES_WIDTH = 80, SHARE_WIDTH = 64, DIFFERENCE_WIDTH = 88 };
 
+static const double widths[5] = {NAME_WIDTH, BYTES_WIDTH, SHARE_WIDTH, BYTES_WIDTH, DIFFERENCE_WIDTH};
+
+/* In a narrow terminal the share goes first, then the difference. */
+static bool has_column(const ckpt_view *view, int column)
+{
+    const double room = view->canvas.width - 2 * view->margin;
+    const double both = NAME_WIDTH + 2 * BYTES_WIDTH + DIFFERENCE_WIDTH;
+    return view->count == 1 ? column < 3 : column == 2 ? room >= both + SHARE_WIDTH : column == 4 ? room >= both : true;
+}
+
 double ckpt_view_table_width(const ckpt_view *view)
 {
-    return NAME_WIDTH + BYTES_WIDTH + SHARE_WIDTH + (view->count > 1 ? BYTES_WIDTH + DIFFERENCE_WIDTH : 0);
+    double sum = 0;
+    for (int i = 0; i < 5; i++) {
+        sum += has_column(view, i) ? widths[i] : 0;
+    }
+    return sum;
 }
 
 static double percent(double part, double whole)
@@ -43,15 +57,17 @@ static const char *difference(ckpt_view *view, ckpt_bytes base, ckpt_bytes other
 /* Words of one row, right-aligned but for the first. */
 static void row(ckpt_view *view, double y, bool bold, ckpt_ink ink, double indent, const char *const word[5])
 {
-    static const double width[5] = {NAME_WIDTH, BYTES_WIDTH, SHARE_WIDTH, BYTES_WIDTH, DIFFERENCE_WIDTH};
     double x = view->margin;
     for (int i = 0; i < 5; i++) {
+        if (!has_column(view, i)) {
+            continue;
+        }
         const ckpt_font font = {view->small, bold, ink, i == 0 ? -1 : 1};
         if (word[i] != NULL) {
-            ckpt_view_words(view, i == 0 ? x + indent : x + width[i], y, font, width[i] - (i == 0 ? indent : 8),
+            ckpt_view_words(view, i == 0 ? x + indent : x + widths[i], y, font, widths[i] - (i == 0 ? indent : 8),
                             word[i]);
         }
-        x += width[i];
+        x += widths[i];
     }
 }
 
