@@ -107,7 +107,7 @@ static void check_at(const ckpt_lives *lives, int at, int room)
 static void stays_are_what_is_in_memory(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= ckpt_test_rounds(200, 40); seed++) {
+    for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
         make(&m, seed);
         assert_int_equal(m.lives.count, m.plan->place_count);
@@ -169,7 +169,7 @@ static void stays_have_true_reasons(void **state)
 {
     (void)state;
     int count[CKPT_LIFE_KIND_COUNT] = {0}, outputs = 0, taken = 0;
-    for (uint64_t seed = 1; seed <= ckpt_test_rounds(200, 40); seed++) {
+    for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
         make(&m, seed);
         for (int i = 0; i < m.lives.count; i++) {
@@ -285,6 +285,58 @@ static void reasons_say_what_happens(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* One buffer from event 0 to event 3, and what happens between. */
+static ckpt_life stay(const ckpt_event *event, int count)
+{
+    static const ckpt_trace_place place = {"x", CKPT_CAT_ACTIVATIONS, 0, 3, 0, 8};
+    const ckpt_trace trace = {
+        .source = "hand", .event = event, .event_count = count, .place = &place, .place_count = 1};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_lives lives;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
+    const ckpt_life life = lives.life[0];
+    ckpt_arena_fini(&arena);
+    return life;
+}
+
+/* What counts as a run, a free and a copy. */
+static void ends_of_a_stay(void **state)
+{
+    (void)state;
+    ckpt_event event[] = {
+        {.step = 0, .name = "a", .stream = "compute", .span = CKPT_SPAN_FORWARD},
+        {.step = 1, .name = "b", .stream = "compute", .span = CKPT_SPAN_FORWARD},
+        {.step = 2, .name = "c", .stream = "compute", .span = CKPT_SPAN_FREE},
+        {.step = 3, .name = "x", .stream = "compute", .span = CKPT_SPAN_FREE},
+        {.step = 4, .name = "x", .stream = "d2h", .span = CKPT_SPAN_COPY},
+    };
+    for (int span = CKPT_SPAN_FORWARD; span <= CKPT_SPAN_OTHER; span++) {
+        event[1].span = (ckpt_span)span;
+        const bool run = span != CKPT_SPAN_WAIT && span != CKPT_SPAN_FREE && span != CKPT_SPAN_ALLOCATE;
+        CHECK(stay(event, 5).last == (run ? 1 : 0), "%s on the compute stream", ckpt_span_name((ckpt_span)span));
+    }
+    event[1] = (ckpt_event){.step = 1, .name = "y", .stream = "d2h", .span = CKPT_SPAN_COPY};
+    assert_true(stay(event, 5).last == 0 && stay(event, 5).copied == -1); /* nor does one that starts when it is gone */
+    event[1].name = event[2].name = "x";
+    event[2] = event[1];
+    event[2].step = 2;
+    assert_true(stay(event, 5).copied == 1 && stay(event, 5).kind == CKPT_LIFE_OFFLOADED);
+    event[1].span = event[2].span = CKPT_SPAN_FREE;
+    assert_int_equal(stay(event, 5).last, 0);
+    for (int wait = 0; wait < 2; wait++) { /* as the trace's last event too */
+        event[3].span = wait ? CKPT_SPAN_WAIT : CKPT_SPAN_FREE;
+        assert_int_equal(stay(event, 4).last, 0);
+    }
+    event[3].name = "z";
+    assert_int_equal(stay(event, 4).last, -1);
+    event[3].name = "x";
+    event[0].stream = "h2d";
+    event[0].span = CKPT_SPAN_COPY;
+    assert_true(stay(event, 4).last == -1 && stay(event, 4).kind == CKPT_LIFE_OFFLOADED);
+}
+
 /* Blocks of a program without a plan: how many events, and whether frees may be missing. */
 static const ckpt_trace *allocations(ckpt_arena *arena, uint64_t seed, int events, int blocks)
 {
@@ -324,7 +376,7 @@ static void blocks_without_a_plan(void **state)
 {
     (void)state;
     int closed = 0, lost = 0, never = 0;
-    for (uint64_t seed = 1; seed <= ckpt_test_rounds(60, 15); seed++) {
+    for (uint64_t seed = 1; seed <= 60; seed++) {
         ckpt_arena arena;
         ckpt_err err = {0};
         ckpt_lives lives;
@@ -376,6 +428,25 @@ static void blocks_without_a_plan(void **state)
     }
     assert_int_equal(closed + lost + never, 0); /* every stay has one of the three */
     CHECK(lost > 20 && never > 100, "%d frees lost, %d blocks stay", lost, never);
+}
+
+/* What does not say where it is has no place in a map. */
+static void blocks_without_an_address(void **state)
+{
+    (void)state;
+    static const ckpt_event event[] = {
+        {.step = 0, .name = "m", .layer = "", .span = CKPT_SPAN_ALLOCATE, .size_bytes = 8},
+        {.step = 1, .name = "m", .layer = "", .span = CKPT_SPAN_ALLOCATE, .size_bytes = 9, .address = 64},
+        {.step = 2, .name = "f", .layer = "", .span = CKPT_SPAN_FREE},
+    };
+    const ckpt_trace trace = {.source = "hand", .event = event, .event_count = 3};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_lives lives;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
+    assert_true(lives.count == 1 && lives.life[0].bytes == 9 && lives.life[0].to == 2 && lives.life[0].offset == 0);
+    ckpt_arena_fini(&arena);
 }
 
 /* As many as there are: the work must not grow as their square, or this takes minutes. */
@@ -482,7 +553,9 @@ int main(void)
         cmocka_unit_test(stays_are_what_is_in_memory),
         cmocka_unit_test(stays_have_true_reasons),
         cmocka_unit_test(reasons_say_what_happens),
+        cmocka_unit_test(ends_of_a_stay),
         cmocka_unit_test(blocks_without_a_plan),
+        cmocka_unit_test(blocks_without_an_address),
         cmocka_unit_test(many_events),
         cmocka_unit_test(bad_traces),
         cmocka_unit_test(starved),

@@ -27,6 +27,10 @@ static void make(made *m, uint64_t seed)
     ckpt_arena_init(&m->arena);
     const ckpt_graph *const step = ckpt_test_step(&m->arena, seed, 3 + (int)(seed % 14));
     m->graph = ckpt_test_variant(step, &m->arena, seed, seed % 2 == 0, seed % 3 == 0 ? 0 : 33000000000, 20000000000);
+    for (int i = 0; i < m->graph->op_count; i++) { /* in memory that this test made */
+        ckpt_graph_op *const op = (ckpt_graph_op *)&m->graph->op[i];
+        op->phase = op->phase == CKPT_UPDATE && seed % 5 == 0 ? CKPT_REDUCE : op->phase;
+    }
     const ckpt_sequence sequence = ckpt_test_sequence(m->graph, &m->arena, seed);
     m->plan = ckpt_test_plan(m->graph, &sequence, &m->arena, what);
     m->plan->graph_name = m->graph->name;
@@ -78,7 +82,7 @@ static void plans_are_the_traces_they_predict(void **state)
 {
     (void)state;
     int copied = 0, again = 0, inplace = 0;
-    for (uint64_t seed = 1; seed <= ckpt_test_rounds(300, 60); seed++) {
+    for (uint64_t seed = 1; seed <= 150; seed++) {
         made m;
         make(&m, seed);
         same_trace(m.simulated, m.shown);
@@ -89,8 +93,7 @@ static void plans_are_the_traces_they_predict(void **state)
         }
         ckpt_arena_fini(&m.arena);
     }
-    CHECK(copied > 100 && again > 100 && inplace > 100, "%d copies, %d runs again, %d in place", copied, again,
-          inplace);
+    CHECK(copied > 80 && again > 80 && inplace > 80, "%d copies, %d runs again, %d in place", copied, again, inplace);
 }
 
 /* A plan's file alone gives what its trace's file says. */
@@ -182,6 +185,10 @@ static void bad_plans(void **state)
     plan_refused(&plan, "more than 2^63 bytes");
     place[1].to = plan.step_count;
     plan_refused(&plan, "p.json: place 1 is from step ");
+    place[1].to = place[1].from - 1;
+    plan_refused(&plan, "p.json: place 1 is from step ");
+    place[1].from = place[1].to = -1;
+    plan_refused(&plan, "p.json: place 1 is from step -1 to step -1");
     place[1] = m.plan->place[1];
     ckpt_step *const step = CKPT_NEW(&m.arena, ckpt_step, plan.step_count);
     memcpy(step, plan.step, (size_t)plan.step_count * sizeof *step);
