@@ -75,8 +75,6 @@ function drawStack(context) {
   }
 }
 
-const DASHES = [[], [6, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [4, 1]];
-
 function drawOthers(context) {
   others.forEach((other, nth) => {
     context.beginPath();

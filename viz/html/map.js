@@ -68,13 +68,15 @@ function fillPlane(first, last, big) {
   });
 }
 
+const seen = (rgb, pale) => packed(pale ? fade(rgb) : rgb);
+
 // Colours, hatching, and an edge on the left and top of what is large enough to have one.
 function colorPlane(big) {
   const { width, height, life: pixel } = plane, out = new Uint32Array(plane.image.data.buffer);
   const scale = Math.max(1, Math.round(layout.ratio)), empty = packed(rgbOf(colors.panel));
   const looks = data.kinds.map((kind) => [false, true].map((pale) => {
-    const rgb = tint(kind.rgb, pale), marked = contrast(rgb);
-    return { plain: packed(rgb), marked: packed(pale ? darker(rgb, colors.night ? -0.2 : 0.06) : marked) };
+    const rgb = tint(kind.rgb);
+    return { plain: seen(rgb, pale), marked: seen(contrast(rgb), pale), edge: seen(edgeOf(rgb), pale) };
   }));
   const hatch = data.kinds.map((kind) => {
     const cell = new Uint8Array(3600);
@@ -95,7 +97,7 @@ function colorPlane(big) {
       }
       const kind = lives.kind[life], look = looks[kind][faded ? faded[life] : 0];
       const edge = edged[life] && ((x > 0 && pixel[k - 1] !== life) || (y > 0 && pixel[k - width] !== life));
-      out[k] = edge || hatch[kind][row + (Math.floor(x / scale) % 60)] ? look.marked : look.plain;
+      out[k] = edge ? look.edge : hatch[kind][row + (Math.floor(x / scale) % 60)] ? look.marked : look.plain;
     }
   }
 }
@@ -116,7 +118,7 @@ function labelMap(context, big) {
   context.textAlign = "left";
   context.textBaseline = "middle";
   for (const { life, x0, x1, y0, y1 } of room.slice(0, 300)) {
-    const rgb = tint(data.kinds[lives.kind[life]].rgb, faded ? faded[life] : false);
+    const plain = tint(data.kinds[lives.kind[life]].rgb), rgb = faded && faded[life] ? fade(plain) : plain;
     const text = fitText(context, data.texts[lives.name[life]], x1 - x0 - 10), width = context.measureText(text).width;
     if (text === "") {
       continue;

@@ -11,12 +11,14 @@ const HATCH = {
 const rgbOf = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 const lightness = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b) / 255;
 
-// On black greys come closer together, so that none vanishes or glares; what does not match a search fades into the paper.
-function tint(text, faded) {
-  const rgb = rgbOf(text), paper = rgbOf(colors.paper), grey = rgb[0] === rgb[1] && rgb[1] === rgb[2];
-  const seen = colors.night && grey ? rgb.map((v) => 64 + v * 0.42) : rgb;
-  return seen.map((v, i) => Math.round(faded ? paper[i] + (v - paper[i]) * 0.22 : v));
+// On black greys come closer together, so that none vanishes or glares.
+function tint(text) {
+  const rgb = rgbOf(text), grey = rgb[0] === rgb[1] && rgb[1] === rgb[2];
+  return colors.night && grey ? rgb.map((v) => Math.round(64 + v * 0.42)) : rgb;
 }
+
+// What does not match a search goes into the paper.
+const fade = (rgb) => rgbOf(colors.paper).map((paper, i) => Math.round(paper + (rgb[i] - paper) * 0.22));
 
 const packed = ([r, g, b]) => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 const darker = (rgb, by) => rgb.map((v) => Math.round(v * (1 - by)));
@@ -24,6 +26,8 @@ const lighter = (rgb, by) => rgb.map((v) => Math.round(v + (255 - v) * by));
 const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 // What stands out on a colour: its hatch and the edges of its rectangles.
 const contrast = (rgb) => (lightness(rgb) < 0.4 ? lighter(rgb, 0.42) : darker(rgb, 0.32));
+// Edges stand out more than hatching, or hatched neighbours run together.
+const edgeOf = (rgb) => (lightness(rgb) < 0.4 ? lighter(rgb, 0.75) : darker(rgb, 0.6));
 const inkOn = (rgb) => (lightness(rgb) > 0.5 ? "#000000" : "#ffffff");
 
 const patterns = new Map();
@@ -33,7 +37,7 @@ function patternOf(context, look) {
     const tile = document.createElement("canvas"), size = 60;
     tile.width = tile.height = size;
     const own = tile.getContext("2d"), image = own.createImageData(size, size);
-    const pixel = new Uint32Array(image.data.buffer), rgb = tint(look.rgb, false);
+    const pixel = new Uint32Array(image.data.buffer), rgb = tint(look.rgb);
     const scale = Math.max(1, Math.round(layout.ratio));
     for (let i = 0; i < pixel.length; i++) {
       const x = Math.floor((i % size) / scale), y = Math.floor(Math.floor(i / size) / scale);
@@ -47,14 +51,31 @@ function patternOf(context, look) {
   return pattern;
 }
 
-// A swatch for legend and table.
-function swatch(look) {
+// A small picture for legend and table.
+function small(paint) {
   const canvas = document.createElement("canvas");
   canvas.width = 16 * layout.ratio;
   canvas.height = 12 * layout.ratio;
   const context = canvas.getContext("2d");
   context.scale(layout.ratio, layout.ratio);
-  context.fillStyle = patternOf(context, look);
-  context.fillRect(0, 0, 16, 12);
+  paint(context);
   return canvas;
 }
+
+const swatch = (look) => small((context) => {
+  context.fillStyle = patternOf(context, look);
+  context.fillRect(0, 0, 16, 12);
+});
+
+// How the lines of the other traces are told apart.
+const DASHES = [[], [6, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [4, 1]];
+
+const stroke = (nth) => small((context) => {
+  context.setLineDash(DASHES[nth]);
+  context.lineWidth = 1.6;
+  context.strokeStyle = colors.ink;
+  context.beginPath();
+  context.moveTo(0, 6);
+  context.lineTo(16, 6);
+  context.stroke();
+});

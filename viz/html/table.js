@@ -39,6 +39,7 @@ function cell(row, words, kind) {
 function fillRow(life) {
   const row = document.createElement("tr");
   row.dataset.life = life;
+  row.tabIndex = -1;
   for (const one of COLUMNS) {
     const words = one.show ? one.show(life) : show(one.of(life), 120);
     const td = cell(row, words, (one.number ? "number" : "text") + (one.wide ? " wide" : ""));
@@ -76,6 +77,9 @@ function fillTable() {
     `${alive.length === 1 ? "block" : "blocks"}, ${bytesText(sum)} (${grouped(sum)} B)` +
     `${base.static > 0 ? ` beside the static block of ${bytesText(base.static)}` : ""}${more}`;
   table.rows = alive.slice(0, ROWS).map(fillRow);
+  if (table.rows.length) {
+    table.rows[0].tabIndex = 0;
+  }
   $("alive-rows").replaceChildren(...table.rows);
   for (const one of COLUMNS) {
     $("head-" + one.key).setAttribute("aria-sort", state.sort.key !== one.key ? "none" : state.sort.down ? "descending" : "ascending");
@@ -114,11 +118,26 @@ function buildTable() {
   const body = $("alive-rows"), lifeOf = (event) => Number(event.target.closest("tr")?.dataset.life ?? -1);
   body.addEventListener("pointerover", (event) => pointAt(lifeOf(event)));
   body.addEventListener("pointerleave", () => letGo());
-  body.addEventListener("click", (event) => {
+  const choose = (event) => {
     const life = lifeOf(event);
     if (life >= 0) {
       pin({ event: tableEvent(), life });
       reveal(life);
+    }
+  };
+  body.addEventListener("click", choose);
+  body.addEventListener("focusin", (event) => pointAt(lifeOf(event)));
+  body.addEventListener("focusout", () => letGo());
+  body.addEventListener("keydown", (event) => {
+    const row = event.target.closest("tr");
+    const next = event.key === "ArrowDown" ? row?.nextSibling : event.key === "ArrowUp" ? row?.previousSibling : null;
+    if (next) {
+      next.focus();
+    } else if (event.key === "Enter") {
+      choose(event);
+    }
+    if (next || event.key === "Enter") {
+      event.preventDefault();
     }
   });
   for (const name of TABLES) {
@@ -132,19 +151,17 @@ function buildTable() {
 function fillLegend() {
   const event = state.cursor ? state.cursor.event : state.pin ? state.pin.event : data.peak;
   const items = [];
-  for (const band of [...bands].reverse()) {
-    const item = document.createElement("li"), words = document.createElement("span"), bytes = document.createElement("b");
-    words.textContent = band.name;
-    bytes.textContent = bytesText(band.bytes[event]);
-    item.append(swatch(band), words, bytes);
-    items.push(item);
-  }
-  for (const kind of data.kinds.filter((one) => one.extra && one.used)) {
-    const item = document.createElement("li"), words = document.createElement("span");
-    words.textContent = kind.name;
-    item.append(swatch(kind), words);
-    items.push(item);
-  }
+  const item = (picture, name, bytes) => {
+    const li = document.createElement("li"), words = document.createElement("span"), value = document.createElement("b");
+    words.textContent = name;
+    value.textContent = bytes;
+    li.append(picture, words, value);
+    items.push(li);
+  };
+  [...bands].reverse().forEach((band) => item(swatch(band), band.name, bytesText(band.bytes[event])));
+  data.kinds.filter((kind) => kind.extra && kind.used).forEach((kind) => item(swatch(kind), kind.name, ""));
+  others.forEach((other, nth) =>
+    item(stroke(nth), show(other.label, 60), bytesText(base.planned[event] + other.residual[event])));
   $("legend").replaceChildren(...items);
 }
 
