@@ -88,6 +88,18 @@ for i, n in enumerate(bytes_of):
     assert abs(heights[i] - wanted) < 0.25, (i, heights[i], wanted)
 EOF
 
+# A plan by itself, in a narrow terminal and in every format; the device's memory from the command line.
+"$bin/ckpt-plan" --effort 0 -d h200 -b 60% "$source/models/byte-gpt.json" -o a.plan >/dev/null || fail "no plan"
+COLUMNS=40 view a.plan >narrow.txt || fail "a plan in a narrow terminal"
+[ "$(wc -L <narrow.txt)" -le 40 ] || fail "$(wc -L <narrow.txt) columns in a terminal of 40"
+grep -q "budget 3" narrow.txt && grep -q "alive at" narrow.txt || fail "no budget or table in the terminal"
+for format in svg png pdf txt html json csv; do
+    view a.plan --capacity 400MB -o "all.$format" || fail "a plan as $format"
+    [ -s "all.$format" ] || fail "an empty $format"
+done
+view a.plan --capacity 400MB -f json | grep -q '"name":"capacity".*"bytes":400000000' || fail "no capacity"
+view a.plan "$golden/measured.json" -o mixed.svg || fail "a plan and a trace"
+
 view --help | grep -q "usage: ckpt-view" || fail "help"
 view --version | grep -q "ckpt-view" || fail "version"
 refuse 2 "no plan, trace or sweep"

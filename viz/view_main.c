@@ -227,6 +227,19 @@ static ckpt_code read_one(const char *path, ckpt_arena *arena, inputs *in, ckpt_
     return ckpt_trace_read(path, arena, &in->trace[in->count++], err);
 }
 
+/* The device's memory as it was said on the command line. */
+static ckpt_code set_capacity(const request *want, ckpt_arena *arena, const ckpt_trace **trace, ckpt_err *err)
+{
+    ckpt_trace *const copy = CKPT_NEW(arena, ckpt_trace, 1);
+    if (copy == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace");
+    }
+    *copy = **trace;
+    copy->capacity_bytes = want->view.capacity_bytes;
+    *trace = copy;
+    return CKPT_OK;
+}
+
 static ckpt_code read_all(const request *want, ckpt_arena *arena, inputs *in, ckpt_err *err)
 {
     for (int i = 0; i < want->count; i++) {
@@ -239,6 +252,9 @@ static ckpt_code read_all(const request *want, ckpt_arena *arena, inputs *in, ck
             return CKPT_FAIL(err, CKPT_BAD_INPUT,
                              "%.100s: found a trace beside the sweep %.100s, wanted only plans of its graph to mark",
                              in->trace[i]->source, in->curve->source);
+        }
+        if (in->trace[i] != NULL && want->view.capacity_bytes > 0) {
+            CKPT_TRY(set_capacity(want, arena, &in->trace[i], err));
         }
     }
     return CKPT_OK;
