@@ -11,12 +11,14 @@
 #include "ops/network.h"
 #include "viz/viz.h"
 
-enum { SETS = 64, THREADS_MAX = 4096 };
+enum { SETS = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };
 
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "write .json, .dot, .svg, .png or .pdf; - (default) is standard output"},
-    {"format", 'f', "FORMAT", "json (default), dot, svg, png or pdf, whatever the file is called"},
-    {"plan", 'P', "FILE", "colour the layers by this plan: kept, recomputed, offloaded"},
+    {"format", 'f', "json|dot|svg|png|pdf|netron",
+     "whatever the file is called; netron: an ONNX model as JSON, for Netron (default: json)"},
+    {"plan", 'P', "FILE", "show what this plan keeps, recomputes and offloads"},
+    {"fold", 0, "N", "draw repeated blocks once when there are more than N layers (default: 300)"},
     {"profile", 'p', "FILE", "times and workspaces as ckpt-profile measured them"},
     {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
@@ -26,6 +28,14 @@ static const ckpt_cli_option options[] = {
     {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
     {NULL, 0, NULL, NULL},
 };
+
+static const char *const examples[] = {"ckpt-graph models/gpt2-124m.json -o gpt2.svg",
+                                       "draw the network",
+                                       "ckpt-graph --plan plan.json models/gpt2-124m.json -o gpt2.pdf",
+                                       "and what a plan does to it",
+                                       "ckpt-graph --format netron models/gpt2-124m.json -o gpt2.onnx.json",
+                                       "the training step, for Netron",
+                                       NULL};
 
 static void list_attributes(const ckpt_attr_spec *spec)
 {
@@ -70,7 +80,7 @@ static int list_ops(void)
 typedef struct request {
     const char *input, *output, *format, *plan, *profile, *device, *dtype;
     const char *set[SETS];
-    int set_count, threads;
+    int set_count, threads, fold;
 } request;
 
 static const char *extension(const char *path)
@@ -78,6 +88,15 @@ static const char *extension(const char *path)
     const char *const slash = strrchr(path, '/');
     const char *const dot = strrchr(slash != NULL ? slash : path, '.');
     return dot != NULL ? dot + 1 : NULL;
+}
+
+/* A number from 1 to `most`; 0: something else. */
+static int read_count(const char *value, int most)
+{
+    char *end = NULL;
+    errno = 0;
+    const long count = strtol(value, &end, 10);
+    return end == value || *end != '\0' || errno != 0 || count < 1 || count > most ? 0 : (int)count;
 }
 
 /* -1: go on; else the exit code. */
@@ -101,13 +120,15 @@ static int take(ckpt_cli *cli, request *want, const char *name, const char *valu
         }
         want->set[want->set_count++] = value;
     } else if (strcmp(name, "threads") == 0) {
-        char *end = NULL;
-        errno = 0;
-        const long threads = strtol(value, &end, 10);
-        if (end == value || *end != '\0' || errno != 0 || threads < 1 || threads > THREADS_MAX) {
+        want->threads = read_count(value, THREADS_MAX);
+        if (want->threads == 0) {
             return ckpt_cli_usage(cli, "found --threads %s, wanted a number from 1 to %d", value, THREADS_MAX);
         }
-        want->threads = (int)threads;
+    } else if (strcmp(name, "fold") == 0) {
+        want->fold = read_count(value, FOLD_MAX);
+        if (want->fold == 0) {
+            return ckpt_cli_usage(cli, "found --fold %s, wanted a number from 1 to %d", value, FOLD_MAX);
+        }
     } else if (strcmp(name, "list-ops") == 0) {
         return list_ops();
     } else if (want->input != NULL) {
@@ -139,16 +160,17 @@ static int parse(ckpt_cli *cli, request *want)
     if (want->format == NULL) {
         want->format = strcmp(want->output, "-") == 0 ? "json" : extension(want->output);
     }
-    static const char *const formats[] = {"json", "dot", "svg", "png", "pdf"};
+    static const char *const formats[] = {"json", "dot", "svg", "png", "pdf", "netron"};
     for (size_t i = 0; want->format != NULL && i < sizeof formats / sizeof formats[0]; i++) {
         if (strcmp(want->format, formats[i]) == 0) {
-            if (i == 0 && want->plan != NULL) {
-                return ckpt_cli_usage(cli, "--plan colours a drawing: .svg, .png, .pdf or .dot, not .json");
+            const bool graph = i == 0, netron = i == 5;
+            if (graph && want->plan != NULL) {
+                return ckpt_cli_usage(cli, "--plan colours a drawing: .svg, .png, .pdf or .dot, or --format netron");
             }
-            return -1;
+            return want->fold > 0 && (graph || netron) ? ckpt_cli_usage(cli, "--fold is for drawings") : -1;
         }
     }
-    return ckpt_cli_usage(cli, "found format '%s', wanted json, dot, svg, png or pdf",
+    return ckpt_cli_usage(cli, "found format '%s', wanted json, dot, svg, png, pdf or netron",
                           want->format != NULL ? want->format : want->output);
 }
 
@@ -171,13 +193,13 @@ static ckpt_code read_format(const char *path, ckpt_arena *out, bool *model, ckp
     return code;
 }
 
-static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err)
+static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, const ckpt_lowered **lowered,
+                       ckpt_err *err)
 {
     const ckpt_model *model = NULL;
     const ckpt_profile *profile = NULL;
     const ckpt_device_model *device = NULL;
     const ckpt_network *network = NULL;
-    const ckpt_lowered *lowered = NULL;
     CKPT_TRY(ckpt_model_read(path, want->set, want->set_count, out, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, want->dtype, out, &model, err));
     if (want->profile != NULL) {
@@ -196,18 +218,49 @@ static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, c
                         : processors > 0 && processors <= THREADS_MAX     ? (int)processors
                                                                           : 1;
     CKPT_TRY(ckpt_network_infer(model, threads, out, &network, err));
-    CKPT_TRY(ckpt_network_lower(network, profile, device, out, &lowered, err));
-    *graph = lowered->graph;
+    return ckpt_network_lower(network, profile, device, out, lowered, err);
+}
+
+/* What the layers compute, and the shapes of what buffers hold. */
+static ckpt_code find_types(const ckpt_lowered *lowered, ckpt_arena *out, const ckpt_graph_types **types, ckpt_err *err)
+{
+    const ckpt_graph *const graph = lowered->graph;
+    const ckpt_network *const network = lowered->network;
+    const char **const op = CKPT_NEW(out, const char *, graph->op_count);
+    const ckpt_tensor **const buffer = CKPT_NEW(out, const ckpt_tensor *, graph->buffer_count);
+    ckpt_graph_types *const found = CKPT_NEW(out, ckpt_graph_types, 1);
+    if (op == NULL || buffer == NULL || found == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the types of %d ops", graph->op_count);
+    }
+    for (int i = 0; i < graph->op_count; i++) {
+        const char *const name = network->node[lowered->op_role[i].node].op->name;
+        op[i] = graph->op[i].phase == CKPT_FORWARD
+                    ? name
+                    : ckpt_arena_format(out, "%s/%s", name, ckpt_phase_name(graph->op[i].phase));
+        if (op[i] == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the type of op %d", i);
+        }
+    }
+    for (int b = 0; b < graph->buffer_count; b++) {
+        const ckpt_buffer_role *const role = &lowered->buffer_role[b];
+        buffer[b] = role->holds == CKPT_HOLDS_SAVED ? &network->node[role->node].saved[role->saved]
+                                                    : &network->value[role->value].tensor;
+    }
+    *found = (ckpt_graph_types){op, buffer};
+    *types = found;
     return CKPT_OK;
 }
 
 static ckpt_code read_graph(const char *path, const request *want, ckpt_arena *out, const ckpt_graph **graph,
-                            ckpt_err *err)
+                            const ckpt_graph_types **types, ckpt_err *err)
 {
     bool model = false;
     CKPT_TRY(read_format(path, out, &model, err));
     if (model) {
-        return lower(path, want, out, graph, err);
+        const ckpt_lowered *lowered = NULL;
+        CKPT_TRY(lower(path, want, out, &lowered, err));
+        *graph = lowered->graph;
+        return find_types(lowered, out, types, err);
     }
     if (want->profile != NULL || want->device != NULL || want->set_count > 0 || want->dtype != NULL ||
         want->threads > 0) {
@@ -224,7 +277,8 @@ static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, c
 {
     const ckpt_graph *graph = NULL;
     ckpt_plan *plan = NULL;
-    CKPT_TRY(read_graph(want->input, want, arena, &graph, err));
+    const ckpt_graph_types *types = NULL;
+    CKPT_TRY(read_graph(want->input, want, arena, &graph, &types, err));
     if (want->plan != NULL) {
         CKPT_TRY(ckpt_plan_read(want->plan, arena, &plan, err));
         CKPT_TRY(ckpt_plan_bind(plan, graph, err));
@@ -232,8 +286,10 @@ static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, c
     if (strcmp(want->format, "json") == 0) {
         ckpt_graph_write(graph, text);
         CKPT_TRY(ckpt_text_end(text, err));
+    } else if (strcmp(want->format, "netron") == 0) {
+        CKPT_TRY(ckpt_graph_netron(graph, plan, types, text, err));
     } else {
-        CKPT_TRY(ckpt_graph_draw(graph, plan, want->format, 0, text, err));
+        CKPT_TRY(ckpt_graph_draw(graph, plan, want->format, want->fold, text, err));
     }
     return ckpt_file_write(want->output, text->bytes, text->length, err);
 }
@@ -244,6 +300,7 @@ int main(int argc, char **argv)
                     .usage = "ckpt-graph [options] model.json|graph.json",
                     .about = "Lower a model to the graph of one training step, or read such a graph, and write it as "
                              "JSON or draw it.\nA file of - is standard input.",
+                    .example = examples,
                     .option = options,
                     .argc = argc,
                     .argv = argv};

@@ -5,6 +5,7 @@
 #include "core/curve.h"
 #include "core/graph.h"
 #include "core/plan.h"
+#include "core/tensor.h"
 #include "core/trace.h"
 
 typedef struct ckpt_view_options {
@@ -39,9 +40,17 @@ CKPT_MUST_USE ckpt_code ckpt_curve_draw(const ckpt_curve *curve, const ckpt_plan
                                         const char *format, const ckpt_view_options *options, ckpt_text *text,
                                         ckpt_err *err);
 
-/* The graph for Netron: a JSON file it opens (which, and what of it is lost, in docs/views.md). */
-CKPT_MUST_USE ckpt_code ckpt_graph_netron(const ckpt_graph *graph, const ckpt_plan *plan, ckpt_text *text,
-                                          ckpt_err *err);
+/* What a graph does not know and the model it comes from does. */
+typedef struct ckpt_graph_types {
+    const char *const *op;            /* per op: what it computes ("linear"); NULL: not known */
+    const ckpt_tensor *const *buffer; /* per buffer: what it holds; NULL: not known */
+} ckpt_graph_types;
+
+/* The graph for Netron: an ONNX model as JSON (what of it is lost is in docs/views.md). Errors: CKPT_NO_MEMORY.
+ *   plan    of this graph (ckpt_plan_bind), or NULL
+ *   types   or NULL: ops are called by their layers, and buffers are so many bytes */
+CKPT_MUST_USE ckpt_code ckpt_graph_netron(const ckpt_graph *graph, const ckpt_plan *plan, const ckpt_graph_types *types,
+                                          ckpt_text *text, ckpt_err *err);
 
 /* The graph through Graphviz: layers with bytes and time; coloured by the plan's decisions when `plan` is given, with
  * what it runs again together in one frame. Formats: "svg", "png", "pdf", "dot".
