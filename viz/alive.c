@@ -268,6 +268,31 @@ static bool moves(const ckpt_event *event)
     return (event->span == CKPT_SPAN_ALLOCATE || event->span == CKPT_SPAN_FREE) && event->address > 0;
 }
 
+/* A program that follows no plan may still say what for: the category that grew with the allocation. */
+static ckpt_life_kind kind_of_allocation(const ckpt_trace *trace, int born)
+{
+    static const ckpt_life_kind kind[CKPT_CATEGORY_COUNT] = {
+        [CKPT_CAT_WEIGHTS] = CKPT_LIFE_OTHER,
+        [CKPT_CAT_GRADIENTS] = CKPT_LIFE_GRADIENT,
+        [CKPT_CAT_OPTIMIZER] = CKPT_LIFE_OTHER,
+        [CKPT_CAT_INPUTS] = CKPT_LIFE_OTHER,
+        [CKPT_CAT_ACTIVATIONS] = CKPT_LIFE_ACTIVATION,
+        [CKPT_CAT_SAVED] = CKPT_LIFE_SAVED,
+        [CKPT_CAT_WORKSPACE] = CKPT_LIFE_WORKSPACE,
+        [CKPT_CAT_STAGING] = CKPT_LIFE_OTHER,
+        [CKPT_CAT_OTHER] = CKPT_LIFE_OTHER,
+        [CKPT_CAT_OUTSIDE] = CKPT_LIFE_OTHER,
+    };
+    const ckpt_event *const event = &trace->event[born];
+    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+        const ckpt_bytes before = born > 0 ? trace->event[born - 1].bytes[c] : 0;
+        if (event->size_bytes > 0 && before >= 0 && event->bytes[c] - before == event->size_bytes) {
+            return kind[c];
+        }
+    }
+    return CKPT_LIFE_OTHER;
+}
+
 static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err)
 {
     int allocations = 0;
@@ -301,7 +326,7 @@ static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt
             life[count++] = (ckpt_life){
                 .name = event->name,
                 .layer = event->layer != NULL ? event->layer : "",
-                .kind = CKPT_LIFE_OTHER,
+                .kind = kind_of_allocation(trace, i),
                 .bytes = event->size_bytes,
                 .address = event->address,
                 .from = i,

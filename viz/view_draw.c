@@ -46,7 +46,7 @@ void ckpt_view_words_on(ckpt_view *view, double x, double y, ckpt_font font, dou
     text = ckpt_view_keep(view, ckpt_canvas_fit(&view->canvas, &font, text, width));
     if (!view->canvas.renderer->cells && text[0] != '\0') {
         const double wide = ckpt_view_measure(view, font, text), from = x - (font.align + 1) / 2.0 * wide;
-        ckpt_view_line(view, from - 2, y, from + wide + 2, y, (ckpt_pen){back, font.size + 2, 0});
+        ckpt_view_line(view, from - 2, y, from + wide + 2, y, (ckpt_pen){back, font.size + 1, 0});
     }
     view->canvas.renderer->text(&view->canvas, x, y, &font, text);
 }
@@ -106,8 +106,8 @@ static void draw_parts(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
     ckpt_view_draw_stack(view, point, lower);
     ckpt_view_draw_outlines(view, point);
     ckpt_view_draw_lanes(view, view->lanes_y);
+    ckpt_view_draw_hairline(view, view->bottom, fmax(view->bottom, view->axis_y));
     ckpt_view_draw_residual(view);
-    ckpt_view_draw_hairline(view);
     ckpt_view_draw_marks(view);
     ckpt_view_draw_axis(view, view->axis_y);
     ckpt_view_draw_fold(view);
@@ -225,7 +225,7 @@ ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const 
     view.canvas.cell_height = cells ? 16 : 1;
     const int width = options->width > 0 ? options->width : renderer->width;
     const int height = options->height > 0 ? options->height : renderer->height;
-    view.canvas.width = fmax(cells ? 72 : 560, width) * view.canvas.cell_width;
+    view.canvas.width = fmax(cells ? 40 : 560, width) * view.canvas.cell_width;
     view.canvas.height = height * view.canvas.cell_height;
     ckpt_code code = prepare(&view, trace, options->capacity_bytes, err);
     if (code == CKPT_OK) {

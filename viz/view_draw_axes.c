@@ -117,34 +117,29 @@ double ckpt_view_peak_x(const ckpt_view *view)
     return view->left + (first + last + 1) / 2.0 * (view->right - view->left) / view->columns;
 }
 
-/* The peak in all panels, but where its label and the letters of a terminal are. */
-void ckpt_view_draw_hairline(ckpt_view *view)
+/* Black on paper, one pixel wide: wider it would hide a step that is no wider, and that is the peak's. */
+void ckpt_view_draw_hairline(ckpt_view *view, double from, double to)
 {
-    if (view->canvas.renderer->cells) {
-        return;
-    }
-    const double x = floor(ckpt_view_peak_x(view)) + 0.5;
-    const double part[2][2] = {{view->map ? view->map_top : view->top, view->map ? view->map_bottom : view->top},
-                               {view->top, fmax(view->bottom, view->axis_y)}};
-    for (int i = view->map ? 0 : 1; i < 2; i++) {
-        ckpt_view_line(view, x, part[i][0], x, part[i][1], (ckpt_pen){CKPT_INK_PAPER, 2.4, 0});
-        ckpt_view_line(view, x, part[i][0], x, part[i][1], (ckpt_pen){CKPT_INK_BLACK, 1, 3});
+    if (!view->canvas.renderer->cells) {
+        const double x = floor(ckpt_view_peak_x(view)) + 0.5;
+        ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_INK_PAPER, 1, 0});
+        ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_INK_BLACK, 1, 4});
     }
 }
 
-/* Labels that stand already: the next one looks for a place beside them. */
+/* Labels that stand already, and lines over the whole width: the next label looks for a place beside them. */
 typedef struct labels {
-    double left[4], right[4], y[4];
+    double left[6], right[6], y[6];
     int count;
 } labels;
 
 static bool is_free(const ckpt_view *view, const labels *there, double left, double right, double y)
 {
     const double half = view->canvas.renderer->cells ? view->line / 2 : 0.4 * view->line;
+    const double least = view->canvas.renderer->cells ? 0.95 * view->line : 0.6 * view->line;
     bool is = y - half >= view->top - 1 && y + half <= view->bottom;
     for (int i = 0; i < there->count; i++) {
-        is = is &&
-             (right + 8 < there->left[i] || left - 8 > there->right[i] || fabs(y - there->y[i]) >= view->line * 0.95);
+        is = is && (right + 8 < there->left[i] || left - 8 > there->right[i] || fabs(y - there->y[i]) >= least);
     }
     return is;
 }
@@ -160,11 +155,14 @@ static void put_label(ckpt_view *view, labels *there, double x, double y, int al
 }
 
 /* A level line over the whole width: where it is drawn. */
-static double draw_level(ckpt_view *view, ckpt_bytes bytes, ckpt_pen pen)
+static double draw_level(ckpt_view *view, labels *there, ckpt_bytes bytes, ckpt_pen pen)
 {
     const double y = ckpt_view_y(view, (double)bytes);
     const double at = view->canvas.cell_height > 1 ? y - view->canvas.cell_height / 2 : round(y);
     ckpt_view_line(view, view->left, at, view->right, at, pen);
+    there->left[there->count] = view->left;
+    there->right[there->count] = view->right;
+    there->y[there->count++] = at;
     return at;
 }
 
@@ -172,7 +170,8 @@ static double draw_level(ckpt_view *view, ckpt_bytes bytes, ckpt_pen pen)
 static void label_level(ckpt_view *view, labels *there, double at, const char *text)
 {
     const ckpt_font font = {view->small, true, CKPT_INK_BLACK, 1};
-    const double width = ckpt_view_measure(view, font, text), far = 0.62 * view->line;
+    const double width = ckpt_view_measure(view, font, text),
+                 far = (view->canvas.renderer->cells ? 1 : 0.62) * view->line;
     for (int i = 0; i < 4; i++) {
         const double y = i < 2 ? at - far : at + far;
         const double left = i % 2 == 0 ? view->right - width : view->left + 6;
@@ -195,11 +194,12 @@ void ckpt_view_draw_marks(ckpt_view *view)
     const double middle = fmin(fmax(x, view->left + width / 2 + 2), view->right - width / 2 - 2);
     const bool cells = view->canvas.cell_height > 1;
     double level[2] = {0, 0};
+    labels there = {.count = 0};
     if (view->capacity_line) {
-        level[1] = draw_level(view, view->capacity, (ckpt_pen){CKPT_INK_CAPACITY, 1.6, 2});
+        level[1] = draw_level(view, &there, view->capacity, (ckpt_pen){CKPT_INK_CAPACITY, 1.6, 2});
     }
     if (view->budget > 0) {
-        level[0] = draw_level(view, view->budget, (ckpt_pen){CKPT_INK_BUDGET, 1.6, 7});
+        level[0] = draw_level(view, &there, view->budget, (ckpt_pen){CKPT_INK_BUDGET, 1.6, 7});
     }
     double label_y = y - (cells ? 1.5 : 1.35) * view->line;
     for (int i = 0; i < 2; i++) { /* above a line that would cross it */
@@ -207,7 +207,6 @@ void ckpt_view_draw_marks(ckpt_view *view)
         label_y = crosses ? level[i] - view->line : label_y;
     }
     label_y = fmax(label_y, view->top + (cells ? 0.5 : 0.4) * view->line);
-    labels there = {.count = 0};
     const ckpt_font arrow = {view->small, false, CKPT_INK_BLACK, 0};
     ckpt_view_words(view, x, y - 0.5 * view->line, arrow, CKPT_ANY_WIDTH / 2, "▼");
     put_label(view, &there, middle, label_y, 0, peak);

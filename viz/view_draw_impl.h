@@ -91,7 +91,7 @@ double ckpt_view_peak_x(const ckpt_view *view);
 void ckpt_view_draw_grid(ckpt_view *view);
 void ckpt_view_draw_axis(ckpt_view *view, double y);
 void ckpt_view_draw_fold(ckpt_view *view);
-void ckpt_view_draw_hairline(ckpt_view *view);
+void ckpt_view_draw_hairline(ckpt_view *view, double from, double to); /* at the peak; not in a terminal */
 void ckpt_view_draw_marks(ckpt_view *view);
 
 /* The arena by address over time (view_map.c). Lines: of its heading, from view->left to view->right. */

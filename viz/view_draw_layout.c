@@ -76,7 +76,7 @@ void ckpt_view_lay_out(ckpt_view *view, bool any_height)
     const double strips = gap + view->lane_count * view->lane_height + (residual > 0 ? gap + residual : 0);
     const double foot = strips + (cells ? 2 : 2.2) * line + tables;
     const double least_map = view->map ? (any_height ? 14 : 8) * line : 0;
-    const double least_chart = (cells || any_height ? 12 : 9) * line;
+    const double least_chart = (cells && any_height ? 16 : cells || any_height ? 12 : 9) * line;
     const double fixed = 2 * view->margin + head + map_head + map_foot + chart_head + foot;
     const double want = fixed + least_map + least_chart;
     view->canvas.height = fmax(view->canvas.height, cells ? want : ceil(want));

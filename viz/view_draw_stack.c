@@ -91,6 +91,7 @@ void ckpt_view_draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
         }
         memcpy(lower, upper, (size_t)count * sizeof *lower);
     }
+    ckpt_view_draw_hairline(view, view->top, view->bottom);
     count = staircase(view, base, event, -1, lower);
     for (int b = 0; b < CKPT_BAND_COUNT; b++) {
         staircase(view, base, event, b, point);

@@ -183,7 +183,9 @@ ckpt_code ckpt_view_find_lanes(ckpt_view *view, ckpt_err *err)
 /* Copies, and what runs a second time, are told apart by colour. */
 static ckpt_ink ink_of(ckpt_span span)
 {
-    return span == CKPT_SPAN_RECOMPUTE ? CKPT_INK_BUDGET : span == CKPT_SPAN_COPY ? CKPT_INK_STAGING : CKPT_INK_INPUTS;
+    return span == CKPT_SPAN_RECOMPUTE ? CKPT_INK_RECOMPUTE
+           : span == CKPT_SPAN_COPY    ? CKPT_INK_OFFLOADED
+                                       : CKPT_INK_INPUTS;
 }
 
 /* What a lane shows: per column the ink, plus one, of what ran there, 0 where nothing did; and how much of the column's

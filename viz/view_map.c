@@ -16,7 +16,7 @@ static ckpt_font heading_font(const ckpt_view *view, bool bold)
 
 static const char *heading(ckpt_view *view)
 {
-    return view->no_plan ? CKPT_SAY(view, "by address, %d blocks", view->lives.count)
+    return view->no_plan ? CKPT_SAY(view, "by address, gaps left out, %d blocks", view->lives.count)
                          : CKPT_SAY(view, "arena by address, %s",
                                     ckpt_view_bytes(view, view->series[view->base].trace->arena_bytes));
 }
@@ -41,7 +41,7 @@ static int flow_heading(ckpt_view *view, bool draw)
     x += ckpt_view_measure(view, bold, words) + 2 * SPACE;
     bool there[CKPT_LIFE_KIND_COUNT] = {false};
     find_kinds(view, there);
-    for (int k = 0; k < CKPT_LIFE_KIND_COUNT && !view->no_plan; k++) {
+    for (int k = 0; k < CKPT_LIFE_KIND_COUNT; k++) {
         if (!there[k]) {
             continue;
         }
@@ -207,10 +207,10 @@ static double least_titled(const ckpt_box *box, int count)
 /* The name of a stay in its box, when there is room for a good part of it. */
 static void name_box(ckpt_view *view, const ckpt_box *box, const char *name)
 {
-    enum { PAD = 4, LEAST = 44 };
-    const ckpt_font font = {11, false, ckpt_ink_looks[box->ink].text, 0};
-    const double room = box->width - 2 * PAD;
-    if (box->height >= font.size + 3 && room >= LEAST) {
+    enum { PAD = 4, LEAST = 44, SMALLEST = 9, LARGEST = 11 };
+    const double size = fmin(LARGEST, box->height - 1.5), room = box->width - 2 * PAD;
+    const ckpt_font font = {size, false, ckpt_ink_looks[box->ink].text, 0};
+    if (size >= SMALLEST && room >= LEAST) {
         ckpt_view_words_on(view, box->x + box->width / 2, box->y + box->height / 2, font, room, name, box->ink);
     }
 }
@@ -235,6 +235,7 @@ static void draw_stays(ckpt_view *view)
         box[i].title = box[i].width * box[i].height >= least ? title_of(view, which[i]) : NULL;
     }
     view->canvas.renderer->boxes(&view->canvas, box, count);
+    ckpt_view_draw_hairline(view, view->map_top, view->map_bottom);
     for (int i = 0; i < count; i++) {
         name_box(view, &box[i], lives->life[which[i]].name);
     }

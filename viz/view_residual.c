@@ -98,27 +98,34 @@ static const char *places(ckpt_view *view, const ckpt_residual *residual)
     if (residual->places == 0) {
         return "";
     }
-    return residual->moved == 0 ? CKPT_SAY(view, "; all %d places as %s", residual->places,
-                                           view->series[view->base].trace->measured ? "before" : "planned")
-                                : CKPT_SAY(view, "; %d of %d places differ", residual->moved, residual->places);
+    return residual->moved == 0
+               ? CKPT_SAY(view, "; all %d places as %s", residual->places,
+                          view->series[view->base].trace->measured ? "before" : "planned")
+               : CKPT_SAY(view, "; %d place%s of %d differ%s", residual->moved, residual->moved == 1 ? "" : "s",
+                          residual->places, residual->moved == 1 ? "s" : "");
+}
+
+static const char *signed_bytes(ckpt_view *view, ckpt_bytes bytes)
+{
+    return bytes < 0 ? CKPT_SAY(view, "−%s", ckpt_view_bytes(view, -bytes))
+                     : CKPT_SAY(view, "+%s", ckpt_view_bytes(view, bytes));
 }
 
 static const char *say(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
 {
     const ckpt_residual *const residual = &view->residual;
-    const char *const names = CKPT_SAY(view, "%s − %s", other->label, base->label);
+    /* A terminal has no room for what its lane is called already. */
+    const char *const names =
+        view->canvas.renderer->cells ? "" : CKPT_SAY(view, "%s − %s: ", other->label, base->label);
     if (!residual->comparable) {
-        return CKPT_SAY(view, "%s: not the same steps", names);
+        return CKPT_SAY(view, "%snot the same steps", names);
     }
     if (residual->differing == 0) {
-        return CKPT_SAY(view, "%s: 0 bytes at every step%s%s", names, other->same ? "" : " in sum, not by category",
+        return CKPT_SAY(view, "%s0 bytes at every step%s%s", names, other->same ? "" : " in sum, not by category",
                         places(view, residual));
     }
-    const ckpt_event *const event = &base->trace->event[residual->at];
-    const bool more = residual->most > 0;
-    return CKPT_SAY(view, "%s: at most %s%s, at step %d (%s); %d of %d steps differ%s", names, more ? "+" : "−",
-                    ckpt_view_bytes(view, more ? residual->most : -residual->most), event->step,
-                    event->name != NULL ? event->name : "", residual->differing, base->trace->event_count,
+    return CKPT_SAY(view, "%s%d of %d steps differ, most by %s at step %d%s", names, residual->differing,
+                    base->trace->event_count, signed_bytes(view, residual->most), base->trace->event[residual->at].step,
                     places(view, residual));
 }
 
@@ -163,9 +170,10 @@ static void fill(const ckpt_view *view, const ckpt_series *base, const ckpt_seri
     }
 }
 
-/* Bars from the zero line, scaled to the largest: one byte is seen as well as a gigabyte, and the words say which. */
+/* Bars from the zero line, scaled to the largest; one byte beside gigabytes is seen too. */
 static void draw_strip(ckpt_view *view, double y, const double *more, const double *less)
 {
+    enum { LEAST = 4 };
     const bool cells = view->canvas.renderer->cells;
     const double height = strip_height(view), column = (view->right - view->left) / view->columns;
     double high = 0, low = 0;
@@ -173,9 +181,18 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
         high = fmax(high, more[c]);
         low = fmin(low, less[c]);
     }
-    const double zero = y + 2 + (height - 4) * high / (high - low);
+    const double zero = y + fmin(height - 2 - (low < 0 ? LEAST : 0),
+                                 fmax(2 + (high > 0 ? LEAST : 0), 2 + (height - 4) * high / (high - low)));
     if (!cells) {
+        const ckpt_font font = {11, false, CKPT_INK_GREY, 1};
         ckpt_view_box(view, view->left, y, view->right - view->left, height, CKPT_INK_FAINT);
+        if (high > 0) {
+            ckpt_view_words(view, view->left - 8, y + 8, font, view->gutter, signed_bytes(view, (ckpt_bytes)high));
+        }
+        if (low < 0) {
+            ckpt_view_words(view, view->left - 8, y + height - 8, font, view->gutter,
+                            signed_bytes(view, (ckpt_bytes)low));
+        }
         ckpt_view_line(view, view->left, zero, view->right, zero, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
     }
     for (int c = 0; c < view->columns;) {
@@ -187,7 +204,8 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
         if ((more[c] > 0 || less[c] < 0) && cells) {
             ckpt_view_line(view, x, y + height / 2, x + width, y + height / 2, (ckpt_pen){CKPT_INK_RESIDUAL, 2, 0});
         } else if (more[c] > 0 || less[c] < 0) {
-            const double above = fmax(more[c] * scale, more[c] > 0), below = fmax(-less[c] * scale, less[c] < 0);
+            const double above = fmax(more[c] * scale, more[c] > 0 ? LEAST : 0);
+            const double below = fmax(-less[c] * scale, less[c] < 0 ? LEAST : 0);
             ckpt_view_box(view, x, zero - above, width, above + below, CKPT_INK_RESIDUAL);
         }
         c = end;
@@ -204,8 +222,8 @@ void ckpt_view_draw_residual(ckpt_view *view)
     double y = view->residual_y;
     const double height = strip_height(view);
     ckpt_view_words(view, view->left - 8, y + view->line / 2, name, view->gutter, "residual");
-    ckpt_view_words(view, view->left + (view->canvas.renderer->cells ? 0 : 2), y + view->line / 2, words,
-                    view->right - view->left - 4, view->residual_words);
+    ckpt_view_words_on(view, view->left + (view->canvas.renderer->cells ? 0 : 2), y + view->line / 2, words,
+                       view->right - view->left - 4, view->residual_words, CKPT_INK_PAPER);
     if (height > 0) {
         y += view->line;
         double *const more = CKPT_NEW(view->canvas.scratch, double, view->columns);

@@ -85,7 +85,9 @@ static void say_runs(ckpt_view *view)
 static void say_again(ckpt_view *view, ckpt_ns ns)
 {
     const ckpt_series *const base = &view->series[view->base];
-    if (base->again > 0) {
+    if (base->again > 0 && ns <= 0) {
+        fact(view, "again", CKPT_SAY(view, "%d of %d runs recomputed", base->again, base->runs), -1);
+    } else if (base->again > 0) {
         fact(view, "again",
              CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->again, base->runs,
                       ns_of(view, base->again_ns), percent((double)base->again_ns, (double)ns)),
@@ -95,17 +97,27 @@ static void say_again(ckpt_view *view, ckpt_ns ns)
     }
 }
 
+static void say_both_times(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
+{
+    const ckpt_ns ns = base->trace->time_ns, other_ns = other->trace->time_ns;
+    const char *const change =
+        ns > 0 && other_ns > 0 ? CKPT_SAY(view, " (%+.1f %%)", percent((double)other_ns, (double)ns) - 100) : "";
+    fact(view, "step time",
+         CKPT_SAY(view, "%s %s, %s %s%s", ns > 0 ? ns_of(view, ns) : "not", base->label,
+                  other_ns > 0 ? ns_of(view, other_ns) : "not", other->label, change),
+         -1);
+}
+
 static void say_time(ckpt_view *view)
 {
     const ckpt_series *const base = &view->series[view->base], *const other = ckpt_view_other(view);
     const ckpt_ns ns = base->trace->time_ns;
-    if (other == NULL) {
+    if (ns <= 0 && other == NULL) {
+        fact(view, "time", view->no_time ? "not known: the axis is the order of the program" : "not known", -1);
+    } else if (other == NULL) {
         fact(view, view->no_plan ? "time" : "step time", CKPT_SAY(view, "%s, %s", ns_of(view, ns), base->label), -1);
     } else {
-        fact(view, "step time",
-             CKPT_SAY(view, "%s %s, %s %s (%+.1f %%)", ns_of(view, ns), base->label, ns_of(view, other->trace->time_ns),
-                      other->label, ns > 0 ? percent((double)other->trace->time_ns, (double)ns) - 100 : 0),
-             -1);
+        say_both_times(view, base, other);
     }
     if (view->no_plan) {
         say_runs(view);
@@ -113,8 +125,8 @@ static void say_time(ckpt_view *view)
         say_again(view, ns);
     }
     if (base->copies > 0) {
-        fact(view, "copies", CKPT_SAY(view, "%d between device and host, %s", base->copies, ns_of(view, base->copy_ns)),
-             -1);
+        const char *const ns_words = base->copy_ns > 0 ? CKPT_SAY(view, ", %s", ns_of(view, base->copy_ns)) : "";
+        fact(view, "copies", CKPT_SAY(view, "%d between device and host%s", base->copies, ns_words), -1);
     }
 }
 
@@ -225,6 +237,12 @@ void ckpt_view_say(ckpt_view *view)
     }
     if (trace->budget_bytes > 0 && view->budget == 0) {
         fact(view, "budget", CKPT_SAY(view, "%s, far above the picture", ckpt_view_bytes(view, trace->budget_bytes)),
+             -1);
+    }
+    if (view->capacity > 0) {
+        fact(view, "device",
+             CKPT_SAY(view, "memory of %s%s", ckpt_view_bytes(view, view->capacity),
+                      view->capacity_line ? "" : ", far above the picture"),
              -1);
     }
     say_time(view);
