@@ -285,10 +285,10 @@ static void reasons_say_what_happens(void **state)
     ckpt_arena_fini(&arena);
 }
 
-/* One buffer from event 0 to event 3, and what happens between. */
-static ckpt_life stay(const ckpt_event *event, int count)
+/* One buffer from event `from` to event 3, and what happens between. */
+static ckpt_life stay_from(int from, const ckpt_event *event, int count)
 {
-    static const ckpt_trace_place place = {"x", CKPT_CAT_ACTIVATIONS, 0, 3, 0, 8};
+    const ckpt_trace_place place = {"x", CKPT_CAT_ACTIVATIONS, from, 3, 0, 8};
     const ckpt_trace trace = {
         .source = "hand", .event = event, .event_count = count, .place = &place, .place_count = 1};
     ckpt_arena arena;
@@ -299,6 +299,11 @@ static ckpt_life stay(const ckpt_event *event, int count)
     const ckpt_life life = lives.life[0];
     ckpt_arena_fini(&arena);
     return life;
+}
+
+static ckpt_life stay(const ckpt_event *event, int count)
+{
+    return stay_from(0, event, count);
 }
 
 /* What counts as a run, a free and a copy. */
@@ -332,9 +337,10 @@ static void ends_of_a_stay(void **state)
     event[3].name = "z";
     assert_int_equal(stay(event, 4).last, -1);
     event[3].name = "x";
-    event[0].stream = "h2d";
-    event[0].span = CKPT_SPAN_COPY;
-    assert_true(stay(event, 4).last == -1 && stay(event, 4).kind == CKPT_LIFE_OFFLOADED);
+    event[1].stream = "h2d"; /* fetched, and no run after that */
+    event[1].span = CKPT_SPAN_COPY;
+    const ckpt_life fetched = stay_from(1, event, 4);
+    assert_true(fetched.last == -1 && fetched.kind == CKPT_LIFE_OFFLOADED && fetched.born == 1);
 }
 
 /* Blocks of a program without a plan: how many events, and whether frees may be missing. */
