@@ -108,7 +108,7 @@ function fitText(context, text, width) {
   let fits = show(text, 160), letters = fits.length;
   for (let is = context.measureText(fits).width; is > width; is = context.measureText(fits).width) {
     letters = Math.min(letters - 1, Math.floor(letters * (width / is)));
-    if (letters < 3) {
+    if (letters < 6) {
       return "";
     }
     fits = show(text, letters);

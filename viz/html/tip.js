@@ -108,7 +108,10 @@ function eventRows(event, panel) {
       }
     }
     rows.push(["sum", `${grouped(base.planned[event])} (${bytesText(base.planned[event])})`]);
-    others.forEach((other) => rows.push([show(other.label, 40), `${other.residual[event] > 0 ? "+" : ""}${grouped(other.residual[event])} B`]));
+    for (const other of others) {
+      const more = other.residual[event];
+      rows.push([show(other.label, 40), more === 0 ? "the same" : `${grouped(Math.abs(more))} B ${more > 0 ? "more" : "less"}`]);
+    }
   }
   return rows;
 }
