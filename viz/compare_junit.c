@@ -76,7 +76,10 @@ static void put_tally(ckpt_text *text, const tally *t)
 static void put_numbers(ckpt_text *text, const ckpt_compare_value *v)
 {
     char now[CKPT_UNITS_TEXT], before[CKPT_UNITS_TEXT], change[CKPT_UNITS_TEXT];
-    if (v->has_new && v->has_base) {
+    if (v->has_new && v->has_base && v->fresh == v->base) {
+        ckpt_text_add(text, "%s, %s", ckpt_compare_show(v->metric->unit, v->fresh, now),
+                      ckpt_compare_change_name(v->change));
+    } else if (v->has_new && v->has_base) {
         ckpt_text_add(text, "%s, was %s: %s, %s", ckpt_compare_show(v->metric->unit, v->fresh, now),
                       ckpt_compare_show(v->metric->unit, v->base, before), ckpt_compare_show_change(v, change),
                       ckpt_compare_change_name(v->change));

@@ -19,7 +19,7 @@ static void put_plain(ckpt_text *text, const char *string)
         } else if (*string == '<' || *string == '>' || *string == '&' || *string == '@') {
             ckpt_text_add(text, "&#%d;", *string);
         } else {
-            ckpt_text_add(text, "%s%.*s", strchr("\\`*_{}[]()#!|~$", *string) != NULL ? "\\" : "", length, string);
+            ckpt_text_add(text, "%s%.*s", strchr("\\`*_{}[]|~$", *string) != NULL ? "\\" : "", length, string);
         }
     }
 }

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 typedef struct maker {
     const ckpt_difference *difference;
     ckpt_arena *out;
@@ -108,7 +107,7 @@ static const char *more(maker *m, ckpt_compare_unit unit, int64_t value)
     if (value == 0) {
         return "";
     }
-    const char *const sign = value > 0 ? "+" : "−";
+    const char *const sign = value > 0 ? "+" : "-";
     return keep(m, ckpt_arena_format(m->out, "%s%s", sign, ckpt_compare_show(unit, value > 0 ? value : -value, text)));
 }
 
@@ -140,7 +139,7 @@ static void add_contributors(maker *m)
                              .header = {"buffer", "kind", "base", "new", "change", "why it is there"},
                              .columns = 6,
                              .numbers = 0x1C,
-                             .names = 0x21};
+                             .names = 1};
     ckpt_table_row *const row = begin(m, &head, d->contributor_count);
     for (int i = 0; row != NULL && i < d->contributor_count; i++) {
         const ckpt_contributor *const c = &d->contributor[i];
@@ -148,7 +147,7 @@ static void add_contributors(maker *m)
             .cell = {c->name, c->what, number(m, CKPT_UNIT_BYTES, true, c->base),
                      number(m, CKPT_UNIT_BYTES, true, c->fresh), more(m, CKPT_UNIT_BYTES, c->fresh - c->base),
                      c->fresh > 0 ? c->reason : c->base_reason},
-            .tone = c->fresh > c->base ? CKPT_CHANGE_WORSE : CKPT_CHANGE_BETTER,
+            .tone = CKPT_CHANGE_SAME,
         };
     }
 }
