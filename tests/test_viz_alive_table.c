@@ -378,7 +378,7 @@ static void drawn(void **state)
                                         "   kept since step 3 for h.0.all/backward (step 31)\n"),
                      text.bytes);
     assert_non_null(strstr(text.bytes, "\nWW static block                              50.0 kB  50.0 %\n"
-                                       "   weights, inputs: in memory all through the step\n"));
+                                       "   the whole step: weights, inputs\n"));
     b.place[3].category = CKPT_CAT_SAVED;
     CHECK_OK(ckpt_lives_make(&b.trace, &b.arena, &b.lives, &err), err);
     ckpt_text_fini(&text);

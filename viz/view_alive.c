@@ -168,7 +168,7 @@ static ckpt_alive_row static_row(ckpt_view *view, const ckpt_alive *alive)
         .layer = "",
         .bytes = trace->static_bytes,
         .count = 1,
-        .reason = CKPT_SAY(view, "%s: in memory all through the step", what),
+        .reason = CKPT_SAY(view, "the whole step: %s", what),
     };
 }
 
