@@ -19,8 +19,8 @@ const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT] = {
     [CKPT_INK_ACTIVATIONS] = {RGB(00, 72, b2), 25, "a", CKPT_INK_PAPER, CKPT_HATCH_NONE},
     [CKPT_INK_SAVED] = {RGB(56, b4, e9), 74, "s", CKPT_INK_BLACK, CKPT_HATCH_DOTS},
     [CKPT_INK_GRADIENTS] = {RGB(00, 9e, 73), 36, "g", CKPT_INK_BLACK, CKPT_HATCH_FALLING},
-    [CKPT_INK_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_INK_BLACK, CKPT_HATCH_LEVEL},
+    [CKPT_INK_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_INK_BLACK, CKPT_HATCH_LEVEL},
+    [CKPT_INK_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_INK_BLACK, CKPT_HATCH_RISING},
     [CKPT_INK_OTHER] = {RGB(e6, 9f, 00), 178, "o", CKPT_INK_BLACK, CKPT_HATCH_NONE},
     [CKPT_INK_OUTSIDE] = {RGB(30, 30, 30), 236, "x", CKPT_INK_PAPER, CKPT_HATCH_NONE},
     [CKPT_INK_BUDGET] = {RGB(d5, 5e, 00), 166, "=", CKPT_INK_BLACK, CKPT_HATCH_NONE},
@@ -188,8 +188,9 @@ const char *ckpt_canvas_fit(const ckpt_canvas *canvas, const ckpt_font *font, co
     const size_t whole = strlen(text);
     const bool cut = whole > LONGEST;
     const size_t parts[2][2] = {{0, cut ? LONGEST / 2 : whole}, {cut ? whole - LONGEST / 2 : whole, whole}};
-    char *const clean = CKPT_NEW(canvas->scratch, char, 3 * LONGEST + 8);
-    char *const out = CKPT_NEW(canvas->scratch, char, 3 * LONGEST + 8);
+    const size_t room = 3 * (cut ? (size_t)LONGEST : whole) + 8; /* every byte may become three */
+    char *const clean = CKPT_NEW(canvas->scratch, char, room);
+    char *const out = CKPT_NEW(canvas->scratch, char, room);
     if (clean == NULL || out == NULL) {
         return NULL;
     }
