@@ -197,7 +197,7 @@ static void blocks_without_a_plan(void **state)
     row_is(&alive.row[0], "malloc", 30, "never freed");
     assert_string_equal(alive.row[0].layer, "b");
     CHECK_OK(ckpt_alive_make(&lives, 1, 2, &arena, &alive, &err), err);
-    row_is(&alive.row[0], "malloc", 1, "never freed");
+    row_is(&alive.row[0], "malloc", 1, "since event 0, never freed");
     ckpt_arena_fini(&arena);
 }
 

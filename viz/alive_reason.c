@@ -1,7 +1,7 @@
 /* Why a stay is in memory, in words that only say what the trace shows; of one stay, or of several at once. */
 #include "viz/alive_impl.h"
 
-#include <stdio.h>
+#include <limits.h>
 #include <string.h>
 
 static ckpt_why why_without_plan(const ckpt_trace *trace, const ckpt_life *life)
@@ -65,10 +65,22 @@ static phrase phrase_of(ckpt_why why)
     }
 }
 
-static const char *allocated(const ckpt_life *life, const char *end, ckpt_arena *out)
+/* How a stay without a plan ends. */
+static const char *end_of(const ckpt_life *life, ckpt_why why, ckpt_arena *out)
 {
-    return ckpt_arena_format(out, "allocated by %s%s%s, %s", life->name, life->layer[0] != '\0' ? " in " : "",
-                             life->layer, end);
+    switch (why) {
+    case CKPT_WHY_FREED: return ckpt_arena_format(out, "freed at event %d", life->to);
+    case CKPT_WHY_LOST: return ckpt_arena_text(out, "its free is not recorded");
+    default: return ckpt_arena_text(out, "never freed");
+    }
+}
+
+static const char *allocated(const ckpt_life *life, ckpt_why why, ckpt_arena *out)
+{
+    const char *const end = end_of(life, why, out);
+    return end != NULL ? ckpt_arena_format(out, "allocated by %s%s%s, %s", life->name,
+                                           life->layer[0] != '\0' ? " in " : "", life->layer, end)
+                       : NULL;
 }
 
 const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out)
@@ -87,13 +99,9 @@ const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out
         return ckpt_arena_format(out, "written by %s (step %d), read by nothing", event[life->born].name,
                                  event[life->born].step);
     case CKPT_WHY_UNKNOWN: return ckpt_arena_format(out, "in memory until step %d", end);
-    case CKPT_WHY_FREED: {
-        char text[40];
-        snprintf(text, sizeof text, "freed at event %d", life->to);
-        return allocated(life, text, out);
-    }
-    case CKPT_WHY_LOST: return allocated(life, "its free is not recorded", out);
-    case CKPT_WHY_NEVER: return allocated(life, "never freed", out);
+    case CKPT_WHY_FREED:
+    case CKPT_WHY_LOST:
+    case CKPT_WHY_NEVER: return allocated(life, why, out);
     default: break;
     }
     const phrase said = phrase_of(why);
@@ -134,41 +142,52 @@ static const char *targets(const ckpt_lives *lives, const int *which, int count,
     return folded == NULL || !alike ? folded : ckpt_arena_format(out, "%s, ", folded);
 }
 
-static const char *steps(int from, int to, ckpt_arena *out)
+/* "step 8", or "steps 8 to 11": at which the stays end, or what they are in memory for runs. */
+static const char *steps(const ckpt_lives *lives, const int *which, int count, bool ends, ckpt_arena *out)
 {
-    return from == to ? ckpt_arena_format(out, "step %d", from) : ckpt_arena_format(out, "steps %d to %d", from, to);
+    const bool plan = lives->trace->place_count > 0;
+    int first = INT_MAX, last = 0;
+    for (int i = 0; i < count; i++) {
+        const ckpt_life *const life = &lives->life[which[i]];
+        const int step = lives->trace->event[ends ? life->to : life->last].step;
+        first = step < first ? step : first;
+        last = step > last ? step : last;
+    }
+    return first == last ? ckpt_arena_format(out, "%s %d", plan ? "step" : "event", first)
+                         : ckpt_arena_format(out, "%s %d to %d", plan ? "steps" : "events", first, last);
+}
+
+static const char *since(const ckpt_life *life, ckpt_why why, ckpt_arena *out)
+{
+    const char *const end = end_of(life, why, out);
+    return end != NULL ? ckpt_arena_format(out, "since event %d, %s", life->from, end) : NULL;
+}
+
+static const char *words_and(const char *words, const char *more, ckpt_arena *out)
+{
+    return more != NULL ? ckpt_arena_format(out, "%s%s", words, more) : NULL;
 }
 
 const char *ckpt_life_group_reason(const ckpt_lives *lives, const int *which, int count, bool deep, ckpt_arena *out)
 {
-    const ckpt_event *const event = lives->trace->event;
     const ckpt_why why = ckpt_life_why(lives, which[0]);
-    int first_end = event[lives->life[which[0]].to].step, last_end = first_end, first_use = 0, last_use = 0;
-    for (int i = 0; i < count; i++) {
-        const ckpt_life *const life = &lives->life[which[i]];
-        const int end = event[life->to].step, use = life->last >= 0 ? event[life->last].step : 0;
-        first_end = end < first_end ? end : first_end;
-        last_end = end > last_end ? end : last_end;
-        first_use = i == 0 || use < first_use ? use : first_use;
-        last_use = i == 0 || use > last_use ? use : last_use;
-    }
-    const char *const ends = steps(first_end, last_end, out), *const uses = steps(first_use, last_use, out);
-    if (ends == NULL || uses == NULL) {
-        return NULL;
+    if (count == 1 && lives->trace->place_count == 0) {
+        return since(&lives->life[which[0]], why, out);
     }
     switch (why) {
     case CKPT_WHY_SCRATCH: return ckpt_arena_text(out, "scratch of what runs");
-    case CKPT_WHY_COPIED: return ckpt_arena_format(out, "copied to the host and freed at %s", ends);
+    case CKPT_WHY_COPIED:
+        return words_and("copied to the host and freed at ", steps(lives, which, count, true, out), out);
     case CKPT_WHY_OUTPUT: return ckpt_arena_text(out, "outputs: stay to the end");
     case CKPT_WHY_UNREAD: return ckpt_arena_text(out, "written and read by nothing");
-    case CKPT_WHY_UNKNOWN: return ckpt_arena_format(out, "in memory until %s", ends);
-    case CKPT_WHY_FREED:
-        return first_end == last_end ? ckpt_arena_format(out, "freed at event %d", first_end)
-                                     : ckpt_arena_format(out, "freed at events %d to %d", first_end, last_end);
+    case CKPT_WHY_UNKNOWN: return words_and("in memory until ", steps(lives, which, count, true, out), out);
+    case CKPT_WHY_FREED: return words_and("freed at ", steps(lives, which, count, true, out), out);
     case CKPT_WHY_LOST: return ckpt_arena_text(out, "not freed in the recording");
     case CKPT_WHY_NEVER: return ckpt_arena_text(out, "never freed");
     default: break;
     }
     const char *const what = targets(lives, which, count, deep, out);
-    return what != NULL ? ckpt_arena_format(out, "%s %s%s", phrase_of(why).of_several, what, uses) : NULL;
+    const char *const when = steps(lives, which, count, false, out);
+    return what != NULL && when != NULL ? ckpt_arena_format(out, "%s %s%s", phrase_of(why).of_several, what, when)
+                                        : NULL;
 }
