@@ -16,11 +16,10 @@ enum { INPUTS = 8, LARGEST = 16384 };
 
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "the extension is the format; - is standard output; default: draw in the terminal"},
-    {"format", 'f', "svg|png|pdf|txt|html|json|csv",
-     "whatever the file is called; json is Chrome's trace format, which Perfetto opens"},
+    {"format", 'f', "svg|png|pdf|txt|html|json|csv", "whatever the file is called; json: trace events for Perfetto"},
     {"axis", 'a', "steps|time",
      "steps: predicted and measured fall together (default with a plan); time: each on its own clock"},
-    {"capacity", 'c', "SIZE", "memory of the device: a line in the picture, where it is not in the trace"},
+    {"capacity", 'c', "SIZE", "memory of the device, a line in the picture (what the trace says)"},
     {"width", 'W', "N", "pixels; columns of a terminal"},
     {"height", 'H', "N", "pixels; rows of a terminal"},
     {NULL, 0, NULL, NULL},
