@@ -3,6 +3,7 @@
 
 #include "tests/support_train.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
@@ -72,6 +73,48 @@ static void compare_traces(const ckpt_trace *predicted, const ckpt_trace *measur
     }
 }
 
+static int compare_places(const void *a, const void *b)
+{
+    const ckpt_trace_place *const x = a;
+    const ckpt_trace_place *const y = b;
+    const int names = strcmp(x->name, y->name);
+    return names != 0 ? names : x->from - y->from;
+}
+
+static ckpt_trace_place *sort_places(const ckpt_trace_place *place, int count, ckpt_arena *arena)
+{
+    ckpt_trace_place *const sorted = CKPT_NEW(arena, ckpt_trace_place, count);
+    memcpy(sorted, place, (size_t)count * sizeof *place);
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_places);
+    return sorted;
+}
+
+/* What the steps were given lies where the plan says, for as long. */
+static void check_places(const test_train *t, const ckpt_plan *plan, const ckpt_trace *measured, ckpt_arena *arena)
+{
+    ckpt_trace_place *const wanted = CKPT_NEW(arena, ckpt_trace_place, plan->place_count);
+    int count = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        const ckpt_place *const p = &plan->place[i];
+        const bool scratch = p->buffer < 0;
+        if (!scratch || p->bytes > 0) {
+            wanted[count++] = (ckpt_trace_place){
+                p->name,   scratch ? CKPT_CAT_WORKSPACE : ckpt_kind_category(t->lowered->graph->buffer[p->buffer].kind),
+                p->from,   p->to,
+                p->offset, p->bytes};
+        }
+    }
+    assert_int_equal(measured->place_count, count);
+    const ckpt_trace_place *const a = sort_places(wanted, count, arena);
+    const ckpt_trace_place *const b = sort_places(measured->place, count, arena);
+    for (int i = 0; i < count; i++) {
+        CHECK(strcmp(a[i].name, b[i].name) == 0 && a[i].category == b[i].category && a[i].from == b[i].from &&
+                  a[i].to == b[i].to && a[i].offset == b[i].offset && a[i].bytes == b[i].bytes,
+              "%s: planned in steps %d to %d at %lld, found %s in %d to %d at %lld", a[i].name, a[i].from, a[i].to,
+              (long long)a[i].offset, b[i].name, b[i].from, b[i].to, (long long)b[i].offset);
+    }
+}
+
 void test_train_run(const test_train *t, const test_run *run, test_record *record)
 {
     ckpt_err err = {0};
@@ -87,6 +130,7 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
     CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, ckpt_executor_seed(executor), &data, &err), err);
     ckpt_trace *trace = NULL;
     CHECK_OK(ckpt_executor_trace_create(executor, &arena, &trace, &err), err);
+    check_places(t, run->plan, trace, &arena);
     void *input[TEST_TRAIN_INPUTS];
     for (int i = 0; i < t->model->input_count; i++) {
         input[i] = ckpt_executor_input(executor, i);
