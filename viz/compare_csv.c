@@ -38,24 +38,13 @@ static void put_number(bool has, int64_t value, ckpt_text *text)
 
 static const char *unit_name(ckpt_compare_unit unit)
 {
-    return unit == CKPT_UNIT_BYTES ? "bytes" : unit == CKPT_UNIT_NS ? "ns" : "ratio";
+    return unit == CKPT_UNIT_BYTES ? "bytes" : unit == CKPT_UNIT_NS ? "ns" : "millionths";
 }
 
-/* Ratios are counted in millionths. */
 static void put_value(const ckpt_compare_value *v, ckpt_text *text)
 {
-    const int64_t side[2] = {v->base, v->fresh};
-    const bool has[2] = {v->has_base, v->has_new};
-    for (int i = 0; i < 2; i++) {
-        if (v->metric->unit != CKPT_UNIT_RATIO) {
-            put_number(has[i], side[i], text);
-        } else if (has[i]) {
-            ckpt_text_real(text, (double)side[i] / 1e6);
-            ckpt_text_add(text, ",");
-        } else {
-            ckpt_text_add(text, ",");
-        }
-    }
+    put_number(v->has_base, v->base, text);
+    put_number(v->has_new, v->fresh, text);
     put_field(text, ckpt_compare_change_name(v->change));
     ckpt_text_add(text, ",");
     if (v->tested) {

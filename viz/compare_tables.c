@@ -122,7 +122,8 @@ static void add_decisions(maker *m)
     ckpt_table_row *const row = begin(m, &head, d->decision_group_count);
     for (int i = 0; row != NULL && i < d->decision_group_count; i++) {
         const ckpt_decision_group *const g = &d->decision_group[i];
-        const char *const times = g->count > 1 ? keep(m, ckpt_arena_format(m->out, "×%d", g->count)) : "";
+        const char *const of = g->of > 0 ? keep(m, ckpt_arena_format(m->out, " of %d", g->of)) : "";
+        const char *const times = g->count > 1 ? keep(m, ckpt_arena_format(m->out, "×%d%s", g->count, of)) : "";
         const char *const decision =
             keep(m, ckpt_arena_format(m->out, "%s → %s", ckpt_decision_name(g->base), ckpt_decision_name(g->fresh)));
         row[i] = (ckpt_table_row){.cell = {g->name, times, decision, more(m, CKPT_UNIT_NS, g->again_ns),
