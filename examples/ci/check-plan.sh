@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The steps of memory-plan.yml; they run on any machine that has ckpt and git.
+#
+#   check-plan.sh lock           $PLAN is what the planner gives for $MODEL, and fits
+#   check-plan.sh compare REF    $PLAN against the one of REF, within $LIMITS; also as JUnit and as a page
+#   check-plan.sh draw           what is in memory when, as a page and a picture
+set -euo pipefail
+model=${MODEL:-model.json} plan=${PLAN:-plan.json} limits=${LIMITS:-peak=0,step_time=3%,recompute=5%}
+out=memory-plan
+mkdir -p "$out"
+
+case ${1:-} in
+lock)
+    ckpt-plan --check "$plan" "$model"
+    ;;
+compare)
+    if ! git cat-file -e "$2:$plan" 2>/dev/null; then
+        echo "$2 has no $plan: nothing to compare with"
+        exit 0
+    fi
+    git show "$2:$plan" >"$out/base.json"
+    # The page and JUnit's file are written whatever the gate says.
+    ckpt-compare --max-increase "$limits" ${GITHUB_STEP_SUMMARY:+--github} -o "$out/compare.xml" -o "$out/compare.html" \
+        "$out/base.json" "$plan"
+    ;;
+draw)
+    ckpt-view "$plan" -o "$out/memory.html"
+    ckpt-view "$plan" -o "$out/memory.svg"
+    ;;
+*)
+    echo "usage: check-plan.sh lock | compare REF | draw" >&2
+    exit 2
+    ;;
+esac
