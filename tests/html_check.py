@@ -102,11 +102,11 @@ def view(browser):
                        "chart: ckpt.layout.chart, ticks: ckpt.drawn.ticks, axisY: ckpt.layout.axisY})")
 
 
-def pixel(browser, trace, stay):
-    """The middle of a stay on the screen, on the axis of steps."""
+def pixel(browser, trace, stay, across=0.5, up=0.5):
+    """The middle of a stay on the screen, or another part of it, on the axis of steps."""
     at = view(browser)
-    step = (stay["from"] + stay["to"] + 1) / 2
-    part = (stay["offset"] + stay["bytes"] / 2) / trace.top
+    step = stay["from"] + across * (stay["to"] + 1 - stay["from"])
+    part = (stay["offset"] + up * stay["bytes"]) / trace.top
     x = at["left"] + (step - at["from"]) / (at["to"] - at["from"]) * (at["right"] - at["left"])
     y = at["map"]["bottom"] - (part - at["low"]) / (at["high"] - at["low"]) * at["map"]["height"]
     return at["box"]["left"] + x, at["box"]["top"] + y
@@ -138,6 +138,12 @@ def check_hover(browser, trace):
         check(tip["death"] == "not before the end" if last else tip["death"].startswith(f"after step {stay['to']}, "),
               f"{where}: death {tip['death']}")
         check(tip["why"] != "", f"{where}: no reason")
+        left, bottom = pixel(browser, trace, stay, 0, 0)
+        right, top = pixel(browser, trace, stay, 1, 1)
+        if right - left > 8 and bottom - top > 8:
+            for x, y in ((left + 2, bottom - 2), (right - 2, top + 2)):
+                browser.hover(x, y)
+                check((tooltip(browser) or {}).get("") == stay["name"], f"{where}: a corner shows {tooltip(browser)}")
 
 
 def check_table(browser, trace):
@@ -259,8 +265,9 @@ def check_zoom(browser):
     browser.run("document.getElementById('axis-time').click()")
     browser.settle()
     check_ticks(browser, "on the axis of time")
-    browser.wheel(x, y, -600)
-    check_ticks(browser, "zoomed on the axis of time")
+    for turn in range(14):
+        browser.wheel(x, y, -300)
+        check_ticks(browser, f"zoomed {turn + 1} times on the axis of time")
     browser.run("document.getElementById('axis-steps').click()")
     browser.key("0")
 
@@ -381,6 +388,8 @@ def check_hostile(browser, url):
         check((tooltip(browser) or {}).get("") == wanted, f"hover shows {tooltip(browser)}, wanted {wanted}")
     got = search(browser, "onerror=alert(1)>")
     check(got == ["1 stay, 1 step", "false"], f"search for markup: {got}")
+    got = search(browser, "uPPER c")
+    check(got == ["1 stay, 1 step", "false"], f"search in letters of the other case: {got}")
     got = search(browser, "/x{10000}/")
     check(got == ["1 stay, 1 step", "false"], f"search for a long name: {got}")
     check(browser.run("document.documentElement.scrollWidth") <= 1280, "a long name widens the page")

@@ -8,7 +8,7 @@ import json
 import sys
 
 HOSTILE = ["</script><img src=x onerror=alert(1)>", "<!-- <script>", "a\u2028b\u2029c", "\"quoted\" 'twice' \\ back",
-           "x" * 10000, "\u202egnirts\u202c", "]]>&amp;&#60;", "${alert(2)}`", "tab\tline\nend", "\u0001\u0002\u0008"]
+           "x" * 10000, "\u202egnirts\u202c", "]]>&amp;&#60;", "${alert(2)}`", "tab\tline\nend", "\u0001\u0002\u0008", "Upper Case"]
 
 
 def event(step, name, layer, phase, time, kinds):
