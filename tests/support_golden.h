@@ -18,7 +18,8 @@ typedef struct ckpt_golden_step {
     ckpt_bytes wrong_bytes;
 } ckpt_golden_step;
 
-/* A chain of layers trained with recomputed segments. Lives in `arena`; asserts that memory suffices. */
+/* A chain of layers trained with recomputed segments, each buffer at the lowest free address. Lives in `arena`; asserts
+ * that memory suffices. */
 const ckpt_trace *ckpt_golden_trace(const ckpt_golden_step *step, ckpt_arena *arena);
 
 /* A chain-like graph "h.0.norm", "h.0.linear", "h.0.relu", ... of that many layers, with a skip over each block; and a

@@ -51,8 +51,17 @@ void ckpt_view_words_on(ckpt_view *view, double x, double y, ckpt_font font, dou
     view->canvas.renderer->text(&view->canvas, x, y, &font, text);
 }
 
+/* Names come as they are in files, and Cairo refuses what is no UTF-8. */
 double ckpt_view_measure(const ckpt_view *view, ckpt_font font, const char *text)
 {
+    const char *end = text;
+    for (int bytes = 1; bytes > 0 && *end != '\0'; end += bytes) {
+        bytes = ckpt_utf8_length(end);
+    }
+    if (*end != '\0') {
+        text = ckpt_canvas_fit(&view->canvas, &font, text, CKPT_ANY_WIDTH);
+        text = text != NULL ? text : "";
+    }
     return view->canvas.renderer->measure(&view->canvas, &font, text);
 }
 
