@@ -234,6 +234,6 @@ const char *ckpt_compare_show_change(const ckpt_compare_value *value, char *text
 const char *ckpt_compare_show_percent(const ckpt_compare_value *value, char *text);
 
 /* One line of what is worse, better or exceeded: "peak +75.0 MB (+1.2 %), step time -12.3 ms (-3.1 %)". */
-const char *ckpt_compare_verdict(const ckpt_compare_report *report, const ckpt_difference *difference, ckpt_arena *out);
+const char *ckpt_compare_verdict(const ckpt_difference *difference, ckpt_arena *out);
 
 #endif

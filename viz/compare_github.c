@@ -64,7 +64,7 @@ void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text
             }
             ckpt_text_add(text, "\n");
         }
-        const char *const verdict = ckpt_compare_verdict(report, d, &arena);
+        const char *const verdict = ckpt_compare_verdict(d, &arena);
         text->failed = text->failed || verdict == NULL;
         begin(text, "notice", d, "ckpt-compare");
         put_data(text, verdict != NULL ? verdict : "", false);

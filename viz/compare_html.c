@@ -71,8 +71,7 @@ static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
     ckpt_text_add(text, "</table></div></details>\n");
 }
 
-static void put_difference(const ckpt_compare_report *report, const ckpt_difference *d, ckpt_arena *arena,
-                           ckpt_text *text)
+static void put_difference(const ckpt_difference *d, ckpt_arena *arena, ckpt_text *text)
 {
     ckpt_table table[CKPT_TABLES_MAX];
     int count = 0;
@@ -98,7 +97,7 @@ static void put_difference(const ckpt_compare_report *report, const ckpt_differe
     if (!d->compared) {
         return;
     }
-    const char *const verdict = ckpt_compare_verdict(report, d, arena);
+    const char *const verdict = ckpt_compare_verdict(d, arena);
     if (verdict == NULL || ckpt_compare_tables(d, arena, table, &count, NULL) != CKPT_OK) {
         text->failed = true;
         return;
@@ -135,7 +134,7 @@ void ckpt_compare_html(const ckpt_compare_report *report, ckpt_text *text)
                   "<title>ckpt-compare</title>\n<style>%s</style>\n</head>\n<body>\n<h1>ckpt-compare: %s</h1>\n",
                   style, ckpt_compare_kind_name(report->kind));
     for (int i = 0; i < report->count; i++) {
-        put_difference(report, &report->difference[i], &arena, text);
+        put_difference(&report->difference[i], &arena, text);
     }
     ckpt_text_add(text, "</body>\n</html>\n");
     ckpt_arena_fini(&arena);

@@ -161,11 +161,11 @@ static void put_limits(const ckpt_difference *d, ckpt_text *text)
     ckpt_text_add(text, "]");
 }
 
-static void put_difference(const ckpt_compare_report *report, const ckpt_difference *d, ckpt_text *text)
+static void put_difference(const ckpt_difference *d, ckpt_text *text)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    const char *const verdict = ckpt_compare_verdict(report, d, &arena);
+    const char *const verdict = ckpt_compare_verdict(d, &arena);
     text->failed = text->failed || verdict == NULL;
     put(text, "\n    \"new\": ", d->fresh->source);
     put(text, ", \"verdict\": ", verdict != NULL ? verdict : "");
@@ -205,7 +205,7 @@ void ckpt_compare_json(const ckpt_compare_report *report, ckpt_text *text)
     ckpt_text_add(text, ",\n  \"differences\": [");
     for (int i = 0; i < report->count; i++) {
         ckpt_text_add(text, i > 0 ? ", {" : "{");
-        put_difference(report, &report->difference[i], text);
+        put_difference(&report->difference[i], text);
         ckpt_text_add(text, "\n  }");
     }
     ckpt_text_add(text, "]\n}\n");

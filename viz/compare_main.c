@@ -1,4 +1,6 @@
 /* ckpt-compare: plans, profiles, traces or sweeps against one of their kind, with limits that fail a build. */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static const ckpt_cli_option options[] = {
     {"alpha", 0, "P", "measured times differ when chance alone does so less often than this (0.05)"},
     {"output", 'o', "FILE", "write .txt, .md, .csv, .json, .xml (JUnit) or .html too; - is stdout; may be repeated"},
     {"format", 'f', "txt|md|csv|json|xml|html",
-     "of the -o after it, whatever the file is called; of stdout without one"},
+     "form of all -o, whatever the files are called; without one of what is printed"},
     {"json", 0, NULL, "print the answer as JSON"},
     {"github", 0, NULL, "in GitHub Actions: add to the step's summary, and annotate the run"},
     {"list-metrics", 0, NULL, "print the metrics that limits may name, and exit"},
@@ -69,7 +71,7 @@ typedef struct request {
     int output_count;
     ckpt_limit limit[LIMITS];
     ckpt_compare_options compare;
-    const form *form; /* of the next output */
+    const form *form; /* of --format */
     bool github, list;
 } request;
 
@@ -84,19 +86,29 @@ static const form *find_form(const char *name)
 }
 
 /* -1: go on; else the exit code. */
-static int add_output(const ckpt_cli *cli, request *want, const char *path)
+static int add_output(const ckpt_cli *cli, request *want, const char *path, const form *in)
 {
-    const char *const slash = strrchr(path, '/'), *const dot = strrchr(slash != NULL ? slash : path, '.');
-    const form *const by_name = dot != NULL ? find_form(dot + 1) : strcmp(path, "-") == 0 ? &forms[0] : NULL;
     if (want->output_count == OUTPUTS) {
         return ckpt_cli_usage(cli, "found more than %d outputs", OUTPUTS);
     }
-    if (want->form == NULL && by_name == NULL) {
-        return ckpt_cli_usage(cli, "%s has no extension that names a form: .txt, .md, .csv, .json, .xml or .html",
-                              path);
+    want->output[want->output_count++] = (output){path, in};
+    return -1;
+}
+
+/* The forms that outputs have by their names, or by --format. */
+static int choose_forms(const ckpt_cli *cli, request *want)
+{
+    for (int i = 0; i < want->output_count; i++) {
+        output *const o = &want->output[i];
+        const char *const slash = strrchr(o->path, '/');
+        const char *const dot = strrchr(slash != NULL ? slash : o->path, '.');
+        const form *const by_name = dot != NULL ? find_form(dot + 1) : strcmp(o->path, "-") == 0 ? &forms[0] : NULL;
+        o->form = o->form != NULL ? o->form : want->form != NULL ? want->form : by_name;
+        if (o->form == NULL) {
+            return ckpt_cli_usage(cli, "%s has no extension that names a form: .txt, .md, .csv, .json, .xml or .html",
+                                  o->path);
+        }
     }
-    want->output[want->output_count++] = (output){path, want->form != NULL ? want->form : by_name};
-    want->form = NULL;
     return -1;
 }
 
@@ -115,7 +127,7 @@ static int take(const ckpt_cli *cli, request *want, const char *name, const char
         return add_limits(cli, want, name, value, arena);
     }
     if (strcmp(name, "output") == 0) {
-        return add_output(cli, want, value);
+        return add_output(cli, want, value, NULL);
     }
     if (strcmp(name, "format") == 0) {
         want->form = find_form(value);
@@ -135,8 +147,7 @@ static int take(const ckpt_cli *cli, request *want, const char *name, const char
         return -1;
     }
     if (strcmp(name, "json") == 0) {
-        want->form = find_form("json");
-        return add_output(cli, want, "-");
+        return add_output(cli, want, "-", find_form("json"));
     }
     bool *const flag = strcmp(name, "exit-code") == 0   ? &want->compare.exit_code
                        : strcmp(name, "warn-only") == 0 ? &want->compare.warn_only
@@ -164,10 +175,8 @@ static int parse(ckpt_cli *cli, request *want, ckpt_arena *arena)
     if (want->file_count < 2) {
         return ckpt_cli_usage(cli, want->file_count == 0 ? "no files given: wanted BASE and NEW" : "no NEW given");
     }
-    if (want->form != NULL) { /* a format without a file after it is that of standard output */
-        return add_output(cli, want, "-");
-    }
-    return -1;
+    stop = want->form != NULL && want->output_count == 0 ? add_output(cli, want, "-", NULL) : -1;
+    return stop >= 0 ? stop : choose_forms(cli, want);
 }
 
 static bool takes_stdout(const request *want)
@@ -195,6 +204,52 @@ static ckpt_code print_text(const ckpt_cli *cli, const ckpt_compare_report *repo
     ckpt_text_init(&text);
     ckpt_compare_text(report, ckpt_cli_color(cli, stdout), 0, &text);
     return ckpt_file_write_text("-", &text, err);
+}
+
+/* GitHub shows at most 1 MiB of a step's summary, and nothing of a larger one. */
+static ckpt_code add_summary(const ckpt_compare_report *report, const char *path, ckpt_err *err)
+{
+    const long most = 1 << 20;
+    FILE *const file = fopen(path, "ab");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
+        const ckpt_code code = CKPT_FAIL(err, CKPT_IO, "%.200s: %s", path, strerror(errno));
+        return file == NULL || fclose(file) == 0 ? code : CKPT_IO;
+    }
+    const long taken = ftell(file), room = taken >= 0 && taken < most ? most - taken : 0;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    if (room > 1) {
+        ckpt_compare_markdown(report, (size_t)room, &text);
+    }
+    ckpt_code code = ckpt_text_end(&text, err);
+    if (code == CKPT_OK && (text.length == 0 || text.length > (size_t)room)) {
+        fprintf(stderr, "ckpt-compare: no room in the step's summary: it holds %ld bytes already\n", taken);
+    } else if (code == CKPT_OK && fwrite(text.bytes, 1, text.length, file) != text.length) {
+        code = CKPT_FAIL(err, CKPT_IO, "%.200s: %s", path, strerror(errno));
+    }
+    ckpt_text_fini(&text);
+    return fclose(file) == 0 || code != CKPT_OK ? code : CKPT_FAIL(err, CKPT_IO, "%.200s: %s", path, strerror(errno));
+}
+
+/* The runner reads commands from both streams; they go where no form of the report is. */
+static ckpt_code tell_github(const ckpt_compare_report *report, bool stdout_taken, ckpt_err *err)
+{
+    const char *const path = getenv("GITHUB_STEP_SUMMARY");
+    if (path != NULL && path[0] != '\0') {
+        CKPT_TRY(add_summary(report, path, err));
+    } else {
+        fprintf(stderr, "ckpt-compare: GITHUB_STEP_SUMMARY is not set: no summary is written\n");
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_compare_annotations(report, &text);
+    const ckpt_code code = ckpt_text_end(&text, err);
+    if (code == CKPT_OK && text.length > 0) {
+        fwrite(text.bytes, 1, text.length, stdout_taken ? stderr : stdout);
+        fflush(stdout);
+    }
+    ckpt_text_fini(&text);
+    return code;
 }
 
 static ckpt_code list_metrics(ckpt_err *err)
@@ -225,6 +280,9 @@ static ckpt_code compare(const ckpt_cli *cli, request *want, ckpt_arena *arena, 
     }
     if (!takes_stdout(want)) {
         CKPT_TRY(print_text(cli, report, err));
+    }
+    if (want->github) {
+        CKPT_TRY(tell_github(report, takes_stdout(want), err));
     }
     *status = report->status;
     return CKPT_OK;

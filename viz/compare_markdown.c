@@ -126,7 +126,7 @@ static void put_difference(const ckpt_compare_report *report, const ckpt_differe
     if (!d->compared) {
         return;
     }
-    const char *const verdict = ckpt_compare_verdict(report, d, arena);
+    const char *const verdict = ckpt_compare_verdict(d, arena);
     if (verdict == NULL || ckpt_compare_tables(d, arena, table, &count, NULL) != CKPT_OK) {
         text->failed = true;
         return;

@@ -94,7 +94,7 @@ static const char *limits(const ckpt_difference *d, ckpt_limit_state state, int 
     return all;
 }
 
-const char *ckpt_compare_verdict(const ckpt_compare_report *report, const ckpt_difference *d, ckpt_arena *out)
+const char *ckpt_compare_verdict(const ckpt_difference *d, ckpt_arena *out)
 {
     if (!d->compared) {
         const char *const why = mismatches(d, out);
@@ -114,7 +114,6 @@ const char *ckpt_compare_verdict(const ckpt_compare_report *report, const ckpt_d
     } else if (d->limit_count > 0) {
         snprintf(many, sizeof many, "within limits; ");
     }
-    (void)report;
     return ckpt_arena_format(
         out, "%s%s%s%s%s%s%s%s%s%s", many, exceeded, over > 0 ? "); " : "", d->lost ? "no longer fits its budget" : "",
         d->lost && !none ? "; " : "", worse[0] != '\0' ? "worse: " : "", worse,

@@ -108,6 +108,14 @@ static line line_of(page *p, const char *name, const ckpt_compare_value *v)
     return l;
 }
 
+/* Cells that end a line are not filled up. */
+static void trim(ckpt_text *text)
+{
+    while (text->length > 0 && text->bytes[text->length - 1] == ' ') {
+        text->bytes[--text->length] = '\0';
+    }
+}
+
 static void put_lines(const page *p, const line *l, int count)
 {
     int width[COLUMNS] = {0};
@@ -126,6 +134,7 @@ static void put_lines(const page *p, const line *l, int count)
             put(p, l[i].cell[k], -width[k]);
         }
         ckpt_text_add(p->text, "%s%s", l[i].cell[COLUMNS][0] != '\0' ? "  " : "", l[i].cell[COLUMNS]);
+        trim(p->text);
         tint(p, l[i].change, false);
         ckpt_text_add(p->text, "\n");
     }
@@ -308,7 +317,7 @@ static void put_difference(page *p, const ckpt_compare_report *report, const ckp
         put_limits(p, d);
         ckpt_text_add(p->text, "\n");
     }
-    const char *const verdict = ckpt_compare_verdict(report, d, &p->arena);
+    const char *const verdict = ckpt_compare_verdict(d, &p->arena);
     const ckpt_compare_change tone = d->exceeded || d->worse > 0 || d->lost || !d->compared ? CKPT_CHANGE_WORSE
                                      : d->better > 0                                        ? CKPT_CHANGE_BETTER
                                                                                             : CKPT_CHANGE_OTHER;
