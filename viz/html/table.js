@@ -11,7 +11,7 @@ const COLUMNS = [
     show: (i) => (lives.to[i] < base.count - 1 ? grouped(events.step[lives.to[i]]) : "end") },
   { key: "why", text: "why", of: (i) => reasonOf(i) },
 ];
-const table = { key: "", rows: [] };
+const table = { key: "", rows: [], timer: 0 };
 
 // The event whose memory the table shows.
 function tableEvent() {
@@ -50,7 +50,7 @@ function fillRow(life) {
   return row;
 }
 
-function fillTable() {
+function fillTable(soon = false) {
   if (!lives.count) {
     return;
   }
@@ -59,8 +59,13 @@ function fillTable() {
     $("at-" + name).setAttribute("aria-pressed", String(state.table === name));
   }
   $("at-pin").disabled = !state.pin;
+  clearTimeout(table.timer);
   if (key === table.key) {
     markRows();
+    return;
+  }
+  if (soon) { // once the pointer rests: rows take longer than a frame
+    table.timer = setTimeout(() => fillTable(), 60);
     return;
   }
   table.key = key;
@@ -148,21 +153,30 @@ function buildTable() {
   }
 }
 
-function fillLegend() {
-  const event = state.cursor ? state.cursor.event : state.pin ? state.pin.event : data.peak;
+// Swatches depend on the colours; the bytes beside them on the cursor.
+const legend = [];
+function buildLegend() {
+  legend.length = 0;
   const items = [];
-  const item = (picture, name, bytes) => {
+  const item = (picture, name, bytesAt) => {
     const li = document.createElement("li"), words = document.createElement("span"), value = document.createElement("b");
     words.textContent = name;
-    value.textContent = bytes;
     li.append(picture, words, value);
     items.push(li);
+    legend.push({ value, bytesAt });
   };
-  [...bands].reverse().forEach((band) => item(swatch(band), band.name, bytesText(band.bytes[event])));
-  data.kinds.filter((kind) => kind.extra && kind.used).forEach((kind) => item(swatch(kind), kind.name, ""));
+  [...bands].reverse().forEach((band) => item(swatch(band), band.name, (event) => bytesText(band.bytes[event])));
+  data.kinds.filter((kind) => kind.extra && kind.used).forEach((kind) => item(swatch(kind), kind.name, () => ""));
   others.forEach((other, nth) =>
-    item(stroke(nth), show(other.label, 60), bytesText(base.planned[event] + other.residual[event])));
+    item(stroke(nth), show(other.label, 60), (event) => bytesText(base.planned[event] + other.residual[event])));
   $("legend").replaceChildren(...items);
+}
+
+function fillLegend() {
+  const event = state.cursor ? state.cursor.event : state.pin ? state.pin.event : data.peak;
+  for (const { value, bytesAt } of legend) {
+    value.textContent = bytesAt(event);
+  }
 }
 
 function buildFacts() {

@@ -58,7 +58,7 @@ function refreshOver() {
       overWanted = false;
       drawOver();
       placeTip();
-      fillTable();
+      fillTable(true);
       fillLegend();
       sayWhere();
     });
@@ -69,6 +69,7 @@ function resize() {
   patterns.clear();
   table.key = "";
   layOut($("stage").clientWidth);
+  buildLegend();
   refresh();
 }
 
@@ -390,6 +391,7 @@ function listen() {
     readColors(light);
     patterns.clear();
     table.key = "";
+    buildLegend();
     refreshNow();
   };
   addEventListener("beforeprint", () => paper(true));
