@@ -196,15 +196,19 @@ static void baselines_are_what_they_say(void **state)
             single += !strategy->budgeted;
             CHECK(strategy->budgeted ? baseline->point_count >= 1 : baseline->point_count == 1, "%s: %d points",
                   baseline->strategy, baseline->point_count);
-            for (int i = -1; i < baseline->point_count; i++) { /* -1: a byte less than the first */
-                const ckpt_bytes budget = baseline->point[i < 0 ? 0 : i].budget_bytes - (i < 0);
+            ckpt_plan *nothing = NULL;
+            const ckpt_plan_options none = {.budget_bytes = 1};
+            CHECK_OK(ckpt_plan_make(graph, baseline->strategy, &none, &arena, &nothing, &err), err);
+            CHECK(nothing->least_budget_bytes == baseline->point[0].budget_bytes, "%s: begins at %lld, needs %lld",
+                  baseline->strategy, (long long)baseline->point[0].budget_bytes,
+                  (long long)nothing->least_budget_bytes);
+            for (int i = 0; i < baseline->point_count; i++) {
+                const ckpt_bytes budget = baseline->point[i].budget_bytes;
                 ckpt_plan *alone = NULL;
                 const ckpt_plan_options options = {.budget_bytes = budget};
                 CHECK_OK(ckpt_plan_make(graph, baseline->strategy, &options, &arena, &alone, &err), err);
-                CHECK((alone->verdict == CKPT_FITS) == (i >= 0), "%s: %s at %lld", baseline->strategy,
-                      i < 0 ? "fits" : "does not fit", (long long)budget);
-                CHECK(i < 0 || (alone->time_ns == baseline->point[i].time_ns &&
-                                alone->peak_bytes == baseline->point[i].peak_bytes && budget <= top),
+                CHECK(alone->verdict == CKPT_FITS && alone->time_ns == baseline->point[i].time_ns &&
+                          alone->peak_bytes == baseline->point[i].peak_bytes && budget <= top,
                       "%s: another plan at %lld", baseline->strategy, (long long)budget);
                 CHECK(i < 1 || budget > baseline->point[i - 1].budget_bytes, "%s: falling budgets", strategy->name);
             }
