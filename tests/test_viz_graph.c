@@ -48,6 +48,31 @@ static int count(const char *text, const char *word)
     return found;
 }
 
+/* The plan that recomputes odd blocks, with its steps: each block runs again in front of its backward. */
+static const ckpt_plan *with_steps(fixture *f, const ckpt_graph *graph)
+{
+    const int layers = graph->op_count / 2;
+    ckpt_plan *const plan = CKPT_NEW(&f->arena, ckpt_plan, 1);
+    ckpt_step *const step = CKPT_NEW(&f->arena, ckpt_step, 3 * layers);
+    *plan = *ckpt_golden_plan(graph, &f->arena);
+    int steps = 0;
+    for (int i = 0; i < graph->op_count; i++) {
+        const int layer = i < layers ? -1 : graph->op_count - 1 - i;
+        for (int k = layer - 3; layer % 4 == 3 && k <= layer; k++) {
+            if (plan->layer[k].decision == CKPT_RECOMPUTE) {
+                step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .again = true};
+            }
+        }
+        step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = i};
+    }
+    plan->step = step;
+    plan->step_count = steps;
+    plan->time_ns = 1100000;
+    plan->keep_all_time_ns = 1000000;
+    plan->keep_all_peak_bytes = 90000000;
+    return plan;
+}
+
 static void golden(void **state)
 {
     fixture *const f = *state;
@@ -56,27 +81,51 @@ static void golden(void **state)
     ckpt_golden_check("graph.dot", f->text.bytes, f->text.length);
     draw(f, graph, ckpt_golden_plan(graph, &f->arena), "dot");
     ckpt_golden_check("graph_plan.dot", f->text.bytes, f->text.length);
+    const ckpt_graph *const longer = ckpt_golden_graph(48, &f->arena);
+    draw(f, longer, with_steps(f, longer), "dot");
+    ckpt_golden_check("graph_segments.dot", f->text.bytes, f->text.length);
     const ckpt_graph *const large = ckpt_golden_graph(400, &f->arena);
     draw(f, large, ckpt_golden_plan(large, &f->arena), "dot");
     ckpt_golden_check("graph_large.dot", f->text.bytes, f->text.length);
 }
 
-/* One box for each forward op, one arrow for each forward read, counted in the graph itself. */
+static bool line_has(const char *text, const char *begin, const char *word)
+{
+    const char *const line = strstr(text, begin);
+    const char *const found = line != NULL ? strstr(line, word) : NULL;
+    return found != NULL && found < line + strcspn(line, "\n");
+}
+
+/* One box for each forward op, and each of its reads as an arrow, or in words where it comes from another column. */
 static void every_layer_and_read_is_there(void **state)
 {
     fixture *const f = *state;
-    const ckpt_graph *const graph = ckpt_golden_graph(60, &f->arena);
-    int boxes = 0, reads = 0;
-    for (int i = 0; i < graph->op_count; i++) {
-        boxes += graph->op[i].phase == CKPT_FORWARD;
-        reads += graph->op[i].phase == CKPT_FORWARD ? graph->op[i].reads.count : 0;
+    for (int layers = 1; layers <= 200; layers += layers < 20 ? 1 : 60) {
+        const ckpt_graph *const graph = ckpt_golden_graph(layers, &f->arena);
+        int reads = 0, words = 0;
+        draw(f, graph, NULL, "dot");
+        assert_int_equal(count(f->text.bytes, "[label=\"h."), layers);
+        for (int i = 0; i < layers; i++) {
+            for (int r = 0; r < graph->op[i].reads.count; r++) {
+                const int from = graph->op[i].reads.at[r];
+                char arrow[80], above[80], below[80];
+                snprintf(arrow, sizeof arrow, "\"%d %s\" -> \"%d %s\"", from, graph->op[from].layer, i,
+                         graph->op[i].layer);
+                snprintf(above, sizeof above, "  \"from %d\" [", i);
+                snprintf(below, sizeof below, "  \"to %d\" [", from);
+                const bool shown = strstr(f->text.bytes, arrow) != NULL;
+                const bool said = line_has(f->text.bytes, above, graph->op[from].layer) &&
+                                  line_has(f->text.bytes, below, graph->op[i].layer);
+                CHECK(shown != said, "%d layers: %s is %s", layers, arrow, shown ? "there twice" : "missing");
+                words += said;
+                reads++;
+            }
+        }
+        CHECK((words > 0) == (layers > 25), "%d layers: %d reads in words", layers, words);
+        draw(f, graph, NULL, "svg");
+        CHECK(count(f->text.bytes, "class=\"node\"") >= layers, "%d layers: too few nodes", layers);
+        CHECK(count(f->text.bytes, "class=\"edge\"") >= reads - words, "%d layers: too few edges", layers);
     }
-    draw(f, graph, NULL, "dot");
-    assert_int_equal(count(f->text.bytes, " -> "), reads);
-    assert_int_equal(count(f->text.bytes, "[label=\"h."), boxes);
-    draw(f, graph, NULL, "svg");
-    assert_int_equal(count(f->text.bytes, "class=\"node\""), boxes);
-    assert_int_equal(count(f->text.bytes, "class=\"edge\""), reads);
 }
 
 static void every_format(void **state)
@@ -101,8 +150,11 @@ static void every_format(void **state)
 /* Every hostile name comes out of Graphviz as one node whose SVG shows it as it was written. */
 static void hostile_names(void **state)
 {
+    static char longest[10001];
+    memset(longest, 'x', sizeof longest - 1);
     static const char *const name[] = {
-        "a\\", "\\N\\G\\n", "\"]; x [label=\"", "<b>&lt;</b>", "a:b:c", "\033[31m", "\xff", "", "-> --", "node"};
+        "a\\",   "\\N\\G\\n", "\"]; x [label=\"", "<b>&lt;</b>",    "a:b:c", "\033[31m", "\xff", "",
+        "-> --", "node",      "<<b>bold</b>>",    "two\nlines\r\t", longest};
     static const char *const shown[] = {">a\\<",
                                         ">\\N\\G\\n<",
                                         ">&quot;]; x [label=&quot;<",
@@ -112,7 +164,10 @@ static void hostile_names(void **state)
                                         NULL,
                                         NULL,
                                         "&gt; &#45;&#45;<",
-                                        ">node<"};
+                                        ">node<",
+                                        "&lt;&lt;b&gt;bold&lt;/b&gt;&gt;",
+                                        NULL,
+                                        ">xxxxxxxxxxxxxxxxxxxxxxxx…xxxxxxxxxxxxxxxxxxxxxxxx<"};
     enum { NAMES = sizeof name / sizeof name[0] };
     fixture *const f = *state;
     const ckpt_graph *const plain = ckpt_golden_graph(NAMES, &f->arena);
@@ -133,26 +188,62 @@ static void hostile_names(void **state)
     assert_null(strchr(f->text.bytes, '\033'));
 }
 
+/* Beyond 300 layers blocks that repeat are one, and where none does neighbours share boxes. */
 static void large_graphs(void **state)
 {
     fixture *const f = *state;
-    const ckpt_graph *const graph = ckpt_golden_graph(3000, &f->arena);
-    draw(f, graph, ckpt_golden_plan(graph, &f->arena), "dot");
+    ckpt_graph graph = *ckpt_golden_graph(3000, &f->arena);
+    draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "dot");
+    assert_non_null(strstr(f->text.bytes, "h.2 to h.3 … h.748 to h.749 ×374"));
+    assert_int_equal(count(f->text.bytes, "[label=\"h."), 16);
+    draw(f, &graph, NULL, "svg");
+
+    ckpt_buffer *const buffer = CKPT_NEW(&f->arena, ckpt_buffer, graph.buffer_count);
+    memcpy(buffer, graph.buffer, (size_t)graph.buffer_count * sizeof *buffer);
+    for (int i = 0; i < graph.buffer_count; i++) {
+        buffer[i].bytes += i; /* now no two are the same */
+    }
+    graph.buffer = buffer;
+    draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "dot");
     /* 3,000 layers are 750 blocks of 4: still too many, so each box stands for eight blocks, and the last for six. */
     assert_int_equal(count(f->text.bytes, "(32 layers)"), 93);
     assert_int_equal(count(f->text.bytes, "(24 layers)"), 1);
     assert_non_null(strstr(f->text.bytes, "h.8 to h.15 (32 layers)"));
-    const ckpt_graph *const blocks = ckpt_golden_graph(400, &f->arena);
-    draw(f, blocks, ckpt_golden_plan(blocks, &f->arena), "svg");
-    assert_int_equal(count(f->text.bytes, "(4 layers)"), 100);
+    draw(f, &graph, NULL, "svg");
+    assert_int_equal(count(f->text.bytes, "(32 layers)"), 93);
 }
 
-static void empty_graph(void **state)
+/* Graphs that are no chain: no op, one op, no forward op, two that do not touch. */
+static void small_graphs(void **state)
 {
     fixture *const f = *state;
-    const ckpt_graph graph = {.name = "empty"};
+    const ckpt_graph empty = {.name = "empty"};
+    draw(f, &empty, NULL, "dot");
+    draw(f, &empty, NULL, "svg");
+    ckpt_graph graph = *ckpt_golden_graph(1, &f->arena);
+    draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "svg");
+    assert_int_equal(count(f->text.bytes, ">h.0.norm<"), 1);
+    graph.op++; /* backward alone */
+    graph.op_count = 1;
+    const int writer[] = {0, 0};
+    graph.writer = writer;
     draw(f, &graph, NULL, "dot");
-    draw(f, &graph, NULL, "svg");
+    assert_non_null(strstr(f->text.bytes, "1 backward ops, 1 in all"));
+    assert_int_equal(count(f->text.bytes, "[label=\"h."), 1);
+
+    graph = *ckpt_golden_graph(120, &f->arena);
+    ckpt_graph_op *const op = CKPT_NEW(&f->arena, ckpt_graph_op, graph.op_count);
+    memcpy(op, graph.op, (size_t)graph.op_count * sizeof *op);
+    for (int i = 0; i < 120; i++) {
+        if (i % 60 == 0) {
+            op[i].reads.count = 0;
+        } else if (i % 60 < 4) {
+            op[i].reads.count = 1;
+        }
+    }
+    graph.op = op;
+    draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "svg");
+    assert_int_equal(count(f->text.bytes, ">1.00 MB<"), 30);
 }
 
 static ckpt_code draw_starved(void *context, ckpt_err *err)
@@ -193,7 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_format, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_names, setup, teardown),
         cmocka_unit_test_setup_teardown(large_graphs, setup, teardown),
-        cmocka_unit_test_setup_teardown(empty_graph, setup, teardown),
+        cmocka_unit_test_setup_teardown(small_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(starved, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,10 +8,10 @@
 
 enum { PERIOD_MAX = 1000, PASSES = 8 };
 
-/* Layers i and i + period are alike for all i in start..end - period - 1. From `strict` on they read alike too; before
- * it, layers of the first block read something before the block, whatever it is. */
+/* Layers i and i + period are alike for all i in start..end - period - 1; those of the first block may read anything
+ * that lies before it. */
 typedef struct run {
-    int start, strict, end, period;
+    int start, end, period;
     int first, times; /* the best blocks in it: first, first + period, ... */
 } run;
 
@@ -83,32 +83,29 @@ static void index_edges(ckpt_folding *f)
     }
 }
 
-/* How far to the left blocks may begin for layer i to be like layer i + period: 0 anywhere, -1 nowhere.
+/* Layers i and i + period are the same but for what they read. From which layer on blocks may begin for them to read
+ * alike: as far behind, or of the same layer before all blocks. -1: never.
  *   loose   layer i is in the first block: what it reads from before the blocks is compared with nothing */
 static int alike(const ckpt_folding *f, int i, int period, bool loose)
 {
-    if (f->token[i] != f->token[i + period]) {
-        return -1;
-    }
     const ckpt_figure_edge *const here = &f->figure->edge[f->edge_at[i]];
     const ckpt_figure_edge *const there = &f->figure->edge[f->edge_at[i + period]];
     int from = 0;
     for (int e = 0; e < f->edge_at[i + 1] - f->edge_at[i]; e++) {
-        if (here[e].bytes != there[e].bytes) {
+        if (there[e].from - here[e].from == period && here[e].bytes == there[e].bytes) {
+            continue;
+        }
+        if (there[e].from != here[e].from && !loose) {
             return -1;
         }
-        if (there[e].from - here[e].from != period) {
-            if (there[e].from != here[e].from && !loose) {
-                return -1;
-            }
-            from = here[e].from + 1 > from ? here[e].from + 1 : from;
-        }
+        from = here[e].from + 1 > from ? here[e].from + 1 : from;
     }
     return from;
 }
 
-/* Two layers of the second block that read the same of the first must read the same in the first. */
-static bool same_sources(ckpt_folding *f, int first, int period)
+/* Where the first block reads something else than the second one, the second reads the first: what it reads there is
+ * what stands for the other, and for nothing else. */
+static bool same_sources(const ckpt_folding *f, int first, int period)
 {
     for (int i = first; i < first + period; i++) {
         f->seen[i] = -1;
@@ -117,17 +114,16 @@ static bool same_sources(ckpt_folding *f, int first, int period)
         const ckpt_figure_edge *const here = &f->figure->edge[f->edge_at[i]];
         const ckpt_figure_edge *const there = &f->figure->edge[f->edge_at[i + period]];
         for (int e = 0; e < f->edge_at[i + 1] - f->edge_at[i]; e++) {
-            if (there[e].from < first || here[e].from >= first) {
+            const int source = there[e].from;
+            if (here[e].from >= first || source == here[e].from ||
+                (source < first && source - here[e].from == period)) {
                 continue;
             }
-            if (there[e].from >= first + period) {
+            if (source < first || source >= first + period ||
+                (f->seen[source] >= 0 && f->seen[source] != here[e].from)) {
                 return false;
             }
-            int *const source = &f->seen[there[e].from];
-            if (*source >= 0 && *source != here[e].from) {
-                return false;
-            }
-            *source = here[e].from;
+            f->seen[source] = here[e].from;
         }
     }
     return true;
@@ -172,7 +168,9 @@ static int blocks_left(const ckpt_folding *f, int first, int period, int times)
             same = f->reader[r] < end || reads(f, f->reader[r], i + period);
         }
         if (!same) {
-            return (i - first) / period + 1;
+            const int left = (i - first) / period + 1; /* or one more, when a range that ends there is around all */
+            return left + 1 < times && same_ranges(f, first, end - (times - left - 1) * period, period, i) ? left + 1
+                                                                                                           : left;
         }
     }
     for (int b = 0; b <= times; b++) {
@@ -219,7 +217,7 @@ static bool best_blocks(ckpt_folding *f, run *r, int low, int high)
             }
             from = first;
         }
-        if (first < r->strict && !same_sources(f, first, r->period)) {
+        if (!same_sources(f, first, r->period)) {
             continue;
         }
         const int times = blocks_at(f, first, r->period, (end - first) / r->period);
@@ -266,42 +264,47 @@ static bool known(const runs *list, const run *r)
 {
     for (int i = 0; i < list->count; i++) {
         const run *const other = &list->at[i];
-        if (r->period % other->period == 0 && other->start <= r->start && other->end >= r->end) {
+        if (r->period % other->period == 0 && other->start <= r->start && other->end >= r->end &&
+            (other->times + 1) * other->period > r->end - r->start) {
             return true;
         }
     }
     return false;
 }
 
+/* The first layer from `first` on that is not like the one a period behind it, when blocks begin at `first`. *next is
+ * where they may begin instead, if that is in the first block. */
+static int reach(const ckpt_folding *f, int first, int end, int period, int *next)
+{
+    for (int i = first; i < end; i++) {
+        const int from = alike(f, i, period, i < first + period);
+        if (from < 0 || from > first) {
+            *next = from;
+            return i;
+        }
+    }
+    return end;
+}
+
 /* All runs of one period in low..high - 1. */
 static void find_runs(ckpt_folding *f, int low, int high, int period, runs *list)
 {
-    for (int i = low; i + period < high;) {
-        int floor = alike(f, i, period, false);
-        if (floor < 0) {
-            i++;
-            continue;
+    for (int i = low; i + period < high; i++) {
+        int end = i;
+        while (end + period < high && f->token[end] == f->token[end + period]) {
+            end++;
         }
-        run r = {.start = i, .strict = i, .period = period};
-        for (i++; i + period < high; i++) {
-            const int from = alike(f, i, period, false);
-            if (from < 0 || from > r.start) {
-                break;
+        for (int first = i, next = 0; end - first >= period; first = next) {
+            const int last = reach(f, first, end, period, &next);
+            if (last - first >= period) {
+                run r = {.start = first, .end = last + period, .period = period};
+                if (!known(list, &r) && best_blocks(f, &r, low, high)) {
+                    add_run(list, &r);
+                }
+                next = last - period + 1; /* from there on it is in the first block */
             }
-            floor = from > floor ? from : floor;
         }
-        r.end = i + period;
-        while (r.start > low && r.strict - r.start < period) {
-            const int from = alike(f, r.start - 1, period, true);
-            floor = from > floor ? from : floor;
-            if (from < 0 || floor > r.start - 1) {
-                break;
-            }
-            r.start--;
-        }
-        if (r.end - r.start >= 2 * period && !known(list, &r) && best_blocks(f, &r, low, high)) {
-            add_run(list, &r);
-        }
+        i = end;
     }
 }
 

@@ -1,0 +1,424 @@
+/* labels: unit */
+/* Repeated blocks in the drawing of a graph, read back from its DOT: unfolded again, a drawing must give the graph. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support_test.h"
+#include "viz/viz.h"
+
+enum { BOXES_MAX = 400, LAYERS_MAX = 4000, DEPTH_MAX = 32, NAME_MAX_LENGTH = 100 };
+
+/* A drawing as its DOT says it. Layer i is drawn as box `layer[i]`. */
+typedef struct picture {
+    int box_count, layer_count, depth, column_count;
+    char color[BOXES_MAX][8];
+    ckpt_bytes bytes[BOXES_MAX];
+    int layer[LAYERS_MAX];
+    bool arrow[BOXES_MAX][BOXES_MAX], dashed[BOXES_MAX][BOXES_MAX];
+    int opened[DEPTH_MAX], times[DEPTH_MAX];
+    char labels[20000]; /* of all clusters, a line each */
+} picture;
+
+typedef struct fixture {
+    ckpt_arena arena;
+    ckpt_text text;
+    ckpt_err err;
+    picture picture;
+} fixture;
+
+static int setup(void **state)
+{
+    fixture *const f = test_calloc(1, sizeof *f);
+    ckpt_arena_init(&f->arena);
+    ckpt_text_init(&f->text);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *const f = *state;
+    ckpt_text_fini(&f->text);
+    ckpt_arena_fini(&f->arena);
+    test_free(f);
+    return 0;
+}
+
+/* Close a cluster: what was drawn since it opened stands there `times` times. */
+static void close_cluster(picture *p)
+{
+    p->depth--;
+    const int first = p->opened[p->depth], count = p->layer_count - first;
+    for (int t = 1; t < p->times[p->depth]; t++) {
+        CHECK(p->layer_count + count <= LAYERS_MAX, "too many layers");
+        memcpy(&p->layer[p->layer_count], &p->layer[first], (size_t)count * sizeof(int));
+        p->layer_count += count;
+    }
+}
+
+static void read_line(picture *p, const char *line)
+{
+    const char *const times = strstr(line, " ×"), *const label = strstr(line, "label=\"");
+    int from = 0, to = 0, megabytes = 0;
+    char rest[NAME_MAX_LENGTH];
+    while (*line == ' ') {
+        line++;
+    }
+    if (strncmp(line, "subgraph cluster_", 17) == 0 && strncmp(line, "subgraph cluster_legend", 23) != 0) {
+        CHECK(p->depth < DEPTH_MAX, "clusters too deep");
+        p->opened[p->depth] = p->layer_count;
+        p->times[p->depth++] = 1;
+    } else if (strncmp(line, "graph [style", 12) == 0) {
+        strncat(p->labels, label + 7, strcspn(label + 7, "\""));
+        strcat(p->labels, "\n");
+        if (times != NULL) {
+            assert_int_equal(sscanf(times, " ×%d", &p->times[p->depth - 1]), 1);
+        }
+    } else if (line[0] == '}' && p->depth > 0) {
+        close_cluster(p);
+    } else if (strstr(line, " -> \"") != NULL && sscanf(line, "\"%d %99[^\"]\" -> \"%d", &from, rest, &to) == 3) {
+        p->arrow[from][to] = true;
+        p->dashed[from][to] = strstr(line, "dashed") != NULL;
+    } else if (label != NULL && strstr(line, "fillcolor") != NULL && sscanf(line, "\"%d ", &from) == 1) {
+        CHECK(from == p->box_count && from < BOXES_MAX, "box %d after %d", from, p->box_count);
+        assert_int_equal(sscanf(strstr(line, "\\n"), "\\n%d", &megabytes), 1);
+        p->bytes[from] = megabytes;
+        memcpy(p->color[from], strstr(line, "fillcolor=\"") + 11, 7);
+        p->box_count++;
+        p->layer[p->layer_count++] = from;
+    }
+    p->column_count += strstr(line, "column_0 -> column_1") != NULL;
+}
+
+static void draw(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, int fold)
+{
+    ckpt_text_fini(&f->text);
+    ckpt_text_init(&f->text);
+    CHECK_OK(ckpt_graph_draw(graph, plan, "dot", fold, &f->text, &f->err), f->err);
+    memset(&f->picture, 0, sizeof f->picture);
+    const char *line = f->text.bytes;
+    bool legend = false;
+    while (*line != '\0') {
+        char one[4000];
+        const size_t length = strcspn(line, "\n");
+        CHECK(length < sizeof one, "a line of %zu bytes", length);
+        memcpy(one, line, length);
+        one[length] = '\0';
+        legend = (legend && strcmp(one, "  }") != 0) || strstr(one, "cluster_legend") != NULL;
+        if (!legend) {
+            read_line(&f->picture, one);
+        }
+        line += length + (line[length] != '\0');
+    }
+}
+
+/* A chain of layers "<name>.<kind>" of whole megabytes, each reading the layers so many places before it. */
+typedef struct layer {
+    const char *name;
+    int megabytes, back[3], back_count;
+    ckpt_decision decision;
+    int group; /* runs again together; 0: once */
+} layer;
+
+typedef struct made {
+    ckpt_graph *graph;
+    ckpt_plan *plan;
+} made;
+
+static made make(fixture *f, const layer *l, int count)
+{
+    ckpt_arena *const arena = &f->arena;
+    ckpt_graph *const graph = CKPT_NEW(arena, ckpt_graph, 1);
+    ckpt_plan *const plan = CKPT_NEW(arena, ckpt_plan, 1);
+    ckpt_buffer *const buffer = CKPT_NEW(arena, ckpt_buffer, count);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, 2 * count);
+    ckpt_layer_decision *const decision = CKPT_NEW(arena, ckpt_layer_decision, count);
+    ckpt_step *const step = CKPT_NEW(arena, ckpt_step, count * (count + 2));
+    int steps = 0;
+    for (int i = 0; i < count; i++) {
+        int *const reads = CKPT_NEW(arena, int, 3), *const own = CKPT_NEW(arena, int, 1);
+        int read_count = 0;
+        for (int k = 0; k < l[i].back_count; k++) {
+            const int from = i - l[i].back[k];
+            bool known = from < 0 || from >= i;
+            for (int r = 0; r < read_count; r++) {
+                known = known || reads[r] == from;
+            }
+            if (!known) {
+                reads[read_count++] = from;
+            }
+        }
+        own[0] = i;
+        buffer[i] = (ckpt_buffer){ckpt_arena_format(arena, "b%d", i), l[i].megabytes * 1000000LL, CKPT_ACTIVATION};
+        op[i] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "f%d", i),
+                                .phase = CKPT_FORWARD,
+                                .layer = l[i].name,
+                                .reads = {reads, read_count},
+                                .writes = {own, 1},
+                                .time_ns = 1000,
+                                .recompute = true};
+        op[2 * count - 1 - i] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "g%d", i),
+                                                .phase = CKPT_BACKWARD,
+                                                .layer = l[i].name,
+                                                .reads = {own, 1},
+                                                .time_ns = 2000};
+        decision[i] = (ckpt_layer_decision){l[i].name, l[i].decision};
+        step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = i};
+    }
+    for (int i = count - 1, last = 0; i >= 0; i--) {
+        for (int k = 0; l[i].group != last && k < count; k++) {
+            if (l[i].group > 0 && l[k].group == l[i].group) {
+                step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .again = true};
+            }
+        }
+        last = l[i].group;
+        step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = 2 * count - 1 - i};
+    }
+    *graph = (ckpt_graph){.source = "made.json",
+                          .name = "made",
+                          .buffer = buffer,
+                          .buffer_count = count,
+                          .op = op,
+                          .op_count = 2 * count};
+    CHECK_OK(ckpt_graph_check(graph, arena, &f->err), f->err);
+    *plan = (ckpt_plan){.graph_name = "made",
+                        .solver = "hand",
+                        .layer = decision,
+                        .layer_count = count,
+                        .step = step,
+                        .step_count = steps};
+    return (made){graph, plan};
+}
+
+/* Unfolded, the drawing has the graph's layers in their order with their bytes and decisions, every arrow that the
+ * graph has, in its direction, and none that it does not have. */
+static void check_unfolded(const picture *p, const layer *l, int count, const ckpt_graph *graph, uint64_t round)
+{
+    static const char *const color[] = {"#cfe8f7", "#fbe0a6", "#efd3e2"};
+    static bool wanted[BOXES_MAX][BOXES_MAX];
+    CHECK(p->layer_count == count, "round %" PRIu64 ": %d layers unfold to %d", round, count, p->layer_count);
+    memset(wanted, 0, sizeof wanted);
+    for (int i = 0; i < count; i++) {
+        const int box = p->layer[i];
+        CHECK(p->bytes[box] == l[i].megabytes, "round %" PRIu64 ": layer %d is a box of %lld MB, not %d", round, i,
+              (long long)p->bytes[box], l[i].megabytes);
+        CHECK(strcmp(p->color[box], color[l[i].decision]) == 0, "round %" PRIu64 ": layer %d is %s", round, i,
+              p->color[box]);
+        for (int r = 0; r < graph->op[i].reads.count; r++) {
+            const int from = p->layer[graph->op[i].reads.at[r]];
+            wanted[from][box] = true;
+            CHECK(p->arrow[from][box], "round %" PRIu64 ": no arrow from box %d to %d for layer %d", round, from, box,
+                  i);
+        }
+    }
+    for (int from = 0; from < p->box_count; from++) {
+        for (int to = 0; to < p->box_count; to++) {
+            CHECK(wanted[from][to] || !p->arrow[from][to], "round %" PRIu64 ": arrow from %d to %d", round, from, to);
+            CHECK(!p->arrow[from][to] || p->dashed[from][to] == (from >= to),
+                  "round %" PRIu64 ": arrow from %d to %d %s", round, from, to,
+                  p->dashed[from][to] ? "dashed" : "solid");
+        }
+    }
+}
+
+static int put_block(fixture *f, layer *l, int at, int block, ckpt_decision decision)
+{
+    static const char *const kind[] = {"norm", "linear", "relu", "add"};
+    for (int k = 0; k < 4; k++) {
+        l[at + k] = (layer){.name = ckpt_arena_format(&f->arena, "h.%d.%s", block, kind[k]),
+                            .megabytes = 1 + k,
+                            .back = {1, 4},
+                            .back_count = k == 3 ? 2 : 1,
+                            .decision = decision};
+    }
+    return at + 4;
+}
+
+static int blocks(fixture *f, layer *l, const char *decisions, int group)
+{
+    int at = 0;
+    l[at++] = (layer){.name = "embed", .megabytes = 9};
+    for (int b = 0; decisions[b] != '\0'; b++) {
+        at = put_block(f, l, at, b, decisions[b] == 'r' ? CKPT_RECOMPUTE : CKPT_KEEP);
+        for (int k = 0; group > 0 && decisions[b] == 'r' && k < 4; k++) {
+            l[at - 1 - k].group = 1 + b / group;
+        }
+    }
+    l[at] = (layer){.name = "head", .megabytes = 8, .back = {1}, .back_count = 1};
+    return at + 1;
+}
+
+/* What decides alike is one block; what does not, is not. */
+static void decisions_divide_blocks(void **state)
+{
+    static const struct {
+        const char *decisions;
+        int group;
+        const char *labels[4];
+        int boxes;
+    } cases[] = {
+        {"kkkkkkkkkkkkkkkkkkkkkkkk", 0, {"h.0 … h.23 ×24"}, 6},
+        {"kkkkkkkkkkkkrrrrrrrrrrrr", 0, {"h.0 … h.11 ×12", "h.12 … h.23 ×12"}, 10},
+        {"krkrkrkrkrkr", 0, {"h.0 to h.1 … h.10 to h.11 ×6"}, 10},
+        {"rrkrrkrrk", 0, {"h.0 to h.2 … h.6 to h.8 ×3", "h.0 … h.1 ×2"}, 10},
+        {"rrrrrrrr", 4, {"h.0 to h.3 … h.4 to h.7 ×2", "h.0 … h.3 ×4", "saves 40.0 MB, costs 16.0 us"}, 6},
+        {"kr", 0, {"h.0.norm"}, 10},
+    };
+    fixture *const f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        layer l[200];
+        const int count = blocks(f, l, cases[i].decisions, cases[i].group);
+        const made m = make(f, l, count);
+        draw(f, m.graph, m.plan, 1);
+        CHECK(f->picture.box_count == cases[i].boxes, "%s: %d boxes, %s", cases[i].decisions, f->picture.box_count,
+              f->picture.labels);
+        for (int k = 0; k < 4 && cases[i].labels[k] != NULL; k++) {
+            CHECK(strstr(f->text.bytes, cases[i].labels[k]) != NULL, "%s: no \"%s\"", cases[i].decisions,
+                  cases[i].labels[k]);
+        }
+        check_unfolded(&f->picture, l, count, m.graph, i);
+        draw(f, m.graph, m.plan, 1000);
+        CHECK(strchr(f->text.bytes, '\xc3') == NULL, "%s: folded below its limit", cases[i].decisions); /* the sign × */
+    }
+}
+
+/* A value of one block that is read far behind keeps its block apart; one that all read does not. */
+static void skips_stay_apart(void **state)
+{
+    fixture *const f = *state;
+    layer l[100];
+    const int count = blocks(f, l, "kkkkkkkk", 0);
+    l[count - 1].back[l[count - 1].back_count++] = count - 1 - 12; /* head reads h.2.add */
+    made m = make(f, l, count);
+    draw(f, m.graph, m.plan, 1);
+    assert_non_null(strstr(f->text.bytes, "h.0 … h.2 ×3"));
+    assert_non_null(strstr(f->text.bytes, "h.3 … h.7 ×5"));
+    check_unfolded(&f->picture, l, count, m.graph, 0);
+
+    (void)blocks(f, l, "kkkkkkkk", 0);
+    for (int b = 0; b < 8; b++) { /* every add reads embed */
+        l[4 + 4 * b].back[2] = 4 + 4 * b;
+        l[4 + 4 * b].back_count = 3;
+    }
+    m = make(f, l, count);
+    draw(f, m.graph, m.plan, 1);
+    assert_non_null(strstr(f->text.bytes, "×7")); /* the first block reads embed twice, which is once */
+    check_unfolded(&f->picture, l, count, m.graph, 0);
+}
+
+static int below(int limit)
+{
+    return (int)ckpt_test_draw((uint64_t)limit);
+}
+
+/* Random sequences of few kinds of layers, with reads near and far, decisions and groups. */
+static void random_graphs(void **state)
+{
+    fixture *const f = *state;
+    enum { MOST = 40 };
+    const uint64_t rounds = ckpt_test_rounds(3000, 300);
+    uint64_t folded = 0, one_column = 0;
+    for (uint64_t round = 1; round <= rounds; round++) {
+        const ckpt_mark mark = ckpt_arena_mark(&f->arena);
+        layer l[MOST] = {{0}};
+        const int count = 2 + below(MOST - 2), period = 1 + below(8);
+        const int kinds = 1 + below(3), inner = 1 + below(period);
+        for (int i = 0; i < count; i++) {
+            const bool copy = i >= period && below(40) > 0;
+            const bool copy_inner = i % period >= inner && below(4) > 0;
+            l[i] = copy         ? l[i - period]
+                   : copy_inner ? l[i - inner]
+                                : (layer){.megabytes = 1 + below(kinds),
+                                          .back = {1, 1 + below(12), i},
+                                          .back_count = below(4),
+                                          .decision = (ckpt_decision)below(2)};
+            l[i].name = ckpt_arena_format(&f->arena, "%d", i);
+            l[i].group = 0;
+            if (l[i].back_count == 3 && below(2) == 0) {
+                l[i].back[2] = i; /* the first layer, wherever it stands */
+            }
+        }
+        for (int i = 0, group = 1; i < count && round % 3 == 0; i++) {
+            group += below(3) == 0;
+            l[i].group = l[i].decision == CKPT_RECOMPUTE ? group : 0;
+        }
+        const made m = make(f, l, count);
+        draw(f, m.graph, m.plan, 1);
+        folded += f->picture.box_count < count;
+        if (f->picture.column_count == 0) {
+            one_column++;
+            check_unfolded(&f->picture, l, count, m.graph, round);
+        }
+        ckpt_arena_rewind(&f->arena, mark);
+    }
+    CHECK(folded > rounds / 3, "only %" PRIu64 " drawings were folded", folded);
+    CHECK(one_column > rounds / 3, "only %" PRIu64 " drawings were compared", one_column);
+}
+
+/* Layers that run again between the same two first runs are one segment; what it saves is what backward reads. */
+static void segments(void **state)
+{
+    fixture *const f = *state;
+    layer l[20];
+    const int count = blocks(f, l, "rrk", 1);
+    const made m = make(f, l, count);
+    draw(f, m.graph, m.plan, 0);
+    assert_string_equal(f->picture.labels, "saves 10.0 MB, costs 4.00 us\nsaves 10.0 MB, costs 4.00 us\n");
+    check_unfolded(&f->picture, l, count, m.graph, 0);
+}
+
+static void units(void **state)
+{
+    fixture *const f = *state;
+    layer l[20];
+    const int count = blocks(f, l, "rrk", 2);
+    const made m = make(f, l, count);
+    ckpt_graph_op *const op = CKPT_NEW(&f->arena, ckpt_graph_op, m.graph->op_count);
+    memcpy(op, m.graph->op, (size_t)m.graph->op_count * sizeof *op);
+    m.graph->op = op;
+    for (int i = 1; i <= 12; i++) {
+        op[i].segment = i <= 8 ? "first" : "second";
+    }
+    draw(f, m.graph, NULL, 0);
+    assert_string_equal(f->picture.labels, "unit first\nunit second\n");
+    draw(f, m.graph, m.plan, 0);
+    assert_string_equal(f->picture.labels, "unit first\nsaves 20.0 MB, costs 8.00 us\nunit second\n");
+    for (int i = 1; i <= 12; i++) {
+        op[i].segment = i <= 6 ? "first" : "second"; /* the segment cuts the second one: it is what is drawn */
+    }
+    draw(f, m.graph, m.plan, 0);
+    assert_string_equal(f->picture.labels, "saves 20.0 MB, costs 8.00 us\nunit first\n");
+}
+
+static ckpt_code draw_starved(void *context, ckpt_err *err)
+{
+    const made *const m = context;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    const ckpt_code code = ckpt_graph_draw(m->graph, m->plan, "dot", 1, &text, err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+static void starved(void **state)
+{
+    fixture *const f = *state;
+    layer l[200];
+    made m = make(f, l, blocks(f, l, "krkrkrkrrrrkkkkrrkrrkrrkrrk", 1));
+    CHECK(ckpt_test_starve(draw_starved, &m) > 2, "too few allocations to mean anything");
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_test_seed(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(decisions_divide_blocks, setup, teardown),
+        cmocka_unit_test_setup_teardown(skips_stay_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(random_graphs, setup, teardown),
+        cmocka_unit_test_setup_teardown(segments, setup, teardown),
+        cmocka_unit_test_setup_teardown(units, setup, teardown),
+        cmocka_unit_test_setup_teardown(starved, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
