@@ -158,16 +158,23 @@ static bool all_without_plan(const ckpt_trace *const *trace, int count)
     return all;
 }
 
-static bool any_time(const ckpt_trace *const *trace, int count)
+static bool is_timed(const ckpt_trace *trace)
 {
-    bool any = false;
-    for (int i = 0; i < count; i++) {
-        any = any || trace[i]->time_ns > 0;
-        for (int k = 0; k < trace[i]->event_count && !any; k++) {
-            any = trace[i]->event[k].end_ns > 0;
-        }
+    bool timed = trace->time_ns > 0;
+    for (int i = 0; i < trace->event_count && !timed; i++) {
+        timed = trace->event[i].end_ns > 0;
     }
-    return any;
+    return timed;
+}
+
+/* One axis for all: a plan without times beside a measured trace would stand on its first moment. */
+static bool all_timed(const ckpt_trace *const *trace, int count)
+{
+    bool all = true;
+    for (int i = 0; i < count; i++) {
+        all = all && is_timed(trace[i]);
+    }
+    return all;
 }
 
 /* All that is drawn, before it has a place. */
@@ -224,7 +231,7 @@ ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const 
     ckpt_view view = {
         .canvas = {.renderer = renderer, .color = options->color, .ascii = options->ascii, .scratch = &scratch},
         .count = trace_count,
-        .time_axis = time_axis && any_time(trace, trace_count),
+        .time_axis = time_axis && all_timed(trace, trace_count),
         .line = cells ? 16 : 18,
         .small = 12,
         .margin = cells ? 0 : 16,

@@ -97,28 +97,31 @@ static void say_again(ckpt_view *view, ckpt_ns ns)
     }
 }
 
-static void say_both_times(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
+static void say_times(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
 {
-    const ckpt_ns ns = base->trace->time_ns, other_ns = other->trace->time_ns;
-    const char *const change =
-        ns > 0 && other_ns > 0 ? CKPT_SAY(view, " (%+.1f %%)", percent((double)other_ns, (double)ns) - 100) : "";
-    fact(view, "step time",
-         CKPT_SAY(view, "%s %s, %s %s%s", ns > 0 ? ns_of(view, ns) : "not", base->label,
-                  other_ns > 0 ? ns_of(view, other_ns) : "not", other->label, change),
-         -1);
+    const ckpt_ns ns = base->trace->time_ns, other_ns = other != NULL ? other->trace->time_ns : 0;
+    const char *const name = view->no_plan ? "time" : "step time";
+    if (ns > 0 && other_ns > 0) {
+        fact(view, name,
+             CKPT_SAY(view, "%s %s, %s %s (%+.1f %%)", ns_of(view, ns), base->label, ns_of(view, other_ns),
+                      other->label, percent((double)other_ns, (double)ns) - 100),
+             -1);
+    } else if (ns > 0 || other_ns > 0) {
+        fact(view, name, CKPT_SAY(view, "%s, %s", ns_of(view, ns > 0 ? ns : other_ns), (ns > 0 ? base : other)->label),
+             -1);
+    } else {
+        fact(view, name, "not known", -1);
+    }
+    if (view->no_time) {
+        fact(view, "axis", "the order of the program, because not all have times", -1);
+    }
 }
 
 static void say_time(ckpt_view *view)
 {
-    const ckpt_series *const base = &view->series[view->base], *const other = ckpt_view_other(view);
+    const ckpt_series *const base = &view->series[view->base];
     const ckpt_ns ns = base->trace->time_ns;
-    if (ns <= 0 && other == NULL) {
-        fact(view, "time", view->no_time ? "not known: the axis is the order of the program" : "not known", -1);
-    } else if (other == NULL) {
-        fact(view, view->no_plan ? "time" : "step time", CKPT_SAY(view, "%s, %s", ns_of(view, ns), base->label), -1);
-    } else {
-        say_both_times(view, base, other);
-    }
+    say_times(view, base, ckpt_view_other(view));
     if (view->no_plan) {
         say_runs(view);
     } else {
