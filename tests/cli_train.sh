@@ -26,6 +26,19 @@ cmp all.csv part.csv || fail "other losses"
 grep -q '^1,[0-9.e+-]*,0x1\.' all.csv || fail "log row: $(sed -n 2p all.csv)"
 grep -q "measured peak .*(equal)" part.txt || fail "peaks differ: $(cat part.txt)"
 grep -q '"format": "ckpt-trace/1"' part.trace.json || fail "no trace"
+python3 - part.trace.json part.json <<'EOF' || fail "wrong places, step times or capacity in the trace (or there is no python3)"
+import json, sys
+trace, plan = (json.load(open(path)) for path in sys.argv[1:])
+# Of six steps the last is in the trace; what lay where is what the plan says, in any order.
+assert len(trace["step_times_ns"]) == 5 and min(trace["step_times_ns"]) > 0, trace["step_times_ns"]
+keys = ("what", "from", "to", "offset", "bytes")
+places = [sorted(tuple(place[key] for key in keys) for place in file["places"]) for file in (trace, plan)]
+assert places[0] == places[1]
+kind = {b["name"]: b["kind"] for b in plan["graph"]["buffers"]}
+of = {"activation": "activations", "saved": "saved", "gradient": "gradients", "workspace": "workspace"}
+assert all(place["category"] == of[kind.get(place["what"], "workspace")] for place in trace["places"])
+assert trace["capacity_bytes"] > trace["peak_bytes"]
+EOF
 [ "$(sed 1d all.csv | cut -d, -f2 | sort -u | wc -l)" -eq 6 ] || fail "losses do not change"
 
 # Stop and resume.

@@ -254,6 +254,7 @@ static void check_kernels(const ckpt_profile_row *row, ckpt_direction direction,
 static void check_by_stamps(const ckpt_profile_row *row, ckpt_direction direction, const ckpt_timing *timing)
 {
     assert_true(timing->median_ns > 0 && timing->repeats == REPEATS);
+    assert_int_equal(timing->median_ns, median(timing->sample_ns, REPEATS));
     assert_true(timing->kernel_ns == 0 && timing->gap_ns == 0 && timing->launches == 0);
     for (int k = 0; k < row->kernel_count; k++) {
         assert_true(row->kernel[k].direction != direction);
@@ -277,6 +278,8 @@ static void check_direction(const ckpt_profile_row *row, ckpt_direction directio
         return;
     }
     assert_int_equal(timing->repeats, e.whole);
+    assert_memory_equal(timing->sample_ns, e.span,
+                        (size_t)e.whole * sizeof e.span[0]); /* of the whole runs, in order */
     assert_int_equal(timing->launches, e.run[0]->count);
     assert_int_equal(timing->median_ns, median(e.span, e.whole));
     assert_int_equal(timing->spread_ns,

@@ -231,6 +231,9 @@ static void traces_have_the_device_s_times(void **state)
         CHECK_OK(ckpt_executor_step(executor, &loss, trace, &err), err);
         assert_int_equal(trace->event_count, plan->step_count);
         assert_true(trace->machine.gpu && trace->peak_bytes == plan->peak_bytes);
+        ckpt_device_memory memory;
+        CHECK_OK(ckpt_gpus[g].device->api->memory(ckpt_gpus[g].device, &memory, &err), err);
+        assert_int_equal(trace->capacity_bytes, memory.total);
         assert_string_equal(trace->machine.device, ckpt_gpus[g].device->api->describe(ckpt_gpus[g].device));
         ckpt_ns last[3] = {0};
         for (int i = 0; i < trace->event_count; i++) {

@@ -599,6 +599,16 @@ static void clock_by_hand(void **state)
     }
     assert_int_equal(trace->event[4].bytes[CKPT_CAT_WORKSPACE], 5);
     assert_int_equal(trace->event[7].bytes[CKPT_CAT_GRADIENTS], 30);
+    assert_int_equal(trace->place_count, w.plan.place_count);
+    for (int i = 0; i < trace->place_count; i++) {
+        const ckpt_trace_place *const found = &trace->place[i];
+        const ckpt_place *const place = &w.plan.place[i];
+        assert_string_equal(found->name, place->name);
+        assert_true(found->from == place->from && found->to == place->to && found->offset == place->offset &&
+                    found->bytes == place->bytes);
+        assert_int_equal(found->category,
+                         place->buffer < 0 ? CKPT_CAT_WORKSPACE : ckpt_kind_category(w.buffer[place->buffer].kind));
+    }
     ckpt_arena_fini(&w.arena);
 }
 

@@ -39,6 +39,19 @@ static const ckpt_profile_row *row_of(const ckpt_profile *profile, const char *l
     return NULL;
 }
 
+/* Median and spread are those of the samples. */
+static void check_samples(const ckpt_timing *timing)
+{
+    assert_int_equal(timing->sample_ns == NULL, timing->repeats == 0);
+    if (timing->repeats == 0) {
+        return;
+    }
+    int64_t sample[CKPT_PROFILE_REPEATS_MAX], spread = 0;
+    memcpy(sample, timing->sample_ns, (size_t)timing->repeats * sizeof sample[0]);
+    assert_int_equal(timing->median_ns, ckpt_median(sample, timing->repeats, &spread));
+    assert_int_equal(timing->spread_ns, spread);
+}
+
 static void distinct_layers_once(void **state)
 {
     (void)state;
@@ -65,6 +78,7 @@ static void distinct_layers_once(void **state)
             assert_string_equal(original->op, row->op);
             assert_true(original->forward.median_ns == row->forward.median_ns &&
                         original->backward.median_ns == row->backward.median_ns);
+            assert_ptr_equal(original->forward.sample_ns, row->forward.sample_ns);
         }
     }
     assert_int_equal(rows, profile->row_count);
@@ -106,6 +120,7 @@ static void rows_say_what_is_computed(void **state)
             const int64_t most = w->flop > w->moved_bytes ? w->flop : w->moved_bytes;
             const double share = w->median_ns > 0 ? (double)most / (double)w->median_ns : 0;
             assert_true((w->repeats > 0) == (w->moved_bytes > 0));
+            check_samples(w);
             assert_true(w->roofline >= share * (1 - 1e-12) && w->roofline <= share * (1 + 1e-12));
             assert_true(w->repeats > 0 || (w->cycles == 0 && w->instructions == 0 && w->cache_misses == 0));
             assert_true(w->kernel_ns == 0 && w->gap_ns == 0 && w->launches == 0);
