@@ -150,7 +150,8 @@ def check_table(browser, trace):
     """The table at the peak has what the places say; a row points at its rectangle."""
     peak = trace.events[trace.file["peak_event"]]["step"]
     alive = sorted((s for s in trace.stays if s["from"] <= peak <= s["to"]), key=lambda s: -s["bytes"])
-    rows = browser.run("[...document.querySelectorAll('#alive-rows tr')].map(r => [...r.cells].map(c => c.textContent))")
+    rows = browser.run("[...document.querySelectorAll('#alive-rows tr')]"
+                       ".map(r => [...r.cells].map(c => c.textContent))")
     check([row[3] for row in rows] == [f"{s['bytes']:,}" for s in alive], "bytes in the table at the peak")
     check(sorted(row[0] for row in rows) == sorted(s["name"] for s in alive), "names in the table at the peak")
     total = sum(s["bytes"] for s in alive)

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Traces to try the page on: html_traces.py long|hostile|measured OUT [FROM].
 
-long      200,000 events with 100,000 stays in one arena: every op writes a buffer, every op's buffer is freed by a step of its own
+long      200,000 events with 100,000 stays in one arena: 100,000 ops, the buffer of each freed by a step of its own
 hostile   a small plan whose names try to leave the page's data, its markup and its pictures
 measured  FROM as if it had been measured: other times, and 512 bytes more of activations at one step"""
 import json
 import sys
 
 HOSTILE = ["</script><img src=x onerror=alert(1)>", "<!-- <script>", "a\u2028b\u2029c", "\"quoted\" 'twice' \\ back",
-           "x" * 10000, "\u202egnirts\u202c", "]]>&amp;&#60;", "${alert(2)}`", "tab\tline\nend", "\u0001\u0002\u0008", "Upper Case"]
+           "x" * 10000, "\u202egnirts\u202c", "]]>&amp;&#60;", "${alert(2)}`", "tab\tline\nend", "\u0001\u0002\u0008",
+           "Upper Case"]
 
 
 def event(step, name, layer, phase, time, kinds):
@@ -49,7 +50,8 @@ def long_trace(path, ops=100000, slots=600):
         name, layer = f"block.{op // 50 % 1000}.op{op}", f"block.{op // 50 % 1000}"
         held[category] += sizes[slot]
         live.append((slot, len(events), name, category))
-        events.append(event(len(events), name + "/run", layer, "forward" if op < ops // 2 else "backward", time, dict(held)))
+        phase = "forward" if op < ops // 2 else "backward"
+        events.append(event(len(events), name + "/run", layer, phase, time, dict(held)))
         time = events[-1]["end_ns"]
         state = (1103515245 * state + 12345) % 2**31
         # As many stay as a wave says: up to 550, down to 50.

@@ -1,7 +1,9 @@
 // Where the panels lie, and the numbers along their edges. All in CSS pixels; the canvas is scaled to the screen's own.
 const plot = $("plot"), over = $("over");
 const HEAD = 18, LANE = 14, AXIS = 26, GAP = 8, FONT = '12px "DejaVu Sans", Verdana, system-ui, sans-serif';
-const layout = { width: 0, height: 0, left: 0, right: 0, ratio: 1, map: null, chart: null, residual: [], lanes: null, axisY: 0 };
+const layout = {
+  width: 0, height: 0, left: 0, right: 0, ratio: 1, map: null, chart: null, residual: [], lanes: null, axisY: 0,
+};
 const drawn = { ticks: [], levels: [] }; // labels as they stand in the picture: {text, left, right, place}
 
 function layOut(width) {
@@ -22,7 +24,8 @@ function layOut(width) {
   layout.map = lives.count > 0 ? panel(Math.round(wanted * 0.55)) : null;
   layout.chart = panel(Math.round(wanted * (lives.count > 0 ? 0.45 : 0.8)));
   layout.residual = others.map(() => panel(30));
-  layout.lanes = data.lanes.length > 0 ? { top: y, height: LANE * data.lanes.length, bottom: y + LANE * data.lanes.length } : null;
+  const height = LANE * data.lanes.length;
+  layout.lanes = height > 0 ? { top: y, height, bottom: y + height } : null;
   layout.axisY = layout.lanes ? layout.lanes.bottom : y - GAP;
   layout.height = layout.axisY + AXIS;
   for (const canvas of [plot, over]) {
@@ -40,7 +43,8 @@ const plotX = (place) => layout.left + ((place - state.from) / (state.to - state
 const placeAt = (x) => state.from + ((x - layout.left) / (layout.right - layout.left)) * (state.to - state.from);
 
 // Addresses grow upwards.
-const offsetAt = (y) => (state.low + ((layout.map.bottom - y) / layout.map.height) * (state.high - state.low)) * lives.top;
+const offsetAt = (y) =>
+  (state.low + ((layout.map.bottom - y) / layout.map.height) * (state.high - state.low)) * lives.top;
 const mapY = (offset) =>
   layout.map.bottom - ((offset / lives.top - state.low) / (state.high - state.low)) * layout.map.height;
 
@@ -74,7 +78,8 @@ function drawTicks(context) {
   let step = 1, parts = Math.max(1, Math.floor(width / 50));
   for (; parts > 1; parts--) {
     step = tickStep(range, parts, 1);
-    const widest = Math.max(...[state.from, state.to].map((v) => context.measureText(tickText(v + step / 3, step, state.to, units)).width));
+    const wide = (place) => context.measureText(tickText(place + step / 3, step, state.to, units)).width;
+    const widest = Math.max(wide(state.from), wide(state.to));
     if ((step / range) * width >= widest + 14) {
       break;
     }

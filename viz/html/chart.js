@@ -1,6 +1,6 @@
 // The stack of bytes by category with the other traces as lines, what they differ by, and the lanes of what ran when.
 // A column of pixels shows its highest event.
-const scaleY = { fold: 0, foldHeight: 0, end: 1 };
+const scaleY = { fold: 0, foldHeight: 0, end: 1, far: "" };
 
 function measureChart() {
   let most = 1;
@@ -8,7 +8,10 @@ function measureChart() {
     most = Math.max(most, trace.planned[highest(trace.planned, trace.highest, 0, trace.count - 1)]);
   }
   const lines = [data.budget, data.capacity].filter((line) => line > 0 && line <= 2 * most);
-  const outside = bands.reduce((worst, band) => (band.outside ? band.bytes.reduce((a, b) => Math.max(a, b), 0) : worst), 0);
+  const beside = bands.find((band) => band.outside);
+  const outside = beside ? beside.bytes.reduce((a, b) => Math.max(a, b), 0) : 0;
+  const far = [["budget", data.budget], ["capacity", data.capacity]].filter(([, line]) => line > 2 * most);
+  scaleY.far = far.map(([name, line]) => `; ${name} ${bytesText(line)}, far above`).join("");
   const top = Math.max(most + outside, ...lines);
   // A static block that would leave no height for the rest is drawn flat.
   scaleY.fold = base.static > top / 2 && base.static < most ? base.static : 0;
@@ -70,7 +73,11 @@ function drawStack(context) {
     });
     if (hair) { // a hair of paper between bands
       context.fillStyle = colors.paper;
-      runs.forEach(([event, left, right], i) => band.bytes[event] > 0 && context.fillRect(left, chartY(floor[i]), right - left, 0.6));
+      runs.forEach(([event, left, right], i) => {
+        if (band.bytes[event] > 0) {
+          context.fillRect(left, chartY(floor[i]), right - left, 0.6);
+        }
+      });
     }
   }
 }
@@ -162,7 +169,7 @@ function drawChart(context) {
   measureChart();
   context.fillStyle = colors.panel;
   context.fillRect(left, chart.top, right - left, chart.height);
-  drawHead(context, chart, data.chartHead);
+  drawHead(context, chart, data.chartHead + scaleY.far);
   drawLevels(context, { ...chart, bottom: chart.bottom - scaleY.foldHeight }, scaleY.fold, scaleY.end, chartY, true);
   context.save();
   context.beginPath();

@@ -63,7 +63,8 @@ function readTrace(from) {
 }
 
 // From the bottom of the stack to its top.
-const bands = data.bands.map((band) => ({ ...band, bytes: column(band.bytes, data.traces[data.base].count, Float64Array) }));
+const eventCount = data.traces[data.base].count;
+const bands = data.bands.map((band) => ({ ...band, bytes: column(band.bytes, eventCount, Float64Array) }));
 
 function sumOfBands(count) {
   const sum = new Float64Array(count);
@@ -119,7 +120,7 @@ for (const other of others) {
     while (j + 1 < other.count && other.steps[j + 1] <= base.steps[i]) {
       j++;
     }
-    other.residual[i] = i < other.count || other.steps[other.count] > base.steps[i] ? other.planned[j] - base.planned[i] : 0;
+    other.residual[i] = other.steps[other.count] > base.steps[i] ? other.planned[j] - base.planned[i] : 0;
     other.distance[i] = Math.abs(other.residual[i]);
   }
   other.furthest = pyramid(other.distance);
@@ -139,6 +140,9 @@ function show(text, most = 300) {
 }
 
 const nameOf = (event) => data.texts[events.name[event]];
+// A stay that reaches the last event ends with it only where that is a free.
+const isFreed = (life) =>
+  lives.to[life] < base.count - 1 || data.spans[events.span[lives.to[life]]].name === "free";
 const grouped = (value) => String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
 function quantity(value, units) {
@@ -159,7 +163,8 @@ const stepText = (event) => `${data.unit} ${events.step[event]}`;
 // A reason has characters 1 .. 8 where words stood that are in the data already (words_of in view_html_data.c).
 function reasonOf(life) {
   const last = lives.last[life], born = lives.born[life];
-  const step = (event) => (event >= 0 ? String(events.step[event]) : ""), name = (event) => (event >= 0 ? nameOf(event) : "");
+  const step = (event) => (event >= 0 ? String(events.step[event]) : "");
+  const name = (event) => (event >= 0 ? nameOf(event) : "");
   const word = [step(last), name(last), step(born), name(born), step(lives.to[life]), data.texts[lives.name[life]],
     step(lives.from[life]), data.texts[lives.layer[life]]];
   return data.reasons[lives.reason[life]].replace(/[\u0001-\u0008]/g, (mark) => word[mark.charCodeAt(0) - 1]);

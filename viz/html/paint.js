@@ -1,4 +1,5 @@
-// Colours and hatching: the second cue beside colour, the same in map, chart, legend and table, and in pictures (draw.c).
+// Colours and hatching: the second cue beside colour, the same in map, chart, legend and table, and in pictures
+// (draw.c).
 const HATCH = {
   none: () => false,
   rising: (x, y) => (x + y) % 6 === 0,

@@ -60,7 +60,8 @@ function sayCount() {
 function listMatches() {
   const list = targets(), ofLives = search.lives.length > 0;
   $("found").hidden = list.length === 0;
-  $("found-head").textContent = list.length > LISTED ? `The first ${LISTED} of ${grouped(list.length)} matches` : "Matches";
+  $("found-head").textContent =
+    list.length > LISTED ? `The first ${LISTED} of ${grouped(list.length)} matches` : "Matches";
   $("found-list").replaceChildren(...list.slice(0, LISTED).map((one, i) => {
     const item = document.createElement("li"), button = document.createElement("button");
     button.type = "button";
@@ -93,5 +94,5 @@ function goTo(i) {
     revealEvent(one);
   }
   sayCount();
-  [...$("found-list").querySelectorAll("button")].forEach((button, k) => button.classList.toggle("now", k === search.at));
+  $("found-list").querySelectorAll("button").forEach((button, k) => button.classList.toggle("now", k === search.at));
 }

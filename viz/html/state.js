@@ -72,7 +72,8 @@ function setAxis(axis) {
   all ? zoomTo(axisBegin(), wholeAxis()) : zoomTo(positions()[first], positions()[last + 1]);
 }
 
-const dark = () => state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const dark = () => state.theme === "dark" || (state.theme === "auto" && systemDark.matches);
 const colors = {};
 
 // The canvas takes its colours from the style sheet; greys that would vanish on black get lighter.

@@ -5,10 +5,12 @@ const COLUMNS = [
   { key: "layer", text: "layer", of: (i) => data.texts[lives.layer[i]], wide: true },
   { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name, wide: true },
   { key: "bytes", text: "bytes", of: (i) => lives.bytes[i], number: true, show: (i) => grouped(lives.bytes[i]) },
-  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, show: addressOf, wide: true },
-  { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, show: (i) => grouped(events.step[lives.from[i]]), wide: true },
+  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, wide: true,
+    show: addressOf },
+  { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, wide: true,
+    show: (i) => grouped(events.step[lives.from[i]]) },
   { key: "death", text: "death", of: (i) => lives.to[i], number: true, wide: true,
-    show: (i) => (lives.to[i] < base.count - 1 ? grouped(events.step[lives.to[i]]) : "end") },
+    show: (i) => (isFreed(i) ? grouped(events.step[lives.to[i]]) : "end") },
   { key: "why", text: "why", of: (i) => reasonOf(i) },
 ];
 const table = { key: "", rows: [], timer: 0 };
@@ -78,8 +80,8 @@ function fillTable(soon = false) {
   sortLives(alive);
   const more = alive.length > ROWS ? `; the first ${ROWS} are listed` : "";
   $("alive-sum").textContent =
-    `${stepText(event)}${event === data.peak ? " (peak)" : ""}, ${show(nameOf(event), 100)}: ${grouped(alive.length)} ` +
-    `${alive.length === 1 ? "block" : "blocks"}, ${bytesText(sum)} (${grouped(sum)} B)` +
+    `${stepText(event)}${event === data.peak ? " (peak)" : ""}, ${show(nameOf(event), 100)}: ` +
+    `${grouped(alive.length)} ${alive.length === 1 ? "block" : "blocks"}, ${bytesText(sum)} (${grouped(sum)} B)` +
     `${base.static > 0 ? ` beside the static block of ${bytesText(base.static)}` : ""}${more}`;
   table.rows = alive.slice(0, ROWS).map(fillRow);
   if (table.rows.length) {
@@ -87,7 +89,8 @@ function fillTable(soon = false) {
   }
   $("alive-rows").replaceChildren(...table.rows);
   for (const one of COLUMNS) {
-    $("head-" + one.key).setAttribute("aria-sort", state.sort.key !== one.key ? "none" : state.sort.down ? "descending" : "ascending");
+    const order = state.sort.down ? "descending" : "ascending";
+    $("head-" + one.key).setAttribute("aria-sort", state.sort.key === one.key ? order : "none");
   }
   markRows();
 }
@@ -159,7 +162,8 @@ function buildLegend() {
   legend.length = 0;
   const items = [];
   const item = (picture, name, bytesAt) => {
-    const li = document.createElement("li"), words = document.createElement("span"), value = document.createElement("b");
+    const li = document.createElement("li"), words = document.createElement("span");
+    const value = document.createElement("b");
     words.textContent = name;
     li.append(picture, words, value);
     items.push(li);

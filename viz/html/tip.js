@@ -33,7 +33,8 @@ function crosshair(context, event, dash) {
 
 // The time a stay lasts, over chart and lanes.
 function shade(context, life) {
-  const rect = rectOf(life), x0 = clamp(rect.left, layout.left, layout.right), x1 = clamp(rect.right, layout.left, layout.right);
+  const rect = rectOf(life), { left, right } = layout;
+  const x0 = clamp(rect.left, left, right), x1 = clamp(rect.right, left, right);
   context.fillStyle = colors.ink;
   context.globalAlpha = 0.1;
   context.fillRect(x0, layout.chart.top, Math.max(1, x1 - x0), layout.axisY - layout.chart.top);
@@ -78,7 +79,6 @@ const whenText = (event) => (hasTime && event >= 0 ? `, ${nsText(base.time[event
 
 function lifeRows(life) {
   const layer = data.texts[lives.layer[life]];
-  const freed = lives.to[life] < base.count - 1;
   const born = lives.born[life] >= 0 ? lives.born[life] : lives.from[life];
   return [
     ["layer", layer === "" ? "none" : show(layer)],
@@ -86,7 +86,7 @@ function lifeRows(life) {
     ["bytes", `${grouped(lives.bytes[life])} (${bytesText(lives.bytes[life])})`],
     [data.noPlan ? "address" : "offset", addressOf(life)],
     ["birth", eventText(born) + whenText(born)],
-    ["death", freed ? `after ${eventText(lives.to[life])}${whenText(lives.to[life] + 1)}` : "not before the end"],
+    ["death", isFreed(life) ? `after ${eventText(lives.to[life])}${whenText(lives.to[life] + 1)}` : "not before the end"],
     ["why", show(reasonOf(life))],
   ];
 }
@@ -110,7 +110,8 @@ function eventRows(event, panel) {
     rows.push(["sum", `${grouped(base.planned[event])} (${bytesText(base.planned[event])})`]);
     for (const other of others) {
       const more = other.residual[event];
-      rows.push([show(other.label, 40), more === 0 ? "the same" : `${grouped(Math.abs(more))} B ${more > 0 ? "more" : "less"}`]);
+      const words = more === 0 ? "the same" : `${grouped(Math.abs(more))} B ${more > 0 ? "more" : "less"}`;
+      rows.push([show(other.label, 40), words]);
     }
   }
   return rows;
@@ -119,7 +120,8 @@ function eventRows(event, panel) {
 function fillTip(cursor) {
   const head = document.createElement("strong"), list = document.createElement("dl");
   const life = cursor.life;
-  head.textContent = life >= 0 ? show(data.texts[lives.name[life]]) : `${stepText(cursor.event)}: ${show(nameOf(cursor.event))}`;
+  const step = `${stepText(cursor.event)}: ${show(nameOf(cursor.event))}`;
+  head.textContent = life >= 0 ? show(data.texts[lives.name[life]]) : step;
   for (const [name, words] of life >= 0 ? lifeRows(life) : eventRows(cursor.event, cursor.panel)) {
     const dt = document.createElement("dt"), dd = document.createElement("dd");
     dt.textContent = name;
@@ -138,11 +140,13 @@ function placeTip() {
   }
   fillTip(cursor);
   const stage = plot.getBoundingClientRect(), size = tip.getBoundingClientRect(), at = positions();
-  const x = stage.left + (cursor.x ?? clamp((plotX(at[cursor.event]) + plotX(at[cursor.event + 1])) / 2, layout.left, layout.right));
+  const middle = (plotX(at[cursor.event]) + plotX(at[cursor.event + 1])) / 2;
+  const x = stage.left + (cursor.x ?? clamp(middle, layout.left, layout.right));
   const y = stage.top + (cursor.y ?? (layout.map || layout.chart).top + 10);
-  const right = x + 16 + size.width < innerWidth;
-  tip.style.left = `${clamp(right ? x + 16 : x - 16 - size.width, 4, Math.max(4, innerWidth - size.width - 4))}px`;
-  tip.style.top = `${clamp(y + 14 + size.height < innerHeight ? y + 14 : y - 14 - size.height, 4, Math.max(4, innerHeight - size.height - 4))}px`;
+  const right = x + 16 + size.width < innerWidth, below = y + 14 + size.height < innerHeight;
+  const inside = (at, most) => `${clamp(at, 4, Math.max(4, most - 4))}px`;
+  tip.style.left = inside(right ? x + 16 : x - 16 - size.width, innerWidth - size.width);
+  tip.style.top = inside(below ? y + 14 : y - 14 - size.height, innerHeight - size.height);
 }
 
 const say = (words) => {
@@ -150,7 +154,8 @@ const say = (words) => {
 };
 
 function describe(spot) {
-  return spot.life >= 0
-    ? `${show(data.texts[lives.name[spot.life]], 80)}, ${bytesText(lives.bytes[spot.life])}, ${show(reasonOf(spot.life), 120)}`
+  const { life } = spot;
+  return life >= 0
+    ? `${show(data.texts[lives.name[life]], 80)}, ${bytesText(lives.bytes[life])}, ${show(reasonOf(life), 120)}`
     : `${stepText(spot.event)}, ${show(nameOf(spot.event), 80)}, ${bytesText(base.planned[spot.event])} in memory`;
 }

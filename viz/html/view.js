@@ -18,8 +18,9 @@ function draw() {
 }
 
 function sayWhere() {
-  const units = state.axis === "time", from = state.from, to = state.to;
-  const range = units ? `${nsText(from)} to ${nsText(to)}` : `${data.unit}s ${grouped(Math.floor(from))} to ${grouped(Math.max(Math.floor(from), Math.ceil(to) - 1))}`;
+  const { from, to } = state, first = Math.floor(from), last = Math.max(first, Math.ceil(to) - 1);
+  const steps = `${data.unit}s ${grouped(first)} to ${grouped(last)}`;
+  const range = state.axis === "time" ? `${nsText(from)} to ${nsText(to)}` : steps;
   const spot = state.cursor || state.pin;
   $("where").textContent = range + (spot ? ` · ${state.cursor ? "" : "pinned: "}${describe(spot)}` : "");
   $("speed").textContent = `drawn in ${redrawMs.toFixed(1)} ms`;
@@ -148,7 +149,8 @@ function zoomAddressesAround(factor, part) {
   refresh();
 }
 
-const middle = () => (state.cursor ? clamp(positions()[state.cursor.event], state.from, state.to) : (state.from + state.to) / 2);
+const middle = () =>
+  state.cursor ? clamp(positions()[state.cursor.event], state.from, state.to) : (state.from + state.to) / 2;
 
 function pan(parts) {
   const by = (state.to - state.from) * parts;
@@ -169,7 +171,7 @@ function panelAt(y) {
 
 // The event of a lane under the pointer is what ran there, on either axis.
 function laneEvent(x, y) {
-  const lane = Math.floor((y - layout.lanes.top) / LANE), place = placeAt(x), slack = (state.to - state.from) / (layout.right - layout.left) * 1.5;
+  const lane = Math.floor((y - layout.lanes.top) / LANE), place = placeAt(x), slack = placeAt(x + 1.5) - place;
   const time = state.axis === "time", at = positions();
   let best = -1, distance = Infinity;
   for (let i = 0; i < base.count; i++) {
@@ -357,7 +359,11 @@ function listen() {
   plot.addEventListener("pointermove", onPointerMove);
   plot.addEventListener("pointerup", onPointerUp);
   plot.addEventListener("pointercancel", onPointerUp);
-  plot.addEventListener("pointerleave", (event) => pointers.has(event.pointerId) || event.pointerType === "touch" || letGo());
+  plot.addEventListener("pointerleave", (event) => {
+    if (!pointers.has(event.pointerId) && event.pointerType !== "touch") {
+      letGo();
+    }
+  });
   plot.addEventListener("wheel", onWheel, { passive: false });
   document.addEventListener("keydown", onKey);
   for (const axis of AXES) {
@@ -386,7 +392,7 @@ function listen() {
   $("find-back").addEventListener("click", () => goTo(search.at < 0 ? -1 : search.at - 1));
   addEventListener("hashchange", restore);
   addEventListener("resize", resize);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(state.theme));
+  systemDark.addEventListener("change", () => setTheme(state.theme));
   const paper = (light) => {
     readColors(light);
     patterns.clear();
@@ -404,7 +410,8 @@ window.ckpt = {
   get redrawMs() { return redrawMs; },
   measure() { draw(); return redrawMs; },
 };
-plot.setAttribute("aria-label", `${show(data.title, 200)}. ${show(data.head.join(". "), 300)}. Use the arrow keys to move, plus and minus to zoom, comma and full stop to go from step to step.`);
+plot.setAttribute("aria-label", `${show(data.title, 200)}. ${show(data.head.join(". "), 300)}. ` +
+  "Use the arrow keys to move, plus and minus to zoom, comma and full stop to go from step to step.");
 buildTable();
 buildFacts();
 listen();
