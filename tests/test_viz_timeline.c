@@ -239,7 +239,7 @@ static void a_residual_is_said_and_seen(void **state)
             &(ckpt_golden_step){.layers = 24, .segment = 5, .measured = true, .wrong_step = step, .wrong_bytes = wrong},
             &f->arena);
         char words[120], fill[40];
-        snprintf(words, sizeof words, "1 of %d steps differ, most by %s at step %d;", trace[0]->event_count,
+        snprintf(words, sizeof words, "1 of %d steps differ, most by %s at step %d", trace[0]->event_count,
                  wrong > 0 ? "+1 B" : "−2.00 MB", step);
         snprintf(fill, sizeof fill, "fill=\"%s\"", color);
         draw(f, trace, 2, "svg", NULL);
@@ -267,6 +267,8 @@ static void another_place_is_said(void **state)
         CHECK(has(f, words), "\"%s\" is not said", words);
     }
     /* The order in which they are listed says nothing. */
+    draw(f, trace, 2, "txt", NULL);
+    assert_true(has(f, "residual 0 bytes at every step; 3 places of"));
     const ckpt_trace_place swap = place[0];
     place[0] = place[20];
     place[20] = swap;

@@ -174,7 +174,7 @@ static void one_byte_is_said(void **state)
             char words[80];
             snprintf(words, sizeof words, "measured differs first at step %d (", step);
             CHECK(has(f, words), "step %d: not said", step);
-            CHECK(has(f, more ? "1 bytes more of activations" : "1 bytes less of activations"), "step %d: not said",
+            CHECK(has(f, more ? "1 byte more of activations" : "1 byte less of activations"), "step %d: not said",
                   step);
         }
     }

@@ -162,11 +162,11 @@ static const char *compare(const ckpt_series *base, ckpt_series *other, ckpt_are
                 continue;
             }
             const bool more = y->bytes[c] > x->bytes[c];
+            const ckpt_bytes bytes = more ? y->bytes[c] - x->bytes[c] : x->bytes[c] - y->bytes[c];
             char digits[GROUPED];
-            return ckpt_arena_format(scratch, "differs first at step %d (%s): %s bytes %s of %s than %s", y->step,
-                                     y->name,
-                                     grouped(more ? y->bytes[c] - x->bytes[c] : x->bytes[c] - y->bytes[c], digits),
-                                     more ? "more" : "less", ckpt_category_name((ckpt_category)c), base->label);
+            return ckpt_arena_format(scratch, "differs first at step %d (%s): %s byte%s %s of %s than %s", y->step,
+                                     y->name, grouped(bytes, digits), bytes == 1 ? "" : "s", more ? "more" : "less",
+                                     ckpt_category_name((ckpt_category)c), base->label);
         }
     }
     if (a->event_count != b->event_count) {

@@ -114,7 +114,7 @@ static const char *signed_bytes(ckpt_view *view, ckpt_bytes bytes)
 static const char *say(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
 {
     const ckpt_residual *const residual = &view->residual;
-    /* A terminal has no room for what its lane is called already. */
+    /* A terminal has no room for what its lane is called already, nor for places beside steps: they are a fact. */
     const char *const names =
         view->canvas.renderer->cells ? "" : CKPT_SAY(view, "%s − %s: ", other->label, base->label);
     if (!residual->comparable) {
@@ -126,7 +126,7 @@ static const char *say(ckpt_view *view, const ckpt_series *base, const ckpt_seri
     }
     return CKPT_SAY(view, "%s%d of %d steps differ, most by %s at step %d%s", names, residual->differing,
                     base->trace->event_count, signed_bytes(view, residual->most), base->trace->event[residual->at].step,
-                    places(view, residual));
+                    view->canvas.renderer->cells ? "" : places(view, residual));
 }
 
 ckpt_code ckpt_view_find_residual(ckpt_view *view, ckpt_err *err)

@@ -230,6 +230,9 @@ void ckpt_view_say(ckpt_view *view)
     view->about = CKPT_SAY(view, "%s; %s", view->head[0], view->count == 2 ? view->head[1] : base->label);
 
     say_traces(view);
+    if (view->canvas.renderer->cells && view->residual.differing > 0 && view->residual.places > 0) {
+        fact(view, "places", CKPT_SAY(view, "%d of %d differ", view->residual.moved, view->residual.places), -1);
+    }
     if (view->no_plan) {
         say_blocks(view);
     } else {
