@@ -262,10 +262,13 @@ static ckpt_code describe(ckpt_comparer *c, ckpt_limit_result *r)
     ckpt_compare_show(unit, over ? v->fresh - r->allowed : r->allowed - v->fresh, apart);
     ckpt_compare_show_change(v, change);
     const bool moved = v->has_base && change[0] != '\0';
-    r->text = why == NULL ? NULL
-                          : ckpt_arena_format(c->out, "%s %s%s%s%s%s, %s %s than %s allows%s", v->metric->label,
-                                              v->where, v->where[0] != '\0' ? " " : "", found, moved ? ", " : "",
-                                              moved ? change : "", apart, over ? "more" : "less", r->limit->text, why);
+    const char *const verdict =
+        v->fresh == r->allowed ? "just what" : ckpt_arena_format(c->out, "%s %s than", apart, over ? "more" : "less");
+    r->text = why == NULL || verdict == NULL
+                  ? NULL
+                  : ckpt_arena_format(c->out, "%s %s%s%s%s%s, %s %s allows%s", v->metric->label, v->where,
+                                      v->where[0] != '\0' ? " " : "", found, moved ? ", " : "", moved ? change : "",
+                                      verdict, r->limit->text, why);
     return r->text != NULL ? CKPT_OK : CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a limit");
 }
 

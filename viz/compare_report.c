@@ -118,7 +118,7 @@ ckpt_code ckpt_compare_judge(const ckpt_comparer *c, ckpt_compare_value *value)
         value->change = CKPT_CHANGE_FEW;
         value->why = too_few(c, value);
     } else if (value->nature == CKPT_SAMPLED && value->p >= c->alpha) {
-        value->change = CKPT_CHANGE_NOISE;
+        value->change = differs ? CKPT_CHANGE_NOISE : CKPT_CHANGE_SAME;
     } else {
         value->change = direction(value);
     }

@@ -250,25 +250,32 @@ static void put_contributors(page *p, const ckpt_difference *d)
     put_left_out(p, d->contributor_count - count, "buffer");
 }
 
+/* Rows that do not differ are counted; of times that is what a test says, for all rows together. */
 static void put_rows(page *p, const ckpt_difference *d)
 {
     line l[SHOWN];
-    int count = 0, changed = 0;
+    int count = 0, telling = 0, tested = 0;
     for (int i = 0; i < d->row_count; i++) {
         const ckpt_compare_row *const row = &d->row[i];
-        if (row->value.change == CKPT_CHANGE_SAME) {
+        tested += row->value.tested;
+        if (row->value.change == CKPT_CHANGE_SAME || row->value.change == CKPT_CHANGE_NOISE) {
             continue;
         }
-        if (changed++ < SHOWN) {
+        if (telling++ < SHOWN) {
             const char *const name =
                 ckpt_arena_format(&p->arena, "%s%s%s", clean(p, row->name), row->part[0] != '\0' ? " " : "", row->part);
             l[count++] = line_of(p, name != NULL ? name : "", &row->value);
         }
     }
-    if (count > 0) {
-        put_title(p, d->row_title);
-        put_lines(p, l, count);
-        put_left_out(p, changed - count, "row");
+    if (telling == 0 && tested == 0) {
+        return;
+    }
+    put_title(p, d->row_title);
+    put_lines(p, l, count);
+    put_left_out(p, telling - count, "row");
+    if (telling < d->row_count) {
+        ckpt_text_add(p->text, "  %d %sthat do not differ%s\n", d->row_count - telling, telling > 0 ? "more " : "",
+                      tested > 0 ? " significantly; p is corrected for all rows together (Holm)" : "");
     }
 }
 

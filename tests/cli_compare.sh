@@ -1,0 +1,310 @@
+#!/usr/bin/env bash
+# ckpt-compare from the command line: pairs made by the programs and by edits, the exit code and the exact words of each.
+# Arguments: source folder, folder of the programs, work folder.
+set -u
+source=$1 bin=$2 work=$3
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+unset GITHUB_STEP_SUMMARY
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+
+# expect CODE "the last line, exactly" arguments...: of standard output, or of standard error when CODE is 2
+expect() {
+    local code=$1 words=$2
+    shift 2
+    "$bin/ckpt-compare" "$@" >out 2>err
+    local got=$? line
+    [ $got -eq "$code" ] || fail "ckpt-compare $*: exit $got, wanted $code: $(cat err)"
+    if [ "$code" -eq 2 ]; then
+        line=$(cat err)
+        [ ! -s out ] || fail "ckpt-compare $*: something on standard output"
+        [ "$(wc -l <err)" -eq 1 ] || fail "ckpt-compare $*: $(wc -l <err) lines on standard error"
+    else
+        line=$(tail -1 out)
+        [ ! -s err ] || fail "ckpt-compare $*: standard error: $(cat err)"
+    fi
+    [ "$line" = "$words" ] || fail "ckpt-compare $*:
+  found  $line
+  wanted $words"
+}
+# has "words"...: in what the last one printed
+has() {
+    for words in "$@"; do
+        grep -qF -- "$words" out || fail "\"$words\" is not in:
+$(cat out)"
+    done
+}
+
+plan() { "$bin/ckpt-plan" --effort 0 --threads 1 "$@" >/dev/null || fail "ckpt-plan $*"; }
+# edit FROM TO 'statements on d': a file changed
+edit() { python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+exec(sys.argv[3])
+json.dump(d, open(sys.argv[2], "w"))' "$@" || fail "edit $*"; }
+
+# A chain of eight blocks, with times that make sums easy to see.
+python3 - <<'P'
+import json
+names = [f"h.{i}.{x}" for i in range(8) for x in ("up", "act")]
+ops, buffers, last = [], [], None
+for k, n in enumerate(names):
+    ops.append({"name": n + "/forward", "phase": "forward", "layer": n, "reads": [last] if last else [], "writes": [n], "time_ns": 1000000 * (1 + k % 2)})
+    buffers.append({"name": n, "bytes": 64000 * (1 + k % 2)})
+    last = n
+for n, before in zip(reversed(names), list(reversed(names))[1:] + [None]):
+    grad = n + "/grad"
+    ops.append({"name": n + "/backward", "phase": "backward", "layer": n, "reads": [n] + ([before] if before else []) + ([gone] if n != names[-1] else []), "writes": [grad], "time_ns": 3000000})
+    buffers.append({"name": grad, "bytes": 64000, "kind": "gradient"})
+    gone = grad
+json.dump({"format": "ckpt-graph/1", "name": "chain", "static": [{"name": "weights", "bytes": 640000}, {"name": "inputs", "bytes": 6400}],
+           "buffers": buffers, "ops": ops}, open("chain.json", "w"))
+P
+"$bin/ckpt-plan" chain.json -b 100% -o all.json >/dev/null || fail "plan of the chain"
+"$bin/ckpt-plan" chain.json -b 85% -o again.json >/dev/null || fail "plan of the chain"
+
+# 1 identical
+cp all.json copy.json
+expect 0 "the same" all.json copy.json
+expect 0 "the same" --exit-code all.json copy.json
+expect 0 "within limits; the same" --max-increase peak=0,step_time=0,recompute=0,offload=0 all.json copy.json
+
+# 2 decisions changed: the same numbers as the files, groups of blocks, and sums
+python3 - <<'P' >words
+import json
+a, b = (json.load(open(f)) for f in ("all.json", "again.json"))
+changed = [n for n in a["layers"] if a["layers"][n] != b["layers"][n]]
+print(len(changed))
+print(b["summary"]["recompute_ns"] - a["summary"]["recompute_ns"], b["summary"]["peak_bytes"] - a["summary"]["peak_bytes"])
+P
+"$bin/ckpt-compare" --json all.json again.json >both.json || fail "--json"
+python3 - words <<'P' || fail "decisions and contributors"
+import json, sys
+layers, recompute, peak = open(sys.argv[1]).read().split()
+d = json.load(open("both.json"))["differences"][0]
+assert len(d["decisions"]) == int(layers) > 3, d["decisions"]
+assert sum(x["again_ns"] for x in d["decisions"]) == int(recompute) > 0
+assert sum(g["again_ns"] for g in d["decision_groups"]) == int(recompute)
+assert sum(g["count"] for g in d["decision_groups"]) == int(layers)
+assert len(d["decision_groups"]) < int(layers), d["decision_groups"]
+assert sum(c["new_bytes"] - c["base_bytes"] for c in d["contributors"]) == int(peak) < 0
+changes = [abs(c["new_bytes"] - c["base_bytes"]) for c in d["contributors"]]
+assert changes == sorted(changes, reverse=True)
+assert all(c["new_reason"] for c in d["contributors"] if c["new_bytes"])
+P
+"$bin/ckpt-compare" all.json again.json >out || fail "text"
+has "keep -> recompute: +" "h.4 … h.5.up ×2 " "kB at the peak" "activation, only in base: kept since step "
+
+# 3 the peak up by one byte, and 4 faster
+edit all.json byte.json 'd["summary"]["peak_bytes"] += 1'
+expect 0 "worse: peak +1 B (+0.00 %)" all.json byte.json
+expect 1 "worse: peak +1 B (+0.00 %)" --exit-code all.json byte.json
+expect 1 "1 limit exceeded (peak); worse: peak +1 B (+0.00 %)" --max-increase peak=0 all.json byte.json
+has "1 B more than --max-increase peak=0 allows"
+expect 0 "within limits; worse: peak +1 B (+0.00 %)" --max-increase peak=1B all.json byte.json
+expect 0 "1 limit exceeded (peak); worse: peak +1 B (+0.00 %)" --warn-only --max-increase peak=0 all.json byte.json
+edit all.json fast.json 'd["summary"]["time_ns"] = d["summary"]["time_ns"] * 3 // 4; d.pop("bound", None); d["graph"].pop("ops"); d["graph"].pop("buffers"); d["graph"].pop("static")'
+edit all.json slow.json 'd.pop("bound", None)'
+expect 0 "better: step time -18.0 ms (-25.00 %), overhead -25.00 points" --exit-code slow.json fast.json
+has "NEW is an older plan that does not say what it is made of"
+
+# 5 limits on both sides of a number: 72 ms in all
+expect 0 "within limits; the same" --max step_time=72ms all.json copy.json
+expect 1 "1 limit exceeded (step time); the same" --max step_time=71999us all.json copy.json
+has "step time 72.0 ms, 1.00 us more than --max step_time=71999us allows" "it is not more than in BASE"
+
+# 6 other models, batches, types of number, devices, threads, costs: all plans of one small network
+cat >small.json <<'M'
+{ "format": "ckpt-model/1", "name": "small", "vars": { "batch": 32, "hidden": 64 },
+  "inputs": [ { "name": "x", "shape": ["batch", "hidden"] }, { "name": "labels", "shape": ["batch"], "dtype": "int32" } ],
+  "layers": [ { "repeat": 3, "name": "h", "layers": [ { "name": "up", "op": "linear", "features": "4*hidden" },
+      { "name": "act", "op": "gelu" }, { "name": "down", "op": "linear", "features": "hidden" },
+      { "name": "add", "op": "add", "in": ["down", "^"] } ] },
+    { "name": "head", "op": "linear", "features": 10 }, { "name": "loss", "op": "cross_entropy", "in": ["head", "labels"] } ] }
+M
+plan small.json -o small.plan
+plan small.json --set batch=64 -o batch.plan
+plan small.json --set hidden=128 -o hidden.plan
+plan small.json --threads 2 -o threads.plan
+"$bin/ckpt-plan" small.json --device a100 -o gpu.plan >/dev/null || fail "plan for a GPU"
+"$bin/ckpt-plan" small.json --device a100 --dtype bfloat16 -o half.plan >/dev/null || fail "plan in bfloat16"
+edit small.plan other.plan 'd["graph"]["name"] = "large"'
+edit small.plan profile.plan 'd["costs"] = "profile a/p.json"
+for o in d["graph"]["ops"]: o["time_ns"] += 1'
+edit small.plan moved.plan 'd["costs"] = "profile b/p.json"'
+expect 3 "not comparable: another model (large, not small)" small.plan other.plan
+expect 3 "not comparable: another batch (16.6 kB of inputs, not 8.32 kB of inputs)" small.plan batch.plan
+expect 3 "not comparable: another graph (1.59 MB of weights, not 400 kB of weights)" small.plan hidden.plan
+expect 3 "not comparable: another dtype (bfloat16, not float32)" gpu.plan half.plan
+expect 3 "not comparable: another threads (2, not 1)" small.plan threads.plan
+expect 3 "not comparable: another device (a GPU, not the CPU), another costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
+expect 3 "not comparable: another costs (profile a/p.json, not roofline of cpu)" small.plan profile.plan
+expect 0 "the same" small.plan moved.plan # of costs the times count, where they are known
+expect 1 "worse: peak +108 kB (+9.13 %), arena +108 kB (+29.08 %), keep-all peak +108 kB (+9.13 %)" --force --exit-code small.plan threads.plan
+has "another threads: 2, not 1; compared all the same (--force)"
+expect 3 "not comparable: another model (large, not small)" --warn-only --max peak=1B small.plan other.plan
+
+# 7 what is no comparison
+head -n 20 small.plan >cut.plan
+echo "not JSON" >words.plan
+echo '{"format": "ckpt-graph/1"}' >graph.plan
+echo '{"name": "x"}' >none.plan
+expect 2 "ckpt-compare: cut.plan:21:1: string or '}' expected near end of file" small.plan cut.plan
+expect 2 "ckpt-compare: words.plan:1:3: '[' or '{' expected near 'not'" small.plan words.plan
+expect 2 'ckpt-compare: graph.plan:1:12: found format "ckpt-graph/1", wanted a plan, profile, trace or sweep (ckpt-plan/1, ...)' small.plan graph.plan
+expect 2 'ckpt-compare: none.plan:1:1: found no "format", which must be there' none.plan small.plan
+expect 2 "ckpt-compare: nowhere.plan: No such file or directory" nowhere.plan small.plan
+expect 2 "ckpt-compare: no NEW given; see --help" small.plan
+expect 2 "ckpt-compare: no files given: wanted BASE and NEW; see --help"
+expect 2 "ckpt-compare: report.gif has no extension that names a form: .txt, .md, .csv, .json, .xml or .html; see --help" -o report.gif small.plan small.plan
+expect 2 "ckpt-compare: found --alpha 2, wanted a number between 0 and 1; see --help" --alpha 2 small.plan small.plan
+all="peak, static, arena, budget, least_budget, step_time, mean_time, recompute, forward, backward, update, copy, wait, overhead, gap, bound, offload, host, keep_all_peak, keep_all_time, process_peak, outputs, saved, workspace, parameters, copy_out, copy_in"
+expect 2 "ckpt-compare: --max: unknown metric \"speed\"; wanted one of $all" --max speed=1 small.plan small.plan
+expect 2 "ckpt-compare: --max process_peak=1GB: a plan has no process_peak; wanted one of peak, static, arena, budget, least_budget, step_time, recompute, overhead, gap, bound, offload, host, keep_all_peak, keep_all_time" --max process_peak=1GB small.plan small.plan
+expect 2 'ckpt-compare: while reading --max peak=3ms: size "3ms" has the unknown unit "ms"; wanted B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, or a percentage' --max peak=3ms small.plan small.plan
+expect 2 'ckpt-compare: while reading --max-increase step_time=3: time "3" has no unit; wanted ns, us, ms or s' --max-increase step_time=3 small.plan small.plan
+expect 2 'ckpt-compare: --max: found "peak", wanted METRIC=VALUE, such as peak=6GiB' --max peak small.plan small.plan
+[ "$("$bin/ckpt-compare" --list-metrics | tail -n +2 | cut -d ' ' -f 1 | tr '\n' ' ')" = "$(echo "$all" | tr -d ,) " ] || fail "--list-metrics"
+
+# 8 several NEW, each against BASE, and the worst of them decides; a plan that no longer fits
+expect 0 "the same" byte.json copy.json byte.json
+[ "$(grep -c ' against byte.json$' out)" = 2 ] && [ "$(grep -c '^better: peak -1 B' out)" = 1 ] || fail "two NEW: $(cat out)"
+expect 1 "within limits; the same" --max-increase peak=0 all.json byte.json copy.json
+expect 3 "the same" small.plan other.plan moved.plan
+"$bin/ckpt-plan" chain.json -b 30% -o tight.json >/dev/null
+expect 0 "no longer fits its budget; better: least budget -1.28 MB (-56.98 %)" all.json tight.json
+has "NEW does not fit its budget of 674 kB; a plan is known for 966 kB"
+expect 1 "no longer fits its budget; better: least budget -1.28 MB (-56.98 %)" --exit-code all.json tight.json
+expect 1 "1 limit exceeded (peak); no longer fits its budget; better: least budget -1.28 MB (-56.98 %)" --max peak=6GiB all.json tight.json
+has "peak: NEW has none: NEW does not fit its budget"
+
+# 9 profiles: with samples, with too few, and one layer really slower
+"$bin/ckpt-profile" small.json -t 1 -r 12 --seconds 0.01 -o one.prof >/dev/null 2>&1 || fail "profile"
+python3 - <<'P' || fail "profiles"
+import json
+d = json.load(open("one.prof"))
+def write(name, time, keep=12):
+    for i, row in enumerate(d["layers"]):
+        for k, part in enumerate(("forward", "backward", "update")):
+            if part in row:
+                base = 10000 * (i + 1) + 1000 * k
+                own = [time(row["layer"], part, base + 10 * ((7 * j) % 12)) for j in range(12)][:keep]
+                row[part] = {"median_ns": sorted(own)[len(own) // 2], "spread_ns": 50, "repeats": keep, "samples_ns": own}
+                if row.get("same_as"):
+                    del row[part]["samples_ns"]
+    for row in d["layers"]: # twins repeat their layer's figures
+        if row.get("same_as"):
+            twin = next(r for r in d["layers"] if r["layer"] == row["same_as"])
+            for part in ("forward", "backward", "update"):
+                if part in twin:
+                    row[part] = {k: v for k, v in twin[part].items() if k != "samples_ns"}
+    json.dump(d, open(name, "w"))
+write("base.prof", lambda layer, part, ns: ns)
+write("noise.prof", lambda layer, part, ns: ns + (13 if ns // 10 % 2 else -11))
+write("slow.prof", lambda layer, part, ns: ns * 2 if (layer, part) == ("h.0.down", "forward") else ns)
+write("few.prof", lambda layer, part, ns: ns * 2, keep=3)
+P
+expect 0 "the same" base.prof base.prof
+expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 base.prof noise.prof
+has "not significant (p = " "~ p="
+"$bin/ckpt-compare" --exit-code --max-increase step_time=3%,backward=0 base.prof slow.prof >out
+[ $? = 1 ] || fail "a slower layer: $(cat out)"
+has "1 limit exceeded (step time); worse: step time +" "h.0.down forward: +30.1 us (+100.00 %)" "backward time 745 us, just what --max-increase backward=0 allows" "more that do not differ"
+[ "$(grep -c 'p<0.001' out)" -ge 2 ] && ! grep -q "h.0.up.*worse" out || fail "a slower layer: $(cat out)"
+expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 --max step_time=1ns base.prof few.prof
+has "not enough samples (3, wanted 5)"
+edit base.prof flushed.prof 'd["flushed"] = True'
+edit base.prof layer.prof 'del d["layers"][3]'
+edit base.prof size.prof 'for r in d["layers"]: r["output_bytes"] *= 2'
+expect 3 "not comparable: another caches (flushed before each run, not left warm)" base.prof flushed.prof
+expect 3 "not comparable: another layers (no h.0.add, not h.0.add)" base.prof layer.prof
+grep -q "another dtype\|another batch" <("$bin/ckpt-compare" base.prof size.prof) || fail "sizes: $("$bin/ckpt-compare" base.prof size.prof)"
+expect 2 "ckpt-compare: base.prof is a profile, but small.plan is a plan; wanted two of a kind" small.plan base.prof
+
+# 10 traces: predicted against measured to the byte, times judged only between two measured ones
+"$bin/ckpt-plan" small.json --threads 1 -o t.plan --trace predicted.trace >/dev/null || fail "trace"
+"$bin/ckpt-train" --plan t.plan small.json -n 8 --trace measured.trace >/dev/null || fail "training"
+expect 0 "nothing is better or worse" --exit-code predicted.trace measured.trace
+has "one is predicted, the other measured"
+expect 0 "within limits; nothing is better or worse" --max-increase peak=0,step_time=0 predicted.trace measured.trace
+edit measured.trace steps.trace 'd["step_times_ns"] = [1000000 + 7 * (i % 5) for i in range(10)]'
+edit measured.trace jitter.trace 'd["step_times_ns"] = [1000000 + 9 * (i % 4) for i in range(10)]'
+edit measured.trace slower.trace 'd["step_times_ns"] = [1100000 + 7 * (i % 5) for i in range(10)]'
+edit measured.trace three.trace 'd["step_times_ns"] = [2000000] * 3'
+edit measured.trace cpu.trace 'd["machine"]["device"] = "cpu: another, 1 threads"'
+edit measured.trace bytes.trace 'e = d["events"][2]; e["bytes"]["activations"] += 64; t = [sum(v for k, v in x["bytes"].items() if k != "outside") for x in d["events"]]; d["peak_bytes"] = max(t); d["peak_event"] = t.index(max(t))'
+expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 steps.trace jitter.trace
+has "~ p="
+expect 1 "1 limit exceeded (step time); worse: step time +100 us (+10.00 %)" --max-increase step_time=3% steps.trace slower.trace
+expect 0 "within limits; worse: step time +100 us (+10.00 %)" --max-increase step_time=11% steps.trace slower.trace
+expect 1 "1 limit exceeded (step time); the same" --max step_time=1.05ms slower.trace slower.trace
+expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 steps.trace three.trace
+has "not enough samples (3, wanted 5)"
+grep -q "^not comparable: another device (cpu: another, not cpu: " <("$bin/ckpt-compare" measured.trace cpu.trace) || fail "device: $("$bin/ckpt-compare" measured.trace cpu.trace)"
+"$bin/ckpt-compare" measured.trace bytes.trace >out
+has "differs first at step 2 (h.0.down/forward): +64 bytes of activations"
+
+# 11 sweeps: a budget at which it is slower, and one that only BASE can meet
+"$bin/ckpt-plan" chain.json --effort 0 --sweep 6 -o base.json >/dev/null || fail "sweep"
+mv base.json base.sweep
+edit base.sweep slower.sweep 'd["points"][1]["time_ns"] += 500000; d["points"][1].pop("bound", None)'
+edit base.sweep shorter.sweep 'del d["points"][0]'
+expect 0 "the same" base.sweep base.sweep
+"$bin/ckpt-compare" --max-increase step_time=0 base.sweep slower.sweep >out
+[ $? = 1 ] || fail "a slower sweep: $(cat out)"
+has "step time at" "+500 us" "1 limit exceeded (step time)"
+"$bin/ckpt-compare" --exit-code base.sweep shorter.sweep >out
+[ $? = 1 ] || fail "a shorter sweep: $(cat out)"
+has "NEW has no plan" "worse: least budget"
+
+# 12 colours, forms, and names that hold anything
+"$bin/ckpt-compare" --color always all.json again.json | grep -q $'\033\[31m' || fail "no colours"
+NO_COLOR=1 "$bin/ckpt-compare" all.json again.json | grep -q $'\033' && fail "colours in spite of NO_COLOR"
+"$bin/ckpt-compare" -o report.json -o report.txt all.json again.json >out || fail "two outputs"
+cmp -s out report.txt || fail "the text file is not what is printed"
+python3 -c 'import json; json.load(open("report.json"))' || fail "report.json"
+"$bin/ckpt-compare" -f json all.json again.json | cmp -s - report.json || fail "-f json is not -o FILE.json"
+edit all.json evil.json 'd["layers"]["h.3.act\u001b[31m\n::error::" + "x" * 10000] = d["layers"].pop("h.3.act")'
+edit again.json evil2.json 'd["layers"]["h.3.act\u001b[31m\n::error::" + "x" * 10000] = d["layers"].pop("h.3.act")'
+"$bin/ckpt-compare" evil.json evil2.json >out || fail "hostile names"
+grep -q $'\033' out && fail "an escape reached the terminal"
+grep -q "^::" out && fail "a name became a line"
+[ "$(wc -L <out)" -lt 400 ] || fail "a name of 10,000 letters is printed"
+
+# 13 damaged files: an answer or one line, never anything else
+python3 - "$bin/ckpt-compare" <<'P' || fail "damaged files"
+import os, random, subprocess, sys
+rounds = 6 if os.environ.get("CKPT_TEST_ROUNDS") == "few" else 25
+seed = int(os.environ.get("CKPT_TEST_SEED", "20261120"))
+print("seed", seed)
+random.seed(seed)
+for name, fresh in (("all.json", "again.json"), ("base.prof", "slow.prof"), ("steps.trace", "slower.trace"), ("base.sweep", "slower.sweep")):
+    text = open(fresh, "rb").read()
+    for i in range(rounds):
+        bad = bytearray(text)
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(bad))
+            how = random.randrange(5)
+            if how == 0:
+                bad[at] = random.choice(b'0123456789"{}[],:-e.x\\')
+            elif how == 1:
+                del bad[at:at + random.randint(1, 40)]
+            elif how == 2:
+                bad[at:at] = bad[at:at + random.randint(1, 40)]
+            elif how == 3: # a number becomes huge
+                while at < len(bad) and not chr(bad[at]).isdigit():
+                    at += 1
+                bad[at:at] = b"9" * random.randint(1, 17)
+            else:
+                del bad[at:len(bad) if random.random() < 0.1 else at + 1]
+        open("bad", "wb").write(bad)
+        for args in (["--force", name, "bad"], ["--force", "--json", "bad", name]):
+            r = subprocess.run([sys.argv[1], *args, "--max-increase", "peak=0"] if "sweep" not in name and "prof" not in name else [sys.argv[1], *args], capture_output=True)
+            lines = r.stderr.count(b"\n")
+            good = r.returncode in (0, 1) and lines == 0 or r.returncode == 2 and lines == 1 and not r.stdout
+            if not good:
+                open("bad.kept", "wb").write(bad)
+                sys.exit(f"{args}, round {i}: exit {r.returncode}: {r.stderr.decode(errors='replace')}")
+P
+
+exit $failed
