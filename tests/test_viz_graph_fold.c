@@ -7,7 +7,7 @@
 #include "tests/support_test.h"
 #include "viz/viz.h"
 
-enum { BOXES_MAX = 400, LAYERS_MAX = 4000, DEPTH_MAX = 32, NAME_MAX_LENGTH = 100 };
+enum { BOXES_MAX = 200, LAYERS_MAX = 1000, DEPTH_MAX = 32, CLUSTERS_MAX = 200, NAME_MAX_LENGTH = 100 };
 
 /* A drawing as its DOT says it. Layer i is drawn as box `layer[i]`. */
 typedef struct picture {
@@ -15,9 +15,11 @@ typedef struct picture {
     char color[BOXES_MAX][8];
     ckpt_bytes bytes[BOXES_MAX];
     int layer[LAYERS_MAX];
-    bool arrow[BOXES_MAX][BOXES_MAX], dashed[BOXES_MAX][BOXES_MAX];
-    int opened[DEPTH_MAX], times[DEPTH_MAX];
-    char labels[20000]; /* of all clusters, a line each */
+    int again[BOXES_MAX];
+    bool arrow[2][BOXES_MAX][BOXES_MAX]; /* solid, dashed */
+    int cluster_count, cluster[DEPTH_MAX], opened[DEPTH_MAX], times[DEPTH_MAX];
+    uint16_t block[LAYERS_MAX][CLUSTERS_MAX]; /* of a layer in a cluster, from 1; 0: outside */
+    char labels[20000];                       /* of all clusters, a line each */
 } picture;
 
 typedef struct fixture {
@@ -50,10 +52,15 @@ static void close_cluster(picture *p)
 {
     p->depth--;
     const int first = p->opened[p->depth], count = p->layer_count - first;
-    for (int t = 1; t < p->times[p->depth]; t++) {
-        CHECK(p->layer_count + count <= LAYERS_MAX, "too many layers");
-        memcpy(&p->layer[p->layer_count], &p->layer[first], (size_t)count * sizeof(int));
-        p->layer_count += count;
+    CHECK(first + count * p->times[p->depth] <= LAYERS_MAX, "too many layers");
+    for (int i = first; i < first + count; i++) {
+        p->block[i][p->cluster[p->depth]] = 1;
+    }
+    for (int i = p->layer_count; i < first + count * p->times[p->depth]; i++) {
+        p->layer[i] = p->layer[i - count];
+        memcpy(p->block[i], p->block[i - count], sizeof p->block[i]);
+        p->block[i][p->cluster[p->depth]]++;
+        p->layer_count++;
     }
 }
 
@@ -66,7 +73,8 @@ static void read_line(picture *p, const char *line)
         line++;
     }
     if (strncmp(line, "subgraph cluster_", 17) == 0 && strncmp(line, "subgraph cluster_legend", 23) != 0) {
-        CHECK(p->depth < DEPTH_MAX, "clusters too deep");
+        CHECK(p->depth < DEPTH_MAX && p->cluster_count < CLUSTERS_MAX, "too many clusters");
+        p->cluster[p->depth] = p->cluster_count++;
         p->opened[p->depth] = p->layer_count;
         p->times[p->depth++] = 1;
     } else if (strncmp(line, "graph [style", 12) == 0) {
@@ -78,13 +86,14 @@ static void read_line(picture *p, const char *line)
     } else if (line[0] == '}' && p->depth > 0) {
         close_cluster(p);
     } else if (strstr(line, " -> \"") != NULL && sscanf(line, "\"%d %99[^\"]\" -> \"%d", &from, rest, &to) == 3) {
-        p->arrow[from][to] = true;
-        p->dashed[from][to] = strstr(line, "dashed") != NULL;
+        p->arrow[strstr(line, "dashed") != NULL][from][to] = true;
     } else if (label != NULL && strstr(line, "fillcolor") != NULL && sscanf(line, "\"%d ", &from) == 1) {
         CHECK(from == p->box_count && from < BOXES_MAX, "box %d after %d", from, p->box_count);
         assert_int_equal(sscanf(strstr(line, "\\n"), "\\n%d", &megabytes), 1);
         p->bytes[from] = megabytes;
         memcpy(p->color[from], strstr(line, "fillcolor=\"") + 11, 7);
+        const char *more = strstr(line, " more runs");
+        p->again[from] = more != NULL ? more[-1] - '0' : 1; /* fewer than 10 here */
         p->box_count++;
         p->layer[p->layer_count++] = from;
     }
@@ -118,12 +127,14 @@ typedef struct layer {
     const char *name;
     int megabytes, back[3], back_count;
     ckpt_decision decision;
-    int group; /* runs again together; 0: once */
+    int group;   /* runs again together; 0: once */
+    bool unread; /* by its backward */
 } layer;
 
 typedef struct made {
     ckpt_graph *graph;
     ckpt_plan *plan;
+    const int *again; /* per layer */
 } made;
 
 static made make(fixture *f, const layer *l, int count)
@@ -135,6 +146,7 @@ static made make(fixture *f, const layer *l, int count)
     ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, 2 * count);
     ckpt_layer_decision *const decision = CKPT_NEW(arena, ckpt_layer_decision, count);
     ckpt_step *const step = CKPT_NEW(arena, ckpt_step, count * (count + 2));
+    int *const again = CKPT_NEW(arena, int, count);
     int steps = 0;
     for (int i = 0; i < count; i++) {
         int *const reads = CKPT_NEW(arena, int, 3), *const own = CKPT_NEW(arena, int, 1);
@@ -161,7 +173,7 @@ static made make(fixture *f, const layer *l, int count)
         op[2 * count - 1 - i] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "g%d", i),
                                                 .phase = CKPT_BACKWARD,
                                                 .layer = l[i].name,
-                                                .reads = {own, 1},
+                                                .reads = {own, !l[i].unread},
                                                 .time_ns = 2000};
         decision[i] = (ckpt_layer_decision){l[i].name, l[i].decision};
         step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = i};
@@ -170,6 +182,7 @@ static made make(fixture *f, const layer *l, int count)
         for (int k = 0; l[i].group != last && k < count; k++) {
             if (l[i].group > 0 && l[k].group == l[i].group) {
                 step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .again = true};
+                again[k]++;
             }
         }
         last = l[i].group;
@@ -188,15 +201,25 @@ static made make(fixture *f, const layer *l, int count)
                         .layer_count = count,
                         .step = step,
                         .step_count = steps};
-    return (made){graph, plan};
+    return (made){graph, plan, again};
 }
 
-/* Unfolded, the drawing has the graph's layers in their order with their bytes and decisions, every arrow that the
- * graph has, in its direction, and none that it does not have. */
-static void check_unfolded(const picture *p, const layer *l, int count, const ckpt_graph *graph, uint64_t round)
+static bool goes_on(const picture *p, int from, int to)
+{
+    for (int c = 0; c < p->cluster_count; c++) {
+        if (p->block[from][c] > 0 && p->block[to][c] > 0 && p->block[from][c] != p->block[to][c]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Unfolded, the drawing has the graph's layers in their order with their bytes, decisions and runs, every arrow that
+ * the graph has, dashed if it goes to another block of the same repeat, and none that it does not have. */
+static void check_unfolded(const picture *p, const layer *l, int count, const made *m, uint64_t round)
 {
     static const char *const color[] = {"#cfe8f7", "#fbe0a6", "#efd3e2"};
-    static bool wanted[BOXES_MAX][BOXES_MAX];
+    static bool wanted[2][BOXES_MAX][BOXES_MAX];
     CHECK(p->layer_count == count, "round %" PRIu64 ": %d layers unfold to %d", round, count, p->layer_count);
     memset(wanted, 0, sizeof wanted);
     for (int i = 0; i < count; i++) {
@@ -205,21 +228,50 @@ static void check_unfolded(const picture *p, const layer *l, int count, const ck
               (long long)p->bytes[box], l[i].megabytes);
         CHECK(strcmp(p->color[box], color[l[i].decision]) == 0, "round %" PRIu64 ": layer %d is %s", round, i,
               p->color[box]);
-        for (int r = 0; r < graph->op[i].reads.count; r++) {
-            const int from = p->layer[graph->op[i].reads.at[r]];
-            wanted[from][box] = true;
-            CHECK(p->arrow[from][box], "round %" PRIu64 ": no arrow from box %d to %d for layer %d", round, from, box,
-                  i);
+        CHECK(m->again[i] < 2 ? p->again[box] == 1 : p->again[box] == m->again[i],
+              "round %" PRIu64 ": layer %d runs %d times more, not %d", round, i, p->again[box], m->again[i]);
+        for (int r = 0; r < m->graph->op[i].reads.count; r++) {
+            const int from = m->graph->op[i].reads.at[r];
+            wanted[goes_on(p, from, i)][p->layer[from]][box] = true;
         }
     }
     for (int from = 0; from < p->box_count; from++) {
         for (int to = 0; to < p->box_count; to++) {
-            CHECK(wanted[from][to] || !p->arrow[from][to], "round %" PRIu64 ": arrow from %d to %d", round, from, to);
-            CHECK(!p->arrow[from][to] || p->dashed[from][to] == (from >= to),
-                  "round %" PRIu64 ": arrow from %d to %d %s", round, from, to,
-                  p->dashed[from][to] ? "dashed" : "solid");
+            for (int k = 0; k < 2; k++) {
+                CHECK(wanted[k][from][to] == p->arrow[k][from][to], "round %" PRIu64 ": %s arrow from %d to %d is %s",
+                      round, k == 1 ? "dashed" : "solid", from, to, p->arrow[k][from][to] ? "there" : "missing");
+            }
         }
     }
+}
+
+/* The frames of a drawing that is not folded, from the steps: the first run again of neighbours comes between the same
+ * two first runs. */
+static void check_frames(const picture *p, const layer *l, int count, const made *m, uint64_t round)
+{
+    int group[LAYERS_MAX] = {0}, first_runs = 1;
+    char labels[4000] = "";
+    for (int i = 0; i < m->plan->step_count; i++) {
+        const ckpt_step *const step = &m->plan->step[i];
+        first_runs += !step->again;
+        if (step->again && group[step->target] == 0) {
+            group[step->target] = first_runs;
+        }
+    }
+    for (int first = 0, next = 0; first < count; first = next) {
+        int megabytes = 0, runs = 0;
+        for (next = first; next < count && group[next] == group[first]; next++) {
+            megabytes += l[next].unread ? 0 : l[next].megabytes;
+            runs += m->again[next];
+        }
+        if (group[first] > 0 && next - first > 1) {
+            char bytes[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
+            const size_t length = strlen(labels);
+            snprintf(labels + length, sizeof labels - length, "saves %s, costs %s\n",
+                     ckpt_bytes_show(megabytes * 1000000LL, bytes), ckpt_ns_show(runs * 1000LL, time));
+        }
+    }
+    CHECK(strcmp(p->labels, labels) == 0, "round %" PRIu64 ": frames are\n%s, wanted\n%s", round, p->labels, labels);
 }
 
 static int put_block(fixture *f, layer *l, int at, int block, ckpt_decision decision)
@@ -277,7 +329,7 @@ static void decisions_divide_blocks(void **state)
             CHECK(strstr(f->text.bytes, cases[i].labels[k]) != NULL, "%s: no \"%s\"", cases[i].decisions,
                   cases[i].labels[k]);
         }
-        check_unfolded(&f->picture, l, count, m.graph, i);
+        check_unfolded(&f->picture, l, count, &m, i);
         draw(f, m.graph, m.plan, 1000);
         CHECK(strchr(f->text.bytes, '\xc3') == NULL, "%s: folded below its limit", cases[i].decisions); /* the sign × */
     }
@@ -294,7 +346,7 @@ static void skips_stay_apart(void **state)
     draw(f, m.graph, m.plan, 1);
     assert_non_null(strstr(f->text.bytes, "h.0 … h.2 ×3"));
     assert_non_null(strstr(f->text.bytes, "h.3 … h.7 ×5"));
-    check_unfolded(&f->picture, l, count, m.graph, 0);
+    check_unfolded(&f->picture, l, count, &m, 0);
 
     (void)blocks(f, l, "kkkkkkkk", 0);
     for (int b = 0; b < 8; b++) { /* every add reads embed */
@@ -304,7 +356,7 @@ static void skips_stay_apart(void **state)
     m = make(f, l, count);
     draw(f, m.graph, m.plan, 1);
     assert_non_null(strstr(f->text.bytes, "×7")); /* the first block reads embed twice, which is once */
-    check_unfolded(&f->picture, l, count, m.graph, 0);
+    check_unfolded(&f->picture, l, count, &m, 0);
 }
 
 static int below(int limit)
@@ -335,6 +387,7 @@ static void random_graphs(void **state)
                                           .decision = (ckpt_decision)below(2)};
             l[i].name = ckpt_arena_format(&f->arena, "%d", i);
             l[i].group = 0;
+            l[i].unread = below(4) == 0;
             if (l[i].back_count == 3 && below(2) == 0) {
                 l[i].back[2] = i; /* the first layer, wherever it stands */
             }
@@ -348,7 +401,11 @@ static void random_graphs(void **state)
         folded += f->picture.box_count < count;
         if (f->picture.column_count == 0) {
             one_column++;
-            check_unfolded(&f->picture, l, count, m.graph, round);
+            check_unfolded(&f->picture, l, count, &m, round);
+        }
+        draw(f, m.graph, m.plan, 1000);
+        if (f->picture.column_count == 0) {
+            check_frames(&f->picture, l, count, &m, round);
         }
         ckpt_arena_rewind(&f->arena, mark);
     }
@@ -365,7 +422,7 @@ static void segments(void **state)
     const made m = make(f, l, count);
     draw(f, m.graph, m.plan, 0);
     assert_string_equal(f->picture.labels, "saves 10.0 MB, costs 4.00 us\nsaves 10.0 MB, costs 4.00 us\n");
-    check_unfolded(&f->picture, l, count, m.graph, 0);
+    check_unfolded(&f->picture, l, count, &m, 0);
 }
 
 static void units(void **state)

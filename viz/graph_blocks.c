@@ -70,14 +70,38 @@ typedef struct folded_edge {
 static int by_boxes(const void *a, const void *b)
 {
     const folded_edge *const x = a, *const y = b;
-    const int left[] = {x->edge.to, x->edge.from, x->to, x->from, x->edge.buffer};
-    const int right[] = {y->edge.to, y->edge.from, y->to, y->from, y->edge.buffer};
-    for (int i = 0; i < 5; i++) {
+    const int left[] = {x->edge.to, x->edge.from, x->edge.next, x->to, x->from, x->edge.buffer};
+    const int right[] = {y->edge.to, y->edge.from, y->edge.next, y->to, y->from, y->edge.buffer};
+    for (int i = 0; i < 6; i++) {
         if (left[i] != right[i]) {
             return left[i] < right[i] ? -1 : 1;
         }
     }
     return 0;
+}
+
+/* Move a layer to the first block of the outermost repeat that holds it, and say which block it was in; -1: none. */
+static int enter(const ckpt_figure_range *repeat, int *layer)
+{
+    const int period = repeat->last - repeat->first + 1;
+    const int block = *layer >= repeat->first ? (*layer - repeat->first) / period : repeat->times;
+    if (block >= repeat->times) {
+        return -1;
+    }
+    *layer -= block * period;
+    return block;
+}
+
+/* Whether two layers stand in different blocks of one repeat. */
+static bool goes_on(const ckpt_folding *f, int from, int to)
+{
+    for (int r = f->repeat_count - 1; r >= 0; r--) { /* the outer ones come later */
+        const int source = enter(&f->repeat[r], &from), target = enter(&f->repeat[r], &to);
+        if (source >= 0 && target >= 0 && source != target) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Of the pairs of layers that an arrow stands for the first gives it bytes. */
@@ -90,6 +114,7 @@ static ckpt_code fold_edges(const ckpt_folding *f, const int *box_of, ckpt_err *
     }
     for (int e = 0; e < figure->edge_count; e++) {
         folded[e] = (folded_edge){figure->edge[e], figure->edge[e].from, figure->edge[e].to};
+        folded[e].edge.next = goes_on(f, folded[e].from, folded[e].to);
         folded[e].edge.from = box_of[f->stands_for[folded[e].from]];
         folded[e].edge.to = box_of[f->stands_for[folded[e].to]];
     }
@@ -98,7 +123,9 @@ static ckpt_code fold_edges(const ckpt_folding *f, const int *box_of, ckpt_err *
     figure->edge_count = 0;
     for (int e = 0, first = 0; e < all; e++) {
         const folded_edge *const group = &folded[first];
-        first = folded[e].edge.to == group->edge.to && folded[e].edge.from == group->edge.from ? first : e;
+        const bool same = folded[e].edge.to == group->edge.to && folded[e].edge.from == group->edge.from &&
+                          folded[e].edge.next == group->edge.next;
+        first = same ? first : e;
         if (folded[e].to == folded[first].to && folded[e].from == folded[first].from) {
             figure->edge[figure->edge_count++] = folded[e].edge;
         }

@@ -214,9 +214,9 @@ static void put_arrows(const drawing *d)
         put_box_name(d, edge->from);
         ckpt_text_add(d->text, " -> ");
         put_box_name(d, edge->to);
-        const bool next = edge->from >= edge->to, straight = edge->from + 1 == edge->to;
+        const bool straight = edge->from + 1 == edge->to;
         ckpt_text_add(d->text, "%s",
-                      next       ? " [style=dashed, color=\"#0072b2\", constraint=false"
+                      edge->next ? " [style=dashed, color=\"#0072b2\", constraint=false"
                       : straight ? " [weight=8"
                                  : " [weight=1");
         if (f->box[edge->from].outputs > 1) {

@@ -24,10 +24,11 @@ typedef struct ckpt_figure_box {
     ckpt_ns forward_ns, backward_ns; /* in a folded block: the mean of what it stands for */
 } ckpt_figure_box;
 
-/* Box `to` reads `bytes` that box `from` writes. from >= to: in a folded block, from one repetition to the next. */
+/* Box `to` reads `bytes` that box `from` writes. */
 typedef struct ckpt_figure_edge {
     int from, to;
     int buffer; /* of the graph; -1: several */
+    bool next;  /* from one repetition of a folded block to a later one */
     ckpt_bytes bytes;
 } ckpt_figure_edge;
 
@@ -76,7 +77,7 @@ CKPT_MUST_USE ckpt_code ckpt_figure_fold(ckpt_figure *figure, ckpt_err *err);
 /* Neighbours share boxes, at most `most` of them. */
 CKPT_MUST_USE ckpt_code ckpt_figure_join(ckpt_figure *figure, int most, ckpt_err *err);
 
-/* One edge for each pair of boxes, by `to`. */
+/* One edge for each pair of boxes, or one more when it goes to the next repetition too; by `to`. */
 CKPT_MUST_USE ckpt_code ckpt_figure_edges(ckpt_figure *figure, ckpt_err *err);
 
 /* Give every box its column; ranges that a column's end cuts become two. */

@@ -89,7 +89,7 @@ static void fill_boxes(ckpt_figure *f, layer_key *key)
             const int buffer = op->reads.at[r];
             const int from = f->layer_of[graph->writer[buffer]];
             if (from >= 0) {
-                f->edge[f->edge_count++] = (ckpt_figure_edge){from, layer, buffer, graph->buffer[buffer].bytes};
+                f->edge[f->edge_count++] = (ckpt_figure_edge){from, layer, buffer, false, graph->buffer[buffer].bytes};
             }
         }
     }
@@ -139,12 +139,13 @@ ckpt_code ckpt_figure_edges(ckpt_figure *f, ckpt_err *err)
             first = count;
             to = edge.to;
         }
-        if (counted[edge.buffer] == to + 1) {
+        const int stamp = 2 * to + edge.next + 1;
+        if (counted[edge.buffer] == stamp) {
             continue;
         }
-        counted[edge.buffer] = to + 1;
+        counted[edge.buffer] = stamp;
         const int old = at[edge.from];
-        if (old >= first && old < count && f->edge[old].from == edge.from) {
+        if (old >= first && old < count && f->edge[old].from == edge.from && f->edge[old].next == edge.next) {
             f->edge[old].bytes += edge.bytes;
             f->edge[old].buffer = -1;
         } else {
