@@ -68,36 +68,39 @@ function fillPlane(first, last, big) {
   });
 }
 
-const seen = (rgb, pale) => packed(pale ? fade(rgb) : rgb);
-
-// Colours, hatching, and an edge on the left and top of what is large enough to have one.
+// Colours, hatching, and an edge on the left and top of what is large enough to have one. Looks are in flat arrays,
+// twice the kind and one more where a search fades it: this loop sees every pixel of the screen.
 function colorPlane(big) {
-  const { width, height, life: pixel } = plane, out = new Uint32Array(plane.image.data.buffer);
-  const scale = Math.max(1, Math.round(layout.ratio)), empty = packed(rgbOf(colors.panel));
-  const looks = data.kinds.map((kind) => [false, true].map((pale) => {
-    const rgb = tint(kind.rgb);
-    return { plain: seen(rgb, pale), marked: seen(contrast(rgb), pale), edge: seen(edgeOf(rgb), pale) };
-  }));
-  const hatch = data.kinds.map((kind) => {
-    const cell = new Uint8Array(3600);
-    for (let i = 0; i < 3600; i++) {
-      cell[i] = HATCH[kind.hatch](i % 60, Math.floor(i / 60));
+  const { width, height, life: pixel } = plane, out = new Uint32Array(plane.image.data.buffer), { kind } = lives;
+  const scale = Math.max(1, Math.round(layout.ratio)), empty = packed(rgbOf(colors.panel)), tile = 60;
+  const plain = new Uint32Array(2 * data.kinds.length), marked = plain.slice(), edge = plain.slice();
+  const hatch = new Uint8Array(data.kinds.length * tile * tile);
+  data.kinds.forEach((one, k) => {
+    const rgb = tint(one.rgb);
+    for (const pale of [0, 1]) {
+      const seen = (color) => packed(pale ? fade(color) : color);
+      plain[2 * k + pale] = seen(rgb);
+      marked[2 * k + pale] = seen(contrast(rgb));
+      edge[2 * k + pale] = seen(edgeOf(rgb));
     }
-    return cell;
+    for (let i = 0; i < tile * tile; i++) {
+      hatch[k * tile * tile + i] = HATCH[one.hatch](i % tile, Math.floor(i / tile));
+    }
   });
-  const edged = new Uint8Array(lives.count);
+  const edged = new Uint8Array(lives.count), pale = faded || new Uint8Array(lives.count);
   big.forEach((i) => (edged[i] = 1));
-  for (let y = 0, k = 0; y < height; y++) {
-    const row = (Math.floor(y / scale) % 60) * 60;
-    for (let x = 0; x < width; x++, k++) {
-      const life = pixel[k];
+  const across = Uint8Array.from({ length: width }, (_, x) => Math.floor(x / scale) % tile);
+  for (let y = 0, i = 0; y < height; y++) {
+    const row = (Math.floor(y / scale) % tile) * tile;
+    for (let x = 0; x < width; x++, i++) {
+      const life = pixel[i];
       if (life < 0) {
-        out[k] = empty;
+        out[i] = empty;
         continue;
       }
-      const kind = lives.kind[life], look = looks[kind][faded ? faded[life] : 0];
-      const edge = edged[life] && ((x > 0 && pixel[k - 1] !== life) || (y > 0 && pixel[k - width] !== life));
-      out[k] = edge ? look.edge : hatch[kind][row + (Math.floor(x / scale) % 60)] ? look.marked : look.plain;
+      const look = 2 * kind[life] + pale[life];
+      out[i] = edged[life] && ((x > 0 && pixel[i - 1] !== life) || (y > 0 && pixel[i - width] !== life)) ? edge[look]
+        : hatch[kind[life] * tile * tile + row + across[x]] ? marked[look] : plain[look];
     }
   }
 }

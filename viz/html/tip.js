@@ -79,6 +79,7 @@ const whenText = (event) => (hasTime && event >= 0 ? `, ${nsText(base.time[event
 
 function lifeRows(life) {
   const layer = data.texts[lives.layer[life]];
+  const death = lives.to[life];
   const born = lives.born[life] >= 0 ? lives.born[life] : lives.from[life];
   return [
     ["layer", layer === "" ? "none" : show(layer)],
@@ -86,7 +87,7 @@ function lifeRows(life) {
     ["bytes", `${grouped(lives.bytes[life])} (${bytesText(lives.bytes[life])})`],
     [data.noPlan ? "address" : "offset", addressOf(life)],
     ["birth", eventText(born) + whenText(born)],
-    ["death", isFreed(life) ? `after ${eventText(lives.to[life])}${whenText(lives.to[life] + 1)}` : "not before the end"],
+    ["death", isFreed(life) ? `after ${eventText(death)}${whenText(death + 1)}` : "not before the end"],
     ["why", show(reasonOf(life))],
   ];
 }

@@ -392,6 +392,11 @@ function listen() {
   $("find-back").addEventListener("click", () => goTo(search.at < 0 ? -1 : search.at - 1));
   addEventListener("hashchange", restore);
   addEventListener("resize", resize);
+  addEventListener("scroll", () => { // the words would stay where nothing is any more
+    if (state.cursor && state.cursor.x !== null) {
+      letGo();
+    }
+  });
   systemDark.addEventListener("change", () => setTheme(state.theme));
   const paper = (light) => {
     readColors(light);
