@@ -76,6 +76,20 @@ static bool numbers(const char *name, const char *other, int64_t *own, int64_t *
     return differ == 1;
 }
 
+/* All members differ from the first in that one part alone. */
+static bool one_varies(const ckpt_comparer *c, const member *first, int count, size_t cut)
+{
+    for (int i = 1; i < count; i++) {
+        int64_t own = 0, others = 0;
+        size_t end = 0;
+        if (!numbers(c->d->decision[first[0].at].layer, c->d->decision[first[i].at].layer, &own, &others, &end) ||
+            end != cut) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* "h.0 … h.5.mlp" for members first .. last. */
 static ckpt_code name_group(ckpt_comparer *c, const member *first, int count, ckpt_decision_group *group)
 {
@@ -86,7 +100,7 @@ static ckpt_code name_group(ckpt_comparer *c, const member *first, int count, ck
     if (count == 1) {
         return CKPT_OK;
     }
-    if (numbers(one, end, &low, &high, &cut)) {
+    if (numbers(one, end, &low, &high, &cut) && one_varies(c, first, count, cut)) {
         const int64_t span = llabs(high - low) + 1;
         group->name = ckpt_arena_format(c->out, "%.*s … %s", (int)cut, one, end);
         group->of = span > count && span <= INT32_MAX ? (int)span : 0;
