@@ -28,6 +28,7 @@ const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT] = {
     [CKPT_INK_OFFLOADED] = {RGB(cc, 79, a7), 175, "f", CKPT_INK_BLACK, CKPT_HATCH_CROSS},
     [CKPT_INK_CAPACITY] = {RGB(1a, 1a, 1a), -1, "^", CKPT_INK_PAPER, CKPT_HATCH_NONE},
     [CKPT_INK_RESIDUAL] = {RGB(d5, 5e, 00), 166, "d", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_INK_OPEN] = {RGB(fa, e3, c8), 223, "?", CKPT_INK_BLACK, CKPT_HATCH_NONE},
 #undef RGB
 };
 

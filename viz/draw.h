@@ -33,6 +33,7 @@ typedef enum ckpt_ink {
     CKPT_INK_OFFLOADED, /* what is copied to the host or was fetched from it */
     CKPT_INK_CAPACITY,  /* of the device */
     CKPT_INK_RESIDUAL,  /* measured less predicted */
+    CKPT_INK_OPEN,      /* between what was found and what is proved */
     CKPT_INK_COUNT
 } ckpt_ink;
 

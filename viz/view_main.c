@@ -10,6 +10,7 @@
 #include "core/cli.h"
 #include "core/file.h"
 #include "viz/alive.h"
+#include "viz/draw.h"
 #include "viz/viz.h"
 
 enum { INPUTS = 8, LARGEST = 16384 };
@@ -261,9 +262,11 @@ static ckpt_code read_all(const request *want, ckpt_arena *arena, inputs *in, ck
 
 static ckpt_code draw_curve(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
 {
-    (void)text;
-    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a sweep, which cannot be drawn as %s", in->curve->source,
-                     want->format);
+    if (ckpt_renderer_find(want->format) == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a sweep, which cannot be drawn as %s, only as %s",
+                         in->curve->source, want->format, ckpt_renderer_names());
+    }
+    return ckpt_curve_draw(in->curve, in->plan, in->count, want->format, &want->view, text, err);
 }
 
 static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
