@@ -18,6 +18,9 @@ typedef struct picture {
     int again[BOXES_MAX];
     bool arrow[2][BOXES_MAX][BOXES_MAX]; /* solid, dashed */
     int cluster_count, cluster[DEPTH_MAX], opened[DEPTH_MAX], times[DEPTH_MAX];
+    uint16_t frame[LAYERS_MAX][CLUSTERS_MAX]; /* the same number: in the same frame; 0: outside */
+    uint16_t frame_count;
+    bool is_frame[CLUSTERS_MAX];
     uint16_t block[LAYERS_MAX][CLUSTERS_MAX]; /* of a layer in a cluster, from 1; 0: outside */
     char labels[20000];                       /* of all clusters, a line each */
 } picture;
@@ -53,12 +56,18 @@ static void close_cluster(picture *p)
     p->depth--;
     const int first = p->opened[p->depth], count = p->layer_count - first;
     CHECK(first + count * p->times[p->depth] <= LAYERS_MAX, "too many layers");
+    const uint16_t frames = ++p->frame_count;
     for (int i = first; i < first + count; i++) {
         p->block[i][p->cluster[p->depth]] = 1;
+        p->frame[i][p->cluster[p->depth]] = p->is_frame[p->cluster[p->depth]] ? frames : 0;
     }
+    p->frame_count = (uint16_t)(frames * p->times[p->depth]);
     for (int i = p->layer_count; i < first + count * p->times[p->depth]; i++) {
         p->layer[i] = p->layer[i - count];
         memcpy(p->block[i], p->block[i - count], sizeof p->block[i]);
+        for (int c = 0; c < p->cluster_count; c++) {
+            p->frame[i][c] = (uint16_t)(p->frame[i - count][c] > 0 ? p->frame[i - count][c] + frames : 0);
+        }
         p->block[i][p->cluster[p->depth]]++;
         p->layer_count++;
     }
@@ -80,6 +89,7 @@ static void read_line(picture *p, const char *line)
     } else if (strncmp(line, "graph [style", 12) == 0) {
         strncat(p->labels, label + 7, strcspn(label + 7, "\""));
         strcat(p->labels, "\n");
+        p->is_frame[p->cluster[p->depth - 1]] = strncmp(label + 7, "saves", 5) == 0;
         if (times != NULL) {
             assert_int_equal(sscanf(times, " ×%d", &p->times[p->depth - 1]), 1);
         }
@@ -180,7 +190,7 @@ static made make(fixture *f, const layer *l, int count)
     }
     for (int i = count - 1, last = 0; i >= 0; i--) {
         for (int k = 0; l[i].group != last && k < count; k++) {
-            if (l[i].group > 0 && l[k].group == l[i].group) {
+            if (l[i].group > 0 && l[k].group == l[i].group && (again[k] == 0 || k % 3 > 0)) {
                 step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .again = true};
                 again[k]++;
             }
@@ -245,12 +255,10 @@ static void check_unfolded(const picture *p, const layer *l, int count, const ma
     }
 }
 
-/* The frames of a drawing that is not folded, from the steps: the first run again of neighbours comes between the same
- * two first runs. */
-static void check_frames(const picture *p, const layer *l, int count, const made *m, uint64_t round)
+/* Frame of each layer, from 1; 0: none. The first run again of neighbours comes between the same two first runs. */
+static void find_frames(const made *m, int count, int *frame)
 {
-    int group[LAYERS_MAX] = {0}, first_runs = 1;
-    char labels[4000] = "";
+    int group[LAYERS_MAX] = {0}, first_runs = 1, frames = 0;
     for (int i = 0; i < m->plan->step_count; i++) {
         const ckpt_step *const step = &m->plan->step[i];
         first_runs += !step->again;
@@ -258,13 +266,26 @@ static void check_frames(const picture *p, const layer *l, int count, const made
             group[step->target] = first_runs;
         }
     }
+    for (int i = 0; i < count; i++) {
+        const bool before = i > 0 && group[i - 1] == group[i], after = i + 1 < count && group[i + 1] == group[i];
+        frames += group[i] > 0 && after && !before;
+        frame[i] = group[i] > 0 && (before || after) ? frames : 0;
+    }
+}
+
+/* The frames of a drawing that is not folded say what they save and cost. */
+static void check_frames(const picture *p, const layer *l, int count, const made *m, uint64_t round)
+{
+    int frame[LAYERS_MAX];
+    char labels[4000] = "";
+    find_frames(m, count, frame);
     for (int first = 0, next = 0; first < count; first = next) {
         int megabytes = 0, runs = 0;
-        for (next = first; next < count && group[next] == group[first]; next++) {
+        for (next = first; next < count && frame[next] == frame[first]; next++) {
             megabytes += l[next].unread ? 0 : l[next].megabytes;
             runs += m->again[next];
         }
-        if (group[first] > 0 && next - first > 1) {
+        if (frame[first] > 0) {
             char bytes[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
             const size_t length = strlen(labels);
             snprintf(labels + length, sizeof labels - length, "saves %s, costs %s\n",
@@ -272,6 +293,52 @@ static void check_frames(const picture *p, const layer *l, int count, const made
         }
     }
     CHECK(strcmp(p->labels, labels) == 0, "round %" PRIu64 ": frames are\n%s, wanted\n%s", round, p->labels, labels);
+}
+
+/* Unfolded, two neighbours are in one frame when they are in one segment. */
+static void check_folded_frames(const picture *p, int count, const made *m, uint64_t round)
+{
+    int frame[LAYERS_MAX];
+    find_frames(m, count, frame);
+    for (int i = 0; i + 1 < count; i++) {
+        bool same = false;
+        for (int c = 0; c < p->cluster_count; c++) {
+            same = same || (p->frame[i][c] > 0 && p->frame[i][c] == p->frame[i + 1][c]);
+        }
+        CHECK(same == (frame[i] > 0 && frame[i] == frame[i + 1]),
+              "round %" PRIu64 ": layers %d and %d are%s in a frame", round, i, i + 1, same ? "" : " not");
+    }
+}
+
+/* Whether layer i reads a layer of box `from`, in its own block of all repeats that hold both. */
+static bool reads_box(const picture *p, const ckpt_graph *graph, int i, int from)
+{
+    for (int r = 0; r < graph->op[i].reads.count; r++) {
+        const int source = graph->op[i].reads.at[r];
+        if (p->layer[source] == from && !goes_on(p, source, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What an arrow within a block says holds in every block. */
+static void check_blocks(const picture *p, int count, const made *m, uint64_t round)
+{
+    int of_box[BOXES_MAX];
+    for (int i = count - 1; i >= 0; i--) {
+        of_box[p->layer[i]] = i;
+    }
+    for (int i = 0; i < count; i++) {
+        for (int from = 0; from < p->box_count; from++) {
+            bool inside = p->arrow[0][from][p->layer[i]];
+            for (int c = 0; inside && c < p->cluster_count; c++) {
+                inside = p->block[i][c] == 0 || p->block[of_box[from]][c] > 0;
+            }
+            CHECK(!inside || reads_box(p, m->graph, i, from), "round %" PRIu64 ": layer %d does not read box %d", round,
+                  i, from);
+        }
+    }
 }
 
 static int put_block(fixture *f, layer *l, int at, int block, ckpt_decision decision)
@@ -364,6 +431,29 @@ static int below(int limit)
     return (int)ckpt_test_draw((uint64_t)limit);
 }
 
+/* As in a U-Net: each block reads what another block wrote far before, the first one the last. */
+static void mirrored_skips_are_not_folded(void **state)
+{
+    fixture *const f = *state;
+    enum { SIDE = 6 };
+    layer l[2 * SIDE];
+    for (int i = 0; i < 2 * SIDE; i++) {
+        l[i] = (layer){.name = ckpt_arena_format(&f->arena, "%s.%d", i < SIDE ? "down" : "up", i % SIDE),
+                       .megabytes = 1,
+                       .back = {1, 2 * (i - SIDE) + 1},
+                       .back_count = i < SIDE ? 1 : 2};
+    }
+    const made m = make(f, l, 2 * SIDE);
+    draw(f, m.graph, m.plan, 1);
+    assert_int_equal(f->picture.box_count, 2 * SIDE);
+    for (int i = SIDE; i < 2 * SIDE; i++) { /* all read the same: both sides are one block */
+        l[i].back[1] = i;
+    }
+    const made same = make(f, l, 2 * SIDE);
+    draw(f, same.graph, same.plan, 1);
+    assert_non_null(strstr(f->text.bytes, "up.0 … up.5 ×6"));
+}
+
 /* Random sequences of few kinds of layers, with reads near and far, decisions and groups. */
 static void random_graphs(void **state)
 {
@@ -402,6 +492,8 @@ static void random_graphs(void **state)
         if (f->picture.column_count == 0) {
             one_column++;
             check_unfolded(&f->picture, l, count, &m, round);
+            check_folded_frames(&f->picture, count, &m, round);
+            check_blocks(&f->picture, count, &m, round);
         }
         draw(f, m.graph, m.plan, 1000);
         if (f->picture.column_count == 0) {
@@ -472,6 +564,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decisions_divide_blocks, setup, teardown),
         cmocka_unit_test_setup_teardown(skips_stay_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(mirrored_skips_are_not_folded, setup, teardown),
         cmocka_unit_test_setup_teardown(random_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(segments, setup, teardown),
         cmocka_unit_test_setup_teardown(units, setup, teardown),
