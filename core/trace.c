@@ -175,7 +175,7 @@ static ckpt_code read_place_category(const reader *r, const ckpt_item *place, ck
                           text);
 }
 
-static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_trace_place *place)
+static ckpt_code read_place(const reader *r, const ckpt_item *item, int last, ckpt_trace_place *place)
 {
     const ckpt_bytes arena = r->trace->arena_bytes;
     int64_t from = 0;
@@ -183,8 +183,8 @@ static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_trace_p
     ckpt_bytes end = 0;
     CKPT_TRY(ckpt_need_text(item, "what", r->out, &place->name, r->err));
     CKPT_TRY(read_place_category(r, item, &place->category));
-    CKPT_TRY(ckpt_need_int(item, "from", 0, INT32_MAX, &from, r->err));
-    CKPT_TRY(ckpt_need_int(item, "to", from, INT32_MAX, &to, r->err));
+    CKPT_TRY(ckpt_need_int(item, "from", 0, last, &from, r->err));
+    CKPT_TRY(ckpt_need_int(item, "to", from, last, &to, r->err));
     CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
     CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
     if (!ckpt_sum(place->offset, place->bytes, &end)) {
@@ -212,10 +212,14 @@ static ckpt_code read_places(const reader *r, const ckpt_item *root)
     if (place == NULL) {
         return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d places", r->trace->source, count);
     }
+    int last = 0;
+    for (int i = 0; i < r->trace->event_count; i++) {
+        last = r->trace->event[i].step > last ? r->trace->event[i].step : last;
+    }
     for (int i = 0; i < count; i++) {
         ckpt_item item;
         ckpt_item_at(&array, i, &item);
-        CKPT_TRY(read_place(r, &item, &place[i]));
+        CKPT_TRY(read_place(r, &item, last, &place[i]));
     }
     r->trace->place = place;
     r->trace->place_count = count;

@@ -55,7 +55,7 @@ typedef struct ckpt_event {
 typedef struct ckpt_trace_place {
     const char *name;       /* buffer, or "workspace" */
     ckpt_category category; /* activations, saved, gradients or workspace */
-    int from, to;           /* steps of the plan */
+    int from, to;           /* steps of the plan, none after the last event's */
     ckpt_bytes offset, bytes;
 } ckpt_trace_place;
 
