@@ -14,13 +14,18 @@ bool ckpt_review_is_good(const ckpt_review *r)
     return r->fits && (r->changes.same || (r->unrepeatable != NULL && !r->changes.other_graph));
 }
 
-/* Of a name from a file: 80 bytes at most, and no control characters for the terminal. */
+/* Of a text from a file `most` bytes, and no control characters for the terminal. */
+static void add_clean(ckpt_text *text, const char *string, size_t most)
+{
+    for (size_t i = 0; string[i] != '\0' && i < most; i++) {
+        const unsigned char byte = (unsigned char)string[i];
+        ckpt_text_put(text, byte < 0x20 || byte == 0x7F ? "?" : &string[i], 1);
+    }
+}
+
 static void add_name(ckpt_text *text, const char *name)
 {
-    for (int i = 0; name[i] != '\0' && i < 80; i++) {
-        const unsigned char byte = (unsigned char)name[i];
-        ckpt_text_put(text, byte < 0x20 || byte == 0x7F ? "?" : &name[i], 1);
-    }
+    add_clean(text, name, 80);
 }
 
 /* "3 buffers came (a, b, c)": changes of one kind of one thing. */
@@ -127,7 +132,11 @@ static void add_word(const char *word, ckpt_text *text)
     }
     ckpt_text_add(text, " '");
     for (; *word != '\0'; word++) {
-        ckpt_text_add(text, *word == '\'' ? "'\\''" : "%c", *word);
+        if (*word == '\'') {
+            ckpt_text_add(text, "'\\''");
+        } else {
+            add_clean(text, word, 1);
+        }
     }
     ckpt_text_add(text, "'");
 }
@@ -137,7 +146,7 @@ static void add_good(const ckpt_review *r, ckpt_text *text)
     const ckpt_plan *const was = r->was;
     char a[CKPT_UNITS_TEXT];
     char b[CKPT_UNITS_TEXT];
-    ckpt_text_add(text, "%s: %s", was->source, r->changes.same ? "as planned: " : "fits: ");
+    ckpt_text_add(text, "%s: %s", was->source, r->unrepeatable == NULL ? "as planned: " : "fits: ");
     add_name(text, was->graph_name);
     ckpt_text_add(text, ", peak %s of %s", ckpt_bytes_show(was->peak_bytes, a),
                   ckpt_bytes_show(r->now->budget_bytes, b));
@@ -173,7 +182,9 @@ void ckpt_review_text(const ckpt_review *r, ckpt_text *text)
                       ckpt_bytes_show(r->now->budget_bytes, b));
     }
     if (!r->fits && !changes->other_graph) {
-        ckpt_text_add(text, "fits       no: %s\n", r->why);
+        ckpt_text_add(text, "fits       no: ");
+        add_clean(text, r->why, 400);
+        ckpt_text_add(text, "\n");
     }
     if (!changes->same && r->unrepeatable == NULL) {
         add_planner(r, text);

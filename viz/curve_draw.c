@@ -156,13 +156,14 @@ static void draw_budgets(picture *p)
         ckpt_view_words(v, x, p->bottom + (cells ? 24 : 14), (ckpt_font){v->small, false, CKPT_INK_BLACK, 0},
                         CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", ckpt_tick_bytes(at_bytes, step, p->x_high, text)));
     }
+    const bool narrow = v->canvas.width < 480;
     ckpt_view_line(v, p->left, p->bottom, p->right, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
     ckpt_view_words(v, (p->left + p->right) / 2, p->bottom + (cells ? 40 : 34),
                     (ckpt_font){v->small, false, CKPT_INK_BLACK, 0}, CKPT_ANY_WIDTH,
-                    "budget of the step, static block included");
+                    narrow ? "budget, static block included" : "budget of the step, static block included");
     const double y = p->top - (cells ? 16 : 16);
     ckpt_view_words(v, v->margin, y, (ckpt_font){v->small, false, CKPT_INK_BLACK, -1}, CKPT_ANY_WIDTH,
-                    "over keep-all (square-root scale)");
+                    narrow ? "over keep-all" : "over keep-all (square-root scale)");
     ckpt_view_words(v, v->canvas.width - v->margin, y, (ckpt_font){v->small, false, CKPT_INK_GREY, 1}, CKPT_ANY_WIDTH,
                     "time of a step");
 }
@@ -179,7 +180,7 @@ static void label_forbidden(picture *p)
     const char *const line[] = {"no plan below",
                                 CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->point[0].budget_bytes, bytes)),
                                 "static block", CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->static_bytes, bytes))};
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 4});
+    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 12});
     const double width = ckpt_view_measure(v, font, line[0]) + 12;
     const double from = width < least - block ? block : p->left;
     if (width < least - from) {
@@ -530,7 +531,7 @@ ckpt_code ckpt_curve_draw(const ckpt_curve *curve, const ckpt_plan *const *chose
                  .chosen = chosen,
                  .chosen_count = chosen_count};
     ckpt_canvas *const canvas = &p.view.canvas;
-    canvas->width = fmin(fmax(cells ? 50 : 420, width), CKPT_VIEW_LARGEST) * canvas->cell_width;
+    canvas->width = fmin(fmax(cells ? 40 : 420, width), CKPT_VIEW_LARGEST) * canvas->cell_width;
     canvas->height = fmin(fmax(cells ? 16 : 300, height), CKPT_VIEW_LARGEST) * canvas->cell_height;
     const ckpt_code code = draw(&p, text, err);
     ckpt_arena_fini(&scratch);

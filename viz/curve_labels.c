@@ -48,8 +48,9 @@ static int cost_of(const ckpt_obstacles *obstacles, const ckpt_rect *words)
 ckpt_point ckpt_label_place(ckpt_obstacles *obstacles, ckpt_view *view, const ckpt_point *at, int count, double gap,
                             double indent, ckpt_font font, const char *text)
 {
-    static const double side[][2] = {{1, 0},  {1, -1}, {0, -1.5}, {1, 1},   {0, 1.5}, {-1, -1},  {-1, 0},
-                                     {-1, 1}, {1, -2}, {1, 2},    {-1, -2}, {-1, 2},  {0, -2.6}, {0, 2.6}};
+    static const double side[][2] = {{1, 0},    {1, -1},  {0, -1.5}, {1, 1},   {0, 1.5},   {-1, -1},
+                                     {-1, 0},   {-1, 1},  {1, -2},   {1, 2},   {-1, -2},   {-1, 2},
+                                     {0, -2.6}, {0, 2.6}, {1, -3.2}, {1, 3.2}, {-1, -3.2}, {-1, 3.2}};
     const double width = indent + ckpt_view_measure(view, font, text);
     const double half = view->canvas.renderer->cells ? view->canvas.cell_height / 2 : font.size * 0.62;
     ckpt_rect best = {0};
