@@ -100,6 +100,17 @@ done
 view a.plan --capacity 400MB -f json | grep -q '"name":"capacity".*"bytes":400000000' || fail "no capacity"
 view a.plan "$golden/measured.json" -o mixed.svg || fail "a plan and a trace"
 
+# A sweep, told from a trace by its format alone.
+"$bin/ckpt-plan" --sweep 3 --effort 0 -d h200 "$source/models/mnist-conv.json" -o sweep.json >/dev/null ||
+    fail "no sweep"
+for format in svg png pdf txt; do
+    view sweep.json -o "curve.$format" && [ -s "curve.$format" ] || fail "a sweep as $format"
+done
+grep -q "over keep-all" curve.txt || fail "no curve in the terminal"
+refuse 2 "sweep.json: found a sweep, which cannot be drawn as html" sweep.json -o curve.html
+refuse 2 "found a trace beside the sweep" sweep.json "$golden/measured.json"
+refuse 2 "found a second sweep" sweep.json sweep.json
+
 view --help | grep -q "usage: ckpt-view" || fail "help"
 view --version | grep -q "ckpt-view" || fail "version"
 refuse 2 "no plan, trace or sweep"
