@@ -136,12 +136,12 @@ expect 3 "not comparable: another model (large, not small)" small.plan other.pla
 expect 3 "not comparable: another batch (16.6 kB of inputs, not 8.32 kB of inputs)" small.plan batch.plan
 expect 3 "not comparable: another graph (1.59 MB of weights, not 400 kB of weights)" small.plan hidden.plan
 expect 3 "not comparable: another dtype (bfloat16, not float32)" gpu.plan half.plan
-expect 3 "not comparable: another threads (2, not 1)" small.plan threads.plan
-expect 3 "not comparable: another device (a GPU, not the CPU), another costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
-expect 3 "not comparable: another costs (profile a/p.json, not roofline of cpu)" small.plan profile.plan
+expect 3 "not comparable: other threads (2, not 1)" small.plan threads.plan
+expect 3 "not comparable: another device (a GPU, not the CPU), other costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
+expect 3 "not comparable: other costs (profile a/p.json, not roofline of cpu)" small.plan profile.plan
 expect 0 "the same" small.plan moved.plan # of costs the times count, where they are known
 expect 1 "worse: peak +108 kB (+9.13 %), arena +108 kB (+29.08 %), keep-all peak +108 kB (+9.13 %)" --force --exit-code small.plan threads.plan
-has "another threads: 2, not 1; compared all the same (--force)"
+has "other threads: 2, not 1; compared all the same (--force)"
 expect 3 "not comparable: another model (large, not small)" --warn-only --max peak=1B small.plan other.plan
 
 # 7 what is no comparison
@@ -216,8 +216,8 @@ has "not enough samples (3, wanted 5)"
 edit base.prof flushed.prof 'd["flushed"] = True'
 edit base.prof layer.prof 'del d["layers"][3]'
 edit base.prof size.prof 'for r in d["layers"]: r["output_bytes"] *= 2'
-expect 3 "not comparable: another caches (flushed before each run, not left warm)" base.prof flushed.prof
-expect 3 "not comparable: another layers (no h.0.add, not h.0.add)" base.prof layer.prof
+expect 3 "not comparable: other caches (flushed before each run, not left warm)" base.prof flushed.prof
+expect 3 "not comparable: other layers (no h.0.add, not h.0.add)" base.prof layer.prof
 grep -q "another dtype\|another batch" <("$bin/ckpt-compare" base.prof size.prof) || fail "sizes: $("$bin/ckpt-compare" base.prof size.prof)"
 expect 2 "ckpt-compare: base.prof is a profile, but small.plan is a plan; wanted two of a kind" small.plan base.prof
 

@@ -354,7 +354,7 @@ static ckpt_code write_all(const ckpt_compare_report *report, ckpt_err *err)
 {
     ckpt_text text;
     ckpt_text_init(&text);
-    ckpt_compare_text(report, true, 0, &text);
+    ckpt_compare_text(report, true, &text);
     ckpt_compare_json(report, &text);
     ckpt_compare_markdown(report, 0, &text);
     ckpt_compare_csv(report, &text);

@@ -75,6 +75,9 @@ ckpt_compare_value *ckpt_compare_add(ckpt_comparer *c, const char *metric, int64
 CKPT_MUST_USE ckpt_code ckpt_compare_samples(ckpt_comparer *c, ckpt_compare_value *value, const ckpt_ns *base,
                                              int base_count, const ckpt_ns *fresh, int fresh_count);
 
+/* "another" model, "other" threads. */
+const char *ckpt_compare_another(const char *what);
+
 /* What the change of a value is, from all that is in it. */
 CKPT_MUST_USE ckpt_code ckpt_compare_judge(const ckpt_comparer *c, ckpt_compare_value *value);
 

@@ -45,7 +45,7 @@ typedef struct form {
 
 static void write_text(const ckpt_compare_report *report, ckpt_text *text)
 {
-    ckpt_compare_text(report, false, 0, text);
+    ckpt_compare_text(report, false, text);
 }
 
 static void write_markdown(const ckpt_compare_report *report, ckpt_text *text)
@@ -202,7 +202,7 @@ static ckpt_code print_text(const ckpt_cli *cli, const ckpt_compare_report *repo
 {
     ckpt_text text;
     ckpt_text_init(&text);
-    ckpt_compare_text(report, ckpt_cli_color(cli, stdout), 0, &text);
+    ckpt_compare_text(report, ckpt_cli_color(cli, stdout), &text);
     return ckpt_file_write_text("-", &text, err);
 }
 

@@ -61,12 +61,19 @@ static const char *list(const ckpt_difference *d, ckpt_compare_change change, ck
     return all;
 }
 
+const char *ckpt_compare_another(const char *what)
+{
+    const size_t length = strlen(what);
+    return length > 0 && what[length - 1] == 's' ? "other" : "another"; /* "other threads" */
+}
+
 static const char *mismatches(const ckpt_difference *d, ckpt_arena *out)
 {
     const char *all = "";
     for (int i = 0; i < d->mismatch_count && all != NULL; i++) {
         const ckpt_compare_mismatch *const m = &d->mismatch[i];
-        all = ckpt_arena_format(out, "%s%sanother %s (%s, not %s)", all, i > 0 ? ", " : "", m->what, m->fresh, m->base);
+        all = ckpt_arena_format(out, "%s%s%s %s (%s, not %s)", all, i > 0 ? ", " : "", ckpt_compare_another(m->what),
+                                m->what, m->fresh, m->base);
     }
     return all;
 }

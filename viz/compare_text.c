@@ -12,7 +12,6 @@ typedef struct page {
     ckpt_text *text;
     ckpt_arena arena; /* for words that do not outlive a line */
     bool color;
-    int width;
 } page;
 
 static int columns_of(const char *text)
@@ -307,7 +306,7 @@ static void put_difference(page *p, const ckpt_compare_report *report, const ckp
                   ckpt_compare_kind_name(report->kind), clean(p, d->fresh->source), clean(p, d->base->source));
     for (int i = 0; i < d->mismatch_count; i++) {
         const ckpt_compare_mismatch *const m = &d->mismatch[i];
-        ckpt_text_add(p->text, "  another %s: %s, not %s%s\n", m->what, m->fresh, m->base,
+        ckpt_text_add(p->text, "  %s %s: %s, not %s%s\n", ckpt_compare_another(m->what), m->what, m->fresh, m->base,
                       d->compared ? "; compared all the same (--force)" : "");
     }
     if (d->compared) {
@@ -335,9 +334,9 @@ static void put_difference(page *p, const ckpt_compare_report *report, const ckp
     ckpt_text_add(p->text, "\n");
 }
 
-void ckpt_compare_text(const ckpt_compare_report *report, bool color, int width, ckpt_text *text)
+void ckpt_compare_text(const ckpt_compare_report *report, bool color, ckpt_text *text)
 {
-    page p = {.text = text, .color = color, .width = width > 0 ? width : 100};
+    page p = {.text = text, .color = color};
     ckpt_arena_init(&p.arena);
     for (int i = 0; i < report->count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? "\n" : "");
