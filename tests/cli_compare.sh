@@ -69,6 +69,8 @@ expect 0 "the same" all.json copy.json
 expect 0 "the same" --exit-code all.json copy.json
 expect 0 "within limits; the same" --max-increase peak=0,step_time=0,recompute=0,offload=0 all.json copy.json
 
+expect 0 "the same" - copy.json <all.json
+
 # 2 decisions changed: the same numbers as the files, groups of blocks, and sums
 python3 - <<'P' >words
 import json
@@ -178,6 +180,9 @@ expect 1 "no longer fits its budget; better: least budget -1.28 MB (-56.98 %)" -
 expect 1 "1 limit exceeded (peak); no longer fits its budget; better: least budget -1.28 MB (-56.98 %)" --max peak=6GiB all.json tight.json
 has "peak: NEW has none: NEW does not fit its budget"
 
+expect 1 "1 limit exceeded (peak); the same" --max peak=6GiB --max-increase arena=0 tight.json tight.json
+has "peak: neither file says what it is" "open      arena: neither file says what it is"
+
 # 9 profiles: with samples, with too few, and one layer really slower
 "$bin/ckpt-profile" small.json -t 1 -r 12 --seconds 0.01 -o one.prof >/dev/null 2>&1 || fail "profile"
 python3 - <<'P' || fail "profiles"
@@ -227,6 +232,10 @@ expect 2 "ckpt-compare: base.prof is a profile, but small.plan is a plan; wanted
 expect 0 "nothing is better or worse" --exit-code predicted.trace measured.trace
 has "one is predicted, the other measured"
 expect 0 "within limits; nothing is better or worse" --max-increase peak=0,step_time=0 predicted.trace measured.trace
+edit predicted.trace later.trace 'd["time_ns"] += 10 ** 9'
+expect 0 "within limits; nothing is better or worse" --max-increase step_time=0 measured.trace later.trace
+has "one is predicted, the other measured"
+expect 1 "1 limit exceeded (step time); nothing is better or worse" --max step_time=1s measured.trace later.trace
 edit measured.trace steps.trace 'd["step_times_ns"] = [1000000 + 7 * (i % 5) for i in range(10)]'
 edit measured.trace jitter.trace 'd["step_times_ns"] = [1000000 + 9 * (i % 4) for i in range(10)]'
 edit measured.trace slower.trace 'd["step_times_ns"] = [1100000 + 7 * (i % 5) for i in range(10)]'

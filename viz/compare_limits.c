@@ -216,6 +216,10 @@ static ckpt_limit_state weigh(ckpt_comparer *c, const ckpt_limit_result *r, cons
         *why = "; it was measured once, which does not fail";
         return CKPT_LIMIT_OPEN;
     }
+    if (r->limit->increase && v->change == CKPT_CHANGE_UNJUDGED) {
+        *why = ckpt_arena_format(c->out, "; %s", v->why);
+        return CKPT_LIMIT_OPEN;
+    }
     if (v->nature != CKPT_SAMPLED) {
         return CKPT_LIMIT_EXCEEDED;
     }
@@ -308,11 +312,14 @@ static ckpt_code decide(ckpt_comparer *c, const ckpt_limit *limit, ckpt_limit_re
     return l.failed ? CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a limit") : CKPT_OK;
 }
 
-/* What a file need not have is not known without it; every other sum is 0. */
-static bool unknown(const ckpt_metric *metric)
+/* What a file need not have is not known without it, and little of a plan that does not fit; every other sum is 0. */
+static bool unknown(const ckpt_comparer *c, const ckpt_metric *metric)
 {
     static const char *const names[] = {"gap",          "bound",    "overhead", "keep_all_peak", "keep_all_time",
                                         "process_peak", "copy_out", "copy_in",  "mean_time",     "step_time"};
+    if (c->base->kind == CKPT_COMPARE_PLAN && c->fresh->plan->verdict != CKPT_FITS) {
+        return true;
+    }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (is(metric, names[i])) {
             return true;
@@ -330,7 +337,7 @@ ckpt_code ckpt_compare_limits(ckpt_comparer *c)
     }
     for (int i = 0; i < count; i++) {
         const ckpt_limit *const limit = &c->options->limit[i];
-        if (ckpt_compare_find(c->d, limit->metric) == NULL && !unknown(limit->metric)) {
+        if (ckpt_compare_find(c->d, limit->metric) == NULL && !unknown(c, limit->metric)) {
             ckpt_compare_add(c, limit->metric->name, 0, 0);
         }
         CKPT_TRY(decide(c, limit, &result[i]));
