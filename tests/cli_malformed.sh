@@ -43,5 +43,8 @@ done
 for file in trace/*.json; do
     try "$file" ckpt-view -o "$work/v.svg" "$file"
 done
+for file in sweep/*.json; do
+    try "$file" ckpt-view -o "$work/v.svg" "$file"
+done
 echo "$runs runs, $faults faults"
 [ "$faults" = 0 ]

@@ -24,7 +24,8 @@ model="$source/tests/malformed/good/model.json"
 "$bin/ckpt-plan" --threads 1 --budget 1GB --trace predicted.json -o plan.json "$model" >/dev/null
 "$bin/ckpt-plan" --threads 1 --budget 1GB --profile profile.json --strategy recompute-all -o plan2.json "$model" >/dev/null
 "$bin/ckpt-train" --threads 1 --plan plan.json --steps 2 --trace measured.json "$model" >/dev/null
-files="profile.json graph.json plan.json plan2.json predicted.json measured.json"
+"$bin/ckpt-plan" -e 0 --threads 1 --sweep 3 --baselines -o sweep.json "$model" >/dev/null
+files="sweep.json profile.json graph.json plan.json plan2.json predicted.json measured.json"
 for file in snapshot_training.pickle kineto_training.json execution_mlp.json; do
     "$bin/ckpt-profile" --import "$source/tests/imports/$file" -o "${file%%_*}.json" 2>/dev/null
     files="$files ${file%%_*}.json"

@@ -8,6 +8,7 @@
 
 #include "planner/answers.h"
 #include "planner/replay.h"
+#include "planner/review.h"
 #include "support_graphs.h"
 #include "support_test.h"
 
@@ -521,6 +522,73 @@ static void most_throughput(void **state)
     ckpt_arena_fini(&arena);
 }
 
+static const ckpt_graph *resized(const ckpt_graph *graph, int buffer, ckpt_bytes more, ckpt_arena *arena)
+{
+    ckpt_graph *const other = CKPT_NEW(arena, ckpt_graph, 1);
+    ckpt_buffer *const buffers = CKPT_NEW(arena, ckpt_buffer, graph->buffer_count);
+    memcpy(buffers, graph->buffer, (size_t)graph->buffer_count * sizeof *buffers);
+    buffers[buffer].bytes += more;
+    *other = *graph;
+    other->buffer = buffers;
+    return other;
+}
+
+/* What two plans differ in, counted by hand: nothing, a buffer, the layers whose decisions differ, all ops and buffers.
+ */
+static void changes_are_found(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 9, 9, 100, 9);
+    const ckpt_graph *const another = ckpt_test_chain(&arena, 5, 12, 9, 100, 9);
+    const ckpt_graph *const larger = resized(graph, 3, 64, &arena);
+    const struct {
+        const ckpt_graph *graph;
+        const char *strategy;
+    } made[] = {{graph, "keep-all"}, {graph, "keep-all"}, {larger, "keep-all"}, {graph, "recompute-all"}};
+    enum { MADE = sizeof made / sizeof *made };
+    ckpt_plan *plan[MADE];
+    ckpt_plan_changes changes;
+    for (int i = 0; i < MADE; i++) {
+        CHECK_OK(ckpt_plan_make(made[i].graph, made[i].strategy, &least_effort, &arena, &plan[i], &err), err);
+        CHECK_OK(ckpt_plan_outline(made[i].graph, &arena, &plan[i]->outline, &err), err);
+    }
+    plan[1]->solver_seconds = 17;
+    plan[1]->costs = "elsewhere";
+    CHECK_OK(ckpt_plan_compare(plan[0], plan[1], &arena, &changes, &err), err);
+    CHECK(changes.same && !changes.other_graph && changes.graph_count + changes.layer_count + changes.retimed == 0,
+          "the same plan differs");
+    CHECK_OK(ckpt_plan_compare(plan[0], plan[2], &arena, &changes, &err), err);
+    CHECK(!changes.same && changes.other_graph && changes.graph_count == 1, "%d changes", changes.graph_count);
+    CHECK(changes.graph[0].kind == CKPT_RESIZED && strcmp(changes.graph[0].name, graph->buffer[3].name) == 0 &&
+              changes.graph[0].now - changes.graph[0].was == 64,
+          "%s", changes.graph[0].name);
+    CHECK_OK(ckpt_plan_compare(plan[0], plan[3], &arena, &changes, &err), err);
+    int differ = 0;
+    for (int i = 0; i < plan[0]->layer_count; i++) {
+        differ += plan[0]->layer[i].decision != plan[3]->layer[i].decision; /* in the same order: the same graph */
+    }
+    CHECK(!changes.same && !changes.other_graph && differ > 0 && changes.layer_count == differ, "%d layers, wanted %d",
+          changes.layer_count, differ);
+    ckpt_plan nothing = *plan[0];
+    nothing.outline = (ckpt_outline){0};
+    CHECK_OK(ckpt_plan_compare(&nothing, plan[1], &arena, &changes, &err), err);
+    CHECK(changes.same && changes.graph_count == 0, "a plan without an outline differs");
+    ckpt_plan stranger = *plan[0];
+    CHECK_OK(ckpt_plan_outline(another, &arena, &stranger.outline, &err), err);
+    CHECK_OK(ckpt_plan_compare(plan[0], &stranger, &arena, &changes, &err), err);
+    int came = 0;
+    for (int i = 0; i < changes.graph_count; i++) {
+        came += changes.graph[i].kind == CKPT_CAME;
+        came -= changes.graph[i].kind == CKPT_WENT;
+    }
+    assert_int_equal(came, another->op_count + another->buffer_count + another->static_count - graph->op_count -
+                               graph->buffer_count - graph->static_count);
+    ckpt_arena_fini(&arena);
+}
+
 typedef struct starved {
     const ckpt_graph *graph;
     ckpt_bytes budget;
@@ -540,6 +608,15 @@ static ckpt_code answer_starved(void *context, ckpt_err *err)
         code = ckpt_sweep_make(s->graph, "chain", 3, &options, NULL, &arena, &sweep, err);
         code = code == CKPT_OK ? ckpt_sweep_curve(&sweep, &arena, &curve, err) : code;
         code = code == CKPT_OK ? ckpt_curve_baselines(&curve, s->graph, &options, NULL, &arena, err) : code;
+    } else if (s->what == 2) {
+        ckpt_plan *was = NULL;
+        ckpt_plan *now = NULL;
+        ckpt_plan_changes changes;
+        code = ckpt_plan_make(s->graph, "sqrt", &options, &arena, &was, err);
+        code = code == CKPT_OK ? ckpt_plan_make(s->graph, "keep-all", &options, &arena, &now, err) : code;
+        code = code == CKPT_OK ? ckpt_plan_outline(s->graph, &arena, &was->outline, err) : code;
+        code = code == CKPT_OK ? ckpt_plan_outline(s->graph, &arena, &now->outline, err) : code;
+        code = code == CKPT_OK ? ckpt_plan_compare(was, now, &arena, &changes, err) : code;
     } else {
         ckpt_plan *plan = NULL;
         ckpt_explanation explanation;
@@ -561,7 +638,7 @@ static void no_memory(void **state)
     ckpt_bytes whole = 0;
     ckpt_ns time = 0;
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
-    for (int what = 0; what < 2; what++) {
+    for (int what = 0; what < 3; what++) {
         starved s = {graph, whole * 8 / 10, what};
         ckpt_test_starve(answer_starved, &s);
     }
@@ -574,6 +651,7 @@ int main(void)
         cmocka_unit_test(curves_never_rise),
         cmocka_unit_test(sweep_ends),
         cmocka_unit_test(baselines_are_what_they_say),
+        cmocka_unit_test(changes_are_found),
         cmocka_unit_test(plans_are_starts),
         cmocka_unit_test(layers_are_explained),
         cmocka_unit_test(all_are_compared),
