@@ -322,21 +322,39 @@ static bool reads_box(const picture *p, const ckpt_graph *graph, int i, int from
     return false;
 }
 
-/* What an arrow within a block says holds in every block. */
+/* What an arrow within a block says holds in every block, and what comes from before all blocks is read by the first of
+ * them alone, or by all (where no blocks are in blocks). */
 static void check_blocks(const picture *p, int count, const made *m, uint64_t round)
 {
     int of_box[BOXES_MAX];
+    static bool some[BOXES_MAX][BOXES_MAX], all[BOXES_MAX][BOXES_MAX];
+    memset(some, false, sizeof some);
+    memset(all, true, sizeof all);
     for (int i = count - 1; i >= 0; i--) {
         of_box[p->layer[i]] = i;
     }
     for (int i = 0; i < count; i++) {
         for (int from = 0; from < p->box_count; from++) {
-            bool inside = p->arrow[0][from][p->layer[i]];
-            for (int c = 0; inside && c < p->cluster_count; c++) {
-                inside = p->block[i][c] == 0 || p->block[of_box[from]][c] > 0;
+            const int box = p->layer[i];
+            bool inside = true, first = true;
+            int repeats = 0;
+            for (int c = 0; p->arrow[0][from][box] && c < p->cluster_count; c++) {
+                const bool apart = p->block[i][c] > 0 && p->block[of_box[from]][c] == 0;
+                inside = inside && !apart;
+                first = first && (!apart || p->block[i][c] == 1);
+                repeats += apart && !p->is_frame[c];
             }
-            CHECK(!inside || reads_box(p, m->graph, i, from), "round %" PRIu64 ": layer %d does not read box %d", round,
+            const bool read = reads_box(p, m->graph, i, from);
+            CHECK(!p->arrow[0][from][box] || !inside || read, "round %" PRIu64 ": layer %d does not read box %d", round,
                   i, from);
+            some[from][box] = some[from][box] || (read && !first && repeats == 1);
+            all[from][box] = all[from][box] && read;
+        }
+    }
+    for (int from = 0; from < p->box_count; from++) {
+        for (int to = 0; to < p->box_count; to++) {
+            CHECK(!p->arrow[0][from][to] || !some[from][to] || all[from][to],
+                  "round %" PRIu64 ": not all that box %d is read box %d", round, to, from);
         }
     }
 }
@@ -446,7 +464,19 @@ static void mirrored_skips_are_not_folded(void **state)
     const made m = make(f, l, 2 * SIDE);
     draw(f, m.graph, m.plan, 1);
     assert_int_equal(f->picture.box_count, 2 * SIDE);
-    for (int i = SIDE; i < 2 * SIDE; i++) { /* all read the same: both sides are one block */
+    for (int i = SIDE; i < 2 * SIDE; i++) { /* in the same order: still each another one */
+        l[i].back[1] = SIDE;
+    }
+    const made along = make(f, l, 2 * SIDE);
+    draw(f, along.graph, along.plan, 1);
+    assert_int_equal(f->picture.box_count, 2 * SIDE);
+    for (int i = SIDE; i < 2 * SIDE; i++) { /* all but one read the same */
+        l[i].back[1] = i < 2 * SIDE - 1 ? i : i - 2;
+    }
+    const made other = make(f, l, 2 * SIDE);
+    draw(f, other.graph, other.plan, 1);
+    assert_non_null(strstr(f->text.bytes, "up.0 … up.4 ×5"));
+    for (int i = SIDE; i < 2 * SIDE; i++) {
         l[i].back[1] = i;
     }
     const made same = make(f, l, 2 * SIDE);

@@ -83,24 +83,33 @@ static void index_edges(ckpt_folding *f)
     }
 }
 
-/* Layers i and i + period are the same but for what they read. From which layer on blocks may begin for them to read
- * alike: as far behind, or of the same layer before all blocks. -1: never.
- *   loose   layer i is in the first block: what it reads from before the blocks is compared with nothing */
-static int alike(const ckpt_folding *f, int i, int period, bool loose)
+/* Whether layers i and i + period, which are the same else, read alike when blocks begin at `first`: as far behind
+ * within the blocks, or the same layer before them. Layer i of the first block may read any layer before it instead of
+ * one of the first block. If not: *next is a later layer at which blocks may begin. */
+static bool alike(const ckpt_folding *f, int i, int period, int first, int *next)
 {
     const ckpt_figure_edge *const here = &f->figure->edge[f->edge_at[i]];
     const ckpt_figure_edge *const there = &f->figure->edge[f->edge_at[i + period]];
-    int from = 0;
     for (int e = 0; e < f->edge_at[i + 1] - f->edge_at[i]; e++) {
-        if (there[e].from - here[e].from == period && here[e].bytes == there[e].bytes) {
-            continue;
+        const int source = here[e].from, other = there[e].from;
+        const bool behind = source >= first && other - source == period && here[e].bytes == there[e].bytes;
+        const bool before = source < first && (other == source || (i < first + period && other >= first));
+        if (!behind && !before) {
+            *next = source >= first ? source + 1 : first + 1;
+            return false;
         }
-        if (there[e].from != here[e].from && !loose) {
-            return -1;
-        }
-        from = here[e].from + 1 > from ? here[e].from + 1 : from;
     }
-    return from;
+    return true;
+}
+
+/* The first layer from `first` on that is not like the one a period behind it. */
+static int reach(const ckpt_folding *f, int first, int end, int period, int *next)
+{
+    int i = first;
+    while (i < end && alike(f, i, period, first, next)) {
+        i++;
+    }
+    return i;
 }
 
 /* Where the first block reads something else than the second one, the second reads the first: what it reads there is
@@ -115,8 +124,7 @@ static bool same_sources(const ckpt_folding *f, int first, int period)
         const ckpt_figure_edge *const there = &f->figure->edge[f->edge_at[i + period]];
         for (int e = 0; e < f->edge_at[i + 1] - f->edge_at[i]; e++) {
             const int source = there[e].from;
-            if (here[e].from >= first || source == here[e].from ||
-                (source < first && source - here[e].from == period)) {
+            if (here[e].from >= first || source == here[e].from) {
                 continue;
             }
             if (source < first || source >= first + period ||
@@ -220,7 +228,9 @@ static bool best_blocks(ckpt_folding *f, run *r, int low, int high)
         if (!same_sources(f, first, r->period)) {
             continue;
         }
-        const int times = blocks_at(f, first, r->period, (end - first) / r->period);
+        int ignored = 0;
+        const int last = reach(f, first, end - r->period, r->period, &ignored);
+        const int times = blocks_at(f, first, r->period, (last - first) / r->period + 1);
         const int saved = times >= 2 ? 2 * (times - 1) * r->period + block_begins(f, first) : 0;
         if (saved > best) {
             best = saved;
@@ -270,20 +280,6 @@ static bool known(const runs *list, const run *r)
         }
     }
     return false;
-}
-
-/* The first layer from `first` on that is not like the one a period behind it, when blocks begin at `first`. *next is
- * where they may begin instead, if that is in the first block. */
-static int reach(const ckpt_folding *f, int first, int end, int period, int *next)
-{
-    for (int i = first; i < end; i++) {
-        const int from = alike(f, i, period, i < first + period);
-        if (from < 0 || from > first) {
-            *next = from;
-            return i;
-        }
-    }
-    return end;
 }
 
 /* All runs of one period in low..high - 1. */
