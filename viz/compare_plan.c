@@ -354,7 +354,7 @@ static ckpt_code add_decisions(ckpt_comparer *c, const side *a, const side *b)
     c->d->decisions_known = a->plan->layer_count > 0 && plan->layer_count > 0;
     if (unchanged != 0) {
         char text[CKPT_UNITS_TEXT];
-        CKPT_TRY(ckpt_compare_note(c, ckpt_arena_format(c->out, "layers that recompute in both take %s%s in runs again",
+        CKPT_TRY(ckpt_compare_note(c, ckpt_arena_format(c->out, "layers whose decision is the same: %s%s in runs again",
                                                         unchanged > 0 ? "+" : "", ckpt_ns_show(unchanged, text))));
     }
     return ckpt_group_decisions(c);
