@@ -268,6 +268,30 @@ static void starved(void **state)
     CHECK(ckpt_test_starve(draw_starved, context) > 2, "too few allocations to mean anything");
 }
 
+static ckpt_code netron_starved(void *context, ckpt_err *err)
+{
+    void **const given = context;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    const ckpt_code code = ckpt_graph_netron(given[0], given[1], NULL, &text, err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+/* What is in the file is checked by netron_check.py, from the command line. */
+static void netron(void **state)
+{
+    fixture *const f = *state;
+    ckpt_graph graph = *ckpt_golden_graph(12, &f->arena);
+    ckpt_plan plan = *with_steps(f, &graph);
+    CHECK_OK(ckpt_graph_netron(&graph, &plan, NULL, &f->text, &f->err), f->err);
+    assert_int_equal(count(f->text.bytes, "\"op_type\""), graph.op_count);
+    const ckpt_graph empty = {.name = ""};
+    CHECK_OK(ckpt_graph_netron(&empty, NULL, NULL, &f->text, &f->err), f->err);
+    void *context[] = {&graph, &plan};
+    CHECK(ckpt_test_starve(netron_starved, context) > 2, "too few allocations to mean anything");
+}
+
 /* Graphviz and the font libraries under it keep what they read until the process ends. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
@@ -286,6 +310,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(small_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(starved, setup, teardown),
+        cmocka_unit_test_setup_teardown(netron, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
