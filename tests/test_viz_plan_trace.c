@@ -86,6 +86,7 @@ static void plans_are_the_traces_they_predict(void **state)
         made m;
         make(&m, seed);
         same_trace(m.simulated, m.shown);
+        assert_int_equal(m.shown->time_ns, m.plan->time_ns);
         for (int i = 0; i < m.plan->step_count; i++) {
             copied += m.plan->step[i].kind == CKPT_OFFLOAD;
             again += m.plan->step[i].again;

@@ -276,6 +276,106 @@ static void another_place_is_said(void **state)
     CHECK(has(f, words), "\"%s\" is not said of another order", words);
 }
 
+static void a_place_more_is_said(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_trace *const base = step_of(f, 24, 5, false);
+    ckpt_trace other = *step_of(f, 24, 5, true);
+    ckpt_trace_place *const place = CKPT_NEW(&f->arena, ckpt_trace_place, other.place_count + 1);
+    memcpy(place, other.place, (size_t)other.place_count * sizeof *place);
+    place[other.place_count] = place[5];
+    place[other.place_count++].name = "stowaway";
+    other.place = place;
+    const ckpt_trace *const trace[2] = {base, &other};
+    char words[80];
+    snprintf(words, sizeof words, "; all %d places and 1 more<", base->place_count);
+    draw(f, trace, 2, "svg", NULL);
+    CHECK(has(f, words), "\"%s\" is not said", words);
+}
+
+/* Ticks above a static block of 2^62 bytes are closer than a double can tell: drawing them once never ended. */
+static void a_huge_static_block_ends(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_bytes fixed = (ckpt_bytes)1 << 62;
+    for (ckpt_bytes moving = 1; moving < fixed; moving *= 5) {
+        const ckpt_event event[] = {
+            {.step = 0,
+             .name = "a",
+             .layer = "",
+             .stream = "compute",
+             .bytes = {[CKPT_CAT_WEIGHTS] = fixed, [CKPT_CAT_ACTIVATIONS] = moving}},
+            {.step = 1, .name = "b", .layer = "", .stream = "compute", .bytes = {[CKPT_CAT_WEIGHTS] = fixed}},
+        };
+        const ckpt_trace trace = {.source = "huge",
+                                  .name = "huge",
+                                  .plan = "p",
+                                  .static_bytes = fixed,
+                                  .arena_bytes = moving,
+                                  .peak_bytes = fixed + moving,
+                                  .event = event,
+                                  .event_count = 2};
+        const ckpt_trace *const only = &trace;
+        draw(f, &only, 1, "svg", NULL);
+        assert_true(has(f, "static block"));
+        assert_null(strstr(f->text.bytes, "nan"));
+        assert_null(strstr(f->text.bytes, "inf\""));
+    }
+}
+
+/* Facts are of what the trace says: a sum across ranks is no copy to the host; what nobody knows of an imported program
+ * is not said. */
+static void copies_are_counted(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_event event[] = {
+        {.step = 0, .name = "a", .layer = "", .stream = "compute", .bytes = {[CKPT_CAT_ACTIVATIONS] = 5}},
+        {.step = 1, .name = "b", .layer = "", .stream = "compute", .span = CKPT_SPAN_COPY},
+        {.step = 2, .name = "a", .layer = "", .stream = "d2h", .span = CKPT_SPAN_COPY, .end_ns = 70},
+        {.step = 3, .name = "a", .layer = "", .stream = "compute", .span = CKPT_SPAN_RECOMPUTE},
+    };
+    ckpt_trace trace = {.source = "r", .name = "r", .plan = "p", .arena_bytes = 9, .event = event, .event_count = 4};
+    const ckpt_trace *const only = &trace;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">1 between device and host, 70 ns<"));
+    assert_true(has(f, ">1 of 3 runs recomputed<"));
+    trace.plan = "";
+    trace.arena_bytes = 0;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">1, 70 ns<"));
+}
+
+/* Steps that repeat are no axis: events are counted then, and called so. */
+static void steps_that_repeat(void **state)
+{
+    fixture *const f = *state;
+    ckpt_trace trace = *step_of(f, 6, 0, false);
+    const ckpt_trace *const only = &trace;
+    ckpt_event *const event = CKPT_NEW(&f->arena, ckpt_event, trace.event_count);
+    memcpy(event, trace.event, (size_t)trace.event_count * sizeof *event);
+    trace.event = event;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">step<") && !has(f, ">event<"));
+    event[7].step = event[6].step;
+    trace.place_count = 0;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">event<") && !has(f, ">step<"));
+}
+
+/* Where the title has no room, plan and budget stay. */
+static void a_title_that_is_too_long(void **state)
+{
+    fixture *const f = *state;
+    ckpt_trace trace = *step_of(f, 6, 0, false);
+    const ckpt_trace *const only = &trace;
+    trace.name = "a-network-with-a-long-name";
+    trace.plan = "hierarchy";
+    draw(f, &only, 1, "svg", &(ckpt_view_options){.width = 1200});
+    assert_true(has(f, ">a-network-with-a-long-name: memory in one training step, plan hierarchy, budget"));
+    draw(f, &only, 1, "svg", &(ckpt_view_options){.width = 600});
+    assert_true(has(f, ">a-network-with-a-long-name: plan hierarchy, budget"));
+}
+
 /* A line where it is near what is drawn, else words; what is asked for goes before what the trace says. */
 static void capacity(void **state)
 {
@@ -305,8 +405,11 @@ static void without_times(void **state)
         event[i].start_ns = event[i].end_ns = 0;
     }
     trace.event = event;
-    trace.time_ns = 0;
     const ckpt_trace *const only = &trace;
+    draw(f, &only, 1, "svg", &(ckpt_view_options){.time_axis = true});
+    assert_true(has(f, ">step<")); /* a plan knows the time of the whole step, but not when what happens */
+    assert_false(has(f, "0 ns"));
+    trace.time_ns = 0;
     draw(f, &only, 1, "svg", &(ckpt_view_options){.time_axis = true});
     assert_true(has(f, ">step<"));
     assert_true(has(f, "the order of the program, because not all have times"));
@@ -341,6 +444,11 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(zero_is_said_in_words, setup, teardown),
         cmocka_unit_test_setup_teardown(a_residual_is_said_and_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(another_place_is_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_place_more_is_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_huge_static_block_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_are_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(steps_that_repeat, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_title_that_is_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(capacity, setup, teardown),
         cmocka_unit_test_setup_teardown(without_times, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_places, setup, teardown),

@@ -24,8 +24,7 @@ static bool copies(const ckpt_event *event, const char *stream)
     return event->span == CKPT_SPAN_COPY && strcmp(event->stream, stream) == 0;
 }
 
-/* A reduction across ranks is a run too: it is a copy on the compute stream. */
-static bool runs(const ckpt_event *event)
+bool ckpt_event_runs(const ckpt_event *event)
 {
     switch (event->span) {
     case CKPT_SPAN_FORWARD:
@@ -128,7 +127,7 @@ static int last_of(const ckpt_trace *trace, const ckpt_life *life, const int *ru
     if (!freed && behind == trace->event_count) {
         return -1;
     }
-    const int last = !freed && runs(&trace->event[behind]) ? behind : run_before[life->to];
+    const int last = !freed && ckpt_event_runs(&trace->event[behind]) ? behind : run_before[life->to];
     return last >= life->from ? last : -1;
 }
 
@@ -227,7 +226,7 @@ static ckpt_code from_places(const ckpt_trace *trace, ckpt_arena *out, ckpt_live
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d places", trace->place_count);
     }
     for (int i = 0; i < trace->event_count; i++) {
-        run_before[i] = runs(&trace->event[i]) ? i : i > 0 ? run_before[i - 1] : -1;
+        run_before[i] = ckpt_event_runs(&trace->event[i]) ? i : i > 0 ? run_before[i - 1] : -1;
     }
     for (int i = 0; i < trace->place_count; i++) {
         CKPT_TRY(place_life(trace, i, run_before, &life[i], err));

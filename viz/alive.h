@@ -54,6 +54,10 @@ const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out
 
 const char *ckpt_life_kind_name(ckpt_life_kind kind);
 
+/* Whether it is something that ran: no copy, wait or free. A reduction across ranks ran: it is a copy on the compute
+ * stream. */
+bool ckpt_event_runs(const ckpt_event *event);
+
 /* One buffer, or the same buffer of several repeated blocks. */
 typedef struct ckpt_alive_row {
     const char *name, *layer; /* "h.3.att"; of several "h.0…5.att", of two "h.0,3.att"; layer "" when unknown, or of
@@ -83,8 +87,9 @@ typedef struct ckpt_alive {
 CKPT_MUST_USE ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena *out, ckpt_alive *alive,
                                         ckpt_err *err);
 
-/* The trace a plan predicts, in program order and without times (all 0): bytes by category from its outline and its
- * places. Errors: CKPT_BAD_INPUT (a plan that does not fit, or without an outline), CKPT_NO_MEMORY. */
+/* The trace a plan predicts, in program order and without the steps' times (all 0; time_ns is the plan's): bytes by
+ * category from its outline and its places. Errors: CKPT_BAD_INPUT (a plan that does not fit, or without an outline),
+ * CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_trace **trace,
                                            ckpt_err *err);
 

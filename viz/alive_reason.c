@@ -123,7 +123,7 @@ static const char *targets(const ckpt_lives *lives, const int *which, int count,
         const ckpt_event *const last = &lives->trace->event[life->last];
         name[i] = last->name;
         backward = backward && last->span == CKPT_SPAN_BACKWARD;
-        own = own && last->layer != NULL && strcmp(last->layer, life->layer) == 0;
+        own = own && life->layer[0] != '\0' && last->layer != NULL && strcmp(last->layer, life->layer) == 0;
         const char *const pattern = ckpt_name_pattern(last->name, deep, out);
         first = i == 0 ? pattern : first;
         if (pattern == NULL || first == NULL) {
@@ -138,6 +138,7 @@ static const char *targets(const ckpt_lives *lives, const int *which, int count,
         const bool gradients = ckpt_life_why(lives, which[0]) == CKPT_WHY_PASSED_BACK;
         return own ? "their own backward, " : gradients ? "" : "backward, ";
     }
+    alike = alike && strspn(first, "#./:_-") < strlen(first); /* numbers alone name nothing */
     const char *const folded = alike ? ckpt_name_fold(name, count, deep, out) : "";
     return folded == NULL || !alike ? folded : ckpt_arena_format(out, "%s, ", folded);
 }
@@ -186,7 +187,10 @@ const char *ckpt_life_group_reason(const ckpt_lives *lives, const int *which, in
     case CKPT_WHY_NEVER: return ckpt_arena_text(out, "never freed");
     default: break;
     }
-    const char *const what = targets(lives, which, count, deep, out);
+    const bool remakes =
+        why == CKPT_WHY_KEPT_TO_REMAKE || why == CKPT_WHY_REMADE_TO_REMAKE || why == CKPT_WHY_FETCHED_TO_REMAKE;
+    const char *what = targets(lives, which, count, deep, out);
+    what = what != NULL && what[0] == '\0' && remakes ? "others, " : what;
     const char *const when = steps(lives, which, count, false, out);
     return what != NULL && when != NULL ? ckpt_arena_format(out, "%s %s%s", phrase_of(why).of_several, what, when)
                                         : NULL;

@@ -1,5 +1,5 @@
 /* A plan as the trace it predicts, without its graph: what is in memory follows from its places, what things are called
- * from its outline. The same bytes at every step as the simulator gives, and no times. */
+ * from its outline. The same bytes at every step as the simulator gives; of times only that of the whole step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,6 +244,7 @@ ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_
         .plan = plan->solver != NULL ? plan->solver : "",
         .budget_bytes = plan->budget_bytes,
         .arena_bytes = plan->arena_bytes,
+        .time_ns = plan->time_ns,
         .recorder = "",
         .machine = {.device = plan->costs != NULL ? plan->costs : "",
                     .driver = "",

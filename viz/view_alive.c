@@ -40,9 +40,9 @@ static const char *name_of(ckpt_view *view, const ckpt_alive_row *row)
 
 static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
 {
-    const ckpt_trace *const trace = alive->lives->trace;
-    return CKPT_SAY(view, "alive at %s%s %d", alive->at == trace->peak_event ? "the peak, " : "", ckpt_view_unit(view),
-                    trace->event[alive->at].step);
+    const ckpt_series *const base = &view->series[view->base];
+    return CKPT_SAY(view, "alive at %s%s %d", alive->at == base->peak ? "the peak, " : "", ckpt_view_unit(view),
+                    alive->lives->trace->event[alive->at].step);
 }
 
 static double at_least(double a, double b)
@@ -92,10 +92,21 @@ static bool has_static(const ckpt_alive *alive)
     return alive->lives->trace->static_bytes > 0;
 }
 
+/* What is counted at that event and has no stay: a trace need not know all addresses. */
+static ckpt_bytes without_stay(const ckpt_alive *alive)
+{
+    const ckpt_trace *const trace = alive->lives->trace;
+    ckpt_bands bands;
+    ckpt_event_bands(trace, &trace->event[alive->at], &bands);
+    const ckpt_bytes moving = bands.planned - trace->static_bytes;
+    return moving > alive->bytes ? moving - alive->bytes : 0;
+}
+
 int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width)
 {
     const bool stacked = columns_of(view, alive, width).stacked;
-    return 1 + (alive->row_count + has_static(alive)) * (stacked ? 2 : 1) + (alive->rest_count > 0);
+    return 1 + (alive->row_count + has_static(alive)) * (stacked ? 2 : 1) + (alive->rest_count > 0) +
+           (without_stay(alive) > 0);
 }
 
 static const char *bytes_of(ckpt_view *view, ckpt_bytes bytes)
@@ -186,6 +197,11 @@ void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes w
         y += view->line;
         ckpt_view_words(view, x + c.name, y, grey, c.name_width, CKPT_SAY(view, "and %d smaller", alive->rest_count));
         figures(view, &c, x, y, alive->rest_bytes, whole);
+    }
+    if (without_stay(alive) > 0) {
+        y += view->line;
+        ckpt_view_words(view, x + c.name, y, grey, c.name_width, "address not known");
+        figures(view, &c, x, y, without_stay(alive), whole);
     }
     if (has_static(alive)) {
         const ckpt_alive_row row = static_row(view, alive);

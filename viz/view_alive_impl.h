@@ -8,7 +8,8 @@
 /* What a stay is drawn with; its hatching comes with the ink. */
 ckpt_ink ckpt_life_ink(ckpt_life_kind kind);
 
-/* Lines (view->line each) that the table takes: a heading, a row each, one for what is left, and the static block.
+/* Lines (view->line each) that the table takes: a heading, a row each, what is left, what has no known address, and the
+ * static block.
  * Where names and reasons do not fit side by side, reasons have lines of their own. */
 int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "viz/alive.h"
 #include "viz/view_impl.h"
 
 const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
@@ -76,6 +77,7 @@ static bool steps_increase(const ckpt_trace *trace)
 static void place_by_step(ckpt_series *series, bool by_step)
 {
     const ckpt_trace *const trace = series->trace;
+    series->by_step = by_step;
     for (int i = 0; i < trace->event_count; i++) {
         series->from[i] = by_step ? trace->event[i].step : i;
     }
@@ -115,15 +117,13 @@ static void find_peak(ckpt_series *series)
             series->outside_bytes = bands.bytes[CKPT_BAND_OUTSIDE];
         }
         const ckpt_ns ns = event->end_ns > event->start_ns ? event->end_ns - event->start_ns : 0;
-        const bool again = event->span == CKPT_SPAN_RECOMPUTE, copy = event->span == CKPT_SPAN_COPY;
-        series->runs += again || event->span == CKPT_SPAN_FORWARD || event->span == CKPT_SPAN_BACKWARD ||
-                        event->span == CKPT_SPAN_UPDATE || event->span == CKPT_SPAN_OTHER;
+        const bool again = event->span == CKPT_SPAN_RECOMPUTE, run = ckpt_event_runs(event);
+        const bool copy = event->span == CKPT_SPAN_COPY && !run;
+        series->runs += run;
         series->again += again;
         series->copies += copy;
         series->allocations += event->span == CKPT_SPAN_ALLOCATE;
         series->frees += event->span == CKPT_SPAN_FREE;
-        series->launches += event->launches;
-        series->kernel_ns = plus(series->kernel_ns, event->kernel_ns);
         series->again_ns = again ? plus(series->again_ns, ns) : series->again_ns;
         series->copy_ns = copy ? plus(series->copy_ns, ns) : series->copy_ns;
     }

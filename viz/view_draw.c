@@ -95,8 +95,7 @@ static void draw_head(ckpt_view *view)
     const bool cells = view->canvas.renderer->cells;
     const double content = view->canvas.width - 2 * view->margin;
     double y = view->margin + (cells ? 0.5 : 0.6) * view->line;
-    const ckpt_font title = {cells ? view->small : 17, true, CKPT_INK_BLACK, -1};
-    ckpt_view_words(view, view->margin, y, title, content, view->title);
+    ckpt_view_words(view, view->margin, y, ckpt_view_title_font(view), content, view->title);
     y += (cells ? 1 : 1.4) * view->line;
     for (int i = 0; i < view->head_count; i++) {
         const ckpt_font font = {12.5, false, i == 0 ? CKPT_INK_GREY : CKPT_INK_BLACK, -1};
@@ -160,7 +159,7 @@ static bool all_without_plan(const ckpt_trace *const *trace, int count)
 
 static bool is_timed(const ckpt_trace *trace)
 {
-    bool timed = trace->time_ns > 0;
+    bool timed = false;
     for (int i = 0; i < trace->event_count && !timed; i++) {
         timed = trace->event[i].end_ns > 0;
     }

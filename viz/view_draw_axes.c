@@ -38,9 +38,10 @@ void ckpt_view_draw_grid(ckpt_view *view)
     if (view->fold > 0) {
         draw_tick(view, view->fold, ckpt_bytes_show((ckpt_bytes)view->fold, text));
     }
-    for (double tick = ceil(view->fold / step) * step; tick <= view->y_end; tick += step) {
-        const double y = ckpt_view_y(view, tick);
-        if (tick > 0 && y <= lowest && y >= view->top + row - 0.01) {
+    const double first = ceil(view->fold / step) * step;
+    for (int i = 0; i <= parts; i++) { /* counted: beside a large fold a step may be less than a double can tell */
+        const double tick = first + i * step, y = ckpt_view_y(view, tick);
+        if (tick > 0 && tick <= view->y_end && y <= lowest && y >= view->top + row - 0.01) {
             draw_tick(view, tick, ckpt_tick_bytes(tick, step, view->y_end, text));
         }
     }
@@ -101,7 +102,9 @@ void ckpt_view_draw_axis(ckpt_view *view, double y)
     }
     const ckpt_font name = {view->small, false, CKPT_INK_GREY, 1};
     ckpt_view_words(view, view->left - 8, y + view->axis_drop, name, view->gutter,
-                    view->time_axis ? "time" : ckpt_view_unit(view));
+                    view->time_axis                    ? "time"
+                    : view->series[view->base].by_step ? ckpt_view_unit(view)
+                                                       : "event");
 }
 
 /* The middle of the columns that show the peak of the base. */

@@ -5,7 +5,7 @@
 #include "viz/alive.h"
 #include "viz/view_impl.h"
 
-enum { CKPT_VIEW_FACTS = 24, CKPT_VIEW_HEADS = 2, CKPT_VIEW_LARGEST = 16384, CKPT_VIEW_LANES = 12 };
+enum { CKPT_VIEW_FACTS = 32, CKPT_VIEW_HEADS = 2, CKPT_VIEW_LARGEST = 16384, CKPT_VIEW_LANES = 12 };
 
 typedef struct ckpt_fact {
     const char *name, *text;
@@ -113,6 +113,7 @@ const char *ckpt_view_unit(const ckpt_view *view);
 const ckpt_band_look *ckpt_view_band(const ckpt_view *view, int band);
 
 /* Title, head lines and facts (view_words.c). */
+ckpt_font ckpt_view_title_font(const ckpt_view *view);
 void ckpt_view_say(ckpt_view *view);
 const char *ckpt_view_bytes(ckpt_view *view, ckpt_bytes bytes); /* "1.5 MB" */
 

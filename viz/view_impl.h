@@ -46,10 +46,10 @@ typedef struct ckpt_series {
     ckpt_bytes most_bytes;    /* the most of any event, what is outside included */
     const char *verdict;      /* goes after the label: "= predicted at every step"; "" for the base itself */
     bool same;                /* the verdict is: no byte differs */
+    bool by_step;             /* from[i] is the event's step; else i, or a time */
     int runs, again;          /* runs of ops, of which recomputations */
     int copies, allocations, frees;
-    ckpt_ns again_ns, copy_ns, kernel_ns;
-    int64_t launches;
+    ckpt_ns again_ns, copy_ns;
 } ckpt_series;
 
 /* Of a program that follows no plan: its events are numbered, its memory is what it allocated. */
@@ -65,11 +65,13 @@ CKPT_MUST_USE ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int cou
 
 /* What a second trace did otherwise than the base: at every step both have, and where it put things. */
 typedef struct ckpt_residual {
-    bool comparable;   /* the same steps in the same order */
-    int differing;     /* steps whose bytes are not the base's */
-    ckpt_bytes most;   /* the other's bytes less the base's where that is farthest from 0 */
-    int at;            /* the first event that has it */
-    int places, moved; /* the base's places, and how many of them the other has not; places 0: not known of both */
+    bool comparable; /* the same steps in the same order */
+    int differing;   /* steps whose bytes are not the base's */
+    ckpt_bytes most; /* the other's bytes less the base's where that is farthest from 0 */
+    int at;          /* the first event that has it */
+    /* Places of the base, how many of them the other has not, and of the other's the base; places 0: not known of both
+     */
+    int places, moved, more;
 } ckpt_residual;
 
 /* Cost: O(events + places log places). Errors: CKPT_NO_MEMORY. */

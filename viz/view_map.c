@@ -17,8 +17,7 @@ static ckpt_font heading_font(const ckpt_view *view, bool bold)
 static const char *heading(ckpt_view *view)
 {
     return view->no_plan ? CKPT_SAY(view, "by address, gaps left out, %d blocks", view->lives.count)
-                         : CKPT_SAY(view, "arena by address, %s",
-                                    ckpt_view_bytes(view, view->series[view->base].trace->arena_bytes));
+                         : CKPT_SAY(view, "arena by address, %s", ckpt_view_bytes(view, view->map_end));
 }
 
 static void find_kinds(const ckpt_view *view, bool *there)
@@ -164,7 +163,7 @@ static void draw_specks(ckpt_view *view)
     }
     for (int i = 0; i < view->lives.count; i++) {
         const ckpt_box box = box_of(view, i);
-        if (is_speck(&box)) {
+        if (is_speck(&box) && view->lives.life[i].bytes > 0) {
             paint(view, &own, &box);
         }
     }

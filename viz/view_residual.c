@@ -53,7 +53,7 @@ static const ckpt_trace_place **sorted(const ckpt_trace *trace, ckpt_arena *scra
     return place;
 }
 
-/* Places of the base that the other does not have, by going through both in one order. */
+/* Places that only one of both has, by going through them in one order. */
 static ckpt_code find_moved(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
                             ckpt_residual *residual, ckpt_err *err)
 {
@@ -74,6 +74,7 @@ static ckpt_code find_moved(const ckpt_trace *base, const ckpt_trace *other, ckp
         residual->moved += !there;
         k += there;
     }
+    residual->more = other->place_count - (base->place_count - residual->moved);
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
@@ -97,6 +98,9 @@ static const char *places(ckpt_view *view, const ckpt_residual *residual)
 {
     if (residual->places == 0) {
         return "";
+    }
+    if (residual->moved == 0 && residual->more > 0) {
+        return CKPT_SAY(view, "; all %d places and %d more", residual->places, residual->more);
     }
     return residual->moved == 0
                ? CKPT_SAY(view, "; all %d places as %s", residual->places,

@@ -85,7 +85,7 @@ static void say_runs(ckpt_view *view)
 static void say_again(ckpt_view *view, ckpt_ns ns)
 {
     const ckpt_series *const base = &view->series[view->base];
-    if (base->again > 0 && ns <= 0) {
+    if (base->again > 0 && base->again_ns <= 0) {
         fact(view, "again", CKPT_SAY(view, "%d of %d runs recomputed", base->again, base->runs), -1);
     } else if (base->again > 0) {
         fact(view, "again",
@@ -129,7 +129,8 @@ static void say_time(ckpt_view *view)
     }
     if (base->copies > 0) {
         const char *const ns_words = base->copy_ns > 0 ? CKPT_SAY(view, ", %s", ns_of(view, base->copy_ns)) : "";
-        fact(view, "copies", CKPT_SAY(view, "%d between device and host%s", base->copies, ns_words), -1);
+        const char *const where = view->no_plan ? "" : " between device and host";
+        fact(view, "copies", CKPT_SAY(view, "%d%s%s", base->copies, where, ns_words), -1);
     }
 }
 
@@ -191,6 +192,24 @@ static void say_blocks(ckpt_view *view)
          -1);
 }
 
+ckpt_font ckpt_view_title_font(const ckpt_view *view)
+{
+    return (ckpt_font){view->canvas.renderer->cells ? view->small : 17, true, CKPT_INK_BLACK, -1};
+}
+
+/* Where the words do not fit, what every such picture shows goes first. */
+static const char *title_of_plan(ckpt_view *view, const ckpt_trace *trace)
+{
+    const bool budget = trace->budget_bytes > 0;
+    const char *const plan =
+        CKPT_SAY(view, "plan %s, %s%s", text_of(trace->plan)[0] != '\0' ? trace->plan : "of unknown origin",
+                 budget ? "budget " : "no budget", budget ? ckpt_view_bytes(view, trace->budget_bytes) : "");
+    const char *const title = CKPT_SAY(view, "%s: memory in one training step, %s", text_of(trace->name), plan);
+    const bool fits =
+        ckpt_view_measure(view, ckpt_view_title_font(view), title) <= view->canvas.width - 2 * view->margin;
+    return fits ? title : CKPT_SAY(view, "%s: %s", text_of(trace->name), plan);
+}
+
 static void say_title(ckpt_view *view)
 {
     const ckpt_series *const base = &view->series[view->base];
@@ -208,9 +227,7 @@ static void say_title(ckpt_view *view)
         return;
     }
     const bool budget = trace->budget_bytes > 0;
-    view->title = CKPT_SAY(view, "%s: memory in one training step, plan %s, %s%s", text_of(trace->name),
-                           text_of(trace->plan)[0] != '\0' ? trace->plan : "of unknown origin",
-                           budget ? "budget " : "no budget", budget ? ckpt_view_bytes(view, trace->budget_bytes) : "");
+    view->title = title_of_plan(view, trace);
     const char *const of_budget = budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
                                                     percent((double)base->at_peak.planned, (double)trace->budget_bytes))
                                          : "";
