@@ -34,6 +34,15 @@ typedef struct ckpt_inplace {
     int out, in; /* `out` may take the place of `in`, which is destroyed; same bytes, out written, in read */
 } ckpt_inplace;
 
+/* What a policy says of an op; the names are those of PyTorch's CheckpointPolicy. */
+typedef enum ckpt_wish {
+    CKPT_NO_WISH,
+    CKPT_MUST_SAVE,
+    CKPT_PREFER_SAVE,
+    CKPT_MUST_RECOMPUTE,
+    CKPT_PREFER_RECOMPUTE,
+} ckpt_wish;
+
 typedef struct ckpt_graph_op {
     const char *name; /* unique among ops */
     ckpt_phase phase;
@@ -45,7 +54,11 @@ typedef struct ckpt_graph_op {
     ckpt_bytes workspace_bytes;
     bool recompute;         /* may run again; default: forward ops without adds */
     ckpt_choice checkpoint; /* the user's flag on the layer this op comes from (key "checkpoint": true|false) */
-    const char *segment;    /* the flagged unit it belongs to (key "segment"); NULL: none */
+    const char *segment; /* the flagged unit it belongs to (key "segment"); NULL: none; one in another: "h.0/h.0.mlp" */
+    const char *kind;    /* of the layer it comes from (key "op"), "linear"; NULL: unknown */
+    ckpt_choice offload; /* the user's flag, as `checkpoint` */
+    int stage;           /* pipeline partition + 1; 0: none is set */
+    ckpt_wish wish;      /* of --policy; in no file */
 } ckpt_graph_op;
 
 /* Equations that ckpt_graph_check tests, in this order:

@@ -166,6 +166,17 @@ ckpt_code ckpt_phase_read(const ckpt_item *op, ckpt_arena *out, ckpt_phase *phas
     return ckpt_item_fail(&item, err, "found phase \"%.40s\", wanted forward, backward, update or reduce", text);
 }
 
+static ckpt_code read_choice(const ckpt_item *item, const char *key, ckpt_choice *choice, ckpt_err *err)
+{
+    ckpt_item flag;
+    if (ckpt_item_find(item, key, &flag)) {
+        bool yes = false;
+        CKPT_TRY(ckpt_item_bool(&flag, &yes, err));
+        *choice = yes ? CKPT_YES : CKPT_NO;
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code read_op(const reader *r, const ckpt_item *item, ckpt_graph_op *op)
 {
     ckpt_err *const err = r->err;
@@ -181,12 +192,12 @@ static ckpt_code read_op(const reader *r, const ckpt_item *item, ckpt_graph_op *
     const bool usual = op->phase == CKPT_FORWARD && op->adds.count == 0;
     CKPT_TRY(ckpt_member_bool(item, "recompute", usual, &op->recompute, err));
     CKPT_TRY(ckpt_member_text(item, "segment", NULL, r->out, &op->segment, err));
-    ckpt_item flag;
-    if (ckpt_item_find(item, "checkpoint", &flag)) {
-        bool yes = false;
-        CKPT_TRY(ckpt_item_bool(&flag, &yes, err));
-        op->checkpoint = yes ? CKPT_YES : CKPT_NO;
-    }
+    CKPT_TRY(ckpt_member_text(item, "op", NULL, r->out, &op->kind, err));
+    CKPT_TRY(read_choice(item, "checkpoint", &op->checkpoint, err));
+    CKPT_TRY(read_choice(item, "offload", &op->offload, err));
+    int64_t stage = -1;
+    CKPT_TRY(ckpt_member_int(item, "stage", 0, INT32_MAX - 1, -1, &stage, err));
+    op->stage = (int)stage + 1;
     return CKPT_OK;
 }
 

@@ -51,6 +51,16 @@ static void write_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_text
         ckpt_text_add(text, ", \"segment\": ");
         ckpt_text_json(text, op->segment);
     }
+    if (op->kind != NULL) {
+        ckpt_text_add(text, ", \"op\": ");
+        ckpt_text_json(text, op->kind);
+    }
+    if (op->offload != CKPT_UNSET) {
+        ckpt_text_add(text, ", \"offload\": %s", op->offload == CKPT_YES ? "true" : "false");
+    }
+    if (op->stage > 0) {
+        ckpt_text_add(text, ", \"stage\": %d", op->stage - 1);
+    }
     ckpt_text_add(text, " }");
 }
 

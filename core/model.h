@@ -48,7 +48,8 @@ typedef struct ckpt_layer {
     int tie;                /* layer whose parameters this layer shares, number by number, as far as both have
                                them; -1: its own */
     ckpt_choice checkpoint; /* YES: recompute in backward; NO: keep; from the layer or the block around it */
-    const char *segment;    /* with checkpoint set: the flagged block's name ("h.0") or the layer's own */
+    const char *segment;    /* with checkpoint set: the flagged block's name ("h.0") or the layer's own; one that is
+                               flagged inside another: "h.0/h.0.mlp" */
     ckpt_choice offload;
     int stage; /* pipeline partition; -1: unset */
     ckpt_position at;

@@ -226,6 +226,15 @@ static ckpt_code full_name(const expander *x, const ckpt_entry *entry, const sco
     return CKPT_OK;
 }
 
+/* The unit of that name; inside a block that is recomputed behind that one's. */
+static ckpt_code nested_segment(expander *x, const scope *around, const char *name, const char **segment)
+{
+    const bool nested = around->checkpoint == CKPT_YES;
+    *segment = nested ? ckpt_arena_format(x->out, "%s/%s", around->segment, name) : ckpt_arena_text(x->out, name);
+    return *segment != NULL ? CKPT_OK
+                            : CKPT_FAIL(x->err, CKPT_NO_MEMORY, "%.200s: no memory for a segment", x->model->source);
+}
+
 static ckpt_code add_layer(expander *x, const ckpt_entry *entry, const scope *s)
 {
     ckpt_layer *const layer = &x->layer[x->model->layer_count];
@@ -243,7 +252,8 @@ static ckpt_code add_layer(expander *x, const ckpt_entry *entry, const scope *s)
     layer->attr = entry->attr;
     layer->attr_count = entry->attr_count;
     layer->checkpoint = own ? entry->checkpoint : s->checkpoint;
-    layer->segment = own ? layer->name : s->segment;
+    CKPT_TRY(own ? nested_segment(x, s, layer->name, &layer->segment) : CKPT_OK);
+    layer->segment = own ? layer->segment : s->segment;
     layer->offload = entry->offload != CKPT_UNSET ? entry->offload : s->offload;
     layer->stage = entry->stage >= 0 ? entry->stage : s->stage;
     layer->at = entry->at;
@@ -266,11 +276,8 @@ static ckpt_code expand_copy(expander *x, const ckpt_entry *block, int64_t copy,
                               (long long)copy, CKPT_NAME_MAX);
     }
     if (block->checkpoint != CKPT_UNSET) {
+        CKPT_TRY(nested_segment(x, outer, s.name, &s.segment));
         s.checkpoint = block->checkpoint;
-        s.segment = ckpt_arena_text(x->out, s.name);
-        if (s.segment == NULL) {
-            return CKPT_FAIL(x->err, CKPT_NO_MEMORY, "%.200s: no memory for a segment", x->model->source);
-        }
     }
     s.offload = block->offload != CKPT_UNSET ? block->offload : s.offload;
     s.stage = block->stage >= 0 ? block->stage : s.stage;

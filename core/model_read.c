@@ -322,7 +322,7 @@ static ckpt_code read_entry(const reader *r, int depth, ckpt_entry *entry)
     CKPT_TRY(read_choice(r, &entry->item, "checkpoint", &entry->checkpoint));
     CKPT_TRY(read_choice(r, &entry->item, "offload", &entry->offload));
     if (ckpt_item_find(&entry->item, "stage", &item)) {
-        CKPT_TRY(read_number(r, &item, 0, INT32_MAX, &stage));
+        CKPT_TRY(read_number(r, &item, 0, INT32_MAX - 1, &stage));
     }
     entry->stage = (int)stage;
     if (ckpt_item_find(&entry->item, "repeat", &item)) {

@@ -265,6 +265,9 @@ static ckpt_code lower_forward(lowering *l, const ckpt_node *node, ckpt_err *err
     op->recompute = node->index != l->network->loss_node;
     op->checkpoint = node->layer->checkpoint;
     op->segment = node->layer->checkpoint != CKPT_UNSET ? node->layer->segment : NULL;
+    op->kind = node->layer->op;
+    op->offload = node->layer->offload;
+    op->stage = node->layer->stage + 1;
     const ckpt_bytes wanted = row != NULL ? row->forward_workspace_bytes : node->forward_workspace_bytes;
     return workspace_bytes(0, wanted, &op->workspace_bytes, err);
 }

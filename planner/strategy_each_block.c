@@ -2,14 +2,13 @@
  *
  * A block is what the graph's layer names say: all forward ops whose layer has the same name up to its last copy number
  * ("h.3" of "h.3.mlp.up"). Where no layer has one, the blocks are the stretches between narrow cuts (planner/chain.c).
- * The order itself is that of the user's own flags (planner/strategy_flags.c), on a copy of the graph that has these
+ * The order itself is that of the user's own flags (planner/flags_order.c), on a copy of the graph that has these
  * blocks flagged. */
 #include <ctype.h>
 #include <string.h>
 
 #include "planner/chain_impl.h"
-
-extern const ckpt_strategy ckpt_strategy_flags;
+#include "planner/flags_impl.h"
 
 /* How many characters of a layer's name say which copy of a repeated block it is in; 0: in none. */
 static int copy_length(const char *layer)
@@ -65,8 +64,8 @@ static ckpt_code flag_chain(const ckpt_graph *graph, ckpt_graph_op *op, ckpt_are
     return CKPT_OK;
 }
 
-static ckpt_code plan_flagged(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                              ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code plan_flagged(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *scratch, ckpt_arena *out,
+                              ckpt_answer *answer, ckpt_err *err)
 {
     ckpt_graph_op *const op = CKPT_NEW(scratch, ckpt_graph_op, graph->op_count);
     if (op == NULL) {
@@ -82,15 +81,21 @@ static ckpt_code plan_flagged(const ckpt_graph *graph, ckpt_bytes limit, const c
     }
     ckpt_graph flagged = *graph;
     flagged.op = op;
-    return ckpt_strategy_flags.plan(&flagged, limit, options, out, answer, err);
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_code code = ckpt_flags_order(&flagged, true, &order, err);
+    code = code == CKPT_OK ? ckpt_order_end(&order, graph, limit, out, answer, err) : code;
+    ckpt_order_fini(&order);
+    return code;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_answer *answer, ckpt_err *err)
 {
+    (void)options;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    const ckpt_code code = plan_flagged(graph, limit, options, &scratch, out, answer, err);
+    const ckpt_code code = plan_flagged(graph, limit, &scratch, out, answer, err);
     ckpt_arena_fini(&scratch);
     return code;
 }

@@ -19,7 +19,8 @@ static const char *const tiny =
     "    { \"name\": \"f0\", \"phase\": \"forward\", \"layer\": \"l0\", \"writes\": [\"a0\"], \"time_ns\": 700 },\n"
     "    { \"name\": \"f1\", \"phase\": \"forward\", \"reads\": [\"a0\"], \"writes\": [\"a1\", \"s1\"], \"time_ns\": "
     "800,\n"
-    "      \"workspace_bytes\": 32, \"inplace\": [[\"a1\", \"a0\"]], \"checkpoint\": true, \"segment\": \"h.0\" },\n"
+    "      \"workspace_bytes\": 32, \"inplace\": [[\"a1\", \"a0\"]], \"checkpoint\": true, \"segment\": \"h.0\",\n"
+    "      \"op\": \"linear\", \"offload\": true, \"stage\": 3 },\n"
     "    { \"name\": \"b1\", \"phase\": \"backward\", \"reads\": [\"s1\"], \"writes\": [\"g1\", \"g0\"], \"time_ns\": "
     "900 },\n"
     "    { \"name\": \"b0\", \"phase\": \"backward\", \"reads\": [\"g1\", \"a1\"], \"adds\": [\"g0\"], \"time_ns\": "
@@ -59,6 +60,11 @@ static void test_fields_are_read(void **state)
     assert_int_equal(f1->workspace_bytes, 32);
     assert_int_equal(f1->checkpoint, CKPT_YES);
     assert_string_equal(f1->segment, "h.0");
+    assert_string_equal(f1->kind, "linear");
+    assert_int_equal(f1->offload, CKPT_YES);
+    assert_int_equal(f1->stage, 4); /* plus one: 0 is none */
+    assert_int_equal(g->op[0].stage, 0);
+    assert_null(g->op[0].kind);
     assert_string_equal(g->op[0].layer, "l0");
     assert_string_equal(f1->layer, "");
     assert_int_equal(g->op[0].checkpoint, CKPT_UNSET);
@@ -181,6 +187,9 @@ static void test_round_trip(void **state)
         assert_int_equal(again->op[i].checkpoint, g->op[i].checkpoint);
         assert_string_equal(again->op[i].layer, g->op[i].layer);
         assert_true((again->op[i].segment == NULL) == (g->op[i].segment == NULL));
+        assert_true((again->op[i].kind == NULL) == (g->op[i].kind == NULL));
+        assert_int_equal(again->op[i].offload, g->op[i].offload);
+        assert_int_equal(again->op[i].stage, g->op[i].stage);
     }
     assert_true(again->has_link && again->h2d_bytes_per_s == 6);
     ckpt_text_fini(&text);

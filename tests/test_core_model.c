@@ -111,7 +111,7 @@ static void test_flags_are_inherited(void **state)
     assert_int_equal(x->stage, 1);
     const ckpt_layer *const y = layer_of(m, "h.0.inner.1.y2");
     assert_int_equal(y->checkpoint, CKPT_NO);
-    assert_string_equal(y->segment, "h.0.inner.1.y2");
+    assert_string_equal(y->segment, "h.0/h.0.inner.1.y2"); /* kept, in a unit */
     assert_int_equal(y->stage, 7);
     const ckpt_layer *const head = layer_of(m, "head");
     assert_int_equal(head->checkpoint, CKPT_UNSET);

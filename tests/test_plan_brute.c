@@ -222,7 +222,8 @@ static const struct {
 
 static void check_bound(const judge *j, const char *who, ckpt_ns bound, const char *scope)
 {
-    bool known = strcmp(scope, "chain-persistent") == 0; /* test_plan_chain */
+    /* test_plan_chain, test_plan_flags */
+    bool known = strcmp(scope, "chain-persistent") == 0 || strcmp(scope, "flagged") == 0;
     for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++) {
         if (strcmp(scope, scopes[i].name) == 0) {
             known = true;
