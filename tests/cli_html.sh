@@ -22,12 +22,13 @@ traces=$source/tests/html_traces.py
 "$bin/ckpt-plan" --budget 50% --profile "$source/traces/cpu-2-threads/profile.json" "$source/models/byte-gpt.json" \
     -o plan.json --trace predicted.json >plan.txt || fail "planning byte-gpt"
 python3 "$traces" measured measured.json predicted.json || fail "making a measured trace"
+python3 "$traces" late late.json predicted.json || fail "making late times"
 python3 "$traces" hostile hostile.json || fail "making hostile names"
 python3 "$traces" long long.json || fail "making a long trace"
 "$bin/ckpt-profile" --import "$source/tests/imports/snapshot_training.pickle" -o program.json >import.txt 2>&1 ||
     fail "importing a snapshot: $(cat import.txt)"
 "$bin/ckpt-view" predicted.json measured.json -o two.html || fail "two traces"
-for name in hostile long program; do
+for name in hostile late long program; do
     "$bin/ckpt-view" $name.json -o $name.html || fail "$name"
 done
 "$bin/ckpt-view" plan.json -o plan.html || fail "a plan alone"

@@ -194,6 +194,11 @@ def check_search(browser, trace):
         check(got == [many, "false"], f"search {words}: {got}, wanted {many}")
     got = search(browser, "/h.(/")
     check("not a regular expression" in got[0] and got[1] == "true", f"a bad expression gives {got}")
+    browser.run("(now => { let late = 0; performance.now = () => now() + (late += 900); })"
+                "(performance.now.bind(performance))")
+    got = search(browser, "/h/")
+    check(got == ["given up after 2 s", "true"], f"an expression that takes long gives {got}")
+    browser.run("delete performance.now")
     search(browser, "h.0.qkv")
     browser.key("Enter")
     browser.key("Escape")
@@ -250,11 +255,7 @@ def check_zoom(browser):
     check(view(browser)["to"] - view(browser)["from"] < length, "+ zooms in")
     browser.key("Home")
     check(view(browser)["from"] == 0, "Home goes to the beginning")
-    browser.mouse("mouseMoved", x, y)
-    browser.mouse("mousePressed", x, y, button="left", clickCount=1)
-    browser.mouse("mouseMoved", x - 100, y, button="left", buttons=1)
-    browser.mouse("mouseReleased", x - 100, y, button="left", clickCount=1)
-    browser.settle()
+    browser.drag(x, y, x - 100, y)
     at = view(browser)
     moved = 100 / (at["right"] - at["left"]) * (at["to"] - at["from"])
     check(abs(at["from"] - moved) < 0.01 and at["pin"] is None, f"a drag moves to {at['from']}, wanted {moved}")
@@ -263,6 +264,8 @@ def check_zoom(browser):
     browser.key("0")
     at = view(browser)
     check((at["from"], at["low"], at["high"]) == (0, 0, 1), "0 shows everything")
+    check_box(browser)
+    check_right_button(browser, x, y)
     browser.run("document.getElementById('axis-time').click()")
     browser.settle()
     check_ticks(browser, "on the axis of time")
@@ -271,6 +274,42 @@ def check_zoom(browser):
         check_ticks(browser, f"zoomed {turn + 1} times on the axis of time")
     browser.run("document.getElementById('axis-steps').click()")
     browser.key("0")
+
+
+def check_box(browser):
+    """A drag with Shift shows what it framed: a rectangle of the map, or all between two places of the chart."""
+    browser.run("document.activeElement.blur()")
+    at = view(browser)
+    wide, map_ = at["right"] - at["left"], at["map"]
+    left, top = at["box"]["left"] + at["left"], at["box"]["top"] + map_["top"]
+    browser.drag(left + wide / 4, top + map_["height"] / 2, left + wide / 2, top + map_["height"], modifiers=8)
+    got, length = view(browser), at["to"] - at["from"]
+    check(abs(got["from"] - length / 4) < 1 and abs(got["to"] - length / 2) < 1 and got["low"] < 0.01
+          and abs(got["high"] - 0.5) < 0.01 and got["pin"] is None,
+          f"a box in the map shows {got['from']}..{got['to']}, addresses {got['low']}..{got['high']}")
+    browser.key("0")  # without the focus
+    y = at["box"]["top"] + at["chart"]["top"] + 20
+    browser.drag(left + wide * 3 / 4, y, left + wide / 2, y + 40, modifiers=8)
+    got = view(browser)
+    check(abs(got["from"] - length / 2) < 1 and abs(got["to"] - length * 3 / 4) < 1 and got["high"] == 1,
+          f"a box in the chart shows {got['from']}..{got['to']}, addresses to {got['high']}")
+    browser.key("0")
+
+
+def check_right_button(browser, x, y):
+    """What the browser's menu swallows is not the beginning of a drag."""
+    browser.run("document.getElementById('plot').focus({preventScroll: true})")
+    browser.key("+")
+    before = view(browser)["from"]
+    browser.mouse("mouseMoved", x, y)
+    browser.mouse("mousePressed", x, y, button="right", clickCount=1)
+    browser.hover(x - 60, y)
+    check(view(browser)["from"] == before and tooltip(browser) is not None, "the right button drags the picture")
+    browser.mouse("mouseReleased", x - 60, y, button="right", clickCount=1)
+    browser.settle()
+    check(view(browser)["pin"] is None, "the right button pins")
+    browser.key("0")
+    browser.key("Escape")
 
 
 def check_cursor(browser, trace):
@@ -298,11 +337,11 @@ def check_hash(browser, trace, url):
     search(browser, "qkv")
     browser.key("Escape")
     keep = "[ckpt.state.from, ckpt.state.to, ckpt.state.pin, ckpt.state.find, ckpt.state.table, ckpt.state.axis]"
+    browser.wait("location.hash.includes('find=qkv')")
     before, link = browser.run(keep), browser.run("location.href")
     name = browser.run("ckpt.data.texts[ckpt.lives.name[ckpt.state.pin.life]]")
     check(name == stay["name"], f"a click on {stay['name']} pins {name}")
-    check(link.startswith(url + "#") and "pin=" in link and "find=qkv" in link, f"link {link}")
-    browser.send("Page.navigate", url="about:blank")
+    check(link.startswith(url + "#") and "pin=" in link, f"link {link}")
     browser.open(link)
     after = browser.run(keep)
     check(all(abs(a - b) < 1e-4 for a, b in zip(before[:2], after[:2])) and before[2:] == after[2:],
@@ -318,6 +357,10 @@ def check_hash(browser, trace, url):
     check(at["from"] == 0 and at["pin"] is None and at["axis"] == "steps" and at["theme"] == "auto", "a foreign link")
     browser.run("location.hash = ''")
     browser.wait("ckpt.state.find === ''")
+    # A frame of somebody else's may forbid it.
+    browser.run("history.replaceState = () => { window.asked = true; throw new DOMException('no'); }")
+    browser.key("+")
+    browser.wait("window.asked")
 
 
 def lightness(browser):
@@ -331,7 +374,7 @@ def lightness(browser):
 def check_theme(browser):
     for name, night in (("dark", True), ("light", False)):
         browser.theme(name)
-        browser.settle()
+        browser.wait(f"document.documentElement.dataset.look === '{name}'")
         browser.settle()
         for rgb in lightness(browser):
             check((sum(rgb[:3]) < 200) == night, f"{name}: the ground is {rgb}")
@@ -339,14 +382,49 @@ def check_theme(browser):
     browser.run("document.getElementById('theme').click()")
     browser.settle()
     check(all(sum(rgb[:3]) < 200 for rgb in lightness(browser)), "the switch goes to dark")
-    check("theme=dark" in browser.run("location.hash"), "the link keeps the theme")
+    browser.wait("location.hash.includes('theme=dark')")
     browser.run("document.getElementById('theme').click()")
     browser.settle()
 
 
+def check_contrast(browser):
+    """WCAG 2.2, success criterion 1.4.3: 4.5 to 1 for all text, that on the map's colours too."""
+    def light(rgb):
+        part = [v / 255 / 12.92 if v <= 10 else ((v / 255 + 0.055) / 1.055) ** 2.4 for v in rgb]
+        return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2]
+
+    def rgb(text):
+        return [int(text[k:k + 2], 16) for k in (1, 3, 5)]
+
+    for theme in ("dark", "light"):
+        browser.theme(theme)
+        browser.wait(f"document.documentElement.dataset.look === '{theme}'")
+        colors = browser.run("ckpt.colors")
+        pairs = [(rgb(colors[ink]), rgb(colors[ground]), f"{ink} on {ground}") for ground in ("paper", "panel")
+                 for ink in ("ink", "quiet", "hit")]
+        for ground, ink, name in browser.run("ckpt.data.kinds.map(k => [ckpt.tint(k.rgb), ckpt.inkOn(ckpt.tint(k.rgb))"
+                                             ", k.name])"):
+            pairs.append((rgb(ink), ground, f"the name of {name}"))
+        for ink, ground, words in pairs:
+            a, b = sorted((light(ink), light(ground)))
+            check((b + 0.05) / (a + 0.05) >= 4.5, f"{theme}: {words} has a contrast of {(b + 0.05) / (a + 0.05):.2f}")
+
+
+def check_names(browser):
+    """Whatever takes the focus has a name for those who hear the page, and the table has one."""
+    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
+    found = {}
+    for node in nodes:
+        role, name = node.get("role", {}).get("value", ""), node.get("name", {}).get("value", "")
+        found.setdefault(role, []).append(name)
+        focusable = any(p["name"] == "focusable" and p["value"]["value"] for p in node.get("properties", []))
+        check(not focusable or node.get("ignored") or name != "" or role == "row", f"a {role} without a name")
+    check(len(found.get("button", [])) > 10 and found.get("application") and found.get("searchbox"), f"roles {found}")
+    check(found.get("table") == ["In memory"], f"the table is called {found.get('table')}")
+
+
 def check_touch(browser, url):
     browser.size(420, 800, ratio=2, touch=True)
-    browser.send("Page.navigate", url="about:blank")
     browser.open(url)
     at = view(browser)
     check(at["box"]["width"] <= 420, f"the picture is {at['box']['width']} wide on a screen of 420")
@@ -363,6 +441,10 @@ def check_touch(browser, url):
     share = (after["to"] - after["from"]) / (at["to"] - at["from"])
     check(0.4 < share < 0.6, f"a pinch from 60 to 120 pixels leaves {share:.2f} of the axis, wanted a half")
     check(abs((after["from"] + after["to"]) / 2 - (at["from"] + at["to"]) / 2) < 6, "the pinch's middle stays")
+    browser.size(420, 800, ratio=3, touch=True)  # another screen
+    browser.mouse("mouseMoved", middle, y)
+    browser.wait("ckpt.layout.ratio === 3 && document.getElementById('plot').width === "
+                 f"{round(at['box']['width'] * 3)}")
     browser.touch("touchStart", [(middle, y)])
     for step in (20, 40, 60):
         browser.touch("touchMove", [(middle - step, y)])
@@ -396,9 +478,21 @@ def check_hostile(browser, url):
     check(browser.run("document.documentElement.scrollWidth") <= 1280, "a long name widens the page")
 
 
+def check_late(browser, url):
+    """Times since 1970 in nanoseconds are coarser than one: the zoom ends before the picture is empty."""
+    browser.open(url + "#axis=time")
+    at = view(browser)
+    for _ in range(60):
+        browser.wheel(at["box"]["left"] + 400, at["box"]["top"] + at["map"]["top"] + 50, -400)
+    at = view(browser)
+    check(at["from"] < at["to"] and at["to"] - at["from"] < 1e8 and at["from"] > 1e18, f"{at['from']} to {at['to']}")
+    check(len(at["ticks"]) >= 2, "labels of late times")
+
+
 def check_quiet(browser, words):
     check(browser.requests() == [], f"{words}: asks for {browser.requests()}")
     check(browser.complaints() == [], f"{words}: {browser.complaints()}")
+    browser.events.clear()
 
 
 def check_long(browser, url):
@@ -425,7 +519,7 @@ def main():
     for name in ("two.html", "hostile.html"):
         check_markup(name)
     pages = {name: "file://" + urllib.parse.quote(os.path.join(folder, name + ".html"))
-             for name in ("two", "hostile", "long", "program", "plan")}
+             for name in ("two", "hostile", "late", "long", "program", "plan")}
     browser = html_drive.Browser(html_drive.find_browser())
     try:
         browser.theme("light")
@@ -437,10 +531,13 @@ def main():
         check_zoom(browser)
         check_cursor(browser, trace)
         check_theme(browser)
+        check_contrast(browser)
+        check_names(browser)
         text = browser.run("document.body.innerText")
         check("differs first at step" in text, "the measured trace's difference is said")
         check_quiet(browser, "two traces")
         check_hash(browser, trace, pages["two"])
+        check_quiet(browser, "links")
         check_touch(browser, pages["two"])
         check_quiet(browser, "on a phone")
         check_hostile(browser, pages["hostile"])
@@ -453,6 +550,8 @@ def main():
         check(browser.run("ckpt.lives.count") > 100 and browser.run("ckpt.state.axis") == "time", "a program's blocks")
         check_ticks(browser, "a program without a plan")
         check_quiet(browser, "a program without a plan")
+        check_late(browser, pages["late"])
+        check_quiet(browser, "a late clock")
         check_long(browser, pages["long"])
         check_quiet(browser, "200,000 events")
     finally:

@@ -46,9 +46,8 @@ class Browser:
         os.close(from_browser)
         self.buffer, self.number, self.events, self.answers = b"", 0, [], {}
         self.session = None
-        targets = self.send("Target.getTargets")["targetInfos"]
-        page = next(target for target in targets if target["type"] == "page")
-        self.session = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        tab = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.send("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log", "Audits"):
             self.send(f"{domain}.enable")
         self.size(width, height)
@@ -96,7 +95,8 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def open(self, url):
-        self.events.clear()
+        """Another page, or the same one anew where the address differs in its hash only."""
+        self.send("Page.navigate", url="about:blank")
         self.send("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && !!window.ckpt && window.ckpt.redrawMs > 0")
 
@@ -107,7 +107,7 @@ class Browser:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def wait(self, expression, seconds=30):
+    def wait(self, expression, seconds=60):
         end = time.monotonic() + seconds
         while not self.run(expression):
             if time.monotonic() > end:
@@ -116,7 +116,8 @@ class Browser:
 
     def settle(self):
         """Until what was asked for is drawn."""
-        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+        self.run("new Promise(done => { const look = () => window.ckpt?.busy ? requestAnimationFrame(look) : done(1); "
+                 "requestAnimationFrame(look); })")
 
     def mouse(self, kind, x, y, **more):
         self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
@@ -126,9 +127,14 @@ class Browser:
         self.settle()
 
     def click(self, x, y):
+        self.drag(x, y, x, y)
+
+    def drag(self, x, y, to_x, to_y, modifiers=0):
         self.mouse("mouseMoved", x, y)
-        self.mouse("mousePressed", x, y, button="left", clickCount=1)
-        self.mouse("mouseReleased", x, y, button="left", clickCount=1)
+        self.mouse("mousePressed", x, y, button="left", clickCount=1, modifiers=modifiers)
+        if (x, y) != (to_x, to_y):
+            self.mouse("mouseMoved", to_x, to_y, button="left", buttons=1, modifiers=modifiers)
+        self.mouse("mouseReleased", to_x, to_y, button="left", clickCount=1, modifiers=modifiers)
         self.settle()
 
     def wheel(self, x, y, down, modifiers=0):

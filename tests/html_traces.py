@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Traces to try the page on: html_traces.py long|hostile|measured OUT [FROM].
+"""Traces to try the page on: html_traces.py long|hostile|measured|late OUT [FROM].
 
 long      200,000 events with 100,000 stays in one arena: 100,000 ops, the buffer of each freed by a step of its own
 hostile   a small plan whose names try to leave the page's data, its markup and its pictures
-measured  FROM as if it had been measured: other times, and 512 bytes more of activations at one step"""
+measured  FROM as if it had been measured: other times, and 512 bytes more of activations at one step
+late      FROM with times of a clock that began in 1970"""
 import json
 import sys
 
@@ -88,5 +89,15 @@ def measured_trace(path, source):
         json.dump(trace, out)
 
 
+def late_trace(path, source):
+    with open(source, encoding="utf-8") as file:
+        trace = json.load(file)
+    for one in trace["events"]:
+        one["start_ns"] += 1732000000000000000
+        one["end_ns"] += 1732000000000000000
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump(trace, out)
+
+
 if __name__ == "__main__":
-    {"long": long_trace, "hostile": hostile_trace, "measured": measured_trace}[sys.argv[1]](*sys.argv[2:])
+    {"long": long_trace, "hostile": hostile_trace, "measured": measured_trace, "late": late_trace}[sys.argv[1]](*sys.argv[2:])

@@ -29,7 +29,12 @@ const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 const contrast = (rgb) => (lightness(rgb) < 0.4 ? lighter(rgb, 0.42) : darker(rgb, 0.32));
 // Edges stand out more than hatching, or hatched neighbours run together.
 const edgeOf = (rgb) => (lightness(rgb) < 0.4 ? lighter(rgb, 0.75) : darker(rgb, 0.6));
-const inkOn = (rgb) => (lightness(rgb) > 0.5 ? "#000000" : "#ffffff");
+
+// Black or white, whichever has more contrast by WCAG 2.2: they are alike on a relative luminance of 0.179.
+function inkOn(rgb) {
+  const [r, g, b] = rgb.map((v) => (v <= 10 ? v / 3294.6 : Math.pow((v / 255 + 0.055) / 1.055, 2.4)));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
+}
 
 const patterns = new Map();
 function patternOf(context, look) {

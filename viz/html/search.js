@@ -1,7 +1,8 @@
 // Search by a part of a name or layer (letters of either case), or by a /regular expression/ with its own flags. Each
-// text of the file is tried once, however many stays and steps are called so.
+// text of the file is tried once, however many stays and steps are called so. An expression that takes long is given up
+// between two texts; one that goes on and on within a single text nothing here can stop, only the browser.
 const search = { lives: [], events: [], at: -1, error: "" };
-const LISTED = 200;
+const LISTED = 200, PATIENCE = 2000; // matches, milliseconds
 
 function matcher(words) {
   const form = /^\/(.*)\/([a-z]*)$/s.exec(words);
@@ -9,8 +10,19 @@ function matcher(words) {
     const low = words.toLowerCase();
     return (text) => text.toLowerCase().includes(low);
   }
-  const expression = new RegExp(form[1], form[2].replace(/[gy]/g, ""));
-  return (text) => expression.test(text);
+  let expression;
+  try {
+    expression = new RegExp(form[1], form[2].replace(/[gy]/g, ""));
+  } catch (error) {
+    throw new Error(`not a regular expression: ${show(error.message, 120)}`);
+  }
+  const end = performance.now() + PATIENCE;
+  return (text) => {
+    if (performance.now() > end) {
+      throw new Error(`given up after ${PATIENCE / 1000} s`);
+    }
+    return expression.test(text);
+  };
 }
 
 function find() {
@@ -52,7 +64,7 @@ function sayCount() {
   const many = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : "s"}`;
   const at = search.at >= 0 ? `${grouped(search.at + 1)} of ` : "";
   $("find-count").textContent = state.find === "" ? ""
-    : search.error ? `not a regular expression: ${show(search.error, 120)}`
+    : search.error ? search.error
     : lives.count ? `${at}${many(search.lives.length, "stay")}, ${many(search.events.length, data.unit)}`
     : `${at}${many(search.events.length, data.unit)}`;
 }

@@ -1,7 +1,7 @@
 // What the page shows; all of it that a link should bring back stands in the URL's hash.
 const $ = (id) => document.getElementById(id);
 const AXES = ["steps", "time"], THEMES = ["auto", "light", "dark"], TABLES = ["cursor", "peak", "pin"];
-const hasTime = base.time[base.count] > 0;
+const hasTime = events.end.some((end) => end > 0); // a plan knows how long a step takes, but not when what runs
 
 const state = {
   axis: data.axis,
@@ -12,6 +12,7 @@ const state = {
   cursor: null, // {event, life or -1, panel, x, y}; x and y in pixels of the stage, or null from the keyboard
   seen: -1, // the event under the cursor, and after it went
   pin: null, // {event, life or -1}
+  box: null, // {x0, x1, y0, y1} in pixels: what a drag with Shift has framed
   find: "",
   theme: "auto",
   table: "peak",
@@ -46,8 +47,10 @@ function firstFrom(place, trace = base) {
 }
 
 function zoomTo(from, to) {
-  const begin = axisBegin(), whole = wholeAxis() - begin;
-  const length = clamp(to - from, Math.min(whole, state.axis === "time" ? 10 : 2), whole);
+  const begin = axisBegin(), end = wholeAxis(), whole = end - begin;
+  // Places late on a clock are coarse numbers: their picture must stay some thousands of them wide.
+  const least = Math.max(state.axis === "time" ? 10 : 2, end * Math.pow(2, -40));
+  const length = clamp(to - from, Math.min(whole, least), whole);
   const start = clamp((from + to - length) / 2, begin, begin + whole - length);
   state.from = start;
   state.to = start + length;
@@ -88,6 +91,13 @@ function readColors(forceLight = false) {
 }
 
 let known = ""; // the hash as it was read or written last
+let hashTimer = 0;
+
+// Browsers bear some hundred changes in half a minute; a drag has that many in seconds.
+function keepHash() {
+  clearTimeout(hashTimer);
+  hashTimer = setTimeout(writeHash, 150);
+}
 
 function writeHash() {
   const part = new URLSearchParams();
@@ -113,8 +123,11 @@ function writeHash() {
   const hash = "#" + part.toString();
   // Where somebody else has changed it, restore() is about to read it.
   if (location.hash === known && hash !== known && !(hash === "#" && known === "")) {
-    history.replaceState(null, "", hash);
-    known = location.hash;
+    try {
+      history.replaceState(null, "", hash);
+      known = location.hash;
+    } catch { // a page inside another one may have no say in its address: it has no link then
+    }
   }
 }
 

@@ -1,15 +1,16 @@
 // Under the picture: bytes by category, what is in memory and why, facts.
 const ROWS = 200;
+// `seen`: in windows that have room, by classes of the style sheet.
 const COLUMNS = [
   { key: "name", text: "name", of: (i) => data.texts[lives.name[i]] },
-  { key: "layer", text: "layer", of: (i) => data.texts[lives.layer[i]], wide: true },
-  { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name, wide: true },
+  { key: "layer", text: "layer", of: (i) => data.texts[lives.layer[i]], seen: "spare" },
+  { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name, seen: "wide" },
   { key: "bytes", text: "bytes", of: (i) => lives.bytes[i], number: true, show: (i) => grouped(lives.bytes[i]) },
-  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, wide: true,
+  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, seen: "spare",
     show: addressOf },
-  { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, wide: true,
+  { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, seen: "wide",
     show: (i) => grouped(events.step[lives.from[i]]) },
-  { key: "death", text: "death", of: (i) => lives.to[i], number: true, wide: true,
+  { key: "death", text: "death", of: (i) => lives.to[i], number: true, seen: "wide",
     show: (i) => (isFreed(i) ? grouped(events.step[lives.to[i]]) : "end") },
   { key: "why", text: "why", of: (i) => reasonOf(i) },
 ];
@@ -44,7 +45,7 @@ function fillRow(life) {
   row.tabIndex = -1;
   for (const one of COLUMNS) {
     const words = one.show ? one.show(life) : show(one.of(life), 120);
-    const td = cell(row, words, (one.number ? "number" : "text") + (one.wide ? " wide" : ""));
+    const td = cell(row, words, (one.number ? "number" : "text") + (one.seen ? " " + one.seen : ""));
     if (one.key === "name") {
       td.prepend(swatch(data.kinds[lives.kind[life]]));
     }
@@ -113,7 +114,7 @@ function buildTable() {
     const th = document.createElement("th"), button = document.createElement("button");
     th.id = "head-" + one.key;
     th.scope = "col";
-    th.className = (one.number ? "number" : "text") + (one.wide ? " wide" : "");
+    th.className = (one.number ? "number" : "text") + (one.seen ? " " + one.seen : "");
     button.type = "button";
     button.textContent = one.text;
     button.addEventListener("click", () => {

@@ -66,6 +66,16 @@ function drawOver() {
       }
     }
   }
+  if (state.box) {
+    const { x0, x1, y0, y1 } = state.box;
+    context.fillStyle = colors.hit;
+    context.globalAlpha = 0.15;
+    context.fillRect(x0, y0, x1 - x0, y1 - y0);
+    context.globalAlpha = 1;
+    context.strokeStyle = colors.hit;
+    context.lineWidth = 1.2;
+    context.strokeRect(x0, y0, x1 - x0, y1 - y0);
+  }
   if (state.pin) {
     crosshair(context, state.pin.event, []);
   }

@@ -1,6 +1,6 @@
 // Drawing, and what the mouse, keys, fingers and buttons do.
-let wanted = false, redrawMs = 0;
-const pointers = new Map(), gesture = { moved: false, x: 0, y: 0 };
+let wanted = false, redrawMs = 0, stageWidth = 0, screenRatio = 1;
+const pointers = new Map(), gesture = { moved: false, boxed: false, x: 0, y: 0 };
 
 function draw() {
   const start = performance.now(), context = plot.getContext("2d");
@@ -38,9 +38,8 @@ function refreshNow() {
     $("axis-" + axis).setAttribute("aria-pressed", String(state.axis === axis));
   }
   $("unpin").hidden = !state.pin;
-  $("theme").textContent = state.theme;
-  $("theme").setAttribute("aria-label", `Colours: ${state.theme === "auto" ? "as the system" : state.theme}`);
-  writeHash();
+  $("theme").textContent = `colours: ${state.theme}`;
+  keepHash();
 }
 
 function refresh() {
@@ -57,6 +56,10 @@ function refreshOver() {
     overWanted = true;
     requestAnimationFrame(() => {
       overWanted = false;
+      if (screenRatio !== devicePixelRatio) { // on another screen; the window may have kept its size
+        resize();
+        return;
+      }
       drawOver();
       placeTip();
       fillTable(true);
@@ -67,9 +70,11 @@ function refreshOver() {
 }
 
 function resize() {
+  screenRatio = devicePixelRatio;
   patterns.clear();
   table.key = "";
-  layOut($("stage").clientWidth);
+  stageWidth = $("stage").clientWidth;
+  layOut(stageWidth);
   buildLegend();
   refresh();
 }
@@ -203,8 +208,12 @@ function spotOf(event) {
 }
 
 function onPointerDown(event) {
+  if (event.button !== 0) { // a menu may swallow the end of it
+    return;
+  }
   pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
   gesture.moved = pointers.size > 1;
+  gesture.boxed = event.shiftKey && event.pointerType === "mouse";
   gesture.x = event.clientX;
   gesture.y = event.clientY;
   plot.setPointerCapture(event.pointerId);
@@ -214,6 +223,25 @@ const spread = () => {
   const [a, b] = [...pointers.values()];
   return { middle: (a.x + b.x) / 2, length: Math.max(8, Math.abs(a.x - b.x)) };
 };
+
+// The part of the picture between where a drag began and where it is: of the map when it began there and has a height,
+// else all of it from left to right.
+function boxTo(event) {
+  const stage = plot.getBoundingClientRect(), { map, left, right, axisY } = layout;
+  const ends = (a, b, low, high) => [Math.min(a, b), Math.max(a, b)].map((one) => clamp(one, low, high));
+  const [x0, x1] = ends(gesture.x - stage.left, event.clientX - stage.left, left, right);
+  const inMap = map && panelAt(gesture.y - stage.top) === "map" && Math.abs(event.clientY - gesture.y) > 8;
+  const [y0, y1] = inMap ? ends(gesture.y - stage.top, event.clientY - stage.top, map.top, map.bottom) : [0, axisY];
+  return { x0, x1, y0, y1, inMap };
+}
+
+function zoomToBox({ x0, x1, y0, y1, inMap }) {
+  const low = inMap && offsetAt(y1) / lives.top, high = inMap && offsetAt(y0) / lives.top;
+  if (x1 > x0) {
+    zoomTo(placeAt(x0), placeAt(x1));
+    inMap && zoomAddresses(low, high);
+  }
+}
 
 function onPointerMove(event) {
   const last = pointers.get(event.pointerId), stage = plot.getBoundingClientRect();
@@ -230,6 +258,11 @@ function onPointerMove(event) {
   }
   const perPixel = (state.to - state.from) / (layout.right - layout.left);
   state.cursor = null;
+  if (gesture.boxed) {
+    state.box = boxTo(event);
+    refreshOver();
+    return;
+  }
   if (before) {
     const after = spread(), place = placeAt(before.middle - stage.left);
     const length = (state.to - state.from) * (before.length / after.length);
@@ -247,9 +280,17 @@ function onPointerMove(event) {
 }
 
 function onPointerUp(event) {
-  const known = pointers.delete(event.pointerId);
+  const known = pointers.delete(event.pointerId), { box } = state;
   plot.classList.remove("held");
-  if (!known || gesture.moved || event.type === "pointercancel") {
+  if (box) {
+    state.box = null;
+    if (event.type === "pointerup") {
+      zoomToBox(box);
+    }
+    refresh();
+    return;
+  }
+  if (!known || gesture.moved || event.type !== "pointerup") {
     return;
   }
   const spot = spotOf(event);
@@ -339,8 +380,8 @@ function onKey(event) {
     $("find").select();
     return;
   }
-  // Letters work everywhere; what moves and scrolls only where the picture has the focus.
-  const everywhere = "nNp,.".includes(event.key);
+  // Letters and signs work everywhere; what also scrolls the page or presses buttons only on the picture.
+  const everywhere = "nNp,.+=-*_0".includes(event.key);
   if (keys[event.key] && (everywhere || event.target === plot)) {
     event.preventDefault();
     keys[event.key]();
@@ -359,6 +400,7 @@ function listen() {
   plot.addEventListener("pointermove", onPointerMove);
   plot.addEventListener("pointerup", onPointerUp);
   plot.addEventListener("pointercancel", onPointerUp);
+  plot.addEventListener("lostpointercapture", onPointerUp); // whatever else ends a drag
   plot.addEventListener("pointerleave", (event) => {
     if (!pointers.has(event.pointerId) && event.pointerType !== "touch") {
       letGo();
@@ -392,6 +434,7 @@ function listen() {
   $("find-back").addEventListener("click", () => goTo(search.at < 0 ? -1 : search.at - 1));
   addEventListener("hashchange", restore);
   addEventListener("resize", resize);
+  new ResizeObserver(() => $("stage").clientWidth !== stageWidth && resize()).observe($("stage")); // a scroll bar
   addEventListener("scroll", () => { // the words would stay where nothing is any more
     if (state.cursor && state.cursor.x !== null) {
       letGo();
@@ -411,8 +454,9 @@ function listen() {
 
 // For tests and the curious: the state, where things lie in the picture, and what the last redraw took.
 window.ckpt = {
-  state, layout, drawn, search, data, lives, events, rectOf, plotX,
+  state, layout, drawn, search, data, lives, events, rectOf, plotX, colors, tint, inkOn,
   get redrawMs() { return redrawMs; },
+  get busy() { return wanted || overWanted; },
   measure() { draw(); return redrawMs; },
 };
 plot.setAttribute("aria-label", `${show(data.title, 200)}. ${show(data.head.join(". "), 300)}. ` +
