@@ -100,4 +100,5 @@ def late_trace(path, source):
 
 
 if __name__ == "__main__":
-    {"long": long_trace, "hostile": hostile_trace, "measured": measured_trace, "late": late_trace}[sys.argv[1]](*sys.argv[2:])
+    make = {"long": long_trace, "hostile": hostile_trace, "measured": measured_trace, "late": late_trace}
+    make[sys.argv[1]](*sys.argv[2:])

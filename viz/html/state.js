@@ -152,9 +152,7 @@ function readHash() {
     zoomAddresses(y[0], y[1]);
   }
   const pin = /^(\d+)(?:\.(\d+))?$/.exec(part.get("pin") || "");
-  state.pin = null;
-  if (pin && Number(pin[1]) < base.count) {
-    const life = pin[2] === undefined || Number(pin[2]) >= lives.count ? -1 : Number(pin[2]);
-    state.pin = { event: Number(pin[1]), life };
-  }
+  const event = pin ? Number(pin[1]) : base.count, life = pin && pin[2] !== undefined ? Number(pin[2]) : -1;
+  const alive = life === -1 || (life < lives.count && lives.from[life] <= event && event <= lives.to[life]);
+  state.pin = event < base.count && alive ? { event, life } : null;
 }
