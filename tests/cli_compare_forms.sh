@@ -42,6 +42,21 @@ forms change 0 base.json new.json
 forms limit 1 --max-increase step_time=0.1% base.json new.json
 forms strict 1 --exit-code base.json new.json
 forms two 0 base.json new.json base.json
+forms warned 0 --warn-only --max-increase step_time=0.1% base.json new.json
+plan --budget 1% -o tight.json || [ $? = 1 ]
+forms lost 1 --exit-code base.json tight.json
+forms still 0 --exit-code tight.json tight.json
+forms neither 1 --max peak=6GiB tight.json tight.json
+plan --sweep 3 -o base-sweep.json
+python3 - <<'P'
+import json
+sweep = json.load(open("base-sweep.json", encoding="utf-8"))
+for point in sweep["points"]:
+    point["time_ns"] += 1000000
+    point.pop("bound", None)
+json.dump(sweep, open("sweep.json", "w", encoding="utf-8"))
+P
+forms sweeps 1 --exit-code --max-increase step_time=0 base-sweep.json sweep.json
 forms hostile 1 --exit-code hostile-base.json hostile-new.json
 plan --budget 60% --set tokens=128 -o other.json
 forms other 3 base.json other.json

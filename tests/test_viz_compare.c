@@ -270,6 +270,16 @@ static const ckpt_compare_value *value_of(const ckpt_difference *d, const char *
     return NULL;
 }
 
+static bool has_point(const ckpt_curve *curve, ckpt_bytes budget)
+{
+    for (int i = 0; i < curve->point_count; i++) {
+        if (curve->point[i].budget_bytes == budget) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void sweeps_against_every_budget(void **state)
 {
     fixture *const f = *state;
@@ -281,16 +291,21 @@ static void sweeps_against_every_budget(void **state)
         const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
         double worst = -2, sum_a = 0, sum_b = 0;
         ckpt_bytes first = 0, last = 0;
+        bool alike = true; /* where both have plans, points are at the same budgets */
         for (int i = 0; i < d->row_count; i++) {
             const ckpt_compare_value *const v = &d->row[i].value;
-            const ckpt_ns x = time_at(a, d->row[i].budget_bytes), y = time_at(b, d->row[i].budget_bytes);
+            const ckpt_bytes budget = d->row[i].budget_bytes;
+            const ckpt_ns x = time_at(a, budget), y = time_at(b, budget);
             assert_true(v->has_base == (x >= 0) && v->has_new == (y >= 0));
             assert_true((x < 0 || v->base == x) && (y < 0 || v->fresh == y));
             if (x >= 0 && y >= 0) {
+                const bool told = y == x || has_point(y > x ? b : a, budget);
                 const double growth = (double)(y - x) / (double)x;
-                worst = growth > worst ? growth : worst;
-                first = first == 0 ? d->row[i].budget_bytes : first;
-                last = d->row[i].budget_bytes;
+                assert_true((v->change == CKPT_CHANGE_UNJUDGED) == !told);
+                worst = told && growth > worst ? growth : worst;
+                alike = alike && has_point(a, budget) == has_point(b, budget);
+                first = first == 0 ? budget : first;
+                last = budget;
             }
         }
         assert_true(d->lost == (a->point_count > 0 && b->point_count == 0));
@@ -305,6 +320,8 @@ static void sweeps_against_every_budget(void **state)
             sum_b += (double)time_at(b, budget);
         }
         if (mean != NULL) {
+            assert_true(alike || mean->change == CKPT_CHANGE_UNJUDGED || mean->base == mean->fresh);
+            assert_true(!alike || mean->change != CKPT_CHANGE_UNJUDGED);
             assert_true(llabs((int64_t)(sum_a / (double)(last - first) + 0.5) - mean->base) <= 1);
             assert_true(llabs((int64_t)(sum_b / (double)(last - first) + 0.5) - mean->fresh) <= 1);
         }

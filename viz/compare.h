@@ -32,7 +32,6 @@ typedef enum ckpt_compare_unit {
     CKPT_UNIT_BYTES,
     CKPT_UNIT_NS,
     CKPT_UNIT_RATIO, /* millionths; shown as a percentage */
-    CKPT_UNIT_COUNT
 } ckpt_compare_unit;
 
 /* How a number came to be, and so how a change of it is judged. */
@@ -50,7 +49,7 @@ typedef enum ckpt_compare_change {
     CKPT_CHANGE_NOISE,    /* "~": sampled, and not significant; or measured once */
     CKPT_CHANGE_FEW,      /* sampled, with too few samples for a test; `why` says how many */
     CKPT_CHANGE_MISSING,  /* one side does not have it; `why` says which where that needs a word */
-    CKPT_CHANGE_UNJUDGED, /* predicted against measured time; `why` says so */
+    CKPT_CHANGE_UNJUDGED, /* two numbers of different kinds, such as predicted and measured; `why` says which */
 } ckpt_compare_change;
 
 /* A metric as users name it in limits: of the kinds it is in, lower is better unless `neutral`. */

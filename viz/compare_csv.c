@@ -3,18 +3,18 @@
 #include <string.h>
 
 #include "viz/compare_write.h"
+#include "viz/words.h"
 
+/* Quoted where it has to be. */
 static void put_field(ckpt_text *text, const char *string)
 {
-    if (strpbrk(string, ",\"\r\n") == NULL) {
+    const bool plain =
+        strspn(string, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./ ()>") == strlen(string);
+    if (plain) {
         ckpt_text_add(text, "%s", string);
         return;
     }
-    ckpt_text_add(text, "\"");
-    for (; *string != '\0'; string++) {
-        ckpt_text_put(text, *string == '"' ? "\"\"" : string, *string == '"' ? 2 : 1);
-    }
-    ckpt_text_add(text, "\"");
+    ckpt_words_csv(text, string);
 }
 
 /* What every line begins with. */

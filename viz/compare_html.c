@@ -3,8 +3,8 @@
 
 #include "viz/compare_tables.h"
 #include "viz/compare_write.h"
-#include "viz/draw.h"
 #include "viz/html_hash.h"
+#include "viz/words.h"
 
 static const char style[] =
     ":root{color-scheme:light dark;--line:#8886;--worse:#b34700;--better:#00734f}\n"
@@ -13,48 +13,38 @@ static const char style[] =
     "h1{font-size:1.5em}h2{font-size:1.2em;overflow-wrap:anywhere}\n"
     ".wide{overflow-x:auto}table{border-collapse:collapse;margin:.5em 0 1.5em}\n"
     "th,td{padding:.25em .7em;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}\n"
-    "td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
+    "td{white-space:pre-line}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
+    "\n"
     "code{overflow-wrap:anywhere}.worse{color:var(--worse);font-weight:bold}.better{color:var(--better)}\n"
     "summary{cursor:pointer;font-weight:bold}p.verdict{font-size:1.1em}\n";
 
-static void put_words(ckpt_text *text, const char *string)
-{
-    for (int length = 0; *string != '\0'; string += length) {
-        length = ckpt_utf8_length(string);
-        if (length > 1) {
-            ckpt_text_put(text, string, (size_t)length);
-            continue;
-        }
-        const char one[2] = {length == 1 ? *string : ' ', '\0'};
-        ckpt_text_xml(text, one);
-        length = 1;
-    }
-}
+typedef enum cell_kind { WORDS, NUMBER, NAME } cell_kind;
 
-static void put_cell(const ckpt_table *table, int column, const char *tag, const char *tone, const char *words,
-                     ckpt_text *text)
+static void put_cell(cell_kind kind, const char *tag, const char *tone, const char *words, ckpt_text *text)
 {
-    const bool number = (table->numbers >> column & 1) != 0, name = (table->names >> column & 1) != 0;
-    const bool toned = tone[0] != '\0' && !name;
+    const bool number = kind == NUMBER, toned = tone[0] != '\0' && kind != NAME;
+    const bool code = kind == NAME && words[0] != '\0';
     ckpt_text_add(text, "<%s", tag);
     if (number || toned) {
         ckpt_text_add(text, " class=\"%s%s%s\"", number ? "number" : "", number && toned ? " " : "", toned ? tone : "");
     }
-    ckpt_text_add(text, name && words[0] != '\0' ? "><code>" : ">");
-    put_words(text, words);
-    ckpt_text_add(text, "%s</%s>", name && words[0] != '\0' ? "</code>" : "", tag);
+    ckpt_text_add(text, code ? "><code>" : ">");
+    ckpt_words_xml(text, words);
+    ckpt_text_add(text, "%s</%s>", code ? "</code>" : "", tag);
+}
+
+static cell_kind kind_of(const ckpt_table *table, int column)
+{
+    return (table->numbers >> column & 1) != 0 ? NUMBER : (table->names >> column & 1) != 0 ? NAME : WORDS;
 }
 
 static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
 {
     ckpt_text_add(text, "<details%s><summary>", open ? " open" : "");
-    put_words(text, table->title);
+    ckpt_words_xml(text, table->title);
     ckpt_text_add(text, " (%d)</summary>\n<div class=\"wide\"><table>\n<tr>", table->row_count);
     for (int c = 0; c < table->columns; c++) {
-        const unsigned names = table->names;
-        ckpt_table plain = *table;
-        plain.names = names & ~(1U << c); /* a header is no name */
-        put_cell(&plain, c, "th", "", table->header[c], text);
+        put_cell(kind_of(table, c) == NUMBER ? NUMBER : WORDS, "th", "", table->header[c], text);
     }
     ckpt_text_add(text, "</tr>\n");
     for (int r = 0; r < table->row_count; r++) {
@@ -64,7 +54,7 @@ static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
                                                                    : "";
         ckpt_text_add(text, "<tr>");
         for (int c = 0; c < table->columns; c++) {
-            put_cell(table, c, "td", tone, row->cell[c], text);
+            put_cell(kind_of(table, c), "td", tone, row->cell[c], text);
         }
         ckpt_text_add(text, "</tr>\n");
     }
@@ -76,20 +66,20 @@ static void put_difference(const ckpt_difference *d, ckpt_arena *arena, ckpt_tex
     ckpt_table table[CKPT_TABLES_MAX];
     int count = 0;
     ckpt_text_add(text, "<h2><code>");
-    put_words(text, d->base->source);
+    ckpt_words_xml(text, d->base->source);
     ckpt_text_add(text, "</code> → <code>");
-    put_words(text, d->fresh->source);
+    ckpt_words_xml(text, d->fresh->source);
     ckpt_text_add(text, "</code></h2>\n");
     if (d->mismatch_count > 0) {
         ckpt_text_add(text, "<p class=\"worse\">not comparable%s</p>\n<ul>\n",
                       d->compared ? ", compared by force" : "");
         for (int i = 0; i < d->mismatch_count; i++) {
             ckpt_text_add(text, "<li>");
-            put_words(text, d->mismatch[i].what);
+            ckpt_words_xml(text, d->mismatch[i].what);
             ckpt_text_add(text, ": <code>");
-            put_words(text, d->mismatch[i].base);
+            ckpt_words_xml(text, d->mismatch[i].base);
             ckpt_text_add(text, "</code> and <code>");
-            put_words(text, d->mismatch[i].fresh);
+            ckpt_words_xml(text, d->mismatch[i].fresh);
             ckpt_text_add(text, "</code></li>\n");
         }
         ckpt_text_add(text, "</ul>\n");
@@ -103,16 +93,16 @@ static void put_difference(const ckpt_difference *d, ckpt_arena *arena, ckpt_tex
         return;
     }
     ckpt_text_add(text, "<p class=\"verdict%s\">", d->exceeded ? " worse" : "");
-    put_words(text, verdict);
+    ckpt_words_xml(text, verdict);
     ckpt_text_add(text, "</p>\n");
     for (int i = 0; i < d->note_count; i++) {
         ckpt_text_add(text, "<p>");
-        put_words(text, d->note[i]);
+        ckpt_words_xml(text, d->note[i]);
         ckpt_text_add(text, "</p>\n");
     }
     if (d->first_difference[0] != '\0') {
         ckpt_text_add(text, "<p>");
-        put_words(text, d->first_difference);
+        ckpt_words_xml(text, d->first_difference);
         ckpt_text_add(text, "</p>\n");
     }
     enum { OPEN_ROWS = 30 };

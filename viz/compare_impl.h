@@ -63,8 +63,10 @@ CKPT_MUST_USE ckpt_code ckpt_compare_note(ckpt_comparer *c, const char *text);
 CKPT_MUST_USE ckpt_code ckpt_compare_mismatched(ckpt_comparer *c, const char *what, const char *base,
                                                 const char *fresh);
 
-/* A name that fits a message: no control characters, at most 60 letters. NULL without memory. */
-const char *ckpt_compare_name(ckpt_arena *out, const char *name);
+/* A name that fits a message: no control characters, at most as many letters (200 and fewer). NULL without memory. */
+enum { CKPT_COMPARE_LETTERS = 60 };
+const char *ckpt_compare_clip(ckpt_arena *out, const char *name, int letters);
+const char *ckpt_compare_name(ckpt_arena *out, const char *name); /* CKPT_COMPARE_LETTERS of them */
 
 /* A number of that metric, and one appended to the difference. Both sides have it; changes are judged later, once. */
 ckpt_compare_value ckpt_compare_number(const char *metric, int64_t base, int64_t fresh);

@@ -20,10 +20,9 @@ static const char *unit_name(ckpt_compare_unit unit)
     switch (unit) {
     case CKPT_UNIT_BYTES: return "bytes";
     case CKPT_UNIT_NS: return "ns";
-    case CKPT_UNIT_RATIO: return "millionths";
-    case CKPT_UNIT_COUNT: break;
+    case CKPT_UNIT_RATIO: break;
     }
-    return "count";
+    return "millionths";
 }
 
 /* The members of a number; a side that lacks it has null. */

@@ -177,7 +177,12 @@ static bool is(const ckpt_metric *metric, const char *name)
 static void explain(lines *l, const ckpt_compare_value *value, const ckpt_metric *metric)
 {
     const ckpt_compare_kind kind = l->c->base->kind;
-    if (value != NULL && value->has_base && value->fresh <= value->base && value->has_new) {
+    if (kind == CKPT_COMPARE_PLAN && l->c->fresh->plan->verdict != CKPT_FITS && (value == NULL || !value->has_new)) {
+        char budget[CKPT_UNITS_TEXT], least[CKPT_UNITS_TEXT];
+        say(l, ckpt_arena_format(l->c->out, "NEW does not fit its budget of %s; a plan is known for %s",
+                                 ckpt_bytes_show(l->c->fresh->plan->budget_bytes, budget),
+                                 ckpt_bytes_show(l->c->fresh->plan->least_budget_bytes, least)));
+    } else if (value != NULL && value->has_base && value->fresh <= value->base && value->has_new) {
         say(l, "it is not more than in BASE");
     } else if (is(metric, "peak") || is(metric, "arena") || is(metric, "static")) {
         say_contributors(l, is(metric, "static"));

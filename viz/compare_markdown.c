@@ -14,7 +14,7 @@ static void put_plain(ckpt_text *text, const char *string)
     for (int length = 0; *string != '\0'; string += length) {
         length = ckpt_utf8_length(string);
         if (length == 0) {
-            ckpt_text_add(text, " ");
+            ckpt_text_add(text, "%s", *string == '\n' ? "<br>" : " ");
             length = 1;
         } else if (*string == '<' || *string == '>' || *string == '&' || *string == '@') {
             ckpt_text_add(text, "&#%d;", *string);
@@ -81,7 +81,7 @@ static void put_table(const ckpt_table *table, bool folded, size_t end, ckpt_tex
         put_plain(text, table->title);
         ckpt_text_add(text, ": %d</summary>\n\n|", table->row_count);
     } else {
-        ckpt_text_add(text, "|");
+        ckpt_text_add(text, "**%s**\n\n|", table->title);
     }
     for (int c = 0; c < table->columns; c++) {
         ckpt_text_add(text, " ");
@@ -114,7 +114,10 @@ static void put_difference(const ckpt_compare_report *report, const ckpt_differe
     put_code(text, d->fresh->source);
     ckpt_text_add(text, "\n\n");
     for (int i = 0; i < d->mismatch_count; i++) {
-        ckpt_text_add(text, "- %s: ", i == 0 ? "**not comparable**" : "and");
+        ckpt_text_add(text, "- %s: ",
+                      i > 0         ? "and"
+                      : d->compared ? "**not comparable**, compared by force"
+                                    : "**not comparable**");
         put_plain(text, d->mismatch[i].what);
         ckpt_text_add(text, ": ");
         put_code(text, d->mismatch[i].base);

@@ -166,18 +166,21 @@ static int64_t over(ckpt_ns time, ckpt_ns least)
     return least > 0 ? llround(1e6 * ((double)time - (double)least) / (double)least) : 0;
 }
 
-/* What a side has not is 0, and said to be missing. */
-static void add(ckpt_comparer *c, const char *metric, int64_t base, int64_t fresh, bool has_base, bool has_new)
+/* What a side has not is 0, and said to be missing. NULL: neither has it. */
+static ckpt_compare_value *add(ckpt_comparer *c, const char *metric, int64_t base, int64_t fresh, bool has_base,
+                               bool has_new)
 {
-    if (has_base || has_new) {
-        ckpt_compare_value *const value = ckpt_compare_add(c, metric, has_base ? base : 0, has_new ? fresh : 0);
-        value->has_base = has_base;
-        value->has_new = has_new;
-        if (c->base->plan->verdict != c->fresh->plan->verdict && has_base != has_new) {
-            value->why =
-                c->fresh->plan->verdict == CKPT_FITS ? "BASE does not fit its budget" : "NEW does not fit its budget";
-        }
+    if (!has_base && !has_new) {
+        return NULL;
     }
+    ckpt_compare_value *const value = ckpt_compare_add(c, metric, has_base ? base : 0, has_new ? fresh : 0);
+    value->has_base = has_base;
+    value->has_new = has_new;
+    if (c->base->plan->verdict != c->fresh->plan->verdict && has_base != has_new) {
+        value->why =
+            c->fresh->plan->verdict == CKPT_FITS ? "BASE does not fit its budget" : "NEW does not fit its budget";
+    }
+    return value;
 }
 
 static bool limited(const ckpt_comparer *c, const char *metric)
@@ -201,8 +204,12 @@ static void add_summary(ckpt_comparer *c)
     add(c, "arena", a->arena_bytes, b->arena_bytes, fa, fb);
     add(c, "budget", a->budget_bytes, b->budget_bytes, true, true);
     if (!fa || !fb || limited(c, "least_budget")) { /* else it is static block and arena once more */
-        add(c, "least_budget", fa ? a->static_bytes + a->arena_bytes : a->least_budget_bytes,
-            fb ? b->static_bytes + b->arena_bytes : b->least_budget_bytes, true, true);
+        ckpt_compare_value *const value =
+            add(c, "least_budget", fa ? ckpt_plus(a->static_bytes, a->arena_bytes) : a->least_budget_bytes,
+                fb ? ckpt_plus(b->static_bytes, b->arena_bytes) : b->least_budget_bytes, true, true);
+        value->why = fa == fb ? ""
+                     : fa     ? "for BASE no smaller one was looked for"
+                              : "for NEW no smaller one was looked for";
     }
     add(c, "step_time", a->time_ns, b->time_ns, fa, fb);
     add(c, "recompute", a->recompute_ns, b->recompute_ns, fa, fb);
@@ -333,6 +340,7 @@ static ckpt_code add_decisions(ckpt_comparer *c, const side *a, const side *b)
     }
     int count = 0;
     ckpt_ns unchanged = 0;
+    ckpt_bytes unchanged_copies = 0;
     for (int i = 0; i < plan->layer_count; i++) {
         const int at = ckpt_name_table_find(&a->layer, plan->layer[i].layer);
         if (at < 0) {
@@ -340,6 +348,7 @@ static ckpt_code add_decisions(ckpt_comparer *c, const side *a, const side *b)
         }
         if (a->plan->layer[at].decision == plan->layer[i].decision) {
             unchanged = ckpt_plus(unchanged, b->again_ns[i] - a->again_ns[at]);
+            unchanged_copies = ckpt_plus(unchanged_copies, b->copied[i] - a->copied[at]);
             continue;
         }
         change[count++] = (ckpt_decision_change){.layer = plan->layer[i].layer,
@@ -356,6 +365,12 @@ static ckpt_code add_decisions(ckpt_comparer *c, const side *a, const side *b)
         char text[CKPT_UNITS_TEXT];
         CKPT_TRY(ckpt_compare_note(c, ckpt_arena_format(c->out, "layers whose decision is the same: %s%s in runs again",
                                                         unchanged > 0 ? "+" : "", ckpt_ns_show(unchanged, text))));
+    }
+    if (unchanged_copies != 0) {
+        char text[CKPT_UNITS_TEXT];
+        CKPT_TRY(ckpt_compare_note(
+            c, ckpt_arena_format(c->out, "layers whose decision is the same: %s%s copied to the host",
+                                 unchanged_copies > 0 ? "+" : "", ckpt_bytes_show(unchanged_copies, text))));
     }
     return ckpt_group_decisions(c);
 }

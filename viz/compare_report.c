@@ -45,10 +45,15 @@ ckpt_code ckpt_compare_mismatched(ckpt_comparer *c, const char *what, const char
 
 const char *ckpt_compare_name(ckpt_arena *out, const char *name)
 {
-    enum { LETTERS = 60 };
-    char clean[4 * LETTERS + 4];
+    return ckpt_compare_clip(out, name, CKPT_COMPARE_LETTERS);
+}
+
+const char *ckpt_compare_clip(ckpt_arena *out, const char *name, int letters)
+{
+    enum { MOST = 200 };
+    char clean[4 * MOST + 4];
     size_t length = 0;
-    for (int i = 0; *name != '\0' && i < LETTERS; i++) {
+    for (int i = 0; *name != '\0' && i < letters && i < MOST; i++) {
         const int bytes = ckpt_utf8_length(name);
         memcpy(clean + length, bytes > 0 ? name : "?", bytes > 0 ? (size_t)bytes : 1);
         length += bytes > 0 ? (size_t)bytes : 1;
@@ -111,6 +116,9 @@ ckpt_code ckpt_compare_judge(const ckpt_comparer *c, ckpt_compare_value *value)
     } else if (c->other_clock && value->metric->unit == CKPT_UNIT_NS) {
         value->change = CKPT_CHANGE_UNJUDGED;
         value->why = "one is predicted, the other measured";
+    } else if (value->why[0] != '\0') { /* a side's number is only a bound: whoever added it says which */
+        value->change = differs ? CKPT_CHANGE_UNJUDGED : CKPT_CHANGE_SAME;
+        value->why = differs ? value->why : "";
     } else if (value->nature == CKPT_ONCE) {
         value->change = differs ? CKPT_CHANGE_NOISE : CKPT_CHANGE_SAME;
         value->why = differs ? "measured once" : "";

@@ -10,10 +10,9 @@ const char *ckpt_compare_show(ckpt_compare_unit unit, int64_t value, char *text)
     switch (unit) {
     case CKPT_UNIT_BYTES: return ckpt_bytes_show(value, text);
     case CKPT_UNIT_NS: return ckpt_ns_show(value, text);
-    case CKPT_UNIT_RATIO: snprintf(text, CKPT_UNITS_TEXT, "%.2f %%", (double)value / 1e4); return text;
-    case CKPT_UNIT_COUNT: break;
+    case CKPT_UNIT_RATIO: break;
     }
-    snprintf(text, CKPT_UNITS_TEXT, "%lld", (long long)value);
+    snprintf(text, CKPT_UNITS_TEXT, "%.2f %%", (double)value / 1e4);
     return text;
 }
 
@@ -78,6 +77,18 @@ static const char *mismatches(const ckpt_difference *d, ckpt_arena *out)
     return all;
 }
 
+/* Layers of a profile that a test finds different, though the sums over all layers need not be. */
+static const char *layers(const ckpt_difference *d, ckpt_arena *out)
+{
+    int worse = 0, better = 0;
+    for (int i = 0; i < d->row_count; i++) {
+        worse += d->row[i].value.tested && d->row[i].value.change == CKPT_CHANGE_WORSE;
+        better += d->row[i].value.tested && d->row[i].value.change == CKPT_CHANGE_BETTER;
+    }
+    return worse + better > 0 ? ckpt_arena_format(out, "; by layer and direction %d worse, %d better", worse, better)
+                              : "";
+}
+
 static bool untouched(const ckpt_difference *d)
 {
     bool same = d->decision_count == 0 && d->contributor_count == 0 && d->first_difference[0] == '\0';
@@ -110,19 +121,24 @@ const char *ckpt_compare_verdict(const ckpt_difference *d, ckpt_arena *out)
     int over = 0;
     const char *const exceeded = limits(d, CKPT_LIMIT_EXCEEDED, &over, out);
     const char *const worse = list(d, CKPT_CHANGE_WORSE, out), *const better = list(d, CKPT_CHANGE_BETTER, out);
-    if (exceeded == NULL || worse == NULL || better == NULL) {
+    const char *const rows = layers(d, out);
+    if (exceeded == NULL || worse == NULL || better == NULL || rows == NULL) {
         return NULL;
     }
     const bool none = worse[0] == '\0' && better[0] == '\0';
-    const char *const calm = !none || d->lost ? "" : untouched(d) ? "the same" : "nothing is better or worse";
+    const char *const calm = !none || d->lost  ? ""
+                             : untouched(d)    ? "the same"
+                             : rows[0] != '\0' ? "nothing is better or worse in all"
+                                               : "nothing is better or worse";
     char many[48] = "";
     if (over > 0) {
         snprintf(many, sizeof many, "%d limit%s exceeded (", over, over > 1 ? "s" : "");
     } else if (d->limit_count > 0) {
         snprintf(many, sizeof many, "within limits; ");
     }
-    return ckpt_arena_format(
-        out, "%s%s%s%s%s%s%s%s%s%s", many, exceeded, over > 0 ? "); " : "", d->lost ? "no longer fits its budget" : "",
-        d->lost && !none ? "; " : "", worse[0] != '\0' ? "worse: " : "", worse,
-        worse[0] != '\0' && better[0] != '\0' ? "; " : "", better[0] != '\0' ? "better: " : "", none ? calm : better);
+    return ckpt_arena_format(out, "%s%s%s%s%s%s%s%s%s%s%s", many, exceeded, over > 0 ? "); " : "",
+                             d->lost ? "no longer fits its budget" : "", d->lost && !none ? "; " : "",
+                             worse[0] != '\0' ? "worse: " : "", worse,
+                             worse[0] != '\0' && better[0] != '\0' ? "; " : "", better[0] != '\0' ? "better: " : "",
+                             none ? calm : better, rows);
 }

@@ -60,6 +60,15 @@ static ckpt_code take_budgets(ckpt_comparer *c, ckpt_bytes **budget, int *count)
     return CKPT_OK;
 }
 
+/* What the stairs tell is the most that a step takes at a budget: between a sweep's own budgets the planner may do
+ * better. So NEW is worse for certain where it has a point of its own, and better where BASE has one. */
+static const char *other_budgets(const ckpt_compare_value *value, bool exact, bool fresh_exact)
+{
+    return value->fresh > value->base && !fresh_exact ? "NEW has no point at this budget"
+           : value->fresh < value->base && !exact     ? "BASE has no point at this budget"
+                                                      : "";
+}
+
 static ckpt_code add_rows(ckpt_comparer *c, const ckpt_bytes *budget, int count)
 {
     ckpt_compare_row *const row = CKPT_NEW(c->out, ckpt_compare_row, count);
@@ -78,7 +87,10 @@ static ckpt_code add_rows(ckpt_comparer *c, const ckpt_bytes *budget, int count)
             .value = ckpt_compare_number("step_time", a != NULL ? a->time_ns : 0, b != NULL ? b->time_ns : 0)};
         row[i].value.has_base = a != NULL;
         row[i].value.has_new = b != NULL;
-        row[i].value.why = a == NULL ? "BASE has no plan" : b == NULL ? "NEW has no plan" : "";
+        row[i].value.why =
+            a == NULL   ? "BASE has no plan"
+            : b == NULL ? "NEW has no plan"
+                        : other_budgets(&row[i].value, a->budget_bytes == budget[i], b->budget_bytes == budget[i]);
         if (row[i].name == NULL) {
             return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a budget");
         }
@@ -95,13 +107,13 @@ static double growth(const ckpt_compare_value *value)
     return value->base > 0 ? (double)(value->fresh - value->base) / (double)value->base : 0;
 }
 
-/* The step time is that at the budget where it grew most. */
+/* The step time is that at the budget where it grew most, of those at which it can be told. */
 static ckpt_code add_worst(ckpt_comparer *c)
 {
     const ckpt_compare_row *worst = NULL;
     for (int i = 0; i < c->d->row_count; i++) {
         const ckpt_compare_row *const row = &c->d->row[i];
-        if (row->value.has_base && row->value.has_new &&
+        if (row->value.has_base && row->value.has_new && row->value.change != CKPT_CHANGE_UNJUDGED &&
             (worst == NULL || growth(&row->value) > growth(&worst->value))) {
             worst = row;
         }
@@ -127,6 +139,23 @@ static ckpt_ns mean(const ckpt_curve *curve, ckpt_bytes from, ckpt_bytes to)
     return llround(fmin(sum / ((double)to - (double)from), 9e18));
 }
 
+/* The mean is of stairs, and these tell nothing where one sweep has points between the other's. */
+static bool same_budgets(const ckpt_curve *a, const ckpt_curve *b, ckpt_bytes from)
+{
+    int i = 0, k = 0;
+    while (i < a->point_count && a->point[i].budget_bytes < from) {
+        i++;
+    }
+    while (k < b->point_count && b->point[k].budget_bytes < from) {
+        k++;
+    }
+    while (i < a->point_count && k < b->point_count && a->point[i].budget_bytes == b->point[k].budget_bytes) {
+        i++;
+        k++;
+    }
+    return i == a->point_count && k == b->point_count;
+}
+
 static void add_mean(ckpt_comparer *c)
 {
     const ckpt_curve *const a = c->base->curve, *const b = c->fresh->curve;
@@ -139,7 +168,8 @@ static void add_mean(ckpt_comparer *c)
                      last_b = b->point[b->point_count - 1].budget_bytes;
     const ckpt_bytes last = last_a > last_b ? last_a : last_b;
     if (last > first) {
-        ckpt_compare_add(c, "mean_time", mean(a, first, last), mean(b, first, last));
+        ckpt_compare_add(c, "mean_time", mean(a, first, last), mean(b, first, last))->why =
+            same_budgets(a, b, first) ? "" : "the sweeps have other budgets";
     }
 }
 

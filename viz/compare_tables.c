@@ -51,10 +51,10 @@ static const char *change_of(maker *m, const ckpt_compare_value *value)
                               : keep(m, ckpt_arena_text(m->out, text));
 }
 
-/* "worse", "~ (p = 0.31)", "too few samples (3, wanted 5)". */
+/* "worse (p = 0.01)", "~ (p = 0.31)", "too few samples: not enough samples (3, wanted 5)". */
 static const char *verdict_of(maker *m, const ckpt_compare_value *value)
 {
-    const char *const name = ckpt_compare_change_name(value->change);
+    const char *const name = value->change == CKPT_CHANGE_NOISE ? "~" : ckpt_compare_change_name(value->change);
     const char *const why = value->why;
     if (value->tested) {
         return keep(m, ckpt_arena_format(m->out, "%s (p = %.3g)", name, value->p));
@@ -62,21 +62,34 @@ static const char *verdict_of(maker *m, const ckpt_compare_value *value)
     return why[0] != '\0' ? keep(m, ckpt_arena_format(m->out, "%s: %s", name, why)) : name;
 }
 
+/* A metric that is 0 on both sides says nothing. */
+static bool telling(const ckpt_compare_value *v)
+{
+    return v->base != 0 || v->fresh != 0;
+}
+
 static void add_metrics(maker *m)
 {
     const ckpt_difference *const d = m->difference;
+    int rows = 0, next = 0;
+    for (int i = 0; i < d->value_count; i++) {
+        rows += telling(&d->value[i]);
+    }
     const ckpt_table head = {
         .title = "Metrics", .header = {"metric", "base", "new", "change", "verdict"}, .columns = 5, .numbers = 0xE};
-    ckpt_table_row *const row = begin(m, &head, d->value_count);
+    ckpt_table_row *const row = begin(m, &head, rows);
     for (int i = 0; row != NULL && i < d->value_count; i++) {
         const ckpt_compare_value *const v = &d->value[i];
+        if (!telling(v)) {
+            continue;
+        }
         const char *const label = v->where[0] != '\0'
                                       ? keep(m, ckpt_arena_format(m->out, "%s, %s", v->metric->label, v->where))
                                       : v->metric->label;
-        row[i] = (ckpt_table_row){.cell = {label, number(m, v->metric->unit, v->has_base, v->base),
-                                           number(m, v->metric->unit, v->has_new, v->fresh), change_of(m, v),
-                                           verdict_of(m, v)},
-                                  .tone = v->change};
+        row[next++] = (ckpt_table_row){.cell = {label, number(m, v->metric->unit, v->has_base, v->base),
+                                                number(m, v->metric->unit, v->has_new, v->fresh), change_of(m, v),
+                                                verdict_of(m, v)},
+                                       .tone = v->change};
     }
 }
 
@@ -84,14 +97,13 @@ static void add_limits(maker *m)
 {
     static const char *const states[] = {"held", "exceeded", "open"};
     const ckpt_difference *const d = m->difference;
-    const ckpt_table head = {
-        .title = "Limits", .header = {"limit", "state", "found", "because"}, .columns = 4, .names = 8};
+    const ckpt_table head = {.title = "Limits", .header = {"limit", "state", "found", "because"}, .columns = 4};
     ckpt_table_row *const row = begin(m, &head, d->limit_count);
     for (int i = 0; row != NULL && i < d->limit_count; i++) {
         const ckpt_limit_result *const r = &d->limit[i];
         const char *because = "";
         for (int k = 0; k < r->because_count; k++) {
-            because = keep(m, ckpt_arena_format(m->out, "%s%s%s", because, k > 0 ? "; " : "", r->because[k]));
+            because = keep(m, ckpt_arena_format(m->out, "%s%s%s", because, k > 0 ? "\n" : "", r->because[k]));
         }
         row[i] = (ckpt_table_row){
             .cell = {r->limit->text, states[r->state], r->text, because},
@@ -115,7 +127,7 @@ static void add_decisions(maker *m)
 {
     const ckpt_difference *const d = m->difference;
     const ckpt_table head = {.title = "Decisions that changed",
-                             .header = {"layers", "", "decision", "step", "at the peak", "copied to the host"},
+                             .header = {"layers", "", "decision", "in runs again", "at the peak", "copied to the host"},
                              .columns = 6,
                              .numbers = 0x3A,
                              .names = 1};
@@ -156,7 +168,7 @@ static void add_contributors(maker *m)
 static void add_rows(maker *m)
 {
     const ckpt_difference *const d = m->difference;
-    const ckpt_table head = {.title = d->row_title,
+    const ckpt_table head = {.title = d->row_title, /* a word that is the first column's too */
                              .header = {d->row_title, "", "base", "new", "change", "verdict"},
                              .columns = 6,
                              .numbers = 0x1C,

@@ -15,9 +15,9 @@ typedef struct ckpt_table {
     const char *title;
     const char *header[CKPT_TABLE_COLUMNS];
     int columns;
-    unsigned numbers; /* bit 1 << column: aligned right */
-    unsigned names;   /* bit 1 << column: from a file, shown letter by letter */
-    const ckpt_table_row *row;
+    unsigned numbers;          /* bit 1 << column: aligned right */
+    unsigned names;            /* bit 1 << column: from a file, shown letter by letter */
+    const ckpt_table_row *row; /* a cell may have line ends */
     int row_count;
 } ckpt_table;
 

@@ -6,7 +6,7 @@
 #include "viz/compare_impl.h"
 #include "viz/draw.h"
 
-enum { SHOWN = 10, COLUMNS = 5 };
+enum { SHOWN = 10, COLUMNS = 5, REASON = 160 };
 
 typedef struct page {
     ckpt_text *text;
@@ -48,11 +48,16 @@ static void put_title(const page *p, const char *title)
 }
 
 /* "?" for what is no letter: names of files and layers may hold anything. */
-static const char *clean(page *p, const char *name)
+static const char *clip(page *p, const char *name, int letters)
 {
-    const char *const text = ckpt_compare_name(&p->arena, name);
+    const char *const text = ckpt_compare_clip(&p->arena, name, letters);
     p->text->failed = p->text->failed || text == NULL;
     return text != NULL ? text : "";
+}
+
+static const char *clean(page *p, const char *name)
+{
+    return clip(p, name, CKPT_COMPARE_LETTERS);
 }
 
 /* "worse", "~", "not enough samples (3, wanted 5)", "NEW does not fit its budget". */
@@ -244,7 +249,7 @@ static void put_contributors(page *p, const ckpt_difference *d)
                       it->fresh == 0  ? ", only in base"
                       : it->base == 0 ? ", only in new"
                                       : "",
-                      reason[0] != '\0' ? ": " : "", reason[0] != '\0' ? clean(p, reason) : "");
+                      reason[0] != '\0' ? ": " : "", reason[0] != '\0' ? clip(p, reason, REASON) : "");
     }
     put_left_out(p, d->contributor_count - count, "buffer");
 }

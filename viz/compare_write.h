@@ -12,8 +12,9 @@ void ckpt_compare_markdown(const ckpt_compare_report *report, size_t room, ckpt_
 /* One line per number (RFC 4180): metrics, rows, decisions, contributors, limits. */
 void ckpt_compare_csv(const ckpt_compare_report *report, ckpt_text *text);
 
-/* JUnit's XML as Jenkins and GitLab read it: a suite per NEW; a test case per metric, failed where a limit on it is
- * exceeded, skipped where samples are too few or do not tell. What cannot be compared is an error. */
+/* JUnit's XML as Jenkins and GitLab read it: a suite per NEW; a test case per metric, and one for whether a plan still
+ * fits. Failed is what the exit code fails for, skipped what the files or samples do not tell (with warn_only: what
+ * would have failed). What cannot be compared is an error. */
 void ckpt_compare_junit(const ckpt_compare_report *report, ckpt_text *text);
 
 /* A page that needs nothing else and runs nothing. */

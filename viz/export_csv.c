@@ -5,40 +5,18 @@
 
 #include "viz/draw.h"
 #include "viz/view_impl.h"
-
-/* Quoted, what is no text replaced. A spreadsheet takes what begins with one of =+-@ for a formula, and a name from a
- * file must not be one: it gets an apostrophe before it. */
-static void put_text(ckpt_text *out, const char *text)
-{
-    ckpt_text_put(out, "\"", 1);
-    if (text[0] != '\0' && strchr("=+-@", text[0]) != NULL) {
-        ckpt_text_put(out, "'", 1);
-    }
-    while (*text != '\0') {
-        const int bytes = ckpt_utf8_length(text);
-        if (bytes > 0) {
-            ckpt_text_put(out, text, (size_t)bytes);
-            if (*text == '"') {
-                ckpt_text_put(out, "\"", 1);
-            }
-        } else {
-            ckpt_text_put(out, "\xEF\xBF\xBD", 3);
-        }
-        text += bytes > 0 ? bytes : 1;
-    }
-    ckpt_text_put(out, "\"", 1);
-}
+#include "viz/words.h"
 
 static void put_event(const ckpt_trace *trace, int number, const ckpt_event *event, ckpt_text *out)
 {
     ckpt_bands bands;
     ckpt_event_bands(trace, event, &bands);
     ckpt_text_add(out, "%d,%s,%d,", number, trace->measured ? "measured" : "predicted", event->step);
-    put_text(out, event->name);
+    ckpt_words_csv(out, event->name);
     ckpt_text_put(out, ",", 1);
-    put_text(out, event->layer != NULL ? event->layer : "");
+    ckpt_words_csv(out, event->layer != NULL ? event->layer : "");
     ckpt_text_put(out, ",", 1);
-    put_text(out, event->stream != NULL ? event->stream : "");
+    ckpt_words_csv(out, event->stream != NULL ? event->stream : "");
     ckpt_text_add(out, ",%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%d,%" PRId64,
                   ckpt_span_name(event->span), event->start_ns, event->end_ns, event->size_bytes, event->address,
                   event->kernel_ns, event->launches, bands.planned);
