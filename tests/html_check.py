@@ -154,6 +154,8 @@ def check_table(browser, trace):
                        ".map(r => [...r.cells].map(c => c.textContent))")
     check([row[3] for row in rows] == [f"{s['bytes']:,}" for s in alive], "bytes in the table at the peak")
     check(sorted(row[0] for row in rows) == sorted(s["name"] for s in alive), "names in the table at the peak")
+    ends = {s["name"]: "end" if s["to"] == trace.events[-1]["step"] else f"{s['to']:,}" for s in alive}
+    check({row[0]: row[6] for row in rows} == ends, "deaths in the table at the peak")
     total = sum(s["bytes"] for s in alive)
     check(f"({total:,} B)" in browser.run("document.getElementById('alive-sum').textContent"), "sum of the table")
     row = browser.run("(r => { r.scrollIntoView({block: 'center'}); return r.getBoundingClientRect().toJSON(); })"
@@ -172,6 +174,84 @@ def check_table(browser, trace):
     names = browser.run("[...document.querySelectorAll('#alive-rows tr')].map(r => r.cells[0].textContent)")
     check(names == sorted(names), "the table sorts by name")
     browser.run("document.getElementById('head-bytes').firstChild.click(); scrollTo(0, 0)")
+
+
+def colors_at(browser, canvas, places):
+    """Of pixels of a canvas, places in the window."""
+    return browser.run(f"(c => {{ c.drawImage(document.getElementById('{canvas}'), 0, 0); "
+                       "const box = document.getElementById('plot').getBoundingClientRect(); return "
+                       f"{json.dumps(places)}.map(([x, y]) => [...c.getImageData(Math.floor(x - box.left), "
+                       "Math.floor(y - box.top), 1, 1).data]); })((c => { c.width = c.height = 2000; return "
+                       "c.getContext('2d', {willReadFrequently: true}); })(document.createElement('canvas')))")
+
+
+def check_drawn(browser, trace):
+    """Pixels: the stack is as high as the bytes, a search fades the others, the layer's other stays are outlined."""
+    browser.run("location.hash = '#x=240~262'")
+    browser.wait("ckpt.state.from === 240")
+    browser.settle()
+    at = view(browser)
+    levels = browser.run("ckpt.drawn.levels")
+    megas = [(float(level["text"].split(" ")[0]) * 1e6, level["y"]) for level in levels if level["text"].endswith(" MB")
+             and at["chart"]["top"] + 8 < level["y"] < at["chart"]["bottom"] - 8]
+    (low, low_y), (high, high_y) = megas[0], megas[-1]
+    panel = browser.run("ckpt.colors.panel")
+    for event in trace.events[242:260:4]:
+        total = sum(v for k, v in event["bytes"].items() if k != "outside")
+        part = (event["step"] + 0.5 - at["from"]) / (at["to"] - at["from"])
+        x = at["box"]["left"] + at["left"] + part * (at["right"] - at["left"])
+        ys = range(int(at["chart"]["bottom"]) - 3, int(at["chart"]["top"]), -1)
+        column = colors_at(browser, "plot", [(x, at["box"]["top"] + y) for y in ys])
+        top = next(y for y, rgb in zip(ys, column) if "#%02x%02x%02x" % tuple(rgb[:3]) == panel)
+        wanted = low_y + (total - low) / (high - low) * (high_y - low_y)
+        # On it lies the line of the other trace.
+        check(abs(top - wanted) < 5, f"the stack at step {event['step']} ends at {top}, wanted {wanted}")
+    browser.key("0")
+    where = lambda name: next(s for s in trace.stays if s["name"] == name)
+    some, other = pixel(browser, trace, where("h.5.qkv")), pixel(browser, trace, where("h.0.add2"))
+    before = colors_at(browser, "plot", [some, other])
+    search(browser, "h.5.qkv")
+    after = colors_at(browser, "plot", [some, other])
+    check(before[0] == after[0] and before[1] != after[1], f"a search makes {after} of {before}")
+    browser.run("document.getElementById('find').value = ''; "
+                "document.getElementById('find').dispatchEvent(new Event('input'))")
+    browser.settle()
+    edge = [pixel(browser, trace, where("h.5.qkv/backward"), 0.5, 0), pixel(browser, trace, where("h.5.qkv"), 0, 0.5)]
+    clear = colors_at(browser, "over", edge)
+    browser.hover(*some)
+    drawn = colors_at(browser, "over", edge)
+    check(all(rgb[3] == 0 for rgb in clear) and all(rgb[3] > 0 for rgb in drawn),
+          f"outlines of a layer: {clear}, then {drawn}")
+    browser.hover(0, 0)
+
+
+def check_legend(browser, trace):
+    """What is said about a step: the legend's bytes, the other trace, what ran in a lane."""
+    at = view(browser)
+    wrong = len(trace.events) // 3
+    step = trace.events[wrong]["step"]
+    x = at["box"]["left"] + at["left"] + (step + 0.5) / at["to"] * (at["right"] - at["left"])
+    browser.hover(x, at["box"]["top"] + at["chart"]["bottom"] - 4)
+    check(tooltip(browser).get("measured") == "512 B more", f"the other trace: {tooltip(browser)}")
+    said = browser.run("[...document.querySelectorAll('#legend li')].map(l => [...l.children].map(c => "
+                       "c.textContent))")
+    words = next(value for _, name, value in said if name == "activations")
+    number, unit = words.split(" ")
+    bytes_ = trace.events[wrong]["bytes"]["activations"]
+    check(abs(float(number) * {"kB": 1e3, "MB": 1e6}[unit] / bytes_ - 1) < 0.01, f"legend: {words} of {bytes_}")
+    browser.run("document.getElementById('axis-time').click()")
+    browser.settle()
+    at = view(browser)
+    lanes = browser.run("ckpt.layout.lanes")
+    names = browser.run("ckpt.data.lanes")
+    y = at["box"]["top"] + lanes["top"] + (names.index("recompute") + 0.5) * lanes["height"] / len(names)
+    again = max((e for e in trace.events if e["phase"] == "recompute"), key=lambda e: e["end_ns"] - e["start_ns"])
+    x = at["left"] + (again["start_ns"] + again["end_ns"]) / 2 / at["to"] * (at["right"] - at["left"])
+    browser.hover(at["box"]["left"] + x, y)
+    check(tooltip(browser)[""] == f"step {again['step']}: {again['name']}", f"the lane shows {tooltip(browser)['']}")
+    browser.run("document.getElementById('axis-steps').click()")
+    browser.key("0")
+    browser.hover(0, 0)
 
 
 def search(browser, words):
@@ -207,6 +287,9 @@ def check_search(browser, trace):
     check(at == [1, True], f"Enter and n go to match {at}")
     browser.key("N", modifiers=8)
     check(browser.run("ckpt.search.at") == 0, "N goes back")
+    for _ in range(browser.run("ckpt.search.lives.length")):
+        browser.key("n")
+    check(browser.run("ckpt.search.at") == 0, "after the last match comes the first")
     search(browser, " ")
     browser.run("document.getElementById('find').value = ''; "
                 "document.getElementById('find').dispatchEvent(new Event('input'))")
@@ -253,6 +336,11 @@ def check_zoom(browser):
     check(abs(view(browser)["from"] - before["from"]) < 1e-6, "ArrowLeft moves back")
     browser.key("+")
     check(view(browser)["to"] - view(browser)["from"] < length, "+ zooms in")
+    browser.hover(x, y)
+    browser.key("ArrowRight")
+    moved = tooltip(browser)
+    browser.hover(x, y)
+    check(moved == tooltip(browser), f"under a pointer that rests {moved} stays, there is {tooltip(browser)}")
     browser.key("Home")
     check(view(browser)["from"] == 0, "Home goes to the beginning")
     browser.drag(x, y, x - 100, y)
@@ -384,6 +472,10 @@ def check_theme(browser):
     browser.settle()
     check(all(sum(rgb[:3]) < 200 for rgb in lightness(browser)), "the switch goes to dark")
     browser.wait("location.hash.includes('theme=dark')")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    check(all(sum(rgb[:3]) > 700 for rgb in lightness(browser)), "paper is light")
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    check(all(sum(rgb[:3]) < 200 for rgb in lightness(browser)), "after printing it is dark again")
     browser.run("document.getElementById('theme').click()")
     browser.settle()
 
@@ -498,7 +590,9 @@ def check_quiet(browser, words):
 
 def check_long(browser, url):
     browser.open(url)
-    print(f"page of 200,000 events: {os.path.getsize(os.path.join(folder, 'long.html')) / 1e6:.1f} MB")
+    opened = browser.run("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    print(f"page of 200,000 events: {os.path.getsize(os.path.join(folder, 'long.html')) / 1e6:.1f} MB, "
+          f"loaded in {opened:.0f} ms")
     for words, state in (("everything", ""), ("a thousandth", "ckpt.state.from = 60000; ckpt.state.to = 60200;")):
         times = sorted(browser.run(f"({{x: (() => {{ {state} }})(), t: [...Array(9)].map(() => ckpt.measure())}}).t"))
         print(f"one redraw at 200,000 events, 1280 x 900, {words}: median {times[4]:.1f} ms, "
@@ -528,6 +622,8 @@ def main():
         trace = Trace("predicted.json")
         check_hover(browser, trace)
         check_table(browser, trace)
+        check_drawn(browser, trace)
+        check_legend(browser, trace)
         check_search(browser, trace)
         check_zoom(browser)
         check_cursor(browser, trace)

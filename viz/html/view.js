@@ -13,6 +13,9 @@ function draw() {
   drawResiduals(context);
   drawLanes(context);
   drawTicks(context);
+  if (state.cursor && state.cursor.x !== null) { // something else lies under the pointer now
+    setCursor(spotAt(state.cursor.x, state.cursor.y));
+  }
   drawOver();
   redrawMs = performance.now() - start;
 }
