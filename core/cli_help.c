@@ -34,6 +34,29 @@ const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which)
 
 /* ---- for people ---- */
 
+enum { HELP_COLUMN = 31, HELP_WIDTH = 120 };
+
+/* The help of an option beside it, or below where the option is too long; in several lines where it is itself. */
+static void print_option(const char *left, const char *help)
+{
+    const size_t room = HELP_WIDTH - HELP_COLUMN;
+    if (strlen(left) > HELP_COLUMN - 3) {
+        printf("  %s\n%*s", left, HELP_COLUMN, "");
+    } else {
+        printf("  %-28s ", left);
+    }
+    while (strlen(help) > room) {
+        size_t cut = room;
+        while (cut > 0 && help[cut] != ' ') {
+            cut--;
+        }
+        cut = cut > 0 ? cut : room; /* one endless word */
+        printf("%.*s\n%*s", (int)cut, help, HELP_COLUMN, "");
+        help += cut + (help[cut] == ' ');
+    }
+    printf("%s\n", help);
+}
+
 static void print_help(const ckpt_cli *cli)
 {
     printf("usage: %s\n\n%s\n\noptions:\n", cli->usage, cli->about);
@@ -47,7 +70,7 @@ static void print_help(const ckpt_cli *cli)
         } else {
             snprintf(left, sizeof left, "    --%s%s%s", o->name, between, argument);
         }
-        printf("  %-28s %s\n", left, o->help);
+        print_option(left, o->help);
     }
     for (const char *const *e = cli->example; e != NULL && *e != NULL; e += 2) {
         printf("%s  %s\n      %s\n", e == cli->example ? "\nexamples:\n" : "", e[0], e[1]);

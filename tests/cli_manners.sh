@@ -20,6 +20,10 @@ checked=0
 for program in $programs; do
     "$bin/$program" --help >"$work/help"
     [ "$("$bin/$program" -h)" = "$(cat "$work/help")" ] || fail "$program: -h is not --help"
+    # The help of every option stands in its own column, whatever the option's argument.
+    ! sed -n '/^options:/,/^$/p' "$work/help" | grep -v '^  .\{28\} [^ ]\|^  \(-.,\|   \) --[^ ]* [^ ]*$\|^ \{31\}[^ ]\|^options:$\|^$' ||
+        fail "$program: help overruns its column"
+    [ "$(wc -L <"$work/help")" -le 120 ] || fail "$program: $(wc -L <"$work/help") columns of help"
     head -1 "$work/help" | grep -q "^usage: $program" || fail "$program: $(head -1 "$work/help")"
     for form in man bash zsh fish; do
         "$bin/$program" --help-as=$form >"$work/$program.$form"

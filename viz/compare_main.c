@@ -14,10 +14,10 @@ enum { OUTPUTS = 8, LIMITS = 64 };
 static const ckpt_cli_option options[] = {
     {"max", 'm', "METRIC=VALUE,...", "NEW may have that much: peak=6GiB,step_time=500ms; may be repeated"},
     {"max-increase", 'i', "METRIC=VALUE,...", "NEW may have that much more than BASE: peak=0,step_time=3%"},
-    {"exit-code", 0, NULL, "exit with 1 when anything is worse"},
+    {"exit-code", 0, NULL, "exit with 1 when any metric is worse, or a plan no longer fits"},
     {"warn-only", 0, NULL, "say what is exceeded, and exit with 0"},
-    {"force", 0, NULL, "compare what is not comparable"},
-    {"alpha", 0, "P", "measured times differ when chance alone does so less often than this (0.05)"},
+    {"force", 0, NULL, "compare what is not comparable, and say why it is not"},
+    {"alpha", 0, "P", "how often chance alone may make measured times differ as much as these (0.05)"},
     {"output", 'o', "FILE", "write .txt, .md, .csv, .json, .xml (JUnit) or .html too; - is stdout; may be repeated"},
     {"format", 'f', "txt|md|csv|json|xml|html",
      "form of all -o, whatever the files are called; without one of what is printed"},
