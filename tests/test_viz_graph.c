@@ -213,6 +213,46 @@ static void large_graphs(void **state)
     assert_int_equal(count(f->text.bytes, "(32 layers)"), 93);
 }
 
+/* What was imported may have several forward ops of one layer: all have its decision and names of their own, the legend
+ * counts the layer once, and a backward op's time stands in the box whose output it reads, else in the first. */
+static void ops_of_one_layer(void **state)
+{
+    fixture *const f = *state;
+    enum { LAYERS = 9 };
+    const ckpt_graph *const plain = ckpt_golden_graph(LAYERS, &f->arena);
+    ckpt_graph graph = *plain;
+    ckpt_graph_op *const op = CKPT_NEW(&f->arena, ckpt_graph_op, graph.op_count);
+    memcpy(op, graph.op, (size_t)graph.op_count * sizeof *op);
+    const int shared[] = {1, 4, 5, 7};
+    for (int i = 0; i < 4; i++) {
+        op[shared[i]].layer = "both";
+        op[graph.op_count - 1 - shared[i]].layer = "both";
+    }
+    for (int i = 0; i < graph.op_count; i++) {
+        op[i].time_ns = i < LAYERS ? 1000 : 0;
+    }
+    ckpt_graph_op *const read = &op[graph.op_count - 1 - 5], *const unread = &op[graph.op_count - 1 - 7];
+    read->reads = (ckpt_list){op[5].writes.at, 1};
+    read->time_ns = 3000;
+    unread->reads.count = 0;
+    unread->time_ns = 7000;
+    graph.op = op;
+    const ckpt_layer_decision layer[] = {{"h.0.norm", CKPT_KEEP}, {"both", CKPT_RECOMPUTE}};
+    ckpt_plan plan = *ckpt_golden_plan(plain, &f->arena);
+    plan.layer = layer;
+    plan.layer_count = 2;
+    draw(f, &graph, &plan, "dot");
+    assert_non_null(strstr(f->text.bytes, "\"recomputed: 1\""));
+    for (int i = 0; i < 4; i++) {
+        char begin[100];
+        snprintf(begin, sizeof begin, "\"%d both.%s\" [label=", shared[i], op[shared[i]].name);
+        CHECK(line_has(f->text.bytes, begin, "#fbe0a6"), "%s is not recomputed", begin);
+        CHECK(line_has(f->text.bytes, begin, "+ 3.00 us") == (i == 2), "%s: the time of what reads it", begin);
+        CHECK(line_has(f->text.bytes, begin, "+ 7.00 us") == (i == 0), "%s: the time of what reads none", begin);
+    }
+    assert_int_equal(count(f->text.bytes, "#fbe0a6"), 5);
+}
+
 /* Graphs that are no chain: no op, one op, no forward op, two that do not touch. */
 static void small_graphs(void **state)
 {
@@ -308,6 +348,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_format, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_names, setup, teardown),
         cmocka_unit_test_setup_teardown(large_graphs, setup, teardown),
+        cmocka_unit_test_setup_teardown(ops_of_one_layer, setup, teardown),
         cmocka_unit_test_setup_teardown(small_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(starved, setup, teardown),
         cmocka_unit_test_setup_teardown(netron, setup, teardown),

@@ -2,6 +2,7 @@
 /* Repeated blocks in the drawing of a graph, read back from its DOT: unfolded again, a drawing must give the graph. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support_test.h"
@@ -103,7 +104,11 @@ static void read_line(picture *p, const char *line)
         p->bytes[from] = megabytes;
         memcpy(p->color[from], strstr(line, "fillcolor=\"") + 11, 7);
         const char *more = strstr(line, " more runs");
-        p->again[from] = more != NULL ? more[-1] - '0' : 1; /* fewer than 10 here */
+        const char *digits = more;
+        while (more != NULL && digits[-1] >= '0' && digits[-1] <= '9') {
+            digits--;
+        }
+        p->again[from] = more != NULL ? atoi(digits) : 1;
         p->box_count++;
         p->layer[p->layer_count++] = from;
     }
@@ -547,6 +552,45 @@ static void segments(void **state)
     check_unfolded(&f->picture, l, count, &m, 0);
 }
 
+/* Arrows from a layer with several outputs say the bytes of those that are read, once however often the block is there:
+ * "a" writes 3 and 5 MB, "b" reads the first one and the second one of the block before, "c" both. */
+static void bytes_on_arrows(void **state)
+{
+    fixture *const f = *state;
+    enum { BLOCKS = 6, OPS = 1 + 3 * BLOCKS, BUFFERS = 1 + 4 * BLOCKS };
+    static const int megabytes[] = {3, 5, 1, 2};
+    static const char *const kind[] = {"a", "b", "c"};
+    ckpt_buffer buffer[BUFFERS] = {{"embed", 9000000, CKPT_ACTIVATION}};
+    ckpt_graph_op op[OPS] = {{.name = "embed", .layer = "embed", .writes = {(const int[]){0}, 1}}};
+    int at[OPS][5];
+    for (int b = 0; b < BLOCKS; b++) {
+        const int first = 1 + 4 * b, before = b == 0 ? 0 : first - 3;
+        const int lists[3][5] = {
+            {first - 1, first, first + 1}, {first, before, first + 2}, {first, first + 1, first + 3}};
+        for (int i = 0; i < 4; i++) {
+            buffer[first + i] =
+                (ckpt_buffer){ckpt_arena_format(&f->arena, "%d.%d", b, i), megabytes[i] * 1000000LL, CKPT_ACTIVATION};
+        }
+        for (int k = 0; k < 3; k++) {
+            const int o = 1 + 3 * b + k, reads = k == 0 ? 1 : 2;
+            memcpy(at[o], lists[k], sizeof at[o]);
+            op[o] = (ckpt_graph_op){.name = ckpt_arena_format(&f->arena, "h.%d.%s", b, kind[k]),
+                                    .reads = {at[o], reads},
+                                    .writes = {at[o] + reads, k == 0 ? 2 : 1}};
+            op[o].layer = op[o].name;
+        }
+    }
+    ckpt_graph graph = {
+        .source = "made.json", .name = "made", .buffer = buffer, .buffer_count = BUFFERS, .op = op, .op_count = OPS};
+    CHECK_OK(ckpt_graph_check(&graph, &f->arena, &f->err), f->err);
+    draw(f, &graph, NULL, 1);
+    assert_non_null(strstr(f->text.bytes, "h.0 … h.5 ×6"));
+    assert_non_null(strstr(f->text.bytes, "\"1 h.0.a\" -> \"2 h.0.b\" [weight=8, label=\" 3.00 MB\"]"));
+    assert_non_null(strstr(f->text.bytes, "\"1 h.0.a\" -> \"2 h.0.b\" [style=dashed, color=\"#0072b2\", "
+                                          "constraint=false, label=\" 5.00 MB\"]"));
+    assert_non_null(strstr(f->text.bytes, "\"1 h.0.a\" -> \"3 h.0.c\" [weight=1, label=\" 8.00 MB\"]"));
+}
+
 static void units(void **state)
 {
     fixture *const f = *state;
@@ -597,6 +641,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(mirrored_skips_are_not_folded, setup, teardown),
         cmocka_unit_test_setup_teardown(random_graphs, setup, teardown),
         cmocka_unit_test_setup_teardown(segments, setup, teardown),
+        cmocka_unit_test_setup_teardown(bytes_on_arrows, setup, teardown),
         cmocka_unit_test_setup_teardown(units, setup, teardown),
         cmocka_unit_test_setup_teardown(starved, setup, teardown),
     };

@@ -22,11 +22,6 @@ static int by_layer(const void *a, const void *b)
     return names != 0 ? names : x->index - y->index;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const layer_key *)a)->layer, ((const layer_key *)b)->layer);
-}
-
 size_t ckpt_name_prefix(const char *name, int depth)
 {
     size_t i = 0;
@@ -38,11 +33,58 @@ size_t ckpt_name_prefix(const char *name, int depth)
     return i;
 }
 
-static ckpt_figure_box *box_of(const ckpt_figure *f, const layer_key *key, const char *layer)
+/* Where the keys of a layer begin, and how many there are: what was imported may have several ops of one layer. */
+static int keys_of(const ckpt_figure *f, const layer_key *key, const char *layer, int *first)
 {
-    const layer_key want = {layer != NULL ? layer : "", 0};
-    const layer_key *const found = bsearch(&want, key, (size_t)f->layer_count, sizeof want, by_name);
-    return found != NULL ? &f->box[found->index] : NULL;
+    int low = 0, high = f->layer_count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (strcmp(key[middle].layer, layer) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    for (*first = low; high < f->layer_count && strcmp(key[high].layer, layer) == 0;) {
+        high++;
+    }
+    return high - low;
+}
+
+/* The box that a backward op belongs to: of the ops of its layer one that wrote what it reads, else the first. NULL:
+ * none is drawn. */
+static ckpt_figure_box *backward_box(const ckpt_figure *f, const layer_key *key, const ckpt_graph_op *op)
+{
+    const char *const layer = op->layer != NULL ? op->layer : "";
+    for (int r = 0; r < op->reads.count; r++) {
+        const int writer = f->graph->writer[op->reads.at[r]];
+        if (f->layer_of[writer] >= 0 && strcmp(label_of(&f->graph->op[writer]), layer) == 0) {
+            return &f->box[f->layer_of[writer]];
+        }
+    }
+    int first = 0;
+    return keys_of(f, key, layer, &first) > 0 ? &f->box[key[first].index] : NULL;
+}
+
+/* Several boxes of one layer have the names of their ops too. */
+static ckpt_code tell_apart(ckpt_figure *f, const layer_key *key, ckpt_err *err)
+{
+    for (int i = 0, layer = 0; i < f->graph->op_count; i++) {
+        const ckpt_graph_op *const op = &f->graph->op[i];
+        int first = 0;
+        if (f->layer_of[i] < 0) {
+            continue;
+        }
+        ckpt_figure_box *const b = &f->box[layer++];
+        if (keys_of(f, key, label_of(op), &first) > 1) {
+            b->name = b->last = ckpt_arena_format(f->scratch, "%s.%s", label_of(op), op->name);
+            if (b->name == NULL) {
+                return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the name of a box");
+            }
+            b->name_length = b->last_length = strlen(b->name);
+        }
+    }
+    return CKPT_OK;
 }
 
 static void choose_phase(ckpt_figure *f)
@@ -95,7 +137,7 @@ static void fill_boxes(ckpt_figure *f, layer_key *key)
     }
     qsort(key, (size_t)f->layer_count, sizeof *key, by_layer);
     for (int i = 0; f->phase == CKPT_FORWARD && i < graph->op_count; i++) {
-        ckpt_figure_box *const b = graph->op[i].phase == CKPT_BACKWARD ? box_of(f, key, graph->op[i].layer) : NULL;
+        ckpt_figure_box *const b = graph->op[i].phase == CKPT_BACKWARD ? backward_box(f, key, &graph->op[i]) : NULL;
         if (b != NULL) {
             b->backward_ns += graph->op[i].time_ns;
         }
@@ -114,13 +156,15 @@ ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
     }
     fill_boxes(f, key);
     for (int i = 0; f->plan != NULL && i < f->plan->layer_count; i++) {
-        ckpt_figure_box *const b = box_of(f, key, f->plan->layer[i].layer);
-        if (b != NULL) {
-            b->decided[f->plan->layer[i].decision]++;
-            f->decided[f->plan->layer[i].decision]++;
+        const ckpt_layer_decision *const layer = &f->plan->layer[i];
+        int first = 0;
+        const int count = keys_of(f, key, layer->layer, &first);
+        f->decided[layer->decision] += count > 0;
+        for (int k = first; k < first + count; k++) {
+            f->box[key[k].index].decided[layer->decision]++;
         }
     }
-    return CKPT_OK;
+    return tell_apart(f, key, err);
 }
 
 /* Boxes are few here, so a table of them finds the pair: `at` is the edge from a box to the box that is being read for.
