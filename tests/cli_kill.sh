@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SIGKILL at 20 random moments of one training, many of them while the state is being written, each followed by a resume:
+# weights and losses in the end are those of the run that nobody disturbed. Arguments: source folder, folder of the
+# programs, work folder; the seed of the moments is printed, $CKPT_KILL_SEED gives another.
+set -euo pipefail
+source=$1 bin=$2 work=$3
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work"
+fail() { echo "FAILED: $*"; exit 1; }
+seed=${CKPT_KILL_SEED:-7}
+echo "seed $seed"
+RANDOM=$seed
+model=(--set batch=8 "$source/models/mnist-conv.json")
+"$bin/ckpt-plan" --effort 0 --threads 1 "${model[@]}" -o plan.json >/dev/null
+train() { "$bin/ckpt-train" --plan plan.json "${model[@]}" --steps 60 --seed 3 --save-every 1 "$@"; }
+begun=$(date +%s%N)
+train --save whole.state --log whole.csv >whole.txt
+took=$((($(date +%s%N) - begun) / 1000000))
+
+# After at most a thirtieth of the undisturbed time (and what a start takes): 20 kills come before the end on any machine.
+kills=0 torn=0 rounds=0 status=137
+while [ $status != 0 ]; do
+    rounds=$((rounds + 1))
+    [ $rounds -le 200 ] || fail "200 runs and no end"
+    resume=()
+    [ ! -e killed.state ] || resume=(--resume killed.state)
+    rm -f said
+    train --save killed.state --log killed.csv "${resume[@]}" >said 2>&1 &
+    pid=$!
+    if [ $kills -lt 20 ]; then
+        sleep "$(printf '0.%04d' $((RANDOM * 10000 / 32768 * (took / 30 + 30) / 1000 % 10000)))"
+        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
+    fi
+    status=0
+    wait $pid 2>/dev/null || status=$?
+    [ $status = 0 ] || [ $status = 137 ] || fail "run $rounds: exit $status: $(tail -1 said)"
+    [ -z "$(find . -name 'killed.state?*')" ] || torn=$((torn + 1)) # a temporary file: killed while writing
+    find . -name 'killed.state?*' -delete
+done
+[ $kills = 20 ] || fail "only $kills kills before the end"
+field() { sed -n 's/^weights sha256 *//p' "$1"; }
+[ -n "$(field said)" ] && [ "$(field said)" = "$(field whole.txt)" ] || fail "weights: $(field said), wanted $(field whole.txt)"
+cmp whole.state killed.state || fail "the states differ"
+cmp whole.csv killed.csv || fail "the losses differ"
+echo "20 kills, $torn of them while the state was written, $rounds runs: weights, state and losses as undisturbed"
