@@ -130,7 +130,37 @@ static void streams_have_lanes(void **state)
     }
 }
 
-/* Time is the axis unless steps are asked for, and of a hundred thousand events no more is drawn than there are pixels for. */
+/* Of too many streams those have their own lanes that were busy longest. */
+static void busy_streams_have_lanes(void **state)
+{
+    (void)state;
+    enum { STREAMS = 14 };
+    ckpt_event event[STREAMS];
+    char name[STREAMS][16];
+    for (int s = 0; s < STREAMS; s++) {
+        snprintf(name[s], sizeof name[s], "stream %d", s);
+        event[s] = (ckpt_event){.step = s,
+                                .name = "gemm",
+                                .layer = "",
+                                .stream = name[s],
+                                .span = CKPT_SPAN_OTHER,
+                                .start_ns = 1000 * s,
+                                .end_ns = 1000 * s + 100 + (s * 5 % STREAMS) * 10};
+    }
+    const ckpt_trace trace = {.source = "s", .name = "s", .time_ns = 15000, .event = event, .event_count = STREAMS};
+    ckpt_text text = {NULL, 0, 0, false};
+    picture(&trace, "svg", NULL, &text);
+    for (int s = 0; s < STREAMS; s++) {
+        char label[20];
+        snprintf(label, sizeof label, ">stream %d<", s);
+        CHECK((strstr(text.bytes, label) != NULL) == (s * 5 % STREAMS >= 3), "%s, the %d. in idleness", label,
+              s * 5 % STREAMS);
+    }
+    ckpt_text_fini(&text);
+}
+
+/* Time is the axis unless steps are asked for, and of a hundred thousand events no more is drawn than there are pixels
+ * for. */
 static void many_events(void **state)
 {
     (void)state;
@@ -204,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(streams_have_lanes),
+        cmocka_unit_test(busy_streams_have_lanes),
         cmocka_unit_test(many_events),
         cmocka_unit_test(what_is_held_is_inside_the_axes),
         cmocka_unit_test(starved),

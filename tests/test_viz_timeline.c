@@ -224,6 +224,15 @@ static void zero_is_said_in_words(void **state)
     const ckpt_trace *const other[2] = {trace[0], step_of(f, 24, 0, true)};
     draw(f, other, 2, "svg", NULL);
     assert_true(has(f, "measured − predicted: not the same steps"));
+    ckpt_trace later = *trace[1]; /* the same names under other numbers are other steps */
+    ckpt_event *const event = CKPT_NEW(&f->arena, ckpt_event, later.event_count);
+    memcpy(event, later.event, (size_t)later.event_count * sizeof *event);
+    event[later.event_count - 1].step++;
+    later.event = event;
+    later.place_count = 0;
+    const ckpt_trace *const late[2] = {trace[0], &later};
+    draw(f, late, 2, "svg", NULL);
+    assert_true(has(f, "measured − predicted: not the same steps"));
 }
 
 /* One step more or less, by any number of bytes: said with its step, and a bar of the residual's colour. */
@@ -247,6 +256,24 @@ static void a_residual_is_said_and_seen(void **state)
         draw(f, trace, 2, "txt", NULL);
         CHECK(has(f, words), "step %d: \"%s\" is not said in the terminal", step, words);
     }
+}
+
+/* A column of several steps shows the largest of them, whichever comes last. */
+static void a_column_shows_its_largest_residual(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_trace *const base = step_of(f, 500, 0, false);
+    ckpt_trace other = *step_of(f, 500, 0, true);
+    ckpt_event *const event = CKPT_NEW(&f->arena, ckpt_event, other.event_count);
+    CHECK(other.event_count > 3 * 560, "%d steps are too few", other.event_count);
+    memcpy(event, other.event, (size_t)other.event_count * sizeof *event);
+    for (int i = 900; i < 960; i++) {
+        event[i].bytes[CKPT_CAT_ACTIVATIONS] += i == 930 ? 5000000 : 1000;
+    }
+    other.event = event;
+    const ckpt_trace *const trace[2] = {base, &other};
+    draw(f, trace, 2, "svg", &(ckpt_view_options){.width = 560});
+    assert_true(has(f, ">+5.00 MB<"));
 }
 
 static void another_place_is_said(void **state)
@@ -394,6 +421,79 @@ static void capacity(void **state)
     assert_true(has(f, "memory of 80.0 MB, far above the picture"));
 }
 
+/* A line up to twice the highest peak, else words. */
+static void budget(void **state)
+{
+    fixture *const f = *state;
+    ckpt_trace trace = *step_of(f, 24, 5, false);
+    const ckpt_trace *const only = &trace;
+    trace.budget_bytes = 2 * trace.peak_bytes;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">budget ") && !has(f, "far above the picture"));
+    trace.budget_bytes++;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, "B, far above the picture<"));
+    /* Under the table what is left, or what is too much; for both traces. */
+    assert_true(has(f, ">left of the budget<") && !has(f, ">over the budget<"));
+    trace.budget_bytes = trace.peak_bytes;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">left of the budget<"));
+    trace.budget_bytes--;
+    draw(f, &only, 1, "svg", NULL);
+    assert_true(has(f, ">over the budget<") && has(f, ">1 B<"));
+    const ckpt_trace *const less = step_of(f, 24, 5, true), *const both[2] = {&trace, less};
+    draw(f, both, 2, "svg", NULL);
+    assert_true(has(f, ">over the budget<") && !has(f, ">over<"));
+    trace.budget_bytes += 2;
+    const ckpt_trace *const more = ckpt_golden_trace(
+        &(ckpt_golden_step){
+            .layers = 24, .segment = 5, .measured = true, .wrong_step = trace.peak_event, .wrong_bytes = 5},
+        &f->arena);
+    const ckpt_trace *const worse[2] = {&trace, more};
+    draw(f, worse, 2, "svg", NULL);
+    assert_true(has(f, ">left of the budget<") && has(f, ">over<") && has(f, ">4 B<"));
+}
+
+/* 5,000 stays of one step each over the whole arena: no box of its own, but together they fill the map. */
+static void what_is_thinner_than_a_pixel_is_there(void **state)
+{
+    fixture *const f = *state;
+    enum { STEPS = 5000 };
+    ckpt_event *const event = CKPT_NEW(&f->arena, ckpt_event, STEPS);
+    ckpt_trace_place *const place = CKPT_NEW(&f->arena, ckpt_trace_place, STEPS);
+    for (int i = 0; i < STEPS; i++) {
+        event[i] = (ckpt_event){.step = i, .name = "a", .layer = "", .stream = "compute"};
+        event[i].bytes[CKPT_CAT_WORKSPACE] = 900;
+        place[i] = (ckpt_trace_place){.name = "x", .category = CKPT_CAT_WORKSPACE, .from = i, .to = i, .bytes = 900};
+    }
+    const ckpt_trace trace = {.source = "thin",
+                              .name = "thin",
+                              .plan = "p",
+                              .arena_bytes = 900,
+                              .peak_bytes = 900,
+                              .event = event,
+                              .event_count = STEPS,
+                              .place = place,
+                              .place_count = STEPS};
+    const ckpt_trace *const only = &trace;
+    draw(f, &only, 1, "svg", NULL);
+    double widest = 0, highest = 0;
+    for (const char *c = strstr(f->text.bytes, " d=\"m"); c != NULL; c = strstr(c + 1, " d=\"m")) {
+        char *at = NULL;
+        (void)strtod(c + strlen(" d=\"m"), &at);
+        (void)strtod(at, &at);
+        const double width = *at == 'h' ? strtod(at + 1, &at) : 0, height = *at == 'v' ? strtod(at + 1, &at) : 0;
+        highest = width > widest ? height : highest;
+        widest = fmax(widest, width);
+    }
+    CHECK(widest > 800 && highest > 200, "the largest box is %.0f x %.0f", widest, highest);
+    for (int i = 0; i < STEPS; i++) { /* of nothing nothing is drawn */
+        place[i].bytes = 0;
+    }
+    draw(f, &only, 1, "svg", NULL);
+    assert_null(strstr(f->text.bytes, " d=\"m"));
+}
+
 /* The order of the program is the axis of what has no times, whatever is asked for, and no time is made up. */
 static void without_times(void **state)
 {
@@ -443,7 +543,10 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(boxes_are_the_places, setup, teardown),
         cmocka_unit_test_setup_teardown(zero_is_said_in_words, setup, teardown),
         cmocka_unit_test_setup_teardown(a_residual_is_said_and_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_column_shows_its_largest_residual, setup, teardown),
         cmocka_unit_test_setup_teardown(another_place_is_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(budget, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_thinner_than_a_pixel_is_there, setup, teardown),
         cmocka_unit_test_setup_teardown(a_place_more_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(a_huge_static_block_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(copies_are_counted, setup, teardown),

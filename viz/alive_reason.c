@@ -190,8 +190,11 @@ const char *ckpt_life_group_reason(const ckpt_lives *lives, const int *which, in
     const bool remakes =
         why == CKPT_WHY_KEPT_TO_REMAKE || why == CKPT_WHY_REMADE_TO_REMAKE || why == CKPT_WHY_FETCHED_TO_REMAKE;
     const char *what = targets(lives, which, count, deep, out);
-    what = what != NULL && what[0] == '\0' && remakes ? "others, " : what;
+    const char *said = phrase_of(why).of_several;
+    if (what != NULL && what[0] == '\0') {
+        what = remakes ? "others, " : what;
+        said = why == CKPT_WHY_PASSED_BACK ? "passed back until" : said;
+    }
     const char *const when = steps(lives, which, count, false, out);
-    return what != NULL && when != NULL ? ckpt_arena_format(out, "%s %s%s", phrase_of(why).of_several, what, when)
-                                        : NULL;
+    return what != NULL && when != NULL ? ckpt_arena_format(out, "%s %s%s", said, what, when) : NULL;
 }

@@ -42,9 +42,10 @@ static int by_bytes(const void *a, const void *b)
 /* Stays are told one by one, or together when names differ in numbers between dots, or in any numbers. */
 enum { SINGLE, BLOCKS, DEEP, LEVELS };
 
-/* Rows are enough when what they leave out is less than one part in so many; what is smaller than one part in so many
- * is no row. */
-enum { MOST = 5, LEAST = 1000 };
+/* Rows are enough when they leave out no more than one part of so many. Rows that explain one part of so many say more
+ * than any number inside of words left out: "t0…64" of a graph whose buffers are just numbered is no name. What is
+ * smaller than one part of so many is no row. */
+enum { MOST = 5, SOME = 3, LEAST = 1000 };
 
 typedef struct maker {
     const ckpt_lives *lives;
@@ -202,7 +203,8 @@ ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena 
             made.row_count++;
         }
         made.rest_bytes = sum_rows(&m, made.row_count, m.row_count);
-        if (m.level == DEEP || made.rest_bytes <= made.bytes / MOST) {
+        if (made.rest_bytes <= made.bytes / MOST || m.level == DEEP ||
+            (m.level == BLOCKS && made.bytes - made.rest_bytes >= made.bytes / SOME)) {
             break;
         }
     }

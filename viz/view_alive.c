@@ -40,9 +40,7 @@ static const char *name_of(ckpt_view *view, const ckpt_alive_row *row)
 
 static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
 {
-    const ckpt_series *const base = &view->series[view->base];
-    return CKPT_SAY(view, "alive at %s%s %d", alive->at == base->peak ? "the peak, " : "", ckpt_view_unit(view),
-                    alive->lives->trace->event[alive->at].step);
+    return CKPT_SAY(view, "alive at the peak, %s %d", ckpt_view_unit(view), alive->lives->trace->event[alive->at].step);
 }
 
 static double at_least(double a, double b)
@@ -62,7 +60,8 @@ static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width
     const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, -1);
     const double head = ckpt_view_measure(view, font_of(view, true, CKPT_INK_BLACK, -1), heading_of(view, alive));
     columns c = {.name = SWATCH};
-    double layer = 0, reason = ckpt_view_measure(view, font, "why");
+    double layer = ckpt_view_measure(view, font_of(view, true, CKPT_INK_BLACK, -1), "layer");
+    double reason = ckpt_view_measure(view, font, "why");
     for (int i = 0; i < alive->row_count; i++) {
         const ckpt_alive_row *const row = &alive->row[i];
         c.name_width = at_least(c.name_width, ckpt_view_measure(view, font, name_of(view, row)));

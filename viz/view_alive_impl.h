@@ -13,7 +13,7 @@ ckpt_ink ckpt_life_ink(ckpt_life_kind kind);
  * Where names and reasons do not fit side by side, reasons have lines of their own. */
 int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width);
 
-/* Swatch, name, bytes, share of `whole` and reason, from (x, y) down. */
+/* Swatch, name, bytes, share of `whole` and reason, from (x, y) down. The heading says that it is the peak. */
 void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width);
 
 #endif

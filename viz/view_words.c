@@ -216,14 +216,14 @@ static void say_title(ckpt_view *view)
     const ckpt_trace *const trace = base->trace;
     const ckpt_event *const peak = &trace->event[base->peak];
     const char *const bytes = ckpt_view_bytes(view, base->at_peak.planned);
-    const int last = trace->event[trace->event_count - 1].step + 1;
+    const int64_t last = (int64_t)trace->event[trace->event_count - 1].step + 1;
     if (view->no_plan) {
         view->title = CKPT_SAY(view, "%s: memory of a program that follows no plan", text_of(trace->name));
         const char *const what = peak->span == CKPT_SPAN_ALLOCATE
                                      ? CKPT_SAY(view, "%s, %s", block_of(view, peak), who_of(view, peak))
                                      : who_of(view, peak);
-        view->head[0] = CKPT_SAY(view, "peak %s after %s, at event %d of %d: %s", bytes, ns_of(view, peak->start_ns),
-                                 peak->step, last, what);
+        view->head[0] = CKPT_SAY(view, "peak %s after %s, at event %d of %lld: %s", bytes, ns_of(view, peak->start_ns),
+                                 peak->step, (long long)last, what);
         return;
     }
     const bool budget = trace->budget_bytes > 0;
@@ -231,8 +231,8 @@ static void say_title(ckpt_view *view)
     const char *const of_budget = budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
                                                     percent((double)base->at_peak.planned, (double)trace->budget_bytes))
                                          : "";
-    view->head[0] =
-        CKPT_SAY(view, "peak %s%s at step %d of %d: %s", bytes, of_budget, peak->step, last, text_of(peak->name));
+    view->head[0] = CKPT_SAY(view, "peak %s%s at step %d of %lld: %s", bytes, of_budget, peak->step, (long long)last,
+                             text_of(peak->name));
 }
 
 void ckpt_view_say(ckpt_view *view)
