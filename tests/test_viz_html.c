@@ -152,10 +152,8 @@ static void same_bytes(const json_t *data, const ckpt_trace *trace)
 }
 
 /* As reasonOf in viz/html/data.js. */
-static void expand(const json_t *data, const ckpt_lives *lives, const ckpt_life *life, const char *shape,
-                   ckpt_text *out)
+static void expand(const ckpt_lives *lives, const ckpt_life *life, const char *shape, ckpt_text *out)
 {
-    (void)data;
     const int event[4] = {life->last, life->born, life->to, life->from};
     for (const char *c = shape; *c != '\0'; c++) {
         const int word = *c >= 1 && *c <= 8 ? *c - 1 : -1;
@@ -198,7 +196,7 @@ static void same_lives(const json_t *data, const ckpt_trace *trace, ckpt_arena *
         CHECK((got[10][i] << 32) + got[11][i] == life->address, "address of stay %d", i);
         ckpt_text reason;
         ckpt_text_init(&reason);
-        expand(data, &lives, life, text_at(data, "reasons", got[7][i]), &reason);
+        expand(&lives, life, text_at(data, "reasons", got[7][i]), &reason);
         assert_string_equal(reason.bytes, ckpt_life_reason(&lives, i, arena));
         ckpt_text_fini(&reason);
     }
