@@ -6,23 +6,9 @@
 
 #include "viz/curve_impl.h"
 
-enum { SHAPES = 7, BASELINES_SHOWN = 16 };
+enum { BASELINES_SHOWN = 16 };
 
-typedef struct picture {
-    ckpt_view view; /* its canvas, and what draws words and lines on it */
-    const ckpt_curve *curve;
-    const ckpt_plan *const *chosen;
-    int chosen_count;
-    double x_low, x_high; /* bytes */
-    double y_high;        /* overhead, 0.1 is 10 % */
-    double left, right, top, bottom;
-    bool bounds; /* every point has one */
-    int above;   /* points of baselines that are off the scale */
-    ckpt_obstacles obstacles;
-    ckpt_point *point; /* room for the longest stair, there and back */
-} picture;
-
-static double overhead(const picture *p, ckpt_ns time)
+double ckpt_curve_overhead(const ckpt_curve_picture *p, ckpt_ns time)
 {
     const double keep_all = (double)p->curve->keep_all_time_ns;
     return keep_all > 0 ? fmax(0, (double)time / keep_all - 1) : 0;
@@ -33,24 +19,25 @@ static double chosen_overhead(const ckpt_plan *plan)
     return plan->keep_all_time_ns > 0 ? fmax(0, (double)plan->time_ns / (double)plan->keep_all_time_ns - 1) : 0;
 }
 
-static double x_of(const picture *p, double bytes)
+double ckpt_curve_x(const ckpt_curve_picture *p, double bytes)
 {
     const double share = (bytes - p->x_low) / (p->x_high - p->x_low);
     return p->left + fmin(fmax(share, 0), 1) * (p->right - p->left);
 }
 
-static double y_of(const picture *p, double over)
+double ckpt_curve_y(const ckpt_curve_picture *p, double over)
 {
     return p->bottom - sqrt(fmin(over, p->y_high) / p->y_high) * (p->bottom - p->top);
 }
 
-static ckpt_point at(const picture *p, const ckpt_curve_point *point)
+ckpt_point ckpt_curve_at(const ckpt_curve_picture *p, const ckpt_curve_point *point)
 {
-    return (ckpt_point){x_of(p, (double)point->budget_bytes), y_of(p, overhead(p, point->time_ns))};
+    return (ckpt_point){ckpt_curve_x(p, (double)point->budget_bytes),
+                        ckpt_curve_y(p, ckpt_curve_overhead(p, point->time_ns))};
 }
 
 /* The budgets and overheads that the axes span. keep-all is shown unless it is far beyond what was swept. */
-static void measure_axes(picture *p)
+static void measure_axes(ckpt_curve_picture *p)
 {
     const ckpt_curve *const curve = p->curve;
     const double first = (double)curve->point[0].budget_bytes;
@@ -65,7 +52,7 @@ static void measure_axes(picture *p)
     p->bounds = true;
     p->y_high = 0;
     for (int i = 0; i < curve->point_count; i++) {
-        p->y_high = fmax(p->y_high, overhead(p, curve->point[i].time_ns));
+        p->y_high = fmax(p->y_high, ckpt_curve_overhead(p, curve->point[i].time_ns));
         p->bounds = p->bounds && curve->point[i].has_bound;
     }
     for (int i = 0; i < p->chosen_count; i++) {
@@ -74,7 +61,7 @@ static void measure_axes(picture *p)
     const double most = 4 * fmax(p->y_high, 0.05); /* a baseline that thrashes must not flatten the rest */
     for (int b = 0; b < curve->baseline_count; b++) {
         for (int i = 0; i < curve->baseline[b].point_count; i++) {
-            const double over = overhead(p, curve->baseline[b].point[i].time_ns);
+            const double over = ckpt_curve_overhead(p, curve->baseline[b].point[i].time_ns);
             p->above += over > most;
             p->y_high = over > most ? p->y_high : fmax(p->y_high, over);
         }
@@ -82,7 +69,12 @@ static void measure_axes(picture *p)
     p->y_high = fmax(1.25 * p->y_high, 0.001);
 }
 
-static void draw_title(picture *p)
+static bool is_narrow(const ckpt_curve_picture *p)
+{
+    return p->view.canvas.width < 480;
+}
+
+static void draw_title(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const ckpt_curve *const curve = p->curve;
@@ -112,7 +104,7 @@ static void draw_title(picture *p)
 }
 
 /* 1, 2 or 5 times powers of ten, in percent, as dense as the scale leaves room. Left as overhead, right as time. */
-static void draw_scale(picture *p)
+static void draw_scale(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
@@ -124,7 +116,7 @@ static void draw_scale(picture *p)
     char said[CKPT_UNITS_TEXT] = "";
     for (int k = -1; k < 3 * 12; k++) {
         const double over = k < 0 ? 0 : mantissa[k % 3] * pow(10, k / 3 - 6);
-        const double y = y_of(p, over);
+        const double y = ckpt_curve_y(p, over);
         if (over > p->y_high || last - y < apart) {
             continue;
         }
@@ -135,7 +127,7 @@ static void draw_scale(picture *p)
                         CKPT_SAY(v, "%s%.*f %%", k < 0 ? "" : "+", digits, 100 * over));
         char time[CKPT_UNITS_TEXT] = "";
         if (keep_all > 0) {
-            (void)ckpt_ns_show((ckpt_ns)(keep_all * (1 + over)), time);
+            (void)ckpt_ns_show((ckpt_ns)fmin(keep_all * (1 + over), 9.2e18), time);
         }
         if (strcmp(time, said) != 0) { /* ticks can lie closer than the digits tell apart */
             ckpt_view_words(v, p->right + 8, y, right, CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", time));
@@ -144,19 +136,19 @@ static void draw_scale(picture *p)
     }
 }
 
-static void draw_budgets(picture *p)
+static void draw_budgets(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
     const double step = ckpt_tick_step(p->x_high - p->x_low, (int)((p->right - p->left) / (cells ? 96 : 80)), 1);
     for (double at_bytes = ceil(p->x_low / step) * step; at_bytes <= p->x_high; at_bytes += step) {
         char text[CKPT_UNITS_TEXT];
-        const double x = x_of(p, at_bytes);
+        const double x = ckpt_curve_x(p, at_bytes);
         ckpt_view_line(v, x, p->bottom, x, p->bottom + (cells ? 0 : 4), (ckpt_pen){CKPT_INK_GREY, 1, 0});
         ckpt_view_words(v, x, p->bottom + (cells ? 24 : 14), (ckpt_font){v->small, false, CKPT_INK_BLACK, 0},
                         CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", ckpt_tick_bytes(at_bytes, step, p->x_high, text)));
     }
-    const bool narrow = v->canvas.width < 480;
+    const bool narrow = is_narrow(p);
     ckpt_view_line(v, p->left, p->bottom, p->right, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
     ckpt_view_words(v, (p->left + p->right) / 2, p->bottom + (cells ? 40 : 34),
                     (ckpt_font){v->small, false, CKPT_INK_BLACK, 0}, CKPT_ANY_WIDTH,
@@ -168,39 +160,45 @@ static void draw_budgets(picture *p)
                     "time of a step");
 }
 
-/* In the zone where it is wide enough, else beside it. */
-static void label_forbidden(picture *p)
+/* In the zone where it is wide enough, else beside it: least of all where the stair begins. */
+static void label_forbidden(ckpt_curve_picture *p)
 {
+    enum { WHOLE = 4, SHORT = 3, EDGES = 6 };
     ckpt_view *const v = &p->view;
-    const double least = x_of(p, (double)p->curve->point[0].budget_bytes);
-    const double block = x_of(p, (double)p->curve->static_bytes);
+    const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
+    const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
     const bool cells = v->canvas.renderer->cells;
     const ckpt_font font = {v->small, false, CKPT_INK_BLACK, 0};
     char bytes[CKPT_UNITS_TEXT];
-    const char *const line[] = {"no plan below",
-                                CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->point[0].budget_bytes, bytes)),
-                                "static block", CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->static_bytes, bytes))};
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 12});
-    const double width = ckpt_view_measure(v, font, line[0]) + 12;
-    const double from = width < least - block ? block : p->left;
-    if (width < least - from) {
-        for (int i = 0; i < 4; i++) {
-            ckpt_view_words_on(v, (from + least) / 2, p->top + (cells ? 8 : 14) + (i + i / 2 * 0.5) * v->line, font,
-                               CKPT_ANY_WIDTH, line[i], CKPT_INK_FAINT);
+    const char *const budget = CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->point[0].budget_bytes, bytes));
+    const char *const whole[WHOLE] = {"no plan below", budget, "static block",
+                                      CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->static_bytes, bytes))};
+    const char *const few[SHORT] = {"no plan", "below", budget};
+    const double width = ckpt_view_measure(v, font, whole[0]) + 12;
+    const bool fits = width < least - p->left;
+    if (fits || ckpt_view_measure(v, font, budget) + 12 < least - p->left) {
+        const double from = fits && width < least - block ? block : p->left;
+        for (int i = 0; i < (fits ? WHOLE : SHORT); i++) {
+            ckpt_view_words_on(v, (from + least) / 2,
+                               p->top + (cells ? 8 : 14) + (i + (fits ? i / 2 * 0.5 : 0)) * v->line, font,
+                               CKPT_ANY_WIDTH, fits ? whole[i] : few[i], CKPT_INK_FAINT);
         }
         return;
     }
-    const ckpt_point edge[] = {{least, p->bottom - 12}, {least, p->top + 12}, {least, (p->top + p->bottom) / 2}};
-    (void)ckpt_label_place(&p->obstacles, v, edge, 3, 8, 0, font, CKPT_SAY(v, "no plan below %s", line[1]));
+    ckpt_point edge[EDGES];
+    for (int i = 0; i < EDGES; i++) {
+        edge[i] = (ckpt_point){least, p->bottom - 12 - i * (p->bottom - p->top - 24) / (EDGES - 1)};
+    }
+    (void)ckpt_label_place(&p->obstacles, v, edge, EDGES, 8, 0, font, CKPT_SAY(v, "no plan below %s", budget));
 }
 
 /* Below the first point nobody has found a plan, and the static block is never less. */
-static void draw_forbidden(picture *p)
+static void draw_forbidden(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const double least = x_of(p, (double)p->curve->point[0].budget_bytes);
-    const double block = x_of(p, (double)p->curve->static_bytes);
+    const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
+    const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
     ckpt_view_box(v, p->left, p->top, least - p->left, p->bottom - p->top, CKPT_INK_FAINT);
     if (block > p->left) {
         ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_INK_PARAMETER_GRADIENTS);
@@ -212,16 +210,17 @@ static void draw_forbidden(picture *p)
         }
     }
     ckpt_view_line(v, least, p->top, least, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
+    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 12});
 }
 
 /* The corners of a stair from the first point to the last. Gives how many. */
-static int stair(const picture *p, bool bound, ckpt_point *point)
+static int stair(const ckpt_curve_picture *p, bool bound, ckpt_point *point)
 {
     int count = 0;
     for (int i = 0; i < p->curve->point_count; i++) {
         const ckpt_curve_point *const from = &p->curve->point[i];
-        const ckpt_point to = {x_of(p, (double)from->budget_bytes),
-                               y_of(p, overhead(p, bound ? from->bound_ns : from->time_ns))};
+        const ckpt_point to = {ckpt_curve_x(p, (double)from->budget_bytes),
+                               ckpt_curve_y(p, ckpt_curve_overhead(p, bound ? from->bound_ns : from->time_ns))};
         if (count > 0) {
             const ckpt_point before = point[count - 1];
             point[count++] = bound ? (ckpt_point){before.x, to.y} : (ckpt_point){to.x, before.y};
@@ -231,7 +230,7 @@ static int stair(const picture *p, bool bound, ckpt_point *point)
     return count;
 }
 
-static void draw_stair(picture *p, bool bound, ckpt_pen pen)
+static void draw_stair(ckpt_curve_picture *p, bool bound, ckpt_pen pen)
 {
     const int count = stair(p, bound, p->point);
     p->view.canvas.renderer->line(&p->view.canvas, p->point, count, &pen);
@@ -240,7 +239,7 @@ static void draw_stair(picture *p, bool bound, ckpt_pen pen)
     }
 }
 
-static void draw_band(picture *p)
+static void draw_band(ckpt_curve_picture *p)
 {
     const int count = stair(p, false, p->point);
     ckpt_point *const back = p->point + count;
@@ -255,97 +254,6 @@ static void draw_band(picture *p)
     }
 }
 
-/* Corners of marks on a circle of radius 1: number of them, and the angle of the first in turns. The last is a cross.
- */
-static const struct shape {
-    int corners;
-    double turn, size;
-    ckpt_ink ink;
-    const char *letter; /* in a terminal */
-} shapes[SHAPES] = {
-    {4, 0.125, 5.2, CKPT_INK_GRADIENTS, "a"}, {3, 0.75, 5.6, CKPT_INK_STAGING, "b"}, {4, 0, 5.6, CKPT_INK_SAVED, "c"},
-    {3, 0.25, 5.6, CKPT_INK_GREY, "d"},       {5, 0.75, 5.4, CKPT_INK_BUDGET, "e"},  {6, 0, 5.2, CKPT_INK_WEIGHTS, "f"},
-    {0, 0, 4.4, CKPT_INK_BLACK, "g"},
-};
-
-/* A closed outline over paper, so that what lies behind does not show; in a terminal a letter. */
-static void draw_mark(picture *p, ckpt_point centre, const struct shape *shape, ckpt_ink fill)
-{
-    ckpt_view *const v = &p->view;
-    const ckpt_pen pen = {shape->ink, 1.6, 0};
-    const double r = shape->size;
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){centre.x - r, centre.y - r, centre.x + r, centre.y + r, 8});
-    if (v->canvas.renderer->cells) {
-        v->canvas.renderer->text(&v->canvas, centre.x, centre.y, &(ckpt_font){v->small, true, CKPT_INK_BLACK, 0},
-                                 shape->letter);
-        return;
-    }
-    if (shape->corners == 0) {
-        ckpt_view_line(v, centre.x - r, centre.y - r, centre.x + r, centre.y + r, pen);
-        ckpt_view_line(v, centre.x - r, centre.y + r, centre.x + r, centre.y - r, pen);
-        return;
-    }
-    ckpt_point corner[17];
-    for (int i = 0; i <= shape->corners; i++) {
-        const double turn = 2 * 3.14159265358979323846 * (shape->turn + (double)i / shape->corners);
-        corner[i] = (ckpt_point){centre.x + r * cos(turn), centre.y + r * sin(turn)};
-    }
-    v->canvas.renderer->area(&v->canvas, corner, shape->corners, fill);
-    v->canvas.renderer->line(&v->canvas, corner, shape->corners + 1, &pen);
-}
-
-static bool is_shown(const picture *p, const ckpt_curve_point *point)
-{
-    return overhead(p, point->time_ns) <= p->y_high && (double)point->budget_bytes <= p->x_high;
-}
-
-static void draw_baseline(picture *p, int number)
-{
-    const ckpt_curve_baseline *const baseline = &p->curve->baseline[number];
-    const struct shape *const shape = &shapes[number % SHAPES];
-    int count = 0;
-    for (int i = 0; i < baseline->point_count; i++) {
-        if (is_shown(p, &baseline->point[i])) {
-            p->point[count++] = at(p, &baseline->point[i]);
-        }
-    }
-    for (int i = 0; i + 1 < count; i++) {
-        if (!p->view.canvas.renderer->cells) {
-            ckpt_view_line(&p->view, p->point[i].x, p->point[i].y, p->point[i + 1].x, p->point[i + 1].y,
-                           (ckpt_pen){shape->ink, 0.8, number < SHAPES ? 0 : 3});
-        }
-        ckpt_obstacles_line(&p->obstacles, p->point[i], p->point[i + 1]);
-    }
-    for (int i = 0; i < count; i++) {
-        draw_mark(p, p->point[i], shape, CKPT_INK_PAPER);
-    }
-}
-
-static void label_baseline(picture *p, int number)
-{
-    ckpt_view *const v = &p->view;
-    const ckpt_curve_baseline *const baseline = &p->curve->baseline[number];
-    const struct shape *const shape = &shapes[number % SHAPES];
-    int count = 0;
-    for (int i = 0; i < baseline->point_count; i++) {
-        if (is_shown(p, &baseline->point[i])) {
-            p->point[count++] = at(p, &baseline->point[i]);
-        }
-    }
-    const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_INK_BLACK, -1};
-    const char *const name = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, baseline->strategy, 160));
-    if (count > 0 && cells) {
-        (void)ckpt_label_place(&p->obstacles, v, p->point, count, 8, 0, font,
-                               CKPT_SAY(v, "%s %s", shape->letter, name));
-    } else if (count > 0) { /* its mark again, because others lie close */
-        const ckpt_point mark = ckpt_label_place(&p->obstacles, v, p->point, count, 8, 14, font, name);
-        struct shape small = *shape;
-        small.size *= 0.75;
-        draw_mark(p, (ckpt_point){mark.x, mark.y}, &small, CKPT_INK_PAPER);
-    }
-}
-
 static const char *base_name(const char *path)
 {
     const char *const slash = path != NULL ? strrchr(path, '/') : NULL;
@@ -353,31 +261,31 @@ static const char *base_name(const char *path)
 }
 
 /* A ring with a dot, a line down to its budget, and what it is. */
-static void draw_chosen(picture *p, const ckpt_plan *plan)
+static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
 {
-    static const struct shape ring = {16, 0, 7, CKPT_INK_BLACK, "@"}, dot = {12, 0, 3, CKPT_INK_BLACK, "@"};
+    static const ckpt_curve_shape ring = {16, 0, 7, CKPT_INK_BLACK, "@"}, dot = {12, 0, 3, CKPT_INK_BLACK, "@"};
     ckpt_view *const v = &p->view;
     char a[CKPT_UNITS_TEXT];
     const double over = chosen_overhead(plan);
-    const ckpt_point centre = {x_of(p, (double)plan->budget_bytes), y_of(p, over)};
+    const ckpt_point centre = {ckpt_curve_x(p, (double)plan->budget_bytes), ckpt_curve_y(p, over)};
     ckpt_view_line(v, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_INK_BLACK, 1, 3});
     ckpt_obstacles_line(&p->obstacles, centre, (ckpt_point){centre.x, p->bottom});
-    draw_mark(p, centre, &ring, CKPT_INK_PAPER);
-    draw_mark(p, centre, &dot, CKPT_INK_BLACK);
+    ckpt_curve_mark(p, centre, &ring, CKPT_INK_PAPER);
+    ckpt_curve_mark(p, centre, &dot, CKPT_INK_BLACK);
     const ckpt_font font = {v->small, true, CKPT_INK_BLACK, -1};
     const char *const name = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, base_name(plan->source), 160));
     (void)ckpt_label_place(&p->obstacles, v, &centre, 1, 12, 0, font,
                            CKPT_SAY(v, "%s: %s, %+.2f %%", name, ckpt_bytes_show(plan->budget_bytes, a), 100 * over));
 }
 
-static void draw_keep_all(picture *p)
+static void draw_keep_all(ckpt_curve_picture *p)
 {
-    static const struct shape keep = {4, 0.125, 6, CKPT_INK_BLACK, "K"};
-    const ckpt_point centre = {x_of(p, (double)p->curve->keep_all_peak_bytes), y_of(p, 0)};
+    static const ckpt_curve_shape keep = {4, 0.125, 6, CKPT_INK_BLACK, "K"};
+    const ckpt_point centre = {ckpt_curve_x(p, (double)p->curve->keep_all_peak_bytes), ckpt_curve_y(p, 0)};
     if ((double)p->curve->keep_all_peak_bytes <= p->x_high) {
         ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_INK_WEIGHTS, 1, 4});
         ckpt_obstacles_line(&p->obstacles, (ckpt_point){centre.x, p->top}, centre);
-        draw_mark(p, centre, &keep, CKPT_INK_BLACK);
+        ckpt_curve_mark(p, centre, &keep, CKPT_INK_BLACK);
         const ckpt_font font = {p->view.small, false, CKPT_INK_BLACK, 1};
         const double y = p->top + (p->view.canvas.renderer->cells ? 8 : 10);
         const double width = ckpt_view_measure(&p->view, font, "keep-all");
@@ -386,23 +294,22 @@ static void draw_keep_all(picture *p)
     }
 }
 
-static void draw_curves(picture *p)
+static void draw_curves(ckpt_curve_picture *p)
 {
-    static const struct shape plan = {12, 0, 3.4, CKPT_INK_ACTIVATIONS, "o"};
+    static const ckpt_curve_shape plan = {12, 0, 3.4, CKPT_INK_ACTIVATIONS, "o"};
     const ckpt_curve *const curve = p->curve;
     if (p->bounds) {
         draw_band(p);
         draw_stair(p, true, (ckpt_pen){CKPT_INK_BUDGET, 1.6, 5});
     }
     draw_keep_all(p);
-    label_forbidden(p);
     const int baselines = curve->baseline_count < BASELINES_SHOWN ? curve->baseline_count : BASELINES_SHOWN;
     for (int b = 0; b < baselines; b++) {
-        draw_baseline(p, b);
+        ckpt_curve_draw_baseline(p, b);
     }
     draw_stair(p, false, (ckpt_pen){CKPT_INK_ACTIVATIONS, 2.2, 0});
     for (int i = 0; i < curve->point_count; i++) {
-        draw_mark(p, at(p, &curve->point[i]), &plan, CKPT_INK_ACTIVATIONS);
+        ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &plan, CKPT_INK_ACTIVATIONS);
     }
     for (int i = 0; i < p->chosen_count; i++) {
         draw_chosen(p, p->chosen[i]);
@@ -410,7 +317,7 @@ static void draw_curves(picture *p)
 }
 
 /* What the lines are, beside them. */
-static void label_lines(picture *p)
+static void label_lines(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const ckpt_curve *const curve = p->curve;
@@ -418,14 +325,15 @@ static void label_lines(picture *p)
     bool all = p->bounds;
     for (int i = 0; i < curve->point_count; i++) {
         all = all && strcmp(curve->point[i].bound_scope, "all") == 0;
-        p->point[i] = at(p, &curve->point[i]);
+        p->point[i] = ckpt_curve_at(p, &curve->point[i]);
         p->point[i].y -= gap; /* above the line; the bound's words below theirs */
     }
     (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
                            (ckpt_font){v->small, true, CKPT_INK_ACTIVATIONS, -1}, "planned");
     if (p->bounds) {
         for (int i = 0; i < curve->point_count; i++) {
-            p->point[i].y = y_of(p, overhead(p, curve->point[i].bound_ns)) + 2 * gap;
+            const double below = ckpt_curve_y(p, ckpt_curve_overhead(p, curve->point[i].bound_ns)) + 2 * gap;
+            p->point[i].y = fmin(below, p->bottom - 2 * gap);
         }
         (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
                                (ckpt_font){v->small, false, CKPT_INK_BUDGET, -1},
@@ -433,7 +341,7 @@ static void label_lines(picture *p)
     }
 }
 
-static void draw_parts(picture *p)
+static void draw_parts(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     char text[CKPT_UNITS_TEXT];
@@ -450,13 +358,14 @@ static void draw_parts(picture *p)
     draw_forbidden(p);
     draw_curves(p);
     label_lines(p);
+    label_forbidden(p);
     for (int b = 0; b < p->curve->baseline_count && b < BASELINES_SHOWN; b++) {
-        label_baseline(p, b);
+        ckpt_curve_label_baseline(p, b);
     }
     draw_budgets(p);
 }
 
-static ckpt_code draw(picture *p, ckpt_text *text, ckpt_err *err)
+static ckpt_code draw(ckpt_curve_picture *p, ckpt_text *text, ckpt_err *err)
 {
     ckpt_view *const v = &p->view;
     ckpt_canvas *const canvas = &v->canvas;
@@ -480,7 +389,8 @@ static ckpt_code draw(picture *p, ckpt_text *text, ckpt_err *err)
     if (p->curve->point_count > 0) {
         measure_axes(p);
     }
-    v->title = CKPT_SAY(v, "%s: time of a step over its memory budget", p->curve->graph_name);
+    v->title = CKPT_SAY(v, is_narrow(p) ? "%s: time over budget" : "%s: time of a step over its memory budget",
+                        p->curve->graph_name);
     const char *const title = ckpt_view_keep(v, ckpt_canvas_fit(canvas, &any, v->title, CKPT_ANY_WIDTH));
     CKPT_TRY(canvas->renderer->open(canvas, title, "Planned times, proved bounds and baselines over the budget", err));
     draw_parts(p);
@@ -518,18 +428,18 @@ ckpt_code ckpt_curve_draw(const ckpt_curve *curve, const ckpt_plan *const *chose
     const int height = options->height > 0 ? options->height : cells ? 32 : 520;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    picture p = {.view = {.canvas = {.renderer = renderer,
-                                     .color = options->color,
-                                     .ascii = options->ascii,
-                                     .scratch = &scratch,
-                                     .cell_width = cells ? 8 : 1,
-                                     .cell_height = cells ? 16 : 1},
-                          .line = cells ? 16 : 18,
-                          .small = 12,
-                          .margin = cells ? 0 : 16},
-                 .curve = curve,
-                 .chosen = chosen,
-                 .chosen_count = chosen_count};
+    ckpt_curve_picture p = {.view = {.canvas = {.renderer = renderer,
+                                                .color = options->color,
+                                                .ascii = options->ascii,
+                                                .scratch = &scratch,
+                                                .cell_width = cells ? 8 : 1,
+                                                .cell_height = cells ? 16 : 1},
+                                     .line = cells ? 16 : 18,
+                                     .small = 12,
+                                     .margin = cells ? 0 : 16},
+                            .curve = curve,
+                            .chosen = chosen,
+                            .chosen_count = chosen_count};
     ckpt_canvas *const canvas = &p.view.canvas;
     canvas->width = fmin(fmax(cells ? 40 : 420, width), CKPT_VIEW_LARGEST) * canvas->cell_width;
     canvas->height = fmin(fmax(cells ? 16 : 300, height), CKPT_VIEW_LARGEST) * canvas->cell_height;

@@ -3,7 +3,7 @@
 
 #include "viz/curve_impl.h"
 
-enum { WEIGHT_LINE = 1, WEIGHT_WORDS = 20 };
+enum { WEIGHT_LINE = 1, WEIGHT_WORDS = 20, POINTS_TRIED = 500 };
 
 ckpt_code ckpt_obstacles_init(ckpt_obstacles *obstacles, int room, ckpt_rect inside, ckpt_arena *arena, ckpt_err *err)
 {
@@ -50,15 +50,16 @@ ckpt_point ckpt_label_place(ckpt_obstacles *obstacles, ckpt_view *view, const ck
 {
     static const double side[][2] = {{1, 0},    {1, -1},  {0, -1.5}, {1, 1},   {0, 1.5},   {-1, -1},
                                      {-1, 0},   {-1, 1},  {1, -2},   {1, 2},   {-1, -2},   {-1, 2},
-                                     {0, -2.6}, {0, 2.6}, {1, -3.2}, {1, 3.2}, {-1, -3.2}, {-1, 3.2}};
+                                     {0, -2.6}, {0, 2.6}, {1, -3.2}, {1, 3.2}, {-1, -3.2}, {-1, 3.2},
+                                     {-4, 0},   {-4, -2}, {-4, 2},   {4, 0},   {4, -2},    {4, 2}};
     const double width = indent + ckpt_view_measure(view, font, text);
     const double half = view->canvas.renderer->cells ? view->canvas.cell_height / 2 : font.size * 0.62;
     ckpt_rect best = {0};
     int least = -1;
-    for (int i = 0; i < count && least != 0; i++) {
+    for (int i = 0; i < count && least != 0; i += 1 + count / POINTS_TRIED) {
         for (size_t s = 0; s < sizeof side / sizeof *side && least != 0; s++) {
             const double dx = side[s][0], y = at[i].y + side[s][1] * (half + 0.6 * gap);
-            const double x = dx > 0 ? at[i].x + gap : dx < 0 ? at[i].x - gap - width : at[i].x - width / 2;
+            const double x = at[i].x + dx * gap - (dx > 0 ? 0 : dx < 0 ? width : width / 2);
             const ckpt_rect words = {x, y - half, x + width, y + half, WEIGHT_WORDS};
             const int cost = cost_of(obstacles, &words);
             if (least < 0 || cost < least) {
