@@ -24,14 +24,18 @@ struct ckpt_json {
 
 /* Jansson's memory is the document's arena: a tree of many small pieces that goes as a whole. Without memory Jansson
  * says so in several ways, or not at all, and asserts that a long number was kept (lex_unget_unsave, 2.14): it never
- * hears of it, parsing ends here instead, and the arena's owner takes back what there is. */
+ * hears of it, parsing ends here instead, and the arena's owner takes back what there is. Its allocator is the whole
+ * process's: for whoever else uses Jansson, in a thread that parses nothing here, it is one like any other. */
 static _Thread_local struct {
-    ckpt_arena *arena;
+    ckpt_arena *arena; /* NULL: this thread parses no document */
     jmp_buf refused;
 } parsing;
 
 static void *jansson_get(size_t bytes)
 {
+    if (parsing.arena == NULL) {
+        return ckpt_memory_get(bytes);
+    }
     void *const memory = ckpt_arena_take(parsing.arena, 1, bytes);
     if (memory == NULL) {
         longjmp(parsing.refused, 1);
@@ -41,7 +45,9 @@ static void *jansson_get(size_t bytes)
 
 static void jansson_put(void *memory)
 {
-    (void)memory;
+    if (parsing.arena == NULL) {
+        ckpt_memory_put(memory);
+    }
 }
 
 /* Messages are one line: what a file quotes must not break it. */
@@ -127,9 +133,11 @@ static ckpt_code parse(ckpt_json *json, ckpt_err *err)
     json_set_alloc_funcs(jansson_get, jansson_put);
     parsing.arena = &json->arena;
     if (setjmp(parsing.refused) != 0) {
+        parsing.arena = NULL;
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to parse %zu bytes", json->source, json->length);
     }
     json->root = json_loadb(json->text, json->length, JSON_REJECT_DUPLICATES, &error);
+    parsing.arena = NULL;
     if (json->root == NULL) {
         const ckpt_code code =
             CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", json->source, error.line > 0 ? error.line : 1,
