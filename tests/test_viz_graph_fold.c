@@ -425,6 +425,44 @@ static void decisions_divide_blocks(void **state)
     }
 }
 
+/* What reads a folded block of another column reads its last repetition, and says so; within a block it is the first.
+ */
+static void names_across_columns(void **state)
+{
+    fixture *const f = *state;
+    layer l[200];
+    int count = blocks(f, l, "kkkkkkkkkkkk", 0) - 1; /* a long tail of layers that differ */
+    for (int i = 0; i < 26; i++) {
+        l[count++] = (layer){.name = ckpt_arena_format(&f->arena, "tail%c", 'a' + i),
+                             .megabytes = 1,
+                             .back = {1, 48},
+                             .back_count = i == 25 ? 2 : 1};
+    }
+    l[count - 1].back[1] = count - 1 - 48; /* reads h.11.add */
+    made m = make(f, l, count);
+    draw(f, m.graph, NULL, 1);
+    assert_non_null(strstr(f->text.bytes, "column_0 -> column_1"));
+    assert_non_null(strstr(f->text.bytes, "h.0 … h.11 ×12"));
+    assert_non_null(strstr(f->text.bytes, "label=\"from h.11.add\""));
+    assert_null(strstr(f->text.bytes, "from h.0.add"));
+
+    count = 1;
+    for (int b = 0; b < 3; b++) { /* long blocks, which a column's end cuts */
+        for (int i = 0; i < 30; i++) {
+            l[count++] = (layer){.name = ckpt_arena_format(&f->arena, "h.%d.%c", b, 'A' + i),
+                                 .megabytes = 1,
+                                 .back = {1, i},
+                                 .back_count = i == 29 ? 2 : 1};
+        }
+    }
+    m = make(f, l, count);
+    draw(f, m.graph, NULL, 1);
+    assert_non_null(strstr(f->text.bytes, "h.0 … h.2 ×3, continued"));
+    assert_non_null(strstr(f->text.bytes, "from h.0."));
+    assert_null(strstr(f->text.bytes, "from h.1."));
+    assert_null(strstr(f->text.bytes, "from h.2."));
+}
+
 /* A value of one block that is read far behind keeps its block apart; one that all read does not. */
 static void skips_stay_apart(void **state)
 {
@@ -637,6 +675,7 @@ int main(int argc, char **argv)
     ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decisions_divide_blocks, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_across_columns, setup, teardown),
         cmocka_unit_test_setup_teardown(skips_stay_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(mirrored_skips_are_not_folded, setup, teardown),
         cmocka_unit_test_setup_teardown(random_graphs, setup, teardown),

@@ -246,8 +246,13 @@ static void put_connector(const drawing *d, int index, bool out)
                           out ? "to" : "from", index, out ? "to " : "from ");
         }
         if (count < NAMED) {
+            const ckpt_figure_box *const b = &f->box[other];
             ckpt_text_add(d->text, "%s", count > 0 ? "\\n" : "");
-            put_name(d->text, f->box[other].name, f->box[other].name_length);
+            if (!out && b->layers == 1) {
+                put_text(d->text, edge->source);
+            } else {
+                put_name(d->text, b->name, b->name_length);
+            }
         }
         count++;
     }

@@ -30,6 +30,7 @@ typedef struct ckpt_figure_edge {
     int buffer; /* of the graph; -1: several */
     bool next;  /* from one repetition of a folded block to a later one */
     ckpt_bytes bytes;
+    const char *source; /* the layer that is read; in a folded drawing what the first of the readers reads */
 } ckpt_figure_edge;
 
 typedef enum ckpt_range_kind { CKPT_RANGE_REPEAT, CKPT_RANGE_UNIT, CKPT_RANGE_SEGMENT } ckpt_range_kind;

@@ -131,7 +131,8 @@ static void fill_boxes(ckpt_figure *f, layer_key *key)
             const int buffer = op->reads.at[r];
             const int from = f->layer_of[graph->writer[buffer]];
             if (from >= 0) {
-                f->edge[f->edge_count++] = (ckpt_figure_edge){from, layer, buffer, false, graph->buffer[buffer].bytes};
+                f->edge[f->edge_count++] = (ckpt_figure_edge){
+                    .from = from, .to = layer, .buffer = buffer, .bytes = graph->buffer[buffer].bytes};
             }
         }
     }
@@ -164,7 +165,11 @@ ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
             f->box[key[k].index].decided[layer->decision]++;
         }
     }
-    return tell_apart(f, key, err);
+    CKPT_TRY(tell_apart(f, key, err));
+    for (int e = 0; e < f->edge_count; e++) {
+        f->edge[e].source = f->box[f->edge[e].from].name;
+    }
+    return CKPT_OK;
 }
 
 /* Boxes are few here, so a table of them finds the pair: `at` is the edge from a box to the box that is being read for.
