@@ -27,6 +27,9 @@ assert set(flow[True]) == {"pull_request"}, flow[True]  # YAML 1.1 reads "on" as
 job = flow["jobs"]["plan"]
 steps = [s for s in job["steps"] if "run" in s and s.get("id") != "install"]
 assert len(steps) == 3, steps
+# As GitHub runs them: a step without a condition of its own is left out after one that failed.
+told = [s.get("if", "") for s in steps]
+assert told[0] == "" and all("!cancelled()" in t and "steps.install.outcome" in t for t in told[1:]), told
 with open(f"{sys.argv[2]}/environment", "w", encoding="utf-8") as file:
     for name, value in job["env"].items():
         file.write(f"export {name}='{value}'\n")
@@ -100,4 +103,8 @@ git push -q origin new:main
 git checkout -q better
 pull 0 0
 grep -q "has no plan.json" "$work/said-1" || fail "$(cat "$work/said-1")"
+# A branch that was not fetched is no reason to let anything pass.
+status=0
+(. "$work/environment" && ci/check-plan.sh compare origin/nowhere) >"$work/said" 2>&1 || status=$?
+[ $status = 2 ] && grep -q "origin/nowhere is not here" "$work/said" || fail "exit $status: $(cat "$work/said")"
 echo "five pull requests through the workflow's steps"

@@ -4,6 +4,9 @@
 #   check-plan.sh lock           $PLAN is what the planner gives for $MODEL, and fits
 #   check-plan.sh compare REF    $PLAN against the one of REF, within $LIMITS; also as JUnit and as a page
 #   check-plan.sh draw           what is in memory when, as a page and a picture
+#
+# Exit codes are those of ckpt-plan and ckpt-compare: 0 fine, 1 the gate says no, 2 and 3 it could not be asked.
+# What is written is in memory-plan/.
 set -euo pipefail
 model=${MODEL:-model.json} plan=${PLAN:-plan.json} limits=${LIMITS:-peak=0,step_time=3%,recompute=5%}
 out=memory-plan
@@ -14,11 +17,16 @@ lock)
     ckpt-plan --check "$plan" "$model"
     ;;
 compare)
-    if ! git cat-file -e "$2:$plan" 2>/dev/null; then
-        echo "$2 has no $plan: nothing to compare with"
+    ref=${2:?wanted the branch to compare with, such as origin/main}
+    if ! git rev-parse --quiet --verify "$ref^{commit}" >/dev/null; then
+        echo "$ref is not here: fetch it (fetch-depth: 0)" >&2 # a gate that finds nothing must not open
+        exit 2
+    fi
+    if ! git cat-file -e "$ref:$plan" 2>/dev/null; then
+        echo "$ref has no $plan: nothing to compare with"
         exit 0
     fi
-    git show "$2:$plan" >"$out/base.json"
+    git show "$ref:$plan" >"$out/base.json"
     # The page and JUnit's file are written whatever the gate says.
     ckpt-compare --max-increase "$limits" ${GITHUB_STEP_SUMMARY:+--github} -o "$out/compare.xml" -o "$out/compare.html" \
         "$out/base.json" "$plan"
