@@ -210,6 +210,11 @@ def check_drawn(browser, trace):
     where = lambda name: next(s for s in trace.stays if s["name"] == name)
     some, other = pixel(browser, trace, where("h.5.qkv")), pixel(browser, trace, where("h.0.add2"))
     before = colors_at(browser, "plot", [some, other])
+    again = max((s for s in trace.stays if trace.events[s["from"]]["phase"] == "recompute"),
+                key=lambda s: (s["to"] - s["from"]) * s["bytes"])
+    x, y = pixel(browser, trace, again, 0.5, 0.1)
+    hatch = {tuple(rgb) for rgb in colors_at(browser, "plot", [(x + dx, y) for dx in range(12)])}
+    check(len(hatch) == 2, f"{again['name']}, recomputed, has the colours {hatch}")
     search(browser, "h.5.qkv")
     after = colors_at(browser, "plot", [some, other])
     check(before[0] == after[0] and before[1] != after[1], f"a search makes {after} of {before}")
@@ -223,6 +228,14 @@ def check_drawn(browser, trace):
     check(all(rgb[3] == 0 for rgb in clear) and all(rgb[3] > 0 for rgb in drawn),
           f"outlines of a layer: {clear}, then {drawn}")
     browser.hover(0, 0)
+
+
+def lane_place(browser, lane, event):
+    """The middle of what ran, on the axis of time."""
+    at, lanes, names = view(browser), browser.run("ckpt.layout.lanes"), browser.run("ckpt.data.lanes")
+    x = at["left"] + (event["start_ns"] + event["end_ns"]) / 2 / at["to"] * (at["right"] - at["left"])
+    y = lanes["top"] + (names.index(lane) + 0.5) * lanes["height"] / len(names)
+    return at["box"]["left"] + x, at["box"]["top"] + y
 
 
 def check_legend(browser, trace):
@@ -241,13 +254,8 @@ def check_legend(browser, trace):
     check(abs(float(number) * {"kB": 1e3, "MB": 1e6}[unit] / bytes_ - 1) < 0.01, f"legend: {words} of {bytes_}")
     browser.run("document.getElementById('axis-time').click()")
     browser.settle()
-    at = view(browser)
-    lanes = browser.run("ckpt.layout.lanes")
-    names = browser.run("ckpt.data.lanes")
-    y = at["box"]["top"] + lanes["top"] + (names.index("recompute") + 0.5) * lanes["height"] / len(names)
     again = max((e for e in trace.events if e["phase"] == "recompute"), key=lambda e: e["end_ns"] - e["start_ns"])
-    x = at["left"] + (again["start_ns"] + again["end_ns"]) / 2 / at["to"] * (at["right"] - at["left"])
-    browser.hover(at["box"]["left"] + x, y)
+    browser.hover(*lane_place(browser, "recompute", again))
     check(tooltip(browser)[""] == f"step {again['step']}: {again['name']}", f"the lane shows {tooltip(browser)['']}")
     browser.run("document.getElementById('axis-steps').click()")
     browser.key("0")
@@ -561,7 +569,10 @@ def check_hostile(browser, url):
     for stay in trace.stays[:4]:
         browser.hover(*pixel(browser, trace, stay))
         wanted = re.sub("[\u2028\u2029]", "\ufffd", stay["name"])
-        check((tooltip(browser) or {}).get("") == wanted, f"hover shows {tooltip(browser)}, wanted {wanted}")
+        tip = tooltip(browser) or {"death": ""}
+        check(tip.get("") == wanted, f"hover shows {tip}, wanted {wanted}")
+        ends = "not before the end" if stay["to"] == len(names) - 1 else f"after step {stay['to']}, "
+        check(tip["death"].startswith(ends), f"death in {tip}, wanted {ends}")
     got = search(browser, "onerror=alert(1)>")
     check(got == ["1 stay, 1 step", "false"], f"search for markup: {got}")
     got = search(browser, "uPPER c")
@@ -569,6 +580,10 @@ def check_hostile(browser, url):
     got = search(browser, "/x{10000}/")
     check(got == ["1 stay, 1 step", "false"], f"search for a long name: {got}")
     check(browser.run("document.documentElement.scrollWidth") <= 1280, "a long name widens the page")
+    browser.run("document.getElementById('axis-time').click()")
+    browser.settle()
+    browser.hover(*lane_place(browser, "to host", trace.events[8]))
+    check((tooltip(browser) or {}).get("") == "step 8: tab\ufffdline\ufffdend", f"the lane shows {tooltip(browser)}")
 
 
 def check_late(browser, url):

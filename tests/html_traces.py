@@ -2,7 +2,8 @@
 """Traces to try the page on: html_traces.py long|hostile|measured|late OUT [FROM].
 
 long      200,000 events with 100,000 stays in one arena: 100,000 ops, the buffer of each freed by a step of its own
-hostile   a small plan whose names try to leave the page's data, its markup and its pictures
+hostile   a small plan whose names try to leave the page's data, its markup and its pictures; one stay ends a step
+          before the last, and one copy runs later than the steps after it
 measured  FROM as if it had been measured: other times, and 512 bytes more of activations at one step
 late      FROM with times of a clock that began in 1970"""
 import json
@@ -69,8 +70,9 @@ def hostile_trace(path):
     for step, name in enumerate(HOSTILE):
         held += 1048576
         events.append(event(step, name, name, "forward", step * 1000, {"weights": 4096, "activations": held}))
-        places.append({"what": name, "category": "activations", "from": step, "to": len(HOSTILE) - 1,
+        places.append({"what": name, "category": "activations", "from": step, "to": len(HOSTILE) - 1 - (step == 1),
                        "offset": step * 1048576, "bytes": 1048576})
+    events[8].update(stream="d2h", phase="copy", start_ns=15000, end_ns=17000)  # runs after what comes after it
     write(path, HOSTILE[0], events, places, 4096, held, 20000)
 
 
