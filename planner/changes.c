@@ -152,6 +152,23 @@ static ckpt_code compare_texts(const ckpt_plan *was, const ckpt_plan *now, bool 
     return code;
 }
 
+static bool have_same_steps(const ckpt_plan *a, const ckpt_plan *b)
+{
+    bool same = a->step_count == b->step_count && a->place_count == b->place_count;
+    for (int i = 0; same && i < a->step_count; i++) {
+        const ckpt_step *const x = &a->step[i];
+        const ckpt_step *const y = &b->step[i];
+        same = x->kind == y->kind && x->again == y->again && x->inplace == y->inplace && strcmp(x->name, y->name) == 0;
+    }
+    for (int i = 0; same && i < a->place_count; i++) {
+        const ckpt_place *const x = &a->place[i];
+        const ckpt_place *const y = &b->place[i];
+        same = x->from == y->from && x->to == y->to && x->offset == y->offset && x->bytes == y->bytes &&
+               strcmp(x->name, y->name) == 0;
+    }
+    return same;
+}
+
 static int most_names(const ckpt_plan *plan)
 {
     const ckpt_outline *const o = &plan->outline;
@@ -168,7 +185,8 @@ static int all_names(const ckpt_outline *o)
 ckpt_code ckpt_plan_compare(const ckpt_plan *was, const ckpt_plan *now, ckpt_arena *out, ckpt_plan_changes *changes,
                             ckpt_err *err)
 {
-    *changes = (ckpt_plan_changes){.other_graph = strcmp(was->graph_sha256, now->graph_sha256) != 0};
+    *changes = (ckpt_plan_changes){.other_graph = strcmp(was->graph_sha256, now->graph_sha256) != 0,
+                                   .same_steps = have_same_steps(was, now)};
     comparer c = {.changes = changes};
     c.graph = CKPT_NEW(out, ckpt_graph_change, all_names(&was->outline) + all_names(&now->outline));
     c.layer = CKPT_NEW(out, ckpt_layer_change, was->layer_count);

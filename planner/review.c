@@ -92,7 +92,10 @@ static void add_planner(const ckpt_review *r, ckpt_text *text)
         return;
     }
     const bool alike = was->peak_bytes == now->peak_bytes && was->time_ns == now->time_ns;
-    ckpt_text_add(text, "planner    %s: peak %s", alike ? "another plan with the same peak and time" : "another plan",
+    ckpt_text_add(text, "planner    %s: peak %s",
+                  !alike                  ? "another plan"
+                  : r->changes.same_steps ? "the same steps and places, of which the file says something else"
+                                          : "another plan with the same peak and time",
                   ckpt_bytes_show(was->peak_bytes, a));
     if (was->peak_bytes != now->peak_bytes) {
         ckpt_text_add(text, " -> %s (%+" PRId64 " bytes)", ckpt_bytes_show(now->peak_bytes, b),
@@ -104,6 +107,29 @@ static void add_planner(const ckpt_review *r, ckpt_text *text)
                       100 * ckpt_excess(now->time_ns, was->time_ns));
     }
     ckpt_text_add(text, "\n");
+}
+
+/* What the workspaces are for. */
+static void add_target(const ckpt_plan *plan, ckpt_text *text)
+{
+    if (plan->gpu) {
+        ckpt_text_add(text, "a GPU");
+    } else if (plan->threads > 0) {
+        ckpt_text_add(text, "%d thread%s", plan->threads, plan->threads > 1 ? "s" : "");
+    } else {
+        ckpt_text_add(text, "not said");
+    }
+}
+
+static void add_targets(const ckpt_review *r, ckpt_text *text)
+{
+    if (r->was->gpu != r->now->gpu || r->was->threads != r->now->threads) {
+        ckpt_text_add(text, "target     ");
+        add_target(r->was, text);
+        ckpt_text_add(text, " -> ");
+        add_target(r->now, text);
+        ckpt_text_add(text, "\n");
+    }
 }
 
 static void add_layers(const ckpt_review *r, ckpt_text *text)
@@ -177,6 +203,7 @@ void ckpt_review_text(const ckpt_review *r, ckpt_text *text)
     if (changes->retimed > 0) {
         ckpt_text_add(text, "times      of %d op%s changed\n", changes->retimed, changes->retimed > 1 ? "s" : "");
     }
+    add_targets(r, text);
     if (r->was->budget_bytes != r->now->budget_bytes) {
         ckpt_text_add(text, "budget     %s -> %s\n", ckpt_bytes_show(r->was->budget_bytes, a),
                       ckpt_bytes_show(r->now->budget_bytes, b));
@@ -215,9 +242,14 @@ static void add_figures(ckpt_text *text, const char *name, const ckpt_plan *plan
 {
     ckpt_text_add(text,
                   ",\n  \"%s\": { \"verdict\": \"%s\", \"budget_bytes\": %" PRId64 ", \"peak_bytes\": %" PRId64
-                  ", \"arena_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 ", \"least_budget_bytes\": %" PRId64 " }",
+                  ", \"arena_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 ", \"least_budget_bytes\": %" PRId64
+                  ", \"target\": %s, \"threads\": %d }",
                   name, plan->verdict == CKPT_FITS ? "fits" : "infeasible", plan->budget_bytes, plan->peak_bytes,
-                  plan->arena_bytes, plan->time_ns, plan->least_budget_bytes);
+                  plan->arena_bytes, plan->time_ns, plan->least_budget_bytes,
+                  plan->gpu           ? "\"gpu\""
+                  : plan->threads > 0 ? "\"cpu\""
+                                      : "null",
+                  plan->threads > 0 ? plan->threads : 0);
 }
 
 static void add_lists(const ckpt_review *r, ckpt_text *text)
@@ -259,6 +291,9 @@ void ckpt_review_json(const ckpt_review *r, ckpt_text *text)
                   r->changes.other_graph ? "null"
                   : r->fits              ? "true"
                                          : "false");
+    if (r->unrepeatable == NULL) {
+        ckpt_text_add(text, ", \"same_steps\": %s", r->changes.same_steps ? "true" : "false");
+    }
     if (!r->fits && !r->changes.other_graph) {
         add_member(text, ", \"why\": ", r->why);
     }

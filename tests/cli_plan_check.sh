@@ -44,6 +44,20 @@ says '"good": true, "same": true, "same_graph": true, "fits": true'
 "$plan" -e 0 --budget 95% -o default.json model.json >/dev/null
 grep -q '"--threads", "[0-9]*"' default.json || fail "the machine's threads are not recorded"
 
+check 1 --check plan.json --threads 1
+says '^target  *2 threads -> 1 thread$'
+says '^planner  *another plan with the same peak and time' # with other workspaces
+check 1 --check plan.json --threads 1 --json
+says '"same": false, "same_graph": true, "fits": true, "same_steps": false'
+says '"now": .*"target": "cpu", "threads": 1 }'
+
+# A budget of some bytes less changes nothing but that.
+check 1 --check plan.json --budget 50.5MB
+says '^planner  *the same steps and places, of which the file says something else: peak 47.7 MB, step 26.8 ms$'
+lacks '^target'
+check 1 --check plan.json --budget 50.5MB --json
+says '"same": false, "same_graph": true, "fits": true, "same_steps": true'
+
 # Another batch: the graph has changed, and what of it.
 check 1 --check plan.json --set batch=80
 says '^plan.json: of another graph'
@@ -93,6 +107,10 @@ big = sorted(places, key=lambda place: -place["bytes"])
 for place in big[:6]:
     place["offset"] = 0
 write("places.json", places=places)
+steps = [dict(step) for step in plan["steps"]]
+at = next(i for i in range(len(steps) - 1) if "free" in steps[i] and "free" in steps[i + 1])
+steps[at], steps[at + 1] = steps[at + 1], steps[at]
+write("order.json", steps=steps)
 write("time.json", summary={**plan["summary"], "time_ns": 1})
 write("old.json", options=[])
 write("unknown.json", options=["--budget", "95%", "--output", "x", "model.json"])
@@ -111,6 +129,10 @@ PYTHON
 check 1 --check places.json
 says '^places.json: does not fit'
 says '^fits  *no: .*place'
+lacks 'the same steps'
+check 1 --check order.json
+says 'another plan with the same peak and time'
+lacks '^target'
 check 1 --check time.json
 says 'step 1 ns -> 26.8 ms'
 check 1 --check times.json
