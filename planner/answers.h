@@ -16,18 +16,6 @@ CKPT_MUST_USE ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_gr
 /* a / b - 1; 0 when b is 0. */
 double ckpt_excess(ckpt_ns a, ckpt_ns b);
 
-/* ---- the user's "checkpoint" flags ---- */
-
-bool ckpt_flags_any(const ckpt_graph *graph, ckpt_choice flag);
-
-/* The same graph, but what is flagged CKPT_NO never runs again. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_flags_pin(const ckpt_graph *graph, ckpt_arena *out, const ckpt_graph **pinned,
-                                       ckpt_err *err);
-
-/* Make a plan of a pinned graph one of `graph`, as which it is checked. A bound that held for all schedules then has
- * the scope "flagged"; others are dropped. Errors: as ckpt_plan_check. */
-CKPT_MUST_USE ckpt_code ckpt_flags_unpin(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
-
 /* ---- one plan ---- */
 
 /* `limited`: a budget was asked for; `estimated`: the times are no measurements. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "planner/answers.h"
+#include "planner/choose.h"
 
 const char *ckpt_strategy_kind(const ckpt_strategy *strategy)
 {
@@ -11,7 +12,7 @@ const char *ckpt_strategy_kind(const ckpt_strategy *strategy)
 ckpt_code ckpt_compare(const ckpt_graph *graph, const ckpt_plan_options *options, ckpt_arena *out,
                        ckpt_comparison *comparison, ckpt_err *err)
 {
-    const bool flags = ckpt_flags_any(graph, CKPT_YES) || ckpt_flags_any(graph, CKPT_NO);
+    const bool flags = ckpt_chosen_any(graph);
     *comparison = (ckpt_comparison){.limited = options->budget_bytes > 0};
     for (int i = -1; i < 0 || ckpt_strategy_table[i] != NULL; i++) {
         const ckpt_strategy *const strategy = i < 0 ? ckpt_strategy_find("auto") : ckpt_strategy_table[i];

@@ -9,8 +9,9 @@
 
 /* Options that decide what plan comes out, and those that leave it to chance or to other files. */
 static const char *const repeatable[] = {
-    "--budget", "--reserve", "--strategy", "--effort", "--ignore-flags", "--profile", "--device",
-    "--set",    "--dtype",   "--threads",  "--link",   "--host-memory",  NULL,
+    "--budget",  "--reserve", "--strategy", "--effort", "--ignore-flags", "--profile",    "--device",
+    "--set",     "--dtype",   "--threads",  "--link",   "--host-memory",  "--checkpoint", "--keep",
+    "--offload", "--policy",  NULL,
 };
 static const char *const by_chance[] = {"--time-limit", "--start", "--maximize", NULL};
 
@@ -87,11 +88,11 @@ static ckpt_code read_plan(ckpt_job *j, ckpt_plan **plan, const char **unrepeata
 static ckpt_code plan_again(ckpt_job *j, const ckpt_review *review, ckpt_plan **now, ckpt_err *err)
 {
     if (review->unrepeatable == NULL) {
-        CKPT_TRY(ckpt_plan_make(j->source.planned, j->strategy, &j->options, j->out, now, err));
+        CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, now, err));
         if (ckpt_plan_stopped(&j->options)) {
             return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before all was planned again");
         }
-        CKPT_TRY(ckpt_job_stamp(j, *now, err));
+        ckpt_job_stamp(j, *now);
     } else {
         *now = CKPT_NEW(j->out, ckpt_plan, 1);
         if (*now == NULL) {

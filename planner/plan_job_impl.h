@@ -9,15 +9,16 @@
 
 /* A graph, and where its times come from. */
 typedef struct ckpt_source {
-    const ckpt_graph *graph;
-    const ckpt_graph *planned; /* the same, or without runs again of what the user has flagged as kept */
-    const ckpt_model *model;   /* NULL: the file is a graph */
+    const ckpt_graph *graph; /* with what the request sets */
+    bool flagged;            /* the model itself sets something, and that is not ignored */
+    const ckpt_model *model; /* NULL: the file is a graph */
     const char *costs;
     bool roofline;
     int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
     bool gpu;
     ckpt_bytes reserve;  /* taken off the budget */
     ckpt_bytes capacity; /* of the GPU's memory; 0: unknown, or no GPU */
+    const char *notes;   /* lines on what was set and is left out */
 } ckpt_source;
 
 /* All that the ways to answer share. */
@@ -45,14 +46,12 @@ CKPT_MUST_USE ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t
 /* Everything in `options` but the budget, which may be a share of something not known yet. */
 CKPT_MUST_USE ckpt_code ckpt_job_options(ckpt_job *job, ckpt_err *err);
 
-/* Source, flags and budget; what would do nothing is refused. Says on standard error whether flags were obeyed. */
+/* Source, what is set, and budget; what would do nothing is refused. Says on standard error whether flags were obeyed.
+ */
 CKPT_MUST_USE ckpt_code ckpt_job_begin(ckpt_job *job, ckpt_err *err);
 
-/* What the user has flagged decides: `source->planned` and the strategy. */
-CKPT_MUST_USE ckpt_code ckpt_job_obey_flags(ckpt_job *job, ckpt_arena *out, ckpt_source *source, ckpt_err *err);
-
-/* What the plan was made for and from; and it becomes one of source.graph. */
-CKPT_MUST_USE ckpt_code ckpt_job_stamp(const ckpt_job *job, ckpt_plan *plan, ckpt_err *err);
+/* What the plan was made for and from. */
+void ckpt_job_stamp(const ckpt_job *job, ckpt_plan *plan);
 
 /* For a plan that is written: the outline of its graph, and the words of `request` that made it. The threads are in
  * them even where they were the machine's own number, and a time limit only where the plan was ended `early`, by

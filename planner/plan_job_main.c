@@ -7,42 +7,52 @@
 #include "planner/replay.h"
 #include "planner/solver.h"
 
-/* What the user has flagged decides, unless a strategy was asked for by name or --ignore-flags was given: with
- * something flagged true, strategy flags plans; else what is flagged false never runs again. */
-ckpt_code ckpt_job_obey_flags(ckpt_job *j, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+/* What is set decides, unless a strategy was asked for by name. */
+static void obey(ckpt_job *j)
 {
     const ckpt_request *const r = j->request;
     const bool automatic = r->strategy == NULL || strcmp(r->strategy, "auto") == 0;
-    s->planned = s->graph;
-    if (r->ignore_flags || !automatic || r->question == CKPT_ASK_COMPARISON) {
-        return CKPT_OK;
-    }
-    if (ckpt_flags_any(s->graph, CKPT_YES)) {
+    const bool grouped = r->strategy != NULL && ckpt_grouping_known(r->strategy);
+    if (grouped || (automatic && r->question != CKPT_ASK_COMPARISON && ckpt_chosen_any(j->source.graph))) {
         j->strategy = "flags";
-    } else if (ckpt_flags_any(s->graph, CKPT_NO)) {
-        return ckpt_flags_pin(s->graph, out, &s->planned, err);
     }
-    return CKPT_OK;
 }
 
-/* One note on flags in the model: that they were obeyed, or that they were not. */
+/* What was left out of what is set; one note on flags in the model: that they were obeyed, or that they were not. */
 static void note_flags(const ckpt_job *j)
 {
-    const ckpt_graph *const graph = j->source.graph;
     const ckpt_request *const r = j->request;
-    const ckpt_strategy *const asked = r->strategy != NULL ? ckpt_strategy_find(r->strategy) : NULL;
-    const bool yes = ckpt_flags_any(graph, CKPT_YES);
-    if (r->ignore_flags || r->question == CKPT_ASK_COMPARISON || (!yes && !ckpt_flags_any(graph, CKPT_NO)) ||
-        (asked != NULL && asked->flags)) {
+    const ckpt_strategy *const used = ckpt_strategy_find(j->strategy);
+    const char *line = j->source.notes;
+    while (line[0] != '\0') {
+        const int length = (int)strcspn(line, "\n");
+        fprintf(stderr, "%s: %.*s\n", j->cli->program, length, line);
+        line += length + 1;
+    }
+    if (r->question == CKPT_ASK_COMPARISON || (r->strategy != NULL && strcmp(r->strategy, "flags") == 0)) {
         return;
     }
-    if (asked != NULL && strcmp(asked->name, "auto") != 0) {
-        fprintf(stderr, "%s: note: the model has checkpoint flags, which strategy %s does not read\n", j->cli->program,
-                asked->name);
-    } else {
-        fprintf(stderr, "%s: note: the model's checkpoint flags decide what is %s; --ignore-flags plans freely\n",
-                j->cli->program, yes ? "recomputed" : "kept");
+    if (!used->flags && ckpt_chosen_any(j->source.graph)) {
+        fprintf(stderr, "%s: note: checkpoint flags are set, which strategy %s does not read\n", j->cli->program,
+                used->name);
+    } else if (j->source.flagged) {
+        fprintf(stderr, "%s: note: the model's checkpoint flags decide what they say; --ignore-flags plans freely\n",
+                j->cli->program);
     }
+}
+
+/* The first op that is to be copied, and no link is known. */
+static ckpt_code check_link(const ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_graph *const graph = j->source.graph;
+    for (int o = 0; o < graph->op_count && !graph->has_link; o++) {
+        if (graph->op[o].offload == CKPT_YES) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.80s is to be offloaded, and no link is known: add --link RATE",
+                             graph->op[o].layer != NULL && graph->op[o].layer[0] != '\0' ? graph->op[o].layer
+                                                                                         : graph->op[o].name);
+        }
+    }
+    return CKPT_OK;
 }
 
 /* Options that would do nothing on this graph. */
@@ -51,7 +61,7 @@ static ckpt_code check_use(const ckpt_job *j, ckpt_err *err)
     const ckpt_request *const r = j->request;
     const ckpt_graph *const graph = j->source.graph;
     const ckpt_strategy *const asked = r->strategy != NULL ? ckpt_strategy_find(r->strategy) : NULL;
-    if (r->strategy != NULL && asked == NULL) {
+    if (r->strategy != NULL && asked == NULL && !ckpt_grouping_known(r->strategy)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "found strategy '%s', wanted one of --list-strategies", r->strategy);
     }
     if (r->host_memory != NULL && !graph->has_link) {
@@ -61,11 +71,11 @@ static ckpt_code check_use(const ckpt_job *j, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "strategy %s offloads, and no link is known: add --link RATE",
                          asked->name);
     }
-    if (asked != NULL && asked->flags && !ckpt_flags_any(graph, CKPT_YES) && !ckpt_flags_any(graph, CKPT_NO)) {
+    if (asked != NULL && asked->flags && !ckpt_chosen_any(graph)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found no \"checkpoint\" flags for strategy %s", r->input,
                          asked->name);
     }
-    return CKPT_OK;
+    return check_link(j, err);
 }
 
 ckpt_code ckpt_job_options(ckpt_job *j, ckpt_err *err)
@@ -111,20 +121,21 @@ ckpt_code ckpt_job_begin(ckpt_job *j, ckpt_err *err)
     ckpt_ns time = 0;
     CKPT_TRY(ckpt_source_read(r, j->out, &j->source, err));
     CKPT_TRY(check_use(j, err));
-    CKPT_TRY(ckpt_job_obey_flags(j, j->out, &j->source, err));
+    obey(j);
     note_flags(j);
     CKPT_TRY(ckpt_keep_all_measure(j->source.graph, j->out, &whole, &time, err));
     return set_budget(j, r->question == CKPT_ASK_MAXIMUM ? 0 : whole, err);
 }
 
-ckpt_code ckpt_job_stamp(const ckpt_job *j, ckpt_plan *plan, ckpt_err *err)
+void ckpt_job_stamp(const ckpt_job *j, ckpt_plan *plan)
 {
+    const char *const asked = j->request->strategy;
     const ckpt_source *const s = &j->source;
     plan->costs = s->costs;
     plan->gpu = s->gpu;
     plan->threads = s->threads;
     plan->reserve_bytes = s->reserve;
-    return s->planned != s->graph ? ckpt_flags_unpin(plan, s->graph, err) : CKPT_OK;
+    plan->solver = asked != NULL && ckpt_grouping_known(asked) ? asked : plan->solver;
 }
 
 ckpt_code ckpt_job_record(const ckpt_job *j, const ckpt_request *request, bool early, ckpt_plan *plan, ckpt_err *err)

@@ -34,6 +34,9 @@ static int list_strategies(void)
         const ckpt_strategy *const strategy = ckpt_strategy_table[i];
         printf("%-14s %-9s %s\n", strategy->name, ckpt_strategy_kind(strategy), strategy->help);
     }
+    for (int i = 0; ckpt_grouping_help[i] != NULL; i += 2) {
+        printf("%-14s %-9s %s\n", ckpt_grouping_help[i], "flags", ckpt_grouping_help[i + 1]);
+    }
     return 0;
 }
 
@@ -93,7 +96,7 @@ static void note_end(const ckpt_job *j, bool early)
 static ckpt_code write_files(ckpt_job *j, const ckpt_request *made_by, bool early, ckpt_plan *plan, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
-    CKPT_TRY(ckpt_job_stamp(j, plan, err));
+    ckpt_job_stamp(j, plan);
     CKPT_TRY(ckpt_job_record(j, made_by, early, plan, err));
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
@@ -107,6 +110,22 @@ static ckpt_code nothing_found(ckpt_err *err)
     return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before any plan was found");
 }
 
+/* What is set was done, and all for nothing. */
+static void note_no_gain(const ckpt_job *j, const ckpt_plan *plan)
+{
+    char shown[CKPT_UNITS_TEXT];
+    bool recompute = false;
+    for (int o = 0; o < j->source.graph->op_count && !recompute; o++) {
+        const ckpt_graph_op *const op = &j->source.graph->op[o];
+        recompute = op->checkpoint == CKPT_YES || op->wish == CKPT_MUST_RECOMPUTE || op->wish == CKPT_PREFER_RECOMPUTE;
+    }
+    if (recompute && strcmp(j->strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
+        plan->peak_bytes >= plan->keep_all_peak_bytes) {
+        fprintf(stderr, "%s: warning: recomputing what is set saves nothing: the peak stays at %s\n", j->cli->program,
+                ckpt_bytes_show(plan->peak_bytes, shown));
+    }
+}
+
 static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
@@ -116,17 +135,18 @@ static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
     if (r->start != NULL) {
         CKPT_TRY(read_start(j, &start, err));
     }
-    CKPT_TRY(ckpt_plan_make(j->source.planned, j->strategy, &j->options, j->out, &plan, err));
+    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, &plan, err));
     j->found = plan->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
     }
     const bool early = ckpt_plan_stopped(&j->options);
     note_end(j, early);
+    note_no_gain(j, plan);
     CKPT_TRY(write_files(j, r, early, plan, err));
     const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
     if (explain) {
-        CKPT_TRY(ckpt_explain(plan, j->source.planned, j->strategy, &j->options, j->out, &explanation, err));
+        CKPT_TRY(ckpt_explain(plan, j->source.graph, j->strategy, &j->options, j->out, &explanation, err));
     }
     if (!r->json) {
         ckpt_plan_text(plan, r->budget != NULL, j->source.roofline, &j->text);
@@ -182,19 +202,18 @@ static ckpt_code answer_sweep(ckpt_job *j, ckpt_err *err)
     ckpt_sweep sweep = {0};
     ckpt_curve curve;
     report_begin = ckpt_clock_ns();
-    CKPT_TRY(
-        ckpt_sweep_make(j->source.planned, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
+    CKPT_TRY(ckpt_sweep_make(j->source.graph, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
     j->found = sweep.plan[0]->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
     }
     for (int i = 0; i < sweep.count; i++) {
-        CKPT_TRY(ckpt_job_stamp(j, sweep.plan[i], err));
+        ckpt_job_stamp(j, sweep.plan[i]);
     }
     CKPT_TRY(ckpt_sweep_curve(&sweep, j->out, &curve, err));
     if (r->baselines) {
         report_begin = ckpt_clock_ns();
-        CKPT_TRY(ckpt_curve_baselines(&curve, j->source.planned, &j->options, report_baselines, j->out, err));
+        CKPT_TRY(ckpt_curve_baselines(&curve, j->source.graph, &j->options, report_baselines, j->out, err));
     }
     if (!curve.complete) {
         note_end(j, true);
@@ -213,18 +232,8 @@ static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const c
         *err = (ckpt_err){0};
         return CKPT_OK;
     }
-    CKPT_TRY(code);
-    CKPT_TRY(ckpt_job_obey_flags(j, out, &s, err));
-    *graph = s.planned;
-    return CKPT_OK;
-}
-
-/* The answer's graph, and where it has been pinned by flags the one without. */
-static ckpt_code read_whole(ckpt_job *j, const ckpt_maximum *maximum, ckpt_err *err)
-{
-    const bool pinned = j->source.planned != j->source.graph;
-    j->source.graph = j->source.planned = maximum->graph;
-    return pinned ? ckpt_source_read_at(j->request, maximum->value, j->out, &j->source, err) : CKPT_OK;
+    *graph = s.graph;
+    return code;
 }
 
 static bool has_variable(const ckpt_model *model, const char *name)
@@ -273,7 +282,7 @@ static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
     }
     note_end(j, maximum->stopped);
     if (maximum->found) {
-        CKPT_TRY(read_whole(j, maximum, err));
+        j->source.graph = maximum->graph;
         CKPT_TRY(write_largest(j, maximum, err));
     }
     if (!r->json) {

@@ -17,7 +17,14 @@ const ckpt_cli_option ckpt_request_options[] = {
     {"strategy", 's', "NAME", "one strategy alone, see --list-strategies (auto: the fastest of all that fit)"},
     {"effort", 'e', "0..3", "how hard to look; for 500 ops 1 takes up to a second, 2 ten, 3 a minute (1)"},
     {"time-limit", 0, "SECONDS", "end with the best plan so far, which then depends on the machine's speed"},
-    {"ignore-flags", 0, NULL, "plan freely where the model has checkpoint flags; auto obeys them otherwise"},
+    {"checkpoint", 0, "PATTERN",
+     "recompute each layer or block of that name as a unit: 'h.*', 'h.[0-5].mlp'; repeatable"},
+    {"keep", 0, "PATTERN", "never recompute the layers of that name, or in blocks of that name; repeatable"},
+    {"offload", 0, "PATTERN", "take what they keep to the host and back; needs a link; repeatable"},
+    {"policy", 0, "OP=WHAT,...",
+     "by kind of op: linear=save,*=prefer-recompute; WHAT: [must-|prefer-]save, "
+     "[must-|prefer-]recompute, offload"},
+    {"ignore-flags", 0, NULL, "forget the checkpoint and offload flags of the model; they are obeyed otherwise"},
     {"start", 0, "FILE", "a plan of the same graph to begin with: where it fits, the answer is no slower"},
     {"profile", 'p', "FILE", "measured times and workspaces, from ckpt-profile"},
     {"device", 'd', "NAME", "device whose roofline gives what no profile does, or its JSON file (cpu)"},
@@ -40,6 +47,24 @@ const ckpt_cli_option ckpt_request_options[] = {
     {"list-strategies", 0, NULL, "print the strategies and exit"},
     {NULL, 0, NULL, NULL},
 };
+
+static const char *const rule_options[] = {"--checkpoint", "--keep", "--offload", "--policy"}; /* by ckpt_rule_kind */
+
+/* -1: not a rule; 0: it is; else the exit code. */
+static int take_rule(const ckpt_cli *cli, ckpt_request *r, const char *name, const char *value)
+{
+    for (int kind = CKPT_RULE_CHECKPOINT; kind <= CKPT_RULE_POLICY; kind++) {
+        if (strcmp(name, rule_options[kind] + 2) == 0) {
+            if (r->rule_count == CKPT_RULES_MAX) {
+                return ckpt_cli_usage(cli, "found more than %d --checkpoint, --keep, --offload and --policy",
+                                      CKPT_RULES_MAX);
+            }
+            r->rule[r->rule_count++] = (ckpt_rule){(ckpt_rule_kind)kind, value};
+            return 0;
+        }
+    }
+    return -1;
+}
 
 /* Options that only keep their text. */
 static void take_text(ckpt_request *r, const char *name, const char *value)
@@ -131,7 +156,7 @@ static int take_number(const ckpt_cli *cli, ckpt_request *r, const char *name, c
     return -1;
 }
 
-enum { WORDS_MAX = 2 * (24 + CKPT_SETS_MAX) + 2 };
+enum { WORDS_MAX = 2 * (24 + CKPT_SETS_MAX + CKPT_RULES_MAX) + 2 };
 
 typedef struct words {
     const char **word;
@@ -169,6 +194,9 @@ ckpt_code ckpt_request_words(const ckpt_request *r, ckpt_arena *out, const char 
     }
     if (r->time_limit > 0) {
         add_formatted(&w, "--time-limit", ckpt_arena_format(out, "%.6g", r->time_limit));
+    }
+    for (int i = 0; i < r->rule_count; i++) {
+        add_words(&w, rule_options[r->rule[i].kind], r->rule[i].text);
     }
     if (r->ignore_flags) {
         w.word[w.count++] = "--ignore-flags";
@@ -216,7 +244,7 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
     }
     if (r->budget != NULL || r->strategy != NULL || r->start != NULL || r->profile != NULL || r->device != NULL ||
         r->trace != NULL || r->dtype != NULL || r->reserve != NULL || r->link != NULL || r->host_memory != NULL ||
-        r->set_count > 0 || r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags) {
+        r->set_count > 0 || r->rule_count > 0 || r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags) {
         return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
     }
     return -1;
@@ -269,7 +297,7 @@ static int check_request(const ckpt_cli *cli, const ckpt_request *r)
     if (r->input == NULL && r->question != CKPT_ASK_CHECK) { /* a plan may say what it was made of */
         return ckpt_cli_usage(cli, "wanted a model or graph file");
     }
-    if (r->ignore_flags && r->strategy != NULL && strcmp(r->strategy, "flags") == 0) {
+    if (r->ignore_flags && r->rule_count == 0 && r->strategy != NULL && strcmp(r->strategy, "flags") == 0) {
         return ckpt_cli_usage(cli, "found --strategy flags and --ignore-flags, wanted one of them");
     }
     if (r->reserve != NULL && r->budget == NULL && r->question != CKPT_ASK_CHECK) {
@@ -308,8 +336,9 @@ int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
     while ((more = ckpt_cli_next(cli, &name, &value)) == 1) {
         const int number = take_number(cli, r, name, value);
         const int question = number < 0 ? take_question(cli, r, name, value) : number;
-        if (question > 0) {
-            return question;
+        const int rule = question < 0 ? take_rule(cli, r, name, value) : question;
+        if (rule > 0) {
+            return rule;
         }
         if (strcmp(name, "json") == 0) {
             r->json = true;

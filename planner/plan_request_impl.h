@@ -6,8 +6,9 @@
 
 #include "core/cli.h"
 #include "core/memory.h"
+#include "planner/choose.h"
 
-enum { CKPT_SETS_MAX = 64 };
+enum { CKPT_SETS_MAX = 64, CKPT_RULES_MAX = 64 };
 
 typedef enum ckpt_question {
     CKPT_ASK_PLAN,
@@ -26,6 +27,8 @@ typedef struct ckpt_request {
     const char *variable;               /* of CKPT_ASK_MAXIMUM */
     const char *set[CKPT_SETS_MAX + 1]; /* one more than --set may give: for a value of `variable` */
     int set_count;
+    ckpt_rule rule[CKPT_RULES_MAX]; /* in the order given */
+    int rule_count;
     ckpt_question question;
     bool baselines; /* of CKPT_ASK_SWEEP */
     bool throughput;

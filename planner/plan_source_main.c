@@ -108,10 +108,26 @@ static ckpt_code set_link(const ckpt_request *r, ckpt_arena *out, ckpt_source *s
     return ckpt_link_parse(r->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
 }
 
+/* What the request sets, on the ops. */
+static ckpt_code choose(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+{
+    const bool grouped = r->strategy != NULL && ckpt_grouping_known(r->strategy);
+    ckpt_text notes;
+    ckpt_text_init(&notes);
+    s->flagged = !r->ignore_flags && ckpt_chosen_any(s->graph);
+    ckpt_code code = ckpt_choose(s->graph, r->rule, r->rule_count, r->ignore_flags, grouped ? r->strategy : NULL, out,
+                                 &s->graph, &notes, err);
+    code = code == CKPT_OK ? ckpt_text_end(&notes, err) : code;
+    s->notes = code == CKPT_OK ? ckpt_arena_text(out, notes.bytes != NULL ? notes.bytes : "") : "";
+    ckpt_text_fini(&notes);
+    return code != CKPT_OK || s->notes != NULL ? code : CKPT_FAIL(err, CKPT_NO_MEMORY, "notes on what is set");
+}
+
 ckpt_code ckpt_source_read(const ckpt_request *request, ckpt_arena *out, ckpt_source *source, ckpt_err *err)
 {
     CKPT_TRY(read_file(request, out, source, err));
-    return set_link(request, out, source, err);
+    CKPT_TRY(set_link(request, out, source, err));
+    return choose(request, out, source, err);
 }
 
 ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t value, ckpt_arena *out, ckpt_source *s,
@@ -123,5 +139,6 @@ ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t value, ckpt_a
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
     }
     CKPT_TRY(read_model(&r, out, s, err));
-    return set_link(&r, out, s, err);
+    CKPT_TRY(set_link(&r, out, s, err));
+    return choose(&r, out, s, err);
 }

@@ -71,7 +71,7 @@ done
 
 # Flags in the model are obeyed unless another strategy is asked for by name, or --ignore-flags is given; and it is said.
 cp "$source_dir/tests/models/resnet-small.json" flagged.json
-expect 0 'flags decide what is recomputed' flagged.json
+expect 0 'flags decide what they say' flagged.json
 says 'strategy  *flags'
 expect 0 'flags decide' --json flagged.json
 [ "$(sed 's/.*"recomputed_layers": \([0-9]*\).*/\1/' out.txt)" -gt 0 ] || fail "flagged, and nothing recomputed: $(cat out.txt)"
@@ -85,16 +85,16 @@ expect 2 'no "checkpoint" flags' --strategy flags "$model"
 expect 0 '' -e 0 --budget 95% -o free.json "$model"
 grep -q '"recompute"' free.json || fail "nothing is recomputed at 95 %"
 sed 's/"name": "conv1"/"name": "conv1", "checkpoint": false/' "$model" >kept.json
-expect 1 'flags decide what is kept' -e 0 --budget 95% kept.json
+expect 1 'flags decide what they say' -e 0 --budget 95% kept.json
 says 'does not fit'
 sed 's/"name": "pool"/"name": "pool", "checkpoint": false/' "$model" >kept.json
-expect 0 'flags decide what is kept' -e 0 --budget 95% -o kept-plan.json kept.json
-says 'fits'; says 'of scope flagged'
+expect 0 'flags decide what they say' -e 0 --budget 95% -o kept-plan.json kept.json
+says 'fits'; says 'no schedule'
 [ "$(grep -o '"sha256": "[^"]*"' free.json)" = "$(grep -o '"sha256": "[^"]*"' kept-plan.json)" ] || fail "flags change the graph"
-expect 0 'flags decide what is kept' -e 0 --budget 95% --start kept-plan.json kept.json
-expect 0 'flags decide what is kept' -e 0 --sweep 2 --json kept.json
-says '"scope": "flagged"'
-expect 0 'flags decide what is kept' -e 0 --maximize batch --budget 60MB -o largest.json kept.json
+expect 0 'flags decide what they say' -e 0 --budget 95% --start kept-plan.json kept.json
+expect 0 'flags decide what they say' -e 0 --sweep 2 --json kept.json
+says '"strategy": "flags"'
+expect 0 'flags decide what they say' -e 0 --maximize batch --budget 60MB -o largest.json kept.json
 
 # What a plan is for: threads of the CPU, or a GPU, by the device or by what was profiled; bfloat16 halves what moves.
 expect 0 '' -t 2 -o cpu.json "$model"

@@ -1,0 +1,43 @@
+/* What the user sets on the command line, put on the ops of a graph beside what the model says. */
+#ifndef CKPT_PLANNER_CHOOSE_H
+#define CKPT_PLANNER_CHOOSE_H
+
+#include "core/graph.h"
+
+typedef enum ckpt_rule_kind {
+    CKPT_RULE_CHECKPOINT,
+    CKPT_RULE_KEEP,
+    CKPT_RULE_OFFLOAD,
+    CKPT_RULE_POLICY
+} ckpt_rule_kind;
+
+/* `text`: of a policy "linear=save,*=prefer-recompute", else a pattern over dotted names of layers and blocks; "*" and
+ * "?" match no dot, "[0-5]" one character. */
+typedef struct ckpt_rule {
+    ckpt_rule_kind kind;
+    const char *text;
+} ckpt_rule;
+
+/* The same graph with that set on its ops. What a name is matched by decides for all below it; of several names the
+ * longest, of several rules for it the last, and one matched by CKPT_RULE_CHECKPOINT inside another is a unit inside a
+ * unit. Of a policy the first clause that matches decides.
+ *
+ *   ignore    what the model says is forgotten first
+ *   grouping  NULL, or one that ckpt_grouping_known: units become segments
+ *   notes     receives a line for everything that was left out
+ *
+ * Errors: CKPT_BAD_INPUT (matches nothing, cannot be), CKPT_NO_MEMORY. Cost: O(ops * rules). */
+CKPT_MUST_USE ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore,
+                                    const char *grouping, ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes,
+                                    ckpt_err *err);
+
+/* Something is set on an op. */
+bool ckpt_chosen_any(const ckpt_graph *graph);
+
+/* "each", "contiguous", "group_N" and "segments:N" of the units of a sequence: what is flagged; where nothing is, each
+ * copy of a repeated block; where there is none, what lies between narrow cuts. */
+bool ckpt_grouping_known(const char *name);
+
+extern const char *const ckpt_grouping_help[]; /* pairs of a name and a line; NULL ends it */
+
+#endif
