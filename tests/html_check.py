@@ -238,6 +238,16 @@ def lane_place(browser, lane, event):
     return at["box"]["left"] + x, at["box"]["top"] + y
 
 
+def check_highest(browser, trace):
+    """What a column of pixels shows of the events in it: the first highest."""
+    sums = [sum(v for k, v in event["bytes"].items() if k != "outside") for event in trace.events]
+    ranges = [(a, b) for a in range(0, len(sums), 7) for b in range(a, len(sums), 31)]
+    got = browser.run(f"{json.dumps(ranges)}.map(([from, to]) => ckpt.highest(from, to))")
+    for (a, b), event in zip(ranges, got):
+        wanted = max(range(a, b + 1), key=lambda i: sums[i])
+        check(event == wanted, f"of events {a} to {b} the highest is {event}, wanted {wanted}")
+
+
 def check_legend(browser, trace):
     """What is said about a step: the legend's bytes, the other trace, what ran in a lane."""
     at = view(browser)
@@ -638,6 +648,7 @@ def main():
         check_hover(browser, trace)
         check_table(browser, trace)
         check_drawn(browser, trace)
+        check_highest(browser, trace)
         check_legend(browser, trace)
         check_search(browser, trace)
         check_zoom(browser)

@@ -104,7 +104,7 @@ class Browser:
         """The value of an expression in the page."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
-            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
+            raise RuntimeError(f"{expression[:300]}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def wait(self, expression, seconds=60):

@@ -458,6 +458,7 @@ function listen() {
 // For tests and the curious: the state, where things lie in the picture, and what the last redraw took.
 window.ckpt = {
   state, layout, drawn, search, data, lives, events, rectOf, plotX, colors, tint, inkOn,
+  highest: (from, to) => highest(base.planned, base.highest, from, to),
   get redrawMs() { return redrawMs; },
   get busy() { return wanted || overWanted; },
   measure() { draw(); return redrawMs; },
