@@ -9,6 +9,7 @@
 #include "tests/support_golden.h"
 #include "tests/support_test.h"
 #include "viz/draw.h"
+#include "viz/view_impl.h"
 #include "viz/viz.h"
 
 typedef struct fixture {
@@ -441,17 +442,46 @@ static void budget(void **state)
     trace.budget_bytes--;
     draw(f, &only, 1, "svg", NULL);
     assert_true(has(f, ">over the budget<") && has(f, ">1 B<"));
-    const ckpt_trace *const less = step_of(f, 24, 5, true), *const both[2] = {&trace, less};
-    draw(f, both, 2, "svg", NULL);
-    assert_true(has(f, ">over the budget<") && !has(f, ">over<"));
-    trace.budget_bytes += 2;
-    const ckpt_trace *const more = ckpt_golden_trace(
-        &(ckpt_golden_step){
-            .layers = 24, .segment = 5, .measured = true, .wrong_step = trace.peak_event, .wrong_bytes = 5},
-        &f->arena);
-    const ckpt_trace *const worse[2] = {&trace, more};
-    draw(f, worse, 2, "svg", NULL);
-    assert_true(has(f, ">left of the budget<") && has(f, ">over<") && has(f, ">4 B<"));
+    ckpt_trace other = *step_of(f, 24, 5, true);
+    const ckpt_trace *const both[2] = {&trace, &other};
+    const struct {
+        ckpt_bytes left, others_left;
+        const char *name, *figure, *extra;
+    } table[] = {
+        {7, 7, "left", "7 B", NULL},   {7, 4, "left", "4 B", NULL},    {7, -3, "left", "3 B", "over"},
+        {-7, -3, "over", "3 B", NULL}, {-7, 0, "over", "0 B", "left"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char name[40], figure[20], extra[20];
+        snprintf(name, sizeof name, ">%s %s budget<", table[i].name, table[i].left < 0 ? "the" : "of the");
+        snprintf(figure, sizeof figure, ">%s<", table[i].figure);
+        snprintf(extra, sizeof extra, ">%s<", table[i].extra != NULL ? table[i].extra : "");
+        trace.budget_bytes = trace.peak_bytes + table[i].left;
+        other.budget_bytes = other.peak_bytes + table[i].others_left;
+        draw(f, both, 2, "svg", NULL);
+        CHECK(has(f, name) && has(f, figure), "%zu: %s %s is not said", i, name, figure);
+        CHECK(table[i].extra != NULL ? has(f, extra) : !has(f, ">over<") && !has(f, ">left<"), "%zu: \"%s\"", i, extra);
+    }
+}
+
+/* What starts before what was issued before it is issued no earlier. */
+static void time_never_goes_back(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_event event[] = {
+        {.step = 0, .name = "a", .layer = "", .stream = "compute", .start_ns = 500, .end_ns = 600},
+        {.step = 1, .name = "b", .layer = "", .stream = "h2d", .span = CKPT_SPAN_COPY, .start_ns = 900, .end_ns = 950},
+        {.step = 2, .name = "c", .layer = "", .stream = "compute", .start_ns = 100, .end_ns = 200},
+        {.step = 3, .name = "d", .layer = "", .stream = "compute", .start_ns = 700, .end_ns = 800},
+    };
+    const double wanted[] = {500, 500, 500, 700, 950};
+    const ckpt_trace trace = {.source = "t", .event = event, .event_count = 4}, *const only = &trace;
+    ckpt_series series[CKPT_VIEW_TRACES];
+    int base = 0;
+    CHECK_OK(ckpt_series_make(&only, 1, true, &f->arena, series, &base, &f->err), f->err);
+    for (int i = 0; i < 5; i++) {
+        CHECK(series[0].from[i] == wanted[i], "event %d is at %.0f, not at %.0f", i, series[0].from[i], wanted[i]);
+    }
 }
 
 /* 5,000 stays of one step each over the whole arena: no box of its own, but together they fill the map. */
@@ -546,6 +576,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_column_shows_its_largest_residual, setup, teardown),
         cmocka_unit_test_setup_teardown(another_place_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(budget, setup, teardown),
+        cmocka_unit_test_setup_teardown(time_never_goes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_thinner_than_a_pixel_is_there, setup, teardown),
         cmocka_unit_test_setup_teardown(a_place_more_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(a_huge_static_block_ends, setup, teardown),

@@ -375,6 +375,11 @@ static void terminal_keeps_its_width(void **state)
             }
         }
     }
+    /* What has no room is left out, not cut. */
+    draw(f, 2, "txt", &(ckpt_view_options){.width = 45});
+    assert_false(has(f, "diff"));
+    draw(f, 2, "txt", &(ckpt_view_options){.width = 52});
+    assert_true(has(f, " difference\n"));
 }
 
 static ckpt_code draw_starved(void *context, ckpt_err *err)

@@ -382,7 +382,9 @@ void ckpt_lives_at(const ckpt_lives *lives, int at, int *which, int room, int *c
             continue;
         }
         all++;
-        *bytes = ckpt_sum(*bytes, life[i].bytes, bytes) ? *bytes : CKPT_BYTES_MAX;
+        if (!ckpt_sum(*bytes, life[i].bytes, bytes)) {
+            *bytes = CKPT_BYTES_MAX;
+        }
         if (kept < room) {
             which[kept++] = i;
             for (int k = kept / 2 - 1; kept == room && k >= 0; k--) {

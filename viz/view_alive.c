@@ -43,11 +43,6 @@ static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
     return CKPT_SAY(view, "alive at the peak, %s %d", ckpt_view_unit(view), alive->lives->trace->event[alive->at].step);
 }
 
-static double at_least(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* Names of lowered models begin with their layer, and a gradient belongs to the layer that reads it. */
 static bool tells_more(const ckpt_alive_row *row)
 {
@@ -64,14 +59,14 @@ static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width
     double reason = ckpt_view_measure(view, font, "why");
     for (int i = 0; i < alive->row_count; i++) {
         const ckpt_alive_row *const row = &alive->row[i];
-        c.name_width = at_least(c.name_width, ckpt_view_measure(view, font, name_of(view, row)));
-        layer = at_least(layer, ckpt_view_measure(view, font, row->layer));
-        reason = at_least(reason, ckpt_view_measure(view, font, row->reason));
+        c.name_width = fmax(c.name_width, ckpt_view_measure(view, font, name_of(view, row)));
+        layer = fmax(layer, ckpt_view_measure(view, font, row->layer));
+        reason = fmax(reason, ckpt_view_measure(view, font, row->reason));
         c.has_layer = c.has_layer || tells_more(row);
     }
     const double longest = REASON_LETTERS * ckpt_view_measure(view, font, "n");
-    const double need = reason < longest ? reason : longest, figures = BYTES_WIDTH + SHARE_WIDTH;
-    c.name_width = at_least(fmin(c.name_width, 0.34 * width), fmin(head - SWATCH, 0.5 * width));
+    const double need = fmin(reason, longest), figures = BYTES_WIDTH + SHARE_WIDTH;
+    c.name_width = fmax(fmin(c.name_width, 0.34 * width), fmin(head - SWATCH, 0.5 * width));
     c.layer_width = c.has_layer ? fmin(layer, 0.2 * width) + GAP : 0;
     c.stacked = width - SWATCH - c.name_width - c.layer_width - figures - GAP < need;
     if (c.stacked) { /* the row has all the width for the rest */
@@ -108,19 +103,13 @@ int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width
            (without_stay(alive) > 0);
 }
 
-static const char *bytes_of(ckpt_view *view, ckpt_bytes bytes)
-{
-    char text[CKPT_UNITS_TEXT];
-    return ckpt_view_keep(view, ckpt_arena_text(view->canvas.scratch, ckpt_bytes_show(bytes, text)));
-}
-
 static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_bytes bytes, ckpt_bytes whole)
 {
     const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, 1);
-    ckpt_view_words(view, x + c->bytes, y, font, BYTES_WIDTH - 8, bytes_of(view, bytes));
+    ckpt_view_words(view, x + c->bytes, y, font, BYTES_WIDTH - 8, ckpt_view_bytes(view, bytes));
     if (whole > 0) {
         ckpt_view_words(view, x + c->share, y, font, SHARE_WIDTH - 8,
-                        CKPT_SAY(view, "%.1f %%", 100 * (double)bytes / (double)whole));
+                        CKPT_SAY(view, "%.1f %%", ckpt_view_percent((double)bytes, (double)whole)));
     }
 }
 

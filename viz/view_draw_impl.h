@@ -23,7 +23,7 @@ typedef struct ckpt_view {
     ckpt_series series[CKPT_VIEW_TRACES];
     int count, base;
     bool time_axis;
-    bool no_time; /* the axis of time was asked for, but nobody knows times */
+    bool no_time; /* the axis of time was asked for, but not all traces know times */
     bool no_plan; /* the base is of a program that follows none */
     bool failed;  /* a text found no memory */
 
@@ -116,6 +116,7 @@ const ckpt_band_look *ckpt_view_band(const ckpt_view *view, int band);
 ckpt_font ckpt_view_title_font(const ckpt_view *view);
 void ckpt_view_say(ckpt_view *view);
 const char *ckpt_view_bytes(ckpt_view *view, ckpt_bytes bytes); /* "1.5 MB" */
+double ckpt_view_percent(double part, double whole);            /* 0 of nothing */
 
 /* What makes the peak by category: the base, and beside it the first other trace (view_table.c). */
 double ckpt_view_table_width(const ckpt_view *view);

@@ -1,5 +1,6 @@
 /* The two blocks under the picture: what makes the peak by category, which is also the legend, and facts. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "viz/view_draw_impl.h"
 
@@ -23,11 +24,6 @@ double ckpt_view_table_width(const ckpt_view *view)
         sum += has_column(view, i) ? widths[i] : 0;
     }
     return sum;
-}
-
-static double percent(double part, double whole)
-{
-    return whole > 0 ? 100 * part / whole : 0;
 }
 
 static bool has_row(const ckpt_view *view, int b)
@@ -71,6 +67,12 @@ static void row(ckpt_view *view, double y, bool bold, ckpt_ink ink, double inden
     }
 }
 
+/* Each of its own: two plans of one network may have been made for two budgets. Less than 0: over. */
+static ckpt_bytes left_of_budget(const ckpt_series *series)
+{
+    return series->trace->budget_bytes - series->at_peak.planned;
+}
+
 void ckpt_view_draw_table(ckpt_view *view)
 {
     const ckpt_series *const base = &view->series[view->base], *const other = ckpt_view_other(view);
@@ -98,7 +100,7 @@ void ckpt_view_draw_table(ckpt_view *view)
                 ckpt_view_band(view, b)->name, ckpt_view_bytes(view, bytes),
                 b == CKPT_BAND_OUTSIDE
                     ? "–"
-                    : CKPT_SAY(view, "%.1f %%", percent((double)bytes, (double)base->at_peak.planned)),
+                    : CKPT_SAY(view, "%.1f %%", ckpt_view_percent((double)bytes, (double)base->at_peak.planned)),
                 other != NULL ? ckpt_view_bytes(view, others) : NULL,
                 other != NULL ? difference(view, bytes, others) : NULL});
         y += view->line;
@@ -113,17 +115,15 @@ void ckpt_view_draw_table(ckpt_view *view)
                                other != NULL ? ckpt_view_bytes(view, other->at_peak.planned) : NULL,
                                other != NULL ? difference(view, sum, other->at_peak.planned) : NULL});
     y += view->line;
-    const ckpt_bytes budget = base->trace->budget_bytes;
-    if (budget > 0) {
-        const bool over = sum > budget;
+    const ckpt_bytes left = left_of_budget(base), others_left = other != NULL ? left_of_budget(other) : 0;
+    if (base->trace->budget_bytes > 0) {
+        const bool over = left < 0, has_other = other != NULL && other->trace->budget_bytes > 0;
         row(view, y, over, CKPT_INK_GREY, 0,
-            (const char *const[5]){over ? "over the budget" : "left of the budget",
-                                   ckpt_view_bytes(view, over ? sum - budget : budget - sum), NULL,
-                                   other == NULL ? NULL
-                                                 : ckpt_view_bytes(view, other->at_peak.planned > budget
-                                                                             ? other->at_peak.planned - budget
-                                                                             : budget - other->at_peak.planned),
-                                   other != NULL && (other->at_peak.planned > budget) != over ? "over" : NULL});
+            (const char *const[5]){over ? "over the budget" : "left of the budget", ckpt_view_bytes(view, llabs(left)),
+                                   NULL, has_other ? ckpt_view_bytes(view, llabs(others_left)) : NULL,
+                                   !has_other || (others_left < 0) == over ? NULL
+                                   : over                                  ? "left"
+                                                                           : "over"});
     }
 }
 

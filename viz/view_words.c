@@ -21,7 +21,7 @@ static const char *ns_of(ckpt_view *view, ckpt_ns ns)
     return ckpt_view_keep(view, ckpt_arena_text(view->canvas.scratch, ckpt_ns_show(ns, text)));
 }
 
-static double percent(double part, double whole)
+double ckpt_view_percent(double part, double whole)
 {
     return whole > 0 ? 100 * part / whole : 0;
 }
@@ -75,7 +75,7 @@ static void say_runs(ckpt_view *view)
     const char *busy = "";
     for (int i = 0; i < view->lane_count && i < 4 && base->trace->time_ns > 0; i++) {
         busy = CKPT_SAY(view, "%s%s%s %.0f %%", busy, i > 0 ? ", " : "", view->lane[i].name,
-                        percent((double)view->lane[i].busy_ns, (double)base->trace->time_ns));
+                        ckpt_view_percent((double)view->lane[i].busy_ns, (double)base->trace->time_ns));
     }
     if (busy[0] != '\0') {
         fact(view, "busy", CKPT_SAY(view, "%s%s", busy, view->lane_count > 4 ? ", ..." : ""), -1);
@@ -90,7 +90,7 @@ static void say_again(ckpt_view *view, ckpt_ns ns)
     } else if (base->again > 0) {
         fact(view, "again",
              CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->again, base->runs,
-                      ns_of(view, base->again_ns), percent((double)base->again_ns, (double)ns)),
+                      ns_of(view, base->again_ns), ckpt_view_percent((double)base->again_ns, (double)ns)),
              -1);
     } else {
         fact(view, "again", "nothing is recomputed", -1);
@@ -104,7 +104,7 @@ static void say_times(ckpt_view *view, const ckpt_series *base, const ckpt_serie
     if (ns > 0 && other_ns > 0) {
         fact(view, name,
              CKPT_SAY(view, "%s %s, %s %s (%+.1f %%)", ns_of(view, ns), base->label, ns_of(view, other_ns),
-                      other->label, percent((double)other_ns, (double)ns) - 100),
+                      other->label, ckpt_view_percent((double)other_ns, (double)ns) - 100),
              -1);
     } else if (ns > 0 || other_ns > 0) {
         fact(view, name, CKPT_SAY(view, "%s, %s", ns_of(view, ns > 0 ? ns : other_ns), (ns > 0 ? base : other)->label),
@@ -228,9 +228,10 @@ static void say_title(ckpt_view *view)
     }
     const bool budget = trace->budget_bytes > 0;
     view->title = title_of_plan(view, trace);
-    const char *const of_budget = budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
-                                                    percent((double)base->at_peak.planned, (double)trace->budget_bytes))
-                                         : "";
+    const char *const of_budget =
+        budget ? CKPT_SAY(view, " (%.1f %% of the budget)",
+                          ckpt_view_percent((double)base->at_peak.planned, (double)trace->budget_bytes))
+               : "";
     view->head[0] = CKPT_SAY(view, "peak %s%s at step %d of %lld: %s", bytes, of_budget, peak->step, (long long)last,
                              text_of(peak->name));
 }
