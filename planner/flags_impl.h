@@ -20,6 +20,13 @@
  * Errors: CKPT_NO_MEMORY, CKPT_OVERFLOW. Cost: O(uses + units * ops of the largest unit). */
 CKPT_MUST_USE ckpt_code ckpt_flags_order(const ckpt_graph *graph, bool prefer, ckpt_order *order, ckpt_err *err);
 
+/* Copies in an order for what is set to be offloaded and is not copied there yet; none without a link.
+ *   host_bytes   room on the host; 0: no limit
+ * Errors: CKPT_BAD_INPUT (the host is too small), CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(uses + buffers log buffers)
+ * and for each copy the runs beside it. */
+CKPT_MUST_USE ckpt_code ckpt_flags_copies(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes host_bytes,
+                                          ckpt_err *err);
+
 /* A graph whose reference order is `order`: a run again is an op of its own there, which writes buffers of its own. So
  * no schedule of it can do without it. What such an op makes again is not made a third time.
  *

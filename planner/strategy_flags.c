@@ -32,10 +32,12 @@ static ckpt_code plan_rest(const ckpt_graph *graph, const ckpt_unrolled *unrolle
     CKPT_TRY(ckpt_strategy_find("auto")->plan(&unrolled->graph, limit, &fresh, out, rest, err));
     for (int i = 0; i < rest->count; i++) {
         map_back(unrolled, &rest->candidate[i].sequence, order);
+        CKPT_TRY(ckpt_flags_copies(order, graph, options->host_bytes, err));
         CKPT_TRY(ckpt_order_offer(order, graph, limit, out, answer, err));
     }
     if (rest->least.sequence.op != NULL) {
         map_back(unrolled, &rest->least.sequence, order);
+        CKPT_TRY(ckpt_flags_copies(order, graph, options->host_bytes, err));
         CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
     }
     if (rest->has_bound && strcmp(rest->bound_scope, "all") == 0) {
@@ -48,6 +50,7 @@ static ckpt_code plan_set(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_
                           ckpt_order *order, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
 {
     CKPT_TRY(ckpt_flags_order(graph, true, order, err));
+    CKPT_TRY(ckpt_flags_copies(order, graph, options->host_bytes, err));
     CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
     if (answer->count > 0) {
         return CKPT_OK;

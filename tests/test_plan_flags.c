@@ -156,6 +156,7 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
     (void)state;
     int recomputed = 0;
     int planned_around = 0;
+    int copied = 0;
     const int rounds = (int)ckpt_test_rounds(150, 30);
     for (int seed = 1; seed <= rounds; seed++) {
         ckpt_arena arena;
@@ -169,9 +170,12 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
             op[o] = step->op[o];
             op[o].checkpoint = (ckpt_choice)ckpt_dice_roll(&dice, 3);
             op[o].segment = segment[ckpt_dice_roll(&dice, 5)];
+            op[o].offload = ckpt_dice_roll(&dice, 3) == 0 ? CKPT_YES : CKPT_UNSET;
             op[o].wish = ckpt_dice_roll(&dice, 2) == 0 ? CKPT_NO_WISH : (ckpt_wish)ckpt_dice_roll(&dice, 5);
         }
         graph.op = op;
+        graph.has_link = seed % 2 == 0;
+        graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_C(1) << ckpt_dice_roll(&dice, 40);
         ckpt_err err = {0};
         ckpt_plan *plan = NULL;
         ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
@@ -189,7 +193,9 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
             ckpt_test_replay(&graph, plan, what);
             planned_around += i > 0;
             for (int s = 0; s < plan->step_count; s++) {
-                const ckpt_graph_op *const run = &op[plan->step[s].target];
+                const int target = plan->step[s].kind == CKPT_RUN ? plan->step[s].target : 0;
+                const ckpt_graph_op *const run = &op[target];
+                copied += plan->step[s].kind == CKPT_FETCH;
                 if (plan->step[s].kind == CKPT_RUN && plan->step[s].again) {
                     recomputed++;
                     CHECK(run->checkpoint != CKPT_NO && run->wish != CKPT_MUST_SAVE, "%s: %s runs again", what,
@@ -199,8 +205,8 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
         }
         ckpt_arena_fini(&arena);
     }
-    print_message("%d runs again, %d plans around what is set\n", recomputed, planned_around);
-    CHECK(recomputed > 50 && planned_around > 5, "the instances show nothing");
+    print_message("%d runs again, %d copies, %d plans around what is set\n", recomputed, copied, planned_around);
+    CHECK(recomputed > 50 && planned_around > 5 && copied > 20, "the instances show nothing");
 }
 
 int main(void)
