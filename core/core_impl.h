@@ -3,6 +3,7 @@
 #define CKPT_CORE_CORE_IMPL_H
 
 #include "core/cli.h"
+#include "core/digest.h"
 #include "core/json.h"
 #include "core/machine.h"
 
@@ -44,6 +45,9 @@ CKPT_MUST_USE ckpt_code ckpt_need_int(const ckpt_item *object, const char *key, 
                                       int64_t *value, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_need_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
                                         ckpt_err *err);
+/* 64 of 0-9 a-f. */
+CKPT_MUST_USE ckpt_code ckpt_need_digest(const ckpt_item *object, const char *key, ckpt_arena *scratch,
+                                         char digest[CKPT_DIGEST_TEXT], ckpt_err *err);
 /* An optional array: *count 0 when the key is absent. */
 CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
                                           ckpt_err *err);

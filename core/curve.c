@@ -3,7 +3,6 @@
 #include "core/curve.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/core_impl.h"
 
@@ -22,18 +21,11 @@ static ckpt_code read_graph(const reader *r, const ckpt_item *root)
 {
     ckpt_item graph;
     ckpt_item digest;
-    const char *text = "";
     CKPT_TRY(ckpt_item_need(root, "graph", &graph, r->err));
     CKPT_TRY(ckpt_need_text(&graph, "name", r->out, &r->curve->graph_name, r->err));
-    if (!ckpt_item_find(&graph, "sha256", &digest)) {
-        return CKPT_OK;
-    }
-    CKPT_TRY(ckpt_item_text(&digest, r->out, &text, r->err));
-    if (strlen(text) != CKPT_DIGEST_TEXT - 1 || strspn(text, "0123456789abcdef") != CKPT_DIGEST_TEXT - 1) {
-        return ckpt_item_fail(&digest, r->err, "found \"%.80s\", wanted 64 of 0-9 a-f", text);
-    }
-    memcpy(r->curve->graph_sha256, text, CKPT_DIGEST_TEXT);
-    return CKPT_OK;
+    return !ckpt_item_find(&graph, "sha256", &digest)
+               ? CKPT_OK
+               : ckpt_need_digest(&graph, "sha256", r->out, r->curve->graph_sha256, r->err);
 }
 
 static ckpt_code read_bound(const reader *r, const ckpt_item *item, ckpt_curve_point *point)

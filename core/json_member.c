@@ -19,6 +19,22 @@ ckpt_code ckpt_need_int(const ckpt_item *object, const char *key, int64_t min, i
     return ckpt_item_int(&member, min, max, value, err);
 }
 
+ckpt_code ckpt_need_digest(const ckpt_item *object, const char *key, ckpt_arena *scratch, char digest[CKPT_DIGEST_TEXT],
+                           ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    const char *text = "";
+    ckpt_item member;
+    CKPT_TRY(ckpt_item_need(object, key, &member, err));
+    CKPT_TRY(ckpt_item_text(&member, scratch, &text, err));
+    if (strlen(text) != CKPT_DIGEST_TEXT - 1 || strspn(text, "0123456789abcdef") != CKPT_DIGEST_TEXT - 1) {
+        return ckpt_item_fail(&member, err, "found \"%.80s\", wanted 64 of 0-9 a-f", text);
+    }
+    memcpy(digest, text, CKPT_DIGEST_TEXT);
+    ckpt_arena_rewind(scratch, mark);
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_need_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count, ckpt_err *err)
 {
     CKPT_TRY(ckpt_item_need(object, key, array, err));

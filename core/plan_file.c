@@ -19,16 +19,9 @@ static ckpt_code no_memory(const reader *r, const char *what, int count)
 static ckpt_code read_graph(const reader *r, const ckpt_item *root)
 {
     ckpt_item graph;
-    ckpt_item digest;
-    const char *text = "";
     CKPT_TRY(ckpt_item_need(root, "graph", &graph, r->err));
     CKPT_TRY(ckpt_need_text(&graph, "name", r->out, &r->plan->graph_name, r->err));
-    CKPT_TRY(ckpt_item_need(&graph, "sha256", &digest, r->err));
-    CKPT_TRY(ckpt_item_text(&digest, r->out, &text, r->err));
-    if (strlen(text) != CKPT_DIGEST_TEXT - 1 || strspn(text, "0123456789abcdef") != CKPT_DIGEST_TEXT - 1) {
-        return ckpt_item_fail(&digest, r->err, "found \"%.80s\", wanted 64 of 0-9 a-f", text);
-    }
-    memcpy(r->plan->graph_sha256, text, CKPT_DIGEST_TEXT);
+    CKPT_TRY(ckpt_need_digest(&graph, "sha256", r->out, r->plan->graph_sha256, r->err));
     return ckpt_outline_read(&graph, r->out, &r->plan->outline, r->err);
 }
 
