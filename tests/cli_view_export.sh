@@ -48,7 +48,8 @@ def check_trace(pid, events, trace):
     end = lambda k, e: begin(k, e) if point(e) else 1000 * (k + 1) if steps else e["end_ns"]
 
     # Every event once, as a slice or a point of its stream.
-    wanted = sorted((begin(k, e), end(k, e), e["name"], e["phase"], e["step"], e.get("stream", "compute"))
+    wanted = sorted((begin(k, e), end(k, e), e["name"], e["phase"], e["step"], e.get("stream", "compute"),
+                     e.get("launches", 0), e.get("kernel_ns", 0) if e.get("launches", 0) > 0 else 0)
                     for k, e in enumerate(trace["events"]))
     found, by_thread = [], {}
     for e in mine:
@@ -60,7 +61,8 @@ def check_trace(pid, events, trace):
                 stream = stream[:stream.rindex(" (")]
             ns, length = e["ts"] * 1000, e.get("dur", 0) * 1000
             assert ns == int(ns) and length == int(length)
-            found.append((int(ns), int(ns + length), e["name"], e["cat"], e["args"]["step"], stream))
+            found.append((int(ns), int(ns + length), e["name"], e["cat"], e["args"]["step"], stream,
+                          e["args"].get("launches", 0), e["args"].get("kernel_ns", 0)))
             assert ("dur" in e) != point({"phase": e["cat"]})
     assert sorted(found) == wanted, [(a, b) for a, b in zip(sorted(found), wanted) if a != b][:2]
     for tid, slices in by_thread.items():
@@ -80,6 +82,27 @@ def check_trace(pid, events, trace):
                 begins = name.startswith(around["name"])  # names of more than 199 bytes are cut
                 assert begins and (name[len(around["name"]):][:1] in ("", ".") or len(around["name"]) == 199), name[:40]
             assert len({s["cat"] for s in inside}) <= 1, around
+
+    # In the file a layer's slice stands before its runs; it lasts from the first to the last of them.
+    for slices in by_thread.values():
+        for k, around in enumerate(slices):
+            if around["cat"] == "layer":
+                inside = [s for s in slices[k:] if s["cat"] not in ("layer", "phase")][:around["args"]["runs"]]
+                assert around["ts"] == inside[0]["ts"], around
+                assert around["ts"] + around["dur"] == inside[-1]["ts"] + inside[-1]["dur"], around
+
+    # A second thread of a stream is for what does not fit the one before; a phase is around all its runs.
+    by_name = {threads[tid]: [s for s in slices if s["cat"] != "layer"] for tid, slices in by_thread.items()}
+    for name, slices in by_name.items():
+        stream, _, number = name.rpartition(" (")
+        if stream in by_name and number[:-1].isdigit() and name not in {w[5] for w in wanted}:
+            before = by_name[stream if number == "2)" else f"{stream} ({int(number[:-1]) - 1})"]
+            for s in slices:
+                assert any(b["ts"] <= s["ts"] < b["ts"] + b["dur"] for b in before), (name, s)
+    for s in by_name.get("compute", []) if "phases" in by_name else []:
+        if s["cat"] in ("forward", "backward", "recompute", "update"):
+            assert any(p["name"] == s["cat"] and p["ts"] <= s["ts"] and s["ts"] + s["dur"] <= p["ts"] + p["dur"]
+                       for p in by_name["phases"]), s
 
     # Counters: in order of time, all categories, the sum as the budget counts it.
     counts = [e for e in mine if e["ph"] == "C" and e["name"] == "memory"]
@@ -106,7 +129,7 @@ def check_trace(pid, events, trace):
     for e in mine:
         if e["ph"] in "sf":
             here = [s for s in by_thread[e["tid"]] if s["ts"] == e["ts"] and s["cat"] == "copy"]
-            assert here, e
+            assert here and (e["ph"] == "s" or e["bp"] == "e"), e
             ends.setdefault(e["id"], {})[e["ph"]] = (threads[e["tid"]], {s["name"] for s in here}, e["ts"])
     for pair in ends.values():
         assert pair["s"][0].startswith("d2h") and pair["f"][0].startswith("h2d") and pair["s"][2] <= pair["f"][2]
@@ -182,11 +205,6 @@ plan, events = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))["trace
 steps = {e["args"]["step"]: e for e in events if e["ph"] in "Xi" and "step" in e["args"] and e["name"] != "peak"}
 assert len(steps) == len(plan["steps"]), (len(steps), len(plan["steps"]))
 assert all(e["ts"] == k and e.get("dur", 1) == 1 for k, e in steps.items())
-import json, sys
-plan, events = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))["traceEvents"]
-steps = {e["args"]["step"]: e for e in events if e["ph"] in "Xi" and "step" in e["args"] and e["name"] != "peak"}
-assert len(steps) == len(plan["steps"]), (len(steps), len(plan["steps"]))
-assert all(e["ts"] == k and e.get("dur", 1) == 1 for k, e in steps.items())
 EOF
 
 # Made up: streams whose runs overlap, layers that begin alike, every kind of name.
@@ -207,6 +225,8 @@ def made(plan):
              "stream": draw.choice(["compute", "compute", "d2h", "h2d", "stream 7", names[0]]), "phase": kind,
              "start_ns": start, "end_ns": start + (0 if kind == "free" else draw.choice([0, 1, 49, 50, 700, 4999])),
              "bytes": {"weights": 10, "activations": draw.randrange(1 << 40), "outside": draw.randrange(5)}}
+        if kind in ("forward", "backward"):
+            e.update(kernel_ns=draw.randrange(1000), launches=draw.randrange(9))
         if not plan and kind in ("free", "allocate"):
             e.update(size_bytes=512, address=draw.randrange(1 << 47), end_ns=start)
         events.append(e)

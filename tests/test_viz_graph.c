@@ -202,13 +202,28 @@ static void large_graphs(void **state)
     memcpy(buffer, graph.buffer, (size_t)graph.buffer_count * sizeof *buffer);
     for (int i = 0; i < graph.buffer_count; i++) {
         buffer[i].bytes += i; /* now no two are the same */
+        buffer[i].kind = i < 3000 && i % 8 == 2 ? CKPT_SAVED : buffer[i].kind;
     }
     graph.buffer = buffer;
     draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "dot");
     /* 3,000 layers are 750 blocks of 4: still too many, so each box stands for eight blocks, and the last for six. */
     assert_int_equal(count(f->text.bytes, "(32 layers)"), 93);
     assert_int_equal(count(f->text.bytes, "(24 layers)"), 1);
-    assert_non_null(strstr(f->text.bytes, "h.8 to h.15 (32 layers)"));
+    const char *const shared = strstr(f->text.bytes, "h.8 to h.15 (32 layers)");
+    assert_non_null(shared);
+    ckpt_bytes written = 0, saved = 0;
+    ckpt_ns forward = 0, backward = 0;
+    for (int i = 32; i < 64; i++) {
+        *(buffer[i].kind == CKPT_SAVED ? &saved : &written) += buffer[i].bytes;
+        forward += graph.op[i].time_ns;
+        backward += graph.op[graph.op_count - 1 - i].time_ns;
+    }
+    char words[200], shown[4][CKPT_UNITS_TEXT];
+    snprintf(words, sizeof words, "h.8 to h.15 (32 layers)\\n%s + %s\\n%s + %s\\n16 kept, 16 recomputed\"",
+             ckpt_bytes_show(written, shown[0]), ckpt_bytes_show(saved, shown[1]), ckpt_ns_show(forward, shown[2]),
+             ckpt_ns_show(backward, shown[3]));
+    CHECK(strncmp(shared, words, strlen(words)) == 0, "%.100s, wanted %s", shared, words);
+    CHECK(line_has(shared, "h.8", "fillcolor=\"#cfe8f7;0.50:#fbe0a6;0.50\""), "stripes of %.300s", shared);
     draw(f, &graph, NULL, "svg");
     assert_int_equal(count(f->text.bytes, "(32 layers)"), 93);
 }
