@@ -333,7 +333,7 @@ static void a_huge_static_block_ends(void **state)
              .layer = "",
              .stream = "compute",
              .bytes = {[CKPT_CAT_WEIGHTS] = fixed, [CKPT_CAT_ACTIVATIONS] = moving}},
-            {.step = 1, .name = "b", .layer = "", .stream = "compute", .bytes = {[CKPT_CAT_WEIGHTS] = fixed}},
+            {.step = INT32_MAX, .name = "b", .layer = "", .stream = "compute", .bytes = {[CKPT_CAT_WEIGHTS] = fixed}},
         };
         const ckpt_trace trace = {.source = "huge",
                                   .name = "huge",
@@ -346,6 +346,7 @@ static void a_huge_static_block_ends(void **state)
         const ckpt_trace *const only = &trace;
         draw(f, &only, 1, "svg", NULL);
         assert_true(has(f, "static block"));
+        assert_true(has(f, "at step 0 of 2147483648: a"));
         assert_null(strstr(f->text.bytes, "nan"));
         assert_null(strstr(f->text.bytes, "inf\""));
     }
