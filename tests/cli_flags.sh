@@ -80,6 +80,23 @@ expect 0 "" -e 0 --policy '*=prefer-save' -b 60% "$gpt"
 expect 0 "" -e 0 --checkpoint 'h.[0-2]' -b 60% "$gpt"
 expect 2 "ckpt-plan: h.0.ln1 is to be offloaded, and no link is known: add --link RATE" --offload 'h.*' "$gpt"
 
+# FairScale's offload_to_cpu: what enters a unit goes to the host while backward does not need it, beside the runs.
+"$plan" -t 2 --link 20GB/s --json --checkpoint 'h.*' "$gpt" >here.json 2>err.txt
+expect 0 "" --link 20GB/s --json --checkpoint 'h.*' --offload 'h.*' "$gpt"
+number() { sed "s/.*\"$1\": \([0-9]*\).*/\1/" "$2"; }
+[ "$(number offloaded_layers out.txt)" -eq 6 ] || fail "offloaded: $(cat out.txt)"
+[ "$(number offload_bytes out.txt)" -eq $((6 * 3145728)) ] || fail "not the inputs of six blocks: $(cat out.txt)"
+[ "$(sed 's/, "keep_all.*//' out.txt | grep -o '"peak_bytes": [0-9]*' | head -1 | cut -d' ' -f2)" -lt \
+  "$(sed 's/, "keep_all.*//' here.json | grep -o '"peak_bytes": [0-9]*' | head -1 | cut -d' ' -f2)" ] || fail "copies saved nothing"
+[ "$(number time_ns out.txt)" = "$(number time_ns here.json)" ] || fail "compute waits for copies"
+expect 2 "ckpt-plan: while planning by flags: what is set to be offloaded takes 302481408 bytes on the host, and there are 1000000" \
+    --link 20GB/s --host-memory 1MB --offload 'h.*' "$gpt"
+sed 's/"name": "a.act"/"name": "a.act", "offload": true/' five.json >away.json
+expect 2 "ckpt-plan: a.act is to be offloaded, and no link is known: add --link RATE" away.json
+expect 0 "" --ignore-flags away.json
+expect 0 "ckpt-plan: note: the model's checkpoint flags decide what they say; --ignore-flags plans freely" --link 20GB/s away.json
+grep -q '1 offloaded' out.txt || fail "the model's offload flag: $(cat out.txt)"
+
 # Recorded in the plan, and made again by --check.
 "$plan" -t 2 -o kept.json --checkpoint 'h.*' --keep 'h.*.att' --policy gelu=recompute --strategy group_2 "$gpt" >out.txt 2>&1 || fail "plan: $(cat out.txt)"
 "$plan" --check kept.json >out.txt 2>&1 || fail "--check: $(cat out.txt)"

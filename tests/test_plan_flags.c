@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/choose.h"
 #include "planner/flags_impl.h"
 #include "planner/replay.h"
 #include "tests/support_graphs.h"
@@ -209,6 +210,45 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
     CHECK(recomputed > 50 && planned_around > 5 && copied > 20, "the instances show nothing");
 }
 
+typedef struct starved {
+    const ckpt_graph *graph;
+} starved;
+
+static ckpt_code choose_and_plan(void *context, ckpt_err *err)
+{
+    const starved *const s = context;
+    static const ckpt_rule rule[] = {{CKPT_RULE_CHECKPOINT, "[a-z]*"}, {CKPT_RULE_KEEP, "[a-z]*1"}};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_text notes;
+    ckpt_text_init(&notes);
+    const ckpt_graph *chosen = NULL;
+    ckpt_plan *plan = NULL;
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .budget_bytes = 1};
+    ckpt_code code = ckpt_choose(s->graph, rule, 2, false, "group_2", &arena, &chosen, &notes, err);
+    code = code == CKPT_OK ? ckpt_plan_make(chosen, "flags", &options, &arena, &plan, err) : code;
+    ckpt_text_fini(&notes);
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+/* Patterns, groups, copies, the unrolled graph, auto on it. */
+static void memory_ends(void **state)
+{
+    (void)state;
+    fixture f;
+    start(&f, 9);
+    for (int o = 0; o < CHAIN; o++) {
+        f.op[o].offload = o == 2 ? CKPT_YES : CKPT_UNSET;
+        f.op[o].stage = 1 + (o > 4);
+    }
+    f.graph.has_link = true;
+    f.graph.d2h_bytes_per_s = f.graph.h2d_bytes_per_s = 1000000000;
+    starved s = {&f.graph};
+    CHECK(ckpt_test_starve(choose_and_plan, &s) > 20, "hardly anything was allocated");
+    ckpt_arena_fini(&f.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +257,7 @@ int main(void)
         cmocka_unit_test(last_segment_is_recomputed_for_nothing),
         cmocka_unit_test(policy_saves_what_the_unit_recomputes),
         cmocka_unit_test(what_is_set_is_not_obeyed_under_a_budget),
+        cmocka_unit_test(memory_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
