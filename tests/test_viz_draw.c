@@ -449,6 +449,59 @@ static void names(void **state)
     }
 }
 
+/* Of a long name the two ends are what tells it from others, however wide the place is. */
+static void long_names_keep_both_ends(void **state)
+{
+    (void)state;
+    for (int f = 0; f < FORMATS; f++) {
+        picture p;
+        begin(&p, formats[f], 320, 240);
+        const ckpt_font font = {12, false, CKPT_INK_BLACK, -1};
+        char name[5001];
+        memset(name, 'x', sizeof name - 1);
+        name[0] = 'A';
+        name[4999] = 'Z';
+        name[5000] = '\0';
+        for (int width = 100; width <= 100000; width *= 10) {
+            const char *const shown = ckpt_canvas_fit(&p.canvas, &font, name, width);
+            assert_non_null(shown);
+            const size_t length = strlen(shown);
+            CHECK(shown[0] == 'A' && shown[length - 1] == 'Z' && strstr(shown, "x…x") != NULL,
+                  "%s, %d pixels: %zu bytes, %.20s...%s", formats[f], width, length, shown, shown + length - 5);
+            assert_true(p.canvas.renderer->measure(&p.canvas, &font, shown) <= width);
+        }
+        end(&p);
+        fini(&p);
+    }
+}
+
+/* In colours a cell of one ink is a full block, also where a thin line of another one crosses it; one of two inks is a
+ * lower part on the upper one. */
+static void cells_of_two_inks(void **state)
+{
+    (void)state;
+    static const struct {
+        ckpt_box box[2];
+        const char *shown;
+    } cases[] = {
+        {{{0, 0, 8, 16, CKPT_INK_SAVED, NULL}, {0, 8, 0, 0, CKPT_INK_SAVED, NULL}}, "\033[0;38;5;74m█\033[0m\n"},
+        {{{0, 0, 8, 16, CKPT_INK_SAVED, NULL}, {0, 12, 8, 2, CKPT_INK_GRADIENTS, NULL}}, "\033[0;38;5;74m█\033[0m\n"},
+        {{{0, 0, 8, 16, CKPT_INK_SAVED, NULL}, {0, 10, 8, 6, CKPT_INK_GRADIENTS, NULL}},
+         "\033[0;38;5;36;48;5;74m▃\033[0m\n"},
+        {{{0, 0, 8, 6, CKPT_INK_SAVED, NULL}, {0, 0, 8, 4, CKPT_INK_SAVED, NULL}}, "\033[0;7;38;5;74m▅\033[0m\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        picture p;
+        begin(&p, "txt", 8, 16);
+        p.canvas.color = true;
+        boxes(&p, &cases[i].box[0], 1);
+        boxes(&p, &cases[i].box[1], 1);
+        end(&p);
+        assert_string_equal(p.text.bytes, cases[i].shown);
+        fini(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +519,8 @@ int main(void)
         cmocka_unit_test(the_same_bytes_again),
         cmocka_unit_test(starved),
         cmocka_unit_test(names),
+        cmocka_unit_test(long_names_keep_both_ends),
+        cmocka_unit_test(cells_of_two_inks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
