@@ -455,6 +455,45 @@ static void blocks_without_an_address(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* Without a plan the kind is that of the category that grew by the block's size, whatever else changed. */
+static void kinds_without_a_plan(void **state)
+{
+    (void)state;
+    static const ckpt_life_kind kind[CKPT_CATEGORY_COUNT] = {
+        CKPT_LIFE_OTHER, CKPT_LIFE_GRADIENT,  CKPT_LIFE_OTHER, CKPT_LIFE_OTHER, CKPT_LIFE_ACTIVATION,
+        CKPT_LIFE_SAVED, CKPT_LIFE_WORKSPACE, CKPT_LIFE_OTHER, CKPT_LIFE_OTHER, CKPT_LIFE_OTHER,
+    };
+    ckpt_event event[2 * CKPT_CATEGORY_COUNT];
+    ckpt_bytes bytes[CKPT_CATEGORY_COUNT] = {0};
+    for (int i = 0; i < 2 * CKPT_CATEGORY_COUNT; i++) {
+        const int c = i / 2;
+        bytes[c] += 100;
+        for (int k = 0; k < CKPT_CATEGORY_COUNT && i % 2 == 1; k++) {
+            bytes[k] += k == c ? 0 : k < c ? 7 : 3; /* others grow at the same time */
+        }
+        event[i] = (ckpt_event){.step = i,
+                                .name = "m",
+                                .layer = "",
+                                .stream = "compute",
+                                .span = CKPT_SPAN_ALLOCATE,
+                                .size_bytes = 100,
+                                .address = 4096 * (i + 1)};
+        memcpy(event[i].bytes, bytes, sizeof bytes);
+    }
+    const ckpt_trace trace = {.source = "kinds", .event = event, .event_count = 2 * CKPT_CATEGORY_COUNT};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    ckpt_lives lives;
+    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
+    assert_int_equal(lives.count, 2 * CKPT_CATEGORY_COUNT);
+    for (int i = 0; i < lives.count; i++) {
+        CHECK(lives.life[i].kind == kind[i / 2], "block %d, of %s, is \"%s\"", i,
+              ckpt_category_name((ckpt_category)(i / 2)), ckpt_life_kind_name(lives.life[i].kind));
+    }
+    ckpt_arena_fini(&arena);
+}
+
 /* As many as there are: the work must not grow as their square, or this takes minutes. */
 static void many_events(void **state)
 {
@@ -562,6 +601,7 @@ int main(void)
         cmocka_unit_test(ends_of_a_stay),
         cmocka_unit_test(blocks_without_a_plan),
         cmocka_unit_test(blocks_without_an_address),
+        cmocka_unit_test(kinds_without_a_plan),
         cmocka_unit_test(many_events),
         cmocka_unit_test(bad_traces),
         cmocka_unit_test(starved),
