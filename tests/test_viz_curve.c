@@ -157,11 +157,69 @@ static void odd_curves(void **state)
                 CHECK(text.length > 100, "case %d: nothing", which);
                 CHECK(f == 2 || (strstr(text.bytes, "nan") == NULL && strstr(text.bytes, "-inf") == NULL),
                       "case %d: %s", which, text.bytes);
+                CHECK(f != 1 || strstr(text.bytes, " -") == NULL, "case %d: a time below 0:\n%s", which, text.bytes);
                 CHECK(which != 0 || f == 2 || s == 1 || strstr(text.bytes, "17.0 MB") != NULL, "%s", text.bytes);
                 ckpt_text_fini(&text);
             }
         }
     }
+}
+
+/* In a terminal each baseline has a letter of its own, which is none of the plans'. */
+static void letters_tell_baselines_apart(void **state)
+{
+    (void)state;
+    enum { MANY = 16 };
+    static const ckpt_view_options wide = {.width = 200, .height = 60};
+    ckpt_curve_point point[MANY];
+    ckpt_curve_baseline baseline[MANY];
+    char name[MANY][8], letters[MANY + 1] = "";
+    made m;
+    ckpt_text text;
+    make_curve(&m);
+    for (int i = 0; i < MANY; i++) {
+        point[i] = m.point[i % POINTS];
+        point[i].budget_bytes = (420 + 35 * i) * MB;
+        point[i].time_ns = 180000000 - (ckpt_ns)4000000 * i;
+        snprintf(name[i], sizeof name[i], "base%02d", i);
+        baseline[i] = (ckpt_curve_baseline){name[i], &point[i], 1};
+    }
+    m.curve.baseline = baseline;
+    m.curve.baseline_count = MANY;
+    draw(&m, 0, "txt", &wide, &text);
+    for (int i = 0; i < MANY; i++) {
+        const char *const found = strstr(text.bytes, name[i]);
+        CHECK(found != NULL && found[-1] == ' ', "no %s:\n%s", name[i], text.bytes);
+        CHECK(strchr("oK@", found[-2]) == NULL && strchr(letters, found[-2]) == NULL, "%s has the letter %c of another",
+              name[i], found[-2]);
+        letters[i] = found[-2];
+    }
+    ckpt_text_fini(&text);
+}
+
+/* Ten thousand points: words are looked for around some of them only, and nothing is cut. */
+static void many_points(void **state)
+{
+    (void)state;
+    enum { MANY = 10000 };
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_curve_point *const point = CKPT_NEW(&arena, ckpt_curve_point, MANY);
+    assert_non_null(point);
+    made m;
+    ckpt_text text;
+    make_curve(&m);
+    for (int i = 0; i < MANY; i++) {
+        point[i] = m.point[0];
+        point[i].budget_bytes = 400 * MB + i * MB / 16;
+        point[i].time_ns -= (ckpt_ns)3000 * i;
+    }
+    m.curve.point = point;
+    m.curve.point_count = MANY;
+    draw(&m, 1, "svg", NULL, &text);
+    CHECK(strstr(text.bytes, ">planned<") != NULL && strstr(text.bytes, ">sqrt<") != NULL, "words are missing");
+    ckpt_text_fini(&text);
+    ckpt_arena_fini(&arena);
 }
 
 static void what_is_refused(void **state)
@@ -214,8 +272,10 @@ const char *__lsan_default_suppressions(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures),        cmocka_unit_test(what_is_said), cmocka_unit_test(odd_curves),
-        cmocka_unit_test(what_is_refused), cmocka_unit_test(no_memory),
+        cmocka_unit_test(pictures),    cmocka_unit_test(what_is_said),
+        cmocka_unit_test(odd_curves),  cmocka_unit_test(letters_tell_baselines_apart),
+        cmocka_unit_test(many_points), cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
