@@ -29,7 +29,8 @@ def above(descriptor):
 
 class Browser:
     def __init__(self, program, width=1280, height=900):
-        self.profile = tempfile.mkdtemp(prefix="ckpt-browser-")
+        # In the test's own folder, which the next run clears: a killed test leaves it behind.
+        self.profile = tempfile.mkdtemp(prefix="browser-", dir=os.getcwd())
         to_browser, self.write = map(above, os.pipe())
         self.read, from_browser = map(above, os.pipe())
         # Root has no sandbox; containers have a small /dev/shm.
