@@ -110,14 +110,17 @@ static ckpt_code nothing_found(ckpt_err *err)
     return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before any plan was found");
 }
 
-/* What is set was done, and all for nothing. */
-static void note_no_gain(const ckpt_job *j, const ckpt_plan *plan)
+/* What is set was done, and all for nothing; or it cannot be done. */
+static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
 {
     char shown[CKPT_UNITS_TEXT];
     bool recompute = false;
     for (int o = 0; o < j->source.graph->op_count && !recompute; o++) {
         const ckpt_graph_op *const op = &j->source.graph->op[o];
         recompute = op->checkpoint == CKPT_YES || op->wish == CKPT_MUST_RECOMPUTE || op->wish == CKPT_PREFER_RECOMPUTE;
+    }
+    if (plan->verdict == CKPT_INFEASIBLE && strcmp(j->strategy, "flags") == 0 && !j->source.flagged) {
+        fprintf(stderr, "%s: note: no plan that does what is set is within the budget\n", j->cli->program);
     }
     if (recompute && strcmp(j->strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
         plan->peak_bytes >= plan->keep_all_peak_bytes) {
@@ -142,7 +145,7 @@ static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
     }
     const bool early = ckpt_plan_stopped(&j->options);
     note_end(j, early);
-    note_no_gain(j, plan);
+    note_choice(j, plan);
     CKPT_TRY(write_files(j, r, early, plan, err));
     const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
     if (explain) {

@@ -73,7 +73,7 @@ expect 2 "ckpt-plan: --policy: found 'linear', wanted OP=WHAT such as linear=sav
 expect 2 "ckpt-plan: --policy: found 'gelu=drop', wanted save, recompute, must-save, prefer-save, must-recompute, prefer-recompute or offload behind the =" --policy gelu=drop five.json
 expect 2 "ckpt-plan: --policy 'cross_entropy=recompute' cannot be: loss/forward may not run again" --policy cross_entropy=recompute five.json
 # Must holds under a budget, prefer does not.
-expect 1 "" --policy '*=save' -b 60% "$gpt"
+expect 1 "ckpt-plan: note: no plan that does what is set is within the budget" --policy '*=save' -b 60% "$gpt"
 expect 0 "" -e 0 --policy '*=prefer-save' -b 60% "$gpt"
 
 # The planner does the rest: what is flagged does not fit, with more recomputed it does.
