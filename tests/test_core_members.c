@@ -197,8 +197,10 @@ static ckpt_trace *draw_trace(ckpt_arena *arena)
     static const ckpt_category lies[] = {CKPT_CAT_ACTIVATIONS, CKPT_CAT_SAVED, CKPT_CAT_GRADIENTS, CKPT_CAT_WORKSPACE};
     ckpt_trace *const trace = CKPT_NEW(arena, ckpt_trace, 1);
     ckpt_trace_place *const place = CKPT_NEW(arena, ckpt_trace_place, MOST);
-    ckpt_event *const last = CKPT_NEW(arena, ckpt_event, 1); /* all that places are held against */
-    *last = (ckpt_event){.step = 2000, .name = "last", .end_ns = 1};
+    ckpt_event *const event = CKPT_NEW(arena, ckpt_event, 2); /* all that places are held against, in any order */
+    const int last = (int)ckpt_test_draw(2);
+    event[last] = (ckpt_event){.step = 2000, .name = "last", .end_ns = 1};
+    event[1 - last] = (ckpt_event){.step = 3, .name = "first", .end_ns = 1};
     const bool known = ckpt_test_draw(2) == 0;
     *trace = (ckpt_trace){.name = draw_name(arena, 0),
                           .plan = "",
@@ -206,8 +208,8 @@ static ckpt_trace *draw_trace(ckpt_arena *arena)
                           .arena_bytes = known ? (ckpt_bytes)1 << 54 : 0,
                           .capacity_bytes = ckpt_test_draw(2) == 0 ? 0 : draw_size(),
                           .step_ns_count = draw_count(),
-                          .event = last,
-                          .event_count = 1,
+                          .event = event,
+                          .event_count = 2,
                           .place = place,
                           .place_count = draw_count()};
     trace->step_ns = draw_times(arena, trace->step_ns_count);
