@@ -23,6 +23,16 @@ static bool is_one_of(const char *const *list, const char *word)
     return *list != NULL;
 }
 
+/* Of --policy the first clause that matches decides, not the last: another one stands instead. */
+static bool is_replaced(const ckpt_job *j, const char *option)
+{
+    bool replaced = false;
+    for (int i = 0; i < j->request->rule_count && strcmp(option, "--policy") == 0; i++) {
+        replaced = replaced || j->request->rule[i].kind == CKPT_RULE_POLICY;
+    }
+    return replaced;
+}
+
 /* The options of the plan that can be repeated, then those of the command line, which overrule them. `word` has room
  * for all. */
 static ckpt_code merge(const ckpt_job *j, const ckpt_plan *plan, const char **unrepeatable, const char **word,
@@ -44,7 +54,8 @@ static ckpt_code merge(const ckpt_job *j, const ckpt_plan *plan, const char **un
         }
         input = file ? option : input;
         *unrepeatable = chance ? option : *unrepeatable;
-        for (int k = 0; k < words && !chance && !file; k++) {
+        const bool again = !chance && !file && !is_replaced(j, option);
+        for (int k = 0; k < words && again; k++) {
             word[(*count)++] = plan->option[i + k];
         }
         i += words;

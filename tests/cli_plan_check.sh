@@ -95,6 +95,13 @@ says 'another plan: peak 47.7 MB -> 53.2 MB (+5537792 bytes), step 26.8 ms -> 26
 says '^layers  *2 of 13 decided otherwise: conv1 recompute -> keep, relu1 recompute -> keep$'
 lacks '^fits'
 
+# What was set is in the plan; a policy of the command line stands instead of it.
+"$plan" -e 0 --policy 'relu=recompute,*=save' --checkpoint conv1 -t 2 -o set.json model.json >/dev/null 2>&1 || fail "no plan"
+check 0 --check set.json
+check 1 --check set.json --policy '*=save'
+says "^write it   ckpt-plan -o set.json .*--policy '\\*=save' --threads 2 model.json$"
+lacks 'relu=recompute'
+
 # Edited by hand: the checker finds it, or the figures are not the planner's.
 python3 - <<'PYTHON'
 import json
