@@ -502,6 +502,13 @@ static void cells_of_two_inks(void **state)
     }
 }
 
+/* What fontconfig keeps until the process ends. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libfontconfig\n";
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -107,19 +107,30 @@ static int by_stream_and_time(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The first lane of the stream that is free when the slice begins. `end` has room for all of `count`. */
+/* The first lane of the stream that is free when the slice begins. Lanes are the leaves of a tree of minima, so that
+ * many that overlap do not cost the square of their number. `end` has room for 4 * count. */
 static void assign_lanes(slice *of, int count, ckpt_ns *end)
 {
-    int lanes = 0;
+    int leaves = 1;
+    while (leaves < count) {
+        leaves *= 2;
+    }
+    for (int i = 1; i < 2 * leaves; i++) {
+        end[i] = 0; /* of a lane where nothing ran */
+    }
     for (int i = 0; i < count; i++) {
-        int lane = 0;
-        while (!of[i].point && lane < lanes && end[lane] > of[i].start) {
-            lane++;
+        of[i].lane = 0;
+        if (of[i].point) {
+            continue;
         }
-        of[i].lane = lane;
-        if (!of[i].point) {
-            lanes = lane == lanes ? lanes + 1 : lanes;
-            end[lane] = of[i].end;
+        int at = 1;
+        while (at < leaves) {
+            at = 2 * at + (end[2 * at] > of[i].start);
+        }
+        of[i].lane = at - leaves;
+        end[at] = of[i].end;
+        while ((at /= 2) > 0) {
+            end[at] = end[2 * at] < end[2 * at + 1] ? end[2 * at] : end[2 * at + 1];
         }
     }
 }
@@ -129,7 +140,7 @@ static ckpt_code make_slices(exporter *x, ckpt_arena *scratch, ckpt_err *err)
 {
     x->count = x->trace->event_count;
     x->slice = CKPT_NEW(scratch, slice, x->count);
-    ckpt_ns *const end = CKPT_NEW(scratch, ckpt_ns, x->count);
+    ckpt_ns *const end = CKPT_NEW(scratch, ckpt_ns, 4 * (size_t)x->count);
     if (x->slice == NULL || end == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d slices", x->count);
     }
