@@ -11,13 +11,17 @@ plan() { "$bin/ckpt-plan" --effort 0 "$source/models/byte-gpt.json" --set batch=
 
 plan --budget 80% -o base.json
 plan --budget 60% -o new.json
-# The same with names that no form may take for its own: the layer h.1.fc, everywhere it stands in a name.
+# The same with names that no form may take for its own: two layers that the report names, everywhere they stand.
 python3 - <<'P'
 import json
+layers = [json.load(open(f"{name}.json", encoding="utf-8"))["layers"] for name in ("base", "new")]
+changed = [n for n in layers[0] if layers[0][n] != layers[1][n]]
+one, other = [n for n in changed if n.endswith(".fc")][-1], changed[0]
+assert one != other, changed
 for name in ("base", "new"):
     text = open(f"{name}.json", encoding="utf-8").read()
-    hostile = "</code></script><img src=x onerror=alert(1)>|`a``b`@everyone*_[x](y)\u2028&amp;\x01\"',;%0A::error::"
-    text = text.replace("h.1.fc", json.dumps(hostile, ensure_ascii=True)[1:-1]).replace("h.1.gelu", "=1+1," + "n" * 10000)
+    hostile = "%0A::error::</code><img src=x onerror=alert(1)>|`a``b`@everyone*_[x](y)\u2028&amp;\x01\"',;</script>"
+    text = text.replace(one, json.dumps(hostile, ensure_ascii=True)[1:-1]).replace(other, "=1+1," + "n" * 10000)
     open(f"hostile-{name}.json", "w", encoding="utf-8").write(text)
 P
 
@@ -57,7 +61,12 @@ for point in sweep["points"]:
 json.dump(sweep, open("sweep.json", "w", encoding="utf-8"))
 P
 forms sweeps 1 --exit-code --max-increase step_time=0 base-sweep.json sweep.json
-forms hostile 1 --exit-code hostile-base.json hostile-new.json
+forms hostile 1 --exit-code --max-increase step_time=0 hostile-base.json hostile-new.json
+for form in md csv xml html; do
+    grep -q onerror hostile.$form || fail "hostile.$form: the name is not there, so nothing was tried"
+done
+! grep -q '^[^"]*,=1+1' hostile.csv && grep -q "'=1+1" hostile.csv || fail "hostile.csv: a name became a formula"
+grep -qF 'alert(1)>\|`a``b`' hostile.md || fail "hostile.md: a bar ends a cell"
 plan --budget 60% --set tokens=128 -o other.json
 forms other 3 base.json other.json
 forms forced 0 --force base.json other.json
@@ -74,6 +83,7 @@ GITHUB_STEP_SUMMARY=$work/summary.md "$bin/ckpt-compare" --github --max-increase
     hostile-new.json >said || status=$?
 [ $status = 1 ] || fail "--github: exit $status"
 [ "$(grep -c '^::error file=' said)" = 1 ] && [ "$(grep -c '^::notice ' said)" = 1 ] || fail "--github: $(grep '^::' said)"
+grep -q '^::error .*%250A::error::' said || fail "a name has a line end of its own: $(grep '^::' said)"
 [ "$(grep -c '^::' said)" = 2 ] || fail "a name became a command: $(grep '^::' said)"
 grep -q '^| metric ' summary.md || fail "summary: $(head -5 summary.md)"
 before=$(wc -c <summary.md)
@@ -82,7 +92,8 @@ GITHUB_STEP_SUMMARY=$work/summary.md "$bin/ckpt-compare" --github --warn-only --
 [ "$(wc -c <summary.md)" -gt "$before" ] || fail "the summary was written over"
 [ "$(grep -c '^::warning ' said)" = 1 ] || fail "--warn-only: $(grep '^::' said)"
 # A summary that is nearly full stays below GitHub's 1 MiB, and says what it leaves out.
-head -c 1040000 /dev/zero | tr '\0' 'x' >full.md
+head -c $((1048576 - $(wc -c <change.md) * 7 / 8)) /dev/zero | tr '\0' 'x' >full.md
 GITHUB_STEP_SUMMARY=$work/full.md "$bin/ckpt-compare" --github base.json new.json >/dev/null || fail "full: exit $?"
+grep -q 'not shown here' full.md || fail "it fits: nothing was tried"
 [ "$(wc -c <full.md)" -le 1048576 ] || fail "the summary has $(wc -c <full.md) bytes"
 echo "forms agree, JUnit is valid, GitHub is told"

@@ -76,6 +76,10 @@ static void put_row(const ckpt_table *table, const ckpt_table_row *row, ckpt_tex
 
 static void put_table(const ckpt_table *table, bool folded, size_t end, ckpt_text *text)
 {
+    if (end > 0 && text->length >= end) {
+        ckpt_text_add(text, "%s: %d, not shown here\n\n", table->title, table->row_count);
+        return;
+    }
     if (folded) {
         ckpt_text_add(text, "<details><summary>");
         put_plain(text, table->title);
