@@ -65,12 +65,17 @@ static ckpt_code read_verdict(const reader *r, const ckpt_item *root)
 static ckpt_code read_summary(const reader *r, const ckpt_item *root)
 {
     ckpt_plan *const plan = r->plan;
+    ckpt_bytes taken = 0;
     ckpt_item summary;
     ckpt_item keep_all;
     CKPT_TRY(ckpt_item_need(root, "summary", &summary, r->err));
     CKPT_TRY(ckpt_need_int(&summary, "peak_bytes", 0, INT64_MAX, &plan->peak_bytes, r->err));
     CKPT_TRY(ckpt_need_int(&summary, "static_bytes", 0, INT64_MAX, &plan->static_bytes, r->err));
     CKPT_TRY(ckpt_need_int(&summary, "arena_bytes", 0, INT64_MAX, &plan->arena_bytes, r->err));
+    if (!ckpt_sum(plan->static_bytes, plan->arena_bytes, &taken)) {
+        const ckpt_code code = CKPT_FAIL(r->err, CKPT_OVERFLOW, "static_bytes and arena_bytes do not fit 63 bits");
+        return ckpt_item_blame(&summary, code, r->err);
+    }
     CKPT_TRY(ckpt_need_int(&summary, "time_ns", 0, INT64_MAX, &plan->time_ns, r->err));
     CKPT_TRY(ckpt_member_int(&summary, "recompute_ns", 0, INT64_MAX, 0, &plan->recompute_ns, r->err));
     CKPT_TRY(ckpt_member_int(&summary, "offload_bytes", 0, INT64_MAX, 0, &plan->offload_bytes, r->err));

@@ -118,6 +118,7 @@ steps = [dict(step) for step in plan["steps"]]
 at = next(i for i in range(len(steps) - 1) if "free" in steps[i] and "free" in steps[i + 1])
 steps[at], steps[at + 1] = steps[at + 1], steps[at]
 write("order.json", steps=steps)
+write("arena.json", summary={**plan["summary"], "arena_bytes": plan["summary"]["arena_bytes"] + 4000000})
 write("time.json", summary={**plan["summary"], "time_ns": 1})
 write("old.json", options=[])
 write("unknown.json", options=["--budget", "95%", "--output", "x", "model.json"])
@@ -137,6 +138,8 @@ check 1 --check places.json
 says '^places.json: does not fit'
 says '^fits  *no: .*place'
 lacks 'the same steps'
+check 1 --check arena.json
+says '^fits  *no: it takes 51.7 MB, 1.12 MB more than the budget$'
 check 1 --check order.json
 says 'another plan with the same peak and time'
 lacks '^target'
