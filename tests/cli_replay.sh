@@ -9,7 +9,7 @@ replayed=0 number=0 tried=0
 for model in "$source"/models/*.json; do
     name=$(basename "$model" .json)
     "$bin/ckpt-graph" "$model" -o "$work/$name.json"
-    strategies=$("$bin/ckpt-plan" --list-strategies | awk '{print $1}')
+    strategies=$("$bin/ckpt-plan" --list-strategies | awk '{sub(/N$/, 2, $1); print $1}')
     [ "$(grep -c '"phase"' "$work/$name.json")" -le 100 ] || strategies="auto keep-all chain" # the rest takes its time
     for strategy in $strategies; do
         case $strategy in flags | joint | offload-only) continue ;; esac # refused without flags or a link
