@@ -588,6 +588,18 @@ static void segments(void **state)
     draw(f, m.graph, m.plan, 0);
     assert_string_equal(f->picture.labels, "saves 10.0 MB, costs 4.00 us\nsaves 10.0 MB, costs 4.00 us\n");
     check_unfolded(&f->picture, l, count, &m, 0);
+
+    /* A sum beyond 63 bits is the largest there is. */
+    ckpt_graph_op *const op = CKPT_NEW(&f->arena, ckpt_graph_op, m.graph->op_count);
+    memcpy(op, m.graph->op, (size_t)m.graph->op_count * sizeof *op);
+    for (int i = 1; i <= 4; i++) {
+        op[i].time_ns = (ckpt_ns)1 << 61;
+    }
+    m.graph->op = op;
+    draw(f, m.graph, m.plan, 0);
+    char words[100], time[CKPT_UNITS_TEXT];
+    snprintf(words, sizeof words, "saves 10.0 MB, costs %s\n", ckpt_ns_show(INT64_MAX, time));
+    CHECK(strncmp(f->picture.labels, words, strlen(words)) == 0, "%s, wanted %s", f->picture.labels, words);
 }
 
 /* Arrows from a layer with several outputs say the bytes of those that are read, once however often the block is there:

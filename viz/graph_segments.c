@@ -48,7 +48,10 @@ static void add_segments(ckpt_figure *f, const int *group, const ckpt_bytes *byt
         ckpt_figure_range range = {.kind = CKPT_RANGE_SEGMENT, .first = first};
         for (next = first; next < f->layer_count && group[next] == group[first]; next++) {
             range.bytes += bytes[next];
-            range.time_ns += f->box[next].forward_ns * f->box[next].again;
+            const ckpt_ns once = f->box[next].forward_ns;
+            const int again = f->box[next].again; /* any number of times: only a file says so */
+            const bool fits = again == 0 || once <= (INT64_MAX - range.time_ns) / again;
+            range.time_ns = fits ? range.time_ns + once * again : INT64_MAX;
         }
         range.last = next - 1;
         range.layers = next - first;
