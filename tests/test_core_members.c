@@ -79,7 +79,7 @@ static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
     plan->graph_name = graph->name;
     memset(plan->graph_sha256, 'a', CKPT_DIGEST_TEXT - 1);
     plan->static_bytes = graph->static_bytes;
-    plan->arena_bytes = INT64_MAX;
+    plan->arena_bytes = INT64_MAX - plan->static_bytes; /* together they must fit 63 bits */
     plan->solver = plan->costs = "";
     ckpt_err err = {0};
     CHECK_OK(ckpt_plan_outline(graph, arena, &plan->outline, &err), err);
