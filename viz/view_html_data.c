@@ -2,6 +2,7 @@
  * equal differences as [difference, count]; names once, as numbers of texts. Small, and read without a parser of ours
  * (viz/html/data.js). */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,7 +143,7 @@ static void put_positions(ckpt_text *json, const char *name, const ckpt_series *
 {
     column numbers = begin(json, name);
     for (int i = 0; i <= series->trace->event_count; i++) {
-        add(&numbers, (int64_t)series->from[i]);
+        add(&numbers, (int64_t)fmin(series->from[i], 9.2e18)); /* a clock's last nanoseconds round up beyond 63 bits */
     }
     end(&numbers, ",");
 }
