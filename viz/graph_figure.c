@@ -33,22 +33,27 @@ size_t ckpt_name_prefix(const char *name, int depth)
     return i;
 }
 
-/* Where the keys of a layer begin, and how many there are: what was imported may have several ops of one layer. */
-static int keys_of(const ckpt_figure *f, const layer_key *key, const char *layer, int *first)
+/* The first key of a layer, or the first one behind its keys. */
+static int key_at(const ckpt_figure *f, const layer_key *key, const char *layer, bool behind)
 {
     int low = 0, high = f->layer_count;
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (strcmp(key[middle].layer, layer) < 0) {
+        const int order = strcmp(key[middle].layer, layer);
+        if (behind ? order <= 0 : order < 0) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    for (*first = low; high < f->layer_count && strcmp(key[high].layer, layer) == 0;) {
-        high++;
-    }
-    return high - low;
+    return low;
+}
+
+/* How many keys a layer has, and the first: what was imported may have several ops of one layer. */
+static int keys_of(const ckpt_figure *f, const layer_key *key, const char *layer, int *first)
+{
+    *first = key_at(f, key, layer, false);
+    return key_at(f, key, layer, true) - *first;
 }
 
 /* The box that a backward op belongs to: of the ops of its layer one that wrote what it reads, else the first. NULL:
