@@ -30,6 +30,13 @@ static const ckpt_cli_option *find_long(const ckpt_cli *cli, const char *name, s
 
 static int bad_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);
 
+/* The program's name stands out where colours are wanted. */
+static void complain(const ckpt_cli *cli, const char *line, const char *tail)
+{
+    const bool color = ckpt_cli_color(cli, stderr);
+    fprintf(stderr, "%s%s:%s %s%s\n", color ? "\033[1;31m" : "", cli->program, color ? "\033[0m" : "", line, tail);
+}
+
 /* One line, whatever the arguments hold. */
 static void print_line(const ckpt_cli *cli, const char *format, va_list args, const char *tail)
 {
@@ -40,7 +47,7 @@ static void print_line(const ckpt_cli *cli, const char *format, va_list args, co
             *c = ' ';
         }
     }
-    fprintf(stderr, "%s: %s%s\n", cli->program, line, tail);
+    complain(cli, line, tail);
 }
 
 static int bad_usage(const ckpt_cli *cli, const char *format, ...)
@@ -170,7 +177,7 @@ int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err)
             *c = ' ';
         }
     }
-    fprintf(stderr, "%s: %s\n", cli->program, line);
+    complain(cli, line, "");
     return ckpt_exit_code(err->code);
 }
 

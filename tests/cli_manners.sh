@@ -42,6 +42,11 @@ for program in $programs; do
     ! "$bin/$program" --color=blue 2>"$work/said" || fail "$program: --color=blue"
     grep -qx "$program: found --color 'blue', wanted auto, always or never; see --help" "$work/said" ||
         fail "$(cat "$work/said")"
+    # Every program complains in colour where that is wanted.
+    ! "$bin/$program" --color=always --no-such 2>"$work/said" || fail "$program: --no-such"
+    grep -q $'^\e\[1;31m'"$program"$':\e\[0m unknown option' "$work/said" || fail "$program: $(cat "$work/said")"
+    ! "$bin/$program" --no-such 2>"$work/said" || fail "$program: --no-such"
+    grep -q "^$program: unknown option --no-such; see --help" "$work/said" || fail "$program: $(cat "$work/said")"
     if need mandoc; then
         mandoc -Tlint -Wwarning "$work/$program.man" >"$work/lint" || fail "$program.1: $(cat "$work/lint")"
         mandoc -Tutf8 "$work/$program.man" | sed 's|.\x08||g' >"$work/page"
