@@ -135,7 +135,7 @@ static void odd_curves(void **state)
     (void)state;
     static const ckpt_view_options sizes[] = {{.width = 0}, {.width = 1, .height = 1}, {.width = 900, .height = 2000}};
     static const char *const formats[] = {"svg", "txt", "png"};
-    for (int which = 0; which < 5; which++) {
+    for (int which = 0; which < 6; which++) {
         for (int f = 0; f < 3; f++) {
             for (int s = 0; s < (f == 2 ? 1 : 3); s++) {
                 made m;
@@ -152,6 +152,10 @@ static void odd_curves(void **state)
                     m.curve.point_count = 1;
                     m.curve.baseline_count = 0;
                     m.curve.static_bytes = m.curve.keep_all_peak_bytes = m.point[0].budget_bytes;
+                }
+                if (which == 5) { /* the scale goes on beyond 63 bits */
+                    m.curve.keep_all_time_ns = INT64_MAX / 2;
+                    m.point[0].time_ns = INT64_MAX;
                 }
                 draw(&m, 0, formats[f], &sizes[s], &text);
                 CHECK(text.length > 100, "case %d: nothing", which);
