@@ -80,6 +80,20 @@ static ckpt_code add_run(const unroller *u, int run, bool again, ckpt_buffer *bu
     return CKPT_OK;
 }
 
+/* Planning adds up without looking, because ckpt_graph_check has: of the runs again it has not. */
+static ckpt_code check_sums(const ckpt_graph *graph, ckpt_err *err)
+{
+    int64_t bytes = graph->static_bytes, time = 0, during = 0;
+    bool fits = true;
+    for (int b = 0; b < graph->buffer_count && fits; b++) {
+        fits = ckpt_sum(bytes, graph->buffer[b].bytes, &bytes);
+    }
+    for (int o = 0; o < graph->op_count && fits; o++) {
+        fits = ckpt_sum(bytes, graph->op[o].workspace_bytes, &during) && ckpt_sum(time, graph->op[o].time_ns, &time);
+    }
+    return fits ? CKPT_OK : CKPT_FAIL(err, CKPT_OVERFLOW, "with what runs again the sums do not fit 63 bits");
+}
+
 ckpt_code ckpt_flags_unroll(const ckpt_graph *graph, const ckpt_sequence *order, ckpt_arena *out,
                             ckpt_unrolled *unrolled, ckpt_err *err)
 {
@@ -124,5 +138,6 @@ ckpt_code ckpt_flags_unroll(const ckpt_graph *graph, const ckpt_sequence *order,
         const int run = order->op[t];
         CKPT_TRY(add_run(&u, run, runs[run]++ > 0, buffer, writer));
     }
+    CKPT_TRY(check_sums(made, err));
     return map_list(&u, &graph->outputs, &made->outputs);
 }
