@@ -27,9 +27,9 @@ mutations=(
     "gap-twice|profiler/join.c|s/return r->end_ns - r->start_ns - r->busy_ns;/return 2 * (r->end_ns - r->start_ns - r->busy_ns);/|time between kernels counts twice|test_gpu_profile"
     "spool-cut|cupti/spool_read.c|s/if (length > r->end - at) {/if (length > r->end - at + 1) {/|a record whose last byte was cut is read|test_cupti_stream test_cupti_trace"
     "pickle-global|imports/pickle_codes.c|s/\"GLOBAL\", CKPT_DO_REFUSE_NAMED/\"GLOBAL\", CKPT_DO_NONE/|a pickle may name code|test_import_pickle"
-    "places-elsewhere|executor/wire.c|s/executor->block + place->offset;/executor->block + place->offset - (place->buffer == 1 \&\& place->offset >= 64 ? 64 : 0);/|the executor puts a buffer elsewhere than the plan says|test_executor_places"
+    "places-elsewhere|executor/wire.c|s/executor->block + place->offset;/executor->block + place->offset - (place->buffer == 1 \&\& place->offset >= 64 ? 64 : 0);/|the executor puts a buffer elsewhere than the plan says|test_executor_hand test_identity"
     "kept-for-nothing|viz/alive.c|s/return last >= life->from ? last : -1;/return life->to;/|a buffer is said to be kept for the step that frees it|test_viz_alive"
-    "holm-lost|viz/compare_profile.c|s/CKPT_TRY(ckpt_holm(p, tested, c->out, c->err));/(void)p;/|rows of a profile are tested one by one|test_viz_compare"
+    "holm-flat|viz/ranks.c|s/most = fmax(most, \*sorted\[i\] \* (count - i));/most = *sorted[i] * count;/|every p of a profile's rows is corrected alike|test_viz_ranks"
     "outline-believed|core/plan.c|s/return ckpt_outline_compare(&plan->outline, b->graph, b->err);/return CKPT_OK;/|a plan's outline may be of another graph|test_core_plan"
     "release-ignored|core/timeline.c|s/^    drop(s, before);/    (void)s;/|what a program releases stays in memory|test_core_timeline"
 )
