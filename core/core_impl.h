@@ -56,6 +56,9 @@ CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *k
 CKPT_MUST_USE ckpt_code ckpt_ns_list_read(const ckpt_item *array, int64_t *time, ckpt_err *err);
 void ckpt_ns_list_write(const int64_t *time, int count, ckpt_text *text);
 
+/* Write `before`, which ends in the member's key, and then the value as a JSON string; NULL is "". */
+void ckpt_text_member(ckpt_text *text, const char *before, const char *value);
+
 /* The program's options and then those of all programs; NULL behind the last. */
 const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which);
 

@@ -142,32 +142,21 @@ ckpt_code ckpt_curve_read(const char *path, ckpt_arena *out, const ckpt_curve **
     return code;
 }
 
-static void write_text_member(ckpt_text *text, const char *before, const char *value)
-{
-    ckpt_text_add(text, "%s", before);
-    ckpt_text_json(text, value != NULL ? value : "");
-}
-
-static double excess(ckpt_ns a, ckpt_ns b)
-{
-    return b > 0 ? (double)a / (double)b - 1 : 0;
-}
-
 static void write_point(const ckpt_curve *curve, const ckpt_curve_point *point, ckpt_text *text)
 {
     ckpt_text_add(text,
                   "{ \"budget_bytes\": %" PRId64 ", \"peak_bytes\": %" PRId64 ", \"arena_bytes\": %" PRId64
                   ", \"time_ns\": %" PRId64 ", \"overhead\": ",
                   point->budget_bytes, point->peak_bytes, point->arena_bytes, point->time_ns);
-    ckpt_text_real(text, excess(point->time_ns, curve->keep_all_time_ns));
+    ckpt_text_real(text, ckpt_excess(point->time_ns, curve->keep_all_time_ns));
     if (point->has_bound) {
         ckpt_text_add(text, ", \"bound\": { \"time_ns\": %" PRId64 ", \"gap\": ", point->bound_ns);
-        ckpt_text_real(text, excess(point->time_ns, point->bound_ns));
-        write_text_member(text, ", \"how\": ", point->bound_how);
-        write_text_member(text, ", \"scope\": ", point->bound_scope);
+        ckpt_text_real(text, ckpt_excess(point->time_ns, point->bound_ns));
+        ckpt_text_member(text, ", \"how\": ", point->bound_how);
+        ckpt_text_member(text, ", \"scope\": ", point->bound_scope);
         ckpt_text_add(text, " }");
     }
-    write_text_member(text, ", \"strategy\": ", point->strategy);
+    ckpt_text_member(text, ", \"strategy\": ", point->strategy);
     ckpt_text_add(text, " }");
 }
 
@@ -184,11 +173,11 @@ static void write_points(const ckpt_curve *curve, const ckpt_curve_point *point,
 
 void ckpt_curve_write(const ckpt_curve *curve, ckpt_text *text)
 {
-    write_text_member(text, "{\n  \"format\": \"ckpt-sweep/1\",\n  \"graph\": { \"name\": ", curve->graph_name);
+    ckpt_text_member(text, "{\n  \"format\": \"ckpt-sweep/1\",\n  \"graph\": { \"name\": ", curve->graph_name);
     if (curve->graph_sha256[0] != '\0') {
         ckpt_text_add(text, ", \"sha256\": \"%s\"", curve->graph_sha256);
     }
-    write_text_member(text, " },\n  \"costs\": ", curve->costs);
+    ckpt_text_member(text, " },\n  \"costs\": ", curve->costs);
     ckpt_text_add(text,
                   ",\n  \"static_bytes\": %" PRId64 ", \"keep_all\": { \"peak_bytes\": %" PRId64
                   ", \"time_ns\": %" PRId64 " },\n  ",
@@ -200,8 +189,8 @@ void ckpt_curve_write(const ckpt_curve *curve, ckpt_text *text)
     write_points(curve, curve->point, curve->point_count, "\n  ", text);
     for (int i = 0; i < curve->baseline_count; i++) {
         const ckpt_curve_baseline *const baseline = &curve->baseline[i];
-        write_text_member(text, i > 0 ? ",\n    { \"strategy\": " : ",\n  \"baselines\": [\n    { \"strategy\": ",
-                          baseline->strategy);
+        ckpt_text_member(text, i > 0 ? ",\n    { \"strategy\": " : ",\n  \"baselines\": [\n    { \"strategy\": ",
+                         baseline->strategy);
         ckpt_text_add(text, ", ");
         write_points(curve, baseline->point, baseline->point_count, "\n    ", text);
         ckpt_text_add(text, " }");

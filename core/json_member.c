@@ -117,3 +117,9 @@ void ckpt_ns_list_write(const int64_t *time, int count, ckpt_text *text)
     }
     ckpt_text_add(text, "%s]", count > 0 ? "" : "[");
 }
+
+void ckpt_text_member(ckpt_text *text, const char *before, const char *value)
+{
+    ckpt_text_add(text, "%s", before);
+    ckpt_text_json(text, value != NULL ? value : "");
+}

@@ -282,12 +282,6 @@ ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ck
     return code;
 }
 
-static void write_text_member(ckpt_text *text, const char *before, const char *value)
-{
-    ckpt_text_add(text, "%s", before);
-    ckpt_text_json(text, value != NULL ? value : "");
-}
-
 static void write_head(const ckpt_plan *plan, ckpt_text *text)
 {
     ckpt_text_add(text, "{\n  \"format\": \"ckpt-plan/1\",\n  \"budget_bytes\": %" PRId64 ",\n", plan->budget_bytes);
@@ -314,21 +308,21 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
                                : 0.0;
         ckpt_text_add(text, "  \"bound\": { \"time_ns\": %" PRId64 ", \"gap\": ", plan->bound_ns);
         ckpt_text_real(text, gap);
-        write_text_member(text, ", \"how\": ", plan->bound_how);
-        write_text_member(text, ", \"scope\": ", plan->bound_scope);
+        ckpt_text_member(text, ", \"how\": ", plan->bound_how);
+        ckpt_text_member(text, ", \"scope\": ", plan->bound_scope);
         ckpt_text_add(text, " },\n");
     }
-    write_text_member(text, "  \"solver\": { \"name\": ", plan->solver);
+    ckpt_text_member(text, "  \"solver\": { \"name\": ", plan->solver);
     ckpt_text_add(text, ", \"seconds\": ");
     ckpt_text_real(text, plan->solver_seconds);
-    write_text_member(text, " },\n  \"costs\": ", plan->costs);
+    ckpt_text_member(text, " },\n  \"costs\": ", plan->costs);
     if (plan->gpu) {
         ckpt_text_add(text, ",\n  \"target\": \"gpu\"");
     } else if (plan->threads > 0) {
         ckpt_text_add(text, ",\n  \"target\": \"cpu\", \"threads\": %d", plan->threads);
     }
     for (int i = 0; i < plan->option_count; i++) {
-        write_text_member(text, i > 0 ? ", " : ",\n  \"options\": [", plan->option[i]);
+        ckpt_text_member(text, i > 0 ? ", " : ",\n  \"options\": [", plan->option[i]);
     }
     ckpt_text_add(text, "%s", plan->option_count > 0 ? "]" : "");
 }
@@ -336,7 +330,7 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
 /* Last, because it is long and people read the head of a file. */
 static void write_graph(const ckpt_plan *plan, ckpt_text *text)
 {
-    write_text_member(text, ",\n  \"graph\": { \"name\": ", plan->graph_name);
+    ckpt_text_member(text, ",\n  \"graph\": { \"name\": ", plan->graph_name);
     ckpt_text_add(text, ", \"sha256\": \"%s\"", plan->graph_sha256);
     ckpt_outline_write(&plan->outline, text);
     ckpt_text_add(text, " }");
@@ -351,7 +345,7 @@ static void write_step(const ckpt_step *step, ckpt_text *text)
 
 static void write_place(const ckpt_place *place, ckpt_text *text)
 {
-    write_text_member(text, "    { \"what\": ", place->name);
+    ckpt_text_member(text, "    { \"what\": ", place->name);
     ckpt_text_add(text, ", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }", place->from,
                   place->to, place->offset, place->bytes);
 }
@@ -361,7 +355,7 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
     write_head(plan, text);
     ckpt_text_add(text, ",\n  \"layers\": {");
     for (int i = 0; i < plan->layer_count; i++) {
-        write_text_member(text, i > 0 ? ",\n    " : "\n    ", plan->layer[i].layer);
+        ckpt_text_member(text, i > 0 ? ",\n    " : "\n    ", plan->layer[i].layer);
         ckpt_text_add(text, ": \"%s\"", ckpt_decision_name(plan->layer[i].decision));
     }
     ckpt_text_add(text, "%s},\n  \"steps\": [", plan->layer_count > 0 ? "\n  " : "");

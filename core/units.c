@@ -311,3 +311,8 @@ int64_t ckpt_median(int64_t *sample, int count, int64_t *spread)
     const int64_t low = sample[(count - 1) / 2], high = sample[count / 2];
     return low + (high - low) / 2;
 }
+
+double ckpt_excess(ckpt_ns a, ckpt_ns b)
+{
+    return b > 0 ? (double)a / (double)b - 1 : 0;
+}

@@ -18,6 +18,9 @@ typedef int64_t ckpt_flop;
 bool ckpt_sum(int64_t a, int64_t b, int64_t *sum);
 bool ckpt_product(int64_t a, int64_t b, int64_t *product);
 
+/* a / b - 1; 0 when b is 0. */
+double ckpt_excess(ckpt_ns a, ckpt_ns b);
+
 /* n up to the next multiple of step; n, step > 0, n + step within 63 bits. */
 int64_t ckpt_round_up(int64_t n, int64_t step);
 

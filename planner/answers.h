@@ -13,9 +13,6 @@
 CKPT_MUST_USE ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
                                             ckpt_candidate *candidate, ckpt_err *err);
 
-/* a / b - 1; 0 when b is 0. */
-double ckpt_excess(ckpt_ns a, ckpt_ns b);
-
 /* ---- one plan ---- */
 
 /* `limited`: a budget was asked for; `estimated`: the times are no measurements. */

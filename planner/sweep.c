@@ -7,11 +7,6 @@
 
 enum { LEAST_ROUNDS = 8 };
 
-double ckpt_excess(ckpt_ns a, ckpt_ns b)
-{
-    return b > 0 ? (double)a / (double)b - 1 : 0;
-}
-
 /* Backwards: what is freed is a copy's only when the next thing that happens to the buffer is a fetch. */
 ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
                               ckpt_candidate *candidate, ckpt_err *err)
