@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "core/graph.h"
+#include "core/scheme.h"
 
 typedef enum ckpt_verdict { CKPT_FITS, CKPT_INFEASIBLE } ckpt_verdict;
 typedef enum ckpt_step_kind { CKPT_RUN, CKPT_FREE, CKPT_OFFLOAD, CKPT_FETCH } ckpt_step_kind;
@@ -76,6 +77,7 @@ typedef struct ckpt_plan {
     const char *costs; /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
     bool gpu;          /* the workspaces are for a GPU's kernels */
     int threads;       /* or for the CPU's of so many threads; 0: unknown, or a GPU */
+    ckpt_scheme scheme; /* of the step that the graph is */
 
     const ckpt_layer_decision *layer;
     int layer_count;

@@ -165,6 +165,13 @@ void *ckpt_executor_input(ckpt_executor *executor, int i)
     return executor->input[i];
 }
 
+uint64_t ckpt_executor_batch(const ckpt_executor *executor, int j)
+{
+    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const uint64_t per_rank = (uint64_t)scheme->micro_batches;
+    return executor->steps * per_rank * (uint64_t)scheme->replicas + (uint64_t)j;
+}
+
 uint64_t ckpt_executor_steps(const ckpt_executor *executor)
 {
     return executor->steps;

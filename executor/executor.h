@@ -17,11 +17,14 @@
 #include "cupti/recorder.h"
 #include "kernels/device.h"
 #include "ops/network.h"
+#include "ranks/ranks.h"
 
 typedef struct ckpt_executor ckpt_executor;
 
 typedef struct ckpt_executor_options {
     uint64_t seed;
+    ckpt_ranks *ranks; /* with a scheme of several ranks: those, this process being the one of the network's stage; kept
+                          until destroy. What is marked "collective" below must then be called by all ranks alike */
     bool poison; /* fill every freed place, and arena and host rooms at the start, with NaN: a read of what is gone, or
                     not there yet, shows */
     bool record; /* replay a recording of the step instead of starting its work one by one, where the device can */
@@ -35,14 +38,23 @@ CKPT_MUST_USE ckpt_code ckpt_executor_create(ckpt_device *device, const ckpt_low
                                              ckpt_err *err);
 void ckpt_executor_destroy(ckpt_executor *executor);
 
-/* Host memory of input `i`, to be filled before a step: ckpt_tensor_bytes(&model->input[i]) bytes, in the layout of
- * core/tensor.h. Valid until destroy. */
+/* Host memory of input `i % input_count` of micro-batch `i / input_count`, to be filled before a step:
+ * ckpt_tensor_bytes(&model->input[i % input_count]) bytes, in the layout of core/tensor.h; NULL: no layer of this stage
+ * reads it. Valid until destroy. */
 void *ckpt_executor_input(ckpt_executor *executor, int i);
 
-/* One training step. *loss is the value of the loss node.
- *   trace   NULL, or room made by ckpt_executor_trace_create that is overwritten; such a step is not replayed, its work
- *           is started one by one, with the same bits */
+/* The number of the batch of the data that micro-batch j of the next step is (core/scheme.h). */
+uint64_t ckpt_executor_batch(const ckpt_executor *executor, int j);
+
+/* One training step; collective. *loss is the value of the loss node; of several micro-batches the sum in their order,
+ * of several replicas then in theirs, in double, divided by their number; the same on all ranks. trace   NULL, or room
+ * made by ckpt_executor_trace_create that is overwritten; such a step is not replayed, its work is started one by one,
+ * with the same bits */
 CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
+
+/* The loss of the next step's micro-batches, as in a step, without training: no dropout, statistics in place of batch
+ * moments, nothing changed, the step not counted. Collective. Runs the forward part of the plan. */
+CKPT_MUST_USE ckpt_code ckpt_executor_evaluate(ckpt_executor *executor, float *loss, ckpt_err *err);
 
 /* A trace with room for every step; made before training, so that tracing allocates nothing. Its times, time_ns too,
  * are the device's where it has stamps, else the host's. Its places are what the executor's own addresses say, and
@@ -89,7 +101,9 @@ int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, con
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 
-/* SHA-256 over a section of the static block: weights, gradients, optimizer, statistics. */
+/* SHA-256 over a section of the static block: weights, gradients, optimizer, statistics, as one rank with the whole
+ * network and an unsharded optimizer has it. Collective; every rank gets it. Gradients that are fused are gone:
+ * CKPT_BAD_INPUT. Statistics are those of replica 0. */
 typedef enum ckpt_section {
     CKPT_SECTION_WEIGHTS,
     CKPT_SECTION_GRADIENTS,
@@ -106,7 +120,9 @@ CKPT_MUST_USE ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int nod
 CKPT_MUST_USE ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 
-/* Training state: weights, optimizer, statistics, step (the data's position follows from it), seed, what the data are.
+/* Training state: weights, optimizer, statistics (of replica 0), step (the data's position follows from it), seed, what
+ * the data are, batches per step. Collective: rank 0 writes one file, of the same form for every scheme, and every rank
+ * reads it; a scheme with another number of batches per step is refused.
  * A stop and a resume give the bits of never stopping. Reading refuses the state of another model (layers, attributes,
  * shapes, batch, dtype), optimizer or thread count, with the reason, and a damaged file (SHA-256); a state of the CPU
  * is read on a GPU and the other way round. Written by ckpt_file_begin. */

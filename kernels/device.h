@@ -59,6 +59,16 @@ typedef struct ckpt_device_api {
     ckpt_code (*add)(ckpt_device *device, ckpt_dtype dtype, void *to, const void *from, int64_t count, ckpt_err *err);
     ckpt_code (*narrow)(ckpt_device *device, void *to, const float *from, int64_t count, ckpt_err *err);
 
+    /* *sum = the sum of the squares of from[], in double, in an order that depends on `count` alone. `workspace`:
+     * square_workspace(count) bytes. */
+    ckpt_bytes (*square_workspace)(int64_t count);
+    ckpt_code (*square_sum)(ckpt_device *device, const float *from, int64_t count, double *sum, void *workspace,
+                            ckpt_err *err);
+    /* *scale = base * min(1, most / (length + 1e-6)), length = base * sqrt(sum[0] + sum[1] + ...), in double, in this
+     * order (torch.nn.utils.clip_grad_norm_). A length that is no number gives a scale that is none. */
+    ckpt_code (*clip_scale)(ckpt_device *device, const double *sum, int64_t count, double base, double most,
+                            float *scale, ckpt_err *err);
+
     /* Signals 0 .. count - 1, made once, before they are used. `record` puts one behind what `stream` was given so
      * far; `wait` lets what `stream` is given from now on start only after it. */
     ckpt_code (*signals)(ckpt_device *device, int count, ckpt_err *err);

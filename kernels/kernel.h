@@ -69,6 +69,7 @@ typedef struct ckpt_update_args {
     float *param;
     void *param16; /* written too, rounded to nearest even; NULL in a float32 model */
     const float *grad;
+    const float *scale; /* on the device: what gradients are multiplied by first; NULL: nothing, as if it were 1 */
     float *const *slot; /* state values, zero before the first step */
     int threads;
 } ckpt_update_args;

@@ -105,7 +105,7 @@ static ckpt_code add_op(lowering *l, int node, ckpt_phase phase, ckpt_graph_op *
     *op = &l->op[l->op_count];
     *role = &l->op_role[l->op_count];
     l->op_count++;
-    **role = (ckpt_op_role){.node = node, .phase = phase};
+    **role = (ckpt_op_role){.node = node, .phase = phase, .value = -1, .peer = -1, .bucket = -1};
     **op = (ckpt_graph_op){
         .name = ckpt_arena_format(l->out, "%s/%s", name, ckpt_phase_name(phase)), .phase = phase, .layer = name};
     return (*op)->name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "name of an op of %s", name);

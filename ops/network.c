@@ -289,6 +289,12 @@ ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *o
     made->value_count = b.value_count;
     made->loss_node = b.node[count - 1].op->loss ? count - 1 : -1;
     made->threads = threads;
+    made->loss_scale = 1;
+    made->scheme = ckpt_scheme_alone;
+    made->stage_of = CKPT_NEW(out, int, count);
+    if (made->stage_of == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "stages of %d layers", count);
+    }
     *network = made;
     return CKPT_OK;
 }

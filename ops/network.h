@@ -5,6 +5,7 @@
 #include "core/graph.h"
 #include "core/model.h"
 #include "core/profile.h"
+#include "core/scheme.h"
 #include "ops/device_model.h"
 #include "ops/op.h"
 #include "ops/optimizer.h"
@@ -27,7 +28,11 @@ typedef struct ckpt_network {
     int loss_node; /* the last node, when its op is a loss; -1: cannot be trained */
     const ckpt_optimizer *optimizer;
     double hyper[CKPT_HYPER_MAX];
-    int threads; /* CKPT_ON_GPU: for a GPU */
+    int threads;       /* CKPT_ON_GPU: for a GPU */
+    double clip_norm;  /* gradients longer than this, all of them as one vector, are shortened to it; 0: never */
+    double loss_scale; /* the loss's gradient starts with this and is divided out again before the update; 1: plain */
+    ckpt_scheme scheme;
+    const int *stage_of; /* per node: its pipeline stage; all 0 when there is one */
 } ckpt_network;
 
 /* `threads`: what the CPU's kernels will use, >= 1; CKPT_ON_GPU: workspaces are those of a GPU. With the model's dtype
@@ -37,9 +42,36 @@ typedef struct ckpt_network {
 CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *out,
                                            const ckpt_network **network, ckpt_err *err);
 
+/* The same network, to be trained by `scheme`, whose first_layer must be chosen when there are several stages. Shares
+ * all else. Errors: CKPT_BAD_INPUT (ckpt_scheme_check; a first layer that does not exist, stages out of layer order, a
+ * layer that reads from a later stage; parameters tied over stages, with both layers' names; "clip_norm" with fused
+ * gradients: the norm is of all gradients, the first of which would be gone), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
+                                            const ckpt_network **spread, ckpt_err *err);
+
+/* What the executor does for an op of the lowered graph. */
+typedef enum ckpt_task {
+    CKPT_TASK_LAYER,   /* the node's kernel, by `phase`; of an update: its parameters' */
+    CKPT_TASK_SEND,    /* copy the value (or its gradient) to the buffer it writes, and start sending that to `peer` */
+    CKPT_TASK_SENT,    /* wait until it has gone */
+    CKPT_TASK_RECEIVE, /* wait for it from `peer`, in the buffer it writes */
+    CKPT_TASK_BUCKET,  /* start to exchange the gradients of `bucket` into the buffer it writes (only with overlap) */
+    CKPT_TASK_REDUCE,  /* wait for that (without overlap: start it too, in workspace), sum up the own chunk in the order
+                          of replicas, and without sharding start to spread the sums (without overlap: and wait) */
+    CKPT_TASK_SUMMED,  /* wait until all sums of `bucket` have come (only with overlap and without sharding) */
+    CKPT_TASK_GATHER,  /* sharded optimizer: spread the updated parameters of `bucket`, and wait */
+    CKPT_TASK_NORM,    /* the length of all gradients, and from it the scale of the updates (only with clip_norm) */
+} ckpt_task;
+
 /* What an op of the lowered graph is. */
 typedef struct ckpt_op_role {
-    int node;
+    ckpt_task task;
+    int node;      /* LAYER; SEND, SENT, RECEIVE: the producer of the value; else -1 */
+    int batch;     /* micro-batch; -1: of none (update, reduce) */
+    int value;     /* SEND, SENT, RECEIVE: storage value id; else -1 */
+    bool gradient; /* of them: its gradient */
+    int peer;      /* of them: the other stage; else -1 */
+    int bucket;    /* BUCKET .. GATHER, and an update's when there are buckets; else -1 */
     ckpt_phase phase;
     /* backward: bit k of grad_in_adds = the gradient of input k is added to what is there, not written;
      * grad_param_adds likewise for parameters (a tied one is written by the first backward op that reaches it) */
@@ -50,21 +82,65 @@ typedef struct ckpt_op_role {
 } ckpt_op_role;
 
 /* What a buffer of the lowered graph holds. */
-typedef enum ckpt_holds { CKPT_HOLDS_VALUE, CKPT_HOLDS_SAVED, CKPT_HOLDS_GRADIENT } ckpt_holds;
+typedef enum ckpt_holds {
+    CKPT_HOLDS_VALUE,
+    CKPT_HOLDS_SAVED,
+    CKPT_HOLDS_GRADIENT,
+    CKPT_HOLDS_PARAM_GRADIENT, /* with fused gradients */
+    CKPT_HOLDS_MESSAGE,        /* a value or gradient on its way to another stage */
+    CKPT_HOLDS_BUCKET,         /* what other replicas have sent of a bucket */
+} ckpt_holds;
 typedef struct ckpt_buffer_role {
     ckpt_holds holds;
-    int value;       /* VALUE, GRADIENT: storage value id */
-    int node, saved; /* SAVED */
+    int value;       /* VALUE, GRADIENT, MESSAGE: storage value id */
+    int node, saved; /* SAVED; PARAM_GRADIENT: node and number of the parameter */
+    int batch;       /* micro-batch; -1: of none */
+    int bucket;      /* BUCKET */
 } ckpt_buffer_role;
+
+/* Parameters whose gradients are exchanged together: all own (not tied) parameters that a gradient reaches of
+ * consecutive nodes in the order in which their gradients are complete, so that a bucket can go while backward goes on;
+ * a bucket ends with the node that brings it to scheme.bucket_bytes. Its elements are numbered through: nodes in this
+ * order, each node's own parameters in increasing k, no padding. Replica r sums up, and when the optimizer is sharded
+ * updates, elements [r * chunk, min((r + 1) * chunk, count)). */
+typedef struct ckpt_bucket {
+    const int *node;
+    int node_count;
+    int64_t count;            /* elements, of 4 bytes */
+    int64_t chunk;            /* ceil(count / replicas), rounded up to a multiple of 16 */
+    ckpt_bytes staging_bytes; /* (replicas - 1) * chunk floats: what the others send of the own chunk, by replica
+                                 without the own one */
+    ckpt_bytes shard;         /* where its chunk starts in each slot of a sharded optimizer */
+} ckpt_bucket;
+
+/* A run of consecutive elements of one parameter. */
+typedef struct ckpt_piece {
+    int node, param;
+    int64_t first, count; /* elements of the parameter */
+    int64_t at;           /* number of its first element in the bucket */
+} ckpt_piece;
+
+/* The next piece of `bucket` that lies in elements [from, to), after `piece` (node -1: the first). false: none is left.
+ * Cost: O(parameters of the bucket). */
+bool ckpt_bucket_next(const ckpt_network *network, const ckpt_bucket *bucket, int64_t from, int64_t to,
+                      ckpt_piece *piece);
+
+/* The buckets of a network by its scheme; none with one replica. The same for every profile and device. */
+CKPT_MUST_USE ckpt_code ckpt_network_buckets(const ckpt_network *network, ckpt_arena *out, const ckpt_bucket **bucket,
+                                             int *count, ckpt_err *err);
 
 typedef struct ckpt_lowered {
     const ckpt_network *network;
     const ckpt_graph *graph;
     const ckpt_op_role *op_role;         /* per graph op */
     const ckpt_buffer_role *buffer_role; /* per graph buffer */
-    const int *value_buffer;             /* per value: buffer of its storage; -1 for model inputs */
-    const int *grad_buffer;              /* per value: buffer of its storage's gradient; -1: none */
-    const int *saved_buffer;             /* [node * CKPT_SAVED_MAX + k]; -1: none */
+    /* Of micro-batch j: [j * value_count + value] and [j * node_count * CKPT_SAVED_MAX + node * CKPT_SAVED_MAX + k]. */
+    const int *value_buffer;      /* buffer of the value's storage; -1 for model inputs and what this stage has not */
+    const int *grad_buffer;       /* buffer of its storage's gradient; -1: none */
+    const int *saved_buffer;      /* -1: none */
+    const int *param_grad_buffer; /* [node * CKPT_PARAM_MAX + k] of owners; -1: in the static block */
+    const ckpt_bucket *bucket;    /* with several replicas */
+    int bucket_count;
 } ckpt_lowered;
 
 /* Lower one training step.
@@ -82,6 +158,34 @@ typedef struct ckpt_lowered {
  * backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace grows
  * by the staged gradients (ckpt_staging_bytes).
  *
+ * By the network's scheme:
+ *
+ *   micro-batches   Each is lowered as above, with "@j" behind the layer in labels and names ("h.0@1/forward",
+ * "h.0@1/grad", segment "h.0@1") where there are several. In 1F1B order (PipeDream, SOSP 2019; Megatron-LM,
+ *                   arXiv:2104.04473): stage s runs the forward of min(m, stages - 1 - s) micro-batches, then forward
+ * and backward in turn, then the backwards that are left; with one stage, each forward with its backward. From the
+ * second micro-batch on the backward adds to the gradients of parameters. stages          Only the nodes of the stage.
+ * A value that later stages read goes from its producer's stage to the first of them, from there to the next:
+ * "<layer>/send" (reads it, writes the copy "<layer>/message") behind its producer or its receipt, "<layer>/sent",
+ * "<layer>/receive" (writes "<layer>") before the micro-batch's forward. Gradients go the same way back
+ * ("<layer>/grad/send", ... "/grad/receive", the latter before the micro-batch's backward), and the stage's own readers
+ * add to what came: the sums have the order of the unpartitioned network. A "sent" stands behind the next receive from
+ * the same peer that follows its send in this stage's order, or before the next send of the same value in the next
+ * micro-batch, whichever comes first, or at the end, before the updates: so no two stages wait for each other. None of
+ * these may run again. fused           gradients of parameters are buffers "<layer>/<parameter>/grad", written by the
+ * first backward op that reaches the parameter, added to by the others, read by "<layer>/update", which stands right
+ * behind the last of them (with buckets: behind the bucket's end). The static block has none. replicas        Per
+ * bucket k "@bucket.k/reduce", workspace staging_bytes: at the end of backward, or with fused gradients right behind
+ * the backward op that completes it. With overlap: "@bucket.k/start" there, writing the buffer "@bucket.k";
+ * "@bucket.k/reduce", reading it, right before the next bucket's start or at the end of backward; "@bucket.k/summed"
+ * before the bucket's first update. Sharded:
+ *                   "@bucket.k/gather" behind the bucket's last update.
+ *   clip_norm       "@norm" before the first update.
+ *
+ * Times: a receive and an exchange take bytes / network_bytes_per_s (a bucket's exchange moves (replicas - 1) chunks
+ * each way, the spreading of its sums as much again); with overlap what is left of that when backward, in reference
+ * order without recomputation, has hidden its part; waiting for another rank is not in the graph.
+ *
  *   profile    times and workspaces, by layer; NULL: from `device` and the ops' allowances
  *   device     roofline for what the profile does not have (a time of 0 from 0 repeats, no link); NULL: "cpu"
  *
@@ -98,14 +202,21 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
 /* Offsets inside the static block. Parameters of all nodes in order, each rounded up to CKPT_ALIGN; a tied one has
  * the offset of what it is tied to. Order of sections: weights, gradients, optimizer slots, statistics, inputs,
  * weights16. The last is a bfloat16 copy of all parameters, weight_bytes / 2 rounded up to CKPT_ALIGN, each at half its
- * offset (32 bytes aligned); a float32 network has none (weights16 = total). Inputs lie as the network's values are. */
+ * offset (32 bytes aligned); a float32 network has none (weights16 = scales). Inputs lie as the network's values are.
+ *
+ * By the scheme: nodes of other stages have nothing; fused gradients take no section; a slot of a sharded optimizer is
+ * the sum of all buckets' chunks; inputs are there once per micro-batch, those of the first micro-batch first, and
+ * only those that a node of the stage reads have bytes; `scales`, the last section, is there with several micro-batches
+ * or replicas, clip_norm or a loss_scale: float [0] is what gradients are multiplied by in the update, float [1] the
+ * loss's gradient, and from byte 64 on a double per node of the whole network, the squares of its gradients. */
 typedef struct ckpt_static_layout {
-    ckpt_bytes weights, gradients, optimizer, statistics, inputs, weights16; /* section starts */
-    ckpt_bytes weight_bytes;                                                 /* of one section of parameter size */
+    ckpt_bytes weights, gradients, optimizer, statistics, inputs, weights16, scales; /* section starts */
+    ckpt_bytes weight_bytes; /* of the weights, and of static gradients and of a slot that is not sharded */
+    ckpt_bytes slot_bytes;   /* of one slot of the optimizer */
     ckpt_bytes total;
-    const ckpt_bytes *param; /* [node * CKPT_PARAM_MAX + k]: from the section start */
-    const ckpt_bytes *stat;  /* [node * CKPT_STAT_MAX + k]: from `statistics` */
-    const ckpt_bytes *input; /* [input]: from `inputs` */
+    const ckpt_bytes *param; /* [node * CKPT_PARAM_MAX + k]: from the section start; -1: of another stage */
+    const ckpt_bytes *stat;  /* [node * CKPT_STAT_MAX + k]: from `statistics`; -1: likewise */
+    const ckpt_bytes *input; /* [micro-batch * input_count + input]: from `inputs`; -1: read by no node of the stage */
 } ckpt_static_layout;
 CKPT_MUST_USE ckpt_code ckpt_network_statics(const ckpt_network *network, ckpt_arena *out, ckpt_static_layout *layout,
                                              ckpt_err *err);

@@ -65,11 +65,13 @@ ckpt_code ckpt_network_statics(const ckpt_network *network, ckpt_arena *out, ckp
                       ckpt_sum(made.gradients, weights.end, &made.optimizer) &&
                       ckpt_sum(made.optimizer, optimizer, &made.statistics) &&
                       ckpt_sum(made.statistics, stats.end, &made.inputs) &&
-                      ckpt_sum(made.inputs, inputs.end, &made.weights16) && ckpt_sum(made.weights16, copy, &made.total);
+                      ckpt_sum(made.inputs, inputs.end, &made.weights16) && ckpt_sum(made.weights16, copy, &made.scales);
     if (!fits) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "%s: weights, optimizer state and inputs are beyond 63 bits of bytes",
                          network->model->source);
     }
+    made.slot_bytes = weights.end;
+    made.total = made.scales;
     *layout = made;
     return CKPT_OK;
 }

@@ -1,7 +1,7 @@
 cmake_minimum_required(VERSION 3.25) # script mode has no policies of its own: IN_LIST needs CMP0057
 # Every #include "folder/..." in a folder must be on that folder's list: data flows left to right.
 #   core -> ops -> kernels -> {profiler, executor};  core -> cupti -> {profiler, executor};  core -> planner;  core -> viz;
-#   core -> imports
+#   core -> imports;  core -> ranks -> executor
 # Programs (*_main.c) may join folders, but ckpt-plan and ckpt-graph see no kernel. <x>_impl.h is for its own folder.
 # CUPTI's headers are included in cupti/ alone, CUDA's in kernels/ alone.
 set(core core)
@@ -9,12 +9,13 @@ set(ops core ops)
 set(kernels core ops kernels)
 set(cupti core cupti)
 set(imports core imports)
+set(ranks core ranks)
 set(profiler core cupti ops kernels profiler)
-set(executor core cupti ops kernels executor)
+set(executor core cupti ops kernels ranks executor)
 set(planner core planner)
 set(viz core viz)
 set(profile_main core cupti imports ops kernels profiler)
-set(train_main core cupti ops kernels planner executor)
+set(train_main core cupti ops kernels ranks planner executor)
 set(plan_main core ops planner)
 set(plan_source_main core ops planner)
 set(plan_job_main core planner)
@@ -23,7 +24,7 @@ set(view_main core viz)
 set(compare_main core viz)
 set(graph_main core ops viz)
 set(broken "")
-foreach(folder core cupti imports ops kernels profiler executor planner viz)
+foreach(folder core cupti imports ranks ops kernels profiler executor planner viz)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.[ch] ${ROOT}/${folder}/*.cu ${ROOT}/${folder}/*.cuh)
   foreach(file IN LISTS files)
     set(allowed ${${folder}})

@@ -1,0 +1,66 @@
+/* Several processes that train together: who is who, messages between them, and who is still alive. Knows no layer, no
+ * plan and no device.
+ *
+ * Messages go by MPI (libckpt_mpi.so, loaded only when a scheme has several ranks) from and to host memory, or by NCCL
+ * from and to the memory of GPUs. Beside them every rank holds a TCP connection to rank 0 (a star), whose end tells
+ * that a process has died, whatever killed it. Without mpirun the environment says who is who, as PyTorch's launchers
+ * do: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; then only NCCL can carry messages. */
+#ifndef CKPT_RANKS_RANKS_H
+#define CKPT_RANKS_RANKS_H
+
+#include <stdbool.h>
+
+#include "core/status.h"
+#include "core/units.h"
+
+typedef struct ckpt_ranks ckpt_ranks;
+
+/* How many ranks this process was started with, by mpirun or the environment; 1: neither. Looks at the environment
+ * alone. Errors: CKPT_BAD_INPUT (an environment that contradicts itself). */
+CKPT_MUST_USE ckpt_code ckpt_ranks_started(int *count, ckpt_err *err);
+
+/* Join the others. Collective. Errors: CKPT_DEVICE (no MPI library: which package has it; a rank that does not come),
+ * CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err);
+
+/* Leave, after all others have come here too; NULL is fine. */
+void ckpt_ranks_close(ckpt_ranks *ranks);
+
+int ckpt_ranks_rank(const ckpt_ranks *ranks);
+int ckpt_ranks_count(const ckpt_ranks *ranks);
+const char *ckpt_ranks_library(const ckpt_ranks *ranks); /* "Open MPI 4.1.4"; lives as `ranks` */
+
+/* From now on, when another rank's process ends without ckpt_ranks_close, or says why it gives up, this process prints
+ * one line on standard error and ends at once with exit code 3. The line is
+ * "<program>: rank 1 of 4: rank 2 has died<, or: gave up: its line>; <note>", `note` being what ckpt_ranks_note set
+ * last. Every rank calls it once, after ckpt_ranks_open. Errors: CKPT_DEVICE (no thread). */
+CKPT_MUST_USE ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err);
+/* At most 255 bytes are kept; may be called while training ("the last state is s.bin, of step 40"). */
+void ckpt_ranks_note(ckpt_ranks *ranks, const char *note);
+/* This rank gives up: tell the others why, so that their line has it. The caller then ends the process with its own
+ * line and without ckpt_ranks_close. NULL is fine. */
+void ckpt_ranks_give_up(ckpt_ranks *ranks, const char *why);
+
+/* Room for messages under way: slots 0 .. count - 1. Called once; nothing is allocated by us afterwards. */
+CKPT_MUST_USE ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err *err);
+
+/* Start a message in a free slot. Between two ranks, those of one tag (0 .. 32767) arrive in the order they were sent
+ * in, and send and receive agree in size. `bytes` may be 0 and is split where the library's counts are too small. The
+ * memory must stay until ckpt_ranks_wait, which frees the slot; a free slot is not waited for. Errors: CKPT_DEVICE. */
+CKPT_MUST_USE ckpt_code ckpt_ranks_send(ckpt_ranks *ranks, int slot, int to, int tag, const void *memory,
+                                        ckpt_bytes bytes, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_receive(ckpt_ranks *ranks, int slot, int from, int tag, void *memory,
+                                           ckpt_bytes bytes, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_wait(ckpt_ranks *ranks, int slot, ckpt_err *err);
+
+/* Small things, collective, from host memory, waited for: everybody gets rank `root`'s bytes; everybody gets
+ * everybody's bytes in the order of ranks (`all`: count * bytes); everybody has come here. */
+CKPT_MUST_USE ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes,
+                                           ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_meet(ckpt_ranks *ranks, ckpt_err *err);
+
+/* In whose memory messages are: false: the host's. */
+bool ckpt_ranks_on_device(const ckpt_ranks *ranks);
+
+#endif
