@@ -99,7 +99,7 @@ static ckpt_code read_target(const reader *r, const ckpt_item *root)
         return ckpt_item_fail(&item, r->err, "found threads in a plan for a GPU");
     }
     plan->threads = (int)threads;
-    return CKPT_OK;
+    return ckpt_scheme_read(root, r->out, &plan->scheme, r->err);
 }
 
 static ckpt_code read_bound_solver(const reader *r, const ckpt_item *root)
@@ -321,6 +321,7 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
     } else if (plan->threads > 0) {
         ckpt_text_add(text, ",\n  \"target\": \"cpu\", \"threads\": %d", plan->threads);
     }
+    ckpt_scheme_write(&plan->scheme, text);
     for (int i = 0; i < plan->option_count; i++) {
         ckpt_text_member(text, i > 0 ? ", " : ",\n  \"options\": [", plan->option[i]);
     }

@@ -40,7 +40,8 @@ typedef struct ckpt_scheme {
 /* One rank, one batch: everything 1, false, 25 MiB (PyTorch's DDP bucket_cap_mb), 10 GB/s. */
 extern const ckpt_scheme ckpt_scheme_alone;
 
-/* Is it one rank with one micro-batch, static gradients: what graphs and files were before there were schemes? */
+/* Is it one rank with one micro-batch and static gradients: what graphs and files were before there were schemes? A
+ * scheme of zeros is, too: that of a plan that nobody has set. */
 bool ckpt_scheme_is_plain(const ckpt_scheme *scheme);
 
 /* Ranks in all. */

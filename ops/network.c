@@ -2,6 +2,7 @@
 #include "ops/network.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "ops/network_impl.h"
@@ -9,6 +10,19 @@
 
 /* The layer field of the Philox counter has 24 bits. */
 enum { LAYERS_MAX = 1 << 24 };
+
+enum { CLIP_NORM, LOSS_SCALE, COMMON_COUNT };
+
+const ckpt_attr_spec ckpt_optimizer_common[] = {
+    [CLIP_NORM] = {.name = "clip_norm",
+                   .kind = CKPT_FLOAT,
+                   .help = "all gradients, as one vector, are shortened to this length; 0: never"},
+    [LOSS_SCALE] = {.name = "loss_scale",
+                    .kind = CKPT_FLOAT,
+                    .real = 1,
+                    .help = "the loss's gradient starts with this, which the update divides out again"},
+    {0},
+};
 
 typedef struct building {
     const ckpt_model *model;
@@ -237,6 +251,21 @@ static ckpt_code at_layer(const building *b, int index, ckpt_code code, ckpt_err
     return code;
 }
 
+static ckpt_code check_common(const ckpt_network *network, ckpt_err *err)
+{
+    if (!(network->clip_norm >= 0 && isfinite(network->clip_norm))) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "clip_norm %g: wanted a length, or 0 for none", network->clip_norm);
+    }
+    const float scale = (float)network->loss_scale;
+    if (!(scale > 0 && isfinite(scale) && isfinite(1 / scale))) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "loss_scale %g: wanted more than 0, and that it and its reciprocal are "
+                         "numbers in float32",
+                         network->loss_scale);
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code choose_optimizer(const building *b, ckpt_network *network, ckpt_err *err)
 {
     const ckpt_model *const model = b->model;
@@ -247,12 +276,21 @@ static ckpt_code choose_optimizer(const building *b, ckpt_network *network, ckpt
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "no such optimizer%s",
                          ckpt_names_near(model->optimizer, optimizer_name, text));
     }
-    const ckpt_attr_spec *const specs = network->optimizer->attrs;
+    const ckpt_attr_spec *const own = network->optimizer->attrs;
+    ckpt_attr_spec specs[CKPT_HYPER_MAX + COMMON_COUNT + 1] = {0};
+    int count = 0;
+    for (; own[count].name != NULL; count++) {
+        assert(count < CKPT_HYPER_MAX);
+        specs[count] = own[count];
+    }
+    memcpy(&specs[count], ckpt_optimizer_common, COMMON_COUNT * sizeof *specs);
     CKPT_TRY(ckpt_attrs_resolve(model, specs, model->optimizer_attr, model->optimizer_attr_count, b->out, &attr, err));
-    for (int i = 0; specs[i].name != NULL; i++) {
-        assert(i < CKPT_HYPER_MAX);
+    for (int i = 0; i < count; i++) {
         network->hyper[i] = specs[i].kind == CKPT_BOOL ? (double)attr[i].integer : attr[i].real;
     }
+    network->clip_norm = attr[count + CLIP_NORM].real;
+    network->loss_scale = attr[count + LOSS_SCALE].real;
+    CKPT_TRY(check_common(network, err));
     return network->optimizer->check(network->hyper, err);
 }
 
@@ -289,7 +327,6 @@ ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *o
     made->value_count = b.value_count;
     made->loss_node = b.node[count - 1].op->loss ? count - 1 : -1;
     made->threads = threads;
-    made->loss_scale = 1;
     made->scheme = ckpt_scheme_alone;
     made->stage_of = CKPT_NEW(out, int, count);
     if (made->stage_of == NULL) {

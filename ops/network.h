@@ -111,6 +111,7 @@ typedef struct ckpt_bucket {
     ckpt_bytes staging_bytes; /* (replicas - 1) * chunk floats: what the others send of the own chunk, by replica
                                  without the own one */
     ckpt_bytes shard;         /* where its chunk starts in each slot of a sharded optimizer */
+    const uint8_t *reached;   /* per node of the network: bit k: parameter k is its own, and a gradient comes to it */
 } ckpt_bucket;
 
 /* A run of consecutive elements of one parameter. */

@@ -19,4 +19,7 @@ const char *ckpt_names_near(const char *wanted, const char *(*name)(int index), 
 /* True when the layer has something of its own to learn, so that what it reads and gives lies on a gradient's way. */
 bool ckpt_node_learns(const ckpt_node *node);
 
+/* Per node: does a gradient come to it, so that it has a backward op in the whole network, whatever the stage? */
+ckpt_code ckpt_network_reach(const ckpt_network *network, ckpt_arena *out, const bool **backward, ckpt_err *err);
+
 #endif

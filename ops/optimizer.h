@@ -17,6 +17,9 @@ typedef struct ckpt_optimizer {
     ckpt_code (*check)(const double *hyper, ckpt_err *err);
 } ckpt_optimizer;
 
+/* What every optimizer takes beside its own: "clip_norm", "loss_scale" (ckpt_network); NULL ends it. */
+extern const ckpt_attr_spec ckpt_optimizer_common[];
+
 extern const ckpt_optimizer *const ckpt_optimizer_table[]; /* NULL ends it; written by the build from ops/ */
 const ckpt_optimizer *ckpt_optimizer_find(const char *name);
 

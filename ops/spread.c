@@ -1,0 +1,249 @@
+/* A network that is trained by a scheme: which stage has which layers, and which gradients are reduced together. */
+#include <string.h>
+
+#include "ops/network.h"
+#include "ops/network_impl.h"
+
+enum { CHUNK_ELEMENTS = 16 }; /* chunks start where vectors and cache lines do */
+
+/* ---- stages ---- */
+
+static int find_node(const ckpt_network *network, const char *name)
+{
+    for (int n = 0; n < network->node_count; n++) {
+        if (strcmp(network->node[n].name, name) == 0) {
+            return n;
+        }
+    }
+    return -1;
+}
+
+static ckpt_code cut(const ckpt_network *network, const ckpt_scheme *scheme, int *stage_of, ckpt_err *err)
+{
+    int from = 0;
+    for (int s = 0; s < scheme->stages; s++) {
+        const int n = find_node(network, scheme->first_layer[s]);
+        if (n < 0 || (s == 0 ? n != 0 : n <= from)) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: stage %d of %d begins with layer %.80s, which %s",
+                             network->model->source, s, scheme->stages, scheme->first_layer[s],
+                             n < 0    ? "the model does not have"
+                             : s == 0 ? "is not the model's first"
+                                      : "does not come after the stage before has begun");
+        }
+        from = n;
+        for (int i = n; i < network->node_count; i++) {
+            stage_of[i] = s;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Two stages would each have a copy of the parameter, and the sum of its gradients another order. */
+static ckpt_code check_ties(const ckpt_network *network, const int *stage_of, ckpt_err *err)
+{
+    for (int n = 0; n < network->node_count; n++) {
+        for (int k = 0; k < network->node[n].param_count; k++) {
+            const int owner = network->node[n].param[k].tied;
+            if (owner >= 0 && stage_of[owner] != stage_of[n]) {
+                return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                                 "%s: layers %s (stage %d) and %s (stage %d) share parameters, and must share a stage",
+                                 network->model->source, network->node[owner].name, stage_of[owner],
+                                 network->node[n].name, stage_of[n]);
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
+                              const ckpt_network **spread, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_scheme_check(scheme, err));
+    ckpt_network *const made = CKPT_NEW(out, ckpt_network, 1);
+    int *const stage_of = CKPT_NEW(out, int, network->node_count);
+    if (made == NULL || stage_of == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "stages of %d layers", network->node_count);
+    }
+    if (scheme->stages > 1) {
+        if (scheme->first_layer == NULL) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %d stages, and nothing says where they begin",
+                             network->model->source, scheme->stages);
+        }
+        CKPT_TRY(cut(network, scheme, stage_of, err));
+        CKPT_TRY(check_ties(network, stage_of, err));
+    }
+    if (scheme->fused && network->clip_norm > 0) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%s: clip_norm %g needs the length of all gradients at once, and with fused gradients the first "
+            "are gone before the last are there: --gradients static",
+            network->model->source, network->clip_norm);
+    }
+    *made = *network;
+    made->scheme = *scheme;
+    made->stage_of = stage_of;
+    *spread = made;
+    return CKPT_OK;
+}
+
+/* ---- where gradients come ---- */
+
+ckpt_code ckpt_network_reach(const ckpt_network *network, ckpt_arena *out, const bool **backward, ckpt_err *err)
+{
+    bool *const reached = CKPT_NEW(out, bool, network->value_count); /* per storage: it has a gradient */
+    bool *const has = CKPT_NEW(out, bool, network->node_count);
+    if (reached == NULL || has == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "gradients of %d layers", network->node_count);
+    }
+    const ckpt_node *const last = &network->node[network->node_count - 1];
+    const int end = network->value[network->value[last->out_value[0]].storage].node;
+    for (int n = network->node_count - 1; n >= 0; n--) {
+        const ckpt_node *const node = &network->node[n];
+        bool here = n == end;
+        for (int k = 0; k < node->out_count; k++) {
+            here = here || reached[network->value[node->out_value[k]].storage];
+        }
+        has[n] = here && !node->alias && (ckpt_node_learns(node) || node->grad_in != 0);
+        for (int k = 0; has[n] && k < node->in_count; k++) {
+            reached[network->value[node->in_value[k]].storage] |= (node->grad_in >> k & 1) != 0;
+        }
+    }
+    *backward = has;
+    return CKPT_OK;
+}
+
+/* ---- buckets ---- */
+
+typedef struct packing {
+    const ckpt_network *network;
+    const bool *backward;
+    int *complete; /* per node: the node whose backward completes its own parameters' gradients; -1: none comes */
+    int *order;    /* nodes, as their gradients become complete */
+    int order_count;
+    uint8_t *reached; /* see ckpt_bucket */
+} packing;
+
+static void order_nodes(packing *p)
+{
+    const ckpt_network *const network = p->network;
+    for (int n = 0; n < network->node_count; n++) {
+        p->complete[n] = -1;
+    }
+    /* Backward goes from the last node to the first: who touches a gradient last completes it. */
+    for (int n = network->node_count - 1; n >= 0; n--) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; p->backward[n] && k < node->param_count; k++) {
+            const int owner = node->param[k].tied >= 0 ? node->param[k].tied : n;
+            p->complete[owner] = n;
+            p->reached[owner] |= (uint8_t)(1u << k);
+        }
+    }
+    for (int at = network->node_count - 1; at >= 0; at--) {
+        for (int n = network->node_count - 1; p->backward[at] && n >= 0; n--) {
+            if (p->complete[n] == at && network->stage_of[n] == network->scheme.stage) {
+                p->order[p->order_count++] = n;
+            }
+        }
+    }
+}
+
+/* Elements of a node's own parameters that gradients reach. */
+static ckpt_code node_elements(const packing *p, int n, int64_t *count, ckpt_err *err)
+{
+    const ckpt_node *const node = &p->network->node[n];
+    *count = 0;
+    for (int k = 0; k < node->param_count; k++) {
+        if ((p->reached[n] >> k & 1) != 0 && !ckpt_sum(*count, ckpt_shape_count(&node->param[k].tensor.shape), count)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "parameters of %s", node->name);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code close_bucket(const packing *p, ckpt_bucket *bucket, ckpt_bytes *shard, ckpt_err *err)
+{
+    const int64_t replicas = p->network->scheme.replicas;
+    ckpt_bytes bytes = 0;
+    const int64_t even = bucket->count / replicas + (bucket->count % replicas != 0);
+    bucket->shard = *shard;
+    bucket->chunk = even;
+    const bool fits = ckpt_sum(even, CHUNK_ELEMENTS - 1, &bucket->chunk);
+    bucket->chunk -= bucket->chunk % CHUNK_ELEMENTS;
+    if (!fits || !ckpt_product(bucket->chunk, (int64_t)sizeof(float), &bytes) || !ckpt_sum(*shard, bytes, shard) ||
+        !ckpt_product(bytes, replicas - 1, &bucket->staging_bytes)) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "a bucket of %lld gradients", (long long)bucket->count);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code fill_buckets(const packing *p, ckpt_bucket *bucket, int *count, ckpt_err *err)
+{
+    ckpt_bytes shard = 0;
+    int made = 0;
+    for (int i = 0; i < p->order_count; i++) {
+        int64_t elements = 0;
+        CKPT_TRY(node_elements(p, p->order[i], &elements, err));
+        ckpt_bucket *const now = &bucket[made];
+        now->node = now->node_count == 0 ? &p->order[i] : now->node;
+        now->node_count++;
+        if (!ckpt_sum(now->count, elements, &now->count)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "a bucket of gradients");
+        }
+        const int64_t enough = p->network->scheme.bucket_bytes / (int64_t)sizeof(float);
+        if (now->count >= enough || i + 1 == p->order_count) {
+            CKPT_TRY(close_bucket(p, now, &shard, err));
+            made++;
+        }
+    }
+    *count = made;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_network_buckets(const ckpt_network *network, ckpt_arena *out, const ckpt_bucket **bucket, int *count,
+                               ckpt_err *err)
+{
+    *bucket = NULL;
+    *count = 0;
+    if (network->scheme.replicas <= 1) {
+        return CKPT_OK;
+    }
+    packing p = {.network = network};
+    CKPT_TRY(ckpt_network_reach(network, out, &p.backward, err));
+    p.complete = CKPT_NEW(out, int, network->node_count);
+    p.order = CKPT_NEW(out, int, network->node_count);
+    p.reached = CKPT_NEW(out, uint8_t, network->node_count);
+    ckpt_bucket *const made = CKPT_NEW(out, ckpt_bucket, network->node_count);
+    if (p.complete == NULL || p.order == NULL || p.reached == NULL || made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "buckets of %d layers", network->node_count);
+    }
+    order_nodes(&p);
+    for (int i = 0; i < network->node_count; i++) {
+        made[i].reached = p.reached;
+    }
+    *bucket = made;
+    return fill_buckets(&p, made, count, err);
+}
+
+bool ckpt_bucket_next(const ckpt_network *network, const ckpt_bucket *bucket, int64_t from, int64_t to,
+                      ckpt_piece *piece)
+{
+    int64_t at = 0; /* number of the parameter's first element in the bucket */
+    const int64_t behind = piece->node < 0 ? from : piece->at + piece->count;
+    for (int i = 0; i < bucket->node_count; i++) {
+        const ckpt_node *const node = &network->node[bucket->node[i]];
+        for (int k = 0; k < node->param_count; k++) {
+            if ((bucket->reached[node->index] >> k & 1) == 0) {
+                continue;
+            }
+            const int64_t end = at + ckpt_shape_count(&node->param[k].tensor.shape);
+            const int64_t first = at > behind ? at : behind, last = end < to ? end : to;
+            if (first < last) {
+                *piece = (ckpt_piece){
+                    .node = node->index, .param = k, .first = first - at, .count = last - first, .at = first};
+                return true;
+            }
+            at = end;
+        }
+    }
+    return false;
+}
