@@ -1,0 +1,52 @@
+/* Pipeline partitions: the layers of a network in consecutive parts, one for each stage. */
+#ifndef CKPT_OPS_PARTITION_H
+#define CKPT_OPS_PARTITION_H
+
+#include "ops/network.h"
+
+/* What counts as a stage's share when none is asked for: half its time, half its bytes. */
+#define CKPT_PARTITION_MEMORY_WEIGHT 0.5
+
+/* One stage, for "Partition assignments:". */
+typedef struct ckpt_part {
+    const char *first, *last; /* layers */
+    int layers;
+    ckpt_ns time_ns;         /* of one micro-batch: forward, backward and update of its layers */
+    ckpt_bytes param_bytes;  /* its own parameters; those tied to a layer of the stage count there */
+    ckpt_bytes state_bytes;  /* these with their gradients, bfloat16 copies and the optimizer's state */
+    ckpt_bytes stored_bytes; /* activations and saved tensors that one micro-batch writes */
+    ckpt_bytes sent_bytes;   /* of one micro-batch: values that go on to the next stage, gradients that come back */
+} ckpt_part;
+
+/* Cut the layers into `stages` parts so that the most expensive part costs as little as possible, and among those
+ * choices the least is sent over all cuts together. A part costs
+ * (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all, bytes being state and stored bytes.
+ * Layers that share parameters are in one part, an alias is where what it shows is made, and every part has a layer
+ * that runs.
+ *
+ *   whole        the network lowered by a plain scheme, for times and sizes
+ *   first_layer  [stages] names, for ckpt_scheme
+ *
+ * Errors: CKPT_BAD_INPUT (a weight outside 0 .. 1, more stages than can be: the message names the layers that belong
+ * together), CKPT_NO_MEMORY. Cost: O(n^2 log stages) time for n layers, O(n stages) memory. */
+CKPT_MUST_USE ckpt_code ckpt_partition_choose(const ckpt_network *network, const ckpt_lowered *whole, int stages,
+                                              double memory_weight, ckpt_arena *out, const char *const **first_layer,
+                                              ckpt_err *err);
+
+/* The parts that the model itself gives: "stage" of its layers, where a layer that has none is in the stage of the
+ * layer before it, and the first in stage 0.
+ *
+ *   stages       how many there are; 0 when no layer says anything: then first_layer is NULL
+ *
+ * Errors: CKPT_BAD_INPUT "file:line:column: layer ...": a stage that does not follow the one before it, or in which
+ * nothing runs; CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_partition_given(const ckpt_network *network, ckpt_arena *out, int *stages,
+                                             const char *const **first_layer, ckpt_err *err);
+
+/* What the parts hold, [stages]. `first_layer` as above. Errors: CKPT_BAD_INPUT (a first layer that does not exist or
+ * is out of order), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_partition_describe(const ckpt_network *network, const ckpt_lowered *whole, int stages,
+                                                const char *const *first_layer, ckpt_arena *out, const ckpt_part **part,
+                                                ckpt_err *err);
+
+#endif
