@@ -130,6 +130,10 @@ int64_t ckpt_gpu_group_rows(int64_t rows);
 /* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
 enum { CKPT_GPU_LOSS_TERMS = 1024 };
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);
+/* The squares of `count` numbers are summed on a GPU in parts of so many, at most 1024 of them, each of which leaves a
+ * double (kernels/cuda/clip.cu). The CPU needs no workspace for that. */
+int64_t ckpt_gpu_square_part(int64_t count);
+ckpt_bytes ckpt_gpu_square_workspace(int64_t count);
 
 /* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
 int64_t ckpt_node_int(const ckpt_node *node, const char *name);

@@ -54,3 +54,15 @@ ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms)
     const int64_t parts = terms / CKPT_GPU_LOSS_TERMS + (terms % CKPT_GPU_LOSS_TERMS != 0);
     return ckpt_round_up(ckpt_times(16, parts), CKPT_ALIGN);
 }
+
+int64_t ckpt_gpu_square_part(int64_t count)
+{
+    const int64_t even = count / 1024 + (count % 1024 != 0);
+    return even > 0 ? ckpt_plus(even, 4095) / 4096 * 4096 : 4096;
+}
+
+ckpt_bytes ckpt_gpu_square_workspace(int64_t count)
+{
+    const int64_t part = ckpt_gpu_square_part(count), parts = count / part + (count % part != 0);
+    return ckpt_round_up(8 * parts, CKPT_ALIGN);
+}

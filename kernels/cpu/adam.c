@@ -12,6 +12,7 @@ static void step_all(const ckpt_update_args *args, double keep, double shrink)
 {
     const double *const hyper = args->hyper;
     const float *const grad = args->grad;
+    const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
     float *const param = args->param;
     const float stay = (float)keep, pull = (float)shrink;
     const float beta1 = (float)hyper[BETA1], beta2 = (float)hyper[BETA2], eps = (float)hyper[EPS];
@@ -22,7 +23,8 @@ static void step_all(const ckpt_update_args *args, double keep, double shrink)
 #pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
     for (int64_t i = 0; i < args->count; i++) {
         const float w = param[i] * stay;
-        const float g = grad[i] + pull * w;
+        const float scaled = grad[i] * scale;
+        const float g = scaled + pull * w;
         const float m = beta1 * mean[i] + rest1 * g;
         const float v = beta2 * square[i] + rest2 * g * g;
         mean[i] = m;

@@ -13,6 +13,7 @@
 
 #include "core/machine.h"
 #include "core/memory.h"
+#include "kernels/cpu/clip.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/device.h"
@@ -153,6 +154,30 @@ static ckpt_code cpu_narrow(ckpt_device *device, void *to, const float *from, in
     return CKPT_FAIL(err, CKPT_DEVICE, "device cpu computes in float32 only");
 }
 
+static ckpt_bytes cpu_square_workspace(int64_t count)
+{
+    (void)count;
+    return 0;
+}
+
+static ckpt_code cpu_square_sum(ckpt_device *device, const float *from, int64_t count, double *sum, void *workspace,
+                                ckpt_err *err)
+{
+    (void)workspace;
+    (void)err;
+    *sum = ckpt_clip_squares(count, from, device->threads);
+    return CKPT_OK;
+}
+
+static ckpt_code cpu_clip_scale(ckpt_device *device, const double *sum, int64_t count, double base, double most,
+                                float *scale, ckpt_err *err)
+{
+    (void)device;
+    (void)err;
+    *scale = ckpt_clip_scale(sum, count, base, most);
+    return CKPT_OK;
+}
+
 static ckpt_code cpu_memory(ckpt_device *device, ckpt_device_memory *memory, ckpt_err *err)
 {
     (void)device;
@@ -210,6 +235,9 @@ const ckpt_device_api ckpt_device_cpu = {
     .fetch = cpu_upload,
     .add = cpu_add,
     .narrow = cpu_narrow,
+    .square_workspace = cpu_square_workspace,
+    .square_sum = cpu_square_sum,
+    .clip_scale = cpu_clip_scale,
     .signals = cpu_signals,
     .record = cpu_signal,
     .wait = cpu_signal,

@@ -14,17 +14,20 @@ static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
     const float lr = (float)hyper[LR], momentum = (float)hyper[MOMENTUM];
     const float shrink = args->decay ? (float)hyper[WEIGHT_DECAY] : 0.0f;
     const bool nesterov = hyper[NESTEROV] != 0.0;
+    const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
     if (!(hyper[MOMENTUM] > 0.0)) {
 #pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
         for (int64_t i = 0; i < args->count; i++) {
-            param[i] -= lr * (grad[i] + shrink * param[i]);
+            const float scaled = grad[i] * scale;
+            param[i] -= lr * (scaled + shrink * param[i]);
         }
         return CKPT_OK;
     }
     float *const velocity = args->slot[0];
 #pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
     for (int64_t i = 0; i < args->count; i++) {
-        const float g = grad[i] + shrink * param[i];
+        const float scaled = grad[i] * scale;
+        const float g = scaled + shrink * param[i];
         const float v = momentum * velocity[i] + g;
         const float ahead = g + momentum * v;
         velocity[i] = v;

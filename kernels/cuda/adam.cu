@@ -7,7 +7,7 @@
 #include "kernels/cuda/wide.cuh"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
-enum { THREADS = 256, N = 4 };
+enum { THREADS = 256, PACK = 4 };
 
 struct adam_hyper {
     double lr, beta1, beta2;
@@ -16,11 +16,11 @@ struct adam_hyper {
 };
 
 /* `size` and `root` are of this step: lr / (1 - beta1^t) and 1 / sqrt(1 - beta2^t). */
-__device__ static void adam_value(const adam_hyper &hyper, float size, float root, float grad, float *param,
-                                  float *mean, float *square)
+__device__ static void adam_value(const adam_hyper &hyper, float size, float root, float scale, float grad,
+                                  float *param, float *mean, float *square)
 {
     const float w = *param * hyper.stay;
-    const float g = grad + hyper.pull * w;
+    const float g = product_of(grad, scale) + hyper.pull * w;
     const float m = hyper.part1 * *mean + hyper.rest1 * g;
     const float v = hyper.part2 * *square + hyper.rest2 * g * g;
     *mean = m;
@@ -28,8 +28,10 @@ __device__ static void adam_value(const adam_hyper &hyper, float size, float roo
     *param = w - size * m / (sqrtf(v) * root + hyper.eps);
 }
 
-static __global__ void adam_step(int64_t count, adam_hyper hyper, const ckpt_cuda_counters *counters, const float *grad,
-                                 float *mean, float *square, float *param, bf16 *param16)
+/* factor: what gradients are multiplied by, NULL for 1. */
+template <int N>
+__global__ void adam_step(int64_t count, adam_hyper hyper, const ckpt_cuda_counters *counters, const float *factor,
+                          const float *grad, float *mean, float *square, float *param, bf16 *param16)
 {
     __shared__ float correction[2];
     if (threadIdx.x == 0) {
@@ -38,14 +40,14 @@ static __global__ void adam_step(int64_t count, adam_hyper hyper, const ckpt_cud
         correction[1] = (float)(1.0 / sqrt(1.0 - pow(hyper.beta2, step)));
     }
     __syncthreads();
-    const float size = correction[0], root = correction[1];
+    const float size = correction[0], root = correction[1], scale = factor != NULL ? *factor : 1.0f;
     const int64_t packs = count / N;
     for (int64_t i = first_item(); i < packs; i += item_step()) {
         const wide<float, N> g = load_wide<N>(grad + i * N);
         wide<float, N> m = load_wide<N>(mean + i * N), v = load_wide<N>(square + i * N);
         wide<float, N> w = load_wide<N>(param + i * N);
         for (int j = 0; j < N; j++) {
-            adam_value(hyper, size, root, g.at[j], &w.at[j], &m.at[j], &v.at[j]);
+            adam_value(hyper, size, root, scale, g.at[j], &w.at[j], &m.at[j], &v.at[j]);
         }
         store_wide<N>(mean + i * N, m);
         store_wide<N>(square + i * N, v);
@@ -57,16 +59,23 @@ static __global__ void adam_step(int64_t count, adam_hyper hyper, const ckpt_cud
     /* What is behind the last whole pack: the bytes behind the end are not ours. */
     const int64_t last = packs * N + first_item();
     if (last < count) {
-        adam_value(hyper, size, root, grad[last], param + last, mean + last, square + last);
+        adam_value(hyper, size, root, scale, grad[last], param + last, mean + last, square + last);
         if (param16 != NULL) {
             param16[last] = from_float<bf16>(param[last]);
         }
     }
 }
 
-static ckpt_code step_all(const ckpt_update_args *args, double keep, double shrink, ckpt_err *err)
+template <int N> static void start(const ckpt_update_args *args, const adam_hyper &hyper)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    CKPT_LAUNCH(cuda, adam_step<N>, grid_for(cuda, args->count / N, THREADS), THREADS, 0, args->count, hyper,
+                cuda->counters, args->scale, args->grad, args->slot[0], args->slot[1], args->param,
+                (bf16 *)args->param16);
+}
+
+static ckpt_code step_all(const ckpt_update_args *args, double keep, double shrink, ckpt_err *err)
+{
     const double *const value = args->hyper;
     adam_hyper hyper = {};
     hyper.lr = value[LR];
@@ -79,8 +88,9 @@ static ckpt_code step_all(const ckpt_update_args *args, double keep, double shri
     hyper.rest1 = (float)(1.0 - value[BETA1]);
     hyper.rest2 = (float)(1.0 - value[BETA2]);
     hyper.eps = (float)value[EPS];
-    CKPT_LAUNCH(cuda, adam_step, grid_for(cuda, args->count / N, THREADS), THREADS, 0, args->count, hyper,
-                cuda->counters, args->grad, args->slot[0], args->slot[1], args->param, (bf16 *)args->param16);
+    const bool packs = starts_pack(args->grad, 16) && starts_pack(args->param, 16) && starts_pack(args->param16, 8) &&
+                       starts_pack(args->slot[0], 16) && starts_pack(args->slot[1], 16);
+    packs ? start<PACK>(args, hyper) : start<1>(args, hyper);
     return ckpt_cuda_launched("adam", err);
 }
 

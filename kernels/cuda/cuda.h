@@ -41,6 +41,12 @@ CKPT_MUST_USE ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *t
                                       ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *from, int64_t count, ckpt_err *err);
 
+/* What ckpt_device_api.square_sum and .clip_scale start (clip.cu). */
+CKPT_MUST_USE ckpt_code ckpt_cuda_square_sum(ckpt_cuda *cuda, const float *from, int64_t count, double *sum,
+                                             void *workspace, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_cuda_clip_scale(ckpt_cuda *cuda, const double *sum, int64_t count, double base,
+                                             double most, float *scale, ckpt_err *err);
+
 /* sum[c] = (adds ? sum[c] : 0) + the sum over rows of x[r * columns + c], in a fixed order: bias gradients (sum.cu).
  * x: float32 or bfloat16. `workspace`: ckpt_gpu_column_sums_workspace(rows, columns) bytes (ops/op.h). */
 CKPT_MUST_USE ckpt_code ckpt_cuda_column_sums(ckpt_cuda *cuda, ckpt_dtype dtype, int64_t rows, int64_t columns,

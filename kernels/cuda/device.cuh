@@ -67,6 +67,16 @@ template <> __device__ inline bf16 from_float<bf16>(float x)
     return __float2bfloat16_rn(x);
 }
 
+/* a b, rounded for itself: no part of a fused operation with what is added to it. */
+__device__ inline float product_of(float a, float b)
+{
+#ifdef CKPT_EMULATION
+    return a * b; /* compiled without contraction */
+#else
+    return __fmul_rn(a, b);
+#endif
+}
+
 /* 16 bytes of a tensor: 4 float or 8 bfloat16, loaded and stored in one access. Every buffer starts 64-byte aligned and
  * is a multiple of 64 bytes long (CKPT_ALIGN), so the last pack of a tensor never leaves its buffer; what lies behind
  * its end is nobody's and may be written by the tensor's own writer. Rows inside a tensor have no such promise. */

@@ -357,6 +357,18 @@ static ckpt_code cuda_narrow(ckpt_device *device, void *to, const float *from, i
     return ckpt_cuda_narrow(&device_of(device)->cuda, to, from, count, err);
 }
 
+static ckpt_code cuda_square_sum(ckpt_device *device, const float *from, int64_t count, double *sum, void *workspace,
+                                 ckpt_err *err)
+{
+    return ckpt_cuda_square_sum(&device_of(device)->cuda, from, count, sum, workspace, err);
+}
+
+static ckpt_code cuda_clip_scale(ckpt_device *device, const double *sum, int64_t count, double base, double most,
+                                 float *scale, ckpt_err *err)
+{
+    return ckpt_cuda_clip_scale(&device_of(device)->cuda, sum, count, base, most, scale, err);
+}
+
 /* Order between streams, and times. */
 
 /* At least `count` events; those that exist stay, so that two executors may use one device in turn. */
@@ -511,6 +523,9 @@ const ckpt_device_api ckpt_device_cuda = {
     .fetch = cuda_fetch,
     .add = cuda_add,
     .narrow = cuda_narrow,
+    .square_workspace = ckpt_gpu_square_workspace,
+    .square_sum = cuda_square_sum,
+    .clip_scale = cuda_clip_scale,
     .signals = cuda_signals,
     .record = cuda_record,
     .wait = cuda_wait,

@@ -5,7 +5,7 @@
 #include "kernels/cuda/wide.cuh"
 
 enum { LR, MOMENTUM, NESTEROV, WEIGHT_DECAY };
-enum { THREADS = 256, N = 4 };
+enum { THREADS = 256, PACK = 4 };
 
 struct sgd_hyper {
     float lr, momentum, shrink;
@@ -13,9 +13,9 @@ struct sgd_hyper {
 };
 
 /* velocity: NULL without momentum. */
-__device__ static void sgd_value(const sgd_hyper &hyper, float grad, float *param, float *velocity)
+__device__ static void sgd_value(const sgd_hyper &hyper, float scale, float grad, float *param, float *velocity)
 {
-    const float g = grad + hyper.shrink * *param;
+    const float g = product_of(grad, scale) + hyper.shrink * *param;
     float direction = g;
     if (velocity != NULL) {
         const float v = hyper.momentum * *velocity + g;
@@ -25,10 +25,12 @@ __device__ static void sgd_value(const sgd_hyper &hyper, float grad, float *para
     *param -= hyper.lr * direction;
 }
 
-template <bool MOMENTUM_KEPT>
-__global__ void sgd_step(int64_t count, sgd_hyper hyper, const float *grad, float *velocity, float *param,
-                         bf16 *param16)
+/* factor: what gradients are multiplied by, NULL for 1. */
+template <bool MOMENTUM_KEPT, int N>
+__global__ void sgd_step(int64_t count, sgd_hyper hyper, const float *factor, const float *grad, float *velocity,
+                         float *param, bf16 *param16)
 {
+    const float scale = factor != NULL ? *factor : 1.0f;
     const int64_t packs = count / N;
     for (int64_t i = first_item(); i < packs; i += item_step()) {
         const wide<float, N> g = load_wide<N>(grad + i * N);
@@ -37,7 +39,7 @@ __global__ void sgd_step(int64_t count, sgd_hyper hyper, const float *grad, floa
             v = load_wide<N>(velocity + i * N);
         }
         for (int j = 0; j < N; j++) {
-            sgd_value(hyper, g.at[j], &w.at[j], MOMENTUM_KEPT ? &v.at[j] : NULL);
+            sgd_value(hyper, scale, g.at[j], &w.at[j], MOMENTUM_KEPT ? &v.at[j] : NULL);
         }
         if (MOMENTUM_KEPT) {
             store_wide<N>(velocity + i * N, v);
@@ -50,29 +52,36 @@ __global__ void sgd_step(int64_t count, sgd_hyper hyper, const float *grad, floa
     /* What is behind the last whole pack: the bytes behind the end are not ours. */
     const int64_t last = packs * N + first_item();
     if (last < count) {
-        sgd_value(hyper, grad[last], param + last, MOMENTUM_KEPT ? velocity + last : NULL);
+        sgd_value(hyper, scale, grad[last], param + last, MOMENTUM_KEPT ? velocity + last : NULL);
         if (param16 != NULL) {
             param16[last] = from_float<bf16>(param[last]);
         }
     }
 }
 
-static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
+template <bool MOMENTUM_KEPT, int N> static void start(const ckpt_update_args *args, const sgd_hyper &hyper)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    CKPT_LAUNCH(cuda, (sgd_step<MOMENTUM_KEPT, N>), grid_for(cuda, args->count / N, THREADS), THREADS, 0, args->count,
+                hyper, args->scale, args->grad, MOMENTUM_KEPT ? args->slot[0] : (float *)NULL, args->param,
+                (bf16 *)args->param16);
+}
+
+static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
+{
     const double *const value = args->hyper;
     sgd_hyper hyper = {};
     hyper.lr = (float)value[LR];
     hyper.momentum = (float)value[MOMENTUM];
     hyper.shrink = args->decay ? (float)value[WEIGHT_DECAY] : 0.0f;
     hyper.nesterov = value[NESTEROV] != 0.0;
-    const int grid = grid_for(cuda, args->count / N, THREADS);
-    if (value[MOMENTUM] > 0.0) {
-        CKPT_LAUNCH(cuda, sgd_step<true>, grid, THREADS, 0, args->count, hyper, args->grad, args->slot[0], args->param,
-                    (bf16 *)args->param16);
+    const bool keeps = value[MOMENTUM] > 0.0;
+    const bool packs = starts_pack(args->grad, 16) && starts_pack(args->param, 16) && starts_pack(args->param16, 8) &&
+                       (!keeps || starts_pack(args->slot[0], 16));
+    if (keeps) {
+        packs ? start<true, PACK>(args, hyper) : start<true, 1>(args, hyper);
     } else {
-        CKPT_LAUNCH(cuda, sgd_step<false>, grid, THREADS, 0, args->count, hyper, args->grad, (float *)NULL, args->param,
-                    (bf16 *)args->param16);
+        packs ? start<false, PACK>(args, hyper) : start<false, 1>(args, hyper);
     }
     return ckpt_cuda_launched("sgd", err);
 }

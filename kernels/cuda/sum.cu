@@ -5,6 +5,7 @@
  * Column sums: a block sums 256 columns of one part of the rows (ckpt_gpu_part_rows), its threads strided over the rows
  * and then added in order; a second kernel adds the parts in order. Nothing depends on the device. */
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/wide.cuh"
 
 enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16 };
 
@@ -35,6 +36,21 @@ template <typename T> __global__ void sum_add(int64_t count, T *to, const T *fro
     const int64_t rest = packs * pack<T>::count + first;
     if (rest < count) {
         to[rest] = from_float<T>(to_float(to[rest]) + to_float(from[rest]));
+    }
+}
+
+/* The same for pieces of tensors, which start anywhere. */
+template <typename T> __global__ void sum_add_piece(int64_t count, T *to, const T *from)
+{
+    for (int64_t i = first_item(); i < count; i += item_step()) {
+        to[i] = from_float<T>(to_float(to[i]) + to_float(from[i]));
+    }
+}
+
+static __global__ void sum_narrow_piece(int64_t count, bf16 *to, const float *from)
+{
+    for (int64_t i = first_item(); i < count; i += item_step()) {
+        to[i] = from_float<bf16>(from[i]);
     }
 }
 
@@ -130,7 +146,11 @@ static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
 
 template <typename T> static void start_add(const ckpt_cuda *cuda, T *to, const T *from, int64_t count)
 {
-    CKPT_LAUNCH(cuda, sum_add<T>, grid_for(cuda, packs_of<T>(count), 2 * THREADS), THREADS, 0, count, to, from);
+    if (starts_pack(to, 16) && starts_pack(from, 16)) {
+        CKPT_LAUNCH(cuda, sum_add<T>, grid_for(cuda, packs_of<T>(count), 2 * THREADS), THREADS, 0, count, to, from);
+    } else {
+        CKPT_LAUNCH(cuda, sum_add_piece<T>, grid_for(cuda, count, 4 * THREADS), THREADS, 0, count, to, from);
+    }
 }
 
 extern "C" ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,
@@ -146,7 +166,12 @@ extern "C" ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, 
 
 extern "C" ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *from, int64_t count, ckpt_err *err)
 {
-    CKPT_LAUNCH(cuda, sum_narrow, grid_for(cuda, packs_of<bf16>(count), THREADS), THREADS, 0, count, (bf16 *)to, from);
+    if (starts_pack(to, 16) && starts_pack(from, 16)) {
+        CKPT_LAUNCH(cuda, sum_narrow, grid_for(cuda, packs_of<bf16>(count), THREADS), THREADS, 0, count, (bf16 *)to,
+                    from);
+    } else {
+        CKPT_LAUNCH(cuda, sum_narrow_piece, grid_for(cuda, count, 4 * THREADS), THREADS, 0, count, (bf16 *)to, from);
+    }
     return ckpt_cuda_launched("rounding to bfloat16", err);
 }
 

@@ -47,6 +47,12 @@ __device__ inline quotient divide(int64_t number, int64_t divisor)
     return {whole, number - whole * divisor};
 }
 
+/* Is that an address of whole packs of `bytes`? NULL is. A tensor's is, a piece of one may start at any element. */
+static inline bool starts_pack(const void *address, unsigned bytes)
+{
+    return (uintptr_t)address % bytes == 0;
+}
+
 /* Threads stride over the grid: for (int64_t i = first_item(); i < count; i += item_step()). */
 __device__ inline int64_t first_item()
 {
