@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "planner/batches.h"
 #include "planner/choose_impl.h"
 
 enum { NAMES_MAX = 64, WORD_MAX = 64 }; /* names of an op that something is set for */
@@ -17,6 +18,7 @@ typedef struct setting {
 typedef struct settings {
     setting at[NAMES_MAX]; /* by rising length */
     int count;
+    bool full; /* there was one more */
 } settings;
 
 static void set(settings *s, setting added)
@@ -31,6 +33,8 @@ static void set(settings *s, setting added)
         memmove(&s->at[k + 1], &s->at[k], (size_t)(s->count - k) * sizeof s->at[0]);
         s->at[k] = added;
         s->count++;
+    } else {
+        s->full = true;
     }
 }
 
@@ -116,6 +120,10 @@ static ckpt_code apply_names(const ckpt_graph *graph, const ckpt_rule *rule, int
                 any = any || rule[i].kind != CKPT_RULE_OFFLOAD;
                 op[o].offload = rule[i].kind == CKPT_RULE_OFFLOAD ? CKPT_YES : op[o].offload;
             }
+        }
+        if (any && s.full) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.80s: found more than %d units inside each other", op[o].layer,
+                             NAMES_MAX);
         }
         if (any) {
             CKPT_TRY(write_settings(&s, &op[o], out, err));
@@ -242,8 +250,9 @@ static ckpt_code apply_policy(const ckpt_graph *graph, const char *policy, ckpt_
     return CKPT_OK;
 }
 
-ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore, const char *grouping,
-                      ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes, ckpt_err *err)
+/* On a graph without micro-batches. */
+static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore, const char *grouping,
+                              ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes, ckpt_err *err)
 {
     ckpt_graph *const made = CKPT_NEW(out, ckpt_graph, 1);
     ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, graph->op_count);
@@ -272,6 +281,26 @@ ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *rule, int count,
     }
     *chosen = made;
     return CKPT_OK;
+}
+
+ckpt_code ckpt_choose_spread(const ckpt_graph *whole, const ckpt_graph *graph, const ckpt_rule *rule, int count,
+                             bool ignore, const char *grouping, ckpt_arena *out, const ckpt_graph **chosen,
+                             ckpt_text *notes, ckpt_err *err)
+{
+    const ckpt_graph *set = NULL;
+    CKPT_TRY(choose_plain(whole, rule, count, ignore, grouping, out, &set, notes, err));
+    return ckpt_batch_spread(graph, set, out, chosen, err);
+}
+
+ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore, const char *grouping,
+                      ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes, ckpt_err *err)
+{
+    const ckpt_graph *first = NULL;
+    if (ckpt_batch_count(graph) == 0) {
+        return choose_plain(graph, rule, count, ignore, grouping, out, chosen, notes, err);
+    }
+    CKPT_TRY(ckpt_batch_first(graph, out, &first, err));
+    return ckpt_choose_spread(first, graph, rule, count, ignore, grouping, out, chosen, notes, err);
 }
 
 bool ckpt_chosen_any(const ckpt_graph *graph)

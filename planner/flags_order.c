@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/batches.h"
 #include "planner/flags_impl.h"
 #include "planner/replay_impl.h"
 
@@ -26,7 +27,8 @@ typedef struct obeyed {
     int *later;    /* per buffer: likewise, in the recomputation of a unit inside */
     bool *again;   /* per op, scratch */
     int closure;
-    int first_unit; /* the first that was recomputed; -1: none */
+    int *first_unit; /* per micro-batch + 1: the first that was recomputed; -1: none */
+    int batches;     /* + 1 */
 } obeyed;
 
 static bool must_keep(const obeyed *f, const ckpt_graph_op *op)
@@ -226,13 +228,21 @@ static void run_closure(obeyed *f, int last, int first, int depth, int wanted, c
     }
 }
 
+/* Of an op its micro-batch + 1; 0: of none. */
+static int batch_of(const obeyed *f, int op)
+{
+    const int batch = f->batches > 1 ? ckpt_batch_of(f->graph->op[op].layer, NULL) : -1;
+    return batch + 1 < f->batches ? batch + 1 : 0;
+}
+
 /* What ops from `now` on read of the unit, and what did not leave it. */
 static void recompute_unit(obeyed *f, int unit, int first, int now, ckpt_order *order)
 {
     const int depth = f->depth[unit];
     int wanted = 0;
+    int *const first_unit = &f->first_unit[batch_of(f, f->last[unit])];
     f->recomputed[unit] = true;
-    f->first_unit = f->first_unit < 0 ? unit : f->first_unit;
+    *first_unit = *first_unit < 0 ? unit : *first_unit;
     f->closure++;
     for (int m = f->last[unit]; m >= first; m--) {
         const ckpt_graph_op *const op = &f->graph->op[m];
@@ -267,7 +277,9 @@ static void write_order(obeyed *f, const int *first, ckpt_order *order)
 {
     memset(f->recomputed, 0, (size_t)f->units * sizeof *f->recomputed);
     find_alive(f);
-    f->first_unit = -1;
+    for (int i = 0; i < f->batches; i++) {
+        f->first_unit[i] = -1;
+    }
     for (int o = 0; o < f->graph->op_count; o++) {
         const ckpt_graph_op *const op = &f->graph->op[o];
         for (int i = 0; op->phase != CKPT_FORWARD && i < op->reads.count; i++) {
@@ -279,14 +291,27 @@ static void write_order(obeyed *f, const int *first, ckpt_order *order)
     }
 }
 
-/* No forward op behind the unit could run again. */
-static bool is_last(const obeyed *f, int unit)
+/* The last unit of each micro-batch is kept where it is recomputed: no forward op behind it there could run again. Gives
+ * whether there is one. `last_again`: per micro-batch + 1, scratch. */
+static bool skip_last(obeyed *f, int *last_again)
 {
-    bool last = unit >= 0;
-    for (int o = last ? f->last[unit] + 1 : 0; o < f->graph->op_count && last; o++) {
-        last = f->graph->op[o].phase != CKPT_FORWARD || !f->graph->op[o].recompute;
+    bool any = false;
+    for (int i = 0; i < f->batches; i++) {
+        last_again[i] = -1;
     }
-    return last;
+    for (int o = 0; o < f->graph->op_count; o++) {
+        if (f->graph->op[o].phase == CKPT_FORWARD && f->graph->op[o].recompute) {
+            last_again[batch_of(f, o)] = o;
+        }
+    }
+    for (int i = 0; i < f->batches; i++) {
+        const int unit = f->first_unit[i];
+        if (unit >= 0 && last_again[i] <= f->last[unit]) {
+            f->skipped[unit] = true;
+            any = true;
+        }
+    }
+    return any;
 }
 
 static ckpt_code obey(obeyed *f, ckpt_arena *scratch, ckpt_order *order, ckpt_err *err)
@@ -294,7 +319,9 @@ static ckpt_code obey(obeyed *f, ckpt_arena *scratch, ckpt_order *order, ckpt_er
     CKPT_TRY(find_units(f, scratch, err));
     CKPT_TRY(find_hidden(f, scratch, err));
     int *const first = CKPT_NEW(scratch, int, f->units);
-    if (first == NULL) {
+    f->batches = ckpt_batch_count(f->graph) + 1;
+    f->first_unit = CKPT_NEW(scratch, int, f->batches);
+    if (first == NULL || f->first_unit == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d units", f->units);
     }
     for (int o = f->graph->op_count - 1; o >= 0; o--) {
@@ -303,19 +330,23 @@ static ckpt_code obey(obeyed *f, ckpt_arena *scratch, ckpt_order *order, ckpt_er
         }
     }
     write_order(f, first, order);
-    if (!is_last(f, f->first_unit)) {
-        return CKPT_OK;
-    }
     ckpt_candidate with;
     ckpt_candidate without;
+    bool *const skipped = f->skipped;
+    int *const last_again = CKPT_NEW(scratch, int, f->batches);
+    f->skipped = CKPT_NEW(scratch, bool, f->units);
+    if (f->skipped == NULL || last_again == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d units", f->units);
+    }
+    if (!skip_last(f, last_again)) {
+        return CKPT_OK;
+    }
     CKPT_TRY(ckpt_order_measure(order, f->graph, scratch, &with, err));
-    const int unit = f->first_unit;
-    f->skipped[unit] = true;
     order->count = 0;
     write_order(f, first, order);
     CKPT_TRY(ckpt_order_measure(order, f->graph, scratch, &without, err));
     if (without.peak > with.peak) {
-        f->skipped[unit] = false;
+        f->skipped = skipped;
         order->count = 0;
         write_order(f, first, order);
     }

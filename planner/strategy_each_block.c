@@ -1,12 +1,15 @@
 /* Each unit of the model's sequence (planner/choose.h: a copy of a repeated block, or what lies between narrow cuts)
  * keeps its input and is recomputed as a whole: what people wrap by hand, whatever the user has flagged. */
+#include "planner/batches.h"
 #include "planner/choose_impl.h"
 #include "planner/flags_impl.h"
 
-static ckpt_code write_order(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_order *order, ckpt_err *err)
+/* The units of a graph without micro-batches, whatever is set there. */
+static ckpt_code flag_units(const ckpt_graph *graph, ckpt_arena *scratch, const ckpt_graph **set, ckpt_err *err)
 {
+    ckpt_graph *const flagged = CKPT_NEW(scratch, ckpt_graph, 1);
     ckpt_graph_op *const op = CKPT_NEW(scratch, ckpt_graph_op, graph->op_count);
-    if (op == NULL) {
+    if (flagged == NULL || op == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "blocks of %d ops", graph->op_count);
     }
     for (int o = 0; o < graph->op_count; o++) {
@@ -14,10 +17,20 @@ static ckpt_code write_order(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_
         op[o].checkpoint = CKPT_UNSET;
         op[o].wish = CKPT_NO_WISH;
     }
-    ckpt_graph flagged = *graph;
-    flagged.op = op;
-    CKPT_TRY(ckpt_units_flag(&flagged, op, scratch, err));
-    return ckpt_flags_order(&flagged, false, order, err);
+    *flagged = *graph;
+    flagged->op = op;
+    *set = flagged;
+    return ckpt_units_flag(flagged, op, scratch, err);
+}
+
+static ckpt_code write_order(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_order *order, ckpt_err *err)
+{
+    const bool several = ckpt_batch_count(graph) > 0;
+    const ckpt_graph *set = graph;
+    CKPT_TRY(several ? ckpt_batch_first(graph, scratch, &set, err) : CKPT_OK);
+    CKPT_TRY(flag_units(set, scratch, &set, err));
+    CKPT_TRY(several ? ckpt_batch_spread(graph, set, scratch, &set, err) : CKPT_OK);
+    return ckpt_flags_order(set, false, order, err);
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
