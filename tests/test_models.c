@@ -19,6 +19,12 @@ static const published table[] = {
     /* The sum over its four layers: 32896 + 8256 + 2080 + 330. */
     {"mlp.json", 43562, "batch=3"},
     {"mlp-1000.json", 4 * (1000 * 1000 + 1000), "batch=3"},
+    /* The same sum: OneFlow's documentation has the same four layers as two modules. */
+    {"oneflow-graph.json", 43562, "batch=3"},
+    /* 50 (100 + 1) + 20 (50 + 1) + 5 (20 + 1) of pytorch_memonger's tutorial. */
+    {"sequential-100.json", 5050 + 1020 + 105, "batch=3"},
+    /* 128 (32 + 1) + 32 (128 + 1) of the wrapped block, and the last linear layer. */
+    {"fairscale-ffn.json", 4224 + 4128 + 33, "tokens=3"},
     /* PyTorch examples, mnist/main.py: torchinfo gives 1,199,882. */
     {"mnist-conv.json", 1199882, "batch=3"},
     /* 20 (25 + 1) + 64 (500 + 1) of the documentation's Sequential, and 64 * 10 + 10. */
