@@ -198,39 +198,6 @@ const char *ckpt_executor_data(const ckpt_executor *executor)
     return executor->data;
 }
 
-void ckpt_executor_section(const ckpt_executor *executor, ckpt_section section, ckpt_bytes *start, ckpt_bytes *bytes)
-{
-    const ckpt_static_layout *const layout = &executor->layout;
-    const ckpt_bytes edge[] = {layout->weights, layout->gradients, layout->optimizer, layout->statistics,
-                               layout->inputs};
-    *start = edge[section];
-    *bytes = edge[section + 1] - edge[section];
-}
-
-ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section, char text[CKPT_DIGEST_TEXT],
-                               ckpt_err *err)
-{
-    ckpt_bytes start = 0, bytes = 0;
-    ckpt_executor_section(executor, section, &start, &bytes);
-    ckpt_digest *const digest = ckpt_digest_create();
-    if (digest == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
-    }
-    ckpt_code code = CKPT_OK;
-    for (ckpt_bytes done = 0; done < bytes && code == CKPT_OK; done += CKPT_CHUNK_BYTES) {
-        const ckpt_bytes now = bytes - done < CKPT_CHUNK_BYTES ? bytes - done : CKPT_CHUNK_BYTES;
-        code = executor->device->api->download(executor->device, executor->chunk, executor->statics + start + done, now,
-                                               err);
-        ckpt_digest_add(digest, executor->chunk, (size_t)now);
-    }
-    char found[CKPT_DIGEST_TEXT];
-    ckpt_digest_end(digest, found);
-    if (code == CKPT_OK) {
-        memcpy(text, found, sizeof found);
-    }
-    return code;
-}
-
 float *ckpt_executor_param_at(const ckpt_executor *executor, ckpt_bytes section, int node, int k)
 {
     return (float *)(void *)(executor->statics + section + executor->layout.param[node * CKPT_PARAM_MAX + k]);

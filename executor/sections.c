@@ -1,0 +1,299 @@
+/* Whole sections out of the shares of the ranks. Where one rank has all of a section in its plain form, it is one part;
+ * else a part is a parameter or statistic of one stage, or what one replica's shard has of it. */
+#include <string.h>
+
+#include "executor/sections_impl.h"
+
+int ckpt_executor_rank(const ckpt_executor *executor)
+{
+    return executor->options.ranks != NULL ? ckpt_ranks_rank(executor->options.ranks) : 0;
+}
+
+ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckpt_network *network, ckpt_err *err)
+{
+    const ckpt_network *const mine = executor->lowered->network;
+    int *const stage_of = CKPT_NEW(out, int, mine->node_count);
+    if (stage_of == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for stages of %d layers", mine->node_count);
+    }
+    *network = *mine;
+    network->scheme = ckpt_scheme_alone;
+    network->stage_of = stage_of;
+    return CKPT_OK;
+}
+
+/* In which bucket of its stage a parameter's gradient is, and from which element on; NULL: in none. */
+typedef struct in_bucket {
+    const ckpt_bucket *bucket;
+    int64_t at;
+} in_bucket;
+
+typedef struct finding {
+    const ckpt_executor *executor;
+    ckpt_arena *out;
+    ckpt_static_layout layout;  /* of the plain network */
+    const in_bucket *in_bucket; /* [node * CKPT_PARAM_MAX + k]; NULL: what is asked for is not sharded */
+    int stage, replica;         /* of this rank */
+    ckpt_part *part;
+    int count, room;
+} finding;
+
+static ckpt_code add_part(finding *f, const ckpt_part *part, ckpt_err *err)
+{
+    if (f->count == f->room) {
+        const int room = f->room > 0 ? 2 * f->room : 64;
+        ckpt_part *const wider = CKPT_NEW(f->out, ckpt_part, room);
+        if (wider == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d parts of a section", room);
+        }
+        if (f->count > 0) {
+            memcpy(wider, f->part, (size_t)f->count * sizeof *wider);
+        }
+        f->part = wider;
+        f->room = room;
+    }
+    f->part[f->count++] = *part;
+    return CKPT_OK;
+}
+
+static bool is_here(const finding *f, int stage, int replica)
+{
+    return stage == f->stage && (replica < 0 || replica == f->replica);
+}
+
+/* The buckets of all stages: a rank knows those of its own, and the others' follow from the same network. */
+static ckpt_code find_buckets(finding *f, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    in_bucket *const found = CKPT_NEW(f->out, in_bucket, (size_t)network->node_count * CKPT_PARAM_MAX);
+    if (found == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the shards of %d layers", network->node_count);
+    }
+    for (int stage = 0; stage < network->scheme.stages; stage++) {
+        ckpt_network of_stage = *network;
+        of_stage.scheme.stage = stage;
+        const ckpt_bucket *bucket = NULL;
+        int count = 0;
+        CKPT_TRY(ckpt_network_buckets(&of_stage, f->out, &bucket, &count, err));
+        for (int b = 0; b < count; b++) {
+            ckpt_piece piece = {.node = -1};
+            while (ckpt_bucket_next(&of_stage, &bucket[b], 0, bucket[b].count, &piece)) {
+                found[piece.node * CKPT_PARAM_MAX + piece.param] =
+                    (in_bucket){.bucket = &bucket[b], .at = piece.at - piece.first};
+            }
+        }
+    }
+    f->in_bucket = found;
+    return CKPT_OK;
+}
+
+/* A parameter in pieces, each of the replica that has its chunk. `slot` -1: of gradients, which lie at their usual
+ * places; else of a slot of the optimizer, which has the chunks alone. */
+static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at, ckpt_err *err)
+{
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_network *const network = f->executor->lowered->network;
+    const int which = node * CKPT_PARAM_MAX + k, stage = network->stage_of[node];
+    const ckpt_bucket *const bucket = f->in_bucket[which].bucket;
+    const int64_t count = ckpt_shape_count(&network->node[node].param[k].tensor.shape);
+    const int64_t first = f->in_bucket[which].at;
+    for (int64_t done = 0; done < count;) {
+        const int64_t replica = (first + done) / bucket->chunk, end = (replica + 1) * bucket->chunk - first;
+        const int64_t now = (end < count ? end : count) - done;
+        const ckpt_bytes in_chunk = (first + done - replica * bucket->chunk) * (ckpt_bytes)sizeof(float);
+        ckpt_part part = {at + done * (ckpt_bytes)sizeof(float), now * (ckpt_bytes)sizeof(float), stage, (int)replica,
+                          -1};
+        if (is_here(f, stage, part.replica)) {
+            part.local = slot < 0 ? mine->gradients + mine->param[which] + done * (ckpt_bytes)sizeof(float)
+                                  : mine->optimizer + slot * mine->slot_bytes + bucket->shard + in_chunk;
+        }
+        CKPT_TRY(add_part(f, &part, err));
+        done += now;
+    }
+    return CKPT_OK;
+}
+
+/* All parameters as they lie from `from` on in a whole section, and from `local` on in this rank's block. */
+static ckpt_code add_params(finding *f, ckpt_bytes from, ckpt_bytes local, int slot, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            const int which = n * CKPT_PARAM_MAX + k;
+            const bool sharded = f->in_bucket != NULL;
+            if (node->param[k].tied >= 0) {
+                continue;
+            }
+            if (sharded && f->in_bucket[which].bucket != NULL) {
+                CKPT_TRY(add_shards(f, n, k, slot, from + f->layout.param[which], err));
+            } else if (!sharded || slot < 0) { /* what no gradient reaches has no state in a shard: it is zero */
+                const int stage = network->stage_of[n];
+                const ckpt_part part = {from + f->layout.param[which], ckpt_tensor_bytes(&node->param[k].tensor), stage,
+                                        -1, is_here(f, stage, -1) ? local + f->executor->layout.param[which] : -1};
+                CKPT_TRY(add_part(f, &part, err));
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code add_stats(finding *f, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    for (int n = 0; n < network->node_count; n++) {
+        for (int k = 0; k < network->node[n].stat_count; k++) {
+            const int which = n * CKPT_STAT_MAX + k, stage = network->stage_of[n];
+            const ckpt_part part = {f->layout.stat[which], ckpt_tensor_bytes(&network->node[n].stat[k].tensor), stage,
+                                    -1, is_here(f, stage, -1) ? mine->statistics + mine->stat[which] : -1};
+            CKPT_TRY(add_part(f, &part, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code add_slots(finding *f, ckpt_err *err)
+{
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_network *const network = f->executor->lowered->network;
+    for (int slot = 0; slot < network->optimizer->slots(network->hyper); slot++) {
+        CKPT_TRY(add_params(f, slot * f->layout.weight_bytes, mine->optimizer + slot * mine->slot_bytes, slot, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_bytes section_start(const ckpt_static_layout *layout, ckpt_section section)
+{
+    const ckpt_bytes edge[] = {layout->weights, layout->gradients, layout->optimizer, layout->statistics,
+                               layout->inputs};
+    return edge[section];
+}
+
+static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, ckpt_err *err)
+{
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_scheme *const scheme = &f->executor->lowered->network->scheme;
+    const bool sharded =
+        scheme->shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
+    if (scheme->stages == 1 && !sharded) {
+        const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section)};
+        return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
+    }
+    if (sharded) {
+        CKPT_TRY(find_buckets(f, err));
+    }
+    switch (section) {
+    case CKPT_SECTION_WEIGHTS: return add_params(f, 0, mine->weights, -1, err);
+    case CKPT_SECTION_GRADIENTS: return add_params(f, 0, mine->gradients, -1, err);
+    case CKPT_SECTION_OPTIMIZER: return add_slots(f, err);
+    case CKPT_SECTION_STATISTICS: break;
+    }
+    return add_stats(f, err);
+}
+
+ckpt_code ckpt_whole_section(const ckpt_executor *executor, ckpt_section section, ckpt_arena *out, ckpt_whole *whole,
+                             ckpt_err *err)
+{
+    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    if (section == CKPT_SECTION_GRADIENTS && scheme->fused) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "fused gradients are gone when the step is over");
+    }
+    finding f = {.executor = executor,
+                 .out = out,
+                 .stage = scheme->stage,
+                 .replica = ckpt_executor_rank(executor) / scheme->stages};
+    ckpt_network plain;
+    CKPT_TRY(ckpt_whole_network(executor, out, &plain, err));
+    CKPT_TRY(ckpt_network_statics(&plain, out, &f.layout, err));
+    const ckpt_bytes bytes = section_start(&f.layout, (ckpt_section)(section + 1)) - section_start(&f.layout, section);
+    CKPT_TRY(find_parts(&f, section, bytes, err));
+    *whole = (ckpt_whole){.bytes = bytes, .part = f.part, .part_count = f.count};
+    return CKPT_OK;
+}
+
+/* Zeros up to `to`: what lies between tensors, each of which begins at a multiple of CKPT_ALIGN. */
+static ckpt_code pad(ckpt_executor *executor, ckpt_bytes from, ckpt_bytes to, ckpt_whole_take take, void *context,
+                     ckpt_err *err)
+{
+    for (ckpt_bytes at = from; at < to && ckpt_executor_rank(executor) == 0; at += CKPT_CHUNK_BYTES) {
+        const ckpt_bytes now = to - at < CKPT_CHUNK_BYTES ? to - at : CKPT_CHUNK_BYTES;
+        memset(executor->chunk, 0, (size_t)now);
+        CKPT_TRY(take(context, executor->chunk, now, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code hand_out(ckpt_executor *executor, const ckpt_part *part, ckpt_whole_take take, void *context,
+                          ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    const int stages = executor->lowered->network->scheme.stages, rank = ckpt_executor_rank(executor);
+    const int owner = (part->replica < 0 ? 0 : part->replica) * stages + part->stage;
+    for (ckpt_bytes done = 0; done < part->bytes; done += CKPT_CHUNK_BYTES) {
+        const ckpt_bytes left = part->bytes - done, now = left < CKPT_CHUNK_BYTES ? left : CKPT_CHUNK_BYTES;
+        if (rank == owner) {
+            CKPT_TRY(device->api->download(device, executor->chunk, executor->statics + part->local + done, now, err));
+        }
+        if (owner != 0) { /* rank 0 has what it takes itself, and nobody else wants it */
+            CKPT_TRY(ckpt_ranks_share(executor->options.ranks, owner, executor->chunk, now, err));
+        }
+        if (rank == 0) {
+            CKPT_TRY(take(context, executor->chunk, now, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt_whole_take take, void *context,
+                          ckpt_err *err)
+{
+    ckpt_bytes at = 0;
+    for (int i = 0; i < whole->part_count; i++) {
+        const ckpt_part *const part = &whole->part[i];
+        CKPT_TRY(pad(executor, at, part->at, take, context, err));
+        CKPT_TRY(hand_out(executor, part, take, context, err));
+        at = part->at + part->bytes;
+    }
+    return pad(executor, at, whole->bytes, take, context, err);
+}
+
+static ckpt_code digest_take(void *context, const unsigned char *bytes, ckpt_bytes count, ckpt_err *err)
+{
+    (void)err;
+    ckpt_digest_add(context, bytes, (size_t)count);
+    return CKPT_OK;
+}
+
+static ckpt_code digest_whole(ckpt_executor *executor, const ckpt_whole *whole, char text[CKPT_DIGEST_TEXT],
+                              ckpt_err *err)
+{
+    ckpt_digest *const digest = ckpt_digest_create();
+    if (digest == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
+    }
+    char found[CKPT_DIGEST_TEXT];
+    ckpt_code code = ckpt_whole_walk(executor, whole, digest_take, digest, err);
+    ckpt_digest_end(digest, found);
+    if (code == CKPT_OK && executor->options.ranks != NULL) {
+        code = ckpt_ranks_share(executor->options.ranks, 0, found, sizeof found, err);
+    }
+    if (code == CKPT_OK) {
+        memcpy(text, found, sizeof found);
+    }
+    return code;
+}
+
+ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section, char text[CKPT_DIGEST_TEXT],
+                               ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_whole whole;
+    ckpt_code code = ckpt_whole_section(executor, section, &scratch, &whole, err);
+    if (code == CKPT_OK) {
+        code = digest_whole(executor, &whole, text, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
