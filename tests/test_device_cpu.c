@@ -493,6 +493,157 @@ static void dropout_masks(void **state)
     ckpt_device_close(device);
 }
 
+/* The gradient of a loss for `arriving` at it; NULL: nothing arrives. Inputs: N rows of K numbers, and targets that
+ * are classes, or numbers where the op wants numbers. */
+static void loss_gradient(ckpt_device *device, const ckpt_node *node, const float *arriving, float *grad)
+{
+    enum { N = 37, K = 23 };
+    static float x[N * K], other[N * K], out[1], lse[N], counted[1];
+    int32_t target[N];
+    for (int i = 0; i < N * K; i++) {
+        x[i] = (float)sin(i * 12.9898);
+        other[i] = (float)sin(i * 78.233 + 1);
+    }
+    for (int r = 0; r < N; r++) {
+        target[r] = r * 7 % K;
+    }
+    ckpt_bound bound;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_device_bind(device, node, -1, -1, &bound, &err), err);
+    const void *const in[] = {x, node->in[1].dtype == CKPT_INT32 ? (const void *)target : other};
+    void *const outs[] = {out}, *const saved[] = {lse, counted};
+    const void *const grad_out[] = {arriving};
+    void *const grad_in[] = {grad, NULL};
+    const ckpt_kernel_args args = {.in = in, .out = outs, .saved = saved, .grad_out = grad_out, .grad_in = grad_in};
+    CHECK_OK(ckpt_device_forward(device, &bound, &args, &err), err);
+    CHECK_OK(ckpt_device_backward(device, &bound, &args, &err), err);
+    ckpt_device_unbind(&bound);
+}
+
+/* Every loss multiplies by the gradient that arrives at it, exactly for a power of two: what the loss's scale and the
+ * share of a micro-batch are made of. Nothing arriving is 1. */
+static void losses_honour_what_arrives(void **state)
+{
+    (void)state;
+    enum { COUNT = 37 * 23 };
+    static const float arriving[] = {1.0f, 0.25f, 1024.0f, 0.0f, -2.0f};
+    static float plain[COUNT], grad[COUNT];
+    ckpt_device *const device = open_cpu(2);
+    int seen = 0;
+    for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
+        if (!(*op)->loss) {
+            continue;
+        }
+        const bool numbers = strcmp((*op)->name, "mse") == 0;
+        test_model m;
+        test_model_init(&m);
+        test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){37, 23});
+        test_input(&m, "t", numbers ? CKPT_FLOAT32 : CKPT_INT32, numbers ? 2 : 1, (int64_t[]){37, 23});
+        test_layer(&m, "loss", (*op)->name, "x t", "");
+        const ckpt_node *const node = last_node(&m);
+        loss_gradient(device, node, NULL, plain);
+        for (size_t k = 0; k < sizeof arriving / sizeof *arriving; k++) {
+            memset(grad, 0xff, sizeof grad);
+            loss_gradient(device, node, &arriving[k], grad);
+            for (int i = 0; i < COUNT; i++) {
+                CHECK(grad[i] == arriving[k] * plain[i], "%s, %g arriving, value %d: %g, without %g", (*op)->name,
+                      (double)arriving[k], i, (double)grad[i], (double)plain[i]);
+            }
+        }
+        seen++;
+        test_model_fini(&m);
+    }
+    assert_true(seen >= 3);
+    ckpt_device_close(device);
+}
+
+/* Sums of squares against one plain loop, and the same bits for any number of threads, at every kind of length. All
+ * partial sums of the loop are positive, so that both are within count / 2 roundings of the truth. */
+static void squares(void **state)
+{
+    (void)state;
+    enum { MOST = 300007 };
+    static const int64_t counts[] = {0, 1, 2, 7, 8, 63, 64, 65, 511, 4096, 16384, 16385, 99999, MOST};
+    static float x[MOST + 1];
+    ckpt_device *device[4];
+    for (int t = 0; t < 4; t++) {
+        device[t] = open_cpu(t + 1);
+    }
+    for (int i = 0; i <= MOST; i++) {
+        x[i] = (float)(sin(i * 12.9898) * exp(20 * sin(i * 0.37)));
+    }
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+        for (int shift = 0; shift < 2; shift++) { /* pieces of parameters start anywhere */
+            double want = 0, first = 0;
+            for (int64_t i = 0; i < counts[n]; i++) {
+                want += (double)x[i + shift] * (double)x[i + shift];
+            }
+            for (int t = 0; t < 4; t++) {
+                const ckpt_device_api *const api = device[t]->api;
+                double sum = -1;
+                ckpt_err err = {0};
+                assert_int_equal(api->square_workspace(counts[n]), 0);
+                CHECK_OK(api->square_sum(device[t], x + shift, counts[n], &sum, NULL, &err), err);
+                CHECK(fabs(sum - want) <= want * (double)counts[n] * 0x1p-53, "%lld: %.17g, wanted %.17g",
+                      (long long)counts[n], sum, want);
+                first = t == 0 ? sum : first;
+                CHECK(memcmp(&sum, &first, sizeof sum) == 0, "%lld: %d threads give other bits", (long long)counts[n],
+                      t + 1);
+            }
+        }
+    }
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 1e30f};
+    for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
+        const float before = x[77777];
+        double sum = 0;
+        ckpt_err err = {0};
+        x[77777] = odd[k];
+        CHECK_OK(device[1]->api->square_sum(device[1], x, MOST, &sum, NULL, &err), err);
+        x[77777] = before;
+        CHECK(k == 0  ? isnan(sum)
+              : k < 3 ? isinf(sum) && sum > 0
+                      : isfinite(sum) && sum > 9e59,
+              "%g: %g", (double)odd[k], sum);
+    }
+    for (int t = 0; t < 4; t++) {
+        ckpt_device_close(device[t]);
+    }
+}
+
+/* torch.nn.utils.clip_grad_norm_: norm = sqrt(sum of squares), coefficient = max_norm / (norm + 1e-6), at most 1. */
+static void clipping_scale(void **state)
+{
+    (void)state;
+    static const struct {
+        double sum[5];
+        int count;
+        double base, most, length; /* length: of base times the vector */
+    } cases[] = {
+        {{9, 16}, 2, 1, 1, 5},       {{9, 16}, 2, 1, 5, 5},
+        {{9, 16}, 2, 1, 5.1, 5},     {{9, 16}, 2, 0.25, 1, 1.25},
+        {{9, 16}, 2, 0.25, 2, 1.25}, {{0}, 0, 1, 1, 0},
+        {{0, 0, 0}, 3, 0.5, 1, 0},   {{1, 1, 1, 1, 12}, 5, 2, 1e-3, 8},
+        {{1e40}, 1, 1, 1, 1e20},
+    };
+    ckpt_device *const device = open_cpu(1);
+    ckpt_err err = {0};
+    float scale = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double share = cases[i].most / (cases[i].length + 1e-6);
+        const double want = share < 1 ? cases[i].base * share : cases[i].base;
+        CHECK_OK(
+            device->api->clip_scale(device, cases[i].sum, cases[i].count, cases[i].base, cases[i].most, &scale, &err),
+            err);
+        CHECK(fabs((double)scale - want) <= 0x1p-24 * want, "case %zu: %.9g, wanted %.9g", i, (double)scale, want);
+    }
+    const double nothing[] = {1, (double)NAN, 2}, everything[] = {1, (double)INFINITY};
+    CHECK_OK(device->api->clip_scale(device, nothing, 3, 1, 1, &scale, &err), err);
+    assert_true(isnan(scale));
+    CHECK_OK(device->api->clip_scale(device, everything, 2, 1, 1, &scale, &err), err);
+    assert_true(scale == 0.0f); /* as in PyTorch: what is infinite becomes NaN when it is multiplied by that */
+    ckpt_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,7 +652,8 @@ int main(void)
         cmocka_unit_test(binding),        cmocka_unit_test(starved),
         cmocka_unit_test(staging),        cmocka_unit_test(staging_of_parameters),
         cmocka_unit_test(wrong_numbers),  cmocka_unit_test(all_rows_ignored),
-        cmocka_unit_test(dropout_masks),
+        cmocka_unit_test(dropout_masks),  cmocka_unit_test(losses_honour_what_arrives),
+        cmocka_unit_test(squares),        cmocka_unit_test(clipping_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

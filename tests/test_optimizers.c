@@ -110,6 +110,56 @@ static void test_optimizers_against_formulas(void **state)
     }
 }
 
+/* Three steps from the same numbers; `factor` multiplies the gradients beforehand. */
+static void run_scaled(ckpt_device *device, const ckpt_setting *s, float factor, const float *scale, float *values)
+{
+    const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
+    static float grad[COUNT];
+    float *slot[SLOTS_MAX];
+    ckpt_err err = {0};
+    memset(values, 0, sizeof(float) * COUNT * (1 + SLOTS_MAX));
+    for (int k = 0; k < SLOTS_MAX; k++) {
+        slot[k] = values + COUNT * (1 + k);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        values[i] = (float)noise(i, 0);
+    }
+    for (uint64_t step = 1; step <= 3; step++) {
+        for (int i = 0; i < COUNT; i++) {
+            grad[i] = (float)(noise(i, step) * 0.1) * factor;
+        }
+        const ckpt_update_args args = {.hyper = s->hyper,
+                                       .decay = true,
+                                       .step = step,
+                                       .count = COUNT,
+                                       .param = values,
+                                       .grad = grad,
+                                       .scale = scale,
+                                       .slot = slot};
+        CHECK_OK(ckpt_device_update(device, optimizer, &args, &err), err);
+    }
+}
+
+/* A scale of 1 is none, bit for bit; another one is the gradients multiplied by it in float, bit for bit. */
+static void test_scaled_gradients(void **state)
+{
+    (void)state;
+    static float without[COUNT * (1 + SLOTS_MAX)], with[COUNT * (1 + SLOTS_MAX)];
+    static const float scales[] = {1.0f, 0.3f, 1.0f / 3.0f, 0.0f, 1024.0f, -1.0f};
+    ckpt_err err = {0};
+    ckpt_device *device = NULL;
+    CHECK_OK(ckpt_device_open("cpu", 2, &device, &err), err);
+    for (int s = 0; s < ckpt_setting_count; s++) {
+        for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) {
+            run_scaled(device, &ckpt_settings[s], scales[k], NULL, without);
+            run_scaled(device, &ckpt_settings[s], 1.0f, &scales[k], with);
+            CHECK(memcmp(without, with, sizeof with) == 0, "%s: a scale of %g gives other bits",
+                  ckpt_settings[s].optimizer, (double)scales[k]);
+        }
+    }
+    ckpt_device_close(device);
+}
+
 static void test_every_optimizer_has_a_setting(void **state)
 {
     (void)state;
@@ -127,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_optimizer_has_a_setting),
         cmocka_unit_test(test_optimizers_against_formulas),
+        cmocka_unit_test(test_scaled_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
