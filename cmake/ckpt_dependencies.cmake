@@ -68,3 +68,18 @@ if(NOT CKPT_CUPTI STREQUAL "OFF")
     message(FATAL_ERROR "CKPT_CUPTI=ON, but cupti.h '${CUPTI_INCLUDE_DIR}' or cuda.h '${CUDA_H_INCLUDE_DIR}' is missing")
   endif()
 endif()
+
+# MPI is seen by one library that programs open at run time (libckpt_mpi.so).
+set(CKPT_HAVE_MPI OFF)
+if(NOT CKPT_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS C)
+  if(MPI_C_FOUND)
+    add_library(ckpt_mpi_c INTERFACE IMPORTED) # its headers give warnings of their own
+    target_include_directories(ckpt_mpi_c SYSTEM INTERFACE ${MPI_C_INCLUDE_DIRS})
+    target_link_libraries(ckpt_mpi_c INTERFACE ${MPI_C_LIBRARIES})
+    set(CKPT_HAVE_MPI ON)
+  elseif(CKPT_MPI STREQUAL "ON")
+    message(FATAL_ERROR "CKPT_MPI=ON, but no MPI was found (Debian's packages libopenmpi-dev and openmpi-bin)")
+  endif()
+endif()

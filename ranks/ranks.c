@@ -1,66 +1,197 @@
-/* Who is who. */
+/* Joining, leaving, and messages in slots. */
 #include "ranks/ranks.h"
 
-ckpt_code ckpt_ranks_started(int *count, ckpt_err *err)
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "ranks/ranks_impl.h"
+
+static ckpt_code open_mpi(ckpt_ranks *ranks, const ckpt_launch *launch, ckpt_err *err)
 {
-    (void)err;
-    *count = 1;
+    bool one_host = false;
+    const ckpt_mpi_api *mpi = NULL;
+    CKPT_TRY(ckpt_mpi_load(&mpi, err));
+    CKPT_TRY(mpi->open(&ranks->rank, &ranks->count, &one_host, ranks->library, sizeof ranks->library, err));
+    ranks->mpi = mpi;
+    ranks->carrier = &mpi->carrier;
+    if (ranks->count != launch->count || ranks->rank != launch->rank) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "the environment says rank %d of %d, %s says rank %d of %d: wanted the mpirun of that library",
+                         launch->rank, launch->count, ranks->library, ranks->rank, ranks->count);
+    }
     return CKPT_OK;
-}
-
-int ckpt_ranks_rank(const ckpt_ranks *ranks)
-{
-    (void)ranks;
-    return 0;
-}
-
-int ckpt_ranks_count(const ckpt_ranks *ranks)
-{
-    (void)ranks;
-    return 1;
 }
 
 ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err)
 {
-    (void)ranks;
-    return CKPT_FAIL(err, CKPT_DEVICE, "no ranks yet");
+    ckpt_launch launch;
+    CKPT_TRY(ckpt_launch_read(&launch, err));
+    ckpt_ranks *const made = ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory: wanted %zu bytes for the ranks", sizeof *made);
+    }
+    made->rank = launch.rank;
+    made->count = launch.count;
+    snprintf(made->library, sizeof made->library, "none");
+    const ckpt_code code = launch.mpi && launch.count > 1 ? open_mpi(made, &launch, err) : CKPT_OK;
+    if (code != CKPT_OK) {
+        ckpt_memory_put(made);
+        return code;
+    }
+    *ranks = made;
+    return CKPT_OK;
 }
 
 void ckpt_ranks_close(ckpt_ranks *ranks)
 {
-    (void)ranks;
+    if (ranks == NULL) {
+        return;
+    }
+    if (ranks->mpi != NULL) {
+        (void)!ranks->mpi->meet(NULL);
+        ranks->mpi->close();
+    }
+    ckpt_memory_put(ranks->slot);
+    ckpt_memory_put(ranks->busy);
+    ckpt_memory_put(ranks);
 }
 
-ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+int ckpt_ranks_rank(const ckpt_ranks *ranks)
 {
-    (void)ranks, (void)root, (void)memory, (void)bytes;
-    return CKPT_FAIL(err, CKPT_DEVICE, "no ranks yet");
+    return ranks->rank;
 }
 
-ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+int ckpt_ranks_count(const ckpt_ranks *ranks)
 {
-    (void)ranks, (void)mine, (void)all, (void)bytes;
-    return CKPT_FAIL(err, CKPT_DEVICE, "no ranks yet");
+    return ranks->count;
 }
 
-ckpt_code ckpt_ranks_meet(ckpt_ranks *ranks, ckpt_err *err)
+const char *ckpt_ranks_library(const ckpt_ranks *ranks)
 {
-    (void)ranks;
-    return CKPT_FAIL(err, CKPT_DEVICE, "no ranks yet");
+    return ranks->library;
+}
+
+bool ckpt_ranks_on_device(const ckpt_ranks *ranks)
+{
+    return ranks->carrier != NULL && ranks->carrier->on_device;
 }
 
 ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err)
 {
-    (void)ranks, (void)program;
-    return CKPT_FAIL(err, CKPT_DEVICE, "no ranks yet");
+    (void)ranks;
+    (void)program;
+    (void)err;
+    return CKPT_OK;
 }
 
 void ckpt_ranks_note(ckpt_ranks *ranks, const char *note)
 {
-    (void)ranks, (void)note;
+    (void)ranks;
+    (void)note;
 }
 
 void ckpt_ranks_give_up(ckpt_ranks *ranks, const char *why)
 {
-    (void)ranks, (void)why;
+    (void)ranks;
+    (void)why;
+}
+
+ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err *err)
+{
+    if (count < 0 || ranks->busy != NULL) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "slots of messages: found %d%s, wanted them once, 0 or more", count,
+                         ranks->busy != NULL ? " a second time" : "");
+    }
+    const size_t each = ranks->carrier != NULL ? ranks->carrier->slot_bytes : 0, wanted = (size_t)count * each;
+    unsigned char *const slot = ckpt_memory_get(wanted + 1);
+    bool *const busy = ckpt_memory_get((size_t)count + 1);
+    if (slot == NULL || busy == NULL) {
+        ckpt_memory_put(slot);
+        ckpt_memory_put(busy);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory: wanted %zu bytes for %d slots of messages",
+                         wanted + (size_t)count, count);
+    }
+    ranks->slot = slot;
+    ranks->busy = busy;
+    ranks->slot_count = count;
+    return CKPT_OK;
+}
+
+/* May a message with `other` start in `slot`? */
+static ckpt_code check_message(const ckpt_ranks *ranks, int slot, int other, int tag, ckpt_bytes bytes, ckpt_err *err)
+{
+    if (ranks->carrier == NULL) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "nothing carries messages between ranks: found %d ranks without mpirun and "
+                         "without NCCL",
+                         ranks->count);
+    }
+    if (slot < 0 || slot >= ranks->slot_count || ranks->busy[slot]) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "a message in slot %d%s, wanted a free one of %d", slot,
+                         slot >= 0 && slot < ranks->slot_count ? ", where one is under way" : "", ranks->slot_count);
+    }
+    if (other < 0 || other >= ranks->count || other == ranks->rank) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "a message between rank %d and rank %d, wanted another of %d ranks",
+                         ranks->rank, other, ranks->count);
+    }
+    if (tag < 0 || tag >= CKPT_TAGS || bytes < 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "a message with tag %d and %lld bytes, wanted a tag from 0 to %d", tag,
+                         (long long)bytes, CKPT_TAGS - 1);
+    }
+    return CKPT_OK;
+}
+
+static void *slot_memory(const ckpt_ranks *ranks, int slot)
+{
+    return ranks->slot + (size_t)slot * ranks->carrier->slot_bytes;
+}
+
+ckpt_code ckpt_ranks_send(ckpt_ranks *ranks, int slot, int to, int tag, const void *memory, ckpt_bytes bytes,
+                          ckpt_err *err)
+{
+    CKPT_TRY(check_message(ranks, slot, to, tag, bytes, err));
+    CKPT_TRY(ranks->carrier->send(ranks->carrier_self, slot_memory(ranks, slot), to, tag, memory, bytes, err));
+    ranks->busy[slot] = true;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_ranks_receive(ckpt_ranks *ranks, int slot, int from, int tag, void *memory, ckpt_bytes bytes,
+                             ckpt_err *err)
+{
+    CKPT_TRY(check_message(ranks, slot, from, tag, bytes, err));
+    CKPT_TRY(ranks->carrier->receive(ranks->carrier_self, slot_memory(ranks, slot), from, tag, memory, bytes, err));
+    ranks->busy[slot] = true;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_ranks_wait(ckpt_ranks *ranks, int slot, ckpt_err *err)
+{
+    if (slot < 0 || slot >= ranks->slot_count) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "waiting for slot %d, wanted one of %d", slot, ranks->slot_count);
+    }
+    if (!ranks->busy[slot]) {
+        return CKPT_OK;
+    }
+    ranks->busy[slot] = false;
+    return ranks->carrier->wait(ranks->carrier_self, slot_memory(ranks, slot), err);
+}
+
+ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+{
+    return ranks->mpi != NULL ? ranks->mpi->share(root, memory, bytes, err) : CKPT_OK;
+}
+
+ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+{
+    if (ranks->mpi != NULL) {
+        return ranks->mpi->collect(mine, all, bytes, err);
+    }
+    memcpy(all, mine, (size_t)bytes);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_ranks_meet(ckpt_ranks *ranks, ckpt_err *err)
+{
+    return ranks->mpi != NULL ? ranks->mpi->meet(err) : CKPT_OK;
 }

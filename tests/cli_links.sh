@@ -16,11 +16,11 @@ without() {
         fi
     done
 }
-without ckpt-plan dnnl gomp cairo gvc cgraph cudart cublasLt cudnn
+without ckpt-plan dnnl gomp cairo gvc cgraph cudart cublasLt cudnn mpi
 without ckpt-graph dnnl gomp glpk cudart cublasLt cudnn
 without ckpt-view dnnl gomp glpk gvc cgraph cudart cublasLt cudnn
-without ckpt-train glpk gvc cgraph cairo cudart cublasLt cudnn # CUDA only when it is asked for
-without ckpt-profile glpk gvc cgraph cairo cudart cublasLt cudnn
+without ckpt-train glpk gvc cgraph cairo cudart cublasLt cudnn mpi open-pal # CUDA and MPI only when they are asked for
+without ckpt-profile glpk gvc cgraph cairo cudart cublasLt cudnn mpi
 for program in "$bin"/test_plan_*; do # the planner's tests have GLPK
     [ ! -x "$program" ] || without "$(basename "$program")" cudart cublasLt cudnn gvc cgraph
 done
@@ -45,6 +45,14 @@ if [ -e "$inject" ]; then
     shown=$(nm -D --defined-only "$inject" | awk '{ print $3 }' | tr '\n' ' ')
     if [ -n "$more" ] || [ "$shown" != "InitializeInjection InitializeInjectionNvtx InitializeInjectionNvtx2 " ]; then
         echo "FAILED: libckpt_inject.so links ${more:-nothing more} and shows $shown"
+        failed=1
+    fi
+fi
+mpi=$bin/../lib/libckpt_mpi.so
+if [ -e "$mpi" ]; then
+    shown=$(nm -D --defined-only "$mpi" | awk '{ print $3 }' | tr '\n' ' ')
+    if [ "$shown" != "ckpt_mpi " ] || ! grep -q '^libmpi\.' <<<"$(needs "$mpi")"; then
+        echo "FAILED: libckpt_mpi.so shows $shown and links $(needs "$mpi" | tr '\n' ' ')"
         failed=1
     fi
 fi

@@ -1,0 +1,83 @@
+/* Who is who, from the environment. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks/ranks_impl.h"
+
+/* A whole number from `least` to a million in variable `name`; `absent` where it is not set or empty. */
+static ckpt_code read_number(const char *name, int least, int absent, int *number, ckpt_err *err)
+{
+    const char *const text = getenv(name);
+    if (text == NULL || text[0] == '\0') {
+        *number = absent;
+        return CKPT_OK;
+    }
+    char *end = NULL;
+    const long value = strtol(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value < least || value > 1000000) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: found %s=%.40s, wanted a number from %d to 1000000", name,
+                         text, least);
+    }
+    *number = (int)value;
+    return CKPT_OK;
+}
+
+/* What mpirun leaves: Open MPI's, and that of Hydra (MPICH, Intel MPI). */
+static ckpt_code read_mpirun(int *rank, int *count, ckpt_err *err)
+{
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}};
+    *count = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && *count == 0; i++) {
+        CKPT_TRY(read_number(names[i][1], 1, 0, count, err));
+        CKPT_TRY(read_number(names[i][0], 0, 0, rank, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_launcher(ckpt_launch *launch, int rank, int count, ckpt_err *err)
+{
+    const char *const address = getenv("MASTER_ADDR"), *const port = getenv("MASTER_PORT");
+    if (rank < 0 || rank >= count) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         rank < 0
+                             ? "environment: found WORLD_SIZE=%d without RANK, wanted both"
+                             : "environment: found WORLD_SIZE=%d and RANK=%d, wanted a rank below the world's size",
+                         count, rank);
+    }
+    if (count > 1 && (address == NULL || address[0] == '\0' || port == NULL || port[0] == '\0')) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "environment: found WORLD_SIZE=%d without %s, wanted where rank 0 is (or start with mpirun)",
+                         count, address == NULL || address[0] == '\0' ? "MASTER_ADDR" : "MASTER_PORT");
+    }
+    *launch = (ckpt_launch){.rank = rank, .count = count, .address = address, .port = port};
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
+{
+    int rank = 0, count = 0, world_rank = -1, world = 0;
+    CKPT_TRY(read_mpirun(&rank, &count, err));
+    CKPT_TRY(read_number("WORLD_SIZE", 1, 0, &world, err));
+    CKPT_TRY(read_number("RANK", 0, -1, &world_rank, err));
+    if (count > 0) {
+        if (world > 0 && world != count) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: found WORLD_SIZE=%d under an mpirun of %d, wanted one",
+                             world, count);
+        }
+        *launch = (ckpt_launch){.rank = rank, .count = count, .mpi = true};
+        return CKPT_OK;
+    }
+    if (world == 0) { /* RANK alone is a name that others use, too */
+        *launch = (ckpt_launch){.rank = 0, .count = 1};
+        return CKPT_OK;
+    }
+    return read_launcher(launch, world_rank, world, err);
+}
+
+ckpt_code ckpt_ranks_started(int *count, ckpt_err *err)
+{
+    ckpt_launch launch;
+    CKPT_TRY(ckpt_launch_read(&launch, err));
+    *count = launch.count;
+    return CKPT_OK;
+}

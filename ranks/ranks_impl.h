@@ -1,0 +1,49 @@
+/* What the files of ranks/ share. */
+#ifndef CKPT_RANKS_RANKS_IMPL_H
+#define CKPT_RANKS_RANKS_IMPL_H
+
+#include <stdint.h>
+
+#include "core/carrier.h"
+#include "ranks/ranks.h"
+
+#define CKPT_TAGS 32768 /* tags are below; the least that MPI promises */
+
+/* Who this process is, as its environment says. */
+typedef struct ckpt_launch {
+    int rank, count;
+    bool mpi;            /* by mpirun; else by RANK and the others, or, with count 1, by nobody */
+    const char *address; /* of rank 0, without mpirun: MASTER_ADDR and MASTER_PORT */
+    const char *port;
+} ckpt_launch;
+CKPT_MUST_USE ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err);
+
+/* All that libckpt_mpi.so shows: a constant `ckpt_mpi`. MPI is called by the thread that opened it alone. */
+typedef struct ckpt_mpi_api {
+    ckpt_carrier carrier; /* self: NULL */
+    /* A communicator of our own. *one_host: all ranks reach the same memory. CKPT_DEVICE: MPI does not start, or has
+     * been closed before in this process. */
+    ckpt_code (*open)(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err);
+    void (*close)(void); /* collective */
+    /* A message of more bytes than this is two: whole pieces of `piece` bytes, and the rest. For tests: the limit is
+     * that of a count, INT_MAX. */
+    void (*split)(int64_t limit, int piece);
+    ckpt_code (*share)(int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*collect)(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*meet)(ckpt_err *err);
+} ckpt_mpi_api;
+/* Load it; stays loaded. */
+CKPT_MUST_USE ckpt_code ckpt_mpi_load(const ckpt_mpi_api **api, ckpt_err *err);
+
+struct ckpt_ranks {
+    int rank, count;
+    char library[64];
+    const ckpt_mpi_api *mpi;     /* NULL: none */
+    const ckpt_carrier *carrier; /* NULL: nothing carries messages */
+    void *carrier_self;
+    int slot_count;
+    unsigned char *slot; /* slot_count of carrier->slot_bytes each */
+    bool *busy;          /* of each slot */
+};
+
+#endif
