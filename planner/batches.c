@@ -232,8 +232,7 @@ ckpt_code ckpt_batch_spread(const ckpt_graph *graph, const ckpt_graph *from, ckp
         if (name == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "name of an op");
         }
-        const known *const found =
-            bsearch(&(known){.name = name}, list, (size_t)from->op_count, sizeof *list, by_name);
+        const known *const found = bsearch(&(known){.name = name}, list, (size_t)from->op_count, sizeof *list, by_name);
         CKPT_TRY(set_op(&op[o], found != NULL ? found->op : NULL, out, err));
     }
     *made = *graph;

@@ -251,8 +251,9 @@ static ckpt_code apply_policy(const ckpt_graph *graph, const char *policy, ckpt_
 }
 
 /* On a graph without micro-batches. */
-static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore, const char *grouping,
-                              ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes, ckpt_err *err)
+static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore,
+                              const char *grouping, ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes,
+                              ckpt_err *err)
 {
     ckpt_graph *const made = CKPT_NEW(out, ckpt_graph, 1);
     ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, graph->op_count);
@@ -284,12 +285,11 @@ static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, in
 }
 
 ckpt_code ckpt_choose_spread(const ckpt_graph *whole, const ckpt_graph *graph, const ckpt_rule *rule, int count,
-                             bool ignore, const char *grouping, ckpt_arena *out, const ckpt_graph **chosen,
-                             ckpt_text *notes, ckpt_err *err)
+                             bool ignore, const char *grouping, ckpt_arena *out, const ckpt_graph **set,
+                             const ckpt_graph **chosen, ckpt_text *notes, ckpt_err *err)
 {
-    const ckpt_graph *set = NULL;
-    CKPT_TRY(choose_plain(whole, rule, count, ignore, grouping, out, &set, notes, err));
-    return ckpt_batch_spread(graph, set, out, chosen, err);
+    CKPT_TRY(choose_plain(whole, rule, count, ignore, grouping, out, set, notes, err));
+    return ckpt_batch_spread(graph, *set, out, chosen, err);
 }
 
 ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore, const char *grouping,
@@ -300,7 +300,7 @@ ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *rule, int count,
         return choose_plain(graph, rule, count, ignore, grouping, out, chosen, notes, err);
     }
     CKPT_TRY(ckpt_batch_first(graph, out, &first, err));
-    return ckpt_choose_spread(first, graph, rule, count, ignore, grouping, out, chosen, notes, err);
+    return ckpt_choose_spread(first, graph, rule, count, ignore, grouping, out, &first, chosen, notes, err);
 }
 
 bool ckpt_chosen_any(const ckpt_graph *graph)

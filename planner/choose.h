@@ -35,10 +35,15 @@ CKPT_MUST_USE ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *ru
 
 /* The same for one pipeline stage: names, groups and units are those of `whole`, the graph of one micro-batch on one
  * rank with the stage of each op, so a unit that is split is none on either side. What is set on an op there is set on
- * the op of that name here, in every micro-batch. Errors and cost as ckpt_choose. */
+ * the op of that name here, in every micro-batch.
+ *
+ *   set   receives `whole` with that set
+ *
+ * Errors and cost as ckpt_choose. */
 CKPT_MUST_USE ckpt_code ckpt_choose_spread(const ckpt_graph *whole, const ckpt_graph *graph, const ckpt_rule *rule,
                                            int count, bool ignore, const char *grouping, ckpt_arena *out,
-                                           const ckpt_graph **chosen, ckpt_text *notes, ckpt_err *err);
+                                           const ckpt_graph **set, const ckpt_graph **chosen, ckpt_text *notes,
+                                           ckpt_err *err);
 
 /* Something is set on an op. */
 bool ckpt_chosen_any(const ckpt_graph *graph);

@@ -291,8 +291,8 @@ static void write_order(obeyed *f, const int *first, ckpt_order *order)
     }
 }
 
-/* The last unit of each micro-batch is kept where it is recomputed: no forward op behind it there could run again. Gives
- * whether there is one. `last_again`: per micro-batch + 1, scratch. */
+/* The last unit of each micro-batch is kept where it is recomputed: no forward op behind it there could run again.
+ * Gives whether there is one. `last_again`: per micro-batch + 1, scratch. */
 static bool skip_last(obeyed *f, int *last_again)
 {
     bool any = false;

@@ -9,10 +9,14 @@
 
 /* Options that decide what plan comes out, and those that leave it to chance or to other files. */
 static const char *const repeatable[] = {
-    "--budget",  "--reserve", "--strategy", "--effort", "--ignore-flags", "--profile",    "--device",
-    "--set",     "--dtype",   "--threads",  "--link",   "--host-memory",  "--checkpoint", "--keep",
-    "--offload", "--policy",  NULL,
+    "--budget",    "--reserve",       "--strategy", "--effort",          "--ignore-flags",
+    "--profile",   "--device",        "--set",      "--dtype",           "--threads",
+    "--link",      "--host-memory",   "--keep",     "--offload",         "--checkpoint",
+    "--policy",    "--micro-batches", "--replicas", "--pipeline-stages", "--stage",
+    "--gradients", "--shard",         "--overlap",  "--bucket",          "--network",
+    NULL,
 };
+static const char *const switches[] = {"--ignore-flags", "--overlap", NULL};
 static const char *const by_chance[] = {"--time-limit", "--start", "--maximize", NULL};
 
 static bool is_one_of(const char *const *list, const char *word)
@@ -44,7 +48,7 @@ static ckpt_code merge(const ckpt_job *j, const ckpt_plan *plan, const char **un
         const char *const option = plan->option[i];
         const bool chance = is_one_of(by_chance, option);
         const bool known = chance || is_one_of(repeatable, option);
-        const int words = known && strcmp(option, "--ignore-flags") != 0 ? 2 : 1;
+        const int words = known && !is_one_of(switches, option) ? 2 : 1;
         const bool file = !known && option[0] != '-' && i == plan->option_count - 1;
         if ((!known && !file) || i + words > plan->option_count) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT,
@@ -182,6 +186,7 @@ ckpt_code ckpt_answer_check(ckpt_job *j, ckpt_err *err)
     if (j->usage >= 0) {
         return CKPT_OK;
     }
+    CKPT_TRY(ckpt_request_check_scheme(request, err));
     j->request = request;
     j->strategy = request->strategy != NULL ? request->strategy : "auto";
     CKPT_TRY(ckpt_job_options(j, err));

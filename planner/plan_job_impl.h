@@ -4,6 +4,7 @@
 #define CKPT_PLANNER_PLAN_JOB_IMPL_H
 
 #include "core/model.h"
+#include "ops/partition.h"
 #include "planner/answers.h"
 #include "planner/plan_request_impl.h"
 
@@ -19,6 +20,15 @@ typedef struct ckpt_source {
     ckpt_bytes reserve;  /* taken off the budget */
     ckpt_bytes capacity; /* of the GPU's memory; 0: unknown, or no GPU */
     const char *notes;   /* lines on what was set and is left out */
+    bool chosen;         /* something is set, here or in another pipeline stage */
+    /* Of a model, what any stage's graph is lowered from; of a graph file NULL. */
+    const ckpt_network *network; /* of one rank */
+    const ckpt_profile *profile;
+    const ckpt_device_model *device;
+    const ckpt_lowered *whole; /* of one rank with one micro-batch; NULL where there is one stage */
+    const ckpt_part *part;     /* per stage; NULL likewise */
+    const ckpt_lowered *lowered;
+    ckpt_scheme scheme; /* of the graph; a graph file's is plain */
 } ckpt_source;
 
 /* All that the ways to answer share. */
@@ -43,12 +53,23 @@ CKPT_MUST_USE ckpt_code ckpt_source_read(const ckpt_request *request, ckpt_arena
 CKPT_MUST_USE ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t value, ckpt_arena *out,
                                             ckpt_source *source, ckpt_err *err);
 
+/* The graph of another pipeline stage of the same source. Errors: of lowering. */
+CKPT_MUST_USE ckpt_code ckpt_source_stage(const ckpt_request *request, const ckpt_source *other, int stage,
+                                          ckpt_arena *out, ckpt_source *source, ckpt_err *err);
+
 /* Everything in `options` but the budget, which may be a share of something not known yet. */
 CKPT_MUST_USE ckpt_code ckpt_job_options(ckpt_job *job, ckpt_err *err);
 
 /* Source, what is set, and budget; what would do nothing is refused. Says on standard error whether flags were obeyed.
  */
 CKPT_MUST_USE ckpt_code ckpt_job_begin(ckpt_job *job, ckpt_err *err);
+
+/* The same for another pipeline stage of the same source: nothing is said again. */
+CKPT_MUST_USE ckpt_code ckpt_job_begin_stage(ckpt_job *job, const ckpt_source *other, ckpt_err *err);
+
+/* One plan, with what is to be said of it on standard error, and its files. `job->found`: it fits. Errors:
+ * CKPT_INTERRUPTED (before any was found), of planning and writing. */
+CKPT_MUST_USE ckpt_code ckpt_job_plan(ckpt_job *job, ckpt_plan **plan, ckpt_err *err);
 
 /* What the plan was made for and from. */
 void ckpt_job_stamp(const ckpt_job *job, ckpt_plan *plan);
@@ -58,6 +79,9 @@ void ckpt_job_stamp(const ckpt_job *job, ckpt_plan *plan);
  * whatever. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_job_record(const ckpt_job *job, const ckpt_request *request, bool early, ckpt_plan *plan,
                                         ckpt_err *err);
+
+/* A plan for each pipeline stage. */
+CKPT_MUST_USE ckpt_code ckpt_answer_stages(ckpt_job *job, ckpt_err *err);
 
 /* --check: whether the plan file is what the planner gives. */
 CKPT_MUST_USE ckpt_code ckpt_answer_check(ckpt_job *job, ckpt_err *err);

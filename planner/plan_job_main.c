@@ -32,7 +32,8 @@ static void note_flags(const ckpt_job *j)
     if (r->question == CKPT_ASK_COMPARISON || (r->strategy != NULL && strcmp(r->strategy, "flags") == 0)) {
         return;
     }
-    if (!used->flags && ckpt_chosen_any(j->source.graph)) {
+    const bool named = r->strategy != NULL && strcmp(r->strategy, "auto") != 0;
+    if (named && !used->flags && j->source.chosen) {
         fprintf(stderr, "%s: note: checkpoint flags are set, which strategy %s does not read\n", j->cli->program,
                 used->name);
     } else if (j->source.flagged) {
@@ -71,7 +72,7 @@ static ckpt_code check_use(const ckpt_job *j, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "strategy %s offloads, and no link is known: add --link RATE",
                          asked->name);
     }
-    if (asked != NULL && asked->flags && !ckpt_chosen_any(graph)) {
+    if (asked != NULL && asked->flags && !j->source.chosen) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found no \"checkpoint\" flags for strategy %s", r->input,
                          asked->name);
     }
@@ -127,6 +128,17 @@ ckpt_code ckpt_job_begin(ckpt_job *j, ckpt_err *err)
     return set_budget(j, r->question == CKPT_ASK_MAXIMUM ? 0 : whole, err);
 }
 
+ckpt_code ckpt_job_begin_stage(ckpt_job *j, const ckpt_source *other, ckpt_err *err)
+{
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    CKPT_TRY(ckpt_source_stage(j->request, other, j->request->scheme.stage, j->out, &j->source, err));
+    CKPT_TRY(check_use(j, err));
+    obey(j);
+    CKPT_TRY(ckpt_keep_all_measure(j->source.graph, j->out, &whole, &time, err));
+    return set_budget(j, whole, err);
+}
+
 void ckpt_job_stamp(const ckpt_job *j, ckpt_plan *plan)
 {
     const char *const asked = j->request->strategy;
@@ -134,6 +146,7 @@ void ckpt_job_stamp(const ckpt_job *j, ckpt_plan *plan)
     plan->costs = s->costs;
     plan->gpu = s->gpu;
     plan->threads = s->threads;
+    plan->scheme = s->scheme;
     plan->reserve_bytes = s->reserve;
     plan->solver = asked != NULL && ckpt_grouping_known(asked) ? asked : plan->solver;
 }

@@ -65,9 +65,13 @@ static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const c
 }
 
 /* The schedule of --start. */
-static ckpt_code read_start(ckpt_job *j, ckpt_candidate *start, ckpt_err *err)
+static ckpt_code read_start(ckpt_job *j, ckpt_err *err)
 {
     ckpt_plan *plan = NULL;
+    ckpt_candidate *const start = CKPT_NEW(j->out, ckpt_candidate, 1);
+    if (start == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "start");
+    }
     CKPT_TRY(ckpt_plan_read(j->request->start, j->out, &plan, err));
     CKPT_TRY(ckpt_plan_bind(plan, j->source.graph, err));
     if (plan->verdict != CKPT_FITS) {
@@ -129,24 +133,28 @@ static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
     }
 }
 
-static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
+ckpt_code ckpt_job_plan(ckpt_job *j, ckpt_plan **plan, ckpt_err *err)
 {
-    const ckpt_request *const r = j->request;
-    ckpt_plan *plan = NULL;
-    ckpt_candidate start;
-    ckpt_explanation explanation = {0};
-    if (r->start != NULL) {
-        CKPT_TRY(read_start(j, &start, err));
+    if (j->request->start != NULL) {
+        CKPT_TRY(read_start(j, err));
     }
-    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, &plan, err));
-    j->found = plan->verdict == CKPT_FITS;
+    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, plan, err));
+    j->found = (*plan)->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
     }
     const bool early = ckpt_plan_stopped(&j->options);
     note_end(j, early);
-    note_choice(j, plan);
-    CKPT_TRY(write_files(j, r, early, plan, err));
+    note_choice(j, *plan);
+    return write_files(j, j->request, early, *plan, err);
+}
+
+static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_plan *plan = NULL;
+    ckpt_explanation explanation = {0};
+    CKPT_TRY(ckpt_job_plan(j, &plan, err));
     const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
     if (explain) {
         CKPT_TRY(ckpt_explain(plan, j->source.graph, j->strategy, &j->options, j->out, &explanation, err));
@@ -345,7 +353,7 @@ static ckpt_code answer(ckpt_job *j, ckpt_err *err)
     if (r->question == CKPT_ASK_PACKING) {
         return answer_packing(j, err);
     }
-    if (r->question != CKPT_ASK_CHECK) {
+    if (r->question != CKPT_ASK_CHECK && !ckpt_request_is_staged(r)) {
         CKPT_TRY(ckpt_job_begin(j, err));
     }
     switch (r->question) {
@@ -353,7 +361,7 @@ static ckpt_code answer(ckpt_job *j, ckpt_err *err)
     case CKPT_ASK_SWEEP: CKPT_TRY(answer_sweep(j, err)); break;
     case CKPT_ASK_MAXIMUM: CKPT_TRY(answer_maximum(j, err)); break;
     case CKPT_ASK_COMPARISON: CKPT_TRY(answer_comparison(j, err)); break;
-    default: CKPT_TRY(answer_plan(j, err));
+    default: CKPT_TRY(ckpt_request_is_staged(r) ? ckpt_answer_stages(j, err) : answer_plan(j, err));
     }
     const bool elsewhere = r->question == CKPT_ASK_SWEEP ? r->output != NULL && !ckpt_on_stdout(r->output)
                                                          : ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);

@@ -10,7 +10,9 @@
 enum { POINTS_MAX = 10000 };
 
 const ckpt_cli_option ckpt_request_options[] = {
-    {"budget", 'b', "SIZE", "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit)"},
+    {"budget", 'b', "SIZE",
+     "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit); of pipeline stages each, or "
+     "6GB,5GB,..."},
     {"reserve", 0, "SIZE", "of --budget: kept for what is neither static nor arena, a GPU's context and libraries (0)"},
     {"output", 'o', "FILE",
      "write the plan, or the curve of --sweep as .csv or .json (which ckpt-view draws); - is stdout"},
@@ -31,6 +33,7 @@ const ckpt_cli_option ckpt_request_options[] = {
     {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
     {"dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (as the model says)"},
     {"threads", 't', "N", "threads of the CPU's kernels (as in the profile, else all processors; a GPU has none)"},
+    CKPT_SCHEME_OPTIONS,
     {"link", 0, "RATE", "offload to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)"},
     {"host-memory", 0, "SIZE", "room on the host for what is offloaded (no limit)"},
     {"sweep", 0, "N", "time over N budgets, from the least that can be met to --budget or keep-all's peak"},
@@ -64,6 +67,52 @@ static int take_rule(const ckpt_cli *cli, ckpt_request *r, const char *name, con
         }
     }
     return -1;
+}
+
+/* -1: not of the scheme; 0: it is; else the exit code. */
+static int take_scheme(const ckpt_cli *cli, ckpt_request *r, const char *name, const char *value)
+{
+    ckpt_err err = {0};
+    bool taken = false;
+    if (ckpt_scheme_take(&r->scheme, name, value, &taken, &r->stage_given, &err) != CKPT_OK) {
+        return ckpt_cli_usage(cli, "%s", err.msg);
+    }
+    r->scheme_option = taken && r->scheme_option == NULL ? name : r->scheme_option;
+    return taken ? 0 : -1;
+}
+
+bool ckpt_request_is_staged(const ckpt_request *r)
+{
+    return r->scheme.stages > 1 && !r->stage_given;
+}
+
+/* What is asked of one graph, and that is not said; NULL: nothing. */
+static const char *for_one(const ckpt_request *r)
+{
+    static const char *const question[] = {
+        [CKPT_ASK_SWEEP] = "--sweep",         [CKPT_ASK_MAXIMUM] = "--maximize",
+        [CKPT_ASK_EXPLANATION] = "--explain", [CKPT_ASK_COMPARISON] = "--compare-strategies",
+        [CKPT_ASK_CHECK] = "--check",         [CKPT_ASK_STRATEGIES] = NULL,
+    };
+    return question[r->question] != NULL ? question[r->question]
+           : r->start != NULL            ? "--start"
+           : ckpt_on_stdout(r->output)   ? "-o -"
+           : ckpt_on_stdout(r->trace)    ? "--trace -"
+                                         : NULL;
+}
+
+ckpt_code ckpt_request_check_scheme(const ckpt_request *r, ckpt_err *err)
+{
+    if (r->stage_given && r->scheme.stages == 1) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--stage is one of --pipeline-stages N, and there are none");
+    }
+    CKPT_TRY(ckpt_scheme_check(&r->scheme, err));
+    const char *const one = ckpt_request_is_staged(r) ? for_one(r) : NULL;
+    return one == NULL ? CKPT_OK
+                       : CKPT_FAIL(err, CKPT_BAD_INPUT,
+                                   "%s is for one graph, and there are %d stages: name one by "
+                                   "--stage K",
+                                   one, r->scheme.stages);
 }
 
 /* Options that only keep their text. */
@@ -156,7 +205,7 @@ static int take_number(const ckpt_cli *cli, ckpt_request *r, const char *name, c
     return -1;
 }
 
-enum { WORDS_MAX = 2 * (24 + CKPT_SETS_MAX + CKPT_RULES_MAX) + 2 };
+enum { WORDS_MAX = 2 * (32 + CKPT_SETS_MAX + CKPT_RULES_MAX) + 2 };
 
 typedef struct words {
     const char **word;
@@ -177,6 +226,31 @@ static void add_formatted(words *w, const char *name, const char *value)
 {
     w->failed = w->failed || value == NULL;
     add_words(w, name, value);
+}
+
+static void add_count(words *w, const char *name, int64_t count, int64_t usual, ckpt_arena *out)
+{
+    if (count != usual) {
+        add_formatted(w, name, ckpt_arena_format(out, "%lld", (long long)count));
+    }
+}
+
+static void add_scheme(words *w, const ckpt_scheme *scheme, ckpt_arena *out)
+{
+    const ckpt_scheme *const usual = &ckpt_scheme_alone;
+    add_count(w, "--micro-batches", scheme->micro_batches, usual->micro_batches, out);
+    add_count(w, "--replicas", scheme->replicas, usual->replicas, out);
+    add_count(w, "--pipeline-stages", scheme->stages, usual->stages, out);
+    add_count(w, "--stage", scheme->stages > 1 ? scheme->stage : -1, -1, out);
+    add_words(w, "--gradients", scheme->fused ? "fused" : NULL);
+    add_words(w, "--shard", scheme->shard_optimizer ? "optimizer" : NULL);
+    if (scheme->overlap) {
+        w->word[w->count++] = "--overlap";
+    }
+    add_count(w, "--bucket", scheme->bucket_bytes, usual->bucket_bytes, out);
+    if (scheme->network_bytes_per_s != usual->network_bytes_per_s) {
+        add_formatted(w, "--network", ckpt_arena_format(out, "%lldB/s", (long long)scheme->network_bytes_per_s));
+    }
 }
 
 ckpt_code ckpt_request_words(const ckpt_request *r, ckpt_arena *out, const char *const **list, int *count,
@@ -212,6 +286,7 @@ ckpt_code ckpt_request_words(const ckpt_request *r, ckpt_arena *out, const char 
     if (r->threads > 0) {
         add_formatted(&w, "--threads", ckpt_arena_format(out, "%d", r->threads));
     }
+    add_scheme(&w, &r->scheme, out);
     add_words(&w, "--link", r->link);
     add_words(&w, "--host-memory", r->host_memory);
     if (r->input != NULL && !ckpt_on_stdout(r->input)) { /* what came through a pipe is gone */
@@ -244,7 +319,8 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
     }
     if (r->budget != NULL || r->strategy != NULL || r->start != NULL || r->profile != NULL || r->device != NULL ||
         r->trace != NULL || r->dtype != NULL || r->reserve != NULL || r->link != NULL || r->host_memory != NULL ||
-        r->set_count > 0 || r->rule_count > 0 || r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags) {
+        r->set_count > 0 || r->rule_count > 0 || r->threads > 0 || r->max_overhead >= 0 || r->json || r->ignore_flags ||
+        r->scheme_option != NULL) {
         return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
     }
     return -1;
@@ -288,8 +364,12 @@ static int check_check(const ckpt_cli *cli, const ckpt_request *r)
 /* What does not go together. */
 static int check_request(const ckpt_cli *cli, const ckpt_request *r)
 {
+    ckpt_err err = {0};
     if (r->question == CKPT_ASK_PACKING) {
         return check_pack(cli, r);
+    }
+    if (r->question != CKPT_ASK_CHECK && ckpt_request_check_scheme(r, &err) != CKPT_OK) { /* a plan may say the rest */
+        return ckpt_cli_usage(cli, "%s", err.msg);
     }
     if (r->capacity != NULL) {
         return ckpt_cli_usage(cli, "--capacity is for --pack; a plan has a --budget");
@@ -332,13 +412,14 @@ int ckpt_request_read(ckpt_cli *cli, ckpt_request *r)
     const char *name = NULL;
     const char *value = NULL;
     int more = 0;
-    *r = (ckpt_request){.effort = CKPT_EFFORT_NORMAL, .max_overhead = -1};
+    *r = (ckpt_request){.effort = CKPT_EFFORT_NORMAL, .max_overhead = -1, .scheme = ckpt_scheme_alone};
     while ((more = ckpt_cli_next(cli, &name, &value)) == 1) {
         const int number = take_number(cli, r, name, value);
         const int question = number < 0 ? take_question(cli, r, name, value) : number;
         const int rule = question < 0 ? take_rule(cli, r, name, value) : question;
-        if (rule > 0) {
-            return rule;
+        const int scheme = rule < 0 ? take_scheme(cli, r, name, value) : rule;
+        if (scheme > 0) {
+            return scheme;
         }
         if (strcmp(name, "json") == 0) {
             r->json = true;

@@ -6,6 +6,7 @@
 
 #include "core/cli.h"
 #include "core/memory.h"
+#include "core/scheme.h"
 #include "planner/choose.h"
 
 enum { CKPT_SETS_MAX = 64, CKPT_RULES_MAX = 64 };
@@ -38,6 +39,9 @@ typedef struct ckpt_request {
     int threads;         /* 0: default */
     double time_limit;   /* seconds; 0: none */
     double max_overhead; /* share of the time; < 0: none */
+    ckpt_scheme scheme;  /* first_layer is not chosen here */
+    bool stage_given;
+    const char *scheme_option; /* the first of its options that was given; NULL: none */
 } ckpt_request;
 
 extern const ckpt_cli_option ckpt_request_options[];
@@ -49,6 +53,12 @@ int ckpt_request_read(ckpt_cli *cli, ckpt_request *request);
  * ckpt_request_options, by long name, and the file last. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_request_words(const ckpt_request *request, ckpt_arena *out, const char *const **words,
                                            int *count, ckpt_err *err);
+
+/* All pipeline stages are meant, one plan for each. */
+bool ckpt_request_is_staged(const ckpt_request *request);
+
+/* The numbers of the scheme make sense, and what is for one graph is asked of one. Errors: CKPT_BAD_INPUT. */
+CKPT_MUST_USE ckpt_code ckpt_request_check_scheme(const ckpt_request *request, ckpt_err *err);
 
 bool ckpt_on_stdout(const char *path); /* "-"; NULL is not */
 bool ckpt_ends_with(const char *text, const char *end);
