@@ -29,8 +29,8 @@ typedef struct ckpt_kernel_args {
     void *const *out;   /* forward: written; backward: read where declared */
     void *const *saved; /* likewise */
     const float *const *param;
-    const void *const *param16; /* bfloat16 copies of param[], for products; all NULL in a float32 model */
-    float *const *stat;
+    const void *const *param16;  /* bfloat16 copies of param[], for products; all NULL in a float32 model */
+    float *const *stat;          /* backward reads them only where forward never writes them */
     const void *const *grad_out; /* backward; of the output's type, a loss's float32 */
     void *const *grad_in;        /* backward; of the input's type; NULL where not wanted */
     float *const *grad_param;    /* backward */
@@ -53,7 +53,8 @@ typedef struct ckpt_kernel {
     void (*release)(void *state); /* NULL with prepare */
     /* Bytes the chosen algorithms use. NULL: none. */
     void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
-    /* Why the layer runs slower than a user might expect, one line that lives as the state; "": it does not. NULL: never. */
+    /* Why the layer runs slower than a user might expect, one line that lives as the state; "": it does not. NULL:
+     * never. */
     const char *(*remark)(const void *state);
     ckpt_code (*forward)(const ckpt_kernel_args *args, ckpt_err *err);
     ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);

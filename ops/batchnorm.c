@@ -1,18 +1,55 @@
 /* batchnorm: every channel to mean 0 and variance 1 over the batch, then scaled and shifted by learned numbers. The
- * running variance takes the unbiased variance, as PyTorch does; the normalisation takes the biased one. */
+ * running variance takes the unbiased variance, as PyTorch does; the normalisation takes the biased one.
+ *
+ * Frozen it is an affine map per channel: the running statistics are read and never written, nothing is saved, and
+ * backward reads the input for the gradient of the weight alone. So a layer that learns nothing (torchvision's
+ * FrozenBatchNorm2d, whose weight and bias are buffers: statistics here) keeps nothing for backward at all. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {
     {.name = "eps", .kind = CKPT_FLOAT, .real = 1e-5, .help = "added to the variance"},
     {.name = "momentum", .kind = CKPT_FLOAT, .real = 0.1, .help = "weight of this batch in the running statistics"},
+    {.name = "frozen",
+     .kind = CKPT_BOOL,
+     .integer = 0,
+     .help = "normalise with the running statistics and leave them, as a module in PyTorch's eval()"},
+    {.name = "learned",
+     .kind = CKPT_BOOL,
+     .integer = 1,
+     .help = "weight and bias learn; false, only when frozen: they are statistics (FrozenBatchNorm2d)"},
     {0},
 };
+
+/* Costs of the affine map: sums for the parameters (4) and a product per element; one vector per channel. */
+static void infer_frozen(ckpt_node *node, bool learned)
+{
+    const ckpt_shape *const x = &node->in[0].shape;
+    const int64_t count = ckpt_shape_count(x), channels = x->dim[1];
+    node->backward_in = learned;
+    node->forward_flop = ckpt_times(count, 3);
+    node->backward_flop = ckpt_times(count, learned ? 5 : 1);
+    node->forward_workspace_bytes = ckpt_times(channels, 4);
+    node->backward_workspace_bytes = ckpt_times(channels, learned ? ckpt_plus(ckpt_times(16, node->threads), 4) : 4);
+}
+
+static ckpt_code add_parameters(ckpt_node *node, bool learned, const ckpt_shape *channels, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_node_add_stat(node, "running_mean", channels, 0, err));
+    CKPT_TRY(ckpt_node_add_stat(node, "running_var", channels, 1, err));
+    if (!learned) {
+        CKPT_TRY(ckpt_node_add_stat(node, "weight", channels, 1, err));
+        return ckpt_node_add_stat(node, "bias", channels, 0, err);
+    }
+    CKPT_TRY(ckpt_node_add_param(node, "weight", channels, CKPT_INIT_ONE, 0, false, err));
+    return ckpt_node_add_param(node, "bias", channels, CKPT_INIT_ZERO, 0, false, err);
+}
 
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape;
     const double eps = ckpt_node_float(node, "eps"), momentum = ckpt_node_float(node, "momentum");
+    const bool frozen = ckpt_node_bool(node, "frozen"), learned = ckpt_node_bool(node, "learned");
     CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
     char shape[CKPT_SHAPE_TEXT];
     if (x->rank != 4 && x->rank != 2) {
@@ -21,7 +58,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     }
     const ckpt_shape channels = {1, {x->dim[1]}};
     const int64_t count = ckpt_shape_count(x), rows = count / x->dim[1];
-    if (rows < 2) {
+    if (rows < 2 && !frozen) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is %s: one value per channel has no variance",
                          ckpt_shape_show(x, shape));
     }
@@ -29,13 +66,17 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "eps is %g, wanted more than 0; momentum is %g, wanted 0 to 1", eps,
                          momentum);
     }
+    if (!learned && !frozen) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "learned is false and frozen is false, wanted frozen true with it");
+    }
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
+    if (frozen) {
+        infer_frozen(node, learned);
+        return add_parameters(node, learned, &channels, err);
+    }
     CKPT_TRY(ckpt_node_add_saved(node, "mean", CKPT_FLOAT32, &channels, err));
     CKPT_TRY(ckpt_node_add_saved(node, "rstd", CKPT_FLOAT32, &channels, err));
-    CKPT_TRY(ckpt_node_add_param(node, "weight", &channels, CKPT_INIT_ONE, 0, false, err));
-    CKPT_TRY(ckpt_node_add_param(node, "bias", &channels, CKPT_INIT_ZERO, 0, false, err));
-    CKPT_TRY(ckpt_node_add_stat(node, "running_mean", &channels, 0, err));
-    CKPT_TRY(ckpt_node_add_stat(node, "running_var", &channels, 1, err));
+    CKPT_TRY(add_parameters(node, true, &channels, err));
     node->backward_in = 1;
     node->backward_saved = 3;
 
@@ -51,15 +92,22 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Two sums per channel and part of the rows; backward also two factors per channel (kernels/cuda/batchnorm.cu). */
+/* Two sums per channel and part of the rows; backward also two factors per channel (kernels/cuda/batchnorm.cu). Frozen:
+ * one number per channel, and for the gradients of learned parameters the sums. */
 static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     const int64_t channels = node->in[0].shape.dim[1], rows = ckpt_node_in_count(node, 0) / channels;
     const int64_t part_rows = ckpt_gpu_part_rows(1, rows, channels);
     const int64_t parts = rows / part_rows + (rows % part_rows != 0);
-    const ckpt_bytes pair = ckpt_times(8, channels);
-    *forward = ckpt_round_up(ckpt_times(pair, parts), CKPT_ALIGN);
-    *backward = ckpt_plus(*forward, ckpt_round_up(pair, CKPT_ALIGN));
+    const ckpt_bytes pair = ckpt_times(8, channels), sums = ckpt_round_up(ckpt_times(pair, parts), CKPT_ALIGN);
+    const ckpt_bytes with_factors = ckpt_plus(sums, ckpt_round_up(pair, CKPT_ALIGN));
+    if (ckpt_node_bool(node, "frozen")) {
+        *forward = ckpt_round_up(pair / 2, CKPT_ALIGN);
+        *backward = ckpt_plus(*forward, ckpt_node_bool(node, "learned") ? with_factors : 0);
+        return;
+    }
+    *forward = sums;
+    *backward = with_factors;
 }
 
 const ckpt_op ckpt_op_batchnorm = {

@@ -402,7 +402,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
     const void *grad_out[CKPT_OUT_MAX] = {0};
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0};
     void *grad_in[CKPT_IN_MAX] = {0};
-    float *grad_param[CKPT_PARAM_MAX] = {0};
+    float *grad_param[CKPT_PARAM_MAX] = {0}, *stat[CKPT_STAT_MAX] = {0};
     slab s;
     uint64_t adds_in = run->adds_in;
     float *first = NULL;
@@ -448,12 +448,17 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
             saved[k] = slab_cut(&s, run, bench->saved[k].bytes, bench->saved[k].memory, NULL, false);
         }
     }
+    for (int k = 0; k < node->stat_count; k++) { /* what forward changed backward may not read */
+        const bool changed = memcmp(bench->stat[k].memory, bench->stat_before[k].memory, bench->stat[k].bytes) != 0;
+        stat[k] = changed ? NULL : slab_cut(&s, run, bench->stat[k].bytes, bench->stat_before[k].memory, NULL, false);
+    }
     const ckpt_kernel_args args = {.node = node,
                                    .state = bench->bound.state,
                                    .in = in,
                                    .out = out,
                                    .saved = saved,
                                    .param = param,
+                                   .stat = stat,
                                    .grad_out = grad_out,
                                    .grad_in = grad_in,
                                    .grad_param = grad_param,

@@ -445,7 +445,7 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
     const void *in[CKPT_IN_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0}, *param16[CKPT_PARAM_MAX] = {0};
     const float *param[CKPT_PARAM_MAX] = {0};
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[CKPT_IN_MAX] = {0}, *first = NULL;
-    float *grad_param[CKPT_PARAM_MAX] = {0};
+    float *grad_param[CKPT_PARAM_MAX] = {0}, *stat[CKPT_STAT_MAX] = {0};
     uint64_t adds_in = run->adds_in;
     image m;
     if (c->failed) {
@@ -490,11 +490,16 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
             saved[k] = image_cut(&m, run, c->saved[k].bytes, c->saved[k].bits, NULL);
         }
     }
+    for (int k = 0; k < node->stat_count; k++) { /* what forward changed backward may not read */
+        const bool changed = memcmp(c->stat[k].bits, c->stat_before[k].bits, c->stat[k].bytes) != 0;
+        stat[k] = changed ? NULL : image_cut(&m, run, c->stat[k].bytes, c->stat_before[k].bits, NULL);
+    }
     const ckpt_kernel_args args = {.in = in,
                                    .out = out,
                                    .saved = saved,
                                    .param = param,
                                    .param16 = param16,
+                                   .stat = stat,
                                    .grad_out = grad_out,
                                    .grad_in = grad_in,
                                    .grad_param = grad_param,
@@ -560,7 +565,7 @@ void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out)
     const void *in[CKPT_IN_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0};
     const float *param[CKPT_PARAM_MAX] = {0};
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[CKPT_IN_MAX] = {0};
-    float *grad_param[CKPT_PARAM_MAX] = {0};
+    float *grad_param[CKPT_PARAM_MAX] = {0}, *stat[CKPT_STAT_MAX] = {0};
     ckpt_err err = {0};
     for (int k = 0; k < node->in_count; k++) {
         in[k] = node->backward_in >> k & 1 ? c->in[k].value : NULL;
@@ -577,6 +582,9 @@ void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out)
     for (int k = 0; k < node->saved_count; k++) {
         saved[k] = node->backward_saved >> k & 1 ? c->saved[k].value : NULL;
     }
+    for (int k = 0; k < node->stat_count; k++) {
+        stat[k] = c->stat_before[k].value;
+    }
     const ckpt_bytes bytes = c->cpu_bound.backward_workspace_bytes;
     char *const room = ckpt_arena_take(&c->arena, 1, (size_t)bytes + CKPT_ALIGN);
     assert_non_null(room);
@@ -584,6 +592,7 @@ void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out)
                                    .out = out,
                                    .saved = saved,
                                    .param = param,
+                                   .stat = stat,
                                    .grad_out = grad_out,
                                    .grad_in = grad_in,
                                    .grad_param = grad_param,

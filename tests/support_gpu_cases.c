@@ -5,6 +5,7 @@
 /* clang-format off */
 #define INT(n, v)   {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
 #define REAL(n, v)  {.name = (n), .kind = CKPT_FLOAT, .real = (v)}
+#define FLAG(n, v)  {.name = (n), .kind = CKPT_BOOL, .integer = (v)}
 #define LENGTH(...) ((int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 #define LIST(n, ...) \
     {.name = (n), .kind = CKPT_INTS, .ints = (const int64_t[]){__VA_ARGS__}, .int_count = LENGTH(__VA_ARGS__)}
@@ -36,6 +37,8 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "conv2d", IN(F(2, 12, 7, 5)), AT(INT("out_channels", 24), INT("kernel_size", 3), INT("groups", 12))},
     {.op = "batchnorm", IN(F(1000, 1))},
     {.op = "batchnorm", IN(F(5, 1000))},
+    {.op = "batchnorm", IN(F(5, 1000)), AT(FLAG("frozen", 1))},
+    {.op = "batchnorm", IN(F(5, 1000)), AT(FLAG("frozen", 1), FLAG("learned", 0))},
     {.op = "batchnorm", IN(F(3, 7, 11, 13))},
 
     {.op = "layernorm", IN(F(3, 1000))},

@@ -66,7 +66,9 @@ void ckpt_reference_batchnorm(const ckpt_reference *r)
     const double eps = ckpt_node_float(r->node, "eps"), momentum = ckpt_node_float(r->node, "momentum");
     const int64_t N = x->dim[0], C = x->dim[1], P = x->rank == 4 ? x->dim[2] * x->dim[3] : 1;
     const double count = (double)(N * P);
+    const bool frozen = ckpt_node_bool(r->node, "frozen"), learned = ckpt_node_bool(r->node, "learned");
     for (int64_t c = 0; c < C; c++) {
+        const double weight = learned ? r->param[0][c] : r->stat[2][c], bias = learned ? r->param[1][c] : r->stat[3][c];
         double mean = 0, variance = 0;
         for (int64_t n = 0; n < N; n++) {
             for (int64_t p = 0; p < P; p++) {
@@ -78,7 +80,7 @@ void ckpt_reference_batchnorm(const ckpt_reference *r)
                 variance += pow(r->in[0][(n * C + c) * P + p] - mean, 2) / count;
             }
         }
-        if (r->evaluating) {
+        if (r->evaluating || frozen) {
             mean = r->stat[0][c];
             variance = r->stat[1][c];
         } else {
@@ -86,12 +88,14 @@ void ckpt_reference_batchnorm(const ckpt_reference *r)
             r->stat[1][c] += momentum * (variance * count / (count - 1) - r->stat[1][c]);
         }
         const double rstd = 1 / sqrt(variance + eps);
-        r->saved[0][c] = mean;
-        r->saved[1][c] = rstd;
+        if (!frozen) {
+            r->saved[0][c] = mean;
+            r->saved[1][c] = rstd;
+        }
         for (int64_t n = 0; n < N; n++) {
             for (int64_t p = 0; p < P; p++) {
                 const int64_t i = (n * C + c) * P + p;
-                r->out[0][i] = r->param[0][c] * (r->in[0][i] - mean) * rstd + r->param[1][c];
+                r->out[0][i] = weight * (r->in[0][i] - mean) * rstd + bias;
             }
         }
     }

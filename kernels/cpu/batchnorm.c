@@ -2,8 +2,12 @@
  * and every statistic is a sum down a column. Two passes over memory each way; oneDNN's takes three.
  *
  * Sums are of x - center with center = the first row, which keeps the one-pass variance exact enough: float over ROWS
- * rows, then double. Each thread sums its own rows; threads are combined in order. */
+ * rows, then double. Each thread sums its own rows; threads are combined in order.
+ *
+ * Frozen it is an affine map by the running statistics, and what it divides by is worked out anew each way, in
+ * workspace. */
 #include <math.h>
+#include <string.h>
 
 #include "core/tensor.h"
 #include "kernels/cpu/vector.h"
@@ -88,6 +92,12 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 {
     (void)state;
     const ckpt_bytes channels = node->in[0].shape.dim[1];
+    if (ckpt_node_bool(node, "frozen")) {
+        const ckpt_bytes sums = 2 * channels * node->threads * (ckpt_bytes)sizeof(double);
+        *forward = channels * (ckpt_bytes)sizeof(float);
+        *backward = *forward + (ckpt_node_bool(node, "learned") ? sums : 0);
+        return;
+    }
     *forward = 2 * channels * node->threads * (ckpt_bytes)sizeof(double);
     *backward = *forward + 2 * channels * (ckpt_bytes)sizeof(float);
 }
@@ -117,25 +127,14 @@ static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
     }
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+/* y = (x - mean) rstd w + b. */
+static void normalise(const ckpt_kernel_args *args, sizes s, const float *mean, const float *rstd, const float *w,
+                      const float *b)
 {
-    (void)err;
-    const ckpt_node *node = args->node;
-    const sizes s = sizes_of(node);
-    const float eps = (float)ckpt_node_float(node, "eps");
-    float *mean = args->saved[0], *rstd = args->saved[1];
-    if (args->evaluating) {
-        for (int64_t c = 0; c < s.channels; c++) {
-            mean[c] = args->stat[0][c];
-            rstd[c] = 1 / sqrtf(args->stat[1][c] + eps);
-        }
-    } else {
-        batch_moments(args, s, eps);
-    }
-    const float *x = args->in[0], *w = args->param[0], *b = args->param[1];
+    const float *x = args->in[0];
     float *y = args->out[0];
     const int64_t channels = s.channels;
-#pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * channels > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
         const float *x_row = x + r * channels;
         float *y_row = y + r * channels;
@@ -144,7 +143,77 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
             y_row[c] = (x_row[c] - mean[c]) * (rstd[c] * w[c]) + b[c];
         }
     }
+}
+
+static void use_statistics(const ckpt_kernel_args *args, int64_t channels, float *rstd)
+{
+    const float eps = (float)ckpt_node_float(args->node, "eps");
+    for (int64_t c = 0; c < channels; c++) {
+        rstd[c] = 1 / sqrtf(args->stat[1][c] + eps);
+    }
+}
+
+/* Weight and bias: parameters, or statistics where they do not learn. */
+static const float *affine(const ckpt_kernel_args *args, int k)
+{
+    return args->node->param_count > 0 ? args->param[k] : args->stat[2 + k];
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const ckpt_node *node = args->node;
+    const sizes s = sizes_of(node);
+    if (ckpt_node_bool(node, "frozen")) {
+        float *const rstd = args->workspace;
+        use_statistics(args, s.channels, rstd);
+        normalise(args, s, args->stat[0], rstd, affine(args, 0), affine(args, 1));
+        return CKPT_OK;
+    }
+    float *const mean = args->saved[0], *const rstd = args->saved[1];
+    if (args->evaluating) {
+        memcpy(mean, args->stat[0], (size_t)s.channels * sizeof *mean);
+        use_statistics(args, s.channels, rstd);
+    } else {
+        batch_moments(args, s, (float)ckpt_node_float(node, "eps"));
+    }
+    normalise(args, s, mean, rstd, args->param[0], args->param[1]);
     return CKPT_OK;
+}
+
+/* dx = w rstd dy; only learned parameters need x. */
+static void backward_frozen(const ckpt_kernel_args *args, sizes s)
+{
+    const ckpt_node *node = args->node;
+    const int64_t channels = s.channels;
+    const bool learned = node->param_count > 0;
+    const float *const dy = args->grad_out[0];
+    double *const sum = args->workspace;
+    float *const slope = (float *)(void *)(sum + (learned ? 2 * channels * node->threads : 0));
+    use_statistics(args, channels, slope);
+    if (learned) {
+        column_sums(s, node->threads, args->in[0], dy, args->stat[0], sum);
+        for (int64_t c = 0; c < channels; c++) {
+            args->grad_param[0][c] = (float)(sum[channels + c] * (double)slope[c]);
+            args->grad_param[1][c] = (float)sum[c];
+        }
+    }
+    float *const dx = args->grad_in[0];
+    if (dx == NULL) {
+        return;
+    }
+    for (int64_t c = 0; c < channels; c++) {
+        slope[c] *= affine(args, 0)[c];
+    }
+#pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
+    for (int64_t r = 0; r < s.rows; r++) {
+        const float *dy_row = dy + r * channels;
+        float *dx_row = dx + r * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++) {
+            dx_row[c] = dy_row[c] * slope[c];
+        }
+    }
 }
 
 /* dx = w rstd (dy - db / n - xhat dw / n). Source: Ioffe & Szegedy 2015, section 3, collected. */
@@ -153,6 +222,10 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const ckpt_node *node = args->node;
     const sizes s = sizes_of(node);
+    if (ckpt_node_bool(node, "frozen")) {
+        backward_frozen(args, s);
+        return CKPT_OK;
+    }
     const int64_t channels = s.channels;
     const float *x = args->in[0], *dy = args->grad_out[0], *w = args->param[0];
     const float *mean = args->saved[0], *rstd = args->saved[1];

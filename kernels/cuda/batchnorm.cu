@@ -5,7 +5,10 @@
  * Sums go down the columns of [rows x channels] as bias gradients do (sum.cu): a block sums 256 channels of one part of
  * the rows (ckpt_gpu_part_rows), then the parts are added in order, in double. As on the CPU they are sums of x minus
  * the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
- * backward reads x and dy twice and writes dx, 11 FLOP: bound by memory. */
+ * backward reads x and dy twice and writes dx, 11 FLOP: bound by memory.
+ *
+ * Frozen it is an affine map by the running statistics, and what it divides by is worked out anew each way, in
+ * workspace: forward reads x once, backward dy once, and for the gradients of learned parameters both once more. */
 #include "kernels/cuda/wide.cuh"
 
 namespace
@@ -142,7 +145,9 @@ __global__ void batchnorm_use_statistics(int64_t channels, float eps, const floa
                                          const float *running_var, float *mean, float *rstd)
 {
     for (int64_t c = first_item(); c < channels; c += item_step()) {
-        mean[c] = running_mean[c];
+        if (mean != NULL) {
+            mean[c] = running_mean[c];
+        }
         rstd[c] = 1 / sqrtf(running_var[c] + eps);
     }
 }
@@ -160,6 +165,28 @@ __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
         dshift[c] = (float)plain;
         factor[c] = (float)(plain / count);
         factor[s.channels + c] = (float)(product * scale * scale / count);
+    }
+}
+
+/* dx = dy (rstd w) */
+template <typename T, int N>
+__global__ void __launch_bounds__(THREADS)
+    batchnorm_frozen_input(batchnorm_sizes s, int across, const T *dy, const float *rstd, const float *scale, T *dx)
+{
+    const batchnorm_place<N> at(across, s.channels);
+    if (at.inside) {
+        wide<float, N> slope = load_wide<N>(rstd + at.channel);
+        for (int j = 0; j < N; j++) {
+            slope.at[j] *= scale[at.channel + j];
+        }
+        const int64_t step = (int64_t)gridDim.y * at.high;
+        for (int64_t r = (int64_t)blockIdx.y * at.high + at.row; r < s.rows; r += step) {
+            wide<float, N> v = batchnorm_load<N>(dy + r * s.channels + at.channel);
+            for (int j = 0; j < N; j++) {
+                v.at[j] *= slope.at[j];
+            }
+            put_wide<N>(dx + r * s.channels + at.channel, v, false);
+        }
     }
 }
 
@@ -250,6 +277,30 @@ int batchnorm_last_blocks(const batchnorm_sizes &s)
     return (int)((s.channels + LAST_COLUMNS - 1) / LAST_COLUMNS);
 }
 
+/* Weight and bias: parameters, or statistics where they do not learn. */
+const float *batchnorm_affine(const ckpt_kernel_args *args, int k)
+{
+    return args->node->param_count > 0 ? args->param[k] : args->stat[2 + k];
+}
+
+void start_statistics(const ckpt_kernel_args *args, int64_t channels, float *mean, float *rstd)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    CKPT_LAUNCH(cuda, batchnorm_use_statistics, grid_for(cuda, channels, THREADS), THREADS, 0, channels,
+                (float)ckpt_node_float(args->node, "eps"), (const float *)args->stat[0], (const float *)args->stat[1],
+                mean, rstd);
+}
+
+template <typename T, int N>
+void start_apply(const ckpt_kernel_args *args, const batchnorm_sizes &s, const float *mean, const float *rstd)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const int across = batchnorm_across(s.channels, N);
+    CKPT_LAUNCH(cuda, (batchnorm_apply<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS, 0,
+                s, across, (const T *)args->in[0], mean, rstd, batchnorm_affine(args, 0), batchnorm_affine(args, 1),
+                (T *)args->out[0]);
+}
+
 template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
@@ -258,10 +309,15 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
     const double eps = (double)(float)ckpt_node_float(node, "eps");
     const int across = batchnorm_across(s.channels, N);
     const T *const x = (const T *)args->in[0];
+    if (ckpt_node_bool(node, "frozen")) {
+        float *const rstd = (float *)args->workspace;
+        start_statistics(args, s.channels, NULL, rstd);
+        start_apply<T, N>(args, s, args->stat[0], rstd);
+        return;
+    }
     float *const mean = (float *)args->saved[0], *const rstd = (float *)args->saved[1];
     if (args->evaluating) {
-        CKPT_LAUNCH(cuda, batchnorm_use_statistics, grid_for(cuda, s.channels, THREADS), THREADS, 0, s.channels,
-                    (float)eps, (const float *)args->stat[0], (const float *)args->stat[1], mean, rstd);
+        start_statistics(args, s.channels, mean, rstd);
     } else {
         float *const part = (float *)args->workspace;
         CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x,
@@ -270,9 +326,29 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
                     ckpt_node_float(node, "momentum"), x, (const float *)part, mean, rstd,
                     args->again ? (float *)NULL : args->stat[0], args->again ? (float *)NULL : args->stat[1]);
     }
-    CKPT_LAUNCH(cuda, (batchnorm_apply<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS, 0,
-                s, across, x, (const float *)mean, (const float *)rstd, args->param[0], args->param[1],
-                (T *)args->out[0]);
+    start_apply<T, N>(args, s, mean, rstd);
+}
+
+template <typename T, int N> void start_backward_frozen(const ckpt_kernel_args *args)
+{
+    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const batchnorm_sizes s = batchnorm_sizes_of(args->node);
+    const int across = batchnorm_across(s.channels, N);
+    const T *const dy = (const T *)args->grad_out[0];
+    float *const rstd = (float *)args->workspace;
+    float *const factor = rstd + ckpt_round_up(s.channels, CKPT_ALIGN / 4);
+    float *const part = factor + ckpt_round_up(2 * s.channels, CKPT_ALIGN / 4);
+    start_statistics(args, s.channels, NULL, rstd);
+    if (args->node->param_count > 0) {
+        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across,
+                    (const T *)args->in[0], dy, (const float *)args->stat[0], part);
+        CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s,
+                    (const float *)part, (const float *)rstd, args->grad_param[0], args->grad_param[1], factor);
+    }
+    if (args->grad_in[0] != NULL) {
+        CKPT_LAUNCH(cuda, (batchnorm_frozen_input<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS),
+                    THREADS, 0, s, across, dy, (const float *)rstd, batchnorm_affine(args, 0), (T *)args->grad_in[0]);
+    }
 }
 
 template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
@@ -302,7 +378,12 @@ template <typename T> void batchnorm_forward_of(const ckpt_kernel_args *args)
 template <typename T> void batchnorm_backward_of(const ckpt_kernel_args *args)
 {
     enum { N = pack<T>::count };
-    args->node->in[0].shape.dim[1] % N == 0 ? start_backward<T, N>(args) : start_backward<T, 1>(args);
+    const bool packs = args->node->in[0].shape.dim[1] % N == 0;
+    if (ckpt_node_bool(args->node, "frozen")) {
+        packs ? start_backward_frozen<T, N>(args) : start_backward_frozen<T, 1>(args);
+    } else {
+        packs ? start_backward<T, N>(args) : start_backward<T, 1>(args);
+    }
 }
 
 void batchnorm_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
