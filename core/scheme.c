@@ -19,7 +19,8 @@ const ckpt_scheme ckpt_scheme_alone = {
 
 bool ckpt_scheme_is_plain(const ckpt_scheme *scheme)
 {
-    return scheme->micro_batches <= 1 && scheme->replicas <= 1 && scheme->stages <= 1 && !scheme->fused;
+    return scheme->micro_batches <= 1 && scheme->replicas <= 1 && scheme->stages <= 1 && !scheme->fused &&
+           !scheme->apart;
 }
 
 int ckpt_scheme_ranks(const ckpt_scheme *scheme)
@@ -119,6 +120,9 @@ ckpt_code ckpt_scheme_take(ckpt_scheme *scheme, const char *name, const char *va
     if (strcmp(name, "gradients") == 0) {
         return take_word(name, value, "fused", "static", &scheme->fused, err);
     }
+    if (strcmp(name, "tied") == 0) {
+        return take_word(name, value, "apart", "together", &scheme->apart, err);
+    }
     if (strcmp(name, "shard") == 0) {
         return take_word(name, value, "optimizer", NULL, &scheme->shard_optimizer, err);
     }
@@ -146,6 +150,7 @@ void ckpt_scheme_write(const ckpt_scheme *scheme, ckpt_text *text)
     }
     ckpt_text_add(text, ",\n  \"scheme\": { \"micro_batches\": %d, \"gradients\": \"%s\"", scheme->micro_batches,
                   scheme->fused ? "fused" : "static");
+    ckpt_text_add(text, "%s", scheme->apart ? ", \"tied\": \"apart\"" : "");
     if (scheme->replicas > 1) {
         ckpt_text_add(text, ", \"replicas\": %d, \"bucket_bytes\": %" PRId64 "%s%s", scheme->replicas,
                       scheme->bucket_bytes, scheme->shard_optimizer ? ", \"shard\": \"optimizer\"" : "",
@@ -187,8 +192,8 @@ static ckpt_code read_word(const ckpt_item *item, const char *key, const char *n
     if (*is || (no != NULL && strcmp(word, no) == 0)) {
         return CKPT_OK;
     }
-    return ckpt_item_fail(&member, err, "found \"%.60s\", wanted %s%s\"%s\"", word, no != NULL ? "\"static\"" : "",
-                          no != NULL ? " or " : "", yes);
+    return no != NULL ? ckpt_item_fail(&member, err, "found \"%.60s\", wanted \"%s\" or \"%s\"", word, no, yes)
+                      : ckpt_item_fail(&member, err, "found \"%.60s\", wanted \"%s\"", word, yes);
 }
 
 static ckpt_code read_first_layers(const ckpt_item *item, ckpt_arena *out, ckpt_scheme *scheme, ckpt_err *err)
@@ -231,6 +236,7 @@ ckpt_code ckpt_scheme_read(const ckpt_item *plan, ckpt_arena *out, ckpt_scheme *
     CKPT_TRY(read_count(&item, "stages", 1, CKPT_RANKS_MAX, &read.stages, err));
     CKPT_TRY(read_count(&item, "stage", 0, read.stages - 1, &read.stage, err));
     CKPT_TRY(read_word(&item, "gradients", "static", "fused", out, &read.fused, err));
+    CKPT_TRY(read_word(&item, "tied", "together", "apart", out, &read.apart, err));
     CKPT_TRY(read_word(&item, "shard", NULL, "optimizer", out, &read.shard_optimizer, err));
     CKPT_TRY(ckpt_member_bool(&item, "overlap", false, &read.overlap, err));
     CKPT_TRY(ckpt_member_int(&item, "bucket_bytes", 1, INT64_MAX, read.bucket_bytes, &read.bucket_bytes, err));

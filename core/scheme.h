@@ -29,10 +29,12 @@ typedef struct ckpt_scheme {
     int stage;         /* 0 .. stages - 1: the one that is meant */
     /* [stages] names of the first layer of each stage; NULL: not yet chosen, or stages is 1 */
     const char *const *first_layer;
-    bool fused;           /* gradients of parameters are buffers, alive from the first backward that writes one to its
+    bool apart; /* layers that are tied have copies of the parameter, and gradients of their own, even in one stage, as
+                   they always have in different ones (ckpt_shared) */
+    bool fused; /* gradients of parameters are buffers, alive from the first backward that writes one to its
                              update, which follows as soon as nothing adds to it any more */
-    bool shard_optimizer; /* each replica keeps the optimizer state of its share of the parameters */
-    bool overlap;         /* buckets are exchanged while backward goes on */
+    bool shard_optimizer;        /* each replica keeps the optimizer state of its share of the parameters */
+    bool overlap;                /* buckets are exchanged while backward goes on */
     ckpt_bytes bucket_bytes;     /* gradients that are reduced together are at least so many bytes; >= 1 */
     int64_t network_bytes_per_s; /* from rank to rank; for times alone; >= 1 */
 } ckpt_scheme;
@@ -52,7 +54,8 @@ int ckpt_scheme_ranks(const ckpt_scheme *scheme);
 CKPT_MUST_USE ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *err);
 
 /* Rows for the option table of a program (--micro-batches N, --replicas N, --pipeline-stages N, --stage K,
- * --gradients static|fused, --shard optimizer, --overlap, --bucket SIZE, --network SIZE), without an end row. */
+ * --gradients static|fused, --tied together|apart, --shard optimizer, --overlap, --bucket SIZE, --network SIZE),
+ * without an end row. */
 #define CKPT_SCHEME_OPTIONS                                                                                            \
     {"micro-batches", 'm', "N", "batches of a rank in one step; their gradients are summed (default 1)"},              \
         {"replicas", 0, "N", "data-parallel ranks; gradients are averaged over them (default 1)"},                     \
@@ -60,6 +63,8 @@ CKPT_MUST_USE ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *e
         {"stage", 0, "K", "of these only partition K, from 0"},                                                        \
         {"gradients", 0, "static|fused",                                                                               \
          "fused: the optimizer runs layer by layer in backward, gradients live no longer"},                            \
+        {"tied", 0, "together|apart",                                                                                  \
+         "apart: layers tied in one stage have copies of their parameters, as if in two"},                             \
         {"shard", 0, "optimizer", "each data-parallel rank keeps its share of the optimizer state"},                   \
         {"overlap", 0, NULL, "reduce gradients while backward goes on"},                                               \
         {"bucket", 0, "SIZE", "gradients reduced together (default 25 MiB)"},                                          \

@@ -19,6 +19,15 @@ typedef struct ckpt_value {
     bool needs_grad;  /* some parameter lies upstream and it is no integer */
 } ckpt_value;
 
+/* A parameter that several layers have copies of, because they are in different stages: one layer of each stage, others
+ * of the stage being tied to that. Every copy has its gradient, and before the updates all get the sum, in the order of
+ * `holder`: the last layer's first, as backward comes to them. So they stay equal, and their optimizer states too. */
+typedef struct ckpt_shared {
+    int owner, param;  /* whose it was before, and what files and the norm of all gradients have it as */
+    const int *holder; /* nodes, the last first; the owner is one of them */
+    int holder_count;  /* 2 or more */
+} ckpt_shared;
+
 typedef struct ckpt_network {
     const ckpt_model *model;
     const ckpt_node *node; /* in layer order */
@@ -33,6 +42,8 @@ typedef struct ckpt_network {
     double loss_scale; /* the loss's gradient starts with this and is divided out again before the update; 1: plain */
     ckpt_scheme scheme;
     const int *stage_of; /* per node: its pipeline stage; all 0 when there is one */
+    const ckpt_shared *shared;
+    int shared_count;
 } ckpt_network;
 
 /* `threads`: what the CPU's kernels will use, >= 1; CKPT_ON_GPU: workspaces are those of a GPU. With the model's dtype
@@ -44,7 +55,7 @@ CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads,
 
 /* The same network, to be trained by `scheme`, whose first_layer must be chosen when there are several stages. Shares
  * all else. Errors: CKPT_BAD_INPUT (ckpt_scheme_check; a first layer that does not exist, stages out of layer order, a
- * layer that reads from a later stage; parameters tied over stages, with both layers' names; "clip_norm" with fused
+ * layer that reads from a later stage; a sharded optimizer where stages share parameters; "clip_norm" with fused
  * gradients: the norm is of all gradients, the first of which would be gone), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                                             const ckpt_network **spread, ckpt_err *err);
@@ -60,6 +71,8 @@ typedef enum ckpt_task {
                           of replicas, and without sharding start to spread the sums (without overlap: and wait) */
     CKPT_TASK_SUMMED,  /* wait until all sums of `bucket` have come (only with overlap and without sharding) */
     CKPT_TASK_GATHER,  /* sharded optimizer: spread the updated parameters of `bucket`, and wait */
+    CKPT_TASK_SHARED,  /* give all copies of `shared` the sum of their gradients, workspace: the copies that come from
+                          others */
     CKPT_TASK_NORM,    /* the length of all gradients, and from it the scale of the updates (only with clip_norm) */
 } ckpt_task;
 
@@ -72,6 +85,7 @@ typedef struct ckpt_op_role {
     bool gradient; /* of them: its gradient */
     int peer;      /* of them: the other stage; else -1 */
     int bucket;    /* BUCKET .. GATHER, and an update's when there are buckets; else -1 */
+    int shared;    /* SHARED: of network->shared; else -1 */
     ckpt_phase phase;
     /* backward: bit k of grad_in_adds = the gradient of input k is added to what is there, not written;
      * grad_param_adds likewise for parameters (a tied one is written by the first backward op that reaches it) */
@@ -181,7 +195,10 @@ typedef struct ckpt_lowered {
  * "@bucket.k/reduce", reading it, right before the next bucket's start or at the end of backward; "@bucket.k/summed"
  * before the bucket's first update. Sharded:
  *                   "@bucket.k/gather" behind the bucket's last update.
- *   clip_norm       "@norm" before the first update.
+ *   shared          "@shared.i/reduce", for parameter i of network->shared of which the stage has a copy: behind all
+ * else of backward and of reduction, before the first update of a copy; workspace: (holder_count - 1) copies' bytes,
+ * each rounded up to CKPT_ALIGN. clip_norm       "@norm" before the first update; copies (param.copy_of >= 0) do not
+ * count.
  *
  * Times: a receive and an exchange take bytes / network_bytes_per_s (a bucket's exchange moves (replicas - 1) chunks
  * each way, the spreading of its sums as much again); with overlap what is left of that when backward, in reference

@@ -109,7 +109,8 @@ ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shap
                                                   .init = init,
                                                   .scale = scale,
                                                   .decay = decay,
-                                                  .tied = -1};
+                                                  .tied = -1,
+                                                  .copy_of = -1};
     node->param_count++;
     return CKPT_OK;
 }

@@ -46,6 +46,7 @@ typedef struct ckpt_param {
     double scale; /* standard deviation of NORMAL, half width of UNIFORM */
     bool decay;   /* weight decay applies: matrices and filters yes, biases and norms no */
     int tied;     /* node whose parameter of the same number this is; -1: its own */
+    int copy_of;  /* its own, but equal to this node's of the same number (ckpt_shared); -1: of none */
 } ckpt_param;
 
 /* A statistic a layer carries from step to step (batch norm's running mean); starts filled with `initial`. */

@@ -38,19 +38,86 @@ static ckpt_code cut(const ckpt_network *network, const ckpt_scheme *scheme, int
     return CKPT_OK;
 }
 
-/* Two stages would each have a copy of the parameter, and the sum of its gradients another order. */
-static ckpt_code check_ties(const ckpt_network *network, const int *stage_of, ckpt_err *err)
+/* ---- parameters that several stages have ---- */
+
+/* Who has parameter k of `owner` for node n, which is that node or tied to it: the owner in its own stage, in another
+ * the first of the stage's layers that are tied to it, and every one by itself when they are to be apart. */
+static int holder_of(const ckpt_network *network, const ckpt_network *spread, int owner, int k, int n)
 {
+    if (n == owner || spread->scheme.apart) {
+        return n;
+    }
+    if (spread->stage_of[n] == spread->stage_of[owner]) {
+        return owner;
+    }
+    int first = n;
+    for (int i = n - 1; i >= 0 && spread->stage_of[i] == spread->stage_of[n]; i--) {
+        const ckpt_node *const node = &network->node[i];
+        first = k < node->param_count && node->param[k].tied == owner ? i : first;
+    }
+    return first;
+}
+
+/* Give the holders of parameter k of `owner` a copy each, and write them down, when there are several. */
+static ckpt_code share(const ckpt_network *network, ckpt_network *spread, ckpt_node *node, int owner, int k,
+                       ckpt_arena *out, ckpt_shared *shared, ckpt_err *err)
+{
+    int *const holder = CKPT_NEW(out, int, network->node_count);
+    if (holder == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
+    }
+    int count = 0;
+    for (int n = network->node_count - 1; n >= 0; n--) {
+        const ckpt_node *const user = &network->node[n];
+        if (n != owner && (k >= user->param_count || user->param[k].tied != owner)) {
+            continue;
+        }
+        const int at = holder_of(network, spread, owner, k, n);
+        if (at == n) {
+            holder[count++] = n;
+        }
+        if (n != owner) {
+            node[n].param[k].tied = at == n ? -1 : at;
+            node[n].param[k].copy_of = at == n ? owner : -1;
+        }
+    }
+    *shared = (ckpt_shared){.owner = owner, .param = k, .holder = holder, .holder_count = count};
+    return CKPT_OK;
+}
+
+static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ckpt_arena *out, ckpt_err *err)
+{
+    const size_t most = (size_t)network->node_count * CKPT_PARAM_MAX;
+    ckpt_node *const node = CKPT_NEW(out, ckpt_node, network->node_count);
+    ckpt_shared *const shared = CKPT_NEW(out, ckpt_shared, most);
+    bool *const tied = CKPT_NEW(out, bool, most); /* a layer is tied to this one's parameter */
+    if (node == NULL || shared == NULL || tied == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
+    }
+    memcpy(node, network->node, (size_t)network->node_count * sizeof *node);
     for (int n = 0; n < network->node_count; n++) {
-        for (int k = 0; k < network->node[n].param_count; k++) {
-            const int owner = network->node[n].param[k].tied;
-            if (owner >= 0 && stage_of[owner] != stage_of[n]) {
-                return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                                 "%s: layers %s (stage %d) and %s (stage %d) share parameters, and must share a stage",
-                                 network->model->source, network->node[owner].name, stage_of[owner],
-                                 network->node[n].name, stage_of[n]);
+        for (int k = 0; k < node[n].param_count; k++) {
+            if (node[n].param[k].tied >= 0) {
+                tied[node[n].param[k].tied * CKPT_PARAM_MAX + k] = true;
             }
         }
+    }
+    int count = 0;
+    for (int i = 0; i < network->node_count * CKPT_PARAM_MAX; i++) {
+        if (tied[i]) {
+            CKPT_TRY(share(network, spread, node, i / CKPT_PARAM_MAX, i % CKPT_PARAM_MAX, out, &shared[count], err));
+            count += shared[count].holder_count > 1;
+        }
+    }
+    spread->node = node;
+    spread->shared = shared;
+    spread->shared_count = count;
+    if (count > 0 && spread->scheme.shard_optimizer) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: layers %s and %s share parameters over stages, which a sharded optimizer cannot: leave "
+                         "--shard out",
+                         network->model->source, network->node[shared[0].holder[1]].name,
+                         network->node[shared[0].holder[0]].name);
     }
     return CKPT_OK;
 }
@@ -70,7 +137,6 @@ ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *sc
                              network->model->source, scheme->stages);
         }
         CKPT_TRY(cut(network, scheme, stage_of, err));
-        CKPT_TRY(check_ties(network, stage_of, err));
     }
     if (scheme->fused && network->clip_norm > 0) {
         return CKPT_FAIL(
@@ -82,6 +148,9 @@ ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *sc
     *made = *network;
     made->scheme = *scheme;
     made->stage_of = stage_of;
+    if (scheme->stages > 1 || scheme->apart) {
+        CKPT_TRY(share_all(network, made, out, err));
+    }
     *spread = made;
     return CKPT_OK;
 }

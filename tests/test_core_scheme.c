@@ -34,6 +34,8 @@ static void options_are_taken_or_refused(void **state)
         {"stage", "-1", "from 0"},
         {"gradients", "fused", NULL},
         {"gradients", "Fused", "--gradients takes static or fused, found \"Fused\""},
+        {"tied", "apart", NULL},
+        {"tied", "both", "--tied takes together or apart, found \"both\""},
         {"shard", "optimizer", NULL},
         {"shard", "weights", "--shard takes optimizer, found \"weights\""},
         {"overlap", NULL, NULL},
@@ -62,7 +64,7 @@ static void options_are_taken_or_refused(void **state)
     assert_int_equal(all.replicas, 2);
     assert_int_equal(all.stages, 3);
     assert_int_equal(all.stage, 2);
-    assert_true(stage_given && all.fused && all.shard_optimizer && all.overlap);
+    assert_true(stage_given && all.fused && all.apart && all.shard_optimizer && all.overlap);
     assert_int_equal(all.bucket_bytes, 1 << 20);
     assert_int_equal(all.network_bytes_per_s, 25000000000);
     bool taken = true;
@@ -121,6 +123,7 @@ static void same_scheme(const ckpt_scheme *a, const ckpt_scheme *b)
     assert_int_equal(a->stages, b->stages);
     assert_int_equal(a->stage, b->stage);
     assert_int_equal(a->fused, b->fused);
+    assert_int_equal(a->apart, b->apart);
     assert_int_equal(a->shard_optimizer, b->shard_optimizer);
     assert_int_equal(a->overlap, b->overlap);
     assert_int_equal(a->bucket_bytes, b->bucket_bytes);
@@ -140,6 +143,7 @@ static void plans_carry_their_scheme(void **state)
                           .stage = 1,
                           .first_layer = first,
                           .fused = true,
+                          .apart = true,
                           .shard_optimizer = true,
                           .overlap = true,
                           .bucket_bytes = 77,
@@ -246,10 +250,49 @@ static void stages_are_cut_where_they_are_told_to(void **state)
         assert_non_null(strstr(err.msg, why[i]));
         err = (ckpt_err){0};
     }
-    scheme.first_layer = good;
-    assert_int_equal(ckpt_network_spread(infer(chain(", \"tie\": \"a\"", ""), &arena), &scheme, &arena, &spread, &err),
-                     CKPT_BAD_INPUT);
-    assert_non_null(strstr(err.msg, "layers a (stage 0) and c (stage 1) share parameters"));
+    ckpt_arena_fini(&arena);
+}
+
+static void tied_layers_of_two_stages_have_copies(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_err err = {0};
+    ckpt_arena_init(&arena);
+    const ckpt_network *const network = infer(chain(", \"tie\": \"a\"", ""), &arena);
+    const ckpt_network *spread = NULL;
+    const char *const cut[][2] = {{"a", "c"}, {"a", "loss"}};
+    for (int apart = 0; apart < 2; apart++) {
+        for (int i = 0; i < 2; i++) { /* over the cut; both before it */
+            ckpt_scheme scheme = ckpt_scheme_alone;
+            scheme.stages = 2;
+            scheme.first_layer = cut[i];
+            scheme.apart = apart == 1;
+            CHECK_OK(ckpt_network_spread(network, &scheme, &arena, &spread, &err), err);
+            const bool copies = i == 0 || apart == 1;
+            assert_int_equal(spread->shared_count, copies ? 2 : 0); /* weight and bias */
+            for (int k = 0; k < 2; k++) {
+                assert_int_equal(network->node[2].param[k].tied, 0); /* the model's own is as it was */
+                assert_int_equal(spread->node[2].param[k].tied, copies ? -1 : 0);
+                assert_int_equal(spread->node[2].param[k].copy_of, copies ? 0 : -1);
+                assert_int_equal(spread->node[0].param[k].copy_of, -1);
+                if (copies) {
+                    assert_int_equal(spread->shared[k].owner, 0);
+                    assert_int_equal(spread->shared[k].param, k);
+                    assert_int_equal(spread->shared[k].holder_count, 2);
+                    assert_int_equal(spread->shared[k].holder[0], 2); /* backward comes to it first */
+                    assert_int_equal(spread->shared[k].holder[1], 0);
+                }
+            }
+        }
+    }
+    ckpt_scheme scheme = ckpt_scheme_alone;
+    scheme.stages = 2;
+    scheme.first_layer = cut[0];
+    scheme.replicas = 2;
+    scheme.shard_optimizer = true;
+    assert_int_equal(ckpt_network_spread(network, &scheme, &arena, &spread, &err), CKPT_BAD_INPUT);
+    assert_non_null(strstr(err.msg, "layers a and c share parameters over stages"));
     ckpt_arena_fini(&arena);
 }
 
@@ -377,6 +420,7 @@ int main(void)
         cmocka_unit_test(plans_carry_their_scheme),
         cmocka_unit_test(bad_schemes_in_plans_are_refused_with_their_place),
         cmocka_unit_test(stages_are_cut_where_they_are_told_to),
+        cmocka_unit_test(tied_layers_of_two_stages_have_copies),
         cmocka_unit_test(the_norm_of_fused_gradients_is_refused),
         cmocka_unit_test(buckets_hold_every_gradient_once),
         cmocka_unit_test(no_memory_is_reported),
