@@ -49,12 +49,17 @@ static ckpt_code read_launcher(ckpt_launch *launch, int rank, int count, ckpt_er
                          "environment: found WORLD_SIZE=%d without %s, wanted where rank 0 is (or start with mpirun)",
                          count, address == NULL || address[0] == '\0' ? "MASTER_ADDR" : "MASTER_PORT");
     }
-    *launch = (ckpt_launch){.rank = rank, .count = count, .address = address, .port = port};
+    launch->rank = rank;
+    launch->count = count;
+    launch->address = address;
+    launch->port = port;
     return CKPT_OK;
 }
 
 ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
 {
+    *launch = (ckpt_launch){.count = 1};
+    CKPT_TRY(read_number("CKPT_RANKS_WAIT", 1, 60, &launch->seconds, err));
     int rank = 0, count = 0, world_rank = -1, world = 0;
     CKPT_TRY(read_mpirun(&rank, &count, err));
     CKPT_TRY(read_number("WORLD_SIZE", 1, 0, &world, err));
@@ -64,14 +69,13 @@ ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: found WORLD_SIZE=%d under an mpirun of %d, wanted one",
                              world, count);
         }
-        *launch = (ckpt_launch){.rank = rank, .count = count, .mpi = true};
+        launch->rank = rank;
+        launch->count = count;
+        launch->mpi = true;
         return CKPT_OK;
     }
-    if (world == 0) { /* RANK alone is a name that others use, too */
-        *launch = (ckpt_launch){.rank = 0, .count = 1};
-        return CKPT_OK;
-    }
-    return read_launcher(launch, world_rank, world, err);
+    /* RANK alone is a name that others use, too. */
+    return world > 0 ? read_launcher(launch, world_rank, world, err) : CKPT_OK;
 }
 
 ckpt_code ckpt_ranks_started(int *count, ckpt_err *err)

@@ -7,20 +7,65 @@
 #include "core/memory.h"
 #include "ranks/ranks_impl.h"
 
-static ckpt_code open_mpi(ckpt_ranks *ranks, const ckpt_launch *launch, ckpt_err *err)
+static ckpt_code open_mpi(ckpt_ranks *ranks, const ckpt_launch *launch, bool *one_host, ckpt_err *err)
 {
-    bool one_host = false;
     const ckpt_mpi_api *mpi = NULL;
+    int rank = 0, count = 0;
     CKPT_TRY(ckpt_mpi_load(&mpi, err));
-    CKPT_TRY(mpi->open(&ranks->rank, &ranks->count, &one_host, ranks->library, sizeof ranks->library, err));
-    ranks->mpi = mpi;
-    ranks->carrier = &mpi->carrier;
-    if (ranks->count != launch->count || ranks->rank != launch->rank) {
+    CKPT_TRY(mpi->open(&rank, &count, one_host, ranks->library, sizeof ranks->library, err));
+    if (count != launch->count || rank != launch->rank) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "the environment says rank %d of %d, %s says rank %d of %d: wanted the mpirun of that library",
-                         launch->rank, launch->count, ranks->library, ranks->rank, ranks->count);
+                         launch->rank, launch->count, ranks->library, rank, count);
     }
+    ranks->mpi = mpi;
+    ranks->carrier = &mpi->carrier;
     return CKPT_OK;
+}
+
+/* By MPI rank 0 tells where it listens; a launcher has told everybody. */
+static ckpt_code call_ranks(ckpt_ranks *ranks, const ckpt_launch *launch, bool one_host, ckpt_star_call *call,
+                            ckpt_err *err)
+{
+    ckpt_code code = CKPT_OK;
+    ckpt_err own = {0};
+    if (!launch->mpi) {
+        *call = (ckpt_star_call){.talk = 1, .address_count = 1};
+        if (strlen(launch->address) >= sizeof call->address[0] || strlen(launch->port) >= sizeof call->port) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: MASTER_ADDR or MASTER_PORT is longer than a name");
+        }
+        snprintf(call->address[0], sizeof call->address[0], "%s", launch->address);
+        snprintf(call->port, sizeof call->port, "%s", launch->port);
+    }
+    if (ranks->rank == 0) {
+        code = ckpt_star_listen(ranks->star, launch->address, launch->port, one_host, call, &own);
+    }
+    if (launch->mpi) { /* also when rank 0 cannot listen: the others wait for this */
+        CKPT_TRY(ranks->mpi->share(0, call, sizeof *call, err));
+    }
+    if (code != CKPT_OK && err != NULL) {
+        *err = own;
+    }
+    return code;
+}
+
+static ckpt_code join(ckpt_ranks *ranks, const ckpt_launch *launch, int seconds, ckpt_err *err)
+{
+    bool one_host = false;
+    ckpt_star_call call;
+    if (launch->mpi) {
+        CKPT_TRY(open_mpi(ranks, launch, &one_host, err));
+    }
+    CKPT_TRY(call_ranks(ranks, launch, one_host, &call, err));
+    return ckpt_star_join(ranks->star, &call, seconds, err);
+}
+
+static void discard(ckpt_ranks *ranks)
+{
+    ckpt_star_destroy(ranks->star);
+    ckpt_memory_put(ranks->slot);
+    ckpt_memory_put(ranks->busy);
+    ckpt_memory_put(ranks);
 }
 
 ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err)
@@ -34,9 +79,13 @@ ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err)
     made->rank = launch.rank;
     made->count = launch.count;
     snprintf(made->library, sizeof made->library, "none");
-    const ckpt_code code = launch.mpi && launch.count > 1 ? open_mpi(made, &launch, err) : CKPT_OK;
+    ckpt_code code = CKPT_OK;
+    if (launch.count > 1) { /* memory first: where it is refused, nobody waits for us yet */
+        code = ckpt_star_create(&made->star, launch.rank, launch.count, err);
+        code = code == CKPT_OK ? join(made, &launch, launch.seconds, err) : code;
+    }
     if (code != CKPT_OK) {
-        ckpt_memory_put(made);
+        discard(made);
         return code;
     }
     *ranks = made;
@@ -48,13 +97,11 @@ void ckpt_ranks_close(ckpt_ranks *ranks)
     if (ranks == NULL) {
         return;
     }
-    if (ranks->mpi != NULL) {
-        (void)!ranks->mpi->meet(NULL);
+    const bool together = ranks->star == NULL || ckpt_star_leave(ranks->star);
+    if (together && ranks->mpi != NULL) { /* would wait for the dead */
         ranks->mpi->close();
     }
-    ckpt_memory_put(ranks->slot);
-    ckpt_memory_put(ranks->busy);
-    ckpt_memory_put(ranks);
+    discard(ranks);
 }
 
 int ckpt_ranks_rank(const ckpt_ranks *ranks)
@@ -79,22 +126,31 @@ bool ckpt_ranks_on_device(const ckpt_ranks *ranks)
 
 ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err)
 {
-    (void)ranks;
-    (void)program;
-    (void)err;
-    return CKPT_OK;
+    return ranks->star != NULL ? ckpt_star_watch(ranks->star, program, err) : CKPT_OK;
 }
 
 void ckpt_ranks_note(ckpt_ranks *ranks, const char *note)
 {
-    (void)ranks;
-    (void)note;
+    if (ranks->star != NULL) {
+        ckpt_star_note(ranks->star, note);
+    }
 }
 
 void ckpt_ranks_give_up(ckpt_ranks *ranks, const char *why)
 {
-    (void)ranks;
-    (void)why;
+    if (ranks != NULL && ranks->star != NULL) {
+        ckpt_star_give_up(ranks->star, why);
+    }
+}
+
+/* A message that fails often does because a rank has died: then that is what there is to say, and the thread that
+ * watches says it. */
+static ckpt_code explained(const ckpt_ranks *ranks, ckpt_code code)
+{
+    if (code != CKPT_OK && ranks->star != NULL) {
+        ckpt_star_linger(ranks->star);
+    }
+    return code;
 }
 
 ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err *err)
@@ -151,7 +207,8 @@ ckpt_code ckpt_ranks_send(ckpt_ranks *ranks, int slot, int to, int tag, const vo
                           ckpt_err *err)
 {
     CKPT_TRY(check_message(ranks, slot, to, tag, bytes, err));
-    CKPT_TRY(ranks->carrier->send(ranks->carrier_self, slot_memory(ranks, slot), to, tag, memory, bytes, err));
+    CKPT_TRY(explained(
+        ranks, ranks->carrier->send(ranks->carrier_self, slot_memory(ranks, slot), to, tag, memory, bytes, err)));
     ranks->busy[slot] = true;
     return CKPT_OK;
 }
@@ -160,7 +217,8 @@ ckpt_code ckpt_ranks_receive(ckpt_ranks *ranks, int slot, int from, int tag, voi
                              ckpt_err *err)
 {
     CKPT_TRY(check_message(ranks, slot, from, tag, bytes, err));
-    CKPT_TRY(ranks->carrier->receive(ranks->carrier_self, slot_memory(ranks, slot), from, tag, memory, bytes, err));
+    CKPT_TRY(explained(
+        ranks, ranks->carrier->receive(ranks->carrier_self, slot_memory(ranks, slot), from, tag, memory, bytes, err)));
     ranks->busy[slot] = true;
     return CKPT_OK;
 }
@@ -174,24 +232,42 @@ ckpt_code ckpt_ranks_wait(ckpt_ranks *ranks, int slot, ckpt_err *err)
         return CKPT_OK;
     }
     ranks->busy[slot] = false;
-    return ranks->carrier->wait(ranks->carrier_self, slot_memory(ranks, slot), err);
+    return explained(ranks, ranks->carrier->wait(ranks->carrier_self, slot_memory(ranks, slot), err));
 }
 
 ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
-    return ranks->mpi != NULL ? ranks->mpi->share(root, memory, bytes, err) : CKPT_OK;
+    if (root < 0 || root >= ranks->count || bytes < 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "sharing %lld bytes of rank %d, wanted one of %d", (long long)bytes, root,
+                         ranks->count);
+    }
+    if (ranks->mpi != NULL) {
+        return explained(ranks, ranks->mpi->share(root, memory, bytes, err));
+    }
+    return ranks->star != NULL ? explained(ranks, ckpt_star_share(ranks->star, root, memory, bytes, err)) : CKPT_OK;
 }
 
 ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
-    if (ranks->mpi != NULL) {
-        return ranks->mpi->collect(mine, all, bytes, err);
+    if (bytes < 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "collecting %lld bytes, wanted 0 or more", (long long)bytes);
     }
-    memcpy(all, mine, (size_t)bytes);
+    if (ranks->mpi != NULL) {
+        return explained(ranks, ranks->mpi->collect(mine, all, bytes, err));
+    }
+    if (ranks->star != NULL) {
+        return explained(ranks, ckpt_star_collect(ranks->star, mine, all, bytes, err));
+    }
+    if (bytes > 0) {
+        memcpy(all, mine, (size_t)bytes);
+    }
     return CKPT_OK;
 }
 
 ckpt_code ckpt_ranks_meet(ckpt_ranks *ranks, ckpt_err *err)
 {
-    return ranks->mpi != NULL ? ranks->mpi->meet(err) : CKPT_OK;
+    if (ranks->mpi != NULL) {
+        return explained(ranks, ranks->mpi->meet(err));
+    }
+    return ranks->star != NULL ? explained(ranks, ckpt_star_collect(ranks->star, NULL, NULL, 0, err)) : CKPT_OK;
 }

@@ -15,15 +15,17 @@
 
 typedef struct ckpt_ranks ckpt_ranks;
 
-/* How many ranks this process was started with, by mpirun or the environment; 1: neither. Looks at the environment
- * alone. Errors: CKPT_BAD_INPUT (an environment that contradicts itself). */
+/* How many ranks this process was started with, by mpirun (Open MPI, MPICH, Intel MPI) or the environment; 1: neither.
+ * Looks at the environment alone. Errors: CKPT_BAD_INPUT (an environment that contradicts itself). */
 CKPT_MUST_USE ckpt_code ckpt_ranks_started(int *count, ckpt_err *err);
 
-/* Join the others. Collective. Errors: CKPT_DEVICE (no MPI library: which package has it; a rank that does not come),
- * CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
+/* Join the others. Collective, and once in a process where MPI is used. A rank that has not come after a minute
+ * (CKPT_RANKS_WAIT, in seconds, after MPI's own start) is an error on all others. After an error the process must end.
+ * All calls are made by one thread (MPI_THREAD_FUNNELED). Errors: CKPT_DEVICE (no MPI library: which package has it; a
+ * rank that does not come), CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err);
 
-/* Leave, after all others have come here too; NULL is fine. */
+/* Leave, after all others have come here too; NULL is fine. A death until then is one as before. */
 void ckpt_ranks_close(ckpt_ranks *ranks);
 
 int ckpt_ranks_rank(const ckpt_ranks *ranks);
@@ -33,12 +35,15 @@ const char *ckpt_ranks_library(const ckpt_ranks *ranks); /* "Open MPI 4.1.4"; li
 /* From now on, when another rank's process ends without ckpt_ranks_close, or says why it gives up, this process prints
  * one line on standard error and ends at once with exit code 3. The line is
  * "<program>: rank 1 of 4: rank 2 has died<, or: gave up: its line>; <note>", `note` being what ckpt_ranks_note set
- * last. Every rank calls it once, after ckpt_ranks_open. Errors: CKPT_DEVICE (no thread). */
+ * last. Every rank calls it once, after ckpt_ranks_open. What standard output still holds is lost. Where SIGTERM has its
+ * default action, mpirun's, which comes at the same moment, waits half a second for that line. Errors: CKPT_DEVICE (no
+ * thread). */
 CKPT_MUST_USE ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err);
 /* At most 255 bytes are kept; may be called while training ("the last state is s.bin, of step 40"). */
 void ckpt_ranks_note(ckpt_ranks *ranks, const char *note);
-/* This rank gives up: tell the others why, so that their line has it. The caller then ends the process with its own
- * line and without ckpt_ranks_close. NULL is fine. */
+/* This rank gives up: tell the others why, so that their line has it. The caller then writes its own line and ends the
+ * process, without ckpt_ranks_close. Does not come back when this process is ending because of another already: so
+ * there is one line in either case. NULL is fine. */
 void ckpt_ranks_give_up(ckpt_ranks *ranks, const char *why);
 
 /* Room for messages under way: slots 0 .. count - 1. Called once; nothing is allocated by us afterwards. */
@@ -46,7 +51,8 @@ CKPT_MUST_USE ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err 
 
 /* Start a message in a free slot. Between two ranks, those of one tag (0 .. 32767) arrive in the order they were sent
  * in, and send and receive agree in size. `bytes` may be 0 and is split where the library's counts are too small. The
- * memory must stay until ckpt_ranks_wait, which frees the slot; a free slot is not waited for. Errors: CKPT_DEVICE. */
+ * memory must stay until ckpt_ranks_wait, which frees the slot; a free slot is not waited for. Who waits leaves the
+ * processor to others. Errors: CKPT_DEVICE, a second late, so that a death has been told before. */
 CKPT_MUST_USE ckpt_code ckpt_ranks_send(ckpt_ranks *ranks, int slot, int to, int tag, const void *memory,
                                         ckpt_bytes bytes, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_ranks_receive(ckpt_ranks *ranks, int slot, int from, int tag, void *memory,

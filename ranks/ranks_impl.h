@@ -6,6 +6,7 @@
 
 #include "core/carrier.h"
 #include "ranks/ranks.h"
+#include "ranks/star_impl.h"
 
 #define CKPT_TAGS 32768 /* tags are below; the least that MPI promises */
 
@@ -15,6 +16,7 @@ typedef struct ckpt_launch {
     bool mpi;            /* by mpirun; else by RANK and the others, or, with count 1, by nobody */
     const char *address; /* of rank 0, without mpirun: MASTER_ADDR and MASTER_PORT */
     const char *port;
+    int seconds; /* to wait for ranks that have not come: CKPT_RANKS_WAIT, 60 without it */
 } ckpt_launch;
 CKPT_MUST_USE ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err);
 
@@ -38,6 +40,7 @@ CKPT_MUST_USE ckpt_code ckpt_mpi_load(const ckpt_mpi_api **api, ckpt_err *err);
 struct ckpt_ranks {
     int rank, count;
     char library[64];
+    ckpt_star *star;             /* NULL: one rank */
     const ckpt_mpi_api *mpi;     /* NULL: none */
     const ckpt_carrier *carrier; /* NULL: nothing carries messages */
     void *carrier_self;

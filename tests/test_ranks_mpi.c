@@ -1,7 +1,9 @@
 /* Messages between ranks, by MPI: this program starts itself under mpirun with 1, 2 and 4 ranks. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ranks/ranks.h"
 #include "ranks/ranks_impl.h"
@@ -177,7 +179,33 @@ static void wrong(void **state)
     CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
 }
 
-static int as_rank(void)
+/* Messages around until rank `victim` dies or gives up at a moment of its own. */
+static int until_death(int victim, bool gives_up)
+{
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    static unsigned char out[100000], in[100000];
+    ckpt_err err = {0};
+    ckpt_code code = CKPT_OK;
+    ckpt_ranks_note(ranks, "the last state is s.bin");
+    const int last = 1 + (int)(time(NULL) * 7919 % 200);
+    for (int i = 0; code == CKPT_OK; i++) {
+        if (rank == victim && i == last && !gives_up) {
+            raise(SIGKILL);
+        }
+        if (rank == victim && i == last) {
+            ckpt_ranks_give_up(ranks, "no room on the disk");
+            return 2;
+        }
+        code = ckpt_ranks_receive(ranks, 0, (rank + 1) % count, 1, in, sizeof in, &err);
+        code = code == CKPT_OK ? ckpt_ranks_send(ranks, 1, (rank + count - 1) % count, 1, out, sizeof out, &err) : code;
+        code = code == CKPT_OK ? ckpt_ranks_wait(ranks, 0, &err) : code;
+        code = code == CKPT_OK ? ckpt_ranks_wait(ranks, 1, &err) : code;
+    }
+    fprintf(stderr, "rank %d: %s\n", rank, err.msg);
+    return 1;
+}
+
+static int as_rank(const char *mode)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes),  cmocka_unit_test(split),    cmocka_unit_test(order),
@@ -188,6 +216,9 @@ static int as_rank(void)
         ckpt_ranks_slots(ranks, SLOTS, &err) != CKPT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         return 1;
+    }
+    if (mode != NULL) { /* "die 2", "give 0" */
+        return until_death(mode[strlen(mode) - 1] - '0', mode[0] == 'g');
     }
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed != 0) {
@@ -216,13 +247,54 @@ static void four(void **state)
     ckpt_test_ranks(program, 4, NULL);
 }
 
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+/* Rank `victim` of four ends: the three others say so, each once, and nothing else of ours is said. */
+static void end_of(int victim, bool gives_up)
+{
+    char mode[16], output[16384], line[200];
+    snprintf(mode, sizeof mode, "%s %d", gives_up ? "give" : "die", victim);
+    const int code = ckpt_test_mpirun(program, 4, mode, output, sizeof output);
+    CHECK(code != 0 && code != 124, "%s: mpirun: exit %d:\n%s", mode, code, output);
+    for (int i = 0; i < 4; i++) {
+        snprintf(line, sizeof line, "test_ranks_mpi: rank %d of 4: rank %d %s; the last state is s.bin\n", i, victim,
+                 gives_up ? "gave up: no room on the disk" : "has died");
+        CHECK(count_of(output, line) == (i != victim), "%s: rank %d said it %d times:\n%s", mode, i,
+              count_of(output, line), output);
+    }
+    CHECK(count_of(output, "test_ranks_mpi: rank ") == 3 && count_of(output, "MPI: ") == 0, "%s: more was said:\n%s",
+          mode, output);
+}
+
+static void deaths(void **state)
+{
+    (void)state;
+    for (int victim = 0; victim < 4; victim++) {
+        end_of(victim, false);
+    }
+}
+
+static void giving_up(void **state)
+{
+    (void)state;
+    end_of(0, true);
+    end_of(3, true);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(one), cmocka_unit_test(two), cmocka_unit_test(four)};
-    (void)argc;
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(one), cmocka_unit_test(two), cmocka_unit_test(four),
+                                              cmocka_unit_test(deaths), cmocka_unit_test(giving_up)};
     program = argv[0];
     if (ckpt_test_is_rank()) {
-        return as_rank();
+        return as_rank(argc > 1 ? argv[1] : NULL);
     }
     const int no = ckpt_test_no_mpirun();
     return no != 0 ? no : cmocka_run_group_tests(tests, NULL, NULL);
