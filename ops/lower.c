@@ -101,7 +101,8 @@ ckpt_code ckpt_lower_op(ckpt_lowering *l, const char *label, const char *prefix,
     *op = &l->op[l->op_count];
     *role = &l->op_role[l->op_count];
     l->op_count++;
-    **role = (ckpt_op_role){.node = -1, .batch = -1, .value = -1, .peer = -1, .bucket = -1, .phase = phase};
+    **role =
+        (ckpt_op_role){.node = -1, .batch = -1, .value = -1, .peer = -1, .bucket = -1, .shared = -1, .phase = phase};
     **op = (ckpt_graph_op){.phase = phase, .layer = label};
     if (label != NULL && prefix != NULL) {
         (*op)->name = ckpt_arena_format(l->out, "%s/%s", prefix, what);

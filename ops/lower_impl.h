@@ -24,20 +24,19 @@ typedef struct ckpt_collected {
 
 /* A value that this stage receives or sends on, and the way back of its gradient. */
 typedef struct ckpt_route {
-    int value;      /* storage value id */
-    int from, to;   /* the stage it comes from; the one it goes to; -1: none */
-    bool back_in;   /* its gradient comes from `to` */
-    bool back_out;  /* its gradient goes to `from` */
-    int givers;     /* inputs of this stage's backward ops that give to its gradient */
-    int left;       /* of them, in the micro-batch that is lowered: not yet come to */
-    int message[2]; /* [gradient]: buffer that is on its way; -1: none */
-    int message_batch[2];
+    int value;     /* storage value id */
+    int from, to;  /* the stage it comes from; the one it goes to; -1: none */
+    bool back_in;  /* its gradient comes from `to` */
+    bool back_out; /* its gradient goes to `from` */
+    int givers;    /* inputs of this stage's backward ops that give to its gradient */
+    int left;      /* of them, in the micro-batch that is lowered: not yet come to */
 } ckpt_route;
 
 /* A message that was sent and not yet waited for. */
 typedef struct ckpt_pending {
-    int route;
+    int route, batch, buffer;
     bool gradient;
+    int64_t due; /* when the other stage has received it, see lower_stage.c */
 } ckpt_pending;
 
 typedef struct ckpt_lowering {
@@ -62,7 +61,7 @@ typedef struct ckpt_lowering {
     int route_count;
     int *route_of;         /* per value; -1: it does not travel */
     ckpt_pending *pending; /* in the order in which they were sent */
-    int pending_count;
+    int pending_count, pending_room;
     int back; /* the route whose gradient is the next to be sent back; all above are gone */
     const ckpt_bucket *bucket;
     int bucket_count;

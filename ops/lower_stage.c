@@ -8,9 +8,15 @@
  * the order in which they are made and relayed; gradients in decreasing number, each as soon as it is complete and all
  * before it are gone. So one micro-batch's are received in that order too, in one go before its forward or backward.
  *
- * Waiting until a message has gone (MPI may want the receiver's memory for that) must not close a circle: a stage waits
- * for one only where it knows that the other has come past its receipt, or must come there without this stage's help:
- * behind the next message from there. tests/test_ops_scheme_stages.c runs all stages against each other. */
+ * Waiting until a message has gone (MPI may want the receiver's memory for that) must not close a circle. So think of
+ * 1F1B on a clock: stage s of S has the forward of micro-batch j at s + 2j and its backward at 2j + 2S - 1 - s. That
+ * keeps each stage's order, and what is sent at one time is received later. Each forward and each backward begins with
+ * its receipts, and then waits for those of the earlier messages that are received by then, by that clock. So every op
+ * waits only for what is earlier, or is a receipt at the same time, which waits for nothing of that time: there is no
+ * circle. (Behind the next receipt from the same stage would be too early: with skips it may come before.)
+ * tests/test_ops_scheme_stages.c runs all stages against each other. */
+#include <assert.h>
+
 #include "ops/device_model.h"
 #include "ops/lower_impl.h"
 #include "ops/ops_impl.h"
@@ -84,7 +90,10 @@ ckpt_code ckpt_lower_routes(ckpt_lowering *l, ckpt_err *err)
         l->route_of[v] = travels(l, v, &ways[v]) ? l->route_count++ : -1;
     }
     l->route = CKPT_NEW(l->out, ckpt_route, l->route_count);
-    l->pending = CKPT_NEW(l->out, ckpt_pending, 2 * (size_t)l->route_count);
+    const int at_once =
+        network->scheme.stages < network->scheme.micro_batches ? network->scheme.stages : network->scheme.micro_batches;
+    l->pending_room = 2 * l->route_count * at_once; /* of a value or gradient, see the clock */
+    l->pending = CKPT_NEW(l->out, ckpt_pending, l->pending_room);
     if (l->route == NULL || l->pending == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "ways of %d values", l->route_count);
     }
@@ -98,7 +107,6 @@ ckpt_code ckpt_lower_routes(ckpt_lowering *l, ckpt_err *err)
                 .back_in = at->to >= 0 && at->last_giver >= at->to,
                 .back_out = at->from >= 0 && at->last_giver >= network->scheme.stage,
                 .givers = at->givers,
-                .message = {-1, -1},
             };
         }
     }
@@ -125,38 +133,32 @@ static ckpt_code message_op(ckpt_lowering *l, const ckpt_route *route, bool grad
     return CKPT_OK;
 }
 
-/* The stage that a message of this route goes to. */
-static int peer_of(const ckpt_route *route, bool gradient)
+/* The clock: when a stage has the forward or the backward of a micro-batch. */
+static int64_t time_of(const ckpt_lowering *l, int stage, int batch, bool backward)
 {
-    return gradient ? route->from : route->to;
+    return backward ? 2 * ((int64_t)batch + l->network->scheme.stages) - 1 - stage : stage + 2 * (int64_t)batch;
 }
 
-static ckpt_code lower_sent(ckpt_lowering *l, ckpt_pending which, ckpt_err *err)
+static ckpt_code lower_sent(ckpt_lowering *l, const ckpt_pending *which, ckpt_err *err)
 {
-    ckpt_route *const route = &l->route[which.route];
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
     const int batch = l->batch;
-    l->batch = route->message_batch[which.gradient];
-    CKPT_TRY(message_op(l, route, which.gradient, CKPT_TASK_SENT, "sent", &op, &role, err));
+    l->batch = which->batch;
+    CKPT_TRY(message_op(l, &l->route[which->route], which->gradient, CKPT_TASK_SENT, "sent", &op, &role, err));
     l->batch = batch;
-    CKPT_TRY(ckpt_lower_list(l, &route->message[which.gradient], 1, &op->reads, err));
-    route->message[which.gradient] = -1;
-    return CKPT_OK;
+    return ckpt_lower_list(l, &which->buffer, 1, &op->reads, err);
 }
 
-/* Wait for the messages to `peer` (-1: to all), or for that of one route, in the order in which they were sent. */
-static ckpt_code lower_sents(ckpt_lowering *l, int peer, int route, bool gradient, ckpt_err *err)
+/* Wait for the messages that are received by then, in the order in which they were sent. */
+static ckpt_code lower_sents(ckpt_lowering *l, int64_t now, ckpt_err *err)
 {
     int left = 0;
     for (int i = 0; i < l->pending_count; i++) {
-        const ckpt_pending which = l->pending[i];
-        const bool meant = route >= 0 ? which.route == route && which.gradient == gradient
-                                      : peer < 0 || peer_of(&l->route[which.route], which.gradient) == peer;
-        if (meant) {
-            CKPT_TRY(lower_sent(l, which, err));
+        if (l->pending[i].due <= now) {
+            CKPT_TRY(lower_sent(l, &l->pending[i], err));
         } else {
-            l->pending[left++] = which;
+            l->pending[left++] = l->pending[i];
         }
     }
     l->pending_count = left;
@@ -170,28 +172,27 @@ static ckpt_bytes route_bytes(const ckpt_lowering *l, const ckpt_route *route)
 
 static ckpt_code lower_send(ckpt_lowering *l, int index, bool gradient, ckpt_err *err)
 {
-    ckpt_route *const route = &l->route[index];
+    const ckpt_route *const route = &l->route[index];
     const ckpt_bytes bytes = route_bytes(l, route);
     const int from = gradient ? *ckpt_lower_grad(l, route->value) : *ckpt_lower_value(l, route->value);
+    ckpt_pending sent = {.route = index, .batch = l->batch, .gradient = gradient};
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
-    if (route->message[gradient] >= 0) {
-        CKPT_TRY(lower_sents(l, -1, index, gradient, err));
-    }
     CKPT_TRY(message_op(l, route, gradient, CKPT_TASK_SEND, "send", &op, &role, err));
     ckpt_buffer_role held = ckpt_lower_holds_nothing;
     held.holds = CKPT_HOLDS_MESSAGE;
     held.value = route->value;
     held.batch = l->batch;
     CKPT_TRY(ckpt_lower_buffer(l, ckpt_lower_value_name(l, route->value), gradient ? "grad/message" : "message", bytes,
-                               gradient ? CKPT_GRADIENT : CKPT_ACTIVATION, held, &route->message[gradient], err));
-    route->message_batch[gradient] = l->batch;
+                               gradient ? CKPT_GRADIENT : CKPT_ACTIVATION, held, &sent.buffer, err));
     CKPT_TRY(ckpt_lower_list(l, &from, 1, &op->reads, err));
-    CKPT_TRY(ckpt_lower_list(l, &route->message[gradient], 1, &op->writes, err));
+    CKPT_TRY(ckpt_lower_list(l, &sent.buffer, 1, &op->writes, err));
     role->moved_bytes = ckpt_times(2, bytes);
     op->time_ns =
         ckpt_roofline_ns(l->device, NULL, CKPT_DIRECTION_FORWARD, l->network->model->dtype, 0, role->moved_bytes);
-    l->pending[l->pending_count++] = (ckpt_pending){.route = index, .gradient = gradient};
+    sent.due = time_of(l, role->peer, l->batch, gradient);
+    assert(l->pending_count < l->pending_room);
+    l->pending[l->pending_count++] = sent;
     return CKPT_OK;
 }
 
@@ -210,7 +211,7 @@ static ckpt_code lower_receive(ckpt_lowering *l, int index, bool gradient, ckpt_
                                route_bytes(l, route), gradient ? CKPT_GRADIENT : CKPT_ACTIVATION, held, buffer, err));
     CKPT_TRY(ckpt_lower_list(l, buffer, 1, &op->writes, err));
     op->time_ns = ckpt_lower_network_ns(l, route_bytes(l, route));
-    return lower_sents(l, role->peer, -1, false, err);
+    return CKPT_OK;
 }
 
 ckpt_code ckpt_lower_receive_values(ckpt_lowering *l, ckpt_err *err)
@@ -223,7 +224,7 @@ ckpt_code ckpt_lower_receive_values(ckpt_lowering *l, ckpt_err *err)
             CKPT_TRY(lower_send(l, i, false, err));
         }
     }
-    return CKPT_OK;
+    return lower_sents(l, time_of(l, l->network->scheme.stage, l->batch, false), err);
 }
 
 ckpt_code ckpt_lower_send_results(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
@@ -265,7 +266,7 @@ ckpt_code ckpt_lower_receive_gradients(ckpt_lowering *l, ckpt_err *err)
             CKPT_TRY(send_back(l, err));
         }
     }
-    return CKPT_OK;
+    return lower_sents(l, time_of(l, l->network->scheme.stage, l->batch, true), err);
 }
 
 ckpt_code ckpt_lower_send_gradients(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
@@ -281,5 +282,5 @@ ckpt_code ckpt_lower_send_gradients(ckpt_lowering *l, const ckpt_node *node, ckp
 
 ckpt_code ckpt_lower_sent_all(ckpt_lowering *l, ckpt_err *err)
 {
-    return lower_sents(l, -1, -1, false, err);
+    return lower_sents(l, INT64_MAX, err);
 }
