@@ -13,8 +13,8 @@ rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 number() { sed "s/.*\"$1\": \([0-9]*\).*/\1/" "$2"; } # of the first line that has it
 bytes() { sed -n "s/^$1 *\([0-9]*\) B.*/\1/p" "$2"; }
 
-# example lower|same RUNS MODEL "SETS" CHOICE...: keep-all against the choice: the same losses and weights; the peak is
-# lower, or not and ckpt-plan says so; RUNS layers run again (- : any).
+# example lower|same|equal RUNS MODEL "SETS" CHOICE...: keep-all against the choice: the same losses and weights; the
+# peak is lower, or not and ckpt-plan says so, or the same without a word; RUNS layers run again (- : any).
 example() {
     local wanted=$1 runs=$2 file=$3 name
     local -a sets=()
@@ -37,6 +37,8 @@ example() {
     if [ "$wanted" = lower ]; then
         [ "$part" -lt "$all" ] || fail "$what: peak $part, keep-all's $all"
         grep -q "saves nothing" part.err && fail "$what: $(cat part.err)"
+    elif [ "$wanted" = equal ]; then
+        [ "$part" -eq "$all" ] || fail "$what: peak $part, keep-all's $all"
     else
         [ "$part" -ge "$all" ] || fail "$what: peak $part is lower than keep-all's $all: say so in models/README.md"
         grep -q "saves nothing" part.err || fail "$what: no word that the peak stays: $(cat part.err)"
@@ -51,6 +53,9 @@ example same 2 sequential-100.json "" --checkpoint 'seq.*' --strategy segments:2
 example lower 15 byte-gpt.json "$small" --checkpoint 'h.*' --strategy segments:4 --policy 'linear=save,attention=save'
 example lower - byte-gpt.json "$small" --policy 'linear=save,attention=save,*=recompute'
 example lower - lstm.json "batch=64 hidden=64" --checkpoint 't.*' --strategy group_8
+example lower - byte-gpt.json "$small" --policy 'linear=save,attention=save,*=prefer-recompute' -b 85%
+# ... which keeps only what backward needs, when it is to save everything
+example equal 0 byte-gpt.json "$small" --policy '*=save'
 # FairScale
 example same 2 fairscale-ffn.json "batch=32" --checkpoint ffn
 example same 2 fairscale-ffn.json "batch=32" --checkpoint ffn --offload ffn --link 10GB/s
@@ -66,3 +71,46 @@ example lower - bert-8.json "batch=2 tokens=64 hidden=64 feed_forward=128 vocabu
 # Function, inputs and parameters: concatenation, norm and ReLU before a layer's first convolution
 example lower - densenet-bc-100-12.json "batch=8 size=16 layers=4" --policy 'concat=recompute,batchnorm=recompute,relu=recompute' \
     --keep '*.*.bn2' --keep '*.*.relu2' --keep 'bn?' --keep 'relu?'
+
+# A recomputation has the bits of the first run: what would change them is refused before training.
+"$plan" -t 2 --set batch=8 --checkpoint fc1 -o two.json "$models/mlp.json" >two.txt 2>&1 || fail "$(cat two.txt)"
+refuse 2 "thread" "$train" -t 1 --set batch=8 --plan two.json "$models/mlp.json"
+refuse 2 "batch\|graph\|bytes" "$train" -t 2 --set batch=9 --plan two.json "$models/mlp.json"
+
+# Flags are switched off by name or all together.
+"$plan" -t 2 --ignore-flags -o off.json "$models/oneflow-graph.json" >off.txt 2>off.err || fail "$(cat off.err)"
+grep -q "^layers .* 0 recomputed" off.txt || fail "--ignore-flags: $(cat off.txt)"
+[ ! -s off.err ] || fail "--ignore-flags: $(cat off.err)"
+"$plan" -t 2 --keep part1.0 -o half.json "$models/oneflow-graph.json" >half.txt 2>half.err || fail "$(cat half.err)"
+grep -q "^layers .* 0 recomputed" half.txt || fail "--keep against the model's flag: $(cat half.txt)"
+
+# docs/apis.md: every argument of the five APIs has a row; every test that a row names is one of ctest or a function in
+# one; a row without a test says that there is no counterpart.
+python3 - "$source_dir" <<'EOF' || fail "docs/apis.md (or there is no python3)"
+import glob, re, sys
+source = sys.argv[1]
+text = open(f"{source}/docs/apis.md").read()
+arguments = """function *args **kwargs use_reentrant preserve_rng_state context_fn determinism_check debug early_stop
+    respect_saved_tensors_hooks functions segments input allow_cache_entry_mutation MUST_SAVE PREFER_SAVE MUST_RECOMPUTE
+    PREFER_RECOMPUTE MUST_CPU_OFFLOAD PREFER_CPU_OFFLOAD module offload_to_cpu maintain_forward_counter patch_batchnorm
+    strategy="each" strategy="contiguous" strategy="group_N" pack_args_as_tuple allreduce activation_checkpointing inputs
+    parameters flag""".split()
+tests = {path.rsplit("/", 1)[1].rsplit(".", 1)[0] for kind in ("test_*.c", "cli_*.sh") for path in glob.glob(f"{source}/tests/{kind}")}
+for path in glob.glob(f"{source}/tests/test_*.c"):
+    tests |= set(re.findall(r"cmocka_unit_test\w*\(\s*(\w+)", open(path).read()))
+wrong, rows, first, named = [], 0, "", set()
+for number, line in enumerate(text.splitlines(), 1):
+    cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    if len(cells) != 3 or cells[2] in ("test", "---"):
+        continue
+    rows, first = rows + 1, first + cells[0] + "\n"
+    found = re.findall(r"`(\w+)`", cells[2])
+    if not found and not (cells[2] == "–" and cells[1].startswith("No counterpart")):
+        wrong.append(f"line {number}: no test, and no word that there is no counterpart: {cells[2]}")
+    wrong += [f"line {number}: no test is called {name}" for name in found if name not in tests]
+    named |= set(found)
+wrong += [f"no row has {argument}" for argument in arguments if not re.search(r"(?<!\w)" + re.escape(argument) + r"(?!\w)", first)]
+print(f"docs/apis.md: {rows} rows, {len(named)} tests")
+if rows < 60 or wrong:
+    sys.exit("\n".join(wrong) or f"only {rows} rows were read")
+EOF
