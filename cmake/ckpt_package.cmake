@@ -30,6 +30,14 @@ if(CKPT_HAVE_CUDA)
   set(CPACK_DEBIAN_CKPT-CUDA_DESCRIPTION "The CUDA device of ckpt-profile and ckpt-train. Wants the libraries of CUDA
 and cuDNN that it was built with.")
 endif()
+if(CKPT_HAVE_MPI) # a package of its own: who plans, or trains alone, has no use for Open MPI
+  list(APPEND CPACK_COMPONENTS_ALL ckpt-mpi)
+  set(CPACK_DEBIAN_CKPT-MPI_PACKAGE_NAME ckpt-mpi)
+  set(CPACK_DEBIAN_CKPT-MPI_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_CKPT-MPI_PACKAGE_RECOMMENDS openmpi-bin)
+  set(CPACK_DEBIAN_CKPT-MPI_DESCRIPTION "Several ranks for ckpt-train: mpirun -n 4 ckpt-train. What carries its messages,
+by the MPI that it was built with.")
+endif()
 
 # What Debian policy wants to find in every package.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/debian/copyright @ONLY CONTENT

@@ -12,6 +12,15 @@
 
 #include "ranks/ranks_impl.h"
 
+/* MPI does not give all its memory back, and unloads the components whose addresses would name it in a report. While
+ * it starts and ends nothing of ours is allocated, so what is taken then is left out of the leaks. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#else
+#define __lsan_disable() ((void)0)
+#define __lsan_enable()  ((void)0)
+#endif
+
 enum {
     YIELDS = 500,       /* so often a wait only yields: some 100 microseconds */
     SLEEP_NS = 20000,   /* then it sleeps that long, and what the kernel's timer adds */
@@ -115,7 +124,7 @@ static ckpt_code make_piece(int bytes, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code mpi_open(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
+static ckpt_code begin_all(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
 {
     MPI_Comm host;
     int here = 0;
@@ -131,14 +140,24 @@ static ckpt_code mpi_open(int *rank, int *count, bool *one_host, char *library, 
     return CKPT_OK;
 }
 
+static ckpt_code mpi_open(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
+{
+    __lsan_disable();
+    const ckpt_code code = begin_all(rank, count, one_host, library, room, err);
+    __lsan_enable();
+    return code;
+}
+
 static void mpi_close(void)
 {
+    __lsan_disable();
     MPI_Type_free(&mpi.piece);
     MPI_Comm_free(&mpi.comm);
     if (mpi.began) {
         MPI_Finalize();
         mpi.began = false;
     }
+    __lsan_enable();
 }
 
 static void mpi_split(int64_t limit, int piece)

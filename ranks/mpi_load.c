@@ -14,10 +14,10 @@ ckpt_code ckpt_mpi_load(const ckpt_mpi_api **api, ckpt_err *err)
     void *const library = dlopen("libckpt_mpi.so", RTLD_NOW | RTLD_GLOBAL);
     const void *const found = library != NULL ? dlsym(library, "ckpt_mpi") : NULL;
     if (found == NULL) {
-        return CKPT_FAIL(err, CKPT_DEVICE,
-                         "several ranks need MPI (Debian's packages openmpi-bin and libopenmpi3), and its library "
-                         "cannot be loaded: %s",
-                         dlerror());
+        return CKPT_FAIL(
+            err, CKPT_DEVICE,
+            "several ranks need MPI (Debian's package openmpi-bin, and ckpt-mpi), which cannot be loaded: %s",
+            dlerror());
     }
     *api = found;
     return CKPT_OK;

@@ -35,9 +35,9 @@ const char *ckpt_ranks_library(const ckpt_ranks *ranks); /* "Open MPI 4.1.4"; li
 /* From now on, when another rank's process ends without ckpt_ranks_close, or says why it gives up, this process prints
  * one line on standard error and ends at once with exit code 3. The line is
  * "<program>: rank 1 of 4: rank 2 has died<, or: gave up: its line>; <note>", `note` being what ckpt_ranks_note set
- * last. Every rank calls it once, after ckpt_ranks_open. What standard output still holds is lost. Where SIGTERM has its
- * default action, mpirun's, which comes at the same moment, waits half a second for that line. Errors: CKPT_DEVICE (no
- * thread). */
+ * last. Every rank calls it once, after ckpt_ranks_open. What standard output still holds is lost. Where SIGTERM has
+ * its default action, mpirun's, which comes at the same moment, waits half a second for that line. Errors: CKPT_DEVICE
+ * (no thread). */
 CKPT_MUST_USE ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err);
 /* At most 255 bytes are kept; may be called while training ("the last state is s.bin, of step 40"). */
 void ckpt_ranks_note(ckpt_ranks *ranks, const char *note);

@@ -25,8 +25,16 @@ for program in $(cd "$bin" && ls | grep -x 'ckpt-[a-z]*'); do
 done
 [ -e "$work/root/usr/include/ckpt/core/plan.h" ] || fail "no headers"
 "$work/root/usr/bin/ckpt-plan" --budget 60% "$work/root/usr/share/ckpt/models/byte-gpt.json" -o "$work/plan.json" >/dev/null
+lint=()
+if [ -e "$bin/../lib/libckpt_mpi.so" ]; then # what several ranks need is a package of its own
+    lint=("$work"/ckpt-mpi_*.deb)
+    dpkg-deb -x "${lint[0]}" "$work/root"
+    [ -n "$(find "$work/root" -name libckpt_mpi.so)" ] || fail "no libckpt_mpi.so"
+    dpkg-deb -f "${lint[0]}" Depends | grep -q 'libopenmpi\|libmpich' || fail "$(dpkg-deb -I "${lint[0]}")"
+    ! dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q 'libopenmpi\|libmpich' || fail "ckpt depends on MPI"
+fi
 if command -v lintian >/dev/null; then
-    lintian --allow-root --fail-on error "$work"/ckpt_*.deb "$work"/libckpt-dev_*.deb >"$work/lint" 2>&1 ||
+    lintian --allow-root --fail-on error "$work"/ckpt_*.deb "$work"/libckpt-dev_*.deb "${lint[@]}" >"$work/lint" 2>&1 ||
         fail "$(cat "$work/lint")"
 fi
 echo "$(cd "$work" && ls -1 ./*.deb | tr '\n' ' ')unpacked and used"

@@ -18,10 +18,10 @@ static ckpt_ranks *ranks;
 /* Bytes that only this sender, tag and message have. */
 static void fill(unsigned char *bytes, size_t count, int from, int tag, int number)
 {
-    uint32_t x = (uint32_t)(from * 7919 + tag * 104729 + number * 1299709 + 1);
-    for (size_t i = 0; i < count; i++) {
-        x = x * 1664525u + 1013904223u;
-        bytes[i] = (unsigned char)(x >> 24);
+    uint64_t x = (uint64_t)(from * 7919 + tag * 104729 + number * 1299709 + 1);
+    for (size_t i = 0; i < count; i += sizeof x) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        memcpy(bytes + i, &x, count - i < sizeof x ? count - i : sizeof x);
     }
 }
 
@@ -166,15 +166,14 @@ static void wrong(void **state)
         assert_int_equal(ckpt_ranks_receive(ranks, bad[i][0], bad[i][1], bad[i][2], &byte, 1, &err), CKPT_DEVICE);
     }
     assert_int_equal(ckpt_ranks_wait(ranks, SLOTS, &err), CKPT_DEVICE);
-    if (count > 1) { /* a slot that is taken; a message that is shorter than was wanted, and one that is longer */
+    if (count > 1) { /* a slot that is taken; a message that is shorter than was wanted, or longer */
         char four[4] = "abc";
-        for (int bytes = 3; bytes <= 5; bytes += 2) {
-            CHECK_OK(ckpt_ranks_send(ranks, 0, other, 32767, "0123456", bytes, &err), err);
-            CHECK_OK(ckpt_ranks_receive(ranks, 1, (rank + count - 1) % count, 32767, four, 4, &err), err);
-            assert_int_equal(ckpt_ranks_send(ranks, 1, other, 1, four, 4, &err), CKPT_DEVICE);
-            assert_int_equal(ckpt_ranks_wait(ranks, 1, &err), CKPT_DEVICE);
-            CHECK_OK(ckpt_ranks_wait(ranks, 0, &err), err);
-        }
+        CHECK_OK(ckpt_ranks_send(ranks, 0, other, 32767, "0123456", count == 2 ? 3 : 5, &err), err);
+        CHECK_OK(ckpt_ranks_receive(ranks, 1, (rank + count - 1) % count, 32767, four, 4, &err), err);
+        assert_int_equal(ckpt_ranks_send(ranks, 1, other, 1, four, 4, &err), CKPT_DEVICE);
+        assert_int_equal(ckpt_ranks_wait(ranks, 1, &err), CKPT_DEVICE);
+        assert_non_null(strstr(err.msg, "receiving"));
+        CHECK_OK(ckpt_ranks_wait(ranks, 0, &err), err);
     }
     CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
 }
@@ -276,15 +275,13 @@ static void end_of(int victim, bool gives_up)
 static void deaths(void **state)
 {
     (void)state;
-    for (int victim = 0; victim < 4; victim++) {
-        end_of(victim, false);
-    }
+    end_of(0, false);
+    end_of(2, false);
 }
 
 static void giving_up(void **state)
 {
     (void)state;
-    end_of(0, true);
     end_of(3, true);
 }
 
