@@ -6,12 +6,13 @@
  * that of the last micro-batch. What a layer and those behind it gave, or received, or saved, is read by their own
  * forward and backward ops alone, in this micro-batch and in all before it; and all of those stand before the update:
  *   - static gradients: all updates stand behind all backwards;
+ *   - replicas: the update comes later still, when its bucket is reduced;
  *   - fused gradients: backward goes down the layers, so above layer n nothing is to be run any more once backward has
  *     come past n, and 1F1B ends with the backward of the last micro-batch, behind all forwards and other backwards;
  *   - tied parameters: the update waits for the lowest of the layers that share them and have a backward. One that has
  *     none gives nothing that a backward reads: else a gradient would reach it;
- *   - stages: what another stage reads is a copy, in the message, and what came from there is no result of a run;
- *     tied parameters lie in one stage;
+ *   - stages: what another stage reads is a copy, in the message, and what came from there is no result of a run. Of a
+ *     parameter that stages share each has a copy, and all are updated behind the last backward;
  *   - the loss, which is an output, says that it may not run again. */
 #include <assert.h>
 #include <string.h>
@@ -105,7 +106,7 @@ ckpt_code ckpt_lower_op(ckpt_lowering *l, const char *label, const char *prefix,
         (ckpt_op_role){.node = -1, .batch = -1, .value = -1, .peer = -1, .bucket = -1, .shared = -1, .phase = phase};
     **op = (ckpt_graph_op){.phase = phase, .layer = label};
     if (label != NULL && prefix != NULL) {
-        (*op)->name = ckpt_arena_format(l->out, "%s/%s", prefix, what);
+        (*op)->name = what != NULL ? ckpt_arena_format(l->out, "%s/%s", prefix, what) : prefix;
     }
     return (*op)->name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an op's name");
 }
@@ -126,7 +127,8 @@ static ckpt_code count_rooms(ckpt_lowering *l, ckpt_err *err)
         }
     }
     const int64_t messages = (int64_t)l->route_count * MESSAGES * MESSAGE_OPS;
-    const int64_t ops = batches * (2 * nodes + messages) + nodes + BUCKET_OPS * (int64_t)l->bucket_count + 1;
+    const int64_t ops =
+        batches * (2 * nodes + messages) + nodes + BUCKET_OPS * (int64_t)l->bucket_count + l->network->shared_count + 1;
     buffers = batches * (buffers + ROUTE_BUFFERS * (int64_t)l->route_count) + params + l->bucket_count;
     const int64_t tables = batches * (network->value_count + (int64_t)network->node_count * CKPT_SAVED_MAX);
     if (ops > INT32_MAX || buffers > INT32_MAX || tables > INT32_MAX) {
@@ -198,23 +200,12 @@ static ckpt_code lower_batch_forward(ckpt_lowering *l, int batch, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Of the layers whose parameters are complete with this node's backward, the owner of those it is tied to before its
- * own. */
-static ckpt_code update_behind(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
-{
-    const int tied = node->param_count > 0 ? node->param[0].tied : -1;
-    if (tied >= 0 && l->completes[tied] == node->index) {
-        CKPT_TRY(ckpt_lower_update(l, &l->network->node[tied], -1, err));
-    }
-    return l->completes[node->index] == node->index ? ckpt_lower_update(l, node, -1, err) : CKPT_OK;
-}
-
 static ckpt_code lower_node_backward(ckpt_lowering *l, const ckpt_node *node, bool last, ckpt_err *err)
 {
     CKPT_TRY(begin_layer(l, node, err));
     CKPT_TRY(ckpt_lower_backward(l, node, err));
     CKPT_TRY(ckpt_lower_send_gradients(l, node, err));
-    return last && l->network->scheme.fused ? update_behind(l, node, err) : CKPT_OK;
+    return last ? ckpt_lower_completed(l, node, err) : CKPT_OK;
 }
 
 static ckpt_code lower_batch_backward(ckpt_lowering *l, int batch, ckpt_err *err)
@@ -226,18 +217,6 @@ static ckpt_code lower_batch_backward(ckpt_lowering *l, int batch, ckpt_err *err
         const ckpt_node *const node = &l->network->node[n];
         if (ckpt_lower_here(l, n) && l->has_backward[n]) {
             CKPT_TRY_WHILE(err, lower_node_backward(l, node, last, err), "lowering layer %s", node->name);
-        }
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code lower_end(ckpt_lowering *l, ckpt_err *err)
-{
-    CKPT_TRY(ckpt_lower_sent_all(l, err));
-    for (int n = 0; n < l->network->node_count && !l->network->scheme.fused; n++) {
-        const ckpt_node *const node = &l->network->node[n];
-        if (ckpt_lower_here(l, n)) {
-            CKPT_TRY_WHILE(err, ckpt_lower_update(l, node, -1, err), "lowering layer %s", node->name);
         }
     }
     return CKPT_OK;
@@ -259,7 +238,8 @@ static ckpt_code lower_ops(ckpt_lowering *l, ckpt_err *err)
         }
         CKPT_TRY(lower_batch_backward(l, j, err));
     }
-    return lower_end(l, err);
+    CKPT_TRY(ckpt_lower_sent_all(l, err));
+    return ckpt_lower_updates(l, err);
 }
 
 /* A value seen under another shape has the buffers of what it shows. */
@@ -384,6 +364,7 @@ static ckpt_code look_ahead(ckpt_lowering *l, ckpt_err *err)
 {
     CKPT_TRY(ckpt_lower_gradients(l, err));
     CKPT_TRY(ckpt_lower_routes(l, err));
+    CKPT_TRY(ckpt_lower_buckets(l, err));
     CKPT_TRY(take_tables(l, err));
     return ckpt_lower_match_profile(l, err);
 }

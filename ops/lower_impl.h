@@ -2,9 +2,9 @@
  *
  *     lower.c          the order of a step (1F1B), and the graph at the end
  *     lower_layer.c    forward, backward and update of one layer
- *     lower_gradient.c which layers a gradient reaches, which parameters it completes
+ *     lower_gradient.c with which backward a layer's gradients are complete
  *     lower_stage.c    values and gradients that travel between stages
- *     lower_bucket.c   gradients that are exchanged between replicas; their norm
+ *     lower_bucket.c   gradients that are summed up over ranks, their norm, the order of updates
  *     lower_time.c     how long an op takes */
 #ifndef CKPT_OPS_LOWER_IMPL_H
 #define CKPT_OPS_LOWER_IMPL_H
@@ -39,6 +39,14 @@ typedef struct ckpt_pending {
     int64_t due; /* when the other stage has received it, see lower_stage.c */
 } ckpt_pending;
 
+typedef struct ckpt_bucket_progress {
+    int last;                  /* the node whose backward completes it */
+    int buffer;                /* "@bucket.k"; -1: not there */
+    int updates;               /* still to come */
+    ckpt_ns exchanged, spread; /* when what was started is through */
+    bool reduced, summed;
+} ckpt_bucket_progress;
+
 typedef struct ckpt_lowering {
     const ckpt_network *network;
     const ckpt_profile *profile;
@@ -65,10 +73,13 @@ typedef struct ckpt_lowering {
     int back; /* the route whose gradient is the next to be sent back; all above are gone */
     const ckpt_bucket *bucket;
     int bucket_count;
-    int completed; /* buckets whose gradients are complete */
-    int settled;   /* buckets whose sums have come */
-    int exchange;  /* the op that started the exchange of the latest bucket; -1: none is under way */
-    int spread;    /* the op that started to spread the sums of the bucket before that; -1: likewise */
+    ckpt_bucket_progress *progress; /* per bucket */
+    int *bucket_of;                 /* per node; -1: none */
+    int completed;                  /* buckets whose gradients are complete */
+    bool *late;                     /* per node: its update waits for the sum of copies (ckpt_shared) */
+    bool has_late;                  /* a node of this stage does */
+    ckpt_ns elapsed, network_free;  /* by all ops before `timed`; when what the network was given is through */
+    int timed;
 } ckpt_lowering;
 
 /* Is it a node of the stage that is lowered? */
@@ -79,7 +90,7 @@ bool ckpt_lower_here(const ckpt_lowering *l, int node);
 void ckpt_lower_collect(ckpt_collected *list, int buffer);
 ckpt_code ckpt_lower_list(const ckpt_lowering *l, const int *from, int count, ckpt_list *list, ckpt_err *err);
 ckpt_code ckpt_lower_keep(const ckpt_lowering *l, const ckpt_collected *from, ckpt_list *list, ckpt_err *err);
-/* "<label>/<what>" with that label and that phase. */
+/* "<prefix>/<what>" with that label and that phase; `what` NULL: the prefix alone. */
 ckpt_code ckpt_lower_op(ckpt_lowering *l, const char *label, const char *prefix, const char *what, ckpt_phase phase,
                         ckpt_graph_op **op, ckpt_op_role **role, ckpt_err *err);
 extern const ckpt_buffer_role ckpt_lower_holds_nothing;
@@ -110,6 +121,12 @@ ckpt_code ckpt_lower_send_results(ckpt_lowering *l, const ckpt_node *node, ckpt_
 ckpt_code ckpt_lower_receive_gradients(ckpt_lowering *l, ckpt_err *err);
 ckpt_code ckpt_lower_send_gradients(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
 ckpt_code ckpt_lower_sent_all(ckpt_lowering *l, ckpt_err *err);
+
+/* Buckets: what there are; what stands behind a backward op of the last micro-batch, updates of fused gradients too;
+ * and all that is left, with the updates, behind the last. */
+ckpt_code ckpt_lower_buckets(ckpt_lowering *l, ckpt_err *err);
+ckpt_code ckpt_lower_completed(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
+ckpt_code ckpt_lower_updates(ckpt_lowering *l, ckpt_err *err);
 
 /* Times. */
 ckpt_code ckpt_lower_match_profile(ckpt_lowering *l, ckpt_err *err);

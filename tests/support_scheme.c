@@ -167,11 +167,10 @@ const ckpt_network *test_spread(test_model *m, const ckpt_network *network, ckpt
     return spread;
 }
 
-const ckpt_network *test_stage(test_model *m, const ckpt_network *network, int stage)
+const ckpt_network *test_stage(test_model *m, const ckpt_network *network, ckpt_scheme scheme, int stage)
 {
     ckpt_err err = {0};
     const ckpt_network *spread = NULL;
-    ckpt_scheme scheme = network->scheme;
     scheme.stage = stage;
     CHECK_OK(ckpt_network_spread(network, &scheme, &m->arena, &spread, &err), err);
     return spread;

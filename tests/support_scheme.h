@@ -8,11 +8,12 @@
 void test_random_model(test_model *m, int layers);
 
 /* The network by a scheme of so many stages, whose first layers are drawn; where layers that share parameters would be
- * parted, or there are too few layers, of fewer stages. The scheme's other members stay. */
+ * parted and the optimizer is sharded, or there are too few layers, of fewer stages. The scheme's other members
+ * stay. */
 const ckpt_network *test_spread(test_model *m, const ckpt_network *network, ckpt_scheme scheme);
 
-/* The same of another stage. */
-const ckpt_network *test_stage(test_model *m, const ckpt_network *network, int stage);
+/* The network by just that scheme, for that stage. */
+const ckpt_network *test_stage(test_model *m, const ckpt_network *network, ckpt_scheme scheme, int stage);
 
 const ckpt_lowered *test_lower_network(test_model *m, const ckpt_network *network);
 

@@ -153,39 +153,69 @@ static void test_micro_batches_are_plain_steps(void **state)
     }
 }
 
-/* Ops by what they do to a gradient of a parameter. */
+static bool lists(ckpt_list list, int buffer)
+{
+    for (int i = 0; i < list.count; i++) {
+        if (list.at[i] == buffer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Does the op give to any gradient that `update` reads? */
+static bool feeds(const ckpt_graph *g, int op, int update)
+{
+    bool any = false;
+    for (int r = 0; r < g->op[update].reads.count; r++) {
+        const int buffer = g->op[update].reads.at[r];
+        any = any || lists(g->op[op].adds, buffer) || g->writer[buffer] == op;
+    }
+    return any;
+}
+
+static bool is_backward(const ckpt_lowered *lowered, int op)
+{
+    return lowered->op_role[op].task == CKPT_TASK_LAYER && lowered->op_role[op].phase == CKPT_BACKWARD;
+}
+
+/* A gradient of a parameter is read by one op alone, the update of its layer, behind all that add to it. That stands
+ * right behind the last backward that it waits for, messages and another update aside; where stages have copies of a
+ * parameter behind all backwards, and behind their sum. */
 static void check_param_gradient(const ckpt_lowered *lowered, int buffer)
 {
     const ckpt_graph *const g = lowered->graph;
-    int update = -1, last_add = -1;
+    const ckpt_network *const network = lowered->network;
+    int update = -1, last_add = g->writer[buffer], sums = 0;
     for (int i = 0; i < g->op_count; i++) {
-        for (int k = 0; k < g->op[i].adds.count; k++) {
-            last_add = g->op[i].adds.at[k] == buffer ? i : last_add;
-        }
-        for (int k = 0; k < g->op[i].reads.count; k++) {
-            if (g->op[i].reads.at[k] == buffer) {
-                assert_int_equal(update, -1);
-                update = i;
-            }
+        last_add = lists(g->op[i].adds, buffer) ? i : last_add;
+        sums += lists(g->op[i].adds, buffer) && lowered->op_role[i].task == CKPT_TASK_SHARED;
+        if (lists(g->op[i].reads, buffer)) {
+            assert_int_equal(update, -1);
+            update = i;
         }
     }
-    last_add = last_add < 0 ? g->writer[buffer] : last_add;
     assert_true(update > last_add);
     assert_int_equal(g->op[update].phase, CKPT_UPDATE);
     assert_int_equal(lowered->op_role[update].node, lowered->buffer_role[buffer].node);
-    /* Right behind the last that adds to any gradient it reads, messages and another update aside. */
-    for (int i = update - 1; i >= 0; i--) {
-        if (lowered->op_role[i].task == CKPT_TASK_LAYER && g->op[i].phase != CKPT_UPDATE) {
-            bool feeds = false;
-            for (int r = 0; r < g->op[update].reads.count; r++) {
-                for (int k = 0; k < g->op[i].adds.count; k++) {
-                    feeds = feeds || g->op[i].adds.at[k] == g->op[update].reads.at[r];
-                }
-                feeds = feeds || g->writer[g->op[update].reads.at[r]] == i;
-            }
-            CHECK(feeds, "%s does not stand right behind what it waits for", g->op[update].name);
-            break;
+    const int node = lowered->buffer_role[buffer].node;
+    bool copied = false, late = false;
+    for (int i = 0; i < network->shared_count; i++) {
+        for (int h = 0; h < network->shared[i].holder_count; h++) {
+            late = late || network->shared[i].holder[h] == node;
+            copied = copied || (network->shared[i].holder[h] == node &&
+                                network->shared[i].param == lowered->buffer_role[buffer].saved);
         }
+    }
+    assert_int_equal(sums, copied);
+    if (late) {
+        for (int i = update + 1; i < g->op_count; i++) {
+            assert_false(is_backward(lowered, i));
+        }
+        return;
+    }
+    for (int i = update - 1; !feeds(g, i, update); i--) {
+        CHECK(!is_backward(lowered, i), "%s does not stand right behind what it waits for", g->op[update].name);
     }
 }
 
@@ -223,7 +253,7 @@ static void test_fused_gradients(void **state)
 {
     (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
-    int gradients = 0;
+    int gradients = 0, shared = 0;
     for (uint64_t round = 0; round < rounds; round++) {
         test_model m;
         test_random_model(&m, LAYERS);
@@ -231,9 +261,11 @@ static void test_fused_gradients(void **state)
         scheme.micro_batches = 1 + (int)ckpt_test_draw(4);
         scheme.stages = 1 + (int)ckpt_test_draw(3);
         scheme.fused = true;
-        const ckpt_network *const network = test_spread(&m, test_infer(&m), scheme);
+        const ckpt_network *const alone = test_infer(&m);
+        const ckpt_network *const network = test_spread(&m, alone, scheme);
+        shared += network->shared_count;
         for (int s = 0; s < network->scheme.stages; s++) {
-            const ckpt_lowered *const lowered = test_lower_network(&m, test_stage(&m, network, s));
+            const ckpt_lowered *const lowered = test_lower_network(&m, test_stage(&m, alone, network->scheme, s));
             bool *const seen = CKPT_NEW(&m.arena, bool, lowered->graph->buffer_count);
             assert_non_null(seen);
             for (int b = 0; b < lowered->graph->buffer_count; b++) {
@@ -254,7 +286,7 @@ static void test_fused_gradients(void **state)
         }
         test_model_fini(&m);
     }
-    assert_true(gradients > (int)rounds);
+    assert_true(gradients > (int)rounds && shared > 10);
 }
 
 /* What a person wrote down. */
@@ -369,7 +401,7 @@ static void test_static_block(void **state)
         network.loss_scale = ckpt_test_draw(3) == 0 ? 1024 : 1;
         const ckpt_network *const spread = test_spread(&m, &network, scheme);
         for (int s = 0; s < spread->scheme.stages; s++) {
-            check_layout(&m, test_stage(&m, spread, s));
+            check_layout(&m, test_stage(&m, &network, spread->scheme, s));
         }
         test_model_fini(&m);
     }

@@ -31,7 +31,7 @@ static void build(pipeline *p, int layers)
     p->network = test_spread(&p->m, network, scheme);
     p->stages = p->network->scheme.stages;
     for (int s = 0; s < p->stages; s++) {
-        p->stage[s] = test_lower_network(&p->m, test_stage(&p->m, p->network, s));
+        p->stage[s] = test_lower_network(&p->m, test_stage(&p->m, network, p->network->scheme, s));
     }
 }
 
@@ -103,7 +103,10 @@ static void test_stages_are_the_whole_step(void **state)
             }
             outputs += p.stage[s]->graph->outputs.count;
         }
-        assert_int_equal(count, p.whole->graph->op_count);
+        for (int i = 0; i < p.whole->graph->op_count; i++) {
+            count -= !is_message(&p.whole->op_role[i]);
+        }
+        assert_int_equal(count, 0);
         assert_int_equal(outputs, p.whole->graph->outputs.count);
         test_model_fini(&p.m);
     }
