@@ -13,12 +13,25 @@ ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckp
 {
     const ckpt_network *const mine = executor->lowered->network;
     int *const stage_of = CKPT_NEW(out, int, mine->node_count);
-    if (stage_of == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for stages of %d layers", mine->node_count);
+    ckpt_node *const node = CKPT_NEW(out, ckpt_node, mine->node_count);
+    if (stage_of == NULL || node == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network of %d layers", mine->node_count);
+    }
+    memcpy(node, mine->node, (size_t)mine->node_count * sizeof *node);
+    for (int n = 0; n < mine->node_count; n++) {
+        for (int k = 0; k < node[n].param_count; k++) {
+            ckpt_param *const param = &node[n].param[k];
+            const ckpt_param *const from = param->tied >= 0 ? &mine->node[param->tied].param[k] : param;
+            param->tied = from->copy_of >= 0 ? from->copy_of : param->tied; /* what is a copy was tied before */
+            param->copy_of = -1;
+        }
     }
     *network = *mine;
     network->scheme = ckpt_scheme_alone;
+    network->node = node;
     network->stage_of = stage_of;
+    network->shared = NULL;
+    network->shared_count = 0;
     return CKPT_OK;
 }
 
@@ -31,6 +44,7 @@ typedef struct in_bucket {
 typedef struct finding {
     const ckpt_executor *executor;
     ckpt_arena *out;
+    ckpt_network plain;
     ckpt_static_layout layout;  /* of the plain network */
     const in_bucket *in_bucket; /* [node * CKPT_PARAM_MAX + k]; NULL: what is asked for is not sharded */
     int stage, replica;         /* of this rank */
@@ -101,8 +115,8 @@ static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at
         const int64_t replica = (first + done) / bucket->chunk, end = (replica + 1) * bucket->chunk - first;
         const int64_t now = (end < count ? end : count) - done;
         const ckpt_bytes in_chunk = (first + done - replica * bucket->chunk) * (ckpt_bytes)sizeof(float);
-        ckpt_part part = {at + done * (ckpt_bytes)sizeof(float), now * (ckpt_bytes)sizeof(float), stage, (int)replica,
-                          -1};
+        ckpt_part part = {
+            at + done * (ckpt_bytes)sizeof(float), now * (ckpt_bytes)sizeof(float), stage, (int)replica, -1, false};
         if (is_here(f, stage, part.replica)) {
             part.local = slot < 0 ? mine->gradients + mine->param[which] + done * (ckpt_bytes)sizeof(float)
                                   : mine->optimizer + slot * mine->slot_bytes + bucket->shard + in_chunk;
@@ -113,25 +127,48 @@ static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at
     return CKPT_OK;
 }
 
+static ckpt_code add_one(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, bool copy, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    const int stage = network->stage_of[node];
+    const ckpt_bytes here = is_here(f, stage, -1) ? local + f->executor->layout.param[node * CKPT_PARAM_MAX + k] : -1;
+    const ckpt_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, here, copy};
+    return add_part(f, &part, err);
+}
+
+/* A parameter, and behind it the copies that other stages or layers have. */
+static ckpt_code add_param(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    CKPT_TRY(add_one(f, node, k, at, local, false, err));
+    for (int i = 0; i < network->shared_count; i++) {
+        const ckpt_shared *const shared = &network->shared[i];
+        const bool mine = shared->owner == node && shared->param == k;
+        for (int h = 0; mine && h < shared->holder_count; h++) {
+            if (shared->holder[h] != node) {
+                CKPT_TRY(add_one(f, shared->holder[h], k, at, local, true, err));
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
 /* All parameters as they lie from `from` on in a whole section, and from `local` on in this rank's block. */
 static ckpt_code add_params(finding *f, ckpt_bytes from, ckpt_bytes local, int slot, ckpt_err *err)
 {
-    const ckpt_network *const network = f->executor->lowered->network;
-    for (int n = 0; n < network->node_count; n++) {
-        const ckpt_node *const node = &network->node[n];
+    const bool sharded = f->in_bucket != NULL;
+    for (int n = 0; n < f->plain.node_count; n++) {
+        const ckpt_node *const node = &f->plain.node[n];
         for (int k = 0; k < node->param_count; k++) {
             const int which = n * CKPT_PARAM_MAX + k;
-            const bool sharded = f->in_bucket != NULL;
+            const ckpt_bytes at = from + f->layout.param[which];
             if (node->param[k].tied >= 0) {
                 continue;
             }
             if (sharded && f->in_bucket[which].bucket != NULL) {
-                CKPT_TRY(add_shards(f, n, k, slot, from + f->layout.param[which], err));
+                CKPT_TRY(add_shards(f, n, k, slot, at, err));
             } else if (!sharded || slot < 0) { /* what no gradient reaches has no state in a shard: it is zero */
-                const int stage = network->stage_of[n];
-                const ckpt_part part = {from + f->layout.param[which], ckpt_tensor_bytes(&node->param[k].tensor), stage,
-                                        -1, is_here(f, stage, -1) ? local + f->executor->layout.param[which] : -1};
-                CKPT_TRY(add_part(f, &part, err));
+                CKPT_TRY(add_param(f, n, k, at, local, err));
             }
         }
     }
@@ -145,8 +182,12 @@ static ckpt_code add_stats(finding *f, ckpt_err *err)
     for (int n = 0; n < network->node_count; n++) {
         for (int k = 0; k < network->node[n].stat_count; k++) {
             const int which = n * CKPT_STAT_MAX + k, stage = network->stage_of[n];
-            const ckpt_part part = {f->layout.stat[which], ckpt_tensor_bytes(&network->node[n].stat[k].tensor), stage,
-                                    -1, is_here(f, stage, -1) ? mine->statistics + mine->stat[which] : -1};
+            const ckpt_part part = {f->layout.stat[which],
+                                    ckpt_tensor_bytes(&network->node[n].stat[k].tensor),
+                                    stage,
+                                    -1,
+                                    is_here(f, stage, -1) ? mine->statistics + mine->stat[which] : -1,
+                                    false};
             CKPT_TRY(add_part(f, &part, err));
         }
     }
@@ -173,11 +214,11 @@ static ckpt_bytes section_start(const ckpt_static_layout *layout, ckpt_section s
 static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, ckpt_err *err)
 {
     const ckpt_static_layout *const mine = &f->executor->layout;
-    const ckpt_scheme *const scheme = &f->executor->lowered->network->scheme;
+    const ckpt_network *const network = f->executor->lowered->network;
     const bool sharded =
-        scheme->shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
-    if (scheme->stages == 1 && !sharded) {
-        const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section)};
+        network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
+    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded) {
+        const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section), false};
         return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
     }
     if (sharded) {
@@ -203,9 +244,8 @@ ckpt_code ckpt_whole_section(const ckpt_executor *executor, ckpt_section section
                  .out = out,
                  .stage = scheme->stage,
                  .replica = ckpt_executor_rank(executor) / scheme->stages};
-    ckpt_network plain;
-    CKPT_TRY(ckpt_whole_network(executor, out, &plain, err));
-    CKPT_TRY(ckpt_network_statics(&plain, out, &f.layout, err));
+    CKPT_TRY(ckpt_whole_network(executor, out, &f.plain, err));
+    CKPT_TRY(ckpt_network_statics(&f.plain, out, &f.layout, err));
     const ckpt_bytes bytes = section_start(&f.layout, (ckpt_section)(section + 1)) - section_start(&f.layout, section);
     CKPT_TRY(find_parts(&f, section, bytes, err));
     *whole = (ckpt_whole){.bytes = bytes, .part = f.part, .part_count = f.count};
@@ -251,6 +291,9 @@ ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt
     ckpt_bytes at = 0;
     for (int i = 0; i < whole->part_count; i++) {
         const ckpt_part *const part = &whole->part[i];
+        if (part->copy) {
+            continue;
+        }
         CKPT_TRY(pad(executor, at, part->at, take, context, err));
         CKPT_TRY(hand_out(executor, part, take, context, err));
         at = part->at + part->bytes;

@@ -89,10 +89,11 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
     ckpt_text_fini(&about);
 }
 
-/* The digest of the model's graph for one rank with one micro-batch: the same for all schemes. */
-static ckpt_code graph_digest(const ckpt_executor *executor, char digest[CKPT_DIGEST_TEXT], ckpt_err *err)
+/* The digests are those of the model for one rank with one micro-batch: the same for all schemes. */
+static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key, char digest[CKPT_DIGEST_TEXT],
+                              ckpt_err *err)
 {
-    if (ckpt_scheme_is_plain(&executor->lowered->network->scheme)) {
+    if (key == KEY_GRAPH && ckpt_scheme_is_plain(&executor->lowered->network->scheme)) {
         return ckpt_graph_digest(executor->lowered->graph, digest, err);
     }
     ckpt_arena scratch;
@@ -100,11 +101,11 @@ static ckpt_code graph_digest(const ckpt_executor *executor, char digest[CKPT_DI
     ckpt_network plain;
     const ckpt_lowered *lowered = NULL;
     ckpt_code code = ckpt_whole_network(executor, &scratch, &plain, err);
-    if (code == CKPT_OK) {
+    if (code == CKPT_OK && key == KEY_PARAMETERS) {
+        code = parameters_digest(&plain, digest, err);
+    } else if (code == CKPT_OK) {
         code = ckpt_network_lower(&plain, NULL, NULL, &scratch, &lowered, err);
-    }
-    if (code == CKPT_OK) {
-        code = ckpt_graph_digest(lowered->graph, digest, err);
+        code = code == CKPT_OK ? ckpt_graph_digest(lowered->graph, digest, err) : code;
     }
     ckpt_arena_fini(&scratch);
     return code;
@@ -118,14 +119,11 @@ static ckpt_code add_value(const ckpt_executor *executor, ckpt_state_key key, ck
     switch (key) {
     case KEY_FORMAT: ckpt_text_json(text, "ckpt-state/1"); break;
     case KEY_MODEL: ckpt_text_json(text, network->model->name); break;
-    case KEY_PARAMETERS:
-        CKPT_TRY(parameters_digest(network, digest, err));
-        ckpt_text_json(text, digest);
-        break;
     case KEY_OPTIMIZER: add_optimizer(network, text); break;
     case KEY_THREADS: ckpt_text_add(text, "%d", network->threads); break;
+    case KEY_PARAMETERS:
     case KEY_GRAPH:
-        CKPT_TRY(graph_digest(executor, digest, err));
+        CKPT_TRY(model_digest(executor, key, digest, err));
         ckpt_text_json(text, digest);
         break;
     case KEY_COUNT: break;
