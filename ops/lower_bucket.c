@@ -4,6 +4,7 @@
  *     overlap     backward . start 0 .. reduce 0, start 1 .. | reduce 1 | ...
  *     fused       backward . reduce 0, updates of 0 ..... reduce 1, updates of 1 | shared | updates of copies
  *     both        . start 0 . reduce 0, start 1 . summed 0, updates of 0, reduce 1, start 2 .
+ *     and sharded . start 0 . reduce 0, start 1, updates of 0, gather 0 . reduce 1, start 2 .
  *
  * One thing after the other goes over the network: an exchange that is started while sums are being spread waits for
  * them, so the times that are left when something is waited for come from a clock of it. */
@@ -54,7 +55,7 @@ ckpt_code ckpt_lower_buckets(ckpt_lowering *l, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Time that all ops so far take. */
+/* Time that all ops so far take; the latest must have its. */
 static ckpt_ns now(ckpt_lowering *l)
 {
     for (; l->timed < l->op_count; l->timed++) {
@@ -184,8 +185,9 @@ static ckpt_code lower_gather(ckpt_lowering *l, int number, ckpt_err *err)
 {
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
+    const ckpt_ns at = now(l), come = give_to_network(l, l->bucket[number].staging_bytes);
     CKPT_TRY(bucket_op(l, number, CKPT_TASK_GATHER, "gather", &op, &role, err));
-    op->time_ns = ckpt_lower_network_ns(l, l->bucket[number].staging_bytes);
+    op->time_ns = come - at;
     return CKPT_OK;
 }
 
@@ -215,32 +217,34 @@ static ckpt_code settle(ckpt_lowering *l, int number, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Reduce a bucket whose exchange is under way. Its updates may follow at once when its sums need not come back. */
+/* Reduce a bucket whose exchange is under way, behind the updates of the one before it, whose sums have had that long
+ * to come back. */
 static ckpt_code reduce_started(ckpt_lowering *l, int number, ckpt_err *err)
 {
-    const bool fused = scheme_of(l)->fused, sharded = scheme_of(l)->shard_optimizer;
-    if (fused && !sharded && number > 0) {
+    if (scheme_of(l)->fused && !scheme_of(l)->shard_optimizer && number > 0) {
         CKPT_TRY(settle(l, number - 1, err));
     }
-    CKPT_TRY(lower_reduce(l, number, err));
-    return fused && sharded ? settle(l, number, err) : CKPT_OK;
+    return lower_reduce(l, number, err);
 }
 
 /* The gradients of the next bucket are complete. */
 static ckpt_code complete_bucket(ckpt_lowering *l, ckpt_err *err)
 {
     const int number = l->completed++;
-    if (scheme_of(l)->overlap) {
-        if (number > 0) {
-            CKPT_TRY(reduce_started(l, number - 1, err));
-        }
-        return lower_start(l, number, err);
+    const bool fused = scheme_of(l)->fused;
+    if (!scheme_of(l)->overlap && fused) {
+        CKPT_TRY(lower_reduce(l, number, err));
+        return settle(l, number, err);
     }
-    if (!scheme_of(l)->fused) {
+    if (!scheme_of(l)->overlap) {
         return CKPT_OK; /* at the end */
     }
-    CKPT_TRY(lower_reduce(l, number, err));
-    return settle(l, number, err);
+    if (number > 0) {
+        CKPT_TRY(reduce_started(l, number - 1, err));
+    }
+    CKPT_TRY(lower_start(l, number, err));
+    /* The sums of a shard need not come back. */
+    return number > 0 && fused && scheme_of(l)->shard_optimizer ? settle(l, number - 1, err) : CKPT_OK;
 }
 
 /* Fused and one replica: the owner of those it is tied to before itself. */
@@ -273,7 +277,7 @@ static ckpt_code reduce_rest(ckpt_lowering *l, ckpt_err *err)
             CKPT_TRY(scheme_of(l)->overlap ? reduce_started(l, b, err) : lower_reduce(l, b, err));
         }
     }
-    if (scheme_of(l)->fused && scheme_of(l)->overlap && !scheme_of(l)->shard_optimizer && l->bucket_count > 0) {
+    if (scheme_of(l)->fused && scheme_of(l)->overlap && l->bucket_count > 0) {
         CKPT_TRY(settle(l, l->bucket_count - 1, err));
     }
     for (int b = 0; b < l->bucket_count && (l->has_late || l->network->clip_norm > 0); b++) {

@@ -44,7 +44,7 @@ static void add_linear(test_model *m, pool *wide)
     ckpt_layer *const layer =
         test_layer(m, name, "linear", any(wide), ckpt_test_draw(2) == 0 ? "features=8" : "features=8 bias=false");
     const int other = (int)ckpt_test_draw((uint64_t)m->model.layer_count);
-    if (ckpt_test_draw(4) == 0 && &m->layer[other] != layer && strcmp(m->layer[other].op, "linear") == 0) {
+    if (ckpt_test_draw(2) == 0 && &m->layer[other] != layer && strcmp(m->layer[other].op, "linear") == 0) {
         layer->tie = other;
         if (m->layer[other].tie < 0 && ckpt_test_draw(2) == 0) {
             layer->tie = -1;
