@@ -8,7 +8,7 @@
 
 #include "tests/support_scheme.h"
 
-enum { ROUNDS = 250, FEW = 50, LAYERS = 30, STAGES = 6, BATCHES = 12 };
+enum { ROUNDS = 250, FEW = 50, LAYERS = 30, STAGES = 6, BATCHES = 12, REPLICAS = 3 };
 
 typedef struct pipeline {
     test_model m;
@@ -18,10 +18,14 @@ typedef struct pipeline {
     int stages;
 } pipeline;
 
-static void build(pipeline *p, int layers)
+/* `replicas`: draw their number, and what they do with gradients; else there is one. */
+static void build(pipeline *p, int layers, bool replicas)
 {
     test_random_model(&p->m, layers);
     ckpt_scheme scheme = ckpt_scheme_alone;
+    scheme.replicas = replicas ? 1 + (int)ckpt_test_draw(REPLICAS) : 1;
+    scheme.overlap = scheme.replicas > 1 && ckpt_test_draw(2) == 0;
+    scheme.bucket_bytes = 1 + (ckpt_bytes)ckpt_test_draw(2000);
     scheme.micro_batches = 1 + (int)ckpt_test_draw(BATCHES);
     scheme.fused = ckpt_test_draw(2) == 0;
     scheme.apart = true; /* else the whole network would share what stages have copies of */
@@ -95,7 +99,7 @@ static void test_stages_are_the_whole_step(void **state)
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     for (uint64_t round = 0; round < rounds; round++) {
         pipeline p;
-        build(&p, LAYERS);
+        build(&p, LAYERS, false);
         int count = 0, outputs = 0;
         for (int s = 0; s < p.stages; s++) {
             for (int j = -1; j < p.network->scheme.micro_batches; j++) {
@@ -188,7 +192,7 @@ static void test_every_send_is_received(void **state)
     int messages = 0, relayed = 0;
     for (uint64_t round = 0; round < rounds; round++) {
         pipeline p;
-        build(&p, LAYERS);
+        build(&p, LAYERS, false);
         for (int from = 0; from < p.stages; from++) {
             for (int to = 0; to < p.stages; to++) {
                 const int sends = -1 - find_message(p.stage[from], CKPT_TASK_SEND, to, -1);
@@ -209,8 +213,7 @@ static void test_every_send_is_received(void **state)
     assert_true(messages > 10 * (int)rounds && relayed > (int)rounds);
 }
 
-/* A stage as a process: the op it stands before; how many messages it has sent to each other stage and taken from it.
- */
+/* A rank: the op it stands before; how many messages it has sent to each other stage and taken from it. */
 typedef struct process {
     int at;
     int sent[STAGES], taken[STAGES];
@@ -232,56 +235,89 @@ static int sent_number(const ckpt_lowered *lowered, int sent)
     return 0;
 }
 
-/* Let stage `s` do its next op if it can. `eager`: a message goes at once; else when it is taken. */
-static bool proceed(const pipeline *p, process *all, int s, bool eager)
+/* Has another stage come to its part of the sum of copies, if it has one? */
+static bool has_come(const ckpt_lowered *other, int at, int shared)
+{
+    for (int i = 0; i < other->graph->op_count; i++) {
+        if (other->op_role[i].task == CKPT_TASK_SHARED && other->op_role[i].shared == shared) {
+            return at >= i;
+        }
+    }
+    return true;
+}
+
+/* Can replica `r` of stage `s` go past its next op, were all that ranks do together a barrier? */
+static bool may_pass(const pipeline *p, const process *all, int r, int s)
+{
+    const int at = all[r * STAGES + s].at;
+    const ckpt_op_role *const role = &p->stage[s]->op_role[at];
+    for (int q = 0; q < p->network->scheme.replicas; q++) {
+        for (int t = 0; t < p->stages; t++) {
+            const int other = all[q * STAGES + t].at;
+            const bool reduces = role->task == CKPT_TASK_REDUCE || role->task == CKPT_TASK_SUMMED;
+            if ((reduces && t == s && other < at) ||
+                (role->task == CKPT_TASK_SHARED && q == r && !has_come(p->stage[t], other, role->shared))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Let it do its next op if it can. `eager`: a message goes at once; else when it is taken. */
+static bool proceed(const pipeline *p, process *all, int r, int s, bool eager)
 {
     const ckpt_lowered *const lowered = p->stage[s];
-    process *const me = &all[s];
-    if (me->at == lowered->graph->op_count) {
+    process *const mine = &all[r * STAGES];
+    process *const me = &mine[s];
+    if (me->at == lowered->graph->op_count || !may_pass(p, all, r, s)) {
         return false;
     }
     const ckpt_op_role *const role = &lowered->op_role[me->at];
     if (role->task == CKPT_TASK_SEND) {
         me->sent[role->peer]++;
     } else if (role->task == CKPT_TASK_RECEIVE) {
-        if (all[role->peer].sent[s] == me->taken[role->peer]) {
+        if (mine[role->peer].sent[s] == me->taken[role->peer]) {
             return false;
         }
         me->taken[role->peer]++;
-    } else if (role->task == CKPT_TASK_SENT && !eager && all[role->peer].taken[s] < sent_number(lowered, me->at)) {
+    } else if (role->task == CKPT_TASK_SENT && !eager && mine[role->peer].taken[s] < sent_number(lowered, me->at)) {
         return false;
     }
     me->at++;
     return true;
 }
 
-/* Stages run by turns that are drawn, until none can go on. */
+/* Ranks run by turns that are drawn, until none can go on. */
 static void run_all(const pipeline *p, bool eager)
 {
-    process all[STAGES] = {{0}};
+    process all[REPLICAS * STAGES] = {{0}};
+    const int replicas = p->network->scheme.replicas, ranks = replicas * p->stages;
     for (bool moved = true; moved;) {
         moved = false;
-        const int first = (int)ckpt_test_draw((uint64_t)p->stages);
-        for (int i = 0; i < p->stages; i++) {
+        const int first = (int)ckpt_test_draw((uint64_t)ranks);
+        for (int i = 0; i < ranks; i++) {
+            const int rank = (first + i) % ranks;
             int steps = 1 + (int)ckpt_test_draw(20);
-            while (steps-- > 0 && proceed(p, all, (first + i) % p->stages, eager)) {
+            while (steps-- > 0 && proceed(p, all, rank / p->stages, rank % p->stages, eager)) {
                 moved = true;
             }
         }
     }
-    for (int s = 0; s < p->stages; s++) {
-        CHECK(all[s].at == p->stage[s]->graph->op_count, "stage %d of %d, %d micro-batches, waits at %s for ever", s,
-              p->stages, p->network->scheme.micro_batches, p->stage[s]->graph->op[all[s].at].name);
+    for (int rank = 0; rank < ranks; rank++) {
+        const int s = rank % p->stages, at = all[rank / p->stages * STAGES + s].at;
+        CHECK(at == p->stage[s]->graph->op_count, "stage %d of %d, %d micro-batches, waits at %s for ever", s,
+              p->stages, p->network->scheme.micro_batches, p->stage[s]->graph->op[at].name);
     }
 }
 
-static void test_no_stages_wait_for_each_other(void **state)
+static void test_no_ranks_wait_for_each_other(void **state)
 {
     (void)state;
     const uint64_t rounds = ckpt_test_rounds(2 * ROUNDS, FEW);
     for (uint64_t round = 0; round < rounds; round++) {
         pipeline p;
-        build(&p, LAYERS);
+        build(&p, LAYERS, true);
         run_all(&p, false);
         run_all(&p, true);
         test_model_fini(&p.m);
@@ -384,7 +420,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages_are_the_whole_step),
         cmocka_unit_test(test_every_send_is_received),
-        cmocka_unit_test(test_no_stages_wait_for_each_other),
+        cmocka_unit_test(test_no_ranks_wait_for_each_other),
         cmocka_unit_test(test_micro_batches_under_way),
         cmocka_unit_test(test_relay_by_hand),
     };
