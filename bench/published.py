@@ -160,7 +160,7 @@ class Part:
         low, high = 0, 64
         while high - low > 1:
             middle = (low + high) // 2
-            tried = self.plan("time", "--budget", str(peak * middle // 64), effort="1")
+            tried = self.plan("time", "--budget", str(peak * middle // 64), effort="0")
             if tried and tried["summary"]["time_ns"] <= seconds * span:
                 high = middle
             else:
