@@ -176,7 +176,11 @@ static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grou
     if (count > SEARCH_MAX) {
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_places_search(place, count, capacity, &work, p->options, p->scratch, &answer, err));
+    int64_t left = work;
+    CKPT_TRY(ckpt_places_search(place, count, capacity, &left, p->options, p->scratch, &answer, err));
+    if (p->options != NULL && p->options->placing_work != NULL) {
+        *p->options->placing_work += work - left;
+    }
     if (answer == CKPT_PACK_FOUND) {
         if (grouped) {
             ungroup(p->place, p->count, &p->g);

@@ -36,12 +36,26 @@ const ckpt_strategy *ckpt_strategy_find(const char *name)
     return NULL;
 }
 
+/* What places of a candidate of least peak took, so that no trial works that out again: at the effort of the plan, and
+ * at the one above. */
+typedef struct placed_least {
+    struct placed_least *next;
+    ckpt_sequence sequence;
+    ckpt_bytes bytes[2]; /* -1: not tried */
+} placed_least;
+
+typedef struct placed_leasts {
+    placed_least *first;
+    ckpt_arena arena;
+} placed_leasts;
+
 typedef struct maker {
     const ckpt_graph *graph;
     const ckpt_strategy *strategy;
     const ckpt_plan_options *options;
     ckpt_bytes budget, limit; /* limit = budget - static; CKPT_BYTES_MAX both: none */
     bool trial;               /* only whether something fits: no repair, which could only find more */
+    placed_leasts *known;
     ckpt_arena *out;
 } maker;
 
@@ -172,16 +186,50 @@ static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt
     return CKPT_OK;
 }
 
-/* Places of the candidate of least peak, the same whatever the limit: with more effort unless `enough` are enough. */
-static ckpt_code place_least(const maker *m, const ckpt_candidate *least, ckpt_bytes enough, ckpt_plan *plan,
-                             ckpt_err *err)
+static ckpt_code know_least(const maker *m, const ckpt_sequence *sequence, placed_least **known, ckpt_err *err)
 {
-    const int effort = m->options->effort;
-    CKPT_TRY(place_candidate(m, least, 0, effort, plan, err));
-    if (plan->arena_bytes > least->peak && plan->arena_bytes > enough && effort < CKPT_EFFORT_MOST) {
-        ckpt_plan harder = *plan;
-        CKPT_TRY(place_candidate(m, least, 0, effort + 1, &harder, err));
-        *plan = harder.arena_bytes < plan->arena_bytes ? harder : *plan;
+    const size_t size = (size_t)sequence->count * sizeof *sequence->op;
+    for (placed_least *k = m->known->first; k != NULL; k = k->next) {
+        if (k->sequence.count == sequence->count && memcmp(k->sequence.op, sequence->op, size) == 0) {
+            *known = k;
+            return CKPT_OK;
+        }
+    }
+    placed_least *const made = CKPT_NEW(&m->known->arena, placed_least, 1);
+    int *const op = CKPT_NEW(&m->known->arena, int, sequence->count);
+    if (made == NULL || op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d entries", sequence->count);
+    }
+    memcpy(op, sequence->op, size);
+    *made = (placed_least){.next = m->known->first, .sequence = {op, sequence->count}, .bytes = {-1, -1}};
+    m->known->first = made;
+    *known = made;
+    return CKPT_OK;
+}
+
+/* Places of the candidate of least peak, the same whatever the limit: with more effort unless `enough` are enough.
+ * `plan` NULL: only the bytes they take are wanted. */
+static ckpt_code place_least(const maker *m, const ckpt_candidate *least, ckpt_bytes enough, ckpt_plan *plan,
+                             ckpt_bytes *bytes, ckpt_err *err)
+{
+    placed_least *known = NULL;
+    CKPT_TRY(know_least(m, &least->sequence, &known, err));
+    for (int harder = 0; harder < 2; harder++) {
+        const ckpt_mark mark = ckpt_arena_mark(m->out);
+        ckpt_plan placed = {.arena_bytes = known->bytes[harder]};
+        if (plan != NULL || known->bytes[harder] < 0) {
+            CKPT_TRY(place_candidate(m, least, 0, m->options->effort + harder, &placed, err));
+            known->bytes[harder] = placed.arena_bytes;
+        }
+        if (plan == NULL) {
+            ckpt_arena_rewind(m->out, mark);
+        } else if (harder == 0 || placed.arena_bytes < *bytes) {
+            *plan = placed;
+        }
+        *bytes = harder == 0 || placed.arena_bytes < *bytes ? placed.arena_bytes : *bytes;
+        if (*bytes <= least->peak || *bytes <= enough || m->options->effort >= CKPT_EFFORT_MOST) {
+            break;
+        }
     }
     return CKPT_OK;
 }
@@ -200,8 +248,9 @@ static ckpt_code place_answer(const maker *m, const ckpt_answer *first, ckpt_pla
         CKPT_TRY(repair(m, first, &t, err));
     }
     if (!t.fits && first->least.sequence.op != NULL && first->least.peak <= m->limit) {
-        CKPT_TRY(place_least(m, &first->least, m->limit, plan, err));
-        t.fits = plan->arena_bytes <= m->limit;
+        ckpt_bytes bytes = 0;
+        CKPT_TRY(place_least(m, &first->least, m->limit, m->trial ? NULL : plan, &bytes, err));
+        t.fits = bytes <= m->limit;
     }
     *fits = t.fits;
     return CKPT_OK;
@@ -342,8 +391,9 @@ static ckpt_code confirm_least(const maker *m, ckpt_bytes *least, ckpt_err *err)
         }
         CKPT_TRY(attempt(&trial, answer, &plan, &fits, err));
         if (!fits && answer->least.sequence.op != NULL) {
-            CKPT_TRY(place_least(&trial, &answer->least, 0, &plan, err));
-            *least = plan.arena_bytes > *least ? plan.arena_bytes : *least;
+            ckpt_bytes bytes = 0;
+            CKPT_TRY(place_least(&trial, &answer->least, 0, NULL, &bytes, err));
+            *least = bytes > *least ? bytes : *least;
         }
         ckpt_arena_rewind(m->out, mark);
     }
@@ -356,15 +406,12 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     if (least->sequence.op == NULL) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "every plan takes more than 2^63 ns or bytes");
     }
-    const ckpt_mark mark = ckpt_arena_mark(m->out);
-    ckpt_plan placed = {0};
-    CKPT_TRY(place_least(m, least, 0, &placed, err));
-    ckpt_arena_rewind(m->out, mark);
-    *plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .solver = placed.solver};
+    ckpt_bytes lowest = 0;
+    CKPT_TRY(place_least(m, least, 0, NULL, &lowest, err));
+    *plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .solver = least->by != NULL ? least->by : m->strategy->name};
     CKPT_TRY(fill_head(m, plan, err));
     ckpt_bytes below = 0;
     CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &below, err));
-    ckpt_bytes lowest = placed.arena_bytes;
     if (m->strategy->budgeted) {
         CKPT_TRY(confirm_least(m, &lowest, err));
     }
@@ -376,17 +423,26 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     return ckpt_plan_check(plan, m->graph, err);
 }
 
+static ckpt_code make(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
+{
+    bool fits = false;
+    CKPT_TRY(attempt(m, answer, plan, &fits, err));
+    return fits ? finish_plan(m, answer, plan, err) : infeasible(m, &answer->least, plan, err);
+}
+
 ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_plan_options *options, ckpt_arena *out,
                          ckpt_plan **made, ckpt_err *err)
 {
     const ckpt_ns start = ckpt_clock_ns();
     const bool limited = options->budget_bytes > 0;
+    placed_leasts known = {.first = NULL};
     const maker m = {
         .graph = graph,
         .strategy = ckpt_strategy_find(name),
         .options = options,
         .budget = limited ? options->budget_bytes : CKPT_BYTES_MAX,
         .limit = limited ? options->budget_bytes - graph->static_bytes : CKPT_BYTES_MAX,
+        .known = &known,
         .out = out,
     };
     if (m.strategy == NULL) {
@@ -397,9 +453,10 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
     if (plan == NULL || answer == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", name);
     }
-    bool fits = false;
-    CKPT_TRY(attempt(&m, answer, plan, &fits, err));
-    CKPT_TRY(fits ? finish_plan(&m, answer, plan, err) : infeasible(&m, &answer->least, plan, err));
+    ckpt_arena_init(&known.arena);
+    const ckpt_code code = make(&m, answer, plan, err);
+    ckpt_arena_fini(&known.arena);
+    CKPT_TRY(code);
     plan->solver_seconds = (double)(ckpt_clock_ns() - start) * 1e-9;
     *made = plan;
     return CKPT_OK;

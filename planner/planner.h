@@ -39,6 +39,7 @@ typedef struct ckpt_plan_options {
     /* When to end early with the best so far; what comes out then depends on the machine. */
     ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
     const volatile sig_atomic_t *stop; /* not NULL: end soon once it is not 0 */
+    int64_t *placing_work; /* not NULL: what searches for places have cost is added, in comparisons (planner/place.h) */
 } ckpt_plan_options;
 
 /* True when the search is to end early. Cost: a clock read; ask once in a thousand moves. */
