@@ -30,12 +30,23 @@ static ckpt_code refuse_unfit(const ckpt_device *device, const ckpt_lowered *low
     return CKPT_OK;
 }
 
+/* Room for one input of one micro-batch, behind `*total`: what the caller fills, and what is uploaded where that is
+ * something else. */
+static bool add_input(const ckpt_tensor *file, const ckpt_tensor *device, ckpt_bytes at[2], ckpt_bytes *total)
+{
+    const ckpt_bytes uploaded = device->dtype == file->dtype ? 0 : ckpt_round_up(ckpt_tensor_bytes(device), CKPT_ALIGN);
+    at[0] = *total;
+    const bool fits = ckpt_sum(*total, ckpt_round_up(ckpt_tensor_bytes(file), CKPT_ALIGN), total);
+    at[1] = uploaded > 0 ? *total : at[0];
+    return fits && ckpt_sum(*total, uploaded, total);
+}
+
 /* The host memory of the inputs: what the caller fills, and what every step uploads. One page-locked block, so that
  * uploads run at the link's full speed. */
 static ckpt_code take_inputs(ckpt_executor *executor, ckpt_err *err)
 {
     const ckpt_network *const network = executor->lowered->network;
-    const int count = network->model->input_count;
+    const int inputs = network->model->input_count, count = inputs * network->scheme.micro_batches;
     executor->input = CKPT_NEW(&executor->arena, void *, count);
     executor->upload = CKPT_NEW(&executor->arena, void *, count);
     executor->chunk = CKPT_NEW(&executor->arena, unsigned char, CKPT_CHUNK_BYTES);
@@ -45,14 +56,9 @@ static ckpt_code take_inputs(ckpt_executor *executor, ckpt_err *err)
     }
     ckpt_bytes total = 0;
     for (int i = 0; i < count; i++) {
-        const ckpt_tensor *const file = &network->model->input[i], *const device = &network->value[i].tensor;
-        const ckpt_bytes uploaded =
-            device->dtype == file->dtype ? 0 : ckpt_round_up(ckpt_tensor_bytes(device), CKPT_ALIGN);
-        at[2 * i] = total;
-        bool fits = ckpt_sum(total, ckpt_round_up(ckpt_tensor_bytes(file), CKPT_ALIGN), &total);
-        at[2 * i + 1] = uploaded > 0 ? total : at[2 * i];
-        fits = fits && ckpt_sum(total, uploaded, &total);
-        if (!fits) {
+        const bool read = executor->layout.input[i] >= 0;
+        if (read &&
+            !add_input(&network->model->input[i % inputs], &network->value[i % inputs].tensor, &at[2 * i], &total)) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "inputs do not fit 63 bits of bytes");
         }
     }
@@ -62,8 +68,10 @@ static ckpt_code take_inputs(ckpt_executor *executor, ckpt_err *err)
     executor->feed = base;
     executor->feed_bytes = total;
     for (int i = 0; i < count; i++) {
-        executor->input[i] = executor->feed + at[2 * i];
-        executor->upload[i] = executor->feed + at[2 * i + 1];
+        if (executor->layout.input[i] >= 0) {
+            executor->input[i] = executor->feed + at[2 * i];
+            executor->upload[i] = executor->feed + at[2 * i + 1];
+        }
     }
     return CKPT_OK;
 }
@@ -84,10 +92,33 @@ static ckpt_code reserve(ckpt_executor *executor, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Who this process is among the ranks of the scheme. */
+static ckpt_code take_rank(ckpt_executor *executor, ckpt_err *err)
+{
+    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const int wanted = ckpt_scheme_ranks(scheme);
+    if (wanted == 1) {
+        return CKPT_OK;
+    }
+    const int count = executor->options.ranks != NULL ? ckpt_ranks_count(executor->options.ranks) : 1;
+    if (count != wanted) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %d process%s, wanted %d: replicas times stages",
+                         executor->plan->source, count, count == 1 ? "" : "es", wanted);
+    }
+    executor->rank = ckpt_ranks_rank(executor->options.ranks);
+    executor->replica = executor->rank / scheme->stages;
+    if (executor->rank % scheme->stages != scheme->stage) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: rank %d has stage %d, and this is the plan of stage %d",
+                         executor->plan->source, executor->rank, executor->rank % scheme->stages, scheme->stage);
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code set_up(ckpt_executor *executor, ckpt_err *err)
 {
     const ckpt_lowered *const lowered = executor->lowered;
     CKPT_TRY(refuse_unfit(executor->device, lowered, executor->plan, err));
+    CKPT_TRY(take_rank(executor, err));
     CKPT_TRY(ckpt_network_statics(lowered->network, &executor->arena, &executor->layout, err));
     if (executor->layout.total != lowered->graph->static_bytes) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "static block: %lld bytes laid out, the graph says %lld",
@@ -95,6 +126,7 @@ static ckpt_code set_up(ckpt_executor *executor, ckpt_err *err)
     }
     CKPT_TRY(take_inputs(executor, err));
     CKPT_TRY(reserve(executor, err));
+    CKPT_TRY(ckpt_executor_join(executor, err));
     CKPT_TRY(ckpt_executor_wire(executor, err));
     CKPT_TRY(executor->device->api->signals(executor->device, executor->signal_count, err));
     CKPT_TRY(ckpt_executor_rehearse(executor, err));
@@ -155,21 +187,26 @@ void ckpt_executor_destroy(ckpt_executor *executor)
     if (executor->feed != NULL) {
         device->api->release_host(device, executor->feed, executor->feed_bytes);
     }
+    if (executor->post != NULL) {
+        device->api->release_host(device, executor->post, executor->post_bytes);
+    }
     ckpt_arena_fini(&executor->arena);
     ckpt_memory_put(executor);
 }
 
 void *ckpt_executor_input(ckpt_executor *executor, int i)
 {
-    assert(i >= 0 && i < executor->lowered->network->model->input_count);
+    const ckpt_network *const network = executor->lowered->network;
+    assert(i >= 0 && i < network->model->input_count * network->scheme.micro_batches);
+    (void)network;
     return executor->input[i];
 }
 
 uint64_t ckpt_executor_batch(const ckpt_executor *executor, int j)
 {
     const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
-    const uint64_t per_rank = (uint64_t)scheme->micro_batches;
-    return executor->steps * per_rank * (uint64_t)scheme->replicas + (uint64_t)j;
+    const uint64_t of_all = executor->steps * (uint64_t)scheme->replicas + (uint64_t)executor->replica;
+    return of_all * (uint64_t)scheme->micro_batches + (uint64_t)j;
 }
 
 uint64_t ckpt_executor_steps(const ckpt_executor *executor)
@@ -207,7 +244,7 @@ float *ckpt_executor_param_at(const ckpt_executor *executor, ckpt_bytes section,
 void *ckpt_executor_param16_at(const ckpt_executor *executor, int node, int k)
 {
     const ckpt_static_layout *const layout = &executor->layout;
-    return layout->total == layout->weights16
+    return layout->scales == layout->weights16
                ? NULL
                : executor->statics + layout->weights16 + layout->param[node * CKPT_PARAM_MAX + k] / 2;
 }
@@ -215,12 +252,24 @@ void *ckpt_executor_param16_at(const ckpt_executor *executor, int node, int k)
 ckpt_code ckpt_executor_narrow(ckpt_executor *executor, ckpt_err *err)
 {
     const ckpt_static_layout *const layout = &executor->layout;
-    if (layout->total == layout->weights16) {
+    if (layout->scales == layout->weights16) {
         return CKPT_OK;
     }
     return executor->device->api->narrow(executor->device, executor->statics + layout->weights16,
                                          (const float *)(const void *)(executor->statics + layout->weights),
                                          layout->weight_bytes / (ckpt_bytes)sizeof(float), err);
+}
+
+double ckpt_executor_base_scale(const ckpt_executor *executor)
+{
+    const ckpt_network *const network = executor->lowered->network;
+    return 1.0 / ((double)network->scheme.micro_batches * network->scheme.replicas * network->loss_scale);
+}
+
+float *ckpt_executor_scale_at(const ckpt_executor *executor, int i)
+{
+    const ckpt_static_layout *const layout = &executor->layout;
+    return layout->total == layout->scales ? NULL : (float *)(void *)(executor->statics + layout->scales) + i;
 }
 
 int ckpt_executor_host_threads(const ckpt_executor *executor)
@@ -252,6 +301,11 @@ ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int node, int k, cons
 
 ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err)
 {
+    const ckpt_network *const network = executor->lowered->network;
+    if (network->scheme.fused) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: gradients are fused with the updates, and gone after a step",
+                         network->model->source);
+    }
     return executor->device->api->download(executor->device, host,
                                            ckpt_executor_param_at(executor, executor->layout.gradients, node, k),
                                            param_bytes(executor, node, k), err);

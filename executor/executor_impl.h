@@ -8,6 +8,51 @@
 /* Host memory through which weights are initialised, hashed, saved and restored, piece by piece. */
 #define CKPT_CHUNK_BYTES ((ckpt_bytes)1 << 20)
 
+/* Between two ranks the messages of a tag have one order. */
+enum { CKPT_TAG_VALUE = 1, CKPT_TAG_GRADIENT, CKPT_TAG_EXCHANGE, CKPT_TAG_SPREAD, CKPT_TAG_GATHER, CKPT_TAG_SHARED };
+
+/* A value, or its gradient, on its way between two stages. */
+typedef struct ckpt_transfer {
+    const void *from; /* a send: what is copied into `message`; else NULL */
+    void *message;    /* on the device: what is sent, or where it arrives */
+    void *room; /* page-locked: what messages go through where the device is a GPU and they are the host's; else NULL */
+    ckpt_bytes bytes;
+    int rank, tag, slot;
+} ckpt_transfer;
+
+/* A bucket as its rank sees it. Replica r sums up piece[first[r]] .. piece[first[r + 1] - 1]. */
+typedef struct ckpt_exchange {
+    const ckpt_bucket *bucket;
+    const ckpt_piece *piece;
+    const int *first;
+    int slot, slot_count; /* the first of its slots; an exchange and the spreading of its sums take the same */
+    float *mirror;        /* as `room` of a transfer: the elements of the bucket; NULL: from and to the device */
+    float *incoming;      /* and what the others send of the own chunk */
+} ckpt_exchange;
+
+/* The gradients of the copies of a shared parameter, in the order of its holders. */
+typedef struct ckpt_copies {
+    int64_t count;
+    int holders;
+    const int *stage; /* per holder */
+    float *const *at; /* per holder: this stage's gradient, or where another's comes to */
+    int slot;         /* the first of them */
+    float *room;      /* as that of a transfer: `holders` times `count`; NULL: from and to the device */
+} ckpt_copies;
+
+/* A buffer that a step is given otherwise than by ckpt_kernel_args, and where. */
+typedef struct ckpt_touch {
+    int buffer;
+    const void *address;
+} ckpt_touch;
+
+/* Consecutive parameters of a node: their gradients as numbers whose squares are summed. */
+typedef struct ckpt_square {
+    int node, replica; /* whose sum it belongs to; replica 0 where there is one */
+    const float *from;
+    int64_t count;
+} ckpt_square;
+
 /* One step of the plan with every address known. */
 typedef struct ckpt_action {
     ckpt_step_kind kind;
@@ -18,11 +63,24 @@ typedef struct ckpt_action {
     int wait[CKPT_STREAM_COUNT - 1], wait_count;
     int signal;
     /* run */
+    ckpt_task task;
     ckpt_phase phase;
+    int batch;    /* micro-batch; -1: of none */
+    bool forward; /* of the forward pass: a layer's, or a message of one of its values */
+    bool needed;  /* for the losses of that pass, and so for an evaluation */
     const ckpt_bound *bound;
     ckpt_kernel_args args;    /* seed and step are written when the step runs */
     ckpt_update_args *update; /* one per parameter; step likewise */
     int update_count;
+    ckpt_transfer transfer;        /* SEND, SENT, RECEIVE */
+    const ckpt_exchange *exchange; /* BUCKET .. GATHER */
+    float **piece;                 /* of those: where each of its pieces is, gradient or (GATHER) weight */
+    float *staging;                /* BUCKET, REDUCE: what the other replicas send of the own chunk */
+    ckpt_copies copies;            /* SHARED */
+    const ckpt_square *square;     /* NORM */
+    int square_count;
+    ckpt_touch *touch;
+    int touch_count, touch_room;
     /* free, offload, fetch: the place, and the buffer's own room in the host slab */
     void *place;
     unsigned char *host;
@@ -44,7 +102,9 @@ struct ckpt_executor {
     const ckpt_lowered *lowered;
     const ckpt_plan *plan;
     ckpt_executor_options options;
+    int rank, replica; /* of this process; 0 where there is one */
     uint64_t seed, steps;
+    uint64_t begun; /* the step that kernels draw from now (ckpt_device_api.begin) */
     float last_loss;
     char data[CKPT_DATA_ABOUT];
     ckpt_static_layout layout;
@@ -55,14 +115,24 @@ struct ckpt_executor {
     unsigned char *feed; /* page-locked: the model's inputs, as the caller fills them and as they are uploaded */
     ckpt_bytes feed_bytes;
     unsigned char *chunk; /* CKPT_CHUNK_BYTES */
-    void **input;         /* per model input, in `feed`: what the caller fills */
-    void **upload;        /* per model input, in `feed`: the same, or narrowed to bfloat16 */
+    void **input;         /* per micro-batch and model input, in `feed`: what the caller fills; NULL: nobody reads it */
+    void **upload;        /* likewise: the same, or narrowed to bfloat16 */
     ckpt_bound *bound;    /* per node; kernel NULL: not bound */
     ckpt_action *action;  /* per plan step */
     int signal_count;
     int join[CKPT_STREAM_COUNT - 1], join_count; /* signals that compute waits for at the end of a recording */
     void *recorded;                              /* a step, ready to be replayed; NULL: none is */
-    const void *loss;                            /* on the device, after the last step */
+    const void **loss;                           /* per micro-batch: on the device, after the last step; NULL: another
+                                                    stage has the losses */
+    int forward_count;                           /* steps of the plan up to the last that an evaluation needs */
+    ckpt_transfer *transfer;                     /* per op of the graph that sends or receives; NULL: one rank */
+    ckpt_exchange *exchange;                     /* per bucket */
+    int shared_slot;                             /* the first of those for parameters that stages share */
+    float *shared_room;                          /* and their room; NULL: none */
+    unsigned char *post;                         /* page-locked: what messages go through; NULL: nothing does */
+    ckpt_bytes post_bytes;
+    double *losses;  /* per rank: of a step, on the host */
+    double *squares; /* per rank and node: sums of squares of gradients, on the host; NULL: not needed there */
     ckpt_bytes live[CKPT_CATEGORY_COUNT];
     ckpt_bytes peak_bytes;    /* the most that was in memory in any step */
     ckpt_bytes heap_bytes;    /* what malloc held when the first step began; -1: none has */
@@ -75,6 +145,18 @@ ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err);
 /* Work out the waits and signals of every action. */
 ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_places *places, ckpt_err *err);
 
+/* Rooms, slots and pieces of what goes to other ranks (exchange_join.c): before the actions are wired. */
+ckpt_code ckpt_executor_join(ckpt_executor *executor, ckpt_err *err);
+
+/* Do a step that is no layer's. */
+ckpt_code ckpt_executor_exchange(ckpt_executor *executor, ckpt_action *action, ckpt_err *err);
+ckpt_code ckpt_executor_norm(ckpt_executor *executor, ckpt_action *action, ckpt_err *err);
+
+/* What gradients are divided by in the end: micro-batches, replicas and the scale of the loss. */
+double ckpt_executor_base_scale(const ckpt_executor *executor);
+/* Address of scales[i] in the static block; NULL: the scheme needs none. */
+float *ckpt_executor_scale_at(const ckpt_executor *executor, int i);
+
 /* What set-up does with a whole step. Where code and recordings come to the device at their first use, run the step
  * once on zeros and leave everything zero again; then, or at once, record it where that is wanted and possible. */
 ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err);
@@ -85,13 +167,10 @@ ckpt_code ckpt_executor_narrow(ckpt_executor *executor, ckpt_err *err);
 /* Weights from the seed, statistics from their initial values, everything else zero. */
 ckpt_code ckpt_executor_initialise(ckpt_executor *executor, ckpt_err *err);
 
-/* Address of parameter k of a node in the section that starts at `section`. */
+/* Address of parameter k of a node of this stage in the section that starts at `section`. */
 float *ckpt_executor_param_at(const ckpt_executor *executor, ckpt_bytes section, int node, int k);
 /* Of its bfloat16 copy; NULL in a float32 model. */
 void *ckpt_executor_param16_at(const ckpt_executor *executor, int node, int k);
-
-/* Start and length of a section of the static block, in bytes. */
-void ckpt_executor_section(const ckpt_executor *executor, ckpt_section section, ckpt_bytes *start, ckpt_bytes *bytes);
 
 /* Before the first step: what malloc has given out so far is not outside. Later calls change nothing. */
 void ckpt_executor_outside_start(ckpt_executor *executor);

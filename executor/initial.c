@@ -63,10 +63,12 @@ static ckpt_code start_param(ckpt_executor *executor, const ckpt_node *node, int
     const int64_t step = CKPT_CHUNK_BYTES / (int64_t)sizeof(float);
     const int64_t count = ckpt_shape_count(&node->param[k].tensor.shape);
     float *const to = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k);
+    const int copy_of = node->param[k].copy_of;
+    const ckpt_node *const from = copy_of >= 0 ? &executor->lowered->network->node[copy_of] : node;
     float *const chunk = (float *)(void *)executor->chunk;
     for (int64_t done = 0; done < count; done += step) {
         const int64_t now = count - done < step ? count - done : step;
-        fill_values(executor, node, k, done, now, chunk);
+        fill_values(executor, from, k, done, now, chunk);
         CKPT_TRY(
             executor->device->api->upload(executor->device, to + done, chunk, now * (ckpt_bytes)sizeof(float), err));
     }
@@ -91,19 +93,31 @@ static ckpt_code start_stat(ckpt_executor *executor, const ckpt_node *node, int 
     return CKPT_OK;
 }
 
+/* What gradients are multiplied by where no norm says otherwise, and what the loss's gradient starts with. */
+static ckpt_code start_scales(ckpt_executor *executor, ckpt_err *err)
+{
+    const float scale[2] = {(float)ckpt_executor_base_scale(executor), (float)executor->lowered->network->loss_scale};
+    float *const to = ckpt_executor_scale_at(executor, 0);
+    return to == NULL ? CKPT_OK
+                      : executor->device->api->upload(executor->device, to, scale, (ckpt_bytes)sizeof scale, err);
+}
+
 ckpt_code ckpt_executor_initialise(ckpt_executor *executor, ckpt_err *err)
 {
     const ckpt_network *const network = executor->lowered->network;
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
         for (int k = 0; k < node->param_count; k++) {
-            if (node->param[k].tied < 0) {
+            if (node->param[k].tied < 0 && executor->layout.param[n * CKPT_PARAM_MAX + k] >= 0) {
                 CKPT_TRY(start_param(executor, node, k, err));
             }
         }
         for (int k = 0; k < node->stat_count; k++) {
-            CKPT_TRY(start_stat(executor, node, k, err));
+            if (executor->layout.stat[n * CKPT_STAT_MAX + k] >= 0) {
+                CKPT_TRY(start_stat(executor, node, k, err));
+            }
         }
     }
+    CKPT_TRY(start_scales(executor, err));
     return ckpt_executor_narrow(executor, err);
 }

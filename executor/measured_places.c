@@ -57,19 +57,24 @@ static ckpt_code touch(walker *w, int buffer, const void *address)
 static ckpt_code touch_layer(walker *w, const ckpt_action *action)
 {
     const ckpt_lowered *const lowered = w->executor->lowered;
+    const ckpt_network *const network = lowered->network;
     const ckpt_kernel_args *const args = &action->args;
     const ckpt_node *const node = args->node;
     const bool backward = action->phase == CKPT_BACKWARD;
+    const size_t batch = (size_t)action->batch, nodes = (size_t)network->node_count;
+    const int *const value_buffer = &lowered->value_buffer[batch * (size_t)network->value_count];
+    const int *const grad_buffer = &lowered->grad_buffer[batch * (size_t)network->value_count];
+    const int *const saved_buffer = &lowered->saved_buffer[(batch * nodes + (size_t)node->index) * CKPT_SAVED_MAX];
     for (int k = 0; k < node->in_count; k++) {
-        CKPT_TRY(touch(w, lowered->value_buffer[node->in_value[k]], args->in[k]));
-        CKPT_TRY(backward ? touch(w, lowered->grad_buffer[node->in_value[k]], args->grad_in[k]) : CKPT_OK);
+        CKPT_TRY(touch(w, value_buffer[node->in_value[k]], args->in[k]));
+        CKPT_TRY(backward ? touch(w, grad_buffer[node->in_value[k]], args->grad_in[k]) : CKPT_OK);
     }
     for (int k = 0; k < node->out_count; k++) {
-        CKPT_TRY(touch(w, lowered->value_buffer[node->out_value[k]], args->out[k]));
-        CKPT_TRY(backward ? touch(w, lowered->grad_buffer[node->out_value[k]], args->grad_out[k]) : CKPT_OK);
+        CKPT_TRY(touch(w, value_buffer[node->out_value[k]], args->out[k]));
+        CKPT_TRY(backward ? touch(w, grad_buffer[node->out_value[k]], args->grad_out[k]) : CKPT_OK);
     }
     for (int k = 0; k < node->saved_count; k++) {
-        CKPT_TRY(touch(w, lowered->saved_buffer[node->index * CKPT_SAVED_MAX + k], args->saved[k]));
+        CKPT_TRY(touch(w, saved_buffer[k], args->saved[k]));
     }
     return CKPT_OK;
 }
@@ -77,8 +82,11 @@ static ckpt_code touch_layer(walker *w, const ckpt_action *action)
 static ckpt_code walk_run(walker *w, const ckpt_step *step, const ckpt_action *action)
 {
     const ckpt_graph_op *const op = &w->executor->lowered->graph->op[step->target];
-    if (action->phase != CKPT_UPDATE) {
+    if (action->task == CKPT_TASK_LAYER && action->phase != CKPT_UPDATE) {
         CKPT_TRY(touch_layer(w, action));
+    }
+    for (int i = 0; i < action->touch_count; i++) {
+        CKPT_TRY(touch(w, action->touch[i].buffer, action->touch[i].address));
     }
     for (int i = 0; step->inplace && i < op->inplace_count; i++) {
         shut(w, op->inplace[i].in, w->step - 1);

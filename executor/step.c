@@ -3,28 +3,58 @@
  *
  *     before   inputs to the device, seed and step to the kernels        never part of a recording
  *     walk     wait - act - account - signal, for every step of the plan
- *     after    all streams empty, the loss to the host */
+ *     after    all streams empty, the losses to the host and to the other ranks */
 #include <string.h>
 
 #include "executor/executor_impl.h"
 
-static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+/* Kernels of a GPU draw from what the device was told last. */
+static ckpt_code begin(ckpt_executor *executor, uint64_t step, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
-    action->args.seed = executor->seed;
-    action->args.step = executor->steps;
-    switch (action->phase) {
-    case CKPT_FORWARD: return ckpt_device_forward(device, action->bound, &action->args, err);
-    case CKPT_BACKWARD: return ckpt_device_backward(device, action->bound, &action->args, err);
-    case CKPT_UPDATE:
-    case CKPT_REDUCE: break;
+    if (executor->begun == step) {
+        return CKPT_OK;
     }
-    const ckpt_network *const network = executor->lowered->network;
+    executor->begun = step;
+    return executor->device->api->begin(executor->device, executor->seed, step, err);
+}
+
+static ckpt_code run_update(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+{
+    CKPT_TRY(begin(executor, executor->steps, err));
     for (int i = 0; i < action->update_count; i++) {
         action->update[i].step = executor->steps + 1;
-        CKPT_TRY(ckpt_device_update(device, network->optimizer, &action->update[i], err));
+        CKPT_TRY(ckpt_device_update(executor->device, executor->lowered->network->optimizer, &action->update[i], err));
     }
     return CKPT_OK;
+}
+
+static ckpt_code run_layer(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+{
+    if (action->phase == CKPT_UPDATE) {
+        return run_update(executor, action, err);
+    }
+    action->args.seed = executor->seed;
+    action->args.step = ckpt_executor_batch(executor, action->batch);
+    CKPT_TRY(begin(executor, action->args.step, err));
+    return action->phase == CKPT_FORWARD ? ckpt_device_forward(executor->device, action->bound, &action->args, err)
+                                         : ckpt_device_backward(executor->device, action->bound, &action->args, err);
+}
+
+static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+{
+    switch (action->task) {
+    case CKPT_TASK_LAYER: return run_layer(executor, action, err);
+    case CKPT_TASK_NORM: return ckpt_executor_norm(executor, action, err);
+    case CKPT_TASK_SEND:
+    case CKPT_TASK_SENT:
+    case CKPT_TASK_RECEIVE:
+    case CKPT_TASK_BUCKET:
+    case CKPT_TASK_REDUCE:
+    case CKPT_TASK_SUMMED:
+    case CKPT_TASK_GATHER:
+    case CKPT_TASK_SHARED: break;
+    }
+    return ckpt_executor_exchange(executor, action, err);
 }
 
 /* A freed place must not be read again: with NaN in it, it cannot be without showing. */
@@ -63,10 +93,10 @@ static void account_statics(ckpt_executor *executor)
 {
     const ckpt_static_layout *const layout = &executor->layout;
     memset(executor->live, 0, sizeof executor->live);
-    executor->live[CKPT_CAT_WEIGHTS] = layout->gradients - layout->weights + (layout->total - layout->weights16);
+    executor->live[CKPT_CAT_WEIGHTS] = layout->gradients - layout->weights + (layout->scales - layout->weights16);
     executor->live[CKPT_CAT_GRADIENTS] = layout->optimizer - layout->gradients;
     executor->live[CKPT_CAT_OPTIMIZER] = layout->statistics - layout->optimizer;
-    executor->live[CKPT_CAT_INPUTS] = layout->weights16 - layout->statistics;
+    executor->live[CKPT_CAT_INPUTS] = layout->weights16 - layout->statistics + (layout->total - layout->scales);
 }
 
 static ckpt_code walk_step(ckpt_executor *executor, int s, ckpt_measured *measured, ckpt_err *err)
@@ -99,7 +129,8 @@ static void narrow_input(const ckpt_executor *executor, int i)
 {
     const float *const from = executor->input[i];
     uint16_t *const to = executor->upload[i];
-    const int64_t count = ckpt_shape_count(&executor->lowered->network->model->input[i].shape);
+    const ckpt_model *const model = executor->lowered->network->model;
+    const int64_t count = ckpt_shape_count(&model->input[i % model->input_count].shape);
     const int threads = ckpt_executor_host_threads(executor);
     (void)threads;
 #pragma omp parallel for schedule(static) num_threads(threads) if (count > 1 << 16)
@@ -115,20 +146,49 @@ static ckpt_code before(ckpt_executor *executor, ckpt_err *err)
     if (executor->options.poison && executor->slab != NULL) {
         memset(executor->slab, 0xFF, (size_t)executor->slab_bytes); /* all streams are empty now */
     }
-    for (int i = 0; i < network->model->input_count; i++) {
+    const int inputs = network->model->input_count;
+    for (int i = 0; i < inputs * network->scheme.micro_batches; i++) {
+        if (executor->input[i] == NULL) {
+            continue;
+        }
         if (executor->upload[i] != executor->input[i]) {
             narrow_input(executor, i);
         }
         CKPT_TRY(device->api->upload(device, executor->statics + executor->layout.inputs + executor->layout.input[i],
-                                     executor->upload[i], ckpt_tensor_bytes(&network->value[i].tensor), err));
+                                     executor->upload[i], ckpt_tensor_bytes(&network->value[i % inputs].tensor), err));
     }
-    return device->api->begin(device, executor->seed, executor->steps, err);
+    executor->begun = ckpt_executor_batch(executor, 0);
+    return device->api->begin(device, executor->seed, executor->begun, err);
 }
 
-static ckpt_code after(ckpt_executor *executor, float *loss, ckpt_err *err)
+/* The sum of this rank's losses, in the order of micro-batches; 0 where another stage has them. */
+static ckpt_code sum_losses(const ckpt_executor *executor, double *sum, ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
-    return device->api->download(device, loss, executor->loss, (ckpt_bytes)sizeof *loss, err);
+    *sum = 0;
+    for (int j = 0; executor->loss != NULL && j < executor->lowered->network->scheme.micro_batches; j++) {
+        float loss = 0;
+        CKPT_TRY(device->api->download(device, &loss, executor->loss[j], (ckpt_bytes)sizeof loss, err));
+        *sum = j == 0 ? (double)loss : *sum + (double)loss;
+    }
+    return CKPT_OK;
+}
+
+/* Their mean over all ranks that have losses, on all ranks. */
+static ckpt_code mean_loss(ckpt_executor *executor, float *loss, ckpt_err *err)
+{
+    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    double sum = 0;
+    CKPT_TRY(sum_losses(executor, &sum, err));
+    if (executor->losses != NULL) {
+        CKPT_TRY(ckpt_ranks_collect(executor->options.ranks, &sum, executor->losses, (ckpt_bytes)sizeof sum, err));
+        sum = executor->losses[scheme->stages - 1];
+        for (int r = 1; r < scheme->replicas; r++) {
+            sum += executor->losses[(r + 1) * scheme->stages - 1];
+        }
+    }
+    *loss = (float)(sum / ((double)scheme->micro_batches * scheme->replicas));
+    return CKPT_OK;
 }
 
 ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err)
@@ -149,11 +209,40 @@ ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *t
         ckpt_executor_outside_look(executor);
     }
     float value = 0;
-    CKPT_TRY(after(executor, &value, err));
+    CKPT_TRY(mean_loss(executor, &value, err));
     executor->steps++;
     executor->last_loss = value;
     *loss = value;
     return CKPT_OK;
+}
+
+/* A step of an evaluation. What is left out keeps its waits and its signal: others count on all of a stream being in
+ * order up to there. */
+static ckpt_code evaluate_step(ckpt_executor *executor, int s, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    ckpt_action *const action = &executor->action[s];
+    for (int w = 0; w < action->wait_count; w++) {
+        CKPT_TRY(device->api->wait(device, action->wait[w], action->stream, err));
+    }
+    if (action->needed) {
+        action->args.evaluating = true;
+        const ckpt_code code = act(executor, action, err);
+        action->args.evaluating = false;
+        CKPT_TRY_WHILE(err, code, "evaluating: step %d (%s)", s, action->name);
+    }
+    return action->signal < 0 ? CKPT_OK : device->api->record(device, action->signal, action->stream, err);
+}
+
+ckpt_code ckpt_executor_evaluate(ckpt_executor *executor, float *loss, ckpt_err *err)
+{
+    CKPT_TRY(before(executor, err));
+    CKPT_TRY(poison(executor, executor->block, executor->plan->arena_bytes, err));
+    for (int s = 0; s < executor->forward_count; s++) {
+        CKPT_TRY(evaluate_step(executor, s, err));
+    }
+    CKPT_TRY(executor->device->api->finish(executor->device, err));
+    return mean_loss(executor, loss, err);
 }
 
 /* Work on compute that the other streams have entered and left again. */
@@ -196,11 +285,15 @@ static ckpt_code wipe(ckpt_executor *executor, ckpt_err *err)
 ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
-    const bool recorded = executor->options.record && device->api->capture_begin != NULL;
+    /* What the host does in between, and another step for the kernels of every micro-batch, cannot be recorded. */
+    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const bool one =
+        scheme->micro_batches == 1 && ckpt_scheme_ranks(scheme) == 1 && executor->lowered->network->shared_count == 0;
+    const bool recorded = one && executor->options.record && device->api->capture_begin != NULL;
     if (!device->api->gpu) {
         return recorded ? record(executor, err) : CKPT_OK;
     }
-    float loss = 0;
+    double loss = 0;
     CKPT_TRY(before(executor, err));
     CKPT_TRY_WHILE(err, walk(executor, NULL, err), "rehearsing a step");
     CKPT_TRY_WHILE(err, device->api->finish(device, err), "rehearsing a step");
@@ -209,6 +302,6 @@ ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err)
         CKPT_TRY_WHILE(err, device->api->replay(device, executor->recorded, err), "rehearsing a replay");
         CKPT_TRY_WHILE(err, device->api->finish(device, err), "rehearsing a replay");
     }
-    CKPT_TRY(after(executor, &loss, err));
+    CKPT_TRY(sum_losses(executor, &loss, err));
     return wipe(executor, err);
 }

@@ -1,17 +1,11 @@
 /* From plan steps to actions: walk the plan once, keeping for every buffer the place it holds now, and write down
- * each step's addresses. A place belongs to the step `from` that brings its buffer (or workspace) into memory. */
-#include "executor/executor_impl.h"
+ * each step's addresses. A place belongs to the step `from` that brings its buffer (or workspace) into memory.
+ * What a layer is given is in wire_layer.c, what goes to other ranks in wire_exchange.c. */
+#include "executor/wire_impl.h"
 
 #include <string.h>
 
-typedef struct ckpt_wiring {
-    ckpt_executor *executor;
-    ckpt_places places;
-    const ckpt_place **held; /* per buffer: its place now; NULL: not in memory */
-    unsigned char **host;    /* per buffer: its room in the slab; NULL: never offloaded */
-} ckpt_wiring;
-
-static ckpt_code no_memory(ckpt_err *err)
+ckpt_code ckpt_wire_no_memory(ckpt_err *err)
 {
     return CKPT_FAIL(err, CKPT_NO_MEMORY, "no host memory for the plan's addresses");
 }
@@ -24,7 +18,7 @@ static ckpt_code index_places(ckpt_wiring *wiring, ckpt_err *err)
     int *const first = CKPT_NEW(&executor->arena, int, plan->step_count + 2);
     const ckpt_place **const by_step = CKPT_NEW(&executor->arena, const ckpt_place *, plan->place_count);
     if (first == NULL || by_step == NULL) {
-        return no_memory(err);
+        return ckpt_wire_no_memory(err);
     }
     for (int p = 0; p < plan->place_count; p++) {
         const ckpt_place *const place = &plan->place[p];
@@ -58,7 +52,7 @@ static ckpt_code take_slab(ckpt_wiring *wiring, ckpt_err *err)
     const ckpt_graph *const graph = executor->lowered->graph;
     ckpt_bytes *const room = CKPT_NEW(&executor->arena, ckpt_bytes, graph->buffer_count);
     if (room == NULL) {
-        return no_memory(err);
+        return ckpt_wire_no_memory(err);
     }
     ckpt_bytes total = 0;
     for (int s = 0; s < plan->step_count; s++) {
@@ -88,26 +82,7 @@ static void *place_address(const ckpt_executor *executor, const ckpt_place *plac
     return place == NULL ? NULL : executor->block + place->offset;
 }
 
-/* Where value `v` is at this moment: a model input in the static block, or its storage's buffer in the arena. */
-static ckpt_code value_address(const ckpt_wiring *wiring, int v, int step, void **address, ckpt_err *err)
-{
-    const ckpt_executor *const executor = wiring->executor;
-    const ckpt_lowered *const lowered = executor->lowered;
-    const ckpt_value *const storage = &lowered->network->value[lowered->network->value[v].storage];
-    if (storage->node < 0) {
-        *address = executor->statics + executor->layout.inputs + executor->layout.input[storage->output];
-        return CKPT_OK;
-    }
-    const int buffer = lowered->value_buffer[v];
-    *address = buffer < 0 ? NULL : place_address(executor, wiring->held[buffer]);
-    if (*address == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d needs %s, which is not in memory then",
-                         executor->plan->source, step, storage->name);
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code buffer_address(const ckpt_wiring *wiring, int buffer, int step, void **address, ckpt_err *err)
+ckpt_code ckpt_wire_buffer(const ckpt_wiring *wiring, int buffer, int step, void **address, ckpt_err *err)
 {
     const ckpt_executor *const executor = wiring->executor;
     *address = buffer < 0 ? NULL : place_address(executor, wiring->held[buffer]);
@@ -118,138 +93,44 @@ static ckpt_code buffer_address(const ckpt_wiring *wiring, int buffer, int step,
     return CKPT_OK;
 }
 
-static bool bit(uint64_t mask, int k)
+ckpt_code ckpt_wire_value(const ckpt_wiring *wiring, int batch, int v, int step, void **address, ckpt_err *err)
 {
-    return (mask >> k & 1u) != 0;
-}
-
-/* Parameters, their gradients and statistics: the same addresses in every run. */
-static ckpt_code wire_statics(ckpt_executor *executor, const ckpt_node *node, ckpt_kernel_args *args, ckpt_err *err)
-{
-    const float **const param = CKPT_NEW(&executor->arena, const float *, node->param_count);
-    const void **const param16 = CKPT_NEW(&executor->arena, const void *, node->param_count);
-    float **const grad = CKPT_NEW(&executor->arena, float *, node->param_count);
-    float **const stat = CKPT_NEW(&executor->arena, float *, node->stat_count);
-    if (param == NULL || param16 == NULL || grad == NULL || stat == NULL) {
-        return no_memory(err);
-    }
-    for (int k = 0; k < node->param_count; k++) {
-        param16[k] = ckpt_executor_param16_at(executor, node->index, k);
-        param[k] = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k);
-        grad[k] = ckpt_executor_param_at(executor, executor->layout.gradients, node->index, k);
-    }
-    for (int k = 0; k < node->stat_count; k++) {
-        stat[k] = (float *)(void *)(executor->statics + executor->layout.statistics +
-                                    executor->layout.stat[node->index * CKPT_STAT_MAX + k]);
-    }
-    args->param = param;
-    args->param16 = param16;
-    args->grad_param = grad;
-    args->stat = stat;
-    return CKPT_OK;
-}
-
-/* Inputs, outputs and saved tensors, each where its bit is set, else NULL. Backward gets only those the op has
- * declared: a lie about what must be stored shows at once. */
-static ckpt_code wire_tensors(const ckpt_wiring *wiring, const ckpt_node *node, int step, uint64_t ins, uint64_t outs,
-                              uint64_t saveds, ckpt_kernel_args *args, ckpt_err *err)
-{
-    ckpt_executor *const executor = wiring->executor;
-    const int *const saved_buffer = &executor->lowered->saved_buffer[node->index * CKPT_SAVED_MAX];
-    void **const in = CKPT_NEW(&executor->arena, void *, node->in_count);
-    void **const out = CKPT_NEW(&executor->arena, void *, node->out_count);
-    void **const saved = CKPT_NEW(&executor->arena, void *, node->saved_count);
-    if (in == NULL || out == NULL || saved == NULL) {
-        return no_memory(err);
-    }
-    for (int k = 0; k < node->in_count; k++) {
-        if (bit(ins, k)) {
-            CKPT_TRY(value_address(wiring, node->in_value[k], step, &in[k], err));
-        }
-    }
-    for (int k = 0; k < node->out_count; k++) {
-        if (bit(outs, k)) {
-            CKPT_TRY(value_address(wiring, node->out_value[k], step, &out[k], err));
-        }
-    }
-    for (int k = 0; k < node->saved_count; k++) {
-        if (bit(saveds, k)) {
-            CKPT_TRY(buffer_address(wiring, saved_buffer[k], step, &saved[k], err));
-        }
-    }
-    args->in = (const void *const *)in;
-    args->out = out;
-    args->saved = saved;
-    return CKPT_OK;
-}
-
-static ckpt_code wire_forward(const ckpt_wiring *wiring, const ckpt_node *node, int step, ckpt_kernel_args *args,
-                              ckpt_err *err)
-{
-    return wire_tensors(wiring, node, step, UINT64_MAX, UINT64_MAX, UINT64_MAX, args, err);
-}
-
-static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node, int step, ckpt_kernel_args *args,
-                               ckpt_err *err)
-{
-    ckpt_executor *const executor = wiring->executor;
-    const int *const grad_buffer = executor->lowered->grad_buffer;
-    const void **const grad_out = CKPT_NEW(&executor->arena, const void *, node->out_count);
-    void **const grad_in = CKPT_NEW(&executor->arena, void *, node->in_count);
-    if (grad_out == NULL || grad_in == NULL) {
-        return no_memory(err);
-    }
-    CKPT_TRY(wire_tensors(wiring, node, step, node->backward_in, node->backward_out, node->backward_saved, args, err));
-    void *address = NULL;
-    for (int k = 0; k < node->in_count; k++) {
-        if (bit(node->grad_in, k)) {
-            CKPT_TRY(buffer_address(wiring, grad_buffer[node->in_value[k]], step, &address, err));
-            grad_in[k] = address;
-        }
-    }
-    for (int k = 0; k < node->out_count; k++) {
-        CKPT_TRY(buffer_address(wiring, grad_buffer[node->out_value[k]], step, &address, err));
-        grad_out[k] = address;
-    }
-    args->grad_out = grad_out;
-    args->grad_in = grad_in;
-    return CKPT_OK;
-}
-
-/* A parameter that is tied is updated where it belongs, once. */
-static ckpt_code wire_update(ckpt_executor *executor, const ckpt_node *node, ckpt_action *action, ckpt_err *err)
-{
+    const ckpt_executor *const executor = wiring->executor;
     const ckpt_network *const network = executor->lowered->network;
-    const int slots = network->optimizer->slots(network->hyper);
-    ckpt_update_args *const item = CKPT_NEW(&executor->arena, ckpt_update_args, node->param_count);
-    if (item == NULL) {
-        return no_memory(err);
+    const ckpt_value *const storage = &network->value[network->value[v].storage];
+    if (storage->node < 0) {
+        const ckpt_bytes offset = executor->layout.input[batch * network->model->input_count + storage->output];
+        *address = offset < 0 ? NULL : executor->statics + executor->layout.inputs + offset;
+    } else {
+        const int buffer = executor->lowered->value_buffer[batch * network->value_count + v];
+        *address = buffer < 0 ? NULL : place_address(executor, wiring->held[buffer]);
     }
-    int count = 0;
-    for (int k = 0; k < node->param_count; k++) {
-        if (node->param[k].tied >= 0) {
-            continue;
-        }
-        float **const slot = CKPT_NEW(&executor->arena, float *, slots);
-        if (slot == NULL) {
-            return no_memory(err);
-        }
-        for (int i = 0; i < slots; i++) {
-            slot[i] = ckpt_executor_param_at(executor, executor->layout.optimizer + i * executor->layout.weight_bytes,
-                                             node->index, k);
-        }
-        item[count++] = (ckpt_update_args){
-            .hyper = network->hyper,
-            .decay = node->param[k].decay,
-            .count = ckpt_shape_count(&node->param[k].tensor.shape),
-            .param = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k),
-            .param16 = ckpt_executor_param16_at(executor, node->index, k),
-            .grad = ckpt_executor_param_at(executor, executor->layout.gradients, node->index, k),
-            .slot = slot,
-        };
+    if (*address == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d needs %s, which is not in memory then",
+                         executor->plan->source, step, storage->name);
     }
-    action->update = item;
-    action->update_count = count;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_wire_touch(const ckpt_wiring *wiring, ckpt_action *action, int buffer, const void *address,
+                          ckpt_err *err)
+{
+    if (buffer < 0 || address == NULL) {
+        return CKPT_OK;
+    }
+    if (action->touch_count == action->touch_room) {
+        const int room = 2 * action->touch_room + 4;
+        ckpt_touch *const wider = CKPT_NEW(&wiring->executor->arena, ckpt_touch, room);
+        if (wider == NULL) {
+            return ckpt_wire_no_memory(err);
+        }
+        if (action->touch_count > 0) {
+            memcpy(wider, action->touch, (size_t)action->touch_count * sizeof *wider);
+        }
+        action->touch = wider;
+        action->touch_room = room;
+    }
+    action->touch[action->touch_count++] = (ckpt_touch){buffer, address};
     return CKPT_OK;
 }
 
@@ -283,12 +164,63 @@ static void close_place(const ckpt_wiring *wiring, int buffer, ckpt_action *acti
     }
 }
 
-static ckpt_span run_span(ckpt_phase phase, bool again)
+static ckpt_span run_span(const ckpt_op_role *role, bool again)
 {
-    if (again) {
-        return CKPT_SPAN_RECOMPUTE;
+    switch (role->task) {
+    case CKPT_TASK_LAYER: break;
+    case CKPT_TASK_SEND:
+    case CKPT_TASK_BUCKET: return CKPT_SPAN_COPY;
+    case CKPT_TASK_SENT:
+    case CKPT_TASK_RECEIVE:
+    case CKPT_TASK_REDUCE:
+    case CKPT_TASK_SUMMED:
+    case CKPT_TASK_GATHER:
+    case CKPT_TASK_SHARED: return CKPT_SPAN_WAIT;
+    case CKPT_TASK_NORM: return CKPT_SPAN_UPDATE;
     }
-    return phase == CKPT_FORWARD ? CKPT_SPAN_FORWARD : phase == CKPT_BACKWARD ? CKPT_SPAN_BACKWARD : CKPT_SPAN_UPDATE;
+    return again                          ? CKPT_SPAN_RECOMPUTE
+           : role->phase == CKPT_FORWARD  ? CKPT_SPAN_FORWARD
+           : role->phase == CKPT_BACKWARD ? CKPT_SPAN_BACKWARD
+                                          : CKPT_SPAN_UPDATE;
+}
+
+static bool is_transfer(ckpt_task task)
+{
+    return task == CKPT_TASK_SEND || task == CKPT_TASK_SENT || task == CKPT_TASK_RECEIVE;
+}
+
+static bool has_new_weights(const ckpt_wiring *wiring, const ckpt_op_role *role)
+{
+    if (role->task != CKPT_TASK_LAYER || role->phase != CKPT_FORWARD) {
+        return false;
+    }
+    const ckpt_node *const node = &wiring->executor->lowered->network->node[role->node];
+    for (int k = 0; k < node->param_count; k++) {
+        if (wiring->updated[node->param[k].tied >= 0 ? node->param[k].tied : node->index]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What runs again after its weights have changed gives other values than its first run did. Nobody may read them but
+ * what runs again for nothing, too: a plan may be as wasteful as it likes. */
+static ckpt_code refuse_stale(const ckpt_wiring *wiring, int s, const ckpt_graph_op *op, const ckpt_op_role *role,
+                              bool again, ckpt_err *err)
+{
+    int stale = has_new_weights(wiring, role) ? s + 1 : 0;
+    for (int i = 0; i < op->reads.count; i++) {
+        stale = stale == 0 ? wiring->stale[op->reads.at[i]] : stale;
+    }
+    if (stale != 0 && !again) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: step %d runs %s again after its weights are updated, and step %d uses it",
+                         wiring->executor->plan->source, stale - 1, wiring->executor->plan->step[stale - 1].name, s);
+    }
+    for (int i = 0; i < op->writes.count; i++) {
+        wiring->stale[op->writes.at[i]] = stale;
+    }
+    return CKPT_OK;
 }
 
 static ckpt_code wire_run(const ckpt_wiring *wiring, int s, ckpt_action *action, ckpt_err *err)
@@ -297,30 +229,19 @@ static ckpt_code wire_run(const ckpt_wiring *wiring, int s, ckpt_action *action,
     const ckpt_step *const step = &executor->plan->step[s];
     const ckpt_graph_op *const op = &executor->lowered->graph->op[step->target];
     const ckpt_op_role *const role = &executor->lowered->op_role[step->target];
-    const ckpt_node *const node = &executor->lowered->network->node[role->node];
     action->layer = op->layer;
+    action->task = role->task;
     action->phase = role->phase;
-    action->span = run_span(role->phase, step->again);
-    action->bound = &executor->bound[role->node];
-    action->args.node = node;
+    action->batch = role->batch;
+    action->span = run_span(role, step->again);
     action->args.again = step->again;
+    action->forward =
+        role->task == CKPT_TASK_LAYER ? role->phase == CKPT_FORWARD : is_transfer(role->task) && !role->gradient;
+    CKPT_TRY(refuse_stale(wiring, s, op, role, step->again, err));
     /* What an in-place run destroys is still read from its old place, which the output's new place equals. */
     open_places(wiring, s, action);
-    if (role->phase == CKPT_UPDATE) {
-        return wire_update(executor, node, action, err);
-    }
-    if (role->phase == CKPT_REDUCE) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d reduces across ranks, which one process cannot",
-                         executor->plan->source, s);
-    }
-    CKPT_TRY(wire_statics(executor, node, &action->args, err));
-    if (role->phase == CKPT_FORWARD) {
-        CKPT_TRY(wire_forward(wiring, node, s, &action->args, err));
-    } else {
-        action->args.grad_in_adds = role->grad_in_adds;
-        action->args.grad_param_adds = role->grad_param_adds;
-        CKPT_TRY(wire_backward(wiring, node, s, &action->args, err));
-    }
+    CKPT_TRY(role->task == CKPT_TASK_LAYER ? ckpt_wire_layer(wiring, s, role, action, err)
+                                           : ckpt_wire_exchange(wiring, s, role, action, err));
     for (int i = 0; step->inplace && i < op->inplace_count; i++) {
         close_place(wiring, op->inplace[i].in, action);
     }
@@ -332,7 +253,7 @@ static ckpt_code wire_copy(const ckpt_wiring *wiring, int s, ckpt_action *action
     ckpt_executor *const executor = wiring->executor;
     const ckpt_step *const step = &executor->plan->step[s];
     open_places(wiring, s, action); /* a fetch brings a new place; offload and free bring none */
-    CKPT_TRY(buffer_address(wiring, step->target, s, &action->place, err));
+    CKPT_TRY(ckpt_wire_buffer(wiring, step->target, s, &action->place, err));
     action->layer = "";
     action->span = step->kind == CKPT_FREE ? CKPT_SPAN_FREE : CKPT_SPAN_COPY;
     action->bytes = wiring->held[step->target]->bytes;
@@ -358,7 +279,7 @@ static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckp
     }
     for (int s = 0; s < executor->plan->step_count; s++) {
         const ckpt_step *const step = &executor->plan->step[s];
-        if (step->kind != CKPT_RUN) {
+        if (step->kind != CKPT_RUN || lowered->op_role[step->target].task != CKPT_TASK_LAYER) {
             continue;
         }
         ckpt_bytes bytes = 0;
@@ -386,7 +307,7 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
     ckpt_bytes *const backward = CKPT_NEW(&executor->arena, ckpt_bytes, network->node_count);
     ckpt_bound *const bound = CKPT_NEW(&executor->arena, ckpt_bound, network->node_count);
     if (forward == NULL || backward == NULL || bound == NULL) {
-        return no_memory(err);
+        return ckpt_wire_no_memory(err);
     }
     executor->bound = bound;
     given_workspaces(wiring, forward, backward);
@@ -414,7 +335,7 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
     const ckpt_plan *const plan = executor->plan;
     ckpt_action *const action = CKPT_NEW(&executor->arena, ckpt_action, plan->step_count);
     if (action == NULL) {
-        return no_memory(err);
+        return ckpt_wire_no_memory(err);
     }
     executor->action = action;
     for (int s = 0; s < plan->step_count; s++) {
@@ -424,15 +345,93 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
         action[s].signal = -1;
         if (action[s].kind == CKPT_RUN) {
             CKPT_TRY(wire_run(wiring, s, &action[s], err));
-            action[s].args.state = action[s].bound->state;
         } else {
             CKPT_TRY(wire_copy(wiring, s, &action[s], err));
         }
     }
+    return CKPT_OK;
+}
+
+/* Where the losses are when the plan has ended, on the stage that has them. */
+static ckpt_code wire_losses(const ckpt_wiring *wiring, ckpt_err *err)
+{
+    ckpt_executor *const executor = wiring->executor;
     const ckpt_network *const network = executor->lowered->network;
-    void *loss = NULL;
-    CKPT_TRY(value_address(wiring, network->node[network->loss_node].out_value[0], plan->step_count, &loss, err));
-    executor->loss = loss;
+    if (network->stage_of[network->loss_node] != network->scheme.stage) {
+        return CKPT_OK;
+    }
+    const int count = network->scheme.micro_batches;
+    executor->loss = CKPT_NEW(&executor->arena, const void *, count);
+    if (executor->loss == NULL) {
+        return ckpt_wire_no_memory(err);
+    }
+    for (int j = 0; j < count; j++) {
+        void *loss = NULL;
+        CKPT_TRY(ckpt_wire_value(wiring, j, network->node[network->loss_node].out_value[0], executor->plan->step_count,
+                                 &loss, err));
+        executor->loss[j] = loss;
+    }
+    return CKPT_OK;
+}
+
+static void need_all(bool *need, const ckpt_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        need[list->at[i]] = true;
+    }
+}
+
+/* Does it bring into memory what is needed? Then not it, but what it is made from is needed before. */
+static bool brings(bool *need, const ckpt_list *list)
+{
+    bool brought = false;
+    for (int i = 0; i < list->count; i++) {
+        brought = brought || need[list->at[i]];
+        need[list->at[i]] = false;
+    }
+    return brought;
+}
+
+/* What an evaluation runs: backwards from the end of the plan, every step that makes, moves or sends what a loss needs;
+ * of a layer that runs several times in a row for several backward steps, only those runs. */
+static ckpt_code choose_needed(const ckpt_wiring *wiring, ckpt_err *err)
+{
+    ckpt_executor *const executor = wiring->executor;
+    const ckpt_graph *const graph = executor->lowered->graph;
+    bool *const need = CKPT_NEW(&executor->arena, bool, graph->buffer_count);
+    bool *const room = CKPT_NEW(&executor->arena, bool, graph->buffer_count); /* likewise of those on the host */
+    if (need == NULL || room == NULL) {
+        return ckpt_wire_no_memory(err);
+    }
+    need_all(need, &graph->outputs);
+    for (int s = executor->plan->step_count - 1; s >= 0; s--) {
+        ckpt_action *const action = &executor->action[s];
+        const int target = executor->plan->step[s].target;
+        switch (action->kind) {
+        case CKPT_RUN: {
+            const bool brought = brings(need, &graph->op[target].writes);
+            action->needed = action->forward && (brought || action->task != CKPT_TASK_LAYER);
+            if (action->needed) {
+                need_all(need, &graph->op[target].reads);
+            }
+            break;
+        }
+        case CKPT_FREE: action->needed = true; break;
+        case CKPT_OFFLOAD:
+            action->needed = room[target];
+            need[target] = need[target] || room[target];
+            room[target] = false;
+            break;
+        case CKPT_FETCH:
+            action->needed = need[target];
+            room[target] = room[target] || need[target];
+            need[target] = false;
+            break;
+        }
+        if (action->needed && action->kind != CKPT_FREE && executor->forward_count == 0) {
+            executor->forward_count = s + 1;
+        }
+    }
     return CKPT_OK;
 }
 
@@ -442,12 +441,16 @@ ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err)
     ckpt_wiring wiring = {.executor = executor};
     wiring.held = CKPT_NEW(&executor->arena, const ckpt_place *, buffers);
     wiring.host = CKPT_NEW(&executor->arena, unsigned char *, buffers);
-    if (wiring.held == NULL || wiring.host == NULL) {
-        return no_memory(err);
+    wiring.updated = CKPT_NEW(&executor->arena, bool, executor->lowered->network->node_count);
+    wiring.stale = CKPT_NEW(&executor->arena, int, buffers);
+    if (wiring.held == NULL || wiring.host == NULL || wiring.updated == NULL || wiring.stale == NULL) {
+        return ckpt_wire_no_memory(err);
     }
     CKPT_TRY(index_places(&wiring, err));
     CKPT_TRY(take_slab(&wiring, err));
     CKPT_TRY(bind_nodes(&wiring, err));
     CKPT_TRY(wire_steps(&wiring, err));
+    CKPT_TRY(wire_losses(&wiring, err));
+    CKPT_TRY(choose_needed(&wiring, err));
     return ckpt_executor_order(executor, &wiring.places, err);
 }
