@@ -81,14 +81,14 @@ static void add_split(test_model *m, pool *wide, pool *half)
 
 static void add_some_layer(test_model *m, pool *wide, pool *half)
 {
-    static const char *const simple[] = {"gelu", "relu", "tanh", "sigmoid", "dropout", "layernorm"};
+    static const char *const simple[] = {"gelu", "relu", "tanh", "sigmoid", "dropout", "layernorm", "batchnorm"};
     const char *const name = fresh(m);
     switch (ckpt_test_draw(10)) {
     case 0:
     case 1:
     case 2: add_linear(m, wide); return;
     case 3:
-    case 4: test_layer(m, name, simple[ckpt_test_draw(6)], any(wide), ""); break;
+    case 4: test_layer(m, name, simple[ckpt_test_draw(7)], any(wide), ""); break;
     case 5: test_layer(m, name, "add", ckpt_arena_format(&m->arena, "%s %s", two(m, wide), two(m, wide)), ""); break;
     case 6: test_layer(m, name, "mul", two(m, wide), ""); break;
     case 7: add_view(m, wide); return;

@@ -366,6 +366,16 @@ static void check_layout(test_model *m, const ckpt_network *network)
         }
     }
     assert_int_equal(weights, s.weight_bytes);
+    ckpt_bytes stats = 0;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->stat_count; k++) {
+            const bool here = network->stage_of[n] == scheme->stage;
+            assert_int_equal(s.stat[n * CKPT_STAT_MAX + k], here ? stats : -1);
+            stats += here ? (ckpt_tensor_bytes(&node->stat[k].tensor) + 63) / 64 * 64 : 0;
+        }
+    }
+    assert_int_equal(s.inputs - s.statistics, stats);
     ckpt_bytes inputs = 0;
     for (int i = 0; i < network->model->input_count * scheme->micro_batches; i++) {
         const ckpt_tensor *const input = &network->model->input[i % network->model->input_count];

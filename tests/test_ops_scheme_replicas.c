@@ -78,6 +78,17 @@ static const char *show(test_model *m, const ckpt_lowered *lowered, int i)
     return text;
 }
 
+/* Each replica updates its part of a sharded optimizer. */
+static void check_share(const spread_step *s, int one, int several)
+{
+    const ckpt_scheme *const scheme = &s->spread->scheme;
+    const int parts = scheme->shard_optimizer ? scheme->replicas : 1;
+    const ckpt_bytes whole = s->plain->op_role[one].moved_bytes;
+    const ckpt_bytes part = s->lowered->op_role[several].moved_bytes;
+    const ckpt_bytes rounded = 64 * parts; /* of a few numbers per element */
+    assert_true(part * parts <= whole && part * parts > whole - rounded);
+}
+
 /* Besides reductions it is the step of one replica: all but updates in the same order, updates in the same number, and
  * where they all come at the end in the same order too. */
 static void compare_with_one(spread_step *s)
@@ -92,6 +103,7 @@ static void compare_with_one(spread_step *s)
             const int other = ckpt_graph_find_op(s->plain->graph, s->lowered->graph->op[b].name);
             assert_true(other >= 0);
             assert_string_equal(show(&s->m, s->plain, other), show(&s->m, s->lowered, b));
+            check_share(s, other, b);
             updates++;
             continue;
         }
@@ -103,6 +115,9 @@ static void compare_with_one(spread_step *s)
         const char *const wanted = show(&s->m, s->plain, a);
         const char *const found = show(&s->m, s->lowered, b);
         CHECK(strcmp(wanted, found) == 0, "found\n%s\nwanted\n%s", found, wanted);
+        if (is_update(role)) {
+            check_share(s, a, b);
+        }
         a++;
     }
     while (a < s->plain->graph->op_count && is_update(&s->plain->op_role[a])) {

@@ -157,6 +157,15 @@ static void compare_message(const pipeline *p, int from, int send, int to, int r
     assert_int_equal(table[one->batch * p->network->value_count + one->value], end->writes.at[0]);
     const ckpt_bytes bytes = ckpt_tensor_bytes(&p->network->value[one->value].tensor);
     assert_int_equal(end->time_ns, bytes * 1000000000 / p->network->scheme.network_bytes_per_s);
+    /* It is of use there. */
+    bool used = false;
+    for (int i = receive + 1; i < b->graph->op_count; i++) {
+        const bool layer = b->op_role[i].task == CKPT_TASK_LAYER && b->op_role[i].batch == one->batch;
+        for (int k = 0; k < b->graph->op[i].reads.count; k++) {
+            used = used || ((layer || one->gradient) && b->graph->op[i].reads.at[k] == end->writes.at[0]);
+        }
+    }
+    assert_true(used);
     /* Nothing in this stage gives to the gradient behind what was sent. */
     for (int i = send + 1; i < a->graph->op_count; i++) {
         for (int k = 0; k < a->graph->op[i].adds.count; k++) {
