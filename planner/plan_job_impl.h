@@ -4,9 +4,10 @@
 #define CKPT_PLANNER_PLAN_JOB_IMPL_H
 
 #include "core/model.h"
-#include "ops/partition.h"
 #include "planner/answers.h"
 #include "planner/plan_request_impl.h"
+
+struct ckpt_staged; /* ops/staged.h */
 
 /* A graph, and where its times come from. */
 typedef struct ckpt_source {
@@ -17,18 +18,12 @@ typedef struct ckpt_source {
     bool roofline;
     int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
     bool gpu;
-    ckpt_bytes reserve;  /* taken off the budget */
-    ckpt_bytes capacity; /* of the GPU's memory; 0: unknown, or no GPU */
-    const char *notes;   /* lines on what was set and is left out */
-    bool chosen;         /* something is set, here or in another pipeline stage */
-    /* Of a model, what any stage's graph is lowered from; of a graph file NULL. */
-    const ckpt_network *network; /* of one rank */
-    const ckpt_profile *profile;
-    const ckpt_device_model *device;
-    const ckpt_lowered *whole; /* of one rank with one micro-batch; NULL where there is one stage */
-    const ckpt_part *part;     /* per stage; NULL likewise */
-    const ckpt_lowered *lowered;
-    ckpt_scheme scheme; /* of the graph; a graph file's is plain */
+    ckpt_bytes reserve;               /* taken off the budget */
+    ckpt_bytes capacity;              /* of the GPU's memory; 0: unknown, or no GPU */
+    const char *notes;                /* lines on what was set and is left out */
+    bool chosen;                      /* something is set, here or in another pipeline stage */
+    const struct ckpt_staged *staged; /* of a model; NULL: the file is a graph */
+    ckpt_scheme scheme;               /* of the graph; a graph file's is plain */
 } ckpt_source;
 
 /* All that the ways to answer share. */

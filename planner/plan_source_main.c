@@ -4,7 +4,7 @@
 
 #include "core/json.h"
 #include "core/machine.h"
-#include "ops/network.h"
+#include "ops/staged.h"
 #include "planner/plan_job_impl.h"
 
 static ckpt_code read_format(const char *path, ckpt_arena *out, const char **format, ckpt_err *err)
@@ -44,43 +44,19 @@ static ckpt_code choose_target(const ckpt_request *r, const ckpt_profile *profil
     return CKPT_OK;
 }
 
-/* Where the stages begin: as the layers say, or else balanced. */
-static ckpt_code cut_stages(ckpt_source *s, ckpt_arena *out, ckpt_err *err)
+static void take_staged(ckpt_source *s, const ckpt_staged *staged)
 {
-    const int stages = s->scheme.stages;
-    int given = 0;
-    if (stages == 1) {
-        return CKPT_OK;
-    }
-    CKPT_TRY(ckpt_network_lower(s->network, s->profile, s->device, out, &s->whole, err));
-    CKPT_TRY(ckpt_partition_given(s->network, out, &given, &s->scheme.first_layer, err));
-    if (given == 0) {
-        CKPT_TRY(ckpt_partition_choose(s->network, s->whole, stages, CKPT_PARTITION_MEMORY_WEIGHT, out,
-                                       &s->scheme.first_layer, err));
-    } else if (given != stages) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found --pipeline-stages %d, but \"stage\" of its layers makes %d",
-                         s->model->source, stages, given);
-    }
-    return ckpt_partition_describe(s->network, s->whole, stages, s->scheme.first_layer, out, &s->part, err);
+    s->staged = staged;
+    s->graph = staged->lowered->graph;
+    s->scheme = staged->scheme;
 }
 
-/* The graph of the step that the scheme says. */
-static ckpt_code lower(ckpt_source *s, ckpt_arena *out, ckpt_err *err)
+static ckpt_code find_costs(const ckpt_request *r, const ckpt_profile *profile, const ckpt_device_model *device,
+                            ckpt_arena *out, ckpt_source *s, ckpt_err *err)
 {
-    const ckpt_network *spread = s->network;
-    if (!ckpt_scheme_is_plain(&s->scheme)) {
-        CKPT_TRY(ckpt_network_spread(s->network, &s->scheme, out, &spread, err));
-    }
-    CKPT_TRY(ckpt_network_lower(spread, s->profile, s->device, out, &s->lowered, err));
-    s->graph = s->lowered->graph;
-    return CKPT_OK;
-}
-
-static ckpt_code find_costs(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
-{
-    const int measured = s->profile != NULL ? s->profile->machine.threads : 0;
-    s->roofline = s->profile == NULL;
-    s->costs = s->roofline ? ckpt_arena_format(out, "roofline of %s", s->device->name)
+    const int measured = profile != NULL ? profile->machine.threads : 0;
+    s->roofline = profile == NULL;
+    s->costs = s->roofline ? ckpt_arena_format(out, "roofline of %s", device->name)
                : measured > 0 && s->threads > 0 && measured != s->threads
                    ? ckpt_arena_format(out, "profile %s, with times of %d thread%s", r->profile, measured,
                                        measured == 1 ? "" : "s")
@@ -91,19 +67,25 @@ static ckpt_code find_costs(const ckpt_request *r, ckpt_arena *out, ckpt_source 
 static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
+    const ckpt_profile *profile = NULL;
+    const ckpt_device_model *device = NULL;
+    const ckpt_network *network = NULL;
+    ckpt_staged *const staged = CKPT_NEW(out, ckpt_staged, 1);
+    if (staged == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "step of %s", r->input);
+    }
     CKPT_TRY(ckpt_model_read(r->input, r->set, r->set_count, out, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, r->dtype, out, &model, err));
     if (r->profile != NULL) {
-        CKPT_TRY(ckpt_profile_read(r->profile, out, &s->profile, err));
+        CKPT_TRY(ckpt_profile_read(r->profile, out, &profile, err));
     }
-    CKPT_TRY(ckpt_device_model_find(r->device != NULL ? r->device : "cpu", out, &s->device, err));
-    CKPT_TRY(choose_target(r, s->profile, s->device, s, err));
-    CKPT_TRY(ckpt_network_infer(model, s->threads, out, &s->network, err));
+    CKPT_TRY(ckpt_device_model_find(r->device != NULL ? r->device : "cpu", out, &device, err));
+    CKPT_TRY(choose_target(r, profile, device, s, err));
+    CKPT_TRY(ckpt_network_infer(model, s->threads, out, &network, err));
+    CKPT_TRY(ckpt_staged_lower(network, profile, device, &r->scheme, out, staged, err));
     s->model = model;
-    s->scheme = r->scheme;
-    CKPT_TRY(cut_stages(s, out, err));
-    CKPT_TRY(lower(s, out, err));
-    return find_costs(r, out, s, err);
+    take_staged(s, staged);
+    return find_costs(r, profile, device, out, s, err);
 }
 
 static ckpt_code read_file(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
@@ -150,37 +132,16 @@ static ckpt_code set_link(const ckpt_request *r, ckpt_arena *out, ckpt_source *s
     return ckpt_link_parse(r->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
 }
 
-/* The graph of all stages together, each op with its own: of one micro-batch. */
-static ckpt_code mark_stages(const ckpt_source *s, ckpt_arena *out, const ckpt_graph **whole, ckpt_err *err)
-{
-    const ckpt_graph *const graph = s->whole->graph;
-    ckpt_graph *const marked = CKPT_NEW(out, ckpt_graph, 1);
-    ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, graph->op_count);
-    if (marked == NULL || op == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "stages of %d ops", graph->op_count);
-    }
-    for (int o = 0; o < graph->op_count; o++) {
-        op[o] = graph->op[o];
-        const int node = s->whole->op_role[o].node;
-        op[o].stage = node >= 0 ? s->lowered->network->stage_of[node] + 1 : 0;
-    }
-    *marked = *graph;
-    marked->op = op;
-    *whole = marked;
-    return CKPT_OK;
-}
-
 static ckpt_code choose_ops(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_text *notes, ckpt_err *err)
 {
     const bool grouped = r->strategy != NULL && ckpt_grouping_known(r->strategy);
     const char *const grouping = grouped ? r->strategy : NULL;
-    const ckpt_graph *whole = s->graph;
-    if (s->whole == NULL) {
+    const ckpt_graph *whole = s->staged != NULL ? s->staged->whole : NULL;
+    if (whole == NULL) {
         CKPT_TRY(ckpt_choose(s->graph, r->rule, r->rule_count, r->ignore_flags, grouping, out, &s->graph, notes, err));
         s->chosen = ckpt_chosen_any(s->graph);
         return CKPT_OK;
     }
-    CKPT_TRY(mark_stages(s, out, &whole, err));
     s->flagged = !r->ignore_flags && ckpt_chosen_any(whole);
     CKPT_TRY(ckpt_choose_spread(whole, s->graph, r->rule, r->rule_count, r->ignore_flags, grouping, out, &whole,
                                 &s->graph, notes, err));
@@ -224,9 +185,13 @@ ckpt_code ckpt_source_read_at(const ckpt_request *request, int64_t value, ckpt_a
 ckpt_code ckpt_source_stage(const ckpt_request *request, const ckpt_source *other, int stage, ckpt_arena *out,
                             ckpt_source *s, ckpt_err *err)
 {
+    ckpt_staged *const staged = CKPT_NEW(out, ckpt_staged, 1);
+    if (staged == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "stage %d", stage);
+    }
     *s = *other;
-    s->scheme.stage = stage;
-    CKPT_TRY(lower(s, out, err));
+    CKPT_TRY(ckpt_staged_next(other->staged, stage, out, staged, err));
+    take_staged(s, staged);
     CKPT_TRY(set_link(request, out, s, err));
     return choose(request, out, s, err);
 }

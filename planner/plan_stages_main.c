@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "ops/staged.h"
 #include "planner/plan_job_impl.h"
 
 typedef struct stage {
@@ -106,7 +106,7 @@ static void write_text(const ckpt_job *j, const stage *all, ckpt_text *text)
 {
     const int count = j->request->scheme.stages;
     const ckpt_source *const source = &all[0].job.source;
-    add_assignments(source->part, count, text);
+    add_assignments(source->staged->part, count, text);
     ckpt_text_add(text, "\n%5s  %10s  %10s  %10s  %10s  %10s\n", "stage", "budget", "peak", "keep-all", "time",
                   "extra");
     for (int s = 0; s < count; s++) {
@@ -123,7 +123,7 @@ static void write_json(const ckpt_job *j, const stage *all, ckpt_text *text)
     ckpt_text_json(text, all[0].plan->graph_name);
     ckpt_text_add(text, ", \"verdict\": \"%s\", \"stages\": [", j->found ? "fits" : "infeasible");
     for (int s = 0; s < j->request->scheme.stages; s++) {
-        const ckpt_part *const part = &source->part[s];
+        const ckpt_part *const part = &source->staged->part[s];
         ckpt_text_add(text, "%s\n  {\"stage\": %d, \"first_layer\": ", s > 0 ? "," : "", s);
         ckpt_text_json(text, part->first);
         ckpt_text_add(text, ", \"last_layer\": ");
