@@ -8,10 +8,11 @@
 #include "core/cli.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "ops/network.h"
+#include "ops/staged.h"
+#include "planner/choose.h"
 #include "viz/viz.h"
 
-enum { SETS = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };
+enum { SETS = 64, RULES = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };
 
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "write .json, .dot, .svg, .png or .pdf; - (default) is standard output"},
@@ -23,6 +24,10 @@ static const ckpt_cli_option options[] = {
     {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
     {"dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (default: as the model says)"},
+    CKPT_SCHEME_OPTIONS,
+    {"checkpoint", 0, "PATTERN", "mark layers or blocks of that name, to be recomputed as a unit; as of ckpt-plan"},
+    {"keep", 0, "PATTERN", "mark layers that are never recomputed; repeatable, like the others"},
+    {"offload", 0, "PATTERN", "mark layers whose results go to the host"},
     {"threads", 't', "N",
      "threads that workspaces are counted for (default: the profile's, or all processors; a GPU has none)"},
     {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
@@ -81,6 +86,11 @@ typedef struct request {
     const char *input, *output, *format, *plan, *profile, *device, *dtype;
     const char *set[SETS];
     int set_count, threads, fold;
+    ckpt_rule rule[RULES];
+    int rule_count;
+    ckpt_scheme scheme;
+    bool stage_given;
+    const char *scheme_option; /* the first of its options that was given; NULL: none */
 } request;
 
 static const char *extension(const char *path)
@@ -97,6 +107,47 @@ static int read_count(const char *value, int most)
     errno = 0;
     const long count = strtol(value, &end, 10);
     return end == value || *end != '\0' || errno != 0 || count < 1 || count > most ? 0 : (int)count;
+}
+
+/* -1: another option; 0: it is one of these; else the exit code. */
+static int take_rule(ckpt_cli *cli, request *want, const char *name, const char *value)
+{
+    static const char *const rules[] = {"checkpoint", "keep", "offload"}; /* by ckpt_rule_kind */
+    for (int kind = CKPT_RULE_CHECKPOINT; kind <= CKPT_RULE_OFFLOAD; kind++) {
+        if (strcmp(name, rules[kind]) == 0) {
+            if (want->rule_count == RULES) {
+                return ckpt_cli_usage(cli, "found more than %d --checkpoint, --keep and --offload", RULES);
+            }
+            want->rule[want->rule_count++] = (ckpt_rule){(ckpt_rule_kind)kind, value};
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static int take_scheme(ckpt_cli *cli, request *want, const char *name, const char *value)
+{
+    ckpt_err err = {0};
+    bool taken = false;
+    if (ckpt_scheme_take(&want->scheme, name, value, &taken, &want->stage_given, &err) != CKPT_OK) {
+        return ckpt_cli_usage(cli, "%s", err.msg);
+    }
+    want->scheme_option = taken && want->scheme_option == NULL ? name : want->scheme_option;
+    return taken ? 0 : -1;
+}
+
+static int check_scheme(ckpt_cli *cli, const request *want)
+{
+    ckpt_err err = {0};
+    if (want->stage_given && want->scheme.stages == 1) {
+        return ckpt_cli_usage(cli, "--stage is one of --pipeline-stages N, and there are none");
+    }
+    if (ckpt_scheme_check(&want->scheme, &err) != CKPT_OK) {
+        return ckpt_cli_usage(cli, "%s", err.msg);
+    }
+    return want->scheme.stages == 1 || want->stage_given
+               ? -1
+               : ckpt_cli_usage(cli, "a graph is of one of the %d stages: name it by --stage K", want->scheme.stages);
 }
 
 /* -1: go on; else the exit code. */
@@ -145,7 +196,9 @@ static int parse(ckpt_cli *cli, request *want)
     const char *value = NULL;
     int more = 0;
     while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
-        const int stop = take(cli, want, name, value);
+        const int rule = take_rule(cli, want, name, value);
+        const int scheme = rule < 0 ? take_scheme(cli, want, name, value) : rule;
+        const int stop = scheme < 0 ? take(cli, want, name, value) : scheme > 0 ? scheme : -1;
         if (stop >= 0) {
             return stop;
         }
@@ -155,6 +208,10 @@ static int parse(ckpt_cli *cli, request *want)
     }
     if (want->input == NULL) {
         return ckpt_cli_usage(cli, "wanted a model or graph file");
+    }
+    const int scheme = check_scheme(cli, want);
+    if (scheme >= 0) {
+        return scheme;
     }
     want->output = want->output != NULL ? want->output : "-";
     if (want->format == NULL) {
@@ -193,8 +250,9 @@ static ckpt_code read_format(const char *path, ckpt_arena *out, bool *model, ckp
     return code;
 }
 
-static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, const ckpt_lowered **lowered,
-                       ckpt_err *err)
+/* By the scheme that is asked for, or else the plan's. */
+static ckpt_code lower(const char *path, const request *want, const ckpt_plan *plan, ckpt_arena *out,
+                       ckpt_staged *staged, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
     const ckpt_profile *profile = NULL;
@@ -218,7 +276,23 @@ static ckpt_code lower(const char *path, const request *want, ckpt_arena *out, c
                         : processors > 0 && processors <= THREADS_MAX     ? (int)processors
                                                                           : 1;
     CKPT_TRY(ckpt_network_infer(model, threads, out, &network, err));
-    return ckpt_network_lower(network, profile, device, out, lowered, err);
+    const bool planned = want->scheme_option == NULL && plan != NULL && !ckpt_scheme_is_plain(&plan->scheme);
+    return ckpt_staged_lower(network, profile, device, planned ? &plan->scheme : &want->scheme, out, staged, err);
+}
+
+/* What is marked. */
+static ckpt_code choose(const request *want, const ckpt_graph *whole, ckpt_arena *out, const ckpt_graph **graph,
+                        ckpt_err *err)
+{
+    ckpt_text notes; /* on units that stages split: of planning */
+    ckpt_text_init(&notes);
+    const ckpt_code code = want->rule_count == 0 ? CKPT_OK
+                           : whole == NULL
+                               ? ckpt_choose(*graph, want->rule, want->rule_count, false, NULL, out, graph, &notes, err)
+                               : ckpt_choose_spread(whole, *graph, want->rule, want->rule_count, false, NULL, out,
+                                                    &whole, graph, &notes, err);
+    ckpt_text_fini(&notes);
+    return code;
 }
 
 /* What the layers compute, and the shapes of what buffers hold. */
@@ -233,7 +307,13 @@ static ckpt_code find_types(const ckpt_lowered *lowered, ckpt_arena *out, const 
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the types of %d ops", graph->op_count);
     }
     for (int i = 0; i < graph->op_count; i++) {
-        const char *const name = network->node[lowered->op_role[i].node].op->name;
+        const ckpt_op_role *const role = &lowered->op_role[i];
+        const char *const slash = strrchr(graph->op[i].name, '/');
+        if (role->task != CKPT_TASK_LAYER) { /* "send", "reduce" */
+            op[i] = slash != NULL ? slash + 1 : graph->op[i].name;
+            continue;
+        }
+        const char *const name = network->node[role->node].op->name;
         op[i] = graph->op[i].phase == CKPT_FORWARD
                     ? name
                     : ckpt_arena_format(out, "%s/%s", name, ckpt_phase_name(graph->op[i].phase));
@@ -243,24 +323,31 @@ static ckpt_code find_types(const ckpt_lowered *lowered, ckpt_arena *out, const 
     }
     for (int b = 0; b < graph->buffer_count; b++) {
         const ckpt_buffer_role *const role = &lowered->buffer_role[b];
-        buffer[b] = role->holds == CKPT_HOLDS_SAVED ? &network->node[role->node].saved[role->saved]
-                                                    : &network->value[role->value].tensor;
+        buffer[b] = role->holds == CKPT_HOLDS_SAVED            ? &network->node[role->node].saved[role->saved]
+                    : role->holds == CKPT_HOLDS_PARAM_GRADIENT ? &network->node[role->node].param[role->saved].tensor
+                    : role->holds == CKPT_HOLDS_BUCKET         ? NULL
+                                                               : &network->value[role->value].tensor;
     }
     *found = (ckpt_graph_types){op, buffer};
     *types = found;
     return CKPT_OK;
 }
 
-static ckpt_code read_graph(const char *path, const request *want, ckpt_arena *out, const ckpt_graph **graph,
-                            const ckpt_graph_types **types, ckpt_err *err)
+static ckpt_code read_graph(const char *path, const request *want, const ckpt_plan *plan, ckpt_arena *out,
+                            const ckpt_graph **graph, const ckpt_graph_types **types, ckpt_err *err)
 {
     bool model = false;
     CKPT_TRY(read_format(path, out, &model, err));
     if (model) {
-        const ckpt_lowered *lowered = NULL;
-        CKPT_TRY(lower(path, want, out, &lowered, err));
-        *graph = lowered->graph;
-        return find_types(lowered, out, types, err);
+        ckpt_staged staged;
+        CKPT_TRY(lower(path, want, plan, out, &staged, err));
+        *graph = staged.lowered->graph;
+        CKPT_TRY(find_types(staged.lowered, out, types, err));
+        return choose(want, staged.whole, out, graph, err);
+    }
+    if (want->scheme_option != NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s is a graph, whose step is what it is: --%s is for models", path,
+                         want->scheme_option);
     }
     if (want->profile != NULL || want->device != NULL || want->set_count > 0 || want->dtype != NULL ||
         want->threads > 0) {
@@ -270,7 +357,8 @@ static ckpt_code read_graph(const char *path, const request *want, ckpt_arena *o
             "models",
             path);
     }
-    return ckpt_graph_read(path, out, graph, err);
+    CKPT_TRY(ckpt_graph_read(path, out, graph, err));
+    return choose(want, NULL, out, graph, err);
 }
 
 static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
@@ -278,11 +366,9 @@ static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, c
     const ckpt_graph *graph = NULL;
     ckpt_plan *plan = NULL;
     const ckpt_graph_types *types = NULL;
-    CKPT_TRY(read_graph(want->input, want, arena, &graph, &types, err));
-    if (want->plan != NULL) {
-        CKPT_TRY(ckpt_plan_read(want->plan, arena, &plan, err));
-        CKPT_TRY(ckpt_plan_bind(plan, graph, err));
-    }
+    CKPT_TRY(want->plan != NULL ? ckpt_plan_read(want->plan, arena, &plan, err) : CKPT_OK);
+    CKPT_TRY(read_graph(want->input, want, plan, arena, &graph, &types, err));
+    CKPT_TRY(plan != NULL ? ckpt_plan_bind(plan, graph, err) : CKPT_OK);
     if (strcmp(want->format, "json") == 0) {
         ckpt_graph_write(graph, text);
         CKPT_TRY(ckpt_text_end(text, err));
@@ -304,7 +390,7 @@ int main(int argc, char **argv)
                     .option = options,
                     .argc = argc,
                     .argv = argv};
-    request want = {.input = NULL};
+    request want = {.scheme = ckpt_scheme_alone};
     const int stop = parse(&cli, &want);
     if (stop >= 0) {
         return stop;
