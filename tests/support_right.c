@@ -59,11 +59,9 @@ void test_right_start(test_right_executor *e, const test_train *t, const ckpt_pl
     CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, seed, &e->data, &err), err);
 }
 
-float test_right_step(test_right_executor *e)
+void test_right_fill(test_right_executor *e)
 {
     const int inputs = e->t->model->input_count, batches = e->t->lowered->network->scheme.micro_batches;
-    ckpt_err err = {0};
-    float loss = 0;
     for (int j = 0; j < batches; j++) {
         void *input[TEST_TRAIN_INPUTS];
         for (int i = 0; i < inputs; i++) {
@@ -71,6 +69,13 @@ float test_right_step(test_right_executor *e)
         }
         ckpt_data_fill(e->data, ckpt_executor_steps(e->executor) * (uint64_t)batches + (uint64_t)j, input);
     }
+}
+
+float test_right_step(test_right_executor *e)
+{
+    ckpt_err err = {0};
+    float loss = 0;
+    test_right_fill(e);
     CHECK_OK(ckpt_executor_step(e->executor, &loss, NULL, &err), err);
     return loss;
 }

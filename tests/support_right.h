@@ -12,13 +12,14 @@ void test_right_open(test_train *t, const char *file, const char *members, const
 /* Runs of the layer's forward op in all micro-batches (its label is the name, or the name and "@j"). */
 int test_right_runs(const ckpt_plan *plan, const test_train *t, const char *layer);
 
-/* Step 1 of `seed` of the plan's network, whose gradients are then there to be read. */
+/* A run that goes on step by step, poisoned; `fill` puts in the data of the next step, as `step` does itself. */
 typedef struct test_right_executor {
     const test_train *t;
     ckpt_executor *executor;
     ckpt_data *data;
 } test_right_executor;
 void test_right_start(test_right_executor *e, const test_train *t, const ckpt_plan *plan, uint64_t seed);
+void test_right_fill(test_right_executor *e);
 float test_right_step(test_right_executor *e);
 void test_right_end(test_right_executor *e);
 
