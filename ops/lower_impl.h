@@ -69,7 +69,7 @@ typedef struct ckpt_lowering {
     int route_count;
     int *route_of;         /* per value; -1: it does not travel */
     ckpt_pending *pending; /* in the order in which they were sent */
-    int pending_count, pending_room;
+    size_t pending_count, pending_room;
     int back; /* the route whose gradient is the next to be sent back; all above are gone */
     const ckpt_bucket *bucket;
     int bucket_count;

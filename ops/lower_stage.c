@@ -92,7 +92,7 @@ ckpt_code ckpt_lower_routes(ckpt_lowering *l, ckpt_err *err)
     l->route = CKPT_NEW(l->out, ckpt_route, l->route_count);
     const int at_once =
         network->scheme.stages < network->scheme.micro_batches ? network->scheme.stages : network->scheme.micro_batches;
-    l->pending_room = 2 * l->route_count * at_once; /* of a value or gradient, see the clock */
+    l->pending_room = 2 * (size_t)l->route_count * (size_t)at_once; /* of a value or gradient, see the clock */
     l->pending = CKPT_NEW(l->out, ckpt_pending, l->pending_room);
     if (l->route == NULL || l->pending == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "ways of %d values", l->route_count);
@@ -153,8 +153,8 @@ static ckpt_code lower_sent(ckpt_lowering *l, const ckpt_pending *which, ckpt_er
 /* Wait for the messages that are received by then, in the order in which they were sent. */
 static ckpt_code lower_sents(ckpt_lowering *l, int64_t now, ckpt_err *err)
 {
-    int left = 0;
-    for (int i = 0; i < l->pending_count; i++) {
+    size_t left = 0;
+    for (size_t i = 0; i < l->pending_count; i++) {
         if (l->pending[i].due <= now) {
             CKPT_TRY(lower_sent(l, &l->pending[i], err));
         } else {

@@ -286,7 +286,7 @@ static void test_fused_gradients(void **state)
         }
         test_model_fini(&m);
     }
-    assert_true(gradients > (int)rounds && shared > 10);
+    assert_true(gradients > (int)rounds && shared > 0);
 }
 
 /* What a person wrote down. */
