@@ -13,6 +13,7 @@ enum { TEST_TRAIN_STEPS = 5, TEST_TRAIN_INPUTS = 8, TEST_TRAIN_THREADS = 2, TEST
 typedef struct test_train {
     ckpt_arena arena;
     const ckpt_model *model;
+    const ckpt_network *network; /* of one rank and one micro-batch */
     const ckpt_lowered *lowered;
     ckpt_device *device;
     bool borrowed; /* the device is somebody else's */
@@ -25,8 +26,13 @@ void test_train_open(test_train *t, const char *file, const char *set);
 /* The same on a device that is open and stays open, in the model's dtype or another (NULL: the model's). */
 void test_train_open_on(test_train *t, ckpt_device *device, const char *file, const char *set, const char *dtype);
 void test_train_close(test_train *t);
+/* From now on t->lowered is of this scheme; clip_norm 0 and loss_scale 1 are none. */
+void test_train_spread(test_train *t, const ckpt_scheme *scheme, double clip_norm, double loss_scale);
+/* Fill the inputs of the executor's next step: every micro-batch with the batch of the data that it is. */
+void test_train_feed(const test_train *t, const ckpt_data *data, ckpt_executor *executor);
 
-/* What a run leaves: the loss and the hashes of weights, gradients, optimizer state and statistics after each step. */
+/* What a run leaves: the loss and the hashes of weights, gradients (empty where they are fused), optimizer state and
+ * statistics after each step. */
 typedef struct test_record {
     float loss[TEST_TRAIN_STEPS];
     char digest[TEST_TRAIN_STEPS][TEST_SECTIONS][CKPT_DIGEST_TEXT];
@@ -38,6 +44,7 @@ typedef struct test_run {
     uint64_t seed;
     bool poison;
     bool record;                 /* replay a recorded step, where the device can; then nothing is traced */
+    ckpt_ranks *ranks;           /* with a scheme of several; all of them run this */
     bool untraced;               /* no trace, nothing recorded either */
     int steps;                   /* run until this many are done in all; 0: TEST_TRAIN_STEPS */
     const char *state_in;        /* resume from; NULL: start */
@@ -47,7 +54,8 @@ typedef struct test_run {
 
 void test_train_run(const test_train *t, const test_run *run, test_record *record);
 
-/* Fails naming `what` and the first difference in steps first .. TEST_TRAIN_STEPS - 1. */
+/* Fails naming `what` and the first difference in steps first .. TEST_TRAIN_STEPS - 1; gradients that one of them does
+ * not have are not compared. */
 void test_record_same(const test_record *wanted, const test_record *found, int first, const char *what);
 
 /* The planner's, in t's arena; budget 0: without a limit. */
