@@ -25,11 +25,32 @@ static size_t block_name(const ckpt_figure *figure, const ckpt_figure_range *rep
     return shared + ckpt_name_prefix(figure->box[layer].name + shared, 1);
 }
 
+/* The "@2" behind the name of a micro-batch's layer; "": none. */
+static const char *batch_of(const ckpt_figure_box *box)
+{
+    const char *const at = strrchr(box->name, '@');
+    const size_t digits = at != NULL ? strspn(at + 1, "0123456789") : 0;
+    return digits > 0 && (at[1 + digits] == '\0' || at[1 + digits] == '/') ? at + 1 : "";
+}
+
+/* Whether each block is a micro-batch: all of one, and the next of another. */
+static bool is_batches(const ckpt_figure *figure, const ckpt_figure_range *repeat)
+{
+    const ckpt_figure_box *const first = &figure->box[repeat->first];
+    const int period = repeat->last - repeat->first + 1;
+    return batch_of(first)[0] != '\0' && atoi(batch_of(first)) == atoi(batch_of(first + period - 1)) &&
+           atoi(batch_of(first)) != atoi(batch_of(first + period));
+}
+
 /* What a block is called: "h.0", or "conv0 to relu0". */
 static const char *call_block(const ckpt_figure *figure, const ckpt_figure_range *repeat, int first, size_t *hidden)
 {
     const int last = first + repeat->last - repeat->first;
     const char *const name = figure->box[first].name, *const end = figure->box[last].name;
+    if (is_batches(figure, repeat)) {
+        *hidden = 0;
+        return ckpt_arena_format(figure->scratch, "micro-batch %d", atoi(batch_of(&figure->box[first])));
+    }
     const size_t length = block_name(figure, repeat, first), end_length = block_name(figure, repeat, last);
     *hidden = name[length] == '.' ? length + 1 : 0;
     for (int i = first; i <= last; i++) {

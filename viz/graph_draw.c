@@ -446,6 +446,18 @@ static ckpt_code make_figure(ckpt_figure *f, int fold_beyond, ckpt_err *err)
     return ckpt_figure_columns(f, err);
 }
 
+/* Several micro-batches: the same layers again, which would fill the drawing however few they are. */
+static bool has_batches(const ckpt_graph *graph)
+{
+    bool any = false;
+    for (int o = 0; o < graph->op_count && !any; o++) {
+        const char *const layer = graph->op[o].layer;
+        const char *const at = layer != NULL ? strrchr(layer, '@') : NULL;
+        any = graph->op[o].phase == CKPT_FORWARD && at != NULL && strcmp(at, "@1") == 0;
+    }
+    return any;
+}
+
 ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const char *format, int fold_beyond,
                           ckpt_text *text, ckpt_err *err)
 {
@@ -459,7 +471,8 @@ ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const 
     ckpt_text_init(&dot);
     ckpt_figure figure = {.graph = graph, .plan = plan, .scratch = &scratch};
     drawing d = {.figure = &figure, .text = &dot};
-    ckpt_code code = make_figure(&figure, fold_beyond > 0 ? fold_beyond : FOLD_BEYOND, err);
+    const int usual = has_batches(graph) ? 1 : FOLD_BEYOND;
+    ckpt_code code = make_figure(&figure, fold_beyond > 0 ? fold_beyond : usual, err);
     if (code == CKPT_OK) {
         code = put_graph(&d, err);
     }

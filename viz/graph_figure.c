@@ -82,7 +82,9 @@ static ckpt_code tell_apart(ckpt_figure *f, const layer_key *key, ckpt_err *err)
         }
         ckpt_figure_box *const b = &f->box[layer++];
         if (keys_of(f, key, label_of(op), &first) > 1) {
-            b->name = b->last = ckpt_arena_format(f->scratch, "%s.%s", label_of(op), op->name);
+            const size_t length = strlen(label_of(op));
+            const bool has_it = strncmp(op->name, label_of(op), length) == 0 && op->name[length] == '/';
+            b->name = b->last = has_it ? op->name : ckpt_arena_format(f->scratch, "%s.%s", label_of(op), op->name);
             if (b->name == NULL) {
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the name of a box");
             }
