@@ -14,9 +14,24 @@
 typedef struct ckpt_carrier {
     bool on_device; /* messages are in a GPU's memory */
     size_t slot_bytes;
+    ckpt_code (*prepare)(void *self, void *slot, ckpt_err *err); /* once, before its first message; NULL: nothing */
+    void (*release)(void *self, void *slot);                     /* what was prepared; NULL: nothing */
     ckpt_code (*send)(void *self, void *slot, int to, int tag, const void *memory, ckpt_bytes bytes, ckpt_err *err);
     ckpt_code (*receive)(void *self, void *slot, int from, int tag, void *memory, ckpt_bytes bytes, ckpt_err *err);
     ckpt_code (*wait)(void *self, void *slot, ckpt_err *err);
+    const char *(*library)(void *self); /* "NCCL 2.28.3"; NULL: its owner knows */
+    void (*close)(void *self);          /* when all have come so far; NULL: its owner does */
 } ckpt_carrier;
+
+/* The ranks that a carrier is opened for: `collect` gives everybody everybody's bytes in the order of ranks. */
+typedef struct ckpt_group {
+    int rank, count;
+    ckpt_code (*collect)(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
+    void *context;
+} ckpt_group;
+
+/* Opens a carrier, collectively: where one rank cannot, all fail. `device` is whose memory it is for. */
+typedef ckpt_code ckpt_carrier_open(void *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
+                                    ckpt_err *err);
 
 #endif

@@ -119,6 +119,16 @@ ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, c
                      what, ckpt_dtype_name(dtype), device->api->kind);
 }
 
+ckpt_code ckpt_device_carry(void *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
+                            ckpt_err *err)
+{
+    ckpt_device *const own = device;
+    if (own->api->carry == NULL) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "device %s: messages are in the host's memory", own->api->kind);
+    }
+    return own->api->carry(own, group, carrier, self, err);
+}
+
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
 {
     const ckpt_kernel *const *kernel = device->api->kernels;

@@ -2,6 +2,7 @@
 #ifndef CKPT_KERNELS_DEVICE_H
 #define CKPT_KERNELS_DEVICE_H
 
+#include "core/carrier.h"
 #include "kernels/kernel.h"
 
 typedef struct ckpt_device ckpt_device;
@@ -93,6 +94,11 @@ typedef struct ckpt_device_api {
     ckpt_code (*stamp)(ckpt_device *device, int index, ckpt_stream stream, ckpt_err *err);
     ckpt_code (*stamp_ns)(ckpt_device *device, int index, ckpt_ns *ns, ckpt_err *err);
 
+    /* Carries messages between this device's memory and that of other ranks' devices (core/carrier.h); collective.
+     * NULL: messages are in the host's memory. */
+    ckpt_code (*carry)(ckpt_device *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
+                       ckpt_err *err);
+
     const ckpt_kernel *const *kernels;              /* NULL ends it */
     const ckpt_optimizer_kernel *const *optimizers; /* NULL ends it */
 } ckpt_device_api;
@@ -116,6 +122,10 @@ void ckpt_device_close(ckpt_device *device); /* NULL is fine */
 /* Does it compute in this type? `what` is the model or layer, for the message. Errors: CKPT_DEVICE. */
 CKPT_MUST_USE ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, const char *what,
                                                 ckpt_err *err);
+
+/* A ckpt_carrier_open for ckpt_ranks_carry: `device` is a ckpt_device. Errors: CKPT_DEVICE (a device of the host). */
+CKPT_MUST_USE ckpt_code ckpt_device_carry(void *device, const ckpt_group *group, const ckpt_carrier **carrier,
+                                          void **self, ckpt_err *err);
 
 /* NULL: this device has no kernel for that op. */
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);

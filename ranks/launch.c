@@ -34,6 +34,17 @@ static ckpt_code read_mpirun(int *rank, int *count, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The rank among those of this host: Open MPI's, Hydra's, a launcher's. */
+static ckpt_code read_local(int *local, ckpt_err *err)
+{
+    static const char *const names[] = {"LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"};
+    *local = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        CKPT_TRY(read_number(names[i], 0, *local, local, err));
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code read_launcher(ckpt_launch *launch, int rank, int count, ckpt_err *err)
 {
     const char *const address = getenv("MASTER_ADDR"), *const port = getenv("MASTER_PORT");
@@ -61,6 +72,7 @@ ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
     *launch = (ckpt_launch){.count = 1};
     CKPT_TRY(read_number("CKPT_RANKS_WAIT", 1, 60, &launch->seconds, err));
     int rank = 0, count = 0, world_rank = -1, world = 0;
+    CKPT_TRY(read_local(&launch->local, err));
     CKPT_TRY(read_mpirun(&rank, &count, err));
     CKPT_TRY(read_number("WORLD_SIZE", 1, 0, &world, err));
     CKPT_TRY(read_number("RANK", 0, -1, &world_rank, err));

@@ -60,6 +60,19 @@ static ckpt_code join(ckpt_ranks *ranks, const ckpt_launch *launch, int seconds,
     return ckpt_star_join(ranks->star, &call, seconds, err);
 }
 
+static void *slot_memory(const ckpt_ranks *ranks, int slot)
+{
+    return ranks->slot + (size_t)slot * ranks->carrier->slot_bytes;
+}
+
+static void release_slots(ckpt_ranks *ranks)
+{
+    for (int i = 0; i < ranks->slot_count && ranks->carrier != NULL && ranks->carrier->release != NULL; i++) {
+        ranks->carrier->release(ranks->carrier_self, slot_memory(ranks, i));
+    }
+    ranks->slot_count = 0;
+}
+
 static void discard(ckpt_ranks *ranks)
 {
     ckpt_star_destroy(ranks->star);
@@ -78,6 +91,7 @@ ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err)
     }
     made->rank = launch.rank;
     made->count = launch.count;
+    made->local = launch.local;
     snprintf(made->library, sizeof made->library, "none");
     ckpt_code code = CKPT_OK;
     if (launch.count > 1) { /* memory first: where it is refused, nobody waits for us yet */
@@ -98,8 +112,14 @@ void ckpt_ranks_close(ckpt_ranks *ranks)
         return;
     }
     const bool together = ranks->star == NULL || ckpt_star_leave(ranks->star);
-    if (together && ranks->mpi != NULL) { /* would wait for the dead */
-        ranks->mpi->close();
+    if (together) { /* to close would wait for the dead */
+        release_slots(ranks);
+        if (ranks->carrier != NULL && ranks->carrier->close != NULL) {
+            ranks->carrier->close(ranks->carrier_self);
+        }
+        if (ranks->mpi != NULL) {
+            ranks->mpi->close();
+        }
     }
     discard(ranks);
 }
@@ -112,6 +132,11 @@ int ckpt_ranks_rank(const ckpt_ranks *ranks)
 int ckpt_ranks_count(const ckpt_ranks *ranks)
 {
     return ranks->count;
+}
+
+int ckpt_ranks_local(const ckpt_ranks *ranks)
+{
+    return ranks->local;
 }
 
 const char *ckpt_ranks_library(const ckpt_ranks *ranks)
@@ -153,6 +178,30 @@ static ckpt_code explained(const ckpt_ranks *ranks, ckpt_code code)
     return code;
 }
 
+static ckpt_code collect_for(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+{
+    return ckpt_ranks_collect(context, mine, all, bytes, err);
+}
+
+ckpt_code ckpt_ranks_carry(ckpt_ranks *ranks, ckpt_carrier_open *open, void *device, ckpt_err *err)
+{
+    const ckpt_group group = {.rank = ranks->rank, .count = ranks->count, .collect = collect_for, .context = ranks};
+    const ckpt_carrier *carrier = NULL;
+    void *self = NULL;
+    if (ranks->busy != NULL || ranks->carrier_self != NULL) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "a carrier of messages after their slots were made, wanted before");
+    }
+    CKPT_TRY(explained(ranks, open(device, &group, &carrier, &self, err)));
+    ranks->carrier = carrier;
+    ranks->carrier_self = self;
+    const size_t used = ranks->mpi != NULL ? strlen(ranks->library) : 0;
+    if (carrier->library != NULL) {
+        snprintf(ranks->library + used, sizeof ranks->library - used, "%s%s", used > 0 ? ", " : "",
+                 carrier->library(self));
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err *err)
 {
     if (count < 0 || ranks->busy != NULL) {
@@ -170,7 +219,11 @@ ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err *err)
     }
     ranks->slot = slot;
     ranks->busy = busy;
-    ranks->slot_count = count;
+    for (; ranks->slot_count < count; ranks->slot_count++) {
+        if (ranks->carrier != NULL && ranks->carrier->prepare != NULL) {
+            CKPT_TRY(ranks->carrier->prepare(ranks->carrier_self, slot_memory(ranks, ranks->slot_count), err));
+        }
+    }
     return CKPT_OK;
 }
 
@@ -196,11 +249,6 @@ static ckpt_code check_message(const ckpt_ranks *ranks, int slot, int other, int
                          (long long)bytes, CKPT_TAGS - 1);
     }
     return CKPT_OK;
-}
-
-static void *slot_memory(const ckpt_ranks *ranks, int slot)
-{
-    return ranks->slot + (size_t)slot * ranks->carrier->slot_bytes;
 }
 
 ckpt_code ckpt_ranks_send(ckpt_ranks *ranks, int slot, int to, int tag, const void *memory, ckpt_bytes bytes,

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "core/carrier.h"
 #include "core/status.h"
 #include "core/units.h"
 
@@ -30,6 +31,8 @@ void ckpt_ranks_close(ckpt_ranks *ranks);
 
 int ckpt_ranks_rank(const ckpt_ranks *ranks);
 int ckpt_ranks_count(const ckpt_ranks *ranks);
+int ckpt_ranks_local(
+    const ckpt_ranks *ranks); /* among the ranks of this host, as the launcher says; 0 where it does not */
 const char *ckpt_ranks_library(const ckpt_ranks *ranks); /* "Open MPI 4.1.4"; lives as `ranks` */
 
 /* From now on, when another rank's process ends without ckpt_ranks_close, or says why it gives up, this process prints
@@ -45,6 +48,12 @@ void ckpt_ranks_note(ckpt_ranks *ranks, const char *note);
  * process, without ckpt_ranks_close. Does not come back when this process is ending because of another already: so
  * there is one line in either case. NULL is fine. */
 void ckpt_ranks_give_up(ckpt_ranks *ranks, const char *why);
+
+/* From now on messages are in a device's memory: `open` and `device` are ckpt_device_carry and a GPU. Collective,
+ * before ckpt_ranks_slots. Then whatever makes or reads the bytes of a message must have finished before it is started,
+ * and messages between two ranks in one direction arrive in the order they were sent in whatever their tags. Errors:
+ * CKPT_DEVICE (no NCCL on some rank), on all ranks; where there is MPI that carries messages as before. */
+CKPT_MUST_USE ckpt_code ckpt_ranks_carry(ckpt_ranks *ranks, ckpt_carrier_open *open, void *device, ckpt_err *err);
 
 /* Room for messages under way: slots 0 .. count - 1. Called once; nothing is allocated by us afterwards. */
 CKPT_MUST_USE ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err *err);

@@ -12,7 +12,7 @@
 
 /* Who this process is, as its environment says. */
 typedef struct ckpt_launch {
-    int rank, count;
+    int rank, count, local;
     bool mpi;            /* by mpirun; else by RANK and the others, or, with count 1, by nobody */
     const char *address; /* of rank 0, without mpirun: MASTER_ADDR and MASTER_PORT */
     const char *port;
@@ -38,7 +38,7 @@ typedef struct ckpt_mpi_api {
 CKPT_MUST_USE ckpt_code ckpt_mpi_load(const ckpt_mpi_api **api, ckpt_err *err);
 
 struct ckpt_ranks {
-    int rank, count;
+    int rank, count, local;
     char library[64];
     ckpt_star *star;             /* NULL: one rank */
     const ckpt_mpi_api *mpi;     /* NULL: none */

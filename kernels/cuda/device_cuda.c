@@ -11,6 +11,7 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/nccl.h"
 
 extern const ckpt_kernel *const ckpt_cuda_kernel_table[];
 extern const ckpt_optimizer_kernel *const ckpt_cuda_optimizer_table[];
@@ -538,6 +539,7 @@ const ckpt_device_api ckpt_device_cuda = {
     .stamps = cuda_stamps,
     .stamp = cuda_stamp,
     .stamp_ns = cuda_stamp_ns,
+    .carry = ckpt_nccl_open,
     .kernels = ckpt_cuda_kernel_table,
     .optimizers = ckpt_cuda_optimizer_table,
 };
