@@ -433,6 +433,52 @@ static void test_too_many(void **state)
     assert_int_equal(ckpt_network_lower(network, NULL, NULL, &m.arena, &lowered, &err), CKPT_OVERFLOW);
     ckpt_static_layout s;
     assert_int_equal(ckpt_network_statics(network, &m.arena, &s, &err), CKPT_OVERFLOW);
+    ckpt_network endless = *network; /* more than any option takes */
+    endless.scheme.micro_batches = INT32_MAX;
+    assert_int_equal(ckpt_network_lower(&endless, NULL, NULL, &m.arena, &lowered, &err), CKPT_OVERFLOW);
+    assert_non_null(strstr(err.msg, "2147483647 micro-batches"));
+    test_model_fini(&m);
+}
+
+/* What was measured is of one micro-batch, and of the update of the whole layer. */
+static void test_profile(void **state)
+{
+    (void)state;
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_layer(&m, "fc", "linear", "", "features=8");
+    test_layer(&m, "loss", "mse", "fc t", "");
+    const ckpt_profile_row rows[] = {
+        {.layer = "fc",
+         .op = "linear",
+         .forward = {.median_ns = 10, .repeats = 3},
+         .backward = {.median_ns = 20, .repeats = 3},
+         .update = {.median_ns = 30, .repeats = 3}},
+        {.layer = "loss", .op = "mse", .forward = {.median_ns = 5, .repeats = 3}},
+    };
+    const ckpt_profile profile = {.source = "p.json", .row = rows, .row_count = 2};
+    for (int sharded = 0; sharded < 2; sharded++) {
+        ckpt_scheme scheme = ckpt_scheme_alone;
+        scheme.micro_batches = 2;
+        scheme.replicas = 3;
+        scheme.shard_optimizer = sharded == 1;
+        const ckpt_lowered *lowered = NULL;
+        ckpt_err err = {0};
+        CHECK_OK(ckpt_network_lower(test_spread(&m, test_infer(&m), scheme), &profile, NULL, &m.arena, &lowered, &err),
+                 err);
+        const ckpt_graph *const g = lowered->graph;
+        for (int i = 0; i < g->op_count; i++) {
+            const ckpt_op_role *const role = &lowered->op_role[i];
+            if (role->task == CKPT_TASK_LAYER && role->node == 0) {
+                assert_int_equal(g->op[i].time_ns, role->phase == CKPT_FORWARD    ? 10
+                                                   : role->phase == CKPT_BACKWARD ? 20
+                                                   : sharded                      ? 10
+                                                                                  : 30);
+            }
+        }
+    }
     test_model_fini(&m);
 }
 
@@ -501,6 +547,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_names_by_hand),
         cmocka_unit_test(test_static_block),
         cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_profile),
         cmocka_unit_test(test_starved),
     };
     ckpt_test_seed(argc, argv);
