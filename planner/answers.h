@@ -102,7 +102,8 @@ void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_text *text);
 typedef struct ckpt_layer_report {
     const char *layer; /* an op without one stands for itself */
     ckpt_decision decision;
-    ckpt_bytes kept_bytes;    /* of what its forward wrote, in memory when the last forward op has run */
+    ckpt_bytes kept_bytes;    /* of what its forward wrote, in memory when the last forward op (of its micro-batch) has
+                                 run */
     ckpt_bytes host_bytes;    /* of the rest, on the host or on its way there */
     ckpt_bytes dropped_bytes; /* of the rest, made again later: what keeping it would take */
     ckpt_ns again_ns;         /* in runs again, of all its forward ops */
@@ -118,8 +119,9 @@ enum { CKPT_MORE_MAX = 2 };
 
 typedef struct ckpt_explanation {
     const ckpt_plan *plan;
-    const ckpt_layer_report *layer;
+    const ckpt_layer_report *layer; /* of all micro-batches together */
     int layer_count;
+    int batches; /* micro-batches; 0: the graph has none */
     ckpt_more more[CKPT_MORE_MAX];
     int more_count;
 } ckpt_explanation;

@@ -3,13 +3,18 @@
 #include <string.h>
 
 #include "planner/answers.h"
+#include "planner/batches.h"
 #include "planner/replay_impl.h"
 
 enum { WIDTH_MAX = 60 };
 
-/* The name that an op's figures go under. */
-static const char *label(const ckpt_graph_op *op)
+/* The name that an op's figures go under: its layer's, without micro-batch. NULL: no memory. */
+static const char *label(const ckpt_graph_op *op, bool batches, ckpt_arena *out)
 {
+    int length = 0;
+    if (batches && ckpt_batch_of(op->layer, &length) >= 0) {
+        return ckpt_arena_format(out, "%.*s", length, op->layer);
+    }
     return op->layer != NULL && op->layer[0] != '\0' ? op->layer : op->name;
 }
 
@@ -17,37 +22,41 @@ static const char *label(const ckpt_graph_op *op)
 static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of, ckpt_layer_report **rows, int *count,
                            ckpt_err *err)
 {
+    const bool batches = ckpt_batch_count(graph) > 0;
     *rows = CKPT_NEW(out, ckpt_layer_report, graph->op_count);
-    const ckpt_mark mark = ckpt_arena_mark(out);
     ckpt_named *const list = CKPT_NEW(out, ckpt_named, graph->op_count);
     int *const first = CKPT_NEW(out, int, graph->op_count); /* per op: first op of its label */
-    if (*rows == NULL || list == NULL || first == NULL) {
+    const char **const name = CKPT_NEW(out, const char *, graph->op_count);
+    if (*rows == NULL || list == NULL || first == NULL || name == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
     }
     int forward = 0;
     for (int o = 0; o < graph->op_count; o++) {
         row_of[o] = -1;
         if (graph->op[o].phase == CKPT_FORWARD) {
-            list[forward++] = (ckpt_named){label(&graph->op[o]), o};
+            list[forward] = (ckpt_named){label(&graph->op[o], batches, out), o};
+            if (list[forward++].name == NULL) {
+                return CKPT_FAIL(err, CKPT_NO_MEMORY, "name of a layer");
+            }
         }
     }
     qsort(list, (size_t)forward, sizeof *list, ckpt_named_compare);
     for (int i = 0; i < forward; i++) {
         const bool same = i > 0 && strcmp(list[i - 1].name, list[i].name) == 0;
         first[list[i].op] = same ? first[list[i - 1].op] : list[i].op;
+        name[list[i].op] = list[i].name;
     }
     *count = 0;
     for (int o = 0; o < graph->op_count; o++) {
         if (graph->op[o].phase == CKPT_FORWARD) {
             if (first[o] == o) {
-                (*rows)[*count] = (ckpt_layer_report){.layer = label(&graph->op[o])};
+                (*rows)[*count] = (ckpt_layer_report){.layer = name[o]};
                 row_of[o] = (*count)++;
             } else {
                 row_of[o] = row_of[first[o]];
             }
         }
     }
-    ckpt_arena_rewind(out, mark);
     return CKPT_OK;
 }
 
@@ -55,6 +64,7 @@ static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of
 typedef struct whereabouts {
     const ckpt_graph *graph;
     bool *memory, *host, *counted; /* per buffer; `counted`: as kept or as dropped */
+    int batches;                   /* 0: none */
 } whereabouts;
 
 static void follow(whereabouts *w, const ckpt_step *step)
@@ -75,33 +85,55 @@ static void follow(whereabouts *w, const ckpt_step *step)
     }
 }
 
-/* The last step before anything of backward: the first run of the last op of the forward section, and the frees and
- * copies that come with it. */
-static int find_boundary(const ckpt_plan *plan, const ckpt_graph *graph)
+/* Of an op its micro-batch; 0 without any, and of what belongs to none. */
+static int batch_of(const whereabouts *w, int op)
 {
-    int last = -1;
-    while (last + 1 < graph->op_count && graph->op[last + 1].phase == CKPT_FORWARD) {
-        last++;
-    }
-    int i = 0;
-    while (i < plan->step_count && !(plan->step[i].kind == CKPT_RUN && plan->step[i].target == last)) {
-        i++;
-    }
-    while (i + 1 < plan->step_count && plan->step[i + 1].kind != CKPT_RUN) {
-        i++;
-    }
-    return i;
+    const int batch = w->batches > 0 ? ckpt_batch_of(w->graph->op[op].layer, NULL) : 0;
+    return batch > 0 && batch < w->batches ? batch : 0;
 }
 
-static void add_kept(const whereabouts *w, const int *row_of, ckpt_layer_report *rows)
+/* Per micro-batch the last step before anything of its backward: the first run of the last op of its forward section,
+ * and the frees and copies that come with it. */
+static void find_boundaries(const ckpt_plan *plan, const whereabouts *w, int *last, int *boundary)
+{
+    const ckpt_graph *const graph = w->graph;
+    const int count = w->batches > 0 ? w->batches : 1;
+    for (int j = 0; j < count; j++) {
+        last[j] = boundary[j] = -1;
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        if (graph->op[o].phase == CKPT_FORWARD) {
+            last[batch_of(w, o)] = o;
+        } else if (w->batches == 0) {
+            break;
+        }
+    }
+    for (int i = 0; i < plan->step_count; i++) {
+        const ckpt_step *const step = &plan->step[i];
+        const int j = step->kind == CKPT_RUN ? batch_of(w, step->target) : 0;
+        if (step->kind == CKPT_RUN && step->target == last[j] && boundary[j] < 0) {
+            boundary[j] = i;
+            while (boundary[j] + 1 < plan->step_count && plan->step[boundary[j] + 1].kind != CKPT_RUN) {
+                boundary[j]++;
+            }
+        }
+    }
+}
+
+/* At the boundary of a micro-batch: what is there need not be kept instead. */
+static void add_kept(whereabouts *w, int batch, const int *row_of, ckpt_layer_report *rows)
 {
     for (int b = 0; b < w->graph->buffer_count; b++) {
         const int row = row_of[w->graph->writer[b]];
+        if (batch_of(w, w->graph->writer[b]) != batch) {
+            continue;
+        }
         if (row >= 0 && w->memory[b]) {
             rows[row].kept_bytes += w->graph->buffer[b].bytes;
         } else if (row >= 0 && w->host[b]) {
             rows[row].host_bytes += w->graph->buffer[b].bytes;
         }
+        w->counted[b] = w->memory[b];
     }
 }
 
@@ -130,26 +162,28 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
         .memory = CKPT_NEW(out, bool, graph->buffer_count),
         .host = CKPT_NEW(out, bool, graph->buffer_count),
         .counted = CKPT_NEW(out, bool, graph->buffer_count),
+        .batches = ckpt_batch_count(graph),
     };
-    if (row_of == NULL || w.memory == NULL || w.host == NULL || w.counted == NULL) {
+    int *const last = CKPT_NEW(out, int, w.batches + 1);
+    int *const boundary = CKPT_NEW(out, int, w.batches + 1);
+    if (last == NULL || boundary == NULL || row_of == NULL || w.memory == NULL || w.host == NULL || w.counted == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers of %d ops", graph->op_count);
     }
     CKPT_TRY(find_rows(graph, out, row_of, &rows, &explanation->layer_count, err));
-    const int boundary = find_boundary(plan, graph);
-    for (int i = 0; i < plan->step_count; i++) {
+    explanation->batches = w.batches;
+    find_boundaries(plan, &w, last, boundary);
+    for (int i = 0, batch = 0; i < plan->step_count; i++) {
         const ckpt_step *const step = &plan->step[i];
         const int row = row_of[step->kind == CKPT_RUN ? step->target : graph->writer[step->target]];
+        batch = step->kind == CKPT_RUN ? batch_of(&w, step->target) : batch;
         follow(&w, step);
         if (step->kind == CKPT_RUN && step->again && row >= 0) {
-            add_again(&w, step->target, i > boundary, &rows[row]);
+            add_again(&w, step->target, i > boundary[batch], &rows[row]);
         } else if (step->kind == CKPT_OFFLOAD && row >= 0 && rows[row].decision == CKPT_KEEP) {
             rows[row].decision = CKPT_OFFLOADED;
         }
-        if (i == boundary) {
-            add_kept(&w, row_of, rows);
-            for (int b = 0; b < graph->buffer_count; b++) {
-                w.counted[b] = w.memory[b]; /* what is there need not be kept instead */
-            }
+        if (i == boundary[batch]) {
+            add_kept(&w, batch, row_of, rows);
         }
     }
     explanation->layer = rows;
@@ -255,6 +289,9 @@ void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
         sum.again_ns += row->again_ns;
     }
     const bool host = sum.host_bytes > 0;
+    if (explanation->batches > 1) {
+        ckpt_text_add(text, "\nof %d micro-batches together, each when its forward has run\n", explanation->batches);
+    }
     ckpt_text_add(text, "\n%-*s %-9s %10s%s %10s %10s %10s\n", width, "layer", "decision", "kept",
                   host ? "    on host" : "", "dropped", "again", "per MiB");
     for (int i = 0; i < explanation->layer_count; i++) {
@@ -272,6 +309,9 @@ void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
 
 void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_text *text)
 {
+    if (explanation->batches > 1) {
+        ckpt_text_add(text, "\"micro_batches\": %d, ", explanation->batches);
+    }
     ckpt_text_add(text, "\"layers\": [");
     for (int i = 0; i < explanation->layer_count; i++) {
         const ckpt_layer_report *const row = &explanation->layer[i];

@@ -42,13 +42,47 @@ static void add_bound(ckpt_text *text, const ckpt_plan *plan)
                   100 * ckpt_excess(plan->time_ns, plan->bound_ns), plan->bound_how);
 }
 
+/* What the step is, where it is more than one rank's with one batch. */
+static void add_scheme(ckpt_text *text, const ckpt_scheme *scheme)
+{
+    char shown[CKPT_UNITS_TEXT];
+    if (ckpt_scheme_is_plain(scheme)) {
+        return;
+    }
+    ckpt_text_add(text, "%-14s %d micro-batch%s", "scheme", scheme->micro_batches,
+                  scheme->micro_batches > 1 ? "es" : "");
+    if (scheme->stages > 1) {
+        ckpt_text_add(text, ", stage %d of %d", scheme->stage, scheme->stages);
+    }
+    if (scheme->replicas > 1) {
+        ckpt_text_add(text, ", %d replicas (buckets of %s%s%s)", scheme->replicas,
+                      ckpt_bytes_show(scheme->bucket_bytes, shown), scheme->overlap ? ", overlapped" : "",
+                      scheme->shard_optimizer ? ", optimizer sharded" : "");
+    }
+    ckpt_text_add(text, "%s\n", scheme->fused ? ", fused gradients" : "");
+}
+
+/* Layers count once for each micro-batch. */
+static void add_layers(ckpt_text *text, const ckpt_plan *plan, const int layers[CKPT_OFFLOADED + 1])
+{
+    ckpt_text_add(text, "%-14s %d kept, %d recomputed", "layers", layers[CKPT_KEEP], layers[CKPT_RECOMPUTE]);
+    if (layers[CKPT_OFFLOADED] > 0) {
+        ckpt_text_add(text, ", %d offloaded", layers[CKPT_OFFLOADED]);
+    }
+    if (plan->scheme.micro_batches > 1) {
+        ckpt_text_add(text, ", in %d micro-batches", plan->scheme.micro_batches);
+    }
+    ckpt_text_add(text, "\n");
+}
+
 static void add_fit(ckpt_text *text, const ckpt_plan *plan, bool estimated)
 {
     char shown[CKPT_UNITS_TEXT];
     char more[160];
     int layers[CKPT_OFFLOADED + 1];
     count_layers(plan, layers);
-    add_bytes(text, "static block", plan->static_bytes, ": weights, gradients, optimizer, inputs");
+    add_bytes(text, "static block", plan->static_bytes,
+              plan->scheme.fused ? ": weights, optimizer, inputs" : ": weights, gradients, optimizer, inputs");
     const double fragments = percent(plan->arena_bytes - (plan->peak_bytes - plan->static_bytes), plan->arena_bytes);
     snprintf(more, sizeof more, ": activations and workspaces, %.1f %% lost to fragmentation", fragments);
     add_bytes(text, "arena", plan->arena_bytes, more);
@@ -58,11 +92,7 @@ static void add_fit(ckpt_text *text, const ckpt_plan *plan, bool estimated)
     add_bytes(text, "keep-all", plan->keep_all_peak_bytes, more);
     ckpt_text_add(text, "%-14s %s: %+.2f %% over keep-all\n", "step time", ckpt_ns_show(plan->time_ns, shown),
                   100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns));
-    ckpt_text_add(text, "%-14s %d kept, %d recomputed", "layers", layers[CKPT_KEEP], layers[CKPT_RECOMPUTE]);
-    if (layers[CKPT_OFFLOADED] > 0) {
-        ckpt_text_add(text, ", %d offloaded", layers[CKPT_OFFLOADED]);
-    }
-    ckpt_text_add(text, "\n");
+    add_layers(text, plan, layers);
     if (plan->offload_bytes > 0) {
         snprintf(more, sizeof more, " copied to the host, which holds %s", ckpt_bytes_show(plan->host_bytes, shown));
         add_bytes(text, "offload", plan->offload_bytes, more);
@@ -76,6 +106,7 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
 {
     ckpt_text_add(text, "%-14s %s: %s\n", "plan", plan->graph_name,
                   plan->verdict == CKPT_FITS ? "fits" : "does not fit");
+    add_scheme(text, &plan->scheme);
     if (limited) {
         char more[64];
         snprintf(more, sizeof more, ": %.1f %% of keep-all", percent(plan->budget_bytes, plan->keep_all_peak_bytes));
@@ -121,6 +152,10 @@ void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text)
 {
     ckpt_text_add(text, "\"graph\": ");
     ckpt_text_json(text, plan->graph_name);
+    if (!ckpt_scheme_is_plain(&plan->scheme)) {
+        ckpt_text_add(text, ", \"micro_batches\": %d, \"replicas\": %d, \"fused_gradients\": %s",
+                      plan->scheme.micro_batches, plan->scheme.replicas, plan->scheme.fused ? "true" : "false");
+    }
     ckpt_text_add(text, ", \"verdict\": \"%s\", \"budget_bytes\": %lld",
                   plan->verdict == CKPT_FITS ? "fits" : "infeasible", (long long)plan->budget_bytes);
     if (plan->reserve_bytes > 0) {
