@@ -81,6 +81,9 @@ static void fill_synthetic(const ckpt_data *data, uint64_t step, void *const *in
 {
     for (int i = 0; i < data->model->input_count; i++) {
         const int64_t count = ckpt_shape_count(&data->model->input[i].shape);
+        if (input[i] == NULL) {
+            continue;
+        }
         if (data->model->input[i].dtype == CKPT_FLOAT32) {
             fill_floats(data, step, i, count, input[i]);
         } else {

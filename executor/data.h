@@ -21,10 +21,10 @@ CKPT_MUST_USE ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model
                                        uint64_t seed, ckpt_data **data, ckpt_err *err);
 void ckpt_data_close(ckpt_data *data);
 
-/* Fill one batch: input[i] is the host memory of model input i. Same seed and step, same bytes. Allocates nothing.
- * Images are scaled to [0, 1], less a mean and divided by a deviation per channel: CIFAR-10 0.4914 0.4822 0.4465 and
- * 0.2470 0.2435 0.2616, MNIST 0.1307 and 0.3081 (those of their training sets). Every image comes once per epoch;
- * text starts at a random byte for every row. */
+/* Fill one batch: input[i] is the host memory of model input i; NULL: not wanted. Same seed and step, same bytes.
+ * Allocates nothing. Images are scaled to [0, 1], less a mean and divided by a deviation per channel: CIFAR-10 0.4914
+ * 0.4822 0.4465 and 0.2470 0.2435 0.2616, MNIST 0.1307 and 0.3081 (those of their training sets). Every image comes
+ * once per epoch; text starts at a random byte for every row. */
 void ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input);
 
 /* Bytes of files mapped into the process, outside all planned memory. */

@@ -72,9 +72,11 @@ static void fill_images(const ckpt_data *data, uint64_t step, void *const *input
         while (at >= images->count[file]) {
             at -= images->count[file++];
         }
-        fill_image(images, images->image[file] + (size_t)at * images->image_step, stride,
-                   (float *)input[data->first] + b * image_size);
-        if (data->second >= 0) {
+        if (input[data->first] != NULL) {
+            fill_image(images, images->image[file] + (size_t)at * images->image_step, stride,
+                       (float *)input[data->first] + b * image_size);
+        }
+        if (data->second >= 0 && input[data->second] != NULL) {
             ((int32_t *)input[data->second])[b] = images->label[file][(size_t)at * images->label_step];
         }
     }

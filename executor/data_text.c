@@ -25,7 +25,9 @@ static void fill_text(const ckpt_data *data, uint64_t step, void *const *input)
         const uint64_t start = ((uint64_t)word[0] << 32 | word[1]) % starts;
         const unsigned char *const text = file->bytes + start;
         for (int64_t t = 0; t < length; t++) {
-            token[r * length + t] = text[t];
+            if (token != NULL) {
+                token[r * length + t] = text[t];
+            }
             if (target != NULL) {
                 target[r * length + t] = text[t + 1];
             }

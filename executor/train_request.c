@@ -8,6 +8,8 @@
 #include "core/machine.h"
 #include "kernels/device.h"
 
+enum { STEPS_USUAL = 10 };
+
 const ckpt_cli_option ckpt_train_option_table[] = {
     {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed)"},
     {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
@@ -27,7 +29,8 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; a resumed run goes on in its log"},
     {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
     {"save-every", 0, "N", "write it after every N steps too"},
-    {"resume", 0, "FILE", "go on from a training state"},
+    {"resume", 0, "FILE", "go on from a training state, of as many batches in a step and any number of ranks"},
+    {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},
     {"poison", 0, NULL, "fill freed memory with NaN: a plan that reads it shows at once"},
     {"json", 0, NULL, "print the result as JSON"},
     {NULL, 0, NULL, NULL},
@@ -73,6 +76,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"steps", NULL, &options->steps, 0, INT64_C(1) << 31, NULL},
         {"seed", NULL, &options->seed, 0, INT64_MAX, NULL},
         {"threads", NULL, &options->threads, 1, CKPT_THREADS_MAX, NULL},
+        {"evaluate", NULL, &options->evaluate, 1, INT64_C(1) << 31, NULL},
         {"save-every", NULL, &options->save_every, 1, INT64_C(1) << 31, NULL},
         {"poison", NULL, NULL, 0, 0, &options->poison},
         {"json", NULL, NULL, 0, 0, &options->json},
@@ -109,6 +113,17 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     if (options->model == NULL || options->plan == NULL) {
         return 1 + ckpt_cli_usage(cli, "%s is missing", options->model == NULL ? "the model file" : "--plan FILE");
     }
+    if (options->evaluate > 0) {
+        const char *const vain = options->save != NULL    ? "save"
+                                 : options->log != NULL   ? "log"
+                                 : options->trace != NULL ? "trace"
+                                 : options->steps >= 0    ? "steps"
+                                                          : NULL;
+        if (vain != NULL) {
+            return 1 + ckpt_cli_usage(cli, "--evaluate trains nothing, so there is nothing for --%s", vain);
+        }
+    }
+    options->steps = options->steps >= 0 ? options->steps : STEPS_USUAL;
     if (options->save_every > 0 && options->save == NULL) {
         return 1 + ckpt_cli_usage(cli, "--save-every needs --save FILE");
     }

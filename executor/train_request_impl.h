@@ -12,14 +12,15 @@ typedef struct ckpt_train_options {
     const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
     const char **set;
     int set_count;
-    int64_t steps, seed, threads, save_every; /* seed -1, threads 0: not given */
+    int64_t steps, seed, threads, save_every, evaluate; /* steps and seed -1, the others 0: not given */
     bool poison, json, no_graph, no_cupti;
     bool gpu; /* from `device`, by ckpt_train_settle */
 } ckpt_train_options;
 
 extern const ckpt_cli_option ckpt_train_option_table[];
 
-/* `options` comes with the defaults and with room for every --set. 0: go on; else the program's exit code + 1. */
+/* `options` comes with the defaults (steps: none) and with room for every --set. 0: go on; else the program's exit code
+ * + 1. */
 int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options);
 
 /* "-": standard output. */

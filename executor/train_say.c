@@ -14,12 +14,51 @@ static void say_memory(const char *when, const ckpt_footprint *footprint, ckpt_t
     }
 }
 
+bool ckpt_train_is_quiet(const ckpt_training *training)
+{
+    return training->rank > 0 || training->options.json || ckpt_train_is_dash(training->options.trace);
+}
+
+void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text)
+{
+    ckpt_text_add(text,
+                  "{\"micro_batches\": %d, \"replicas\": %d, \"stages\": %d, \"gradients\": \"%s\", "
+                  "\"shard_optimizer\": %s, \"overlap\": %s, \"bucket_bytes\": %lld, \"first_layers\": [",
+                  scheme->micro_batches, scheme->replicas, scheme->stages, scheme->fused ? "fused" : "static",
+                  scheme->shard_optimizer ? "true" : "false", scheme->overlap ? "true" : "false",
+                  (long long)scheme->bucket_bytes);
+    for (int s = 0; scheme->first_layer != NULL && s < scheme->stages; s++) {
+        ckpt_text_add(text, "%s", s > 0 ? ", " : "");
+        ckpt_text_json(text, scheme->first_layer[s]);
+    }
+    ckpt_text_add(text, "]}");
+}
+
+/* "2 replicas of 2 stages, each 4 micro-batches; gradients fused, optimizer sharded; Open MPI 4.1.4" */
+static void say_scheme(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_scheme *const scheme = &training->plan->scheme;
+    if (ckpt_scheme_is_plain(scheme)) {
+        return;
+    }
+    ckpt_text_add(text, "%d rank%s: %d replica%s of %d stage%s, %d micro-batch%s in each; gradients %s%s%s%s%s\n",
+                  training->rank_count, training->rank_count == 1 ? "" : "s", scheme->replicas,
+                  scheme->replicas == 1 ? "" : "s", scheme->stages, scheme->stages == 1 ? "" : "s",
+                  scheme->micro_batches, scheme->micro_batches == 1 ? "" : "es", scheme->fused ? "fused" : "static",
+                  scheme->overlap ? ", summed during backward" : "",
+                  scheme->shard_optimizer ? ", optimizer sharded" : "", training->ranks != NULL ? "; " : "",
+                  training->ranks != NULL ? ckpt_ranks_library(training->ranks) : "");
+}
+
 void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
 {
     const ckpt_plan *const plan = training->plan;
     char peak[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], all[CKPT_UNITS_TEXT];
     ckpt_text_add(text, "%s: ", training->lowered->network->model->name);
-    if (training->first_step < (uint64_t)training->options.steps) {
+    if (training->options.evaluate > 0) {
+        ckpt_text_add(text, "batches of steps %" PRIu64 " to %" PRIu64 " without training", training->first_step + 1,
+                      training->first_step + (uint64_t)training->options.evaluate);
+    } else if (training->first_step < (uint64_t)training->options.steps) {
         ckpt_text_add(text, "steps %" PRIu64 " to %lld", training->first_step + 1, (long long)training->options.steps);
     } else {
         ckpt_text_add(text, "nothing to do (%" PRIu64 " steps are done, --steps says %lld)", training->first_step,
@@ -30,6 +69,7 @@ void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
     ckpt_text_add(text, "plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
                   ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
                   ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
+    say_scheme(training, text);
     say_memory("memory at the start", &training->start, text);
     const char *layer = NULL, *why = NULL;
     const int slow = ckpt_executor_remarks(training->executor, &layer, &why);
@@ -86,17 +126,62 @@ static ckpt_code say_against(ckpt_training *training, ckpt_text *text, ckpt_err 
     return CKPT_OK;
 }
 
+static void say_peaks(const ckpt_training *training, ckpt_text *text)
+{
+    const int stages = training->plan->scheme.stages;
+    for (int r = 1; r < training->rank_count; r++) {
+        const ckpt_rank_peak *const peak = &training->peak[r];
+        ckpt_text_add(text, "  of rank %-6d %lld B (%s), replica %d, stage %d\n", r, (long long)peak->measured,
+                      peak->measured == peak->planned ? "equal" : "DIFFERENT", r / stages, r % stages);
+    }
+}
+
+static void json_ranks(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_scheme *const scheme = &training->plan->scheme;
+    if (ckpt_scheme_is_plain(scheme)) {
+        return;
+    }
+    ckpt_text_add(text, ", \"scheme\": ");
+    ckpt_train_scheme_json(scheme, text);
+    ckpt_text_add(text, ", \"ranks\": [");
+    for (int r = 0; r < training->rank_count; r++) {
+        const ckpt_rank_peak *const peak = &training->peak[r];
+        ckpt_text_add(text,
+                      "%s{\"rank\": %d, \"replica\": %d, \"stage\": %d, \"budget_bytes\": %lld, "
+                      "\"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld}",
+                      r > 0 ? ", " : "", r, r / scheme->stages, r % scheme->stages, (long long)peak->budget,
+                      (long long)peak->planned, (long long)peak->measured);
+    }
+    ckpt_text_add(text, "]");
+}
+
+static void json_evaluation(const ckpt_training *training, ckpt_text *text)
+{
+    if (training->evaluated > 0 && isfinite(training->mean_loss)) {
+        ckpt_text_add(text, ", \"evaluation\": {\"steps\": %" PRIu64 ", \"loss\": %.17g}", training->evaluated,
+                      training->mean_loss);
+    } else if (training->evaluated > 0) {
+        ckpt_text_add(text, ", \"evaluation\": {\"steps\": %" PRIu64 ", \"loss\": null}", training->evaluated);
+    }
+}
+
 static void say_end_text(ckpt_training *training, const char *weights, ckpt_text *text)
 {
     char shown[CKPT_UNITS_TEXT];
     const ckpt_plan *const plan = training->plan;
     ckpt_text_add(text, "weights sha256  %s\n", weights);
     ckpt_text_add(text, "planned peak    %lld B\n", (long long)plan->peak_bytes);
+    if (training->evaluated > 0) {
+        ckpt_text_add(text, "mean loss       %.9g, of %" PRIu64 " step%s\n", training->mean_loss, training->evaluated,
+                      training->evaluated == 1 ? "" : "s");
+    }
     if (training->done == 0) {
         return;
     }
     ckpt_text_add(text, "measured peak   %lld B (%s)\n", (long long)ckpt_train_peak(training),
                   ckpt_train_peak(training) == plan->peak_bytes ? "equal" : "DIFFERENT");
+    say_peaks(training, text);
     ckpt_text_add(
         text,
         "outside         %lld B more on the C heap than before the first step, at most, looked at %s (OpenMP, "
@@ -139,6 +224,8 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     ckpt_text_add(text, "}, \"end\": {");
     ckpt_footprint_json(&training->end, text);
     ckpt_text_add(text, "}}");
+    json_ranks(training, text);
+    json_evaluation(training, text);
     if (held) {
         ckpt_text_add(text, ", \"against\": ");
         ckpt_step_report_json(&report, training->options.profile, training->trace->recorder, text);
