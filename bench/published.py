@@ -265,7 +265,8 @@ class Table:
                 kind = op.get(layer, "others")
                 kinds[kind] = kinds.get(kind, 0) + span
         keep = self.plans["keep"]["summary"]["time_ns"]
-        return ", ".join(f"{kind} {100 * span / keep:.1f} %" for kind, span in sorted(kinds.items(), key=lambda item: -item[1])) or "nothing"
+        return ", ".join(f"{kind} {100 * span / keep:.1f} %" for kind, span in sorted(kinds.items(), key=lambda item: -item[1])
+                         if span > keep / 2000) or "nothing"
 
     def verdicts(self):
         about = self.part.about
