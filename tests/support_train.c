@@ -83,6 +83,76 @@ void test_train_feed(const test_train *t, const ckpt_data *data, ckpt_executor *
     }
 }
 
+int64_t test_train_get(const test_train *t, ckpt_executor *executor, test_getter get, float *to)
+{
+    const ckpt_network *const network = t->lowered->network;
+    int64_t count = 0;
+    ckpt_err err = {0};
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            if (node->param[k].tied >= 0) {
+                continue;
+            }
+            if (executor != NULL) {
+                CHECK_OK(get(executor, n, k, to + count, &err), err);
+            }
+            count += ckpt_shape_count(&node->param[k].tensor.shape);
+        }
+    }
+    return count;
+}
+
+void test_train_set(const test_train *t, ckpt_executor *executor, const float *from)
+{
+    const ckpt_network *const network = t->lowered->network;
+    ckpt_err err = {0};
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            if (node->param[k].tied < 0) {
+                CHECK_OK(ckpt_executor_param_set(executor, n, k, from, &err), err);
+                from += ckpt_shape_count(&node->param[k].tensor.shape);
+            }
+        }
+    }
+}
+
+void test_optimizer_init(test_optimizer *o, test_train *t)
+{
+    o->count = test_train_get(t, NULL, NULL, NULL);
+    o->param = CKPT_NEW(&t->arena, float, o->count);
+    o->grad = CKPT_NEW(&t->arena, float, o->count);
+    for (int i = 0; i < 4; i++) {
+        o->slot[i] = CKPT_NEW(&t->arena, float, o->count);
+    }
+}
+
+void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t step)
+{
+    const ckpt_network *const network = t->lowered->network;
+    ckpt_err err = {0};
+    int64_t at = 0;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            if (node->param[k].tied >= 0) {
+                continue;
+            }
+            float *const slot[4] = {o->slot[0] + at, o->slot[1] + at, o->slot[2] + at, o->slot[3] + at};
+            const ckpt_update_args args = {.hyper = network->hyper,
+                                           .decay = node->param[k].decay,
+                                           .step = step,
+                                           .count = ckpt_shape_count(&node->param[k].tensor.shape),
+                                           .param = o->param + at,
+                                           .grad = o->grad + at,
+                                           .slot = slot};
+            CHECK_OK(ckpt_device_update(t->device, network->optimizer, &args, &err), err);
+            at += args.count;
+        }
+    }
+}
+
 /* What the simulator takes for a part of forward, backward or a copy may be the start of a message or the wait for one.
  */
 static bool same_span(const test_train *t, const ckpt_plan *plan, int step, ckpt_span predicted, ckpt_span measured)

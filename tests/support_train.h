@@ -58,6 +58,20 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
  * not have are not compared. */
 void test_record_same(const test_record *wanted, const test_record *found, int first, const char *what);
 
+/* Every own parameter of the network that t->lowered is of, one behind the other, into `to`; gives their number.
+ * `executor` NULL: only that. */
+typedef ckpt_code (*test_getter)(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
+int64_t test_train_get(const test_train *t, ckpt_executor *executor, test_getter get, float *to);
+void test_train_set(const test_train *t, ckpt_executor *executor, const float *from);
+
+/* The optimizer by the device's kernel, on numbers in that order that were scaled before. */
+typedef struct test_optimizer {
+    float *param, *grad, *slot[4];
+    int64_t count;
+} test_optimizer;
+void test_optimizer_init(test_optimizer *o, test_train *t); /* all zero, in t's arena */
+void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t step);
+
 /* The planner's, in t's arena; budget 0: without a limit. */
 ckpt_plan *test_train_plan(test_train *t, const char *strategy, ckpt_bytes budget);
 

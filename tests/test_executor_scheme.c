@@ -113,41 +113,6 @@ static void batch_norm_with_dropout(void **state)
 
 /* --- against plain steps, one micro-batch each --- */
 
-/* Every own parameter of a network, one behind the other, in host memory. */
-typedef ckpt_code (*parameter)(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
-
-static int64_t copy_all(const test_train *t, ckpt_executor *executor, parameter get, float *to)
-{
-    int64_t count = 0;
-    ckpt_err err = {0};
-    for (int n = 0; n < t->network->node_count; n++) {
-        const ckpt_node *const node = &t->network->node[n];
-        for (int k = 0; k < node->param_count; k++) {
-            if (node->param[k].tied < 0) {
-                if (get != NULL) {
-                    CHECK_OK(get(executor, n, k, to + count, &err), err);
-                }
-                count += ckpt_shape_count(&node->param[k].tensor.shape);
-            }
-        }
-    }
-    return count;
-}
-
-static void set_all(const test_train *t, ckpt_executor *executor, const float *from)
-{
-    ckpt_err err = {0};
-    for (int n = 0; n < t->network->node_count; n++) {
-        const ckpt_node *const node = &t->network->node[n];
-        for (int k = 0; k < node->param_count; k++) {
-            if (node->param[k].tied < 0) {
-                CHECK_OK(ckpt_executor_param_set(executor, n, k, from, &err), err);
-                from += ckpt_shape_count(&node->param[k].tensor.shape);
-            }
-        }
-    }
-}
-
 static ckpt_executor *open_executor(test_train *t, const ckpt_plan *plan)
 {
     ckpt_err err = {0};
@@ -156,36 +121,6 @@ static ckpt_executor *open_executor(test_train *t, const ckpt_plan *plan)
                                   &executor, &err),
              err);
     return executor;
-}
-
-/* The optimizer by the device's kernel, on numbers that were scaled before: every parameter's state from zeros. */
-typedef struct optimizer {
-    float *param, *grad, *slot[4];
-    int64_t count;
-} optimizer;
-
-static void update_all(const test_train *t, optimizer *o, uint64_t step)
-{
-    ckpt_err err = {0};
-    int64_t at = 0;
-    for (int n = 0; n < t->network->node_count; n++) {
-        const ckpt_node *const node = &t->network->node[n];
-        for (int k = 0; k < node->param_count; k++) {
-            if (node->param[k].tied >= 0) {
-                continue;
-            }
-            float *const slot[4] = {o->slot[0] + at, o->slot[1] + at, o->slot[2] + at, o->slot[3] + at};
-            const ckpt_update_args args = {.hyper = t->network->hyper,
-                                           .decay = node->param[k].decay,
-                                           .step = step,
-                                           .count = ckpt_shape_count(&node->param[k].tensor.shape),
-                                           .param = o->param + at,
-                                           .grad = o->grad + at,
-                                           .slot = slot};
-            CHECK_OK(ckpt_device_update(t->device, t->network->optimizer, &args, &err), err);
-            at += args.count;
-        }
-    }
 }
 
 /* |sum of floats in any order and grouping - the exact sum| <= (terms - 1) * eps * sum of |terms|; a kernel that adds
@@ -217,16 +152,12 @@ static void check_against_plain(const char *file, const char *set, int m, double
     ckpt_err err = {0};
     ckpt_data *data = NULL;
     CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
-    const int64_t count = copy_all(&t, NULL, NULL, NULL);
-    optimizer o = {.count = count};
-    o.param = CKPT_NEW(&t.arena, float, count);
-    o.grad = CKPT_NEW(&t.arena, float, count);
-    for (int i = 0; i < 4; i++) {
-        o.slot[i] = CKPT_NEW(&t.arena, float, count);
-    }
+    const int64_t count = test_train_get(&t, NULL, NULL, NULL);
+    test_optimizer o;
+    test_optimizer_init(&o, &t);
     float *const one = CKPT_NEW(&t.arena, float, count), *const found = CKPT_NEW(&t.arena, float, count);
     double *const sum = CKPT_NEW(&t.arena, double, count), *const size = CKPT_NEW(&t.arena, double, count);
-    copy_all(&t, executor, ckpt_executor_param, o.param);
+    test_train_get(&t, executor, ckpt_executor_param, o.param);
     for (int s = 0; s < STEPS; s++) {
         float loss = 0;
         double losses = 0, squares = 0;
@@ -236,10 +167,10 @@ static void check_against_plain(const char *file, const char *set, int m, double
         CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
         for (int j = 0; j < m; j++) {
             float value = 0;
-            set_all(&plain, alone, o.param);
+            test_train_set(&plain, alone, o.param);
             test_train_feed(&plain, data, alone);
             CHECK_OK(ckpt_executor_step(alone, &value, NULL, &err), err);
-            copy_all(&plain, alone, ckpt_executor_grad, one);
+            test_train_get(&plain, alone, ckpt_executor_grad, one);
             losses += (double)value;
             for (int64_t i = 0; i < count; i++) {
                 sum[i] += (double)one[i];
@@ -248,7 +179,7 @@ static void check_against_plain(const char *file, const char *set, int m, double
         }
         const float mean = (float)(losses / m);
         CHECK(memcmp(&mean, &loss, sizeof loss) == 0, "%s: loss %a, wanted %a", what, (double)loss, (double)mean);
-        copy_all(&t, executor, ckpt_executor_grad, o.grad);
+        test_train_get(&t, executor, ckpt_executor_grad, o.grad);
         check_sum(what, o.grad, sum, size, count, m);
         for (int64_t i = 0; i < count; i++) {
             squares += (double)o.grad[i] * (double)o.grad[i];
@@ -262,8 +193,8 @@ static void check_against_plain(const char *file, const char *set, int m, double
         for (int64_t i = 0; i < count; i++) {
             o.grad[i] *= scale;
         }
-        update_all(&t, &o, (uint64_t)s + 1);
-        copy_all(&t, executor, ckpt_executor_param, found);
+        test_optimizer_step(&o, &t, (uint64_t)s + 1);
+        test_train_get(&t, executor, ckpt_executor_param, found);
         for (int64_t i = 0; i < count; i++) { /* the norm's sum has another order here: its last bit may differ */
             const double off = clip > 0 ? 1e-6 * (fabs((double)o.param[i]) + 1e-3) : 0;
             CHECK(fabs((double)found[i] - (double)o.param[i]) <= off, "%s: weight %lld of step %d is %a, wanted %a",
