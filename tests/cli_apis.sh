@@ -84,6 +84,47 @@ grep -q "^layers .* 0 recomputed" off.txt || fail "--ignore-flags: $(cat off.txt
 "$plan" -t 2 --keep part1.0 -o half.json "$models/oneflow-graph.json" >half.txt 2>half.err || fail "$(cat half.err)"
 grep -q "^layers .* 0 recomputed" half.txt || fail "--keep against the model's flag: $(cat half.txt)"
 
+# The function form with several ranks, and SageMaker's partitions: the choice against keep-all, on so many ranks.
+if command -v mpirun >/dev/null && [ -e "$bin_dir/../lib/libckpt_mpi.so" ]; then
+    # shellcheck source=tests/support_ranks.sh
+    . "$source_dir/tests/support_ranks.sh"
+    sets=(-t 1 --set batch=4 --set size=16 --set layers=3) file=$models/densenet-bc-100-12.json
+    choice=(--policy 'concat=recompute,batchnorm=recompute,relu=recompute' --keep '*.*.bn2' --keep '*.*.relu2')
+    ranked() { # ranked RANKS NAME plan options...
+        local ranks=$1 name=$2
+        shift 2
+        "$plan" "${sets[@]}" "$@" -o "$name.json" "$file" >"$name.plan" 2>plan.err || fail "$name: $(cat plan.err)"
+        rm -f "$name.csv"
+        on "$ranks" "$train" "${sets[@]}" --plan "$name.json" --steps 3 --seed 5 --log "$name.csv" "$file" >"$name.txt" || fail "$name: $(cat ranks.all)"
+    }
+    peaks() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$1" | head -1; }
+    ranked 2 every --replicas 2 --strategy keep-all
+    ranked 2 chosen --replicas 2 "${choice[@]}"
+    ranked 2 overlapped --replicas 2 --overlap --bucket 64kB "${choice[@]}"
+    same_training every chosen
+    same_training every overlapped
+    [ "$(peaks chosen.json)" -lt "$(peaks every.json)" ] || fail "two ranks: no lower peak"
+
+    # Five modules in two partitions, [a,b|c,d,e]: group_3 makes {a b} and {c d e}.
+    module() { echo "{ \"name\": \"$1.fc\", \"op\": \"linear\", \"features\": 64, \"stage\": $2 }, { \"name\": \"$1.act\", \"op\": \"gelu\" },"; }
+    cat >five.json <<EOF
+{ "format": "ckpt-model/1", "name": "five", "vars": { "batch": 64 },
+  "inputs": [ { "name": "x", "shape": ["batch", 64], "dtype": "float32" }, { "name": "y", "shape": ["batch"], "dtype": "int32" } ],
+  "layers": [ $(module a 0) $(module b 0) $(module c 1) $(module d 1) $(module e 1)
+    { "name": "head", "op": "linear", "features": 10 }, { "name": "loss", "op": "cross_entropy", "in": ["head", "y"] } ] }
+EOF
+    sets=(-t 1) file=five.json
+    ranked 1 whole -m 2 --strategy keep-all
+    ranked 2 grouped -m 2 --pipeline-stages 2 --checkpoint '[a-e]' --strategy group_3
+    same_training whole grouped
+    grep -q "^Partition assignments:" grouped.plan || fail "no partition assignments: $(cat grouped.plan)"
+    again() { grep '^    "[^"]*": "recompute"' "$1" | cut -d'"' -f2 | cut -d@ -f1 | awk '!seen[$0]++' | tr '\n' ' '; }
+    [ "$(again grouped.stage-0.json)" = "a.fc a.act b.fc " ] || fail "partition 0 recomputes $(again grouped.stage-0.json)"
+    [ "$(again grouped.stage-1.json)" = "c.fc c.act d.fc d.act e.fc " ] || fail "partition 1 recomputes $(again grouped.stage-1.json)"
+else
+    echo "no mpirun, or a build without MPI: nothing tried on several ranks"
+fi
+
 # docs/apis.md: every argument of the five APIs has a row; every test that a row names is one of ctest or a function in
 # one; a row without a test says that there is no counterpart.
 python3 - "$source_dir" <<'EOF' || fail "docs/apis.md (or there is no python3)"
