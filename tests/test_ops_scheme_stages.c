@@ -273,12 +273,21 @@ static bool may_pass(const pipeline *p, const process *all, int r, int s)
     return true;
 }
 
-/* Let it do its next op if it can. `eager`: a message goes at once; else when it is taken. */
-static bool proceed(const pipeline *p, process *all, int r, int s, bool eager)
+/* How ranks run: messages go at once, not when they are taken; forward ops alone, as in an evaluation. */
+typedef struct manner {
+    bool eager, forward;
+} manner;
+
+/* Let it do its next op if it can. */
+static bool proceed(const pipeline *p, process *all, int r, int s, manner how)
 {
     const ckpt_lowered *const lowered = p->stage[s];
     process *const mine = &all[r * STAGES];
     process *const me = &mine[s];
+    if (how.forward && me->at < lowered->graph->op_count && lowered->op_role[me->at].phase != CKPT_FORWARD) {
+        me->at++;
+        return true;
+    }
     if (me->at == lowered->graph->op_count || !may_pass(p, all, r, s)) {
         return false;
     }
@@ -290,7 +299,7 @@ static bool proceed(const pipeline *p, process *all, int r, int s, bool eager)
             return false;
         }
         me->taken[role->peer]++;
-    } else if (role->task == CKPT_TASK_SENT && !eager && mine[role->peer].taken[s] < sent_number(lowered, me->at)) {
+    } else if (role->task == CKPT_TASK_SENT && !how.eager && mine[role->peer].taken[s] < sent_number(lowered, me->at)) {
         return false;
     }
     me->at++;
@@ -298,7 +307,7 @@ static bool proceed(const pipeline *p, process *all, int r, int s, bool eager)
 }
 
 /* Ranks run by turns that are drawn, until none can go on. */
-static void run_all(const pipeline *p, bool eager)
+static void run_all(const pipeline *p, manner how)
 {
     process all[REPLICAS * STAGES] = {{0}};
     const int replicas = p->network->scheme.replicas, ranks = replicas * p->stages;
@@ -308,7 +317,7 @@ static void run_all(const pipeline *p, bool eager)
         for (int i = 0; i < ranks; i++) {
             const int rank = (first + i) % ranks;
             int steps = 1 + (int)ckpt_test_draw(20);
-            while (steps-- > 0 && proceed(p, all, rank / p->stages, rank % p->stages, eager)) {
+            while (steps-- > 0 && proceed(p, all, rank / p->stages, rank % p->stages, how)) {
                 moved = true;
             }
         }
@@ -327,8 +336,9 @@ static void test_no_ranks_wait_for_each_other(void **state)
     for (uint64_t round = 0; round < rounds; round++) {
         pipeline p;
         build(&p, LAYERS, true);
-        run_all(&p, false);
-        run_all(&p, true);
+        for (int how = 0; how < 4; how++) {
+            run_all(&p, (manner){.eager = how % 2 == 1, .forward = how >= 2});
+        }
         test_model_fini(&p.m);
     }
 }
