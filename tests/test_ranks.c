@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ranks/ranks.h"
+#include "ranks/star_impl.h"
 #include "tests/support_test.h"
 
 enum { MOST = 8, PATIENCE_S = 60 };
@@ -656,6 +657,60 @@ static void strangers(void **state)
     close(guess);
 }
 
+/* As under mpirun: rank 0 listens where it can, and tells by a way of its own. Who has another word is no rank. */
+static int called(ckpt_star_call *call, int rank)
+{
+    ckpt_star *star = NULL;
+    ckpt_err err = {0};
+    TRY_HERE(ckpt_star_create(&star, rank, 2, &err));
+    TRY_HERE(ckpt_star_join(star, call, 1, &err));
+    HERE(ckpt_star_leave(star));
+    ckpt_star_destroy(star);
+    return 0;
+}
+
+static void called_by_word(bool one_host, bool right)
+{
+    ckpt_star_call call;
+    ckpt_star *star = NULL;
+    ckpt_err err = {0};
+    int status = 0;
+    CHECK_OK(ckpt_star_create(&star, 0, 2, &err), err);
+    if (ckpt_star_listen(star, NULL, NULL, one_host, &call, &err) != CKPT_OK) {
+        CHECK(!one_host && strstr(err.msg, "no address that others can reach") != NULL, "%s", err.msg);
+        assert_int_equal(call.address_count, 0);
+        print_message("no network here\n");
+        ckpt_star_destroy(star);
+        return;
+    }
+    for (int i = 0; i < call.address_count; i++) {
+        assert_true(one_host == (strcmp(call.address[i], "127.0.0.1") == 0));
+    }
+    fflush(stdout);
+    const pid_t id = fork();
+    if (id == 0) {
+        alarm(PATIENCE_S);
+        call.word[7] = (unsigned char)(call.word[7] ^ !right);
+        close(STDERR_FILENO);
+        _exit(called(&call, 1));
+    }
+    const ckpt_code code = ckpt_star_join(star, &call, right ? PATIENCE_S : 1, &err);
+    assert_int_equal(code, right ? CKPT_OK : CKPT_DEVICE);
+    assert_true(!right || ckpt_star_leave(star));
+    ckpt_star_destroy(star);
+    assert_int_equal(waitpid(id, &status, 0), id);
+    assert_int_equal(WEXITSTATUS(status), right ? 0 : 9);
+}
+
+static void words(void **state)
+{
+    (void)state;
+    called_by_word(true, true);
+    called_by_word(true, false);
+    called_by_word(false, true);
+    assert_int_equal(ckpt_memory_live(), 0);
+}
+
 /* ---- no memory ---- */
 
 static ckpt_code open_and_close(void *context, ckpt_err *err)
@@ -706,6 +761,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(others_are_wrong),
         cmocka_unit_test(port_is_taken),
         cmocka_unit_test(strangers),
+        cmocka_unit_test(words),
         cmocka_unit_test(starved),
     };
     ckpt_test_seed(argc, argv);
