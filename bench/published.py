@@ -268,9 +268,15 @@ class Table:
         return ", ".join(f"{kind} {100 * span / keep:.1f} %" for kind, span in sorted(kinds.items(), key=lambda item: -item[1])
                          if span > keep / 2000) or "nothing"
 
+    def calibration(self, name):
+        measured = statistics.median(run["ns"] for run in self.runs[name]) / 1e9
+        return f"{self.plans[name]['summary']['time_ns'] / 1e9:.3f} s predicted, {measured:.3f} s measured"
+
     def verdicts(self):
         about = self.part.about
         memory, seconds = (about[key][1] / about[key][0] for key in ("memory", "time"))
+        yield f"- The profile against this run: keep-all {self.calibration('keep')}" + (
+            f"; the plan at the published memory {self.calibration('memory')}." if "memory" in self.plans else ".")
         if "memory" in self.plans:
             yield (f"- At their memory ratio ({memory:.3f}) they were {percent(seconds - 1)} slower; ours is "
                    f"**{percent(statistics.median(self.over('memory')))}** (predicted "
@@ -282,8 +288,10 @@ class Table:
             yield (f"- The same budget with `--gradients fused`, where gradients of parameters live only until their update: predicted "
                    f"{percent(self.plans['fused']['summary']['time_ns'] / self.plans['keep']['summary']['time_ns'] - 1)}.")
         if "time" in self.plans:
+            measured = statistics.median(self.over("time"))
+            met = "" if measured <= seconds - 1 else ", more than they took: the prediction is too low there"
             yield (f"- Within their time ratio ({seconds:.3f}) they took {memory:.3f} of the memory; ours takes "
-                   f"**{self.peak('time') / self.peak('keep'):.3f}**, at {percent(statistics.median(self.over('time')))} measured. "
+                   f"**{self.peak('time') / self.peak('keep'):.3f}**, at {percent(measured)} measured{met}. "
                    f"Recomputed: {self.recomputed('time')}.")
         if "choice" in self.plans:
             yield (f"- Their choice of layers, set by hand here, takes {self.peak('choice') / self.peak('keep'):.3f} of the memory at "
