@@ -2,7 +2,7 @@
 /* Every optimizer's CUDA kernel against the CPU's over three steps, with and without weight decay and a bfloat16 copy,
  * at awkward lengths. Bound: 4e-6 (1 + |want|), twice what test_optimizers allows each side against the formula. The
  * copy is the parameter rounded, exactly; nothing is written behind the buffers; another order of threads gives the
- * same bits. */
+ * same bits. Gradients that are scaled, parameters that start anywhere, and a recording of sum, scale and update. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,10 +154,169 @@ static void test_optimizers(void **state)
     }
 }
 
+enum { VALUES = 1002, PIECE = VALUES - 5 }; /* even: no padding in what is compared */
+
+/* Parameter, copy and slots behind one step on `values`; gradients are multiplied by `factor` beforehand, and by *scale
+ * on the device where scale is not NULL. All of them start `shift` elements into their buffers. */
+typedef struct left {
+    float param[VALUES], slot[2][VALUES];
+    uint16_t copy[VALUES];
+} left;
+
+static left update(const ckpt_gpu *gpu, const ckpt_setting *s, float factor, const float *scale, int shift, int count)
+{
+    enum { ROW = 8192, ROWS = 6 };
+    static unsigned char host[ROWS * ROW];
+    const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
+    const ckpt_device_api *const api = gpu->device->api;
+    unsigned char *base = NULL;
+    float *const param = (float *)(void *)host, *const grad = (float *)(void *)(host + ROW);
+    ckpt_err err = {0};
+    CHECK_OK(api->reserve(gpu->device, sizeof host, (void **)&base, &err), err);
+    memset(host, 0, sizeof host);
+    for (int i = 0; i < VALUES; i++) {
+        param[i] = noise(i, 0);
+        grad[i] = noise(i, 1) * 0.1f * factor;
+    }
+    if (scale != NULL) {
+        memcpy(host + 5 * ROW, scale, sizeof *scale);
+    }
+    CHECK_OK(api->upload(gpu->device, base, host, sizeof host, &err), err);
+    CHECK_OK(api->begin(gpu->device, 1, 0, &err), err);
+    float *const slot[] = {(float *)(void *)(base + 3 * ROW) + shift, (float *)(void *)(base + 4 * ROW) + shift};
+    const ckpt_update_args args = {.hyper = s->hyper,
+                                   .decay = true,
+                                   .step = 1,
+                                   .count = count,
+                                   .param = (float *)(void *)base + shift,
+                                   .param16 = (uint16_t *)(void *)(base + 2 * ROW) + shift,
+                                   .grad = (const float *)(void *)(base + ROW) + shift,
+                                   .scale = scale != NULL ? (const float *)(void *)(base + 5 * ROW) : NULL,
+                                   .slot = slot};
+    CHECK_OK(ckpt_device_update(gpu->device, optimizer, &args, &err), err);
+    CHECK_OK(api->download(gpu->device, host, base, sizeof host, &err), err);
+    api->release(gpu->device, base, sizeof host);
+    left result;
+    memcpy(result.param, host, sizeof result.param);
+    memcpy(result.copy, host + 2 * ROW, sizeof result.copy);
+    memcpy(result.slot[0], host + 3 * ROW, sizeof result.slot[0]);
+    memcpy(result.slot[1], host + 4 * ROW, sizeof result.slot[1]);
+    return result;
+}
+
+/* A scale of 1 is none, another is the gradients multiplied by it in float: bit for bit, as on the CPU. */
+static void test_scaled_gradients(void **state)
+{
+    (void)state;
+    static const float scales[] = {1.0f, 1.0f / 3.0f, 0.0f, 1024.0f};
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        for (int s = 0; s < ckpt_setting_count; s++) {
+            for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
+                const left wanted = update(&ckpt_gpus[g], &ckpt_settings[s], scales[k], NULL, 0, VALUES);
+                const left found = update(&ckpt_gpus[g], &ckpt_settings[s], 1.0f, &scales[k], 0, VALUES);
+                CHECK(memcmp(&wanted, &found, sizeof found) == 0, "%s, %s: a scale of %g gives other bits",
+                      ckpt_gpus[g].name, ckpt_settings[s].optimizer, (double)scales[k]);
+            }
+        }
+    }
+}
+
+/* A rank's share of a parameter starts at any element: the bits of the whole inside it, untouched outside. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    const float scale = 0.3f;
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        for (int s = 0; s < ckpt_setting_count; s++) {
+            const left whole = update(&ckpt_gpus[g], &ckpt_settings[s], 1.0f, &scale, 0, VALUES);
+            const left piece = update(&ckpt_gpus[g], &ckpt_settings[s], 1.0f, &scale, 3, PIECE);
+            for (int i = 0; i < VALUES; i++) {
+                const bool inside = i >= 3 && i < 3 + PIECE;
+                const float wanted = inside ? whole.param[i] : noise(i, 0);
+                CHECK(memcmp(&piece.param[i], &wanted, 4) == 0, "%s: value %d is %.9g, wanted %.9g",
+                      ckpt_settings[s].optimizer, i, (double)piece.param[i], (double)wanted);
+                assert_int_equal(piece.copy[i], inside ? whole.copy[i] : 0);
+                for (int k = 0; k < 2; k++) {
+                    assert_true(piece.slot[k][i] == (inside ? whole.slot[k][i] : 0.0f));
+                }
+            }
+        }
+    }
+}
+
+/* The squares, the scale that clips and an update by it in one recording, replayed on other gradients: what it reads is
+ * what is on the device then. Against the same, started one by one. */
+static void test_recorded(void **state)
+{
+    (void)state;
+    enum { ROW = 8192, PARAM = 0, GRAD = ROW, SUM = 2 * ROW, SCALE = SUM + 64, WORK = SCALE + 64, ALL = WORK + 8192 };
+    static unsigned char host[ALL];
+    for (int g = 0; g < ckpt_gpus_count; g++) {
+        ckpt_device *const device = ckpt_gpus[g].device;
+        const ckpt_device_api *const api = device->api;
+        const ckpt_optimizer *const sgd = ckpt_optimizer_find("sgd");
+        const double hyper[CKPT_HYPER_MAX] = {0.5};
+        unsigned char *base = NULL;
+        void *recording = NULL;
+        float result[2][2][VALUES];
+        ckpt_err err = {0};
+        CHECK_OK(api->reserve(device, ALL, (void **)&base, &err), err);
+        const ckpt_update_args args = {.hyper = hyper,
+                                       .step = 1,
+                                       .count = VALUES,
+                                       .param = (float *)(void *)(base + PARAM),
+                                       .grad = (const float *)(void *)(base + GRAD),
+                                       .scale = (const float *)(void *)(base + SCALE)};
+        double *const sum = (double *)(void *)(base + SUM);
+        for (int replayed = 0; replayed < 2; replayed++) {
+            for (int step = 0; step < 2; step++) {
+                float *const param = (float *)(void *)(host + PARAM), *const grad = (float *)(void *)(host + GRAD);
+                for (int i = 0; i < VALUES; i++) {
+                    param[i] = noise(i, 0);
+                    grad[i] = noise(i, 1 + step) * (step == 0 ? 0.001f : 1.0f); /* only the second is clipped */
+                }
+                CHECK_OK(api->upload(device, base, host, ALL, &err), err);
+                if (replayed != 0 && step == 0) {
+                    CHECK_OK(api->capture_begin(device, &err), err);
+                }
+                if (replayed == 0 || step == 0) {
+                    CHECK_OK(api->square_sum(device, args.grad, VALUES, sum, base + WORK, &err), err);
+                    CHECK_OK(api->clip_scale(device, sum, 1, 1.0, 2.0, (float *)(void *)(base + SCALE), &err), err);
+                    CHECK_OK(ckpt_device_update(device, sgd, &args, &err), err);
+                }
+                if (replayed != 0 && step == 0) {
+                    CHECK_OK(api->capture_end(device, &recording, &err), err);
+                }
+                if (replayed != 0) {
+                    CHECK_OK(api->replay(device, recording, &err), err);
+                }
+                CHECK_OK(api->download(device, result[replayed][step], base + PARAM, sizeof result[0][0], &err), err);
+            }
+        }
+        assert_memory_equal(result[0], result[1], sizeof result[0]);
+        double length = 0;
+        for (int i = 0; i < VALUES; i++) {
+            length += (double)noise(i, 2) * (double)noise(i, 2);
+        }
+        const double factor = 2.0 / (sqrt(length) + 1e-6);
+        assert_true(factor < 0.5);
+        for (int i = 0; i < VALUES; i++) {
+            const double wanted = (double)noise(i, 0) - 0.5 * factor * (double)noise(i, 2);
+            CHECK(fabs((double)result[0][1][i] - wanted) <= 1e-6, "value %d: %.9g, wanted %.9g", i,
+                  (double)result[0][1][i], wanted);
+        }
+        api->capture_release(device, recording);
+        api->release(device, base, ALL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_scaled_gradients),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_recorded),
     };
     return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }
