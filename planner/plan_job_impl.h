@@ -66,6 +66,10 @@ CKPT_MUST_USE ckpt_code ckpt_job_begin_stage(ckpt_job *job, const ckpt_source *o
  * CKPT_INTERRUPTED (before any was found), of planning and writing. */
 CKPT_MUST_USE ckpt_code ckpt_job_plan(ckpt_job *job, ckpt_plan **plan, ckpt_err *err);
 
+/* Write a predicted trace, with what it was predicted for. */
+CKPT_MUST_USE ckpt_code ckpt_job_trace(const ckpt_job *job, const ckpt_trace *predicted, const char *path,
+                                       ckpt_err *err);
+
 /* What the plan was made for and from. */
 void ckpt_job_stamp(const ckpt_job *job, ckpt_plan *plan);
 

@@ -48,20 +48,25 @@ static ckpt_code write_plan(const ckpt_request *r, const ckpt_plan *plan, ckpt_e
     return ckpt_file_write_text(r->output, &text, err);
 }
 
-static ckpt_code write_trace(const ckpt_cli *cli, const ckpt_request *r, const ckpt_plan *plan, const ckpt_source *s,
-                             ckpt_arena *out, ckpt_err *err)
+ckpt_code ckpt_job_trace(const ckpt_job *j, const ckpt_trace *predicted, const char *path, ckpt_err *err)
 {
-    const ckpt_trace *predicted = NULL;
-    CKPT_TRY(ckpt_plan_simulate(plan, s->graph, out, &predicted, err));
+    const ckpt_source *const s = &j->source;
     ckpt_trace trace = *predicted;
-    CKPT_TRY(ckpt_machine_read(s->threads, "", cli->argc, cli->argv, out, &trace.machine, err));
+    CKPT_TRY(ckpt_machine_read(s->threads, "", j->cli->argc, j->cli->argv, j->out, &trace.machine, err));
     trace.machine.gpu = s->gpu;
     trace.capacity_bytes = s->capacity;
-    trace.machine.device = plan->costs; /* the clock that was used, not the machine that planned */
+    trace.machine.device = s->costs; /* the clock that was used, not the machine that planned */
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_trace_write(&trace, &text);
-    return ckpt_file_write_text(r->trace, &text, err);
+    return ckpt_file_write_text(path, &text, err);
+}
+
+static ckpt_code write_trace(const ckpt_job *j, const ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_trace *predicted = NULL;
+    CKPT_TRY(ckpt_plan_simulate(plan, j->source.graph, j->out, &predicted, err));
+    return ckpt_job_trace(j, predicted, j->request->trace, err);
 }
 
 /* The schedule of --start. */
@@ -105,8 +110,7 @@ static ckpt_code write_files(ckpt_job *j, const ckpt_request *made_by, bool earl
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
     }
-    return r->trace != NULL && plan->verdict == CKPT_FITS ? write_trace(j->cli, r, plan, &j->source, j->out, err)
-                                                          : CKPT_OK;
+    return r->trace != NULL && plan->verdict == CKPT_FITS ? write_trace(j, plan, err) : CKPT_OK;
 }
 
 static ckpt_code nothing_found(ckpt_err *err)
@@ -123,13 +127,17 @@ static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
         const ckpt_graph_op *const op = &j->source.graph->op[o];
         recompute = op->checkpoint == CKPT_YES || op->wish == CKPT_MUST_RECOMPUTE || op->wish == CKPT_PREFER_RECOMPUTE;
     }
+    char stage[32] = "";
+    if (j->source.scheme.stages > 1) {
+        snprintf(stage, sizeof stage, "stage %d: ", j->source.scheme.stage);
+    }
     if (plan->verdict == CKPT_INFEASIBLE && strcmp(j->strategy, "flags") == 0 && !j->source.flagged) {
-        fprintf(stderr, "%s: note: no plan that does what is set is within the budget\n", j->cli->program);
+        fprintf(stderr, "%s: note: %sno plan that does what is set is within the budget\n", j->cli->program, stage);
     }
     if (recompute && strcmp(j->strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
         plan->peak_bytes >= plan->keep_all_peak_bytes) {
-        fprintf(stderr, "%s: warning: recomputing what is set saves nothing: the peak stays at %s\n", j->cli->program,
-                ckpt_bytes_show(plan->peak_bytes, shown));
+        fprintf(stderr, "%s: warning: %srecomputing what is set saves nothing: the peak stays at %s\n", j->cli->program,
+                stage, ckpt_bytes_show(plan->peak_bytes, shown));
     }
 }
 

@@ -95,6 +95,13 @@ static ckpt_code read_file(const ckpt_request *r, ckpt_arena *out, ckpt_source *
     if (strncmp(format, "ckpt-model/", 11) == 0) {
         return read_model(r, out, s, err);
     }
+    if (r->scheme_option != NULL) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%s is a graph, whose step is what it is: --%s is for models (ckpt-graph writes such a graph of "
+            "a model)",
+            r->input, r->scheme_option);
+    }
     if (r->profile != NULL || r->device != NULL || r->set_count > 0 || r->variable != NULL || r->dtype != NULL ||
         r->threads > 0) {
         return CKPT_FAIL(
@@ -102,13 +109,6 @@ static ckpt_code read_file(const ckpt_request *r, ckpt_arena *out, ckpt_source *
             "%s is a graph and has its own sizes and times: --profile, --device, --set, --dtype, --threads "
             "and --maximize are for models",
             r->input);
-    }
-    if (r->scheme_option != NULL) {
-        return CKPT_FAIL(
-            err, CKPT_BAD_INPUT,
-            "%s is a graph, whose step is what it is: --%s is for models (ckpt-graph writes such a graph of "
-            "a model)",
-            r->input, r->scheme_option);
     }
     s->scheme = ckpt_scheme_alone;
     s->costs = ckpt_arena_format(out, "times in %s", r->input);
