@@ -3,6 +3,7 @@
  * so no part can make the answer worse. */
 #include <string.h>
 
+#include "planner/batches.h"
 #include "planner/bound.h"
 #include "planner/ilp.h"
 #include "planner/offload.h"
@@ -23,8 +24,12 @@ static const struct {
 /* Beyond so many ops a single move of the search takes too long: such graphs are constructed only. */
 enum { VAST_OPS = 100000, CONSTRUCTORS = 3 };
 
+/* A step of several micro-batches of so many ops is made of schedules of one: others come out slower and take long. */
+enum { BATCHED_OPS = 1500 };
+
 static const char *const constructors[CONSTRUCTORS] = {"keep-all", "chain", "hierarchy"};
 static const char *const vast_constructors[CONSTRUCTORS] = {"keep-all", "chain", "sqrt"};
+static const char *const batch_constructor = "micro"; /* of graphs with several micro-batches, before the others */
 
 /* The last part leaves its name on the candidates it added. */
 static void sign(ckpt_answer *answer, const char *by)
@@ -69,15 +74,22 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
     }
     const char *const *const name = graph->op_count > VAST_OPS ? vast_constructors : constructors;
     const int count = may_recompute(graph) ? CONSTRUCTORS : 1;
-    for (int i = 0; i < count; i++) {
-        const ckpt_strategy *const strategy = ckpt_strategy_find(name[i]);
+    const bool batches = count > 1 && ckpt_batch_count(graph) > 1;
+    for (int i = batches ? -1 : 0; i < count; i++) {
+        const ckpt_strategy *const strategy = ckpt_strategy_find(i < 0 ? batch_constructor : name[i]);
         ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
         sign(&part, strategy->name);
+        if (i < 0 && part.has_bound) {
+            ckpt_answer_bound(answer, part.bound_ns, part.bound_how, part.bound_scope);
+        }
         if (part.count > 0 && answer->spare_count < CKPT_SPARES_MAX) {
             answer->spare[answer->spare_count++] = part.candidate[0];
         }
         merge(answer, &part);
+        if (i < 0 && part.count > 0 && graph->op_count > BATCHED_OPS && ckpt_effort(options) < CKPT_EFFORT_MORE) {
+            break;
+        }
     }
     return CKPT_OK;
 }
