@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "planner/bound.h"
+#include "planner/flags_impl.h"
 #include "planner/ilp.h"
 #include "planner/replay.h"
 #include "planner/solver.h"
@@ -222,7 +223,7 @@ static const struct {
 
 static void check_bound(const judge *j, const char *who, ckpt_ns bound, const char *scope)
 {
-    /* test_plan_chain, test_plan_flags */
+    /* test_plan_chain; nothing_that_obeys_is_below_its_bound */
     bool known = strcmp(scope, "chain-persistent") == 0 || strcmp(scope, "flagged") == 0;
     for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++) {
         if (strcmp(scope, scopes[i].name) == 0) {
@@ -365,6 +366,71 @@ static void nothing_is_below_the_optimum(void **state)
           persistent.cases, 100 * persistent.worst);
 }
 
+/* ---- bounds for schedules that do what is set ---- */
+
+/* Units of one op and of neighbours, ops that are kept. */
+static ckpt_graph *set_something(const ckpt_graph *graph, uint64_t seed, ckpt_arena *arena)
+{
+    static const char *const unit[] = {"a", "b", "c"};
+    ckpt_dice dice = {seed * 7919};
+    ckpt_graph *const made = CKPT_NEW(arena, ckpt_graph, 1);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, graph->op_count);
+    int current = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        op[o] = graph->op[o];
+        current += ckpt_dice_roll(&dice, 3) == 0 && current < 2;
+        const int roll = ckpt_dice_roll(&dice, 5);
+        if (op[o].phase == CKPT_FORWARD && roll < 3) {
+            op[o].checkpoint = roll < 2 ? CKPT_YES : CKPT_NO;
+            op[o].segment = roll < 2 ? unit[current] : NULL;
+        }
+    }
+    *made = *graph;
+    made->op = op;
+    return made;
+}
+
+/* The best of all schedules that run again what is set, by trying them: those of the graph in which those runs are ops
+ * of their own. */
+static void nothing_that_obeys_is_below_its_bound(void **state)
+{
+    (void)state;
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .solver = &ckpt_solver_glpk};
+    const uint64_t seeds = ckpt_test_rounds(240, 60);
+    int bounds = 0, above = 0, tight = 0;
+    for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        ckpt_order order;
+        ckpt_order_init(&order);
+        ckpt_unrolled unrolled;
+        const ckpt_graph *const graph = set_something(ckpt_brute_graph(&arena, seed, NULL), seed, &arena);
+        CHECK_OK(ckpt_flags_order(graph, false, &order, &err), err);
+        CHECK_OK(ckpt_flags_unroll(graph, &(ckpt_sequence){order.op, order.count}, &arena, &unrolled, &err), err);
+        const bool small = unrolled.graph.buffer_count <= CKPT_BRUTE_BUFFERS &&
+                           unrolled.graph.op_count <= CKPT_BRUTE_OPS && unrolled.graph.op_count > graph->op_count;
+        const ckpt_bytes least = small ? ckpt_brute_peak(&unrolled.graph, CKPT_BRUTE_ALL) : 0;
+        for (int which = 0; which < LIMITS && small; which++) {
+            ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+            const ckpt_bytes limit = least + least * which / 12;
+            CHECK_OK(ckpt_strategy_find("flags")->plan(graph, limit, &options, &arena, &answer, &err), err);
+            if (answer.has_bound && strcmp(answer.bound_scope, "flagged") == 0) {
+                const ckpt_ns best = ckpt_brute_time(&unrolled.graph, limit, CKPT_BRUTE_ALL);
+                CHECK(answer.bound_ns <= best, "seed %d, limit %lld: nothing flagged is below %lld, but %lld is",
+                      (int)seed, (long long)limit, (long long)answer.bound_ns, (long long)best);
+                bounds++;
+                tight += answer.bound_ns == best;
+                above += answer.bound_ns > ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
+            }
+        }
+        ckpt_order_fini(&order);
+        ckpt_arena_fini(&arena);
+    }
+    print_message("%d bounds of scope flagged, %d reached, %d above the best of all schedules\n", bounds, tight, above);
+    CHECK(240 * bounds > 40 * (int)seeds && above > 0, "hardly any bounds: %d, %d above all", bounds, above);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3) {
@@ -374,6 +440,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brute_force_is_right),
         cmocka_unit_test(nothing_is_below_the_optimum),
+        cmocka_unit_test(nothing_that_obeys_is_below_its_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
