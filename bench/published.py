@@ -216,6 +216,9 @@ class Part:
         names = [name for name in NAMES if name in plans or name.startswith("torch")]
         for how in ("keep", "checkpoint"):
             self.once(f"torch-{how} tensors", lambda: self.torch(how, "--memory")["tensors_peak_bytes"])
+        memory = self.about["memory"][1] / self.about["memory"][0]
+        self.same_bytes = int(memory * self.runs["torch-keep tensors"])
+        self.in_bytes = self.plan("bytes", "--budget", str(self.same_bytes))
         for i in range(self.rounds):
             for name in names:
                 found = self.once(self.key(name, i), lambda: self.measure(name))
@@ -296,6 +299,10 @@ class Table:
         if "choice" in self.plans:
             yield (f"- Their choice of layers, set by hand here, takes {self.peak('choice') / self.peak('keep'):.3f} of the memory at "
                    f"{percent(statistics.median(self.over('choice')))}.")
+        if self.part.in_bytes:
+            over = self.part.in_bytes["summary"]["time_ns"] / self.plans["keep"]["summary"]["time_ns"] - 1
+            yield (f"- In bytes: their ratio of what PyTorch's keep-all takes here is {self.part.same_bytes / 1e6:.0f} MB; within that ours is "
+                   f"predicted at {percent(over)}, with {self.part.in_bytes['summary']['peak_bytes'] / 1e6:.0f} MB.")
         yield (f"- PyTorch's checkpoint here takes {self.peak('torch-checkpoint') / self.peak('torch-keep'):.3f} of its memory at "
                f"{percent(statistics.median(self.over('torch-checkpoint')))}.")
 
