@@ -84,6 +84,11 @@ grep -q "^layers .* 0 recomputed" off.txt || fail "--ignore-flags: $(cat off.txt
 "$plan" -t 2 --keep part1.0 -o half.json "$models/oneflow-graph.json" >half.txt 2>half.err || fail "$(cat half.err)"
 grep -q "^layers .* 0 recomputed" half.txt || fail "--keep against the model's flag: $(cat half.txt)"
 
+# A module that automatic partitions split is left out, and named.
+"$plan" -t 1 --set batch=8 --pipeline-stages 2 -o split.json "$models/oneflow-graph.json" >split.txt 2>split.err || fail "$(cat split.err)"
+grep -q "^ckpt-plan: warning: part[12].0 is split over pipeline partitions (0 and 1): it is not checkpointed" split.err ||
+    fail "no word of a split module: $(cat split.txt split.err)"
+
 # The function form with several ranks, and SageMaker's partitions: the choice against keep-all, on so many ranks.
 if command -v mpirun >/dev/null && [ -e "$bin_dir/../lib/libckpt_mpi.so" ]; then
     # shellcheck source=tests/support_ranks.sh
