@@ -135,7 +135,7 @@ class Part:
         path = f"{self.folder}/profile.json"
         if args.fresh or not os.path.exists(path):
             say(f"{self.name}: profile")
-            command = [f"{args.bin}/ckpt-profile", *self.options, "--seconds", "0.15", self.model]
+            command = [f"{args.bin}/ckpt-profile", *self.options, "--seconds", "0.1", self.model]
             if self.ranks == 1:
                 run([*command, "-o", f"{path}.new"])
             else:  # as it will run: the other rank has the other core
