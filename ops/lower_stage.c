@@ -129,7 +129,8 @@ static ckpt_code message_op(ckpt_lowering *l, const ckpt_route *route, bool grad
     (*role)->gradient = gradient;
     (*role)->peer = gradient == (task == CKPT_TASK_RECEIVE) ? route->to : route->from;
     (*op)->stage = l->network->scheme.stage + 1;
-    (*op)->offload = CKPT_NO; /* what it writes may be in use until another op says that it is not */
+    /* The copy that is on its way is in use until it has gone. */
+    (*op)->offload = task == CKPT_TASK_SEND ? CKPT_NO : CKPT_UNSET;
     return CKPT_OK;
 }
 

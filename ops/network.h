@@ -53,10 +53,11 @@ typedef struct ckpt_network {
 CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *out,
                                            const ckpt_network **network, ckpt_err *err);
 
-/* The same network, to be trained by `scheme`, whose first_layer must be chosen when there are several stages. Shares
- * all else. Errors: CKPT_BAD_INPUT (ckpt_scheme_check; a first layer that does not exist, stages out of layer order, a
- * layer that reads from a later stage; a sharded optimizer where stages share parameters; "clip_norm" with fused
- * gradients: the norm is of all gradients, the first of which would be gone), CKPT_NO_MEMORY. */
+/* The same network, which must not have been spread before, to be trained by `scheme`, whose first_layer must be chosen
+ * when there are several stages. Shares all else. Errors: CKPT_BAD_INPUT (ckpt_scheme_check; a first layer that does
+ * not exist, stages out of layer order, a layer that reads from a later stage; a sharded optimizer, or a layer no
+ * gradient comes to, where stages share parameters; "clip_norm" with fused gradients: the norm is of all gradients, the
+ * first of which would be gone), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                                             const ckpt_network **spread, ckpt_err *err);
 
@@ -175,30 +176,40 @@ typedef struct ckpt_lowered {
  *
  * By the network's scheme:
  *
- *   micro-batches   Each is lowered as above, with "@j" behind the layer in labels and names ("h.0@1/forward",
+ * Micro-batches. Each is lowered as above, with "@j" behind the layer in labels and names ("h.0@1/forward",
  * "h.0@1/grad", segment "h.0@1") where there are several. In 1F1B order (PipeDream, SOSP 2019; Megatron-LM,
- *                   arXiv:2104.04473): stage s runs the forward of min(m, stages - 1 - s) micro-batches, then forward
- * and backward in turn, then the backwards that are left; with one stage, each forward with its backward. From the
- * second micro-batch on the backward adds to the gradients of parameters. stages          Only the nodes of the stage.
- * A value that later stages read goes from its producer's stage to the first of them, from there to the next:
- * "<layer>/send" (reads it, writes the copy "<layer>/message") behind its producer or its receipt, "<layer>/sent",
- * "<layer>/receive" (writes "<layer>") before the micro-batch's forward. Gradients go the same way back
- * ("<layer>/grad/send", ... "/grad/receive", the latter before the micro-batch's backward), and the stage's own readers
- * add to what came: the sums have the order of the unpartitioned network. A "sent" stands behind the next receive from
- * the same peer that follows its send in this stage's order, or before the next send of the same value in the next
- * micro-batch, whichever comes first, or at the end, before the updates: so no two stages wait for each other. None of
- * these may run again. fused           gradients of parameters are buffers "<layer>/<parameter>/grad", written by the
- * first backward op that reaches the parameter, added to by the others, read by "<layer>/update", which stands right
- * behind the last of them (with buckets: behind the bucket's end). The static block has none. replicas        Per
- * bucket k "@bucket.k/reduce", workspace staging_bytes: at the end of backward, or with fused gradients right behind
- * the backward op that completes it. With overlap: "@bucket.k/start" there, writing the buffer "@bucket.k";
+ * arXiv:2104.04473): stage s runs the forward of min(m, stages - 1 - s) micro-batches, then forward and backward in
+ * turn, then the backwards that are left; with one stage, each forward with its backward. From the second micro-batch
+ * on the backward adds to the gradients of parameters.
+ *
+ * Stages. Only the nodes of the stage. A value that later stages read (layers, not views) goes from its producer's
+ * stage to the first of them, from there to the next: "<layer>/send" (reads it, writes the copy "<layer>/message")
+ * behind its producer or its receipt, "<layer>/sent" (reads the copy), "<layer>/receive" (writes "<layer>") before the
+ * micro-batch's forward. Gradients go the same way back ("<layer>/grad/send" behind the last of the stage that adds,
+ * ...
+ * "/grad/receive" before the micro-batch's backward), and the stage's own readers add to what came: the sums have the
+ * order of the unpartitioned network. Between two stages values go in increasing, gradients in decreasing number of the
+ * value. With the forward of micro-batch j at s + 2j and its backward at 2j + 2 stages - 1 - s on a clock, a forward
+ * and a backward begin with their receipts and then have the "sent" of all that the other stages have received by then,
+ * or it stands at the end, before reductions and updates: so no two stages wait for each other (lower_stage.c says
+ * why). Between stages further apart several messages of one value may be under way. None of these may run again.
+ *
+ * Fused gradients of parameters are buffers "<layer>/<parameter>/grad", written by the first backward op that reaches
+ * the parameter, added to by the others, read by "<layer>/update", which stands right behind the last of them (with
+ * buckets: behind the bucket's end). The static block has none.
+ *
+ * Replicas. Per bucket k "@bucket.k/reduce", workspace staging_bytes: at the end of backward, or with fused gradients
+ * right behind the backward op that completes it. With overlap: "@bucket.k/start" there, writing the buffer
+ * "@bucket.k";
  * "@bucket.k/reduce", reading it, right before the next bucket's start or at the end of backward; "@bucket.k/summed"
- * before the bucket's first update. Sharded:
- *                   "@bucket.k/gather" behind the bucket's last update.
- *   shared          "@shared.i/reduce", for parameter i of network->shared of which the stage has a copy: behind all
+ * before the bucket's first update. Sharded: "@bucket.k/gather" behind the bucket's last update. With fused gradients a
+ * start reads them, a reduce and a summed add to them.
+ *
+ * Shared parameters. "@shared.i/reduce", for parameter i of network->shared of which the stage has a copy: behind all
  * else of backward and of reduction, before the first update of a copy; workspace: (holder_count - 1) copies' bytes,
- * each rounded up to CKPT_ALIGN. clip_norm       "@norm" before the first update; copies (param.copy_of >= 0) do not
- * count.
+ * each rounded up to CKPT_ALIGN.
+ *
+ * clip_norm. "@norm" before the first update; copies (param.copy_of >= 0) do not count.
  *
  * Times: a receive and an exchange take bytes / network_bytes_per_s (a bucket's exchange moves (replicas - 1) chunks
  * each way, the spreading of its sums as much again); with overlap what is left of that when backward, in reference
@@ -224,9 +235,10 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
  *
  * By the scheme: nodes of other stages have nothing; fused gradients take no section; a slot of a sharded optimizer is
  * the sum of all buckets' chunks; inputs are there once per micro-batch, those of the first micro-batch first, and
- * only those that a node of the stage reads have bytes; `scales`, the last section, is there with several micro-batches
- * or replicas, clip_norm or a loss_scale: float [0] is what gradients are multiplied by in the update, float [1] the
- * loss's gradient, and from byte 64 on a double per node of the whole network, the squares of its gradients. */
+ * with several stages only those that a node of the stage reads have bytes; `scales`, the last section, is there with
+ * several micro-batches or replicas, clip_norm or a loss_scale: float [0] is what gradients are multiplied by in the
+ * update, float [1] the loss's gradient, and from byte 64 on a double per node of the whole network, the squares of its
+ * gradients. */
 typedef struct ckpt_static_layout {
     ckpt_bytes weights, gradients, optimizer, statistics, inputs, weights16, scales; /* section starts */
     ckpt_bytes weight_bytes; /* of the weights, and of static gradients and of a slot that is not sharded */

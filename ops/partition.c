@@ -108,10 +108,9 @@ static ckpt_code sum_up(const ckpt_network *network, const ckpt_lowered *whole, 
     return fill_sent(network, whole, out, s, err);
 }
 
-/* Two layers that must be in one part; the farthest apart of all. */
+/* Two layers that must be in one part, one being another shape of the other; the farthest apart of all. */
 typedef struct bond {
     int from, to;
-    bool tied;
 } bond;
 
 /* bound_to[c]: the farthest layer to which layer c is bound, itself or later. */
@@ -123,16 +122,10 @@ static bond find_bonds(const ckpt_network *network, int *bound_to)
     }
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
-        for (int k = -1; k < node->param_count; k++) {
-            const int other = k >= 0        ? node->param[k].tied
-                              : node->alias ? network->value[network->value[node->out_value[0]].storage].node
-                                            : -1;
-            const int from = other < n ? other : n;
-            const int to = other < n ? n : other;
-            if (other >= 0) {
-                bound_to[from] = bound_to[from] > to ? bound_to[from] : to;
-                widest = to - from > widest.to - widest.from ? (bond){from, to, k >= 0} : widest;
-            }
+        const int other = node->alias ? network->value[network->value[node->out_value[0]].storage].node : -1;
+        if (other >= 0) {
+            bound_to[other] = bound_to[other] > n ? bound_to[other] : n;
+            widest = n - other > widest.to - widest.from ? (bond){other, n} : widest;
         }
     }
     return widest;
@@ -262,10 +255,9 @@ static ckpt_code too_many(const ckpt_network *network, int stages, int possible,
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %d stages, wanted 1 to %d: so many layers run",
                          network->model->source, stages, possible);
     }
-    const ckpt_code code =
-        CKPT_FAIL(err, CKPT_BAD_INPUT, "%s layer %s, so both are in one stage: %d stages, wanted 1 to %d",
-                  widest.tied ? "shares parameters with" : "is another shape of", network->node[widest.from].name,
-                  stages, possible);
+    const ckpt_code code = CKPT_FAIL(
+        err, CKPT_BAD_INPUT, "is another shape of layer %s, so both are in one stage: %d stages, wanted 1 to %d",
+        network->node[widest.from].name, stages, possible);
     return at_layer(network, widest.to, code, err);
 }
 

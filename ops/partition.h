@@ -12,7 +12,7 @@ typedef struct ckpt_part {
     const char *first, *last; /* layers */
     int layers;
     ckpt_ns time_ns;         /* of one micro-batch: forward, backward and update of its layers */
-    ckpt_bytes param_bytes;  /* its own parameters; those tied to a layer of the stage count there */
+    ckpt_bytes param_bytes;  /* its own parameters; those of tied layers count where they are owned */
     ckpt_bytes state_bytes;  /* these with their gradients, bfloat16 copies and the optimizer's state */
     ckpt_bytes stored_bytes; /* activations and saved tensors that one micro-batch writes */
     ckpt_bytes sent_bytes;   /* of one micro-batch: values that go on to the next stage, gradients that come back */
@@ -21,8 +21,8 @@ typedef struct ckpt_part {
 /* Cut the layers into `stages` parts so that the most expensive part costs as little as possible, and among those
  * choices the least is sent over all cuts together. A part costs
  * (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all, bytes being state and stored bytes.
- * Layers that share parameters are in one part, an alias is where what it shows is made, and every part has a layer
- * that runs.
+ * An alias is where what it shows is made, and every part has a layer that runs. The copy of a parameter that layers of
+ * several parts share (ckpt_shared) counts where it is owned.
  *
  *   whole        the network lowered by a plain scheme, for times and sizes
  *   first_layer  [stages] names, for ckpt_scheme

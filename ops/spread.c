@@ -1,4 +1,5 @@
 /* A network that is trained by a scheme: which stage has which layers, and which gradients are reduced together. */
+#include <assert.h>
 #include <string.h>
 
 #include "ops/network.h"
@@ -58,6 +59,22 @@ static int holder_of(const ckpt_network *network, const ckpt_network *spread, in
     return first;
 }
 
+/* A copy that never has a gradient would never be updated. */
+static ckpt_code check_reached(const ckpt_network *network, const ckpt_shared *shared, ckpt_arena *out, ckpt_err *err)
+{
+    const bool *backward = NULL;
+    CKPT_TRY(ckpt_network_reach(network, out, &backward, err));
+    for (int i = 0; i < shared->holder_count; i++) {
+        if (!backward[shared->holder[i]]) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "%s: layer %s shares parameters over stages with %s, and no gradient comes to it",
+                             network->model->source, network->node[shared->holder[i]].name,
+                             network->node[shared->holder[i > 0 ? 0 : 1]].name);
+        }
+    }
+    return CKPT_OK;
+}
+
 /* Give the holders of parameter k of `owner` a copy each, and write them down, when there are several. */
 static ckpt_code share(const ckpt_network *network, ckpt_network *spread, ckpt_node *node, int owner, int k,
                        ckpt_arena *out, ckpt_shared *shared, ckpt_err *err)
@@ -106,7 +123,9 @@ static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ck
     for (int i = 0; i < network->node_count * CKPT_PARAM_MAX; i++) {
         if (tied[i]) {
             CKPT_TRY(share(network, spread, node, i / CKPT_PARAM_MAX, i % CKPT_PARAM_MAX, out, &shared[count], err));
-            count += shared[count].holder_count > 1;
+            if (shared[count].holder_count > 1) {
+                CKPT_TRY(check_reached(network, &shared[count++], out, err));
+            }
         }
     }
     spread->node = node;
@@ -125,6 +144,7 @@ static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ck
 ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                               const ckpt_network **spread, ckpt_err *err)
 {
+    assert(network->shared_count == 0); /* its ties would be gone */
     CKPT_TRY(ckpt_scheme_check(scheme, err));
     ckpt_network *const made = CKPT_NEW(out, ckpt_network, 1);
     int *const stage_of = CKPT_NEW(out, int, network->node_count);

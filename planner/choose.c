@@ -265,7 +265,9 @@ static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, in
         op[o] = graph->op[o];
         op[o].checkpoint = ignore ? CKPT_UNSET : op[o].checkpoint;
         op[o].segment = ignore ? NULL : op[o].segment;
-        op[o].offload = ignore ? CKPT_UNSET : op[o].offload;
+        /* No flag of a user's: what an op that is of no layer writes is on its way to another rank. */
+        const bool flag = op[o].kind != NULL || op[o].offload == CKPT_YES;
+        op[o].offload = ignore && flag ? CKPT_UNSET : op[o].offload;
     }
     *made = *graph;
     made->op = op;

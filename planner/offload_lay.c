@@ -19,6 +19,7 @@ static void find_movable(ckpt_offload *o)
     for (int b = 0; b < graph->buffer_count; b++) {
         const ckpt_bytes bytes = graph->buffer[b].bytes;
         o->movable[b] = o->mode != CKPT_OFFLOAD_RECOMPUTE && graph->has_link && bytes > 0 && bytes <= o->host_limit &&
+                        graph->op[graph->writer[b]].offload != CKPT_NO &&
                         ckpt_copy_time(bytes, graph->d2h_bytes_per_s, &o->d2h_ns[b]) &&
                         ckpt_copy_time(bytes, graph->h2d_bytes_per_s, &o->h2d_ns[b]);
     }

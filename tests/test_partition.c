@@ -124,13 +124,6 @@ static bool may_cut(const ckpt_network *n, int c)
         if (strcmp(n->node[i].op->name, "reshape") == 0 && n->value[shown].node >= 0 && n->value[shown].node < c) {
             return false;
         }
-        int owner = n->node[i].layer->tie;
-        while (owner >= 0 && n->node[owner].layer->tie >= 0) {
-            owner = n->node[owner].layer->tie;
-        }
-        if (owner >= 0 && owner < c) {
-            return false;
-        }
     }
     return true;
 }
@@ -309,11 +302,20 @@ static void test_refused(void **state)
                    "test.json:13:5: layer d: is another shape of layer b, so both are in one stage: 5 stages, wanted 1 "
                    "to 4");
     refused_choice(&m, 2, 1.5, "memory weight 1.5, wanted 0 to 1");
+    test_model_fini(&m);
+}
+
+static void test_tied_layers_may_be_in_two_stages(void **state)
+{
+    (void)state;
+    test_model m;
+    five_layers(&m);
     m.layer[4].tie = 0;
-    refused_choice(
-        &m, 3, 0.5,
-        "test.json:14:5: layer e: shares parameters with layer a, so both are in one stage: 3 stages, wanted "
-        "1 to 2");
+    const ckpt_lowered *const l = test_lower(&m);
+    const char *const *first = NULL;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_partition_choose(l->network, l, 4, 0.5, &m.arena, &first, &err), err);
+    assert_string_equal(first[2], "e");
     test_model_fini(&m);
 }
 
@@ -418,6 +420,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_networks),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tied_layers_may_be_in_two_stages),
         cmocka_unit_test(test_given),
         cmocka_unit_test(test_nothing_runs_at_the_end),
         cmocka_unit_test(test_describe_refused),
