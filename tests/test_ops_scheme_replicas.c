@@ -7,7 +7,7 @@
 
 #include "tests/support_scheme.h"
 
-enum { ROUNDS = 300, FEW = 60, LAYERS = 24 };
+enum { ROUNDS = 1500, FEW = 300, LAYERS = 24 };
 
 typedef struct spread_step {
     test_model m;
