@@ -240,11 +240,13 @@ static void recompute_unit(obeyed *f, int unit, int first, int now, ckpt_order *
 {
     const int depth = f->depth[unit];
     int wanted = 0;
+    /* In a graph where forward ops follow backward ones a unit may go on behind `now`. */
+    const int last = f->last[unit] < now ? f->last[unit] : now - 1;
     int *const first_unit = &f->first_unit[batch_of(f, f->last[unit])];
     f->recomputed[unit] = true;
     *first_unit = *first_unit < 0 ? unit : *first_unit;
     f->closure++;
-    for (int m = f->last[unit]; m >= first; m--) {
+    for (int m = last; m >= first; m--) {
         const ckpt_graph_op *const op = &f->graph->op[m];
         const bool member = f->unit[m] >= 0 && f->depth[f->unit[m]] >= depth && unit_at(f, m, depth) == unit;
         for (int i = 0; member && i < op->writes.count; i++) {
@@ -255,7 +257,7 @@ static void recompute_unit(obeyed *f, int unit, int first, int now, ckpt_order *
             }
         }
     }
-    run_closure(f, f->last[unit], first, depth, wanted, order);
+    run_closure(f, last, first, depth, wanted, order);
 }
 
 static void bring(obeyed *f, const int *first, int buffer, int now, ckpt_order *order)

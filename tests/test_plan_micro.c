@@ -54,6 +54,10 @@ static void add_ops(copies *c, int from, int to, int j)
         *op = c->base->op[o];
         op->layer = ckpt_arena_format(c->arena, "n%d@%d", o, j);
         op->name = ckpt_arena_format(c->arena, "n%d@%d/%s", o, j, ckpt_phase_name(op->phase));
+        if (op->segment != NULL &&
+            c->base->op_count % 2 == 0) { /* else a unit has ops of several, some behind the first backward */
+            op->segment = ckpt_arena_format(c->arena, "%s@%d", op->segment, j);
+        }
         op->reads = shift(c, op->reads, j);
         op->writes = shift(c, op->writes, j);
         op->adds = shift(c, op->adds, j);
