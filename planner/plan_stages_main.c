@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/staged.h"
+#include "planner/pipeline.h"
 #include "planner/plan_job_impl.h"
 
 typedef struct stage {
@@ -59,7 +60,7 @@ static ckpt_code plan_stage(ckpt_job *j, stage *all, int number, ckpt_err *err)
     s->request.stage_given = true;
     CKPT_TRY(find_budget(j->request, number, j->out, &s->request.budget, err));
     CKPT_TRY(name_file(j->request->output, number, j->out, &s->request.output, err));
-    CKPT_TRY(name_file(j->request->trace, number, j->out, &s->request.trace, err));
+    s->request.trace = NULL; /* on the clock of all stages, when they are there */
     s->job = *j;
     s->job.request = &s->request;
     s->job.begin_ns = ckpt_clock_ns();
@@ -102,7 +103,20 @@ static void add_row(const stage *s, int number, ckpt_text *text)
                   100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns));
 }
 
-static void write_text(const ckpt_job *j, const stage *all, ckpt_text *text)
+static void add_step(const ckpt_pipeline *pipeline, int micro_batches, ckpt_text *text)
+{
+    char shown[CKPT_UNITS_TEXT];
+    ckpt_text_add(text, "%-14s %s, 1F1B with %d micro-batch%s: %.1f %% of the stages' time is bubbles (",
+                  "predicted step", ckpt_ns_show(pipeline->time_ns, shown), micro_batches,
+                  micro_batches > 1 ? "es" : "", 100 * pipeline->bubble);
+    for (int s = 0; s < pipeline->stages; s++) {
+        ckpt_text_add(text, "%s%.1f %%", s > 0 ? ", " : "", 100 * pipeline->stage[s].bubble);
+    }
+    ckpt_text_add(text, ")\n");
+}
+
+/* `pipeline` NULL: some stage does not fit. */
+static void write_text(const ckpt_job *j, const stage *all, const ckpt_pipeline *pipeline, ckpt_text *text)
 {
     const int count = j->request->scheme.stages;
     const ckpt_source *const source = &all[0].job.source;
@@ -112,16 +126,23 @@ static void write_text(const ckpt_job *j, const stage *all, ckpt_text *text)
     for (int s = 0; s < count; s++) {
         add_row(&all[s], s, text);
     }
+    if (pipeline != NULL) {
+        add_step(pipeline, source->scheme.micro_batches, text);
+    }
     ckpt_text_add(text, "%-14s %s%s\n", "costs", source->costs,
                   source->roofline ? " (an estimate: no layer was measured; see ckpt-profile)" : "");
 }
 
-static void write_json(const ckpt_job *j, const stage *all, ckpt_text *text)
+static void write_json(const ckpt_job *j, const stage *all, const ckpt_pipeline *pipeline, ckpt_text *text)
 {
     const ckpt_source *const source = &all[0].job.source;
     ckpt_text_add(text, "{\"graph\": ");
     ckpt_text_json(text, all[0].plan->graph_name);
-    ckpt_text_add(text, ", \"verdict\": \"%s\", \"stages\": [", j->found ? "fits" : "infeasible");
+    ckpt_text_add(text, ", \"verdict\": \"%s\"", j->found ? "fits" : "infeasible");
+    if (pipeline != NULL) {
+        ckpt_text_add(text, ", \"step_ns\": %lld, \"bubble\": %.6f", (long long)pipeline->time_ns, pipeline->bubble);
+    }
+    ckpt_text_add(text, ", \"stages\": [");
     for (int s = 0; s < j->request->scheme.stages; s++) {
         const ckpt_part *const part = &source->staged->part[s];
         ckpt_text_add(text, "%s\n  {\"stage\": %d, \"first_layer\": ", s > 0 ? "," : "", s);
@@ -130,15 +151,43 @@ static void write_json(const ckpt_job *j, const stage *all, ckpt_text *text)
         ckpt_text_json(text, part->last);
         ckpt_text_add(text, ", \"layers\": %d, \"parameter_bytes\": %lld, \"micro_batch_ns\": %lld, ", part->layers,
                       (long long)part->param_bytes, (long long)part->time_ns);
+        if (pipeline != NULL) {
+            ckpt_text_add(text, "\"busy_ns\": %lld, \"idle_ns\": %lld, ", (long long)pipeline->stage[s].busy_ns,
+                          (long long)pipeline->stage[s].idle_ns);
+        }
         ckpt_plan_members(all[s].plan, source->roofline, text);
         ckpt_text_add(text, "}");
     }
     ckpt_text_add(text, "\n]}\n");
 }
 
+/* All stages at once, and their traces. */
+static ckpt_code simulate(const ckpt_job *j, const stage *all, ckpt_pipeline *pipeline, ckpt_err *err)
+{
+    const int count = j->request->scheme.stages;
+    const ckpt_plan **const plan = CKPT_NEW(j->out, const ckpt_plan *, count);
+    const ckpt_graph **const graph = CKPT_NEW(j->out, const ckpt_graph *, count);
+    if (plan == NULL || graph == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d stages", count);
+    }
+    for (int s = 0; s < count; s++) {
+        plan[s] = all[s].plan;
+        graph[s] = all[s].job.source.graph;
+    }
+    CKPT_TRY_WHILE(err, ckpt_pipeline_simulate(plan, graph, count, j->out, pipeline, err), "simulating %d stages",
+                   count);
+    for (int s = 0; s < count && j->request->trace != NULL; s++) {
+        const char *name = NULL;
+        CKPT_TRY(name_file(j->request->trace, s, j->out, &name, err));
+        CKPT_TRY(ckpt_job_trace(&all[s].job, pipeline->stage[s].trace, name, err));
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_answer_stages(ckpt_job *j, ckpt_err *err)
 {
     const int count = j->request->scheme.stages;
+    ckpt_pipeline pipeline;
     stage *const all = CKPT_NEW(j->out, stage, count);
     if (all == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "plans of %d stages", count);
@@ -148,6 +197,7 @@ ckpt_code ckpt_answer_stages(ckpt_job *j, ckpt_err *err)
         CKPT_TRY_WHILE(err, plan_stage(j, all, s, err), "planning stage %d", s);
         j->found = j->found && all[s].job.found;
     }
-    (j->request->json ? write_json : write_text)(j, all, &j->text);
+    CKPT_TRY(j->found ? simulate(j, all, &pipeline, err) : CKPT_OK);
+    (j->request->json ? write_json : write_text)(j, all, j->found ? &pipeline : NULL, &j->text);
     return CKPT_OK;
 }
