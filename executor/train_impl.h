@@ -108,7 +108,10 @@ CKPT_MUST_USE ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err
 
 /* ---- train_open.c ---- */
 
+/* Of several ranks with --device cuda each has the GPU of its number on its host. */
 CKPT_MUST_USE ckpt_code ckpt_train_open_device(ckpt_training *training, ckpt_err *err);
+/* Messages between GPUs by NCCL, or as before where there is MPI. Collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_carry(ckpt_training *training, ckpt_err *err);
 /* --budget is for all that the process takes on the device. */
 CKPT_MUST_USE ckpt_code ckpt_train_check_budget(ckpt_training *training, ckpt_err *err);
 /* The executor. On a GPU collective. */

@@ -122,6 +122,7 @@ static ckpt_code set_up(ckpt_training *training, const ckpt_cli *cli, ckpt_err *
     CKPT_TRY(ckpt_train_agree(training, prepare(training, cli, err), err));
     CKPT_TRY(ckpt_train_agree(training, ckpt_train_same_request(training, err), err));
     CKPT_TRY(ckpt_train_agree(training, open_all(training, err), err));
+    CKPT_TRY(ckpt_train_agree(training, ckpt_train_carry(training, err), err));
     CKPT_TRY(ckpt_train_open_executor(training, err));
     CKPT_TRY(ckpt_train_agree(training, ckpt_train_check_budget(training, err), err));
     CKPT_TRY(ckpt_train_agree(training, ckpt_train_open_files(training, cli, err), err));

@@ -1,5 +1,6 @@
 /* What a training of ckpt-train needs before its first step: device, executor, state, data, trace, log. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/file.h"
@@ -44,7 +45,31 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
 ckpt_code ckpt_train_open_device(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
-    return ckpt_device_open(options->device, options->gpu ? 1 : (int)options->threads, &training->device, err);
+    const char *name = options->device;
+    if (training->ranks != NULL && strcmp(name, "cuda") == 0) { /* the ranks of a host have a GPU each */
+        name = ckpt_arena_format(&training->arena, "cuda:%d", ckpt_ranks_local(training->ranks));
+        if (name == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a device's name");
+        }
+    }
+    return ckpt_device_open(name, options->gpu ? 1 : (int)options->threads, &training->device, err);
+}
+
+ckpt_code ckpt_train_carry(ckpt_training *training, ckpt_err *err)
+{
+    if (training->ranks == NULL || !training->options.gpu) {
+        return CKPT_OK;
+    }
+    ckpt_err why = {0};
+    const ckpt_code code = ckpt_ranks_carry(training->ranks, ckpt_device_carry, training->device, &why);
+    if (code == CKPT_OK || strcmp(ckpt_ranks_library(training->ranks), "none") == 0) {
+        return code == CKPT_OK ? CKPT_OK : CKPT_FAIL(err, code, "%s", why.msg);
+    }
+    if (training->rank == 0) {
+        fprintf(stderr, "ckpt-train: messages between GPUs go through the host, by %s: %s\n",
+                ckpt_ranks_library(training->ranks), why.msg);
+    }
+    return CKPT_OK;
 }
 
 ckpt_code ckpt_train_check_budget(ckpt_training *training, ckpt_err *err)

@@ -18,7 +18,7 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"threads", 't', "N", "the number the plan was made for (default: as the plan says, else all processors)"},
     {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
     {"dtype", 0, "float32|bfloat16", "in place of the model's dtype; as given to ckpt-plan"},
-    {"device", 0, "NAME", "cpu (default) or cuda:0"},
+    {"device", 0, "NAME", "cpu (default) or cuda:0; cuda is of several ranks each one's own"},
     {"no-graph", 0, NULL, "on a GPU: start every kernel of every step instead of replaying a recorded step; same bits"},
     {"budget", 0, "SIZE", "refuse to train when the whole process takes more of the device (80% is of the device's)"},
     {"reserve", 0, "SIZE", "with --budget: what libraries and context take, in place of what the device says"},

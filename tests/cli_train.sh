@@ -49,6 +49,22 @@ EOF
 cmp all.csv two.csv || fail "resumed: other losses"
 [ "$(grep sha256 all.txt)" = "$(grep sha256 two.txt)" ] || fail "resumed: other weights"
 
+# Evaluated: without dropout the loss of a step's batch before it is trained on is that step's own; nothing is trained.
+sed 's/"p": *0\.1/"p": 0/' "$model" > certain.json
+cmp -s "$model" certain.json && fail "the model has no dropout"
+"$plan" "${small[@]}" --budget 75% -o certain.plan.json certain.json > /dev/null || fail "plan without dropout"
+certain=("$train" "${small[@]}" --plan certain.plan.json --data text:text.txt certain.json)
+"${certain[@]}" --steps 3 --seed 4 --log certain.csv --save certain.state > certain.txt || fail "without dropout"
+"${certain[@]}" --steps 2 --seed 4 --save second.state > second.txt || fail "two steps without dropout"
+"${certain[@]}" --resume second.state --evaluate 1 > evaluated.txt || fail "--evaluate"
+[ "$(sed -n 's/^mean loss *\([0-9.]*\), of 1 step$/\1/p' evaluated.txt)" = "$(sed -n 's/^3,\([0-9.]*\),.*/\1/p' certain.csv)" ] ||
+    fail "--evaluate: $(cat evaluated.txt certain.csv)"
+[ "$(grep sha256 second.txt)" = "$(grep sha256 evaluated.txt)" ] || fail "--evaluate trains"
+"${certain[@]}" --resume certain.state --evaluate 5 --json > evaluated.json || fail "--evaluate --json"
+grep -q '"evaluation": {"steps": 5, "loss": [0-9.]*}' evaluated.json || fail "--evaluate: $(cat evaluated.json)"
+refuse 2 "nothing for --save" "${certain[@]}" --evaluate 1 --save x.state
+refuse 2 "evaluate takes a number" "${certain[@]}" --evaluate 0
+
 # Interrupted in a run that would not end by itself: the step is finished, the state written, one line, 130; and it
 # goes on to the weights of a run that was left alone.
 "$train" "${small[@]}" --plan part.json --data text:text.txt --steps 1000000 --seed 4 --save int.state --log int.csv "$model" \

@@ -60,6 +60,31 @@ static ckpt_data *open_ok(const char *what, const ckpt_model *model, const int64
     return data;
 }
 
+/* A pipeline stage wants only the inputs that its layers read: each alone has the bytes it has among all. */
+static void check_each_alone(const ckpt_data *data, const ckpt_model *model)
+{
+    enum { MOST = 4 };
+    void *whole[MOST], *alone[MOST] = {NULL};
+    for (int i = 0; i < model->input_count; i++) {
+        whole[i] = calloc(1, (size_t)ckpt_tensor_bytes(&model->input[i]));
+        assert_non_null(whole[i]);
+    }
+    ckpt_data_fill(data, 11, alone); /* none at all */
+    ckpt_data_fill(data, 11, whole);
+    for (int i = 0; i < model->input_count; i++) {
+        const size_t bytes = (size_t)ckpt_tensor_bytes(&model->input[i]);
+        alone[i] = calloc(1, bytes);
+        assert_non_null(alone[i]);
+        ckpt_data_fill(data, 11, alone);
+        CHECK(memcmp(alone[i], whole[i], bytes) == 0, "input %s alone has other bytes", model->input[i].name);
+        free(alone[i]);
+        alone[i] = NULL;
+    }
+    for (int i = 0; i < model->input_count; i++) {
+        free(whole[i]);
+    }
+}
+
 static void text_gives_the_next_byte(void **state)
 {
     (void)state;
@@ -93,6 +118,7 @@ static void text_gives_the_next_byte(void **state)
     assert_memory_equal(ids, again, sizeof ids);
     assert_memory_not_equal(ids, later, sizeof ids);
     assert_true(ckpt_data_mapped_bytes(data) == sizeof text);
+    check_each_alone(data, &m.model);
     ckpt_data_close(data);
     ckpt_data *const seeded = open_ok(spec("text:%s", file, ""), &m.model, limit, 6);
     ckpt_data_fill(seeded, 3, other);
@@ -189,6 +215,7 @@ static void cifar_images_lie_channels_last(void **state)
         }
     }
     assert_memory_not_equal(order[0], order[1], sizeof order[0]); /* every image once an epoch, in another order */
+    check_each_alone(data, &m.model);
     ckpt_data_close(data);
 
     free(image);
@@ -337,6 +364,7 @@ static void synthetic_stays_in_range(void **state)
     }
     assert_memory_not_equal(x, other, sizeof x);
     assert_int_equal(unlimited[3], 0);
+    check_each_alone(data, &m.model);
     ckpt_data_close(data);
     ckpt_data_close(NULL);
     test_model_fini(&m);
