@@ -291,6 +291,35 @@ static void star(void **state)
     }
 }
 
+/* Ranks that do not mean the same bytes. */
+static int misunderstand(int rank)
+{
+    ckpt_ranks *ranks = NULL;
+    ckpt_err err = {0};
+    char bytes[6] = "abcde";
+    JOIN(&ranks);
+    if (rank == 0) {
+        TRY_HERE(ckpt_ranks_share(ranks, 0, bytes, 5, &err));
+        TRY_HERE(ckpt_ranks_meet(ranks, &err));
+        return 7;
+    }
+    HERE(ckpt_ranks_share(ranks, 0, bytes, 6, &err) == CKPT_DEVICE);
+    ckpt_ranks_give_up(ranks, err.msg);
+    return 0;
+}
+
+static void misunderstanding(void **state)
+{
+    (void)state;
+    take_port();
+    start(0, 2, misunderstand);
+    start(1, 2, misunderstand);
+    finish_all(2);
+    assert_string_equal(all[0].text, "prog: rank 0 of 2: rank 1 gave up: from rank 0: found 5 bytes, wanted 6\n");
+    assert_int_equal(all[0].code, 3);
+    assert_int_equal(all[1].code, 0);
+}
+
 /* A normal end is no death, whoever is first. */
 static int drift_apart(int rank)
 {
@@ -639,6 +668,7 @@ static void strangers(void **state)
     for (int i = 0; i < SILENT; i++) {
         silent[i] = connect_here();
     }
+    assert_int_equal(recv(silent[0], &answer, 1, 0), 0); /* there is room for fewer: who has waited longest is let go */
     nonsense = connect_here();
     assert_int_equal(send(nonsense, "GET / HTTP/1.1\r\nHost: 127.0.0.1:29500\r\n\r\n", 41, MSG_NOSIGNAL), 41);
     const int half = connect_here();
@@ -750,6 +780,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(environment),
         cmocka_unit_test(alone),
         cmocka_unit_test(star),
+        cmocka_unit_test(misunderstanding),
         cmocka_unit_test(ends),
         cmocka_unit_test(deaths),
         cmocka_unit_test(two_deaths),
