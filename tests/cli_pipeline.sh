@@ -41,20 +41,18 @@ staged one4 2 two4 "$resnet" -m 4 --strategy recompute-all
 staged one8 2 two8 "$resnet" -m 8 --gradients fused
 staged one4 4 four4 "$resnet" -m 4 --strategy keep-all
 staged one8 4 four8 "$resnet" -m 8 --strategy recompute-all --gradients fused
-alone tied "$fork" -m 4
-staged tied 2 tied2 "$fork" -m 4 --strategy keep-all
-
-# Layers that share a matrix, each in a stage of its own: every one has a copy, and the sum of their gradients is that of
-# one rank whose layers have copies, too (--tied apart), not that of one matrix that all add to.
+# Layers that share a matrix: all in one stage; and each in a stage of its own, where every one has a copy and the sum of
+# their gradients is that of one rank whose layers have copies, too (--tied apart), not that of one matrix that all add to.
 python3 - "$fork" << 'PYTHON' || fail "python3"
 import json, sys
-model = json.load(open(sys.argv[1]))
-stage = {"a": 0, "norm": 1, "b": 1, "sum": 2, "c": 2, "gelu": 3}
-at = 0
-for layer in model["layers"]:
-    layer["stage"] = at = stage.get(layer["name"], at)
-json.dump(model, open("apart-model.json", "w"))
+for name, stage in (("together", {"a": 0, "gelu": 1}), ("apart", {"a": 0, "norm": 1, "b": 1, "sum": 2, "c": 2, "gelu": 3})):
+    model, at = json.load(open(sys.argv[1])), 0
+    for layer in model["layers"]:
+        layer["stage"] = at = stage.get(layer["name"], at)
+    json.dump(model, open(name + "-model.json", "w"))
 PYTHON
+alone together together-model.json -m 4
+staged together 2 together2 together-model.json -m 4 --strategy keep-all
 alone apart apart-model.json -m 4 --tied apart
 staged apart 4 apart4 apart-model.json -m 4 --strategy keep-all
 
