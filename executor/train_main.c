@@ -161,11 +161,14 @@ static void close_all(ckpt_training *training)
 /* One line, of this rank or of the one whose failure stops all of them. */
 static int fail(ckpt_training *training, const ckpt_cli *cli, const ckpt_err *err)
 {
+    const bool alone = training->ranks == NULL || training->agreed;
+    if (!alone) {
+        ckpt_ranks_give_up(training->ranks, err->msg); /* before the own line: the others' have it, too */
+    }
     const int exit_code = training->told ? ckpt_exit_code(err->code) : ckpt_cli_fail(cli, err);
-    if (training->ranks != NULL && !training->agreed) {
-        ckpt_ranks_give_up(training->ranks, err->msg); /* nobody else knows: they end too, and nobody is waited for */
+    if (!alone) {
         fflush(NULL);
-        _exit(exit_code);
+        _exit(exit_code); /* nobody is waited for */
     }
     return exit_code;
 }
