@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "viz/alive.h"
 #include "viz/draw.h"
+#include "viz/pipeline.h"
 #include "viz/viz.h"
 
 enum { INPUTS = 8, LARGEST = 16384 };
@@ -35,6 +36,8 @@ static const char *const examples[] = {
     "a page to search and zoom in",
     "ckpt-view measured.json -o trace.json",
     "for ui.perfetto.dev",
+    "ckpt-view trace.stage-*.json -o pipeline.svg",
+    "the stages of a pipeline on one clock, with their bubbles",
     "ckpt-view sweep.json plan.json -o curve.pdf",
     "overhead over budget, with the plan marked",
     NULL,
@@ -273,6 +276,13 @@ static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ck
 {
     if (in->curve != NULL) {
         return draw_curve(want, in, text, err);
+    }
+    bool traces = !want->view.step_axis && ckpt_renderer_find(want->format) != NULL;
+    for (int i = 0; i < in->count; i++) {
+        traces = traces && in->plan[i] == NULL; /* each plan is on a clock of its own */
+    }
+    if (traces && ckpt_pipeline_traces(in->trace, in->count)) {
+        return ckpt_pipeline_draw(in->trace, in->count, want->format, &want->view, text, err);
     }
     if (strcmp(want->format, "json") == 0) {
         return ckpt_view_chrome(in->trace, in->count, text, err);
