@@ -317,6 +317,27 @@ static ckpt_code lower_shared(ckpt_lowering *l, int number, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* What a GPU's sums of squares take: a layer's parameters are summed up in one go, what lies between them too; with
+ * replicas in pieces, of which a smaller one may have more parts, but none more than these. */
+static ckpt_bytes norm_workspace(const ckpt_lowering *l)
+{
+    const int64_t most_parts = 1024 * ckpt_gpu_square_part(1); /* elements that make as many parts as there may be */
+    ckpt_bytes most = 0;
+    for (int n = 0; n < l->network->node_count && l->network->threads == CKPT_ON_GPU; n++) {
+        const ckpt_node *const node = &l->network->node[n];
+        ckpt_bytes bytes = 0;
+        for (int k = 0; k < node->param_count && ckpt_lower_here(l, n); k++) {
+            const bool counts = node->param[k].copy_of < 0 && node->param[k].tied < 0;
+            const ckpt_bytes own = ckpt_round_up(ckpt_tensor_bytes(&node->param[k].tensor), CKPT_ALIGN);
+            bytes = counts ? ckpt_plus(bytes, own) : bytes;
+        }
+        const int64_t count = bytes / (ckpt_bytes)sizeof(float);
+        const ckpt_bytes wanted = ckpt_gpu_square_workspace(count < most_parts ? count : most_parts);
+        most = bytes > 0 && wanted > most ? wanted : most;
+    }
+    return ckpt_round_up(most, CKPT_ALIGN);
+}
+
 /* Every gradient is read once, of a sharded optimizer those of the own chunks. */
 static ckpt_code lower_norm(ckpt_lowering *l, ckpt_err *err)
 {
@@ -333,6 +354,7 @@ static ckpt_code lower_norm(ckpt_lowering *l, ckpt_err *err)
     ckpt_op_role *role = NULL;
     CKPT_TRY(ckpt_lower_op(l, "@norm", "@norm", NULL, CKPT_REDUCE, &op, &role, err));
     role->task = CKPT_TASK_NORM;
+    op->workspace_bytes = norm_workspace(l);
     role->moved_bytes = scheme_of(l)->shard_optimizer ? bytes / scheme_of(l)->replicas : bytes;
     role->flop = role->moved_bytes / 2; /* a product and a sum of 4 bytes */
     op->time_ns = ckpt_roofline_ns(l->device, NULL, CKPT_DIRECTION_UPDATE, CKPT_FLOAT32, role->flop, role->moved_bytes);
