@@ -84,6 +84,12 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
     for (int i = 0; network->optimizer->attrs != NULL && network->optimizer->attrs[i].name != NULL; i++) {
         ckpt_text_add(&about, " %s=%.17g", network->optimizer->attrs[i].name, network->hyper[i]);
     }
+    if (network->clip_norm > 0) {
+        ckpt_text_add(&about, " clip_norm=%.17g", network->clip_norm);
+    }
+    if (network->loss_scale != 1) {
+        ckpt_text_add(&about, " loss_scale=%.17g", network->loss_scale);
+    }
     text->failed = text->failed || about.failed;
     ckpt_text_json(text, about.bytes != NULL ? about.bytes : "");
     ckpt_text_fini(&about);

@@ -41,6 +41,13 @@ staged one4 2 two4 "$resnet" -m 4 --strategy recompute-all
 staged one8 2 two8 "$resnet" -m 8 --gradients fused
 staged one4 4 four4 "$resnet" -m 4 --strategy keep-all
 staged one8 4 four8 "$resnet" -m 8 --strategy recompute-all --gradients fused
+# Gradients clipped by the length of all of them, which no stage has alone.
+sed 's/"momentum"/"clip_norm": 0.25, "loss_scale": 8, "momentum"/' "$resnet" > clip-model.json
+alone clip clip-model.json -m 4
+staged clip 2 clip2 clip-model.json -m 4 --strategy recompute-all
+[ "$(weights clip.txt)" != "$(weights one4.txt)" ] || fail "nothing was clipped"
+refuse 2 "clip_norm=0.25" "$train" --plan one4.json --resume clip.state "$resnet"
+
 # Layers that share a matrix: all in one stage; and each in a stage of its own, where every one has a copy and the sum of
 # their gradients is that of one rank whose layers have copies, too (--tied apart), not that of one matrix that all add to.
 python3 - "$fork" << 'PYTHON' || fail "python3"
