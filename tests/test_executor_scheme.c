@@ -335,6 +335,37 @@ static void fused_gradients_are_gone(void **state)
     test_train_close(&t);
 }
 
+/* A plan that runs a layer on weights which the same step has changed is refused. */
+static void weights_that_have_changed_are_seen(void **state)
+{
+    (void)state;
+    test_train t;
+    ckpt_err err = {0};
+    ckpt_executor *executor = NULL;
+    test_train_open(&t, "models/lstm.json", "batch=2 hidden=8");
+    ckpt_plan plan = *test_train_hand_plan(&t, false, false);
+    ckpt_step *const step = CKPT_NEW(&t.arena, ckpt_step, plan.step_count + 1);
+    ckpt_place *const place = CKPT_NEW(&t.arena, ckpt_place, plan.place_count);
+    int update = plan.step_count - 1;
+    while (t.lowered->op_role[plan.step[update].target].phase != CKPT_UPDATE) {
+        update--;
+    }
+    /* the last update stands first, and all before it one later */
+    step[0] = plan.step[update];
+    memcpy(step + 1, plan.step, (size_t)update * sizeof *step);
+    memcpy(step + 1 + update, plan.step + update + 1, (size_t)(plan.step_count - update - 1) * sizeof *step);
+    for (int i = 0; i < plan.place_count; i++) {
+        place[i] = plan.place[i];
+        place[i].from += place[i].from < update;
+        place[i].to += place[i].to < update;
+    }
+    plan.step = step;
+    plan.place = place;
+    assert_int_equal(ckpt_executor_create(t.device, t.lowered, &plan, NULL, &executor, &err), CKPT_BAD_INPUT);
+    CHECK(strstr(err.msg, "again after its weights are updated") != NULL, "%s", err.msg);
+    test_train_close(&t);
+}
+
 static void several_ranks_need_several_processes(void **state)
 {
     (void)state;
@@ -384,6 +415,7 @@ int main(void)
         cmocka_unit_test(evaluation_leaves_no_trace),
         cmocka_unit_test(evaluation_is_the_forward_pass),
         cmocka_unit_test(fused_gradients_are_gone),
+        cmocka_unit_test(weights_that_have_changed_are_seen),
         cmocka_unit_test(several_ranks_need_several_processes),
         cmocka_unit_test(every_allocation_may_fail),
     };
