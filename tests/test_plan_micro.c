@@ -17,7 +17,7 @@
 #include "tests/support_graphs.h"
 #include "tests/support_network.h"
 
-enum { SEEDS = 15, LIMITS = 3 };
+enum { SEEDS = 12, LIMITS = 3 };
 
 static uint64_t first_seed = 1, seeds;
 
@@ -397,7 +397,7 @@ static void check_lowered(const ckpt_graph *graph, const char *what)
     ckpt_err err;
     CHECK_OK(ckpt_plan_make(graph, "micro", &options, &arena, &least, &err), err);
     assert_int_equal(least->verdict, CKPT_INFEASIBLE);
-    for (int part = 0; part <= 2; part++) {
+    for (int part = 0; part <= 2; part += 2) {
         const ckpt_bytes low = least->least_budget_bytes;
         options.budget_bytes = low + (least->keep_all_peak_bytes - low) * part / 3;
         CHECK_OK(ckpt_plan_make(graph, "micro", &options, &arena, &plan, &err), err);
