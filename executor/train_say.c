@@ -2,6 +2,10 @@
 #include <inttypes.h>
 #include <math.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include "executor/train_impl.h"
 
 /* A CPU tells nothing that the line of the plan does not. */
@@ -32,6 +36,20 @@ void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text)
         ckpt_text_json(text, scheme->first_layer[s]);
     }
     ckpt_text_add(text, "]}");
+}
+
+/* mpirun binds each of two ranks to a core of its own, where a second thread only waits for the first. */
+static void say_bound(const ckpt_training *training, ckpt_text *text)
+{
+#ifdef _OPENMP
+    const int here = omp_get_num_procs(), threads = (int)training->options.threads;
+    if (training->ranks != NULL && !training->options.gpu && here < threads) {
+        ckpt_text_add(text, "%d threads of a rank share %d processor%s: mpirun --bind-to none does not bind them\n",
+                      threads, here, here == 1 ? "" : "s");
+    }
+#else
+    (void)training, (void)text;
+#endif
 }
 
 /* "2 replicas of 2 stages, each 4 micro-batches; gradients fused, optimizer sharded; Open MPI 4.1.4" */
@@ -70,6 +88,7 @@ void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
                   ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
                   ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
     say_scheme(training, text);
+    say_bound(training, text);
     say_memory("memory at the start", &training->start, text);
     const char *layer = NULL, *why = NULL;
     const int slow = ckpt_executor_remarks(training->executor, &layer, &why);

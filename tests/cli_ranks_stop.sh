@@ -50,6 +50,11 @@ wait $started || code=$?
 stopped=$(sed -n 's/.*stopped after step \([0-9]*\); go on with --resume stopped.state$/\1/p' started.err)
 [ -n "$stopped" ] && [ "$(tail -1 stopped.csv | cut -d, -f1)" = "$stopped" ] || fail "stopped: $(cat started.err)"
 
+# Threads that mpirun has put on one processor are told of.
+"$plan" --threads 2 --effort 0 --strategy keep-all --replicas 2 "$fork" -o threads.json > /dev/null || fail "plan for 2 threads"
+on 2 --bind-to hwthread:overload-allowed "$train" --plan threads.json --steps 1 "$fork" > threads.txt || fail "threads: $(cat ranks.all)"
+grep -q "^2 threads of a rank share 1 processor: mpirun --bind-to none" threads.txt || fail "bound: $(cat threads.txt)"
+
 # Refusals: one line, from one rank.
 refuse 2 "the plan is for 2 ranks, found 1: mpirun -n 2 ckpt-train --plan two.json" "$train" --plan two.json "$fork"
 refuse_on 4 2 "the plan is for 2 ranks, found 4: mpirun -n 2 ckpt-train" "$train" --plan two.json "$fork"
