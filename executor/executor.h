@@ -1,6 +1,6 @@
 /* Training by a plan: a loop over its steps. It decides nothing.
  *
- *     static block: weights | gradients | optimizer | statistics | inputs | weights16    (ckpt_static_layout)
+ *     static block: weights | gradients | optimizer | statistics | inputs | weights16 | scales    (ckpt_static_layout)
  *     arena:        every buffer and workspace at its planned offset                     (arena_bytes, exactly)
  *
  * On a GPU set-up runs the whole step once on zeros, so that what libraries load at their first use is there, and wipes
