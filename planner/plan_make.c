@@ -77,7 +77,11 @@ static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate
     options.effort = effort;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_code code = ckpt_sequence_steps(m->graph, &candidate->sequence, m->out, plan, err);
+    ckpt_sequence moved;
+    ckpt_code code = ckpt_sequence_reduce_first(m->graph, &candidate->sequence, &scratch, &moved, err);
+    if (code == CKPT_OK) {
+        code = ckpt_sequence_steps(m->graph, &moved, m->out, plan, err);
+    }
     if (code == CKPT_OK) {
         code = ckpt_sequence_pack(m->graph, plan, enough, &options, &scratch, err);
     }

@@ -36,6 +36,11 @@ int ckpt_effort(const ckpt_plan_options *options);
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);
 
+/* The same runs, with those that stand right before a reduction and run again moved behind it, wherever the peak does
+ * not rise for that. In `out`. Errors: CKPT_NO_MEMORY, as ckpt_sequence_measure. Cost: a measurement per move. */
+CKPT_MUST_USE ckpt_code ckpt_sequence_reduce_first(const ckpt_graph *graph, const ckpt_sequence *sequence,
+                                                   ckpt_arena *out, ckpt_sequence *moved, ckpt_err *err);
+
 /* Steps, unplaced places (workspaces included), peak, times and what is copied of a sequence into `plan`. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,
                                             ckpt_plan *plan, ckpt_err *err);

@@ -4,6 +4,7 @@
 #include "tests/support_test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/planner.h"
@@ -71,6 +72,54 @@ static void check_once(const ckpt_graph *graph, const void *about, const ckpt_pl
         next++;
     }
     CHECK(next == graph->op_count, "%s: %s never runs", what, graph->op[next < graph->op_count ? next : 0].name);
+}
+
+/* The peak of the plan's runs, without the static block, with those from..to - 1 behind the reductions to..end - 1. */
+static ckpt_bytes peak_with(const ckpt_graph *graph, const int *run, int count, int from, int to, int end)
+{
+    int *const order = calloc((size_t)count, sizeof *order);
+    assert_non_null(order);
+    ckpt_bytes peak = 0;
+    ckpt_ns time = 0;
+    for (int t = 0; t < count; t++) {
+        order[t] = t < from || t >= end ? run[t] : t < from + end - to ? run[to + t - from] : run[t - (end - to)];
+    }
+    ckpt_test_measure(graph, order, count, &peak, &time);
+    free(order);
+    return peak;
+}
+
+/* What starts a bucket's reduction stands right behind what completes the bucket: a recomputation that a later backward
+ * op needs comes after it, unless what arrives beside what is recomputed would take more than the plan does. */
+static void check_at_once(const ckpt_graph *graph, const void *about, const ckpt_plan *plan, const char *what)
+{
+    (void)about;
+    enum { MOST = 4096 };
+    int run[MOST], count = 0, copies = 0;
+    bool again[MOST];
+    for (int s = 0; s < plan->step_count; s++) {
+        copies += plan->step[s].kind == CKPT_OFFLOAD;
+        if (plan->step[s].kind == CKPT_RUN) {
+            assert_true(count < MOST);
+            again[count] = plan->step[s].again;
+            run[count++] = plan->step[s].target;
+        }
+    }
+    for (int t = 1; t < count && copies == 0; t++) {
+        int from = t, end = t;
+        while (from > 0 && again[from - 1]) {
+            from--;
+        }
+        while (end < count && graph->op[run[end]].phase == CKPT_REDUCE) {
+            end++;
+        }
+        if (from < t && t < end) {
+            const ckpt_bytes peak = peak_with(graph, run, count, from, t, end);
+            CHECK(peak > plan->peak_bytes - graph->static_bytes,
+                  "%s: %s runs again while gradients wait for %s, for nothing", what, graph->op[run[from]].name,
+                  graph->op[run[t]].name);
+        }
+    }
 }
 
 static ckpt_list list_of(ckpt_arena *arena, int buffer)
@@ -197,10 +246,9 @@ static void draw_chain(test_model *m)
 
 /* DistributedDataParallel with reentrant checkpoints: "Expected to mark a variable ready only once". On random steps,
  * and on chains whose buckets are exchanged at once or while backward goes on. */
-static void gradient_reduced_twice(void **state)
+static void for_all_steps(check_function *check)
 {
-    (void)state;
-    for_all_reduced(check_once);
+    for_all_reduced(check);
     for (int variant = 0; variant < 4; variant++) {
         test_model m;
         draw_chain(&m);
@@ -212,9 +260,22 @@ static void gradient_reduced_twice(void **state)
         scheme.micro_batches = 1 + variant / 3;
         const ckpt_lowered *const lowered = test_lower_network(&m, test_spread(&m, test_infer(&m), scheme));
         assert_true(lowered->bucket_count >= 2);
-        (void)for_all_plans(lowered->graph, lowered, check_once, "two replicas");
+        (void)for_all_plans(lowered->graph, lowered, check, "two replicas");
         test_model_fini(&m);
     }
+}
+
+static void gradient_reduced_twice(void **state)
+{
+    (void)state;
+    for_all_steps(check_once);
+}
+
+/* Other ranks wait for it. */
+static void recompute_delays_reduction(void **state)
+{
+    (void)state;
+    for_all_steps(check_at_once);
 }
 
 static void fused_update_uses_old_or_new_weights_in_recompute(void **state)
@@ -244,6 +305,7 @@ int main(int argc, char **argv)
     ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradient_reduced_twice),
+        cmocka_unit_test(recompute_delays_reduction),
         cmocka_unit_test(fused_update_uses_old_or_new_weights_in_recompute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
