@@ -9,12 +9,10 @@
 
 /* Options that decide what plan comes out, and those that leave it to chance or to other files. */
 static const char *const repeatable[] = {
-    "--budget",    "--reserve",       "--strategy", "--effort",          "--ignore-flags",
-    "--profile",   "--device",        "--set",      "--dtype",           "--threads",
-    "--link",      "--host-memory",   "--keep",     "--offload",         "--checkpoint",
-    "--policy",    "--micro-batches", "--replicas", "--pipeline-stages", "--stage",
-    "--gradients", "--shard",         "--overlap",  "--bucket",          "--network",
-    NULL,
+    "--budget",     "--reserve", "--strategy",      "--effort",   "--ignore-flags",    "--profile", "--device",
+    "--set",        "--dtype",   "--threads",       "--link",     "--host-memory",     "--keep",    "--offload",
+    "--checkpoint", "--policy",  "--micro-batches", "--replicas", "--pipeline-stages", "--stage",   "--gradients",
+    "--shard",      "--tied",    "--overlap",       "--bucket",   "--network",         NULL,
 };
 static const char *const switches[] = {"--ignore-flags", "--overlap", NULL};
 static const char *const by_chance[] = {"--time-limit", "--start", "--maximize", NULL};

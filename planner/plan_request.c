@@ -243,6 +243,7 @@ static void add_scheme(words *w, const ckpt_scheme *scheme, ckpt_arena *out)
     add_count(w, "--pipeline-stages", scheme->stages, usual->stages, out);
     add_count(w, "--stage", scheme->stages > 1 ? scheme->stage : -1, -1, out);
     add_words(w, "--gradients", scheme->fused ? "fused" : NULL);
+    add_words(w, "--tied", scheme->apart ? "apart" : NULL);
     add_words(w, "--shard", scheme->shard_optimizer ? "optimizer" : NULL);
     if (scheme->overlap) {
         w->word[w->count++] = "--overlap";

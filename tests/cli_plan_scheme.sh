@@ -97,6 +97,10 @@ expect 0 '' ckpt-plan $t --replicas 4 --overlap --network 1GB/s -o over.json fou
 replay <("$graph" $t --replicas 4 --overlap --network 1GB/s four.json) over.json
 expect 0 '' ckpt-plan --check over.json
 
+expect 0 '' ckpt-plan $t --set batch=2 --set tokens=32 --set blocks=1 --tied apart --gradients fused -o tied.json "$source_dir/models/byte-gpt.json"
+grep -q '"--tied", "apart"' tied.json || fail "--tied is not recorded: $(grep options tied.json)"
+expect 0 '' ckpt-plan --check tied.json
+
 # ---- all stages: a plan, a trace and a row for each; the same as the stage alone
 expect 0 '' ckpt-plan $t -m 4 --pipeline-stages 3 -b 95% -o p.json --trace t.json four.json
 [ "$(head -1 out.txt)" = "Partition assignments:" ] || fail "assignments come first: $(head -1 out.txt)"
