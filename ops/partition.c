@@ -1,70 +1,88 @@
-/* Cutting the list of layers. Layers between which no cut may be form an atom; a dynamic program over atoms finds the
- * least largest cost, a second one the least traffic among the partitions that have it. */
+/* Cutting the list of layers. Layers between which no cut may be form an atom. What a part costs never falls when it
+ * grows, so the least largest cost is found by bisection, each guess being tried from the first layer on; then a
+ * dynamic program over atoms finds the least traffic among the partitions that have it. Both slide a window over the
+ * layers. */
 #include "ops/partition.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "ops/ops_impl.h"
 
-/* Sums over the layers before a position, [layers + 1]; and what a cut before a layer sends. */
+/* Sums over the layers before a position, [layers + 1]; what a cut before a layer sends; and who shares parameters. */
 typedef struct sums {
+    const ckpt_network *network;
     ckpt_ns *time;
-    ckpt_bytes *state, *stored, *param;
+    ckpt_bytes *stored;
     int *runs; /* layers that run */
     ckpt_bytes *sent;
+    int *before, *behind; /* [node * CKPT_PARAM_MAX + k]: the nearest layer that shares the parameter; -1 and INT_MAX:
+                             there is none */
 } sums;
 
-static ckpt_code take_sums(int count, ckpt_arena *out, sums *s, ckpt_err *err)
+static ckpt_code take_sums(const ckpt_network *network, ckpt_arena *out, sums *s, ckpt_err *err)
 {
-    const size_t room = (size_t)count + 1;
+    const size_t room = (size_t)network->node_count + 1;
     *s = (sums){
+        .network = network,
         .time = CKPT_NEW(out, ckpt_ns, room),
-        .state = CKPT_NEW(out, ckpt_bytes, room),
         .stored = CKPT_NEW(out, ckpt_bytes, room),
-        .param = CKPT_NEW(out, ckpt_bytes, room),
         .runs = CKPT_NEW(out, int, room),
         .sent = CKPT_NEW(out, ckpt_bytes, room),
+        .before = CKPT_NEW(out, int, room *CKPT_PARAM_MAX),
+        .behind = CKPT_NEW(out, int, room *CKPT_PARAM_MAX),
     };
-    return s->time != NULL && s->state != NULL && s->stored != NULL && s->param != NULL && s->runs != NULL &&
-                   s->sent != NULL
+    return s->time != NULL && s->stored != NULL && s->runs != NULL && s->sent != NULL && s->before != NULL &&
+                   s->behind != NULL
                ? CKPT_OK
-               : CKPT_FAIL(err, CKPT_NO_MEMORY, "partition of %d layers", count);
+               : CKPT_FAIL(err, CKPT_NO_MEMORY, "partition of %d layers", network->node_count);
 }
 
 /* Of each layer, one place behind it, so that sums over what lies before follow by adding up. */
-static void fill_layers(const ckpt_network *network, const ckpt_lowered *whole, sums *s)
+static void fill_layers(const ckpt_lowered *whole, sums *s)
 {
-    const bool narrow = network->model->dtype == CKPT_BFLOAT16;
-    const int slots = network->optimizer->slots(network->hyper);
-    for (int n = 0; n < network->node_count; n++) {
-        const ckpt_node *const node = &network->node[n];
-        for (int k = 0; k < node->param_count; k++) {
-            if (node->param[k].tied < 0) {
-                const ckpt_bytes bytes = ckpt_tensor_bytes(&node->param[k].tensor);
-                s->param[n + 1] = ckpt_plus(s->param[n + 1], bytes);
-                s->state[n + 1] = ckpt_plus(s->state[n + 1], ckpt_times(2 + slots, bytes));
-                s->state[n + 1] = ckpt_plus(s->state[n + 1], narrow ? bytes / 2 : 0);
-            }
-        }
-        s->runs[n + 1] = node->alias ? 0 : 1;
-    }
     const ckpt_graph *const graph = whole->graph;
     for (int o = 0; o < graph->op_count; o++) {
         const int n = whole->op_role[o].node;
         const ckpt_list writes = graph->op[o].writes;
+        if (n < 0) {
+            continue; /* the norm of all gradients */
+        }
         s->time[n + 1] = ckpt_plus(s->time[n + 1], graph->op[o].time_ns);
         for (int i = 0; i < writes.count; i++) {
             const ckpt_buffer *const buffer = &graph->buffer[writes.at[i]];
             s->stored[n + 1] = ckpt_plus(s->stored[n + 1], buffer->kind == CKPT_GRADIENT ? 0 : buffer->bytes);
         }
     }
-    for (int n = 0; n < network->node_count; n++) {
+    for (int n = 0; n < s->network->node_count; n++) {
         s->time[n + 1] = ckpt_plus(s->time[n + 1], s->time[n]);
-        s->state[n + 1] = ckpt_plus(s->state[n + 1], s->state[n]);
         s->stored[n + 1] = ckpt_plus(s->stored[n + 1], s->stored[n]);
-        s->param[n + 1] = ckpt_plus(s->param[n + 1], s->param[n]);
-        s->runs[n + 1] += s->runs[n];
+        s->runs[n + 1] = s->runs[n] + !s->network->node[n].alias;
     }
+}
+
+/* `apart`: every layer has a copy. */
+static ckpt_code fill_sharers(bool apart, ckpt_arena *scratch, sums *s, ckpt_err *err)
+{
+    const size_t room = (size_t)s->network->node_count * CKPT_PARAM_MAX;
+    int *const latest = CKPT_NEW(scratch, int, room); /* of the owner's parameter, 1 more than the layer */
+    if (latest == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "parameters of %d layers", s->network->node_count);
+    }
+    for (int n = 0; n < s->network->node_count; n++) {
+        const ckpt_node *const node = &s->network->node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            const int owner = node->param[k].tied >= 0 && !apart ? node->param[k].tied : n;
+            int *const last = &latest[owner * CKPT_PARAM_MAX + k];
+            s->before[n * CKPT_PARAM_MAX + k] = *last - 1;
+            s->behind[n * CKPT_PARAM_MAX + k] = INT_MAX;
+            if (*last > 0) {
+                s->behind[(*last - 1) * CKPT_PARAM_MAX + k] = n;
+            }
+            *last = n + 1;
+        }
+    }
+    return CKPT_OK;
 }
 
 static ckpt_bytes buffer_bytes(const ckpt_graph *graph, int buffer)
@@ -101,11 +119,49 @@ static ckpt_code fill_sent(const ckpt_network *network, const ckpt_lowered *whol
     return CKPT_OK;
 }
 
-static ckpt_code sum_up(const ckpt_network *network, const ckpt_lowered *whole, ckpt_arena *out, sums *s, ckpt_err *err)
+static ckpt_code sum_up(const ckpt_network *network, const ckpt_lowered *whole, bool apart, ckpt_arena *out, sums *s,
+                        ckpt_err *err)
 {
-    CKPT_TRY(take_sums(network->node_count, out, s, err));
-    fill_layers(network, whole, s);
+    CKPT_TRY(take_sums(network, out, s, err));
+    fill_layers(whole, s);
+    CKPT_TRY(fill_sharers(apart, out, s, err));
     return fill_sent(network, whole, out, s, err);
+}
+
+/* Consecutive layers, and the bytes of their parameters, each counted once. */
+typedef struct window {
+    int from, to;
+    ckpt_bytes param;
+} window;
+
+static void grow(const sums *s, window *w, int to)
+{
+    for (; w->to < to; w->to++) {
+        const ckpt_node *const node = &s->network->node[w->to];
+        for (int k = 0; k < node->param_count; k++) {
+            const bool counts = s->before[w->to * CKPT_PARAM_MAX + k] < w->from;
+            w->param += counts ? ckpt_tensor_bytes(&node->param[k].tensor) : 0; /* no more than the static block */
+        }
+    }
+}
+
+static void shrink(const sums *s, window *w, int from)
+{
+    for (; w->from < from; w->from++) {
+        const ckpt_node *const node = &s->network->node[w->from];
+        for (int k = 0; k < node->param_count; k++) {
+            const bool last = s->behind[w->from * CKPT_PARAM_MAX + k] >= w->to;
+            w->param -= last ? ckpt_tensor_bytes(&node->param[k].tensor) : 0;
+        }
+    }
+}
+
+/* With gradients, the optimizer's state and bfloat16 copies. */
+static ckpt_bytes state_bytes(const ckpt_network *network, ckpt_bytes param)
+{
+    const bool narrow = network->model->dtype == CKPT_BFLOAT16;
+    const int slots = network->optimizer->slots(network->hyper);
+    return ckpt_plus(ckpt_times(2 + slots, param), narrow ? param / 2 : 0);
 }
 
 /* Two layers that must be in one part, one being another shape of the other; the farthest apart of all. */
@@ -149,91 +205,142 @@ static int find_starts(const ckpt_network *network, const int *bound_to, int *st
 typedef struct cutting {
     const sums *s;
     const int *start; /* [atoms + 1] */
-    int atoms, stages;
+    int *running;     /* [atoms + 1]: atoms before that have a layer that runs */
+    int atoms, stages, micro_batches;
     double time_weight, byte_weight; /* per ns, per byte */
 } cutting;
 
-/* Atoms i .. j - 1 as one part. No less with more atoms, in doubles too: differences of integers, scaled. */
-static double cost(const cutting *c, int i, int j)
+/* Micro-batches that are between their forward and their backward at once (1F1B). */
+static int under_way(const cutting *c, int stage)
 {
-    const int from = c->start[i];
-    const int to = c->start[j];
-    const ckpt_ns time = c->s->time[to] - c->s->time[from];
-    const ckpt_bytes bytes = ckpt_plus(c->s->state[to] - c->s->state[from], c->s->stored[to] - c->s->stored[from]);
+    const int most = c->stages - stage;
+    return most < c->micro_batches ? most : c->micro_batches;
+}
+
+/* The layers as stage `stage`. No less for more layers, in doubles too: integers, scaled. */
+static double cost(const cutting *c, const window *w, int stage)
+{
+    const ckpt_ns time = c->s->time[w->to] - c->s->time[w->from];
+    const ckpt_bytes stored = ckpt_times(under_way(c, stage), c->s->stored[w->to] - c->s->stored[w->from]);
+    const ckpt_bytes bytes = ckpt_plus(state_bytes(c->s->network, w->param), stored);
     return c->time_weight * (double)time + c->byte_weight * (double)bytes;
 }
 
-static bool runs(const cutting *c, int i, int j)
+/* Is there a partition with no part above `most`? Each stage takes as many atoms as it may. That is best although every
+ * part needs a layer that runs: where there are atoms enough, parts can be divided, and what follows then is in later
+ * stages, where fewer micro-batches are under way and nothing costs more. */
+static bool is_enough(const cutting *c, double most)
 {
-    return c->s->runs[c->start[j]] > c->s->runs[c->start[i]];
+    int j = 0;
+    for (int stage = 0; stage < c->stages; stage++) {
+        window w = {.from = c->start[j], .to = c->start[j]};
+        while (j < c->atoms) {
+            grow(c->s, &w, c->start[j + 1]);
+            if (cost(c, &w, stage) > most) {
+                break;
+            }
+            j++;
+        }
+        if (c->running[j] <= stage) {
+            return false;
+        }
+    }
+    return j == c->atoms;
 }
 
-/* The least largest cost. `row`, `next`: [atoms + 1]; beyond every cost where there is no partition. */
-static double least_cost(const cutting *c, double *row, double *next)
+static double double_of(int64_t bits)
 {
-    const double none = 4;
-    for (int j = 0; j <= c->atoms; j++) {
-        row[j] = runs(c, 0, j) ? cost(c, 0, j) : none;
-    }
-    for (int s = 1; s < c->stages; s++) {
-        for (int j = 0; j <= c->atoms; j++) {
-            double best = none;
-            for (int i = j - 1; i > 0 && cost(c, i, j) < best; i--) {
-                const double part = cost(c, i, j);
-                const double most = part > row[i] ? part : row[i];
-                best = runs(c, i, j) && most < best ? most : best;
-            }
-            next[j] = best;
-        }
-        double *const swap = row;
-        row = next;
-        next = swap;
-    }
-    return row[c->atoms];
+    double number = 0;
+    memcpy(&number, &bits, sizeof number);
+    return number;
 }
 
-/* The least sent with no part above `most`; came_from[s * (atoms + 1) + j]: where part s begins that ends at j. */
-static void least_sent(const cutting *c, double most, ckpt_bytes *row, ckpt_bytes *next, int *came_from)
+/* The least largest cost: doubles of one sign have the order of their bits. */
+static double least_cost(const cutting *c)
 {
-    for (int j = 0; j <= c->atoms; j++) {
-        row[j] = runs(c, 0, j) && cost(c, 0, j) <= most ? 0 : -1;
+    window all = {0};
+    grow(c->s, &all, c->start[c->atoms]);
+    const double highest = cost(c, &all, 0);
+    int64_t low = 0, high = 0;
+    memcpy(&high, &highest, sizeof high);
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (is_enough(c, double_of(middle))) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
     }
-    for (int s = 1; s < c->stages; s++) {
-        int *const from = &came_from[(size_t)s * ((size_t)c->atoms + 1)];
-        for (int j = 0; j <= c->atoms; j++) {
-            next[j] = -1;
-            for (int i = j - 1; i > 0 && cost(c, i, j) <= most; i--) {
-                const ckpt_bytes sent = ckpt_plus(row[i], c->s->sent[c->start[i]]);
-                if (row[i] >= 0 && runs(c, i, j) && (next[j] < 0 || sent < next[j])) {
-                    next[j] = sent;
-                    from[j] = i;
-                }
+    return double_of(high);
+}
+
+/* Where a part may begin, those with less traffic than all behind them. */
+typedef struct queue {
+    int *at; /* [atoms + 1] */
+    int head, tail;
+} queue;
+
+static void put(queue *q, const ckpt_bytes *sent, int i)
+{
+    while (q->tail > q->head && sent[q->at[q->tail - 1]] >= sent[i]) {
+        q->tail--;
+    }
+    q->at[q->tail++] = i;
+}
+
+/* The least sent by the stages up to `stage` over the layers before each atom, -1: there is no way; `row` has that of
+ * the stage before. from[j]: where it begins, when it ends at j. sent: scratch. */
+static void least_sent(const cutting *c, int stage, double most, const ckpt_bytes *row, ckpt_bytes *next, int *from,
+                       queue q, ckpt_bytes *sent)
+{
+    window w = {0};
+    int lowest = 0, seen = 0; /* where it may begin at the least; starts that were looked at */
+    next[0] = -1;
+    for (int j = 1; j <= c->atoms; j++) {
+        grow(c->s, &w, c->start[j]);
+        for (; lowest < j && cost(c, &w, stage) > most; lowest++) {
+            shrink(c->s, &w, c->start[lowest + 1]);
+        }
+        for (; seen < j && c->running[seen] < c->running[j]; seen++) {
+            sent[seen] = row[seen] < 0 ? -1 : ckpt_plus(row[seen], c->s->sent[c->start[seen]]);
+            if (sent[seen] >= 0) {
+                put(&q, sent, seen);
             }
         }
+        while (q.head < q.tail && q.at[q.head] < lowest) {
+            q.head++;
+        }
+        next[j] = q.head < q.tail ? sent[q.at[q.head]] : -1;
+        from[j] = q.head < q.tail ? q.at[q.head] : 0;
+    }
+}
+
+static ckpt_code cut(const cutting *c, ckpt_arena *scratch, const char **first, ckpt_err *err)
+{
+    const size_t room = (size_t)c->atoms + 1;
+    ckpt_bytes *row = CKPT_NEW(scratch, ckpt_bytes, room);
+    ckpt_bytes *next = CKPT_NEW(scratch, ckpt_bytes, room);
+    ckpt_bytes *const sent = CKPT_NEW(scratch, ckpt_bytes, room);
+    int *const from = CKPT_NEW(scratch, int, (size_t)c->stages *room);
+    const queue q = {.at = CKPT_NEW(scratch, int, room)};
+    if (row == NULL || next == NULL || sent == NULL || from == NULL || q.at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d stages of %d layers", c->stages, c->s->network->node_count);
+    }
+    const double most = least_cost(c);
+    for (size_t j = 1; j < room; j++) {
+        row[j] = -1; /* before the first stage there is nothing */
+    }
+    for (int stage = 0; stage < c->stages; stage++) {
+        least_sent(c, stage, most, row, next, &from[(size_t)stage * room], q, sent);
         ckpt_bytes *const swap = row;
         row = next;
         next = swap;
     }
-}
-
-static ckpt_code cut(const cutting *c, const ckpt_network *network, ckpt_arena *scratch, const char **first,
-                     ckpt_err *err)
-{
-    const size_t room = (size_t)c->atoms + 1;
-    double *const row = CKPT_NEW(scratch, double, 2 * room);
-    ckpt_bytes *const sent = CKPT_NEW(scratch, ckpt_bytes, 2 * room);
-    int *const came_from = CKPT_NEW(scratch, int, (size_t)c->stages *room);
-    if (row == NULL || sent == NULL || came_from == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d stages of %d layers", c->stages, network->node_count);
-    }
-    const double most = least_cost(c, row, row + room);
-    least_sent(c, most, sent, sent + room, came_from);
     int j = c->atoms;
-    for (int s = c->stages - 1; s > 0; s--) {
-        j = came_from[(size_t)s * room + (size_t)j];
-        first[s] = network->node[c->start[j]].name;
+    for (int stage = c->stages - 1; stage >= 0; stage--) {
+        j = from[(size_t)stage * room + (size_t)j];
+        first[stage] = c->s->network->node[c->start[j]].name;
     }
-    first[0] = network->node[0].name;
     return CKPT_OK;
 }
 
@@ -261,42 +368,63 @@ static ckpt_code too_many(const ckpt_network *network, int stages, int possible,
     return at_layer(network, widest.to, code, err);
 }
 
-static double share(double weight, int64_t whole)
+/* One for all of `whole`. */
+static double share(double weight, double whole)
 {
-    return whole > 0 ? weight / (double)whole : 0;
+    return whole > 0 ? weight / whole : 0;
 }
 
-ckpt_code ckpt_partition_choose(const ckpt_network *network, const ckpt_lowered *whole, int stages,
+/* All bytes, with as many micro-batches under way as in the mean of all stages. */
+static double all_bytes(const cutting *c)
+{
+    const int count = c->s->network->node_count;
+    window all = {0};
+    double held = 0;
+    grow(c->s, &all, count);
+    for (int stage = 0; stage < c->stages; stage++) {
+        held += under_way(c, stage);
+    }
+    return (double)state_bytes(c->s->network, all.param) + (double)c->s->stored[count] * held / c->stages;
+}
+
+static void count_running(const cutting *c)
+{
+    for (int i = 0; i < c->atoms; i++) {
+        c->running[i + 1] = c->running[i] + (c->s->runs[c->start[i + 1]] > c->s->runs[c->start[i]]);
+    }
+}
+
+ckpt_code ckpt_partition_choose(const ckpt_network *network, const ckpt_lowered *whole, const ckpt_scheme *scheme,
                                 double memory_weight, ckpt_arena *out, const char *const **first_layer, ckpt_err *err)
 {
     if (!(memory_weight >= 0 && memory_weight <= 1)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "memory weight %g, wanted 0 to 1", memory_weight);
     }
     const int count = network->node_count;
+    const int stages = scheme->stages;
     const char **const first = CKPT_NEW(out, const char *, stages > 0 && stages <= count ? stages : 1);
     int *const bound_to = CKPT_NEW(out, int, count);
     int *const start = CKPT_NEW(out, int, (size_t)count + 1);
+    int *const running = CKPT_NEW(out, int, (size_t)count + 1);
     sums s;
-    if (first == NULL || bound_to == NULL || start == NULL) {
+    if (first == NULL || bound_to == NULL || start == NULL || running == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "partition of %d layers", count);
     }
-    CKPT_TRY(sum_up(network, whole, out, &s, err));
+    CKPT_TRY(sum_up(network, whole, scheme->apart, out, &s, err));
     const bond widest = find_bonds(network, bound_to);
-    const int64_t bytes = ckpt_plus(s.state[count], s.stored[count]);
-    const cutting c = {.s = &s,
-                       .start = start,
-                       .atoms = find_starts(network, bound_to, start),
-                       .stages = stages,
-                       .time_weight = share(1 - memory_weight, s.time[count]),
-                       .byte_weight = share(memory_weight, bytes)};
-    int possible = 0;
-    for (int i = 0; i < c.atoms; i++) {
-        possible += runs(&c, i, i + 1);
+    cutting c = {.s = &s,
+                 .start = start,
+                 .running = running,
+                 .atoms = find_starts(network, bound_to, start),
+                 .stages = stages,
+                 .micro_batches = scheme->micro_batches};
+    count_running(&c);
+    if (stages < 1 || stages > running[c.atoms]) {
+        return too_many(network, stages, running[c.atoms], widest, err);
     }
-    if (stages < 1 || stages > possible) {
-        return too_many(network, stages, possible, widest, err);
-    }
-    CKPT_TRY(cut(&c, network, out, first, err));
+    c.time_weight = share(1 - memory_weight, (double)s.time[count]);
+    c.byte_weight = share(memory_weight, all_bytes(&c));
+    CKPT_TRY(cut(&c, out, first, err));
     *first_layer = first;
     return CKPT_OK;
 }
@@ -342,30 +470,34 @@ ckpt_code ckpt_partition_given(const ckpt_network *network, ckpt_arena *out, int
     return CKPT_OK;
 }
 
-static void describe_part(const ckpt_network *network, const sums *s, int from, int to, ckpt_part *part)
+static void describe_part(const sums *s, int from, int to, ckpt_part *part)
 {
+    const ckpt_network *const network = s->network;
+    window w = {.from = from, .to = from};
+    grow(s, &w, to);
     *part = (ckpt_part){
         .first = network->node[from].name,
         .last = network->node[to - 1].name,
         .layers = to - from,
         .time_ns = s->time[to] - s->time[from],
-        .param_bytes = s->param[to] - s->param[from],
-        .state_bytes = s->state[to] - s->state[from],
+        .param_bytes = w.param,
+        .state_bytes = state_bytes(network, w.param),
         .stored_bytes = s->stored[to] - s->stored[from],
         .sent_bytes = to < network->node_count ? s->sent[to] : 0,
     };
 }
 
-ckpt_code ckpt_partition_describe(const ckpt_network *network, const ckpt_lowered *whole, int stages,
-                                  const char *const *first_layer, ckpt_arena *out, const ckpt_part **part,
-                                  ckpt_err *err)
+ckpt_code ckpt_partition_describe(const ckpt_network *network, const ckpt_lowered *whole, const ckpt_scheme *scheme,
+                                  ckpt_arena *out, const ckpt_part **part, ckpt_err *err)
 {
+    const int stages = scheme->stages;
+    const char *const *const first_layer = scheme->first_layer;
     ckpt_part *const made = CKPT_NEW(out, ckpt_part, stages);
     sums s;
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "description of %d stages", stages);
     }
-    CKPT_TRY(sum_up(network, whole, out, &s, err));
+    CKPT_TRY(sum_up(network, whole, scheme->apart, out, &s, err));
     int from = 0;
     for (int i = 0; i < stages; i++) {
         const bool last = i + 1 == stages;
@@ -379,7 +511,7 @@ ckpt_code ckpt_partition_describe(const ckpt_network *network, const ckpt_lowere
                              network->model->source, found ? i + 1 : i, first_layer[found ? i + 1 : i],
                              found ? i : i - 1);
         }
-        describe_part(network, &s, from, to, &made[i]);
+        describe_part(&s, from, to, &made[i]);
         from = to;
     }
     *part = made;

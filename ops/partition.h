@@ -12,26 +12,28 @@ typedef struct ckpt_part {
     const char *first, *last; /* layers */
     int layers;
     ckpt_ns time_ns;         /* of one micro-batch: forward, backward and update of its layers */
-    ckpt_bytes param_bytes;  /* its own parameters; those of tied layers count where they are owned */
+    ckpt_bytes param_bytes;  /* its parameters; one that its layers share with those of another stage counts in both */
     ckpt_bytes state_bytes;  /* these with their gradients, bfloat16 copies and the optimizer's state */
     ckpt_bytes stored_bytes; /* activations and saved tensors that one micro-batch writes */
     ckpt_bytes sent_bytes;   /* of one micro-batch: values that go on to the next stage, gradients that come back */
 } ckpt_part;
 
-/* Cut the layers into `stages` parts so that the most expensive part costs as little as possible, and among those
+/* Cut the layers into scheme->stages parts so that the most expensive part costs as little as possible, and among those
  * choices the least is sent over all cuts together. A part costs
- * (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all, bytes being state and stored bytes.
- * An alias is where what it shows is made, and every part has a layer that runs. The copy of a parameter that layers of
- * several parts share (ckpt_shared) counts where it is owned.
+ * (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all, bytes being its state and, for each
+ * of the min(micro_batches, stages - s) micro-batches that stage s has under way at once (1F1B), what it stores; "of
+ * all" is with the mean of these numbers. Where layers of several parts share a parameter, each part has it
+ * (ckpt_shared). An alias is where what it shows is made, and every part has a layer that runs.
  *
  *   whole        the network lowered by a plain scheme, for times and sizes
+ *   scheme       its stages, micro_batches and apart
  *   first_layer  [stages] names, for ckpt_scheme
  *
  * Errors: CKPT_BAD_INPUT (a weight outside 0 .. 1, more stages than can be: the message names the layers that belong
- * together), CKPT_NO_MEMORY. Cost: O(n^2 log stages) time for n layers, O(n stages) memory. */
-CKPT_MUST_USE ckpt_code ckpt_partition_choose(const ckpt_network *network, const ckpt_lowered *whole, int stages,
-                                              double memory_weight, ckpt_arena *out, const char *const **first_layer,
-                                              ckpt_err *err);
+ * together), CKPT_NO_MEMORY. Cost: O(n stages) time and memory for n layers. */
+CKPT_MUST_USE ckpt_code ckpt_partition_choose(const ckpt_network *network, const ckpt_lowered *whole,
+                                              const ckpt_scheme *scheme, double memory_weight, ckpt_arena *out,
+                                              const char *const **first_layer, ckpt_err *err);
 
 /* The parts that the model itself gives: "stage" of its layers, where a layer that has none is in the stage of the
  * layer before it, and the first in stage 0.
@@ -43,10 +45,10 @@ CKPT_MUST_USE ckpt_code ckpt_partition_choose(const ckpt_network *network, const
 CKPT_MUST_USE ckpt_code ckpt_partition_given(const ckpt_network *network, ckpt_arena *out, int *stages,
                                              const char *const **first_layer, ckpt_err *err);
 
-/* What the parts hold, [stages]. `first_layer` as above. Errors: CKPT_BAD_INPUT (a first layer that does not exist or
- * is out of order), CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_partition_describe(const ckpt_network *network, const ckpt_lowered *whole, int stages,
-                                                const char *const *first_layer, ckpt_arena *out, const ckpt_part **part,
+/* What the parts hold, [stages], by the scheme's stages, first_layer and apart; `whole` as above. Errors:
+ * CKPT_BAD_INPUT (a first layer that does not exist or is out of order), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_partition_describe(const ckpt_network *network, const ckpt_lowered *whole,
+                                                const ckpt_scheme *scheme, ckpt_arena *out, const ckpt_part **part,
                                                 ckpt_err *err);
 
 #endif

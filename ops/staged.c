@@ -19,7 +19,7 @@ static ckpt_code cut(ckpt_staged *s, const ckpt_lowered *whole, ckpt_arena *out,
     }
     CKPT_TRY(ckpt_partition_given(s->network, out, &given, &s->scheme.first_layer, err));
     if (given == 0) {
-        return ckpt_partition_choose(s->network, whole, s->scheme.stages, CKPT_PARTITION_MEMORY_WEIGHT, out,
+        return ckpt_partition_choose(s->network, whole, &s->scheme, CKPT_PARTITION_MEMORY_WEIGHT, out,
                                      &s->scheme.first_layer, err);
     }
     return given == s->scheme.stages
@@ -62,7 +62,7 @@ ckpt_code ckpt_staged_lower(const ckpt_network *network, const ckpt_profile *pro
     CKPT_TRY(cut(&s, whole, out, err));
     CKPT_TRY(lower(&s, out, err));
     CKPT_TRY(mark_stages(&s, whole, out, err));
-    CKPT_TRY(ckpt_partition_describe(network, whole, scheme->stages, s.scheme.first_layer, out, &s.part, err));
+    CKPT_TRY(ckpt_partition_describe(network, whole, &s.scheme, out, &s.part, err));
     *staged = s;
     return CKPT_OK;
 }

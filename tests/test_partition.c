@@ -77,23 +77,45 @@ static bool is_of(const char *name, const char *layer)
     return strncmp(name, layer, length) == 0 && (name[length] == '\0' || name[length] == '/' || name[length] == ':');
 }
 
-static void layer_figures(const ckpt_lowered *l, int n, int64_t *time, int64_t *bytes)
+static void layer_figures(const ckpt_lowered *l, int n, int64_t *time, int64_t *stored)
 {
     const char *const name = l->network->node[n].name;
-    const int copies = strcmp(l->network->model->optimizer, "adam") == 0 ? 4 : 2; /* sgd without momentum */
     *time = 0;
-    *bytes = 0;
+    *stored = 0;
     for (int o = 0; o < l->graph->op_count; o++) {
         *time += is_of(l->graph->op[o].name, name) ? l->graph->op[o].time_ns : 0;
     }
     for (int b = 0; b < l->graph->buffer_count; b++) {
         const ckpt_buffer *const buffer = &l->graph->buffer[b];
-        *bytes += is_of(buffer->name, name) && buffer->kind != CKPT_GRADIENT ? buffer->bytes : 0;
+        *stored += is_of(buffer->name, name) && buffer->kind != CKPT_GRADIENT ? buffer->bytes : 0;
     }
-    for (int k = 0; k < l->network->node[n].param_count; k++) {
-        const ckpt_param *const param = &l->network->node[n].param[k];
-        *bytes += param->tied < 0 ? copies * ckpt_tensor_bytes(&param->tensor) : 0;
+}
+
+static int owner_of(const ckpt_network *n, int node, int k)
+{
+    const int tied = n->node[node].param[k].tied;
+    return tied >= 0 ? tied : node;
+}
+
+/* Of the parameters of layers from .. to - 1, those that they share once, or when they are apart each. */
+static int64_t params_of(const ckpt_network *n, int from, int to, bool apart)
+{
+    int64_t bytes = 0;
+    for (int i = from; i < to; i++) {
+        for (int k = 0; k < n->node[i].param_count; k++) {
+            bool had = false;
+            for (int other = from; other < i && !apart; other++) {
+                had = had || (k < n->node[other].param_count && owner_of(n, other, k) == owner_of(n, i, k));
+            }
+            bytes += had ? 0 : ckpt_tensor_bytes(&n->node[i].param[k].tensor);
+        }
     }
+    return bytes;
+}
+
+static int copies_of(const ckpt_network *n)
+{
+    return strcmp(n->model->optimizer, "adam") == 0 ? 4 : 2; /* sgd without momentum */
 }
 
 /* What goes over a cut before layer c: every value made before that a later layer reads, itself or as another shape,
@@ -135,24 +157,49 @@ typedef struct best {
 } best;
 
 typedef struct tables {
-    int64_t time[LAYERS + 1], bytes[LAYERS + 1], sent[LAYERS + 1]; /* sums over the layers before */
+    int64_t time[LAYERS + 1], stored[LAYERS + 1], sent[LAYERS + 1]; /* sums over the layers before */
+    int64_t state[LAYERS + 1][LAYERS + 1];                          /* of the layers from .. to - 1 */
     bool may[LAYERS + 1];
-    double time_weight, byte_weight;
+    double weight;
+    ckpt_scheme scheme;
 } tables;
 
-static void fill(const ckpt_lowered *l, double weight, tables *t)
+static void fill(const ckpt_lowered *l, double weight, const ckpt_scheme *scheme, tables *t)
 {
     const int count = l->network->node_count;
     memset(t, 0, sizeof *t);
+    t->weight = weight;
+    t->scheme = *scheme;
     for (int n = 0; n < count; n++) {
-        layer_figures(l, n, &t->time[n + 1], &t->bytes[n + 1]);
+        layer_figures(l, n, &t->time[n + 1], &t->stored[n + 1]);
         t->time[n + 1] += t->time[n];
-        t->bytes[n + 1] += t->bytes[n];
+        t->stored[n + 1] += t->stored[n];
+        for (int to = n + 1; to <= count; to++) {
+            t->state[n][to] = copies_of(l->network) * params_of(l->network, n, to, scheme->apart);
+        }
         t->sent[n] = sent_at(l, n);
         t->may[n] = may_cut(l->network, n);
     }
-    t->time_weight = t->time[count] > 0 ? (1 - weight) / (double)t->time[count] : 0;
-    t->byte_weight = t->bytes[count] > 0 ? weight / (double)t->bytes[count] : 0;
+}
+
+/* Micro-batches whose forward stage s has done and whose backward it has not, at the most. */
+static int held_by(const tables *t, int s, int stages)
+{
+    return t->scheme.micro_batches < stages - s ? t->scheme.micro_batches : stages - s;
+}
+
+/* Layers from .. to - 1 as stage s. */
+static double part_cost(const tables *t, int count, int from, int to, int s, int stages)
+{
+    int held = 0;
+    for (int i = 0; i < stages; i++) {
+        held += held_by(t, i, stages);
+    }
+    const double time = (double)t->time[count];
+    const double bytes = (double)t->state[0][count] + (double)t->stored[count] * held / stages;
+    const int64_t here = t->state[from][to] + held_by(t, s, stages) * (t->stored[to] - t->stored[from]);
+    return (time > 0 ? (1 - t->weight) / time : 0) * (double)(t->time[to] - t->time[from]) +
+           (bytes > 0 ? t->weight / bytes : 0) * (double)here;
 }
 
 /* The cost and traffic of the cuts in `mask` (bit c: before layer c); stages 0: one is not allowed. */
@@ -160,14 +207,16 @@ static best judge(const ckpt_lowered *l, const tables *t, unsigned mask)
 {
     const int count = l->network->node_count;
     best b = {.stages = 1};
-    int from = 0;
+    int from = 0, stages = 1;
     bool runs = false;
+    for (int c = 1; c < count; c++) {
+        stages += (mask >> c & 1) != 0;
+    }
     for (int c = 1; c <= count; c++) {
         runs = runs || strcmp(l->network->node[c - 1].op->name, "reshape") != 0;
         const bool cut = c < count && (mask >> c & 1) != 0;
         if (cut || c == count) {
-            const double cost = t->time_weight * (double)(t->time[c] - t->time[from]) +
-                                t->byte_weight * (double)(t->bytes[c] - t->bytes[from]);
+            const double cost = part_cost(t, count, from, c, b.stages - 1, stages);
             b.cost = cost > b.cost ? cost : b.cost;
             b.sent += cut ? t->sent[c] : 0;
             b.stages += cut;
@@ -195,21 +244,23 @@ static unsigned mask_of(const ckpt_network *n, int stages, const char *const *fi
     return mask;
 }
 
-static void check_parts(test_model *m, const ckpt_lowered *l, const tables *t, int stages, const char *const *first)
+static void check_parts(test_model *m, const ckpt_lowered *l, const tables *t, const ckpt_scheme *scheme)
 {
     const ckpt_network *const n = l->network;
+    const char *const *const first = scheme->first_layer;
     const ckpt_part *part = NULL;
     ckpt_err err;
-    CHECK_OK(ckpt_partition_describe(n, l, stages, first, &m->arena, &part, &err), err);
+    CHECK_OK(ckpt_partition_describe(n, l, scheme, &m->arena, &part, &err), err);
     int from = 0;
-    for (int s = 0; s < stages; s++) {
+    for (int s = 0; s < scheme->stages; s++) {
         const int to = from + part[s].layers;
         assert_string_equal(part[s].first, first[s]);
         assert_string_equal(part[s].first, n->node[from].name);
         assert_string_equal(part[s].last, n->node[to - 1].name);
         assert_int_equal(part[s].time_ns, t->time[to] - t->time[from]);
-        assert_int_equal(part[s].state_bytes + part[s].stored_bytes, t->bytes[to] - t->bytes[from]);
-        assert_int_equal(part[s].state_bytes, part[s].param_bytes * (strcmp(n->model->optimizer, "adam") == 0 ? 4 : 2));
+        assert_int_equal(part[s].stored_bytes, t->stored[to] - t->stored[from]);
+        assert_int_equal(part[s].state_bytes, t->state[from][to]);
+        assert_int_equal(part[s].state_bytes, part[s].param_bytes * copies_of(n));
         assert_int_equal(part[s].sent_bytes, to < n->node_count ? t->sent[to] : 0);
         from = to;
     }
@@ -227,11 +278,14 @@ static void test_random_networks(void **state)
         const ckpt_lowered *const l = lower(&m);
         const int count = l->network->node_count;
         const double weight = (double)ckpt_test_draw(5) / 4;
+        ckpt_scheme scheme = ckpt_scheme_alone;
+        scheme.micro_batches = 1 + (int)ckpt_test_draw(6);
+        scheme.apart = ckpt_test_draw(4) == 0;
         tables t;
         best least[LAYERS + 1];
-        fill(l, weight, &t);
+        fill(l, weight, &scheme, &t);
         for (int s = 0; s <= LAYERS; s++) {
-            least[s] = (best){.cost = 4};
+            least[s] = (best){.cost = 1e9};
         }
         for (unsigned mask = 0; mask < 1u << count; mask += 2) {
             const best b = judge(l, &t, mask);
@@ -241,22 +295,23 @@ static void test_random_networks(void **state)
             }
         }
         for (int stages = 1; stages <= STAGES; stages++) {
-            const char *const *first = NULL;
             ckpt_err err;
-            const ckpt_code code = ckpt_partition_choose(l->network, l, stages, weight, &m.arena, &first, &err);
+            scheme.stages = stages;
+            const ckpt_code code =
+                ckpt_partition_choose(l->network, l, &scheme, weight, &m.arena, &scheme.first_layer, &err);
             if (least[stages].stages == 0) {
                 assert_int_equal(code, CKPT_BAD_INPUT);
                 impossible++;
                 continue;
             }
             CHECK(code == CKPT_OK, "round %d, %d stages: %s", round, stages, err.msg);
-            const best found = judge(l, &t, mask_of(l->network, stages, first));
+            const best found = judge(l, &t, mask_of(l->network, stages, scheme.first_layer));
             assert_int_equal(found.stages, stages);
             CHECK(found.cost <= least[stages].cost, "round %d, %d stages: cost %.17g, brute force %.17g", round, stages,
                   found.cost, least[stages].cost);
             CHECK(found.sent == least[stages].sent, "round %d, %d stages: %lld bytes sent, brute force %lld", round,
                   stages, (long long)found.sent, (long long)least[stages].sent);
-            check_parts(&m, l, &t, stages, first);
+            check_parts(&m, l, &t, &scheme);
         }
         for (int c = 1; c < count; c++) {
             bound += !t.may[c];
@@ -286,7 +341,8 @@ static void refused_choice(test_model *m, int stages, double weight, const char 
     const ckpt_lowered *const l = test_lower(m);
     const char *const *first = NULL;
     ckpt_err err;
-    assert_int_equal(ckpt_partition_choose(l->network, l, stages, weight, &m->arena, &first, &err), CKPT_BAD_INPUT);
+    const ckpt_scheme scheme = {.micro_batches = 1, .replicas = 1, .stages = stages};
+    assert_int_equal(ckpt_partition_choose(l->network, l, &scheme, weight, &m->arena, &first, &err), CKPT_BAD_INPUT);
     assert_string_equal(err.msg, wanted);
 }
 
@@ -314,7 +370,8 @@ static void test_tied_layers_may_be_in_two_stages(void **state)
     const ckpt_lowered *const l = test_lower(&m);
     const char *const *first = NULL;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_partition_choose(l->network, l, 4, 0.5, &m.arena, &first, &err), err);
+    const ckpt_scheme scheme = {.micro_batches = 1, .replicas = 1, .stages = 4};
+    CHECK_OK(ckpt_partition_choose(l->network, l, &scheme, 0.5, &m.arena, &first, &err), err);
     assert_string_equal(first[2], "e");
     test_model_fini(&m);
 }
@@ -369,7 +426,8 @@ static void test_describe_refused(void **state)
     for (int i = 0; i < 3; i++) {
         const ckpt_part *part = NULL;
         ckpt_err err;
-        assert_int_equal(ckpt_partition_describe(l->network, l, 2, bad[i], &m.arena, &part, &err), CKPT_BAD_INPUT);
+        const ckpt_scheme scheme = {.micro_batches = 1, .replicas = 1, .stages = 2, .first_layer = bad[i]};
+        assert_int_equal(ckpt_partition_describe(l->network, l, &scheme, &m.arena, &part, &err), CKPT_BAD_INPUT);
     }
     test_model_fini(&m);
 }
@@ -394,13 +452,14 @@ static ckpt_code all(void *context, ckpt_err *err)
 {
     const ckpt_lowered *const l = context;
     ckpt_arena arena;
-    const char *const *first = NULL;
+    ckpt_scheme scheme = {.micro_batches = 2, .replicas = 1, .stages = 3};
     const ckpt_part *part = NULL;
     int stages = 0;
     ckpt_arena_init(&arena);
-    ckpt_code code = ckpt_partition_given(l->network, &arena, &stages, &first, err);
-    code = code == CKPT_OK ? ckpt_partition_choose(l->network, l, 3, 0.5, &arena, &first, err) : code;
-    code = code == CKPT_OK ? ckpt_partition_describe(l->network, l, 3, first, &arena, &part, err) : code;
+    ckpt_code code = ckpt_partition_given(l->network, &arena, &stages, &scheme.first_layer, err);
+    code =
+        code == CKPT_OK ? ckpt_partition_choose(l->network, l, &scheme, 0.5, &arena, &scheme.first_layer, err) : code;
+    code = code == CKPT_OK ? ckpt_partition_describe(l->network, l, &scheme, &arena, &part, err) : code;
     ckpt_arena_fini(&arena);
     return code;
 }

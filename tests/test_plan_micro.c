@@ -378,7 +378,9 @@ static const ckpt_lowered *lower(test_model *m, ckpt_scheme scheme)
     ckpt_err err;
     if (scheme.stages > 1) {
         CHECK_OK(ckpt_network_lower(network, NULL, NULL, &m->arena, &whole, &err), err);
-        CHECK_OK(ckpt_partition_choose(network, whole, scheme.stages, 0.5, &m->arena, &scheme.first_layer, &err), err);
+        ckpt_scheme one = scheme; /* stages alike, though the first holds more micro-batches */
+        one.micro_batches = 1;
+        CHECK_OK(ckpt_partition_choose(network, whole, &one, 0.5, &m->arena, &scheme.first_layer, &err), err);
     }
     CHECK_OK(ckpt_network_spread(network, &scheme, &m->arena, &spread, &err), err);
     CHECK_OK(ckpt_network_lower(spread, NULL, NULL, &m->arena, &lowered, &err), err);

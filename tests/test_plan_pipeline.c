@@ -255,7 +255,7 @@ static void lowered_networks(void **state)
         scheme.network_bytes_per_s = 1000000 * (1 + (int64_t)ckpt_test_draw(5000));
         network = test_infer(&m);
         CHECK_OK(ckpt_network_lower(network, NULL, NULL, &m.arena, &whole, &err), err);
-        CHECK_OK(ckpt_partition_choose(network, whole, scheme.stages, 0.5, &m.arena, &scheme.first_layer, &err), err);
+        CHECK_OK(ckpt_partition_choose(network, whole, &scheme, 0.5, &m.arena, &scheme.first_layer, &err), err);
         memset(&p, 0, sizeof p);
         p.stages = scheme.stages;
         for (int s = 0; s < scheme.stages; s++) {
