@@ -41,102 +41,131 @@ static ckpt_code cut(const ckpt_network *network, const ckpt_scheme *scheme, int
 
 /* ---- parameters that several stages have ---- */
 
-/* Who has parameter k of `owner` for node n, which is that node or tied to it: the owner in its own stage, in another
- * the first of the stage's layers that are tied to it, and every one by itself when they are to be apart. */
-static int holder_of(const ckpt_network *network, const ckpt_network *spread, int owner, int k, int n)
+/* Tables: [node * CKPT_PARAM_MAX + k], of the owner's parameter. */
+typedef struct sharing {
+    const ckpt_network *network;
+    const ckpt_scheme *scheme;
+    const int *stage_of;
+    ckpt_node *node;     /* of the network that is made */
+    int *latest;         /* the holder that was found last; only with `holders` */
+    int *holders;        /* layers that have the parameter or a copy of it */
+    ckpt_shared *shared; /* of several holders */
+    int count;
+} sharing;
+
+/* Who has parameter k of `owner` for node n, which is that node or tied to it, when all before it are known: the owner
+ * in its own stage, in another the first of the stage's layers that are tied to it, and every one by itself when they
+ * are to be apart. */
+static int holder_of(const sharing *s, int owner, int k, int n)
 {
-    if (n == owner || spread->scheme.apart) {
+    if (n == owner || s->scheme->apart) {
         return n;
     }
-    if (spread->stage_of[n] == spread->stage_of[owner]) {
+    if (s->stage_of[n] == s->stage_of[owner]) {
         return owner;
     }
-    int first = n;
-    for (int i = n - 1; i >= 0 && spread->stage_of[i] == spread->stage_of[n]; i--) {
-        const ckpt_node *const node = &network->node[i];
-        first = k < node->param_count && node->param[k].tied == owner ? i : first;
-    }
-    return first;
+    const int at = owner * CKPT_PARAM_MAX + k;
+    return s->holders[at] > 0 && s->stage_of[s->latest[at]] == s->stage_of[n] ? s->latest[at] : n;
 }
 
-/* A copy that never has a gradient would never be updated. */
-static ckpt_code check_reached(const ckpt_network *network, const ckpt_shared *shared, ckpt_arena *out, ckpt_err *err)
+static void find_holders(sharing *s)
 {
-    const bool *backward = NULL;
-    CKPT_TRY(ckpt_network_reach(network, out, &backward, err));
-    for (int i = 0; i < shared->holder_count; i++) {
-        if (!backward[shared->holder[i]]) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                             "%s: layer %s shares parameters over stages with %s, and no gradient comes to it",
-                             network->model->source, network->node[shared->holder[i]].name,
-                             network->node[shared->holder[i > 0 ? 0 : 1]].name);
+    for (int n = 0; n < s->network->node_count; n++) {
+        for (int k = 0; k < s->node[n].param_count; k++) {
+            ckpt_param *const param = &s->node[n].param[k];
+            const int owner = param->tied >= 0 ? param->tied : n;
+            const int holder = holder_of(s, owner, k, n);
+            if (holder == n) {
+                s->latest[owner * CKPT_PARAM_MAX + k] = n;
+                s->holders[owner * CKPT_PARAM_MAX + k]++;
+            }
+            if (n != owner) {
+                param->tied = holder == n ? -1 : holder;
+                param->copy_of = holder == n ? owner : -1;
+            }
+        }
+    }
+}
+
+/* Those that several layers have, in the order of their owners; the holders of each, the last first. */
+static ckpt_code list_holders(sharing *s, ckpt_arena *out, ckpt_err *err)
+{
+    const int params = s->network->node_count * CKPT_PARAM_MAX;
+    int all = 0;
+    for (int i = 0; i < params; i++) {
+        all += s->holders[i] > 1 ? s->holders[i] : 0;
+    }
+    int *const holder = CKPT_NEW(out, int, all);
+    s->shared = CKPT_NEW(out, ckpt_shared, all / 2);
+    if (holder == NULL || s->shared == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
+    }
+    int *number = s->latest; /* which of `shared`; -1: of one holder */
+    for (int i = 0, at = 0; i < params; i++) {
+        number[i] = s->holders[i] > 1 ? s->count++ : -1;
+        if (number[i] >= 0) {
+            s->shared[number[i]] =
+                (ckpt_shared){.owner = i / CKPT_PARAM_MAX, .param = i % CKPT_PARAM_MAX, .holder = &holder[at]};
+            at += s->holders[i];
+        }
+    }
+    for (int n = s->network->node_count - 1; n >= 0; n--) {
+        for (int k = 0; k < s->node[n].param_count; k++) {
+            const ckpt_param *const param = &s->node[n].param[k];
+            const int owner = param->copy_of >= 0 ? param->copy_of : n;
+            const int at = number[owner * CKPT_PARAM_MAX + k];
+            if (param->tied < 0 && at >= 0) {
+                holder[s->shared[at].holder - holder + s->shared[at].holder_count++] = n;
+            }
         }
     }
     return CKPT_OK;
 }
 
-/* Give the holders of parameter k of `owner` a copy each, and write them down, when there are several. */
-static ckpt_code share(const ckpt_network *network, ckpt_network *spread, ckpt_node *node, int owner, int k,
-                       ckpt_arena *out, ckpt_shared *shared, ckpt_err *err)
+/* A copy that never has a gradient would never be updated. */
+static ckpt_code check_reached(const sharing *s, ckpt_arena *out, ckpt_err *err)
 {
-    int *const holder = CKPT_NEW(out, int, network->node_count);
-    if (holder == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
-    }
-    int count = 0;
-    for (int n = network->node_count - 1; n >= 0; n--) {
-        const ckpt_node *const user = &network->node[n];
-        if (n != owner && (k >= user->param_count || user->param[k].tied != owner)) {
-            continue;
-        }
-        const int at = holder_of(network, spread, owner, k, n);
-        if (at == n) {
-            holder[count++] = n;
-        }
-        if (n != owner) {
-            node[n].param[k].tied = at == n ? -1 : at;
-            node[n].param[k].copy_of = at == n ? owner : -1;
+    const bool *backward = NULL;
+    CKPT_TRY(ckpt_network_reach(s->network, out, &backward, err));
+    for (int i = 0; i < s->count; i++) {
+        const ckpt_shared *const shared = &s->shared[i];
+        for (int h = 0; h < shared->holder_count; h++) {
+            if (!backward[shared->holder[h]]) {
+                return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                                 "%s: layer %s shares parameters over stages with %s, and no gradient comes to it",
+                                 s->network->model->source, s->network->node[shared->holder[h]].name,
+                                 s->network->node[shared->holder[h > 0 ? 0 : 1]].name);
+            }
         }
     }
-    *shared = (ckpt_shared){.owner = owner, .param = k, .holder = holder, .holder_count = count};
     return CKPT_OK;
 }
 
 static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ckpt_arena *out, ckpt_err *err)
 {
-    const size_t most = (size_t)network->node_count * CKPT_PARAM_MAX;
-    ckpt_node *const node = CKPT_NEW(out, ckpt_node, network->node_count);
-    ckpt_shared *const shared = CKPT_NEW(out, ckpt_shared, most);
-    bool *const tied = CKPT_NEW(out, bool, most); /* a layer is tied to this one's parameter */
-    if (node == NULL || shared == NULL || tied == NULL) {
+    const size_t params = (size_t)network->node_count * CKPT_PARAM_MAX;
+    sharing s = {.network = network,
+                 .scheme = &spread->scheme,
+                 .stage_of = spread->stage_of,
+                 .node = CKPT_NEW(out, ckpt_node, network->node_count),
+                 .latest = CKPT_NEW(out, int, params),
+                 .holders = CKPT_NEW(out, int, params)};
+    if (s.node == NULL || s.latest == NULL || s.holders == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
     }
-    memcpy(node, network->node, (size_t)network->node_count * sizeof *node);
-    for (int n = 0; n < network->node_count; n++) {
-        for (int k = 0; k < node[n].param_count; k++) {
-            if (node[n].param[k].tied >= 0) {
-                tied[node[n].param[k].tied * CKPT_PARAM_MAX + k] = true;
-            }
-        }
-    }
-    int count = 0;
-    for (int i = 0; i < network->node_count * CKPT_PARAM_MAX; i++) {
-        if (tied[i]) {
-            CKPT_TRY(share(network, spread, node, i / CKPT_PARAM_MAX, i % CKPT_PARAM_MAX, out, &shared[count], err));
-            if (shared[count].holder_count > 1) {
-                CKPT_TRY(check_reached(network, &shared[count++], out, err));
-            }
-        }
-    }
-    spread->node = node;
-    spread->shared = shared;
-    spread->shared_count = count;
-    if (count > 0 && spread->scheme.shard_optimizer) {
+    memcpy(s.node, network->node, (size_t)network->node_count * sizeof *s.node);
+    find_holders(&s);
+    CKPT_TRY(list_holders(&s, out, err));
+    CKPT_TRY(check_reached(&s, out, err));
+    spread->node = s.node;
+    spread->shared = s.shared;
+    spread->shared_count = s.count;
+    if (s.count > 0 && spread->scheme.shard_optimizer) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%s: layers %s and %s share parameters over stages, which a sharded optimizer cannot: leave "
                          "--shard out",
-                         network->model->source, network->node[shared[0].holder[1]].name,
-                         network->node[shared[0].holder[0]].name);
+                         network->model->source, network->node[s.shared[0].holder[1]].name,
+                         network->node[s.shared[0].holder[0]].name);
     }
     return CKPT_OK;
 }
@@ -206,8 +235,10 @@ ckpt_code ckpt_network_reach(const ckpt_network *network, ckpt_arena *out, const
 typedef struct packing {
     const ckpt_network *network;
     const bool *backward;
-    int *complete; /* per node: the node whose backward completes its own parameters' gradients; -1: none comes */
-    int *order;    /* nodes, as their gradients become complete */
+    int *complete;      /* per node: the node whose backward completes its own parameters' gradients; -1: none comes */
+    int *first, *lower; /* per node, 1 more than a node: of those it completes, the one with the highest number; of
+                           those that the same node completes, the next lower one; 0: none */
+    int *order;         /* nodes, as their gradients become complete */
     int order_count;
     uint8_t *reached; /* see ckpt_bucket */
 } packing;
@@ -227,11 +258,17 @@ static void order_nodes(packing *p)
             p->reached[owner] |= (uint8_t)(1u << k);
         }
     }
+    /* Those that one node completes, the last first: lists, each layer before those with lower numbers. */
+    for (int n = 0; n < network->node_count; n++) {
+        const int at = p->complete[n];
+        if (at >= 0 && network->stage_of[n] == network->scheme.stage) {
+            p->lower[n] = p->first[at];
+            p->first[at] = n + 1;
+        }
+    }
     for (int at = network->node_count - 1; at >= 0; at--) {
-        for (int n = network->node_count - 1; p->backward[at] && n >= 0; n--) {
-            if (p->complete[n] == at && network->stage_of[n] == network->scheme.stage) {
-                p->order[p->order_count++] = n;
-            }
+        for (int n = p->first[at]; n > 0; n = p->lower[n - 1]) {
+            p->order[p->order_count++] = n - 1;
         }
     }
 }
@@ -278,7 +315,7 @@ static ckpt_code fill_buckets(const packing *p, ckpt_bucket *bucket, int *count,
         if (!ckpt_sum(now->count, elements, &now->count)) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "a bucket of gradients");
         }
-        const int64_t enough = p->network->scheme.bucket_bytes / (int64_t)sizeof(float);
+        const int64_t enough = (p->network->scheme.bucket_bytes - 1) / (int64_t)sizeof(float) + 1;
         if (now->count >= enough || i + 1 == p->order_count) {
             CKPT_TRY(close_bucket(p, now, &shard, err));
             made++;
@@ -299,10 +336,13 @@ ckpt_code ckpt_network_buckets(const ckpt_network *network, ckpt_arena *out, con
     packing p = {.network = network};
     CKPT_TRY(ckpt_network_reach(network, out, &p.backward, err));
     p.complete = CKPT_NEW(out, int, network->node_count);
+    p.first = CKPT_NEW(out, int, network->node_count);
+    p.lower = CKPT_NEW(out, int, network->node_count);
     p.order = CKPT_NEW(out, int, network->node_count);
     p.reached = CKPT_NEW(out, uint8_t, network->node_count);
     ckpt_bucket *const made = CKPT_NEW(out, ckpt_bucket, network->node_count);
-    if (p.complete == NULL || p.order == NULL || p.reached == NULL || made == NULL) {
+    if (p.complete == NULL || p.first == NULL || p.lower == NULL || p.order == NULL || p.reached == NULL ||
+        made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "buckets of %d layers", network->node_count);
     }
     order_nodes(&p);
