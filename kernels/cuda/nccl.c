@@ -108,69 +108,6 @@ static ckpt_code invite(const ckpt_nccl *nccl, ncclUniqueId *id, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code connect_to(const ckpt_nccl *nccl, channel *to, const ncclUniqueId *id, int place, ckpt_err *err)
-{
-    CKPT_TRY(ckpt_cuda_check(cudaStreamCreateWithFlags(&to->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
-                             err));
-    return check(nccl, nccl->api.ncclCommInitRank(&to->comm, 2, *id, place), "ncclCommInitRank", err);
-}
-
-/* Pair after pair in one order on all ranks: whoever is first in it waits for nobody. */
-static ckpt_code connect_all(const ckpt_nccl *nccl, const unsigned char *all, size_t each, ckpt_err *err)
-{
-    const int me = nccl->rank;
-    for (int low = 0; low < nccl->count; low++) {
-        const ncclUniqueId *const id = ((const greeting *)(const void *)(all + (size_t)low * each))->id;
-        for (int high = low + 1; high < nccl->count; high++) {
-            if (low == me) {
-                CKPT_TRY(connect_to(nccl, &nccl->out[high], &id[2 * high], 0, err));
-                CKPT_TRY(connect_to(nccl, &nccl->in[high], &id[2 * high + 1], 1, err));
-            } else if (high == me) {
-                CKPT_TRY(connect_to(nccl, &nccl->in[low], &id[2 * high], 1, err));
-                CKPT_TRY(connect_to(nccl, &nccl->out[low], &id[2 * high + 1], 0, err));
-            }
-        }
-    }
-    return CKPT_OK;
-}
-
-/* All can, or all fail with the words of the first that cannot. */
-static ckpt_code agree(const ckpt_group *group, const unsigned char *all, size_t each, ckpt_err *err)
-{
-    for (int i = 0; i < group->count; i++) {
-        const greeting *const said = (const void *)(all + (size_t)i * each);
-        if (said->why[0] != '\0') {
-            return CKPT_FAIL(err, CKPT_DEVICE, "rank %d: %.*s", i, WORDS - 1, said->why);
-        }
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code come_together(ckpt_nccl *nccl, const ckpt_group *group, ckpt_err *err)
-{
-    const size_t each = sizeof(greeting) + 2 * (size_t)group->count * sizeof(ncclUniqueId);
-    greeting *const mine = ckpt_memory_get(each);
-    unsigned char *const all = ckpt_memory_get(each * (size_t)group->count);
-    ckpt_code code = CKPT_NO_MEMORY;
-    if (mine == NULL || all == NULL) {
-        (void)CKPT_FAIL(err, code, "no memory: wanted %zu bytes for NCCL's addresses",
-                        each * ((size_t)group->count + 1));
-    } else {
-        ckpt_err own = {0};
-        code = load(nccl, &own);
-        code = code == CKPT_OK ? invite(nccl, mine->id, &own) : code;
-        if (code != CKPT_OK) {
-            snprintf(mine->why, sizeof mine->why, "%.*s", WORDS - 1, own.msg);
-        }
-        code = group->collect(group->context, mine, all, (ckpt_bytes)each, err);
-        code = code == CKPT_OK ? agree(group, all, each, err) : code;
-        code = code == CKPT_OK ? connect_all(nccl, all, each, err) : code;
-    }
-    ckpt_memory_put(mine);
-    ckpt_memory_put(all);
-    return code;
-}
-
 static void close_channel(const ckpt_nccl *nccl, channel *c)
 {
     if (c->stream != NULL) {
@@ -275,6 +212,92 @@ static ckpt_code nccl_wait(void *self, void *slot, ckpt_err *err)
 static const char *nccl_library(void *self)
 {
     return ((const ckpt_nccl *)self)->version;
+}
+
+/* With its first message a communicator is connected, and the call that gives it holds the host up until the other side
+ * gives it too. In a step both sides receive before they send, each in another communicator: they would wait for each
+ * other for good. So the first message, a byte, goes here, where all ranks keep to one order. */
+static ckpt_code first_message(ckpt_nccl *nccl, int other, bool out, void *byte, ckpt_err *err)
+{
+    nccl_slot slot = {0};
+    CKPT_TRY(nccl_prepare(nccl, &slot, err));
+    ckpt_code code =
+        out ? nccl_send(nccl, &slot, other, 0, byte, 1, err) : nccl_receive(nccl, &slot, other, 0, byte, 1, err);
+    code = code == CKPT_OK ? nccl_wait(nccl, &slot, err) : code;
+    nccl_release(nccl, &slot);
+    return code;
+}
+
+/* The channel to or from another rank. */
+static ckpt_code connect_to(ckpt_nccl *nccl, int other, bool out, const ncclUniqueId *id, void *byte, ckpt_err *err)
+{
+    channel *const to = out ? &nccl->out[other] : &nccl->in[other];
+    CKPT_TRY(ckpt_cuda_check(cudaStreamCreateWithFlags(&to->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
+                             err));
+    CKPT_TRY(check(nccl, nccl->api.ncclCommInitRank(&to->comm, 2, *id, out ? 0 : 1), "ncclCommInitRank", err));
+    return first_message(nccl, other, out, byte, err);
+}
+
+/* Pair after pair in one order on all ranks: whoever is first in it waits for nobody. */
+static ckpt_code connect_pairs(ckpt_nccl *nccl, const unsigned char *all, size_t each, void *byte, ckpt_err *err)
+{
+    const int me = nccl->rank;
+    for (int low = 0; low < nccl->count; low++) {
+        const ncclUniqueId *const id = ((const greeting *)(const void *)(all + (size_t)low * each))->id;
+        for (int high = low + 1; high < nccl->count; high++) {
+            const int other = low == me ? high : low;
+            if (low == me || high == me) { /* up, then down */
+                CKPT_TRY(connect_to(nccl, other, low == me, &id[2 * high], byte, err));
+                CKPT_TRY(connect_to(nccl, other, high == me, &id[2 * high + 1], byte, err));
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code connect_all(ckpt_nccl *nccl, const unsigned char *all, size_t each, ckpt_err *err)
+{
+    void *byte = NULL;
+    CKPT_TRY(ckpt_cuda_check(cudaMalloc(&byte, 1), "cudaMalloc", err));
+    CKPT_TRY(connect_pairs(nccl, all, each, byte, err)); /* when it fails, to free would wait for what never comes */
+    return ckpt_cuda_check(cudaFree(byte), "cudaFree", err);
+}
+
+/* All can, or all fail with the words of the first that cannot. */
+static ckpt_code agree(const ckpt_group *group, const unsigned char *all, size_t each, ckpt_err *err)
+{
+    for (int i = 0; i < group->count; i++) {
+        const greeting *const said = (const void *)(all + (size_t)i * each);
+        if (said->why[0] != '\0') {
+            return CKPT_FAIL(err, CKPT_DEVICE, "rank %d: %.*s", i, WORDS - 1, said->why);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code come_together(ckpt_nccl *nccl, const ckpt_group *group, ckpt_err *err)
+{
+    const size_t each = sizeof(greeting) + 2 * (size_t)group->count * sizeof(ncclUniqueId);
+    greeting *const mine = ckpt_memory_get(each);
+    unsigned char *const all = ckpt_memory_get(each * (size_t)group->count);
+    ckpt_code code = CKPT_NO_MEMORY;
+    if (mine == NULL || all == NULL) {
+        (void)CKPT_FAIL(err, code, "no memory: wanted %zu bytes for NCCL's addresses",
+                        each * ((size_t)group->count + 1));
+    } else {
+        ckpt_err own = {0};
+        code = load(nccl, &own);
+        code = code == CKPT_OK ? invite(nccl, mine->id, &own) : code;
+        if (code != CKPT_OK) {
+            snprintf(mine->why, sizeof mine->why, "%.*s", WORDS - 1, own.msg);
+        }
+        code = group->collect(group->context, mine, all, (ckpt_bytes)each, err);
+        code = code == CKPT_OK ? agree(group, all, each, err) : code;
+        code = code == CKPT_OK ? connect_all(nccl, all, each, err) : code;
+    }
+    ckpt_memory_put(mine);
+    ckpt_memory_put(all);
+    return code;
 }
 
 ckpt_code ckpt_nccl_open(ckpt_device *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,

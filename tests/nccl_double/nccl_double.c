@@ -1,6 +1,7 @@
 /* A double of libnccl for two ranks in a communicator: bytes go between processes of this host through a socket, by a
  * thread per communicator, in the order in which they were given to it. What it refuses is what NCCL does not promise:
  * another number of ranks, another peer than the other one, another type, a send against a send, sizes that differ.
+ * As with NCCL (ncclTransportP2pSetup) the first call of a communicator holds up the host until the other side's.
  *
  * Events of the emulated device know nothing of that thread, so ncclCommGetAsyncError, which who waits asks at the end,
  * comes back when all that was given to the communicator is done. */
@@ -200,6 +201,9 @@ static ncclResult_t give(ncclComm_t comm, bool out, void *memory, size_t bytes, 
     }
     comm->queue[comm->given++ % ROOM] = (job){.send = out, .memory = memory, .bytes = bytes};
     pthread_cond_broadcast(&comm->changed);
+    while (comm->done == 0) { /* the first: both sides make the connection, and wait for each other */
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    }
     pthread_mutex_unlock(&comm->lock);
     return ncclSuccess;
 }
