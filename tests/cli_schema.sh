@@ -34,6 +34,35 @@ status=0
 "$bin/ckpt-plan" --threads 1 --budget 100B -o infeasible.json "$model" >/dev/null 2>&1 || status=$?
 [ "$status" = 1 ] || { echo "an impossible budget: exit $status, wanted 1"; exit 1; }
 [ ! -e infeasible.json ] || files="$files infeasible.json"
+# Steps of schemes: the graph of one rank, the plan of the model and the plan of that graph, which are the same.
+sed 's/"optimizer": {[^}]*}/"optimizer": { "name": "adam", "lr": 0.001, "clip_norm": 1.0 }/' "$source/models/byte-gpt.json" >clipped.json
+grep -q clip_norm clipped.json
+spread() {
+    local number=$1 model=$2
+    shift 2
+    set -- --threads 1 --set batch=8 --set tokens=64 --set blocks=1 --set hidden=48 "$@"
+    "$bin/ckpt-graph" "$@" -o "spread-graph-$number.json" "$model" >/dev/null
+    "$bin/ckpt-plan" -e 0 --budget 92% "$@" -o "spread-plan-$number.json" "$model" >/dev/null
+    "$bin/ckpt-plan" -e 0 --budget 92% -o "spread-again-$number.json" "spread-graph-$number.json" >/dev/null
+    files="$files spread-graph-$number.json spread-plan-$number.json spread-again-$number.json"
+    "$python" - "spread-plan-$number.json" "spread-again-$number.json" <<'PYTHON'
+import json
+import sys
+
+of_model, of_graph = (json.load(open(name)) for name in sys.argv[1:])
+assert "scheme" in of_model
+for key in ("graph", "budget_bytes", "verdict", "summary", "layers", "steps", "places"):
+    assert of_model[key] == of_graph[key], f"{sys.argv[1]}: {key}: {of_model[key]}, of its graph: {of_graph[key]}"
+PYTHON
+}
+gpt=$source/models/byte-gpt.json
+spread 1 "$gpt" --micro-batches 3 --gradients fused
+spread 2 "$gpt" --micro-batches 3 --pipeline-stages 2 --stage 0 --replicas 2 --overlap
+spread 3 "$gpt" --pipeline-stages 2 --stage 1
+spread 4 "$gpt" --replicas 3 --gradients fused --overlap --shard optimizer --bucket 50kB
+spread 5 clipped.json --replicas 2 --overlap --bucket 50kB
+spread 6 "$gpt" --tied apart
+
 # shellcheck disable=SC2086
 "$python" -W ignore "$check" "$source" $files
 
