@@ -10,14 +10,6 @@ ckpt_code ckpt_lower_gradients(ckpt_lowering *l, ckpt_err *err)
     if (l->completes == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "gradients of %d layers", network->node_count);
     }
-    for (int n = 0; n < network->node_count; n++) {
-        l->completes[n] = -1;
-    }
-    for (int n = network->node_count - 1; n >= 0; n--) { /* as backward goes: the lowest layer is the last */
-        const ckpt_node *const node = &network->node[n];
-        for (int k = 0; k < node->param_count && l->has_backward[n]; k++) {
-            l->completes[node->param[k].tied >= 0 ? node->param[k].tied : n] = n;
-        }
-    }
+    ckpt_network_completes(network, l->has_backward, l->completes);
     return CKPT_OK;
 }

@@ -22,4 +22,8 @@ bool ckpt_node_learns(const ckpt_node *node);
 /* Per node: does a gradient come to it, so that it has a backward op in the whole network, whatever the stage? */
 ckpt_code ckpt_network_reach(const ckpt_network *network, ckpt_arena *out, const bool **backward, ckpt_err *err);
 
+/* Per node, to `completes`: the node whose backward is the last to reach parameters of its own; -1: none does.
+ * `backward` as above. */
+void ckpt_network_completes(const ckpt_network *network, const bool *backward, int *completes);
+
 #endif

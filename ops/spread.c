@@ -230,6 +230,19 @@ ckpt_code ckpt_network_reach(const ckpt_network *network, ckpt_arena *out, const
     return CKPT_OK;
 }
 
+void ckpt_network_completes(const ckpt_network *network, const bool *backward, int *completes)
+{
+    for (int n = 0; n < network->node_count; n++) {
+        completes[n] = -1;
+    }
+    for (int n = network->node_count - 1; n >= 0; n--) { /* as backward goes: the lowest layer is the last */
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count && backward[n]; k++) {
+            completes[node->param[k].tied >= 0 ? node->param[k].tied : n] = n;
+        }
+    }
+}
+
 /* ---- buckets ---- */
 
 typedef struct packing {
@@ -246,16 +259,11 @@ typedef struct packing {
 static void order_nodes(packing *p)
 {
     const ckpt_network *const network = p->network;
+    ckpt_network_completes(network, p->backward, p->complete);
     for (int n = 0; n < network->node_count; n++) {
-        p->complete[n] = -1;
-    }
-    /* Backward goes from the last node to the first: who touches a gradient last completes it. */
-    for (int n = network->node_count - 1; n >= 0; n--) {
         const ckpt_node *const node = &network->node[n];
         for (int k = 0; p->backward[n] && k < node->param_count; k++) {
-            const int owner = node->param[k].tied >= 0 ? node->param[k].tied : n;
-            p->complete[owner] = n;
-            p->reached[owner] |= (uint8_t)(1u << k);
+            p->reached[node->param[k].tied >= 0 ? node->param[k].tied : n] |= (uint8_t)(1u << k);
         }
     }
     /* Those that one node completes, the last first: lists, each layer before those with lower numbers. */
