@@ -4,129 +4,11 @@
  * last layer writes and the others add. */
 #include "tests/support_test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "tests/support_network.h"
+#include "tests/support_scheme.h"
 
-enum { ROUNDS = 400, VALUES_MAX = 512 };
-
-static uint64_t random_state;
-
-static uint64_t draw(uint64_t below)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (random_state >> 33) % below;
-}
-
-/* Values of one shape that later layers may read. */
-typedef struct pool {
-    const char *name[VALUES_MAX];
-    int count;
-} pool;
-
-static const char *any(const pool *from)
-{
-    return from->name[draw((uint64_t)from->count)];
-}
-
-static void keep(test_model *m, pool *to, const char *layer, int output)
-{
-    to->name[to->count++] = output == 0 ? layer : ckpt_arena_format(&m->arena, "%s:%d", layer, output);
-}
-
-static const char *fresh(test_model *m)
-{
-    return ckpt_arena_format(&m->arena, "n%d", m->model.layer_count);
-}
-
-static const char *two(test_model *m, const pool *from)
-{
-    return ckpt_arena_format(&m->arena, "%s %s", any(from), any(from));
-}
-
-/* A linear layer of 8 x 8, sometimes sharing its weights. */
-static void add_linear(test_model *m, pool *wide)
-{
-    const char *const name = fresh(m);
-    ckpt_layer *const layer =
-        test_layer(m, name, "linear", any(wide), draw(2) == 0 ? "features=8" : "features=8 bias=false");
-    const int other = (int)draw((uint64_t)m->model.layer_count);
-    if (draw(2) == 0 && &m->layer[other] != layer && strcmp(m->layer[other].op, "linear") == 0) {
-        layer->tie = other;
-    }
-    keep(m, wide, name, 0);
-}
-
-static void add_some_layer(test_model *m, pool *wide, pool *half)
-{
-    static const char *const simple[] = {"gelu", "relu", "tanh", "sigmoid", "dropout", "layernorm"};
-    const char *const name = fresh(m);
-    switch (draw(9)) {
-    case 0:
-    case 1: add_linear(m, wide); break;
-    case 2:
-    case 3:
-        test_layer(m, name, simple[draw(6)], any(wide), "");
-        keep(m, wide, name, 0);
-        break;
-    case 4:
-        test_layer(m, name, "add", ckpt_arena_format(&m->arena, "%s %s", two(m, wide), two(m, wide)), "");
-        keep(m, wide, name, 0);
-        break;
-    case 5:
-        test_layer(m, name, "mul", two(m, wide), "");
-        keep(m, wide, name, 0);
-        break;
-    case 6: { /* a view, something that reads it, and back */
-        test_layer(m, name, "reshape", any(wide), "shape=[4,12]");
-        const char *const inside = fresh(m);
-        test_layer(m, inside, simple[draw(5)], name, "");
-        const char *const back = fresh(m);
-        test_layer(m, back, "reshape", draw(2) == 0 ? name : inside, "shape=[6,8]");
-        keep(m, wide, back, 0);
-        break;
-    }
-    case 7:
-        test_layer(m, name, "split", any(wide), "parts=2");
-        keep(m, half, name, 0);
-        keep(m, half, name, 1);
-        if (draw(2) == 0) {
-            const char *const joined = fresh(m);
-            test_layer(m, joined, "concat", two(m, half), "");
-            keep(m, wide, joined, 0);
-        }
-        break;
-    default:
-        test_layer(m, name, "lstm_cell", ckpt_arena_format(&m->arena, "%s %s", any(wide), two(m, wide)), "features=8");
-        keep(m, wide, name, 0);
-        keep(m, wide, name, 1);
-        break;
-    }
-}
-
-static void build(test_model *m)
-{
-    pool wide = {.count = 0};
-    pool half = {.count = 0};
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
-    wide.name[wide.count++] = "x";
-    if (draw(4) != 0) {
-        add_linear(m, &wide);
-    }
-    const int steps = 1 + (int)draw(30);
-    for (int i = 0; i < steps; i++) {
-        add_some_layer(m, &wide, &half);
-    }
-    if (draw(4) != 0) {
-        const char *const last = wide.name[wide.count - 1];
-        test_layer(m, "loss", "mse", draw(2) == 0 ? ckpt_arena_format(&m->arena, "%s t", last) : two(m, &wide), "");
-    }
-}
+enum { ROUNDS = 400, LAYERS = 30, VALUES_MAX = 512 };
 
 /* What this test works out for itself. */
 typedef struct truth {
@@ -331,16 +213,11 @@ static void check(test_model *m, const ckpt_lowered *lowered)
 static void test_random_networks(void **state)
 {
     (void)state;
-    const char *const given = getenv("CKPT_TEST_SEED");
-    const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("CKPT_TEST_SEED=%llu\n", (unsigned long long)seed);
     int backward = 0;
     int added = 0;
-    for (uint64_t round = 0; round < ROUNDS; round++) {
-        random_state = seed * ROUNDS + round;
-        (void)draw(2);
+    for (int round = 0; round < ROUNDS; round++) {
         test_model m;
-        build(&m);
+        test_random_model(&m, LAYERS);
         const ckpt_lowered *const lowered = test_lower(&m);
         check(&m, lowered);
         for (int i = 0; i < lowered->graph->op_count; i++) {
@@ -353,8 +230,9 @@ static void test_random_networks(void **state)
     CHECK(backward > 4 * ROUNDS && added > ROUNDS / 2, "only %d backward ops and %d additions", backward, added);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_networks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
