@@ -23,6 +23,14 @@ bool ckpt_scheme_is_plain(const ckpt_scheme *scheme)
            !scheme->apart;
 }
 
+ckpt_code ckpt_scheme_title(const ckpt_scheme *scheme, const char *graph, ckpt_arena *out, const char **title,
+                            ckpt_err *err)
+{
+    *title =
+        scheme->stages > 1 ? ckpt_arena_format(out, "%s, stage %d of %d", graph, scheme->stage, scheme->stages) : graph;
+    return *title != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the name of a stage");
+}
+
 int ckpt_scheme_ranks(const ckpt_scheme *scheme)
 {
     return scheme->replicas * scheme->stages;

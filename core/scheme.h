@@ -46,6 +46,11 @@ extern const ckpt_scheme ckpt_scheme_alone;
  * scheme of zeros is, too: that of a plan that nobody has set. */
 bool ckpt_scheme_is_plain(const ckpt_scheme *scheme);
 
+/* The name of a stage's step in traces: of graph "net" stage 1 of 4, from 0, is "net, stage 1 of 4"; of a step without
+ * stages it is the graph's own. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_scheme_title(const ckpt_scheme *scheme, const char *graph, ckpt_arena *out,
+                                          const char **title, ckpt_err *err);
+
 /* Ranks in all. */
 int ckpt_scheme_ranks(const ckpt_scheme *scheme);
 

@@ -84,11 +84,13 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
     if (measured == NULL || event == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace of %d steps", plan->step_count);
     }
+    const char *name = NULL;
+    CKPT_TRY(ckpt_scheme_title(&plan->scheme, plan->graph_name, out, &name, err));
     measured->event = event;
     measured->out = out;
     measured->trace = (ckpt_trace){
         .source = plan->source,
-        .name = plan->graph_name,
+        .name = name,
         .plan = plan->solver,
         .measured = true,
         .budget_bytes = plan->budget_bytes,

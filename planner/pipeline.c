@@ -210,7 +210,7 @@ static ckpt_code finish(const stage *s, int number, int stages, ckpt_ns time, ck
     ckpt_trace *const trace = CKPT_NEW(out, ckpt_trace, 1);
     const bool named = strstr(s->alone->name, ", stage ") != NULL;
     const char *const name =
-        named ? s->alone->name : ckpt_arena_format(out, "%s, stage %d of %d", s->alone->name, number + 1, stages);
+        named ? s->alone->name : ckpt_arena_format(out, "%s, stage %d of %d", s->alone->name, number, stages);
     if (trace == NULL || name == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "trace of a stage");
     }

@@ -232,9 +232,11 @@ ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckp
         }
     }
     ckpt_arena_rewind(out, mark);
+    const char *name = NULL;
+    CKPT_TRY(ckpt_scheme_title(&plan->scheme, graph->name, out, &name, err));
     *made = (ckpt_trace){
         .source = "",
-        .name = graph->name,
+        .name = name,
         .plan = plan->solver != NULL ? plan->solver : "",
         .budget_bytes = plan->budget_bytes,
         .static_bytes = graph->static_bytes,

@@ -120,7 +120,10 @@ refuse 2 "extension" "$golden/predicted.json" -o one
 refuse 2 "axis" "$golden/predicted.json" --axis=z
 refuse 2 "width" "$golden/predicted.json" --width 0
 refuse 2 "height" "$golden/predicted.json" --height 1x
-refuse 2 "more than 8" a b c d e f g h i
+# shellcheck disable=SC2046
+refuse 2 "more than 64" $(seq 65)
+one=$golden/predicted.json
+refuse 2 "found 9 traces, wanted 1 to 8" "$one" "$one" "$one" "$one" "$one" "$one" "$one" "$one" "$one"
 refuse 2 "unknown\|--frob" --frob
 echo '{"format": "ckpt-trace/1", "name": "x"' >broken.json
 refuse 2 "broken.json:2:1: " broken.json

@@ -194,7 +194,7 @@ static void compare(const plain *p, const ckpt_pipeline *made, ckpt_ns total, co
     for (int s = 0; s < p->stages; s++) {
         const ckpt_trace *const trace = made->stage[s].trace;
         char name[64];
-        (void)snprintf(name, sizeof name, ", stage %d of %d", s + 1, p->stages);
+        (void)snprintf(name, sizeof name, ", stage %d of %d", s, p->stages);
         assert_non_null(strstr(trace->name, name));
         ckpt_ns idle = total - p->end[s][p->plan[s]->step_count - 1];
         int e = 0;

@@ -14,8 +14,8 @@ enum { STAGES = 2, EVENTS = 16 };
 
 /* Two stages, two micro-batches, as it would be drawn on paper:
  *
- *     stage 1   F0 F0 F1 F1 -- -- B0 R0 B0 F.. B1 B1 U
- *     stage 2   -- -- F0 B0 F1 B1 -- ...
+ *     stage 0   F0 F0 F1 F1 -- -- B0 R0 B0 F.. B1 B1 U
+ *     stage 1   -- -- F0 B0 F1 B1 -- ...
  */
 typedef struct made {
     ckpt_event event[STAGES][EVENTS];
@@ -39,8 +39,10 @@ static void add(made *m, int stage, const char *name, const char *layer, ckpt_sp
 
 static void make(made *m)
 {
-    *m = (made){.trace = {{.source = "a.json", .name = "net, stage 1 of 2", .plan = "auto"},
-                          {.source = "b.json", .name = "net, stage 2 of 2", .plan = "auto"}}};
+    *m = (made){
+        .trace = {
+            {.source = "a.json", .name = "net, stage 0 of 2", .plan = "auto", .budget_bytes = 3000, .peak_bytes = 2500},
+            {.source = "b.json", .name = "net, stage 1 of 2", .plan = "auto", .peak_bytes = 7000}}};
     add(m, 0, "a@0/forward", "a@0", CKPT_SPAN_FORWARD, 0, 100);
     add(m, 0, "b@0/forward", "b@0", CKPT_SPAN_FORWARD, 100, 200); /* one bar with the one before */
     add(m, 0, "b@0/send", "b@0", CKPT_SPAN_FORWARD, 200, 220);
@@ -92,16 +94,16 @@ static void bars_are_where_runs_are(void **state)
         const char *title;
         double start, end;
     } wanted[] = {
-        {"stage 1: forward of micro-batch 0, 200 ns from 0 ns on", 0, 200},
-        {"stage 1: messages of micro-batch 0, 20 ns from 200 ns on", 200, 220},
-        {"stage 1: forward of micro-batch 1, 200 ns from 220 ns on", 220, 420},
-        {"stage 1: backward of micro-batch 0, 100 ns from 600 ns on", 600, 700},
-        {"stage 1: run again of micro-batch 0, 50 ns from 700 ns on", 700, 750},
-        {"stage 1: backward of micro-batch 0, 50 ns from 750 ns on", 750, 800},
-        {"stage 1: backward of micro-batch 1, 160 ns from 800 ns on", 800, 960},
-        {"stage 1: update, 40 ns from 960 ns on", 960, 1000},
-        {"stage 2: forward of micro-batch 0, 200 ns from 220 ns on", 220, 420},
-        {"stage 2: backward of micro-batch 0, 180 ns from 420 ns on", 420, 600},
+        {"stage 0: forward of micro-batch 0, 200 ns from 0 ns on", 0, 200},
+        {"stage 0: messages of micro-batch 0, 20 ns from 200 ns on", 200, 220},
+        {"stage 0: forward of micro-batch 1, 200 ns from 220 ns on", 220, 420},
+        {"stage 0: backward of micro-batch 0, 100 ns from 600 ns on", 600, 700},
+        {"stage 0: run again of micro-batch 0, 50 ns from 700 ns on", 700, 750},
+        {"stage 0: backward of micro-batch 0, 50 ns from 750 ns on", 750, 800},
+        {"stage 0: backward of micro-batch 1, 160 ns from 800 ns on", 800, 960},
+        {"stage 0: update, 40 ns from 960 ns on", 960, 1000},
+        {"stage 1: forward of micro-batch 0, 200 ns from 220 ns on", 220, 420},
+        {"stage 1: backward of micro-batch 0, 180 ns from 420 ns on", 420, 600},
     };
     enum { COUNT = sizeof wanted / sizeof *wanted };
     made m;
@@ -126,9 +128,11 @@ static void bars_are_where_runs_are(void **state)
               "%s: at %.1f, %.1f wide", wanted[i].title, x, wide);
     }
     assert_non_null(strstr(svg, "net: 2 pipeline stages, 2 micro-batches"));
-    assert_non_null(strstr(svg, "18.0 %")); /* stage 1 waits for 180 of 1000 */
-    assert_non_null(strstr(svg, "62.0 %")); /* stage 2 runs for 380 of 1000 */
+    assert_non_null(strstr(svg, "18.0 %")); /* stage 0 waits for 180 of 1000 */
+    assert_non_null(strstr(svg, "62.0 %")); /* stage 1 runs for 380 of 1000 */
     assert_non_null(strstr(svg, "40.0 % of it bubbles"));
+    assert_non_null(strstr(svg, ">2.50 kB of 3.00 kB<")); /* what each stage takes of its budget */
+    assert_non_null(strstr(svg, ">7.00 kB<"));
     ckpt_text_fini(&text);
 }
 
@@ -166,15 +170,15 @@ static void what_is_a_pipeline(void **state)
         const char *a, *b;
         bool is;
     } cases[] = {
-        {"net, stage 1 of 2", "net, stage 2 of 2", true},
-        {"net, stage 3 of 4", "net, stage 1 of 4", true},
+        {"net, stage 0 of 2", "net, stage 1 of 2", true},
+        {"net, stage 3 of 4", "net, stage 0 of 4", true},
         {"net, stage 9, stage 1 of 4", "net, stage 9, stage 2 of 4", true},
         {"net, stage 1 of 2", "net, stage 1 of 2", false},
-        {"net, stage 1 of 2", "net, stage 2 of 3", false},
-        {"net, stage 1 of 2", "other, stage 2 of 2", false},
-        {"net, stage 1 of 2", "net, stage 3 of 2", false},
-        {"net, stage 0 of 2", "net, stage 1 of 2", false},
-        {"net, stage 1 of 2", "net, stage 2 of 2!", false},
+        {"net, stage 1 of 2", "net, stage 0 of 3", false},
+        {"net, stage 1 of 2", "other, stage 0 of 2", false},
+        {"net, stage 1 of 2", "net, stage 2 of 2", false},
+        {"net, stage -1 of 2", "net, stage 1 of 2", false},
+        {"net, stage 1 of 2", "net, stage 0 of 2!", false},
         {"net", "net", false},
         {"", ", stage 1 of 2", false},
     };
@@ -185,8 +189,8 @@ static void what_is_a_pipeline(void **state)
         CHECK(ckpt_pipeline_traces(list, 2) == cases[i].is, "'%s' and '%s'", cases[i].a, cases[i].b);
         assert_false(ckpt_pipeline_traces(list, 1));
     }
-    const ckpt_trace without = {.name = "net, stage 1 of 2"};
-    const ckpt_trace with = {.name = "net, stage 2 of 2", .time_ns = 5};
+    const ckpt_trace without = {.name = "net, stage 0 of 2"};
+    const ckpt_trace with = {.name = "net, stage 1 of 2", .time_ns = 5};
     const ckpt_trace *const list[] = {&without, &with};
     assert_false(ckpt_pipeline_traces(list, 2));
 }

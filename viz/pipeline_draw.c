@@ -1,8 +1,8 @@
 /* The picture of a pipeline:
  *
  *     title, time and bubble
- *     stage 1 [0][1][2]      [ 0 ][ 3 ][ 1 ] ...   25.0 %
- *     stage 2    [0][1][2][ 0 ] ...                25.0 %
+ *     stage 0 [0][1][2]      [ 0 ][ 3 ][ 1 ] ...   25.0 %   4.4 MB of 4.5 MB
+ *     stage 1    [0][1][2][ 0 ] ...                25.0 %   3.8 MB of 4.0 MB
  *     axis
  *     what the colours are, and how long it took in all
  *
@@ -15,7 +15,7 @@
 #include "viz/pipeline.h"
 #include "viz/view_draw_impl.h"
 
-enum { STAGES_MAX = CKPT_VIEW_TRACES };
+enum { STAGES_MAX = CKPT_VIEW_STAGES };
 
 typedef enum kind { FORWARD, BACKWARD, RECOMPUTE, MESSAGE, UPDATE, OTHER, KINDS } kind;
 
@@ -34,7 +34,7 @@ typedef struct bar {
 
 typedef struct row {
     const ckpt_trace *trace;
-    int stage; /* from 1 */
+    int stage;
     bar *bar;
     int count;
     ckpt_ns busy;
@@ -46,6 +46,7 @@ typedef struct picture {
     int rows;
     ckpt_ns total, spent[KINDS];
     double row_height, axis_y;
+    double memory_x; /* 0: no room for that column */
 } picture;
 
 /* Of "<graph>, stage 2 of 4": how long the graph's name is, and the numbers. */
@@ -59,7 +60,7 @@ static bool parse_name(const char *name, int *length, int *stage, int *stages)
     int used = 0;
     *length = at != NULL ? (int)(at - name) : 0;
     return at != NULL && sscanf(at + strlen(mark), "%6d of %6d%n", stage, stages, &used) == 2 &&
-           at[strlen(mark) + (size_t)used] == '\0' && *stage >= 1 && *stage <= *stages;
+           at[strlen(mark) + (size_t)used] == '\0' && *stage >= 0 && *stage < *stages;
 }
 
 bool ckpt_pipeline_traces(const ckpt_trace *const *trace, int count)
@@ -209,8 +210,11 @@ static void lay_out(picture *p, int height)
     const double least = cells ? 16 : 26;
     const double wanted = height > 0 ? (height * v->canvas.cell_height - head - foot) / p->rows : (cells ? 32 : 44);
     p->row_height = fmax(least, cells ? floor(wanted / 16) * 16 : floor(wanted));
+    const double memory = cells ? 168 : 140;
+    const bool room = v->canvas.width > 4 * memory;
     v->left = v->margin + gutter(p);
-    v->right = v->canvas.width - v->margin - gutter(p);
+    v->right = v->canvas.width - v->margin - gutter(p) - (room ? memory : 0);
+    p->memory_x = room ? v->right + gutter(p) : 0;
     v->top = head;
     v->bottom = head + p->row_height * p->rows;
     v->x_end = (double)p->total;
@@ -284,6 +288,22 @@ static void draw_columns(picture *p, const row *r, double y, double height)
     }
 }
 
+/* What is beside a row: the bubble, and the memory that the stage takes. */
+static void draw_figures(picture *p, const row *r, double middle)
+{
+    ckpt_view *const v = &p->view;
+    const ckpt_font font = {v->small, false, CKPT_INK_GREY, -1};
+    char peak[CKPT_UNITS_TEXT], budget[CKPT_UNITS_TEXT];
+    ckpt_view_words(v, v->right + 8, middle, font, v->gutter, CKPT_SAY(v, "%.1f %%", bubble(p, r->busy, 1)));
+    if (p->memory_x > 0 && r->trace->budget_bytes > 0) {
+        ckpt_view_words(v, p->memory_x, middle, font, CKPT_ANY_WIDTH / 2,
+                        CKPT_SAY(v, "%s of %s", ckpt_bytes_show(r->trace->peak_bytes, peak),
+                                 ckpt_bytes_show(r->trace->budget_bytes, budget)));
+    } else if (p->memory_x > 0) {
+        ckpt_view_words(v, p->memory_x, middle, font, CKPT_ANY_WIDTH / 2, ckpt_bytes_show(r->trace->peak_bytes, peak));
+    }
+}
+
 static void draw_row(picture *p, const row *r, int number)
 {
     ckpt_view *const v = &p->view;
@@ -295,8 +315,7 @@ static void draw_row(picture *p, const row *r, int number)
     ckpt_box *const box = CKPT_NEW(v->canvas.scratch, ckpt_box, r->count);
     v->failed = v->failed || box == NULL;
     ckpt_view_words(v, v->left - 8, middle, font, v->gutter, CKPT_SAY(v, "stage %d", r->stage));
-    ckpt_view_words(v, v->right + 8, middle, (ckpt_font){v->small, false, CKPT_INK_GREY, -1}, v->gutter,
-                    CKPT_SAY(v, "%.1f %%", bubble(p, r->busy, 1)));
+    draw_figures(p, r, middle);
     if (!cells) {
         ckpt_view_line(v, v->left, y + p->row_height - 0.5, v->right, y + p->row_height - 0.5,
                        (ckpt_pen){CKPT_INK_FAINT, 1, 0});
@@ -341,6 +360,9 @@ static void draw_axis(picture *p)
     }
     const ckpt_font side = {v->small, false, CKPT_INK_GREY, -1};
     ckpt_view_words(v, v->right + 8, v->top - (cells ? 8 : 10), side, v->gutter, "bubble");
+    if (p->memory_x > 0) {
+        ckpt_view_words(v, p->memory_x, v->top - (cells ? 8 : 10), side, CKPT_ANY_WIDTH / 2, "peak of budget");
+    }
 }
 
 static void draw_legend(picture *p)
@@ -400,7 +422,7 @@ ckpt_code ckpt_pipeline_draw(const ckpt_trace *const *trace, int count, const ch
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "found format \"%s\", wanted one of %s", format, ckpt_renderer_names());
     }
     const bool cells = renderer->cells;
-    const int width = options->width > 0 ? options->width : cells ? renderer->width : 1100;
+    const int width = options->width > 0 ? options->width : cells ? renderer->width : 1240;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     picture *const p = CKPT_NEW(&scratch, picture, 1);

@@ -238,9 +238,11 @@ ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_
         CKPT_TRY(name_step(&m, s));
     }
     ckpt_arena_rewind(out, mark);
+    const char *name = NULL;
+    CKPT_TRY(ckpt_scheme_title(&plan->scheme, plan->graph_name != NULL ? plan->graph_name : "", out, &name, err));
     *made = (ckpt_trace){
         .source = plan->source != NULL ? plan->source : "",
-        .name = plan->graph_name != NULL ? plan->graph_name : "",
+        .name = name,
         .plan = plan->solver != NULL ? plan->solver : "",
         .budget_bytes = plan->budget_bytes,
         .arena_bytes = plan->arena_bytes,

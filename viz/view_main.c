@@ -14,7 +14,7 @@
 #include "viz/pipeline.h"
 #include "viz/viz.h"
 
-enum { INPUTS = 8, LARGEST = 16384 };
+enum { INPUTS = CKPT_VIEW_STAGES, LARGEST = 16384 };
 
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "the extension is the format; - is standard output; default: draw in the terminal"},
@@ -310,9 +310,9 @@ int main(int argc, char **argv)
                     .usage = "ckpt-view [options] FILE...",
                     .about =
                         "Draw memory over one training step: 1 to 8 plans, predicted and measured traces under the "
-                        "budget line,\nwith what makes the peak; the run of a program that follows no plan; or, of a "
-                        "sweep, overhead over budget\nwith the plans given beside it. A file of - is read from "
-                        "standard input.",
+                        "budget line,\nwith what makes the peak; the run of a program that follows no plan; the traces "
+                        "of a pipeline's stages,\nup to 64, with their bubbles; or, of a sweep, overhead over budget "
+                        "with the plans given beside it.\nA file of - is read from standard input.",
                     .option = options,
                     .example = examples,
                     .argc = argc,
