@@ -45,7 +45,6 @@ static const char *const examples[] = {"ckpt-graph models/gpt2-124m.json -o gpt2
 
 static void list_attributes(const ckpt_attr_spec *spec)
 {
-    printf("%s", spec != NULL && spec->name != NULL ? "\n" : "");
     for (; spec != NULL && spec->name != NULL; spec++) {
         printf("- `%s`", spec->name);
         if (spec->required) {
@@ -72,13 +71,14 @@ static int list_ops(void)
         if ((*op)->in_max > (*op)->in_min) {
             printf(" to %d", (*op)->in_max);
         }
-        printf(".\n");
+        printf(".\n%s", (*op)->attrs != NULL && (*op)->attrs->name != NULL ? "\n" : "");
         list_attributes((*op)->attrs);
     }
     printf("\n# Optimizers\n");
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
-        printf("\n## %s\n\n`%s`\n\nSource: %s.\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
+        printf("\n## %s\n\n`%s`\n\nSource: %s.\n\n", (*optimizer)->name, (*optimizer)->formula, (*optimizer)->source);
         list_attributes((*optimizer)->attrs);
+        list_attributes(ckpt_optimizer_common);
     }
     return 0;
 }
