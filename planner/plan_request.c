@@ -107,6 +107,15 @@ ckpt_code ckpt_request_check_scheme(const ckpt_request *r, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "--stage is one of --pipeline-stages N, and there are none");
     }
     CKPT_TRY(ckpt_scheme_check(&r->scheme, err));
+    if (r->scheme.replicas == 1 && r->scheme.bucket_bytes != ckpt_scheme_alone.bucket_bytes) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "--bucket is of gradients that data-parallel ranks exchange, and there is one: add "
+                         "--replicas N");
+    }
+    if (ckpt_scheme_ranks(&r->scheme) == 1 && r->scheme.network_bytes_per_s != ckpt_scheme_alone.network_bytes_per_s) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "--network is between ranks, and there is one: add --replicas N or --pipeline-stages N");
+    }
     const char *const one = ckpt_request_is_staged(r) ? for_one(r) : NULL;
     return one == NULL ? CKPT_OK
                        : CKPT_FAIL(err, CKPT_BAD_INPUT,

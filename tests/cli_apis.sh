@@ -56,6 +56,27 @@ example lower - lstm.json "batch=64 hidden=64" --checkpoint 't.*' --strategy gro
 example lower - byte-gpt.json "$small" --policy 'linear=save,attention=save,*=prefer-recompute' -b 85%
 # ... which keeps only what backward needs, when it is to save everything
 example equal 0 byte-gpt.json "$small" --policy '*=save'
+# ... and must holds under a budget, prefer leaves the choice to it: which of the four GELUs run again
+wish() { # wish "LAYERS" POLICY BUDGET
+    local -a sets=()
+    for name in $small; do sets+=(--set "$name"); done
+    "$plan" -t 2 "${sets[@]}" --policy "$2" -b "$3" -o wish.json "$models/byte-gpt.json" >wish.txt 2>&1 || fail "$2 within $3: $(cat wish.txt)"
+    local found
+    found=$(grep '^    "h.[0-9].gelu": "recompute"' wish.json | cut -d. -f2 | tr '\n' ' ')
+    [ "$found" = "$1" ] || fail "$2 within $3: GELUs '$found' run again, wanted '$1'"
+}
+all="0 1 2 3 "
+wish "$all" gelu=must-recompute 200%
+wish "$all" gelu=must-recompute 85%
+wish "$all" gelu=prefer-recompute 200%
+wish "" gelu=must-save 85%
+wish "" gelu=prefer-save 200%
+for kind in recompute save; do
+    "$plan" -t 2 --set batch=4 --set tokens=64 --set hidden=64 --set blocks=4 --set heads=4 --policy "gelu=prefer-$kind" -b 85% -o wish.json \
+        "$models/byte-gpt.json" >wish.txt 2>&1 || fail "prefer-$kind: $(cat wish.txt)"
+    again=$(grep -c '^    "h.[0-9].gelu": "recompute"' wish.json)
+    [ "$kind $again" != "save 0" ] && [ "$kind $again" != "recompute 4" ] || fail "prefer-$kind is taken for must: $again GELUs run again"
+done
 # FairScale
 example same 2 fairscale-ffn.json "batch=32" --checkpoint ffn
 example same 2 fairscale-ffn.json "batch=32" --checkpoint ffn --offload ffn --link 10GB/s

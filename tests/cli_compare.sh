@@ -136,6 +136,12 @@ for o in d["graph"]["ops"]: o["time_ns"] += 1'
 edit small.plan moved.plan 'd["costs"] = "profile b/p.json"'
 expect 3 "not comparable: another model (large, not small)" small.plan other.plan
 expect 3 "not comparable: another batch (16.6 kB of inputs, not 8.32 kB of inputs)" small.plan batch.plan
+plan small.json -m 2 -o twice.plan
+plan small.json --replicas 2 -o two.plan
+plan small.json --replicas 4 -o four.plan
+expect 3 "not comparable: another scheme (2 micro-batches, not one batch on one rank)" small.plan twice.plan
+expect 3 "not comparable: another scheme (1 micro-batch, 4 replicas, not 1 micro-batch, 2 replicas)" two.plan four.plan
+expect 0 "the same" two.plan two.plan
 expect 3 "not comparable: another graph (1.59 MB of weights, not 400 kB of weights)" small.plan hidden.plan
 expect 3 "not comparable: another dtype (bfloat16, not float32)" gpu.plan half.plan
 expect 3 "not comparable: other threads (2, not 1)" small.plan threads.plan

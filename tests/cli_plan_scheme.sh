@@ -181,6 +181,8 @@ add --replicas N|--shard optimizer four.json
 add --replicas N|--overlap four.json
 while reading --bucket|--replicas 2 --bucket 0 four.json
 while reading --network|--replicas 2 --network fast four.json
+--bucket is of gradients that data-parallel ranks exchange|--bucket 1MB four.json
+--network is between ranks, and there is one|--network 1GB/s -m 2 four.json
 --stage is one of --pipeline-stages N|--stage 0 four.json
 found stage 3, wanted 0 to 2|--pipeline-stages 3 --stage 3 four.json
 --sweep is for one graph, and there are 3 stages: name one by --stage K|--pipeline-stages 3 --sweep 2 four.json

@@ -142,10 +142,33 @@ static int other_times(const ckpt_outline *a, const ckpt_outline *b)
     return count;
 }
 
+/* How a step is spread, in words; NULL: no memory. */
+static const char *scheme_words(ckpt_comparer *c, const ckpt_scheme *s)
+{
+    if (ckpt_scheme_is_plain(s)) {
+        return "one batch on one rank";
+    }
+    const char *const stage = s->stages > 1 ? ckpt_arena_format(c->out, ", stage %d of %d", s->stage, s->stages) : "";
+    const char *const replicas = s->replicas > 1 ? ckpt_arena_format(c->out, ", %d replicas", s->replicas) : "";
+    return stage == NULL || replicas == NULL
+               ? NULL
+               : ckpt_arena_format(c->out, "%d micro-batch%s%s%s%s%s%s%s", s->micro_batches,
+                                   s->micro_batches > 1 ? "es" : "", stage, replicas, s->overlap ? ", overlapped" : "",
+                                   s->shard_optimizer ? ", optimizer sharded" : "", s->fused ? ", fused gradients" : "",
+                                   s->apart ? ", tied apart" : "");
+}
+
+static ckpt_code match_schemes(ckpt_comparer *c, const ckpt_scheme *base, const ckpt_scheme *fresh)
+{
+    const char *const was = scheme_words(c, base), *const is = scheme_words(c, fresh);
+    return was != NULL && is != NULL && strcmp(was, is) == 0 ? CKPT_OK : ckpt_compare_mismatched(c, "scheme", was, is);
+}
+
 ckpt_code ckpt_match_plans(ckpt_comparer *c)
 {
     const ckpt_plan *const base = c->base->plan, *const fresh = c->fresh->plan;
     CKPT_TRY(ckpt_match_name(c, "model", base->graph_name, fresh->graph_name));
+    CKPT_TRY(match_schemes(c, &base->scheme, &fresh->scheme));
     if (c->d->mismatch_count == 0 && strcmp(base->graph_sha256, fresh->graph_sha256) != 0) {
         CKPT_TRY(other_graph(c, base, fresh));
     }
