@@ -177,7 +177,9 @@ static void add_pieces(const ckpt_executor *executor, int replica, ckpt_square *
         for (int i = x->first[replica]; i < x->first[replica + 1]; i++) {
             const ckpt_piece *const piece = &x->piece[i];
             float *const at = ckpt_executor_param_at(executor, executor->layout.gradients, piece->node, piece->param);
-            to[(*count)++] = (ckpt_square){piece->node, replica, at + piece->first, piece->count};
+            if (executor->lowered->network->node[piece->node].param[piece->param].copy_of < 0) {
+                to[(*count)++] = (ckpt_square){piece->node, replica, at + piece->first, piece->count};
+            }
         }
     }
 }

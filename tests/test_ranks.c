@@ -40,16 +40,23 @@ static struct sockaddr_in here(int at)
     return address;
 }
 
-/* A port that nobody has, for the next job. */
+/* A port that nobody has, for the next job. It stays bound here, without a listener, until the next: so no connection
+ * can leave from it, not that of a rank that looks for rank 0 either; who listens there must reuse it, as rank 0 does.
+ */
 static void take_port(void)
 {
+    static const int on = 1;
+    static int held = -1;
     struct sockaddr_in address = here(0);
     socklen_t length = sizeof address;
-    const int made = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(made, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(getsockname(made, (struct sockaddr *)&address, &length), 0);
+    if (held >= 0) {
+        close(held);
+    }
+    held = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(held, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(setsockopt(held, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    assert_int_equal(getsockname(held, (struct sockaddr *)&address, &length), 0);
     port = ntohs(address.sin_port);
-    close(made);
 }
 
 static void set_number(const char *name, int number)
@@ -401,6 +408,14 @@ static void kill_some(int count, unsigned dead, bool stop_others)
     }
     begun();
     sleep_ms((long)ckpt_test_draw(20));
+    for (int i = 0; i < count; i++) { /* all at once: no one of them shall live to see another's death */
+        int status = 0;
+        if ((dead >> i & 1) != 0) {
+            kill(all[i].id, SIGSTOP);
+            assert_int_equal(waitpid(all[i].id, &status, WUNTRACED), all[i].id);
+            assert_true(WIFSTOPPED(status));
+        }
+    }
     for (int i = 0; i < count; i++) {
         if ((dead >> i & 1) != 0) {
             kill(all[i].id, SIGKILL);
@@ -644,8 +659,10 @@ static void port_is_taken(void **state)
 {
     (void)state;
     take_port();
+    static const int on = 1;
     const int made = socket(AF_INET, SOCK_STREAM, 0);
     const struct sockaddr_in address = here(port);
+    assert_int_equal(setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
     assert_int_equal(bind(made, (const struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(made, 5), 0);
     setenv("CKPT_RANKS_WAIT", "1", 1);

@@ -2,9 +2,11 @@
  * not, with overlap or without, in buckets of any size. This program starts itself under mpirun. */
 #include "tests/support_test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "executor/executor_impl.h"
 #include "ranks/ranks_impl.h"
 #include "tests/support_ranks.h"
 #include "tests/support_train.h"
@@ -15,6 +17,7 @@ enum { SEED = 5, STEPS = 2, STAGES_MAX = 4 };
 #define BERT_SET  "batch=2 tokens=6 positions=6 hidden=16 blocks=2 heads=2 feed_forward=24 vocabulary=24"
 #define DENSE     "models/densenet-bc-100-12-dropout.json"
 #define DENSE_SET "batch=2 size=8 growth=4 layers=1"
+#define FROZEN    "tests/models/frozen.json"
 
 static const char *program;
 static ckpt_ranks *ranks;
@@ -49,10 +52,11 @@ static void forget_slots(void)
     ranks->slot_count = 0;
 }
 
-static void run(test_train *t, const ckpt_scheme *scheme, double clip, const char *strategy, test_record *record)
+static void run_scaled(test_train *t, const ckpt_scheme *scheme, double clip, double loss_scale, const char *strategy,
+                       test_record *record)
 {
     ckpt_err err = {0};
-    test_train_spread(t, scheme, clip, 1);
+    test_train_spread(t, scheme, clip, loss_scale);
     const bool together = ckpt_scheme_ranks(scheme) > 1, least = strcmp(strategy, "keep-all") != 0;
     const ckpt_plan *plan = test_train_plan(t, strategy, least ? 1 : 0);
     plan = least ? test_train_plan(t, strategy, plan->least_budget_bytes) : plan;
@@ -70,6 +74,11 @@ static void run(test_train *t, const ckpt_scheme *scheme, double clip, const cha
     test_train_run(t, &how, record);
     CHECK(record->peak_bytes == plan->peak_bytes, "rank %d: measured peak %lld, predicted %lld", ckpt_ranks_rank(ranks),
           (long long)record->peak_bytes, (long long)plan->peak_bytes);
+}
+
+static void run(test_train *t, const ckpt_scheme *scheme, double clip, const char *strategy, test_record *record)
+{
+    run_scaled(t, scheme, clip, 1, strategy, record);
 }
 
 static ckpt_executor *open_executor(test_train *t, bool together)
@@ -200,9 +209,13 @@ static void stages_give_the_same_bits(void **state)
         const char *file, *set;
         bool apart;
         double clip;
-    } model[] = {{DENSE, DENSE_SET, false, 0}, {DENSE, DENSE_SET, false, 0.01}, {BERT, BERT_SET, true, 0}};
+    } model[] = {{DENSE, DENSE_SET, false, 0},
+                 {DENSE, DENSE_SET, false, 0.01},
+                 {FROZEN, "size=8", false, 0},
+                 {BERT, BERT_SET, true, 0},
+                 {BERT, BERT_SET, true, 0.001}};
     for (size_t i = 0; i < sizeof model / sizeof model[0]; i++) {
-        for (int m = 1; m <= 5; m += 2) {
+        for (int m = 1; m <= 5; m += m == 4 ? 1 : m) {
             test_train t;
             test_record wanted, found;
             const char *names[STAGES_MAX];
@@ -236,6 +249,108 @@ static void stages_of_replicas(void **state)
     scheme.overlap = true;
     scheme.bucket_bytes = 1000;
     sum_of_replicas(DENSE, DENSE_SET, &scheme, 2);
+    scheme.fused = true;
+    sum_of_replicas(DENSE, DENSE_SET, &scheme, 2);
+}
+
+/* --- the norm --- */
+
+/* The sum of squares of this rank's gradients; what is a copy of another's does not count. */
+static double squares_here(test_train *t, ckpt_executor *executor)
+{
+    const ckpt_network *const network = t->lowered->network;
+    float *const grad = CKPT_NEW(&t->arena, float, test_train_get(t, NULL, NULL, NULL));
+    double sum = 0;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->param_count && network->stage_of[n] == network->scheme.stage; k++) {
+            ckpt_err err = {0};
+            if (node->param[k].tied >= 0 || node->param[k].copy_of >= 0) {
+                continue;
+            }
+            CHECK_OK(ckpt_executor_grad(executor, n, k, grad, &err), err);
+            for (int64_t i = 0; i < ckpt_shape_count(&node->param[k].tensor.shape); i++) {
+                sum += (double)grad[i] * (double)grad[i];
+            }
+        }
+    }
+    return sum;
+}
+
+/* What the updates multiply gradients by follows from the gradients of one replica's ranks, all of them, each once. */
+static void check_scale(const char *file, const char *set, ckpt_scheme scheme, int stages, double loss_scale)
+{
+    enum { RANKS = 8 };
+    const double clip = 0.001;
+    const char *names[STAGES_MAX];
+    test_train t;
+    ckpt_err err = {0};
+    ckpt_data *data = NULL;
+    float loss = 0;
+    double all[RANKS], sum = 0;
+    test_train_open_on(&t, device, file, set, NULL);
+    if (stages > 1) {
+        cut(&t, &scheme, stages, names);
+    }
+    test_train_spread(&t, &scheme, clip, loss_scale);
+    ckpt_executor *const executor = open_executor(&t, true);
+    CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
+    test_train_feed(&t, data, executor);
+    CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+    const double mine = squares_here(&t, executor);
+    CHECK_OK(ckpt_ranks_collect(ranks, &mine, all, sizeof mine, &err), err);
+    for (int s = 0; s < stages; s++) {
+        sum += all[ckpt_ranks_rank(ranks) / stages * stages + s];
+    }
+    const double base = 1 / (scheme.micro_batches * scheme.replicas * loss_scale);
+    const double wanted = base * clip / (sqrt(sum) * base + 1e-6), found = (double)*ckpt_executor_scale_at(executor, 0);
+    CHECK(wanted < base, "%s: nothing is clipped", file);
+    CHECK(fabs(found - wanted) < 1e-6 * wanted, "%s, %d stages of %d replicas%s: gradients times %g, wanted %g", file,
+          stages, scheme.replicas, scheme.apart ? ", apart" : "", found, wanted);
+    ckpt_data_close(data);
+    ckpt_executor_destroy(executor);
+    test_train_close(&t);
+}
+
+static void the_norm_counts_every_gradient_once(void **state)
+{
+    (void)state;
+    const int count = ckpt_ranks_count(ranks);
+    check_scale(DENSE, DENSE_SET, scheme_of(2, count), 1, 8);
+    check_scale(BERT, BERT_SET, scheme_of(1, count), 1, 1);
+    check_scale(BERT, BERT_SET, scheme_of(2, 1), count, 8);
+    ckpt_scheme apart = scheme_of(1, count); /* a copy is in a bucket, and does not count either */
+    apart.apart = true;
+    check_scale(BERT, BERT_SET, apart, 1, 1);
+    if (count == 4) {
+        check_scale(BERT, BERT_SET, scheme_of(2, 2), 2, 1);
+    }
+}
+
+/* A power of two changes no bit but of the gradients. */
+static void scaled_losses_train_the_same(void **state)
+{
+    (void)state;
+    const int count = ckpt_ranks_count(ranks);
+    for (int stages = 1; stages <= count; stages += count - 1) {
+        const char *names[STAGES_MAX];
+        test_train t;
+        test_record wanted, found;
+        test_train_open_on(&t, device, DENSE, DENSE_SET, NULL);
+        ckpt_scheme scheme = scheme_of(2, count / stages);
+        if (stages > 1) {
+            cut(&t, &scheme, stages, names);
+        }
+        run_scaled(&t, &scheme, 0, 1, "keep-all", &wanted);
+        run_scaled(&t, &scheme, 0, 1024, "recompute-all", &found);
+        for (int s = 0; s < STEPS; s++) {
+            CHECK(strcmp(wanted.digest[s][CKPT_SECTION_GRADIENTS], found.digest[s][CKPT_SECTION_GRADIENTS]) != 0,
+                  "%d stages: gradients of step %d are not scaled", stages, s + 1);
+            found.digest[s][CKPT_SECTION_GRADIENTS][0] = '\0';
+        }
+        test_record_same(&wanted, &found, 0, "a loss scale");
+        test_train_close(&t);
+    }
 }
 
 /* All ranks get the same, and nothing changes. */
@@ -275,8 +390,12 @@ static void evaluation_is_for_all(void **state)
 static int as_rank(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replicas_are_summed),       cmocka_unit_test(sharding_overlap_and_buckets_change_nothing),
-        cmocka_unit_test(stages_give_the_same_bits), cmocka_unit_test(stages_of_replicas),
+        cmocka_unit_test(replicas_are_summed),
+        cmocka_unit_test(sharding_overlap_and_buckets_change_nothing),
+        cmocka_unit_test(stages_give_the_same_bits),
+        cmocka_unit_test(stages_of_replicas),
+        cmocka_unit_test(the_norm_counts_every_gradient_once),
+        cmocka_unit_test(scaled_losses_train_the_same),
         cmocka_unit_test(evaluation_is_for_all),
     };
     ckpt_err err = {0};
