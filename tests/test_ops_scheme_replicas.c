@@ -25,6 +25,7 @@ static void build(spread_step *s)
     scheme.micro_batches = 1 + (int)ckpt_test_draw(3);
     scheme.stages = 1 + (int)ckpt_test_draw(3);
     scheme.fused = ckpt_test_draw(2) == 0;
+    scheme.apart = ckpt_test_draw(4) == 0;
     scheme.replicas = 2 + (int)ckpt_test_draw(3);
     scheme.shard_optimizer = ckpt_test_draw(2) == 0;
     scheme.overlap = ckpt_test_draw(2) == 0;
@@ -185,6 +186,30 @@ static void check_gradients(const ckpt_lowered *lowered, const ckpt_bucket *buck
     assert_int_equal(list.count, wanted);
 }
 
+/* Its parts are no larger than they must be, and its pieces are all elements that a gradient comes to, once. */
+static void check_parts(const spread_step *s, const ckpt_bucket *bucket)
+{
+    const int64_t replicas = s->spread->scheme.replicas;
+    assert_int_equal(bucket->chunk % 16, 0);
+    assert_true(bucket->chunk * replicas >= bucket->count && (bucket->chunk - 16) * replicas < bucket->count);
+    assert_int_equal(bucket->staging_bytes, (replicas - 1) * bucket->chunk * 4);
+    int64_t count = 0;
+    ckpt_piece piece = {.node = -1};
+    while (ckpt_bucket_next(s->spread, bucket, 0, bucket->count, &piece)) {
+        bool given = false;
+        for (int i = 0; i < s->lowered->graph->op_count; i++) {
+            const ckpt_op_role *const role = &s->lowered->op_role[i];
+            const ckpt_node *const node = role->task == CKPT_TASK_LAYER ? &s->spread->node[role->node] : NULL;
+            given = given || (node != NULL && role->phase == CKPT_BACKWARD && piece.param < node->param_count &&
+                              (node->index == piece.node || node->param[piece.param].tied == piece.node));
+        }
+        assert_true(given);
+        assert_int_equal(piece.at, count);
+        count += piece.count;
+    }
+    assert_int_equal(count, bucket->count);
+}
+
 static void check_bucket(const spread_step *s, int k)
 {
     const ckpt_lowered *const lowered = s->lowered;
@@ -198,6 +223,7 @@ static void check_bucket(const spread_step *s, int k)
     const int complete = last_giver(lowered, bucket), end = end_of_backward(lowered);
     const int next = find_bucket_op(lowered, CKPT_TASK_BUCKET, k + 1);
     assert_true(complete >= 0 && reduce > complete);
+    check_parts(s, bucket);
     assert_int_equal(start >= 0, scheme->overlap);
     assert_int_equal(summed >= 0, scheme->overlap && !scheme->shard_optimizer);
     assert_int_equal(gather >= 0, scheme->shard_optimizer);
@@ -244,6 +270,26 @@ static void check_bucket(const spread_step *s, int k)
     }
 }
 
+/* Parameters that gradients come to in this stage, those that are copies left out. */
+static ckpt_bytes norm_bytes(const spread_step *s)
+{
+    ckpt_bytes bytes = 0;
+    for (int n = 0; n < s->spread->node_count; n++) {
+        for (int k = 0; k < s->spread->node[n].param_count; k++) {
+            const ckpt_param *const param = &s->spread->node[n].param[k];
+            bool given = false;
+            for (int i = 0; i < s->lowered->graph->op_count; i++) {
+                const ckpt_op_role *const role = &s->lowered->op_role[i];
+                const ckpt_node *const node = role->task == CKPT_TASK_LAYER ? &s->spread->node[role->node] : NULL;
+                given = given || (node != NULL && role->phase == CKPT_BACKWARD && k < node->param_count &&
+                                  (node->index == n || node->param[k].tied == n));
+            }
+            bytes += given && param->tied < 0 && param->copy_of < 0 ? ckpt_tensor_bytes(&param->tensor) : 0;
+        }
+    }
+    return bytes;
+}
+
 /* The norm is of sums, and all updates are scaled by it. */
 static void check_norm(const spread_step *s)
 {
@@ -253,6 +299,10 @@ static void check_norm(const spread_step *s)
     for (int i = 0; norm >= 0 && i < g->op_count; i++) {
         const ckpt_op_role *const role = &s->lowered->op_role[i];
         assert_true(role->task == CKPT_TASK_NORM ? i == norm : true);
+        if (i == norm) {
+            const int parts = s->spread->scheme.shard_optimizer ? s->spread->scheme.replicas : 1;
+            assert_int_equal(role->moved_bytes, norm_bytes(s) / parts);
+        }
         assert_true(is_update(role) || role->task == CKPT_TASK_GATHER ? i > norm : i <= norm);
     }
 }
@@ -284,6 +334,43 @@ static void test_replicas_do_a_step_and_reduce(void **state)
     assert_true(buckets > (int)rounds);
 }
 
+/* Who has a parameter that layers share: its owner, in another stage the first of those tied to it; or all of them. */
+static void check_holders(const spread_step *s)
+{
+    const ckpt_network *const before = &s->alone, *const after = s->spread;
+    for (int n = 0; n < before->node_count; n++) {
+        for (int k = 0; k < before->node[n].param_count; k++) {
+            const int owner = before->node[n].param[k].tied;
+            if (owner < 0) {
+                assert_true(after->node[n].param[k].tied < 0 && after->node[n].param[k].copy_of < 0);
+                continue;
+            }
+            int wanted = after->stage_of[n] == after->stage_of[owner] ? owner : -1;
+            for (int i = 0; i <= n && wanted < 0; i++) {
+                const bool shares = k < before->node[i].param_count && before->node[i].param[k].tied == owner;
+                wanted = shares && after->stage_of[i] == after->stage_of[n] ? i : -1;
+            }
+            wanted = after->scheme.apart ? n : wanted;
+            assert_int_equal(after->node[n].param[k].tied, wanted == n ? -1 : wanted);
+            assert_int_equal(after->node[n].param[k].copy_of, wanted == n ? owner : -1);
+        }
+    }
+}
+
+/* The others' copies come over the network; then all are summed up, and given to those that are here. */
+static void check_sum_time(const spread_step *s, const ckpt_shared *shared, ckpt_bytes bytes, int i)
+{
+    const ckpt_op_role *const role = &s->lowered->op_role[i];
+    int64_t others = 0;
+    for (int h = 0; h < shared->holder_count; h++) {
+        others += s->spread->stage_of[shared->holder[h]] != s->spread->scheme.stage;
+    }
+    const ckpt_ns network = (ckpt_ns)((double)(others * bytes) * 1e9 / (double)s->spread->scheme.network_bytes_per_s);
+    const ckpt_ns sum = ckpt_roofline_ns(&ckpt_device_models[0], NULL, CKPT_DIRECTION_UPDATE, CKPT_FLOAT32, role->flop,
+                                         role->moved_bytes);
+    assert_int_equal(s->lowered->graph->op[i].time_ns, network + sum);
+}
+
 /* The order in which stages of one replica come to their parts of a sum over stages is one; and each is behind all of
  * backward. */
 static void test_sums_of_copies(void **state)
@@ -296,6 +383,7 @@ static void test_sums_of_copies(void **state)
         build(&s);
         int last = -1;
         const ckpt_lowered *const lowered = s.lowered;
+        check_holders(&s);
         for (int i = 0; i < lowered->graph->op_count; i++) {
             const ckpt_op_role *const role = &lowered->op_role[i];
             if (role->task != CKPT_TASK_SHARED) {
@@ -313,12 +401,14 @@ static void test_sums_of_copies(void **state)
             }
             for (int u = i; u < lowered->graph->op_count; u++) {
                 assert_false(lowered->op_role[u].task == CKPT_TASK_REDUCE ||
+                             lowered->op_role[u].task == CKPT_TASK_SUMMED ||
                              lowered->op_role[u].task == CKPT_TASK_SENT);
             }
             const ckpt_tensor *const tensor = &s.spread->node[shared->owner].param[shared->param].tensor;
             assert_true(here);
             assert_int_equal(lowered->graph->op[i].workspace_bytes,
                              (shared->holder_count - 1) * ((ckpt_tensor_bytes(tensor) + 63) / 64 * 64));
+            check_sum_time(&s, shared, ckpt_tensor_bytes(tensor), i);
             sums++;
         }
         int wanted = 0;
@@ -384,11 +474,66 @@ static void test_times(void **state)
     assert_true(hidden > rounds / 4);
 }
 
+/* A copy that no gradient comes to would never be updated. */
+static void test_copies_without_a_gradient_are_refused(void **state)
+{
+    (void)state;
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_layer(&m, "a", "linear", "x", "features=8");
+    test_layer(&m, "nowhere", "linear", "x", "features=8")->tie = 0;
+    test_layer(&m, "b", "linear", "a", "features=8");
+    test_layer(&m, "loss", "mse", "b t", "");
+    const char *const first[] = {"a", "nowhere"};
+    ckpt_scheme scheme = ckpt_scheme_alone;
+    scheme.stages = 2;
+    scheme.first_layer = first;
+    const ckpt_network *spread = NULL;
+    ckpt_err err = {0};
+    assert_int_equal(ckpt_network_spread(test_infer(&m), &scheme, &m.arena, &spread, &err), CKPT_BAD_INPUT);
+    assert_string_equal(err.msg,
+                        "test.json: layer nowhere shares parameters over stages with a, and no gradient comes to it");
+    test_model_fini(&m);
+}
+
+static void test_by_hand(void **state)
+{
+    (void)state;
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 1});
+    test_layer(&m, "a", "linear", "x", "features=8");
+    test_layer(&m, "b", "linear", "a", "features=8")->tie = 0;
+    test_layer(&m, "c", "linear", "b", "features=1 bias=false");
+    test_layer(&m, "d", "linear", "c", "features=1");
+    test_layer(&m, "loss", "mse", "d t", "");
+    ckpt_network network = *test_infer(&m);
+    network.clip_norm = 1;
+    ckpt_scheme scheme = ckpt_scheme_alone;
+    scheme.apart = true;
+    /* b is a copy: 72 weights of a, 8 of c, 2 of d. */
+    const ckpt_lowered *const apart = test_lower_network(&m, test_stage(&m, &network, scheme, 0));
+    assert_int_equal(apart->op_role[ckpt_graph_find_op(apart->graph, "@norm")].moved_bytes, 4 * (72 + 8 + 2));
+    scheme.replicas = 11;
+    scheme.bucket_bytes = 9; /* 2 elements are not enough, with 8 more there are */
+    const ckpt_lowered *const many = test_lower_network(&m, test_stage(&m, &network, scheme, 0));
+    assert_int_equal(many->bucket_count, 3);
+    assert_int_equal(many->bucket[0].count, 2 + 8);
+    assert_int_equal(many->bucket[0].chunk, 16); /* fewer elements than replicas */
+    assert_int_equal(many->bucket[1].count, 72);
+    test_model_fini(&m);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_do_a_step_and_reduce),
         cmocka_unit_test(test_sums_of_copies),
+        cmocka_unit_test(test_copies_without_a_gradient_are_refused),
+        cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_times),
     };
     ckpt_test_seed(argc, argv);

@@ -190,8 +190,65 @@ static void check_sent(const ckpt_lowered *lowered, int send)
     }
     const ckpt_op_role *const other = &lowered->op_role[sent];
     assert_true(sent > send && other->task == CKPT_TASK_SENT);
+    assert_int_equal(lowered->buffer_role[g->op[send].writes.at[0]].batch, role->batch);
     assert_true(other->peer == role->peer && other->batch == role->batch && other->value == role->value &&
                 other->gradient == role->gradient && other->phase == role->phase);
+}
+
+/* The clock of 1F1B: when `stage` of `stages` has the forward or the backward of a micro-batch. */
+static int clock_of(int stages, int stage, int batch, bool backward)
+{
+    return backward ? 2 * (batch + stages) - 1 - stage : stage + 2 * batch;
+}
+
+/* Each wait for a message stands at the first beginning of a forward or backward at which the other has it. Gives their
+ * number. Every forward and every backward must have an op of its own. */
+static int check_clock(const pipeline *p, int s)
+{
+    const ckpt_lowered *const l = p->stage[s];
+    int before = -1, checked = 0, layers = 0;
+    for (int i = 0; i < l->graph->op_count; i++) {
+        const ckpt_op_role *const role = &l->op_role[i];
+        const bool runs = role->task == CKPT_TASK_LAYER && role->batch >= 0;
+        const int now = runs ? clock_of(p->stages, s, role->batch, role->phase == CKPT_BACKWARD) : before;
+        layers += now != before;
+        before = now;
+    }
+    before = -1;
+    for (int i = 0; i < l->graph->op_count && layers == 2 * p->network->scheme.micro_batches; i++) {
+        const ckpt_op_role *const role = &l->op_role[i];
+        if (role->task == CKPT_TASK_LAYER && role->batch >= 0) {
+            before = clock_of(p->stages, s, role->batch, role->phase == CKPT_BACKWARD);
+        }
+        int next = i;
+        while (next < l->graph->op_count && (l->op_role[next].task != CKPT_TASK_LAYER || l->op_role[next].batch < 0)) {
+            next++;
+        }
+        if (role->task == CKPT_TASK_SENT) {
+            const int due = clock_of(p->stages, role->peer, role->batch, role->gradient);
+            assert_true(before < due);
+            assert_true(next == l->graph->op_count ||
+                        clock_of(p->stages, s, l->op_role[next].batch, l->op_role[next].phase == CKPT_BACKWARD) >= due);
+            checked++;
+        }
+    }
+    return checked;
+}
+
+static void test_messages_are_waited_for_when_they_have_come(void **state)
+{
+    (void)state;
+    const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
+    int checked = 0;
+    for (uint64_t round = 0; round < rounds; round++) {
+        pipeline p;
+        build(&p, LAYERS, false);
+        for (int s = 0; s < p.stages; s++) {
+            checked += check_clock(&p, s);
+        }
+        test_model_fini(&p.m);
+    }
+    assert_true(checked > 2 * (int)rounds);
 }
 
 static void test_every_send_is_received(void **state)
@@ -439,6 +496,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages_are_the_whole_step),
         cmocka_unit_test(test_every_send_is_received),
+        cmocka_unit_test(test_messages_are_waited_for_when_they_have_come),
         cmocka_unit_test(test_no_ranks_wait_for_each_other),
         cmocka_unit_test(test_micro_batches_under_way),
         cmocka_unit_test(test_relay_by_hand),
