@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]: everything that needs a GPU, in one command, within N
-# seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, profiles by CUPTI and the
-# trained step beside them, PyTorch's recordings imported, the benchmark beside PyTorch, compute-sanitizer. Most important
-# first; a part that fails or runs out of time is recorded and the rest still runs. Exit 0: all that was asked for has run
-# and was well; 1: something was not; 2: usage.
+# seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, micro-batches and fused
+# gradients on one GPU (ranks with NCCL need two: not here), profiles by CUPTI and the trained step beside them, PyTorch's
+# recordings imported, the benchmark beside PyTorch, compute-sanitizer. Most important first; a part that fails or runs
+# out of time is recorded and the rest still runs. Exit 0: all that was asked for has run and was well; 1: something was
+# not; 2: usage.
 #
-# --parts: some of first,tests,profile (two networks),imports,bench,sanitize,inject,steps (predicted and measured times of
-# six plans),profiles (every network of models/),rest (the other networks in bfloat16),float32 (all of them), after the
+# --parts: some of first,tests,scheme,profile (two networks),imports,bench,sanitize,inject,steps (predicted and measured
+# times of six plans),profiles (every network of models/),rest (the other networks in bfloat16),float32 (all of them), after the
 # build; default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
 #
 # Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
@@ -18,7 +19,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-known=first,tests,profile,imports,bench,sanitize,inject,steps,profiles,rest,float32
+known=first,tests,scheme,profile,imports,bench,sanitize,inject,steps,profiles,rest,float32
 out='' dry=0 seconds=520 parts=$known
 while [ $# -gt 0 ]; do
     case $1 in
@@ -57,7 +58,7 @@ keep() {
     cp "$work"/inject/inject.md "$work"/imports/imports.md "$out/" 2>/dev/null
     cp "$work"/log/steps.log "$out/steps.txt" 2>/dev/null
     cp "$work"/steps.json "$out/" 2>/dev/null
-    for folder in "$work"/bench/recorded "$work"/first "$work"/profile "$work"/profiles "$work"/inject; do
+    for folder in "$work"/bench/recorded "$work"/first "$work"/scheme "$work"/profile "$work"/profiles "$work"/inject; do
         [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
     done
     tar czf "$out/recorded.tar.gz" -C "$work" recorded
@@ -226,6 +227,36 @@ if asked tests; then
     run_tests tests-alone "^($alone)" 1 80
 fi
 
+# One GPU, several micro-batches: keep-all, less, fused, and a loss scale of 1024 leave the same weights; clipping leaves
+# others, the same with every plan.
+scheme() {
+    set -e -o pipefail
+    mkdir -p "$work/scheme" && cd "$work/scheme"
+    local vars=(--set batch=2 --set tokens=64 --set blocks=3) type run name
+    [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
+    for name in plain:'"clip_norm": 0' scaled:'"loss_scale": 1024' clipped:'"clip_norm": 0.05' both:'"clip_norm": 0.05, "loss_scale": 1024'; do
+        sed "s/\"optimizer\": *{/&${name#*:}, /" "$root/models/byte-gpt.json" >"${name%%:*}.json"
+    done
+    cmp -s plain.json clipped.json && { echo "byte-gpt.json has no optimizer to change"; exit 1; }
+    for type in ${types//,/ }; do
+        for run in plain.keep plain.part plain.fused scaled.part clipped.keep clipped.part both.part; do
+            local how=(--micro-batches 3 --device h200 --dtype $type --strategy keep-all)
+            [ "$device" != cpu ] || how=(--micro-batches 3 --dtype $type --strategy keep-all)
+            case $run in *.part) how[-1]=recompute-only how+=(--budget 80%) ;; *.fused) how+=(--gradients fused) ;; esac
+            "$bin/ckpt-plan" "${run%.*}.json" "${vars[@]}" "${how[@]}" -o $type.$run.plan.json
+            "$bin/ckpt-train" "${run%.*}.json" "${vars[@]}" --dtype $type --device "$device" --plan $type.$run.plan.json \
+                --steps 4 --seed 1 --poison | tee $type.$run.txt
+        done
+        [ "$(cat $type.*.txt | grep -c 'measured peak .*(equal)')" = 7 ] || { echo "$type: peaks differ: $(grep peak $type.*.txt)"; exit 1; }
+        [ "$(grep -h sha256 $type.plain.*.txt $type.scaled.*.txt | sort -u | wc -l)" = 1 ] || { echo "$type: other weights: $(grep sha256 $type.*.txt)"; exit 1; }
+        [ "$(grep -h sha256 $type.clipped.*.txt $type.both.*.txt | sort -u | wc -l)" = 1 ] || { echo "$type: other weights when clipped: $(grep sha256 $type.*.txt)"; exit 1; }
+        [ "$(grep -h sha256 $type.*.txt | sort -u | wc -l)" = 2 ] || { echo "$type: nothing was clipped"; exit 1; }
+    done
+    echo "3 micro-batches: the same weights kept, recomputed, fused and with a scaled loss; clipped others, the same twice"
+}
+export -f scheme
+if asked scheme; then plain_part scheme 60 bash -c scheme; fi
+
 # What CUPTI says of every layer, and the trained step held against the sum of its layers. The line of each network that
 # goes to the table is the one that says how far the two are apart.
 profile() {
@@ -304,6 +335,7 @@ op conv2d
 op batchnorm
 test test_gpu_sums
 test test_gpu_optimizers
+test test_gpu_device
 bfloat16 models/bert-8.json --set batch=1 --set tokens=24 --set positions=24 --set hidden=32 --set blocks=1 --set heads=2 --set feed_forward=48 --set vocabulary=40
 bfloat16 models/lstm.json --set batch=2 --set hidden=16
 bfloat16 tests/models/unet-small.json

@@ -517,7 +517,14 @@ extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
     if (event == nullptr || event->recording != nullptr) {
         return emulated_refuse(event == nullptr ? cudaErrorInvalidResourceHandle : cudaErrorCapturedEvent);
     }
-    return event->latest == nullptr || event->latest->done ? health() : cudaErrorNotReady;
+    if (event->latest == nullptr || event->latest->done) {
+        return health();
+    }
+    const std::shared_ptr<moment> latest = event->latest;
+    if (latest->stream != nullptr && !emulated_capturing()) {
+        step_towards(latest->stream); /* who asks again finds that time has passed */
+    }
+    return cudaErrorNotReady;
 }
 
 extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)

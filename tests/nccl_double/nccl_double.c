@@ -7,6 +7,7 @@
  * comes back when all that was given to the communicator is done. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -166,6 +167,9 @@ SHOWN ncclResult_t ncclCommInitRank(ncclComm_t *comm, int count, ncclUniqueId id
         return (ncclResult_t)SYSTEM_ERROR;
     }
     made->rank = rank;
+    const int at_once =
+        1; /* a message is three small writes in turn, each of which would wait for the last one's answer */
+    (void)setsockopt(made->socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->changed, NULL);
     if (pthread_create(&made->thread, NULL, work, made) != 0) {
