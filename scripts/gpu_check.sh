@@ -240,8 +240,8 @@ scheme() {
     cmp -s plain.json clipped.json && { echo "byte-gpt.json has no optimizer to change"; exit 1; }
     for type in ${types//,/ }; do
         for run in plain.keep plain.part plain.fused scaled.part clipped.keep clipped.part both.part; do
-            local how=(--micro-batches 3 --device h200 --dtype $type --strategy keep-all)
-            [ "$device" != cpu ] || how=(--micro-batches 3 --dtype $type --strategy keep-all)
+            local how=(--micro-batches 3 --device h200 --dtype "$type" --strategy keep-all)
+            [ "$device" != cpu ] || how=(--micro-batches 3 --dtype "$type" --strategy keep-all)
             case $run in *.part) how[-1]=recompute-only how+=(--budget 80%) ;; *.fused) how+=(--gradients fused) ;; esac
             "$bin/ckpt-plan" "${run%.*}.json" "${vars[@]}" "${how[@]}" -o $type.$run.plan.json
             "$bin/ckpt-train" "${run%.*}.json" "${vars[@]}" --dtype $type --device "$device" --plan $type.$run.plan.json \
