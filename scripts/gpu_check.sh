@@ -335,7 +335,6 @@ op conv2d
 op batchnorm
 test test_gpu_sums
 test test_gpu_optimizers
-test test_gpu_device
 bfloat16 models/bert-8.json --set batch=1 --set tokens=24 --set positions=24 --set hidden=32 --set blocks=1 --set heads=2 --set feed_forward=48 --set vocabulary=40
 bfloat16 models/lstm.json --set batch=2 --set hidden=16
 bfloat16 tests/models/unet-small.json
