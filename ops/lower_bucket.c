@@ -44,10 +44,9 @@ ckpt_code ckpt_lower_buckets(ckpt_lowering *l, ckpt_err *err)
     }
     for (int b = 0; b < l->bucket_count; b++) {
         const ckpt_bucket *const bucket = &l->bucket[b];
-        l->progress[b] = (ckpt_bucket_progress){.last = nodes, .updates = bucket->node_count, .buffer = -1};
+        l->progress[b] = (ckpt_bucket_progress){.updates = bucket->node_count, .buffer = -1};
         for (int i = 0; i < bucket->node_count; i++) {
-            const int last = l->completes[bucket->node[i]];
-            l->progress[b].last = last < l->progress[b].last ? last : l->progress[b].last;
+            l->progress[b].last = l->completes[bucket->node[i]]; /* they come in the order in which they are complete */
             l->bucket_of[bucket->node[i]] = b;
         }
     }
@@ -291,13 +290,16 @@ static ckpt_code lower_shared(ckpt_lowering *l, int number, ckpt_err *err)
 {
     const ckpt_shared *const shared = &l->network->shared[number];
     const ckpt_bytes bytes = ckpt_tensor_bytes(&l->network->node[shared->owner].param[shared->param].tensor);
-    ckpt_collected adds = {.count = 0};
-    int here = 0;
+    int *const adds = CKPT_NEW(l->out, int, shared->holder_count); /* layers that are apart can be many */
+    int here = 0, buffers = 0;
+    if (adds == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d copies of a parameter", shared->holder_count);
+    }
     for (int h = 0; h < shared->holder_count; h++) {
         const int buffer = l->param_grad_buffer[(size_t)shared->holder[h] * CKPT_PARAM_MAX + (size_t)shared->param];
         here += ckpt_lower_here(l, shared->holder[h]);
         if (buffer >= 0) {
-            ckpt_lower_collect(&adds, buffer);
+            adds[buffers++] = buffer;
         }
     }
     if (here == 0) {
@@ -306,7 +308,7 @@ static ckpt_code lower_shared(ckpt_lowering *l, int number, ckpt_err *err)
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
     CKPT_TRY(reduce_op(l, "shared", number, CKPT_TASK_SHARED, "reduce", &op, &role, err));
-    CKPT_TRY(ckpt_lower_keep(l, &adds, &op->adds, err));
+    op->adds = (ckpt_list){.at = adds, .count = buffers};
     role->shared = number;
     op->workspace_bytes = ckpt_times(shared->holder_count - 1, ckpt_round_up(bytes, CKPT_ALIGN));
     role->flop = ckpt_times(shared->holder_count - 1, bytes / (int64_t)sizeof(float));

@@ -527,6 +527,31 @@ static void test_by_hand(void **state)
     test_model_fini(&m);
 }
 
+/* Once written beyond an array on the stack. */
+static void test_hundreds_of_copies(void **state)
+{
+    (void)state;
+    enum { COPIES = 200 };
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    for (int i = 0; i < COPIES; i++) {
+        ckpt_layer *const layer =
+            test_layer(&m, ckpt_arena_format(&m.arena, "n%d", i), "linear", i == 0 ? "x" : "", "features=8");
+        layer->tie = i > 0 ? 0 : -1;
+    }
+    test_layer(&m, "loss", "mse", ckpt_arena_format(&m.arena, "n%d t", COPIES - 1), "");
+    ckpt_scheme scheme = ckpt_scheme_alone;
+    scheme.apart = true;
+    scheme.fused = true;
+    const ckpt_lowered *const lowered = test_lower_network(&m, test_stage(&m, test_infer(&m), scheme, 0));
+    const int sum = ckpt_graph_find_op(lowered->graph, "@shared.0/reduce");
+    assert_true(sum >= 0);
+    assert_int_equal(lowered->graph->op[sum].adds.count, COPIES);
+    test_model_fini(&m);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -534,6 +559,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sums_of_copies),
         cmocka_unit_test(test_copies_without_a_gradient_are_refused),
         cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_hundreds_of_copies),
         cmocka_unit_test(test_times),
     };
     ckpt_test_seed(argc, argv);
