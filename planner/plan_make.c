@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/cli.h"
+#include "planner/batches.h"
 #include "planner/bound.h"
 #include "planner/planner_impl.h"
 #include "planner/replay.h"
@@ -69,23 +70,39 @@ static ckpt_code ask(const maker *m, const ckpt_plan_options *options, ckpt_byte
     return CKPT_OK;
 }
 
-/* Steps and places of a candidate; `enough` bytes of places will do. */
-static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, int effort,
-                                 ckpt_plan *plan, ckpt_err *err)
+static ckpt_code place_sequence(const maker *m, const ckpt_sequence *sequence, ckpt_bytes enough, int effort,
+                                ckpt_plan *plan, ckpt_err *err)
 {
     ckpt_plan_options options = *m->options;
     options.effort = effort;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_sequence moved;
-    ckpt_code code = ckpt_sequence_reduce_first(m->graph, &candidate->sequence, &scratch, &moved, err);
-    if (code == CKPT_OK) {
-        code = ckpt_sequence_steps(m->graph, &moved, m->out, plan, err);
-    }
+    ckpt_code code = ckpt_sequence_steps(m->graph, sequence, m->out, plan, err);
     if (code == CKPT_OK) {
         code = ckpt_sequence_pack(m->graph, plan, enough, &options, &scratch, err);
     }
     ckpt_arena_fini(&scratch);
+    return code;
+}
+
+/* Steps and places of a candidate; `enough` bytes of places will do. */
+static ckpt_code place_candidate(const maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, int effort,
+                                 ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_sequence *const sequence = &candidate->sequence;
+    ckpt_sequence moved;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_code code = ckpt_sequence_reduce_first(m->graph, sequence, &scratch, &moved, err);
+    code = code == CKPT_OK ? place_sequence(m, &moved, enough, effort, plan, err) : code;
+    const bool same = code != CKPT_OK || moved.op == sequence->op ||
+                      memcmp(moved.op, sequence->op, (size_t)moved.count * sizeof *moved.op) == 0;
+    ckpt_arena_fini(&scratch);
+    if (!same && enough > 0 && plan->arena_bytes > enough) { /* memory first */
+        ckpt_plan unmoved = {0};
+        code = place_sequence(m, sequence, enough, effort, &unmoved, err);
+        *plan = code == CKPT_OK && unmoved.arena_bytes <= enough ? unmoved : *plan;
+    }
     ckpt_bytes sum = 0;
     plan->solver = candidate->by != NULL ? candidate->by : m->strategy->name;
     if (code == CKPT_OK && !ckpt_sum(plan->arena_bytes, m->graph->static_bytes, &sum)) {
@@ -166,6 +183,7 @@ static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt
     ckpt_bytes below = 0;        /* the highest one whose answer did, or that had none */
     ckpt_bytes lowest = 0;
     CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &lowest, err));
+    again.no_least = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
     for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
         const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;

@@ -36,6 +36,7 @@ typedef struct ckpt_plan_options {
     const struct ckpt_candidate *incumbent;
     int incumbent_count;
     const struct ckpt_solver *solver; /* of linear programs; NULL: what needs one is left out. Kept during the call. */
+    bool no_least;                    /* answer->least is not looked at: what only serves it may be left out */
     /* When to end early with the best so far; what comes out then depends on the machine. */
     ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
     const volatile sig_atomic_t *stop; /* not NULL: end soon once it is not 0 */

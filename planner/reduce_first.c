@@ -48,11 +48,16 @@ static bool may_swap(const ckpt_graph *graph, const int *op, int from, int to, i
     return from < to && to < end;
 }
 
-static void swap(int *op, int from, int to, int end, int *scratch)
+/* What is again[] moves along. `first_again`: the entries that come to the front run again; else those behind do. */
+static void swap(int *op, bool *again, int from, int to, int end, bool first_again, int *scratch)
 {
+    const int middle = from + (end - to);
     memcpy(scratch, op + from, (size_t)(to - from) * sizeof *op);
     memmove(op + from, op + to, (size_t)(end - to) * sizeof *op);
-    memcpy(op + from + (end - to), scratch, (size_t)(to - from) * sizeof *op);
+    memcpy(op + middle, scratch, (size_t)(to - from) * sizeof *op);
+    for (int t = from; t < end; t++) {
+        again[t] = (t < middle) == first_again;
+    }
 }
 
 /* The next run of reductions with something that runs again right before it, from entry *end on: [*from, *to) and
@@ -116,15 +121,18 @@ ckpt_code ckpt_sequence_reduce_first(const ckpt_graph *graph, const ckpt_sequenc
     mark_again(op, sequence->count, ran, again);
     *moved = (ckpt_sequence){op, sequence->count};
     ckpt_bytes most = 0;
-    ckpt_ns time = 0;
-    CKPT_TRY(ckpt_sequence_measure(graph, moved, out, &most, &time, err));
+    ckpt_ns longest = 0; /* with copies it may take longer in another order */
+    CKPT_TRY(ckpt_sequence_measure(graph, moved, out, &most, &longest, err));
     int from = 0, to = 0, end = 0;
     while (find(graph, op, again, sequence->count, &from, &to, &end)) {
         ckpt_bytes peak = 0;
-        swap(op, from, to, end, scratch);
+        ckpt_ns time = 0;
+        const ckpt_mark mark = ckpt_arena_mark(out);
+        swap(op, again, from, to, end, false, scratch);
         CKPT_TRY(ckpt_sequence_measure(graph, moved, out, &peak, &time, err));
-        if (peak > most) { /* what arrives would lie beside what is recomputed: memory first */
-            swap(op, from, from + (end - to), end, scratch);
+        ckpt_arena_rewind(out, mark);
+        if (peak > most || time > longest) { /* what arrives would lie beside what is recomputed: memory first */
+            swap(op, again, from, from + (end - to), end, true, scratch);
         }
     }
     return CKPT_OK;

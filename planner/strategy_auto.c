@@ -25,7 +25,7 @@ static const struct {
 enum { VAST_OPS = 100000, CONSTRUCTORS = 3 };
 
 /* A step of several micro-batches of so many ops is made of schedules of one: others come out slower and take long. */
-enum { BATCHED_OPS = 1500 };
+enum { BATCHED_OPS = 1200 };
 
 static const char *const constructors[CONSTRUCTORS] = {"keep-all", "chain", "hierarchy"};
 static const char *const vast_constructors[CONSTRUCTORS] = {"keep-all", "chain", "sqrt"};
@@ -64,6 +64,11 @@ static bool may_recompute(const ckpt_graph *graph)
     return any;
 }
 
+static bool is_made_of_one(const ckpt_graph *graph, const ckpt_plan_options *options)
+{
+    return graph->op_count > BATCHED_OPS && ckpt_effort(options) < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
+}
+
 static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                            ckpt_answer *answer, ckpt_err *err)
 {
@@ -87,7 +92,7 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
             answer->spare[answer->spare_count++] = part.candidate[0];
         }
         merge(answer, &part);
-        if (i < 0 && part.count > 0 && graph->op_count > BATCHED_OPS && ckpt_effort(options) < CKPT_EFFORT_MORE) {
+        if (i < 0 && part.count > 0 && is_made_of_one(graph, options)) {
             break;
         }
     }
@@ -170,6 +175,9 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     const ckpt_ns upper = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
     ckpt_answer_bound(answer, bound.time_ns, bound.how, bound.scope);
+    if (bound.infeasible && answer->least.sequence.op != NULL && is_made_of_one(graph, options)) {
+        return CKPT_OK;
+    }
     if (!is_done(graph, answer) && may_recompute(graph) && graph->op_count <= VAST_OPS) {
         ckpt_answer program = {.has_bound = false};
         CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer,

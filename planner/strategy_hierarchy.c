@@ -80,7 +80,8 @@ static ckpt_code find_least(const ckpt_graph *graph, ckpt_bytes limit, const ckp
     CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, answer, err));
     wish.work = NULL;
     ckpt_bytes low = find_floor(graph);
-    for (int round = 0; round < LEAST_ROUNDS && answer->least.peak > low; round++) {
+    const int rounds = options->no_least ? 0 : LEAST_ROUNDS;
+    for (int round = 0; round < rounds && answer->least.peak > low; round++) {
         wish.limit = low + (answer->least.peak - low) / 2;
         const ckpt_bytes before = answer->least.peak;
         CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, answer, err));

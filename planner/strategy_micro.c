@@ -112,6 +112,7 @@ static ckpt_code plan_one(micro *x, ckpt_bytes limit, ckpt_bytes hold, int effor
         known[i] = (ckpt_candidate){p->sequence, p->peak > held ? p->peak : held, p->time, NULL};
     }
     options.effort = effort;
+    options.no_least = limit > 0;
     options.incumbent = known;
     options.incumbent_count = x->pool_count;
     *answer = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
@@ -140,8 +141,8 @@ static ckpt_code offer(micro *x, const part *p, bool least, ckpt_candidate *meas
 }
 
 /* Remember and offer what an answer holds. `over`: by how much the fastest of them was beyond the limit; negative: so
- * much was left. */
-static ckpt_code offer_answer(micro *x, const ckpt_answer *answer, ckpt_bytes *over, ckpt_err *err)
+ * much was left. `fastest`: its time, of the whole. */
+static ckpt_code offer_answer(micro *x, const ckpt_answer *answer, ckpt_bytes *over, ckpt_ns *fastest, ckpt_err *err)
 {
     for (int i = 0; i < answer->count && i < OFFERED; i++) {
         part made;
@@ -157,6 +158,7 @@ static ckpt_code offer_answer(micro *x, const ckpt_answer *answer, ckpt_bytes *o
             }
         }
         *over = i == 0 ? measured.peak - x->limit : *over;
+        *fastest = i == 0 ? measured.time : *fastest;
     }
     return CKPT_OK;
 }
@@ -174,8 +176,10 @@ static ckpt_code try_held(micro *x, ckpt_bytes held, int effort, ckpt_ns *time, 
     for (int round = 0; round < CORRECTIONS && limit >= held && !ckpt_plan_stopped(x->options); round++) {
         ckpt_bytes over = 0;
         CKPT_TRY(plan_one(x, limit, limit - held, effort, answer, err));
-        CKPT_TRY(offer_answer(x, answer, &over, err));
-        if (answer->count == 0 || (over <= 0 && -over <= x->limit / 256)) {
+        ckpt_ns fastest = INT64_MAX;
+        CKPT_TRY(offer_answer(x, answer, &over, &fastest, err));
+        const bool slower = over > 0 && x->best != NULL && fastest >= x->best_ns; /* with less still more so */
+        if (answer->count == 0 || slower || (over <= 0 && -over <= x->limit / 256)) {
             break;
         }
         limit -= over > 0 ? over : over + x->limit / 512;
@@ -192,51 +196,70 @@ static ckpt_bytes held_of(const micro *x, double share)
     return (ckpt_bytes)((double)most * share);
 }
 
-/* What a schedule of the whole does in a micro-batch, as a schedule of one: a hold stands before the next first run.
- * `twin`: per op of the whole, the op of `one` in that micro-batch, else -1. Gives whether there are no copies. */
-static bool project(micro *x, const ckpt_sequence *whole, const int *twin)
+/* Of a micro-batch, per op and per buffer of the whole: which of `one` it is; -1: none. */
+typedef struct twins {
+    int *op, *buffer;
+} twins;
+
+/* What a schedule of the whole does in a micro-batch, as a schedule of one: a hold stands before the next first run. */
+static void project(micro *x, const ckpt_sequence *whole, const twins *twin)
 {
-    bool plain = true;
     int next = 0; /* the op of `one` whose first run is next */
     x->order.count = 0;
     for (int i = 0; i < whole->count; i++) {
-        plain = plain && whole->op[i] >= 0;
-        const int t = plain ? twin[whole->op[i]] : -1;
+        int target = 0;
+        const ckpt_step_kind kind = ckpt_sequence_kind(whole->op[i], &target);
+        const int t = kind == CKPT_RUN ? twin->op[target] : -1;
         while (t >= next && x->m->copy[next] < 0) {
             ckpt_order_add(&x->order, next++);
         }
         next += t == next;
         if (t >= 0) {
             ckpt_order_add(&x->order, t);
+        } else if (kind != CKPT_RUN && twin->buffer[target] >= 0) {
+            ckpt_order_add(&x->order, ckpt_sequence_copy(kind, twin->buffer[target]));
         }
     }
-    return plain;
 }
 
-/* Begin with schedules of the whole that are known: what they do in the middle. */
-static ckpt_code take_known(micro *x, ckpt_err *err)
+/* What schedules of the whole that are known do in micro-batch j. */
+static ckpt_code take_from(micro *x, int j, const twins *twin, ckpt_err *err)
 {
     const int ops = x->m->one.op_count;
-    const int *const copy = &x->m->copy[(size_t)(x->m->batches / 2) * (size_t)ops];
-    int *const twin = CKPT_NEW(x->out, int, x->m->whole->op_count);
-    if (twin == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "ops of a micro-batch");
-    }
-    memset(twin, -1, (size_t)x->m->whole->op_count * sizeof *twin);
+    const int buffers = x->m->one.buffer_count;
+    const int *const copy = &x->m->copy[(size_t)j * (size_t)ops];
+    const int *const copy_buffer = &x->m->copy_buffer[(size_t)j * (size_t)buffers];
+    memset(twin->op, -1, (size_t)x->m->whole->op_count * sizeof *twin->op);
+    memset(twin->buffer, -1, (size_t)x->m->whole->buffer_count * sizeof *twin->buffer);
     for (int t = 0; t < ops; t++) {
         if (copy[t] >= 0) {
-            twin[copy[t]] = t;
+            twin->op[copy[t]] = t;
         }
+    }
+    for (int b = 0; b < buffers; b++) {
+        twin->buffer[copy_buffer[b]] = b;
     }
     for (int i = 0; i < x->options->incumbent_count && i < PROJECTED; i++) {
         ckpt_answer one = {.count = 0};
-        if (project(x, &x->options->incumbent[i].sequence, twin)) {
-            CKPT_TRY(ckpt_order_offer(&x->order, &x->m->one, CKPT_BYTES_MAX, x->out, &one, err));
-            ckpt_bytes over = 0;
-            CKPT_TRY(offer_answer(x, &one, &over, err));
-        }
+        project(x, &x->options->incumbent[i].sequence, twin);
+        CKPT_TRY(ckpt_order_offer(&x->order, &x->m->one, CKPT_BYTES_MAX, x->out, &one, err));
+        ckpt_bytes over = 0;
+        ckpt_ns fastest = 0;
+        CKPT_TRY(offer_answer(x, &one, &over, &fastest, err));
     }
     return CKPT_OK;
+}
+
+/* Begin with what is known: in the middle, and where there is more room. */
+static ckpt_code take_known(micro *x, ckpt_err *err)
+{
+    const twins twin = {CKPT_NEW(x->out, int, x->m->whole->op_count), CKPT_NEW(x->out, int, x->m->whole->buffer_count)};
+    if (twin.op == NULL || twin.buffer == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "ops of a micro-batch");
+    }
+    CKPT_TRY(take_from(x, x->m->batches / 2, &twin, err));
+    CKPT_TRY(x->options->no_least ? take_from(x, 0, &twin, err) : CKPT_OK);
+    return x->options->no_least ? take_from(x, x->m->batches - 1, &twin, err) : CKPT_OK;
 }
 
 typedef struct held_search {
@@ -254,29 +277,40 @@ static ckpt_code try_share(micro *x, double share, int effort, held_search *to, 
     return CKPT_OK;
 }
 
-/* Along the grid, or beside what a known schedule holds; then between beside the best. */
+/* Along the grid. */
+static ckpt_code try_grid(micro *x, int effort, held_search *found, ckpt_err *err)
+{
+    for (int i = 0; i < SHARES; i++) {
+        CKPT_TRY(try_share(x, held_share[i], effort, found, err));
+    }
+    return CKPT_OK;
+}
+
+/* Beside what a known schedule holds, or else along the grid; then between beside the best. Asked again, at a limit
+ * that is a little lower, the known one is near enough. */
 static ckpt_code look_for_held(micro *x, ckpt_err *err)
 {
     const int effort = ckpt_effort(x->options);
     const int rough = effort > CKPT_EFFORT_LEAST ? effort - 1 : effort;
     held_search found = {.best = 1, .time = INT64_MAX};
     const ckpt_bytes most = held_of(x, 1);
-    if (x->best != NULL && most > 0) {
-        const double share = (double)x->best->held / (double)most;
-        found = (held_search){share < 1 ? share : 1, x->best_ns};
+    const bool again = x->options->no_least && x->pool_count > 0;
+    const part *const known = x->best != NULL ? x->best : again ? &x->pool[0] : NULL;
+    if (known != NULL && most > 0) {
+        const double share = (double)known->held / (double)most;
+        found = (held_search){share < 1 ? share : 1, x->best != NULL ? x->best_ns : INT64_MAX};
         CKPT_TRY(try_share(x, found.best, rough, &found, err));
     } else {
-        for (int i = 0; i < SHARES; i++) {
-            CKPT_TRY(try_share(x, held_share[i], rough, &found, err));
-        }
+        CKPT_TRY(try_grid(x, rough, &found, err));
     }
     double step = 0.1;
-    for (int i = 0; i < REFINED; i++) {
+    for (int i = 0; i < (again ? 1 : REFINED); i++) {
         const double middle = found.best;
         CKPT_TRY(try_share(x, middle - step, rough, &found, err));
         CKPT_TRY(try_share(x, middle + step, rough, &found, err));
         step /= 2;
     }
+    CKPT_TRY(again && x->best == NULL ? try_grid(x, rough, &found, err) : CKPT_OK);
     return effort > rough ? try_share(x, found.best, effort, &found, err) : CKPT_OK;
 }
 
@@ -422,8 +456,8 @@ static ckpt_code plan_micro(micro *x, ckpt_err *err)
     if (x->chosen == NULL || x->at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "schedules of %d micro-batches", x->m->batches);
     }
-    CKPT_TRY(find_least(x, err));
-    if (x->limit < x->answer->least.peak) {
+    CKPT_TRY(x->options->no_least ? CKPT_OK : find_least(x, err));
+    if (!x->options->no_least && x->limit < x->answer->least.peak) {
         return bound(x, err);
     }
     CKPT_TRY(take_known(x, err));
@@ -437,7 +471,7 @@ static ckpt_code plan_micro(micro *x, ckpt_err *err)
     if (x->best == NULL) {
         return CKPT_OK;
     }
-    CKPT_TRY(plan_wider(x, err));
+    CKPT_TRY(x->options->no_least ? CKPT_OK : plan_wider(x, err)); /* asked again it is known what is faster */
     return mix(x, err);
 }
 
