@@ -59,7 +59,7 @@ int ckpt_scheme_ranks(const ckpt_scheme *scheme);
 CKPT_MUST_USE ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *err);
 
 /* Rows for the option table of a program (--micro-batches N, --replicas N, --pipeline-stages N, --stage K,
- * --gradients static|fused, --tied together|apart, --shard optimizer, --overlap, --bucket SIZE, --network SIZE),
+ * --gradients static|fused, --tied together|apart, --shard optimizer, --overlap, --bucket SIZE, --network RATE),
  * without an end row. */
 #define CKPT_SCHEME_OPTIONS                                                                                            \
     {"micro-batches", 'm', "N", "batches of a rank in one step; their gradients are summed (default 1)"},              \
@@ -74,7 +74,7 @@ CKPT_MUST_USE ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *e
         {"overlap", 0, NULL, "reduce gradients while backward goes on"},                                               \
         {"bucket", 0, "SIZE", "gradients reduced together (default 25 MiB)"},                                          \
     {                                                                                                                  \
-        "network", 0, "SIZE", "bytes per second from rank to rank, for predicted times (default 10 GB)"                \
+        "network", 0, "RATE", "from rank to rank, for predicted times alone: 25GB/s (default 10GB/s)"                  \
     }
 
 /* Take option `name` with `value` into the scheme. *taken: it was one of those rows. Errors: CKPT_BAD_INPUT "found,

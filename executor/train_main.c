@@ -180,7 +180,9 @@ int main(int argc, char **argv)
     ckpt_cli cli = {
         .program = "ckpt-train",
         .usage = "ckpt-train --plan plan.json [options] model.json",
-        .about = "Train a model by a plan: same bits as without one, in the memory the plan says.",
+        .about =
+            "Train a model by a plan: same bits as without one, in the memory the plan says. Micro-batches, ranks and\n"
+            "pipeline stages are the plan's: of several ranks, mpirun -n RANKS ckpt-train ...",
         .option = ckpt_train_option_table,
         .argc = argc,
         .argv = argv,

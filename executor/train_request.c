@@ -11,7 +11,7 @@
 enum { STEPS_USUAL = 10 };
 
 const ckpt_cli_option ckpt_train_option_table[] = {
-    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed)"},
+    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed); of pipeline stages the name given to its -o"},
     {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
     {"steps", 'n', "N", "stop when N steps are done in all, resumed ones counted (default 10)"},
     {"seed", 0, "N", "of weights, data order and dropout (default 0)"},
