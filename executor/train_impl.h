@@ -79,8 +79,8 @@ CKPT_MUST_USE ckpt_code ckpt_train_check_world(const ckpt_training *training, co
 /* Do all ranks want the same: model, scheme and steps, before the device is filled; and when all is read, seed, step,
  * data and all that a state must agree on? Collective. Errors: CKPT_BAD_INPUT, on the ranks that differ from the first,
  * with the first thing that does. */
-CKPT_MUST_USE ckpt_code ckpt_train_same_request(const ckpt_training *training, ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_train_same_start(const ckpt_training *training, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err);
 
 /* Where this rank's trace goes: of every stage one, of the first replica. */
 CKPT_MUST_USE ckpt_code ckpt_train_find_trace(ckpt_training *training, ckpt_err *err);

@@ -26,7 +26,7 @@ ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err)
 
 ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *err)
 {
-    if (training->ranks == NULL) {
+    if (training->ranks == NULL || training->agreed) {
         return code;
     }
     const unsigned char mine = (unsigned char)code;
@@ -116,7 +116,7 @@ static int member_at(const char *line, size_t at, size_t *start)
         *start = line[i] == '"' && line[i - 1] == ' ' && line[i - 2] == ',' ? i : *start;
     }
     const char *const next = strstr(line + *start, ", \"");
-    return (int)(next != NULL ? (size_t)(next - line) - *start : strcspn(line + *start, "\n"));
+    return (int)(next != NULL ? (size_t)(next - line) - *start : strcspn(line + *start, "\n") - 1);
 }
 
 static ckpt_code refuse_difference(const ckpt_training *training, const char *mine, const char *first, ckpt_err *err)
@@ -131,19 +131,23 @@ static ckpt_code refuse_difference(const ckpt_training *training, const char *mi
                      first_length < 160 ? first_length : 160, first + b);
 }
 
-/* Does `text`, a line of JSON, say the same on all ranks? The message has the first member that differs. */
-static ckpt_code check_same(const ckpt_training *training, const ckpt_text *text, ckpt_err *err)
+/* Does `text`, a line of JSON that ends with a brace, say the same on all ranks? The message has the first member that
+ * differs. `code`: whether there is such a text. Nobody is waited for who has none, or no memory for that of rank 0. */
+static ckpt_code check_same(ckpt_training *training, const ckpt_text *text, ckpt_code code, ckpt_err *err)
 {
     int64_t length = (int64_t)text->length;
+    CKPT_TRY(ckpt_train_agree(training, code, err));
     CKPT_TRY(ckpt_ranks_share(training->ranks, 0, &length, sizeof length, err));
     char *const first = ckpt_memory_get((size_t)length + 1);
     if (first == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for what rank 0 says");
-    }
-    if (training->rank == 0) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for what rank 0 says");
+    } else if (training->rank == 0) {
         memcpy(first, text->bytes, text->length);
     }
-    ckpt_code code = ckpt_ranks_share(training->ranks, 0, first, length, err);
+    code = ckpt_train_agree(training, code, err);
+    if (code == CKPT_OK) {
+        code = ckpt_ranks_share(training->ranks, 0, first, length, err);
+    }
     if (code == CKPT_OK && strcmp(text->bytes, first) != 0) {
         code = refuse_difference(training, text->bytes, first, err);
     }
@@ -164,7 +168,7 @@ static void add_request(const ckpt_training *training, ckpt_text *text)
                   options->resume != NULL ? "true" : "false");
 }
 
-ckpt_code ckpt_train_same_request(const ckpt_training *training, ckpt_err *err)
+ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err)
 {
     if (training->ranks == NULL) {
         return CKPT_OK;
@@ -172,26 +176,20 @@ ckpt_code ckpt_train_same_request(const ckpt_training *training, ckpt_err *err)
     ckpt_text text;
     ckpt_text_init(&text);
     add_request(training, &text);
-    ckpt_code code = ckpt_text_end(&text, err);
-    if (code == CKPT_OK) {
-        code = check_same(training, &text, err);
-    }
+    const ckpt_code code = check_same(training, &text, ckpt_text_end(&text, err), err);
     ckpt_text_fini(&text);
     return code;
 }
 
 /* What a state would say now: model, optimizer, threads, batches, seed, step, data. */
-ckpt_code ckpt_train_same_start(const ckpt_training *training, ckpt_err *err)
+ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err)
 {
     if (training->ranks == NULL) {
         return CKPT_OK;
     }
     ckpt_text text;
     ckpt_text_init(&text);
-    ckpt_code code = ckpt_state_header_add(training->executor, &text, err);
-    if (code == CKPT_OK) {
-        code = check_same(training, &text, err);
-    }
+    const ckpt_code code = check_same(training, &text, ckpt_state_header_add(training->executor, &text, err), err);
     ckpt_text_fini(&text);
     return code;
 }

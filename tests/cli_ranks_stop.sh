@@ -42,6 +42,10 @@ survived 3 0 "no state was saved"
 # A signal to any rank stops all of them after the same step, with the state.
 start 2 "$train" --plan two.json --steps 1000000 --seed 5 --log stopped.csv --save stopped.state "$fork"
 wait_rows stopped.csv 2
+kill -STOP "$(cat started.1)" # a rank that stands still holds up the others, and nothing else
+sleep 0.5
+kill -CONT "$(cat started.1)"
+wait_rows stopped.csv $(($(wc -l < stopped.csv) + 2))
 kill -TERM "$(cat started.1)"
 code=0
 wait $started || code=$?
@@ -67,4 +71,8 @@ if [ -w /dev/full ]; then # found when the others already wait: every rank has o
 fi
 refuse_on 1 2 'rank 1 of 2 has "seed": 6, and rank 0 has "seed": 5' "$train" --plan two.json --seed 5 "$fork" : \
     -n 1 "$train" --plan two.json --seed 6 "$fork"
+refuse_on 1 2 'rank 1 of 2 has "resume": false, and rank 0 has "resume": true: all' "$train" --plan two.json --resume stopped.state "$fork" : \
+    -n 1 "$train" --plan two.json "$fork"
+refuse_on 1 2 'nowhere.state: cannot read' "$train" --plan two.json --steps 1000001 --resume stopped.state "$fork" : \
+    -n 1 "$train" --plan two.json --steps 1000001 --resume nowhere.state "$fork"
 echo "a rank that dies, stops or fails is named in one line, and the training goes on from its state"
