@@ -74,6 +74,8 @@ for rank, plan, trace in zip(result["ranks"], plans, traces):
     assert rank["measured_peak_bytes"] == rank["planned_peak_bytes"] == trace["peak_bytes"] == peak, (rank, peak)
     assert rank["stage"] == plan["scheme"]["stage"] == rank["rank"]
 PYTHON
+"$bin_dir/ckpt-view" t.stage-0.json t.stage-1.json > drawn.txt || fail "no picture of measured stages"
+grep -q ": 2 pipeline stages, 4 micro-batches$" drawn.txt || fail "measured stages are not drawn as a pipeline: $(head -2 drawn.txt)"
 
 # One rank goes on where four stages have stopped, and two stages where one rank has.
 on 4 "$train" --plan four8.json --steps 2 --seed 5 --save half.state "$resnet" > half.txt || fail "half: $(cat ranks.all)"
