@@ -68,7 +68,7 @@ cmp four.state four1.state || fail "four ranks: another state"
 
 # One rank takes the same batches as micro-batches, or two ranks take two each.
 ranks 2 half conv.json --replicas 2 --micro-batches 2 --strategy keep-all --shard optimizer
-ranks 4 grid conv.json --replicas 2 --pipeline-stages 2 --micro-batches 2 --strategy recompute-all --shard optimizer --overlap
+ranks 4 grid conv.json --replicas 2 --pipeline-stages 2 --micro-batches 2 --strategy recompute-all --gradients fused --shard optimizer --overlap
 same_training half grid # two replicas of two stages are two ranks
 cmp half.state grid.state || fail "two replicas of two stages: another state than two ranks"
 ranks 1 alone conv.json --micro-batches 4 --strategy keep-all
