@@ -74,9 +74,9 @@ typedef struct ckpt_plan {
     const char *bound_how, *bound_scope;
     const char *solver; /* strategy that made it */
     double solver_seconds;
-    const char *costs; /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
-    bool gpu;          /* the workspaces are for a GPU's kernels */
-    int threads;       /* or for the CPU's of so many threads; 0: unknown, or a GPU */
+    const char *costs;  /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
+    bool gpu;           /* the workspaces are for a GPU's kernels */
+    int threads;        /* or for the CPU's of so many threads; 0: unknown, or a GPU */
     ckpt_scheme scheme; /* of the step that the graph is */
 
     const ckpt_layer_decision *layer;

@@ -223,6 +223,66 @@ static void plain_steps_say_the_same(void **state)
 /* --- evaluation --- */
 
 /* An evaluation changes nothing, whenever it comes; and gives what plain evaluations of the micro-batches give. */
+/* One step by a scheme; its executor, which the caller destroys. */
+static ckpt_executor *one_step(test_train *t, const ckpt_scheme *scheme)
+{
+    ckpt_err err = {0};
+    ckpt_data *data = NULL;
+    float loss = 0;
+    test_train_spread(t, scheme, 0, 1);
+    ckpt_executor *const executor = open_executor(t, test_train_plan(t, "keep-all", 0));
+    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, SEED, &data, &err), err);
+    test_train_feed(t, data, executor);
+    CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+    ckpt_data_close(data);
+    return executor;
+}
+
+/* Every copy of a tied parameter has the gradient that all of its layers have together. */
+static void copies_drift_apart(void **state)
+{
+    (void)state;
+    test_train t, together;
+    ckpt_err err = {0};
+    int compared = 0;
+    test_train_open(&t, BERT, BERT_SET);
+    test_train_open(&together, BERT, BERT_SET);
+    ckpt_scheme scheme = scheme_of(2, false);
+    ckpt_executor *const wanted = one_step(&together, &scheme);
+    scheme.apart = true;
+    ckpt_executor *const found = one_step(&t, &scheme);
+    const ckpt_network *const network = t.lowered->network;
+    for (int i = 0; i < network->shared_count; i++) {
+        const ckpt_shared *const shared = &network->shared[i];
+        const int64_t count = ckpt_shape_count(&network->node[shared->owner].param[shared->param].tensor.shape);
+        float *const whole = CKPT_NEW(&t.arena, float, count), *const one = CKPT_NEW(&t.arena, float, count);
+        float *const weight = CKPT_NEW(&t.arena, float, count), *const first = CKPT_NEW(&t.arena, float, count);
+        CHECK_OK(ckpt_executor_grad(wanted, shared->owner, shared->param, whole, &err), err);
+        double most = 0;
+        for (int64_t e = 0; e < count; e++) {
+            most = fmax(most, fabs((double)whole[e]));
+        }
+        for (int h = 0; h < shared->holder_count; h++) {
+            CHECK_OK(ckpt_executor_grad(found, shared->holder[h], shared->param, one, &err), err);
+            CHECK_OK(ckpt_executor_param(found, shared->holder[h], shared->param, weight, &err), err);
+            for (int64_t e = 0; e < count; e++) {
+                CHECK(fabs((double)one[e] - (double)whole[e]) <= 1e-5 * most, "copy %d: gradient %lld is %g, wanted %g",
+                      h, (long long)e, (double)one[e], (double)whole[e]);
+            }
+            if (h > 0) {
+                assert_memory_equal(weight, first, (size_t)count * sizeof *weight);
+            }
+            memcpy(first, weight, (size_t)count * sizeof *weight);
+            compared++;
+        }
+    }
+    assert_true(compared >= 2);
+    ckpt_executor_destroy(found);
+    ckpt_executor_destroy(wanted);
+    test_train_close(&together);
+    test_train_close(&t);
+}
+
 static void evaluation_leaves_no_trace(void **state)
 {
     (void)state;
@@ -412,6 +472,7 @@ int main(void)
         cmocka_unit_test(tied_with_dropout),
         cmocka_unit_test(batch_norm_with_dropout),
         cmocka_unit_test(plain_steps_say_the_same),
+        cmocka_unit_test(copies_drift_apart),
         cmocka_unit_test(evaluation_leaves_no_trace),
         cmocka_unit_test(evaluation_is_the_forward_pass),
         cmocka_unit_test(fused_gradients_are_gone),

@@ -82,8 +82,8 @@ typedef struct ckpt_alive {
 
 /* What is in memory at event `at` in at most `rows` rows. Each stay has its own where that explains four fifths of the
  * bytes; else repeated blocks' buffers are one (in memory for the same reason, names that differ in numbers between
- * dots or slashes alone; if that explains less than a third, in any numbers). Of a program without a plan blocks of one name,
- * layer and size are one. Cost: O(lives + n log n), n stays at that event. Errors: CKPT_NO_MEMORY. */
+ * dots or slashes alone; if that explains less than a third, in any numbers). Of a program without a plan blocks of one
+ * name, layer and size are one. Cost: O(lives + n log n), n stays at that event. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena *out, ckpt_alive *alive,
                                         ckpt_err *err);
 
