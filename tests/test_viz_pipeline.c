@@ -213,6 +213,13 @@ static void no_memory(void **state)
     ckpt_test_starve(starved, &m);
 }
 
+/* What fontconfig keeps until the process ends. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libfontconfig\n";
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
