@@ -374,7 +374,7 @@ def main():
             say(f"{name} failed: {problem}")
             sections += [f"## {PARTS[name]['title']}", "", f"Not done: {problem}", ""]
     version = run([f"{args.bin}/ckpt-train", "--version"]).split()[-1]
-    command = shlex.join(["bench/published.py", "build/bin", *sys.argv[2:]])
+    command = shlex.join(["bench/published.py", *("build/release/bin" if word == args.bin else word for word in sys.argv[1:])])
     with open(args.output, "w") as file:
         file.write(HEAD.format(command=command, machine=machine(), version=version, torch=torch) + "\n".join(sections).rstrip() + "\n")
     say(f"wrote {args.output}")

@@ -58,11 +58,11 @@ def pipeline(model, settings, rate):
     print("| stages | micro-batches | step | of ideal | idle in bubbles | of equal stages | largest peak of a stage |")
     print("|---|---|---|---|---|---|---|")
     for batches in (8, 32):
-        common = ["--budget", "100%", *settings, "--micro-batches", str(batches), "--network", rate]
+        common = ["--budget", "100%", *settings, "--micro-batches", str(batches)]
         alone = plan(*common, path)
         print(f"| 1 | {batches} | {milliseconds(alone['time_ns'])} | | | | {alone['peak_bytes'] / 1e9:.2f} GB |")
         for stages in (2, 4, 8):
-            whole = plan(*common, "--pipeline-stages", str(stages), path)
+            whole = plan(*common, "--network", rate, "--pipeline-stages", str(stages), path)
             time = whole["step_ns"]
             busy = sum(stage["time_ns"] for stage in whole["stages"])
             peak = max(stage["peak_bytes"] for stage in whole["stages"])
