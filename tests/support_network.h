@@ -36,4 +36,7 @@ const ckpt_lowered *test_lower(test_model *m);
 /* The names of a list, separated by spaces, as one text in the model's arena. */
 const char *test_names(test_model *m, const ckpt_graph *graph, ckpt_list list);
 
+/* Lowering reports that memory is out; every place that takes some is the one that finds none, for some start. */
+void test_lower_starved(const ckpt_network *network);
+
 #endif

@@ -482,25 +482,6 @@ static void test_profile(void **state)
     test_model_fini(&m);
 }
 
-typedef struct starved {
-    const ckpt_network *network;
-    size_t pad; /* bytes taken before: moves the place where the arena's first block ends */
-} starved;
-
-static ckpt_code lower_all(void *context, ckpt_err *err)
-{
-    const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
-    const ckpt_lowered *lowered = NULL;
-    const ckpt_code code = ckpt_arena_take(&arena, s->pad, 1) == NULL
-                               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "pad")
-                               : ckpt_network_lower(s->network, NULL, NULL, &arena, &lowered, err);
-    ckpt_arena_fini(&arena);
-    return code;
-}
-
-/* Every place that takes memory is the one that finds none, for some pad. */
 static void test_starved(void **state)
 {
     (void)state;
@@ -531,10 +512,7 @@ static void test_starved(void **state)
                                     .network_bytes_per_s = 1000};
         network.clip_norm = kind < 2 ? 1 : 0;
         CHECK_OK(ckpt_network_spread(&network, &scheme, &m.arena, &spread, &err), err);
-        for (size_t pad = 0; pad < 12000; pad += 16) {
-            starved s = {.network = spread, .pad = pad};
-            assert_true(ckpt_test_starve(lower_all, &s) > 0);
-        }
+        test_lower_starved(spread);
     }
     test_model_fini(&m);
 }

@@ -425,7 +425,7 @@ static void test_sums_of_copies(void **state)
         assert_int_equal(wanted, 0);
         test_model_fini(&s.m);
     }
-    CHECK(sums > (int)rounds / 400, "%d sums in %d rounds", sums, (int)rounds); /* most ties drawn have no gradient */
+    CHECK(sums > (int)rounds / 100, "%d sums in %d rounds", sums, (int)rounds);
 }
 
 static ckpt_ns total(const ckpt_lowered *lowered, bool reductions)
