@@ -20,7 +20,17 @@
 #include "tests/support_gpu.h"
 #include "tests/support_test.h"
 
-enum { SEED = 20261121, STEPS = 3, INPUTS = 8, SECTIONS = 4, FILES = 128, SETS = 16, NUDGES = 2, THIN = 8, THIN_LARGE = 2 };
+enum {
+    SEED = 20261121,
+    STEPS = 3,
+    INPUTS = 8,
+    SECTIONS = 4,
+    FILES = 128,
+    SETS = 16,
+    NUDGES = 2,
+    THIN = 8,
+    THIN_LARGE = 2
+};
 
 static ckpt_gpu gpus[CKPT_GPU_MAX];
 static int gpu_count;
