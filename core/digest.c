@@ -11,6 +11,14 @@ struct ckpt_digest {
     SHA2_CTX context;
 };
 
+void ckpt_digest_once(const void *bytes, size_t length, char text[CKPT_DIGEST_TEXT])
+{
+    SHA2_CTX context;
+    SHA256Init(&context);
+    SHA256Update(&context, bytes, length);
+    SHA256End(&context, text);
+}
+
 ckpt_digest *ckpt_digest_create(void)
 {
     ckpt_digest *const digest = ckpt_memory_get(sizeof *digest);

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/library_search.h"
 #include "cupti/cupti_impl.h"
 
 enum {
-    OLDEST = 18,       /* CUDA 11.8: the first with the layouts of decode.c in every record we ask for */
-    LAST_PLAIN = 99,   /* up to 12.9 versions were counted; then they are xxyyzz */
-    NEWEST = 13,       /* the major version up to which fields were only ever added at the end of a record */
-    LONGEST_PATH = 512 /* of a libcupti */
+    OLDEST = 18,     /* CUDA 11.8: the first with the layouts of decode.c in every record we ask for */
+    LAST_PLAIN = 99, /* up to 12.9 versions were counted; then they are xxyyzz */
+    NEWEST = 13      /* the major version up to which fields were only ever added at the end of a record */
 };
 
 bool ckpt_cupti_driver(void)
@@ -35,40 +35,9 @@ static bool device_is_there(void)
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 || access("/dev/nvmap", F_OK) == 0;
 }
 
-static const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
-enum { NAME_COUNT = sizeof names / sizeof names[0] };
-
-static void *open_in(const char *folder)
-{
-    static const char *const places[] = {"lib64", "lib", "extras/CUPTI/lib64"};
-    char path[LONGEST_PATH];
-    void *handle = NULL;
-    for (size_t i = 0; i < NAME_COUNT && handle == NULL; i++) {
-        for (size_t k = 0; k < sizeof places / sizeof places[0] && handle == NULL; k++) {
-            const int length = snprintf(path, sizeof path, "%s/%s/%s", folder, places[k], names[i]);
-            handle = length > 0 && (size_t)length < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-        }
-    }
-    return handle;
-}
-
-/* The one that is loaded, so that a program's own profiler and we are not two; then the loader's; then the toolkit's.
- */
-static void *open_any(void)
-{
-    void *handle = NULL;
-    for (size_t i = 0; i < NAME_COUNT && handle == NULL; i++) {
-        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    }
-    for (size_t i = 0; i < NAME_COUNT && handle == NULL; i++) {
-        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    }
-    const char *const homes[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
-    for (size_t i = 0; i < sizeof homes / sizeof homes[0] && handle == NULL; i++) {
-        handle = homes[i] != NULL && homes[i][0] != '\0' ? open_in(homes[i]) : NULL;
-    }
-    return handle;
-}
+/* One that is loaded comes first, so that a program's own profiler and we are not two. */
+static const ckpt_library cupti_library = {
+    .name = (const char *const[]){"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL}, .package = "cuda_cupti"};
 
 static ckpt_code open_library(const char *library, void **handle, ckpt_err *err)
 {
@@ -87,12 +56,12 @@ static ckpt_code open_library(const char *library, void **handle, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "no NVIDIA GPU here: none of /dev/nvidiactl, /dev/dxg and /dev/nvmap is there");
     }
-    *handle = open_any();
+    *handle = ckpt_library_open(&cupti_library);
     return *handle != NULL
                ? CKPT_OK
                : CKPT_FAIL(err, CKPT_DEVICE,
                            "no CUPTI here: neither libcupti.so.13 nor libcupti.so.12 is found; it comes with the CUDA "
-                           "toolkit, and CKPT_CUPTI can name it");
+                           "toolkit and with PyTorch, and CKPT_CUPTI can name it");
 }
 
 static ckpt_code resolve(void *handle, ckpt_cupti *cupti, ckpt_err *err)

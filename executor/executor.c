@@ -49,7 +49,7 @@ static ckpt_code take_inputs(ckpt_executor *executor, ckpt_err *err)
     const int inputs = network->model->input_count, count = inputs * network->scheme.micro_batches;
     executor->input = CKPT_NEW(&executor->arena, void *, count);
     executor->upload = CKPT_NEW(&executor->arena, void *, count);
-    executor->chunk = CKPT_NEW(&executor->arena, unsigned char, CKPT_CHUNK_BYTES);
+    executor->chunk = CKPT_NEW(&executor->arena, unsigned char, 2 * CKPT_CHUNK_BYTES);
     ckpt_bytes *const at = CKPT_NEW(&executor->arena, ckpt_bytes, 2 * (size_t)count);
     if (executor->input == NULL || executor->upload == NULL || executor->chunk == NULL || at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no host memory for the inputs");

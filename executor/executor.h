@@ -101,9 +101,15 @@ int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, con
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 
-/* SHA-256 over a section of the static block: weights, gradients, optimizer, statistics, as one rank with the whole
- * network and an unsharded optimizer has it. Collective; every rank gets it. Gradients that are fused are gone:
- * CKPT_BAD_INPUT. Statistics are those of replica 0. */
+/* A digest of a section of the static block: weights, gradients, optimizer, statistics, as one rank with the whole
+ * network and an unsharded optimizer has it. The section's bytes are cut into pieces of CKPT_DIGEST_LEAF, the last one
+ * shorter; the digest is the SHA-256 of the pieces' SHA-256, each as 64 hexadecimal digits and a newline:
+ *
+ *     split -b 64K --filter=sha256sum SECTION | cut -c 1-64 | sha256sum
+ *
+ * All processors hash. Collective; every rank gets it. Gradients that are fused are gone: CKPT_BAD_INPUT. Statistics
+ * are those of replica 0. */
+enum { CKPT_DIGEST_LEAF = 1 << 16 };
 typedef enum ckpt_section {
     CKPT_SECTION_WEIGHTS,
     CKPT_SECTION_GRADIENTS,

@@ -114,7 +114,7 @@ struct ckpt_executor {
     ckpt_bytes slab_bytes;
     unsigned char *feed; /* page-locked: the model's inputs, as the caller fills them and as they are uploaded */
     ckpt_bytes feed_bytes;
-    unsigned char *chunk; /* CKPT_CHUNK_BYTES */
+    unsigned char *chunk; /* CKPT_CHUNK_BYTES for what is copied, and as many for what a digest hashes */
     void **input;         /* per micro-batch and model input, in `feed`: what the caller fills; NULL: nobody reads it */
     void **upload;        /* likewise: the same, or narrowed to bfloat16 */
     ckpt_bound *bound;    /* per node; kernel NULL: not bound */

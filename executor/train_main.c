@@ -96,8 +96,11 @@ static ckpt_code print_end(ckpt_training *training, const char *weights, ckpt_er
 
 static ckpt_code finish(ckpt_training *training, ckpt_err *err)
 {
-    char weights[CKPT_DIGEST_TEXT];
-    CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, weights, err));
+    char digest[CKPT_DIGEST_TEXT];
+    const char *const weights = training->options.no_digest ? NULL : digest;
+    if (weights != NULL) {
+        CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, digest, err));
+    }
     CKPT_TRY(ckpt_train_collect_peaks(training, err));
     CKPT_TRY(ckpt_footprint_read(training->device, training->plan->static_bytes, training->plan->arena_bytes,
                                  &training->end, err));

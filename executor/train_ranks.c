@@ -164,8 +164,9 @@ static void add_request(const ckpt_training *training, ckpt_text *text)
     ckpt_train_scheme_json(&training->plan->scheme, text);
     ckpt_text_add(text, ", \"steps\": %" PRId64 ", \"save_every\": %" PRId64 ", \"evaluate\": %" PRId64, options->steps,
                   options->save_every, options->evaluate);
-    ckpt_text_add(text, ", \"save\": %s, \"resume\": %s}\n", options->save != NULL ? "true" : "false",
-                  options->resume != NULL ? "true" : "false");
+    ckpt_text_add(text, ", \"save\": %s, \"resume\": %s, \"no_digest\": %s}\n",
+                  options->save != NULL ? "true" : "false", options->resume != NULL ? "true" : "false",
+                  options->no_digest ? "true" : "false");
 }
 
 ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err)

@@ -31,6 +31,7 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"save-every", 0, "N", "write it after every N steps too"},
     {"resume", 0, "FILE", "go on from a training state, of as many batches in a step and any number of ranks"},
     {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},
+    {"no-digest", 0, NULL, "do not hash the weights when training is over"},
     {"poison", 0, NULL, "fill freed memory with NaN: a plan that reads it shows at once"},
     {"json", 0, NULL, "print the result as JSON"},
     {NULL, 0, NULL, NULL},
@@ -82,6 +83,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"json", NULL, NULL, 0, 0, &options->json},
         {"no-graph", NULL, NULL, 0, 0, &options->no_graph},
         {"no-cupti", NULL, NULL, 0, 0, &options->no_cupti},
+        {"no-digest", NULL, NULL, 0, 0, &options->no_digest},
     };
     const char *name = NULL, *value = NULL;
     for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {

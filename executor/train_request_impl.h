@@ -13,7 +13,7 @@ typedef struct ckpt_train_options {
     const char **set;
     int set_count;
     int64_t steps, seed, threads, save_every, evaluate; /* steps and seed -1, the others 0: not given */
-    bool poison, json, no_graph, no_cupti;
+    bool poison, json, no_graph, no_cupti, no_digest;
     bool gpu; /* from `device`, by ckpt_train_settle */
 } ckpt_train_options;
 

@@ -189,7 +189,7 @@ static void say_end_text(ckpt_training *training, const char *weights, ckpt_text
 {
     char shown[CKPT_UNITS_TEXT];
     const ckpt_plan *const plan = training->plan;
-    ckpt_text_add(text, "weights sha256  %s\n", weights);
+    ckpt_text_add(text, "weights sha256  %s\n", weights != NULL ? weights : "not computed (--no-digest)");
     ckpt_text_add(text, "planned peak    %lld B\n", (long long)plan->peak_bytes);
     if (training->evaluated > 0) {
         ckpt_text_add(text, "mean loss       %.9g, of %" PRIu64 " step%s\n", training->mean_loss, training->evaluated,
@@ -232,13 +232,15 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     } else {
         ckpt_text_add(text, ", \"loss\": null");
     }
+    const char *const quote = weights != NULL ? "\"" : "";
     ckpt_text_add(text,
-                  ", \"weights_sha256\": \"%s\", \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
+                  ", \"weights_sha256\": %s%s%s, \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
                   "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
                   "\"step_ns\": %lld, \"memory\": {\"start\": {",
-                  weights, (long long)plan->peak_bytes, (long long)ckpt_train_peak(training),
-                  (long long)ckpt_executor_outside(training->executor), (long long)ckpt_process_peak_bytes(),
-                  (long long)ckpt_executor_host_bytes(training->executor), (long long)median_time(training));
+                  quote, weights != NULL ? weights : "null", quote, (long long)plan->peak_bytes,
+                  (long long)ckpt_train_peak(training), (long long)ckpt_executor_outside(training->executor),
+                  (long long)ckpt_process_peak_bytes(), (long long)ckpt_executor_host_bytes(training->executor),
+                  (long long)median_time(training));
     ckpt_footprint_json(&training->start, text);
     ckpt_text_add(text, "}, \"end\": {");
     ckpt_footprint_json(&training->end, text);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/library_search.h"
 #include "ops/network.h"
 
 /* "cuda" is cuda:0, "cuda:3" is 3; -1 when `name` is no CUDA device's name. */
@@ -35,10 +36,23 @@ ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err)
 #ifdef CKPT_HAVE_CUDA
 /* The CUDA device is a library of its own (libckpt_cuda.so, found by the program's run path) that is loaded when it is
  * asked for: CUDA's libraries take a gigabyte of address space and 160 MB of memory, for which a process that computes
- * on the CPU has no use. It stays loaded: CUDA's libraries do not like to be closed. */
+ * on the CPU has no use. It stays loaded: CUDA's libraries do not like to be closed. What it needs, by the names it was
+ * linked with: */
+static const ckpt_library cuda_needs[] = {
+    {.name = (const char *const[]){"libcudart.so.13", NULL}, .package = "cuda_runtime"},
+    {.name = (const char *const[]){"libcublasLt.so.13", NULL}, .package = "cublas"},
+    {.name = (const char *const[]){"libcudnn.so.9", NULL}, .package = "cudnn"},
+};
+
 static ckpt_code load_cuda(int index, const ckpt_device_api **api, ckpt_err *err)
 {
-    void *const library = dlopen("libckpt_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen("libckpt_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) { /* what it needs may be where no loader looks; what is loaded the loader takes by its name */
+        for (size_t i = 0; i < sizeof cuda_needs / sizeof cuda_needs[0]; i++) {
+            (void)ckpt_library_open(&cuda_needs[i]);
+        }
+        library = dlopen("libckpt_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    }
     const void *const found = library != NULL ? dlsym(library, "ckpt_device_cuda") : NULL;
     if (found == NULL) {
         return CKPT_FAIL(err, CKPT_DEVICE, "device cuda:%d: cannot load the library of the CUDA device: %s", index,

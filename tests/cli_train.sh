@@ -83,6 +83,26 @@ steps=$((stopped + 3))
 "$train" "${small[@]}" --plan part.json --data text:text.txt --steps $steps --seed 4 "$model" > long.txt || fail "$steps steps"
 [ "$(grep sha256 long.txt)" = "$(grep sha256 rest.txt)" ] || fail "after an interrupt: other weights"
 
+# The digest of the weights, found again from a state: all weights, then Adam's two moments of as many bytes.
+large=(--set batch=1 --set tokens=8 --set hidden=192 --set blocks=3 --set heads=2)
+"$plan" "${large[@]}" --threads 2 --strategy keep-all -o large.json "$model" > /dev/null || fail "plan, larger"
+"$train" "${large[@]}" --plan large.json --steps 2 --save large.state "$model" > large.txt || fail "larger"
+python3 - large.state "$(sed -n 's/^weights sha256 *//p' large.txt)" <<'EOF' || fail "the weights' digest is another (or there is no python3)"
+import hashlib, sys
+state = open(sys.argv[1], "rb").read()
+sections = state[state.index(b"\n") + 1:-65]
+weights = sections[:len(sections) // 3]
+pieces = [hashlib.sha256(weights[at:at + 65536]).hexdigest() + "\n" for at in range(0, len(weights), 65536)]
+assert len(weights) > 1 << 20 and len(weights) % 65536 != 0 and len(sections) % 3 == 0, len(weights)
+assert hashlib.sha256("".join(pieces).encode()).hexdigest() == sys.argv[2]
+EOF
+"$train" "${large[@]}" --plan large.json --steps 0 --resume large.state --no-digest "$model" > large.txt || fail "--no-digest"
+grep -q "^weights sha256  not computed (--no-digest)$" large.txt || fail "--no-digest: $(cat large.txt)"
+"$train" "${large[@]}" --plan large.json --steps 0 --resume large.state --no-digest --json "$model" > large.txt ||
+    fail "--no-digest --json"
+grep -q '"weights_sha256": null,' large.txt || fail "--no-digest --json: $(cat large.txt)"
+rm large.state
+
 # JSON result.
 "$train" "${small[@]}" --plan part.json --steps 2 --json "$model" > result.json || fail "--json"
 grep -q '"weights_sha256": "[0-9a-f]\{64\}"' result.json || fail "--json: $(cat result.json)"

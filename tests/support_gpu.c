@@ -72,6 +72,16 @@ int ckpt_gpus_close(void **state)
     return 0;
 }
 
+bool ckpt_gpu_same_memory(const ckpt_device *device, const char *what, ckpt_bytes found, ckpt_bytes wanted)
+{
+    const ckpt_bytes apart = found > wanted ? found - wanted : wanted - found;
+    if (apart != 0) {
+        print_message("%s: %lld bytes, %lld from what was expected\n", what, (long long)found,
+                      (long long)(found - wanted));
+    }
+    return apart <= (device->api == &ckpt_device_emulated ? 0 : CKPT_GPU_OTHERS);
+}
+
 static int reports;
 
 int ckpt_gpu_reports(void)

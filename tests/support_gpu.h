@@ -36,6 +36,12 @@ extern ckpt_device *ckpt_gpus_cpu;
 int ckpt_gpus_open(void **state);
 int ckpt_gpus_close(void **state);
 
+/* Is free memory as it was? It is the device's, so other processes move it, and a runtime may keep a little: on a real
+ * GPU CKPT_GPU_OTHERS bytes are allowed, and what there is is printed; on the emulated device none are. A test that
+ * asks is to run alone. */
+enum { CKPT_GPU_OTHERS = 4 << 20 };
+bool ckpt_gpu_same_memory(const ckpt_device *device, const char *what, ckpt_bytes found, ckpt_bytes wanted);
+
 /* A tensor in memory order: `bits` as the GPU has it, `value` the same numbers as the CPU has them (float32, or int32),
  * `want` what the CPU's kernel says. */
 typedef struct ckpt_gpu_tensor {

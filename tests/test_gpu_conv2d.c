@@ -77,8 +77,12 @@ static void check_case(ckpt_gpu_case *c)
     ckpt_err err = {0};
     compare_all(c, &plain, "allowed workspace");
     const bool library = c->bound.forward_workspace_bytes > 0; /* on the emulated device: its double always claims */
-    CHECK(ckpt_device_remark(&c->bound)[0] == '\0', "with all the workspace allowed: %s",
-          ckpt_device_remark(&c->bound));
+    const char *const remark = ckpt_device_remark(&c->bound);
+    CHECK(!emulated || remark[0] == '\0', "with all the workspace allowed: %s", remark);
+    if (remark[0] !=
+        '\0') { /* cuDNN need not have a reproducible engine for every odd shape; then it is the own kernel's */
+        print_message("case %d, %s: %s\n", c->number, ckpt_dtype_name(c->dtype), remark);
+    }
     ckpt_device_unbind(&c->bound);
     const ckpt_bytes least = least_backward(c, c->node->backward_workspace_bytes);
     CHECK_OK(ckpt_device_bind(c->gpu->device, c->node, 0, least, &c->bound, &err), err);

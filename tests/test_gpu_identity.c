@@ -71,7 +71,9 @@ static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *
     const ckpt_trace *predicted = NULL;
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
     CHECK_OK(ckpt_plan_simulate(plan, t->lowered->graph, &t->arena, &predicted, &err), err);
-    for (int i = 0; i < MODES; i++) {
+    /* a real GPU takes a tenth of a second to set up a run: two that differ in everything */
+    const int modes = t->device->api == &ckpt_device_emulated ? MODES : 2;
+    for (int i = 0; i < modes; i++) {
         check_run(t, plan, predicted, hows[i], wanted, total);
     }
     add_plan(plan, total);

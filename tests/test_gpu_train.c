@@ -87,10 +87,14 @@ static void trains_as_the_cpu(void **state)
     }
 }
 
-/* No step reserves anything, neither of the device's memory nor page-locked. */
+/* No step reserves anything, neither of the device's memory nor page-locked. The emulated device counts; of a real one
+ * test_cuda_device looks at the free memory. */
 static void steps_reserve_nothing(void **state)
 {
     (void)state;
+    if (ckpt_gpus[0].device->api != &ckpt_device_emulated) {
+        return;
+    }
     for (int m = 0; m < 2; m++) {
         for (int record = 0; record < 2; record++) {
             ckpt_err err = {0};

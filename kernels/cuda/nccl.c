@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/library_search.h"
 #include "core/memory.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/nccl_names.h"
@@ -86,11 +87,14 @@ static ckpt_code look_up(ckpt_nccl *nccl, const char *name, void *function, size
 
 static ckpt_code load(ckpt_nccl *nccl, ckpt_err *err)
 {
+    const ckpt_library wanted = {.name = (const char *const[]){"libnccl.so.2", NULL}, .package = "nccl"};
     const char *const asked = getenv("CKPT_NCCL");
     int version = 0;
-    nccl->library = dlopen(asked != NULL ? asked : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    nccl->library = asked != NULL ? dlopen(asked, RTLD_NOW | RTLD_LOCAL) : ckpt_library_open(&wanted);
     if (nccl->library == NULL) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "several ranks on GPUs need NCCL, which cannot be loaded: %s", dlerror());
+        const char *const why = asked != NULL ? dlerror() : NULL;
+        return CKPT_FAIL(err, CKPT_DEVICE, "several ranks on GPUs need NCCL, which cannot be loaded: %s",
+                         why != NULL ? why : "libnccl.so.2 is not found; CKPT_NCCL can name it");
     }
 #define LOOK_UP(name) CKPT_TRY(look_up(nccl, #name, &nccl->api.name, sizeof nccl->api.name, err));
     NAMES(LOOK_UP)
