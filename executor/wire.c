@@ -315,11 +315,11 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
         if (forward[n] < 0 && backward[n] < 0) {
             continue; /* an alias */
         }
-        CKPT_TRY_WHILE(err,
-                       ckpt_device_bind(executor->device, &network->node[n], forward[n], backward[n], &bound[n], err),
-                       "fitting layer %s into its place (a plan must be made with the same --threads; or profile the "
-                       "model and plan with --profile)",
-                       network->node[n].name);
+        CKPT_TRY_WHILE(
+            err, ckpt_device_bind(executor->device, &network->node[n], forward[n], backward[n], NULL, &bound[n], err),
+            "fitting layer %s into its place (a plan must be made with the same --threads; or profile the "
+            "model and plan with --profile)",
+            network->node[n].name);
     }
     return CKPT_OK;
 }

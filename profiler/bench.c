@@ -211,7 +211,7 @@ ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, co
                           .lowered = profiling->lowered,
                           .chunk = profiling->chunk,
                           .chunk16 = profiling->chunk16};
-    CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, &bench->bound, err));
+    CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, NULL, &bench->bound, err));
     bench->forward_bytes = bench->bound.forward_workspace_bytes;
     bench->backward_bytes =
         bench->bound.backward_workspace_bytes + ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);

@@ -74,14 +74,14 @@ static void check_node(const char *file, int g, const ckpt_node *node)
         ckpt_err err = {0};
         void *state = NULL;
         ckpt_bytes used[2] = {0}, again[2] = {0};
-        CHECK_OK(kernel->prepare(&opened[g], node, given[k][0], given[k][1], &state, &err), err);
+        CHECK_OK(kernel->prepare(&opened[g], node, given[k][0], given[k][1], NULL, &state, &err), err);
         kernel->workspace(node, state, &used[0], &used[1]);
         CHECK(kernel->remark(state)[0] == '\0', "%s, %s, layer %s: %s", file, gpus[g].name, node->name,
               kernel->remark(state));
         CHECK(k == 1 || (used[0] <= given[k][0] && used[1] <= given[k][1]), "%s, %s, layer %s uses %lld and %lld bytes",
               file, gpus[g].name, node->name, (long long)used[0], (long long)used[1]);
         kernel->release(state);
-        CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], &state, &err), err);
+        CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], NULL, &state, &err), err);
         kernel->workspace(node, state, &again[0], &again[1]);
         CHECK(again[0] == used[0] && again[1] == used[1] && kernel->remark(state)[0] == '\0',
               "%s, %s, layer %s: %lld and %lld bytes become %lld and %lld when that is the limit: %s", file,

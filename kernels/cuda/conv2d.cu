@@ -182,9 +182,10 @@ void conv2d_release(void *state)
     ckpt_memory_put(c);
 }
 
-ckpt_code conv2d_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
-                         ckpt_err *err)
+ckpt_code conv2d_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, void **state, ckpt_err *err)
 {
+    (void)choice;
     conv2d_state *const c = (conv2d_state *)ckpt_memory_get(sizeof *c);
     if (c == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *c, node->name);

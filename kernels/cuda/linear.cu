@@ -55,9 +55,10 @@ void linear_release(void *state)
     ckpt_memory_put(l);
 }
 
-ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
-                         ckpt_err *err)
+ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, void **state, ckpt_err *err)
 {
+    (void)choice;
     linear_state *const l = (linear_state *)ckpt_memory_get(sizeof *l);
     if (l == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *l, node->name);

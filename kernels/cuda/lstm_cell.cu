@@ -102,8 +102,9 @@ static ckpt_bytes rest_of(ckpt_bytes given, ckpt_bytes own)
 }
 
 static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
-                         ckpt_bytes backward_workspace, void **made, ckpt_err *err)
+                         ckpt_bytes backward_workspace, const char *choice, void **made, ckpt_err *err)
 {
+    (void)choice;
     lstm_state *const state = (lstm_state *)ckpt_memory_get(sizeof *state);
     if (state == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);
