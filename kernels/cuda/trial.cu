@@ -205,15 +205,17 @@ ckpt_code time_once(const ckpt_trial *trial, const ckpt_tuning *tuning, const cu
     return CKPT_OK;
 }
 
+/* `best`: of the candidates before, < 0: none. One that takes twice as long has lost after one run. */
 ckpt_code time_runs(const ckpt_trial *trial, const ckpt_tuning *tuning, const cudaEvent_t event[2], int candidate,
-                    ckpt_ns *took, ckpt_err *err)
+                    ckpt_ns best, ckpt_ns *took, ckpt_err *err)
 {
     int64_t time[RUNS_MOST] = {};
     ckpt_ns spent = 0;
     int runs = 0;
-    for (; runs < RUNS_MOST && (runs < RUNS_LEAST || spent < spend_ns); runs++) {
+    while (runs < RUNS_MOST && (runs < RUNS_LEAST || spent < spend_ns) &&
+           (runs != 1 || best < 0 || time[0] / 2 <= best)) {
         CKPT_TRY(time_once(trial, tuning, event, candidate, &time[runs], err));
-        spent += time[runs];
+        spent += time[runs++];
     }
     *took = ckpt_median(time, runs, NULL);
     return CKPT_OK;
@@ -249,7 +251,7 @@ ckpt_code try_all(const ckpt_trial *trial, trial_work *work, ckpt_tuning *tuning
         if (!right) {
             continue;
         }
-        CKPT_TRY(time_runs(trial, tuning, work->event, k, &time, err));
+        CKPT_TRY(time_runs(trial, tuning, work->event, k, best, &time, err));
         first = k == 0 ? time : first;
         if (best < 0 || time < best - best / 100) {
             best = time;
@@ -298,7 +300,7 @@ extern "C" ckpt_code ckpt_trial_time(const ckpt_trial *trial, const ckpt_tuning 
 {
     cudaEvent_t event[2] = {};
     ckpt_code code = make_events(event, err);
-    code = code == CKPT_OK ? time_runs(trial, tuning, event, candidate, took, err) : code;
+    code = code == CKPT_OK ? time_runs(trial, tuning, event, candidate, -1, took, err) : code;
     destroy_events(event);
     return code;
 }
