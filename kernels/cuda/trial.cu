@@ -258,12 +258,13 @@ ckpt_code try_all(const ckpt_trial *trial, trial_work *work, ckpt_tuning *tuning
             *fastest = k;
         }
     }
-    *took = best < 0 ? 0 : best;
+    *took = best;
     tuning->tuned++;
     tuning->changed += *fastest != 0;
     tuning->candidates += trial->count;
-    tuning->first_ns += first > 0 ? first : *took;
-    tuning->fastest_ns += *took;
+    best = best < 0 ? 0 : best;
+    tuning->first_ns += first > 0 ? first : best;
+    tuning->fastest_ns += best;
     return CKPT_OK;
 }
 
