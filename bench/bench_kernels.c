@@ -276,7 +276,7 @@ static ckpt_code bench(ckpt_device *device, const bench_layer *layer, ckpt_ns sp
     ckpt_arena_init(&arena);
     bench_run r = {0};
     CKPT_TRY(infer(layer, device->threads, &arena, &r.node, err));
-    CKPT_TRY(ckpt_device_bind(device, &r.node, -1, -1, &r.bound, err));
+    CKPT_TRY(ckpt_device_bind(device, &r.node, -1, -1, NULL, &r.bound, err));
     CKPT_TRY(take_all(device, &r, err));
     void *const workspace = r.args.workspace;
     r.args = (ckpt_kernel_args){.node = &r.node,

@@ -127,7 +127,7 @@ static ckpt_code run_loop(bench *b, const bench_loop *loop, ckpt_err *err)
     ckpt_node node;
     ckpt_bound bound;
     CKPT_TRY(make_node(b, loop, in, &node, err));
-    CKPT_TRY(ckpt_device_bind(b->device, &node, 0, 0, &bound, err));
+    CKPT_TRY(ckpt_device_bind(b->device, &node, 0, 0, NULL, &bound, err));
     const void *const ins[] = {b->buffer[0], b->buffer[1]};
     void *const outs[] = {b->wide[0]};
     const void *const grad_out[] = {b->wide[1]};

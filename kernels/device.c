@@ -105,7 +105,8 @@ static ckpt_code explain_misfit(const ckpt_device *device, const ckpt_kernel *ke
                                 ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
 {
     void *state = NULL;
-    if ((forward < 0 && backward < 0) || kernel->prepare(device->context, node, -1, -1, &state, NULL) != CKPT_OK) {
+    if ((forward < 0 && backward < 0) ||
+        kernel->prepare(device->context, node, -1, -1, NULL, &state, NULL) != CKPT_OK) {
         return CKPT_DEVICE;
     }
     ckpt_bytes forward_used = 0, backward_used = 0;
@@ -152,8 +153,19 @@ const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
     return *kernel;
 }
 
+/* Whatever is in the file, it was made by a state of this kind of layer when it comes out as it went in. */
+static ckpt_code check_choice(const ckpt_device *device, const ckpt_bound *bound, const char *choice, ckpt_err *err)
+{
+    const char *const found = ckpt_device_choice(bound);
+    if (choice == NULL || strcmp(choice, found) == 0) {
+        return CKPT_OK;
+    }
+    return CKPT_FAIL(err, CKPT_DEVICE, "wanted algorithms \"%.120s\", device %s with %.60s has \"%.120s\"", choice,
+                     device->api->kind, device->api->libraries(device), found);
+}
+
 ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
-                           ckpt_bytes backward_workspace, ckpt_bound *bound, ckpt_err *err)
+                           ckpt_bytes backward_workspace, const char *choice, ckpt_bound *bound, ckpt_err *err)
 {
     const ckpt_kernel *const kernel = ckpt_device_find(device, node->op->name);
     if (kernel == NULL) {
@@ -164,10 +176,10 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
     ckpt_bound made = {.node = node, .kernel = kernel};
     if (kernel->prepare != NULL) {
         const ckpt_code code =
-            kernel->prepare(device->context, node, forward_workspace, backward_workspace, &made.state, err);
+            kernel->prepare(device->context, node, forward_workspace, backward_workspace, choice, &made.state, err);
         if (code != CKPT_OK) {
             ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
-            return code == CKPT_DEVICE
+            return code == CKPT_DEVICE && choice == NULL
                        ? explain_misfit(device, kernel, node, forward_workspace, backward_workspace, err)
                        : code;
         }
@@ -175,7 +187,12 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
     if (kernel->workspace != NULL) {
         kernel->workspace(node, made.state, &made.forward_workspace_bytes, &made.backward_workspace_bytes);
     }
-    ckpt_code code = check_fit(device, node, "forward", forward_workspace, made.forward_workspace_bytes, err);
+    ckpt_code code = check_choice(device, &made, choice, err);
+    if (code != CKPT_OK) {
+        ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
+    } else {
+        code = check_fit(device, node, "forward", forward_workspace, made.forward_workspace_bytes, err);
+    }
     if (code == CKPT_OK) {
         code = check_fit(device, node, "backward", backward_workspace, made.backward_workspace_bytes, err);
     }
@@ -200,6 +217,11 @@ const char *ckpt_device_remark(const ckpt_bound *bound)
     return bound->kernel != NULL && bound->kernel->remark != NULL ? bound->kernel->remark(bound->state) : "";
 }
 
+const char *ckpt_device_choice(const ckpt_bound *bound)
+{
+    return bound->kernel != NULL && bound->kernel->choice != NULL ? bound->kernel->choice(bound->state) : "";
+}
+
 static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args)
 {
     ckpt_kernel_args own = *args;
@@ -213,6 +235,22 @@ ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, cons
 {
     const ckpt_kernel_args own = complete(device, bound, args);
     CKPT_TRY_WHILE(err, bound->kernel->forward(&own, err), "running layer %s", bound->node->name);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound *bound, const ckpt_kernel_args *args, bool backward,
+                           ckpt_tuning *tuning, ckpt_err *err)
+{
+    if (bound->kernel->tune == NULL) {
+        return CKPT_OK;
+    }
+    const ckpt_kernel_args own = complete(device, bound, args);
+    CKPT_TRY_WHILE(err, bound->kernel->tune(&own, backward, tuning, err), "timing algorithms of layer %s",
+                   bound->node->name);
+    if (bound->kernel->workspace != NULL) {
+        bound->kernel->workspace(bound->node, bound->state, &bound->forward_workspace_bytes,
+                                 &bound->backward_workspace_bytes);
+    }
     return CKPT_OK;
 }
 

@@ -130,12 +130,20 @@ CKPT_MUST_USE ckpt_code ckpt_device_carry(void *device, const ckpt_group *group,
 /* NULL: this device has no kernel for that op. */
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);
 
-/* Bind `node` with algorithms that fit the two workspaces (-1: free choice).
+/* Bind `node` with algorithms that fit the two workspaces (-1: free choice): with those that `choice` names
+ * (ckpt_device_choice), or by the libraries' own order where it is NULL.
  * Errors: CKPT_DEVICE when the device has no kernel for the op, or none fits: the message names the layer, what is
- * given and what is needed. */
+ * given and what is needed; or when it cannot do what `choice` names. */
 CKPT_MUST_USE ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
-                                         ckpt_bytes backward_workspace, ckpt_bound *bound, ckpt_err *err);
+                                         ckpt_bytes backward_workspace, const char *choice, ckpt_bound *bound,
+                                         ckpt_err *err);
 void ckpt_device_unbind(ckpt_bound *bound);
+/* The algorithms a layer is bound to, one line that lives until it is tuned or unbound; "": there is no choice. */
+const char *ckpt_device_choice(const ckpt_bound *bound);
+/* Time the candidates of one direction and bind the layer to the fastest (ckpt_kernel.tune); the workspaces of `bound`
+ * follow. `args` as for a run, with the workspace that candidates may use. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound *bound, const ckpt_kernel_args *args,
+                                         bool backward, ckpt_tuning *tuning, ckpt_err *err);
 /* Why this layer runs slower than a user might expect ("own kernels: cuDNN ..."), one line; "": it does not. */
 const char *ckpt_device_remark(const ckpt_bound *bound);
 

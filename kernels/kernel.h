@@ -21,6 +21,8 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
+enum { CKPT_TUNING_TEXT = 256 };
+
 typedef struct ckpt_kernel_args {
     const ckpt_node *node;
     void *context; /* what the device gives its kernels (a CUDA device: itself); NULL on the CPU */
@@ -44,18 +46,38 @@ typedef struct ckpt_kernel_args {
     bool evaluating; /* no dropout, statistics instead of batch moments; backward is never called */
 } ckpt_kernel_args;
 
+/* What tuning is given, and what came of it, added up over layers. */
+typedef struct ckpt_tuning {
+    void *flush; /* on the device, overwritten before each timed run so that it finds a cold cache; NULL: it does not */
+    ckpt_bytes flush_bytes;
+    int tuned;      /* products and convolutions with a choice */
+    int changed;    /* of these, another than the library's first was taken */
+    int candidates; /* timed in all */
+    int refused;    /* of these, gave other bits the second time, or another result than the first candidate */
+    ckpt_ns first_ns, fastest_ns;   /* by the library's first candidates, and by those that were taken */
+    char refusal[CKPT_TUNING_TEXT]; /* the last refusal in words; "": none */
+} ckpt_tuning;
+
 typedef struct ckpt_kernel {
     const char *op; /* name of the ckpt_op */
     /* Choose algorithms that fit the workspaces and make what they need (oneDNN primitives). May be NULL.
-     * Workspaces of -1 mean "as much as the fastest wants". */
+     * Workspaces of -1 mean "as much as the fastest wants". `choice` NULL: what the libraries put first; else what
+     * `choice` said of a state of the same layer: exactly those algorithms, or CKPT_DEVICE with what is missing. */
     ckpt_code (*prepare)(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
-                         ckpt_bytes backward_workspace, void **state, ckpt_err *err);
+                         ckpt_bytes backward_workspace, const char *choice, void **state, ckpt_err *err);
     void (*release)(void *state); /* NULL with prepare */
     /* Bytes the chosen algorithms use. NULL: none. */
     void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
     /* Why the layer runs slower than a user might expect, one line that lives as the state; "": it does not. NULL:
      * never. */
     const char *(*remark)(const void *state);
+    /* The algorithms in use, one line that lives as the state until it is tuned; "": there is nothing to choose. Two
+     * states of a layer with the same line compute the same bits. NULL: always "". */
+    const char *(*choice)(const void *state);
+    /* Time the candidates of one direction on the tensors of `args`, whose outputs are overwritten, within its
+     * workspace, and keep the fastest of those that give the same bits again and the first one's result but for
+     * rounding. For a profiler, never in a step: allocates and waits. NULL: nothing to tune. */
+    ckpt_code (*tune)(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err);
     ckpt_code (*forward)(const ckpt_kernel_args *args, ckpt_err *err);
     ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);
 } ckpt_kernel;

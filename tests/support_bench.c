@@ -122,7 +122,7 @@ void ckpt_bench_init(ckpt_bench *bench, const ckpt_case *test, int number, int t
     }
     code = ckpt_device_open("cpu", threads, &bench->device, &err);
     CHECK(code == CKPT_OK, "the CPU device: %s", err.msg);
-    code = ckpt_device_bind(bench->device, node, node->forward_workspace_bytes, node->backward_workspace_bytes,
+    code = ckpt_device_bind(bench->device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL,
                             &bench->bound, &err);
     CHECK(code == CKPT_OK, "case %d (%s): %s", number, test->op, err.msg);
     CHECK(bench->bound.forward_workspace_bytes <= node->forward_workspace_bytes &&

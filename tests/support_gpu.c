@@ -198,10 +198,10 @@ static bool bind_both(ckpt_gpu_case *c)
     ckpt_err err = {0};
     const ckpt_node *const node = c->node;
     CHECK_OK(ckpt_device_bind(c->cpu, c->cpu_node, c->cpu_node->forward_workspace_bytes,
-                              c->cpu_node->backward_workspace_bytes, &c->cpu_bound, &err),
+                              c->cpu_node->backward_workspace_bytes, NULL, &c->cpu_bound, &err),
              err);
-    if (ckpt_device_bind(c->gpu->device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, &c->bound,
-                         &err) != CKPT_OK) {
+    if (ckpt_device_bind(c->gpu->device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL,
+                         &c->bound, &err) != CKPT_OK) {
         ckpt_gpu_report(c, "%s", err.msg);
         return false;
     }

@@ -162,7 +162,7 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
     ckpt_bound bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_open("cpu", threads, &device, &err), err);
-    CHECK_OK(ckpt_device_bind(device, &node, -1, -1, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, &node, -1, -1, NULL, &bound, &err), err);
     const void *in[TENSORS];
     void *out[TENSORS], *saved[CKPT_SAVED_MAX];
     const float *param[CKPT_PARAM_MAX];

@@ -166,7 +166,7 @@ static void binding(void **state)
     const ckpt_node *const node = last_node(&m);
     ckpt_bound bound = {0}, none = {0};
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_bind(device, node, -1, -1, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     assert_ptr_equal(bound.node, node);
     assert_true(bound.backward_workspace_bytes >= 5 * 4 * 9 * 4);
     ckpt_device_unbind(&bound);
@@ -174,14 +174,14 @@ static void binding(void **state)
     ckpt_device_unbind(&bound); /* twice is fine */
 
     /* What the op allows is enough for its kernel. */
-    CHECK_OK(
-        ckpt_device_bind(device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, &bound, &err),
-        err);
+    CHECK_OK(ckpt_device_bind(device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL, &bound,
+                              &err),
+             err);
     assert_true(bound.forward_workspace_bytes <= node->forward_workspace_bytes);
     assert_true(bound.backward_workspace_bytes <= node->backward_workspace_bytes);
     ckpt_device_unbind(&bound);
 
-    assert_int_equal(ckpt_device_bind(device, node, 0, 16, &none, &err), CKPT_DEVICE);
+    assert_int_equal(ckpt_device_bind(device, node, 0, 16, NULL, &none, &err), CKPT_DEVICE);
     CHECK(strstr(err.msg, "cell") != NULL && strstr(err.msg, "16") != NULL, "%s", err.msg);
     assert_null(none.kernel);
     test_model_fini(&m);
@@ -189,7 +189,7 @@ static void binding(void **state)
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){5, 8});
     test_layer(&m, "secret", "opaque", "x", "shape=[4,4]");
-    assert_int_equal(ckpt_device_bind(device, last_node(&m), -1, -1, &none, &err), CKPT_DEVICE);
+    assert_int_equal(ckpt_device_bind(device, last_node(&m), -1, -1, NULL, &none, &err), CKPT_DEVICE);
     CHECK(strstr(err.msg, "secret") != NULL && strstr(err.msg, "opaque") != NULL, "%s", err.msg);
     test_model_fini(&m);
     ckpt_device_close(device);
@@ -200,7 +200,7 @@ static ckpt_code open_and_bind(void *context, ckpt_err *err)
     ckpt_device *device = NULL;
     CKPT_TRY(ckpt_device_open("cpu", 2, &device, err));
     ckpt_bound bound = {0};
-    const ckpt_code code = ckpt_device_bind(device, context, -1, -1, &bound, err);
+    const ckpt_code code = ckpt_device_bind(device, context, -1, -1, NULL, &bound, err);
     ckpt_device_unbind(&bound);
     ckpt_device_close(device);
     return code;
@@ -234,7 +234,7 @@ static void staging(void **state)
     const ckpt_node *const node = last_node(&m);
     ckpt_bound bound;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_bind(device, node, 0, 0, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, node, 0, 0, NULL, &bound, &err), err);
     for (int i = 0; i < COUNT; i++) {
         x[i] = (float)(i % 251) / 16.0f;
         dy[i] = (float)(i % 17) - 8.0f;
@@ -293,7 +293,7 @@ static void staging_of_parameters(void **state)
     const ckpt_node *const node = last_node(&m);
     ckpt_bound bound;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_bind(device, node, -1, -1, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     for (int t = 0; t < 8; t++) {
         for (int i = 0; i < 512; i++) {
             value[t][i] = (float)((i * 37 + t * 11) % 101) / 101.0f - 0.4f;
@@ -382,7 +382,7 @@ static void wrong_numbers(void **state)
         const ckpt_node *const node = last_node(&m);
         ckpt_bound bound;
         ckpt_err err = {0};
-        CHECK_OK(ckpt_device_bind(device, node, -1, -1, &bound, &err), err);
+        CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
         int32_t numbers[6] = {0, 1, 2, 3, 2, 1};
         numbers[cases[i].at] = cases[i].number;
         float x[64] = {0}, out[64] = {0}, lse[8] = {0}, counted[1] = {6}, grad[64] = {0};
@@ -429,7 +429,7 @@ static void all_rows_ignored(void **state)
     test_layer(&m, "loss", "cross_entropy", "x t", "");
     ckpt_bound bound;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, NULL, &bound, &err), err);
     const float x[6] = {1, 2, 3, 4, 5, 6};
     const int32_t target[2] = {-100, -100};
     float loss[1], lse[2], counted[1], grad[6] = {9, 9, 9, 9, 9, 9};
@@ -462,7 +462,7 @@ static void dropout_masks(void **state)
     test_layer(&m, "drop", "dropout", "x", "p=0.25");
     ckpt_bound bound;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, NULL, &bound, &err), err);
     int kept = 0;
     for (int i = 0; i < COUNT; i++) {
         x[i] = 3.0f;
@@ -509,7 +509,7 @@ static void loss_gradient(ckpt_device *device, const ckpt_node *node, const floa
     }
     ckpt_bound bound;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_device_bind(device, node, -1, -1, &bound, &err), err);
+    CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     const void *const in[] = {x, node->in[1].dtype == CKPT_INT32 ? (const void *)target : other};
     void *const outs[] = {out}, *const saved[] = {lse, counted};
     const void *const grad_out[] = {arriving};

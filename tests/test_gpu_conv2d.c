@@ -60,7 +60,7 @@ static ckpt_bytes least_backward(ckpt_gpu_case *c, ckpt_bytes most)
         const ckpt_bytes middle = (refused + taken) / 2 / CKPT_ALIGN * CKPT_ALIGN;
         ckpt_bound bound = {0};
         ckpt_err err = {0};
-        const ckpt_code code = ckpt_device_bind(c->gpu->device, c->node, 0, middle, &bound, &err);
+        const ckpt_code code = ckpt_device_bind(c->gpu->device, c->node, 0, middle, NULL, &bound, &err);
         CHECK(code == CKPT_OK || (code == CKPT_DEVICE && strstr(err.msg, c->node->name) != NULL), "code %d: %s",
               (int)code, err.msg);
         *(code == CKPT_OK ? &taken : &refused) = middle;
@@ -85,7 +85,7 @@ static void check_case(ckpt_gpu_case *c)
     }
     ckpt_device_unbind(&c->bound);
     const ckpt_bytes least = least_backward(c, c->node->backward_workspace_bytes);
-    CHECK_OK(ckpt_device_bind(c->gpu->device, c->node, 0, least, &c->bound, &err), err);
+    CHECK_OK(ckpt_device_bind(c->gpu->device, c->node, 0, least, NULL, &c->bound, &err), err);
     CHECK(c->bound.forward_workspace_bytes == 0 && c->bound.backward_workspace_bytes <= least,
           "given 0 and %lld bytes, uses %lld and %lld", (long long)least, (long long)c->bound.forward_workspace_bytes,
           (long long)c->bound.backward_workspace_bytes);

@@ -500,7 +500,7 @@ static int bind_all(const network *n, const ckpt_bytes *forward, const ckpt_byte
         if (node->alias || (forward[i] < 0 && backward[i] < 0)) {
             continue;
         }
-        if (ckpt_device_bind(n->device, node, forward[i], backward[i], &bound, &err) != CKPT_OK) {
+        if (ckpt_device_bind(n->device, node, forward[i], backward[i], NULL, &bound, &err) != CKPT_OK) {
             print_error("%s: %s\n", what, err.msg);
             refused++;
         }

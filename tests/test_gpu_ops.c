@@ -70,7 +70,7 @@ static void check_elsewhere(ckpt_gpu_case *c, const unsigned char *bits, size_t 
         ckpt_emulated_schedule(2);
         c->gpu = &other;
         CHECK_OK(ckpt_device_bind(other.device, c->node, c->node->forward_workspace_bytes,
-                                  c->node->backward_workspace_bytes, &c->bound, &err),
+                                  c->node->backward_workspace_bytes, NULL, &c->bound, &err),
                  err);
         CHECK_OK(other.device->api->begin(other.device, c->seed, c->step, &err), err);
         run(c, &plain_run);
@@ -298,7 +298,7 @@ static void check_workspace(ckpt_gpu_case *c)
         if (given[side] < 0) {
             continue;
         }
-        const ckpt_code code = ckpt_device_bind(c->gpu->device, c->node, given[0], given[1], &bound, &err);
+        const ckpt_code code = ckpt_device_bind(c->gpu->device, c->node, given[0], given[1], NULL, &bound, &err);
         if (code == CKPT_OK &&
             (bound.forward_workspace_bytes > given[0] || bound.backward_workspace_bytes > given[1])) {
             ckpt_gpu_report(c, "was given workspaces of %lld and %lld bytes, uses %lld and %lld", (long long)given[0],

@@ -145,7 +145,7 @@ static void rig_open(rig *r, int inputs, int rank, const int64_t *dim, const cha
     r->kernel = ckpt_device_find(&(ckpt_device){.api = &ckpt_device_cpu}, op);
     assert_non_null(r->kernel);
     if (r->kernel->prepare != NULL) {
-        CHECK_OK(r->kernel->prepare(NULL, &r->node, -1, -1, &r->state, &err), err);
+        CHECK_OK(r->kernel->prepare(NULL, &r->node, -1, -1, NULL, &r->state, &err), err);
     }
     if (r->kernel->workspace != NULL) {
         r->kernel->workspace(&r->node, r->state, &r->forward_bytes, &r->backward_bytes);
@@ -432,9 +432,9 @@ static void linear_allowances(void **unused)
         node.grad_in = 1;
         const ckpt_kernel *const kernel = ckpt_device_find(&(ckpt_device){.api = &ckpt_device_cpu}, "linear");
         void *state = NULL;
-        CHECK_OK(
-            kernel->prepare(NULL, &node, node.forward_workspace_bytes, node.backward_workspace_bytes, &state, &err),
-            err);
+        CHECK_OK(kernel->prepare(NULL, &node, node.forward_workspace_bytes, node.backward_workspace_bytes, NULL, &state,
+                                 &err),
+                 err);
         kernel->release(state);
         test_model_fini(&m);
     }
@@ -532,7 +532,7 @@ static void odd_convolutions_fit_their_allowance(void **unused)
             CHECK_OK(ckpt_device_open("cpu", count, &device, &err), err);
             ckpt_node node = network->node[0];
             node.grad_in = 1;
-            CHECK_OK(ckpt_device_bind(device, &node, node.forward_workspace_bytes, node.backward_workspace_bytes,
+            CHECK_OK(ckpt_device_bind(device, &node, node.forward_workspace_bytes, node.backward_workspace_bytes, NULL,
                                       &bound, &err),
                      err);
             ckpt_device_unbind(&bound);
@@ -650,8 +650,8 @@ static void attention_small_workspace(void **unused)
     rig_open(&narrow, 1, 3, DIMS(2, 70, 48), "attention", "heads=2 causal=true", 0, true);
     narrow.kernel->release(narrow.state);
     ckpt_err err = {0};
-    CHECK_OK(narrow.kernel->prepare(NULL, &narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1, &narrow.state,
-                                    &err),
+    CHECK_OK(narrow.kernel->prepare(NULL, &narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1, NULL,
+                                    &narrow.state, &err),
              err);
     narrow.kernel->workspace(&narrow.node, narrow.state, &narrow.forward_bytes, &narrow.backward_bytes);
     assert_int_equal(2 * narrow.forward_bytes, wide.forward_bytes);
@@ -719,7 +719,7 @@ static void sizes_beyond_int_do_not_divide_by_zero(void **unused)
         test_input(&m, "x", CKPT_FLOAT32, huge[i].rank, huge[i].dim);
         test_layer(&m, "it", huge[i].op, "x", huge[i].attrs);
         ckpt_bound bound = {0};
-        assert_int_equal(ckpt_device_bind(device, &test_infer(&m)->node[0], -1, -1, &bound, &err), CKPT_DEVICE);
+        assert_int_equal(ckpt_device_bind(device, &test_infer(&m)->node[0], -1, -1, NULL, &bound, &err), CKPT_DEVICE);
         CHECK(strstr(err.msg, "oneDNN takes sizes up to 2147483647") != NULL, "%s", err.msg);
         test_model_fini(&m);
     }

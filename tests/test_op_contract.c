@@ -212,7 +212,7 @@ static void check_short_workspace(ckpt_bench *bench)
         }
         ckpt_bound bound = {0};
         ckpt_err err = {0};
-        const ckpt_code code = ckpt_device_bind(bench->device, bench->node, given[0], given[1], &bound, &err);
+        const ckpt_code code = ckpt_device_bind(bench->device, bench->node, given[0], given[1], NULL, &bound, &err);
         if (code == CKPT_OK) {
             CHECK(bound.forward_workspace_bytes <= given[0] && bound.backward_workspace_bytes <= given[1],
                   "case %d (%s): was given workspaces of %lld and %lld bytes, uses %lld and %lld", bench->number,
@@ -374,7 +374,7 @@ static ckpt_code bind_and_unbind(void *context, ckpt_err *err)
 {
     ckpt_bench *const bench = context;
     ckpt_bound bound = {0};
-    CKPT_TRY(ckpt_device_bind(bench->device, bench->node, -1, -1, &bound, err));
+    CKPT_TRY(ckpt_device_bind(bench->device, bench->node, -1, -1, NULL, &bound, err));
     ckpt_device_unbind(&bound);
     return CKPT_OK;
 }

@@ -120,9 +120,10 @@ static int threads_for(const ckpt_node *node, ckpt_bytes limit, bool backward)
     return (int)(threads < 1 ? 1 : threads);
 }
 
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
-                         ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, void **state, ckpt_err *err)
 {
+    (void)choice; /* oneDNN has one */
     (void)context;
     attention *a = ckpt_memory_get(sizeof *a);
     if (a == NULL) {

@@ -92,9 +92,10 @@ static void release(void *state)
     ckpt_memory_put(c);
 }
 
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
-                         ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, void **state, ckpt_err *err)
 {
+    (void)choice; /* oneDNN has one */
     (void)context;
     conv2d *c = ckpt_memory_get(sizeof *c);
     if (c == NULL) {

@@ -56,9 +56,10 @@ static void release(void *state)
     ckpt_memory_put(l);
 }
 
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
-                         ckpt_err *err)
+static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, void **state, ckpt_err *err)
 {
+    (void)choice; /* oneDNN has one */
     (void)context;
     linear *l = ckpt_memory_get(sizeof *l);
     if (l == NULL) {

@@ -11,11 +11,13 @@
 #include "kernels/cuda/cudnn.h"
 
 #include <cudnn_graph.h>
-#include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "kernels/cuda/trial.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -24,8 +26,9 @@ enum {
     SLACK = WORKSPACE_ALIGN - CKPT_ALIGN,
     OPERAND_ALIGN = 16,
     TEXT_MAX = 200,
-    OWNED_MAX = 16,  /* descriptors of one graph */
-    ENGINE_MAX = 64, /* engines that are looked at, of each list */
+    KNOB_MAX = CUDNN_KNOB_TYPE_COUNTS,
+    OWNED_MAX = 16 + KNOB_MAX, /* descriptors of one graph, and of an engine made by its name */
+    ENGINE_MAX = 64,           /* engines that are looked at, of each list */
     TENSORS = 3,
 };
 
@@ -35,12 +38,19 @@ typedef struct cudnn_session {
     descriptor gpu;
 } cudnn_session;
 
-struct ckpt_cudnn_convolution {
-    cudnnHandle_t handle;
+/* An engine made ready to run. */
+typedef struct candidate {
     descriptor config, plan;
-    int64_t bytes;
-    int64_t id[TENSORS]; /* of a, b, c of ckpt_cudnn_convolution_run */
+    int64_t bytes; /* of workspace */
     const char *remark;
+} candidate;
+
+struct ckpt_cudnn_convolution {
+    ckpt_cuda *cuda;
+    ckpt_cudnn_shape shape;
+    ckpt_cudnn_direction direction;
+    candidate used;
+    char choice[CKPT_PIECE_TEXT];
 };
 
 enum { X_ID = 1, W_ID, Y_ID };
@@ -288,15 +298,16 @@ static ckpt_code make_graph(owned_list *owned, const cudnn_session *session, con
 
 /* Choosing an engine. */
 
-typedef struct choice {
+typedef struct search {
     const cudnn_session *session;
-    ckpt_cudnn_convolution *made; /* plan NULL: nothing yet */
-    bool exact;                   /* float32 stays float32 */
+    candidate *found;
+    int count, most; /* that are found, and wanted */
+    bool exact;      /* float32 stays float32 */
     int64_t room;
     int offered, allowed;
     int64_t least; /* workspace of an allowed engine, -1: none */
     bool faster;   /* an engine with tensor cores wanted more than `room` */
-} choice;
+} search;
 
 static bool is_allowed(descriptor engine, bool exact, bool *tensor_cores)
 {
@@ -356,7 +367,8 @@ static descriptor plan_of(const cudnn_session *session, descriptor config, int64
     return plan;
 }
 
-static bool try_config(choice *c, descriptor config)
+/* True: `config` is the candidate's now. */
+static bool try_config(search *c, descriptor config)
 {
     c->offered++;
     bool tensor_cores = false;
@@ -375,14 +387,13 @@ static bool try_config(choice *c, descriptor config)
         destroy(plan);
         return false;
     }
-    c->made->plan = plan;
-    c->made->bytes = bytes;
-    c->made->remark = c->faster && !tensor_cores ? "cuDNN without tensor cores: with them it wants more workspace" : "";
+    const char *const slow = "cuDNN without tensor cores: with them it wants more workspace";
+    c->found[c->count++] = (candidate){config, plan, bytes, c->faster && !tensor_cores ? slow : ""};
     return true;
 }
 
-/* Asks for `count` engines and keeps the first that will do. */
-static ckpt_code try_results(choice *c, descriptor heuristic, int64_t count, ckpt_err *err)
+/* Asks for `count` engines and keeps the first that will do, as many as are wanted. */
+static ckpt_code try_results(search *c, descriptor heuristic, int64_t count, ckpt_err *err)
 {
     const cudnnBackendAttributeType_t type = CUDNN_TYPE_BACKEND_DESCRIPTOR;
     descriptor config[ENGINE_MAX] = {0};
@@ -398,9 +409,8 @@ static ckpt_code try_results(choice *c, descriptor heuristic, int64_t count, ckp
             check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, type, count, &got, (void *)config),
                   "asking cuDNN for engines", err);
     }
-    for (int64_t k = 0; code == CKPT_OK && k < count && k < got && c->made->plan == NULL; k++) {
+    for (int64_t k = 0; code == CKPT_OK && k < count && k < got && c->count < c->most; k++) {
         if (try_config(c, config[k])) {
-            c->made->config = config[k];
             config[k] = NULL;
         }
     }
@@ -410,7 +420,7 @@ static ckpt_code try_results(choice *c, descriptor heuristic, int64_t count, ckp
     return code;
 }
 
-static ckpt_code try_mode(choice *c, owned_list *owned, descriptor graph, cudnnBackendHeurMode_t mode, ckpt_err *err)
+static ckpt_code try_mode(search *c, owned_list *owned, descriptor graph, cudnnBackendHeurMode_t mode, ckpt_err *err)
 {
     descriptor heuristic = NULL;
     int64_t count = 0;
@@ -427,7 +437,7 @@ static ckpt_code try_mode(choice *c, owned_list *owned, descriptor graph, cudnnB
     return try_results(c, heuristic, count, err);
 }
 
-static ckpt_code refuse(const choice *c, const ckpt_cudnn_shape *s, const char *name, ckpt_err *err)
+static ckpt_code refuse(const search *c, const ckpt_cudnn_shape *s, const char *name, ckpt_err *err)
 {
     char least[TEXT_MAX] = "";
     if (c->least >= 0) {
@@ -450,35 +460,172 @@ static int64_t most_bytes(const ckpt_cudnn_shape *s)
     return (x + y + w) * ckpt_dtype_bytes(s->dtype) + ((int64_t)64 << 20);
 }
 
-static ckpt_code choose(ckpt_cudnn_convolution *made, const cudnn_session *session, const ckpt_cudnn_shape *s,
-                        const operation_names *names, ckpt_bytes limit, owned_list *owned, ckpt_err *err)
+static void destroy_candidates(candidate *at, int count)
+{
+    for (int k = 0; k < count; k++) {
+        destroy(at[k].plan);
+        destroy(at[k].config);
+        at[k] = (candidate){0};
+    }
+}
+
+/* Names: "dnn91900:ENGINE,KNOB=VALUE,...", with cuDNN's version and its numbers of engines and knobs. */
+
+static ckpt_code get(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
+                     int64_t *count, void *value, ckpt_err *err)
+{
+    return check(cudnnBackendGetAttribute(d, name, type, most, count, value), "cudnnBackendGetAttribute", err);
+}
+
+static ckpt_code name_knobs(const descriptor *knob, int64_t count, char *text, size_t used, ckpt_err *err)
+{
+    for (int64_t k = 0; k < count; k++) {
+        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+        int64_t value = 0, got = 0;
+        CKPT_TRY(get(knob[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got, &type, err));
+        CKPT_TRY(get(knob[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value, err));
+        used += (size_t)snprintf(text + used, CKPT_PIECE_TEXT - used, ",%d=%" PRId64, (int)type, value);
+        if (used >= CKPT_PIECE_TEXT) {
+            return CKPT_FAIL(err, CKPT_DEVICE, "cuDNN's engine has a name of more than %d bytes", CKPT_PIECE_TEXT);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code name_config(descriptor config, descriptor engine, descriptor *knob, char *text, ckpt_err *err)
+{
+    int64_t index = 0, count = 0, got = 0;
+    CKPT_TRY(get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got, (void *)&engine, err));
+    CKPT_TRY(get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, &index, err));
+    CKPT_TRY(get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOB_MAX, &count,
+                 (void *)knob, err));
+    const int used = snprintf(text, CKPT_PIECE_TEXT, "dnn%zu:%" PRId64, cudnnGetVersion(), index);
+    return name_knobs(knob, count < KNOB_MAX ? count : KNOB_MAX, text, (size_t)used, err);
+}
+
+/* Takes it into use. */
+static ckpt_code use(ckpt_cudnn_convolution *convolution, candidate *one, ckpt_err *err)
+{
+    owned_list owned = {0};
+    descriptor engine = NULL, knob[KNOB_MAX] = {0};
+    ckpt_code code = make(&owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
+    for (int k = 0; k < KNOB_MAX && code == CKPT_OK; k++) {
+        code = make(&owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[k], err);
+    }
+    code = code == CKPT_OK ? name_config(one->config, engine, knob, convolution->choice, err) : code;
+    destroy_owned(&owned);
+    if (code == CKPT_OK) {
+        destroy_candidates(&convolution->used, 1);
+        convolution->used = *one;
+        *one = (candidate){0};
+    }
+    return code;
+}
+
+/* The configuration that `name` is of; whether it is spelled as cuDNN's would be, ckpt_device_bind finds out. */
+static ckpt_code make_config(owned_list *owned, const cudnn_session *session, descriptor graph, const char *name,
+                             descriptor *config, ckpt_err *err)
+{
+    descriptor engine = NULL, knob[KNOB_MAX] = {0};
+    char *at = NULL;
+    int count = 0;
+    const int64_t index = strtoll(name, &at, 10);
+    CKPT_TRY(make(owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err));
+    CKPT_TRY(set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph, err));
+    CKPT_TRY(set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index, err));
+    if (session->gpu != NULL) {
+        CKPT_TRY(set_descriptor(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, session->gpu, err));
+    }
+    CKPT_TRY(finalize(engine, err));
+    for (; count < KNOB_MAX && *at == ','; count++) {
+        const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)strtol(at + 1, &at, 10);
+        const int64_t value = *at == '=' ? strtoll(at + 1, &at, 10) : 0;
+        CKPT_TRY(make(owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[count], err));
+        CKPT_TRY(set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type, err));
+        CKPT_TRY(set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value, err));
+        CKPT_TRY(finalize(knob[count], err));
+    }
+    CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, config),
+                   "cudnnBackendCreateDescriptor", err));
+    ckpt_code code = set_descriptor(*config, CUDNN_ATTR_ENGINECFG_ENGINE, engine, err);
+    if (code == CKPT_OK && count > 0) {
+        code = set(*config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, (const void *)knob,
+                   err);
+    }
+    return code == CKPT_OK ? finalize(*config, err) : code;
+}
+
+static ckpt_code find(search *c, owned_list *owned, descriptor graph, const char *name, ckpt_err *err)
+{
+    char here[CKPT_PIECE_TEXT];
+    descriptor config = NULL;
+    ckpt_err why = {0};
+    const size_t length = (size_t)snprintf(here, sizeof here, "dnn%zu:", cudnnGetVersion());
+    if (strncmp(name, here, length) != 0) {
+        return CKPT_FAIL(
+            err, CKPT_DEVICE,
+            "the plan wants algorithm \"%.60s\", here is cuDNN %zu: profile and plan again with this library", name,
+            cudnnGetVersion());
+    }
+    const ckpt_code code = make_config(owned, c->session, graph, name + length, &config, &why);
+    if (code == CKPT_OK && try_config(c, config)) {
+        return CKPT_OK;
+    }
+    destroy(config);
+    if (code == CKPT_NO_MEMORY) {
+        return CKPT_FAIL(err, code, "%s", why.msg);
+    }
+    return CKPT_FAIL(
+        err, CKPT_DEVICE,
+        "cuDNN %zu cannot do this convolution by the plan's algorithm \"%.60s\" in %lld bytes of workspace "
+        "%.100s: profile and plan again on this GPU",
+        cudnnGetVersion(), name, (long long)c->room, why.msg);
+}
+
+/* Up to `most` candidates, in cuDNN's order; or the one of that name. */
+static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes limit, const char *name, candidate *found,
+                        int most, int *count, ckpt_err *err)
 {
     static const cudnnBackendHeurMode_t mode[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    choice c = {.session = session, .made = made, .exact = s->dtype == CKPT_FLOAT32, .least = -1};
+    const ckpt_cudnn_shape *const s = &convolution->shape;
+    const operation_names *const names = &operation[convolution->direction];
+    search c = {.session = convolution->cuda->cudnn,
+                .found = found,
+                .most = most,
+                .exact = s->dtype == CKPT_FLOAT32,
+                .least = -1};
     c.room = limit < 0 ? most_bytes(s) : limit > SLACK ? (limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN : 0;
+    owned_list owned = {0};
     descriptor graph = NULL;
-    CKPT_TRY(make_graph(owned, session, s, names, &graph, err));
-    for (size_t k = 0; k < sizeof mode / sizeof mode[0] && made->plan == NULL; k++) {
-        CKPT_TRY(try_mode(&c, owned, graph, mode[k], err));
+    ckpt_code code = make_graph(&owned, c.session, s, names, &graph, err);
+    if (code == CKPT_OK && name != NULL) {
+        code = find(&c, &owned, graph, name, err);
     }
-    return made->plan != NULL ? CKPT_OK : refuse(&c, s, names->name, err);
+    for (size_t k = 0; code == CKPT_OK && k < sizeof mode / sizeof mode[0] && c.count == 0; k++) {
+        code = try_mode(&c, &owned, graph, mode[k], err);
+    }
+    destroy_owned(&owned);
+    *count = c.count;
+    return code == CKPT_OK && c.count == 0 ? refuse(&c, s, names->name, err) : code;
 }
 
 ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape, ckpt_cudnn_direction direction,
-                                        ckpt_bytes limit, ckpt_cudnn_convolution **convolution, ckpt_err *err)
+                                        ckpt_bytes limit, const char *choice, ckpt_cudnn_convolution **convolution,
+                                        ckpt_err *err)
 {
     CKPT_TRY(ckpt_cudnn_open(cuda, err));
-    const cudnn_session *const session = cuda->cudnn;
-    const operation_names *const names = &operation[direction];
     ckpt_cudnn_convolution *const made = ckpt_memory_get(sizeof *made);
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a convolution", sizeof *made);
     }
-    made->handle = session->handle;
-    memcpy(made->id, names->id, sizeof made->id);
-    owned_list owned = {0};
-    const ckpt_code code = choose(made, session, shape, names, limit, &owned, err);
-    destroy_owned(&owned);
+    made->cuda = cuda;
+    made->shape = *shape;
+    made->direction = direction;
+    candidate first = {0};
+    int count = 0;
+    ckpt_code code = choose(made, limit, choice, &first, 1, &count, err);
+    code = code == CKPT_OK ? use(made, &first, err) : code;
+    destroy_candidates(&first, 1);
     if (code != CKPT_OK) {
         ckpt_cudnn_convolution_destroy(made);
         return code;
@@ -490,20 +637,24 @@ ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape 
 void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution)
 {
     if (convolution != NULL) {
-        destroy(convolution->plan);
-        destroy(convolution->config);
+        destroy_candidates(&convolution->used, 1);
         ckpt_memory_put(convolution);
     }
 }
 
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution)
 {
-    return convolution->bytes > 0 ? ckpt_round_up(convolution->bytes, CKPT_ALIGN) + SLACK : 0;
+    return convolution->used.bytes > 0 ? ckpt_round_up(convolution->used.bytes, CKPT_ALIGN) + SLACK : 0;
 }
 
 const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution)
 {
-    return convolution->remark;
+    return convolution->used.remark;
+}
+
+const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolution)
+{
+    return convolution->choice;
 }
 
 /* Running. */
@@ -511,25 +662,85 @@ const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolut
 static ckpt_code fill_pack(descriptor pack, const ckpt_cudnn_convolution *convolution, const void *const at[TENSORS],
                            const void *workspace, ckpt_err *err)
 {
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS, convolution->id, err));
+    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS,
+                 operation[convolution->direction].id, err));
     CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, (const void *)at, err));
     CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
     return finalize(pack, err);
 }
 
 /* A pack of addresses cannot be written twice, so each run makes one (host memory, by cuDNN). */
-ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
-                                     void *workspace, ckpt_err *err)
+static ckpt_code run(const ckpt_cudnn_convolution *convolution, const candidate *one, const void *a, const void *b,
+                     void *c, void *workspace, ckpt_err *err)
 {
     const void *const at[TENSORS] = {a, b, c};
+    const cudnn_session *const session = convolution->cuda->cudnn;
     const uintptr_t up = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
     descriptor pack = NULL;
     CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
                    "cudnnBackendCreateDescriptor", err));
-    ckpt_code code = fill_pack(pack, convolution, at, convolution->bytes > 0 ? (const void *)up : NULL, err);
+    ckpt_code code = fill_pack(pack, convolution, at, one->bytes > 0 ? (const void *)up : NULL, err);
     if (code == CKPT_OK) {
-        code = check(cudnnBackendExecute(convolution->handle, convolution->plan, pack), "cudnnBackendExecute", err);
+        code = check(cudnnBackendExecute(session->handle, one->plan, pack), "cudnnBackendExecute", err);
     }
     destroy(pack);
+    return code;
+}
+
+ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
+                                     void *workspace, ckpt_err *err)
+{
+    return run(convolution, &convolution->used, a, b, c, workspace, err);
+}
+
+typedef struct convolution_trial {
+    const ckpt_cudnn_convolution *convolution;
+    const candidate *at;
+    const void *a, *b;
+    void *c, *workspace;
+} convolution_trial;
+
+static ckpt_code run_candidate(void *self, int k, ckpt_err *err)
+{
+    const convolution_trial *const t = self;
+    return run(t->convolution, &t->at[k], t->a, t->b, t->c, t->workspace, err);
+}
+
+/* How many products make an element of c. */
+static int64_t terms_of(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
+{
+    const int64_t taps = s->kernel[0] * s->kernel[1];
+    return direction == CKPT_CUDNN_FORWARD          ? taps * s->in_channels / s->groups
+           : direction == CKPT_CUDNN_INPUT_GRADIENT ? taps * s->out_channels / s->groups
+                                                    : s->batch * s->out[0] * s->out[1];
+}
+
+static int64_t result_count(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
+{
+    return direction == CKPT_CUDNN_FORWARD ? s->batch * s->out_channels * s->out[0] * s->out[1]
+           : direction == CKPT_CUDNN_INPUT_GRADIENT
+               ? s->batch * s->in_channels * s->in[0] * s->in[1]
+               : s->out_channels * s->in_channels / s->groups * s->kernel[0] * s->kernel[1];
+}
+
+ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
+                                      void *workspace, ckpt_bytes workspace_bytes, ckpt_tuning *tuning, ckpt_err *err)
+{
+    const ckpt_cudnn_shape *const s = &convolution->shape;
+    const int64_t count = result_count(s, convolution->direction);
+    candidate at[CKPT_TRIAL_CANDIDATES] = {0};
+    convolution_trial self = {convolution, at, a, b, c, workspace};
+    ckpt_trial trial = {.cuda = convolution->cuda,
+                        .what = "convolution",
+                        .self = &self,
+                        .run = run_candidate,
+                        .result = {{c, s->dtype, 1, count, count}},
+                        .terms = terms_of(s, convolution->direction)};
+    int fastest = 0;
+    ckpt_ns took = 0;
+    ckpt_code code = choose(convolution, workspace_bytes, NULL, at, CKPT_TRIAL_CANDIDATES, &trial.count, err);
+    code = code == CKPT_OK ? ckpt_trial_run(&trial, tuning, &fastest, &took, err) : code;
+    code = code == CKPT_OK ? use(convolution, &at[fastest], err) : code;
+    destroy_candidates(at, CKPT_TRIAL_CANDIDATES);
     return code;
 }

@@ -1,4 +1,5 @@
-/* Linear: three products by cuBLASLt (blas.c), the bias in the forward product's epilogue, its gradient by column sums.
+/* Linear: three products by cuBLASLt (blas.c), the bias in the forward product's epilogue, its gradient in that of the
+ * weight's where both are overwritten and cuBLASLt has such a product, else by column sums (sum.cu).
  * A bfloat16 model multiplies bfloat16 copies of the weights and gets its weight gradient in float32. A product of
  * [rows x in] [in x out] is 2 rows in out FLOP and moves each matrix once: bound by arithmetic from a few hundred rows
  * on, by memory below. The products that add exist beside those that overwrite, as on the CPU. */
@@ -7,10 +8,26 @@
 namespace
 {
 
-/* [adds] */
+/* Those that overwrite and those that add, one behind the other; WEIGHT_SUMS: with the bias's gradient, NULL: by column
+ * sums. */
+enum { FORWARD, WEIGHT, WEIGHT_ADDS, WEIGHT_SUMS, INPUT, INPUT_ADDS, PRODUCTS };
+const char *const linear_key[PRODUCTS] = {"forward", "weight", "weight-adds", "weight-sums", "input", "input-adds"};
+
 struct linear_state {
-    ckpt_blas_product *forward, *input[2], *weight[2];
+    ckpt_blas_product *product[PRODUCTS]; /* NULL: not needed */
+    char choice[CKPT_CHOICE_TEXT];
 };
+
+/* After algorithms have changed. */
+void linear_name(linear_state *l)
+{
+    l->choice[0] = '\0';
+    for (int k = 0; k < PRODUCTS; k++) {
+        if (l->product[k] != NULL) {
+            ckpt_choice_add(l->choice, linear_key[k], ckpt_blas_product_choice(l->product[k]));
+        }
+    }
+}
 
 struct linear_sizes {
     int64_t rows, in, out;
@@ -22,41 +39,54 @@ linear_sizes linear_sizes_of(const ckpt_node *node)
     return {ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
 }
 
-ckpt_code linear_fill(linear_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
-                      ckpt_bytes backward, ckpt_err *err)
+/* Where the library has none with sums, or a choice goes without, the bias's gradient stays with the column sums. */
+ckpt_code linear_make(linear_state *l, ckpt_cuda *cuda, int which, const ckpt_blas_shape &shape, ckpt_bytes limit,
+                      const char *choice, ckpt_err *err)
+{
+    char text[CKPT_PIECE_TEXT];
+    ckpt_err refusal = {};
+    const char *const piece = ckpt_choice_get(choice, linear_key[which], text);
+    if (which == WEIGHT_SUMS && piece != NULL && piece[0] == '\0') {
+        return CKPT_OK;
+    }
+    const ckpt_code code = ckpt_blas_product_create(cuda, &shape, limit, piece, &l->product[which], &refusal);
+    return code == CKPT_OK || (code == CKPT_DEVICE && which == WEIGHT_SUMS && piece == NULL)
+               ? CKPT_OK
+               : CKPT_FAIL(err, code, "%s", refusal.msg);
+}
+
+ckpt_code linear_fill(linear_state *l, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                      const char *choice, ckpt_err *err)
 {
     const linear_sizes s = linear_sizes_of(node);
     const ckpt_dtype dtype = node->in[0].dtype;
     const bool bias = node->param_count > 1;
     const ckpt_blas_shape y = blas_of(s.rows, s.out, s.in, false, true, dtype, dtype, bias, false);
-    CKPT_TRY(ckpt_blas_product_create(cuda, &y, forward, &state->forward, err));
+    CKPT_TRY(linear_make(l, cuda, FORWARD, y, forward, choice, err));
     for (int adds = 0; adds < 2; adds++) {
         const ckpt_blas_shape dw = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, adds == 1);
         const ckpt_blas_shape dx = blas_of(s.rows, s.in, s.out, false, false, dtype, dtype, false, adds == 1);
-        CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward, &state->weight[adds], err));
+        CKPT_TRY(linear_make(l, cuda, WEIGHT + adds, dw, backward, choice, err));
         if ((node->grad_in & 1) != 0) {
-            CKPT_TRY(ckpt_blas_product_create(cuda, &dx, backward, &state->input[adds], err));
+            CKPT_TRY(linear_make(l, cuda, INPUT + adds, dx, backward, choice, err));
         }
     }
-    return CKPT_OK;
+    ckpt_blas_shape with_sums = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, false);
+    with_sums.sums = true;
+    return bias ? linear_make(l, cuda, WEIGHT_SUMS, with_sums, backward, choice, err) : CKPT_OK;
 }
 
 void linear_release(void *state)
 {
     linear_state *const l = (linear_state *)state;
-    if (l == NULL) {
-        return;
-    }
-    ckpt_blas_product_destroy(l->forward);
-    for (int adds = 0; adds < 2; adds++) {
-        ckpt_blas_product_destroy(l->input[adds]);
-        ckpt_blas_product_destroy(l->weight[adds]);
+    for (int k = 0; l != NULL && k < PRODUCTS; k++) {
+        ckpt_blas_product_destroy(l->product[k]);
     }
     ckpt_memory_put(l);
 }
 
-ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, void **state,
-                         ckpt_err *err)
+ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, void **state, ckpt_err *err)
 {
     linear_state *const l = (linear_state *)ckpt_memory_get(sizeof *l);
     if (l == NULL) {
@@ -65,11 +95,12 @@ ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forwar
     /* The allowance is cuBLAS's own recommendation, less where the matrices are small: more brings nothing. */
     const ckpt_code code =
         linear_fill(l, (ckpt_cuda *)context, node, forward < 0 ? node->forward_workspace_bytes : forward,
-                    backward < 0 ? node->backward_workspace_bytes : backward, err);
+                    backward < 0 ? node->backward_workspace_bytes : backward, choice, err);
     if (code != CKPT_OK) {
         linear_release(l);
         return code;
     }
+    linear_name(l);
     *state = l;
     return CKPT_OK;
 }
@@ -78,40 +109,111 @@ void linear_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 {
     const linear_state *const l = (const linear_state *)state;
     const linear_sizes s = linear_sizes_of(node);
-    *forward = ckpt_blas_product_workspace(l->forward);
+    *forward = ckpt_blas_product_workspace(l->product[FORWARD]);
     *backward = node->param_count > 1 ? ckpt_gpu_column_sums_workspace(s.rows, s.out) : 0;
-    for (int adds = 0; adds < 2; adds++) {
-        *backward = blas_most(*backward, l->weight[adds]);
-        *backward = blas_most(*backward, l->input[adds]);
+    for (int k = FORWARD + 1; k < PRODUCTS; k++) {
+        *backward = blas_most(*backward, l->product[k]);
     }
+}
+
+const char *linear_choice(const void *state)
+{
+    return ((const linear_state *)state)->choice;
 }
 
 ckpt_code linear_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
-    const void *const bias = args->node->param_count > 1 ? blas_param(args, 1) : NULL;
-    return ckpt_blas_product_run(l->forward, args->in[0], blas_param(args, 0), args->out[0], bias, args->workspace,
-                                 err);
+    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
+    return ckpt_blas_product_run(l->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0], bias,
+                                 args->workspace, err);
+}
+
+ckpt_code linear_column_sums(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const linear_sizes s = linear_sizes_of(args->node);
+    return ckpt_cuda_column_sums((ckpt_cuda *)args->context, args->node->in[0].dtype, s.rows, s.out, args->grad_out[0],
+                                 args->grad_param[1], (args->grad_param_adds & 2) != 0, args->workspace, err);
+}
+
+/* What adds never depends on the plan: the lowered graph says which layer is the first to write a gradient. */
+ckpt_code linear_weight(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const linear_state *const l = (const linear_state *)args->state;
+    const void *const dy = args->grad_out[0];
+    if (l->product[WEIGHT_SUMS] != NULL && (args->grad_param_adds & 3) == 0) {
+        return ckpt_blas_product_run(l->product[WEIGHT_SUMS], dy, args->in[0], args->grad_param[0], args->grad_param[1],
+                                     args->workspace, err);
+    }
+    CKPT_TRY(ckpt_blas_product_run(l->product[WEIGHT + (args->grad_param_adds & 1)], dy, args->in[0],
+                                   args->grad_param[0], NULL, args->workspace, err));
+    return args->node->param_count > 1 ? linear_column_sums(args, err) : CKPT_OK;
 }
 
 /* One after the other on one stream, so they share the workspace. */
 ckpt_code linear_backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
-    const ckpt_node *const node = args->node;
+    const int adds = (int)(args->grad_in_adds & 1);
+    CKPT_TRY(linear_weight(args, err));
+    return args->grad_in[0] == NULL
+               ? CKPT_OK
+               : ckpt_blas_product_run(l->product[INPUT + adds], args->grad_out[0], blas_param(args, 0),
+                                       args->grad_in[0], NULL, args->workspace, err);
+}
+
+ckpt_code linear_time_sums(void *args, int candidate, ckpt_err *err)
+{
+    (void)candidate;
+    return linear_column_sums((const ckpt_kernel_args *)args, err);
+}
+
+/* Is the weight's gradient with the bias's in one product right, and faster than both apart? */
+ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_ns product, ckpt_tuning *tuning, ckpt_err *err)
+{
+    linear_state *const l = (linear_state *)args->state;
+    ckpt_kernel_args own = *args;
+    ckpt_ns both = 0, sums = 0;
+    own.grad_param_adds = 0;
+    ckpt_trial trial = {};
+    trial.cuda = (ckpt_cuda *)args->context;
+    trial.self = &own;
+    trial.run = linear_time_sums;
+    CKPT_TRY(ckpt_trial_time(&trial, tuning, 0, &sums, err));
+    CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT_SUMS], args->grad_out[0], args->in[0], args->grad_param[0],
+                                    args->grad_param[1], args->workspace, args->workspace_bytes, tuning, &both, err));
+    if (both < 0 || (product >= 0 && both > product + sums)) {
+        ckpt_blas_product_destroy(l->product[WEIGHT_SUMS]);
+        l->product[WEIGHT_SUMS] = NULL;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code linear_tune_backward(const ckpt_kernel_args *args, ckpt_tuning *tuning, ckpt_err *err)
+{
+    const linear_state *const l = (const linear_state *)args->state;
     const void *const dy = args->grad_out[0];
-    const int weight_adds = (int)(args->grad_param_adds & 1), input_adds = (int)(args->grad_in_adds & 1);
-    CKPT_TRY(ckpt_blas_product_run(l->weight[weight_adds], dy, args->in[0], args->grad_param[0], NULL, args->workspace,
-                                   err));
-    if (node->param_count > 1) {
-        const linear_sizes s = linear_sizes_of(node);
-        CKPT_TRY(ckpt_cuda_column_sums((ckpt_cuda *)args->context, node->in[0].dtype, s.rows, s.out, dy,
-                                       args->grad_param[1], (args->grad_param_adds & 2) != 0, args->workspace, err));
+    ckpt_ns took[2] = {0, 0}, input = 0;
+    for (int adds = 0; adds < 2; adds++) {
+        CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT + adds], dy, args->in[0], args->grad_param[0], NULL,
+                                        args->workspace, args->workspace_bytes, tuning, &took[adds], err));
+        if (args->grad_in[0] != NULL) {
+            CKPT_TRY(ckpt_blas_product_tune(l->product[INPUT + adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
+                                            args->workspace, args->workspace_bytes, tuning, &input, err));
+        }
     }
-    if (args->grad_in[0] != NULL) {
-        CKPT_TRY(ckpt_blas_product_run(l->input[input_adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
-                                       args->workspace, err));
-    }
+    return l->product[WEIGHT_SUMS] == NULL ? CKPT_OK : linear_tune_sums(args, took[0], tuning, err);
+}
+
+ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
+{
+    linear_state *const l = (linear_state *)args->state;
+    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
+    ckpt_ns took = 0;
+    CKPT_TRY(backward ? linear_tune_backward(args, tuning, err)
+                      : ckpt_blas_product_tune(l->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0],
+                                               bias, args->workspace, args->workspace_bytes, tuning, &took, err));
+    linear_name(l);
     return CKPT_OK;
 }
 
@@ -123,6 +225,8 @@ const ckpt_kernel ckpt_cuda_linear = {
     .prepare = linear_prepare,
     .release = linear_release,
     .workspace = linear_workspace,
+    .choice = linear_choice,
+    .tune = linear_tune,
     .forward = linear_forward,
     .backward = linear_backward,
 };
