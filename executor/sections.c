@@ -24,6 +24,7 @@ ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckp
             const ckpt_param *const from = param->tied >= 0 ? &mine->node[param->tied].param[k] : param;
             param->tied = from->copy_of >= 0 ? from->copy_of : param->tied; /* what is a copy was tied before */
             param->copy_of = -1;
+            param->spare = 0; /* of the device's memory alone */
         }
     }
     *network = *mine;
@@ -217,7 +218,8 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
     const ckpt_network *const network = f->executor->lowered->network;
     const bool sharded =
         network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
-    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded) {
+    const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
+    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded && gapless) {
         const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section), false};
         return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
     }

@@ -16,10 +16,11 @@ struct linear_sizes {
     int64_t rows, in, out;
 };
 
+/* Features that fill the gap between rows of y count as the layer's own (ckpt_node_pitch). */
 linear_sizes linear_sizes_of(const ckpt_node *node)
 {
-    const ckpt_shape *const w = &node->param[0].tensor.shape;
-    return {ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
+    const int64_t in = node->param[0].tensor.shape.dim[1], rows = ckpt_shape_count(&node->in[0].shape) / in;
+    return {rows, in, ckpt_tensor_room(&node->out[0]) / rows};
 }
 
 ckpt_code linear_fill(linear_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
