@@ -36,8 +36,8 @@ extern ckpt_device *ckpt_gpus_cpu;
 int ckpt_gpus_open(void **state);
 int ckpt_gpus_close(void **state);
 
-/* A tensor in memory order: `bits` as the GPU has it, `value` the same numbers as the CPU has them (float32, or int32),
- * `want` what the CPU's kernel says. */
+/* A tensor in memory order: `bits` as the GPU has it, gaps and spare elements included, `value` the same numbers as the
+ * CPU has them (float32, or int32), `want` what the CPU's kernel says. */
 typedef struct ckpt_gpu_tensor {
     const ckpt_tensor *tensor; /* of the GPU's node */
     int64_t count;
