@@ -228,7 +228,7 @@ static void states(void **state)
     }
 }
 
-/* What is measured has room for gaps and spare elements too: the emulated device ends a run that writes elsewhere. */
+/* The profiler measures such layers, and lowering takes what it found. */
 static void profiles(void **state)
 {
     (void)state;

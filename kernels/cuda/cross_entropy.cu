@@ -21,14 +21,15 @@ struct row_set {
 
 /* lse[row] = log sum exp. */
 template <typename T, int TEAM>
-__global__ void __launch_bounds__(THREADS) cross_entropy_rows(row_set rows, const T *x, float *lse)
+__global__ void __launch_bounds__(THREADS)
+    cross_entropy_rows(int64_t rows, int64_t classes, int64_t pitch, const T *x, float *lse)
 {
     __shared__ float shared[32];
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
-    for (int64_t base = (int64_t)blockIdx.x * teams; base < rows.count; base += (int64_t)gridDim.x * teams) {
-        const row_place<T> place(base + team < rows.count ? base + team : rows.count - 1, rows.classes, rows.pitch);
+    for (int64_t base = (int64_t)blockIdx.x * teams; base < rows; base += (int64_t)gridDim.x * teams) {
+        const row_place<T> place(base + team < rows ? base + team : rows - 1, classes, pitch);
         const row_exps exps = row_exp_sum<T, TEAM>(place, x, lane, shared);
-        if (lane == 0 && base + team < rows.count) {
+        if (lane == 0 && base + team < rows) {
             lse[base + team] = exps.most + logf(exps.sum);
         }
     }
@@ -103,8 +104,8 @@ static row_set find_rows(const ckpt_kernel_args *args)
 template <typename T, int TEAM> static void start_rows(const ckpt_kernel_args *args, const row_set &rows)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    CKPT_LAUNCH(cuda, (cross_entropy_rows<T, TEAM>), row_grid(rows.count, THREADS / TEAM), THREADS, 0, rows,
-                (const T *)args->in[0], (float *)args->saved[0]);
+    CKPT_LAUNCH(cuda, (cross_entropy_rows<T, TEAM>), row_grid(rows.count, THREADS / TEAM), THREADS, 0, rows.count,
+                rows.classes, rows.pitch, (const T *)args->in[0], (float *)args->saved[0]);
 }
 
 template <typename T, int TEAM> static void start_gradient(const ckpt_kernel_args *args, const row_set &rows)
