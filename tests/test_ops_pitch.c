@@ -101,18 +101,27 @@ static void bytes_taken(void **state)
         ckpt_scheme scheme = ckpt_scheme_alone;
         const bool narrow = dtype == 1;
         const int64_t pitch = narrow ? 4160 : 4128, size = narrow ? 2 : 4, weight = pitch * WIDTH * 4;
-        const ckpt_network *network = infer(&m, 4099, narrow ? CKPT_BFLOAT16 : CKPT_FLOAT32, CKPT_ON_GPU, plain);
-        CHECK_OK(ckpt_network_statics(network, &m.arena, &layout, &err), err);
+        const ckpt_network *const whole = infer(&m, 4099, narrow ? CKPT_BFLOAT16 : CKPT_FLOAT32, CKPT_ON_GPU, plain);
+        CHECK_OK(ckpt_network_statics(whole, &m.arena, &layout, &err), err);
         assert_int_equal(layout.weight_bytes, weight);
         assert_int_equal(layout.statistics, weight * 4); /* gradients and two moments have as much */
         assert_int_equal(layout.scales - layout.weights16, narrow ? weight / 2 : 0);
-        CHECK_OK(ckpt_network_lower(network, NULL, NULL, &m.arena, &lowered, &err), err);
+        CHECK_OK(ckpt_network_lower(whole, NULL, NULL, &m.arena, &lowered, &err), err);
         assert_int_equal(buffer_bytes(lowered->graph, "head"), ROWS * pitch * size);
         assert_int_equal(buffer_bytes(lowered->graph, "head/grad"), ROWS * pitch * size);
         scheme.fused = true;
-        CHECK_OK(ckpt_network_spread(network, &scheme, &m.arena, &network, &err), err);
-        CHECK_OK(ckpt_network_lower(network, NULL, NULL, &m.arena, &lowered, &err), err);
+        const ckpt_network *part = NULL;
+        CHECK_OK(ckpt_network_spread(whole, &scheme, &m.arena, &part, &err), err);
+        CHECK_OK(ckpt_network_lower(part, NULL, NULL, &m.arena, &lowered, &err), err);
         assert_int_equal(buffer_bytes(lowered->graph, "embed/weight/grad"), weight);
+        const char *const first[2] = {"embed", "loss"};
+        for (scheme.stages = 2, scheme.first_layer = first; scheme.stage < 2; scheme.stage++) {
+            CHECK_OK(ckpt_network_spread(whole, &scheme, &m.arena, &part, &err), err);
+            CHECK_OK(ckpt_network_lower(part, NULL, NULL, &m.arena, &lowered, &err), err);
+            assert_int_equal(buffer_bytes(lowered->graph, "head"), ROWS * pitch * size);
+            assert_int_equal(buffer_bytes(lowered->graph, scheme.stage == 0 ? "head/message" : "head/grad/message"),
+                             ROWS * pitch * size); /* both ends send gaps too */
+        }
         test_model_fini(&m);
     }
 }
