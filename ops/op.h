@@ -166,8 +166,9 @@ ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape
  * multiples of 128 bytes from the A100 on. So rows go up to a multiple of CKPT_PITCH_BYTES: less than 1/64 more memory.
  *
  * Products take a gap for columns of their own: a layer of 50,257 features is one of 50,304 whose last 47 are nobody's.
- * That is exact, because gaps of gradients are 0, and so are the rows of the weight that belong to them: each parameter
- * has `spare` elements behind it, in all sections of the static block, which nothing ever makes anything but 0. */
+ * That is exact, because gaps of gradients hold 0, and so do the rows of the weight that belong to them: infer gives
+ * each parameter that many `spare` elements. They are in all sections of the static block, and nothing writes more than
+ * 0 to them. */
 enum { CKPT_PITCH_LEAST = 4096, CKPT_PITCH_BYTES = 128 };
 int64_t ckpt_node_pitch(ckpt_node *node);
 /* Bytes of a parameter, of its gradient or of a slot of its optimizer, `spare` included. */

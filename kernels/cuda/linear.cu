@@ -16,7 +16,8 @@ struct linear_sizes {
     int64_t rows, in, out;
 };
 
-/* Features that fill the gap between rows of y count as the layer's own (ckpt_node_pitch). */
+/* The features that fill the gap between rows of y count as the layer's own, in all three products (ckpt_node_pitch):
+ * y and dy lie along the features, and with a stride alone that dimension would stay odd. */
 linear_sizes linear_sizes_of(const ckpt_node *node)
 {
     const int64_t in = node->param[0].tensor.shape.dim[1], rows = ckpt_shape_count(&node->in[0].shape) / in;
