@@ -81,9 +81,15 @@ int64_t ckpt_shape_count(const ckpt_shape *shape)
     return count;
 }
 
+int64_t ckpt_tensor_room(const ckpt_tensor *tensor)
+{
+    const int64_t count = ckpt_shape_count(&tensor->shape);
+    return tensor->pitch > 0 ? count / tensor->shape.dim[tensor->shape.rank - 1] * tensor->pitch : count;
+}
+
 ckpt_bytes ckpt_tensor_bytes(const ckpt_tensor *tensor)
 {
-    return ckpt_shape_count(&tensor->shape) * ckpt_dtype_bytes(tensor->dtype);
+    return ckpt_tensor_room(tensor) * ckpt_dtype_bytes(tensor->dtype);
 }
 
 bool ckpt_shape_equal(const ckpt_shape *a, const ckpt_shape *b)

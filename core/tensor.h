@@ -31,6 +31,9 @@ typedef struct ckpt_tensor {
     const char *name;
     ckpt_dtype dtype;
     ckpt_shape shape;
+    /* Elements from one row (along the last dim) to the next, more than a row has; 0: rows lie without gaps. Only a
+     * value on a GPU has a pitch, and never one of rank 0 or 4 (ckpt_node_pitch in ops/op.h). */
+    int64_t pitch;
 } ckpt_tensor;
 
 const char *ckpt_dtype_name(ckpt_dtype dtype);
@@ -44,7 +47,9 @@ float ckpt_bfloat16_value(uint16_t bits);
 /* Elements; CKPT_OVERFLOW beyond 2^62 bytes. ckpt_shape_count is for shapes already checked. */
 CKPT_MUST_USE ckpt_code ckpt_shape_check(const ckpt_shape *shape, ckpt_dtype dtype, ckpt_err *err);
 int64_t ckpt_shape_count(const ckpt_shape *shape);
-ckpt_bytes ckpt_tensor_bytes(const ckpt_tensor *tensor); /* count times element bytes, not rounded */
+/* What it takes in memory, gaps between rows included: elements, and bytes (not rounded up). */
+int64_t ckpt_tensor_room(const ckpt_tensor *tensor);
+ckpt_bytes ckpt_tensor_bytes(const ckpt_tensor *tensor);
 bool ckpt_shape_equal(const ckpt_shape *a, const ckpt_shape *b);
 
 /* stride[d] = elements between neighbours along dim d, by the convention above. */

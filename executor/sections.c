@@ -9,15 +9,45 @@ int ckpt_executor_rank(const ckpt_executor *executor)
     return executor->options.ranks != NULL ? ckpt_ranks_rank(executor->options.ranks) : 0;
 }
 
+/* Files know nothing of gaps between rows and of spare elements: they are of one device's memory. */
+static ckpt_code close_gaps(ckpt_node *node, int node_count, ckpt_value *value, int value_count, ckpt_arena *out,
+                            ckpt_err *err)
+{
+    for (int n = 0; n < node_count; n++) {
+        ckpt_tensor *const in = CKPT_NEW(out, ckpt_tensor, node[n].in_count);
+        if (in == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network of %d layers", node_count);
+        }
+        for (int k = 0; k < node[n].in_count; k++) {
+            in[k] = node[n].in[k];
+            in[k].pitch = 0;
+        }
+        node[n].in = in;
+        for (int k = 0; k < node[n].out_count; k++) {
+            node[n].out[k].pitch = 0;
+        }
+        for (int k = 0; k < node[n].param_count; k++) {
+            node[n].param[k].spare = 0;
+        }
+    }
+    for (int v = 0; v < value_count; v++) {
+        value[v].tensor.pitch = 0;
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckpt_network *network, ckpt_err *err)
 {
     const ckpt_network *const mine = executor->lowered->network;
     int *const stage_of = CKPT_NEW(out, int, mine->node_count);
     ckpt_node *const node = CKPT_NEW(out, ckpt_node, mine->node_count);
-    if (stage_of == NULL || node == NULL) {
+    ckpt_value *const value = CKPT_NEW(out, ckpt_value, mine->value_count);
+    if (stage_of == NULL || node == NULL || value == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network of %d layers", mine->node_count);
     }
     memcpy(node, mine->node, (size_t)mine->node_count * sizeof *node);
+    memcpy(value, mine->value, (size_t)mine->value_count * sizeof *value);
+    CKPT_TRY(close_gaps(node, mine->node_count, value, mine->value_count, out, err));
     for (int n = 0; n < mine->node_count; n++) {
         for (int k = 0; k < node[n].param_count; k++) {
             ckpt_param *const param = &node[n].param[k];
@@ -29,6 +59,7 @@ ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckp
     *network = *mine;
     network->scheme = ckpt_scheme_alone;
     network->node = node;
+    network->value = value;
     network->stage_of = stage_of;
     network->shared = NULL;
     network->shared_count = 0;
@@ -217,7 +248,8 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
     const ckpt_network *const network = f->executor->lowered->network;
     const bool sharded =
         network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
-    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded) {
+    const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
+    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded && gapless) {
         const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section), false};
         return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
     }

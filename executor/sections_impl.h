@@ -19,7 +19,8 @@ typedef struct ckpt_whole {
     int part_count;
 } ckpt_whole;
 
-/* The network of one rank and one micro-batch that this executor's share was cut from. Errors: CKPT_NO_MEMORY. */
+/* The network of one rank and one micro-batch that this executor's share was cut from, its tensors without gaps: what
+ * is the same on every device. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckpt_network *network,
                                            ckpt_err *err);
 

@@ -95,13 +95,10 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
     ckpt_text_fini(&about);
 }
 
-/* The digests are those of the model for one rank with one micro-batch: the same for all schemes. */
+/* The digests are those of the model for one rank with one micro-batch: the same for all schemes and devices. */
 static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key, char digest[CKPT_DIGEST_TEXT],
                               ckpt_err *err)
 {
-    if (key == KEY_GRAPH && ckpt_scheme_is_plain(&executor->lowered->network->scheme)) {
-        return ckpt_graph_digest(executor->lowered->graph, digest, err);
-    }
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_network plain;

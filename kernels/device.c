@@ -289,14 +289,14 @@ static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound *bound, c
     }
     for (int k = 0; k < node->param_count; k++) {
         const bool adds = (args->grad_param_adds >> k & 1) != 0;
-        void *const piece = adds ? take_workspace(&own, ckpt_tensor_bytes(&node->param[k].tensor)) : NULL;
+        void *const piece = adds ? take_workspace(&own, ckpt_param_bytes(&node->param[k])) : NULL;
         grad_param[k] = adds && args->grad_param[k] != NULL ? piece : args->grad_param[k];
     }
     CKPT_TRY_WHILE(err, bound->kernel->backward(&own, err), "running layer %s backward", node->name);
     for (int k = 0; k < node->in_count; k++) {
         if (grad_in[k] != args->grad_in[k]) {
             CKPT_TRY(device->api->add(device, node->in[k].dtype, args->grad_in[k], grad_in[k],
-                                      ckpt_shape_count(&node->in[k].shape), err));
+                                      ckpt_tensor_room(&node->in[k]), err));
         }
     }
     for (int k = 0; k < node->param_count; k++) {

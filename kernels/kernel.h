@@ -7,6 +7,9 @@
  *   - backward sees NULL for every input, output and saved tensor the op did not declare, and for every grad_in
  *     that is not wanted; grad_out[k] is NULL when nothing reads output k (its gradient is zero).
  *   - grad_in[k] may be in[k] itself where the op's `backward_inplace` says so.
+ *   - a tensor with a pitch (ckpt_tensor) has gaps between its rows. Gaps of values hold anything. Gaps of gradients
+ *     hold 0, and so do the spare elements of parameters and of their gradients (ckpt_param): a kernel that is given
+ *     them reads 0 there and leaves 0.
  *   - nothing is allocated: scratch is `workspace`, at least what `workspace` said for this state.
  *   - the same inputs give the same bits, whatever the addresses and whatever the workspace held before; `again`
  *     changes no result, it only keeps statistics from being updated twice. */

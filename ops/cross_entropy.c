@@ -62,6 +62,7 @@ const ckpt_op ckpt_op_cross_entropy = {
     .in_min = 2,
     .in_max = 2,
     .backward_inplace = 1u << 0,
+    .gpu_pitched_in = 1u << 0,
     .loss = true,
     .infer = infer,
     .gpu_workspace = gpu_workspace,

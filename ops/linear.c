@@ -30,12 +30,15 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     ckpt_shape y = *x;
     y.dim[y.rank - 1] = features;
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
+    const int64_t spare = ckpt_node_pitch(node) - features; /* features that products compute and nobody has */
     const double scale = 1 / sqrt((double)in);
     const ckpt_shape weight = {.rank = 2, .dim = {features, in}};
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_UNIFORM, scale, true, err));
+    node->param[0].spare = spare * in;
     if (bias) {
         const ckpt_shape vector = {.rank = 1, .dim = {features}};
         CKPT_TRY(ckpt_node_add_param(node, "bias", &vector, CKPT_INIT_UNIFORM, scale, false, err));
+        node->param[1].spare = spare;
     }
     node->backward_in = 1u << 0;
     /* One matrix product forward; backward one for the weight's gradient and one for the input's. */
@@ -51,8 +54,8 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 /* Products and the sums of the bias gradient run one after the other. */
 static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
 {
-    const ckpt_shape *const weight = &node->param[0].tensor.shape;
-    const int64_t out = weight->dim[0], in = weight->dim[1], rows = ckpt_node_in_count(node, 0) / in;
+    const int64_t in = node->param[0].tensor.shape.dim[1], rows = ckpt_node_in_count(node, 0) / in;
+    const int64_t out = ckpt_tensor_room(&node->out[0]) / rows;
     const ckpt_bytes product = ckpt_gpu_product_workspace(rows, in, out);
     const ckpt_bytes sums = node->param_count > 1 ? ckpt_gpu_column_sums_workspace(rows, out) : 0;
     *forward = product;

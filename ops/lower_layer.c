@@ -28,7 +28,7 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
     }
     for (int k = 0; k < node->param_count && !node->op->accumulates; k++) {
         if ((grad_param_adds >> k & 1) != 0) {
-            bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->param[k].tensor), CKPT_ALIGN));
+            bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_param_bytes(&node->param[k]), CKPT_ALIGN));
         }
     }
     return bytes;
@@ -214,7 +214,7 @@ static ckpt_code give_to_params(ckpt_lowering *l, const ckpt_node *node, ckpt_op
             held.holds = CKPT_HOLDS_PARAM_GRADIENT;
             held.node = owner;
             held.saved = k;
-            CKPT_TRY(ckpt_lower_buffer(l, name, "grad", ckpt_tensor_bytes(&from->param[k].tensor), CKPT_GRADIENT, held,
+            CKPT_TRY(ckpt_lower_buffer(l, name, "grad", ckpt_param_bytes(&from->param[k]), CKPT_GRADIENT, held,
                                        &l->param_grad_buffer[at], err));
         }
         if (fused) {

@@ -31,6 +31,7 @@ typedef struct building {
     ckpt_value *value;
     int value_count, value_room;
     int threads;
+    bool *pitchable; /* per layer, for a GPU; NULL: not */
 } building;
 
 static const char *op_name(int index)
@@ -77,6 +78,29 @@ static ckpt_code add_inputs(building *b, ckpt_err *err)
             value.tensor.dtype = b->model->dtype; /* narrowed on its way to the device */
         }
         CKPT_TRY(add_value(b, &value, err));
+    }
+    return CKPT_OK;
+}
+
+/* ckpt_node.pitchable of all layers: output 0 is read, and by nobody who cannot read it with a pitch. */
+static ckpt_code find_pitchable(building *b, ckpt_err *err)
+{
+    const ckpt_model *const model = b->model;
+    bool *const refused = CKPT_NEW(b->out, bool, model->layer_count);
+    b->pitchable = CKPT_NEW(b->out, bool, model->layer_count);
+    if (refused == NULL || b->pitchable == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "readers of %d layers", model->layer_count);
+    }
+    for (int i = 0; i < model->layer_count; i++) {
+        const ckpt_op *const op = ckpt_op_find(model->layer[i].op);
+        for (int k = 0; k < model->layer[i].in_count; k++) {
+            const ckpt_ref ref = model->layer[i].in[k];
+            if (ref.layer >= 0 && ref.output == 0) {
+                const bool can = op != NULL && k < CKPT_IN_MAX && (op->gpu_pitched_in >> k & 1) != 0;
+                refused[ref.layer] = refused[ref.layer] || !can;
+                b->pitchable[ref.layer] = !refused[ref.layer];
+            }
+        }
     }
     return CKPT_OK;
 }
@@ -185,6 +209,7 @@ static ckpt_code infer_node(building *b, int index, ckpt_err *err)
     node->dtype = b->model->dtype;
     node->forward_ns = -1;
     node->backward_ns = -1;
+    node->pitchable = b->pitchable != NULL && b->pitchable[index];
     node->op = ckpt_op_find(layer->op);
     if (node->op == NULL) {
         char text[CKPT_NAMES_TEXT];
@@ -234,8 +259,24 @@ static ckpt_code tie_node(building *b, int index, ckpt_err *err)
                              ckpt_shape_show(&theirs->shape, c));
         }
         node->param[k].tied = owner;
+        if (node->param[k].spare > b->node[owner].param[k].spare) {
+            b->node[owner].param[k].spare = node->param[k].spare;
+        }
     }
     return CKPT_OK;
+}
+
+/* What shares a parameter shares its room, also where stages have copies of it. */
+static void share_spare(const building *b)
+{
+    for (int i = 0; i < b->model->layer_count; i++) {
+        ckpt_node *const node = &b->node[i];
+        for (int k = 0; k < node->param_count; k++) {
+            if (node->param[k].tied >= 0) {
+                node->param[k].spare = b->node[node->param[k].tied].param[k].spare;
+            }
+        }
+    }
 }
 
 /* "model.json:41:9: layer h.0.qkv (linear): " before what went wrong. */
@@ -309,12 +350,16 @@ ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *o
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%s: network of %d layers", model->source, count);
     }
     CKPT_TRY(add_inputs(&b, err));
+    if (threads == CKPT_ON_GPU) {
+        CKPT_TRY(find_pitchable(&b, err));
+    }
     for (int i = 0; i < count; i++) {
         CKPT_TRY(at_layer(&b, i, infer_node(&b, i, err), err));
     }
     for (int i = 0; i < count; i++) {
         CKPT_TRY(at_layer(&b, i, tie_node(&b, i, err), err));
     }
+    share_spare(&b);
     const ckpt_code code = choose_optimizer(&b, made, err);
     if (code != CKPT_OK) {
         ckpt_err_at(err, "%s: optimizer %s", model->source, model->optimizer);

@@ -228,10 +228,11 @@ CKPT_MUST_USE ckpt_code ckpt_network_lower(const ckpt_network *network, const ck
  * increasing k, then parameters. */
 ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds);
 
-/* Offsets inside the static block. Parameters of all nodes in order, each rounded up to CKPT_ALIGN; a tied one has
- * the offset of what it is tied to. Order of sections: weights, gradients, optimizer slots, statistics, inputs,
- * weights16. The last is a bfloat16 copy of all parameters, weight_bytes / 2 rounded up to CKPT_ALIGN, each at half its
- * offset (32 bytes aligned); a float32 network has none (weights16 = scales). Inputs lie as the network's values are.
+/* Offsets inside the static block. Parameters of all nodes in order, each with its spare elements (ckpt_param) and
+ * rounded up to CKPT_ALIGN; a tied one has the offset of what it is tied to. Order of sections: weights, gradients,
+ * optimizer slots, statistics, inputs, weights16. The last is a bfloat16 copy of all parameters, weight_bytes / 2
+ * rounded up to CKPT_ALIGN, each at half its offset (32 bytes aligned); a float32 network has none (weights16 =
+ * scales). Inputs lie as the network's values are.
  *
  * By the scheme: nodes of other stages have nothing; fused gradients take no section; a slot of a sharded optimizer is
  * the sum of all buckets' chunks; inputs are there once per micro-batch, those of the first micro-batch first, and

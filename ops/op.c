@@ -115,6 +115,22 @@ ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shap
     return CKPT_OK;
 }
 
+int64_t ckpt_node_pitch(ckpt_node *node)
+{
+    ckpt_tensor *const y = &node->out[0];
+    const int64_t size = ckpt_dtype_bytes(y->dtype), row = y->shape.dim[y->shape.rank - 1];
+    if (!node->pitchable || row < CKPT_PITCH_LEAST || row * size % 16 == 0) {
+        return row;
+    }
+    y->pitch = ckpt_round_up(row * size, CKPT_PITCH_BYTES) / size;
+    return y->pitch;
+}
+
+ckpt_bytes ckpt_param_bytes(const ckpt_param *param)
+{
+    return ckpt_tensor_bytes(&param->tensor) + param->spare * ckpt_dtype_bytes(param->tensor.dtype);
+}
+
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err)
 {
     assert(node->stat_count < CKPT_STAT_MAX);

@@ -43,10 +43,11 @@ typedef enum ckpt_init { CKPT_INIT_ZERO, CKPT_INIT_ONE, CKPT_INIT_NORMAL, CKPT_I
 typedef struct ckpt_param {
     ckpt_tensor tensor;
     ckpt_init init;
-    double scale; /* standard deviation of NORMAL, half width of UNIFORM */
-    bool decay;   /* weight decay applies: matrices and filters yes, biases and norms no */
-    int tied;     /* node whose parameter of the same number this is; -1: its own */
-    int copy_of;  /* its own, but equal to this node's of the same number (ckpt_shared); -1: of none */
+    double scale;  /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;    /* weight decay applies: matrices and filters yes, biases and norms no */
+    int64_t spare; /* elements of zeros behind it, and behind its gradient, wherever they lie (ckpt_node_pitch) */
+    int tied;      /* node whose parameter of the same number this is; -1: its own */
+    int copy_of;   /* its own, but equal to this node's of the same number (ckpt_shared); -1: of none */
 } ckpt_param;
 
 /* A statistic a layer carries from step to step (batch norm's running mean); starts filled with `initial`. */
@@ -73,6 +74,7 @@ typedef struct ckpt_node {
     const int *in_value;   /* value ids */
     const ckpt_tensor *in; /* their types and shapes */
     uint64_t grad_in;      /* inputs whose gradient is wanted */
+    bool pitchable;        /* for a GPU, and all readers of output 0 can read it with a pitch; set before op->infer */
 
     int out_count, saved_count, param_count, stat_count;
     int out_value[CKPT_OUT_MAX];
@@ -107,6 +109,8 @@ struct ckpt_op {
     /* Bit k: grad_in[k] may take the place of in[k], which backward_in declares, when it is the only gradient of an
      * input that is wanted and it is written, not added (each element or row of in[k] is read before it is written). */
     uint64_t backward_inplace;
+    /* Bit k: the CUDA kernels read in[k] with a pitch, whatever its gaps hold, and fill those of grad_in[k] with 0. */
+    uint64_t gpu_pitched_in;
     bool loss; /* output 0 is a scalar whose gradient is 1 */
 
     /* Fill outputs, saved, params, stats and everything under "Filled by op->infer" from in[] and attr[].
@@ -152,6 +156,23 @@ ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtyp
 ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
                               bool decay, ckpt_err *err);
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err);
+/* For the infer function of an op whose CUDA kernels can write output 0 with a pitch, behind ckpt_node_add_output:
+ * gives it one where that pays and node->pitchable allows it. Returns the elements of a row in memory, the gap
+ * included.
+ *
+ * It pays where the row is no multiple of 16 bytes and has CKPT_PITCH_LEAST elements or more. cuBLAS wants for its
+ * fastest kernels that the dimension along which a matrix lies, its leading dimension and its address are multiples of
+ * 16 bytes (cuBLAS documentation, "Tensor Core Usage"), and NVIDIA's guide "Linear/Fully-Connected Layers" advises
+ * multiples of 128 bytes from the A100 on. So rows go up to a multiple of CKPT_PITCH_BYTES: less than 1/64 more memory.
+ *
+ * Products take a gap for columns of their own: a layer of 50,257 features is one of 50,304 whose last 47 are nobody's.
+ * That is exact, because gaps of gradients hold 0, and so do the rows of the weight that belong to them: infer gives
+ * each parameter that many `spare` elements. They are in all sections of the static block, and nothing writes more than
+ * 0 to them. */
+enum { CKPT_PITCH_LEAST = 4096, CKPT_PITCH_BYTES = 128 };
+int64_t ckpt_node_pitch(ckpt_node *node);
+/* Bytes of a parameter, of its gradient or of a slot of its optimizer, `spare` included. */
+ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
 /* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
 /* Sum of bytes of in, out, saved, params: what one pass over everything moves. */

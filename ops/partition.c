@@ -140,7 +140,7 @@ static void grow(const sums *s, window *w, int to)
         const ckpt_node *const node = &s->network->node[w->to];
         for (int k = 0; k < node->param_count; k++) {
             const bool counts = s->before[w->to * CKPT_PARAM_MAX + k] < w->from;
-            w->param += counts ? ckpt_tensor_bytes(&node->param[k].tensor) : 0; /* no more than the static block */
+            w->param += counts ? ckpt_param_bytes(&node->param[k]) : 0; /* no more than the static block */
         }
     }
 }
@@ -151,7 +151,7 @@ static void shrink(const sums *s, window *w, int from)
         const ckpt_node *const node = &s->network->node[w->from];
         for (int k = 0; k < node->param_count; k++) {
             const bool last = s->behind[w->from * CKPT_PARAM_MAX + k] >= w->to;
-            w->param -= last ? ckpt_tensor_bytes(&node->param[k].tensor) : 0;
+            w->param -= last ? ckpt_param_bytes(&node->param[k]) : 0;
         }
     }
 }

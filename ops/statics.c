@@ -11,12 +11,12 @@ typedef struct section {
     bool overflow;
 } section;
 
-/* The place of one tensor at the end of a section, rounded up so that the next one is aligned too. */
-static ckpt_bytes append(section *to, const ckpt_tensor *tensor)
+/* A place at the end of a section, rounded up so that the next one is aligned too. */
+static ckpt_bytes append(section *to, ckpt_bytes bytes)
 {
     const ckpt_bytes offset = to->end;
-    /* ckpt_tensor_bytes is at most 2^62, so rounding it is safe. */
-    if (!ckpt_sum(to->end, ckpt_round_up(ckpt_tensor_bytes(tensor), CKPT_ALIGN), &to->end)) {
+    /* A tensor has at most 2^62 bytes, so rounding them is safe. */
+    if (!ckpt_sum(to->end, ckpt_round_up(bytes, CKPT_ALIGN), &to->end)) {
         to->overflow = true;
     }
     return offset;
@@ -40,11 +40,13 @@ static void lay_nodes(laying *l)
         const ckpt_node *const node = &l->network->node[n];
         for (int k = 0; k < node->param_count; k++) {
             if (node->param[k].tied < 0) {
-                l->param[n * CKPT_PARAM_MAX + k] = is_here(l, n) ? append(&l->weights, &node->param[k].tensor) : -1;
+                l->param[n * CKPT_PARAM_MAX + k] =
+                    is_here(l, n) ? append(&l->weights, ckpt_param_bytes(&node->param[k])) : -1;
             }
         }
         for (int k = 0; k < node->stat_count; k++) {
-            l->stat[n * CKPT_STAT_MAX + k] = is_here(l, n) ? append(&l->stats, &node->stat[k].tensor) : -1;
+            l->stat[n * CKPT_STAT_MAX + k] =
+                is_here(l, n) ? append(&l->stats, ckpt_tensor_bytes(&node->stat[k].tensor)) : -1;
         }
     }
     /* After all owners: a layer may be tied to a later one. */
@@ -84,7 +86,7 @@ static void lay_inputs(laying *l)
     for (int j = 0; j < l->network->scheme.micro_batches; j++) {
         for (int i = 0; i < count; i++) {
             l->input[(size_t)j * (size_t)count + (size_t)i] =
-                l->input[i] < 0 ? -1 : append(&l->inputs, &l->network->value[i].tensor);
+                l->input[i] < 0 ? -1 : append(&l->inputs, ckpt_tensor_bytes(&l->network->value[i].tensor));
         }
     }
 }

@@ -53,9 +53,10 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
         bench->saved[k] = take(bench, ckpt_tensor_bytes(&node->saved[k]), used);
     }
     for (int k = 0; k < node->param_count; k++) {
-        bench->param[k] = take(bench, ckpt_tensor_bytes(&node->param[k].tensor), used);
-        bench->param16[k] = narrows(node) ? take(bench, ckpt_tensor_bytes(&node->param[k].tensor) / 2, used) : NULL;
-        bench->grad_param[k] = take(bench, ckpt_tensor_bytes(&node->param[k].tensor), used);
+        const ckpt_bytes bytes = ckpt_param_bytes(&node->param[k]);
+        bench->param[k] = take(bench, bytes, used);
+        bench->param16[k] = narrows(node) ? take(bench, bytes / 2, used) : NULL;
+        bench->grad_param[k] = take(bench, bytes, used);
     }
     for (int k = 0; k < node->stat_count; k++) {
         bench->stat[k] = take(bench, ckpt_tensor_bytes(&node->stat[k].tensor), used);
@@ -89,9 +90,9 @@ static ckpt_code upload_floats(const ckpt_bench *bench, void *to, ckpt_dtype dty
 }
 
 /* Small random numbers everywhere a kernel reads: around 1 in absolute value, never exactly 0. */
-static ckpt_code fill_floats(const ckpt_bench *bench, void *to, const ckpt_tensor *tensor, int use, ckpt_err *err)
+static ckpt_code fill_floats(const ckpt_bench *bench, const void *to, ckpt_dtype dtype, int64_t count, int use,
+                             ckpt_err *err)
 {
-    const int64_t count = ckpt_shape_count(&tensor->shape);
     for (int64_t done = 0; done < count; done += CKPT_BENCH_CHUNK) {
         const int64_t now = count - done < CKPT_BENCH_CHUNK ? count - done : CKPT_BENCH_CHUNK;
         for (int64_t i = 0; i < now; i += 4) {
@@ -101,7 +102,7 @@ static ckpt_code fill_floats(const ckpt_bench *bench, void *to, const ckpt_tenso
                 bench->chunk[j] = 2.0f * ckpt_philox_uniform(word[j - i]) - 1.0f;
             }
         }
-        CKPT_TRY(upload_floats(bench, to, tensor->dtype, done, now, err));
+        CKPT_TRY(upload_floats(bench, (void *)(uintptr_t)to, dtype, done, now, err));
     }
     return CKPT_OK;
 }
@@ -128,21 +129,23 @@ static ckpt_code fill_all(const ckpt_bench *bench, ckpt_err *err)
 {
     const ckpt_node *const node = bench->node;
     for (int k = 0; k < node->in_count; k++) {
-        void *const to = (void *)(uintptr_t)bench->in[k];
-        CKPT_TRY(node->in[k].dtype == CKPT_INT32 ? fill_integers(bench, to, k, err)
-                                                 : fill_floats(bench, to, &node->in[k], FOR_INPUT + k, err));
+        const ckpt_tensor *const x = &node->in[k];
+        CKPT_TRY(x->dtype == CKPT_INT32
+                     ? fill_integers(bench, (void *)(uintptr_t)bench->in[k], k, err)
+                     : fill_floats(bench, bench->in[k], x->dtype, ckpt_tensor_room(x), FOR_INPUT + k, err));
     }
     for (int k = 0; k < node->param_count; k++) {
-        const ckpt_tensor *const tensor = &node->param[k].tensor;
-        CKPT_TRY(fill_floats(bench, (void *)(uintptr_t)bench->param[k], tensor, FOR_PARAM + k, err));
+        const int64_t count = ckpt_param_bytes(&node->param[k]) / (ckpt_bytes)sizeof(float);
+        CKPT_TRY(fill_floats(bench, bench->param[k], CKPT_FLOAT32, count, FOR_PARAM + k, err));
         if (bench->param16[k] != NULL) {
             CKPT_TRY(bench->device->api->narrow(bench->device, (void *)(uintptr_t)bench->param16[k], bench->param[k],
-                                                ckpt_shape_count(&tensor->shape), err));
+                                                count, err));
         }
     }
     for (int k = 0; k < node->out_count; k++) {
+        const ckpt_tensor *const y = &node->out[k];
         if (bench->grad_out[k] != NULL) {
-            CKPT_TRY(fill_floats(bench, (void *)(uintptr_t)bench->grad_out[k], &node->out[k], FOR_GRAD + k, err));
+            CKPT_TRY(fill_floats(bench, bench->grad_out[k], y->dtype, ckpt_tensor_room(y), FOR_GRAD + k, err));
         }
     }
     return CKPT_OK;

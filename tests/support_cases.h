@@ -26,7 +26,8 @@ typedef struct ckpt_case {
     ckpt_case_input in[CKPT_CASE_INPUTS];
     ckpt_attr attr[CKPT_CASE_ATTRS]; /* name NULL ends */
     ckpt_fill fill;
-    bool ignores; /* every third integer is -100: rows that do not count */
+    bool ignores;  /* every third integer is -100: rows that do not count */
+    int64_t pitch; /* on a GPU input 0 has it where the op reads one, else output 0; 0: none */
 } ckpt_case;
 
 extern const ckpt_case ckpt_cases[];

@@ -103,6 +103,14 @@ void ckpt_gpu_report(ckpt_gpu_case *c, const char *format, ...)
 
 /* ------------------------------------------------------------------------------------------------ data */
 
+/* Where element i lies, gaps between rows counted. */
+static int64_t place_of(const ckpt_gpu_tensor *t, int64_t i)
+{
+    const ckpt_shape *const shape = &t->tensor->shape;
+    const int64_t row = t->tensor->pitch > 0 ? shape->dim[shape->rank - 1] : 1;
+    return t->tensor->pitch > 0 ? i / row * t->tensor->pitch + i % row : i;
+}
+
 static void set(const ckpt_gpu_case *c, ckpt_gpu_tensor *t, int64_t i, double x)
 {
     if (t->tensor->dtype == CKPT_INT32) {
@@ -111,27 +119,48 @@ static void set(const ckpt_gpu_case *c, ckpt_gpu_tensor *t, int64_t i, double x)
         memcpy(&t->value[i], &number, 4);
         return;
     }
+    const int64_t at = place_of(t, i);
     const uint16_t half = ckpt_bfloat16_of((float)x);
     t->value[i] = c->dtype == CKPT_BFLOAT16 ? ckpt_bfloat16_value(half) : (float)x;
     if (t->tensor->dtype == CKPT_BFLOAT16) {
-        memcpy(t->bits + 2 * i, &half, 2);
+        memcpy(t->bits + 2 * at, &half, 2);
     } else {
-        memcpy(t->bits + 4 * i, &t->value[i], 4);
+        memcpy(t->bits + 4 * at, &t->value[i], 4);
     }
 }
 
 /* `bits` came from the device: the same numbers for the CPU. */
 static void widen(ckpt_gpu_tensor *t)
 {
-    if (t->tensor->dtype != CKPT_BFLOAT16) {
-        memcpy(t->value, t->bits, t->bytes);
-        return;
-    }
     for (int64_t i = 0; i < t->count; i++) {
-        uint16_t half;
-        memcpy(&half, t->bits + 2 * i, 2);
-        t->value[i] = ckpt_bfloat16_value(half);
+        const int64_t at = place_of(t, i);
+        if (t->tensor->dtype == CKPT_BFLOAT16) {
+            uint16_t half;
+            memcpy(&half, t->bits + 2 * at, 2);
+            t->value[i] = ckpt_bfloat16_value(half);
+        } else {
+            memcpy(&t->value[i], t->bits + 4 * at, 4);
+        }
     }
+}
+
+/* Everything in the gaps between rows, and behind the tensor, is 0. */
+static bool gaps_are_zero(const ckpt_gpu_tensor *t)
+{
+    const size_t size = (size_t)ckpt_dtype_bytes(t->tensor->dtype);
+    int64_t next = 0;
+    for (size_t at = 0; at < t->bytes; at += size) {
+        bool zero = true;
+        for (size_t b = 0; b < size; b++) {
+            zero = zero && t->bits[at + b] == 0;
+        }
+        if (next < t->count && (int64_t)(at / size) == place_of(t, next)) {
+            next++;
+        } else if (!zero) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static ckpt_gpu_tensor tensor_of(ckpt_gpu_case *c, const ckpt_tensor *tensor)
@@ -145,6 +174,15 @@ static ckpt_gpu_tensor tensor_of(ckpt_gpu_case *c, const ckpt_tensor *tensor)
     return t;
 }
 
+static ckpt_gpu_tensor param_of(ckpt_gpu_case *c, const ckpt_param *param)
+{
+    ckpt_gpu_tensor t = tensor_of(c, &param->tensor);
+    t.bytes = (size_t)ckpt_param_bytes(param);
+    t.bits = CKPT_NEW(&c->arena, unsigned char, t.bytes);
+    assert_non_null(t.bits);
+    return t;
+}
+
 static void fill_input(ckpt_gpu_case *c, int k)
 {
     ckpt_gpu_tensor *const t = &c->in[k];
@@ -152,6 +190,7 @@ static void fill_input(ckpt_gpu_case *c, int k)
     double *const x = CKPT_NEW(&c->arena, double, t->count);
     assert_non_null(x);
     ckpt_case_fill(c->test, k, t->count, &c->random, x);
+    memset(t->bits, 0xFF, t->bytes); /* gaps of values may hold anything, those of gradients hold 0 */
     for (int64_t i = 0; i < t->count; i++) {
         set(c, t, i, x[i]);
     }
@@ -174,8 +213,8 @@ static void make_tensors(ckpt_gpu_case *c)
         fill_input(c, k);
     }
     for (int k = 0; k < node->param_count; k++) {
-        c->param[k] = tensor_of(c, &node->param[k].tensor);
-        c->grad_param[k] = tensor_of(c, &node->param[k].tensor);
+        c->param[k] = param_of(c, &node->param[k]);
+        c->grad_param[k] = param_of(c, &node->param[k]);
         fill_random(c, &c->param[k], 0);
     }
     for (int k = 0; k < node->out_count; k++) {
@@ -208,6 +247,29 @@ static bool bind_both(ckpt_gpu_case *c)
     return true;
 }
 
+/* The node with the case's pitch, which inference gives to rows of CKPT_PITCH_LEAST elements or more alone. */
+static const ckpt_node *with_pitch(ckpt_gpu_case *c)
+{
+    ckpt_node *const node = CKPT_NEW(&c->arena, ckpt_node, 1);
+    ckpt_tensor *const in = CKPT_NEW(&c->arena, ckpt_tensor, c->node->in_count);
+    assert_true(node != NULL && in != NULL);
+    *node = *c->node;
+    memcpy(in, node->in, (size_t)node->in_count * sizeof *in);
+    node->in = in;
+    if (node->op->gpu_pitched_in & 1) {
+        in[0].pitch = c->test->pitch;
+    } else {
+        const int64_t row = node->out[0].shape.dim[node->out[0].shape.rank - 1];
+        node->out[0].pitch = c->test->pitch;
+        for (int k = 0; k < node->param_count; k++) {
+            ckpt_param *const param = &node->param[k];
+            param->spare = ckpt_shape_count(&param->tensor.shape) / row * (c->test->pitch - row);
+        }
+    }
+    node->op->gpu_workspace(node, &node->forward_workspace_bytes, &node->backward_workspace_bytes);
+    return node;
+}
+
 bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckpt_dtype dtype, ckpt_gpu *gpu,
                         ckpt_device *cpu, uint64_t seed)
 {
@@ -224,6 +286,9 @@ bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckp
     ckpt_arena_init(&c->arena);
     CHECK_OK(ckpt_case_network(test, cpu->threads, &c->arena, &network, &c->cpu_node, &err), err);
     CHECK_OK(ckpt_case_network_as(test, dtype, CKPT_ON_GPU, &c->arena, &network, &c->node, &err), err);
+    if (test->pitch > 0) {
+        c->node = with_pitch(c);
+    }
     if (!bind_both(c)) {
         return false;
     }
@@ -374,6 +439,10 @@ static void image_read(image *m, const char *direction)
             }
             const ckpt_gpu_tensor *const result = m->piece[i].result; /* zeros between gradients are summed, squared */
             const bool exact = result >= c->grad_param && result < c->grad_param + CKPT_PARAM_MAX;
+            if ((exact || (result >= c->grad_in && result < c->grad_in + CKPT_IN_MAX)) && !gaps_are_zero(result)) {
+                ckpt_gpu_report(c, "%s leaves something else than 0 in a gap", direction);
+                return;
+            }
             at += exact ? m->piece[i].bytes : m->piece[i].buffer_bytes;
         }
     }
@@ -392,12 +461,13 @@ static void cut_params(image *m, const ckpt_run *run, const float **param, const
     for (int k = 0; k < c->node->param_count; k++) {
         param[k] = image_cut(m, run, c->param[k].bytes, c->param[k].bits, NULL);
         if (c->dtype == CKPT_BFLOAT16) {
-            uint16_t *const half = CKPT_NEW(&c->arena, uint16_t, c->param[k].count);
+            const size_t bytes = c->param[k].bytes / 2;
+            uint16_t *const half = CKPT_NEW(&c->arena, uint16_t, bytes / 2);
             assert_non_null(half);
             for (int64_t i = 0; i < c->param[k].count; i++) {
                 half[i] = ckpt_bfloat16_of(c->param[k].value[i]);
             }
-            param16[k] = image_cut(m, run, (size_t)c->param[k].count * 2, half, NULL);
+            param16[k] = image_cut(m, run, bytes, half, NULL);
         }
     }
 }

@@ -42,8 +42,8 @@ int ckpt_gpus_close(void **state);
 enum { CKPT_GPU_OTHERS = 4 << 20 };
 bool ckpt_gpu_same_memory(const ckpt_device *device, const char *what, ckpt_bytes found, ckpt_bytes wanted);
 
-/* A tensor in memory order: `bits` as the GPU has it, `value` the same numbers as the CPU has them (float32, or int32),
- * `want` what the CPU's kernel says. */
+/* A tensor in memory order: `bits` as the GPU has it, gaps and spare elements included, `value` the same numbers as the
+ * CPU has them (float32, or int32), `want` what the CPU's kernel says. */
 typedef struct ckpt_gpu_tensor {
     const ckpt_tensor *tensor; /* of the GPU's node */
     int64_t count;

@@ -264,8 +264,11 @@ static void test_shapes(void **state)
     assert_int_equal(stride[2], 1);
     const ckpt_shape scalar = {0, {0}};
     assert_string_equal(ckpt_shape_show(&scalar, text), "[]");
-    const ckpt_tensor loss = {"loss", CKPT_FLOAT32, scalar};
+    const ckpt_tensor loss = {.name = "loss", .dtype = CKPT_FLOAT32, .shape = scalar};
+    const ckpt_tensor rows = {.dtype = CKPT_BFLOAT16, .shape = {3, {2, 5, 7}}, .pitch = 64};
     assert_int_equal(ckpt_tensor_bytes(&loss), 4);
+    assert_int_equal(ckpt_tensor_room(&rows), 10 * 64); /* the last row has its gap too */
+    assert_int_equal(ckpt_tensor_bytes(&rows), 10 * 64 * 2);
     assert_false(ckpt_shape_equal(&image, &cube));
     assert_true(ckpt_shape_equal(&cube, &cube));
     CHECK_OK(ckpt_shape_check(&image, CKPT_INT32, &err), err);

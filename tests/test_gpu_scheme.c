@@ -19,8 +19,10 @@ enum { SEED = 3, STEPS = 2, RANKS = 2 };
 /* tied embeddings, dropout in and out of attention; an odd width, so that what is behind it starts at odd elements */
 #define BERT     "models/bert-8.json"
 #define BERT_SET "batch=2 tokens=4 positions=4 hidden=8 blocks=1 heads=2 feed_forward=9 vocabulary=8"
-#define LSTM     "models/lstm.json"
-#define LSTM_SET "batch=2 hidden=8"
+/* the same with logits that have a pitch, so that zeros lie behind the shared weights */
+#define PITCHED_SET "batch=2 tokens=4 positions=4 hidden=8 blocks=1 heads=2 feed_forward=9 vocabulary=4099"
+#define LSTM        "models/lstm.json"
+#define LSTM_SET    "batch=2 hidden=8"
 
 static const char *program;
 static ckpt_ranks *ranks; /* NULL: one process */
@@ -187,6 +189,7 @@ static void replicas(void **state)
 {
     (void)state;
     replicas_of(BERT, BERT_SET, "bfloat16");
+    replicas_of(BERT, PITCHED_SET, "bfloat16");
 }
 
 static void stages_of(const char *file, const char *set, const char *dtype)
@@ -216,6 +219,7 @@ static void stages(void **state)
 {
     (void)state;
     stages_of(BERT, BERT_SET, "bfloat16");
+    stages_of(BERT, PITCHED_SET, "bfloat16");
     stages_of(LSTM, LSTM_SET, "float32");
 }
 

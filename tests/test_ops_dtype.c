@@ -47,8 +47,22 @@ static bool stays_wide(const ckpt_lowered *lowered, int b)
 static int64_t elements(const ckpt_lowered *lowered, int b)
 {
     const ckpt_buffer_role role = lowered->buffer_role[b];
-    return ckpt_shape_count(role.holds == CKPT_HOLDS_SAVED ? &lowered->network->node[role.node].saved[role.saved].shape
-                                                           : &lowered->network->value[role.value].tensor.shape);
+    return ckpt_tensor_room(role.holds == CKPT_HOLDS_SAVED ? &lowered->network->node[role.node].saved[role.saved]
+                                                           : &lowered->network->value[role.value].tensor);
+}
+
+/* One float32 copy of all parameters, with what the network's pitches put behind them. */
+static ckpt_bytes param_bytes(const ckpt_network *network)
+{
+    ckpt_bytes bytes = 0;
+    for (int n = 0; n < network->node_count; n++) {
+        for (int k = 0; k < network->node[n].param_count; k++) {
+            const ckpt_param *const param = &network->node[n].param[k];
+            const int64_t count = ckpt_shape_count(&param->tensor.shape) + param->spare;
+            bytes += param->tied < 0 ? (4 * count + 63) / 64 * 64 : 0;
+        }
+    }
+    return bytes;
 }
 
 static void compare_statics(const char *file, const ckpt_lowered *wide, const ckpt_lowered *narrow, ckpt_arena *arena)
@@ -61,9 +75,12 @@ static void compare_statics(const char *file, const ckpt_lowered *wide, const ck
     CHECK(narrow->graph->static_count == 6 && strcmp(narrow->graph->statics[5].name, "weights16") == 0 &&
               narrow->graph->statics[5].bytes == n.total - n.weights16,
           "%s: no weights16 in the graph", file);
-    CHECK(n.weight_bytes == w.weight_bytes && n.inputs == w.inputs && n.statistics == w.statistics,
-          "%s: what is float32 has another place", file);
-    CHECK(n.total - n.weights16 == (w.weight_bytes + 127) / 128 * 64, "%s: %lld bytes of weights16", file,
+    const int copies = 2 + wide->network->optimizer->slots(wide->network->hyper);
+    CHECK(w.weight_bytes == param_bytes(wide->network) && w.statistics == copies * w.weight_bytes &&
+              n.weight_bytes == param_bytes(narrow->network) && n.statistics == copies * n.weight_bytes &&
+              n.inputs - n.statistics == w.inputs - w.statistics,
+          "%s: what is float32 has another size", file);
+    CHECK(n.total - n.weights16 == (n.weight_bytes + 127) / 128 * 64, "%s: %lld bytes of weights16", file,
           (long long)(n.total - n.weights16));
     CHECK(narrow->graph->static_bytes == n.total, "%s: %lld static bytes", file,
           (long long)narrow->graph->static_bytes);
@@ -92,11 +109,12 @@ static void compare_file(const char *file, int threads)
               "%s: op %s is another", file, w->op[o].name);
     }
     for (int b = 0; b < w->buffer_count; b++) {
-        const int64_t count = elements(wide, b), each = stays_wide(wide, b) ? 4 : 2;
-        CHECK(strcmp(w->buffer[b].name, n->buffer[b].name) == 0 && w->buffer[b].bytes == (4 * count + 63) / 64 * 64,
+        const int64_t each = stays_wide(wide, b) ? 4 : 2; /* pitches are of a type */
+        CHECK(strcmp(w->buffer[b].name, n->buffer[b].name) == 0 &&
+                  w->buffer[b].bytes == (4 * elements(wide, b) + 63) / 64 * 64,
               "%s: %s has %lld bytes in float32", file, w->buffer[b].name, (long long)w->buffer[b].bytes);
-        CHECK(n->buffer[b].bytes == (each * count + 63) / 64 * 64, "%s: %s has %lld bytes in bfloat16", file,
-              n->buffer[b].name, (long long)n->buffer[b].bytes);
+        CHECK(n->buffer[b].bytes == (each * elements(narrow, b) + 63) / 64 * 64, "%s: %s has %lld bytes in bfloat16",
+              file, n->buffer[b].name, (long long)n->buffer[b].bytes);
     }
     compare_statics(file, wide, narrow, &arena);
     ckpt_arena_fini(&arena);

@@ -1,5 +1,5 @@
-/* Softmax and negative log-likelihood in one, over rows of classes that lie next to each other. Nothing of the size of
- * the logits is made beside the gradient, and that may lie where the logits are: a row is read and written by one team
+/* Softmax and negative log-likelihood in one, over rows of classes, which may have a pitch. Nothing of the size of the
+ * logits is made beside the gradient, and that may lie where the logits are: a row is read and written by one team
  * only, pack by pack, so any chunk of rows can be done by itself.
  *
  * Forward reads the logits once (maximum and sum together), 4 FLOP and an exponential an element; backward reads them
@@ -13,7 +13,7 @@ enum { THREADS = 256, FLIGHT = 4 /* packs in flight per thread */ };
 namespace
 {
 struct row_set {
-    int64_t count, classes;
+    int64_t count, classes, pitch; /* pitch: from one row to the next */
     const int32_t *target;
     int64_t ignore;
 };
@@ -21,15 +21,16 @@ struct row_set {
 
 /* lse[row] = log sum exp. */
 template <typename T, int TEAM>
-__global__ void __launch_bounds__(THREADS) cross_entropy_rows(int64_t rows, int64_t classes, const T *x, float *lse)
+__global__ void __launch_bounds__(THREADS)
+    cross_entropy_rows(int64_t rows, int64_t classes, int64_t pitch, const T *x, float *lse)
 {
     __shared__ float shared[32];
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     for (int64_t base = (int64_t)blockIdx.x * teams; base < rows; base += (int64_t)gridDim.x * teams) {
-        const int64_t row = base + team < rows ? base + team : rows - 1;
-        const row_exps exps = row_exp_sum<T, TEAM>(row_place<T>(row, classes), x, lane, shared);
+        const row_place<T> place(base + team < rows ? base + team : rows - 1, classes, pitch);
+        const row_exps exps = row_exp_sum<T, TEAM>(place, x, lane, shared);
         if (lane == 0 && base + team < rows) {
-            lse[row] = exps.most + logf(exps.sum);
+            lse[base + team] = exps.most + logf(exps.sum);
         }
     }
 }
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
         const int64_t target = r < rows.count ? rows.target[r] : rows.ignore;
         if (target != rows.ignore) {
             const bool is_class = target >= 0 && target < rows.classes;
-            own.sum += is_class ? (double)lse[r] - (double)to_float(x[r * rows.classes + target]) : (double)NAN;
+            own.sum += is_class ? (double)lse[r] - (double)to_float(x[r * rows.pitch + target]) : (double)NAN;
             own.counted += 1;
         }
     }
@@ -64,12 +65,12 @@ __global__ void __launch_bounds__(THREADS)
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     const float scale = loss_gradient(grad) / *counted;
     for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows.count; row += (int64_t)gridDim.x * teams) {
-        const row_place<T> place(row, rows.classes);
+        const row_place<T> place(row, rows.classes, rows.pitch);
         const int64_t target = rows.target[row];
         const bool ignored = target == rows.ignore, is_class = target >= 0 && target < rows.classes;
         const float shift = ignored ? 0.0f : is_class ? lse[row] : NAN;
         const int64_t hot = ignored ? -1 : target + place.head; /* counted from the first pack */
-        for (int64_t p = lane; p < place.packs; p += FLIGHT * TEAM) {
+        for (int64_t p = lane; p < place.filled; p += FLIGHT * TEAM) {
             pack<T> v[FLIGHT];
             for (int f = 0; f < FLIGHT; f++) {
                 v[f] = place.load(x, ignored ? place.packs : p + f * TEAM, 0.0f); /* no pack is no read */
@@ -90,10 +91,12 @@ __global__ void __launch_bounds__(THREADS)
 
 static row_set find_rows(const ckpt_kernel_args *args)
 {
-    const ckpt_shape *const shape = &args->node->in[0].shape;
-    const int64_t classes = shape->rank == 4 ? shape->dim[1] : shape->dim[shape->rank - 1];
-    return {.count = ckpt_shape_count(shape) / classes,
+    const ckpt_tensor *const x = &args->node->in[0];
+    const int64_t classes = x->shape.rank == 4 ? x->shape.dim[1] : x->shape.dim[x->shape.rank - 1];
+    const int64_t count = ckpt_shape_count(&x->shape) / classes;
+    return {.count = count,
             .classes = classes,
+            .pitch = ckpt_tensor_room(x) / count,
             .target = (const int32_t *)args->in[1],
             .ignore = ckpt_node_int(args->node, "ignore_index")};
 }
@@ -102,7 +105,7 @@ template <typename T, int TEAM> static void start_rows(const ckpt_kernel_args *a
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     CKPT_LAUNCH(cuda, (cross_entropy_rows<T, TEAM>), row_grid(rows.count, THREADS / TEAM), THREADS, 0, rows.count,
-                rows.classes, (const T *)args->in[0], (float *)args->saved[0]);
+                rows.classes, rows.pitch, (const T *)args->in[0], (float *)args->saved[0]);
 }
 
 template <typename T, int TEAM> static void start_gradient(const ckpt_kernel_args *args, const row_set &rows)

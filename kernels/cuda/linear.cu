@@ -33,10 +33,12 @@ struct linear_sizes {
     int64_t rows, in, out;
 };
 
+/* The features that fill the gap between rows of y count as the layer's own, in all three products (ckpt_node_pitch):
+ * y and dy lie along the features, and with a stride alone that dimension would stay odd. */
 linear_sizes linear_sizes_of(const ckpt_node *node)
 {
-    const ckpt_shape *const w = &node->param[0].tensor.shape;
-    return {ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
+    const int64_t in = node->param[0].tensor.shape.dim[1], rows = ckpt_shape_count(&node->in[0].shape) / in;
+    return {rows, in, ckpt_tensor_room(&node->out[0]) / rows};
 }
 
 /* Where the library has none with sums, or a choice goes without, the bias's gradient stays with the column sums. */

@@ -58,19 +58,27 @@ template <int TEAM> __device__ inline float2 team_sums(float x, float y, float *
     }
 }
 
-/* Where a row lies: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. */
+/* Where a row lies: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. Rows with a
+ * pitch start at packs, so they have no head; their gap is up to the pitch, a multiple of V. */
 template <typename T> struct row_place {
     enum { V = pack<T>::count };
     int64_t first, width, packs;
-    int head; /* elements of the first pack that belong to the row before */
+    int64_t filled; /* packs, and those of the gap */
+    int head;       /* elements of the first pack that belong to the row before */
+    bool gap;       /* between this row and the next: `store` puts 0 there */
 
-    __device__ row_place(int64_t row, int64_t row_width)
+    __device__ row_place(int64_t row, int64_t row_width) : row_place(row, row_width, row_width)
     {
-        const int64_t start = row * row_width;
+    }
+    __device__ row_place(int64_t row, int64_t row_width, int64_t pitch)
+    {
+        const int64_t start = row * pitch;
         head = (int)(start % V);
         first = start - head;
         width = row_width;
         packs = (head + row_width + V - 1) / V;
+        gap = pitch > row_width;
+        filled = gap ? pitch / V : packs;
     }
     __device__ bool has(int64_t p, int j) const
     {
@@ -99,6 +107,12 @@ template <typename T> struct row_place {
     {
         if (p < packs && whole(p)) {
             store16(y + first + p * V, v);
+        } else if (gap && p < filled) {
+            pack<T> last;
+            for (int j = 0; j < V; j++) {
+                last.at[j] = has(p, j) ? v.at[j] : from_float<T>(0.0f);
+            }
+            store16(y + first + p * V, last);
         } else if (p < packs) {
             for (int j = 0; j < V; j++) {
                 if (has(p, j)) {
