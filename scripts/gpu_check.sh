@@ -21,6 +21,7 @@
 # or $CKPT_COMMIT says which commit it is.
 # --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
 set -u
+here=$PWD
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
 known=inventory,smoke,first,scheme,profile,tests,tests-alone,bench,ncu,steps,memcheck,racecheck,imports,inject,profiles,rest,float32
@@ -45,14 +46,17 @@ while [ $# -gt 0 ]; do
     esac
     shift || break
 done
-case "$out:$parts:$seconds" in :* | *::* | *: | *:*[!0-9]*)
-    echo "usage: scripts/gpu_check.sh OUT --call 1|2|3|4 | --parts LIST [--seconds N] [--dry-run]" >&2 && exit 2 ;;
-esac
+case $seconds in *[!0-9]*) seconds='' ;; esac
+if [ -z "$out" ] || [ -z "$parts" ] || [ -z "$seconds" ]; then
+    echo "usage: scripts/gpu_check.sh OUT --call 1|2|3|4 | --parts LIST [--seconds N] [--dry-run]" >&2
+    exit 2
+fi
 for name in ${parts//,/ }; do
     case ",$known," in *",$name,"*) ;; *) echo "gpu_check: no part $name, wanted some of $known" >&2 && exit 2 ;; esac
 done
 begun_all=$(date +%s)
 deadline=$((begun_all + seconds))
+case $out in /*) ;; *) out=$here/$out ;; esac
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 work=$root/build/gpu-check-work results=$root/build/gpu-check-work/results
 rm -rf "$work" && mkdir -p "$work/log" "$results" || exit 2
@@ -226,7 +230,7 @@ case $capability in *[!0-9]*) capability='' ;; esac
 bin=$root/prebuilt/bin list=$root/prebuilt/tests.txt
 usable() { # else it says what is wrong
     "$bin/ckpt-train" --version || return
-    [ $dry = 1 ] || ! ldd "$bin/../lib/libckpt_cuda.so" 2>&1 | grep -E 'not found|not a dynamic'
+    [ $dry = 1 ] || ! ldd "$bin/../lib/libckpt_cuda.so" 2>&1 | grep -E 'not found|not a dynamic|No such file'
 }
 if [ -z "${CKPT_BUILD:-}" ] && [ -x "$bin/ckpt-train" ]; then
     if said=$(usable 2>&1); then
@@ -241,8 +245,8 @@ fi
 build=${CKPT_BUILD:-$root/build/gpu-check}
 prebuilt=${bin:+yes}
 bin=${bin:-$build/bin}
-export work results root bin dry device types deadline silence python
-export -f left answers
+export work results root bin dry device types silence python
+export -f answers
 
 # What is here. The row names what is needed, and the tools.
 inventory() {
@@ -330,9 +334,10 @@ fi
 one_test() {
     local name=$1 limit=$2 log=$work/log/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
     shift 3
-    rest=$(left) begun=$(date +%s)
+    begun=$(date +%s)
+    rest=$((end - begun - 2)) # so that it ends before the part does, and says so
     [ ! -e "$work/dead" ] || return 0
-    [ "$rest" -ge 5 ] || return 0
+    [ "$rest" -ge 1 ] || return 0
     [ "$limit" -le "$rest" ] || limit=$rest
     mkdir -p "$work/scratch/$name"
     echo hanging >"$state" # until it has ended: a process may be stuck in the driver for good
@@ -350,7 +355,7 @@ one_test() {
     124 | 137)
         if [ $took -ge "$limit" ]; then
             word=hanging
-            [ "$limit" -lt "$rest" ] || word=out-of-time # by the end of the whole call
+            [ "$limit" -lt "$rest" ] || word='out-of-time'
             exec 9>"$work/probing"
             flock 9 # others may have hung with it: one looks at a time
             if [ ! -e "$work/dead" ] && ! answers; then
@@ -369,15 +374,17 @@ export -f one_test
 of_state() { (cd "$work/tests/$1" && grep -lx "$2" ./* 2>/dev/null | sed 's|^\./||' | tr '\n' ' '); }
 run_tests() {
     local limit=$2 jobs=$3 file=$4 word names text='' all unbegun=''
-    export part=$1 share=$(($(nproc) / $3 > 0 ? $(nproc) / $3 : 1))
+    [ "$limit" -le "$(left)" ] || limit=$(left)
+    export part=$1 share=$(($(nproc) / jobs > 0 ? $(nproc) / jobs : 1)) end=$(($(date +%s) + limit))
     mkdir -p "$work/log/$part" "$work/tests/$part"
     all=$(wc -l <"$file")
     [ "$all" -gt 0 ] || { note "$part" FAILED "no test in the list"; return; }
     part "$part" "$limit" xargs -a "$file" -P "$jobs" -d '\n' -I LINE bash -c 'read -ra words <<<"$0"; one_test "${words[@]}"' LINE || return
     verdict=ok
-    for word in failed hanging out-of-time; do
+    for word in out-of-time failed hanging; do
         names=$(of_state "$part" $word)
-        [ -z "$names" ] || { verdict=FAILED && text+="; $word: $names"; }
+        [ -z "$names" ] || text+="; $word: $names"
+        [ -z "$names" ] || case $word in out-of-time) verdict='no time' ;; *) verdict=FAILED ;; esac
     done
     while read -r name _; do [ -e "$work/tests/$part/$name" ] || unbegun+="$name "; done <"$file"
     if [ -n "$unbegun" ]; then
@@ -485,7 +492,7 @@ if asked tests || asked tests-alone; then
     for how in together alone; do awk -v how=$how '$3 == how' "$list" >"$work/$how.txt"; done
     jobs=$(($(nproc) / 2))
     jobs=$((jobs > 8 ? 8 : jobs > 0 ? jobs : 1))
-    if asked tests; then run_tests tests "$(asked tests-alone && echo 220 || left)" $jobs "$work/together.txt"; fi
+    if asked tests; then run_tests tests "$(asked tests-alone && echo 150 || left)" $jobs "$work/together.txt"; fi
     if asked tests-alone; then run_tests tests-alone "$(left)" 1 "$work/alone.txt"; fi
 fi
 
@@ -524,8 +531,8 @@ if asked steps; then
     [ $dry = 0 ] || models=(tests/models/resnet-small.json)
     limit=190
     [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
-    plain_part steps "$limit" "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans 6 --steps 10 --effort 0 \
-        --rounds 2 --limit $((limit - 10)) --json "$results/steps.json" --table "$results/steps.txt" --work "$work/steps" "${models[@]}"
+    plain_part steps "$limit" "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans $((dry ? 2 : 6)) \
+        --steps 10 --effort 0 --rounds 2 --limit $((limit - 10)) --json "$results/steps.json" --table "$results/steps.txt" --work "$work/steps" "${models[@]}"
 fi
 
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward

@@ -159,7 +159,8 @@ class Job:
         path = self.file(f"{name}.plan.json")
         try:
             times = ["--profile", self.file("profile.json")] if self.runs else ["--device", "h200"]
-            run([f"{self.args.bin}/ckpt-plan", self.model, "-o", path] + times + how + self.flags, self.args.left())
+            effort = ["--effort", "0"] if self.args.tiny else []
+            run([f"{self.args.bin}/ckpt-plan", self.model, "-o", path] + times + how + effort + self.flags, self.args.left())
         except RuntimeError:
             if not (os.path.exists(path) and "least_budget_bytes" in read(path)):
                 raise
