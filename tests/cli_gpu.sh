@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # --device cuda:N from the outside. Everywhere: what is refused, with which line and code. Where a GPU is: the same
 # weights with every plan, recorded or not, and the memory that is reported.
+# on a GPU: 100 s, alone
 set -u
 export OMP_WAIT_POLICY=passive # spinning threads cost much where other tests share the cores
-source_dir=$1 bin_dir=$2 work_dir=$3
+source_dir=${1:-$CKPT_SOURCE_DIR} bin_dir=${2:-$CKPT_BIN_DIR} work_dir=${3:-$CKPT_WORK_DIR/cli_gpu}
 train=$bin_dir/ckpt-train plan=$bin_dir/ckpt-plan profile=$bin_dir/ckpt-profile
 model=$source_dir/models/byte-gpt.json
 small=(--set batch=4 --set tokens=32 --set hidden=64 --set blocks=3 --set heads=2)

@@ -112,8 +112,7 @@ const ckpt_test_format *ckpt_test_format_of(const char *path)
 const char *ckpt_test_file(const char *name, const char *bytes, size_t length)
 {
     static char path[512];
-    mkdir(CKPT_WORK_DIR, 0777);
-    snprintf(path, sizeof path, "%s/%s", CKPT_WORK_DIR, name);
+    snprintf(path, sizeof path, "%s/%s", ckpt_work_dir(), name);
     remove(path); /* some file systems wait for the disk when a file is cut short and written again */
     FILE *const file = fopen(path, "wb");
     CHECK(file != NULL, "cannot write %s", path);

@@ -8,7 +8,7 @@
 #include "cupti/recorder.h"
 #include "tests/cupti_double/cupti_double.h"
 
-#define CKPT_TEST_DOUBLE CKPT_BIN_DIR "/libcupti_double.so"
+#define CKPT_TEST_DOUBLE ckpt_bin_file("libcupti_double.so")
 
 /* The double's own functions. */
 typedef struct ckpt_twin_functions {

@@ -10,7 +10,7 @@
 void ckpt_golden_check(const char *name, const char *bytes, size_t length)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/tests/golden/%s", CKPT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/golden/%s", ckpt_source_dir(), name);
     const char *const update = getenv("CKPT_UPDATE_GOLDEN");
     if (update != NULL && strcmp(update, "1") == 0) {
         FILE *const file = fopen(path, "wb");

@@ -7,7 +7,7 @@
 
 #include "imports/import.h"
 
-#define SNAPSHOT_FOLDER CKPT_SOURCE_DIR "/tests/imports/"
+#define SNAPSHOT(name) ckpt_source_file("tests/imports/" name)
 
 /* What it notes is in ckpt_test_notes. */
 ckpt_code ckpt_test_snapshot_import(const char *path, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err);

@@ -1,4 +1,4 @@
-/* What tests share: cmocka's includes in the order it wants, and a failing allocation loop. */
+/* What tests share: cmocka's includes in the order it wants, where files are, and a failing allocation loop. */
 #ifndef CKPT_TESTS_SUPPORT_TEST_H
 #define CKPT_TESTS_SUPPORT_TEST_H
 
@@ -11,6 +11,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "tests/support_paths.h"
 
 /* Fails the test with a formatted message when `condition` is false. */
 #define CHECK(condition, ...)                                                                                          \

@@ -18,7 +18,7 @@ static void open_model(test_train *t, const char *file, const char *set, const c
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
         assignment[count++] = word;
     }
-    const char *const path = file[0] == '/' ? file : ckpt_arena_format(&t->arena, "%s/%s", CKPT_SOURCE_DIR, file);
+    const char *const path = file[0] == '/' ? file : ckpt_arena_format(&t->arena, "%s/%s", ckpt_source_dir(), file);
     CHECK_OK(ckpt_model_read(path, assignment, count, &t->arena, &t->model, &err), err);
     CHECK_OK(ckpt_model_with_dtype(t->model, dtype, &t->arena, &t->model, &err), err);
     const ckpt_network *network = NULL;

@@ -54,7 +54,7 @@ static void test_damaged_files_never_crash(void **state)
         const char *good = NULL;
         size_t length = 0;
         int accepted = 0;
-        snprintf(path, sizeof path, "%s/tests/malformed/good/%s.json", CKPT_SOURCE_DIR, f->kind);
+        snprintf(path, sizeof path, "%s/tests/malformed/good/%s.json", ckpt_source_dir(), f->kind);
         ckpt_arena_init(&arena);
         CHECK_OK(ckpt_file_read(path, &arena, &good, &length, &err), err);
         char *const kept = malloc(length); /* outside our memory, so that leaks are counted from zero */

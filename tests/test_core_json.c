@@ -130,7 +130,7 @@ static void test_files_that_are_not_there(void **state)
     ckpt_err err = {0};
     ckpt_json *json = NULL;
     ckpt_item root;
-    assert_int_equal(ckpt_json_open(CKPT_WORK_DIR "/none.json", NULL, &json, &root, &err), CKPT_IO);
+    assert_int_equal(ckpt_json_open(ckpt_work_file("none.json"), NULL, &json, &root, &err), CKPT_IO);
     assert_null(json);
     assert_int_equal(ckpt_memory_live(), 0);
 }

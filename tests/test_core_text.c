@@ -139,8 +139,6 @@ static void test_digest_is_sha256(void **state)
     assert_int_equal(ckpt_memory_live(), 0);
 }
 
-#define WORK CKPT_WORK_DIR "/core_text"
-
 static void write_ok(const char *path, const char *bytes)
 {
     ckpt_err err = {0};
@@ -163,9 +161,8 @@ static void check_holds(const char *path, const char *wanted)
 static void test_files_are_replaced_whole(void **state)
 {
     (void)state;
-    mkdir(CKPT_WORK_DIR, 0777);
-    mkdir(WORK, 0777);
-    const char *const path = WORK "/file.txt";
+    mkdir(ckpt_work_file("core_text"), 0777);
+    const char *const path = ckpt_work_file("core_text/file.txt");
     write_ok(path, "first");
     check_holds(path, "first");
     assert_int_equal(chmod(path, 0640), 0);
@@ -176,7 +173,7 @@ static void test_files_are_replaced_whole(void **state)
     assert_int_equal(status.st_mode & 0777, 0640);
     write_ok(path, "");
     check_holds(path, "");
-    const char *const link = WORK "/link.txt";
+    const char *const link = ckpt_work_file("core_text/link.txt");
     unlink(link);
     assert_int_equal(symlink("file.txt", link), 0);
     assert_int_equal(stat(path, &status), 0);
@@ -195,7 +192,9 @@ static void test_files_are_replaced_whole(void **state)
 static void test_what_is_thrown_away_leaves_nothing(void **state)
 {
     (void)state;
-    const char *const path = WORK "/pieces.txt", *const link = WORK "/nowhere.txt", *const folder = WORK "/pieces";
+    const char *const path = ckpt_work_file("core_text/pieces.txt"),
+                      *const link = ckpt_work_file("core_text/nowhere.txt"),
+                      *const folder = ckpt_work_file("core_text/pieces");
     ckpt_err err = {0};
     ckpt_file *file = NULL;
     rmdir(folder);
@@ -207,10 +206,10 @@ static void test_what_is_thrown_away_leaves_nothing(void **state)
     CHECK_OK(ckpt_file_add(file, "w", 1, &err), err);
     CHECK_OK(ckpt_file_end(file, true, &err), err);
     check_holds(path, "new");
-    CHECK_OK(ckpt_file_begin(WORK "/pieces/gone", &file, &err), err);
+    CHECK_OK(ckpt_file_begin(ckpt_work_file("core_text/pieces/gone"), &file, &err), err);
     CHECK_OK(ckpt_file_add(file, "x", 1, &err), err);
     CHECK_OK(ckpt_file_end(file, false, &err), err);
-    CHECK_OK(ckpt_file_probe(WORK "/pieces/probed", &err), err);
+    CHECK_OK(ckpt_file_probe(ckpt_work_file("core_text/pieces/probed"), &err), err);
     CHECK_OK(ckpt_file_probe(path, &err), err);
     check_holds(path, "new");
     CHECK_OK(ckpt_file_probe("/dev/full", &err), err);
@@ -218,7 +217,7 @@ static void test_what_is_thrown_away_leaves_nothing(void **state)
     assert_int_equal(symlink("pieces/not-yet", link), 0);
     CHECK_OK(ckpt_file_probe(link, &err), err);
     assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
-    assert_int_equal(ckpt_file_probe(WORK "/no/such/folder", &err), CKPT_IO);
+    assert_int_equal(ckpt_file_probe(ckpt_work_file("core_text/no/such/folder"), &err), CKPT_IO);
 }
 
 static void test_files_that_cannot_be(void **state)
@@ -229,12 +228,12 @@ static void test_files_that_cannot_be(void **state)
     const char *bytes = NULL;
     size_t length = 0;
     ckpt_arena_init(&arena);
-    assert_int_equal(ckpt_file_read(WORK "/missing", &arena, &bytes, &length, &err), CKPT_IO);
+    assert_int_equal(ckpt_file_read(ckpt_work_file("core_text/missing"), &arena, &bytes, &length, &err), CKPT_IO);
     assert_non_null(strstr(err.msg, "/missing: No such file"));
-    assert_int_equal(ckpt_file_read(CKPT_WORK_DIR, &arena, &bytes, &length, &err), CKPT_IO);
+    assert_int_equal(ckpt_file_read(ckpt_work_dir(), &arena, &bytes, &length, &err), CKPT_IO);
     assert_non_null(strstr(err.msg, "directory"));
-    assert_int_equal(ckpt_file_write(WORK "/no/such/folder", "x", 1, &err), CKPT_IO);
-    assert_int_equal(ckpt_file_write(CKPT_WORK_DIR, "x", 1, &err), CKPT_IO);
+    assert_int_equal(ckpt_file_write(ckpt_work_file("core_text/no/such/folder"), "x", 1, &err), CKPT_IO);
+    assert_int_equal(ckpt_file_write(ckpt_work_dir(), "x", 1, &err), CKPT_IO);
     assert_int_equal(ckpt_file_write("/dev/full", "x", 1, &err), CKPT_IO);
     assert_non_null(strstr(err.msg, "No space"));
     assert_int_equal(ckpt_file_write("", "x", 1, &err), CKPT_IO);
@@ -280,8 +279,7 @@ static ckpt_code describe_machine(void *context, ckpt_err *err)
 static void test_files_and_machine_without_memory(void **state)
 {
     (void)state;
-    static char path[] = WORK "/starved.txt";
-    assert_true(ckpt_test_starve(write_and_read, path) >= 3);
+    assert_true(ckpt_test_starve(write_and_read, (char *)ckpt_work_file("core_text/starved.txt")) >= 3);
     assert_true(ckpt_test_starve(describe_machine, NULL) >= 1);
 }
 

@@ -73,7 +73,7 @@ static const ckpt_lowered *lower(const ckpt_profile *profile, const ckpt_device_
 {
     char path[4 * NAME_MAX_BYTES];
     ckpt_err err = {0};
-    (void)snprintf(path, sizeof path, "%s/models/%.200s.json", CKPT_SOURCE_DIR, profile->model);
+    (void)snprintf(path, sizeof path, "%s/models/%.200s.json", ckpt_source_dir(), profile->model);
     const ckpt_model *model = NULL;
     CHECK_OK(ckpt_model_read(path, NULL, 0, arena, &model, &err), err);
     const bool narrow = strstr(profile->machine.command, "--dtype bfloat16") != NULL;
@@ -222,13 +222,13 @@ static int compare_machine(const char *folder)
 static void recorded_profiles_against_the_model(void **state)
 {
     (void)state;
-    DIR *const machines = opendir(CKPT_SOURCE_DIR "/traces");
+    DIR *const machines = opendir(ckpt_source_file("traces"));
     assert_non_null(machines);
     int profiles = 0;
     for (const struct dirent *entry = readdir(machines); entry != NULL; entry = readdir(machines)) {
         if (entry->d_name[0] != '.') {
-            char folder[2 * NAME_MAX_BYTES + sizeof CKPT_SOURCE_DIR];
-            (void)snprintf(folder, sizeof folder, "%s/traces/%s/profiles", CKPT_SOURCE_DIR, entry->d_name);
+            char folder[4096];
+            (void)snprintf(folder, sizeof folder, "%s/traces/%s/profiles", ckpt_source_dir(), entry->d_name);
             profiles += compare_machine(folder);
         }
     }

@@ -1,4 +1,4 @@
-/* labels: cuda */
+/* labels: cuda; on a GPU: 80 s, alone */
 /* What only a GPU can show, on cuda:0: that free memory stays where it is once set-up is done, that a replayed step has
  * the bits of one that is started kernel by kernel, that nothing depends on where the arena lies, and products,
  * convolutions and attention in the shapes of real networks against the CPU. Exit code 77 where there is no device.
@@ -35,7 +35,7 @@ static void fixture_open(fixture *f, const char *file, const char *const *set, i
     const ckpt_network *network = NULL;
     const ckpt_device_model *roofline = NULL;
     ckpt_arena_init(&f->arena);
-    const char *const path = ckpt_arena_format(&f->arena, "%s/%s", CKPT_SOURCE_DIR, file);
+    const char *const path = ckpt_arena_format(&f->arena, "%s/%s", ckpt_source_dir(), file);
     CHECK_OK(ckpt_model_read(path, set, set_count, &f->arena, &f->model, &err), err);
     CHECK_OK(ckpt_model_with_dtype(f->model, dtype, &f->arena, &f->model, &err), err);
     CHECK_OK(ckpt_network_infer(f->model, CKPT_ON_GPU, &f->arena, &network, &err), err);

@@ -1,4 +1,4 @@
-/* labels: cuda */
+/* labels: cuda; on a GPU: 40 s, alone */
 /* The recorder and NVIDIA's libcupti on cuda:0: what the device was given to do is what was recorded, under the tags it
  * was started under, and nothing is lost. Exit code 77 where there is no device, or where recording is refused.
  *

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* What the real cuDNN answers to the convolutions of every network under models/, and to strange ones, without a GPU:
  * it chooses engines and makes plans for a GPU that is described to it (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The
  * description's keys are cuDNN's own: a version that wants others makes this test skip itself. Nothing is computed. */
@@ -115,7 +115,7 @@ static int check_file(const char *file, ckpt_dtype dtype)
     const ckpt_model *model = NULL;
     const ckpt_network *network = NULL;
     int checked = 0;
-    (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    (void)snprintf(path, sizeof path, "%s/models/%s", ckpt_source_dir(), file);
     ckpt_arena_init(&arena);
     CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
     CHECK_OK(ckpt_model_with_dtype(model, ckpt_dtype_name(dtype), &arena, &model, &err), err);
@@ -137,7 +137,7 @@ static int check_file(const char *file, ckpt_dtype dtype)
 static void test_every_model(void **state)
 {
     (void)state;
-    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    DIR *const folder = opendir(ckpt_source_file("models"));
     assert_non_null(folder);
     int checked = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {

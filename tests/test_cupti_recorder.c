@@ -276,7 +276,7 @@ static void test_who_else_records(void **state)
     (void)state;
     ckpt_rec_begin("holder=Nsight Systems");
     ckpt_rec_declined("another tool records this process already: Nsight Systems");
-    ckpt_rec.options.library = CKPT_BIN_DIR "/libcupti_double_old.so"; /* cannot tell who */
+    ckpt_rec.options.library = ckpt_bin_file("libcupti_double_old.so"); /* cannot tell who */
     assert_int_equal(setenv("CKPT_CUPTI_DOUBLE", "holder=somebody", 1), 0);
     ckpt_rec_declined("another tool records this process already: CUPTI serves one at a time");
     assert_int_equal(unsetenv("CKPT_CUPTI_DOUBLE"), 0);
@@ -343,7 +343,7 @@ static void test_libraries_that_are_none(void **state)
     ckpt_rec_begin("");
     ckpt_rec.options.library = "/nowhere/libcupti.so";
     ckpt_rec_declined("no CUPTI: ");
-    ckpt_rec.options.library = CKPT_SOURCE_DIR "/README.md"; /* no library */
+    ckpt_rec.options.library = ckpt_source_file("README.md"); /* no library */
     ckpt_rec_declined("no CUPTI: ");
     ckpt_rec.options.library = "libm.so.6";
     ckpt_rec_declined("this libcupti has no cuptiGetVersion");

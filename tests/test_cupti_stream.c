@@ -282,7 +282,7 @@ static void test_streams_from_files(void **state)
         char path[512];
         char control[32];
         ckpt_arena live;
-        snprintf(path, sizeof path, "%s/tests/cupti_double/streams/step_%s.txt", CKPT_SOURCE_DIR, versions[i]);
+        snprintf(path, sizeof path, "%s/tests/cupti_double/streams/step_%s.txt", ckpt_source_dir(), versions[i]);
         snprintf(control, sizeof control, "version=%s", versions[i]);
         assert_int_equal(setenv("CKPT_CUPTI_DOUBLE_WRITE", update ? path : "", 1), 0);
         ckpt_rec_begin(control);

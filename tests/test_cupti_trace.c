@@ -25,8 +25,8 @@ static uint64_t draw(uint64_t below)
     return (state >> 33) % below;
 }
 
-static const char folder[] = CKPT_WORK_DIR "/spools";
-static char path[sizeof folder + 40];
+static const char *folder; /* set by main */
+static char path[600];
 
 /* A spool in an empty folder; its path goes to `path`. */
 static ckpt_spool *fresh(int64_t limit, int64_t reserve)
@@ -34,7 +34,6 @@ static ckpt_spool *fresh(int64_t limit, int64_t reserve)
     const ckpt_spool_options options = {folder, "a \"program\"", limit, reserve};
     ckpt_spool *spool = NULL;
     ckpt_err err = {.msg = ""};
-    mkdir(CKPT_WORK_DIR, 0777);
     mkdir(folder, 0777);
     for (int n = 0; n < 3; n++) {
         snprintf(path, sizeof path, "%s/%ld-%d.spool", folder, (long)getpid(), n);
@@ -415,7 +414,7 @@ static void a_file_that_is_not_ours_any_more_is_left_alone(void **unused)
     ckpt_spool_destroy(second);
     ckpt_spool_destroy(spool);
 
-    const ckpt_spool_options nowhere = {CKPT_WORK_DIR "/no/such/folder", "p", 0, 1};
+    const ckpt_spool_options nowhere = {ckpt_work_file("no/such/folder"), "p", 0, 1};
     assert_int_equal(ckpt_spool_create(&nowhere, &second, &err), CKPT_IO);
     CHECK(strstr(err.msg, "no/such/folder") != NULL, "%s", err.msg);
 }
@@ -487,8 +486,8 @@ static void too_little_memory_hides_no_exit_code(void **unused)
     (void)unused;
     char copy[sizeof path + 80];
     char *argv[] = {"sh", "-c", copy, NULL};
-    const ckpt_command command = {argv, CKPT_WORK_DIR "/spools/starved.json", CKPT_BIN_DIR "/../lib/libckpt_inject.so",
-                                  1, argv};
+    const ckpt_command command = {argv, ckpt_work_file("spools/starved.json"),
+                                  ckpt_bin_file("../lib/libckpt_inject.so"), 1, argv};
     ckpt_spool *const spool = fresh_spool();
     for (int i = 0; i < 20; i++) {
         ckpt_activity one = random_activity("kernel");
@@ -518,8 +517,8 @@ static void a_recording_that_stopped_says_how_long_it_is(void **unused)
     (void)unused;
     char copy[sizeof path + 80];
     char *argv[] = {"sh", "-c", copy, NULL};
-    const ckpt_command command = {argv, CKPT_WORK_DIR "/spools/part.json", CKPT_BIN_DIR "/../lib/libckpt_inject.so", 1,
-                                  argv};
+    const ckpt_command command = {argv, ckpt_work_file("spools/part.json"), ckpt_bin_file("../lib/libckpt_inject.so"),
+                                  1, argv};
     ckpt_err err = {.msg = ""};
     bool ran = false;
     int exit_code = -1;
@@ -827,5 +826,6 @@ int main(void)
         cmocka_unit_test(names_are_read_as_written),
         cmocka_unit_test(deep_ranges_are_cut),
     };
+    folder = ckpt_work_file("spools");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static const char *path_of(const char *name)
     static char path[8][512];
     static int next;
     char *const mine = path[next++ % 8];
-    snprintf(mine, sizeof path[0], "%s/%s", CKPT_WORK_DIR, name);
+    snprintf(mine, sizeof path[0], "%s/%s", ckpt_work_dir(), name);
     return mine;
 }
 
@@ -128,7 +128,7 @@ static void text_gives_the_next_byte(void **state)
     refuse(spec("text:%s", file, ""), &m.model, small, CKPT_BAD_INPUT, "values below 96");
     refuse("text:", &m.model, limit, CKPT_IO, "cannot read");
     refuse(spec("text:%s", path_of("no-such-file"), ""), &m.model, limit, CKPT_IO, "no-such-file");
-    refuse(spec("text:%s", CKPT_WORK_DIR, ""), &m.model, limit, CKPT_BAD_INPUT, "no regular file");
+    refuse(spec("text:%s", ckpt_work_dir(), ""), &m.model, limit, CKPT_BAD_INPUT, "no regular file");
     write_all(file, text, 8);
     refuse(spec("text:%s", file, ""), &m.model, limit, CKPT_BAD_INPUT, "at least 9");
     write_all(file, text, 0);

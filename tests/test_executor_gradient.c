@@ -170,7 +170,7 @@ static const char *smoothed(const char *file)
     ckpt_err err = {0};
     const char *text = NULL;
     size_t length = 0;
-    CHECK_OK(ckpt_file_read(ckpt_arena_format(&arena, "%s/%s", CKPT_SOURCE_DIR, file), &arena, &text, &length, &err),
+    CHECK_OK(ckpt_file_read(ckpt_arena_format(&arena, "%s/%s", ckpt_source_dir(), file), &arena, &text, &length, &err),
              err);
     for (size_t i = 0; i < sizeof change / sizeof change[0]; i++) {
         while (strstr(text, change[i][0]) != NULL) {

@@ -16,7 +16,7 @@ static const char *path_of(const char *name)
     static char path[4][512];
     static int next;
     char *const mine = path[next++ % 4];
-    snprintf(mine, sizeof path[0], "%s/%s", CKPT_WORK_DIR, name);
+    snprintf(mine, sizeof path[0], "%s/%s", ckpt_work_dir(), name);
     return mine;
 }
 

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* Convolutions on a GPU when the library is given too little workspace: own kernels must take over, give the CPU's
  * numbers, and keep to the workspace, down to the last limit that is not refused. On the emulated device a library call
  * always claims workspace, so a forward pass without any shows that it was the own kernel's. */

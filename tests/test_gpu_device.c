@@ -1,4 +1,4 @@
-/* labels: unit gpu */
+/* labels: unit gpu; on a GPU: 40 s, alone */
 /* What kernels/device.h promises of a GPU, on every GPU there is (the emulated one always): memory, copies, additions,
  * signals between streams, the counters of random numbers, recordings, stamps, refusals. On the emulated device also
  * under schedules in which copies come late, and with each signal's wait lost in turn. */

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* What test_gpu_ops leaves out about losses: targets that are no class (the CPU refuses them, a GPU makes the loss and
  * those rows' gradients NaN and reads nothing out of bounds), rows that all do not count, and a gradient that arrives
  * at the loss. Random logits from a printed seed; on every GPU there is, the emulated one always. */

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 100 s, alone */
 /* Every file under models/ on every GPU there is (the emulated one always), found by listing the folder:
  *   - it trains, in float32 and bfloat16, by keep-all and by a plan with half of the memory: the same bits, the peak
  * that was planned, and losses and gradients as near to the CPU's as the network's own answer to rounding says;
@@ -128,7 +128,7 @@ static void network_open(network *n, ckpt_device *device, const char *file, netw
     memset(n, 0, sizeof *n);
     ckpt_arena_init(&n->arena);
     n->device = device;
-    const char *const path = ckpt_arena_format(&n->arena, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    const char *const path = ckpt_arena_format(&n->arena, "%s/models/%s", ckpt_source_dir(), file);
     CHECK_OK(ckpt_model_read(path, NULL, 0, &n->arena, &n->model, &err), err);
     for (int v = 0; v < n->model->var_count && size != PUBLISHED && count < SETS; v++) {
         const int value = value_of(file, n->model->var[v].name, size == SMALL);
@@ -541,7 +541,7 @@ static int by_name(const void *a, const void *b)
 static int list_models(ckpt_arena *arena, char *file[FILES])
 {
     int count = 0;
-    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    DIR *const folder = opendir(ckpt_source_file("models"));
     for (const struct dirent *entry = folder == NULL ? NULL : readdir(folder); entry != NULL && count < FILES;
          entry = readdir(folder)) {
         const size_t length = strlen(entry->d_name);

@@ -197,7 +197,7 @@ static void lose_started(const test_train *t, const ckpt_plan *plan, const char 
 static void every_wait_is_missed(void **state)
 {
     (void)state;
-    const char *const file = CKPT_WORK_DIR "/gpu_offload.state";
+    const char *const file = ckpt_work_file("gpu_offload.state");
     for (int m = 0; m < MODELS; m++) {
         tally sum = {0};
         test_train t;
@@ -232,7 +232,7 @@ static void every_wait_is_missed_in_replays(void **state)
         ckpt_emulated_lose_wait(waits + n); /* the rehearsal has as many before the recording */
         begin(&s, &t, plan, true);
         ckpt_err err = {0};
-        const char *const file = CKPT_WORK_DIR "/gpu_offload.state";
+        const char *const file = ckpt_work_file("gpu_offload.state");
         CHECK_OK(ckpt_executor_state_write(s.executor, file, &err), err);
         count(&sum, attempts_until_missed(&s, file, -1, &wanted), plan->solver, n);
         end(&s);

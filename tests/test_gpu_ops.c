@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 80 s, together */
 /* Every op's CUDA kernel, in float32 and bfloat16, on every GPU there is (the emulated one always), against the CPU's
  * kernel in float32 on the same numbers: the bounds are ckpt_gpu_bound's. Beside that what kernels/kernel.h promises:
  *

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* Every optimizer's CUDA kernel against the CPU's over three steps, with and without weight decay and a bfloat16 copy,
  * at awkward lengths. Bound: 4e-6 (1 + |want|), twice what test_optimizers allows each side against the formula. The
  * copy is the parameter rounded, exactly; nothing is written behind the buffers; another order of threads gives the

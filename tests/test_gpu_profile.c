@@ -595,8 +595,8 @@ static int open_all(void **state)
 {
     (void)state;
     ckpt_err err = {0};
-    void *const library = dlopen(CKPT_BIN_DIR "/libcupti_double.so", RTLD_NOW);
-    if (library == NULL || setenv("CKPT_CUPTI", CKPT_BIN_DIR "/libcupti_double.so", 1) != 0) {
+    void *const library = dlopen(ckpt_bin_file("libcupti_double.so"), RTLD_NOW);
+    if (library == NULL || setenv("CKPT_CUPTI", ckpt_bin_file("libcupti_double.so"), 1) != 0) {
         return -1;
     }
     *(void **)&double_script = dlsym(library, "ckpt_cupti_double_script");

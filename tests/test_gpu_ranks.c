@@ -296,7 +296,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(exchange), cmocka_unit_test(pipeline),
                                               cmocka_unit_test(late_error), cmocka_unit_test(refused)};
-    setenv("CKPT_NCCL", CKPT_BIN_DIR "/libnccl_double.so", 1);
+    setenv("CKPT_NCCL", ckpt_bin_file("libnccl_double.so"), 1);
     setenv("CKPT_RANKS_WAIT", "20", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* Micro-batches, fused gradients, scaled losses and the norm on a GPU; and GPUs of several ranks under mpirun, whose
  * messages are in the host's memory or go from GPU to GPU by the double of libnccl: what is one run's on one GPU, all
  * others leave to the bit, also when the emulated streams run in a random order and copies late. */
@@ -228,7 +228,7 @@ static int open_devices(void **state)
 static int open_carrier(void **state)
 {
     ckpt_err err = {0};
-    setenv("CKPT_NCCL", CKPT_BIN_DIR "/libnccl_double.so", 1);
+    setenv("CKPT_NCCL", ckpt_bin_file("libnccl_double.so"), 1);
     if (open_devices(state) != 0 || ckpt_ranks_carry(ranks, ckpt_device_carry, ckpt_gpus[0].device, &err) != CKPT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         return 1;

@@ -104,7 +104,7 @@ static void close_session(session *s)
 static void open_recorder(session *s, const char *controls)
 {
     ckpt_err err = {0};
-    const ckpt_recorder_options options = {.library = CKPT_BIN_DIR "/libcupti_double.so"};
+    const ckpt_recorder_options options = {.library = ckpt_bin_file("libcupti_double.so")};
     cupti.reset();
     assert_int_equal(cupti.control(controls), 0);
     CHECK_OK(ckpt_recorder_open(&options, &s->recorder, &err), err);
@@ -329,7 +329,7 @@ int main(void)
         cmocka_unit_test(lost_records_leave_the_stamps),          cmocka_unit_test(what_overlaps_counts_once),
         cmocka_unit_test(recording_without_memory_stops_nothing),
     };
-    cupti.handle = dlopen(CKPT_BIN_DIR "/libcupti_double.so", RTLD_NOW);
+    cupti.handle = dlopen(ckpt_bin_file("libcupti_double.so"), RTLD_NOW);
     if (cupti.handle == NULL) {
         printf("no CUPTI in this build: %s\n", dlerror());
         return 77;

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* What a GPU's device table adds and rounds itself: to += from and to = bfloat16(from), bit for bit as float32 and
  * ckpt_bfloat16_of have it, and not one byte beside, of tensors and of pieces that start anywhere; sums of squares and
  * the scale that clips, against the CPU's. Random numbers from a printed seed, with every length around a

@@ -1,4 +1,4 @@
-/* labels: unit gpu */
+/* labels: unit gpu; on a GPU: 80 s, alone */
 /* What training on a GPU has beside the bits: a set-up that takes all there is to take and leaves no trace, states that
  * go from device to device, traces from the device's clock, a budget for the whole process, profiles. On the emulated
  * device, and on a real one where there is one. */
@@ -133,7 +133,7 @@ static ckpt_code read_state(test_train *t, const char *path, char weights[CKPT_D
 static void states_go_from_device_to_device(void **state)
 {
     (void)state;
-    const char *const path = CKPT_WORK_DIR "/gpu_train.state";
+    const char *const path = ckpt_work_file("gpu_train.state");
     for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         char weights[CKPT_DIGEST_TEXT];

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* Values that the tables of cases do not hold, on every GPU there is (the emulated one always).
  *
  * Ids outside an embedding's table: a GPU cannot refuse them as the CPU does, so they read nothing and give rows of

@@ -86,9 +86,9 @@ static void check_recorded(const char *name)
     ckpt_ns lane_end = 0;
     ckpt_arena_init(&arena);
     ckpt_test_notes[0] = '\0';
-    snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.json", CKPT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.json", ckpt_source_dir(), name);
     CHECK_OK(ckpt_import_chrome(path, ckpt_test_take_note, &arena, &trace, &err), err);
-    snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.expected.json", CKPT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.expected.json", ckpt_source_dir(), name);
     CHECK_OK(ckpt_json_open(path, NULL, &json, &root, &err), err);
     CHECK_OK(ckpt_item_need(&root, "runs", &runs, &err), err);
     for (int i = 0; i < trace->event_count; i++) {
@@ -155,7 +155,7 @@ static void check_events(const ckpt_trace *trace, const wanted_event *wanted, in
 
 static void gpu_path(char path[400])
 {
-    snprintf(path, 400, "%s/tests/imports/kineto_gpu_by_hand.json", CKPT_SOURCE_DIR);
+    snprintf(path, 400, "%s/tests/imports/kineto_gpu_by_hand.json", ckpt_source_dir());
 }
 
 /* Made by hand after the format: kernels by the calls that started them, one GPU of two, blocks of before. */

@@ -22,7 +22,7 @@ static ckpt_code import_text(const char *text, ckpt_arena *arena, ckpt_trace **t
 
 static void gpu_path(char path[400])
 {
-    snprintf(path, 400, "%s/tests/imports/kineto_gpu_by_hand.json", CKPT_SOURCE_DIR);
+    snprintf(path, 400, "%s/tests/imports/kineto_gpu_by_hand.json", ckpt_source_dir());
 }
 
 #define OP(name, tid, ts, dur)                                                                                         \
@@ -192,7 +192,7 @@ static void test_damaged_files_never_crash(void **state)
     char path[400];
     gpu_path(path);
     check_damaged(path, (int)ckpt_test_rounds(3000, 1500));
-    snprintf(path, sizeof path, "%s/tests/imports/kineto_training.json", CKPT_SOURCE_DIR);
+    snprintf(path, sizeof path, "%s/tests/imports/kineto_training.json", ckpt_source_dir());
     check_damaged(path, (int)ckpt_test_rounds(300, 60));
 }
 

@@ -21,7 +21,7 @@ static const char *path_of(const char *run, const char *suffix)
     static char paths[4][512];
     static int next;
     char *const path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/tests/imports/execution_%s%s.json", CKPT_SOURCE_DIR, run, suffix);
+    snprintf(path, sizeof paths[0], "%s/tests/imports/execution_%s%s.json", ckpt_source_dir(), run, suffix);
     return path;
 }
 
@@ -220,7 +220,7 @@ static void test_graphs_are_written_read_and_planned(void **state)
         ckpt_text_init(&text);
         const ckpt_graph *const g = import(runs[r], true, 0.0, &arena);
         ckpt_graph_write(g, &text);
-        snprintf(file, sizeof file, "%s/import_execution.json", CKPT_WORK_DIR);
+        snprintf(file, sizeof file, "%s/import_execution.json", ckpt_work_dir());
         CHECK_OK(ckpt_file_write(file, text.bytes, text.length, &err), err);
         CHECK_OK(ckpt_graph_read(file, &arena, &again, &err), err);
         CHECK_OK(ckpt_graph_digest(g, one, &err), err);

@@ -427,7 +427,7 @@ static int read_python(void **state)
     const char *bytes = NULL;
     size_t length = 0;
     ckpt_arena_init(&arena);
-    const ckpt_code code = ckpt_file_read(CKPT_SOURCE_DIR "/tests/imports/pickles.txt", &arena, &bytes, &length, &err);
+    const ckpt_code code = ckpt_file_read(ckpt_source_file("tests/imports/pickles.txt"), &arena, &bytes, &length, &err);
     if (code == CKPT_OK && length < sizeof python) {
         memcpy(python, bytes, length);
     }

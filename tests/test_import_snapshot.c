@@ -12,7 +12,7 @@ static void check_totals(const char *name, const long long expected[5])
     ckpt_arena arena;
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
-    snprintf(path, sizeof path, SNAPSHOT_FOLDER "%s", name);
+    snprintf(path, sizeof path, "%s/tests/imports/%s", ckpt_source_dir(), name);
     ckpt_arena_init(&arena);
     CHECK_OK(ckpt_test_snapshot_import(path, &arena, &trace, &err), err);
     ckpt_bytes before = 0;
@@ -50,7 +50,7 @@ static void check_totals(const char *name, const long long expected[5])
 static void test_totals_are_those_worked_out_backwards(void **state)
 {
     (void)state;
-    FILE *const file = fopen(SNAPSHOT_FOLDER "snapshot_expected.txt", "r");
+    FILE *const file = fopen(SNAPSHOT("snapshot_expected.txt"), "r");
     char line[300];
     int rows = 0;
     assert_non_null(file);
@@ -85,7 +85,7 @@ static void test_what_events_say(void **state)
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
     ckpt_arena_init(&arena);
-    CHECK_OK(ckpt_test_snapshot_import(SNAPSHOT_FOLDER "snapshot_training.pickle", &arena, &trace, &err), err);
+    CHECK_OK(ckpt_test_snapshot_import(SNAPSHOT("snapshot_training.pickle"), &arena, &trace, &err), err);
     const ckpt_event *event = find_event(trace, "make_snapshot.py:34 forward", CKPT_SPAN_ALLOCATE);
     assert_non_null(event);
     assert_string_equal(event->layer, "forward");
@@ -100,14 +100,14 @@ static void test_what_events_say(void **state)
     assert_string_equal(trace->recorder, "PyTorch memory snapshot, device 0");
     assert_string_equal(trace->name, "snapshot_training.pickle");
     assert_non_null(strstr(ckpt_test_notes, "2 entries of 1 other devices are left out; device 0 has the most"));
-    CHECK_OK(ckpt_test_snapshot_import(SNAPSHOT_FOLDER "snapshot_profile.pickle", &arena, &trace, &err), err);
+    CHECK_OK(ckpt_test_snapshot_import(SNAPSHOT("snapshot_profile.pickle"), &arena, &trace, &err), err);
     const ckpt_event *const peak = &trace->event[trace->peak_event];
     CHECK(peak->bytes[CKPT_CAT_INPUTS] > 0 && peak->bytes[CKPT_CAT_ACTIVATIONS] > 0 && peak->bytes[CKPT_CAT_SAVED] > 0,
           "categories of the profiler are lost");
     assert_non_null(strstr(ckpt_test_notes, "the entries have no times"));
     assert_non_null(strstr(ckpt_test_notes, "the segments are spans of addresses"));
     assert_int_equal(peak->bytes[CKPT_CAT_OUTSIDE], 0);
-    CHECK(ckpt_test_snapshot_import(SNAPSHOT_FOLDER "snapshot_none.pickle", &arena, &trace, &err) == CKPT_BAD_INPUT,
+    CHECK(ckpt_test_snapshot_import(SNAPSHOT("snapshot_none.pickle"), &arena, &trace, &err) == CKPT_BAD_INPUT,
           "an empty snapshot was taken");
     assert_non_null(strstr(err.msg, "snapshot_none.pickle: found no allocation, wanted a snapshot taken after"));
     ckpt_arena_fini(&arena);

@@ -82,7 +82,7 @@ static void test_code_is_never_run(void **state)
     ckpt_arena arena;
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
-    assert_int_equal(chdir(CKPT_WORK_DIR), 0);
+    assert_int_equal(chdir(ckpt_work_dir()), 0);
     unlink("pwned1");
     unlink("pwned2");
     ckpt_arena_init(&arena);
@@ -182,7 +182,7 @@ static void test_damaged_files(void **state)
     size_t length = 0;
     int accepted = 0;
     ckpt_arena_init(&arena);
-    CHECK_OK(ckpt_file_read(SNAPSHOT_FOLDER "snapshot_ring.pickle", &arena, &bytes, &length, &err), err);
+    CHECK_OK(ckpt_file_read(SNAPSHOT("snapshot_ring.pickle"), &arena, &bytes, &length, &err), err);
     assert_true(length < ROOM - 100);
     memcpy(good, bytes, length);
     ckpt_arena_fini(&arena);
@@ -233,8 +233,7 @@ static ckpt_code starved(void *context, ckpt_err *err)
 static void test_starved(void **state)
 {
     (void)state;
-    static char path[] = SNAPSHOT_FOLDER "snapshot_training.pickle";
-    const int64_t allocations = ckpt_test_starve(starved, path);
+    const int64_t allocations = ckpt_test_starve(starved, (char *)SNAPSHOT("snapshot_training.pickle"));
     CHECK(allocations > 10, "%lld allocations", (long long)allocations);
 }
 

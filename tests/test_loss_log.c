@@ -9,7 +9,7 @@
 
 #include "executor/loss_log.h"
 
-static const char *const file = CKPT_WORK_DIR "/loss_log.csv";
+static const char *file; /* set by main */
 
 static void put(const char *text)
 {
@@ -109,7 +109,7 @@ static void a_full_disk_is_reported(void **state)
     CHECK_OK(ckpt_loss_log_open(&log, "/dev/full", true, 5, 1, &err), err); /* no regular file: nothing to go on in */
     ckpt_loss_log_add(&log, 1, 2.5f);
     assert_int_equal(ckpt_loss_log_close(&log, &err), CKPT_IO);
-    assert_int_equal(ckpt_loss_log_open(&log, CKPT_WORK_DIR "/no/such/folder", false, 0, 0, &err), CKPT_IO);
+    assert_int_equal(ckpt_loss_log_open(&log, ckpt_work_file("no/such/folder"), false, 0, 0, &err), CKPT_IO);
 }
 
 int main(void)
@@ -120,5 +120,6 @@ int main(void)
         cmocka_unit_test(the_log_of_another_run_is_left_alone),
         cmocka_unit_test(a_full_disk_is_reported),
     };
+    file = ckpt_work_file("loss_log.csv");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,8 +128,8 @@ static void test_good_files_are_read(void **state)
 
 int main(void)
 {
-    if (chdir(CKPT_SOURCE_DIR "/tests/malformed") != 0) {
-        perror(CKPT_SOURCE_DIR "/tests/malformed");
+    if (chdir(ckpt_source_file("tests/malformed")) != 0) {
+        perror(ckpt_source_file("tests/malformed"));
         return EXIT_FAILURE;
     }
     const struct CMUnitTest tests[] = {

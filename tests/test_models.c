@@ -96,7 +96,7 @@ static void test_allowances_are_enough(void **state)
         const ckpt_model *model = NULL;
         const ckpt_network *network = NULL;
         ckpt_device *device = NULL;
-        (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, table[row].file);
+        (void)snprintf(path, sizeof path, "%s/models/%s", ckpt_source_dir(), table[row].file);
         ckpt_arena_init(&arena);
         CHECK_OK(ckpt_model_read(path, &table[row].set, set_count, &arena, &model, &err), err);
         CHECK_OK(ckpt_network_infer(model, threads, &arena, &network, &err), err);
@@ -132,7 +132,7 @@ static measured lower(const char *file, const char *set)
     const ckpt_device_model *device = NULL;
     const ckpt_lowered *lowered = NULL;
     ckpt_static_layout layout;
-    (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    (void)snprintf(path, sizeof path, "%s/models/%s", ckpt_source_dir(), file);
     ckpt_arena_init(&arena);
     CHECK_OK(ckpt_model_read(path, &set, set == NULL ? 0 : 1, &arena, &model, &err), err);
     CHECK_OK(ckpt_network_infer(model, 2, &arena, &network, &err), err);
@@ -179,7 +179,7 @@ static void test_published_parameter_counts(void **state)
 static void test_every_file_has_a_row(void **state)
 {
     (void)state;
-    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    DIR *const folder = opendir(ckpt_source_file("models"));
     assert_non_null(folder);
     int found = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {

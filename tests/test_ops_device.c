@@ -124,7 +124,7 @@ static void test_machines(void **state)
     }
 }
 
-static const char path[] = CKPT_WORK_DIR "/test_device.json";
+static const char *path; /* set by main */
 
 static ckpt_code read_text(const char *text, ckpt_arena *arena, const ckpt_device_model **device, ckpt_err *err)
 {
@@ -228,5 +228,6 @@ int main(void)
         cmocka_unit_test(test_own_file),
         cmocka_unit_test(test_starved),
     };
+    path = ckpt_work_file("test_device.json");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

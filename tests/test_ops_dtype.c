@@ -18,7 +18,7 @@ static const ckpt_lowered *lower_file(const char *file, const char *dtype, int t
     const ckpt_network *network = NULL;
     const ckpt_lowered *lowered = NULL;
     char path[400];
-    (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    (void)snprintf(path, sizeof path, "%s/models/%s", ckpt_source_dir(), file);
     CHECK_OK(ckpt_model_read(path, NULL, 0, arena, &model, &err), err);
     CHECK_OK(ckpt_model_with_dtype(model, dtype, arena, &model, &err), err);
     CHECK_OK(ckpt_network_infer(model, threads, arena, &network, &err), err);
@@ -104,7 +104,7 @@ static void compare_file(const char *file, int threads)
 
 static void each_file(void (*with)(const char *file, int threads), int threads)
 {
-    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    DIR *const folder = opendir(ckpt_source_file("models"));
     assert_non_null(folder);
     int found = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {

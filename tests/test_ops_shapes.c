@@ -119,7 +119,7 @@ static void write_model(const row *r, const char *path, char *text, size_t room)
 static void test_shapes_and_messages(void **state)
 {
     (void)state;
-    static const char path[] = CKPT_WORK_DIR "/ops_shapes.json";
+    const char *const path = ckpt_work_file("ops_shapes.json");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const row *const r = &rows[i];
         static char file[4096];

@@ -178,12 +178,12 @@ static void train(const char *name, const char *strategy)
     ckpt_err err = {0};
     char path[512];
 
-    snprintf(path, sizeof path, "%s/tests/pytorch/%s.reference.json", CKPT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/pytorch/%s.reference.json", ckpt_source_dir(), name);
     ckpt_json *json = NULL;
     ckpt_item root;
     CHECK_OK(ckpt_json_open(path, NULL, &json, &root, &err), err);
 
-    snprintf(path, sizeof path, "%s/tests/pytorch/%s.model.json", CKPT_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/pytorch/%s.model.json", ckpt_source_dir(), name);
     const ckpt_model *model = NULL;
     const ckpt_network *network = NULL;
     const ckpt_lowered *lowered = NULL;

@@ -128,12 +128,12 @@ static void files_of_models(void **state)
         CHECK_OK(ckpt_plan_outline(t.lowered->graph, &t.arena, &plan->outline, &err), err);
         ckpt_text_init(&text);
         ckpt_plan_write(plan, &text);
-        const char *const plan_path = CKPT_WORK_DIR "/plan_trace.plan.json";
+        const char *const plan_path = ckpt_work_file("plan_trace.plan.json");
         CHECK_OK(ckpt_file_write(plan_path, text.bytes, text.length, &err), err);
         ckpt_text_fini(&text);
         ckpt_text_init(&text);
         ckpt_trace_write(simulated, &text);
-        const char *const trace_path = CKPT_WORK_DIR "/plan_trace.trace.json";
+        const char *const trace_path = ckpt_work_file("plan_trace.trace.json");
         CHECK_OK(ckpt_file_write(trace_path, text.bytes, text.length, &err), err);
         ckpt_text_fini(&text);
         CHECK_OK(ckpt_plan_read(plan_path, &t.arena, &read, &err), err);
