@@ -17,7 +17,7 @@
 # Programs and tests are those of prebuilt/, which scripts/gpu_bundle puts beside the sources, or else they are built in
 # build/gpu-check ($CKPT_BUILD: there, whatever prebuilt/ has). CUDA's libraries are looked for in the packages of `python3` ($CKPT_PYTHON), in
 # the toolkit and in the system's folder. A build needs nvcc, gcc, g++, CMake 3.25, Ninja; Debian packages that the machine
-# lacks are taken from .deps or $CKPT_DEPS (made elsewhere by scripts/deps_prefix). In a copy without .git, prebuilt/commit
+# lacks are taken from .deps or $CKPT_DEPS, as scripts/gpu_bundle makes it. In a copy without .git, prebuilt/commit
 # or $CKPT_COMMIT says which commit it is.
 # --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
 set -u
@@ -134,7 +134,7 @@ part() {
         rm "$work/dead"
     fi
     [ "$limit" -le "$rest" ] || limit=$rest
-    setsid timeout -k 5 "$limit" "$@" >"$work/log/$name.log" 2>&1 </dev/null &
+    setsid timeout -k 3 "$limit" "$@" >"$work/log/$name.log" 2>&1 </dev/null &
     child=$!
     while kill -0 $child 2>/dev/null; do # short sleeps, so that a signal to this script acts at once
         sleep 0.2
@@ -226,17 +226,13 @@ case $capability in *[!0-9]*) capability='' ;; esac
     echo "|---|---|---|"
 } | tee "$summary"
 
-# Programs: prebuilt ones that start here, or our own.
+# Programs: prebuilt ones that run here, or our own. A dry run has no use for CUDA's libraries.
 bin=$root/prebuilt/bin list=$root/prebuilt/tests.txt
-usable() { # else it says what is wrong
-    "$bin/ckpt-train" --version || return
-    [ $dry = 1 ] || ! ldd "$bin/../lib/libckpt_cuda.so" 2>&1 | grep -E 'not found|not a dynamic|No such file'
-}
 if [ -z "${CKPT_BUILD:-}" ] && [ -x "$bin/ckpt-train" ]; then
-    if said=$(usable 2>&1); then
-        note prebuilt ok "$said"
+    if said=$(if [ $dry = 1 ]; then "$bin/ckpt-train" --version; else scripts/gpu_prebuilt_ok; fi 2>&1); then
+        note prebuilt ok "$("$bin/ckpt-train" --version)"
     else
-        note prebuilt FAILED "cannot run here, building instead: $(echo "$said" | tr '\n\t' '  ' | cut -c 1-300)"
+        note prebuilt FAILED "${said:0:300}; building instead"
         bin=''
     fi
 else
@@ -317,7 +313,7 @@ if [ -z "$prebuilt" ]; then
         # RPATH, not RUNPATH: what these libraries need themselves lies there too.
         link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
     fi
-    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
+    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link" -DCMAKE_CUDA_FLAGS=-lineinfo)
     tests=$(cd tests && ls test_gpu_*.c test_cud*.c 2>/dev/null | sed 's/\.c$//')
     part configure 60 cmake --preset cuda "${flags[@]}" || exit 1
     [ "$verdict" = ok ] || { note configure "$verdict" "$(why configure 4)"; exit 1; }
@@ -342,7 +338,7 @@ one_test() {
     mkdir -p "$work/scratch/$name"
     echo hanging >"$state" # until it has ended: a process may be stuck in the driver for good
     CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/scratch/$name OMP_NUM_THREADS=$share \
-        timeout -k 5 "$limit" "$@" >"$log" 2>&1 &
+        timeout -k 3 "$limit" "$@" >"$log" 2>&1 &
     pid=$!
     wait $pid
     code=$?
@@ -552,7 +548,7 @@ clean() { # TOOL WHAT
         program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
     esac
     CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
-        timeout -k 5 70 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
+        timeout -k 3 70 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
     code=$?
     if [ $code = 0 ]; then
         echo "== clean $tool $2: $(grep SUMMARY "$file")"

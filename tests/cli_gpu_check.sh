@@ -42,7 +42,8 @@ tests() { printf '%s\n' "$@" >"$prebuilt/tests.txt"; }
 
 # The tree. The small test of the device, and those of the smoke, are well at once.
 mkdir -p "$prebuilt/bin" "$prebuilt/lib" "$tree/scripts"
-cp "$source_dir/scripts/gpu_check.sh" "$tree/scripts/"
+cp "$source_dir/scripts/gpu_check.sh" "$source_dir/scripts/gpu_prebuilt_ok" "$tree/scripts/"
+printf '%s\n' "machine $(uname -m)" "glibc 2.17" >"$prebuilt/wants"
 for name in bench models tests kernels; do ln -s "$source_dir/$name" "$tree/$name"; done
 for name in ckpt-plan ckpt-profile ckpt-train; do ln -s "$bin_dir/$name" "$prebuilt/bin/$name"; done
 ln -s "$bin_dir/ckpt-plan" "$prebuilt/lib/libckpt_cuda.so" # something that ldd can read
@@ -161,7 +162,7 @@ rm "$prebuilt/bin/ckpt-train"
 fake "$prebuilt/bin/ckpt-train" <<<'echo "version GLIBC_2.99 not found" >&2; exit 1'
 fake fakes/cmake <<<'echo "no CUDA compiler"; exit 1'
 check 1 --call 2 --dry-run
-row prebuilt FAILED "cannot run here, building instead: version GLIBC_2.99 not found" && row configure FAILED "no CUDA compiler"
+row prebuilt FAILED "version GLIBC_2.99 not found; building instead" && row configure FAILED "no CUDA compiler"
 rm fakes/cmake "$prebuilt/bin/ckpt-train" "$prebuilt/bin/ckpt-profile"
 for name in ckpt-profile ckpt-train; do ln -s "$bin_dir/$name" "$prebuilt/bin/$name"; done
 
