@@ -179,18 +179,19 @@ trap finish EXIT
 trap '[ -z "$child" ] || end_session "$child"; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
 
 # CUDA's libraries: one place that has all that is needed comes first, so that no two versions meet; the others follow for
-# what it lacks (CUPTI, NCCL).
+# what it lacks (CUPTI, NCCL). The system's folder is looked into last without being named, and naming others would hide it.
 needed=(libcudart.so.13 libcublasLt.so.13 libcudnn.so.9)
 wheels=$("$python" -c 'import glob, nvidia
 print(":".join(f for p in nvidia.__path__ for f in sorted(glob.glob(p + "/*/lib") + glob.glob(p + "/*/*/lib"))))' 2>/dev/null)
 toolkit='' system=''
 for name in "$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/.." /usr/local/cuda; do
     for folder in "$name"/lib64 "$name"/lib "$name"/extras/CUPTI/lib64; do
-        [ ! -d "$folder" ] || toolkit+=${toolkit:+:}$(cd "$folder" && pwd -P)
+        folder=$(readlink -e "$folder") || continue
+        case ":$toolkit:" in *":$folder:"*) ;; *) toolkit+=${toolkit:+:}$folder ;; esac
     done
 done
 for folder in /usr/lib/x86_64-linux-gnu /usr/lib64; do
-    ! compgen -G "$folder/libcu*.so*" >/dev/null || system+=${system:+:}$folder
+    ! compgen -G "$folder/libcu[bd]*.so*" >/dev/null || system+=${system:+:}$folder
 done
 find_library() { # PLACE NAME: the first file of that name in a list of folders
     local folder
@@ -204,7 +205,7 @@ for place in "${places[@]}"; do
     for name in "${needed[@]}"; do find_library "${!place}" "$name" >/dev/null || continue 2; done
     whole=$place && break
 done
-for place in $whole "${places[@]}"; do
+for place in $([ "$whole" = system ] || echo $whole wheels toolkit); do
     case ":${LD_LIBRARY_PATH:-}:" in *":${!place}:"*) ;; *) LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}${!place} ;; esac
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
@@ -292,7 +293,7 @@ print("== Python", sys.version.split()[0], "PyTorch", torch.__version__, "CUDA",
     fi
     ldd "$bin/../lib/libckpt_cuda.so" 2>/dev/null | grep 'not found'
     echo "${found[*]:-nothing}${lacks[*]:+; not here: ${lacks[*]}}"
-    [ "$dry" = 1 ] || { find_library "$LD_LIBRARY_PATH" libcublasLt.so.13 && find_library "$LD_LIBRARY_PATH" libcudnn.so.9; } >/dev/null
+    [ "$dry" = 1 ] || { find_library "$LD_LIBRARY_PATH:$system" libcublasLt.so.13 && find_library "$LD_LIBRARY_PATH:$system" libcudnn.so.9; } >/dev/null
 }
 export -f inventory find_library && export wheels toolkit system
 if asked inventory && [ -n "$prebuilt" ]; then plain_part inventory 70 bash -c inventory; fi
@@ -502,20 +503,20 @@ bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit an
 if asked bench; then bench bench "$([ "$parts" = bench ] && left || echo 360)" --networks gpt2-124m-50304,gpt2-124m --dtypes ${types%%,*}; fi
 
 # Nsight Compute on one block of GPT-2 124M and its head: every kernel of a step, of which the table has the attention
-# kernels and the longest others, the head's three products among them.
+# kernels and the longest others, the head's three products among them; then our own attention kernels.
 look_into() {
     set -e -o pipefail
     mkdir -p "$results/ncu" && cd "$results/ncu"
     local vars=(--dtype "${types%%,*}" --set batch=8 --set tokens=1024 --set blocks=1 --set vocabulary=50304)
     [ $dry = 0 ] || vars=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=1 --set heads=4 --set vocabulary=64)
     "$bin/ckpt-plan" "$root/models/gpt2-124m.json" "${vars[@]}" --device h200 --strategy keep-all -o plan.json
-    # shellcheck disable=SC2086
-    ncu --clock-control none --launch-count 200 --csv --page raw --print-units base --log-file ncu.csv \
-        --metrics gpu__time_duration.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread \
-        "$bin/ckpt-train" "$root/models/gpt2-124m.json" "${vars[@]}" --device "$device" --plan plan.json --steps 1 --no-graph --no-cupti $no_digest ||
-        { tail -n 3 ncu.csv; exit 1; }
-    "$python" "$root/bench/gpu/ncu_table.py" ncu.csv >ncu.md
-    cat ncu.md
+    local look=(ncu --clock-control none --csv --page raw --print-units base --metrics gpu__time_duration.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread)
+    # shellcheck disable=SC2206
+    local train=("$bin/ckpt-train" "$root/models/gpt2-124m.json" "${vars[@]}" --device "$device" --plan plan.json --steps 1 --no-graph --no-cupti $no_digest)
+    "${look[@]}" --launch-count 200 --log-file ncu.csv "${train[@]}" || { tail -n 3 ncu.csv; exit 1; }
+    "$python" "$root/bench/gpu/ncu_table.py" ncu.csv | tee ncu.md
+    CKPT_ATTENTION=own "${look[@]}" --launch-count 20 --kernel-name regex:attention --log-file own.csv "${train[@]}" || { tail -n 3 own.csv; exit 1; }
+    { echo && echo "CKPT_ATTENTION=own:" && echo && "$python" "$root/bench/gpu/ncu_table.py" own.csv; } | tee -a ncu.md
 }
 export -f look_into
 if asked ncu; then
@@ -525,7 +526,7 @@ fi
 if asked steps; then
     models=("models/gpt2-124m.json:batch=16,tokens=1024" models/resnet50.json:batch=64)
     [ $dry = 0 ] || models=(tests/models/resnet-small.json)
-    limit=190
+    limit=180
     [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
     plain_part steps "$limit" "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans $((dry ? 2 : 6)) \
         --steps 10 --effort 0 --rounds 2 --limit $((limit - 10)) --json "$results/steps.json" --table "$results/steps.txt" --work "$work/steps" "${models[@]}"
@@ -548,7 +549,7 @@ clean() { # TOOL WHAT
         program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
     esac
     CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
-        timeout -k 3 70 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
+        timeout -k 3 60 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
     code=$?
     if [ $code = 0 ]; then
         echo "== clean $tool $2: $(grep SUMMARY "$file")"
@@ -597,7 +598,7 @@ for tool in memcheck racecheck; do
             sed -E 's/.*[ )]([a-z0-9_]+)\($/--kernel-name kns=\1/' | sort -u | tr '\n' ' ')
     fi
     export kernels
-    part $tool 85 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT || continue
+    part $tool 80 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT || continue
     runs=$(wc -l <"$work/sanitize.txt") log=$work/log/$tool.log
     clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n' ';' | cut -c 1-300)
     [ -z "$dirty" ] || verdict=FAILED
@@ -609,11 +610,11 @@ torch_part() { # NAME LIMIT COMMAND...
     if "$python" -c 'import torch' 2>/dev/null; then plain_part "$@"; else note "$1" skipped "no PyTorch in $python"; fi
 }
 if asked imports; then
-    torch_part imports 60 "$python" bench/gpu/import_check.py --bin "$bin" --out "$work/imports" \
+    torch_part imports 55 "$python" bench/gpu/import_check.py --bin "$bin" --out "$work/imports" \
         --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
 fi
 if asked inject; then
-    torch_part inject 80 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$results/inject" \
+    torch_part inject 75 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$results/inject" \
         --device "${device%%:*}" --runs $((dry ? 1 : 2)) "${tiny[@]:0:$((dry))}"
 fi
 

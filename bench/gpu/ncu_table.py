@@ -44,7 +44,7 @@ def main():
     print("| kernel | grid × block | launches | time | tensor | DRAM | warps | registers |")
     print("|---|---|---|---|---|---|---|---|")
     ordered = sorted(last.values(), key=lambda row: -number(row, TIME))
-    ours = [row for row in ordered if "attention" in row["Kernel Name"]]
+    ours = [row for row in ordered if re.search("attention|sdpa|flash|fmha", row["Kernel Name"])]  # ours or cuDNN's
     for row in ours + [row for row in ordered if row not in ours][:OTHERS]:
         key = (row["Kernel Name"], row["Grid Size"], row["Block Size"])
         shares = " | ".join("–" if number(row, m) is None else f"{number(row, m):.1f} %" for m in (TENSOR, DRAM, WARPS))
