@@ -9,6 +9,7 @@
 # other networks in bfloat16), float32 (of all of them).
 # A part that fails, hangs or runs out of time has its row, and the others still run. Exit 0: all that was asked for has
 # run and was well; 1: something was not; 2: usage.
+# With more than 480 s every limit grows in proportion, in whole multiples.
 #
 # OUT gets summary.md (its last line says whether all was well), results.tar.gz (profiles, plans, traces, figures) and
 # logs.tar.gz, each under 15 MB, and the tables that the parts make. All are whole at any time and at most 20 s old, so
@@ -54,6 +55,7 @@ fi
 for name in ${parts//,/ }; do
     case ",$known," in *",$name,"*) ;; *) echo "gpu_check: no part $name, wanted some of $known" >&2 && exit 2 ;; esac
 done
+scale=$((seconds / 480 > 1 ? seconds / 480 : 1))
 begun_all=$(date +%s)
 deadline=$((begun_all + seconds))
 case $out in /*) ;; *) out=$here/$out ;; esac
@@ -125,7 +127,7 @@ silence='the device no longer answers'
 # part NAME LIMIT COMMAND...: run it for LIMIT seconds at most, and until the deadline; its output is NAME.log. Sets
 # $verdict and $took. 1: it was not begun, and its row says why.
 part() {
-    local name=$1 limit=$2 begun rest code ticks=0
+    local name=$1 limit=$(($2 * scale)) begun rest code ticks=0
     shift 2
     rest=$(left) begun=$(date +%s)
     [ "$rest" -ge 5 ] || { note "$name" "no time" "not begun: $rest s left"; return 1; }
@@ -242,7 +244,7 @@ fi
 build=${CKPT_BUILD:-$root/build/gpu-check}
 prebuilt=${bin:+yes}
 bin=${bin:-$build/bin}
-export work results root bin dry device types silence python
+export work results root bin dry device types silence python scale
 export -f answers
 
 # What is here. The row names what is needed, and the tools.
@@ -329,7 +331,7 @@ fi
 # run_tests PART LIMIT JOBS FILE: a line of FILE is NAME SECONDS alone|together COMMAND..., of a test that is run in the
 # source folder, ends at its own limit at the latest, and is 0, 77 (skipped) or something else (failed).
 one_test() {
-    local name=$1 limit=$2 log=$work/log/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
+    local name=$1 limit=$(($2 * scale)) log=$work/log/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
     shift 3
     begun=$(date +%s)
     rest=$((end - begun - 2)) # so that it ends before the part does, and says so
@@ -370,13 +372,13 @@ one_test() {
 export -f one_test
 of_state() { (cd "$work/tests/$1" && grep -lx "$2" ./* 2>/dev/null | sed 's|^\./||' | tr '\n' ' '); }
 run_tests() {
-    local limit=$2 jobs=$3 file=$4 word names text='' all unbegun=''
+    local limit=$(($2 * scale)) jobs=$3 file=$4 word names text='' all unbegun=''
     [ "$limit" -le "$(left)" ] || limit=$(left)
     export part=$1 share=$(($(nproc) / jobs > 0 ? $(nproc) / jobs : 1)) end=$(($(date +%s) + limit))
     mkdir -p "$work/log/$part" "$work/tests/$part"
     all=$(wc -l <"$file")
     [ "$all" -gt 0 ] || { note "$part" FAILED "no test in the list"; return; }
-    part "$part" "$limit" xargs -a "$file" -P "$jobs" -d '\n' -I LINE bash -c 'read -ra words <<<"$0"; one_test "${words[@]}"' LINE || return
+    part "$part" "$2" xargs -a "$file" -P "$jobs" -d '\n' -I LINE bash -c 'read -ra words <<<"$0"; one_test "${words[@]}"' LINE || return
     verdict=ok
     for word in out-of-time failed hanging; do
         names=$(of_state "$part" $word)
@@ -494,7 +496,7 @@ if asked tests || asked tests-alone; then
 fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
-    local name=$1 limit=$2
+    local name=$1 limit=$(($2 * scale))
     shift 2
     [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
     plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$results/bench" \
@@ -510,7 +512,8 @@ look_into() {
     local vars=(--dtype "${types%%,*}" --set batch=8 --set tokens=1024 --set blocks=1 --set vocabulary=50304)
     [ $dry = 0 ] || vars=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=1 --set heads=4 --set vocabulary=64)
     "$bin/ckpt-plan" "$root/models/gpt2-124m.json" "${vars[@]}" --device h200 --strategy keep-all -o plan.json
-    local look=(ncu --clock-control none --csv --page raw --print-units base --metrics gpu__time_duration.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread)
+    local metrics=gpu__time_duration.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread
+    local look=(ncu --clock-control none --csv --page raw --print-units base --metrics "$metrics")
     # shellcheck disable=SC2206
     local train=("$bin/ckpt-train" "$root/models/gpt2-124m.json" "${vars[@]}" --device "$device" --plan plan.json --steps 1 --no-graph --no-cupti $no_digest)
     "${look[@]}" --launch-count 200 --log-file ncu.csv "${train[@]}" || { tail -n 3 ncu.csv; exit 1; }
@@ -526,7 +529,7 @@ fi
 if asked steps; then
     models=("models/gpt2-124m.json:batch=16,tokens=1024" models/resnet50.json:batch=64)
     [ $dry = 0 ] || models=(tests/models/resnet-small.json)
-    limit=180
+    limit=$((180 * scale))
     [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
     plain_part steps "$limit" "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans $((dry ? 2 : 6)) \
         --steps 10 --effort 0 --rounds 2 --limit $((limit - 10)) --json "$results/steps.json" --table "$results/steps.txt" --work "$work/steps" "${models[@]}"
