@@ -77,7 +77,7 @@ say() { echo "$*" | tee -a "$summary"; }
 # largest files are left out, and a file in it says which.
 pack_up() {
     local size line
-    while tar czf "$out/.$1.new" -C "$work" "$1" 2>/dev/null || [ $? = 1 ]; do # 1: a file grew meanwhile
+    while nice tar czf "$out/.$1.new" -C "$work" "$1" 2>/dev/null || [ $? = 1 ]; do # 1: a file grew meanwhile
         size=$(wc -c <"$out/.$1.new")
         [ "$size" -ge 15000000 ] || { mv "$out/.$1.new" "$out/$1.tar.gz" && return; }
         line=$(find "$work/$1" -type f -printf '%s %p\n' | sort -rn | head -n 1)
@@ -120,7 +120,7 @@ end_session() {
 answers() {
     if [ $dry = 0 ] && command -v nvidia-smi >/dev/null; then timeout -k 2 10 nvidia-smi -L >/dev/null 2>&1 || return 1; fi
     [ -x "$bin/test_gpu_device" ] || return 0
-    timeout -k 2 "${CKPT_PROBE_SECONDS:-10}" "$bin/test_gpu_device" >"$work/log/probe.log" 2>&1
+    timeout -k 2 "${CKPT_PROBE_SECONDS:-20}" "$bin/test_gpu_device" >"$work/log/probe.log" 2>&1
     case $? in 124 | 137) return 1 ;; esac
 }
 silence='the device no longer answers'
@@ -261,6 +261,8 @@ inventory() {
         echo "== compilers: $(nvcc --version 2>/dev/null | tail -n 1); $(gcc --version 2>/dev/null | head -n 1); $(cmake --version 2>/dev/null | head -n 1); ninja $(ninja --version 2>/dev/null)"
         "$python" -c 'import sys, torch
 print("== Python", sys.version.split()[0], "PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())' || echo "== no PyTorch in $python"
+        "$python" -c 'import importlib.metadata as m
+print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.startswith(("nvidia", "triton"))), sep="\n")'
         echo "== libraries, in each place"
         for name in libcudart.so.13 libcublasLt.so.13 libcublas.so.13 libcudnn.so.9 libcudnn_graph.so.9 libcupti.so.13 libcupti.so.12 libnvrtc.so.13 libnccl.so.2; do
             for place in wheels toolkit system; do

@@ -93,6 +93,12 @@ row bench ok "6 of 6 rows" && row ncu ok "3 launches of 2 kernels, 1 of attentio
 grep -q '^| attention_forward<float, 32> | (8, 1, 1) × (128, 1, 1) | 2 | 3.0 µs | 42.2 % | 11.5 % | 50.0 % | 64 |$' out/ncu.md || fail "$(cat out/ncu.md)"
 grep -q '^| nvjet_hsh_128x256 .* | 90.0 µs | – | 20.0 %' out/ncu.md || fail "$(cat out/ncu.md)"
 grep -q 'gpt2-124m-50304, float32' out/summary.md || fail "no table of the bench in the summary"
+# PyTorch is a process of its own: one that dies takes nothing of ckpt's with it.
+mkdir -p fakes/site/torch
+echo 'raise RuntimeError("CUDA error: unspecified launch failure")' >fakes/site/torch/__init__.py
+PYTHONPATH=$work_dir/fakes/site check 0 --parts bench --dry-run
+row bench ok "6 of 8 rows" && grep -q "PyTorch ended with 1: RuntimeError: CUDA error" out/bench.md || fail "$(cat out/bench.md)"
+grep -q "^| PyTorch, eager | not run: PyTorch's process had ended" out/bench.md || fail "$(cat out/bench.md)"
 check 0 --call 4 --dry-run
 row steps ok "2 plans" && row imports skipped "no PyTorch" && row memcheck skipped
 last "All was well"

@@ -27,7 +27,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 
 import flops
@@ -236,27 +235,42 @@ def measure_torch(job, seconds, keep):
         return
     order = dict(kind=job.kind, vars=job.vars, dtype=job.dtype, device=args.device, most_bytes=job.most_bytes, params=job.params,
                  table=table, rounds=args.rounds, steps=args.steps, seconds=seconds)
-    with open(job.file("torch.txt"), "w+") as said:
-        child = subprocess.Popen([sys.executable, f"{HERE}/torch_side.py", json.dumps(order)], stdout=subprocess.PIPE, stderr=said,
-                                 text=True, preexec_fn=os.setpgrp)
-        end = threading.Timer(seconds + 3, lambda: os.killpg(child.pid, signal.SIGKILL))
-        end.start()
-        for line in child.stdout:
-            told = json.loads(line)
-            v = variants[told["of"]]
-            v.name, v.times, v.error, v.told = told["name"], told["times"], told["error"], told["row"]
-            keep()
-        code = child.wait()
-        in_time = end.is_alive()
-        end.cancel()
-        if code != 0:
+    # Files, not pipes: what a compiler of PyTorch's leaves behind would hold a pipe open.
+    with open(job.file("torch.jsonl"), "w+") as lines, open(job.file("torch.txt"), "w+") as said:
+        child = subprocess.Popen([sys.executable, f"{HERE}/torch_side.py", json.dumps(order)], stdout=lines, stderr=said,
+                                 preexec_fn=os.setpgrp)
+        end, seen, code = time.time() + seconds + 3, 0, None
+        while code is None and time.time() < end:
+            time.sleep(0.1)
+            code = child.poll()
+            text = os.pread(lines.fileno(), 1 << 24, 0).decode()
+            whole = text[: text.rfind("\n") + 1].splitlines()
+            for told in map(json.loads, whole[seen:]):
+                v = variants[told["of"]]
+                v.name, v.times, v.error, v.told = told["name"], told["times"], told["error"], told["row"]
+            if len(whole) > seen:
+                seen = len(whole)
+                keep()
+        if code is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            job.notes.append("PyTorch was ended when its time was over")
+        elif code != 0:
             said.seek(0)
-            lines = said.read().strip().splitlines()
-            job.notes.append(f"PyTorch ended with {code}: {lines[-1] if lines else 'no message'}"[:300] if in_time
-                             else "PyTorch was ended when its time was over")
+            words = said.read().strip().splitlines()
+            job.notes.append(f"PyTorch ended with {code}: {words[-1] if words else 'no message'}"[:300])
             for v in variants.values():
-                if not v.times and v.error is None:
-                    v.error = "not run: PyTorch's process ended before" if in_time else NO_TIME
+                v.error = v.error or (None if v.times else "not run: PyTorch's process had ended")
+
+
+def torch_version():
+    """Without importing it, which takes seconds; None: not here."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    try:
+        return f"PyTorch {importlib.metadata.version('torch')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "PyTorch of unknown version"
 
 
 def rows_of(job, peak_flops):
@@ -393,7 +407,7 @@ def main():
     begun = time.time()
     args.end = begun + args.seconds
     args.left = lambda: args.end - time.time()
-    with_torch = not args.no_torch and importlib.util.find_spec("torch") is not None
+    with_torch = None if args.no_torch else torch_version()
     # Weights that nobody compares need not be hashed.
     args.no_digest = ["--no-digest"] if "--no-digest" in run([f"{args.bin}/ckpt-train", "--help"]) else []
     os.makedirs(f"{args.out}/recorded", exist_ok=True)
@@ -408,7 +422,7 @@ def main():
     if args.resume and os.path.exists(f"{args.out}/bench.json"):
         report = read(f"{args.out}/bench.json")
     report["head"] = (f"{gpu or 'CPU, tiny networks: no figure of a GPU'}, driver {smi('driver_version') or '–'}, "
-                      f"{'PyTorch ' + importlib.metadata.version('torch') if with_torch else 'no PyTorch'}, {time.strftime('%Y-%m-%d', time.gmtime())}; "
+                      f"{with_torch or 'no PyTorch'}, {time.strftime('%Y-%m-%d', time.gmtime())}; "
                       f"up to {args.rounds} rounds of {args.steps} steps in turns, medians. Peak: {peak_source}.")
     failed = False
     jobs = [(name, dtype) for dtype in args.dtypes.split(",") for name in args.networks.split(",") if [name, dtype] not in report["done"]]
