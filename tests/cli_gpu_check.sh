@@ -103,6 +103,21 @@ check 0 --call 4 --dry-run
 row steps ok "2 plans" && row imports skipped "no PyTorch" && row memcheck skipped
 last "All was well"
 
+# CUDA's libraries: all from one place that has them all, wheels before the toolkit.
+site=$work_dir/fakes/site/nvidia kit=$work_dir/kit/lib64
+mkdir -p "$site/cu13/lib" "$site/cudnn/lib" "$kit" kit/bin
+touch "$site"/cu13/lib/lib{cudart,cublasLt,cupti}.so.13 "$site/cudnn/lib/libcudnn.so.9" "$kit"/lib{cudart.so.13,cublasLt.so.13,cudnn.so.9}
+fake kit/bin/nvcc <<<'echo nvcc'
+from() { # PLACE FOLDERS: it says so, and these come first
+    PYTHONPATH=$work_dir/fakes/site PATH=$work_dir/kit/bin:$PATH check 0 --parts inventory --dry-run
+    grep -q "^- CUDA's libraries: $1$" out/summary.md && grep -q "^== LD_LIBRARY_PATH=$2:" out/inventory.txt ||
+        fail "not from $1: $(cat out/inventory.txt)"
+}
+from wheels "$site/cu13/lib:$site/cudnn/lib"
+grep -q "^libcupti.so.13  wheels  $site/cu13/lib/libcupti.so.13$" out/inventory.txt || fail "$(cat out/inventory.txt)"
+rm "$site/cudnn/lib/libcudnn.so.9"
+from toolkit "$kit"
+
 # A card that hangs: the test is named and ended at its own limit, what comes after it runs.
 tests "stuck 1 together prebuilt/bin/stuck" "ok 10 together prebuilt/bin/ok" "ok2 10 alone prebuilt/bin/ok"
 check 1 --call 2 --dry-run
@@ -160,7 +175,7 @@ rm fakes/nvidia-smi fakes/compute-sanitizer
 
 # No time: what was under way and what was not begun.
 tests "slow 100 together prebuilt/bin/slow" "ok 10 alone prebuilt/bin/ok"
-check 1 --call 2 --seconds 9 --dry-run
+check 1 --call 2 --seconds 12 --dry-run
 row tests "no time" "0 of 1 passed.*out-of-time: slow" && row tests-alone "no time" "not begun" && last "Not all was well: 1 parts ok, 0 FAILED, 2 without time"
 
 # Programs that do not start here: it says so, and would build.
