@@ -61,14 +61,14 @@ deadline=$((begun_all + seconds))
 case $out in /*) ;; *) out=$here/$out ;; esac
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 work=$root/build/gpu-check-work results=$root/build/gpu-check-work/results
-rm -rf "$work" && mkdir -p "$work/log" "$results" || exit 2
+rm -rf "$work" && mkdir -p "$work/logs" "$results" || exit 2
 python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
 device=cuda:0 types=bfloat16,float32 tiny=() good=0 bad=0 missing=0 skipped=0 child=''
 [ $dry = 0 ] || device=cpu types=float32 tiny=(--tiny --torch eager --rounds 1 --steps 2) # the CPU has no bfloat16
 [ $dry = 1 ] || export CKPT_TEST_DEVICE=cuda:0 # tests must find the GPU, and leave the emulated one alone
 asked() { case ",$parts," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
-export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin
-export PYTHONDONTWRITEBYTECODE=1
+export OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
+for folder in /usr/local/cuda/bin /opt/nvidia/nsight-compute/*; do [ ! -d "$folder" ] || PATH=$PATH:$folder; done
 summary=$out/summary.md
 
 left() { echo $((deadline - $(date +%s))); }
@@ -81,7 +81,7 @@ pack_up() {
         size=$(wc -c <"$out/.$1.new")
         [ "$size" -ge 15000000 ] || { mv "$out/.$1.new" "$out/$1.tar.gz" && return; }
         line=$(find "$work/$1" -type f -printf '%s %p\n' | sort -rn | head -n 1)
-        echo "left out of $1.tar.gz: ${line#* }, ${line%% *} bytes" | sed "s|$work/||" >>"$work/log/left-out.txt"
+        echo "left out of $1.tar.gz: ${line#* }, ${line%% *} bytes" | sed "s|$work/||" >>"$work/logs/left-out.txt"
         rm -f "${line#* }"
     done
 }
@@ -89,12 +89,12 @@ pack_up() {
 keep() {
     local file
     for file in "$results"/bench/bench.md "$results"/inject/inject.md "$results"/ncu/ncu.md "$results"/steps.txt \
-        "$work"/imports/imports.md "$work"/log/inventory.txt; do
+        "$work"/imports/imports.md "$work"/logs/inventory.txt; do
         # shellcheck disable=SC2015
         [ -s "$file" ] && cp "$file" "$out/.new" && mv "$out/.new" "$out/${file##*/}"
     done
     pack_up results
-    pack_up log && mv "$out/log.tar.gz" "$out/logs.tar.gz"
+    pack_up logs
 }
 # note PART VERDICT TEXT: a row of the table. VERDICT: ok, FAILED, no time, skipped.
 note() {
@@ -120,7 +120,7 @@ end_session() {
 answers() {
     if [ $dry = 0 ] && command -v nvidia-smi >/dev/null; then timeout -k 2 10 nvidia-smi -L >/dev/null 2>&1 || return 1; fi
     [ -x "$bin/test_gpu_device" ] || return 0
-    timeout -k 2 "${CKPT_PROBE_SECONDS:-20}" "$bin/test_gpu_device" >"$work/log/probe.log" 2>&1
+    timeout -k 2 "${CKPT_PROBE_SECONDS:-20}" "$bin/test_gpu_device" >"$work/logs/probe.log" 2>&1
     case $? in 124 | 137) return 1 ;; esac
 }
 silence='the device no longer answers'
@@ -136,7 +136,7 @@ part() {
         rm "$work/dead"
     fi
     [ "$limit" -le "$rest" ] || limit=$rest
-    setsid timeout -k 3 "$limit" "$@" >"$work/log/$name.log" 2>&1 </dev/null &
+    setsid timeout -k 3 "$limit" "$@" >"$work/logs/$name.log" 2>&1 </dev/null &
     child=$!
     while kill -0 $child 2>/dev/null; do # short sleeps, so that a signal to this script acts at once
         sleep 0.2
@@ -150,13 +150,13 @@ part() {
     case $code in 0) verdict=ok ;; 124) verdict='no time' ;; *) verdict=FAILED ;; esac
     if { [ $code = 124 ] || [ $code = 137 ]; } && [ $took -ge "$limit" ]; then
         verdict='no time'
-        echo "stopped after $limit s" >>"$work/log/$name.log"
-        answers || { touch "$work/dead" && verdict=FAILED && echo "$silence" >>"$work/log/$name.log"; }
+        echo "stopped after $limit s" >>"$work/logs/$name.log"
+        answers || { touch "$work/dead" && verdict=FAILED && echo "$silence" >>"$work/logs/$name.log"; }
     fi
     return 0
 }
 # The last lines of a log, cut to one row of the table.
-why() { grep -v '^ *$' "$work/log/$1.log" | tail -n "${2:-2}" | tr '\n' ' ' | cut -c 1-300; }
+why() { grep -v '^ *$' "$work/logs/$1.log" | tail -n "${2:-2}" | tr '\n' ' ' | cut -c 1-300; }
 plain_part() { # as part; its last line goes into the table
     part "$@" || return
     local lines=2
@@ -168,7 +168,7 @@ finish() {
     trap - EXIT
     if [ -s "$results/bench/bench.md" ]; then say "" && tee -a "$summary" <"$results/bench/bench.md"; fi
     keep
-    if [ -s "$work/log/left-out.txt" ]; then say "" && tee -a "$summary" <"$work/log/left-out.txt"; fi
+    if [ -s "$work/logs/left-out.txt" ]; then say "" && tee -a "$summary" <"$work/logs/left-out.txt"; fi
     say ""
     if [ "$good" -gt 0 ] && [ "$bad$missing" = 00 ] && { [ "$skipped" = 0 ] || [ $dry = 1 ]; }; then
         say "All was well: $good parts ok, $skipped skipped."
@@ -208,6 +208,7 @@ for place in "${places[@]}"; do
     whole=$place && break
 done
 for place in $([ "$whole" = system ] || echo $whole wheels toolkit); do
+    [ -n "${!place}" ] || continue
     case ":${LD_LIBRARY_PATH:-}:" in *":${!place}:"*) ;; *) LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}${!place} ;; esac
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
@@ -277,21 +278,21 @@ print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.star
             echo "== $name"
             command -v $name && $name --version
         done
-    } >"$work/log/inventory.txt" 2>&1
+    } >"$work/logs/inventory.txt" 2>&1
     for name in libcublasLt libcudnn libcupti libnccl; do
-        file=$(sed -n "s/^\($name\.so[^ ]*\)  \([a-z]*\)  \(.*\)/\3 (\2)/p" "$work/log/inventory.txt" | head -n 1)
+        file=$(sed -n "s/^\($name\.so[^ ]*\)  \([a-z]*\)  \(.*\)/\3 (\2)/p" "$work/logs/inventory.txt" | head -n 1)
         if [ -n "$file" ]; then found+=("${file##*/}"); else lacks+=("$name"); fi
     done
     # Whether the tools may look into the device: a kernel or two of ours under each.
     if command -v ncu >/dev/null; then
-        timeout -k 2 25 ncu --clock-control none --launch-count 1 --metrics gpu__time_duration.sum "$bin/test_gpu_device" >"$work/log/ncu-works.log" 2>&1
-        if grep -q 'gpu__time_duration.sum' "$work/log/ncu-works.log"; then found+=(ncu); else lacks+=("ncu that works ($(grep -m 1 -E 'ERR|rror' "$work/log/ncu-works.log"))"); fi
+        timeout -k 2 25 ncu --clock-control none --launch-count 1 --metrics gpu__time_duration.sum "$bin/test_gpu_device" >"$work/logs/ncu-works.log" 2>&1
+        if grep -q 'gpu__time_duration.sum' "$work/logs/ncu-works.log"; then found+=(ncu); else lacks+=("ncu that works ($(grep -m 1 -E 'ERR|rror' "$work/logs/ncu-works.log"))"); fi
     else
         lacks+=(ncu)
     fi
     if command -v compute-sanitizer >/dev/null; then
-        timeout -k 2 25 compute-sanitizer --launch-count 1 "$bin/test_gpu_device" >"$work/log/sanitizer-works.log" 2>&1
-        if grep -q 'ERROR SUMMARY' "$work/log/sanitizer-works.log"; then found+=(compute-sanitizer); else lacks+=("compute-sanitizer that works"); fi
+        timeout -k 2 25 compute-sanitizer --launch-count 1 "$bin/test_gpu_device" >"$work/logs/sanitizer-works.log" 2>&1
+        if grep -q 'ERROR SUMMARY' "$work/logs/sanitizer-works.log"; then found+=(compute-sanitizer); else lacks+=("compute-sanitizer that works"); fi
     else
         lacks+=(compute-sanitizer)
     fi
@@ -325,7 +326,7 @@ if [ -z "$prebuilt" ]; then
     # -k 0: one test that does not compile must not keep the programs from being built.
     # shellcheck disable=SC2086
     part build 300 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train ckpt_inject $tests -- -k 0 || exit 1
-    note build "$verdict" "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n' ' ' | cut -c 1-300)"
+    note build "$verdict" "$took s, $(grep -c 'warning' "$work/logs/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/logs/build.log" | tr '\n' ' ' | cut -c 1-300)"
     [ -x "$bin/ckpt-train" ] || exit 1
     if asked inventory; then plain_part inventory 70 bash -c inventory; fi
 fi
@@ -333,7 +334,7 @@ fi
 # run_tests PART LIMIT JOBS FILE: a line of FILE is NAME SECONDS alone|together COMMAND..., of a test that is run in the
 # source folder, ends at its own limit at the latest, and is 0, 77 (skipped) or something else (failed).
 one_test() {
-    local name=$1 limit=$(($2 * scale)) log=$work/log/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
+    local name=$1 limit=$(($2 * scale)) log=$work/logs/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
     shift 3
     begun=$(date +%s)
     rest=$((end - begun - 2)) # so that it ends before the part does, and says so
@@ -377,7 +378,7 @@ run_tests() {
     local limit=$(($2 * scale)) jobs=$3 file=$4 word names text='' all unbegun=''
     [ "$limit" -le "$(left)" ] || limit=$(left)
     export part=$1 share=$(($(nproc) / jobs > 0 ? $(nproc) / jobs : 1)) end=$(($(date +%s) + limit))
-    mkdir -p "$work/log/$part" "$work/tests/$part"
+    mkdir -p "$work/logs/$part" "$work/tests/$part"
     all=$(wc -l <"$file")
     [ "$all" -gt 0 ] || { note "$part" FAILED "no test in the list"; return; }
     part "$part" "$2" xargs -a "$file" -P "$jobs" -d '\n' -I LINE bash -c 'read -ra words <<<"$0"; one_test "${words[@]}"' LINE || return
@@ -604,7 +605,7 @@ for tool in memcheck racecheck; do
     fi
     export kernels
     part $tool 80 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT || continue
-    runs=$(wc -l <"$work/sanitize.txt") log=$work/log/$tool.log
+    runs=$(wc -l <"$work/sanitize.txt") log=$work/logs/$tool.log
     clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n' ';' | cut -c 1-300)
     [ -z "$dirty" ] || verdict=FAILED
     note $tool "$verdict" "$clean of $runs clean, $took s; $dirty"

@@ -144,7 +144,7 @@ tests "wrong 10 together prebuilt/bin/wrong" "ok 10 together prebuilt/bin/ok" "s
 check 1 --parts first,scheme,tests,bench,ncu,steps --dry-run
 row first FAILED "unspecified launch failure" && row scheme FAILED "launch failure" && row tests FAILED "1 of 2 passed.*failed: wrong"
 row bench FAILED "ckpt FAILED somewhere" && row steps FAILED "1 failed" && last "Not all was well: 2 parts ok, 5 FAILED"
-grep -q '^log/tests/wrong.log$' logs.txt || fail "no log of the test that failed"
+grep -q '^logs/tests/wrong.log$' logs.txt || fail "no log of the test that failed"
 
 # The same with a driver that answers at first, and the tools: a real call. A test that hides behind a skip is no pass.
 fake fakes/nvidia-smi <<'SCRIPT2'
@@ -190,8 +190,8 @@ for name in ckpt-profile ckpt-train; do ln -s "$bin_dir/$name" "$prebuilt/bin/$n
 # Logs that are too large are left out, the largest first, and it says which.
 tests "loud 10 together prebuilt/bin/loud" "wrong 10 together prebuilt/bin/wrong"
 check 1 --parts tests --dry-run
-grep -q '^left out of log.tar.gz: log/tests/loud.log, 16000000 bytes$' out/summary.md || fail "not said what was left out"
-grep -q '^log/tests/wrong.log$' logs.txt || fail "the other log was left out, too"
+grep -q '^left out of logs.tar.gz: logs/tests/loud.log, 16000000 bytes$' out/summary.md || fail "not said what was left out"
+grep -q '^logs/tests/wrong.log$' logs.txt || fail "the other log was left out, too"
 
 # Killed in the middle: by a signal it can answer, and by one it cannot.
 for signal in TERM KILL; do
