@@ -66,6 +66,8 @@ python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
 device=cuda:0 types=bfloat16,float32 tiny=() good=0 bad=0 missing=0 skipped=0 child=''
 [ $dry = 0 ] || device=cpu types=float32 tiny=(--tiny --torch eager --rounds 1 --steps 2) # the CPU has no bfloat16
 [ $dry = 1 ] || export CKPT_TEST_DEVICE=cuda:0 # tests must find the GPU, and leave the emulated one alone
+# A part that is the last one asked for has the time that is left.
+limit() { if [ "${parts##*,}" = "$1" ]; then left; else echo "$2"; fi; }
 asked() { case ",$parts," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 export OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
 for folder in /usr/local/cuda/bin /opt/nvidia/nsight-compute/*; do [ ! -d "$folder" ] || PATH=$PATH:$folder; done
@@ -464,38 +466,39 @@ scheme() {
 export -f scheme
 if asked scheme; then plain_part scheme 80 bash -c scheme; fi
 
-# What CUPTI says of every layer, and the trained step held against the sum of its layers. The line of each network that
-# goes to the table is the one that says how far the two are apart.
-profile() {
+# What CUPTI says of every layer, and the trained step held against the sum of its layers. The line that goes to the table
+# is the one that says how far the two are apart.
+profile() { # NETWORK
     set -e -o pipefail
     mkdir -p "$results/profile" && cd "$results/profile"
-    local vars type=${types%%,*} network
-    for network in gpt2-124m resnet50; do
-        vars=(--dtype "$type")
-        [ $dry = 0 ] || case $network in
-        gpt2*) vars+=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=2 --set heads=4 --set vocabulary=64) ;;
-        *) vars+=(--set batch=2 --set size=32) ;;
-        esac
-        "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o $network.json 2> >(tee $network.err >&2)
-        [ $dry = 1 ] || grep -q '"recorder": "CUPTI' $network.json || { echo "$network: not recorded by CUPTI: $(tail -n 1 $network.err)"; exit 1; }
-        "$bin/ckpt-plan" "$root/models/$network.json" "${vars[@]}" --profile $network.json --strategy keep-all -o $network.plan.json
-        # shellcheck disable=SC2086
-        "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan $network.plan.json --steps 10 $no_digest \
-            --profile $network.json --trace $network.trace.json | tee $network.txt
-    done
-    echo "$(grep -h 'sum of layers' ./*.txt | tr '\n' ';')"
+    local network=$1 type=${types%%,*} vars
+    vars=(--dtype "$type")
+    [ $dry = 0 ] || case $network in
+    gpt2*) vars+=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=2 --set heads=4 --set vocabulary=64) ;;
+    *) vars+=(--set batch=2 --set size=32) ;;
+    esac
+    "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o "$network.json" 2> >(tee "$network.err" >&2)
+    "$bin/ckpt-plan" "$root/models/$network.json" "${vars[@]}" --profile "$network.json" --strategy keep-all -o "$network.plan.json"
+    # shellcheck disable=SC2086
+    "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan "$network.plan.json" --steps 10 $no_digest \
+        --profile "$network.json" --trace "$network.trace.json" | tee "$network.txt"
+    [ $dry = 1 ] || grep -q '"recorder": "CUPTI' "$network.json" || { echo "not recorded by CUPTI: $(tail -n 1 "$network.err")"; exit 1; }
+    grep 'sum of layers' "$network.txt"
 }
 no_digest=$("$bin/ckpt-train" --help 2>/dev/null | grep -o -m 1 -- '--no-digest')
 export no_digest
 export -f profile
-if asked profile; then plain_part profile 140 bash -c profile; fi
+if asked profile; then
+    plain_part profile-gpt2-124m 70 bash -c 'profile gpt2-124m'
+    plain_part profile-resnet50 "$(limit profile 90)" bash -c 'profile resnet50' # the library's many engines are timed
+fi
 
 if asked tests || asked tests-alone; then
     for how in together alone; do awk -v how=$how '$3 == how' "$list" >"$work/$how.txt"; done
     jobs=$(($(nproc) / 2))
     jobs=$((jobs > 8 ? 8 : jobs > 0 ? jobs : 1))
-    if asked tests; then run_tests tests "$(asked tests-alone && echo 150 || left)" $jobs "$work/together.txt"; fi
-    if asked tests-alone; then run_tests tests-alone "$(left)" 1 "$work/alone.txt"; fi
+    if asked tests; then run_tests tests "$(limit tests 150)" $jobs "$work/together.txt"; fi
+    if asked tests-alone; then run_tests tests-alone "$(limit tests-alone 330)" 1 "$work/alone.txt"; fi
 fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
@@ -505,7 +508,7 @@ bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit an
     plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$results/bench" \
         --seconds $((limit - 10)) "${tiny[@]}" "$@"
 }
-if asked bench; then bench bench "$([ "$parts" = bench ] && left || echo 360)" --networks gpt2-124m-50304,gpt2-124m --dtypes ${types%%,*}; fi
+if asked bench; then bench bench "$(limit bench 360)" --networks gpt2-124m-50304,gpt2-124m --dtypes ${types%%,*}; fi
 
 # Nsight Compute on one block of GPT-2 124M and its head: every kernel of a step, of which the table has the attention
 # kernels and the longest others, the head's three products among them; then our own attention kernels.
@@ -526,7 +529,7 @@ look_into() {
 }
 export -f look_into
 if asked ncu; then
-    if command -v ncu >/dev/null; then plain_part ncu 110 bash -c look_into; else note ncu skipped "ncu is not here"; fi
+    if command -v ncu >/dev/null; then plain_part ncu "$(limit ncu 110)" bash -c look_into; else note ncu skipped "ncu is not here"; fi
 fi
 
 if asked steps; then
@@ -620,7 +623,7 @@ if asked imports; then
         --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
 fi
 if asked inject; then
-    torch_part inject 75 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$results/inject" \
+    torch_part inject "$(limit inject 75)" "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$results/inject" \
         --device "${device%%:*}" --runs $((dry ? 1 : 2)) "${tiny[@]:0:$((dry))}"
 fi
 

@@ -83,7 +83,7 @@ check 0 --call 1 --dry-run
 last "All was well"
 grep -q '^- commit: 0123456789ab$' out/summary.md || fail "another commit"
 row prebuilt ok "ckpt-train [0-9.]*" && row inventory ok "ncu" && row smoke ok "3 of 3 passed" && row first ok "the same weights"
-row scheme ok "clipped others" && row profile ok "sum of layers"
+row scheme ok "clipped others" && row profile-gpt2-124m ok "sum of layers" && row profile-resnet50 ok "sum of layers"
 grep -q '^results/first/float32.keep.graph.csv$' results.txt || fail "no losses in results.tar.gz"
 check 0 --call 2 --dry-run
 last "All was well"

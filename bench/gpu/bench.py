@@ -74,9 +74,9 @@ class NoTime(Exception):
     """Stopped by the limit: no failure."""
 
 
-def run(command, seconds=None, env=None):
+def run(command, seconds=None):
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=dict(os.environ, **(env or {})))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise NoTime("no time") from None
     if done.returncode != 0:
@@ -93,9 +93,8 @@ def read(path):
 class Ckpt:
     """One plan of one network, run by ckpt-train."""
 
-    def __init__(self, job, name, plan, env=None):
-        self.job, self.name, self.plan, self.env = job, name, plan, env
-        self.times, self.error, self.result = [], None, {}
+    def __init__(self, job, name, plan):
+        self.job, self.name, self.plan, self.times, self.error, self.result = job, name, plan, [], None, {}
 
     def step_times(self, steps):
         self.result = json.loads(self.train(["--steps", str(steps), "--json"] + self.job.args.no_digest))
@@ -104,11 +103,11 @@ class Ckpt:
     def train(self, how):
         job = self.job
         return run([f"{job.args.bin}/ckpt-train", job.model, "--plan", self.plan, "--device", job.args.device] + how + job.flags,
-                   job.args.left(), self.env)
+                   job.args.left())
 
     def trace(self):
         """A run of its own: a step that is traced is started op by op, not replayed."""
-        if self.error is None and self.times and not self.env and self.job.args.left() > 0:
+        if self.error is None and self.times and self.job.args.left() > 0:
             try:
                 self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")] + self.job.args.no_digest)
             except Exception as error:  # noqa: BLE001
@@ -189,10 +188,6 @@ class Job:
             self.notes.append("half of keep-all's activations is less than the least budget")
         self.variants.append(Ckpt(self, "least", path))
         self.most_bytes = self.variants[1].beyond()  # half, or else the least
-        if self.kind != "resnet" and args.device != "cpu":  # ckpt's own kernels in place of cuDNN's, where those are taken
-            path = self.file("own-attention.plan.json")
-            run([f"{args.bin}/ckpt-plan", self.model, "-o", path, "--device", "h200", "--strategy", "keep-all"] + self.flags, args.left())
-            self.variants.append(Ckpt(self, "keep-all, own attention", path, dict(CKPT_ATTENTION="own")))
         if not self.runs:
             for v in self.variants:
                 v.error = NO_BFLOAT16
