@@ -79,11 +79,11 @@ done
 for program in prebuilt/bin/ckpt-*; do
     "$program" --version >/dev/null && "$program" --help >/dev/null || fail "$program does not start"
 done
-while read -r name seconds how command; do
+while read -r name _ _ command; do
     case $name in
     test_gpu_values | test_gpu_device | test_gpu_losses | test_gpu_sums | test_gpu_optimizers | test_cudnn | cli_gpu | test_cuda_recorder)
-        # shellcheck disable=SC2086
-        LD_LIBRARY_PATH=$cuda timeout "$seconds" $command >scratch/log 2>&1
+        # shellcheck disable=SC2086 # and not by its own limit, which is for a machine with a GPU and nothing else to do
+        LD_LIBRARY_PATH=$cuda timeout 200 $command >scratch/log 2>&1
         code=$?
         [ $code = 0 ] || [ $code = 77 ] || fail "$name: exit $code: $(tail -n 5 scratch/log)"
         echo "$name: $([ $code = 0 ] && echo ran || echo skipped)" ;;
