@@ -14,7 +14,8 @@ other, so that a slow minute of the machine does not fall on one plan. A row has
   layers/step     what the profile says of the layers that run, summed, over the measured step
   traced          the same sum as the traced step has it, over the measured step
   idle            share of the traced step in which no layer ran
-Exit 1 when a program failed.
+With --limit no run is begun after so many seconds, which the models share. FILE of --json and of --table hold what there is
+after every run. Exit 1: a program failed; 124: not every plan had a run.
 """
 import argparse
 import json
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("bin")
@@ -38,9 +40,15 @@ parser.add_argument("--dtype")
 parser.add_argument("--threads")
 parser.add_argument("--seconds", default="0.4", help="of ckpt-profile")
 parser.add_argument("--effort", default="1", help="of ckpt-plan")
+parser.add_argument("--limit", type=float, default=1e9, help="seconds for all of it")
+parser.add_argument("--table", help="what is printed, as a file that grows")
 args = parser.parse_args()
 if min(args.plans, args.steps, args.rounds) < 1:
     parser.error("--plans, --steps and --rounds are 1 or more")
+
+
+class Failed(Exception):
+    """A program ended with an error."""
 
 
 def run(program, *rest, may_fail=False):
@@ -49,8 +57,11 @@ def run(program, *rest, may_fail=False):
     except OSError as problem:
         sys.exit(f"step_time.py: {problem}")
     if done.returncode != 0 and not (may_fail and done.returncode == 1):
-        sys.exit(f"{program} {' '.join(rest)}: exit {done.returncode}: {done.stderr.strip()}")
+        raise Failed(f"{program} {' '.join(rest)}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
+
+
+no_digest = ["--no-digest"] if "--no-digest" in run("ckpt-train", "--help") else []  # nobody compares these weights
 
 
 class Model:
@@ -100,10 +111,11 @@ class Model:
 
     def train(self, plan):
         return json.loads(run("ckpt-train", "--device", args.device, "--plan", plan["file"], "--profile", self.profile,
-                              "--steps", str(args.steps), "--json", *self.options, *self.threads, self.path))
+                              "--steps", str(args.steps), "--json", *no_digest, *self.options, *self.threads, self.path))
 
 
 def row_of(model, plan, runs):
+    """Of a plan that has run."""
     measured = statistics.median(r["step_ns"] for r in runs)
     against = [r["against"] for r in runs]
     predicted = plan["plan"]["summary"]["time_ns"]
@@ -133,37 +145,75 @@ def summary(rows, name):
             f"{statistics.median(r['layers_over_step'] for r in rows):.3f}")
 
 
-def measure(entry, work):
+def measure(entry, work, end, keep):
+    """(name, rows, plans without a run, what failed) of a model; keep(name, rows) after each run."""
+    failed = []
     model = Model(entry, work)
     plans = model.plans()
     runs = [[] for _ in plans]
+
+    def rows():
+        return [row_of(model, plan, done) for plan, done in zip(plans, runs) if done]
+
     for _ in range(args.rounds):
         for done, plan in zip(runs, plans):
-            done.append(model.train(plan))
-    rows = [row_of(model, plan, done) for plan, done in zip(plans, runs)]
-    for row in rows:
-        print(show(row), flush=True)
-    return model.name, rows
+            if time.time() < end and plan["name"] not in failed:
+                try:
+                    done.append(model.train(plan))
+                except Failed as problem:
+                    failed.append(plan["name"])
+                    print(f"{plan['name']}: {problem}", flush=True)
+                keep(model.name, rows())
+    unrun = [plan["name"] for done, plan in zip(runs, plans) if not done and plan["name"] not in failed]
+    return model.name, rows(), len(unrun), failed
 
 
 def main(work):
-    print(f"| model, {args.device} | plan | peak | predicted | measured | p/m | layers/step | traced | idle |")
-    print("|---" * 9 + "|", flush=True)
-    results = []
+    begun = time.time()
+    head = [f"| model, {args.device} | plan | peak | predicted | measured | p/m | layers/step | traced | idle |", "|---" * 9 + "|"]
+    print("\n".join(head), flush=True)
+    results, short, wrong = {}, 0, 0
+
+    def keep(name, rows):
+        results[name] = rows
+        lines = head + [show(row) for done in results.values() for row in done] + [""]
+        lines += [summary(done, name) for name, done in results.items() if done]
+        write(args.table, "\n".join(lines) + "\n")
+        write(args.json, json.dumps([row for done in results.values() for row in done], indent=1))
+
     for number, entry in enumerate(args.models):
         folder = f"{work}/{number}"
         os.makedirs(folder, exist_ok=True)
-        results.append(measure(entry, folder))
+        now = time.time()
+        try:
+            name, rows, unrun, failed = measure(entry, folder, now + (begun + args.limit - now) / (len(args.models) - number), keep)
+        except Failed as problem:
+            print(f"{entry}: {problem}", flush=True)
+            wrong += 1
+            continue
+        for row in rows:
+            print(show(row), flush=True)
+        short += unrun
+        wrong += len(failed)
     print()
-    for name, rows in results:
-        print(summary(rows, name))
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump([row for _, rows in results for row in rows], file, indent=1)
+    for name, rows in results.items():
+        if rows:
+            print(summary(rows, name))
+    if wrong or short:
+        print(f"{wrong} failed, {short} plans without a run")
+    return 1 if wrong else 124 if short else 0
+
+
+def write(path, text):
+    """In one piece: this may be stopped at any moment."""
+    if path:
+        with open(f"{path}.new", "w") as file:
+            file.write(text)
+        os.replace(f"{path}.new", path)
 
 
 if args.work:
-    main(args.work)
-else:
-    with tempfile.TemporaryDirectory() as folder:
-        main(folder)
+    sys.exit(main(args.work))
+with tempfile.TemporaryDirectory() as folder:
+    code = main(folder)
+sys.exit(code)

@@ -1,72 +1,106 @@
 #!/usr/bin/env bash
-# gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]: everything that needs a GPU, in one command, within N
-# seconds (default 520): build for the GPU that is here, a first training run, all GPU tests, micro-batches and fused
-# gradients on one GPU (ranks with NCCL need two: not here), profiles by CUPTI and the trained step beside them, PyTorch's
-# recordings imported, the benchmark beside PyTorch, compute-sanitizer. Most important first; a part that fails or runs
-# out of time is recorded and the rest still runs. Exit 0: all that was asked for has run and was well; 1: something was
-# not; 2: usage.
+# gpu_check.sh OUT --call 1|2|3|4 [--seconds N] [--dry-run]: a quarter of what is to be run on a machine with a GPU, within
+# N seconds (default 480).
+#   1  inventory, smoke (a few tests), first (a network is trained), scheme (micro-batches), profile (two networks, by CUPTI)
+#   2  tests, tests-alone
+#   3  bench (beside PyTorch), ncu (Nsight Compute on the attention kernels and the head's products)
+#   4  steps (predicted and measured times of six plans), memcheck, racecheck, imports (of PyTorch's files), inject
+# gpu_check.sh OUT --parts LIST: single parts, any of these or profiles (every network of models/), rest (bench of the
+# other networks in bfloat16), float32 (of all of them).
+# A part that fails, hangs or runs out of time has its row, and the others still run. Exit 0: all that was asked for has
+# run and was well; 1: something was not; 2: usage.
+# With more than 480 s every limit grows in proportion, in whole multiples.
 #
-# --parts: some of first,tests,scheme,profile (two networks),imports,bench,sanitize,inject,steps (predicted and measured
-# times of six plans),profiles (every network of models/),rest (the other networks in bfloat16),float32 (all of them), after the
-# build; default all. What one call had no time for, another one does: gpu_check.sh out2 --parts rest
+# OUT gets summary.md (its last line says whether all was well), results.tar.gz (profiles, plans, traces, figures) and
+# logs.tar.gz, each under 15 MB, and the tables that the parts make. All are whole at any time and at most 20 s old, so
+# that a run that is killed leaves what it had.
 #
-# Needs nvcc, gcc, g++, CMake 3.25, Ninja; no network. Packages that the machine lacks are taken from .deps in the
-# repository or from $CKPT_DEPS (made elsewhere by scripts/deps_prefix); PyTorch, when `python3` ($CKPT_PYTHON) has it.
-# In a copy without .git, $CKPT_COMMIT says which commit it is.
-# OUT gets: summary.md, tests.log, bench.md, bench.json, recorded.tar.gz (profiles, plans, traces, losses), logs.tar.gz;
-# they are there after every part, so that a run that is killed leaves what it had.
+# Programs and tests are those of prebuilt/, which scripts/gpu_bundle puts beside the sources, or else they are built in
+# build/gpu-check ($CKPT_BUILD: there, whatever prebuilt/ has). CUDA's libraries are looked for in the packages of `python3` ($CKPT_PYTHON), in
+# the toolkit and in the system's folder. A build needs nvcc, gcc, g++, CMake 3.25, Ninja; Debian packages that the machine
+# lacks are taken from .deps or $CKPT_DEPS, as scripts/gpu_bundle makes it. In a copy without .git, prebuilt/commit
+# or $CKPT_COMMIT says which commit it is.
 # --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
 set -u
+here=$PWD
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-known=first,tests,scheme,profile,imports,bench,sanitize,inject,steps,profiles,rest,float32
-out='' dry=0 seconds=520 parts=$known
+known=inventory,smoke,first,scheme,profile,tests,tests-alone,bench,ncu,steps,memcheck,racecheck,imports,inject,profiles,rest,float32
+out='' dry=0 seconds=480 parts='' call=''
 while [ $# -gt 0 ]; do
     case $1 in
     --dry-run) dry=1 ;;
     --seconds) seconds=${2:-} && shift ;;
     --parts) parts=${2:-} && shift ;;
+    --call)
+        call=${2:-} && shift
+        case $call in
+        1) parts=inventory,smoke,first,scheme,profile ;;
+        2) parts=tests,tests-alone ;;
+        3) parts=bench,ncu ;;
+        4) parts=steps,memcheck,racecheck,imports,inject ;;
+        *) echo "gpu_check: no call '$call', wanted 1, 2, 3 or 4" >&2 && exit 2 ;;
+        esac
+        ;;
     -*) echo "gpu_check: unknown option $1" >&2 && exit 2 ;;
     *) out=$1 ;;
     esac
-    shift
+    shift || break
 done
-case "$out:$seconds" in :* | *: | *:*[!0-9]*) echo "usage: scripts/gpu_check.sh OUT [--seconds N] [--parts LIST] [--dry-run]" >&2 && exit 2 ;; esac
+case $seconds in *[!0-9]*) seconds='' ;; esac
+if [ -z "$out" ] || [ -z "$parts" ] || [ -z "$seconds" ]; then
+    echo "usage: scripts/gpu_check.sh OUT --call 1|2|3|4 | --parts LIST [--seconds N] [--dry-run]" >&2
+    exit 2
+fi
 for name in ${parts//,/ }; do
     case ",$known," in *",$name,"*) ;; *) echo "gpu_check: no part $name, wanted some of $known" >&2 && exit 2 ;; esac
 done
+scale=$((seconds / 480 > 1 ? seconds / 480 : 1))
 begun_all=$(date +%s)
 deadline=$((begun_all + seconds))
+case $out in /*) ;; *) out=$here/$out ;; esac
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-build=${CKPT_BUILD:-$root/build/gpu-check} work=$root/build/gpu-check-work
-bin=$build/bin
-rm -rf "$work" && mkdir -p "$work/log" "$work/recorded" || exit 2
+work=$root/build/gpu-check-work results=$root/build/gpu-check-work/results
+rm -rf "$work" && mkdir -p "$work/logs" "$results" || exit 2
 python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
 device=cuda:0 types=bfloat16,float32 tiny=() good=0 bad=0 missing=0 skipped=0 child=''
 [ $dry = 0 ] || device=cpu types=float32 tiny=(--tiny --torch eager --rounds 1 --steps 2) # the CPU has no bfloat16
 [ $dry = 1 ] || export CKPT_TEST_DEVICE=cuda:0 # tests must find the GPU, and leave the emulated one alone
+# A part that is the last one asked for has the time that is left.
+limit() { if [ "${parts##*,}" = "$1" ]; then left; else echo "$2"; fi; }
 asked() { case ",$parts," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
-export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin
+export OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
+for folder in /usr/local/cuda/bin /opt/nvidia/nsight-compute/*; do [ ! -d "$folder" ] || PATH=$PATH:$folder; done
 summary=$out/summary.md
 
 left() { echo $((deadline - $(date +%s))); }
 say() { echo "$*" | tee -a "$summary"; }
+# pack_up NAME: the folder NAME of $work as OUT/NAME.tar.gz, renamed when it is whole; of one that would be too large the
+# largest files are left out, and a file in it says which.
+pack_up() {
+    local size line
+    while nice tar czf "$out/.$1.new" -C "$work" "$1" 2>/dev/null || [ $? = 1 ]; do # 1: a file grew meanwhile
+        size=$(wc -c <"$out/.$1.new")
+        [ "$size" -ge 15000000 ] || { mv "$out/.$1.new" "$out/$1.tar.gz" && return; }
+        line=$(find "$work/$1" -type f -printf '%s %p\n' | sort -rn | head -n 1)
+        echo "left out of $1.tar.gz: ${line#* }, ${line%% *} bytes" | sed "s|$work/||" >>"$work/logs/left-out.txt"
+        rm -f "${line#* }"
+    done
+}
 # What there is by now, into OUT: the last thing a killed run has done.
 keep() {
-    cp "$work"/bench/bench.md "$work"/bench/bench.json "$out/" 2>/dev/null
-    cat "$work"/log/tests*.log 2>/dev/null | head -c 8000000 >"$out/tests.log"
-    cp "$work"/inject/inject.md "$work"/imports/imports.md "$out/" 2>/dev/null
-    cp "$work"/log/steps.log "$out/steps.txt" 2>/dev/null
-    cp "$work"/steps.json "$out/" 2>/dev/null
-    for folder in "$work"/bench/recorded "$work"/first "$work"/scheme "$work"/profile "$work"/profiles "$work"/inject; do
-        [ -d "$folder" ] && cp -r "$folder/." "$work/recorded/"
+    local file
+    for file in "$results"/bench/bench.md "$results"/inject/inject.md "$results"/ncu/ncu.md "$results"/steps.txt \
+        "$work"/imports/imports.md "$work"/logs/inventory.txt; do
+        # shellcheck disable=SC2015
+        [ -s "$file" ] && cp "$file" "$out/.new" && mv "$out/.new" "$out/${file##*/}"
     done
-    tar czf "$out/recorded.tar.gz" -C "$work" recorded
-    tar czf "$out/logs.tar.gz" -C "$work" log
+    pack_up results
+    pack_up logs
 }
 # note PART VERDICT TEXT: a row of the table. VERDICT: ok, FAILED, no time, skipped.
 note() {
-    say "| $1 | $2 | $3 |"
+    say "| $1 | $2 | ${3//|/\/} |"
     case $2 in
     ok) good=$((good + 1)) ;;
     FAILED) bad=$((bad + 1)) ;;
@@ -75,42 +109,68 @@ note() {
     esac
     keep
 }
-# part NAME LIMIT COMMAND...: run it for LIMIT seconds at most, and until the deadline; its output is NAME.log.
+# Ends every process of a session, whatever process groups it has made.
+end_session() {
+    local file words
+    for file in /proc/[0-9]*/stat; do
+        read -r words 2>/dev/null <"$file" || continue # it has ended meanwhile
+        read -ra words <<<"${words##*) }"              # behind the name: state, parent, group, session
+        [ "${words[3]}" != "$1" ] || kill -KILL "${file//[!0-9]/}" 2>/dev/null
+    done
+}
+# Whether the device still answers. A small test may fail for other reasons; what counts is that it ends.
+answers() {
+    if [ $dry = 0 ] && command -v nvidia-smi >/dev/null; then timeout -k 2 10 nvidia-smi -L >/dev/null 2>&1 || return 1; fi
+    [ -x "$bin/test_gpu_device" ] || return 0
+    timeout -k 2 "${CKPT_PROBE_SECONDS:-20}" "$bin/test_gpu_device" >"$work/logs/probe.log" 2>&1
+    case $? in 124 | 137) return 1 ;; esac
+}
+silence='the device no longer answers'
+# part NAME LIMIT COMMAND...: run it for LIMIT seconds at most, and until the deadline; its output is NAME.log. Sets
+# $verdict and $took. 1: it was not begun, and its row says why.
 part() {
-    local name=$1 limit=$2 begun rest
+    local name=$1 limit=$(($2 * scale)) begun rest code ticks=0
     shift 2
     rest=$(left) begun=$(date +%s)
-    [ "$rest" -ge 5 ] || { note "$name" "no time" "$rest s left"; return 1; }
+    [ "$rest" -ge 5 ] || { note "$name" "no time" "not begun: $rest s left"; return 1; }
+    if [ -e "$work/dead" ]; then
+        answers || { note "$name" FAILED "not begun: $silence"; return 1; }
+        rm "$work/dead"
+    fi
     [ "$limit" -le "$rest" ] || limit=$rest
-    # Waited for, so that a signal to this script acts at once.
-    timeout -k 5 "$limit" "$@" >"$work/log/$name.log" 2>&1 &
+    setsid timeout -k 3 "$limit" "$@" >"$work/logs/$name.log" 2>&1 </dev/null &
     child=$!
+    while kill -0 $child 2>/dev/null; do # short sleeps, so that a signal to this script acts at once
+        sleep 0.2
+        ticks=$((ticks + 1))
+        [ $((ticks % 100)) != 0 ] || keep
+    done
     wait $child
-    local code=$?
-    kill -KILL -- "-$child" 2>/dev/null # timeout's group: what did not heed its signal
-    child=''
-    took=$(($(date +%s) - begun))
-    [ $code != 124 ] && [ $code != 137 ] || echo "gpu_check: stopped after $limit s" >>"$work/log/$name.log"
-    return $code
+    code=$?
+    end_session $child
+    child='' took=$(($(date +%s) - begun))
+    case $code in 0) verdict=ok ;; 124) verdict='no time' ;; *) verdict=FAILED ;; esac
+    if { [ $code = 124 ] || [ $code = 137 ]; } && [ $took -ge "$limit" ]; then
+        verdict='no time'
+        echo "stopped after $limit s" >>"$work/logs/$name.log"
+        answers || { touch "$work/dead" && verdict=FAILED && echo "$silence" >>"$work/logs/$name.log"; }
+    fi
+    return 0
 }
-# The last lines of a failed part's log, cut to one row of the table.
-why() { grep -v '^ *$' "$work/log/$1.log" | tail -n "${2:-2}" | tr '\n|' ' /' | cut -c 1-300; }
+# The last lines of a log, cut to one row of the table.
+why() { grep -v '^ *$' "$work/logs/$1.log" | tail -n "${2:-2}" | tr '\n' ' ' | cut -c 1-300; }
 plain_part() { # as part; its last line goes into the table
-    part "$@"
-    case $? in
-    0) note "$1" ok "$took s; $(why "$1" 1)" ;;
-    124 | 137) note "$1" "no time" "$took s; $(why "$1")" ;;
-    *) [ -f "$work/log/$1.log" ] && note "$1" FAILED "$(why "$1")" ;;
-    esac
+    part "$@" || return
+    local lines=2
+    [ "$verdict" != ok ] || lines=1
+    note "$1" "$verdict" "$took s; $(why "$1" $lines)"
 }
 
-pack() {
+finish() {
     trap - EXIT
-    if [ -s "$work/bench/bench.md" ]; then say "" && tee -a "$summary" <"$work/bench/bench.md"; fi
+    if [ -s "$results/bench/bench.md" ]; then say "" && tee -a "$summary" <"$results/bench/bench.md"; fi
     keep
-    for file in "$out"/*; do
-        [ "$(wc -c <"$file")" -lt 15000000 ] || { say "" && say "left out: $file, $(wc -c <"$file") bytes" && rm "$file" && bad=$((bad + 1)); }
-    done
+    if [ -s "$work/logs/left-out.txt" ]; then say "" && tee -a "$summary" <"$work/logs/left-out.txt"; fi
     say ""
     if [ "$good" -gt 0 ] && [ "$bad$missing" = 00 ] && { [ "$skipped" = 0 ] || [ $dry = 1 ]; }; then
         say "All was well: $good parts ok, $skipped skipped."
@@ -119,79 +179,248 @@ pack() {
     say "Not all was well: $good parts ok, $bad FAILED, $missing without time, $skipped skipped; see the table and logs.tar.gz."
     exit 1
 }
-trap pack EXIT
-trap '[ -z "$child" ] || kill -KILL -- "-$child"; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
+trap finish EXIT
+trap '[ -z "$child" ] || end_session "$child"; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
+
+# CUDA's libraries: one place that has all that is needed comes first, so that no two versions meet; the others follow for
+# what it lacks (CUPTI, NCCL). The system's folder is looked into last without being named, and naming others would hide it.
+needed=(libcudart.so.13 libcublasLt.so.13 libcudnn.so.9)
+wheels=$("$python" -c 'import glob, nvidia
+print(":".join(f for p in nvidia.__path__ for f in sorted(glob.glob(p + "/*/lib") + glob.glob(p + "/*/*/lib"))))' 2>/dev/null)
+toolkit='' system=''
+for name in "$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/.." /usr/local/cuda; do
+    for folder in "$name"/lib64 "$name"/lib "$name"/extras/CUPTI/lib64; do
+        folder=$(readlink -e "$folder") || continue
+        case ":$toolkit:" in *":$folder:"*) ;; *) toolkit+=${toolkit:+:}$folder ;; esac
+    done
+done
+for folder in /usr/lib/x86_64-linux-gnu /usr/lib64; do
+    ! compgen -G "$folder/libcu[bd]*.so*" >/dev/null || system+=${system:+:}$folder
+done
+find_library() { # PLACE NAME: the first file of that name in a list of folders
+    local folder
+    while read -r -d : folder; do
+        if [ -n "$folder" ] && [ -e "$folder/$2" ]; then readlink -f "$folder/$2" && return; fi
+    done <<<"$1:"
+    return 1
+}
+places=(wheels toolkit system) whole=''
+for place in "${places[@]}"; do
+    for name in "${needed[@]}"; do find_library "${!place}" "$name" >/dev/null || continue 2; done
+    whole=$place && break
+done
+for place in $([ "$whole" = system ] || echo $whole wheels toolkit); do
+    [ -n "${!place}" ] || continue
+    case ":${LD_LIBRARY_PATH:-}:" in *":${!place}:"*) ;; *) LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}${!place} ;; esac
+done
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
 capability=$(smi compute_cap | tr -d '. ')
-if [ -z "$capability" ] && [ $dry = 0 ]; then # no nvidia-smi: ask the runtime
-    cat >"$work/capability.cu" <<'PROGRAM'
-#include <stdio.h>
-int main()
+case $capability in *[!0-9]*) capability='' ;; esac
 {
-    cudaDeviceProp p;
-    if (cudaGetDeviceProperties(&p, 0) != cudaSuccess) return 1;
-    return printf("%d%d\n", p.major, p.minor) < 0;
-}
-PROGRAM
-    nvcc -o "$work/capability" "$work/capability.cu" >"$work/log/capability.log" 2>&1 && capability=$("$work/capability")
-fi
-{
-    echo "# gpu_check, $(date -u +%Y-%m-%dT%H:%M:%SZ)$([ $dry = 0 ] || echo ', DRY RUN ON A CPU: no figure here is of a GPU')"
+    echo "# gpu_check${call:+, call $call}, $(date -u +%Y-%m-%dT%H:%M:%SZ)$([ $dry = 0 ] || echo ', DRY RUN ON A CPU: no figure here is of a GPU')"
     echo
-    echo "- commit: $(git --no-optional-locks describe --always --dirty --abbrev=12 2>/dev/null || echo "${CKPT_COMMIT:-unknown}")"
-    echo "- GPU: $(smi name,memory.total,clocks.max.sm,power.limit || true), compute capability ${capability:-unknown}, driver $(smi driver_version)"
+    commit=$(cat prebuilt/commit 2>/dev/null || git --no-optional-locks describe --always --dirty --abbrev=12 2>/dev/null)
+    echo "- commit: ${commit:-${CKPT_COMMIT:-unknown}}"
+    echo "- GPU: $(smi name,memory.total,clocks.max.sm,power.limit), compute capability ${capability:-unknown}, driver $(smi driver_version)"
     echo "- host: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release)"
-    echo "- $(nvcc --version 2>/dev/null | grep -o 'V[0-9.]*$' | sed 's/^/nvcc /'), $(gcc --version | head -n 1), $(cmake --version | head -n 1), ninja $(ninja --version)"
-    echo "- $("$python" -c 'import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())' 2>/dev/null || echo "no PyTorch in $python")"
-    echo "- packages: $([ -d "$deps" ] && echo "from $(basename "$deps")" || echo "the system's")"
+    echo "- CUDA's libraries: ${whole:-no place has all of ${needed[*]}; mixed from ${places[*]}}"
     echo "- parts: $parts; $seconds s. The last line of this page says whether all was well; without it the run was cut off."
     echo
     echo "| part | verdict | |"
     echo "|---|---|---|"
 } | tee "$summary"
-if [ -z "$capability" ]; then
-    [ $dry = 1 ] || { note gpu FAILED "no GPU answers"; exit 1; }
-    capability=90
+
+# Programs: prebuilt ones that run here, or our own. A dry run has no use for CUDA's libraries.
+bin=$root/prebuilt/bin list=$root/prebuilt/tests.txt
+if [ -z "${CKPT_BUILD:-}" ] && [ -x "$bin/ckpt-train" ]; then
+    if said=$(if [ $dry = 1 ]; then "$bin/ckpt-train" --version; else scripts/gpu_prebuilt_ok; fi 2>&1); then
+        note prebuilt ok "$("$bin/ckpt-train" --version)"
+    else
+        note prebuilt FAILED "${said:0:300}; building instead"
+        bin=''
+    fi
+else
+    bin=''
+fi
+build=${CKPT_BUILD:-$root/build/gpu-check}
+prebuilt=${bin:+yes}
+bin=${bin:-$build/bin}
+export work results root bin dry device types silence python scale
+export -f answers
+
+# What is here. The row names what is needed, and the tools.
+inventory() {
+    local name place file found=() lacks=()
+    {
+        echo "== $(uname -srm), $(ldd --version | head -n 1)"
+        free -g | sed -n 2p
+        lscpu | grep -E '^(Model name|CPU\(s\)|Thread|Socket|NUMA node\(s\))'
+        echo "== nvidia-smi"
+        nvidia-smi -L
+        nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temperature.gpu,mig.mode.current,compute_mode,persistence_mode,ecc.mode.current --format=csv
+        nvidia-smi | grep -i 'CUDA Version'
+        echo "== compilers: $(nvcc --version 2>/dev/null | tail -n 1); $(gcc --version 2>/dev/null | head -n 1); $(cmake --version 2>/dev/null | head -n 1); ninja $(ninja --version 2>/dev/null)"
+        "$python" -c 'import sys, torch
+print("== Python", sys.version.split()[0], "PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.backends.cudnn.version())' || echo "== no PyTorch in $python"
+        "$python" -c 'import importlib.metadata as m
+print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.startswith(("nvidia", "triton"))), sep="\n")'
+        echo "== libraries, in each place"
+        for name in libcudart.so.13 libcublasLt.so.13 libcublas.so.13 libcudnn.so.9 libcudnn_graph.so.9 libcupti.so.13 libcupti.so.12 libnvrtc.so.13 libnccl.so.2; do
+            for place in wheels toolkit system; do
+                file=$(find_library "${!place}" $name) && echo "$name  $place  $file"
+            done
+        done
+        echo "== LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
+        for file in "$bin/ckpt-train" "$bin/../lib/libckpt_cuda.so" "$bin/../lib/libckpt_inject.so"; do
+            [ -e "$file" ] && echo "== ldd $file" && ldd "$file"
+        done
+        for name in ncu compute-sanitizer; do
+            echo "== $name"
+            command -v $name && $name --version
+        done
+    } >"$work/logs/inventory.txt" 2>&1
+    for name in libcublasLt libcudnn libcupti libnccl; do
+        file=$(sed -n "s/^\($name\.so[^ ]*\)  \([a-z]*\)  \(.*\)/\3 (\2)/p" "$work/logs/inventory.txt" | head -n 1)
+        if [ -n "$file" ]; then found+=("${file##*/}"); else lacks+=("$name"); fi
+    done
+    # Whether the tools may look into the device: a kernel or two of ours under each.
+    if command -v ncu >/dev/null; then
+        timeout -k 2 25 ncu --clock-control none --launch-count 1 --metrics gpu__time_duration.sum "$bin/test_gpu_device" >"$work/logs/ncu-works.log" 2>&1
+        if grep -q 'gpu__time_duration.sum' "$work/logs/ncu-works.log"; then found+=(ncu); else lacks+=("ncu that works ($(grep -m 1 -E 'ERR|rror' "$work/logs/ncu-works.log"))"); fi
+    else
+        lacks+=(ncu)
+    fi
+    if command -v compute-sanitizer >/dev/null; then
+        timeout -k 2 25 compute-sanitizer --launch-count 1 "$bin/test_gpu_device" >"$work/logs/sanitizer-works.log" 2>&1
+        if grep -q 'ERROR SUMMARY' "$work/logs/sanitizer-works.log"; then found+=(compute-sanitizer); else lacks+=("compute-sanitizer that works"); fi
+    else
+        lacks+=(compute-sanitizer)
+    fi
+    ldd "$bin/../lib/libckpt_cuda.so" 2>/dev/null | grep 'not found'
+    echo "${found[*]:-nothing}${lacks[*]:+; not here: ${lacks[*]}}"
+    [ "$dry" = 1 ] || { find_library "$LD_LIBRARY_PATH:$system" libcublasLt.so.13 && find_library "$LD_LIBRARY_PATH:$system" libcudnn.so.9; } >/dev/null
+}
+export -f inventory find_library && export wheels toolkit system
+if asked inventory && [ -n "$prebuilt" ]; then plain_part inventory 70 bash -c inventory; fi
+if [ $dry = 0 ] && [ -z "$capability" ] && command -v nvidia-smi >/dev/null; then
+    note gpu FAILED "no GPU answers: $(nvidia-smi 2>&1 | tr '\n' ' ' | cut -c 1-200)"
+    exit 1
 fi
 
 # Build. Warnings of another compiler than the suite's are counted, not fatal.
-flags=(-B "$build" "-DCMAKE_CUDA_ARCHITECTURES=$capability" -DCKPT_WERROR=OFF -DCKPT_PICTURES=OFF "-DCKPT_PYTHON=$python")
-cuda_lib=$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/../lib64
-link="-Wl,-rpath,$cuda_lib"
-if [ -d "$deps" ]; then
-    deps=$(cd "$deps" && pwd)
-    flags+=("-DCMAKE_PREFIX_PATH=$deps" "-DPKG_CONFIG_EXECUTABLE=$deps/bin/pkg-config")
-    # RPATH, not RUNPATH: what these libraries need themselves lies there too.
-    link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
+if [ -z "$prebuilt" ]; then
+    list=$build/gpu-tests.txt
+    flags=(-B "$build" "-DCMAKE_CUDA_ARCHITECTURES=${capability:-$([ $dry = 1 ] && echo 90 || echo native)}" -DCKPT_WERROR=OFF -DCKPT_PICTURES=OFF
+        "-DCKPT_PYTHON=$python")
+    link="-Wl,-rpath,$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/../lib64"
+    if [ -d "$deps" ]; then
+        deps=$(cd "$deps" && pwd)
+        flags+=("-DCMAKE_PREFIX_PATH=$deps" "-DPKG_CONFIG_EXECUTABLE=$deps/bin/pkg-config")
+        # RPATH, not RUNPATH: what these libraries need themselves lies there too.
+        link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
+    fi
+    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link" -DCMAKE_CUDA_FLAGS=-lineinfo)
+    tests=$(cd tests && ls test_gpu_*.c test_cud*.c 2>/dev/null | sed 's/\.c$//')
+    part configure 60 cmake --preset cuda "${flags[@]}" || exit 1
+    [ "$verdict" = ok ] || { note configure "$verdict" "$(why configure 4)"; exit 1; }
+    # -k 0: one test that does not compile must not keep the programs from being built.
+    # shellcheck disable=SC2086
+    part build 300 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train ckpt_inject $tests -- -k 0 || exit 1
+    note build "$verdict" "$took s, $(grep -c 'warning' "$work/logs/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/logs/build.log" | tr '\n' ' ' | cut -c 1-300)"
+    [ -x "$bin/ckpt-train" ] || exit 1
+    if asked inventory; then plain_part inventory 70 bash -c inventory; fi
 fi
-flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
-tests=$(cd tests && ls test_gpu_*.c test_cud*.c 2>/dev/null | sed 's/\.c$//')
-if ! part configure 60 cmake --preset cuda "${flags[@]}"; then
-    [ -f "$work/log/configure.log" ] && note configure FAILED "$(why configure 4)"
-    exit 1
+
+# run_tests PART LIMIT JOBS FILE: a line of FILE is NAME SECONDS alone|together COMMAND..., of a test that is run in the
+# source folder, ends at its own limit at the latest, and is 0, 77 (skipped) or something else (failed).
+one_test() {
+    local name=$1 limit=$(($2 * scale)) log=$work/logs/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
+    shift 3
+    begun=$(date +%s)
+    rest=$((end - begun - 2)) # so that it ends before the part does, and says so
+    [ ! -e "$work/dead" ] || return 0
+    [ "$rest" -ge 1 ] || return 0
+    [ "$limit" -le "$rest" ] || limit=$rest
+    mkdir -p "$work/scratch/$name"
+    echo hanging >"$state" # until it has ended: a process may be stuck in the driver for good
+    CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/scratch/$name OMP_NUM_THREADS=$share \
+        timeout -k 3 "$limit" "$@" >"$log" 2>&1 &
+    pid=$!
+    wait $pid
+    code=$?
+    kill -KILL -- -$pid 2>/dev/null # timeout's group: what did not heed its signal
+    took=$(($(date +%s) - begun))
+    word=failed
+    case $code in
+    0) word=passed ;;
+    77) word=skipped ;;
+    124 | 137)
+        if [ $took -ge "$limit" ]; then
+            word=hanging
+            [ "$limit" -lt "$rest" ] || word='out-of-time'
+            exec 9>"$work/probing"
+            flock 9 # others may have hung with it: one looks at a time
+            if [ ! -e "$work/dead" ] && ! answers; then
+                touch "$work/dead"
+                echo "$silence"
+            fi
+            exec 9>&-
+        fi
+        ;;
+    esac
+    echo $word >"$state"
+    echo "$word $name, $took s"
+    rm -rf "$work/scratch/$name"
+}
+export -f one_test
+of_state() { (cd "$work/tests/$1" && grep -lx "$2" ./* 2>/dev/null | sed 's|^\./||' | tr '\n' ' '); }
+run_tests() {
+    local limit=$(($2 * scale)) jobs=$3 file=$4 word names text='' all unbegun=''
+    [ "$limit" -le "$(left)" ] || limit=$(left)
+    export part=$1 share=$(($(nproc) / jobs > 0 ? $(nproc) / jobs : 1)) end=$(($(date +%s) + limit))
+    mkdir -p "$work/logs/$part" "$work/tests/$part"
+    all=$(wc -l <"$file")
+    [ "$all" -gt 0 ] || { note "$part" FAILED "no test in the list"; return; }
+    part "$part" "$2" xargs -a "$file" -P "$jobs" -d '\n' -I LINE bash -c 'read -ra words <<<"$0"; one_test "${words[@]}"' LINE || return
+    verdict=ok
+    for word in out-of-time failed hanging; do
+        names=$(of_state "$part" $word)
+        [ -z "$names" ] || text+="; $word: $names"
+        [ -z "$names" ] || case $word in out-of-time) verdict='no time' ;; *) verdict=FAILED ;; esac
+    done
+    while read -r name _; do [ -e "$work/tests/$part/$name" ] || unbegun+="$name "; done <"$file"
+    if [ -n "$unbegun" ]; then
+        [ $verdict = FAILED ] || verdict='no time'
+        text+="; not run: $unbegun"
+    fi
+    [ ! -e "$work/dead" ] || { verdict=FAILED && text+="; $silence"; }
+    # Here is a device: only what a version of cuDNN may lack has a reason to skip itself.
+    names=$(of_state "$part" skipped)
+    [ -z "$names" ] || text+="; skipped: $names"
+    [ $dry = 1 ] || [ -z "${names//test_cudnn /}" ] || verdict=FAILED
+    names=$(of_state "$part" passed)
+    note "$part" "$verdict" "$(wc -w <<<"$names") of $all passed, $took s$text"
+}
+if asked smoke; then
+    printf '%s\n' "test_gpu_device 25 alone $bin/test_gpu_device" "test_gpu_attention 40 alone $bin/test_gpu_attention" \
+        "linear 40 alone env CKPT_TEST_OP=linear $bin/test_gpu_ops" >"$work/smoke.txt"
+    run_tests smoke 75 1 "$work/smoke.txt"
 fi
-# -k 0: one test that does not compile must not keep the programs from being built.
-# shellcheck disable=SC2086
-part build 240 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train ckpt_inject $tests -- -k 0
-code=$?
-[ -f "$work/log/build.log" ] || exit 1
-case $code in 0) verdict=ok ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED ;; esac
-note build "$verdict" "$took s, $(grep -c 'warning' "$work/log/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/log/build.log" | tr '\n|' ' /' | cut -c 1-300)"
-[ -x "$bin/ckpt-train" ] || exit 1
 
 # Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights. Whether
 # CUPTI works is another question (profile).
 first() {
     set -e -o pipefail
-    mkdir -p "$work/first" && cd "$work/first"
+    mkdir -p "$results/first" && cd "$results/first"
     local model=$root/models/byte-gpt.json vars=(--set batch=4 --set tokens=64 --set blocks=3)
     [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
     for type in ${types//,/ }; do
         "$bin/ckpt-profile" "$model" "${vars[@]}" --dtype $type --device "$device" \
             --repeats 3 --seconds 0.05 --no-cupti -o $type.profile.json
         "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --strategy keep-all -o $type.keep.json
-        "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --budget 70% -o $type.part.json
+        "$bin/ckpt-plan" "$model" "${vars[@]}" --dtype $type --profile $type.profile.json --budget 70% --effort 0 -o $type.part.json
         for run in keep part; do
             # shellcheck disable=SC2046
             for how in graph plain; do
@@ -204,34 +433,14 @@ first() {
     done
     echo "the same weights and the planned peaks with every plan, recorded or not"
 }
-export -f first && export work root bin device dry types
-if asked first; then plain_part first 70 bash -c first; fi
-
-# Tests. What looks at the free memory of the device runs alone.
-run_tests() { # NAME REGEX JOBS LIMIT [REGEX OF THE OTHERS]
-    part "$1" "$4" ctest --test-dir "$build" -R "$2" ${5:+-E "$5"} -j "$3" --timeout 100 --output-on-failure
-    local code=$? log=$work/log/$1.log verdict=ok all passed skipped wrong
-    [ -f "$log" ] || return
-    all=$(sed -n 's|^ *[0-9]*/\([0-9]*\) Test .*|\1|p' "$log" | head -n 1) passed=$(grep -c ' Passed ' "$log") skipped=$(grep -c '\*\*\*Skipped' "$log")
-    [ $code = 0 ] || verdict=FAILED
-    wrong=$(grep -oE '\S+ \.+\*\*\*(Failed|Timeout|Exception|Not Run)\S*' "$log" | tr '\n' ' ' | cut -c 1-300)
-    case $code in 124 | 137) [ -n "$wrong" ] || verdict='no time' ;; esac
-    [ "${all:-0}" -gt 0 ] || [ "$verdict" = 'no time' ] || verdict=FAILED
-    # Here is a device: only what a version of cuDNN may lack has a reason to skip itself.
-    [ $dry = 1 ] || ! grep '\*\*\*Skipped' "$log" | grep -qv test_cudnn || verdict=FAILED
-    note "$1" "$verdict" "$passed of ${all:-0} passed, $skipped skipped, $took s; $wrong"
-}
-alone='test_cuda_|cli_gpu$|test_gpu_train$'
-if asked tests; then
-    run_tests tests "^(test_gpu_|test_cudnn)" 8 110 "$alone"
-    run_tests tests-alone "^($alone)" 1 80
-fi
+export -f first
+if asked first; then plain_part first 90 bash -c first; fi
 
 # One GPU, several micro-batches: keep-all, less, fused, and a loss scale of 1024 leave the same weights; clipping leaves
 # others, the same with every plan.
 scheme() {
     set -e -o pipefail
-    mkdir -p "$work/scheme" && cd "$work/scheme"
+    mkdir -p "$results/scheme" && cd "$results/scheme"
     local vars=(--set batch=2 --set tokens=64 --set blocks=3) type run name
     [ $dry = 0 ] || vars+=(--set hidden=64 --set heads=4)
     for name in plain:'"clip_norm": 0' scaled:'"loss_scale": 1024' clipped:'"clip_norm": 0.05' both:'"clip_norm": 0.05, "loss_scale": 1024'; do
@@ -240,8 +449,8 @@ scheme() {
     cmp -s plain.json clipped.json && { echo "byte-gpt.json has no optimizer to change"; exit 1; }
     for type in ${types//,/ }; do
         for run in plain.keep plain.part plain.fused scaled.part clipped.keep clipped.part both.part; do
-            local how=(--micro-batches 3 --device h200 --dtype "$type" --strategy keep-all)
-            [ "$device" != cpu ] || how=(--micro-batches 3 --dtype "$type" --strategy keep-all)
+            local how=(--micro-batches 3 --effort 0 --device h200 --dtype "$type" --strategy keep-all)
+            [ "$device" != cpu ] || how=(--micro-batches 3 --effort 0 --dtype "$type" --strategy keep-all)
             case $run in *.part) how[-1]=recompute-only how+=(--budget 80%) ;; *.fused) how+=(--gradients fused) ;; esac
             "$bin/ckpt-plan" "${run%.*}.json" "${vars[@]}" "${how[@]}" -o $type.$run.plan.json
             "$bin/ckpt-train" "${run%.*}.json" "${vars[@]}" --dtype $type --device "$device" --plan $type.$run.plan.json \
@@ -255,68 +464,106 @@ scheme() {
     echo "3 micro-batches: the same weights kept, recomputed, fused and with a scaled loss; clipped others, the same twice"
 }
 export -f scheme
-if asked scheme; then plain_part scheme 60 bash -c scheme; fi
+if asked scheme; then plain_part scheme 75 bash -c scheme; fi
 
-# What CUPTI says of every layer, and the trained step held against the sum of its layers. The line of each network that
-# goes to the table is the one that says how far the two are apart.
-profile() {
+# What CUPTI says of every layer, and the trained step held against the sum of its layers. The line that goes to the table
+# is the one that says how far the two are apart.
+profile() { # NETWORK
     set -e -o pipefail
-    mkdir -p "$work/profile" && cd "$work/profile"
-    local vars type=${types%%,*} network
-    for network in gpt2-124m resnet50; do
-        vars=(--dtype "$type")
-        [ $dry = 0 ] || case $network in
-        gpt2*) vars+=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=2 --set heads=4 --set vocabulary=64) ;;
-        *) vars+=(--set batch=2 --set size=32) ;;
-        esac
-        "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o $network.json 2> >(tee $network.err >&2)
-        [ $dry = 1 ] || grep -q '"recorder": "CUPTI' $network.json || { echo "$network: not recorded by CUPTI: $(tail -n 1 $network.err)"; exit 1; }
-        "$bin/ckpt-plan" "$root/models/$network.json" "${vars[@]}" --profile $network.json --strategy keep-all -o $network.plan.json
-        "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan $network.plan.json --steps 10 \
-            --profile $network.json --trace $network.trace.json | tee $network.txt
-    done
-    echo "$(grep -h "$said" ./*.txt | tr '\n' ';')"
+    mkdir -p "$results/profile" && cd "$results/profile"
+    local network=$1 type=${types%%,*} vars
+    vars=(--dtype "$type")
+    [ $dry = 0 ] || case $network in
+    gpt2*) vars+=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=2 --set heads=4 --set vocabulary=64) ;;
+    *) vars+=(--set batch=2 --set size=32) ;;
+    esac
+    "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o "$network.json" 2> >(tee "$network.err" >&2)
+    "$bin/ckpt-plan" "$root/models/$network.json" "${vars[@]}" --profile "$network.json" --strategy keep-all -o "$network.plan.json"
+    # shellcheck disable=SC2086
+    "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan "$network.plan.json" --steps 10 $no_digest \
+        --profile "$network.json" --trace "$network.trace.json" | tee "$network.txt"
+    [ $dry = 1 ] || grep -q '"recorder": "CUPTI' "$network.json" || { echo "not recorded by CUPTI: $(tail -n 1 "$network.err")"; exit 1; }
+    grep 'sum of layers' "$network.txt"
 }
-export said='sum of layers'
+no_digest=$("$bin/ckpt-train" --help 2>/dev/null | grep -o -m 1 -- '--no-digest')
+export no_digest
 export -f profile
-if asked profile; then plain_part profile 90 bash -c profile; fi
+if asked profile; then
+    plain_part profile-gpt2-124m 70 bash -c 'profile gpt2-124m'
+    plain_part profile-resnet50 "$(limit profile 95)" bash -c 'profile resnet50' # the library's many engines are timed
+fi
 
-# What PyTorch records, imported, against what PyTorch says of the same run. What it recorded is too large to keep.
-torch_part() { # NAME LIMIT COMMAND...
-    if "$python" -c 'import torch' 2>/dev/null; then plain_part "$@"; else note "$1" skipped "no PyTorch in $python"; fi
-}
-if asked imports; then
-    torch_part imports 90 "$python" bench/gpu/import_check.py --bin "$bin" --out "$work/imports" \
-        --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
+if asked tests || asked tests-alone; then
+    for how in together alone; do awk -v how=$how '$3 == how' "$list" >"$work/$how.txt"; done
+    jobs=$(($(nproc) / 2))
+    jobs=$((jobs > 8 ? 8 : jobs > 0 ? jobs : 1))
+    if asked tests; then run_tests tests "$(limit tests 150)" $jobs "$work/together.txt"; fi
+    if asked tests-alone; then run_tests tests-alone "$(limit tests-alone 330)" 1 "$work/alone.txt"; fi
 fi
 
 bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit and keeps what it has
-    local name=$1 limit=$2
+    local name=$1 limit=$(($2 * scale))
     shift 2
     [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
-    plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$work/bench" \
+    plain_part "$name" "$limit" "$python" bench/gpu/bench.py --bin "$bin" --device "$device" --out "$results/bench" \
         --seconds $((limit - 10)) "${tiny[@]}" "$@"
 }
-if asked bench; then bench bench "$([ "$parts" = bench ] && left || echo 190)" --networks gpt2-124m --dtypes ${types%%,*}; fi
+if asked bench; then bench bench "$(limit bench 360)" --networks gpt2-124m-50304,gpt2-124m --dtypes ${types%%,*}; fi
+
+# Nsight Compute on one block of GPT-2 124M and its head: every kernel of a step, of which the table has the attention
+# kernels and the longest others, the head's three products among them; then our own attention kernels.
+look_into() {
+    set -e -o pipefail
+    mkdir -p "$results/ncu" && cd "$results/ncu"
+    local vars=(--dtype "${types%%,*}" --set batch=8 --set tokens=1024 --set blocks=1 --set vocabulary=50304)
+    [ $dry = 0 ] || vars=(--set batch=1 --set tokens=16 --set hidden=64 --set blocks=1 --set heads=4 --set vocabulary=64)
+    "$bin/ckpt-plan" "$root/models/gpt2-124m.json" "${vars[@]}" --device h200 --strategy keep-all -o plan.json
+    local metrics=gpu__time_duration.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread
+    local look=(ncu --clock-control none --csv --page raw --print-units base --metrics "$metrics")
+    # shellcheck disable=SC2206
+    local train=("$bin/ckpt-train" "$root/models/gpt2-124m.json" "${vars[@]}" --device "$device" --plan plan.json --steps 1 --no-graph --no-cupti $no_digest)
+    "${look[@]}" --launch-count 200 --log-file ncu.csv "${train[@]}" || { tail -n 3 ncu.csv; exit 1; }
+    "$python" "$root/bench/gpu/ncu_table.py" ncu.csv | tee ncu.md
+    CKPT_ATTENTION=own "${look[@]}" --launch-count 20 --kernel-name regex:attention --log-file own.csv "${train[@]}" || { tail -n 3 own.csv; exit 1; }
+    { echo && echo "CKPT_ATTENTION=own:" && echo && "$python" "$root/bench/gpu/ncu_table.py" own.csv; } | tee -a ncu.md
+}
+export -f look_into
+if asked ncu; then
+    if command -v ncu >/dev/null; then plain_part ncu "$(limit ncu 110)" bash -c look_into; else note ncu skipped "ncu is not here"; fi
+fi
+
+if asked steps; then
+    models=("models/gpt2-124m.json:batch=16,tokens=1024" models/resnet50.json:batch=64)
+    [ $dry = 0 ] || models=(tests/models/resnet-small.json)
+    limit=$((180 * scale))
+    [ "$limit" -le "$(left)" ] || limit=$(($(left) - 5))
+    plain_part steps "$limit" "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans $((dry ? 2 : 6)) \
+        --steps 10 --effort 0 --rounds 2 --limit $((limit - 10)) --json "$results/steps.json" --table "$results/steps.txt" --work "$work/steps" "${models[@]}"
+fi
 
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
 # shapes of test_gpu_ops; and a training step of small networks, which have every op between them but nll_loss and mse,
-# started kernel by kernel because the tool looks into those, and into replayed ones less well.
+# started kernel by kernel because the tool looks into those, and into replayed ones less well. Only our own kernels are
+# looked into: a library's take long and are not ours to mend.
 clean() { # TOOL WHAT
-    local tool=$1 program=() file=$work/sanitize/$1.$BASHPID
-    read -r -a words <<<"$2"
+    local tool=$1 program=() file=$work/sanitize/$1.$BASHPID words filter name code
+    read -ra words <<<"$2"
+    read -ra filter <<<"$kernels"
     case ${words[0]} in
     op) export CKPT_TEST_OP=${words[1]} && program=("$bin/test_gpu_ops") ;;
     test) program=("$bin/${words[1]}") ;;
     *)
-        "$bin/ckpt-plan" "${words[@]:1}" --dtype "${words[0]}" --device h200 --strategy keep-all -o "$file.json" >"$file" 2>&1 ||
+        "$bin/ckpt-plan" "${words[@]:1}" --dtype "${words[0]}" --device h200 --strategy keep-all --effort 0 -o "$file.json" >"$file" 2>&1 ||
             { echo "== DIRTY $tool $2: no plan"; cat "$file"; return 1; }
         program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
     esac
-    if compute-sanitizer --tool "$tool" --error-exitcode 99 "${program[@]}" </dev/null >"$file" 2>&1; then
+    CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
+        timeout -k 3 60 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
+    code=$?
+    if [ $code = 0 ]; then
         echo "== clean $tool $2: $(grep SUMMARY "$file")"
     else
-        echo "== DIRTY $tool $2: exit $?, $(grep SUMMARY "$file")"
+        echo "== DIRTY $tool $2: exit $code, $(grep SUMMARY "$file")"
         grep '^=========' "$file" | head -n 40
         tail -n 10 "$file"
         return 1
@@ -345,39 +592,47 @@ float32 tests/models/resnet-small.json
 LINES
 export -f clean
 mkdir -p "$work/sanitize"
-for tool in $(asked sanitize && echo memcheck racecheck); do
+for tool in memcheck racecheck; do
+    asked $tool || continue
     if ! command -v compute-sanitizer >/dev/null; then
         note $tool skipped "compute-sanitizer is not here"
+        continue
     elif [ $dry = 1 ]; then
         note $tool skipped "dry run"
-    else
-        part $tool 45 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT
-        code=$? runs=$(wc -l <"$work/sanitize.txt") log=$work/log/$tool.log verdict=ok
-        [ -f "$log" ] || continue
-        clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n|' ';/' | cut -c 1-300)
-        case $code in 0) ;; 124 | 137) verdict='no time' ;; *) verdict=FAILED ;; esac
-        [ -z "$dirty" ] || verdict=FAILED
-        note $tool "$verdict" "$clean of $runs clean, $took s; $dirty"
+        continue
     fi
+    kernels=''
+    if compute-sanitizer --help 2>&1 | grep -q -- --kernel-name; then # names of ours, from the sources
+        kernels=$(cat kernels/cuda/*.cu kernels/cuda/*.cuh | tr '\n' ' ' | grep -oE '__global__ +void +(__launch_bounds__\([^()]*\) +)?[a-z0-9_]+\(' |
+            sed -E 's/.*[ )]([a-z0-9_]+)\($/--kernel-name kns=\1/' | sort -u | tr '\n' ' ')
+    fi
+    export kernels
+    part $tool 80 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT || continue
+    runs=$(wc -l <"$work/sanitize.txt") log=$work/logs/$tool.log
+    clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n' ';' | cut -c 1-300)
+    [ -z "$dirty" ] || verdict=FAILED
+    note $tool "$verdict" "$clean of $runs clean, $took s; $dirty"
 done
 
+# What PyTorch records, imported, against what PyTorch says of the same run. What it recorded is too large to keep.
+torch_part() { # NAME LIMIT COMMAND...
+    if "$python" -c 'import torch' 2>/dev/null; then plain_part "$@"; else note "$1" skipped "no PyTorch in $python"; fi
+}
+if asked imports; then
+    torch_part imports 55 "$python" bench/gpu/import_check.py --bin "$bin" --out "$work/imports" \
+        --device "${device%%:*}" "${tiny[@]:0:$((dry))}"
+fi
 if asked inject; then
-    torch_part inject 160 "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$work/inject" \
-        --device "${device%%:*}" --runs $((dry ? 1 : 4)) "${tiny[@]:0:$((dry))}"
+    torch_part inject "$(limit inject 75)" "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$results/inject" \
+        --device "${device%%:*}" --runs $((dry ? 1 : 2)) "${tiny[@]:0:$((dry))}"
 fi
-if asked steps; then
-    models=(models/gpt2-124m.json models/resnet50.json)
-    [ $dry = 0 ] || models=(tests/models/resnet-small.json)
-    plain_part steps 300 "$python" bench/step_time.py "$bin" --device "$device" --dtype "${types%%,*}" --plans 6 --steps 10 \
-        --rounds 2 --json "$work/steps.json" "${models[@]}"
-fi
+
 for type in $(asked profiles && echo "${types//,/ }"); do
     models=()
     [ $dry = 0 ] || models=(mnist-conv lstm)
-    plain_part "profiles-$type" 200 scripts/record_profiles "$work/profiles" --device "$device" --dtype "$type" --bin "$bin" "${models[@]}"
+    plain_part "profiles-$type" 200 scripts/record_profiles "$results/profiles" --device "$device" --dtype "$type" --bin "$bin" "${models[@]}"
 done
-
-others=gpt2-124m-50304,gpt2-1.5b,bert-large,resnet50
+others=gpt2-1.5b,bert-large,resnet50
 if asked rest; then bench rest "$(left)" --networks $others --dtypes ${types%%,*} --resume; fi
-if asked float32; then bench float32 "$(left)" --networks gpt2-124m,$others --dtypes float32 --resume; fi
-pack
+if asked float32; then bench float32 "$(left)" --networks gpt2-124m-50304,gpt2-124m,$others --dtypes float32 --resume; fi
+finish

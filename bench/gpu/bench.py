@@ -4,9 +4,11 @@
     python3 bench/gpu/bench.py --bin build/release/bin --out OUT --device cpu --tiny   # every path, on the CPU
 
 For each network and type, ckpt: a profile of this GPU, then plans for keep-all, for half of keep-all's activations and
-for the least budget there is; PyTorch: eager and compiled, both also with its own recomputation. A round runs each once,
-in turns, so that all see the same clocks; the figure is the median over rounds of medians over steps, with the smallest
-and largest. CAPTION, which goes under every table, says what each side does.
+for the least budget there is; PyTorch: eager and compiled, both also with its own recomputation. A round runs each of a
+side once, in turns. One side's state is on the device at a time: ckpt's rounds but the last, then PyTorch in a process of
+its own, then ckpt's last round, so that clocks that drift show in ckpt's smallest and largest. The figure is the median
+over rounds of medians over steps. After every turn bench.json and bench.md are written. CAPTION, which goes under every
+table, says what each side does.
 
 The rule for "half": PyTorch may take as many bytes beyond weights, their copies and optimizer state as ckpt's half plan
 does; gradients and workspaces count on both sides, what an allocator holds in reserve does not. Its recomputed blocks
@@ -17,8 +19,11 @@ On the CPU ckpt has no bfloat16: its plans are then made from a roofline and not
 recorded/ with the profiles, plans and measured traces.
 """
 import argparse
+import importlib.metadata
+import importlib.util
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,7 +31,8 @@ import time
 
 import flops
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
 # Published parameter counts (tests/test_models.c names the sources); batches for 141 GB, halved for less.
 GPT2_TINY = dict(batch=2, tokens=32, positions=32, hidden=64, blocks=4, heads=4, vocabulary=211)
 NETWORKS = {
@@ -41,14 +47,15 @@ NETWORKS = {
     "gpt2-1.5b": dict(kind="gpt", params=1557611200, batch=dict(bfloat16=8, float32=4), vars=dict(tokens=1024),
                       tiny=dict(GPT2_TINY, hidden=80, blocks=6, heads=5)),
 }
-# How PyTorch runs a step: arguments of torch_side.Variant. "match": searched for, to keep to the bytes of ckpt's half.
+# How PyTorch runs a step: arguments of torch_side.Variant, what needs no compiler first, then the most wanted. "match":
+# searched for, to keep to the bytes of ckpt's half.
 TORCH = {
-    "compiled": dict(compiled=True),
     "eager": dict(),
     "eager, blocks recomputed:": dict(blocks="match"),
-    "eager, all blocks recomputed:": dict(blocks="all"),
-    "compiled, blocks recomputed:": dict(compiled=True, blocks="match"),
+    "compiled": dict(compiled=True),
     "compiled, memory budget": dict(compiled=True, budget="match"),
+    "compiled, blocks recomputed:": dict(compiled=True, blocks="match"),
+    "eager, all blocks recomputed:": dict(blocks="all"),
     "compiled, autocast": dict(compiled=True, autocast=True),
     "eager, autocast": dict(autocast=True),
 }
@@ -90,7 +97,7 @@ class Ckpt:
         self.job, self.name, self.plan, self.times, self.error, self.result = job, name, plan, [], None, {}
 
     def step_times(self, steps):
-        self.result = json.loads(self.train(["--steps", str(steps), "--json"]))
+        self.result = json.loads(self.train(["--steps", str(steps), "--json"] + self.job.args.no_digest))
         return self.result["step_ns"] / 1e9
 
     def train(self, how):
@@ -102,7 +109,7 @@ class Ckpt:
         """A run of its own: a step that is traced is started op by op, not replayed."""
         if self.error is None and self.times and self.job.args.left() > 0:
             try:
-                self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")])
+                self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")] + self.job.args.no_digest)
             except Exception as error:  # noqa: BLE001
                 self.job.notes.append(f"{self.name}, trace: {error}")
 
@@ -151,7 +158,8 @@ class Job:
         path = self.file(f"{name}.plan.json")
         try:
             times = ["--profile", self.file("profile.json")] if self.runs else ["--device", "h200"]
-            run([f"{self.args.bin}/ckpt-plan", self.model, "-o", path] + times + how + self.flags, self.args.left())
+            effort = ["--effort", "0"] if self.args.tiny else []
+            run([f"{self.args.bin}/ckpt-plan", self.model, "-o", path] + times + how + effort + self.flags, self.args.left())
         except RuntimeError:
             if not (os.path.exists(path) and "least_budget_bytes" in read(path)):
                 raise
@@ -185,17 +193,79 @@ class Job:
                 v.error = NO_BFLOAT16
 
 
-def measure(job, args, keep):
-    """Rounds in turns; a variant that fails is out, with its reason. `keep` is called after each turn."""
-    for _ in range(args.rounds):
+class Torch:
+    """One way of PyTorch's to run a step, as torch_side.py tells of it."""
+
+    def __init__(self, name):
+        self.name, self.times, self.error, self.told = name, [], None, {}
+
+    def row(self):
+        return self.told
+
+
+def measure(job, rounds, keep):
+    """Rounds of ckpt in turns; a plan that fails is out, with its reason. `keep` is called after each turn."""
+    for _ in range(rounds):
         for variant in job.variants:
-            if variant.error is None and args.left() > 0:
+            if isinstance(variant, Ckpt) and variant.error is None and job.args.left() > 0:
                 try:
-                    variant.times.append(variant.step_times(args.steps))
+                    variant.times.append(variant.step_times(job.args.steps))
+                except NoTime:
+                    variant.error = NO_TIME
                 except Exception as error:  # noqa: BLE001: whatever stops one variant must not stop the others
-                    named = type(error).__name__  # Overtime is torch_side's NoTime
-                    variant.error = NO_TIME if named in ("NoTime", "Overtime") else f"{named}: {error}".splitlines()[0][:300]
+                    variant.error = f"{type(error).__name__}: {error}".splitlines()[0][:300]
                 keep()
+
+
+def measure_torch(job, seconds, keep):
+    """Rounds of PyTorch, in a process that is ended with all it started when its time is over."""
+    args = job.args
+    table = {name: how for name, how in TORCH.items() if (not args.torch or name in args.torch.split(";"))
+             and (job.dtype == "bfloat16" or not how.get("autocast")) and (job.most_bytes or "match" not in how.values())}
+    if not job.most_bytes:
+        job.notes.append("PyTorch's recomputation has no bytes to keep to: there is no plan of ckpt's")
+    variants = {name: Torch(name) for name in table}
+    job.variants += variants.values()
+    if seconds <= 1:
+        return
+    order = dict(kind=job.kind, vars=job.vars, dtype=job.dtype, device=args.device, most_bytes=job.most_bytes, params=job.params,
+                 table=table, rounds=args.rounds, steps=args.steps, seconds=seconds)
+    # Files, not pipes: what a compiler of PyTorch's leaves behind would hold a pipe open.
+    with open(job.file("torch.jsonl"), "w+") as lines, open(job.file("torch.txt"), "w+") as said:
+        child = subprocess.Popen([sys.executable, f"{HERE}/torch_side.py", json.dumps(order)], stdout=lines, stderr=said,
+                                 preexec_fn=os.setpgrp)
+        end, seen, code = time.time() + seconds + 3, 0, None
+        while code is None and time.time() < end:
+            time.sleep(0.1)
+            code = child.poll()
+            text = os.pread(lines.fileno(), 1 << 24, 0).decode()
+            whole = text[: text.rfind("\n") + 1].splitlines()
+            for told in map(json.loads, whole[seen:]):
+                v = variants[told["of"]]
+                v.name, v.times, v.error, v.told = told["name"], told["times"], told["error"], told["row"]
+            if len(whole) > seen:
+                seen = len(whole)
+                keep()
+        if code is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            job.notes.append("PyTorch was ended when its time was over")
+        elif code != 0:
+            said.seek(0)
+            words = said.read().strip().splitlines()
+            job.notes.append(f"PyTorch ended with {code}: {words[-1] if words else 'no message'}"[:300])
+            for v in variants.values():
+                v.error = v.error or (None if v.times else "not run: PyTorch's process had ended")
+
+
+def torch_version():
+    """Without importing it, which takes seconds; None: not here."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    try:
+        return f"PyTorch {importlib.metadata.version('torch')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "PyTorch of unknown version"
 
 
 def rows_of(job, peak_flops):
@@ -266,7 +336,7 @@ def save(args, report):
         file.write(markdown(report))
 
 
-def one(args, report, job, torch_side, peak_flops):
+def one(args, report, job, with_torch, peak_flops):
     """Measures one network and puts it into the report; True when something of ckpt failed."""
     failed = False
     report["formula"][job.name] = job.formula
@@ -284,13 +354,14 @@ def one(args, report, job, torch_side, peak_flops):
         failed = True
         job.notes.append(f"ckpt: {error}")
     report["most_bytes"][f"{job.name} {job.dtype}"] = job.most_bytes
-    if torch_side:
-        table = {name: how for name, how in TORCH.items() if not args.torch or name in args.torch.split(";")}
-        with torch_side.Side(job, table, args) as side:
-            job.variants += side.variants
-            measure(job, args, keep)
-    else:
-        measure(job, args, keep)
+    before = max(1, args.rounds - 1) if with_torch else args.rounds
+    begun = time.time()
+    measure(job, before, keep)
+    if with_torch:
+        once = (time.time() - begun) / before  # kept back for ckpt's last round and as long for the traces
+        measure_torch(job, args.left() - 5 - 2.5 * once, keep)
+        keep()
+        measure(job, args.rounds - before, keep)
     for v in job.variants:
         if isinstance(v, Ckpt):
             v.trace()
@@ -331,19 +402,14 @@ def main():
     begun = time.time()
     args.end = begun + args.seconds
     args.left = lambda: args.end - time.time()
-    torch_side = None
-    if not args.no_torch:
-        try:
-            import torch_side
-        except ImportError as error:
-            print(f"no PyTorch: {error}", flush=True)
+    with_torch = None if args.no_torch else torch_version()
+    # Weights that nobody compares need not be hashed.
+    args.no_digest = ["--no-digest"] if "--no-digest" in run([f"{args.bin}/ckpt-train", "--help"]) else []
     os.makedirs(f"{args.out}/recorded", exist_ok=True)
     gpu = smi("name") if args.device != "cpu" else ""
     peak_flops, peak_source = flops.peak(gpu)
-    memory = torch_side.memory_bytes(args.device) if torch_side and args.device != "cpu" else None
-    if memory is None:
-        text = smi("memory.total").split(" ")[0]
-        memory = int(text) * 2**20 if text.isdigit() else 141e9
+    text = smi("memory.total").split(" ")[0]
+    memory = int(text) * 2**20 if text.isdigit() else 141e9
     scale = 0
     while memory * 2**scale < 0.8 * 141e9:
         scale += 1
@@ -351,7 +417,7 @@ def main():
     if args.resume and os.path.exists(f"{args.out}/bench.json"):
         report = read(f"{args.out}/bench.json")
     report["head"] = (f"{gpu or 'CPU, tiny networks: no figure of a GPU'}, driver {smi('driver_version') or '–'}, "
-                      f"{torch_side.version() if torch_side else 'no PyTorch'}, {time.strftime('%Y-%m-%d', time.gmtime())}; "
+                      f"{with_torch or 'no PyTorch'}, {time.strftime('%Y-%m-%d', time.gmtime())}; "
                       f"up to {args.rounds} rounds of {args.steps} steps in turns, medians. Peak: {peak_source}.")
     failed = False
     jobs = [(name, dtype) for dtype in args.dtypes.split(",") for name in args.networks.split(",") if [name, dtype] not in report["done"]]
@@ -362,11 +428,11 @@ def main():
             continue
         args.end = time.time() + left / (len(jobs) - i)  # what one leaves, those after it share
         print(f"{time.time() - begun:6.1f} s: {name}, {dtype}", flush=True)
-        failed |= one(args, report, Job(args, name, dtype, scale), torch_side, peak_flops)
+        failed |= one(args, report, Job(args, name, dtype, scale), with_torch, peak_flops)
     save(args, report)
     print(markdown(report))
     done = sum(1 for r in report["rows"] if r.get("step_s"))
-    print(f"{'ckpt FAILED somewhere, see the table; ' if failed else ''}{done} of {len(report['rows'])} rows have a step time{'' if torch_side else ', no PyTorch here'}")
+    print(f"{'ckpt FAILED somewhere, see the table; ' if failed else ''}{done} of {len(report['rows'])} rows have a step time{'' if with_torch else ', no PyTorch here'}")
     ours = [r for r in report["rows"] if r["program"] == "ckpt"]
     short = any(not any((r["network"], r["dtype"]) == job for r in ours) for job in jobs)
     short |= any(r["error"] in (None, NO_TIME) and not r.get("step_s") for r in ours)

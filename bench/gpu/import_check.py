@@ -88,6 +88,10 @@ def compare(what, imported, recorded, within=0.0):
         verdict = "DIFFERS" if bad else "equal" if imported == recorded else f"{100 * (imported / recorded - 1):+.3f} %"
     rows.append(f"| {what} | {imported} | {'' if recorded is None else recorded} | {verdict} |")
     print(rows[-1], flush=True)
+    device = torch.cuda.get_device_name() if gpu else "CPU"
+    with open(path("imports.md"), "w") as file:  # after each: what follows may fail
+        file.write("\n".join(["| what | imported | PyTorch | |", "|---|---|---|---|", *rows, "",
+                              f"{device}, PyTorch {torch.__version__}"]) + "\n")
 
 
 def start_counting():
@@ -195,11 +199,7 @@ def main():
         snapshot_of_cpu()
     kineto()
     execution()
-    device = torch.cuda.get_device_name() if gpu else "CPU"
-    with open(path("imports.md"), "w") as file:
-        file.write("\n".join(["| what | imported | PyTorch | |", "|---|---|---|---|", *rows, "",
-                              f"{device}, PyTorch {torch.__version__}"]) + "\n")
-    print(f"{len(rows)} figures, {wrong} differ; {device}, PyTorch {torch.__version__}")
+    print(f"{len(rows)} figures, {wrong} differ; PyTorch {torch.__version__}")
     sys.exit(wrong > 0)
 
 

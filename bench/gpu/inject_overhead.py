@@ -139,6 +139,13 @@ def main():
         if found[True]["losses"] != found[False]["losses"] or (pairs and found[True]["losses"] != pairs[0][True]["losses"]):
             sys.exit("the losses of a run are others than those of the run before")
         pairs.append(found)
+        if i > 0:
+            lines = report(arguments, pairs)
+    print("\n".join(lines))
+
+
+def report(arguments, pairs):
+    """What there is by now, into files: more pairs may not come."""
     counted = pairs[1:]
     step = [100 * (pair[True]["step"] / pair[False]["step"] - 1) for pair in counted]
     wall = [100 * (pair[True]["wall"] / pair[False]["wall"] - 1) for pair in counted]
@@ -157,7 +164,7 @@ def main():
     with open(os.path.join(arguments.out, "inject.json"), "w") as file:
         json.dump(dict(recorded=not nothing, step_percent=step, wall_percent=wall,
                        pairs=[dict(alone=p[False], recorded=p[True]) for p in pairs]), file, indent=1)
-    print("\n".join(lines))
+    return lines
 
 
 if __name__ == "__main__":

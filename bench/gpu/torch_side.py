@@ -1,5 +1,8 @@
 """The PyTorch half of bench.py: one network, one optimizer, and several ways to run a step of them.
 
+A program of its own, so that all it holds on the device is gone when ckpt's turn comes, and that no fault of one side ends
+the other: torch_side.py '{"kind": ..., "device": ...}' prints a line of JSON after each turn of a variant.
+
 bfloat16 comes in two ways. "autocast": float32 weights, torch.autocast, as most training scripts do. Without that word:
 the network in bfloat16 (batch norms in float32), its optimizer over float32 weights, gradients copied to float32 for it
 and weights copied back after it; that is what ckpt's bfloat16 is nearest to, and moves fewer bytes than autocast.
@@ -8,27 +11,21 @@ Bytes: `beyond` is the most that was allocated during a step over what was alloc
 copies and the optimizer's state are there and gradients are not. So it holds activations, gradients and workspaces.
 """
 import copy
-import gc
+import json
+import os
 import signal
 import statistics
+import sys
 import time
+import types
 
 import torch
-import torch._dynamo
 import torch._functorch.config as functorch_config
 
 import torch_models
 
 TRIES = 3  # of torch.compile's activation memory budget; each is a compilation
 NEAR = 0.9  # of the bytes that are allowed: no further try
-
-
-def version():
-    return f"PyTorch {torch.__version__}"
-
-
-def memory_bytes(device):
-    return torch.cuda.get_device_properties(device).total_memory if torch.cuda.is_available() else None
 
 
 class Overtime(Exception):
@@ -167,34 +164,34 @@ class Variant:
             side.release()
         return statistics.median(times)
 
+    def turn(self, steps):
+        """A round of it; whatever stops one variant must not stop the others."""
+        try:
+            self.times.append(self.step_times(steps))
+        except Exception as error:  # noqa: BLE001
+            self.error = "no time" if isinstance(error, Overtime) else f"{type(error).__name__}: {error}".splitlines()[0][:300]
+
     def row(self):
         return dict(peak_bytes=self.memory.get("peak"), beyond_bytes=self.memory.get("beyond"), tries=self.tries,
                     reserved_bytes=self.memory.get("reserved"), warm_up_s=self.warm_s, loss=self.loss)
 
 
 class Side:
-    """Holds network and optimizer; `with` frees them, so that the next network finds the memory empty."""
+    """Network and optimizer, and the ways to run them that `job.table` names."""
 
-    def __init__(self, job, table, args):
-        self.job, self.type, self.left = job, "cpu" if args.device == "cpu" else "cuda", args.left
+    def __init__(self, job, left):
+        self.type, self.left = "cpu" if job.device == "cpu" else "cuda", left
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
-        self.variants, self.net, self.low, self.low_batch, self.matched = [], None, None, None, None
+        self.low, self.low_batch, self.matched = None, None, None
         self.most = job.most_bytes or float("inf")
-        try:
-            self.net, self.batch, self.optimizer = torch_models.make(job.kind, job.vars, args.device)
-            if job.dtype == "bfloat16":
-                self.low = torch_models.lowered(copy.deepcopy(self.net))
-                self.low_batch = [x.bfloat16() if x.is_floating_point() else x for x in self.batch]
-        except Exception as error:  # noqa: BLE001: e.g. no memory
-            job.notes.append(f"PyTorch: {error}".splitlines()[0])
-            return
+        self.net, self.batch, self.optimizer = torch_models.make(job.kind, job.vars, job.device)
+        if job.dtype == "bfloat16":
+            self.low = torch_models.lowered(copy.deepcopy(self.net))
+            self.low_batch = [x.bfloat16() if x.is_floating_point() else x for x in self.batch]
         count = sum(p.numel() for p in self.net.parameters())
-        assert count == job.params, f"PyTorch's {job.name} has {count} parameters, ours {job.params}"
-        if not job.most_bytes:
-            job.notes.append("PyTorch's recomputation has no bytes to keep to: there is no plan of ckpt's")
-        self.variants = [Variant(self, name, **how) for name, how in table.items()
-                         if (self.low is not None or not how.get("autocast")) and (job.most_bytes or "match" not in how.values())]
+        assert count == job.params, f"PyTorch's network has {count} parameters, ours {job.params}"
+        self.variants = [Variant(self, name, **how) for name, how in job.table.items()]
 
     def compiled_whole(self, net):
         """The variant that compiled `net` and recomputes nothing by order, when it has run."""
@@ -243,19 +240,36 @@ class Side:
             torch.cuda.synchronize()
 
     def release(self):
-        """ckpt's turn may come next."""
-        if self.net is not None and self.type == "cuda":
+        """Another variant's turn comes next."""
+        if self.type == "cuda":
             self.optimizer.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        for v in self.variants:
-            v.call = v.net = None
-        self.net = self.low = self.batch = self.low_batch = self.optimizer = None
-        torch._dynamo.reset()
-        gc.collect()
-        if self.type == "cuda":
-            torch.cuda.empty_cache()
+def main():
+    job = types.SimpleNamespace(**json.loads(sys.argv[1]))
+    end = time.time() + job.seconds
+    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print must not come between the lines
+    side = Side(job, lambda: end - time.time())
+
+    def turn(names):
+        for name in names:
+            v = variants[name]
+            if v.error is None and len(v.times) < job.rounds and side.left() > 1:
+                v.turn(job.steps)
+                print(json.dumps(dict(of=name, name=v.name, times=v.times, error=v.error, row=v.row())), file=out, flush=True)
+
+    # A variant is warmed up in its first turn, and those before it have another turn with it: in turns, and what comes
+    # first is measured in full when time is short.
+    variants = dict(zip(job.table, side.variants))
+    names = list(variants)
+    for i in range(len(names)):
+        turn(names[i::-1])
+    for _ in range(job.rounds):
+        turn(names)
+    out.flush()
+    os._exit(0)  # a compiler's threads may be at work for a variant that had no time
+
+
+if __name__ == "__main__":
+    main()
