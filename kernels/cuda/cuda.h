@@ -21,6 +21,7 @@ typedef struct ckpt_cuda {
     cudaStream_t stream[CKPT_STREAM_COUNT];
     const ckpt_cuda_counters *counters;
     void *blas, *cudnn; /* handles of the two libraries */
+    struct ckpt_cudnn_attention *attention; /* what cuDNN made for attention so far */
 } ckpt_cuda;
 
 /* The one name that the library of the CUDA device shows. */

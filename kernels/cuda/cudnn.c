@@ -10,12 +10,12 @@
  * GPU that is only described to it. cuDNN is opened by the first convolution: it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
-#include <cudnn_graph.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "kernels/cuda/cudnn_impl.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -28,12 +28,6 @@ enum {
     ENGINE_MAX = 64, /* engines that are looked at, of each list */
     TENSORS = 3,
 };
-
-/* What cuda->cudnn is: a handle, or in tests a GPU's description, and NULL for the other. */
-typedef struct cudnn_session {
-    cudnnHandle_t handle;
-    descriptor gpu;
-} cudnn_session;
 
 struct ckpt_cudnn_convolution {
     cudnnHandle_t handle;
