@@ -32,6 +32,11 @@ typedef struct ckpt_layer_decision {
     ckpt_decision decision;
 } ckpt_layer_decision;
 
+/* How the kernels of a layer compute, as the device names it (ckpt_device_choice): what was profiled. */
+typedef struct ckpt_layer_algorithms {
+    const char *layer, *algorithms;
+} ckpt_layer_algorithms;
+
 typedef struct ckpt_outline_op {
     const char *name, *layer; /* layer: "" for none */
     ckpt_phase phase;
@@ -81,6 +86,8 @@ typedef struct ckpt_plan {
 
     const ckpt_layer_decision *layer;
     int layer_count;
+    const ckpt_layer_algorithms *algorithms; /* of the layers that have a choice and were profiled on a GPU */
+    int algorithms_count;
     const ckpt_step *step;
     int step_count;
     const ckpt_place *place;

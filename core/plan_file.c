@@ -159,6 +159,31 @@ static ckpt_code read_layers(const reader *r, const ckpt_item *root)
     return CKPT_OK;
 }
 
+static ckpt_code read_algorithms(const reader *r, const ckpt_item *root)
+{
+    ckpt_item layers, item;
+    if (!ckpt_item_find(root, "algorithms", &layers)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_object(&layers, r->err));
+    const int count = ckpt_item_count(&layers);
+    ckpt_layer_algorithms *const at = CKPT_NEW(r->out, ckpt_layer_algorithms, count);
+    if (at == NULL) {
+        return no_memory(r, "algorithms", count);
+    }
+    int k = 0;
+    for (void *i = NULL; ckpt_item_next(&layers, &i, &item); k++) {
+        at[k].layer = ckpt_arena_text(r->out, item.key);
+        if (at[k].layer == NULL) {
+            return no_memory(r, "algorithms", count);
+        }
+        CKPT_TRY(ckpt_item_text(&item, r->out, &at[k].algorithms, r->err));
+    }
+    r->plan->algorithms = at;
+    r->plan->algorithms_count = count;
+    return CKPT_OK;
+}
+
 static ckpt_code read_step(const reader *r, const ckpt_item *item, ckpt_step *step)
 {
     int verbs = 0;
@@ -261,6 +286,7 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     CKPT_TRY(read_summary(r, root));
     CKPT_TRY(read_bound_solver(r, root));
     CKPT_TRY(read_layers(r, root));
+    CKPT_TRY(read_algorithms(r, root));
     CKPT_TRY(read_options(r, root));
     CKPT_TRY(read_steps(r, root));
     CKPT_TRY(read_places(r, root));
@@ -351,6 +377,16 @@ static void write_place(const ckpt_place *place, ckpt_text *text)
                   place->to, place->offset, place->bytes);
 }
 
+static void write_algorithms(const ckpt_plan *plan, ckpt_text *text)
+{
+    for (int i = 0; i < plan->algorithms_count; i++) {
+        const ckpt_layer_algorithms *const a = &plan->algorithms[i];
+        ckpt_text_member(text, i > 0 ? ",\n    " : ",\n  \"algorithms\": {\n    ", a->layer);
+        ckpt_text_member(text, ": ", a->algorithms);
+    }
+    ckpt_text_add(text, "%s", plan->algorithms_count > 0 ? "\n  }" : "");
+}
+
 void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
 {
     write_head(plan, text);
@@ -359,7 +395,9 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
         ckpt_text_member(text, i > 0 ? ",\n    " : "\n    ", plan->layer[i].layer);
         ckpt_text_add(text, ": \"%s\"", ckpt_decision_name(plan->layer[i].decision));
     }
-    ckpt_text_add(text, "%s},\n  \"steps\": [", plan->layer_count > 0 ? "\n  " : "");
+    ckpt_text_add(text, "%s}", plan->layer_count > 0 ? "\n  " : "");
+    write_algorithms(plan, text);
+    ckpt_text_add(text, ",\n  \"steps\": [");
     for (int i = 0; i < plan->step_count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
         write_step(&plan->step[i], text);

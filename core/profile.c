@@ -160,10 +160,11 @@ static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_r
     CKPT_TRY(read_timing(r, item, "backward", false, &row->backward));
     CKPT_TRY(read_timing(r, item, "update", false, &row->update));
     CKPT_TRY(read_fields(r, item, fields, FIELD_COUNT, row));
+    CKPT_TRY(ckpt_member_text(item, "algorithms", "", r->out, &row->algorithms, r->err));
     return read_kernels(r, item, row);
 }
 
-/* Samples stand in the row that was measured, and are of its twins too. */
+/* Samples and algorithms stand in the row that was measured, and are of its twins too. */
 static void share_samples(const ckpt_timing *from, ckpt_timing *timing)
 {
     if (timing->sample_ns == NULL && timing->repeats == from->repeats && timing->median_ns == from->median_ns) {
@@ -179,6 +180,7 @@ static void share_rows(const ckpt_names *names, ckpt_profile_row *row, int count
             share_samples(&row[twin].forward, &row[i].forward);
             share_samples(&row[twin].backward, &row[i].backward);
             share_samples(&row[twin].update, &row[i].update);
+            row[i].algorithms = row[i].algorithms[0] == '\0' ? row[twin].algorithms : row[i].algorithms;
         }
     }
 }
@@ -320,6 +322,9 @@ static void write_row(const ckpt_profile_row *row, ckpt_text *text)
     for (int f = 0; f < FIELD_COUNT; f++) {
         const int64_t *const value = (const int64_t *)(const void *)((const char *)row + fields[f].offset);
         ckpt_text_add(text, ", \"%s\": %" PRId64, fields[f].key, *value);
+    }
+    if (measured) {
+        write_text_member(text, "algorithms", row->algorithms);
     }
     write_kernels(row, text);
     ckpt_text_add(text, " }");

@@ -45,6 +45,7 @@ typedef struct ckpt_profile_row {
     ckpt_bytes output_bytes, saved_bytes;
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes;
     ckpt_bytes parameter_bytes, gradient_bytes, optimizer_bytes;
+    const char *algorithms; /* that were measured, as the device names them (ckpt_device_choice); "": no choice */
     const ckpt_profile_kernel *kernel; /* by direction, then in order of their start */
     int kernel_count;                  /* 0: the device does not tell */
 } ckpt_profile_row;

@@ -299,6 +299,17 @@ static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckp
     }
 }
 
+/* What the plan says a layer computes with; NULL: nothing, the device chooses. */
+static const char *algorithms_of(const ckpt_plan *plan, const char *layer)
+{
+    for (int i = 0; i < plan->algorithms_count; i++) {
+        if (strcmp(plan->algorithms[i].layer, layer) == 0) {
+            return plan->algorithms[i].algorithms;
+        }
+    }
+    return NULL;
+}
+
 static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
 {
     ckpt_executor *const executor = wiring->executor;
@@ -315,11 +326,12 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
         if (forward[n] < 0 && backward[n] < 0) {
             continue; /* an alias */
         }
-        CKPT_TRY_WHILE(
-            err, ckpt_device_bind(executor->device, &network->node[n], forward[n], backward[n], NULL, &bound[n], err),
-            "fitting layer %s into its place (a plan must be made with the same --threads; or profile the "
-            "model and plan with --profile)",
-            network->node[n].name);
+        CKPT_TRY_WHILE(err,
+                       ckpt_device_bind(executor->device, &network->node[n], forward[n], backward[n],
+                                        algorithms_of(executor->plan, network->node[n].name), &bound[n], err),
+                       "fitting layer %s into its place (a plan must be made with the same --threads; or profile the "
+                       "model and plan with --profile)",
+                       network->node[n].name);
     }
     return CKPT_OK;
 }

@@ -132,6 +132,7 @@ static ckpt_code write_plain(const ckpt_plan *plan, bool outline, ckpt_text *tex
     plain.solver_seconds = 0;
     plain.costs = "";
     plain.option_count = 0;
+    plain.algorithms_count = 0;
     plain.outline = outline ? plan->outline : (ckpt_outline){0};
     ckpt_plan_write(&plain, text);
     return ckpt_text_end(text, err);

@@ -15,6 +15,8 @@ typedef struct ckpt_source {
     bool flagged;            /* the model itself sets something, and that is not ignored */
     const ckpt_model *model; /* NULL: the file is a graph */
     const char *costs;
+    const ckpt_layer_algorithms *algorithms; /* that the profile measured, by layer */
+    int algorithms_count;
     bool roofline;
     int threads; /* CKPT_ON_GPU: for a GPU; 0 too when the file is a graph */
     bool gpu;

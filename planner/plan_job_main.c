@@ -147,6 +147,8 @@ void ckpt_job_stamp(const ckpt_job *j, ckpt_plan *plan)
     plan->gpu = s->gpu;
     plan->threads = s->threads;
     plan->scheme = s->scheme;
+    plan->algorithms = s->algorithms;
+    plan->algorithms_count = s->algorithms_count;
     plan->reserve_bytes = s->reserve;
     plan->solver = asked != NULL && ckpt_grouping_known(asked) ? asked : plan->solver;
 }

@@ -64,6 +64,24 @@ static ckpt_code find_costs(const ckpt_request *r, const ckpt_profile *profile, 
     return s->costs != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of the costs");
 }
 
+/* What the times are of is what shall run. */
+static ckpt_code take_algorithms(const ckpt_profile *profile, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+{
+    const int rows = profile != NULL ? profile->row_count : 0;
+    ckpt_layer_algorithms *const at = CKPT_NEW(out, ckpt_layer_algorithms, rows);
+    if (at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "algorithms of %d layers", rows);
+    }
+    s->algorithms = at;
+    s->algorithms_count = 0;
+    for (int i = 0; i < rows; i++) {
+        if (profile->row[i].algorithms[0] != '\0') {
+            at[s->algorithms_count++] = (ckpt_layer_algorithms){profile->row[i].layer, profile->row[i].algorithms};
+        }
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
@@ -85,6 +103,7 @@ static ckpt_code read_model(const ckpt_request *r, ckpt_arena *out, ckpt_source 
     CKPT_TRY(ckpt_staged_lower(network, profile, device, &r->scheme, out, staged, err));
     s->model = model;
     take_staged(s, staged);
+    CKPT_TRY(take_algorithms(profile, out, s, err));
     return find_costs(r, profile, device, out, s, err);
 }
 

@@ -201,6 +201,18 @@ ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err
     return run_update(bench, err);
 }
 
+static ckpt_bytes most(ckpt_bytes a, ckpt_bytes b)
+{
+    return a > b ? a : b;
+}
+
+static void use_workspaces(ckpt_bench *bench, const ckpt_node_role *role)
+{
+    bench->forward_bytes = bench->bound.forward_workspace_bytes;
+    bench->backward_bytes = bench->bound.backward_workspace_bytes +
+                            ckpt_staging_bytes(bench->node, role->grad_in_adds, role->grad_param_adds);
+}
+
 ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, const ckpt_node *node, ckpt_err *err)
 {
     const ckpt_network *const network = profiling->lowered->network;
@@ -212,9 +224,11 @@ ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, co
                           .chunk = profiling->chunk,
                           .chunk16 = profiling->chunk16};
     CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, NULL, &bench->bound, err));
-    bench->forward_bytes = bench->bound.forward_workspace_bytes;
-    bench->backward_bytes =
-        bench->bound.backward_workspace_bytes + ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
+    use_workspaces(bench, role);
+    if (profiling->tuning_on) {
+        bench->forward_bytes = most(bench->forward_bytes, node->forward_workspace_bytes);
+        bench->backward_bytes = most(bench->backward_bytes, node->backward_workspace_bytes);
+    }
     void *base = NULL;
     ckpt_bytes needed = 0, used = 0;
     take_all(bench, role, slots, &needed);
@@ -223,6 +237,25 @@ ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, co
     bench->bytes = needed;
     set_args(bench, role, take_all(bench, role, slots, &used));
     return fill_all(bench, err);
+}
+
+/* Candidates write over the outputs, so a forward run comes before backward's are timed. */
+ckpt_code ckpt_bench_tune(ckpt_bench *bench, ckpt_profiling *profiling, ckpt_err *err)
+{
+    const ckpt_node_role *const role = &profiling->role[bench->node->index];
+    if (!profiling->tuning_on || bench->bound.kernel->tune == NULL) {
+        return CKPT_OK;
+    }
+    const ckpt_bytes backward_room = bench->backward_bytes;
+    bench->args.workspace_bytes = bench->forward_bytes;
+    CKPT_TRY(ckpt_device_tune(bench->device, &bench->bound, &bench->args, false, &profiling->tuning, err));
+    if (role->backward) {
+        CKPT_TRY(ckpt_bench_start(bench, CKPT_DIRECTION_FORWARD, err));
+        bench->args.workspace_bytes = backward_room;
+        CKPT_TRY(ckpt_device_tune(bench->device, &bench->bound, &bench->args, true, &profiling->tuning, err));
+    }
+    use_workspaces(bench, role);
+    return CKPT_OK;
 }
 
 void ckpt_bench_close(ckpt_bench *bench)

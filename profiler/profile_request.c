@@ -14,6 +14,8 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {"set", 0, "VAR=N", "override a variable of the model"},
     {"dtype", 0, "float32|bfloat16", "in place of the model's dtype; bfloat16 on a GPU"},
     {"warm", 0, NULL, "leave a GPU's cache as the run before left it, instead of overwriting it"},
+    {"no-tune", 0, NULL,
+     "products and convolutions by the algorithm a GPU's library puts first, not the fastest timed"},
     {"no-cupti", 0, NULL, "time a GPU's layers by its events; no kernels are recorded"},
     {"roofline", 0, "NAME", "device whose data sheet is compared with, or its JSON file (default: this GPU's)"},
     {"import", 0, "FILE", "PyTorch's memory snapshot or ExecutionTrace, or a Chrome trace: make a trace or graph"},
@@ -65,6 +67,8 @@ static bool take_measuring(ckpt_cli *cli, const char *name, const char *value, c
         r->profiler.spend_ns = (ckpt_ns)(seconds * 1e9);
     } else if (strcmp(name, "warm") == 0) {
         r->profiler.warm = true;
+    } else if (strcmp(name, "no-tune") == 0) {
+        r->profiler.no_tune = true;
     } else if (strcmp(name, "no-cupti") == 0) {
         r->no_cupti = true;
     } else if (strcmp(name, "set") == 0) {

@@ -173,6 +173,11 @@ static ckpt_code measure_layer(ckpt_profiling *profiling, const ckpt_node *node,
     }
     ckpt_bench bench = {0};
     ckpt_code code = ckpt_bench_open(&bench, profiling, node, err);
+    code = code == CKPT_OK ? ckpt_bench_tune(&bench, profiling, err) : code;
+    if (code == CKPT_OK) {
+        row->algorithms = ckpt_arena_text(profiling->out, ckpt_device_choice(&bench.bound));
+        code = row->algorithms != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for names of algorithms");
+    }
     if (code == CKPT_OK) {
         const char *const why = ckpt_device_remark(&bench.bound);
         if (why[0] != '\0' && profiling->options.remark != NULL) {
@@ -190,6 +195,7 @@ static ckpt_code measure_layer(ckpt_profiling *profiling, const ckpt_node *node,
 static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
 {
     row->same_as = from->layer;
+    row->algorithms = from->algorithms;
     row->forward = from->forward;
     row->backward = from->backward;
     row->update = from->update;
@@ -210,7 +216,7 @@ static ckpt_code measure_all(ckpt_profiling *profiling, ckpt_profile_row *row, i
             continue; /* an alias runs nothing */
         }
         ckpt_profile_row *const mine = &row[rows];
-        *mine = (ckpt_profile_row){.layer = node->name, .op = node->op->name, .same_as = ""};
+        *mine = (ckpt_profile_row){.layer = node->name, .op = node->op->name, .same_as = "", .algorithms = ""};
         count_bytes(profiling, node, mine);
         row_of[n] = rows++;
         if (first[n] != n) {
@@ -297,6 +303,22 @@ static void say_tally(const ckpt_profiling *profiling)
     }
 }
 
+static void say_tuning(const ckpt_profiling *profiling)
+{
+    char first[CKPT_UNITS_TEXT], fastest[CKPT_UNITS_TEXT];
+    const ckpt_tuning *const t = &profiling->tuning;
+    if (t->tuned > 0) {
+        ckpt_profile_note(profiling,
+                          "%d products and convolutions timed with %d algorithms, %d use another than their library's "
+                          "first: %s together instead of %s",
+                          t->tuned, t->candidates, t->changed, ckpt_ns_show(t->fastest_ns, fastest),
+                          ckpt_ns_show(t->first_ns, first));
+    }
+    if (t->refused > 0) {
+        ckpt_profile_note(profiling, "%d algorithms are refused, the last: %s", t->refused, t->refusal);
+    }
+}
+
 static ckpt_code take_tables(ckpt_profiling *profiling, int **first, int **row_of, ckpt_err *err)
 {
     const int nodes = profiling->lowered->network->node_count;
@@ -318,7 +340,10 @@ static ckpt_code fill_profile(ckpt_profiling *profiling, ckpt_profile *made, ckp
     CKPT_TRY(take_tables(profiling, &first, &row_of, err));
     CKPT_TRY(read_roles(profiling, profiling->scratch, err));
     CKPT_TRY(prepare(profiling, err));
+    profiling->tuning.flush = profiling->flush;
+    profiling->tuning.flush_bytes = profiling->flush_bytes;
     CKPT_TRY(measure_all(profiling, row, &made->row_count, first, row_of, err));
+    say_tuning(profiling);
     made->flushed = profiling->flush != NULL;
     CKPT_TRY_WHILE(err, ckpt_profile_link(profiling->device, made, err), "measuring the link");
     if (profiling->options.recorder != NULL) {
@@ -343,6 +368,7 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
     ckpt_profiling profiling = {
         .device = device, .lowered = lowered, .options = with_defaults(options), .out = out, .scratch = &scratch};
     profiling.recording = profiling.options.recorder != NULL;
+    profiling.tuning_on = device->api->gpu && !profiling.options.no_tune;
     profiling.least_ns = options != NULL && options->repeats > 0 ? 0 : LEAST_NS;
     *made = (ckpt_profile){.source = "", .recorder = "", .model = network->model->name, .row = row};
     const ckpt_code code = fill_profile(&profiling, made, row, err);

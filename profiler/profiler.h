@@ -14,6 +14,7 @@ typedef struct ckpt_profiler_options {
     int repeats;
     int warmup;       /* runs before, at least; 0: default */
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */
+    bool no_tune;     /* every layer computes with what the libraries put first; else with the fastest they offer */
     bool warm;        /* leave the device's cache as the run before left it, where it could be overwritten */
     /* Records what the device runs, opened by the caller (ckpt_profile_record); each run is started under the tag
      * ckpt_profile_tag. NULL: times are between two stamps of the device, and no kernels are known */

@@ -43,6 +43,8 @@ typedef struct ckpt_profiling {
     ckpt_ns start_ns; /* that the host took to start the last run */
     bool recording;   /* options.recorder works */
     ckpt_profile_tally tally;
+    bool tuning_on;
+    ckpt_tuning tuning;
 } ckpt_profiling;
 
 enum { CKPT_BENCH_CHUNK = 1 << 16 };
@@ -69,7 +71,7 @@ typedef struct ckpt_bench {
     void *grad_in[CKPT_IN_MAX];
     float *grad_param[CKPT_PARAM_MAX];
     float *slot[CKPT_HYPER_MAX];
-    ckpt_bytes forward_bytes, backward_bytes; /* workspaces, staging included */
+    ckpt_bytes forward_bytes, backward_bytes; /* workspaces, staging included; until it is tuned, room for any */
     ckpt_kernel_args args;
 } ckpt_bench;
 
@@ -77,6 +79,8 @@ typedef struct ckpt_bench {
 CKPT_MUST_USE ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, const ckpt_node *node,
                                         ckpt_err *err);
 void ckpt_bench_close(ckpt_bench *bench);
+/* Bind the layer to the fastest algorithms that its device's libraries offer, and use the workspaces of those. */
+CKPT_MUST_USE ckpt_code ckpt_bench_tune(ckpt_bench *bench, ckpt_profiling *profiling, ckpt_err *err);
 /* Start one run; the device is not waited for. */
 CKPT_MUST_USE ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err);
 

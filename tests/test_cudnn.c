@@ -69,6 +69,35 @@ static bool is_product(const ckpt_node *node)
     return product;
 }
 
+/* What an engine is called makes the same one again, in just its workspace; not in less, and nothing like it. */
+static void check_named(int g, const ckpt_cudnn_shape *shape, ckpt_cudnn_direction direction,
+                        const ckpt_cudnn_convolution *made)
+{
+    static const char *const other[] = {"", "own", "dnn", "dnn1:2,3=4", "lt130002:1"};
+    const char *const name = ckpt_cudnn_convolution_choice(made);
+    const ckpt_bytes used = ckpt_cudnn_convolution_workspace(made);
+    ckpt_cudnn_convolution *again = NULL;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_cudnn_convolution_create(&opened[g], shape, direction, used, name, &again, &err), err);
+    CHECK(strcmp(ckpt_cudnn_convolution_choice(again), name) == 0 && ckpt_cudnn_convolution_workspace(again) == used,
+          "%s: engine %s with %lld bytes comes back as %s with %lld", gpus[g].name, name, (long long)used,
+          ckpt_cudnn_convolution_choice(again), (long long)ckpt_cudnn_convolution_workspace(again));
+    ckpt_cudnn_convolution_destroy(again);
+    if (used > 0) {
+        assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, used - 1, name, &again, &err),
+                         CKPT_DEVICE);
+    }
+    for (size_t k = 0; k < sizeof other / sizeof other[0]; k++) {
+        assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, -1, other[k], &again, &err),
+                         CKPT_DEVICE);
+        assert_non_null(strstr(err.msg, "profile and plan again"));
+    }
+    char unknown[CKPT_PIECE_TEXT];
+    (void)snprintf(unknown, sizeof unknown, "%.*s99999", (int)(strchr(name, ':') + 1 - name), name);
+    assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, -1, unknown, &again, &err),
+                     CKPT_DEVICE);
+}
+
 /* As the executor does without a profile, then as the profiler does, then as the executor does with that profile. */
 static void check_node(const char *file, int g, const ckpt_node *node)
 {
@@ -84,6 +113,11 @@ static void check_node(const char *file, int g, const ckpt_node *node)
               kernel->remark(state));
         CHECK(k == 1 || (used[0] <= given[k][0] && used[1] <= given[k][1]), "%s, %s, layer %s uses %lld and %lld bytes",
               file, gpus[g].name, node->name, (long long)used[0], (long long)used[1]);
+        char choice[CKPT_CHOICE_TEXT];
+        (void)snprintf(choice, sizeof choice, "%s", kernel->choice(state));
+        kernel->release(state);
+        CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], choice, &state, &err), err);
+        assert_string_equal(kernel->choice(state), choice);
         kernel->release(state);
         CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], NULL, &state, &err), err);
         kernel->workspace(node, state, &again[0], &again[1]);
@@ -178,12 +212,15 @@ static void test_strange_shapes(void **state)
                     ckpt_err err = {0};
                     ckpt_cudnn_convolution *made = NULL;
                     const ckpt_code code = ckpt_cudnn_convolution_create(
-                        &opened[g], &s, (ckpt_cudnn_direction)direction, limit, &made, &err);
+                        &opened[g], &s, (ckpt_cudnn_direction)direction, limit, NULL, &made, &err);
                     CHECK(limit >= 0 || code == CKPT_OK, "shape %zu on %s: %s", i / 2, gpus[g].name, err.msg);
                     CHECK(code == CKPT_OK || code == CKPT_DEVICE, "shape %zu on %s: %s", i / 2, gpus[g].name, err.msg);
                     const ckpt_bytes used = code == CKPT_OK ? ckpt_cudnn_convolution_workspace(made) : 0;
                     CHECK(limit < 0 || used <= limit, "shape %zu: %lld bytes of %lld", i / 2, (long long)used,
                           (long long)limit);
+                    if (code == CKPT_OK) {
+                        check_named(g, &s, (ckpt_cudnn_direction)direction, made);
+                    }
                     ckpt_cudnn_convolution_destroy(made);
                     found = code == CKPT_OK && used > 0;
                     limit = used - 1;
@@ -204,7 +241,7 @@ static void test_too_little_for_tensor_cores(void **state)
             ckpt_err err = {0};
             ckpt_cudnn_convolution *made = NULL;
             CHECK_OK(ckpt_cudnn_convolution_create(&opened[g], &stem, CKPT_CUDNN_FORWARD,
-                                                   little != 0 ? (ckpt_bytes)64 << 20 : -1, &made, &err),
+                                                   little != 0 ? (ckpt_bytes)64 << 20 : -1, NULL, &made, &err),
                      err);
             const char *const remark = ckpt_cudnn_convolution_remark(made);
             CHECK((remark[0] != '\0') == (little != 0), "%s, %s: remark \"%s\"", gpus[g].name,
@@ -261,7 +298,7 @@ static void check_attention(const char *name, int g, const ckpt_node *node)
     const bound_attention wanted = bind_attention(g, node, -1, -1, NULL);
     const bound_attention same = bind_attention(g, node, planned.forward, planned.backward, planned.choice);
     const bound_attention less = bind_attention(g, node, planned.forward, planned.backward - 1, NULL);
-    CHECK(strncmp(planned.choice, "cudnn ", 6) == 0 && planned.remark[0] == '\0', "%s on %s: %s, %s", name,
+    CHECK(strncmp(planned.choice, "forward=", 8) == 0 && planned.remark[0] == '\0', "%s on %s: %s, %s", name,
           gpus[g].name, planned.choice, planned.remark);
     CHECK(planned.forward <= node->forward_workspace_bytes && planned.backward <= node->backward_workspace_bytes,
           "%s on %s takes %lld and %lld bytes of %lld and %lld", name, gpus[g].name, (long long)planned.forward,

@@ -293,7 +293,7 @@ static void check_on(ckpt_gpu *on, const char *who, const sizes *s, ckpt_dtype d
     (void)setenv("CKPT_ATTENTION", who, 1);
     if (ckpt_gpu_case_init(&c, &test, number, dtype, on, cpu, UINT64_C(0x123456789))) {
         const bool library = strcmp(who, "own") != 0 && library_may(&c, s);
-        if (strncmp(ckpt_device_choice(&c.bound), library ? "cudnn " : "own", library ? 6 : 4) != 0) {
+        if (strncmp(ckpt_device_choice(&c.bound), library ? "forward=" : "own", library ? 8 : 4) != 0) {
             ckpt_gpu_report(&c, "asked for %s, got %s: %s", who, ckpt_device_choice(&c.bound),
                             ckpt_device_remark(&c.bound));
         }
@@ -491,16 +491,16 @@ static void who_computes(void **state)
         (void)setenv("CKPT_ATTENTION", "cudnn", 1);
         assert_true(ckpt_gpu_case_init(&c, &test, 6000, CKPT_BFLOAT16, &gpu[i], cpu, 1));
         const ckpt_bytes all = c.node->backward_workspace_bytes, delta = 2048;
-        char library[160];
+        char library[512];
         (void)snprintf(library, sizeof library, "%s", ckpt_device_choice(&c.bound));
-        assert_true(chooses(&c, all, NULL, "cudnn ", false));
+        assert_true(chooses(&c, all, NULL, "forward=", false));
         assert_true(chooses(&c, all, "own", "own", false));
         assert_true(chooses(&c, delta, NULL, "own", true));
         (void)setenv("CKPT_ATTENTION", "own", 1);
         assert_true(chooses(&c, all, NULL, "own", false));
-        assert_true(chooses(&c, all, library, "cudnn ", false));
+        assert_true(chooses(&c, all, library, "forward=", false));
         assert_true(chooses(&c, delta, library, NULL, false));
-        assert_true(chooses(&c, all, "cudnn 99/24=1, none, 3 heads", NULL, false));
+        assert_true(chooses(&c, all, "forward=dnn1:99", NULL, false));
         (void)setenv("CKPT_ATTENTION", "other", 1);
         assert_true(chooses(&c, all, NULL, NULL, false));
         (void)unsetenv("CKPT_ATTENTION");

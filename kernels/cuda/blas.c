@@ -7,17 +7,25 @@
  * (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE). Adding the parts up in the result as they come (INPLACE: what is added
  * first is a matter of counters, and y is rounded to its type between parts; NVIDIA/CUDALibrarySamples issue 243) and
  * parts rounded to the type of the result (OUTPUT_TYPE) are both refused. What a workspace held before does not matter:
- * PyTorch and XLA give the library memory that nobody cleared. None of this has been seen on a GPU yet. */
+ * PyTorch and XLA give the library memory that nobody cleared. None of this has been seen on a GPU yet.
+ *
+ * An algorithm's name is the library's version and its own description of the algorithm, 8 words in hexadecimal without
+ * the zeros at the end: cublasLt.h says that it can be written down and read again by the same version. Other versions
+ * are refused; what is read is checked by the library and by the conditions above. */
 #include "kernels/cuda/blas.h"
 
 #include <cublasLt.h>
-#include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/memory.h"
+#include "kernels/cuda/trial.h"
 
 enum {
-    RESULTS = 8,
+    RESULTS = 16, /* asked for; of those that will do, the first CKPT_TRIAL_CANDIDATES are candidates */
+    WORDS = sizeof((cublasLtMatmulAlgo_t *)0)->data / sizeof(uint64_t),
     WORKSPACE_ALIGN = 256, /* what cublasLtMatmul may expect of a workspace; ours start at multiples of CKPT_ALIGN */
     SLACK = WORKSPACE_ALIGN - CKPT_ALIGN,
     OPERAND_ALIGN = 16,
@@ -25,14 +33,18 @@ enum {
 /* cuBLAS's own default on Hopper (cuBLAS documentation, cublasSetWorkspace). */
 static const ckpt_bytes recommended = (ckpt_bytes)32 << 20;
 
+typedef struct candidate {
+    cublasLtMatmulAlgo_t algo;
+    size_t bytes; /* of workspace */
+} candidate;
+
 struct ckpt_blas_product {
-    cublasLtHandle_t handle;
-    cudaStream_t stream;
+    ckpt_cuda *cuda;
     cublasLtMatmulDesc_t call;
     cublasLtMatrixLayout_t x, w, y;
-    cublasLtMatmulAlgo_t algo;
-    size_t algo_bytes;
-    bool bias, adds;
+    ckpt_blas_shape shape;
+    candidate used;
+    char choice[CKPT_PIECE_TEXT];
 };
 
 static ckpt_code check(cublasStatus_t status, const char *what, ckpt_err *err)
@@ -90,6 +102,11 @@ static ckpt_code set_call(ckpt_blas_product *product, cublasLtMatmulDescAttribut
                  "cublasLtMatmulDescSetAttribute", err);
 }
 
+static cublasLtHandle_t handle_of(const ckpt_blas_product *product)
+{
+    return (cublasLtHandle_t)product->cuda->blas;
+}
+
 static ckpt_code set_bias(const ckpt_blas_product *product, const void *bias, ckpt_err *err)
 {
     return check(cublasLtMatmulDescSetAttribute(product->call, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void *)&bias,
@@ -106,8 +123,9 @@ static ckpt_code make_call(ckpt_blas_product *product, const ckpt_blas_shape *sh
     const int32_t turn_x = shape->x_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     CKPT_TRY(set_call(product, CUBLASLT_MATMUL_DESC_TRANSA, &turn_w, sizeof turn_w, err));
     CKPT_TRY(set_call(product, CUBLASLT_MATMUL_DESC_TRANSB, &turn_x, sizeof turn_x, err));
-    if (shape->bias) {
-        const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    if (shape->bias || shape->sums) {
+        /* BGRADB sums the library's B, our x, over k; D has as many columns as there are sums. */
+        const uint32_t epilogue = shape->sums ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BIAS;
         const int32_t type = (int32_t)type_of(shape->out);
         CKPT_TRY(set_call(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, err));
         CKPT_TRY(set_call(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type, err));
@@ -148,53 +166,137 @@ static ckpt_code refuse(const ckpt_blas_shape *shape, ckpt_bytes limit, const ch
 {
     return CKPT_FAIL(
         err, CKPT_DEVICE,
-        "cuBLASLt has no reproducible %s product [%lld x %lld] [%lld x %lld] in %lld bytes of workspace%s%s",
+        "cuBLASLt has no reproducible %s product [%lld x %lld] [%lld x %lld]%s in %lld bytes of workspace%s%s",
         ckpt_dtype_name(shape->in), (long long)shape->rows, (long long)shape->inner, (long long)shape->inner,
-        (long long)shape->columns, (long long)limit, why[0] == '\0' ? "" : ": ", why);
+        (long long)shape->columns, shape->sums ? " with sums" : "", (long long)limit, why[0] == '\0' ? "" : ": ", why);
 }
 
-/* The first of the library's answers that keeps to the limit. */
-static ckpt_code choose(ckpt_blas_product *product, const ckpt_blas_shape *shape, ckpt_bytes limit, ckpt_err *err)
+static bool read_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t name, void *value,
+                        size_t bytes)
 {
-    const size_t room = limit > SLACK ? (size_t)((limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN) : 0;
+    size_t written = 0;
+    return cublasLtMatmulAlgoConfigGetAttribute(algo, name, value, bytes, &written) == CUBLAS_STATUS_SUCCESS &&
+           written == bytes;
+}
+
+/* Within `room`, and the same bits each time: parts of the inner dimension only where it is a multiple of any tile, and
+ * added up as the head of this file says. */
+static bool will_do(const cublasLtMatmulAlgo_t *algo, const cublasLtMatmulHeuristicResult_t *result,
+                    const ckpt_blas_shape *shape, size_t room)
+{
+    int32_t parts = 0;
+    uint32_t scheme = 0;
+    return result->state == CUBLAS_STATUS_SUCCESS && result->workspaceSize <= room &&
+           read_config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts) &&
+           read_config(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme) &&
+           (parts <= 1 || shape->inner % CKPT_BLAS_SPLITS == 0) &&
+           (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+}
+
+static size_t room_of(ckpt_bytes limit)
+{
+    return limit > SLACK ? (size_t)((limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN) : 0;
+}
+
+/* Up to CKPT_TRIAL_CANDIDATES of the library's answers that will do, in its order; none is an error. */
+static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candidate *at, int *count, ckpt_err *err)
+{
+    const ckpt_blas_shape *const shape = &product->shape;
+    const size_t room = room_of(limit);
     cublasLtMatmulPreference_t preference = NULL;
     CKPT_TRY(check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", err));
     ckpt_code code = fill_preference(preference, room, err);
     cublasLtMatmulHeuristicResult_t found[RESULTS] = {0};
-    int count = 0;
+    int answers = 0;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (code == CKPT_OK) {
-        status = cublasLtMatmulAlgoGetHeuristic(product->handle, product->call, product->w, product->x, product->y,
-                                                product->y, preference, RESULTS, found, &count);
+        status = cublasLtMatmulAlgoGetHeuristic(handle_of(product), product->call, product->w, product->x, product->y,
+                                                product->y, preference, RESULTS, found, &answers);
     }
     (void)cublasLtMatmulPreferenceDestroy(preference);
     CKPT_TRY(code);
     if (status != CUBLAS_STATUS_SUCCESS) {
         return refuse(shape, limit, cublasLtGetStatusString(status), err);
     }
-    for (int k = 0; k < count; k++) {
-        if (found[k].state == CUBLAS_STATUS_SUCCESS && found[k].workspaceSize <= room) {
-            product->algo = found[k].algo;
-            product->algo_bytes = found[k].workspaceSize;
-            return CKPT_OK;
+    *count = 0;
+    for (int k = 0; k < answers && *count < CKPT_TRIAL_CANDIDATES; k++) {
+        if (will_do(&found[k].algo, &found[k], shape, room)) {
+            at[(*count)++] = (candidate){found[k].algo, found[k].workspaceSize};
         }
     }
-    return refuse(shape, limit, "", err);
+    return *count > 0 ? CKPT_OK : refuse(shape, limit, "", err);
 }
 
-ckpt_code ckpt_blas_product_create(ckpt_cuda *cuda, const ckpt_blas_shape *shape, ckpt_bytes limit,
+/* Take it into use and write its name. */
+static void use(ckpt_blas_product *product, const candidate *one)
+{
+    int words = WORDS;
+    while (words > 1 && one->algo.data[words - 1] == 0) {
+        words--;
+    }
+    product->used = *one;
+    int used = snprintf(product->choice, sizeof product->choice, "lt%zu", cublasLtGetVersion());
+    for (int k = 0; k < words; k++) {
+        used += snprintf(product->choice + used, sizeof product->choice - (size_t)used, ":%" PRIx64, one->algo.data[k]);
+    }
+}
+
+/* What `use` wrote; whether it was that, ckpt_device_bind finds out. */
+static ckpt_code find(ckpt_blas_product *product, const char *choice, ckpt_bytes limit, ckpt_err *err)
+{
+    char here[CKPT_PIECE_TEXT];
+    candidate named = {0};
+    const size_t length = (size_t)snprintf(here, sizeof here, "lt%zu:", cublasLtGetVersion());
+    cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    if (strncmp(choice, here, length) != 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "the plan wants algorithm \"%.60s\", here is cuBLASLt %zu: profile and plan "
+                         "again with this library",
+                         choice, cublasLtGetVersion());
+    }
+    const char *at = choice + length - 1;
+    for (int k = 0; k < WORDS && *at == ':'; k++) {
+        char *end = NULL;
+        named.algo.data[k] = strtoull(at + 1, &end, 16);
+        at = end;
+    }
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_of(product), product->call, product->w, product->x,
+                                                          product->y, product->y, &named.algo, &result);
+    result.state = status;
+    if (!will_do(&named.algo, &result, &product->shape, room_of(limit))) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "cuBLASLt %zu cannot do this product by the plan's algorithm \"%.60s\" in %lld bytes of "
+                         "workspace (%s): profile and plan again on this GPU",
+                         cublasLtGetVersion(), choice, (long long)limit, cublasLtGetStatusString(status));
+    }
+    named.bytes = result.workspaceSize;
+    use(product, &named);
+    return CKPT_OK;
+}
+
+static ckpt_code choose(ckpt_blas_product *product, const char *choice, ckpt_bytes limit, ckpt_err *err)
+{
+    candidate at[CKPT_TRIAL_CANDIDATES];
+    int count = 0;
+    if (choice != NULL) {
+        return find(product, choice, limit, err);
+    }
+    CKPT_TRY(ask(product, limit, at, &count, err));
+    use(product, &at[0]);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_blas_product_create(ckpt_cuda *cuda, const ckpt_blas_shape *shape, ckpt_bytes limit, const char *choice,
                                    ckpt_blas_product **product, ckpt_err *err)
 {
     ckpt_blas_product *const made = ckpt_memory_get(sizeof *made);
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a matrix product", sizeof *made);
     }
-    made->handle = (cublasLtHandle_t)cuda->blas;
-    made->stream = cuda->stream[CKPT_STREAM_COMPUTE];
-    made->bias = shape->bias;
-    made->adds = shape->adds;
+    made->cuda = cuda;
+    made->shape = *shape;
     ckpt_code code = make_call(made, shape, err);
-    code = code != CKPT_OK ? code : choose(made, shape, limit < 0 ? recommended : limit, err);
+    code = code != CKPT_OK ? code : choose(made, choice, limit < 0 ? recommended : limit, err);
     if (code != CKPT_OK) {
         ckpt_blas_product_destroy(made);
         return code;
@@ -222,19 +324,66 @@ void ckpt_blas_product_destroy(ckpt_blas_product *product)
 
 ckpt_bytes ckpt_blas_product_workspace(const ckpt_blas_product *product)
 {
-    return product->algo_bytes > 0 ? ckpt_round_up((ckpt_bytes)product->algo_bytes, CKPT_ALIGN) + SLACK : 0;
+    return product->used.bytes > 0 ? ckpt_round_up((ckpt_bytes)product->used.bytes, CKPT_ALIGN) + SLACK : 0;
 }
 
-ckpt_code ckpt_blas_product_run(const ckpt_blas_product *product, const void *x, const void *w, void *y,
-                                const void *bias, void *workspace, ckpt_err *err)
+const char *ckpt_blas_product_choice(const ckpt_blas_product *product)
 {
-    const float alpha = 1, beta = product->adds ? 1 : 0;
-    if (product->bias) {
+    return product->choice;
+}
+
+static ckpt_code run(const ckpt_blas_product *product, const candidate *one, const void *x, const void *w, void *y,
+                     void *bias, void *workspace, ckpt_err *err)
+{
+    const float alpha = 1, beta = product->shape.adds ? 1 : 0;
+    if (product->shape.bias || product->shape.sums) {
         CKPT_TRY(set_bias(product, bias, err));
     }
     const uintptr_t up = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
-    return check(cublasLtMatmul(product->handle, product->call, &alpha, w, product->w, x, product->x, &beta, y,
-                                product->y, y, product->y, &product->algo, product->algo_bytes > 0 ? (void *)up : NULL,
-                                product->algo_bytes, product->stream),
+    return check(cublasLtMatmul(handle_of(product), product->call, &alpha, w, product->w, x, product->x, &beta, y,
+                                product->y, y, product->y, &one->algo, one->bytes > 0 ? (void *)up : NULL, one->bytes,
+                                product->cuda->stream[CKPT_STREAM_COMPUTE]),
                  "cublasLtMatmul", err);
+}
+
+ckpt_code ckpt_blas_product_run(const ckpt_blas_product *product, const void *x, const void *w, void *y, void *bias,
+                                void *workspace, ckpt_err *err)
+{
+    return run(product, &product->used, x, w, y, bias, workspace, err);
+}
+
+typedef struct product_trial {
+    const ckpt_blas_product *product;
+    const candidate *at;
+    const void *x, *w;
+    void *y, *bias, *workspace;
+} product_trial;
+
+static ckpt_code run_candidate(void *self, int k, ckpt_err *err)
+{
+    const product_trial *const t = self;
+    return run(t->product, &t->at[k], t->x, t->w, t->y, t->bias, t->workspace, err);
+}
+
+ckpt_code ckpt_blas_product_tune(ckpt_blas_product *product, const void *x, const void *w, void *y, void *bias,
+                                 void *workspace, ckpt_bytes workspace_bytes, ckpt_tuning *tuning, ckpt_ns *took,
+                                 ckpt_err *err)
+{
+    const ckpt_blas_shape *const s = &product->shape;
+    candidate at[CKPT_TRIAL_CANDIDATES];
+    product_trial self = {product, at, x, w, y, bias, workspace};
+    ckpt_trial trial = {.cuda = product->cuda,
+                        .what = "product",
+                        .self = &self,
+                        .run = run_candidate,
+                        .result = {{y, s->out, s->rows, s->columns, s->y_stride}},
+                        .terms = s->inner};
+    if (s->sums) {
+        trial.result[1] = (ckpt_trial_result){bias, s->out, 1, s->rows, s->rows};
+    }
+    int fastest = 0;
+    CKPT_TRY(ask(product, workspace_bytes, at, &trial.count, err));
+    CKPT_TRY(ckpt_trial_run(&trial, tuning, &fastest, took, err));
+    use(product, &at[fastest]);
+    return CKPT_OK;
 }

@@ -1,9 +1,10 @@
 /* Matrix products by cuBLASLt, as ready-made calls. A product is created once from its shape: its algorithm is asked
- * for once, must fit the workspace it is given, is the same for every address that is a multiple of 16 bytes, and is
- * kept, so that a recomputation gives the same bits. Only blas.c sees cuBLASLt. */
+ * for or named once, must fit the workspace it is given, is the same for every address that is a multiple of 16 bytes,
+ * and is kept, so that a recomputation gives the same bits. Only blas.c sees cuBLASLt. */
 #ifndef CKPT_KERNELS_CUDA_BLAS_H
 #define CKPT_KERNELS_CUDA_BLAS_H
 
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/cuda.h"
 
 typedef struct ckpt_blas_product ckpt_blas_product;
@@ -18,17 +19,30 @@ typedef struct ckpt_blas_shape {
     ckpt_dtype in;  /* of x and w: CKPT_FLOAT32 (no TF32) or CKPT_BFLOAT16; sums are float32 */
     ckpt_dtype out; /* of y and bias: as `in`, or CKPT_FLOAT32 from bfloat16 (weight gradients) */
     bool bias, adds;
+    /* In place of a bias: what is given as one is written, sums[rows], of y's type: the sums over x's inner dimension.
+     * With x the turned gradient of a layer's output, y is its weight's gradient and these are its bias's. */
+    bool sums;
 } ckpt_blas_shape;
 
-/* limit: bytes of workspace at most; -1: the library's own recommendation. Errors: CKPT_DEVICE (no algorithm fits, with
- * the shape), CKPT_NO_MEMORY. */
+/* Where an inner dimension may be cut into parts: cuBLASLt has dropped what was left over on Hopper where it is no
+ * multiple of the tile (github.com/facebookexperimental/triton, issue 2767), so only where it is one of any tile. */
+enum { CKPT_BLAS_SPLITS = 256 };
+
+/* limit: bytes of workspace at most; -1: the library's own recommendation. choice: NULL, or what
+ * ckpt_blas_product_choice said of a product of this shape. Errors: CKPT_DEVICE (no algorithm fits, with the shape; or
+ * not that one), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_blas_product_create(ckpt_cuda *cuda, const ckpt_blas_shape *shape, ckpt_bytes limit,
-                                                 ckpt_blas_product **product, ckpt_err *err);
+                                                 const char *choice, ckpt_blas_product **product, ckpt_err *err);
 void ckpt_blas_product_destroy(ckpt_blas_product *product); /* NULL is fine */
 ckpt_bytes ckpt_blas_product_workspace(const ckpt_blas_product *product);
+const char *ckpt_blas_product_choice(const ckpt_blas_product *product); /* lives until it is tuned */
 /* Starts the product on the compute stream. bias: NULL where the shape has none. */
 CKPT_MUST_USE ckpt_code ckpt_blas_product_run(const ckpt_blas_product *product, const void *x, const void *w, void *y,
-                                              const void *bias, void *workspace, ckpt_err *err);
+                                              void *bias, void *workspace, ckpt_err *err);
+/* Times the library's candidates within workspace_bytes and keeps the fastest (trial.h); *took: its time. */
+CKPT_MUST_USE ckpt_code ckpt_blas_product_tune(ckpt_blas_product *product, const void *x, const void *w, void *y,
+                                               void *bias, void *workspace, ckpt_bytes workspace_bytes,
+                                               ckpt_tuning *tuning, ckpt_ns *took, ckpt_err *err);
 
 /* The handle in cuda->blas. */
 CKPT_MUST_USE ckpt_code ckpt_blas_open(ckpt_cuda *cuda, ckpt_err *err);

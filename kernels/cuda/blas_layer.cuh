@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/trial.h"
 }
 
 /* y[rows x columns] = x w (see blas.h) of matrices without gaps between their rows. */

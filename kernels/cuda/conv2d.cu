@@ -21,7 +21,25 @@ struct conv2d_state {
     ckpt_blas_product *product[DIRECTIONS];
     ckpt_cudnn_convolution *library[DIRECTIONS];
     char remark[sizeof(((ckpt_err *)0)->msg)]; /* "", or why own kernels do what is the library's */
+    bool own[DIRECTIONS];                      /* they do */
+    char choice[CKPT_CHOICE_TEXT];
 };
+const char *const conv2d_key[DIRECTIONS] = {"forward", "input", "weight"};
+
+/* After algorithms have changed. */
+void conv2d_name(conv2d_state *c)
+{
+    c->choice[0] = '\0';
+    for (int k = 0; k < DIRECTIONS; k++) {
+        if (c->product[k] != NULL) {
+            ckpt_choice_add(c->choice, conv2d_key[k], ckpt_blas_product_choice(c->product[k]));
+        } else if (c->library[k] != NULL) {
+            ckpt_choice_add(c->choice, conv2d_key[k], ckpt_cudnn_convolution_choice(c->library[k]));
+        } else if (c->own[k]) {
+            ckpt_choice_add(c->choice, conv2d_key[k], "own");
+        }
+    }
+}
 
 /* to[o][tap][c] = from[o][c][tap] */
 template <typename T> __global__ void conv2d_turn(int64_t filters, int64_t channels, int64_t taps, const T *from, T *to)
@@ -108,8 +126,9 @@ ckpt_bytes conv2d_piece(const ckpt_cudnn_shape &s, int direction)
 }
 
 ckpt_code conv2d_make_product(conv2d_state *state, ckpt_cuda *cuda, const ckpt_node *node, const ckpt_cudnn_shape &s,
-                              ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
+                              ckpt_bytes forward, ckpt_bytes backward, const char *choice, ckpt_err *err)
 {
+    char piece[CKPT_PIECE_TEXT];
     const int64_t rows = conv2d_rows(s), in = s.in_channels, out = s.out_channels;
     /* As in linear.cu. */
     forward = forward < 0 ? node->forward_workspace_bytes : forward;
@@ -117,25 +136,35 @@ ckpt_code conv2d_make_product(conv2d_state *state, ckpt_cuda *cuda, const ckpt_n
     const ckpt_blas_shape y = blas_of(rows, out, in, false, true, s.dtype, s.dtype, node->param_count > 1, false);
     const ckpt_blas_shape dw = blas_of(out, in, rows, true, false, s.dtype, CKPT_FLOAT32, false, false);
     const ckpt_blas_shape dx = blas_of(rows, in, out, false, false, s.dtype, s.dtype, false, false);
-    CKPT_TRY(ckpt_blas_product_create(cuda, &y, forward, &state->product[FORWARD], err));
-    CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward, &state->product[WEIGHT], err));
-    return (node->grad_in & 1) == 0 ? CKPT_OK
-                                    : ckpt_blas_product_create(cuda, &dx, backward, &state->product[INPUT], err);
+    CKPT_TRY(ckpt_blas_product_create(cuda, &y, forward, ckpt_choice_get(choice, conv2d_key[FORWARD], piece),
+                                      &state->product[FORWARD], err));
+    CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward, ckpt_choice_get(choice, conv2d_key[WEIGHT], piece),
+                                      &state->product[WEIGHT], err));
+    return (node->grad_in & 1) == 0
+               ? CKPT_OK
+               : ckpt_blas_product_create(cuda, &dx, backward, ckpt_choice_get(choice, conv2d_key[INPUT], piece),
+                                          &state->product[INPUT], err);
 }
 
-/* cuDNN where it has something within `limit`, else nothing, which stands for the own kernels, and a remark. */
+/* cuDNN where it has something within `limit`, else nothing, which stands for the own kernels, and a remark; or what
+ * the choice says. */
 ckpt_code conv2d_make_library(conv2d_state *state, ckpt_cuda *cuda, const ckpt_cudnn_shape &s, int direction,
-                              ckpt_bytes limit, ckpt_err *err)
+                              ckpt_bytes limit, const char *choice, ckpt_err *err)
 {
+    char text[CKPT_PIECE_TEXT];
     ckpt_err refusal = {};
+    const char *const piece = ckpt_choice_get(choice, conv2d_key[direction], text);
+    const bool own_wanted = piece != NULL && strcmp(piece, "own") == 0;
     const ckpt_bytes room = limit < 0 ? -1 : limit - conv2d_piece(s, direction);
     ckpt_code code = CKPT_DEVICE;
-    if (limit < 0 || room >= 0) {
+    if (own_wanted) {
+        (void)CKPT_FAIL(&refusal, CKPT_DEVICE, "the plan wants them");
+    } else if (limit < 0 || room >= 0) {
         CKPT_TRY(ckpt_cudnn_open(cuda, err));
-        code = ckpt_cudnn_convolution_create(cuda, &s, (ckpt_cudnn_direction)direction, room,
+        code = ckpt_cudnn_convolution_create(cuda, &s, (ckpt_cudnn_direction)direction, room, piece,
                                              &state->library[direction], &refusal);
     }
-    if (code == CKPT_NO_MEMORY) {
+    if (code == CKPT_NO_MEMORY || (code != CKPT_OK && piece != NULL && !own_wanted)) {
         return CKPT_FAIL(err, code, "%s", refusal.msg);
     }
     if (code == CKPT_OK) {
@@ -154,22 +183,23 @@ ckpt_code conv2d_make_library(conv2d_state *state, ckpt_cuda *cuda, const ckpt_c
     if (state->remark[0] == '\0') {
         snprintf(state->remark, sizeof state->remark, "own kernels: %.480s", why);
     }
+    state->own[direction] = true;
     return CKPT_OK;
 }
 
 ckpt_code conv2d_fill(conv2d_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
-                      ckpt_bytes backward, ckpt_err *err)
+                      ckpt_bytes backward, const char *choice, ckpt_err *err)
 {
     const ckpt_cudnn_shape s = conv2d_shape_of(node);
     if (conv2d_is_product(s)) {
-        return conv2d_make_product(state, cuda, node, s, forward, backward, err);
+        return conv2d_make_product(state, cuda, node, s, forward, backward, choice, err);
     }
     if (conv2d_is_depthwise(s)) {
         return CKPT_OK;
     }
-    CKPT_TRY(conv2d_make_library(state, cuda, s, FORWARD, forward, err));
-    CKPT_TRY(conv2d_make_library(state, cuda, s, WEIGHT, backward, err));
-    return (node->grad_in & 1) == 0 ? CKPT_OK : conv2d_make_library(state, cuda, s, INPUT, backward, err);
+    CKPT_TRY(conv2d_make_library(state, cuda, s, FORWARD, forward, choice, err));
+    CKPT_TRY(conv2d_make_library(state, cuda, s, WEIGHT, backward, choice, err));
+    return (node->grad_in & 1) == 0 ? CKPT_OK : conv2d_make_library(state, cuda, s, INPUT, backward, choice, err);
 }
 
 void conv2d_release(void *state)
@@ -185,16 +215,16 @@ void conv2d_release(void *state)
 ckpt_code conv2d_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, void **state, ckpt_err *err)
 {
-    (void)choice;
     conv2d_state *const c = (conv2d_state *)ckpt_memory_get(sizeof *c);
     if (c == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *c, node->name);
     }
-    const ckpt_code code = conv2d_fill(c, (ckpt_cuda *)context, node, forward, backward, err);
+    const ckpt_code code = conv2d_fill(c, (ckpt_cuda *)context, node, forward, backward, choice, err);
     if (code != CKPT_OK) {
         conv2d_release(c);
         return code;
     }
+    conv2d_name(c);
     *state = c;
     return CKPT_OK;
 }
@@ -224,6 +254,11 @@ void conv2d_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 const char *conv2d_remark(const void *state)
 {
     return ((const conv2d_state *)state)->remark;
+}
+
+const char *conv2d_choice(const void *state)
+{
+    return ((const conv2d_state *)state)->choice;
 }
 
 template <typename T> void start_turn(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *from, void *to)
@@ -278,7 +313,7 @@ ckpt_code conv2d_forward(const ckpt_kernel_args *args, ckpt_err *err)
     const bool bias = args->node->param_count > 1;
     if (c->product[FORWARD] != NULL) {
         return ckpt_blas_product_run(c->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0],
-                                     bias ? blas_param(args, 1) : NULL, args->workspace, err);
+                                     bias ? (void *)blas_param(args, 1) : NULL, args->workspace, err);
     }
     if (c->library[FORWARD] == NULL) {
         ckpt_conv2d_direct_forward(cuda, s, args->in[0], blas_param(args, 0), bias ? args->param[1] : NULL,
@@ -344,6 +379,45 @@ ckpt_code conv2d_backward(const ckpt_kernel_args *args, ckpt_err *err)
     return args->grad_in[0] == NULL ? CKPT_OK : conv2d_input(args, s, err);
 }
 
+/* One direction: c from a and b. The filters are turned already, where cuDNN wants that. */
+ckpt_code conv2d_tune_one(const ckpt_kernel_args *args, int direction, const void *a, const void *b, void *c,
+                          ckpt_tuning *tuning, ckpt_err *err)
+{
+    const conv2d_state *const state = (const conv2d_state *)args->state;
+    const ckpt_cudnn_shape s = conv2d_shape_of(args->node);
+    const bool bias = direction == FORWARD && args->node->param_count > 1;
+    ckpt_ns took = 0;
+    if (state->product[direction] != NULL) {
+        return ckpt_blas_product_tune(state->product[direction], a, b, c, bias ? (void *)blas_param(args, 1) : NULL,
+                                      args->workspace, args->workspace_bytes, tuning, &took, err);
+    }
+    const ckpt_bytes piece = conv2d_piece(s, direction);
+    if (state->library[direction] == NULL) {
+        return CKPT_OK;
+    }
+    return ckpt_cudnn_convolution_tune(state->library[direction], a, b,
+                                       direction == WEIGHT && piece > 0 ? args->workspace : c,
+                                       conv2d_scratch(args, s, direction), args->workspace_bytes - piece, tuning, err);
+}
+
+ckpt_code conv2d_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
+{
+    conv2d_state *const c = (conv2d_state *)args->state;
+    const ckpt_cudnn_shape s = conv2d_shape_of(args->node);
+    const void *const x = args->in[0], *const dy = backward ? args->grad_out[0] : NULL;
+    const bool product = c->product[FORWARD] != NULL;
+    if (backward) {
+        CKPT_TRY(conv2d_tune_one(args, WEIGHT, product ? dy : x, product ? x : dy, args->grad_param[0], tuning, err));
+    }
+    if (!backward || args->grad_in[0] != NULL) {
+        const void *const w = product ? blas_param(args, 0) : conv2d_filters(args, s);
+        CKPT_TRY(backward ? conv2d_tune_one(args, INPUT, dy, w, args->grad_in[0], tuning, err)
+                          : conv2d_tune_one(args, FORWARD, x, w, args->out[0], tuning, err));
+    }
+    conv2d_name(c);
+    return CKPT_OK;
+}
+
 } // namespace
 
 CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_conv2d;
@@ -353,6 +427,8 @@ const ckpt_kernel ckpt_cuda_conv2d = {
     .release = conv2d_release,
     .workspace = conv2d_workspace,
     .remark = conv2d_remark,
+    .choice = conv2d_choice,
+    .tune = conv2d_tune,
     .forward = conv2d_forward,
     .backward = conv2d_backward,
 };

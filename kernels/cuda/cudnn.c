@@ -10,31 +10,36 @@
  * GPU that is only described to it. cuDNN is opened by the first convolution: it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
-#include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "kernels/cuda/cudnn_impl.h"
+#include "kernels/cuda/trial.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
 enum {
-    WORKSPACE_ALIGN = 256, /* what kernels of the library may expect of a workspace */
-    SLACK = WORKSPACE_ALIGN - CKPT_ALIGN,
     OPERAND_ALIGN = 16,
-    TEXT_MAX = 200,
-    OWNED_MAX = 16,  /* descriptors of one graph */
     ENGINE_MAX = 64, /* engines that are looked at, of each list */
     TENSORS = 3,
 };
 
-struct ckpt_cudnn_convolution {
-    cudnnHandle_t handle;
+/* An engine made ready to run. */
+typedef struct candidate {
     descriptor config, plan;
-    int64_t bytes;
-    int64_t id[TENSORS]; /* of a, b, c of ckpt_cudnn_convolution_run */
+    int64_t bytes; /* of workspace */
     const char *remark;
+} candidate;
+
+struct ckpt_cudnn_convolution {
+    ckpt_cuda *cuda;
+    ckpt_cudnn_shape shape;
+    ckpt_cudnn_direction direction;
+    candidate used;
+    char choice[CKPT_PIECE_TEXT];
 };
 
 enum { X_ID = 1, W_ID, Y_ID };
@@ -85,66 +90,6 @@ static const operation_names operation[] = {
         },
 };
 
-static ckpt_code check(cudnnStatus_t status, const char *what, ckpt_err *err)
-{
-    if (status == CUDNN_STATUS_SUCCESS) {
-        return CKPT_OK;
-    }
-    char more[TEXT_MAX] = "";
-    cudnnGetLastErrorString(more, sizeof more);
-    const bool memory = status == CUDNN_STATUS_ALLOC_FAILED ||
-                        status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return CKPT_FAIL(err, memory ? CKPT_NO_MEMORY : CKPT_DEVICE, "%s: %s%s%s", what, cudnnGetErrorString(status),
-                     more[0] == '\0' ? "" : ": ", more);
-}
-
-/* Descriptors that are of no use once a plan is made; they hold on to each other themselves. */
-typedef struct owned_list {
-    descriptor at[OWNED_MAX];
-    int count;
-} owned_list;
-
-static void destroy(descriptor d)
-{
-    if (d != NULL) {
-        (void)cudnnBackendDestroyDescriptor(d);
-    }
-}
-
-static void destroy_owned(owned_list *owned)
-{
-    while (owned->count > 0) {
-        destroy(owned->at[--owned->count]);
-    }
-}
-
-static ckpt_code make(owned_list *owned, cudnnBackendDescriptorType_t type, descriptor *made, ckpt_err *err)
-{
-    if (owned->count == OWNED_MAX) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "more than %d descriptors", OWNED_MAX);
-    }
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(type, made), "cudnnBackendCreateDescriptor", err));
-    owned->at[owned->count++] = *made;
-    return CKPT_OK;
-}
-
-static ckpt_code set(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                     const void *value, ckpt_err *err)
-{
-    return check(cudnnBackendSetAttribute(d, name, type, count, value), "cudnnBackendSetAttribute", err);
-}
-
-static ckpt_code set_descriptor(descriptor d, cudnnBackendAttributeName_t name, descriptor value, ckpt_err *err)
-{
-    return set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, (const void *)&value, err);
-}
-
-static ckpt_code finalize(descriptor d, ckpt_err *err)
-{
-    return check(cudnnBackendFinalize(d), "cudnnBackendFinalize", err);
-}
-
 /* Opening. */
 
 static ckpt_code make_session(ckpt_cuda *cuda, cudnn_session **made, ckpt_err *err)
@@ -165,9 +110,9 @@ ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err)
     }
     cudnn_session *session = NULL;
     CKPT_TRY(make_session(cuda, &session, err));
-    ckpt_code code = check(cudnnCreate(&session->handle), "cudnnCreate", err);
+    ckpt_code code = cudnn_check(cudnnCreate(&session->handle), "cudnnCreate", err);
     if (code == CKPT_OK) {
-        code = check(cudnnSetStream(session->handle, cuda->stream[CKPT_STREAM_COMPUTE]), "cudnnSetStream", err);
+        code = cudnn_check(cudnnSetStream(session->handle, cuda->stream[CKPT_STREAM_COMPUTE]), "cudnnSetStream", err);
     }
     if (code != CKPT_OK) {
         ckpt_cudnn_close(cuda);
@@ -177,11 +122,11 @@ ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err)
 
 static ckpt_code describe_gpu(cudnn_session *session, const char *json, ckpt_err *err)
 {
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &session->gpu),
-                   "cudnnBackendCreateDescriptor", err));
-    CKPT_TRY(set(session->gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json,
-                 err));
-    return finalize(session->gpu, err);
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &session->gpu),
+                         "cudnnBackendCreateDescriptor", err));
+    CKPT_TRY(cudnn_set(session->gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json),
+                       json, err));
+    return cudnn_finalize(session->gpu, err);
 }
 
 ckpt_code ckpt_cudnn_open_described(ckpt_cuda *cuda, const char *json, ckpt_err *err)
@@ -202,7 +147,7 @@ void ckpt_cudnn_close(ckpt_cuda *cuda)
         if (session->handle != NULL) {
             (void)cudnnDestroy(session->handle);
         }
-        destroy(session->gpu);
+        cudnn_destroy(session->gpu);
         ckpt_memory_put(session);
         cuda->cudnn = NULL;
     }
@@ -217,7 +162,7 @@ void ckpt_cudnn_version(char *text, size_t room)
 /* The graph. */
 
 /* Dimensions are named N, C, H, W; the strides say that C is innermost. */
-static ckpt_code make_tensor(owned_list *owned, const ckpt_cudnn_shape *s, int64_t id, descriptor *tensor,
+static ckpt_code make_tensor(cudnn_owned *owned, const ckpt_cudnn_shape *s, int64_t id, descriptor *tensor,
                              ckpt_err *err)
 {
     const int64_t dim[][4] = {
@@ -228,33 +173,33 @@ static ckpt_code make_tensor(owned_list *owned, const ckpt_cudnn_shape *s, int64
     const int64_t *const d = dim[id];
     const int64_t stride[4] = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}, alignment = OPERAND_ALIGN;
     const cudnnDataType_t type = s->dtype == CKPT_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    CKPT_TRY(make(owned, CUDNN_BACKEND_TENSOR_DESCRIPTOR, tensor, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, d, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment, err));
-    return finalize(*tensor, err);
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_TENSOR_DESCRIPTOR, tensor, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, d, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment, err));
+    return cudnn_finalize(*tensor, err);
 }
 
-static ckpt_code make_call(owned_list *owned, const ckpt_cudnn_shape *s, descriptor *call, ckpt_err *err)
+static ckpt_code make_call(cudnn_owned *owned, const ckpt_cudnn_shape *s, descriptor *call, ckpt_err *err)
 {
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const int64_t dimensions = 2, dilation[2] = {1, 1};
-    CKPT_TRY(make(owned, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, call, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
-    return finalize(*call, err);
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, call, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
+    return cudnn_finalize(*call, err);
 }
 
 /* cuDNN sees groups in that w has fewer channels than x. */
-static ckpt_code make_graph(owned_list *owned, const cudnn_session *session, const ckpt_cudnn_shape *s,
+static ckpt_code make_graph(cudnn_owned *owned, const cudnn_session *session, const ckpt_cudnn_shape *s,
                             const operation_names *names, descriptor *graph, ckpt_err *err)
 {
     descriptor x = NULL, w = NULL, y = NULL, call = NULL, one = NULL;
@@ -263,54 +208,35 @@ static ckpt_code make_graph(owned_list *owned, const cudnn_session *session, con
     CKPT_TRY(make_tensor(owned, s, W_ID, &w, err));
     CKPT_TRY(make_tensor(owned, s, Y_ID, &y, err));
     CKPT_TRY(make_call(owned, s, &call, err));
-    CKPT_TRY(make(owned, names->type, &one, err));
-    CKPT_TRY(set(one, names->alpha, CUDNN_TYPE_FLOAT, 1, &alpha, err));
-    CKPT_TRY(set(one, names->beta, CUDNN_TYPE_FLOAT, 1, &beta, err));
-    CKPT_TRY(set_descriptor(one, names->call, call, err));
-    CKPT_TRY(set_descriptor(one, names->x, x, err));
-    CKPT_TRY(set_descriptor(one, names->w, w, err));
-    CKPT_TRY(set_descriptor(one, names->y, y, err));
-    CKPT_TRY(finalize(one, err));
-    CKPT_TRY(make(owned, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph, err));
-    CKPT_TRY(set_descriptor(*graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, one, err));
+    CKPT_TRY(cudnn_make(owned, names->type, &one, err));
+    CKPT_TRY(cudnn_set(one, names->alpha, CUDNN_TYPE_FLOAT, 1, &alpha, err));
+    CKPT_TRY(cudnn_set(one, names->beta, CUDNN_TYPE_FLOAT, 1, &beta, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->call, call, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->x, x, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->w, w, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->y, y, err));
+    CKPT_TRY(cudnn_finalize(one, err));
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph, err));
+    CKPT_TRY(cudnn_set_descriptor(*graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, one, err));
     if (session->handle != NULL) {
-        CKPT_TRY(
-            set(*graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle, err));
+        CKPT_TRY(cudnn_set(*graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                           (const void *)&session->handle, err));
     }
-    return finalize(*graph, err);
+    return cudnn_finalize(*graph, err);
 }
 
 /* Choosing an engine. */
 
-typedef struct choice {
+typedef struct search {
     const cudnn_session *session;
-    ckpt_cudnn_convolution *made; /* plan NULL: nothing yet */
-    bool exact;                   /* float32 stays float32 */
+    candidate *found;
+    int count, most; /* that are found, and wanted */
+    bool exact;      /* float32 stays float32 */
     int64_t room;
     int offered, allowed;
     int64_t least; /* workspace of an allowed engine, -1: none */
     bool faster;   /* an engine with tensor cores wanted more than `room` */
-} choice;
-
-static bool is_allowed(descriptor engine, bool exact, bool *tensor_cores)
-{
-    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t count = 0;
-    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, note) != CUDNN_STATUS_SUCCESS ||
-        count > CUDNN_NUMERICAL_NOTE_TYPE_COUNT) {
-        return false; /* what says nothing of itself is not trusted */
-    }
-    for (int64_t k = 0; k < count; k++) {
-        *tensor_cores = *tensor_cores || note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-        const bool fine =
-            note[k] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP || (note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !exact);
-        if (!fine) {
-            return false;
-        }
-    }
-    return true;
-}
+} search;
 
 static bool config_is_allowed(descriptor config, bool exact, bool *tensor_cores)
 {
@@ -321,8 +247,8 @@ static bool config_is_allowed(descriptor config, bool exact, bool *tensor_cores)
     }
     const bool allowed = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                                   &count, (void *)&engine) == CUDNN_STATUS_SUCCESS &&
-                         count == 1 && is_allowed(engine, exact, tensor_cores);
-    destroy(engine);
+                         count == 1 && cudnn_is_allowed(engine, exact, tensor_cores);
+    cudnn_destroy(engine);
     return allowed;
 }
 
@@ -334,23 +260,25 @@ static descriptor plan_of(const cudnn_session *session, descriptor config, int64
     if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan) != CUDNN_STATUS_SUCCESS) {
         return NULL;
     }
-    ckpt_code code = set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, NULL);
+    ckpt_code code = cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, NULL);
     if (code == CKPT_OK && session->handle != NULL) {
-        code = set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle, NULL);
+        code = cudnn_set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle,
+                         NULL);
     } else if (code == CKPT_OK) {
-        code = set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, NULL);
+        code = cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, NULL);
     }
-    if (code != CKPT_OK || finalize(plan, NULL) != CKPT_OK ||
+    if (code != CKPT_OK || cudnn_finalize(plan, NULL) != CKPT_OK ||
         cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, bytes) !=
             CUDNN_STATUS_SUCCESS ||
         *bytes < 0) {
-        destroy(plan);
+        cudnn_destroy(plan);
         return NULL;
     }
     return plan;
 }
 
-static bool try_config(choice *c, descriptor config)
+/* True: `config` is the candidate's now. */
+static bool try_config(search *c, descriptor config)
 {
     c->offered++;
     bool tensor_cores = false;
@@ -366,64 +294,62 @@ static bool try_config(choice *c, descriptor config)
     c->least = c->least < 0 || bytes < c->least ? bytes : c->least;
     if (bytes > c->room) {
         c->faster = c->faster || tensor_cores;
-        destroy(plan);
+        cudnn_destroy(plan);
         return false;
     }
-    c->made->plan = plan;
-    c->made->bytes = bytes;
-    c->made->remark = c->faster && !tensor_cores ? "cuDNN without tensor cores: with them it wants more workspace" : "";
+    const char *const slow = "cuDNN without tensor cores: with them it wants more workspace";
+    c->found[c->count++] = (candidate){config, plan, bytes, c->faster && !tensor_cores ? slow : ""};
     return true;
 }
 
-/* Asks for `count` engines and keeps the first that will do. */
-static ckpt_code try_results(choice *c, descriptor heuristic, int64_t count, ckpt_err *err)
+/* Asks for `count` engines and keeps the first that will do, as many as are wanted. */
+static ckpt_code try_results(search *c, descriptor heuristic, int64_t count, ckpt_err *err)
 {
     const cudnnBackendAttributeType_t type = CUDNN_TYPE_BACKEND_DESCRIPTOR;
     descriptor config[ENGINE_MAX] = {0};
     ckpt_code code = CKPT_OK;
     count = count < ENGINE_MAX ? count : ENGINE_MAX;
     for (int64_t k = 0; k < count && code == CKPT_OK; k++) {
-        code = check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[k]),
-                     "cudnnBackendCreateDescriptor", err);
+        code = cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[k]),
+                           "cudnnBackendCreateDescriptor", err);
     }
     int64_t got = 0;
     if (code == CKPT_OK) {
-        code =
-            check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, type, count, &got, (void *)config),
-                  "asking cuDNN for engines", err);
+        code = cudnn_check(
+            cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, type, count, &got, (void *)config),
+            "asking cuDNN for engines", err);
     }
-    for (int64_t k = 0; code == CKPT_OK && k < count && k < got && c->made->plan == NULL; k++) {
+    for (int64_t k = 0; code == CKPT_OK && k < count && k < got && c->count < c->most; k++) {
         if (try_config(c, config[k])) {
-            c->made->config = config[k];
             config[k] = NULL;
         }
     }
     for (int64_t k = 0; k < count; k++) {
-        destroy(config[k]);
+        cudnn_destroy(config[k]);
     }
     return code;
 }
 
-static ckpt_code try_mode(choice *c, owned_list *owned, descriptor graph, cudnnBackendHeurMode_t mode, ckpt_err *err)
+static ckpt_code try_mode(search *c, cudnn_owned *owned, descriptor graph, cudnnBackendHeurMode_t mode, ckpt_err *err)
 {
     descriptor heuristic = NULL;
     int64_t count = 0;
-    CKPT_TRY(make(owned, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristic, err));
-    CKPT_TRY(set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph, err));
-    CKPT_TRY(set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode, err));
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristic, err));
+    CKPT_TRY(cudnn_set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph, err));
+    CKPT_TRY(cudnn_set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode, err));
     if (c->session->gpu != NULL) {
-        CKPT_TRY(set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, c->session->gpu, err));
+        CKPT_TRY(cudnn_set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, c->session->gpu, err));
     }
-    CKPT_TRY(finalize(heuristic, err));
-    CKPT_TRY(check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                                            &count, NULL),
-                   "asking cuDNN for engines", err));
+    CKPT_TRY(cudnn_finalize(heuristic, err));
+    CKPT_TRY(cudnn_check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL),
+                         "asking cuDNN for engines", err));
     return try_results(c, heuristic, count, err);
 }
 
-static ckpt_code refuse(const choice *c, const ckpt_cudnn_shape *s, const char *name, ckpt_err *err)
+static ckpt_code refuse(const search *c, const ckpt_cudnn_shape *s, const char *name, ckpt_err *err)
 {
-    char least[TEXT_MAX] = "";
+    char least[CUDNN_TEXT_MAX] = "";
     if (c->least >= 0) {
         snprintf(least, sizeof least, ", the least of which wants %lld bytes", (long long)c->least);
     }
@@ -444,35 +370,129 @@ static int64_t most_bytes(const ckpt_cudnn_shape *s)
     return (x + y + w) * ckpt_dtype_bytes(s->dtype) + ((int64_t)64 << 20);
 }
 
-static ckpt_code choose(ckpt_cudnn_convolution *made, const cudnn_session *session, const ckpt_cudnn_shape *s,
-                        const operation_names *names, ckpt_bytes limit, owned_list *owned, ckpt_err *err)
+static void destroy_candidates(candidate *at, int count)
+{
+    for (int k = 0; k < count; k++) {
+        cudnn_destroy(at[k].plan);
+        cudnn_destroy(at[k].config);
+        at[k] = (candidate){0};
+    }
+}
+
+/* Takes it into use. */
+static ckpt_code use(ckpt_cudnn_convolution *convolution, candidate *one, ckpt_err *err)
+{
+    CKPT_TRY(cudnn_name(one->config, convolution->choice, err));
+    destroy_candidates(&convolution->used, 1);
+    convolution->used = *one;
+    *one = (candidate){0};
+    return CKPT_OK;
+}
+
+/* The configuration that `name` is of; whether it is spelled as cuDNN's would be, ckpt_device_bind finds out. */
+static ckpt_code make_config(cudnn_owned *owned, const cudnn_session *session, descriptor graph, const char *name,
+                             descriptor *config, ckpt_err *err)
+{
+    descriptor engine = NULL, knob[CUDNN_KNOB_MAX] = {0};
+    char *at = NULL;
+    int count = 0;
+    const int64_t index = strtoll(name, &at, 10);
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err));
+    CKPT_TRY(cudnn_set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph, err));
+    CKPT_TRY(cudnn_set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index, err));
+    if (session->gpu != NULL) {
+        CKPT_TRY(cudnn_set_descriptor(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, session->gpu, err));
+    }
+    CKPT_TRY(cudnn_finalize(engine, err));
+    for (; count < CUDNN_KNOB_MAX && *at == ','; count++) {
+        const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)strtol(at + 1, &at, 10);
+        const int64_t value = *at == '=' ? strtoll(at + 1, &at, 10) : 0;
+        CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[count], err));
+        CKPT_TRY(cudnn_set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type, err));
+        CKPT_TRY(cudnn_set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value, err));
+        CKPT_TRY(cudnn_finalize(knob[count], err));
+    }
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, config),
+                         "cudnnBackendCreateDescriptor", err));
+    ckpt_code code = cudnn_set_descriptor(*config, CUDNN_ATTR_ENGINECFG_ENGINE, engine, err);
+    if (code == CKPT_OK && count > 0) {
+        code = cudnn_set(*config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                         (const void *)knob, err);
+    }
+    return code == CKPT_OK ? cudnn_finalize(*config, err) : code;
+}
+
+static ckpt_code find(search *c, cudnn_owned *owned, descriptor graph, const char *name, ckpt_err *err)
+{
+    char here[CKPT_PIECE_TEXT];
+    descriptor config = NULL;
+    ckpt_err why = {0};
+    const size_t length = (size_t)snprintf(here, sizeof here, "dnn%zu:", cudnnGetVersion());
+    if (strncmp(name, here, length) != 0) {
+        return CKPT_FAIL(
+            err, CKPT_DEVICE,
+            "the plan wants algorithm \"%.60s\", here is cuDNN %zu: profile and plan again with this library", name,
+            cudnnGetVersion());
+    }
+    const ckpt_code code = make_config(owned, c->session, graph, name + length, &config, &why);
+    if (code == CKPT_OK && try_config(c, config)) {
+        return CKPT_OK;
+    }
+    cudnn_destroy(config);
+    if (code == CKPT_NO_MEMORY) {
+        return CKPT_FAIL(err, code, "%s", why.msg);
+    }
+    return CKPT_FAIL(
+        err, CKPT_DEVICE,
+        "cuDNN %zu cannot do this convolution by the plan's algorithm \"%.60s\" in %lld bytes of workspace "
+        "%.100s: profile and plan again on this GPU",
+        cudnnGetVersion(), name, (long long)c->room, why.msg);
+}
+
+/* Up to `most` candidates, in cuDNN's order; or the one of that name. */
+static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes limit, const char *name, candidate *found,
+                        int most, int *count, ckpt_err *err)
 {
     static const cudnnBackendHeurMode_t mode[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    choice c = {.session = session, .made = made, .exact = s->dtype == CKPT_FLOAT32, .least = -1};
-    c.room = limit < 0 ? most_bytes(s) : limit > SLACK ? (limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN : 0;
+    const ckpt_cudnn_shape *const s = &convolution->shape;
+    const operation_names *const names = &operation[convolution->direction];
+    search c = {.session = convolution->cuda->cudnn,
+                .found = found,
+                .most = most,
+                .exact = s->dtype == CKPT_FLOAT32,
+                .least = -1};
+    c.room = limit < 0 ? most_bytes(s) : limit > CUDNN_SLACK ? (limit - CUDNN_SLACK) / CKPT_ALIGN * CKPT_ALIGN : 0;
+    cudnn_owned owned = {0};
     descriptor graph = NULL;
-    CKPT_TRY(make_graph(owned, session, s, names, &graph, err));
-    for (size_t k = 0; k < sizeof mode / sizeof mode[0] && made->plan == NULL; k++) {
-        CKPT_TRY(try_mode(&c, owned, graph, mode[k], err));
+    ckpt_code code = make_graph(&owned, c.session, s, names, &graph, err);
+    if (code == CKPT_OK && name != NULL) {
+        code = find(&c, &owned, graph, name, err);
     }
-    return made->plan != NULL ? CKPT_OK : refuse(&c, s, names->name, err);
+    for (size_t k = 0; code == CKPT_OK && k < sizeof mode / sizeof mode[0] && c.count == 0; k++) {
+        code = try_mode(&c, &owned, graph, mode[k], err);
+    }
+    cudnn_destroy_owned(&owned);
+    *count = c.count;
+    return code == CKPT_OK && c.count == 0 ? refuse(&c, s, names->name, err) : code;
 }
 
 ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape, ckpt_cudnn_direction direction,
-                                        ckpt_bytes limit, ckpt_cudnn_convolution **convolution, ckpt_err *err)
+                                        ckpt_bytes limit, const char *choice, ckpt_cudnn_convolution **convolution,
+                                        ckpt_err *err)
 {
     CKPT_TRY(ckpt_cudnn_open(cuda, err));
-    const cudnn_session *const session = cuda->cudnn;
-    const operation_names *const names = &operation[direction];
     ckpt_cudnn_convolution *const made = ckpt_memory_get(sizeof *made);
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a convolution", sizeof *made);
     }
-    made->handle = session->handle;
-    memcpy(made->id, names->id, sizeof made->id);
-    owned_list owned = {0};
-    const ckpt_code code = choose(made, session, shape, names, limit, &owned, err);
-    destroy_owned(&owned);
+    made->cuda = cuda;
+    made->shape = *shape;
+    made->direction = direction;
+    candidate first = {0};
+    int count = 0;
+    ckpt_code code = choose(made, limit, choice, &first, 1, &count, err);
+    code = code == CKPT_OK ? use(made, &first, err) : code;
+    destroy_candidates(&first, 1);
     if (code != CKPT_OK) {
         ckpt_cudnn_convolution_destroy(made);
         return code;
@@ -484,20 +504,24 @@ ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape 
 void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution)
 {
     if (convolution != NULL) {
-        destroy(convolution->plan);
-        destroy(convolution->config);
+        destroy_candidates(&convolution->used, 1);
         ckpt_memory_put(convolution);
     }
 }
 
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution)
 {
-    return convolution->bytes > 0 ? ckpt_round_up(convolution->bytes, CKPT_ALIGN) + SLACK : 0;
+    return convolution->used.bytes > 0 ? ckpt_round_up(convolution->used.bytes, CKPT_ALIGN) + CUDNN_SLACK : 0;
 }
 
 const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution)
 {
-    return convolution->remark;
+    return convolution->used.remark;
+}
+
+const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolution)
+{
+    return convolution->choice;
 }
 
 /* Running. */
@@ -505,25 +529,87 @@ const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolut
 static ckpt_code fill_pack(descriptor pack, const ckpt_cudnn_convolution *convolution, const void *const at[TENSORS],
                            const void *workspace, ckpt_err *err)
 {
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS, convolution->id, err));
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, (const void *)at, err));
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
-    return finalize(pack, err);
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS,
+                       operation[convolution->direction].id, err));
+    CKPT_TRY(
+        cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, (const void *)at, err));
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
+    return cudnn_finalize(pack, err);
 }
 
 /* A pack of addresses cannot be written twice, so each run makes one (host memory, by cuDNN). */
+static ckpt_code run(const ckpt_cudnn_convolution *convolution, const candidate *one, const void *a, const void *b,
+                     void *c, void *workspace, ckpt_err *err)
+{
+    const void *const at[TENSORS] = {a, b, c};
+    const cudnn_session *const session = convolution->cuda->cudnn;
+    const uintptr_t up =
+        ((uintptr_t)workspace + CUDNN_WORKSPACE_ALIGN - 1) / CUDNN_WORKSPACE_ALIGN * CUDNN_WORKSPACE_ALIGN;
+    descriptor pack = NULL;
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
+                         "cudnnBackendCreateDescriptor", err));
+    ckpt_code code = fill_pack(pack, convolution, at, one->bytes > 0 ? (const void *)up : NULL, err);
+    if (code == CKPT_OK) {
+        code = cudnn_check(cudnnBackendExecute(session->handle, one->plan, pack), "cudnnBackendExecute", err);
+    }
+    cudnn_destroy(pack);
+    return code;
+}
+
 ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
                                      void *workspace, ckpt_err *err)
 {
-    const void *const at[TENSORS] = {a, b, c};
-    const uintptr_t up = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
-    descriptor pack = NULL;
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
-                   "cudnnBackendCreateDescriptor", err));
-    ckpt_code code = fill_pack(pack, convolution, at, convolution->bytes > 0 ? (const void *)up : NULL, err);
-    if (code == CKPT_OK) {
-        code = check(cudnnBackendExecute(convolution->handle, convolution->plan, pack), "cudnnBackendExecute", err);
-    }
-    destroy(pack);
+    return run(convolution, &convolution->used, a, b, c, workspace, err);
+}
+
+typedef struct convolution_trial {
+    const ckpt_cudnn_convolution *convolution;
+    const candidate *at;
+    const void *a, *b;
+    void *c, *workspace;
+} convolution_trial;
+
+static ckpt_code run_candidate(void *self, int k, ckpt_err *err)
+{
+    const convolution_trial *const t = self;
+    return run(t->convolution, &t->at[k], t->a, t->b, t->c, t->workspace, err);
+}
+
+/* How many products make an element of c. */
+static int64_t terms_of(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
+{
+    const int64_t taps = s->kernel[0] * s->kernel[1];
+    return direction == CKPT_CUDNN_FORWARD          ? taps * s->in_channels / s->groups
+           : direction == CKPT_CUDNN_INPUT_GRADIENT ? taps * s->out_channels / s->groups
+                                                    : s->batch * s->out[0] * s->out[1];
+}
+
+static int64_t result_count(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
+{
+    return direction == CKPT_CUDNN_FORWARD ? s->batch * s->out_channels * s->out[0] * s->out[1]
+           : direction == CKPT_CUDNN_INPUT_GRADIENT
+               ? s->batch * s->in_channels * s->in[0] * s->in[1]
+               : s->out_channels * s->in_channels / s->groups * s->kernel[0] * s->kernel[1];
+}
+
+ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
+                                      void *workspace, ckpt_bytes workspace_bytes, ckpt_tuning *tuning, ckpt_err *err)
+{
+    const ckpt_cudnn_shape *const s = &convolution->shape;
+    const int64_t count = result_count(s, convolution->direction);
+    candidate at[CKPT_TRIAL_CANDIDATES] = {0};
+    convolution_trial self = {convolution, at, a, b, c, workspace};
+    ckpt_trial trial = {.cuda = convolution->cuda,
+                        .what = "convolution",
+                        .self = &self,
+                        .run = run_candidate,
+                        .result = {{c, s->dtype, 1, count, count}},
+                        .terms = terms_of(s, convolution->direction)};
+    int fastest = 0;
+    ckpt_ns took = 0;
+    ckpt_code code = choose(convolution, workspace_bytes, NULL, at, CKPT_TRIAL_CANDIDATES, &trial.count, err);
+    code = code == CKPT_OK ? ckpt_trial_run(&trial, tuning, &fastest, &took, err) : code;
+    code = code == CKPT_OK ? use(convolution, &at[fastest], err) : code;
+    destroy_candidates(at, CKPT_TRIAL_CANDIDATES);
     return code;
 }

@@ -3,6 +3,7 @@
 #ifndef CKPT_KERNELS_CUDA_CUDNN_H
 #define CKPT_KERNELS_CUDA_CUDNN_H
 
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/cuda.h"
 
 typedef struct ckpt_cudnn_convolution ckpt_cudnn_convolution;
@@ -20,18 +21,26 @@ typedef enum ckpt_cudnn_direction {
     CKPT_CUDNN_WEIGHT_GRADIENT /* x, dy -> dw */
 } ckpt_cudnn_direction;
 
-/* limit: bytes of workspace at most; -1: as much as the fastest wants, up to the operands' bytes and 64 MiB.
- * Errors: CKPT_DEVICE (nothing reproducible fits, with the shape), CKPT_NO_MEMORY. */
+/* limit: bytes of workspace at most; -1: as much as the fastest wants, up to the operands' bytes and 64 MiB. choice:
+ * NULL, or what ckpt_cudnn_convolution_choice said of such a convolution.
+ * Errors: CKPT_DEVICE (nothing reproducible fits, with the shape; or not that), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
                                                       ckpt_cudnn_direction direction, ckpt_bytes limit,
-                                                      ckpt_cudnn_convolution **convolution, ckpt_err *err);
+                                                      const char *choice, ckpt_cudnn_convolution **convolution,
+                                                      ckpt_err *err);
 void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution); /* NULL is fine */
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution);
+const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolution); /* lives until it is tuned */
 /* Why it is slower than might be, or "". */
 const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution);
 /* Starts it on the compute stream: reads a and b in the order written at the direction, writes c. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a,
                                                    const void *b, void *c, void *workspace, ckpt_err *err);
+
+/* Times cuDNN's candidates within workspace_bytes and keeps the fastest (trial.h). */
+CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolution, const void *a, const void *b,
+                                                    void *c, void *workspace, ckpt_bytes workspace_bytes,
+                                                    ckpt_tuning *tuning, ckpt_err *err);
 
 /* What is in cuda->cudnn, if there is nothing yet; the first convolution calls it. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err);

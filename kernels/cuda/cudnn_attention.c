@@ -27,7 +27,6 @@ enum {
     LEAST_VERSION = 91002, /* 9.10.0 and 9.10.1 compute wrongly; before, a mask must not be infinite */
     OPERATIONS_MAX = 24,
     ENGINES_MAX = 16,
-    KNOBS_MAX = 32,
     OPERAND_ALIGN = 16,
     ROWS_ALIGN = 4, /* of lse and delta: pieces of them start anywhere */
 };
@@ -43,7 +42,7 @@ struct ckpt_cudnn_attention {
     descriptor config, plan;
     int64_t bytes;
     float scale, masked, one; /* read when it is started */
-    char engine[CUDNN_TEXT_MAX];
+    char engine[CKPT_PIECE_TEXT];
 };
 
 /* A graph in the making. After the first failure nothing more is done. */
@@ -302,24 +301,6 @@ static descriptor finish_graph(graph *g, const cudnn_session *session)
 
 /* Choosing an engine: the first that heuristics name, that has a plan, and whose notes are fine. */
 
-/* Notes of `engine`: tensor cores and how NaNs spread are all it may say of its numbers. */
-static bool is_exact(descriptor engine)
-{
-    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t count = 0;
-    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, note) != CUDNN_STATUS_SUCCESS ||
-        count > CUDNN_NUMERICAL_NOTE_TYPE_COUNT) {
-        return false;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        if (note[i] != CUDNN_NUMERICAL_NOTE_TENSOR_CORE && note[i] != CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool can_be_recorded(descriptor engine)
 {
     cudnnBackendBehaviorNote_t note[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
@@ -334,33 +315,6 @@ static bool can_be_recorded(descriptor engine)
         }
     }
     return false;
-}
-
-/* "6/24=26": engine and knobs. */
-static void name_config(descriptor config, descriptor engine, char *text, size_t room)
-{
-    descriptor knob[KNOBS_MAX] = {0};
-    int64_t index = -1, count = 0;
-    (void)cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &index);
-    int length = snprintf(text, room, "%lld", (long long)index);
-    for (int i = 0; i < KNOBS_MAX; i++) {
-        (void)cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[i]);
-    }
-    count = 0;
-    (void)cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOBS_MAX,
-                                   &count, (void *)knob);
-    for (int64_t i = 0; i < count && i < KNOBS_MAX; i++) {
-        cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)0;
-        int64_t value = 0, got = 0;
-        (void)cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got, &type);
-        (void)cudnnBackendGetAttribute(knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value);
-        if (length >= 0 && (size_t)length < room) {
-            length += snprintf(text + length, room - (size_t)length, "/%d=%lld", (int)type, (long long)value);
-        }
-    }
-    for (int i = 0; i < KNOBS_MAX; i++) {
-        cudnn_destroy(knob[i]);
-    }
 }
 
 static ckpt_code make_plan(ckpt_cudnn_attention *made, const cudnn_session *session, descriptor config, ckpt_err *err)
@@ -386,20 +340,22 @@ static ckpt_code try_config(ckpt_cudnn_attention *made, const cudnn_session *ses
 {
     descriptor engine = NULL;
     int64_t count = 0;
+    bool tensor_cores = false;
     CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine),
                          "cudnnBackendCreateDescriptor", err));
     ckpt_code code = cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
                                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, (void *)&engine),
                                  "asking cuDNN for an engine", err);
-    if (code == CKPT_OK && !(is_exact(engine) && can_be_recorded(engine))) {
+    if (code == CKPT_OK && !(cudnn_is_allowed(engine, false, &tensor_cores) && can_be_recorded(engine))) {
         code = CKPT_FAIL(err, CKPT_DEVICE, "cuDNN's engine rounds further or cannot be recorded");
     }
     if (code == CKPT_OK) {
         code = make_plan(made, session, config, err);
     }
     if (code == CKPT_OK) {
-        name_config(config, engine, made->engine, sizeof made->engine);
-    } else {
+        code = cudnn_name(config, made->engine, err);
+    }
+    if (code != CKPT_OK) {
         cudnn_destroy(made->plan);
         made->plan = NULL;
     }

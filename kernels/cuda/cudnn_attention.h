@@ -27,7 +27,7 @@ CKPT_MUST_USE ckpt_code ckpt_cudnn_attention_get(ckpt_cuda *cuda, const ckpt_cud
                                                  const ckpt_cudnn_attention **attention, ckpt_err *err);
 void ckpt_cudnn_attention_close(ckpt_cuda *cuda); /* before ckpt_cudnn_close */
 ckpt_bytes ckpt_cudnn_attention_workspace(const ckpt_cudnn_attention *attention);
-/* The engine and its settings as cuDNN numbers them, "6/24=26": with the version of cuDNN they name the algorithm. */
+/* The engine and its settings, "dnn91900:6,24=26" (cudnn_impl.h). */
 const char *ckpt_cudnn_attention_engine(const ckpt_cudnn_attention *attention);
 /* Starts it on the compute stream. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_attention_run(const ckpt_cudnn_attention *attention,

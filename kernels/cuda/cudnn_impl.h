@@ -1,4 +1,4 @@
-/* What cudnn.c and cudnn_attention.c share of cuDNN's graph API; nobody else includes it. */
+/* What cudnn.c and cudnn_attention.c share of cuDNN's graph API (cudnn_graph.c); nobody else includes it. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_IMPL_H
 #define CKPT_KERNELS_CUDA_CUDNN_IMPL_H
 
@@ -9,7 +9,8 @@
 enum {
     CUDNN_WORKSPACE_ALIGN = 256, /* what kernels of the library may expect of a workspace */
     CUDNN_SLACK = CUDNN_WORKSPACE_ALIGN - CKPT_ALIGN,
-    CUDNN_OWNED_MAX = 96,
+    CUDNN_KNOB_MAX = CUDNN_KNOB_TYPE_COUNTS,
+    CUDNN_OWNED_MAX = 80 + CUDNN_KNOB_MAX, /* descriptors of one graph, and of an engine made by its name */
     CUDNN_TEXT_MAX = 200,
 };
 
@@ -36,5 +37,12 @@ CKPT_MUST_USE ckpt_code cudnn_set(cudnnBackendDescriptor_t descriptor, cudnnBack
 CKPT_MUST_USE ckpt_code cudnn_set_descriptor(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                              cudnnBackendDescriptor_t value, ckpt_err *err);
 CKPT_MUST_USE ckpt_code cudnn_finalize(cudnnBackendDescriptor_t descriptor, ckpt_err *err);
+
+/* Does an engine note nothing of itself but tensor cores and how NaNs spread? exact: not tensor cores either, which
+ * with float32 operands mean TF32. */
+bool cudnn_is_allowed(cudnnBackendDescriptor_t engine, bool exact, bool *tensor_cores);
+/* A configuration's name in CKPT_PIECE_TEXT bytes: "dnn91900:ENGINE,KNOB=VALUE,...", with cuDNN's version and its
+ * numbers of engines and knobs. */
+CKPT_MUST_USE ckpt_code cudnn_name(cudnnBackendDescriptor_t config, char *text, ckpt_err *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* Linear: three products by cuBLASLt (blas.c), the bias in the forward product's epilogue, its gradient by column sums.
+/* Linear: three products by cuBLASLt (blas.c), the bias in the forward product's epilogue, its gradient in that of the
+ * weight's where both are overwritten and cuBLASLt has such a product, else by column sums (sum.cu).
  * A bfloat16 model multiplies bfloat16 copies of the weights and gets its weight gradient in float32. A product of
  * [rows x in] [in x out] is 2 rows in out FLOP and moves each matrix once: bound by arithmetic from a few hundred rows
  * on, by memory below. The products that add exist beside those that overwrite, as on the CPU. */
@@ -7,10 +8,40 @@
 namespace
 {
 
-/* [adds] */
+/* [adds]; weight_sums: with the bias's gradient, NULL: by column sums. */
 struct linear_state {
-    ckpt_blas_product *forward, *input[2], *weight[2];
+    ckpt_blas_product *forward, *input[2], *weight[2], *weight_sums;
+    char choice[CKPT_CHOICE_TEXT];
 };
+
+/* The products by their names in a choice. */
+struct linear_product {
+    const char *key;
+    ckpt_blas_product **at;
+};
+enum { PRODUCTS = 6 };
+
+void linear_products(linear_state *l, linear_product products[PRODUCTS])
+{
+    const linear_product all[PRODUCTS] = {{"forward", &l->forward},         {"weight", &l->weight[0]},
+                                          {"weight-sums", &l->weight_sums}, {"weight-adds", &l->weight[1]},
+                                          {"input", &l->input[0]},          {"input-adds", &l->input[1]}};
+    for (int k = 0; k < PRODUCTS; k++) {
+        products[k] = all[k];
+    }
+}
+
+void linear_name(linear_state *l)
+{
+    linear_product products[PRODUCTS];
+    linear_products(l, products);
+    l->choice[0] = '\0';
+    for (const linear_product &p : products) {
+        if (*p.at != NULL) {
+            ckpt_choice_add(l->choice, p.key, ckpt_blas_product_choice(*p.at));
+        }
+    }
+}
 
 struct linear_sizes {
     int64_t rows, in, out;
@@ -22,23 +53,44 @@ linear_sizes linear_sizes_of(const ckpt_node *node)
     return {ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
 }
 
+/* Where the library has none, or a choice goes without, the bias's gradient stays with the column sums. */
+ckpt_code linear_make_sums(linear_state *state, ckpt_cuda *cuda, const linear_sizes &s, ckpt_dtype dtype,
+                           ckpt_bytes limit, const char *choice, ckpt_err *err)
+{
+    ckpt_err none = {};
+    ckpt_blas_shape dw = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, false);
+    dw.sums = true;
+    if (choice != NULL && choice[0] == '\0') {
+        return CKPT_OK;
+    }
+    const ckpt_code code = ckpt_blas_product_create(cuda, &dw, limit, choice, &state->weight_sums, &none);
+    return code == CKPT_OK || (code == CKPT_DEVICE && choice == NULL) ? CKPT_OK : CKPT_FAIL(err, code, "%s", none.msg);
+}
+
 ckpt_code linear_fill(linear_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
-                      ckpt_bytes backward, ckpt_err *err)
+                      ckpt_bytes backward, const char *choice, ckpt_err *err)
 {
     const linear_sizes s = linear_sizes_of(node);
     const ckpt_dtype dtype = node->in[0].dtype;
     const bool bias = node->param_count > 1;
+    char piece[CKPT_PIECE_TEXT];
     const ckpt_blas_shape y = blas_of(s.rows, s.out, s.in, false, true, dtype, dtype, bias, false);
-    CKPT_TRY(ckpt_blas_product_create(cuda, &y, forward, &state->forward, err));
+    CKPT_TRY(
+        ckpt_blas_product_create(cuda, &y, forward, ckpt_choice_get(choice, "forward", piece), &state->forward, err));
     for (int adds = 0; adds < 2; adds++) {
         const ckpt_blas_shape dw = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, adds == 1);
         const ckpt_blas_shape dx = blas_of(s.rows, s.in, s.out, false, false, dtype, dtype, false, adds == 1);
-        CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward, &state->weight[adds], err));
+        CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward,
+                                          ckpt_choice_get(choice, adds == 1 ? "weight-adds" : "weight", piece),
+                                          &state->weight[adds], err));
         if ((node->grad_in & 1) != 0) {
-            CKPT_TRY(ckpt_blas_product_create(cuda, &dx, backward, &state->input[adds], err));
+            CKPT_TRY(ckpt_blas_product_create(cuda, &dx, backward,
+                                              ckpt_choice_get(choice, adds == 1 ? "input-adds" : "input", piece),
+                                              &state->input[adds], err));
         }
     }
-    return CKPT_OK;
+    return bias ? linear_make_sums(state, cuda, s, dtype, backward, ckpt_choice_get(choice, "weight-sums", piece), err)
+                : CKPT_OK;
 }
 
 void linear_release(void *state)
@@ -47,10 +99,10 @@ void linear_release(void *state)
     if (l == NULL) {
         return;
     }
-    ckpt_blas_product_destroy(l->forward);
-    for (int adds = 0; adds < 2; adds++) {
-        ckpt_blas_product_destroy(l->input[adds]);
-        ckpt_blas_product_destroy(l->weight[adds]);
+    linear_product products[PRODUCTS];
+    linear_products(l, products);
+    for (const linear_product &p : products) {
+        ckpt_blas_product_destroy(*p.at);
     }
     ckpt_memory_put(l);
 }
@@ -58,7 +110,6 @@ void linear_release(void *state)
 ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, void **state, ckpt_err *err)
 {
-    (void)choice;
     linear_state *const l = (linear_state *)ckpt_memory_get(sizeof *l);
     if (l == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *l, node->name);
@@ -66,11 +117,12 @@ ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forwar
     /* The allowance is cuBLAS's own recommendation, less where the matrices are small: more brings nothing. */
     const ckpt_code code =
         linear_fill(l, (ckpt_cuda *)context, node, forward < 0 ? node->forward_workspace_bytes : forward,
-                    backward < 0 ? node->backward_workspace_bytes : backward, err);
+                    backward < 0 ? node->backward_workspace_bytes : backward, choice, err);
     if (code != CKPT_OK) {
         linear_release(l);
         return code;
     }
+    linear_name(l);
     *state = l;
     return CKPT_OK;
 }
@@ -85,34 +137,106 @@ void linear_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
         *backward = blas_most(*backward, l->weight[adds]);
         *backward = blas_most(*backward, l->input[adds]);
     }
+    *backward = blas_most(*backward, l->weight_sums);
+}
+
+const char *linear_choice(const void *state)
+{
+    return ((const linear_state *)state)->choice;
 }
 
 ckpt_code linear_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
-    const void *const bias = args->node->param_count > 1 ? blas_param(args, 1) : NULL;
+    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
     return ckpt_blas_product_run(l->forward, args->in[0], blas_param(args, 0), args->out[0], bias, args->workspace,
                                  err);
+}
+
+ckpt_code linear_column_sums(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const linear_sizes s = linear_sizes_of(args->node);
+    return ckpt_cuda_column_sums((ckpt_cuda *)args->context, args->node->in[0].dtype, s.rows, s.out, args->grad_out[0],
+                                 args->grad_param[1], (args->grad_param_adds & 2) != 0, args->workspace, err);
+}
+
+/* What adds never depends on the plan: the lowered graph says which layer is the first to write a gradient. */
+ckpt_code linear_weight(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const linear_state *const l = (const linear_state *)args->state;
+    const void *const dy = args->grad_out[0];
+    if (l->weight_sums != NULL && (args->grad_param_adds & 3) == 0) {
+        return ckpt_blas_product_run(l->weight_sums, dy, args->in[0], args->grad_param[0], args->grad_param[1],
+                                     args->workspace, err);
+    }
+    CKPT_TRY(ckpt_blas_product_run(l->weight[args->grad_param_adds & 1], dy, args->in[0], args->grad_param[0], NULL,
+                                   args->workspace, err));
+    return args->node->param_count > 1 ? linear_column_sums(args, err) : CKPT_OK;
 }
 
 /* One after the other on one stream, so they share the workspace. */
 ckpt_code linear_backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
-    const ckpt_node *const node = args->node;
+    const int adds = (int)(args->grad_in_adds & 1);
+    CKPT_TRY(linear_weight(args, err));
+    return args->grad_in[0] == NULL ? CKPT_OK
+                                    : ckpt_blas_product_run(l->input[adds], args->grad_out[0], blas_param(args, 0),
+                                                            args->grad_in[0], NULL, args->workspace, err);
+}
+
+ckpt_code linear_time_sums(void *args, int candidate, ckpt_err *err)
+{
+    (void)candidate;
+    return linear_column_sums((const ckpt_kernel_args *)args, err);
+}
+
+/* Is the weight's gradient with the bias's in one product faster than both apart? */
+ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_ns product, ckpt_tuning *tuning, ckpt_err *err)
+{
+    linear_state *const l = (linear_state *)args->state;
+    ckpt_kernel_args own = *args;
+    ckpt_ns both = 0, sums = 0;
+    own.grad_param_adds = 0;
+    ckpt_trial trial = {};
+    trial.cuda = (ckpt_cuda *)args->context;
+    trial.self = &own;
+    trial.run = linear_time_sums;
+    CKPT_TRY(ckpt_trial_time(&trial, tuning, 0, &sums, err));
+    CKPT_TRY(ckpt_blas_product_tune(l->weight_sums, args->grad_out[0], args->in[0], args->grad_param[0],
+                                    args->grad_param[1], args->workspace, args->workspace_bytes, tuning, &both, err));
+    if (both > product + sums) {
+        ckpt_blas_product_destroy(l->weight_sums);
+        l->weight_sums = NULL;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code linear_tune_backward(const ckpt_kernel_args *args, ckpt_tuning *tuning, ckpt_err *err)
+{
+    const linear_state *const l = (const linear_state *)args->state;
     const void *const dy = args->grad_out[0];
-    const int weight_adds = (int)(args->grad_param_adds & 1), input_adds = (int)(args->grad_in_adds & 1);
-    CKPT_TRY(ckpt_blas_product_run(l->weight[weight_adds], dy, args->in[0], args->grad_param[0], NULL, args->workspace,
-                                   err));
-    if (node->param_count > 1) {
-        const linear_sizes s = linear_sizes_of(node);
-        CKPT_TRY(ckpt_cuda_column_sums((ckpt_cuda *)args->context, node->in[0].dtype, s.rows, s.out, dy,
-                                       args->grad_param[1], (args->grad_param_adds & 2) != 0, args->workspace, err));
+    ckpt_ns took[2] = {0, 0}, input = 0;
+    for (int adds = 0; adds < 2; adds++) {
+        CKPT_TRY(ckpt_blas_product_tune(l->weight[adds], dy, args->in[0], args->grad_param[0], NULL, args->workspace,
+                                        args->workspace_bytes, tuning, &took[adds], err));
+        if (args->grad_in[0] != NULL) {
+            CKPT_TRY(ckpt_blas_product_tune(l->input[adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
+                                            args->workspace, args->workspace_bytes, tuning, &input, err));
+        }
     }
-    if (args->grad_in[0] != NULL) {
-        CKPT_TRY(ckpt_blas_product_run(l->input[input_adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
-                                       args->workspace, err));
-    }
+    return l->weight_sums == NULL ? CKPT_OK : linear_tune_sums(args, took[0], tuning, err);
+}
+
+ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
+{
+    linear_state *const l = (linear_state *)args->state;
+    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
+    ckpt_ns took = 0;
+    CKPT_TRY(backward ? linear_tune_backward(args, tuning, err)
+                      : ckpt_blas_product_tune(l->forward, args->in[0], blas_param(args, 0), args->out[0], bias,
+                                               args->workspace, args->workspace_bytes, tuning, &took, err));
+    linear_name(l);
     return CKPT_OK;
 }
 
@@ -124,6 +248,8 @@ const ckpt_kernel ckpt_cuda_linear = {
     .prepare = linear_prepare,
     .release = linear_release,
     .workspace = linear_workspace,
+    .choice = linear_choice,
+    .tune = linear_tune,
     .forward = linear_forward,
     .backward = linear_backward,
 };

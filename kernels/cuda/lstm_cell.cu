@@ -4,11 +4,8 @@
  * sum of both products is rounded once. Both biases are added in the pass.
  * Forward: 8 N H (I + H) FLOP of products, backward twice that. The passes move, for each of the N x H cells, 4 gates
  * in and 4 out and about 4 values of state, at some 60 operations: bound by memory. */
+#include "kernels/cuda/blas_layer.cuh"
 #include "kernels/cuda/wide.cuh"
-
-extern "C" {
-#include "kernels/cuda/blas.h"
-}
 
 enum { X_GATES, H_GATES, DX, DH, DW_X, DW_H, CALLS };
 enum { THREADS = 256 };
@@ -17,7 +14,9 @@ struct lstm_state {
     ckpt_cuda *cuda;
     ckpt_blas_product *call[CALLS]; /* NULL: not needed */
     ckpt_bytes forward_bytes, backward_bytes;
+    char choice[CKPT_CHOICE_TEXT];
 };
+static const char *const call_key[CALLS] = {"x", "h", "dx", "dh", "dwx", "dwh"};
 
 struct lstm_shape {
     int64_t rows, inputs, width; /* N, I, H */
@@ -43,8 +42,9 @@ static lstm_shape shape_of(const ckpt_node *node)
 
 /* y[rows x columns] = x[rows x inner] w[inner x columns], both of the model's type, either turned. */
 static ckpt_code make_call(lstm_state *state, int which, int64_t rows, int64_t columns, int64_t inner, ckpt_dtype in,
-                           ckpt_dtype out, ckpt_bytes limit, ckpt_err *err)
+                           ckpt_dtype out, ckpt_bytes limit, const char *choice, ckpt_err *err)
 {
+    char piece[CKPT_PIECE_TEXT];
     const bool forward = which == X_GATES || which == H_GATES;
     ckpt_blas_shape shape = {};
     shape.rows = rows;
@@ -58,29 +58,40 @@ static ckpt_code make_call(lstm_state *state, int which, int64_t rows, int64_t c
     shape.in = in;
     shape.out = out;
     shape.adds = which == H_GATES;
-    CKPT_TRY(ckpt_blas_product_create(state->cuda, &shape, limit, &state->call[which], err));
-    const ckpt_bytes used = ckpt_blas_product_workspace(state->call[which]);
-    ckpt_bytes *const most = forward ? &state->forward_bytes : &state->backward_bytes;
-    *most = used > *most ? used : *most;
-    return CKPT_OK;
+    return ckpt_blas_product_create(state->cuda, &shape, limit, ckpt_choice_get(choice, call_key[which], piece),
+                                    &state->call[which], err);
+}
+
+/* After the algorithms have changed: what they use, and their names. */
+static void look_at_calls(lstm_state *state)
+{
+    state->forward_bytes = state->backward_bytes = 0;
+    state->choice[0] = '\0';
+    for (int k = 0; k < CALLS; k++) {
+        ckpt_bytes *const most = k == X_GATES || k == H_GATES ? &state->forward_bytes : &state->backward_bytes;
+        *most = blas_most(*most, state->call[k]);
+        if (state->call[k] != NULL) {
+            ckpt_choice_add(state->choice, call_key[k], ckpt_blas_product_choice(state->call[k]));
+        }
+    }
 }
 
 static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
-                            ckpt_err *err)
+                            const char *choice, ckpt_err *err)
 {
     const lstm_shape shape = shape_of(node);
     const int64_t N = shape.rows, I = shape.inputs, H = shape.width, G = 4 * H;
     const ckpt_dtype own = shape.dtype;
-    CKPT_TRY(make_call(state, X_GATES, N, G, I, own, CKPT_FLOAT32, forward, err));
-    CKPT_TRY(make_call(state, DW_X, G, I, N, own, CKPT_FLOAT32, backward, err));
+    CKPT_TRY(make_call(state, X_GATES, N, G, I, own, CKPT_FLOAT32, forward, choice, err));
+    CKPT_TRY(make_call(state, DW_X, G, I, N, own, CKPT_FLOAT32, backward, choice, err));
     if ((node->grad_in & 1) != 0) {
-        CKPT_TRY(make_call(state, DX, N, I, G, own, own, backward, err));
+        CKPT_TRY(make_call(state, DX, N, I, G, own, own, backward, choice, err));
     }
     if (shape.stateful) {
-        CKPT_TRY(make_call(state, H_GATES, N, G, H, own, CKPT_FLOAT32, forward, err));
-        CKPT_TRY(make_call(state, DW_H, G, H, N, own, CKPT_FLOAT32, backward, err));
+        CKPT_TRY(make_call(state, H_GATES, N, G, H, own, CKPT_FLOAT32, forward, choice, err));
+        CKPT_TRY(make_call(state, DW_H, G, H, N, own, CKPT_FLOAT32, backward, choice, err));
         if ((node->grad_in & 2) != 0) {
-            CKPT_TRY(make_call(state, DH, N, H, G, own, own, backward, err));
+            CKPT_TRY(make_call(state, DH, N, H, G, own, own, backward, choice, err));
         }
     }
     return CKPT_OK;
@@ -104,7 +115,6 @@ static ckpt_bytes rest_of(ckpt_bytes given, ckpt_bytes own)
 static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
                          ckpt_bytes backward_workspace, const char *choice, void **made, ckpt_err *err)
 {
-    (void)choice;
     lstm_state *const state = (lstm_state *)ckpt_memory_get(sizeof *state);
     if (state == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);
@@ -112,11 +122,12 @@ static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forwar
     const lstm_shape shape = shape_of(node);
     state->cuda = (ckpt_cuda *)context;
     const ckpt_code code = make_calls(state, node, rest_of(forward_workspace, shape.gates_bytes),
-                                      rest_of(backward_workspace, shape.dgates_bytes), err);
+                                      rest_of(backward_workspace, shape.dgates_bytes), choice, err);
     if (code != CKPT_OK) {
         release(state);
         return code;
     }
+    look_at_calls(state);
     *made = state;
     return CKPT_OK;
 }
@@ -129,6 +140,11 @@ static void workspace(const ckpt_node *node, const void *memory, ckpt_bytes *for
     const ckpt_bytes sums = ckpt_gpu_column_sums_workspace(shape.rows, 4 * shape.width);
     *forward = shape.gates_bytes + state->forward_bytes;
     *backward = shape.dgates_bytes + (sums > state->backward_bytes ? sums : state->backward_bytes);
+}
+
+static const char *choice_of(const void *memory)
+{
+    return ((const lstm_state *)memory)->choice;
 }
 
 static ckpt_code product(const ckpt_kernel_args *args, int which, const void *x, const void *w, void *y,
@@ -342,12 +358,48 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     return bias_gradients(args, shape, err);
 }
 
+static ckpt_code tune_product(const ckpt_kernel_args *args, int which, const void *x, const void *w, void *y,
+                              ckpt_bytes offset, ckpt_tuning *tuning, ckpt_err *err)
+{
+    lstm_state *const state = (lstm_state *)args->state;
+    ckpt_ns took = 0;
+    return state->call[which] == NULL || y == NULL
+               ? CKPT_OK
+               : ckpt_blas_product_tune(state->call[which], x, w, y, NULL, (char *)args->workspace + offset,
+                                        args->workspace_bytes - offset, tuning, &took, err);
+}
+
+/* As in a run: forward the gates before their nonlinearities, backward from the gradient of the gates. */
+static ckpt_code tune(const ckpt_kernel_args *args, bool is_backward, ckpt_tuning *tuning, ckpt_err *err)
+{
+    const lstm_shape shape = shape_of(args->node);
+    const ckpt_bytes room = is_backward ? shape.dgates_bytes : shape.gates_bytes;
+    void *const gates = is_backward || shape.gates_bytes > 0 ? args->workspace : args->saved[0];
+    if (is_backward) {
+        CKPT_TRY(backward(args, err));
+        CKPT_TRY(tune_product(args, DX, gates, weight_of(args, 0), args->grad_in[0], room, tuning, err));
+        CKPT_TRY(tune_product(args, DW_X, gates, args->in[0], args->grad_param[0], room, tuning, err));
+    } else {
+        CKPT_TRY(tune_product(args, X_GATES, args->in[0], weight_of(args, 0), gates, room, tuning, err));
+    }
+    if (shape.stateful && is_backward) {
+        CKPT_TRY(tune_product(args, DH, gates, weight_of(args, 1), args->grad_in[1], room, tuning, err));
+        CKPT_TRY(tune_product(args, DW_H, gates, args->in[1], args->grad_param[1], room, tuning, err));
+    } else if (shape.stateful) {
+        CKPT_TRY(tune_product(args, H_GATES, args->in[1], weight_of(args, 1), gates, room, tuning, err));
+    }
+    look_at_calls((lstm_state *)args->state);
+    return CKPT_OK;
+}
+
 CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_lstm_cell;
 const ckpt_kernel ckpt_cuda_lstm_cell = {
     .op = "lstm_cell",
     .prepare = prepare,
     .release = release,
     .workspace = workspace,
+    .choice = choice_of,
+    .tune = tune,
     .forward = forward,
     .backward = backward,
 };

@@ -1,7 +1,8 @@
 /* Convolutions and attention by plain loops, behind the headers that cuDNN is behind (kernels/cuda/cudnn.c,
  * cudnn_attention.c): work of the compute stream, summed in double, rounded once, with a workspace that is claimed and
- * filled with NaN as in blas_host.cpp. */
+ * filled with NaN as in blas_host.cpp. Like there, ckpt_emulated_candidates brings others to choose from. */
 #include <stdio.h>
+#include <string.h>
 
 #include <cmath>
 #include <new>
@@ -9,17 +10,15 @@
 
 #include "cuda_bf16.h"
 #include "cuda_runtime.h"
+#include "emulated_impl.h"
 
 extern "C" {
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/cudnn_attention.h"
+#include "kernels/cuda/trial.h"
 }
 
-struct ckpt_cudnn_convolution {
-    ckpt_cudnn_shape shape;
-    ckpt_cudnn_direction direction;
-    cudaStream_t stream;
-};
+#include "emulation.h"
 
 struct ckpt_cudnn_attention {
     ckpt_cudnn_attention *next;
@@ -31,8 +30,35 @@ struct ckpt_cudnn_attention {
 namespace
 {
 
-/* What every convolution claims; less is refused, so that a caller's other way can be tested. */
-enum : ckpt_bytes { CLAIM = 512 };
+enum algorithm {
+    PLAIN,  /* summed in double */
+    SINGLE, /* in float32 */
+    DRIFTS, /* as SINGLE, and another bit each time */
+    LARGE,  /* as SINGLE, in a larger workspace than there may be */
+    ALGORITHMS
+};
+const char *const name[ALGORITHMS] = {"plain", "single", "drifts", "large"};
+
+/* What a convolution claims; less is refused, so that a caller's other way can be tested. */
+enum : ckpt_bytes { CLAIM = 512, CLAIM_LARGE = (ckpt_bytes)1 << 40 };
+
+ckpt_bytes claim_of(algorithm how)
+{
+    return how == LARGE ? CLAIM_LARGE : CLAIM;
+}
+
+} // namespace
+
+struct ckpt_cudnn_convolution {
+    ckpt_cudnn_shape shape;
+    ckpt_cudnn_direction direction;
+    ckpt_cuda *cuda;
+    algorithm used;
+    char choice[CKPT_PIECE_TEXT];
+};
+
+namespace
+{
 
 double read_value(const void *from, ckpt_dtype dtype, int64_t at)
 {
@@ -40,7 +66,7 @@ double read_value(const void *from, ckpt_dtype dtype, int64_t at)
                                   : (double)static_cast<const float *>(from)[at];
 }
 
-void write_all(void *to, ckpt_dtype dtype, const std::vector<double> &sum)
+template <typename S> void write_all(void *to, ckpt_dtype dtype, const std::vector<S> &sum)
 {
     for (size_t at = 0; at < sum.size(); at++) {
         if (dtype == CKPT_BFLOAT16) {
@@ -90,26 +116,44 @@ std::vector<double> unpack(const void *from, ckpt_dtype dtype, int64_t count)
     return all;
 }
 
+/* Sums of type S. */
+template <typename S>
 void convolve(const ckpt_cudnn_shape &s, ckpt_cudnn_direction direction, const void *a, const void *b, void *c)
 {
     const int64_t x_count = s.batch * s.in[0] * s.in[1] * s.in_channels;
     const int64_t y_count = s.batch * s.out[0] * s.out[1] * s.out_channels;
     const int64_t w_count = s.out_channels * s.kernel[0] * s.kernel[1] * (s.in_channels / s.groups);
-    std::vector<double> sum;
+    std::vector<S> sum;
     if (direction == CKPT_CUDNN_FORWARD) {
         const std::vector<double> x = unpack(a, s.dtype, x_count), w = unpack(b, s.dtype, w_count);
         sum.resize((size_t)y_count);
-        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_y] += x[at_x] * w[at_w]; });
+        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_y] += (S)x[at_x] * (S)w[at_w]; });
     } else if (direction == CKPT_CUDNN_INPUT_GRADIENT) {
         const std::vector<double> dy = unpack(a, s.dtype, y_count), w = unpack(b, s.dtype, w_count);
         sum.resize((size_t)x_count);
-        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_x] += dy[at_y] * w[at_w]; });
+        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_x] += (S)dy[at_y] * (S)w[at_w]; });
     } else {
         const std::vector<double> x = unpack(a, s.dtype, x_count), dy = unpack(b, s.dtype, y_count);
         sum.resize((size_t)w_count);
-        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_w] += dy[at_y] * x[at_x]; });
+        walk(s, [&](size_t at_x, size_t at_w, size_t at_y) { sum[at_w] += (S)dy[at_y] * (S)x[at_x]; });
     }
     write_all(c, s.dtype, sum);
+}
+
+/* As in blas_host.cpp. */
+void drift(ckpt_dtype dtype, void *c)
+{
+    static int runs;
+    const std::vector<double> first = {read_value(c, dtype, 0) *
+                                       (1 + (runs++ % 2) / (dtype == CKPT_BFLOAT16 ? 128.0 : 4194304.0))};
+    write_all(c, dtype, first);
+}
+
+int64_t cost_of(const ckpt_cudnn_shape &s, algorithm how)
+{
+    const int which = emulated_candidates();
+    const int64_t place = (how + which + s.in_channels + s.out_channels) % 2;
+    return which <= 0 ? 0 : (how > SINGLE ? 1 : 10 + 10 * place) * (int64_t)1000000000;
 }
 
 bool aligned(const void *pointer)
@@ -243,8 +287,28 @@ extern "C" void ckpt_cudnn_version(char *text, size_t room)
     snprintf(text, room, "convolutions by plain loops");
 }
 
+static void use(ckpt_cudnn_convolution *convolution, algorithm how)
+{
+    convolution->used = how;
+    snprintf(convolution->choice, sizeof convolution->choice, "loops:%s", name[how]);
+}
+
+static ckpt_code find(ckpt_cudnn_convolution *convolution, const char *choice, ckpt_bytes limit, ckpt_err *err)
+{
+    for (int how = 0; how < ALGORITHMS; how++) {
+        if (strncmp(choice, "loops:", 6) == 0 && strcmp(choice + 6, name[how]) == 0 &&
+            (limit < 0 || claim_of((algorithm)how) <= limit)) {
+            use(convolution, (algorithm)how);
+            return CKPT_OK;
+        }
+    }
+    return CKPT_FAIL(err, CKPT_DEVICE,
+                     "plain loops cannot do this convolution by the plan's algorithm \"%.60s\": profile and plan again",
+                     choice);
+}
+
 extern "C" ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
-                                                   ckpt_cudnn_direction direction, ckpt_bytes limit,
+                                                   ckpt_cudnn_direction direction, ckpt_bytes limit, const char *choice,
                                                    ckpt_cudnn_convolution **convolution, ckpt_err *err)
 {
     CKPT_TRY(ckpt_cudnn_open(cuda, err));
@@ -258,7 +322,13 @@ extern "C" ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_c
     }
     made->shape = *shape;
     made->direction = direction;
-    made->stream = cuda->stream[CKPT_STREAM_COMPUTE];
+    made->cuda = cuda;
+    use(made, PLAIN);
+    const ckpt_code code = choice == nullptr ? CKPT_OK : find(made, choice, limit, err);
+    if (code != CKPT_OK) {
+        delete made;
+        return code;
+    }
     *convolution = made;
     return CKPT_OK;
 }
@@ -270,8 +340,12 @@ extern "C" void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convoluti
 
 extern "C" ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution)
 {
-    (void)convolution;
-    return CLAIM;
+    return claim_of(convolution->used);
+}
+
+extern "C" const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolution)
+{
+    return convolution->choice;
 }
 
 extern "C" const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution)
@@ -280,8 +354,8 @@ extern "C" const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolutio
     return "";
 }
 
-extern "C" ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b,
-                                                void *c, void *workspace, ckpt_err *err)
+static ckpt_code start(const ckpt_cudnn_convolution *convolution, algorithm how, const void *a, const void *b, void *c,
+                       void *workspace, ckpt_err *err)
 {
     const ckpt_cudnn_shape s = convolution->shape;
     const ckpt_cudnn_direction direction = convolution->direction;
@@ -289,13 +363,80 @@ extern "C" ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *co
         return CKPT_FAIL(err, CKPT_DEVICE, "convolution: a %p, b %p, c %p, workspace %p: missing or not aligned", a, b,
                          c, workspace);
     }
-    return ckpt_cuda_check(ckpt_emulated_start(convolution->stream,
-                                               [s, direction, a, b, c, workspace] {
+    return ckpt_cuda_check(ckpt_emulated_start(convolution->cuda->stream[CKPT_STREAM_COMPUTE],
+                                               [s, direction, how, a, b, c, workspace] {
                                                    memset(workspace, 0xff, (size_t)CLAIM);
-                                                   convolve(s, direction, a, b, c);
+                                                   if (how == PLAIN) {
+                                                       convolve<double>(s, direction, a, b, c);
+                                                   } else {
+                                                       convolve<float>(s, direction, a, b, c);
+                                                   }
+                                                   if (how == DRIFTS) {
+                                                       drift(s.dtype, c);
+                                                   }
                                                    memset(workspace, 0xff, (size_t)CLAIM);
+                                                   emulated_spend(cost_of(s, how));
                                                }),
                            "convolution", err);
+}
+
+extern "C" ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b,
+                                                void *c, void *workspace, ckpt_err *err)
+{
+    return start(convolution, convolution->used, a, b, c, workspace, err);
+}
+
+namespace
+{
+
+struct convolution_trial {
+    const ckpt_cudnn_convolution *convolution;
+    std::vector<algorithm> at;
+    const void *a, *b;
+    void *c, *workspace;
+};
+
+ckpt_code run_candidate(void *self, int k, ckpt_err *err)
+{
+    const convolution_trial *const t = static_cast<const convolution_trial *>(self);
+    return start(t->convolution, t->at[(size_t)k], t->a, t->b, t->c, t->workspace, err);
+}
+
+int64_t result_count(const ckpt_cudnn_shape &s, ckpt_cudnn_direction direction)
+{
+    return direction == CKPT_CUDNN_FORWARD ? s.batch * s.out_channels * s.out[0] * s.out[1]
+           : direction == CKPT_CUDNN_INPUT_GRADIENT
+               ? s.batch * s.in_channels * s.in[0] * s.in[1]
+               : s.out_channels * (s.in_channels / s.groups) * s.kernel[0] * s.kernel[1];
+}
+
+} // namespace
+
+extern "C" ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolution, const void *a, const void *b,
+                                                 void *c, void *workspace, ckpt_bytes workspace_bytes,
+                                                 ckpt_tuning *tuning, ckpt_err *err)
+{
+    const ckpt_cudnn_shape &s = convolution->shape;
+    const int64_t count = result_count(s, convolution->direction);
+    convolution_trial self = {convolution, {}, a, b, c, workspace};
+    for (int how = 0; how < (emulated_candidates() <= 0 ? 1 : ALGORITHMS); how++) {
+        if (claim_of((algorithm)how) <= workspace_bytes) {
+            self.at.push_back((algorithm)how);
+        }
+    }
+    ckpt_trial trial = {};
+    trial.cuda = convolution->cuda;
+    trial.what = "convolution";
+    trial.count = (int)self.at.size();
+    trial.self = &self;
+    trial.run = run_candidate;
+    trial.result[0] = {c, s.dtype, 1, count, count};
+    trial.terms = s.batch * s.out[0] * s.out[1] + s.kernel[0] * s.kernel[1] * s.out_channels;
+    int fastest = 0;
+    ckpt_ns took = 0;
+    CKPT_TRY(ckpt_trial_run(&trial, tuning, &fastest, &took, err));
+    use(convolution, self.at[(size_t)fastest]);
+    return CKPT_OK;
 }
 
 extern "C" ckpt_code ckpt_cudnn_attention_get(ckpt_cuda *cuda, const ckpt_cudnn_attention_shape *shape,

@@ -56,6 +56,14 @@ struct work {
     std::shared_ptr<replay> graph;
 };
 
+int candidates;
+steady::duration spent; /* by made-up times, ever */
+
+steady::time_point device_now()
+{
+    return steady::now() + spent;
+}
+
 uint64_t schedule_seed;
 unsigned eagerness;    /* of 16: how often something runs although nobody waits */
 uint64_t patience = 1; /* about how often something is picked before the streams' weights are drawn anew */
@@ -164,7 +172,7 @@ static void run_head(CUstream_st *stream)
     }
     if (head.record != nullptr) {
         head.record->done = true;
-        head.record->time = steady::now();
+        head.record->time = device_now();
     }
     stream->queue.pop_front();
 }
@@ -437,7 +445,7 @@ static cudaError_t record_external(cudaEvent_t event, cudaStream_t stream)
     event->recording = nullptr;
     return ckpt_emulated_start(stream, [at] {
         at->done = true;
-        at->time = steady::now();
+        at->time = device_now();
     });
 }
 
@@ -710,4 +718,19 @@ int64_t ckpt_emulated_waits(void)
 void ckpt_emulated_lose_wait(int64_t n)
 {
     lost_wait = n;
+}
+
+extern "C" void ckpt_emulated_candidates(int which)
+{
+    candidates = which;
+}
+
+int emulated_candidates()
+{
+    return candidates;
+}
+
+void emulated_spend(int64_t ns)
+{
+    spent += std::chrono::nanoseconds(ns);
 }
