@@ -508,12 +508,54 @@ static void who_computes(void **state)
     }
 }
 
+/* Both sides are timed and the same one is taken for both directions; what candidates left is right whoever ran last,
+ * and so is what is bound then. Where the choice is made already, or there is none, nothing is timed. */
+static void timed(void **state)
+{
+    static const sizes list[] = {{2, 70, 3, 16, true, true, 0, 7},
+                                 {1, 129, 2, 64, false, false, 0, 7},
+                                 {2, 33, 2, 16, true, true, 0.1, 7},
+                                 {1, 40, 1, 12, true, true, 0, 7}};
+    const ckpt_run plain = {.workspace_byte = 0xFF, .guard_byte = 0xFF};
+    const int before = ckpt_gpu_reports();
+    (void)state;
+    for (int i = 0; i < 4 * gpu_count; i++) {
+        const sizes *const s = &list[i % 4];
+        const ckpt_case test = case_of(s);
+        for (int asked = 0; asked < 2; asked++) {
+            ckpt_tuning tuning = {0};
+            const ckpt_run tune = {.workspace_byte = 0xFF, .guard_byte = 0xFF, .tuning = &tuning};
+            ckpt_gpu_case c;
+            if (asked != 0) {
+                (void)setenv("CKPT_ATTENTION", "own", 1);
+            }
+            assert_true(ckpt_gpu_case_init(&c, &test, 7000 + i, CKPT_BFLOAT16, &gpu[i / 4], cpu, 2));
+            const bool choice = asked == 0 && library_may(&c, s);
+            widen_inputs(&c, s);
+            ckpt_gpu_forward(&c, &tune);
+            ckpt_gpu_forward(&c, &plain);
+            ckpt_gpu_backward(&c, &tune);
+            ckpt_gpu_forward(&c, &plain);
+            ckpt_gpu_want_forward(&c, false);
+            ckpt_gpu_backward(&c, &plain);
+            ckpt_gpu_want_backward(&c, 0);
+            check_heads(&c, s, true);
+            assert_int_equal(tuning.tuned, choice ? 2 : 0);
+            assert_int_equal(tuning.candidates, choice ? 4 : 0);
+            CHECK(tuning.refused == 0, "%s", tuning.refusal);
+            ckpt_gpu_case_fini(&c);
+            (void)unsetenv("CKPT_ATTENTION");
+        }
+    }
+    assert_int_equal(ckpt_gpu_reports(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size),    cmocka_unit_test(every_combination), cmocka_unit_test(some_gradients),
         cmocka_unit_test(many_tiles),    cmocka_unit_test(evaluation),        cmocka_unit_test(pieces),
-        cmocka_unit_test(heads_at_once), cmocka_unit_test(who_computes),
+        cmocka_unit_test(heads_at_once), cmocka_unit_test(who_computes),      cmocka_unit_test(timed),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
