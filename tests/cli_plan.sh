@@ -122,13 +122,19 @@ cat >one.json <<'M'
   "layers": [ { "name": "fc", "op": "linear", "features": 256 }, { "name": "loss", "op": "mse", "in": ["fc", "x"] } ] }
 M
 for target in cpu gpu; do
+    named=
+    [ $target = cpu ] || named=', "algorithms": "forward=lt1:2;weight=lt1:3"'
     cat >one-profile.json <<P
 { "format": "ckpt-profile/1", "model": "one", "machine": { "device": "d", "target": "$target", "threads": 0 },
-  "layers": [ { "layer": "fc", "op": "linear", "forward": { "median_ns": 5, "repeats": 1 } },
+  "layers": [ { "layer": "fc", "op": "linear", "forward": { "median_ns": 5, "repeats": 1 }$named },
               { "layer": "loss", "op": "mse", "forward": { "median_ns": 5, "repeats": 1 } } ] }
 P
     expect 0 '' --profile one-profile.json -o one-plan.json --trace one-trace.json one.json
     grep -q "\"target\": \"$target\"" one-plan.json || fail "a profile of a $target, and the plan says $(grep target one-plan.json)"
+    # A plan names the algorithms that were measured.
+    [ "$(grep -c '"fc": "forward=lt1:2;weight=lt1:3"' one-plan.json)" = "$([ $target = cpu ]; echo $?)" ] || fail "algorithms of a $target: $(cat one-plan.json)"
+    grep -q '"algorithms"' one-plan.json && [ $target = cpu ] && fail "a plan for the CPU names algorithms"
+    [ $target = cpu ] || expect 0 '' --check one-plan.json
     grep -q "\"target\": \"$target\"" one-trace.json || fail "a profile of a $target, and the trace is of another"
 done
 expect 2 'one-profile.json is of a GPU' --profile one-profile.json -t 2 one.json

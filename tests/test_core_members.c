@@ -104,9 +104,15 @@ static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
     for (int i = 0; i < plan->option_count; i++) {
         option[i] = draw_name(arena, i);
     }
+    ckpt_layer_algorithms *const algorithms = CKPT_NEW(arena, ckpt_layer_algorithms, MOST);
+    plan->algorithms_count = draw_count();
+    for (int i = 0; i < plan->algorithms_count; i++) {
+        algorithms[i] = (ckpt_layer_algorithms){draw_name(arena, i), draw_name(arena, i / 2)};
+    }
     plan->step = step;
     plan->place = place;
     plan->option = option;
+    plan->algorithms = algorithms;
     return plan;
 }
 
@@ -151,6 +157,11 @@ static void test_plans_keep_outline_and_options(void **state)
         for (int i = 0; i < plan->option_count; i++) {
             assert_string_equal(back->option[i], plan->option[i]);
         }
+        assert_int_equal(back->algorithms_count, plan->algorithms_count);
+        for (int i = 0; i < plan->algorithms_count; i++) {
+            assert_string_equal(back->algorithms[i].layer, plan->algorithms[i].layer);
+            assert_string_equal(back->algorithms[i].algorithms, plan->algorithms[i].algorithms);
+        }
         assert_int_equal(back->step_count, plan->step_count);
         assert_int_equal(back->place_count, plan->place_count);
         ckpt_test_round_trip("plan", text.bytes);
@@ -159,7 +170,7 @@ static void test_plans_keep_outline_and_options(void **state)
     }
 }
 
-/* A plan that knows nothing of its graph, as older ones, and one without options. */
+/* A plan that knows nothing of its graph, as older ones, and one without options and algorithms. */
 static void test_older_plans(void **state)
 {
     (void)state;
@@ -171,14 +182,17 @@ static void test_older_plans(void **state)
     ckpt_text_init(&text);
     ckpt_plan *const plan = draw_plan(draw_graph(&arena), &arena);
     plan->outline = (ckpt_outline){0};
-    plan->option_count = 0;
+    plan->option_count = plan->algorithms_count = 0;
     ckpt_plan_write(plan, &text);
-    CHECK(strstr(text.bytes, "\"ops\"") == NULL && strstr(text.bytes, "\"options\"") == NULL, "%s", text.bytes);
+    CHECK(strstr(text.bytes, "\"ops\"") == NULL && strstr(text.bytes, "\"options\"") == NULL &&
+              strstr(text.bytes, "\"algorithms\"") == NULL,
+          "%s", text.bytes);
     CHECK_OK(ckpt_plan_read(ckpt_test_file("members.json", text.bytes, text.length), &arena, &back, &err), err);
     assert_int_equal(back->outline.op_count, 0);
     assert_int_equal(back->outline.buffer_count, 0);
     assert_int_equal(back->outline.static_count, 0);
     assert_int_equal(back->option_count, 0);
+    assert_int_equal(back->algorithms_count, 0);
     ckpt_text_fini(&text);
     ckpt_arena_fini(&arena);
 }

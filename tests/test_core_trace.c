@@ -202,6 +202,7 @@ static const ckpt_profile_row rows[] = {
      .parameter_bytes = 68,
      .gradient_bytes = 69,
      .optimizer_bytes = 70,
+     .algorithms = "forward=lt1:2;weight=\"own\"",
      .kernel = kernels,
      .kernel_count = 3},
     {.layer = "h.1.a",
@@ -267,6 +268,7 @@ static void test_profile_survives_a_round_trip(void **state)
         assert_string_equal(a->layer, b->layer);
         assert_string_equal(a->op, b->op);
         assert_string_equal(a->same_as, b->same_as);
+        assert_string_equal(a->algorithms, rows[0].algorithms); /* a twin's are those of its same_as */
         check_timing(&a->forward, &b->forward);
         check_timing(&a->backward, &b->backward);
         check_timing(&a->update, &b->update);

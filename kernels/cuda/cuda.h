@@ -1,5 +1,5 @@
 /* What the host side of the CUDA device shares: the device itself, and calls that turn CUDA's codes into ours. The
- * libraries' handles are opaque here, so that only blas.c sees cuBLASLt and only cudnn.c sees cuDNN. */
+ * libraries' handles are opaque here, so that only blas.c sees cuBLASLt and only cudnn*.c sees cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDA_H
 #define CKPT_KERNELS_CUDA_CUDA_H
 

@@ -11,7 +11,13 @@
 #include "emulated_impl.h"
 #include "emulation.h"
 
-enum : size_t { PAGE = 4096, TOTAL = (size_t)8 << 30, CONTEXT = (size_t)64 << 20, ROUNDING = (size_t)2 << 20, CACHE = (size_t)64 << 10 };
+enum : size_t {
+    PAGE = 4096,
+    TOTAL = (size_t)8 << 30,
+    CONTEXT = (size_t)64 << 20,
+    ROUNDING = (size_t)2 << 20,
+    CACHE = (size_t)64 << 10
+};
 
 namespace
 {

@@ -57,6 +57,7 @@ struct work {
 };
 
 int candidates;
+int64_t starts;
 steady::duration spent; /* by made-up times, ever */
 
 steady::time_point device_now()
@@ -272,6 +273,7 @@ cudaError_t ckpt_emulated_start(cudaStream_t stream, std::function<void()> run)
     if (emulated_failed()) {
         return cudaErrorLaunchFailure;
     }
+    starts++;
     if (stream->recording != nullptr) {
         if (stream->recording->broken) {
             return emulated_refuse(cudaErrorStreamCaptureInvalidated);
@@ -723,6 +725,11 @@ void ckpt_emulated_lose_wait(int64_t n)
 extern "C" void ckpt_emulated_candidates(int which)
 {
     candidates = which;
+}
+
+extern "C" int64_t ckpt_emulated_starts(void)
+{
+    return starts;
 }
 
 int emulated_candidates()

@@ -32,6 +32,9 @@ int64_t ckpt_emulated_device_bytes(void);
 int64_t ckpt_emulated_host_bytes(void);
 int64_t ckpt_emulated_reservations(void);
 
+/* Kernels, products, copies and fills that were started or captured, ever. */
+int64_t ckpt_emulated_starts(void);
+
 /* True (the default): the host is killed when it touches the device's memory, at the price of a system call around all
  * that the device does, a millisecond where the memory is large. */
 void ckpt_emulated_guard(bool guarded);
