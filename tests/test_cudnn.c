@@ -323,9 +323,9 @@ static void check_default(const char *name, int g, const ckpt_node *node, bool d
     (void)unsetenv("CKPT_ATTENTION");
     const bound_attention made =
         bind_attention(g, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL);
-    const bool own = strcmp(made.choice, "own") == 0;
-    CHECK(own == (dropout || gpus[g].capability != 900) && made.remark[0] == '\0', "%s on %s: %s, %s", name,
-          gpus[g].name, made.choice, made.remark);
+    const char *const wanted = dropout ? "" : gpus[g].capability == 900 ? "forward=" : "own";
+    CHECK(strncmp(made.choice, wanted, dropout ? 1 : strlen(wanted)) == 0 && made.remark[0] == '\0', "%s on %s: %s, %s",
+          name, gpus[g].name, made.choice, made.remark);
     ckpt_cuda_attention.release(made.state);
     (void)setenv("CKPT_ATTENTION", "cudnn", 1);
 }

@@ -292,8 +292,9 @@ static void check_on(ckpt_gpu *on, const char *who, const sizes *s, ckpt_dtype d
     ckpt_gpu_case c;
     (void)setenv("CKPT_ATTENTION", who, 1);
     if (ckpt_gpu_case_init(&c, &test, number, dtype, on, cpu, UINT64_C(0x123456789))) {
-        const bool library = strcmp(who, "own") != 0 && library_may(&c, s);
-        if (strncmp(ckpt_device_choice(&c.bound), library ? "forward=" : "own", library ? 8 : 4) != 0) {
+        const bool may = library_may(&c, s), library = may && strcmp(who, "own") != 0;
+        const char *const wanted = library ? "forward=" : may ? "own" : "";
+        if (strncmp(ckpt_device_choice(&c.bound), wanted, library ? 8 : 4) != 0) {
             ckpt_gpu_report(&c, "asked for %s, got %s: %s", who, ckpt_device_choice(&c.bound),
                             ckpt_device_remark(&c.bound));
         }

@@ -105,6 +105,7 @@ bool is_tiled(const attention_call *call, ckpt_dtype dtype)
 enum { OWN, LIBRARY, SIDES };
 
 struct attention_state {
+    bool possible;                                  /* that cuDNN computes it; else there is no choice */
     int side;                                       /* who computes it */
     const ckpt_cudnn_attention *forward, *backward; /* of cuDNN, if it was asked; backward where a gradient is wanted */
     int64_t at_once;                                /* heads of batch * heads that backward takes at once */
@@ -151,11 +152,16 @@ bool wants_all_or_none(const ckpt_node *node)
     return node->grad_in == 0 || node->grad_in == all;
 }
 
+bool is_possible(const ckpt_node *node)
+{
+    return ckpt_gpu_attention_library(node) && wants_all_or_none(node);
+}
+
 /* CKPT_DEVICE: cuDNN cannot, or not in so much workspace; `err` says why. */
 ckpt_code try_library(attention_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
                       ckpt_bytes backward, ckpt_err *err)
 {
-    if (!ckpt_gpu_attention_library(node) || !wants_all_or_none(node)) {
+    if (!state->possible) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "cuDNN is for bfloat16 without dropout, heads of 8, 16, ... 128, and all "
                          "gradients wanted or none");
@@ -176,7 +182,7 @@ void use_side(attention_state *state, int side)
     state->side = side;
     state->choice[0] = '\0';
     if (side == OWN) {
-        snprintf(state->choice, sizeof state->choice, "own");
+        snprintf(state->choice, sizeof state->choice, "%s", state->possible ? "own" : "");
         return;
     }
     ckpt_choice_add(state->choice, "forward", ckpt_cudnn_attention_engine(state->forward));
@@ -190,8 +196,7 @@ void use_side(attention_state *state, int side)
 ckpt_code prefers_library(const ckpt_cuda *cuda, const ckpt_node *node, bool *library, ckpt_err *err)
 {
     const char *const asked = getenv("CKPT_ATTENTION");
-    *library = asked != NULL ? strcmp(asked, "cudnn") == 0
-                             : cuda->capability == 90 && ckpt_gpu_attention_library(node) && wants_all_or_none(node);
+    *library = asked != NULL ? strcmp(asked, "cudnn") == 0 : cuda->capability == 90 && is_possible(node);
     if (asked != NULL && !*library && strcmp(asked, "own") != 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "CKPT_ATTENTION is \"%.40s\", wanted own or cudnn", asked);
     }
@@ -203,6 +208,7 @@ ckpt_code fill_state(attention_state *state, ckpt_cuda *cuda, const ckpt_node *n
 {
     ckpt_err refusal = {};
     bool library = choice != NULL && strcmp(choice, "own") != 0;
+    state->possible = is_possible(node);
     if (choice == NULL) {
         CKPT_TRY(prefers_library(cuda, node, &library, err));
     }
