@@ -53,7 +53,7 @@ typedef struct ckpt_kernel_args {
 typedef struct ckpt_tuning {
     void *flush; /* on the device, overwritten before each timed run so that it finds a cold cache; NULL: it does not */
     ckpt_bytes flush_bytes;
-    int tuned;      /* products and convolutions with a choice */
+    int tuned;      /* products, convolutions and directions of attention with a choice */
     int changed;    /* of these, another than the library's first was taken */
     int candidates; /* timed in all */
     int refused;    /* of these, gave other bits the second time, or another result than the first candidate */

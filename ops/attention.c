@@ -75,13 +75,50 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Backward: a float32 per query, rowsum(dO O). */
-static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+/* Of dS of one head, as cuDNN lays it into its workspace: bfloat16, queries up to a multiple of 64, keys of 128. */
+static ckpt_bytes pair_bytes(int64_t T)
+{
+    return ckpt_times(ckpt_times(2, padded(T)), ckpt_times(ckpt_plus(T, 127) / 128, 128));
+}
+
+static int64_t largest_divisor(int64_t n, int64_t most)
+{
+    int64_t divisor = most < n ? most : n;
+    while (divisor > 0 && n % divisor != 0) {
+        divisor--;
+    }
+    return divisor;
+}
+
+int64_t ckpt_gpu_attention_heads(int64_t batch, int64_t heads, int64_t tokens)
+{
+    const int64_t fit = ((ckpt_bytes)64 << 20) / pair_bytes(tokens);
+    return fit >= heads ? heads * largest_divisor(batch, fit / heads) : largest_divisor(heads, fit);
+}
+
+bool ckpt_gpu_attention_library(const ckpt_node *node)
 {
     const ckpt_shape *const y = &node->out[0].shape;
-    const int64_t queries = ckpt_times(ckpt_times(y->dim[0], ckpt_node_int(node, "heads")), y->dim[1]);
+    const int64_t heads = ckpt_node_int(node, "heads"), T = y->dim[1], D = y->dim[2] / heads;
+    return node->out[0].dtype == CKPT_BFLOAT16 && ckpt_node_float(node, "dropout") == 0 && T > 1 && D % 8 == 0 &&
+           D <= 128 && ckpt_gpu_attention_heads(y->dim[0], heads, T) > 0;
+}
+
+/* Backward of own kernels: a float32 per query, rowsum(dO O). cuDNN: the same and dS, of as many heads as it takes at
+ * once; and a KiB for its own small things and for alignment. */
+static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const ckpt_bytes small = 1024;
+    const ckpt_shape *const y = &node->out[0].shape;
+    const int64_t heads = ckpt_node_int(node, "heads"), T = y->dim[1];
     *forward = 0;
-    *backward = ckpt_times(4, padded(queries));
+    *backward = ckpt_times(4, padded(ckpt_times(ckpt_times(y->dim[0], heads), T)));
+    if (ckpt_gpu_attention_library(node)) {
+        const int64_t n = ckpt_gpu_attention_heads(y->dim[0], heads, T);
+        const ckpt_bytes library = 4 * padded(n * T) + n * pair_bytes(T) + small;
+        *forward = small;
+        *backward = library > *backward ? library : *backward;
+    }
 }
 
 const ckpt_op ckpt_op_attention = {

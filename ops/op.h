@@ -132,6 +132,11 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
 int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns);
 /* The same where a block of threads goes over whole rows and sums down their columns on the way (layer norm). */
 int64_t ckpt_gpu_group_rows(int64_t rows);
+/* May cuDNN compute this attention: bfloat16, no dropout (the mask of its generator is not the CPU's), heads of a size
+ * that its documentation lists for all GPUs, at most 64 MiB of dS a head? And how many of batch * heads it is given at
+ * once in backward, so that dS takes no more than that: whole sequences, or a part of the heads of one. */
+bool ckpt_gpu_attention_library(const ckpt_node *node);
+int64_t ckpt_gpu_attention_heads(int64_t batch, int64_t heads, int64_t tokens);
 /* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
 enum { CKPT_GPU_LOSS_TERMS = 1024 };
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);

@@ -309,7 +309,8 @@ static void say_tuning(const ckpt_profiling *profiling)
     const ckpt_tuning *const t = &profiling->tuning;
     if (t->tuned > 0) {
         ckpt_profile_note(profiling,
-                          "%d products and convolutions timed with %d algorithms, %d use another than their library's "
+                          "%d products, convolutions and directions of attention timed with %d algorithms, %d use "
+                          "another than their library's "
                           "first: %s together instead of %s",
                           t->tuned, t->candidates, t->changed, ckpt_ns_show(t->fastest_ns, fastest),
                           ckpt_ns_show(t->first_ns, first));

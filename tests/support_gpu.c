@@ -483,7 +483,8 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
     if (c->failed) {
         return;
     }
-    image_open(&m, c, run, c->bound.forward_workspace_bytes);
+    const ckpt_bytes workspace = run->tuning != NULL ? node->forward_workspace_bytes : c->bound.forward_workspace_bytes;
+    image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->inplace == 1 + k;
         in[k] = image_cut(&m, run, c->in[k].bytes, c->in[k].bits, taken ? &c->out[0] : NULL);
@@ -506,15 +507,18 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
                              .param = param,
                              .param16 = param16,
                              .stat = stat,
-                             .workspace = image_workspace(&m, run, c->bound.forward_workspace_bytes),
-                             .workspace_bytes = c->bound.forward_workspace_bytes,
+                             .workspace = image_workspace(&m, run, workspace),
+                             .workspace_bytes = workspace,
                              .seed = c->seed,
                              .step = c->step,
                              .again = run->again,
                              .evaluating = run->evaluating};
     ckpt_err err = {0};
     image_send(&m);
-    if (ckpt_device_forward(c->gpu->device, &c->bound, &args, &err) != CKPT_OK) {
+    const ckpt_code code = run->tuning != NULL
+                               ? ckpt_device_tune(c->gpu->device, &c->bound, &args, false, run->tuning, &err)
+                               : ckpt_device_forward(c->gpu->device, &c->bound, &args, &err);
+    if (code != CKPT_OK) {
         ckpt_gpu_report(c, "forward: %s", err.msg);
     }
     image_read(&m, "forward");
@@ -536,7 +540,8 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
     for (int k = 0; run->shared && k < node->in_count; k++) {
         adds_in |= node->grad_in & ((UINT64_C(1) << k) - 1) ? node->grad_in & UINT64_C(1) << k : 0;
     }
-    const ckpt_bytes workspace = c->bound.backward_workspace_bytes + ckpt_staging_bytes(node, adds_in, run->adds_param);
+    const ckpt_bytes own = run->tuning != NULL ? node->backward_workspace_bytes : c->bound.backward_workspace_bytes;
+    const ckpt_bytes workspace = own + ckpt_staging_bytes(node, adds_in, run->adds_param);
     image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->grad_inplace == 1 + k;
@@ -593,7 +598,10 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
                                    .step = c->step};
     ckpt_err err = {0};
     image_send(&m);
-    if (ckpt_device_backward(c->gpu->device, &c->bound, &args, &err) != CKPT_OK) {
+    const ckpt_code code = run->tuning != NULL
+                               ? ckpt_device_tune(c->gpu->device, &c->bound, &args, true, run->tuning, &err)
+                               : ckpt_device_backward(c->gpu->device, &c->bound, &args, &err);
+    if (code != CKPT_OK) {
         ckpt_gpu_report(c, "backward: %s", err.msg);
     }
     image_read(&m, "backward");

@@ -1,8 +1,10 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* What the real cuDNN answers to the convolutions of every network under models/, and to strange ones, without a GPU:
- * it chooses engines and makes plans for a GPU that is described to it (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The
- * description's keys are cuDNN's own: a version that wants others makes this test skip itself. Nothing is computed. */
+/* What the real cuDNN answers to the convolutions and the attention of every network under models/, and to strange
+ * ones, without a GPU: it chooses engines and makes plans for a GPU that is described to it
+ * (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The description's keys are cuDNN's own: a version that wants others
+ * makes this test skip itself. Nothing is computed. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +21,9 @@ int main(void)
 }
 #else
 #include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/cudnn_attention.h"
 
-extern const ckpt_kernel ckpt_cuda_conv2d;
+extern const ckpt_kernel ckpt_cuda_conv2d, ckpt_cuda_attention;
 
 typedef struct described_gpu {
     const char *name;
@@ -50,6 +53,7 @@ static ckpt_code open_all(ckpt_err *err)
     for (int g = 0; g < GPU_COUNT; g++) {
         char text[1024];
         describe(&gpus[g], text, sizeof text);
+        opened[g].capability = gpus[g].capability / 10;
         CKPT_TRY(ckpt_cudnn_open_described(&opened[g], text, err));
     }
     return CKPT_OK;
@@ -247,6 +251,187 @@ static void test_too_little_for_tensor_cores(void **state)
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ attention */
+
+/* cuDNN compiles attention and hands the code to the driver (tests/driver_double): where there is a driver it would
+ * refuse code for another GPU. */
+static int open_driver(void **state)
+{
+    (void)state;
+    void *const driver = dlopen(CKPT_BIN_DIR "/libdriver_double.so", RTLD_NOW | RTLD_GLOBAL);
+    CHECK(driver != NULL, "%s", dlerror());
+    return setenv("CKPT_ATTENTION", "cudnn", 1);
+}
+
+static int forget_choice(void **state)
+{
+    (void)state;
+    return unsetenv("CKPT_ATTENTION");
+}
+
+typedef struct bound_attention {
+    void *state;
+    ckpt_bytes forward, backward;
+    const char *choice, *remark;
+} bound_attention;
+
+static bound_attention bind_attention(int g, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                                      const char *choice)
+{
+    const ckpt_kernel *const kernel = &ckpt_cuda_attention;
+    bound_attention made = {0};
+    ckpt_err err = {0};
+    CHECK_OK(kernel->prepare(&opened[g], node, forward, backward, choice, &made.state, &err), err);
+    kernel->workspace(node, made.state, &made.forward, &made.backward);
+    made.choice = kernel->choice(made.state);
+    made.remark = kernel->remark(made.state);
+    return made;
+}
+
+/* Within the allowance, with free choice, with exactly what it took, with what it says it chose; with a byte less it is
+ * left to the own kernels. */
+static void check_attention(const char *name, int g, const ckpt_node *node)
+{
+    const ckpt_kernel *const kernel = &ckpt_cuda_attention;
+    const bound_attention planned =
+        bind_attention(g, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL);
+    const bound_attention wanted = bind_attention(g, node, -1, -1, NULL);
+    const bound_attention same = bind_attention(g, node, planned.forward, planned.backward, planned.choice);
+    const bound_attention less = bind_attention(g, node, planned.forward, planned.backward - 1, NULL);
+    CHECK(strncmp(planned.choice, "forward=", 8) == 0 && planned.remark[0] == '\0', "%s on %s: %s, %s", name,
+          gpus[g].name, planned.choice, planned.remark);
+    CHECK(planned.forward <= node->forward_workspace_bytes && planned.backward <= node->backward_workspace_bytes,
+          "%s on %s takes %lld and %lld bytes of %lld and %lld", name, gpus[g].name, (long long)planned.forward,
+          (long long)planned.backward, (long long)node->forward_workspace_bytes,
+          (long long)node->backward_workspace_bytes);
+    CHECK(wanted.forward == planned.forward && wanted.backward == planned.backward &&
+              strcmp(wanted.choice, planned.choice) == 0 && strcmp(same.choice, planned.choice) == 0,
+          "%s on %s: %s, free %s, asked for %s", name, gpus[g].name, planned.choice, wanted.choice, same.choice);
+    CHECK(strcmp(less.choice, "own") == 0 && strncmp(less.remark, "own kernels: ", 13) == 0, "%s on %s: %s, %s", name,
+          gpus[g].name, less.choice, less.remark);
+    (void)printf("%s on %s: %s; %lld and %lld bytes of %lld\n", name, gpus[g].name, planned.choice,
+                 (long long)planned.forward, (long long)planned.backward, (long long)node->backward_workspace_bytes);
+    kernel->release(planned.state);
+    kernel->release(wanted.state);
+    kernel->release(same.state);
+    kernel->release(less.state);
+}
+
+/* Without a choice: cuDNN where it has warp-group products, own kernels elsewhere and for a node that has dropout. */
+static void check_default(const char *name, int g, const ckpt_node *node, bool dropout)
+{
+    (void)unsetenv("CKPT_ATTENTION");
+    const bound_attention made =
+        bind_attention(g, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL);
+    const char *const wanted = dropout ? "" : gpus[g].capability == 900 ? "forward=" : "own";
+    CHECK(strncmp(made.choice, wanted, dropout ? 1 : strlen(wanted)) == 0 && made.remark[0] == '\0', "%s on %s: %s, %s",
+          name, gpus[g].name, made.choice, made.remark);
+    ckpt_cuda_attention.release(made.state);
+    (void)setenv("CKPT_ATTENTION", "cudnn", 1);
+}
+
+/* The first attention of a network; what follows is the same. */
+static const ckpt_node *attention_of(const char *file, const char *const *set, int set_count, bool dropout,
+                                     ckpt_arena *arena)
+{
+    char path[512];
+    ckpt_err err = {0};
+    const ckpt_model *model = NULL;
+    const ckpt_network *network = NULL;
+    (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    CHECK_OK(ckpt_model_read(path, set, set_count, arena, &model, &err), err);
+    CHECK_OK(ckpt_model_with_dtype(model, ckpt_dtype_name(CKPT_BFLOAT16), arena, &model, &err), err);
+    for (int l = 0; l < model->layer_count && !dropout; l++) {
+        for (int a = 0; a < model->layer[l].attr_count; a++) {
+            ckpt_attr *const attr = (ckpt_attr *)&model->layer[l].attr[a];
+            if (strcmp(model->layer[l].op, "attention") == 0 && strcmp(attr->name, "dropout") == 0) {
+                attr->real = 0;
+            }
+        }
+    }
+    CHECK_OK(ckpt_network_infer(model, CKPT_ON_GPU, arena, &network, &err), err);
+    for (int n = 0; n < network->node_count; n++) {
+        if (strcmp(network->node[n].op->name, "attention") == 0) {
+            return &network->node[n];
+        }
+    }
+    return NULL;
+}
+
+static int check_attention_file(const char *file, const char *const *set, int set_count)
+{
+    int checked = 0;
+    for (int dropout = 0; dropout < 2; dropout++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_node *const node = attention_of(file, set, set_count, dropout != 0, &arena);
+        const bool drops = node != NULL && ckpt_node_float(node, "dropout") > 0;
+        const bool wanted = node != NULL && drops == (dropout != 0); /* as the file has it, and without */
+        for (int g = 0; wanted && g < GPU_COUNT; g++) {
+            check_default(file, g, node, drops);
+            if (!drops) {
+                check_attention(file, g, node);
+            }
+            checked++;
+        }
+        ckpt_arena_fini(&arena);
+    }
+    return checked;
+}
+
+static void test_every_attention(void **state)
+{
+    (void)state;
+    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    assert_non_null(folder);
+    int checked = 0;
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        const char *const end = strrchr(entry->d_name, '.');
+        if (end != NULL && strcmp(end, ".json") == 0) {
+            checked += check_attention_file(entry->d_name, NULL, 0);
+        }
+    }
+    (void)closedir(folder);
+    CHECK(checked >= 2 * 5, "only %d attentions were checked", checked);
+}
+
+/* Larger than any network here, so that backward takes some heads at a time: whole sequences, parts of one. */
+static void test_attention_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const larger[][4] = {{"batch=32", "tokens=1024", "positions=1024", "heads=12"},
+                                            {"batch=3", "tokens=2048", "positions=2048", "heads=12"},
+                                            {"batch=2", "tokens=4096", "positions=4096", "heads=6"},
+                                            {"batch=1", "tokens=777", "positions=777", "heads=32"}};
+    for (size_t i = 0; i < sizeof larger / sizeof larger[0]; i++) {
+        (void)check_attention_file("gpt2-124m.json", larger[i], 4);
+    }
+}
+
+/* Lengths around the tiles' of 64 and 128, odd head sizes; against the formula of the allowance. */
+static void test_strange_attention(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {2, 37, 64, 129}, sizes[] = {8, 24, 64, 80, 96, 120, 128};
+    for (size_t d = 0; d < sizeof sizes / sizeof sizes[0]; d++) {
+        const int64_t T = lengths[d % 4], D = sizes[d], in_row = (d % 2 == 0 ? 3 : 1) * 3 * D;
+        const int64_t dS = 2 * 6 * ((T + 63) / 64 * 64) * ((T + 127) / 128 * 128);
+        for (int k = 0; k < 2 * GPU_COUNT; k++) {
+            const int g = k / 2;
+            const bool backward = k % 2 != 0;
+            const ckpt_cudnn_attention_shape s = {2, 3, T, D, in_row, 3 * D, d % 3 != 0, backward};
+            const ckpt_cudnn_attention *made = NULL, *again = NULL;
+            ckpt_err err = {0};
+            CHECK_OK(ckpt_cudnn_attention_get(&opened[g], &s, &made, &err), err);
+            CHECK_OK(ckpt_cudnn_attention_get(&opened[g], &s, &again, &err), err);
+            CHECK(made == again, "compiled twice");
+            const ckpt_bytes used = ckpt_cudnn_attention_workspace(made), most = (backward ? dS : 0) + 512;
+            CHECK(used <= most, "%lld tokens, heads of %lld on %s: %lld bytes, %lld expected", (long long)T,
+                  (long long)D, gpus[g].name, (long long)used, (long long)most);
+        }
+    }
+}
+
 int main(void)
 {
     ckpt_err err = {0};
@@ -259,8 +444,15 @@ int main(void)
         cmocka_unit_test(test_strange_shapes),
         cmocka_unit_test(test_too_little_for_tensor_cores),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest attention[] = {
+        cmocka_unit_test(test_every_attention),
+        cmocka_unit_test(test_attention_in_pieces),
+        cmocka_unit_test(test_strange_attention),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed += cmocka_run_group_tests(attention, open_driver, forget_choice);
     for (int g = 0; g < GPU_COUNT; g++) {
+        ckpt_cudnn_attention_close(&opened[g]);
         ckpt_cudnn_close(&opened[g]);
     }
     return failed;

@@ -1,7 +1,7 @@
 /* labels: unit cuda; on a GPU: 60 s, together */
 /* Attention on a GPU (the emulated one, and cuda:0 where there is one) against the CPU's, at sizes around the tiles'
- * and for every path: tensor cores, multiply-adds, plain; causal or not, dropout or not, one input or three, some
- * gradients wanted. Backward of both reads the GPU's output and sums.
+ * and for every path: tensor cores, multiply-adds, plain, and cuDNN where it may be used; causal or not, dropout or
+ * not, one input or three, some gradients wanted. Backward of both reads the GPU's output and sums.
  *
  * How far they may be apart, with S_i = the largest over j of scale sum_d |q_id k_jd|, P' the dropped P, and f = 2^-24,
  * u = 2^-8 the roundings of float32 and bfloat16 (u = 0 in a float32 model):
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "kernels/philox.h"
+#include "ops/op.h"
 #include "tests/support_gpu.h"
 #include "tests/support_test.h"
 
@@ -278,34 +279,57 @@ static void check_heads(ckpt_gpu_case *c, const sizes *s, bool backward)
     free(room);
 }
 
-static void check(const sizes *s, ckpt_dtype dtype, int number, bool twice)
+static bool library_may(const ckpt_gpu_case *c, const sizes *s)
+{
+    return ckpt_gpu_attention_library(c->node) && (s->wanted == 0 || s->wanted == 7);
+}
+
+/* On one GPU, by own kernels or by cuDNN. */
+static void check_on(ckpt_gpu *on, const char *who, const sizes *s, ckpt_dtype dtype, int number, bool twice)
 {
     const ckpt_run plain = {.workspace_byte = 0xFF, .guard_byte = 0xFF};
-    for (int i = 0; i < gpu_count; i++) {
-        ckpt_gpu_case c;
-        const ckpt_case test = case_of(s);
-        if (ckpt_gpu_case_init(&c, &test, number, dtype, &gpu[i], cpu, UINT64_C(0x123456789))) {
-            widen_inputs(&c, s);
-            ckpt_gpu_forward(&c, &plain);
-            ckpt_gpu_want_forward(&c, false);
+    const ckpt_case test = case_of(s);
+    ckpt_gpu_case c;
+    (void)setenv("CKPT_ATTENTION", who, 1);
+    if (ckpt_gpu_case_init(&c, &test, number, dtype, on, cpu, UINT64_C(0x123456789))) {
+        const bool may = library_may(&c, s), library = may && strcmp(who, "own") != 0;
+        const char *const wanted = library ? "forward=" : may ? "own" : "";
+        if (strncmp(ckpt_device_choice(&c.bound), wanted, library ? 8 : 4) != 0) {
+            ckpt_gpu_report(&c, "asked for %s, got %s: %s", who, ckpt_device_choice(&c.bound),
+                            ckpt_device_remark(&c.bound));
+        }
+        widen_inputs(&c, s);
+        ckpt_gpu_forward(&c, &plain);
+        ckpt_gpu_want_forward(&c, false);
+        if (twice) {
+            check_bits(&c, false);
+        }
+        if (s->wanted != 0) {
+            ckpt_gpu_backward(&c, &plain);
+            ckpt_gpu_want_backward(&c, 0);
             if (twice) {
-                check_bits(&c, false);
+                check_bits(&c, true);
             }
-            if (s->wanted != 0) {
-                ckpt_gpu_backward(&c, &plain);
-                ckpt_gpu_want_backward(&c, 0);
-                if (twice) {
-                    check_bits(&c, true);
-                }
-            }
-            check_heads(&c, s, s->wanted != 0);
         }
-        if (c.failed) {
-            (void)fprintf(stderr, "  B %lld, T %lld, heads %lld, D %lld, %s, %s, dropout %g, gradients %u\n",
-                          (long long)s->B, (long long)s->T, (long long)s->heads, (long long)s->D,
-                          s->causal ? "causal" : "full", s->fused ? "fused" : "three inputs", s->drop, s->wanted);
+        check_heads(&c, s, s->wanted != 0);
+    }
+    if (c.failed) {
+        (void)fprintf(stderr, "  %s, B %lld, T %lld, heads %lld, D %lld, %s, %s, dropout %g, gradients %u\n", who,
+                      (long long)s->B, (long long)s->T, (long long)s->heads, (long long)s->D,
+                      s->causal ? "causal" : "full", s->fused ? "fused" : "three inputs", s->drop, s->wanted);
+    }
+    ckpt_gpu_case_fini(&c);
+    (void)unsetenv("CKPT_ATTENTION");
+}
+
+static void check(const sizes *s, ckpt_dtype dtype, int number, bool twice)
+{
+    const bool library = dtype == CKPT_BFLOAT16 && s->drop == 0;
+    for (int i = 0; i < gpu_count; i++) {
+        check_on(&gpu[i], "own", s, dtype, number, twice);
+        if (library) {
+            check_on(&gpu[i], "cudnn", s, dtype, number, twice);
         }
-        ckpt_gpu_case_fini(&c);
     }
 }
 
@@ -415,11 +439,124 @@ static void evaluation(void **state)
     assert_int_equal(ckpt_gpu_reports(), before);
 }
 
+/* So long that cuDNN takes some heads at a time in backward: a part of one sequence's, and whole sequences. */
+static void pieces(void **state)
+{
+    static const sizes list[] = {{1, 1600, 14, 8, true, true, 0, 7}, {3, 1600, 7, 8, true, false, 0, 7}};
+    static const int64_t at_once[] = {7, 7};
+    const int before = ckpt_gpu_reports();
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ckpt_gpu_attention_heads(list[i].B, list[i].heads, list[i].T), at_once[i]);
+        for (int g = 0; g < gpu_count; g++) {
+            check_on(&gpu[g], "cudnn", &list[i], CKPT_BFLOAT16, 5000 + i, true);
+        }
+    }
+    assert_int_equal(ckpt_gpu_reports(), before);
+}
+
+/* Whole sequences as far as 64 MiB go, then heads of one, then none; always as many as divide evenly. */
+static void heads_at_once(void **state)
+{
+    static const int64_t list[][4] = {{8, 12, 256, 96}, {32, 12, 1024, 24}, {1, 25, 1024, 25},
+                                      {7, 12, 2048, 6}, {2, 16, 5000, 1},   {1, 1, 8192, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        assert_int_equal(ckpt_gpu_attention_heads(list[i][0], list[i][1], list[i][2]), list[i][3]);
+    }
+}
+
+static bool chooses(const ckpt_gpu_case *c, ckpt_bytes backward, const char *choice, const char *begins, bool remark)
+{
+    ckpt_bound bound = {0};
+    ckpt_err err = {0};
+    if (ckpt_device_bind(c->gpu->device, c->node, c->node->forward_workspace_bytes, backward, choice, &bound, &err) !=
+        CKPT_OK) {
+        return begins == NULL;
+    }
+    const bool fine = begins != NULL && strncmp(ckpt_device_choice(&bound), begins, strlen(begins)) == 0 &&
+                      (ckpt_device_remark(&bound)[0] != '\0') == remark;
+    ckpt_device_unbind(&bound);
+    return fine;
+}
+
+/* What was chosen comes before what the environment says, and both before the default; too little workspace is left to
+ * the own kernels, with a remark, unless cuDNN was chosen; nonsense is refused. */
+static void who_computes(void **state)
+{
+    const sizes s = {2, 70, 3, 16, true, true, 0, 7};
+    const ckpt_case test = case_of(&s);
+    (void)state;
+    for (int i = 0; i < gpu_count; i++) {
+        ckpt_gpu_case c;
+        (void)setenv("CKPT_ATTENTION", "cudnn", 1);
+        assert_true(ckpt_gpu_case_init(&c, &test, 6000, CKPT_BFLOAT16, &gpu[i], cpu, 1));
+        const ckpt_bytes all = c.node->backward_workspace_bytes, delta = 2048;
+        char library[512];
+        (void)snprintf(library, sizeof library, "%s", ckpt_device_choice(&c.bound));
+        assert_true(chooses(&c, all, NULL, "forward=", false));
+        assert_true(chooses(&c, all, "own", "own", false));
+        assert_true(chooses(&c, delta, NULL, "own", true));
+        (void)setenv("CKPT_ATTENTION", "own", 1);
+        assert_true(chooses(&c, all, NULL, "own", false));
+        assert_true(chooses(&c, all, library, "forward=", false));
+        assert_true(chooses(&c, delta, library, NULL, false));
+        assert_true(chooses(&c, all, "forward=dnn1:99", NULL, false));
+        (void)setenv("CKPT_ATTENTION", "other", 1);
+        assert_true(chooses(&c, all, NULL, NULL, false));
+        (void)unsetenv("CKPT_ATTENTION");
+        ckpt_gpu_case_fini(&c);
+    }
+}
+
+/* Both sides are timed and the same one is taken for both directions; what candidates left is right whoever ran last,
+ * and so is what is bound then. Where the choice is made already, or there is none, nothing is timed. */
+static void timed(void **state)
+{
+    static const sizes list[] = {{2, 70, 3, 16, true, true, 0, 7},
+                                 {1, 129, 2, 64, false, false, 0, 7},
+                                 {2, 33, 2, 16, true, true, 0.1, 7},
+                                 {1, 40, 1, 12, true, true, 0, 7}};
+    const ckpt_run plain = {.workspace_byte = 0xFF, .guard_byte = 0xFF};
+    const int before = ckpt_gpu_reports();
+    (void)state;
+    for (int i = 0; i < 4 * gpu_count; i++) {
+        const sizes *const s = &list[i % 4];
+        const ckpt_case test = case_of(s);
+        for (int asked = 0; asked < 2; asked++) {
+            ckpt_tuning tuning = {0};
+            const ckpt_run tune = {.workspace_byte = 0xFF, .guard_byte = 0xFF, .tuning = &tuning};
+            ckpt_gpu_case c;
+            if (asked != 0) {
+                (void)setenv("CKPT_ATTENTION", "own", 1);
+            }
+            assert_true(ckpt_gpu_case_init(&c, &test, 7000 + i, CKPT_BFLOAT16, &gpu[i / 4], cpu, 2));
+            const bool choice = asked == 0 && library_may(&c, s);
+            widen_inputs(&c, s);
+            ckpt_gpu_forward(&c, &tune);
+            ckpt_gpu_forward(&c, &plain);
+            ckpt_gpu_backward(&c, &tune);
+            ckpt_gpu_forward(&c, &plain);
+            ckpt_gpu_want_forward(&c, false);
+            ckpt_gpu_backward(&c, &plain);
+            ckpt_gpu_want_backward(&c, 0);
+            check_heads(&c, s, true);
+            assert_int_equal(tuning.tuned, choice ? 2 : 0);
+            assert_int_equal(tuning.candidates, choice ? 4 : 0);
+            CHECK(tuning.refused == 0, "%s", tuning.refusal);
+            ckpt_gpu_case_fini(&c);
+            (void)unsetenv("CKPT_ATTENTION");
+        }
+    }
+    assert_int_equal(ckpt_gpu_reports(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size), cmocka_unit_test(every_combination), cmocka_unit_test(some_gradients),
-        cmocka_unit_test(many_tiles), cmocka_unit_test(evaluation),
+        cmocka_unit_test(every_size),    cmocka_unit_test(every_combination), cmocka_unit_test(some_gradients),
+        cmocka_unit_test(many_tiles),    cmocka_unit_test(evaluation),        cmocka_unit_test(pieces),
+        cmocka_unit_test(heads_at_once), cmocka_unit_test(who_computes),      cmocka_unit_test(timed),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

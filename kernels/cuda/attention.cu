@@ -1,7 +1,20 @@
-/* Attention on a GPU: which kernels a call goes to, and delta = rowsum(dO o), which backward needs first (2 tensors
- * read for 2 flop an element: bound by memory). No T x T matrix exists; backward's workspace is delta, float32 [B,
- * heads, T]. */
+/* Attention on a GPU: who computes it, cuDNN or own kernels; which of these; and delta = rowsum(dO o), which backward
+ * needs first (2 tensors read for 2 flop an element: bound by memory). Own kernels make no T x T matrix; their
+ * workspace is delta, float32 [B, heads, T].
+ *
+ * Forward and backward of a layer are the same side's. Without a choice that was measured (ckpt-profile) it is cuDNN on
+ * compute capability 9.0, where its kernels use warp-group products and these do not, and own kernels elsewhere: on 8.x
+ * and, for the reproducible backward, on 10.0 cuDNN's heuristics have kernels of the same kind as these (mma.sync,
+ * sm_80 in their names), and dS in memory on top. CKPT_ATTENTION=own or cudnn says otherwise. */
 #include "kernels/cuda/attention.cuh"
+
+#include <cstdlib>
+
+extern "C" {
+#include "kernels/cuda/choice.h"
+#include "kernels/cuda/cudnn_attention.h"
+#include "kernels/cuda/trial.h"
+}
 
 namespace
 {
@@ -87,22 +100,238 @@ bool is_tiled(const attention_call *call, ckpt_dtype dtype)
     return call->D <= 128 && call->D * ckpt_dtype_bytes(dtype) % 16 == 0;
 }
 
-ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+/* ------------------------------------------------------------------------------------------------- cuDNN */
+
+enum { OWN, LIBRARY, SIDES };
+
+struct attention_state {
+    bool possible;                                  /* that cuDNN computes it; else there is no choice */
+    int side;                                       /* who computes it */
+    const ckpt_cudnn_attention *forward, *backward; /* of cuDNN, if it was asked; backward where a gradient is wanted */
+    int64_t at_once;                                /* heads of batch * heads that backward takes at once */
+    ckpt_ns took[SIDES];                            /* that tuning measured so far; -1: not right */
+    char choice[CKPT_CHOICE_TEXT];
+    char remark[sizeof(((ckpt_err *)0)->msg)];
+};
+
+ckpt_bytes delta_bytes(int64_t queries)
+{
+    return ckpt_round_up(4 * queries, 256);
+}
+
+ckpt_bytes library_bytes(const attention_state *state, int64_t tokens)
+{
+    return state->backward == NULL
+               ? 0
+               : delta_bytes(state->at_once * tokens) + ckpt_cudnn_attention_workspace(state->backward);
+}
+
+ckpt_code get_library(attention_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_err *err)
+{
+    const ckpt_shape *const y = &node->out[0].shape;
+    ckpt_cudnn_attention_shape s = {};
+    s.batch = y->dim[0];
+    s.heads = ckpt_node_int(node, "heads");
+    s.tokens = y->dim[1];
+    s.size = y->dim[2] / s.heads;
+    s.in_row = node->in[0].shape.dim[2];
+    s.out_row = y->dim[2];
+    s.causal = ckpt_node_bool(node, "causal");
+    CKPT_TRY(ckpt_cudnn_attention_get(cuda, &s, &state->forward, err));
+    state->at_once = ckpt_gpu_attention_heads(s.batch, s.heads, s.tokens);
+    s.batch = state->at_once > s.heads ? state->at_once / s.heads : 1;
+    s.heads = state->at_once > s.heads ? s.heads : state->at_once;
+    s.backward = true;
+    return node->grad_in == 0 ? CKPT_OK : ckpt_cudnn_attention_get(cuda, &s, &state->backward, err);
+}
+
+/* cuDNN writes all three gradients. */
+bool wants_all_or_none(const ckpt_node *node)
+{
+    const uint64_t all = ((uint64_t)1 << node->in_count) - 1;
+    return node->grad_in == 0 || node->grad_in == all;
+}
+
+bool is_possible(const ckpt_node *node)
+{
+    return ckpt_gpu_attention_library(node) && wants_all_or_none(node);
+}
+
+/* CKPT_DEVICE: cuDNN cannot, or not in so much workspace; `err` says why. */
+ckpt_code try_library(attention_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
+                      ckpt_bytes backward, ckpt_err *err)
+{
+    if (!state->possible) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "cuDNN is for bfloat16 without dropout, heads of 8, 16, ... 128, and all "
+                         "gradients wanted or none");
+    }
+    CKPT_TRY(get_library(state, cuda, node, err));
+    const ckpt_bytes first = ckpt_cudnn_attention_workspace(state->forward);
+    const ckpt_bytes second = library_bytes(state, node->out[0].shape.dim[1]);
+    if ((forward >= 0 && first > forward) || (backward >= 0 && second > backward)) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "cuDNN wants %lld and %lld bytes of workspace, %lld and %lld are planned",
+                         (long long)first, (long long)second, (long long)forward, (long long)backward);
+    }
+    return CKPT_OK;
+}
+
+void use_side(attention_state *state, int side)
+{
+    char heads[32];
+    state->side = side;
+    state->choice[0] = '\0';
+    if (side == OWN) {
+        snprintf(state->choice, sizeof state->choice, "%s", state->possible ? "own" : "");
+        return;
+    }
+    ckpt_choice_add(state->choice, "forward", ckpt_cudnn_attention_engine(state->forward));
+    if (state->backward != NULL) {
+        snprintf(heads, sizeof heads, "%lld", (long long)state->at_once);
+        ckpt_choice_add(state->choice, "backward", ckpt_cudnn_attention_engine(state->backward));
+        ckpt_choice_add(state->choice, "heads", heads);
+    }
+}
+
+ckpt_code prefers_library(const ckpt_cuda *cuda, const ckpt_node *node, bool *library, ckpt_err *err)
+{
+    const char *const asked = getenv("CKPT_ATTENTION");
+    *library = asked != NULL ? strcmp(asked, "cudnn") == 0 : cuda->capability == 90 && is_possible(node);
+    if (asked != NULL && !*library && strcmp(asked, "own") != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "CKPT_ATTENTION is \"%.40s\", wanted own or cudnn", asked);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code fill_state(attention_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
+                     ckpt_bytes backward, const char *choice, ckpt_err *err)
+{
+    ckpt_err refusal = {};
+    bool library = choice != NULL && strcmp(choice, "own") != 0;
+    state->possible = is_possible(node);
+    if (choice == NULL) {
+        CKPT_TRY(prefers_library(cuda, node, &library, err));
+    }
+    if (library) {
+        const ckpt_code code = try_library(state, cuda, node, forward, backward, &refusal);
+        if (code == CKPT_OK) {
+            use_side(state, LIBRARY);
+            return CKPT_OK;
+        }
+        if (code == CKPT_NO_MEMORY || choice != NULL) {
+            return CKPT_FAIL(err, code, "%s", refusal.msg);
+        }
+        snprintf(state->remark, sizeof state->remark, "own kernels: %.480s", refusal.msg);
+    }
+    use_side(state, OWN);
+    return CKPT_OK;
+}
+
+void release(void *state)
+{
+    ckpt_memory_put(state);
+}
+
+ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, const char *choice,
+                  void **state, ckpt_err *err)
+{
+    attention_state *const made = (attention_state *)ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *made, node->name);
+    }
+    const ckpt_code code = fill_state(made, (ckpt_cuda *)context, node, forward, backward, choice, err);
+    if (code != CKPT_OK) {
+        release(made);
+        return code;
+    }
+    *state = made;
+    return CKPT_OK;
+}
+
+const char *remark(const void *state)
+{
+    return ((const attention_state *)state)->remark;
+}
+
+const char *choice(const void *state)
+{
+    return ((const attention_state *)state)->choice;
+}
+
+/* Head h of sequence b and what follows it. */
+ckpt_cudnn_attention_tensors tensors_from(const attention_call *c, int64_t b, int64_t h)
+{
+    const int64_t in = 2 * (b * c->T * c->in_row + h * c->D), out = 2 * (b * c->T * c->C + h * c->D);
+    ckpt_cudnn_attention_tensors t = {};
+    t.q = (const char *)c->q + in;
+    t.k = (const char *)c->k + in;
+    t.v = (const char *)c->v + in;
+    t.o = (char *)c->o + out;
+    t.lse = c->lse + (b * c->heads + h) * c->T;
+    if (c->dO != NULL) {
+        t.dO = (const char *)c->dO + out;
+        t.dq = (char *)c->dq + in;
+        t.dk = (char *)c->dk + in;
+        t.dv = (char *)c->dv + in;
+        t.delta = c->delta;
+    }
+    return t;
+}
+
+ckpt_code library_backward(const attention_state *state, const attention_call *c, void *workspace, ckpt_err *err)
+{
+    char *const rest = (char *)workspace + delta_bytes(state->at_once * c->T);
+    for (int64_t first = 0; first < c->B * c->heads; first += state->at_once) {
+        const ckpt_cudnn_attention_tensors t = tensors_from(c, first / c->heads, first % c->heads);
+        CKPT_TRY(ckpt_cudnn_attention_run(state->backward, &t, rest, err));
+    }
+    return CKPT_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------- directions */
+
+ckpt_code own_forward(const ckpt_kernel_args *args, const attention_call *call, ckpt_err *err)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const ckpt_dtype dtype = args->node->in[0].dtype;
-    const attention_call call = open_call(args);
-    if (!is_tiled(&call, dtype) || !ckpt_attention_forward(cuda, dtype, &call)) {
-        ckpt_attention_plain_forward(cuda, dtype, &call);
+    if (!is_tiled(call, dtype) || !ckpt_attention_forward(cuda, dtype, call)) {
+        ckpt_attention_plain_forward(cuda, dtype, call);
     }
     return ckpt_cuda_launched("attention", err);
 }
 
-ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+/* What the tiled kernels do not take is left to the plain ones. */
+ckpt_code own_backward(const ckpt_kernel_args *args, const attention_call *call, ckpt_err *err)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_dtype dtype = args->node->in[0].dtype;
+    const bool tiled = is_tiled(call, dtype);
+    attention_call rest = *call;
+    CKPT_BY_DTYPE(dtype, start_delta, cuda, call);
+    if (tiled && (call->dk != NULL || call->dv != NULL) && ckpt_attention_key_gradients(cuda, dtype, call)) {
+        rest.dk = rest.dv = NULL;
+    }
+    if (tiled && call->dq != NULL && ckpt_attention_query_gradients(cuda, dtype, call)) {
+        rest.dq = NULL;
+    }
+    ckpt_attention_plain_backward(cuda, dtype, &rest);
+    return ckpt_cuda_launched("attention backward", err);
+}
+
+ckpt_code forward_by(const ckpt_kernel_args *args, int side, ckpt_err *err)
+{
+    const attention_state *const state = (const attention_state *)args->state;
+    const attention_call call = open_call(args);
+    if (side == OWN) {
+        return own_forward(args, &call, err);
+    }
+    const ckpt_cudnn_attention_tensors all = tensors_from(&call, 0, 0);
+    return ckpt_cudnn_attention_run(state->forward, &all, args->workspace, err);
+}
+
+ckpt_code backward_by(const ckpt_kernel_args *args, int side, ckpt_err *err)
+{
     const ckpt_node *const node = args->node;
-    const ckpt_dtype dtype = node->in[0].dtype;
     const bool fused = node->in_count == 1;
     attention_call call = open_call(args);
     call.dO = args->grad_out[0];
@@ -110,26 +339,119 @@ ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     call.dk = third(call.dq, fused ? NULL : args->grad_in[1], node, 1);
     call.dv = third(call.dq, fused ? NULL : args->grad_in[2], node, 2);
     call.delta = (float *)args->workspace;
-    CKPT_BY_DTYPE(dtype, start_delta, cuda, &call);
+    return side == OWN ? own_backward(args, &call, err)
+                       : library_backward((const attention_state *)args->state, &call, args->workspace, err);
+}
 
-    /* What the tiled kernels do not take is left to the plain ones. */
-    const bool tiled = is_tiled(&call, dtype);
-    attention_call rest = call;
-    if (tiled && (call.dk != NULL || call.dv != NULL) && ckpt_attention_key_gradients(cuda, dtype, &call)) {
-        rest.dk = rest.dv = NULL;
-    }
-    if (tiled && call.dq != NULL && ckpt_attention_query_gradients(cuda, dtype, &call)) {
-        rest.dq = NULL;
-    }
-    ckpt_attention_plain_backward(cuda, dtype, &rest);
-    return ckpt_cuda_launched("attention backward", err);
+ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    return forward_by(args, ((const attention_state *)args->state)->side, err);
+}
+
+ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    return backward_by(args, ((const attention_state *)args->state)->side, err);
+}
+
+void side_workspace(const ckpt_node *node, const attention_state *state, int side, ckpt_bytes *forward,
+                    ckpt_bytes *backward)
+{
+    const ckpt_shape *const y = &node->out[0].shape;
+    *forward = side == LIBRARY ? ckpt_cudnn_attention_workspace(state->forward) : 0;
+    *backward = side == LIBRARY ? library_bytes(state, y->dim[1])
+                                : delta_bytes(y->dim[0] * ckpt_node_int(node, "heads") * y->dim[1]);
 }
 
 void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
 {
-    (void)state;
-    *forward = *backward = 0;
-    node->op->gpu_workspace(node, forward, backward);
+    const attention_state *const made = (const attention_state *)state;
+    side_workspace(node, made, made->side, forward, backward);
+}
+
+/* -------------------------------------------------------------------------------------------------- timing */
+
+struct attention_trial {
+    const ckpt_kernel_args *args;
+    bool backward;
+    int side[SIDES]; /* of the candidates: first the one in use */
+};
+
+ckpt_code run_candidate(void *self, int candidate, ckpt_err *err)
+{
+    const attention_trial *const t = (const attention_trial *)self;
+    return t->backward ? backward_by(t->args, t->side[candidate], err) : forward_by(t->args, t->side[candidate], err);
+}
+
+void set_results(ckpt_trial *trial, const ckpt_kernel_args *args, bool backward)
+{
+    const ckpt_node *const node = args->node;
+    const ckpt_shape *const y = &node->out[0].shape;
+    const int64_t rows = y->dim[0] * y->dim[1], C = y->dim[2], in = node->in[0].shape.dim[2];
+    const ckpt_dtype dtype = node->out[0].dtype;
+    if (backward) {
+        trial->result[0] = ckpt_trial_result{args->grad_in[0], dtype, rows, in, in};
+        trial->result[1] = ckpt_trial_result{node->in_count == 3 ? args->grad_in[1] : NULL, dtype, rows, in, in};
+    } else {
+        trial->result[0] = ckpt_trial_result{args->out[0], dtype, rows, C, C};
+        trial->result[1] = ckpt_trial_result{args->saved[0], CKPT_FLOAT32, 1, rows * ckpt_node_int(node, "heads"),
+                                             rows * ckpt_node_int(node, "heads")};
+    }
+}
+
+/* Both sides' time of one direction is added to what they took. Which is taken is seen by the sum, so that one side
+ * computes both; forward alone says it until backward is timed. */
+ckpt_code time_sides(attention_state *state, const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning,
+                     ckpt_err *err)
+{
+    attention_trial self = {args, backward, {state->side, 1 - state->side}};
+    ckpt_trial trial = {};
+    trial.cuda = (ckpt_cuda *)args->context;
+    trial.what = "attention";
+    trial.count = SIDES;
+    trial.self = &self;
+    trial.run = run_candidate;
+    trial.terms = args->node->out[0].shape.dim[1];
+    set_results(&trial, args, backward);
+    const int refused = tuning->refused;
+    int fastest = 0;
+    ckpt_ns took = 0;
+    CKPT_TRY(ckpt_trial_run(&trial, tuning, &fastest, &took, err));
+    if (tuning->refused != refused) {
+        state->took[self.side[1 - fastest]] = -1;
+        use_side(state, self.side[fastest]);
+        return CKPT_OK;
+    }
+    for (int k = 0; k < SIDES; k++) {
+        CKPT_TRY(ckpt_trial_time(&trial, tuning, k, &took, err));
+        state->took[self.side[k]] += took;
+    }
+    const ckpt_ns here = state->took[state->side], there = state->took[1 - state->side];
+    if (there < here - here / 100) {
+        use_side(state, 1 - state->side);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
+{
+    attention_state *const state = (attention_state *)args->state;
+    ckpt_err refusal = {};
+    ckpt_bytes room[2] = {}, forward_bytes = 0, backward_bytes = 0;
+    if (getenv("CKPT_ATTENTION") != NULL || state->took[OWN] < 0 || state->took[LIBRARY] < 0) {
+        return CKPT_OK;
+    }
+    if (state->forward == NULL) {
+        const ckpt_code code = try_library(state, (ckpt_cuda *)args->context, args->node, -1, -1, &refusal);
+        if (code != CKPT_OK) {
+            return code == CKPT_NO_MEMORY ? CKPT_FAIL(err, code, "%s", refusal.msg) : CKPT_OK;
+        }
+    }
+    for (int side = 0; side < SIDES; side++) {
+        side_workspace(args->node, state, side, &forward_bytes, &backward_bytes);
+        room[0] = forward_bytes > room[0] ? forward_bytes : room[0];
+        room[1] = backward_bytes > room[1] ? backward_bytes : room[1];
+    }
+    return room[backward ? 1 : 0] <= args->workspace_bytes ? time_sides(state, args, backward, tuning, err) : CKPT_OK;
 }
 
 } // namespace
@@ -137,7 +459,12 @@ void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ck
 CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_attention;
 const ckpt_kernel ckpt_cuda_attention = {
     .op = "attention",
+    .prepare = prepare,
+    .release = release,
     .workspace = workspace,
+    .remark = remark,
+    .choice = choice,
+    .tune = tune,
     .forward = forward,
     .backward = backward,
 };

@@ -1,5 +1,5 @@
 /* What the host side of the CUDA device shares: the device itself, and calls that turn CUDA's codes into ours. The
- * libraries' handles are opaque here, so that only blas.c sees cuBLASLt and only cudnn.c sees cuDNN. */
+ * libraries' handles are opaque here, so that only blas.c sees cuBLASLt and only cudnn*.c sees cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDA_H
 #define CKPT_KERNELS_CUDA_CUDA_H
 
@@ -21,6 +21,7 @@ typedef struct ckpt_cuda {
     cudaStream_t stream[CKPT_STREAM_COUNT];
     const ckpt_cuda_counters *counters;
     void *blas, *cudnn; /* handles of the two libraries */
+    struct ckpt_cudnn_attention *attention; /* what cuDNN made for attention so far */
 } ckpt_cuda;
 
 /* The one name that the library of the CUDA device shows. */

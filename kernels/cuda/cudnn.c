@@ -10,33 +10,22 @@
  * GPU that is only described to it. cuDNN is opened by the first convolution: it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
-#include <cudnn_graph.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "kernels/cuda/cudnn_impl.h"
 #include "kernels/cuda/trial.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
 enum {
-    WORKSPACE_ALIGN = 256, /* what kernels of the library may expect of a workspace */
-    SLACK = WORKSPACE_ALIGN - CKPT_ALIGN,
     OPERAND_ALIGN = 16,
-    TEXT_MAX = 200,
-    KNOB_MAX = CUDNN_KNOB_TYPE_COUNTS,
-    OWNED_MAX = 16 + KNOB_MAX, /* descriptors of one graph, and of an engine made by its name */
-    ENGINE_MAX = 64,           /* engines that are looked at, of each list */
+    ENGINE_MAX = 64, /* engines that are looked at, of each list */
     TENSORS = 3,
 };
-
-/* What cuda->cudnn is: a handle, or in tests a GPU's description, and NULL for the other. */
-typedef struct cudnn_session {
-    cudnnHandle_t handle;
-    descriptor gpu;
-} cudnn_session;
 
 /* An engine made ready to run. */
 typedef struct candidate {
@@ -101,66 +90,6 @@ static const operation_names operation[] = {
         },
 };
 
-static ckpt_code check(cudnnStatus_t status, const char *what, ckpt_err *err)
-{
-    if (status == CUDNN_STATUS_SUCCESS) {
-        return CKPT_OK;
-    }
-    char more[TEXT_MAX] = "";
-    cudnnGetLastErrorString(more, sizeof more);
-    const bool memory = status == CUDNN_STATUS_ALLOC_FAILED ||
-                        status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return CKPT_FAIL(err, memory ? CKPT_NO_MEMORY : CKPT_DEVICE, "%s: %s%s%s", what, cudnnGetErrorString(status),
-                     more[0] == '\0' ? "" : ": ", more);
-}
-
-/* Descriptors that are of no use once a plan is made; they hold on to each other themselves. */
-typedef struct owned_list {
-    descriptor at[OWNED_MAX];
-    int count;
-} owned_list;
-
-static void destroy(descriptor d)
-{
-    if (d != NULL) {
-        (void)cudnnBackendDestroyDescriptor(d);
-    }
-}
-
-static void destroy_owned(owned_list *owned)
-{
-    while (owned->count > 0) {
-        destroy(owned->at[--owned->count]);
-    }
-}
-
-static ckpt_code make(owned_list *owned, cudnnBackendDescriptorType_t type, descriptor *made, ckpt_err *err)
-{
-    if (owned->count == OWNED_MAX) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "more than %d descriptors", OWNED_MAX);
-    }
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(type, made), "cudnnBackendCreateDescriptor", err));
-    owned->at[owned->count++] = *made;
-    return CKPT_OK;
-}
-
-static ckpt_code set(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                     const void *value, ckpt_err *err)
-{
-    return check(cudnnBackendSetAttribute(d, name, type, count, value), "cudnnBackendSetAttribute", err);
-}
-
-static ckpt_code set_descriptor(descriptor d, cudnnBackendAttributeName_t name, descriptor value, ckpt_err *err)
-{
-    return set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, (const void *)&value, err);
-}
-
-static ckpt_code finalize(descriptor d, ckpt_err *err)
-{
-    return check(cudnnBackendFinalize(d), "cudnnBackendFinalize", err);
-}
-
 /* Opening. */
 
 static ckpt_code make_session(ckpt_cuda *cuda, cudnn_session **made, ckpt_err *err)
@@ -181,9 +110,9 @@ ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err)
     }
     cudnn_session *session = NULL;
     CKPT_TRY(make_session(cuda, &session, err));
-    ckpt_code code = check(cudnnCreate(&session->handle), "cudnnCreate", err);
+    ckpt_code code = cudnn_check(cudnnCreate(&session->handle), "cudnnCreate", err);
     if (code == CKPT_OK) {
-        code = check(cudnnSetStream(session->handle, cuda->stream[CKPT_STREAM_COMPUTE]), "cudnnSetStream", err);
+        code = cudnn_check(cudnnSetStream(session->handle, cuda->stream[CKPT_STREAM_COMPUTE]), "cudnnSetStream", err);
     }
     if (code != CKPT_OK) {
         ckpt_cudnn_close(cuda);
@@ -193,11 +122,11 @@ ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err)
 
 static ckpt_code describe_gpu(cudnn_session *session, const char *json, ckpt_err *err)
 {
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &session->gpu),
-                   "cudnnBackendCreateDescriptor", err));
-    CKPT_TRY(set(session->gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json,
-                 err));
-    return finalize(session->gpu, err);
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &session->gpu),
+                         "cudnnBackendCreateDescriptor", err));
+    CKPT_TRY(cudnn_set(session->gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json),
+                       json, err));
+    return cudnn_finalize(session->gpu, err);
 }
 
 ckpt_code ckpt_cudnn_open_described(ckpt_cuda *cuda, const char *json, ckpt_err *err)
@@ -218,7 +147,7 @@ void ckpt_cudnn_close(ckpt_cuda *cuda)
         if (session->handle != NULL) {
             (void)cudnnDestroy(session->handle);
         }
-        destroy(session->gpu);
+        cudnn_destroy(session->gpu);
         ckpt_memory_put(session);
         cuda->cudnn = NULL;
     }
@@ -233,7 +162,7 @@ void ckpt_cudnn_version(char *text, size_t room)
 /* The graph. */
 
 /* Dimensions are named N, C, H, W; the strides say that C is innermost. */
-static ckpt_code make_tensor(owned_list *owned, const ckpt_cudnn_shape *s, int64_t id, descriptor *tensor,
+static ckpt_code make_tensor(cudnn_owned *owned, const ckpt_cudnn_shape *s, int64_t id, descriptor *tensor,
                              ckpt_err *err)
 {
     const int64_t dim[][4] = {
@@ -244,33 +173,33 @@ static ckpt_code make_tensor(owned_list *owned, const ckpt_cudnn_shape *s, int64
     const int64_t *const d = dim[id];
     const int64_t stride[4] = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}, alignment = OPERAND_ALIGN;
     const cudnnDataType_t type = s->dtype == CKPT_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    CKPT_TRY(make(owned, CUDNN_BACKEND_TENSOR_DESCRIPTOR, tensor, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, d, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id, err));
-    CKPT_TRY(set(*tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment, err));
-    return finalize(*tensor, err);
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_TENSOR_DESCRIPTOR, tensor, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, d, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment, err));
+    return cudnn_finalize(*tensor, err);
 }
 
-static ckpt_code make_call(owned_list *owned, const ckpt_cudnn_shape *s, descriptor *call, ckpt_err *err)
+static ckpt_code make_call(cudnn_owned *owned, const ckpt_cudnn_shape *s, descriptor *call, ckpt_err *err)
 {
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const int64_t dimensions = 2, dilation[2] = {1, 1};
-    CKPT_TRY(make(owned, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, call, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
-    CKPT_TRY(set(*call, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
-    return finalize(*call, err);
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, call, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
+    return cudnn_finalize(*call, err);
 }
 
 /* cuDNN sees groups in that w has fewer channels than x. */
-static ckpt_code make_graph(owned_list *owned, const cudnn_session *session, const ckpt_cudnn_shape *s,
+static ckpt_code make_graph(cudnn_owned *owned, const cudnn_session *session, const ckpt_cudnn_shape *s,
                             const operation_names *names, descriptor *graph, ckpt_err *err)
 {
     descriptor x = NULL, w = NULL, y = NULL, call = NULL, one = NULL;
@@ -279,21 +208,21 @@ static ckpt_code make_graph(owned_list *owned, const cudnn_session *session, con
     CKPT_TRY(make_tensor(owned, s, W_ID, &w, err));
     CKPT_TRY(make_tensor(owned, s, Y_ID, &y, err));
     CKPT_TRY(make_call(owned, s, &call, err));
-    CKPT_TRY(make(owned, names->type, &one, err));
-    CKPT_TRY(set(one, names->alpha, CUDNN_TYPE_FLOAT, 1, &alpha, err));
-    CKPT_TRY(set(one, names->beta, CUDNN_TYPE_FLOAT, 1, &beta, err));
-    CKPT_TRY(set_descriptor(one, names->call, call, err));
-    CKPT_TRY(set_descriptor(one, names->x, x, err));
-    CKPT_TRY(set_descriptor(one, names->w, w, err));
-    CKPT_TRY(set_descriptor(one, names->y, y, err));
-    CKPT_TRY(finalize(one, err));
-    CKPT_TRY(make(owned, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph, err));
-    CKPT_TRY(set_descriptor(*graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, one, err));
+    CKPT_TRY(cudnn_make(owned, names->type, &one, err));
+    CKPT_TRY(cudnn_set(one, names->alpha, CUDNN_TYPE_FLOAT, 1, &alpha, err));
+    CKPT_TRY(cudnn_set(one, names->beta, CUDNN_TYPE_FLOAT, 1, &beta, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->call, call, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->x, x, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->w, w, err));
+    CKPT_TRY(cudnn_set_descriptor(one, names->y, y, err));
+    CKPT_TRY(cudnn_finalize(one, err));
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph, err));
+    CKPT_TRY(cudnn_set_descriptor(*graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, one, err));
     if (session->handle != NULL) {
-        CKPT_TRY(
-            set(*graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle, err));
+        CKPT_TRY(cudnn_set(*graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                           (const void *)&session->handle, err));
     }
-    return finalize(*graph, err);
+    return cudnn_finalize(*graph, err);
 }
 
 /* Choosing an engine. */
@@ -309,26 +238,6 @@ typedef struct search {
     bool faster;   /* an engine with tensor cores wanted more than `room` */
 } search;
 
-static bool is_allowed(descriptor engine, bool exact, bool *tensor_cores)
-{
-    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t count = 0;
-    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, note) != CUDNN_STATUS_SUCCESS ||
-        count > CUDNN_NUMERICAL_NOTE_TYPE_COUNT) {
-        return false; /* what says nothing of itself is not trusted */
-    }
-    for (int64_t k = 0; k < count; k++) {
-        *tensor_cores = *tensor_cores || note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-        const bool fine =
-            note[k] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP || (note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !exact);
-        if (!fine) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool config_is_allowed(descriptor config, bool exact, bool *tensor_cores)
 {
     descriptor engine = NULL;
@@ -338,8 +247,8 @@ static bool config_is_allowed(descriptor config, bool exact, bool *tensor_cores)
     }
     const bool allowed = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                                   &count, (void *)&engine) == CUDNN_STATUS_SUCCESS &&
-                         count == 1 && is_allowed(engine, exact, tensor_cores);
-    destroy(engine);
+                         count == 1 && cudnn_is_allowed(engine, exact, tensor_cores);
+    cudnn_destroy(engine);
     return allowed;
 }
 
@@ -351,17 +260,18 @@ static descriptor plan_of(const cudnn_session *session, descriptor config, int64
     if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan) != CUDNN_STATUS_SUCCESS) {
         return NULL;
     }
-    ckpt_code code = set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, NULL);
+    ckpt_code code = cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, NULL);
     if (code == CKPT_OK && session->handle != NULL) {
-        code = set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle, NULL);
+        code = cudnn_set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle,
+                         NULL);
     } else if (code == CKPT_OK) {
-        code = set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, NULL);
+        code = cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, NULL);
     }
-    if (code != CKPT_OK || finalize(plan, NULL) != CKPT_OK ||
+    if (code != CKPT_OK || cudnn_finalize(plan, NULL) != CKPT_OK ||
         cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, bytes) !=
             CUDNN_STATUS_SUCCESS ||
         *bytes < 0) {
-        destroy(plan);
+        cudnn_destroy(plan);
         return NULL;
     }
     return plan;
@@ -384,7 +294,7 @@ static bool try_config(search *c, descriptor config)
     c->least = c->least < 0 || bytes < c->least ? bytes : c->least;
     if (bytes > c->room) {
         c->faster = c->faster || tensor_cores;
-        destroy(plan);
+        cudnn_destroy(plan);
         return false;
     }
     const char *const slow = "cuDNN without tensor cores: with them it wants more workspace";
@@ -400,14 +310,14 @@ static ckpt_code try_results(search *c, descriptor heuristic, int64_t count, ckp
     ckpt_code code = CKPT_OK;
     count = count < ENGINE_MAX ? count : ENGINE_MAX;
     for (int64_t k = 0; k < count && code == CKPT_OK; k++) {
-        code = check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[k]),
-                     "cudnnBackendCreateDescriptor", err);
+        code = cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[k]),
+                           "cudnnBackendCreateDescriptor", err);
     }
     int64_t got = 0;
     if (code == CKPT_OK) {
-        code =
-            check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, type, count, &got, (void *)config),
-                  "asking cuDNN for engines", err);
+        code = cudnn_check(
+            cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, type, count, &got, (void *)config),
+            "asking cuDNN for engines", err);
     }
     for (int64_t k = 0; code == CKPT_OK && k < count && k < got && c->count < c->most; k++) {
         if (try_config(c, config[k])) {
@@ -415,31 +325,31 @@ static ckpt_code try_results(search *c, descriptor heuristic, int64_t count, ckp
         }
     }
     for (int64_t k = 0; k < count; k++) {
-        destroy(config[k]);
+        cudnn_destroy(config[k]);
     }
     return code;
 }
 
-static ckpt_code try_mode(search *c, owned_list *owned, descriptor graph, cudnnBackendHeurMode_t mode, ckpt_err *err)
+static ckpt_code try_mode(search *c, cudnn_owned *owned, descriptor graph, cudnnBackendHeurMode_t mode, ckpt_err *err)
 {
     descriptor heuristic = NULL;
     int64_t count = 0;
-    CKPT_TRY(make(owned, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristic, err));
-    CKPT_TRY(set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph, err));
-    CKPT_TRY(set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode, err));
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristic, err));
+    CKPT_TRY(cudnn_set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph, err));
+    CKPT_TRY(cudnn_set(heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode, err));
     if (c->session->gpu != NULL) {
-        CKPT_TRY(set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, c->session->gpu, err));
+        CKPT_TRY(cudnn_set_descriptor(heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, c->session->gpu, err));
     }
-    CKPT_TRY(finalize(heuristic, err));
-    CKPT_TRY(check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                                            &count, NULL),
-                   "asking cuDNN for engines", err));
+    CKPT_TRY(cudnn_finalize(heuristic, err));
+    CKPT_TRY(cudnn_check(cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL),
+                         "asking cuDNN for engines", err));
     return try_results(c, heuristic, count, err);
 }
 
 static ckpt_code refuse(const search *c, const ckpt_cudnn_shape *s, const char *name, ckpt_err *err)
 {
-    char least[TEXT_MAX] = "";
+    char least[CUDNN_TEXT_MAX] = "";
     if (c->least >= 0) {
         snprintf(least, sizeof least, ", the least of which wants %lld bytes", (long long)c->least);
     }
@@ -463,99 +373,56 @@ static int64_t most_bytes(const ckpt_cudnn_shape *s)
 static void destroy_candidates(candidate *at, int count)
 {
     for (int k = 0; k < count; k++) {
-        destroy(at[k].plan);
-        destroy(at[k].config);
+        cudnn_destroy(at[k].plan);
+        cudnn_destroy(at[k].config);
         at[k] = (candidate){0};
     }
-}
-
-/* Names: "dnn91900:ENGINE,KNOB=VALUE,...", with cuDNN's version and its numbers of engines and knobs. */
-
-static ckpt_code get(descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
-                     int64_t *count, void *value, ckpt_err *err)
-{
-    return check(cudnnBackendGetAttribute(d, name, type, most, count, value), "cudnnBackendGetAttribute", err);
-}
-
-static ckpt_code name_knobs(const descriptor *knob, int64_t count, char *text, size_t used, ckpt_err *err)
-{
-    for (int64_t k = 0; k < count; k++) {
-        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
-        int64_t value = 0, got = 0;
-        CKPT_TRY(get(knob[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got, &type, err));
-        CKPT_TRY(get(knob[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value, err));
-        used += (size_t)snprintf(text + used, CKPT_PIECE_TEXT - used, ",%d=%" PRId64, (int)type, value);
-        if (used >= CKPT_PIECE_TEXT) {
-            return CKPT_FAIL(err, CKPT_DEVICE, "cuDNN's engine has a name of more than %d bytes", CKPT_PIECE_TEXT);
-        }
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code name_config(descriptor config, descriptor engine, descriptor *knob, char *text, ckpt_err *err)
-{
-    int64_t index = 0, count = 0, got = 0;
-    CKPT_TRY(get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got, (void *)&engine, err));
-    CKPT_TRY(get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, &index, err));
-    CKPT_TRY(get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOB_MAX, &count,
-                 (void *)knob, err));
-    const int used = snprintf(text, CKPT_PIECE_TEXT, "dnn%zu:%" PRId64, cudnnGetVersion(), index);
-    return name_knobs(knob, count < KNOB_MAX ? count : KNOB_MAX, text, (size_t)used, err);
 }
 
 /* Takes it into use. */
 static ckpt_code use(ckpt_cudnn_convolution *convolution, candidate *one, ckpt_err *err)
 {
-    owned_list owned = {0};
-    descriptor engine = NULL, knob[KNOB_MAX] = {0};
-    ckpt_code code = make(&owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
-    for (int k = 0; k < KNOB_MAX && code == CKPT_OK; k++) {
-        code = make(&owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[k], err);
-    }
-    code = code == CKPT_OK ? name_config(one->config, engine, knob, convolution->choice, err) : code;
-    destroy_owned(&owned);
-    if (code == CKPT_OK) {
-        destroy_candidates(&convolution->used, 1);
-        convolution->used = *one;
-        *one = (candidate){0};
-    }
-    return code;
+    CKPT_TRY(cudnn_name(one->config, convolution->choice, err));
+    destroy_candidates(&convolution->used, 1);
+    convolution->used = *one;
+    *one = (candidate){0};
+    return CKPT_OK;
 }
 
 /* The configuration that `name` is of; whether it is spelled as cuDNN's would be, ckpt_device_bind finds out. */
-static ckpt_code make_config(owned_list *owned, const cudnn_session *session, descriptor graph, const char *name,
+static ckpt_code make_config(cudnn_owned *owned, const cudnn_session *session, descriptor graph, const char *name,
                              descriptor *config, ckpt_err *err)
 {
-    descriptor engine = NULL, knob[KNOB_MAX] = {0};
+    descriptor engine = NULL, knob[CUDNN_KNOB_MAX] = {0};
     char *at = NULL;
     int count = 0;
     const int64_t index = strtoll(name, &at, 10);
-    CKPT_TRY(make(owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err));
-    CKPT_TRY(set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph, err));
-    CKPT_TRY(set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index, err));
+    CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err));
+    CKPT_TRY(cudnn_set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph, err));
+    CKPT_TRY(cudnn_set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index, err));
     if (session->gpu != NULL) {
-        CKPT_TRY(set_descriptor(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, session->gpu, err));
+        CKPT_TRY(cudnn_set_descriptor(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, session->gpu, err));
     }
-    CKPT_TRY(finalize(engine, err));
-    for (; count < KNOB_MAX && *at == ','; count++) {
+    CKPT_TRY(cudnn_finalize(engine, err));
+    for (; count < CUDNN_KNOB_MAX && *at == ','; count++) {
         const cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)strtol(at + 1, &at, 10);
         const int64_t value = *at == '=' ? strtoll(at + 1, &at, 10) : 0;
-        CKPT_TRY(make(owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[count], err));
-        CKPT_TRY(set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type, err));
-        CKPT_TRY(set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value, err));
-        CKPT_TRY(finalize(knob[count], err));
+        CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[count], err));
+        CKPT_TRY(cudnn_set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type, err));
+        CKPT_TRY(cudnn_set(knob[count], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value, err));
+        CKPT_TRY(cudnn_finalize(knob[count], err));
     }
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, config),
-                   "cudnnBackendCreateDescriptor", err));
-    ckpt_code code = set_descriptor(*config, CUDNN_ATTR_ENGINECFG_ENGINE, engine, err);
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, config),
+                         "cudnnBackendCreateDescriptor", err));
+    ckpt_code code = cudnn_set_descriptor(*config, CUDNN_ATTR_ENGINECFG_ENGINE, engine, err);
     if (code == CKPT_OK && count > 0) {
-        code = set(*config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, (const void *)knob,
-                   err);
+        code = cudnn_set(*config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                         (const void *)knob, err);
     }
-    return code == CKPT_OK ? finalize(*config, err) : code;
+    return code == CKPT_OK ? cudnn_finalize(*config, err) : code;
 }
 
-static ckpt_code find(search *c, owned_list *owned, descriptor graph, const char *name, ckpt_err *err)
+static ckpt_code find(search *c, cudnn_owned *owned, descriptor graph, const char *name, ckpt_err *err)
 {
     char here[CKPT_PIECE_TEXT];
     descriptor config = NULL;
@@ -571,7 +438,7 @@ static ckpt_code find(search *c, owned_list *owned, descriptor graph, const char
     if (code == CKPT_OK && try_config(c, config)) {
         return CKPT_OK;
     }
-    destroy(config);
+    cudnn_destroy(config);
     if (code == CKPT_NO_MEMORY) {
         return CKPT_FAIL(err, code, "%s", why.msg);
     }
@@ -594,8 +461,8 @@ static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes li
                 .most = most,
                 .exact = s->dtype == CKPT_FLOAT32,
                 .least = -1};
-    c.room = limit < 0 ? most_bytes(s) : limit > SLACK ? (limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN : 0;
-    owned_list owned = {0};
+    c.room = limit < 0 ? most_bytes(s) : limit > CUDNN_SLACK ? (limit - CUDNN_SLACK) / CKPT_ALIGN * CKPT_ALIGN : 0;
+    cudnn_owned owned = {0};
     descriptor graph = NULL;
     ckpt_code code = make_graph(&owned, c.session, s, names, &graph, err);
     if (code == CKPT_OK && name != NULL) {
@@ -604,7 +471,7 @@ static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes li
     for (size_t k = 0; code == CKPT_OK && k < sizeof mode / sizeof mode[0] && c.count == 0; k++) {
         code = try_mode(&c, &owned, graph, mode[k], err);
     }
-    destroy_owned(&owned);
+    cudnn_destroy_owned(&owned);
     *count = c.count;
     return code == CKPT_OK && c.count == 0 ? refuse(&c, s, names->name, err) : code;
 }
@@ -644,7 +511,7 @@ void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution)
 
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution)
 {
-    return convolution->used.bytes > 0 ? ckpt_round_up(convolution->used.bytes, CKPT_ALIGN) + SLACK : 0;
+    return convolution->used.bytes > 0 ? ckpt_round_up(convolution->used.bytes, CKPT_ALIGN) + CUDNN_SLACK : 0;
 }
 
 const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution)
@@ -662,11 +529,12 @@ const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolut
 static ckpt_code fill_pack(descriptor pack, const ckpt_cudnn_convolution *convolution, const void *const at[TENSORS],
                            const void *workspace, ckpt_err *err)
 {
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS,
-                 operation[convolution->direction].id, err));
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, (const void *)at, err));
-    CKPT_TRY(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
-    return finalize(pack, err);
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS,
+                       operation[convolution->direction].id, err));
+    CKPT_TRY(
+        cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, (const void *)at, err));
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
+    return cudnn_finalize(pack, err);
 }
 
 /* A pack of addresses cannot be written twice, so each run makes one (host memory, by cuDNN). */
@@ -675,15 +543,16 @@ static ckpt_code run(const ckpt_cudnn_convolution *convolution, const candidate 
 {
     const void *const at[TENSORS] = {a, b, c};
     const cudnn_session *const session = convolution->cuda->cudnn;
-    const uintptr_t up = ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+    const uintptr_t up =
+        ((uintptr_t)workspace + CUDNN_WORKSPACE_ALIGN - 1) / CUDNN_WORKSPACE_ALIGN * CUDNN_WORKSPACE_ALIGN;
     descriptor pack = NULL;
-    CKPT_TRY(check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
-                   "cudnnBackendCreateDescriptor", err));
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
+                         "cudnnBackendCreateDescriptor", err));
     ckpt_code code = fill_pack(pack, convolution, at, one->bytes > 0 ? (const void *)up : NULL, err);
     if (code == CKPT_OK) {
-        code = check(cudnnBackendExecute(session->handle, one->plan, pack), "cudnnBackendExecute", err);
+        code = cudnn_check(cudnnBackendExecute(session->handle, one->plan, pack), "cudnnBackendExecute", err);
     }
-    destroy(pack);
+    cudnn_destroy(pack);
     return code;
 }
 

@@ -1,5 +1,5 @@
 /* Convolution by cuDNN 9, as ready-made calls: only engines that give the same bits again, chosen once, within the
- * workspace that is given. Only cudnn.c sees cuDNN. */
+ * workspace that is given. Only cudnn*.c sees cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_H
 #define CKPT_KERNELS_CUDA_CUDNN_H
 

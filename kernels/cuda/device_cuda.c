@@ -11,6 +11,7 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/nccl.h"
 
 extern const ckpt_kernel *const ckpt_cuda_kernel_table[];
@@ -177,6 +178,7 @@ static void cuda_close(ckpt_device *device)
     }
     destroy_events(&self->signals);
     destroy_events(&self->stamps);
+    ckpt_cudnn_attention_close(cuda);
     ckpt_cudnn_close(cuda);
     ckpt_blas_close(cuda);
     if (self->counters != NULL) {

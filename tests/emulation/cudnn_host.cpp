@@ -1,9 +1,10 @@
-/* Convolutions by plain loops, behind the header that cuDNN is behind (kernels/cuda/cudnn.c): work of the compute
- * stream, summed in double, rounded once, with a workspace that is claimed and filled with NaN as in blas_host.cpp.
- * Like there, ckpt_emulated_candidates brings others to choose from. */
+/* Convolutions and attention by plain loops, behind the headers that cuDNN is behind (kernels/cuda/cudnn.c,
+ * cudnn_attention.c): work of the compute stream, summed in double, rounded once, with a workspace that is claimed and
+ * filled with NaN as in blas_host.cpp. Like there, ckpt_emulated_candidates brings others to choose from. */
 #include <stdio.h>
 #include <string.h>
 
+#include <cmath>
 #include <new>
 #include <vector>
 
@@ -13,10 +14,18 @@
 
 extern "C" {
 #include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/trial.h"
 }
 
 #include "emulation.h"
+
+struct ckpt_cudnn_attention {
+    ckpt_cudnn_attention *next;
+    ckpt_cudnn_attention_shape shape;
+    ckpt_bytes bytes;
+    cudaStream_t stream;
+};
 
 namespace
 {
@@ -150,6 +159,113 @@ int64_t cost_of(const ckpt_cudnn_shape &s, algorithm how)
 bool aligned(const void *pointer)
 {
     return pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
+/* One head: rows of `size` numbers, `stride` apart. */
+struct head_rows {
+    const __nv_bfloat16 *from;
+    int64_t stride, size;
+    double at(int64_t row, int64_t d) const
+    {
+        return (double)__bfloat162float(from[row * stride + d]);
+    }
+    double dot(int64_t row, const head_rows &other, int64_t other_row) const
+    {
+        double sum = 0;
+        for (int64_t d = 0; d < size; d++) {
+            sum += at(row, d) * other.at(other_row, d);
+        }
+        return sum;
+    }
+};
+
+struct one_head {
+    ckpt_cudnn_attention_shape s;
+    int64_t in, out; /* element at which it starts */
+    head_rows q, k, v, o, dO;
+    float *lse, *delta;
+    double scale;
+    int64_t keys(int64_t query) const
+    {
+        return s.causal ? query + 1 : s.tokens;
+    }
+    double score(int64_t query, int64_t key) const
+    {
+        return scale * q.dot(query, k, key);
+    }
+};
+
+one_head head_of(const ckpt_cudnn_attention_shape &s, const ckpt_cudnn_attention_tensors &t, int64_t b, int64_t h)
+{
+    const auto rows = [&](const void *from, int64_t at, int64_t stride) {
+        return head_rows{from == nullptr ? nullptr : static_cast<const __nv_bfloat16 *>(from) + at, stride, s.size};
+    };
+    const int64_t in = b * s.tokens * s.in_row + h * s.size, out = b * s.tokens * s.out_row + h * s.size;
+    const int64_t queries = (b * s.heads + h) * s.tokens;
+    return one_head{s,
+                    in,
+                    out,
+                    rows(t.q, in, s.in_row),
+                    rows(t.k, in, s.in_row),
+                    rows(t.v, in, s.in_row),
+                    rows(t.o, out, s.out_row),
+                    rows(t.dO, out, s.out_row),
+                    t.lse + queries,
+                    t.delta == nullptr ? nullptr : t.delta + queries,
+                    1 / sqrt((double)s.size)};
+}
+
+void write_rows(void *to, int64_t at, int64_t stride, int64_t size, const std::vector<double> &value)
+{
+    for (size_t i = 0; i < value.size(); i++) {
+        static_cast<__nv_bfloat16 *>(to)[at + (int64_t)i / size * stride + (int64_t)i % size] =
+            __float2bfloat16_rn((float)value[i]);
+    }
+}
+
+void attend(const one_head &h, void *o)
+{
+    const int64_t T = h.s.tokens, D = h.s.size;
+    std::vector<double> p((size_t)T), y((size_t)(T * D));
+    for (int64_t i = 0; i < T; i++) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t j = 0; j < h.keys(i); j++) {
+            p[(size_t)j] = h.score(i, j);
+            most = fmax(most, p[(size_t)j]);
+        }
+        for (int64_t j = 0; j < h.keys(i); j++) {
+            p[(size_t)j] = exp(p[(size_t)j] - most);
+            sum += p[(size_t)j];
+        }
+        for (int64_t j = 0; j < h.keys(i); j++) {
+            for (int64_t d = 0; d < D; d++) {
+                y[(size_t)(i * D + d)] += p[(size_t)j] / sum * h.v.at(j, d);
+            }
+        }
+        h.lse[i] = (float)(most + log(sum));
+    }
+    write_rows(o, h.out, h.s.out_row, D, y);
+}
+
+void attend_backward(const one_head &h, const ckpt_cudnn_attention_tensors &t)
+{
+    const int64_t T = h.s.tokens, D = h.s.size;
+    std::vector<double> dq((size_t)(T * D)), dk((size_t)(T * D)), dv((size_t)(T * D));
+    for (int64_t i = 0; i < T; i++) {
+        h.delta[i] = (float)h.dO.dot(i, h.o, i);
+        for (int64_t j = 0; j < h.keys(i); j++) {
+            const double p = exp(h.score(i, j) - (double)h.lse[i]);
+            const double ds = h.scale * p * (h.dO.dot(i, h.v, j) - (double)h.delta[i]);
+            for (int64_t d = 0; d < D; d++) {
+                dv[(size_t)(j * D + d)] += p * h.dO.at(i, d);
+                dq[(size_t)(i * D + d)] += ds * h.k.at(j, d);
+                dk[(size_t)(j * D + d)] += ds * h.q.at(i, d);
+            }
+        }
+    }
+    write_rows(t.dq, h.in, h.s.in_row, D, dq);
+    write_rows(t.dk, h.in, h.s.in_row, D, dk);
+    write_rows(t.dv, h.in, h.s.in_row, D, dv);
 }
 
 } // namespace
@@ -321,4 +437,64 @@ extern "C" ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolu
     CKPT_TRY(ckpt_trial_run(&trial, tuning, &fastest, &took, err));
     use(convolution, self.at[(size_t)fastest]);
     return CKPT_OK;
+}
+
+extern "C" ckpt_code ckpt_cudnn_attention_get(ckpt_cuda *cuda, const ckpt_cudnn_attention_shape *shape,
+                                              const ckpt_cudnn_attention **attention, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_cudnn_open(cuda, err));
+    ckpt_cudnn_attention *const made = new (std::nothrow) ckpt_cudnn_attention{};
+    if (made == nullptr) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "an attention");
+    }
+    const int64_t queries = (shape->tokens + 63) / 64 * 64, keys = (shape->tokens + 127) / 128 * 128;
+    made->shape = *shape;
+    made->bytes = shape->backward ? 2 * shape->batch * shape->heads * queries * keys + 256 : 256; /* as cuDNN 9.19 */
+    made->stream = cuda->stream[CKPT_STREAM_COMPUTE];
+    made->next = cuda->attention;
+    cuda->attention = made;
+    *attention = made;
+    return CKPT_OK;
+}
+
+extern "C" void ckpt_cudnn_attention_close(ckpt_cuda *cuda)
+{
+    while (cuda->attention != nullptr) {
+        ckpt_cudnn_attention *const first = cuda->attention;
+        cuda->attention = first->next;
+        delete first;
+    }
+}
+
+extern "C" ckpt_bytes ckpt_cudnn_attention_workspace(const ckpt_cudnn_attention *attention)
+{
+    return attention->bytes;
+}
+
+extern "C" const char *ckpt_cudnn_attention_engine(const ckpt_cudnn_attention *attention)
+{
+    return attention->shape.backward ? "loops backward" : "loops";
+}
+
+extern "C" ckpt_code ckpt_cudnn_attention_run(const ckpt_cudnn_attention *attention,
+                                              const ckpt_cudnn_attention_tensors *tensors, void *workspace,
+                                              ckpt_err *err)
+{
+    const ckpt_cudnn_attention_shape s = attention->shape;
+    const ckpt_cudnn_attention_tensors t = *tensors;
+    const ckpt_bytes bytes = attention->bytes;
+    if (!aligned(t.q) || !aligned(t.k) || !aligned(t.v) || !aligned(t.o) || t.lse == nullptr || !aligned(workspace) ||
+        (s.backward && (!aligned(t.dO) || !aligned(t.dq) || !aligned(t.dk) || !aligned(t.dv) || t.delta == nullptr))) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "attention: a tensor is missing or not aligned");
+    }
+    return ckpt_cuda_check(ckpt_emulated_start(attention->stream,
+                                               [s, t, bytes, workspace] {
+                                                   memset(workspace, 0xff, (size_t)bytes);
+                                                   for (int64_t h = 0; h < s.batch * s.heads; h++) {
+                                                       const one_head head = head_of(s, t, h / s.heads, h % s.heads);
+                                                       s.backward ? attend_backward(head, t) : attend(head, t.o);
+                                                   }
+                                                   memset(workspace, 0xff, (size_t)bytes);
+                                               }),
+                           "attention", err);
 }

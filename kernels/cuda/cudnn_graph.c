@@ -1,0 +1,129 @@
+/* Descriptors of cuDNN's graph API: made, filled, finalized, given back; what engines say of themselves; their names.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "kernels/cuda/cudnn_impl.h"
+
+ckpt_code cudnn_check(cudnnStatus_t status, const char *what, ckpt_err *err)
+{
+    if (status == CUDNN_STATUS_SUCCESS) {
+        return CKPT_OK;
+    }
+    char more[CUDNN_TEXT_MAX] = "";
+    cudnnGetLastErrorString(more, sizeof more);
+    const bool memory = status == CUDNN_STATUS_ALLOC_FAILED ||
+                        status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    return CKPT_FAIL(err, memory ? CKPT_NO_MEMORY : CKPT_DEVICE, "%s: %s%s%s", what, cudnnGetErrorString(status),
+                     more[0] == '\0' ? "" : ": ", more);
+}
+
+void cudnn_destroy(cudnnBackendDescriptor_t descriptor)
+{
+    if (descriptor != NULL) {
+        (void)cudnnBackendDestroyDescriptor(descriptor);
+    }
+}
+
+void cudnn_destroy_owned(cudnn_owned *owned)
+{
+    while (owned->count > 0) {
+        cudnn_destroy(owned->at[--owned->count]);
+    }
+}
+
+ckpt_code cudnn_make(cudnn_owned *owned, cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made,
+                     ckpt_err *err)
+{
+    if (owned->count == CUDNN_OWNED_MAX) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "more than %d descriptors", CUDNN_OWNED_MAX);
+    }
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(type, made), "cudnnBackendCreateDescriptor", err));
+    owned->at[owned->count++] = *made;
+    return CKPT_OK;
+}
+
+ckpt_code cudnn_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                    cudnnBackendAttributeType_t type, int64_t count, const void *value, ckpt_err *err)
+{
+    return cudnn_check(cudnnBackendSetAttribute(descriptor, name, type, count, value), "cudnnBackendSetAttribute", err);
+}
+
+ckpt_code cudnn_set_descriptor(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                               cudnnBackendDescriptor_t value, ckpt_err *err)
+{
+    return cudnn_set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, (const void *)&value, err);
+}
+
+ckpt_code cudnn_finalize(cudnnBackendDescriptor_t descriptor, ckpt_err *err)
+{
+    return cudnn_check(cudnnBackendFinalize(descriptor), "cudnnBackendFinalize", err);
+}
+
+bool cudnn_is_allowed(cudnnBackendDescriptor_t engine, bool exact, bool *tensor_cores)
+{
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t count = 0;
+    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, note) != CUDNN_STATUS_SUCCESS ||
+        count > CUDNN_NUMERICAL_NOTE_TYPE_COUNT) {
+        return false; /* what says nothing of itself is not trusted */
+    }
+    for (int64_t k = 0; k < count; k++) {
+        *tensor_cores = *tensor_cores || note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+        const bool fine =
+            note[k] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP || (note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !exact);
+        if (!fine) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static ckpt_code get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                     cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value, ckpt_err *err)
+{
+    return cudnn_check(cudnnBackendGetAttribute(descriptor, name, type, most, count, value), "cudnnBackendGetAttribute",
+                       err);
+}
+
+static ckpt_code name_knobs(const cudnnBackendDescriptor_t *knob, int64_t count, char *text, size_t used, ckpt_err *err)
+{
+    for (int64_t k = 0; k < count; k++) {
+        cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+        int64_t value = 0, got = 0;
+        CKPT_TRY(get(knob[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got, &type, err));
+        CKPT_TRY(get(knob[k], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value, err));
+        used += (size_t)snprintf(text + used, CKPT_PIECE_TEXT - used, ",%d=%" PRId64, (int)type, value);
+        if (used >= CKPT_PIECE_TEXT) {
+            return CKPT_FAIL(err, CKPT_DEVICE, "cuDNN's engine has a name of more than %d bytes", CKPT_PIECE_TEXT);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code name_config(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t engine,
+                             cudnnBackendDescriptor_t *knob, char *text, ckpt_err *err)
+{
+    int64_t index = 0, count = 0, got = 0;
+    CKPT_TRY(get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got, (void *)&engine, err));
+    CKPT_TRY(get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, &index, err));
+    CKPT_TRY(get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_MAX, &count,
+                 (void *)knob, err));
+    const int used = snprintf(text, CKPT_PIECE_TEXT, "dnn%zu:%" PRId64, cudnnGetVersion(), index);
+    return name_knobs(knob, count < CUDNN_KNOB_MAX ? count : CUDNN_KNOB_MAX, text, (size_t)used, err);
+}
+
+ckpt_code cudnn_name(cudnnBackendDescriptor_t config, char *text, ckpt_err *err)
+{
+    cudnn_owned owned = {0};
+    cudnnBackendDescriptor_t engine = NULL, knob[CUDNN_KNOB_MAX] = {0};
+    ckpt_code code = cudnn_make(&owned, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine, err);
+    for (int k = 0; k < CUDNN_KNOB_MAX && code == CKPT_OK; k++) {
+        code = cudnn_make(&owned, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[k], err);
+    }
+    code = code == CKPT_OK ? name_config(config, engine, knob, text, err) : code;
+    cudnn_destroy_owned(&owned);
+    return code;
+}
