@@ -60,12 +60,11 @@ typedef struct ckpt_kernel {
     ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);
 } ckpt_kernel;
 
-/* One step of an optimizer on `count` values. */
+/* One step of an optimizer on `count` values of a parameter. */
 typedef struct ckpt_update_args {
     void *context;
     const double *hyper;
-    bool decay;    /* weight decay applies to this parameter */
-    uint64_t step; /* counts from 1; on a GPU as in ckpt_kernel_args */
+    bool decay; /* weight decay applies to this parameter */
     int64_t count;
     float *param;
     void *param16; /* written too, rounded to nearest even; NULL in a float32 model */
@@ -77,7 +76,10 @@ typedef struct ckpt_update_args {
 
 typedef struct ckpt_optimizer_kernel {
     const char *optimizer;
-    ckpt_code (*update)(const ckpt_update_args *args, ckpt_err *err);
+    /* args[0 .. count) of one step, with the same hyper and scale; how they are grouped changes no bit. `number`: the
+     * optimizer's for this step; a GPU's kernels read them from the device (ckpt_device_api.begin), as a recorded step
+     * is replayed with the arguments of the first. */
+    ckpt_code (*update)(const ckpt_update_args *args, int count, const float *number, ckpt_err *err);
 } ckpt_optimizer_kernel;
 
 #endif

@@ -72,7 +72,7 @@ static void check_elsewhere(ckpt_gpu_case *c, const unsigned char *bits, size_t 
         CHECK_OK(ckpt_device_bind(other.device, c->node, c->node->forward_workspace_bytes,
                                   c->node->backward_workspace_bytes, &c->bound, &err),
                  err);
-        CHECK_OK(other.device->api->begin(other.device, c->seed, c->step, &err), err);
+        CHECK_OK(other.device->api->begin(other.device, c->seed, c->step, NULL, &err), err);
         run(c, &plain_run);
         check_bits(c, "another number of multiprocessors", bits, length, backward);
         ckpt_device_unbind(&c->bound);

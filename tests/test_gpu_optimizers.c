@@ -27,6 +27,17 @@ static float noise(int64_t i, int step)
     return (float)sin((double)i * 12.9898 + step * 78.233);
 }
 
+static void begin(ckpt_device *device, const ckpt_setting *s, uint64_t step)
+{
+    const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
+    float numbers[CKPT_STEP_NUMBERS] = {0};
+    ckpt_err err = {0};
+    if (optimizer->numbers != NULL) {
+        optimizer->numbers(s->hyper, step + 1, numbers);
+    }
+    CHECK_OK(device->api->begin(device, 1, step, numbers, &err), err);
+}
+
 /* Parameter, gradient, copy, slots: one image, each part at a multiple of the alignment, 0xEE behind it. */
 static unsigned char image[PARTS][ROOM], before[PARTS][ROOM], first[PARTS][ROOM];
 
@@ -57,16 +68,15 @@ static void run_gpu(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool
         }
         memcpy(before, image, sizeof image);
         CHECK_OK(api->upload(gpu->device, base, image, sizeof image, &err), err);
-        CHECK_OK(api->begin(gpu->device, 1, (uint64_t)step, &err), err);
-        const ckpt_update_args args = {.hyper = s->hyper,
+        begin(gpu->device, s, (uint64_t)step);
+        ckpt_update_args args = {.hyper = s->hyper,
                                        .decay = decay,
-                                       .step = (uint64_t)step + 1,
                                        .count = count,
                                        .param = (float *)(void *)base,
                                        .param16 = half ? base + 2 * ROOM : NULL,
                                        .grad = (const float *)(void *)(base + ROOM),
                                        .slot = slot};
-        CHECK_OK(ckpt_device_update(gpu->device, optimizer, &args, &err), err);
+        CHECK_OK(ckpt_device_update(gpu->device, optimizer, (uint64_t)step + 1, &args, 1, &err), err);
         CHECK_OK(api->download(gpu->device, image, base, sizeof image, &err), err);
     }
     api->release(gpu->device, base, sizeof image);
@@ -110,14 +120,13 @@ static void check(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool h
         for (int i = 0; i < count; i++) {
             grad[i] = noise(i, step + 1) * 0.1f;
         }
-        const ckpt_update_args args = {.hyper = s->hyper,
+        ckpt_update_args args = {.hyper = s->hyper,
                                        .decay = decay,
-                                       .step = (uint64_t)step + 1,
                                        .count = count,
                                        .param = param,
                                        .grad = grad,
                                        .slot = slot};
-        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, &args, &err), err);
+        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, (uint64_t)step + 1, &args, 1, &err), err);
     }
     run_gpu(gpu, s, decay, half, count);
     compare("parameter", s, param, image[0], count);
@@ -182,18 +191,17 @@ static left update(const ckpt_gpu *gpu, const ckpt_setting *s, float factor, con
         memcpy(host + 5 * ROW, scale, sizeof *scale);
     }
     CHECK_OK(api->upload(gpu->device, base, host, sizeof host, &err), err);
-    CHECK_OK(api->begin(gpu->device, 1, 0, &err), err);
+    begin(gpu->device, s, 0);
     float *const slot[] = {(float *)(void *)(base + 3 * ROW) + shift, (float *)(void *)(base + 4 * ROW) + shift};
-    const ckpt_update_args args = {.hyper = s->hyper,
+    ckpt_update_args args = {.hyper = s->hyper,
                                    .decay = true,
-                                   .step = 1,
                                    .count = count,
                                    .param = (float *)(void *)base + shift,
                                    .param16 = (uint16_t *)(void *)(base + 2 * ROW) + shift,
                                    .grad = (const float *)(void *)(base + ROW) + shift,
                                    .scale = scale != NULL ? (const float *)(void *)(base + 5 * ROW) : NULL,
                                    .slot = slot};
-    CHECK_OK(ckpt_device_update(gpu->device, optimizer, &args, &err), err);
+    CHECK_OK(ckpt_device_update(gpu->device, optimizer, 1, &args, 1, &err), err);
     CHECK_OK(api->download(gpu->device, host, base, sizeof host, &err), err);
     api->release(gpu->device, base, sizeof host);
     left result;
@@ -261,8 +269,7 @@ static void test_recorded(void **state)
         float result[2][2][VALUES];
         ckpt_err err = {0};
         CHECK_OK(api->reserve(device, ALL, (void **)&base, &err), err);
-        const ckpt_update_args args = {.hyper = hyper,
-                                       .step = 1,
+        ckpt_update_args args = {.hyper = hyper,
                                        .count = VALUES,
                                        .param = (float *)(void *)(base + PARAM),
                                        .grad = (const float *)(void *)(base + GRAD),
@@ -282,7 +289,7 @@ static void test_recorded(void **state)
                 if (replayed == 0 || step == 0) {
                     CHECK_OK(api->square_sum(device, args.grad, VALUES, sum, base + WORK, &err), err);
                     CHECK_OK(api->clip_scale(device, sum, 1, 1.0, 2.0, (float *)(void *)(base + SCALE), &err), err);
-                    CHECK_OK(ckpt_device_update(device, sgd, &args, &err), err);
+                    CHECK_OK(ckpt_device_update(device, sgd, 1, &args, 1, &err), err);
                 }
                 if (replayed != 0 && step == 0) {
                     CHECK_OK(api->capture_end(device, &recording, &err), err);
