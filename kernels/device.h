@@ -148,7 +148,7 @@ void ckpt_device_unbind(ckpt_bound *bound);
 /* Why this layer runs slower than a user might expect ("own kernels: cuDNN ..."), one line; "": it does not. */
 const char *ckpt_device_remark(const ckpt_bound *bound);
 
-/* Start a layer. args->context, node and state are filled in here. Where the op does not accumulate and backward must
+/* Start a layer. args->context, node and state are filled in here. Where the node does not accumulate and backward must
  * add, its results are staged at the start of the workspace (ckpt_staging_bytes) and added in the order inputs, then
  * parameters. Errors: CKPT_DEVICE, with the layer. */
 CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,

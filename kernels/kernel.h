@@ -1,9 +1,9 @@
 /* How an op is computed: one constant per op and device (kernels/cpu/gelu.c), and what it is given to compute with.
  *
  * The rules every kernel keeps:
- *   - forward overwrites out[] and saved[]; backward overwrites grad_in[] and grad_param[], except where the op's
- *     `accumulates` is set and the *_adds bit is set: then it adds.
- *   - with `accumulates`, grad_in[k] are finished in increasing k: two of them may be one buffer.
+ *   - forward overwrites out[] and saved[]; backward overwrites grad_in[] and grad_param[], except where the
+ *     node accumulates (ckpt_node_accumulates) and the *_adds bit is set: then it adds.
+ *   - where it does, grad_in[k] are finished in increasing k: two of them may be one buffer.
  *   - backward sees NULL for every input, output and saved tensor the op did not declare, and for every grad_in
  *     that is not wanted; grad_out[k] is NULL when nothing reads output k (its gradient is zero).
  *   - grad_in[k] may be in[k] itself where the op's `backward_inplace` says so.

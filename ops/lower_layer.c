@@ -21,12 +21,15 @@ static ckpt_code workspace_bytes(ckpt_bytes staging, ckpt_bytes bytes, ckpt_byte
 ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
 {
     ckpt_bytes bytes = 0;
-    for (int k = 0; k < node->in_count && !node->op->accumulates; k++) {
+    if (ckpt_node_accumulates(node)) {
+        return 0;
+    }
+    for (int k = 0; k < node->in_count; k++) {
         if ((grad_in_adds >> k & 1) != 0) {
             bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->in[k]), CKPT_ALIGN));
         }
     }
-    for (int k = 0; k < node->param_count && !node->op->accumulates; k++) {
+    for (int k = 0; k < node->param_count; k++) {
         if ((grad_param_adds >> k & 1) != 0) {
             bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->param[k].tensor), CKPT_ALIGN));
         }

@@ -224,7 +224,7 @@ CKPT_MUST_USE ckpt_code ckpt_network_lower(const ckpt_network *network, const ck
                                            const ckpt_lowered **lowered, ckpt_err *err);
 
 /* Bytes of workspace, each piece rounded up to CKPT_ALIGN, that staging takes for a backward that must add:
- * 0 when node->op->accumulates. The staged pieces lie before the kernel's own workspace, inputs first in
+ * 0 when its kernels accumulate (ckpt_node_accumulates). The staged pieces lie before the kernel's own workspace, inputs first in
  * increasing k, then parameters. */
 ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds);
 

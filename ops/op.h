@@ -102,6 +102,7 @@ struct ckpt_op {
     /* Kernels of this op can add into grad_in and grad_param instead of overwriting (see kernels/kernel.h). Where
      * false, the device stages the result in extra workspace and adds. */
     bool accumulates;
+    bool gpu_accumulates; /* likewise of the GPU's kernels alone */
     bool planned_only; /* no kernel exists: opaque */
     uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
     /* Bit k: grad_in[k] may take the place of in[k], which backward_in declares, when it is the only gradient of an
@@ -154,6 +155,8 @@ ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shap
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err);
 /* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
+/* Do the kernels that this node runs by add where they must, without staging? */
+bool ckpt_node_accumulates(const ckpt_node *node);
 /* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);
 

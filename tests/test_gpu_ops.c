@@ -169,7 +169,7 @@ static void check_accumulation(ckpt_gpu_case *c)
 {
     const ckpt_node *const node = c->node;
     const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
-    const int extra = c->dtype == CKPT_BFLOAT16 && !node->op->accumulates ? 1 : 0;
+    const int extra = c->dtype == CKPT_BFLOAT16 && !ckpt_node_accumulates(node) ? 1 : 0;
     for (int only_params = 0; only_params < 2 && !c->failed; only_params++) {
         const ckpt_run run = {.shift = only_params,
                               .workspace_byte = 0xFF,
