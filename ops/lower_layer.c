@@ -170,11 +170,11 @@ ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *
 
 /* Gradients of inputs: the first backward that comes to one writes it, the others add. One that another stage sends is
  * there already. */
-static ckpt_code give_to_inputs(ckpt_lowering *l, const ckpt_node *node, ckpt_op_role *role, ckpt_collected *writes,
-                                ckpt_collected *adds, ckpt_err *err)
+static ckpt_code give_to_inputs(ckpt_lowering *l, const ckpt_node *node, uint64_t wanted, ckpt_op_role *role,
+                                ckpt_collected *writes, ckpt_collected *adds, ckpt_err *err)
 {
     for (int k = 0; k < node->in_count; k++) {
-        if ((node->grad_in >> k & 1) == 0) {
+        if ((wanted >> k & 1) == 0) {
             continue;
         }
         const int storage = l->network->value[node->in_value[k]].storage;
@@ -285,6 +285,10 @@ static ckpt_code add_backward_inplace(const ckpt_lowering *l, const ckpt_node *n
 ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
 {
     const ckpt_profile_row *const row = l->row[node->index];
+    const uint64_t left = node->grad_in & ~ckpt_lower_pass(l, node);
+    if (left == 0 && node->param_count == 0) {
+        return CKPT_OK; /* all of them pass */
+    }
     ckpt_collected reads = {.count = 0};
     ckpt_collected writes = {.count = 0};
     ckpt_collected adds = {.count = 0};
@@ -292,7 +296,7 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     ckpt_op_role *role = NULL;
     CKPT_TRY(layer_op(l, node, CKPT_BACKWARD, &op, &role, err));
     collect_needs(l, node, &reads);
-    CKPT_TRY(give_to_inputs(l, node, role, &writes, &adds, err));
+    CKPT_TRY(give_to_inputs(l, node, left, role, &writes, &adds, err));
     const int given = writes.count;
     CKPT_TRY(give_to_params(l, node, role, &writes, &adds, err));
     CKPT_TRY(ckpt_lower_keep(l, &reads, &op->reads, err));

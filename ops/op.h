@@ -103,6 +103,9 @@ struct ckpt_op {
      * false, the device stages the result in extra workspace and adds. */
     bool accumulates;
     bool gpu_accumulates; /* likewise of the GPU's kernels alone */
+    /* Backward gives every input the gradient of output 0 as it is: on a GPU one buffer may then stand for several
+     * gradients, and nothing is copied (ops/lower_pass.c). */
+    bool passes_gradient;
     bool planned_only; /* no kernel exists: opaque */
     uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
     /* Bit k: grad_in[k] may take the place of in[k], which backward_in declares, when it is the only gradient of an
