@@ -43,7 +43,7 @@ static bool is_free(const ckpt_lowering *l, const ckpt_node *node, int k)
 uint64_t ckpt_lower_pass(ckpt_lowering *l, const ckpt_node *node)
 {
     const int buffer = *ckpt_lower_grad(l, node->out_value[0]);
-    if (!node->op->passes_gradient || node->threads != CKPT_ON_GPU || buffer < 0 ||
+    if (!node->op->passes_gradient || l->network->threads != CKPT_ON_GPU || buffer < 0 ||
         (l->pass_end[buffer] >= 0 && l->pass_end[buffer] != node->index)) {
         return 0;
     }

@@ -141,11 +141,11 @@ void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t 
             }
             float *const slot[4] = {o->slot[0] + at, o->slot[1] + at, o->slot[2] + at, o->slot[3] + at};
             ckpt_update_args args = {.hyper = network->hyper,
-                                           .decay = node->param[k].decay,
-                                           .count = ckpt_shape_count(&node->param[k].tensor.shape),
-                                           .param = o->param + at,
-                                           .grad = o->grad + at,
-                                           .slot = slot};
+                                     .decay = node->param[k].decay,
+                                     .count = ckpt_shape_count(&node->param[k].tensor.shape),
+                                     .param = o->param + at,
+                                     .grad = o->grad + at,
+                                     .slot = slot};
             CHECK_OK(ckpt_device_update(t->device, network->optimizer, step, &args, 1, &err), err);
             at += args.count;
         }
@@ -468,6 +468,7 @@ ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
         .bound_how = "",
         .bound_scope = "",
         .gpu = t->lowered->network->threads == CKPT_ON_GPU,
+        .step = h.step,
         .step_count = h.step_count,
         .place = h.place,
         .place_count = h.place_count,
