@@ -18,12 +18,10 @@ static ckpt_code workspace_bytes(ckpt_bytes staging, ckpt_bytes bytes, ckpt_byte
     return CKPT_OK;
 }
 
-ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
+/* Of the gradients that are added to, each rounded up. */
+static ckpt_bytes added_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
 {
     ckpt_bytes bytes = 0;
-    if (ckpt_node_accumulates(node)) {
-        return 0;
-    }
     for (int k = 0; k < node->in_count; k++) {
         if ((grad_in_adds >> k & 1) != 0) {
             bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->in[k]), CKPT_ALIGN));
@@ -35,6 +33,19 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
         }
     }
     return bytes;
+}
+
+ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
+{
+    return ckpt_node_accumulates(node) ? 0 : added_bytes(node, grad_in_adds, grad_param_adds);
+}
+
+/* What adding moves beside the op's own traffic: a staged piece is read, and its sum read and written; a GPU's kernel
+ * that adds reads the sum. (That of ops that always add in place is not counted.) */
+static ckpt_bytes adding_bytes(const ckpt_node *node, const ckpt_op_role *role)
+{
+    const ckpt_bytes bytes = added_bytes(node, role->grad_in_adds, role->grad_param_adds);
+    return node->op->accumulates ? 0 : ckpt_node_accumulates(node) ? bytes : ckpt_times(3, bytes);
 }
 
 /* The layer's next op, with its name; its lists are filled by the caller. */
@@ -305,8 +316,7 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     CKPT_TRY(add_backward_inplace(l, node, &writes, given, op, err));
     const ckpt_bytes staging = ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
     role->flop = node->backward_flop;
-    /* A staged piece is read, and its sum read and written. */
-    role->moved_bytes = ckpt_plus(node->backward_moved_bytes, ckpt_times(3, staging));
+    role->moved_bytes = ckpt_plus(node->backward_moved_bytes, adding_bytes(node, role));
     op->time_ns =
         ckpt_lower_time(l, node, CKPT_DIRECTION_BACKWARD, row != NULL ? &row->backward : NULL, node->backward_ns, role);
     const ckpt_bytes wanted = row != NULL ? row->backward_workspace_bytes : node->backward_workspace_bytes;
