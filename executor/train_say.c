@@ -190,6 +190,16 @@ static void json_ranks(const ckpt_training *training, ckpt_text *text)
     ckpt_text_add(text, "]");
 }
 
+static void json_launches(const ckpt_training *training, ckpt_text *text)
+{
+    ckpt_launches launches = {0};
+    bool replayed = false;
+    if (ckpt_executor_launches(training->executor, &launches, &replayed)) {
+        ckpt_text_add(text, ", \"launches\": {\"kernels\": %" PRId64 ", \"copies\": %" PRId64 ", \"replayed\": %s}",
+                      launches.kernels, launches.copies, replayed ? "true" : "false");
+    }
+}
+
 static void json_evaluation(const ckpt_training *training, ckpt_text *text)
 {
     if (training->evaluated > 0 && isfinite(training->mean_loss)) {
@@ -258,6 +268,7 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     ckpt_text_add(text, "}, \"end\": {");
     ckpt_footprint_json(&training->end, text);
     ckpt_text_add(text, "}}");
+    json_launches(training, text);
     json_ranks(training, text);
     json_evaluation(training, text);
     if (held) {

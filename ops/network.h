@@ -170,7 +170,8 @@ typedef struct ckpt_lowered {
  * in `outputs`; it has no gradient. An op has one in-place pair at most: of several inputs the first that nothing reads
  * afterwards, or the first; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
  *
- * The gradient of a value is written by the backward op of its last reader and added to by the others. When a
+ * The gradient of a value is written by the backward op of its last reader and added to by the others. On a GPU that of
+ * a sum may stand for those of its inputs too; a backward op of which nothing is left then is not there (lower_pass.c). When a
  * backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace grows
  * by the staged gradients (ckpt_staging_bytes).
  *
