@@ -168,11 +168,11 @@ static ckpt_code run_update(bench *b, const char *name, int values, ckpt_err *er
         const double copied = copy_rate(b);
         const ckpt_ns start = ckpt_clock_ns();
         ckpt_update_args args = {.hyper = hyper,
-                                       .decay = true,
-                                       .count = b->count,
-                                       .param = b->buffer[0],
-                                       .grad = b->buffer[1],
-                                       .slot = slot};
+                                 .decay = true,
+                                 .count = b->count,
+                                 .param = b->buffer[0],
+                                 .grad = b->buffer[1],
+                                 .slot = slot};
         CKPT_TRY(ckpt_device_update(b->device, ckpt_optimizer_find(name), 1, &args, 1, err));
         if (r >= 0) {
             copy[r] = copied;

@@ -352,8 +352,8 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The last step, `s` or behind it, whose update can run with that of step s: only updates between that wait for no copy,
- * and frees, of what the updates do not read. Gives the parameters of all of them. */
+/* The last step, `s` or behind it, whose update can run with that of step s: only updates between that wait for no
+ * copy, and frees, of what the updates do not read. Gives the parameters of all of them. */
 static int find_joined(const ckpt_executor *executor, int s, int *last)
 {
     int count = 0;

@@ -268,8 +268,8 @@ ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, con
     return CKPT_OK;
 }
 
-ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step, ckpt_update_args *args,
-                             int count, ckpt_err *err)
+ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step,
+                             ckpt_update_args *args, int count, ckpt_err *err)
 {
     const ckpt_optimizer_kernel *const *kernel = device->api->optimizers;
     while (*kernel != NULL && strcmp((*kernel)->optimizer, optimizer->name) != 0) {

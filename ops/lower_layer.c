@@ -342,6 +342,13 @@ static bool reached_params(const ckpt_lowering *l, const ckpt_node *node, ckpt_c
     return reached;
 }
 
+/* A GPU launches an update together with that before it. */
+static bool is_joined(const ckpt_lowering *l)
+{
+    const int before = l->op_count - 2;
+    return l->network->threads == CKPT_ON_GPU && before >= 0 && l->op[before].phase == CKPT_UPDATE;
+}
+
 ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket, ckpt_err *err)
 {
     const int slots = l->network->optimizer->slots(l->network->hyper);
@@ -367,6 +374,9 @@ ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket,
     op->time_ns = ckpt_lower_time(l, node, CKPT_DIRECTION_UPDATE, row != NULL ? &row->update : NULL, -1, role);
     if (row != NULL && (row->update.repeats > 0 || row->update.median_ns > 0)) {
         op->time_ns /= sharers; /* measured of the whole layer */
+    } else if (is_joined(l)) {
+        const ckpt_ns launch = l->device->launch_ns;
+        op->time_ns -= launch < op->time_ns ? launch : op->time_ns;
     }
     return CKPT_OK;
 }

@@ -133,13 +133,12 @@ static void kernels_for_everything(void **state)
         const float grad[1] = {1.0f};
         float *const slot[2] = {slot0, slot1};
         ckpt_err err = {0};
-        CHECK_OK(
-            ckpt_device_update(
-                device, *optimizer, 1,
-                &(ckpt_update_args){
-                    .hyper = hyper, .decay = true, .count = 1, .param = param, .grad = grad, .slot = slot},
-                1, &err),
-            err);
+        CHECK_OK(ckpt_device_update(
+                     device, *optimizer, 1,
+                     &(ckpt_update_args){
+                         .hyper = hyper, .decay = true, .count = 1, .param = param, .grad = grad, .slot = slot},
+                     1, &err),
+                 err);
         CHECK(param[0] < 1.0f && param[0] > 0.0f, "%s: %g", (*optimizer)->name, (double)param[0]);
     }
     const ckpt_optimizer unknown = {.name = "unknown"};

@@ -1,5 +1,5 @@
-/* The seed and step that dropout draws from and the numbers that updates read, put on the device by one thread. Moves 24
- * bytes. */
+/* The seed and step that dropout draws from and the numbers that updates read, put on the device by one thread. Moves
+ * 24 bytes. */
 #include "kernels/cuda/device.cuh"
 
 namespace

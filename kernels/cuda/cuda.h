@@ -22,7 +22,7 @@ typedef struct ckpt_cuda {
     cudaStream_t stream[CKPT_STREAM_COUNT];
     const ckpt_cuda_counters *counters;
     ckpt_launches *launched; /* since it was opened, on the host */
-    void *blas, *cudnn; /* handles of the two libraries */
+    void *blas, *cudnn;      /* handles of the two libraries */
 } ckpt_cuda;
 
 /* The one name that the library of the CUDA device shows. */

@@ -152,7 +152,8 @@ static ckpt_code fill_device(cuda_device *self, ckpt_err *err)
     CKPT_TRY_WHILE(err, make_context(self, err), "opening device cuda:%d", cuda->index);
     CKPT_TRY_WHILE(err, ckpt_blas_open(cuda, err), "opening device cuda:%d", cuda->index);
     /* The first kernel of this program: shows whether it holds code for this device. */
-    CKPT_TRY_WHILE(err, ckpt_cuda_set_counters(cuda, self->counters, &(ckpt_cuda_counters){0}, err), "opening device cuda:%d", cuda->index);
+    CKPT_TRY_WHILE(err, ckpt_cuda_set_counters(cuda, self->counters, &(ckpt_cuda_counters){0}, err),
+                   "opening device cuda:%d", cuda->index);
     CKPT_TRY(ckpt_cuda_check(cudaStreamSynchronize(cuda->stream[CKPT_STREAM_COMPUTE]), "the first kernel", err));
     describe_libraries(self);
     return CKPT_OK;
@@ -476,8 +477,8 @@ static ckpt_code count_nodes(cudaGraph_t graph, ckpt_launches *launches, ckpt_er
 
 static void cuda_launches(const ckpt_device *device, const void *recording, ckpt_launches *launches)
 {
-    *launches = recording != NULL ? ((const cuda_recording *)recording)->launches
-                                  : ((const cuda_device *)device)->launched;
+    *launches =
+        recording != NULL ? ((const cuda_recording *)recording)->launches : ((const cuda_device *)device)->launched;
 }
 
 static void cuda_capture_release(ckpt_device *device, void *recording)
@@ -500,9 +501,8 @@ static ckpt_code cuda_capture_end(ckpt_device *device, void **recording, ckpt_er
     cuda_recording *const made = ckpt_memory_get(sizeof *made);
     ckpt_code code = made != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "a recording: %zu bytes", sizeof *made);
     code = code != CKPT_OK ? code : count_nodes(graph, &made->launches, err);
-    code = code != CKPT_OK
-               ? code
-               : ckpt_cuda_check(cudaGraphInstantiate(&made->exec, graph, 0), "cudaGraphInstantiate", err);
+    code = code != CKPT_OK ? code
+                           : ckpt_cuda_check(cudaGraphInstantiate(&made->exec, graph, 0), "cudaGraphInstantiate", err);
     (void)cudaGraphDestroy(graph);
     /* What it needs on the device is taken now, not at the first replay. */
     code = code != CKPT_OK ? code : ckpt_cuda_check(cudaGraphUpload(made->exec, compute), "cudaGraphUpload", err);

@@ -1,8 +1,8 @@
 /* What optimizers share: one launch for all parameters it is given, of one layer or of many. The list of them travels
  * as the kernel's argument, which the GPU keeps in constant memory: no table lies on the device, and a recording holds
  * its own. A block takes CHUNK values of one parameter and finds it by halving; every value is worked on by itself, so
- * no bit depends on the grouping. Parameters that start at 16 bytes go in packs, pieces of a shard that do not one value
- * at a time.
+ * no bit depends on the grouping. Parameters that start at 16 bytes go in packs, pieces of a shard that do not one
+ * value at a time.
  *
  * A rule is what an optimizer does with one value (adam.cu, sgd.cu):
  *     enum { STATES }                                      values it keeps per parameter
@@ -96,8 +96,7 @@ __global__ void __launch_bounds__(UPDATE_THREADS) update_step(const __grid_const
 }
 
 /* The first of args[0 .. count) that one launch takes; gives how many those are. */
-template <typename RULE, int MOST>
-static int update_some(const ckpt_update_args *args, int count, const RULE &rule)
+template <typename RULE, int MOST> static int update_some(const ckpt_update_args *args, int count, const RULE &rule)
 {
     static_assert(sizeof(update_list<MOST>) + sizeof(RULE) <= UPDATE_ARGUMENTS, "what a launch can take");
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;

@@ -328,8 +328,8 @@ extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
     if (!late && is_stream(stream) && stream->recording != nullptr) {
         return emulated_break_captures();
     }
-    const cudaError_t code =
-        ckpt_emulated_start(stream, [=] { memmove(to, from, bytes); }, cudaGraphNodeTypeMemcpy);
+    const cudaError_t code = ckpt_emulated_start(
+        stream, [=] { memmove(to, from, bytes); }, cudaGraphNodeTypeMemcpy);
     if (code == cudaSuccess && !late) {
         drain_stream(stream);
     }
@@ -341,7 +341,8 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStr
     if (!emulated_is_device(to, bytes)) {
         return emulated_refuse(cudaErrorInvalidValue);
     }
-    return ckpt_emulated_start(stream, [=] { memset(to, byte, bytes); }, cudaGraphNodeTypeMemset);
+    return ckpt_emulated_start(
+        stream, [=] { memset(to, byte, bytes); }, cudaGraphNodeTypeMemset);
 }
 
 /* ------------------------------------------------------------------------------------------- streams */
@@ -652,7 +653,8 @@ extern "C" cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nod
 {
     const size_t room = nodes == nullptr ? 0 : std::min(*count, graph->nodes->size());
     for (size_t i = 0; i < room; i++) {
-        nodes[i] = (cudaGraphNode_t)(uintptr_t)&(*graph->nodes)[i];
+        const node *const at = &(*graph->nodes)[i];
+        nodes[i] = (cudaGraphNode_t)(uintptr_t)at;
     }
     *count = nodes == nullptr ? graph->nodes->size() : room;
     return cudaSuccess;
