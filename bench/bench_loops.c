@@ -167,14 +167,13 @@ static ckpt_code run_update(bench *b, const char *name, int values, ckpt_err *er
     for (int r = -1; r < REPEATS; r++) {
         const double copied = copy_rate(b);
         const ckpt_ns start = ckpt_clock_ns();
-        const ckpt_update_args args = {.hyper = hyper,
-                                       .decay = true,
-                                       .step = 1,
-                                       .count = b->count,
-                                       .param = b->buffer[0],
-                                       .grad = b->buffer[1],
-                                       .slot = slot};
-        CKPT_TRY(ckpt_device_update(b->device, ckpt_optimizer_find(name), &args, err));
+        ckpt_update_args args = {.hyper = hyper,
+                                 .decay = true,
+                                 .count = b->count,
+                                 .param = b->buffer[0],
+                                 .grad = b->buffer[1],
+                                 .slot = slot};
+        CKPT_TRY(ckpt_device_update(b->device, ckpt_optimizer_find(name), 1, &args, 1, err));
         if (r >= 0) {
             copy[r] = copied;
             rate[r] = 4.0 * values * (double)b->count / (double)(ckpt_clock_ns() - start);

@@ -98,6 +98,10 @@ ckpt_bytes ckpt_process_peak_bytes(void);
 /* Layers that run slower than a user might expect; the first of them and why, when there is one. */
 int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, const char **why);
 
+/* What one step starts on the device, the upload of its inputs and their announcement left out. *replayed: as one
+ * recording, and kernels of libraries are counted; else they are not. false: nothing is launched (the CPU). */
+bool ckpt_executor_launches(const ckpt_executor *executor, ckpt_launches *launches, bool *replayed);
+
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 

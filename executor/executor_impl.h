@@ -70,8 +70,11 @@ typedef struct ckpt_action {
     bool needed;  /* for the losses of that pass, and so for an evaluation */
     const ckpt_bound *bound;
     ckpt_kernel_args args;    /* seed and step are written when the step runs */
-    ckpt_update_args *update; /* one per parameter; step likewise */
+    ckpt_update_args *update; /* one per parameter */
     int update_count;
+    /* On a GPU: those of all updates that follow each other, at the first of them; the others have none. */
+    ckpt_update_args *joined;
+    int joined_count;
     ckpt_transfer transfer;        /* SEND, SENT, RECEIVE */
     const ckpt_exchange *exchange; /* BUCKET .. GATHER */
     float **piece;                 /* of those: where each of its pieces is, gradient or (GATHER) weight */
@@ -105,6 +108,7 @@ struct ckpt_executor {
     int rank, replica; /* of this process; 0 where there is one */
     uint64_t seed, steps;
     uint64_t begun; /* the step that kernels draw from now (ckpt_device_api.begin) */
+    bool apart;     /* each layer's update is started by itself: every step of a trace has its own time */
     float last_loss;
     char data[CKPT_DATA_ABOUT];
     ckpt_static_layout layout;
@@ -122,6 +126,7 @@ struct ckpt_executor {
     int signal_count;
     int join[CKPT_STREAM_COUNT - 1], join_count; /* signals that compute waits for at the end of a recording */
     void *recorded;                              /* a step, ready to be replayed; NULL: none is */
+    ckpt_launches launches;                      /* of the rehearsal */
     const void **loss;                           /* per micro-batch: on the device, after the last step; NULL: another
                                                     stage has the losses */
     int forward_count;                           /* steps of the plan up to the last that an evaluation needs */

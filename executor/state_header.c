@@ -95,7 +95,8 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
     ckpt_text_fini(&about);
 }
 
-/* The digests are those of the model for one rank with one micro-batch: the same for all schemes and devices. */
+/* The digests are those of the model for one rank with one micro-batch on a CPU: the same for all schemes and devices.
+ */
 static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key, char digest[CKPT_DIGEST_TEXT],
                               ckpt_err *err)
 {
@@ -104,6 +105,7 @@ static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key,
     ckpt_network plain;
     const ckpt_lowered *lowered = NULL;
     ckpt_code code = ckpt_whole_network(executor, &scratch, &plain, err);
+    plain.threads = 1;
     if (code == CKPT_OK && key == KEY_PARAMETERS) {
         code = parameters_digest(&plain, digest, err);
     } else if (code == CKPT_OK) {

@@ -8,24 +8,30 @@
 
 #include "executor/executor_impl.h"
 
-/* Kernels of a GPU draw from what the device was told last. */
-static ckpt_code begin(ckpt_executor *executor, uint64_t step, ckpt_err *err)
+/* Kernels of a GPU draw from what the device was told last; updates come once in a step. */
+static ckpt_code begin_anew(ckpt_executor *executor, uint64_t step, ckpt_err *err)
 {
-    if (executor->begun == step) {
-        return CKPT_OK;
+    const ckpt_network *const network = executor->lowered->network;
+    float numbers[CKPT_STEP_NUMBERS] = {0};
+    if (network->optimizer->numbers != NULL) {
+        network->optimizer->numbers(network->hyper, executor->steps + 1, numbers);
     }
     executor->begun = step;
-    return executor->device->api->begin(executor->device, executor->seed, step, err);
+    return executor->device->api->begin(executor->device, executor->seed, step, numbers, err);
+}
+
+static ckpt_code begin(ckpt_executor *executor, uint64_t step, ckpt_err *err)
+{
+    return executor->begun == step ? CKPT_OK : begin_anew(executor, step, err);
 }
 
 static ckpt_code run_update(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
 {
+    const bool own = executor->apart || !executor->device->api->gpu;
     CKPT_TRY(begin(executor, executor->steps, err));
-    for (int i = 0; i < action->update_count; i++) {
-        action->update[i].step = executor->steps + 1;
-        CKPT_TRY(ckpt_device_update(executor->device, executor->lowered->network->optimizer, &action->update[i], err));
-    }
-    return CKPT_OK;
+    return ckpt_device_update(executor->device, executor->lowered->network->optimizer, executor->steps + 1,
+                              own ? action->update : action->joined, own ? action->update_count : action->joined_count,
+                              err);
 }
 
 static ckpt_code run_layer(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
@@ -157,8 +163,7 @@ static ckpt_code before(ckpt_executor *executor, ckpt_err *err)
         CKPT_TRY(device->api->upload(device, executor->statics + executor->layout.inputs + executor->layout.input[i],
                                      executor->upload[i], ckpt_tensor_bytes(&network->value[i % inputs].tensor), err));
     }
-    executor->begun = ckpt_executor_batch(executor, 0);
-    return device->api->begin(device, executor->seed, executor->begun, err);
+    return begin_anew(executor, ckpt_executor_batch(executor, 0), err);
 }
 
 /* The sum of this rank's losses, in the order of micro-batches; 0 where another stage has them. */
@@ -201,7 +206,9 @@ ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *t
         CKPT_TRY(device->api->replay(device, executor->recorded, err));
     } else {
         CKPT_TRY(ckpt_measured_start(executor, measured, err));
+        executor->apart = measured != NULL;
         CKPT_TRY(walk(executor, measured, err));
+        executor->apart = false;
     }
     CKPT_TRY(device->api->finish(device, err)); /* copies that nothing waited for end with the step */
     CKPT_TRY(ckpt_measured_end(executor, measured, err));
@@ -282,6 +289,43 @@ static ckpt_code wipe(ckpt_executor *executor, ckpt_err *err)
     return CKPT_OK;
 }
 
+static ckpt_launches launched(const ckpt_device *device)
+{
+    ckpt_launches launches = {0};
+    device->api->launches(device, NULL, &launches);
+    return launches;
+}
+
+/* The step as it will run, counted; and each layer's update by itself, as a traced step will start it. */
+static ckpt_code walk_counted(ckpt_executor *executor, ckpt_err *err)
+{
+    const ckpt_launches before_it = launched(executor->device);
+    CKPT_TRY(walk(executor, NULL, err));
+    executor->launches = launched(executor->device);
+    executor->launches.kernels -= before_it.kernels;
+    executor->launches.copies -= before_it.copies;
+    executor->apart = true;
+    for (int s = 0; s < executor->plan->step_count; s++) {
+        ckpt_action *const action = &executor->action[s];
+        if (action->update_count > 0) {
+            CKPT_TRY(run_update(executor, action, err));
+        }
+    }
+    executor->apart = false;
+    return CKPT_OK;
+}
+
+bool ckpt_executor_launches(const ckpt_executor *executor, ckpt_launches *launches, bool *replayed)
+{
+    const ckpt_device_api *const api = executor->device->api;
+    *replayed = executor->recorded != NULL;
+    *launches = executor->launches;
+    if (api->launches != NULL && *replayed) {
+        api->launches(executor->device, executor->recorded, launches);
+    }
+    return api->launches != NULL;
+}
+
 ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
@@ -295,7 +339,7 @@ ckpt_code ckpt_executor_rehearse(ckpt_executor *executor, ckpt_err *err)
     }
     double loss = 0;
     CKPT_TRY(before(executor, err));
-    CKPT_TRY_WHILE(err, walk(executor, NULL, err), "rehearsing a step");
+    CKPT_TRY_WHILE(err, walk_counted(executor, err), "rehearsing a step");
     CKPT_TRY_WHILE(err, device->api->finish(device, err), "rehearsing a step");
     if (recorded) {
         CKPT_TRY(record(executor, err));

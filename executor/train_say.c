@@ -68,6 +68,20 @@ static void say_scheme(const ckpt_training *training, ckpt_text *text)
                   training->ranks != NULL ? ckpt_ranks_library(training->ranks) : "");
 }
 
+/* "launches: 412 kernels and 3 copies per step, replayed as one graph" */
+static void say_launches(const ckpt_training *training, ckpt_text *text)
+{
+    ckpt_launches launches = {0};
+    bool replayed = false;
+    if (!ckpt_executor_launches(training->executor, &launches, &replayed)) {
+        return;
+    }
+    ckpt_text_add(text, "launches: %" PRId64 " kernel%s%s and %" PRId64 " cop%s per step, %s\n", launches.kernels,
+                  launches.kernels == 1 ? "" : "s", replayed ? "" : " of our own, those of libraries not counted,",
+                  launches.copies, launches.copies == 1 ? "y" : "ies",
+                  replayed ? "replayed as one graph" : "each started by the host");
+}
+
 void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
 {
     const ckpt_plan *const plan = training->plan;
@@ -90,6 +104,7 @@ void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
     say_scheme(training, text);
     say_bound(training, text);
     say_memory("memory at the start", &training->start, text);
+    say_launches(training, text);
     const char *layer = NULL, *why = NULL;
     const int slow = ckpt_executor_remarks(training->executor, &layer, &why);
     if (slow > 0) {
@@ -175,6 +190,16 @@ static void json_ranks(const ckpt_training *training, ckpt_text *text)
     ckpt_text_add(text, "]");
 }
 
+static void json_launches(const ckpt_training *training, ckpt_text *text)
+{
+    ckpt_launches launches = {0};
+    bool replayed = false;
+    if (ckpt_executor_launches(training->executor, &launches, &replayed)) {
+        ckpt_text_add(text, ", \"launches\": {\"kernels\": %" PRId64 ", \"copies\": %" PRId64 ", \"replayed\": %s}",
+                      launches.kernels, launches.copies, replayed ? "true" : "false");
+    }
+}
+
 static void json_evaluation(const ckpt_training *training, ckpt_text *text)
 {
     if (training->evaluated > 0 && isfinite(training->mean_loss)) {
@@ -245,6 +270,7 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     ckpt_text_add(text, "}, \"end\": {");
     ckpt_footprint_json(&training->end, text);
     ckpt_text_add(text, "}}");
+    json_launches(training, text);
     json_ranks(training, text);
     json_evaluation(training, text);
     if (held) {

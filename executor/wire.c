@@ -364,6 +364,50 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The last step, `s` or behind it, whose update can run with that of step s: only updates between that wait for no
+ * copy, and frees, of what the updates do not read. Gives the parameters of all of them. */
+static int find_joined(const ckpt_executor *executor, int s, int *last)
+{
+    int count = 0;
+    for (int i = s; i < executor->plan->step_count; i++) {
+        const ckpt_action *const action = &executor->action[i];
+        const bool update = action->kind == CKPT_RUN && action->task == CKPT_TASK_LAYER &&
+                            action->phase == CKPT_UPDATE && (i == s || action->wait_count == 0);
+        if (!update && action->kind != CKPT_FREE) {
+            break;
+        }
+        *last = update ? i : *last;
+        count += update ? action->update_count : 0;
+    }
+    return count;
+}
+
+/* Hundreds of small launches would cost more than what they do. */
+static ckpt_code join_updates(const ckpt_wiring *wiring, ckpt_err *err)
+{
+    const ckpt_executor *const executor = wiring->executor;
+    for (int s = 0; s < executor->plan->step_count && executor->device->api->gpu; s++) {
+        int last = -1;
+        const int count = find_joined(executor, s, &last);
+        ckpt_action *const first = &executor->action[s];
+        if (first->update_count == 0 || count == 0) {
+            continue;
+        }
+        first->joined = CKPT_NEW(&wiring->executor->arena, ckpt_update_args, count);
+        if (first->joined == NULL) {
+            return ckpt_wire_no_memory(err);
+        }
+        for (int i = s; i <= last; i++) {
+            const ckpt_action *const action = &executor->action[i];
+            for (int k = 0; k < action->update_count; k++) {
+                first->joined[first->joined_count++] = action->update[k];
+            }
+        }
+        s = last;
+    }
+    return CKPT_OK;
+}
+
 /* Where the losses are when the plan has ended, on the stage that has them. */
 static ckpt_code wire_losses(const ckpt_wiring *wiring, ckpt_err *err)
 {
@@ -464,5 +508,6 @@ ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err)
     CKPT_TRY(wire_steps(&wiring, err));
     CKPT_TRY(wire_losses(&wiring, err));
     CKPT_TRY(choose_needed(&wiring, err));
-    return ckpt_executor_order(executor, &wiring.places, err);
+    CKPT_TRY(ckpt_executor_order(executor, &wiring.places, err));
+    return join_updates(&wiring, err);
 }

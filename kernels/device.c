@@ -320,8 +320,8 @@ ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, con
     return CKPT_OK;
 }
 
-ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, const ckpt_update_args *args,
-                             ckpt_err *err)
+ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step,
+                             ckpt_update_args *args, int count, ckpt_err *err)
 {
     const ckpt_optimizer_kernel *const *kernel = device->api->optimizers;
     while (*kernel != NULL && strcmp((*kernel)->optimizer, optimizer->name) != 0) {
@@ -331,8 +331,13 @@ ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimize
         return CKPT_FAIL(err, CKPT_DEVICE, "device %s has no kernel for optimizer \"%s\"", device->api->kind,
                          optimizer->name);
     }
-    ckpt_update_args own = *args;
-    own.context = device->context;
-    own.threads = device->threads;
-    return (*kernel)->update(&own, err);
+    float numbers[CKPT_STEP_NUMBERS] = {0};
+    if (optimizer->numbers != NULL && count > 0) {
+        optimizer->numbers(args[0].hyper, step, numbers);
+    }
+    for (int i = 0; i < count; i++) {
+        args[i].context = device->context;
+        args[i].threads = device->threads;
+    }
+    return count > 0 ? (*kernel)->update(args, count, numbers, err) : CKPT_OK;
 }

@@ -30,6 +30,11 @@ typedef struct ckpt_device_memory {
     ckpt_bytes libraries; /* taken by library handles and loaded code since then */
 } ckpt_device_memory;
 
+/* What a device was given to do: kernels, and copies and fills of its memory. */
+typedef struct ckpt_launches {
+    int64_t kernels, copies;
+} ckpt_launches;
+
 /* The functions of one kind of device. All pointers are device addresses unless they say host. Work is started, not
  * done: `finish` waits. upload and download are done when they come back. */
 typedef struct ckpt_device_api {
@@ -76,8 +81,9 @@ typedef struct ckpt_device_api {
     ckpt_code (*record)(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err);
     ckpt_code (*wait)(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err);
 
-    /* Seed and step that kernels started from now on draw from; never part of a recording. */
-    ckpt_code (*begin)(ckpt_device *device, uint64_t seed, uint64_t step, ckpt_err *err);
+    /* Seed and step that kernels started from now on draw from, and the numbers that updates read
+     * (ckpt_optimizer.numbers; NULL: none do); never part of a recording. */
+    ckpt_code (*begin)(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err);
     ckpt_code (*finish)(ckpt_device *device, ckpt_err *err); /* wait for everything started on every stream */
 
     /* Recording: from capture_begin on, work is written down instead of done; the other streams enter it by waiting
@@ -87,6 +93,9 @@ typedef struct ckpt_device_api {
     ckpt_code (*capture_end)(ckpt_device *device, void **recording, ckpt_err *err);
     ckpt_code (*replay)(ckpt_device *device, void *recording, ckpt_err *err);
     void (*capture_release)(ckpt_device *device, void *recording);
+    /* What one replay of `recording` starts, kernels of libraries too; NULL for it: what was started or recorded since
+     * the device was opened, without those of libraries. NULL: nothing is launched (the CPU). */
+    void (*launches)(const ckpt_device *device, const void *recording, ckpt_launches *launches);
 
     /* Stamps 0 .. count - 1, made once: `stamp` notes the time when `stream` comes to it; after `finish`, stamp_ns is
      * the time since stamp 0. NULL: the host's clock is as good (the CPU). */
@@ -147,15 +156,17 @@ CKPT_MUST_USE ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound *bound,
 /* Why this layer runs slower than a user might expect ("own kernels: cuDNN ..."), one line; "": it does not. */
 const char *ckpt_device_remark(const ckpt_bound *bound);
 
-/* Start a layer. args->context, node and state are filled in here. Where the op does not accumulate and backward must
+/* Start a layer. args->context, node and state are filled in here. Where the node does not accumulate and backward must
  * add, its results are staged at the start of the workspace (ckpt_staging_bytes) and added in the order inputs, then
  * parameters. Errors: CKPT_DEVICE, with the layer. */
 CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
                                             ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
                                              ckpt_err *err);
-/* args->context and threads are filled in here. Errors: CKPT_DEVICE (no kernel for this optimizer). */
-CKPT_MUST_USE ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer,
-                                           const ckpt_update_args *args, ckpt_err *err);
+/* args[0 .. count): parameters with the same hyper and scale; a GPU updates them in one launch, or a few. Their context
+ * and threads are filled in here, and the numbers of `step`, which counts from 1 (a GPU: as `begin` was told). Errors:
+ * CKPT_DEVICE (no kernel for this optimizer). */
+CKPT_MUST_USE ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step,
+                                           ckpt_update_args *args, int count, ckpt_err *err);
 
 #endif

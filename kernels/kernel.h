@@ -1,12 +1,13 @@
 /* How an op is computed: one constant per op and device (kernels/cpu/gelu.c), and what it is given to compute with.
  *
  * The rules every kernel keeps:
- *   - forward overwrites out[] and saved[]; backward overwrites grad_in[] and grad_param[], except where the op's
- *     `accumulates` is set and the *_adds bit is set: then it adds.
- *   - with `accumulates`, grad_in[k] are finished in increasing k: two of them may be one buffer.
+ *   - forward overwrites out[] and saved[]; backward overwrites grad_in[] and grad_param[], except where the
+ *     node accumulates (ckpt_node_accumulates) and the *_adds bit is set: then it adds.
+ *   - where it does, grad_in[k] are finished in increasing k: two of them may be one buffer.
  *   - backward sees NULL for every input, output and saved tensor the op did not declare, and for every grad_in
  *     that is not wanted; grad_out[k] is NULL when nothing reads output k (its gradient is zero).
  *   - grad_in[k] may be in[k] itself where the op's `backward_inplace` says so.
+ *   - grad_in[k] may be grad_out[0] itself where the op's `passes_gradient` says so, and is then left alone.
  *   - a tensor with a pitch (ckpt_tensor) has gaps between its rows. Gaps of values hold anything. Gaps of gradients
  *     hold 0, and so do the spare elements of parameters and of their gradients (ckpt_param): a kernel that is given
  *     them reads 0 there and leaves 0.
@@ -85,12 +86,11 @@ typedef struct ckpt_kernel {
     ckpt_code (*backward)(const ckpt_kernel_args *args, ckpt_err *err);
 } ckpt_kernel;
 
-/* One step of an optimizer on `count` values. */
+/* One step of an optimizer on `count` values of a parameter. */
 typedef struct ckpt_update_args {
     void *context;
     const double *hyper;
-    bool decay;    /* weight decay applies to this parameter */
-    uint64_t step; /* counts from 1; on a GPU as in ckpt_kernel_args */
+    bool decay; /* weight decay applies to this parameter */
     int64_t count;
     float *param;
     void *param16; /* written too, rounded to nearest even; NULL in a float32 model */
@@ -102,7 +102,10 @@ typedef struct ckpt_update_args {
 
 typedef struct ckpt_optimizer_kernel {
     const char *optimizer;
-    ckpt_code (*update)(const ckpt_update_args *args, ckpt_err *err);
+    /* args[0 .. count) of one step, with the same hyper and scale; how they are grouped changes no bit. `number`: the
+     * optimizer's for this step; a GPU's kernels read them from the device (ckpt_device_api.begin), as a recorded step
+     * is replayed with the arguments of the first. */
+    ckpt_code (*update)(const ckpt_update_args *args, int count, const float *number, ckpt_err *err);
 } ckpt_optimizer_kernel;
 
 #endif

@@ -1,4 +1,6 @@
 /* Adam and AdamW: they differ in where weight decay enters, and in its default. */
+#include <math.h>
+
 #include "ops/optimizer.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
@@ -27,6 +29,13 @@ static int slots(const double *hyper)
     return 2;
 }
 
+/* The corrections for the moments' start at zero: lr / (1 - b1^t), 1 / sqrt(1 - b2^t). */
+static void numbers(const double *hyper, uint64_t step, float numbers[CKPT_STEP_NUMBERS])
+{
+    numbers[0] = (float)(hyper[LR] / (1.0 - pow(hyper[BETA1], (double)step)));
+    numbers[1] = (float)(1.0 / sqrt(1.0 - pow(hyper[BETA2], (double)step)));
+}
+
 static ckpt_code check(const double *hyper, ckpt_err *err)
 {
     if (!(hyper[LR] >= 0 && hyper[EPS] >= 0 && hyper[WEIGHT_DECAY] >= 0)) {
@@ -48,6 +57,7 @@ const ckpt_optimizer ckpt_optimizer_adam = {
     .attrs = adam_attrs,
     .slots_max = 2,
     .slots = slots,
+    .numbers = numbers,
     .check = check,
 };
 
@@ -58,5 +68,6 @@ const ckpt_optimizer ckpt_optimizer_adamw = {
     .attrs = adamw_attrs,
     .slots_max = 2,
     .slots = slots,
+    .numbers = numbers,
     .check = check,
 };

@@ -26,6 +26,7 @@ const ckpt_op ckpt_op_add = {
     .in_min = 2,
     .in_max = CKPT_IN_MAX,
     .accumulates = true,
+    .passes_gradient = true,
     .inplace = UINT64_MAX,
     .infer = infer,
 };

@@ -117,6 +117,7 @@ const ckpt_op ckpt_op_batchnorm = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .gpu_accumulates = true,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

@@ -54,6 +54,7 @@ const ckpt_op ckpt_op_layernorm = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .gpu_accumulates = true,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

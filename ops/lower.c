@@ -164,10 +164,11 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     l->grad_buffer = new_table(l, batches * (size_t)network->value_count);
     l->saved_buffer = new_table(l, batches * nodes * CKPT_SAVED_MAX);
     l->param_grad_buffer = new_table(l, nodes * CKPT_PARAM_MAX);
+    l->pass_end = new_table(l, (size_t)l->buffer_room);
     l->param_written = CKPT_NEW(l->out, bool, nodes *CKPT_PARAM_MAX);
     if (l->row == NULL || l->op == NULL || l->op_role == NULL || l->buffer == NULL || l->buffer_role == NULL ||
         l->value_buffer == NULL || l->grad_buffer == NULL || l->saved_buffer == NULL || l->param_grad_buffer == NULL ||
-        l->param_written == NULL) {
+        l->pass_end == NULL || l->param_written == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of %d layers", network->node_count);
     }
     return CKPT_OK;

@@ -2,6 +2,7 @@
  *
  *     lower.c          the order of a step (1F1B), and the graph at the end
  *     lower_layer.c    forward, backward and update of one layer
+ *     lower_pass.c     gradients that one buffer stands for
  *     lower_gradient.c with which backward a layer's gradients are complete
  *     lower_stage.c    values and gradients that travel between stages
  *     lower_bucket.c   gradients that are summed up over ranks, their norm, the order of updates
@@ -62,6 +63,8 @@ typedef struct ckpt_lowering {
     ckpt_buffer_role *buffer_role;
     int buffer_count, buffer_room;
     int *value_buffer, *grad_buffer, *saved_buffer, *param_grad_buffer; /* as in ckpt_lowered */
+    int *pass_end;            /* per buffer: the producer that is the last to read a gradient that stands for several
+                                 (lower_pass.c); -1: it stands for one */
     bool *param_written;      /* [node * CKPT_PARAM_MAX + k] of owners: a gradient has reached it */
     const bool *has_backward; /* per node of the whole network: a stage must know what those behind it send back */
     int *completes;    /* per owner: the node whose backward is the last to reach its parameters; -1: none does */
@@ -107,6 +110,8 @@ int *ckpt_lower_grad(const ckpt_lowering *l, int value);
 /* Layers. */
 ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
 ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
+/* Inputs of a backward whose gradients are the buffer of its output's: nothing is to be done for them. */
+uint64_t ckpt_lower_pass(ckpt_lowering *l, const ckpt_node *node);
 /* Nothing where no gradient reaches parameters of its own. */
 ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket, ckpt_err *err);
 

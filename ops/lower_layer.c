@@ -18,20 +18,34 @@ static ckpt_code workspace_bytes(ckpt_bytes staging, ckpt_bytes bytes, ckpt_byte
     return CKPT_OK;
 }
 
-ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
+/* Of the gradients that are added to, each rounded up. */
+static ckpt_bytes added_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
 {
     ckpt_bytes bytes = 0;
-    for (int k = 0; k < node->in_count && !node->op->accumulates; k++) {
+    for (int k = 0; k < node->in_count; k++) {
         if ((grad_in_adds >> k & 1) != 0) {
             bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_tensor_bytes(&node->in[k]), CKPT_ALIGN));
         }
     }
-    for (int k = 0; k < node->param_count && !node->op->accumulates; k++) {
+    for (int k = 0; k < node->param_count; k++) {
         if ((grad_param_adds >> k & 1) != 0) {
             bytes = ckpt_plus(bytes, ckpt_round_up(ckpt_param_bytes(&node->param[k]), CKPT_ALIGN));
         }
     }
     return bytes;
+}
+
+ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
+{
+    return ckpt_node_accumulates(node) ? 0 : added_bytes(node, grad_in_adds, grad_param_adds);
+}
+
+/* What adding moves beside the op's own traffic: a staged piece is read, and its sum read and written; a GPU's kernel
+ * that adds reads the sum. (That of ops that always add in place is not counted.) */
+static ckpt_bytes adding_bytes(const ckpt_node *node, const ckpt_op_role *role)
+{
+    const ckpt_bytes bytes = added_bytes(node, role->grad_in_adds, role->grad_param_adds);
+    return node->op->accumulates ? 0 : ckpt_node_accumulates(node) ? bytes : ckpt_times(3, bytes);
 }
 
 /* The layer's next op, with its name; its lists are filled by the caller. */
@@ -167,11 +181,11 @@ ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *
 
 /* Gradients of inputs: the first backward that comes to one writes it, the others add. One that another stage sends is
  * there already. */
-static ckpt_code give_to_inputs(ckpt_lowering *l, const ckpt_node *node, ckpt_op_role *role, ckpt_collected *writes,
-                                ckpt_collected *adds, ckpt_err *err)
+static ckpt_code give_to_inputs(ckpt_lowering *l, const ckpt_node *node, uint64_t wanted, ckpt_op_role *role,
+                                ckpt_collected *writes, ckpt_collected *adds, ckpt_err *err)
 {
     for (int k = 0; k < node->in_count; k++) {
-        if ((node->grad_in >> k & 1) == 0) {
+        if ((wanted >> k & 1) == 0) {
             continue;
         }
         const int storage = l->network->value[node->in_value[k]].storage;
@@ -282,6 +296,10 @@ static ckpt_code add_backward_inplace(const ckpt_lowering *l, const ckpt_node *n
 ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
 {
     const ckpt_profile_row *const row = l->row[node->index];
+    const uint64_t left = node->grad_in & ~ckpt_lower_pass(l, node);
+    if (left == 0 && node->param_count == 0) {
+        return CKPT_OK; /* all of them pass */
+    }
     ckpt_collected reads = {.count = 0};
     ckpt_collected writes = {.count = 0};
     ckpt_collected adds = {.count = 0};
@@ -289,7 +307,7 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     ckpt_op_role *role = NULL;
     CKPT_TRY(layer_op(l, node, CKPT_BACKWARD, &op, &role, err));
     collect_needs(l, node, &reads);
-    CKPT_TRY(give_to_inputs(l, node, role, &writes, &adds, err));
+    CKPT_TRY(give_to_inputs(l, node, left, role, &writes, &adds, err));
     const int given = writes.count;
     CKPT_TRY(give_to_params(l, node, role, &writes, &adds, err));
     CKPT_TRY(ckpt_lower_keep(l, &reads, &op->reads, err));
@@ -298,8 +316,7 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     CKPT_TRY(add_backward_inplace(l, node, &writes, given, op, err));
     const ckpt_bytes staging = ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
     role->flop = node->backward_flop;
-    /* A staged piece is read, and its sum read and written. */
-    role->moved_bytes = ckpt_plus(node->backward_moved_bytes, ckpt_times(3, staging));
+    role->moved_bytes = ckpt_plus(node->backward_moved_bytes, adding_bytes(node, role));
     op->time_ns =
         ckpt_lower_time(l, node, CKPT_DIRECTION_BACKWARD, row != NULL ? &row->backward : NULL, node->backward_ns, role);
     const ckpt_bytes wanted = row != NULL ? row->backward_workspace_bytes : node->backward_workspace_bytes;
@@ -323,6 +340,13 @@ static bool reached_params(const ckpt_lowering *l, const ckpt_node *node, ckpt_c
         }
     }
     return reached;
+}
+
+/* A GPU launches an update together with that before it. */
+static bool is_joined(const ckpt_lowering *l)
+{
+    const int before = l->op_count - 2;
+    return l->network->threads == CKPT_ON_GPU && before >= 0 && l->op[before].phase == CKPT_UPDATE;
 }
 
 ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket, ckpt_err *err)
@@ -350,6 +374,9 @@ ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket,
     op->time_ns = ckpt_lower_time(l, node, CKPT_DIRECTION_UPDATE, row != NULL ? &row->update : NULL, -1, role);
     if (row != NULL && (row->update.repeats > 0 || row->update.median_ns > 0)) {
         op->time_ns /= sharers; /* measured of the whole layer */
+    } else if (is_joined(l)) {
+        const ckpt_ns launch = l->device->launch_ns;
+        op->time_ns -= launch < op->time_ns ? launch : op->time_ns;
     }
     return CKPT_OK;
 }

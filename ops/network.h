@@ -170,9 +170,10 @@ typedef struct ckpt_lowered {
  * in `outputs`; it has no gradient. An op has one in-place pair at most: of several inputs the first that nothing reads
  * afterwards, or the first; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
  *
- * The gradient of a value is written by the backward op of its last reader and added to by the others. When a
- * backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace grows
- * by the staged gradients (ckpt_staging_bytes).
+ * The gradient of a value is written by the backward op of its last reader and added to by the others. On a GPU that of
+ * a sum may stand for those of its inputs too; a backward op of which nothing is left then is not there (lower_pass.c).
+ * When a backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace
+ * grows by the staged gradients (ckpt_staging_bytes).
  *
  * By the network's scheme:
  *
@@ -224,8 +225,8 @@ CKPT_MUST_USE ckpt_code ckpt_network_lower(const ckpt_network *network, const ck
                                            const ckpt_lowered **lowered, ckpt_err *err);
 
 /* Bytes of workspace, each piece rounded up to CKPT_ALIGN, that staging takes for a backward that must add:
- * 0 when node->op->accumulates. The staged pieces lie before the kernel's own workspace, inputs first in
- * increasing k, then parameters. */
+ * 0 when its kernels accumulate (ckpt_node_accumulates). The staged pieces lie before the kernel's own workspace,
+ * inputs first in increasing k, then parameters. */
 ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds);
 
 /* Offsets inside the static block. Parameters of all nodes in order, each with its spare elements (ckpt_param) and

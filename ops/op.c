@@ -176,6 +176,11 @@ static ckpt_bytes param_read_bytes(const ckpt_node *node, int k)
     return ckpt_times(ckpt_shape_count(&node->param[k].tensor.shape), ckpt_dtype_bytes(node->dtype));
 }
 
+bool ckpt_node_accumulates(const ckpt_node *node)
+{
+    return node->op->accumulates || (node->op->gpu_accumulates && node->threads == CKPT_ON_GPU);
+}
+
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
 {
     ckpt_bytes bytes = 0;

@@ -104,6 +104,10 @@ struct ckpt_op {
     /* Kernels of this op can add into grad_in and grad_param instead of overwriting (see kernels/kernel.h). Where
      * false, the device stages the result in extra workspace and adds. */
     bool accumulates;
+    bool gpu_accumulates; /* likewise of the GPU's kernels alone */
+    /* Backward gives every input the gradient of output 0 as it is: on a GPU one buffer may then stand for several
+     * gradients, and nothing is copied (ops/lower_pass.c). */
+    bool passes_gradient;
     bool planned_only; /* no kernel exists: opaque */
     uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
     /* Bit k: grad_in[k] may take the place of in[k], which backward_in declares, when it is the only gradient of an
@@ -180,6 +184,8 @@ int64_t ckpt_node_pitch(ckpt_node *node);
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
 /* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
+/* Do the kernels that this node runs by add where they must, without staging? */
+bool ckpt_node_accumulates(const ckpt_node *node);
 /* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);
 

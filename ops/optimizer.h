@@ -4,7 +4,7 @@
 
 #include "ops/op.h"
 
-enum { CKPT_HYPER_MAX = 8 };
+enum { CKPT_HYPER_MAX = 8, CKPT_STEP_NUMBERS = 2 };
 
 typedef struct ckpt_optimizer {
     const char *name; /* "sgd", "adam", "adamw" */
@@ -13,6 +13,9 @@ typedef struct ckpt_optimizer {
     int slots_max;
     /* State values per parameter, under these hyperparameters: 0 for SGD without momentum. */
     int (*slots)(const double *hyper);
+    /* What the formula takes from the number of the step, which counts from 1: worked out in double, once for all
+     * parameters, and rounded. NULL: nothing. */
+    void (*numbers)(const double *hyper, uint64_t step, float numbers[CKPT_STEP_NUMBERS]);
     /* The first hyperparameter that makes no sense, as CKPT_BAD_INPUT. */
     ckpt_code (*check)(const double *hyper, ckpt_err *err);
 } ckpt_optimizer;

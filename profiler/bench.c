@@ -174,21 +174,21 @@ static void set_args(ckpt_bench *bench, const ckpt_node_role *role, void *worksp
 static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
 {
     const ckpt_network *const network = bench->lowered->network;
+    ckpt_update_args args[CKPT_PARAM_MAX];
+    int count = 0;
     for (int k = 0; k < bench->node->param_count; k++) {
         const ckpt_param *const param = &bench->node->param[k];
         if (param->tied < 0) {
-            const ckpt_update_args args = {.hyper = network->hyper,
-                                           .decay = param->decay,
-                                           .step = 1,
-                                           .count = ckpt_shape_count(&param->tensor.shape),
-                                           .param = (float *)(uintptr_t)bench->param[k],
-                                           .param16 = (void *)(uintptr_t)bench->param16[k],
-                                           .grad = bench->grad_param[k],
-                                           .slot = bench->slot};
-            CKPT_TRY(ckpt_device_update(bench->device, network->optimizer, &args, err));
+            args[count++] = (ckpt_update_args){.hyper = network->hyper,
+                                               .decay = param->decay,
+                                               .count = ckpt_shape_count(&param->tensor.shape),
+                                               .param = (float *)(uintptr_t)bench->param[k],
+                                               .param16 = (void *)(uintptr_t)bench->param16[k],
+                                               .grad = bench->grad_param[k],
+                                               .slot = bench->slot};
         }
     }
-    return CKPT_OK;
+    return ckpt_device_update(bench->device, network->optimizer, 1, args, count, err);
 }
 
 ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)

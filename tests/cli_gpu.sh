@@ -74,6 +74,7 @@ for type in float32 bfloat16; do
                 fail "$type $run $how: $(cat run.txt)"
             found=$(grep sha256 run.txt)
             [ -n "$found" ] && [ "${wanted:=$found}" = "$found" ] || fail "$type $run $how: other weights: $found, wanted $wanted"
+            grep -Eq "^launches: [1-9][0-9]* kernels .*and [0-9]+ cop(y|ies) per step" run.txt || fail "$type $run $how: no launches"
             grep -q "measured peak .*(equal)" run.txt || fail "$type $run $how: peaks differ: $(cat run.txt)"
         done
     done

@@ -293,7 +293,7 @@ bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckp
         return false;
     }
     make_tensors(c);
-    CHECK_OK(gpu->device->api->begin(gpu->device, c->seed, c->step, &err), err);
+    CHECK_OK(gpu->device->api->begin(gpu->device, c->seed, c->step, NULL, &err), err);
     return true;
 }
 

@@ -140,14 +140,13 @@ void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t 
                 continue;
             }
             float *const slot[4] = {o->slot[0] + at, o->slot[1] + at, o->slot[2] + at, o->slot[3] + at};
-            const ckpt_update_args args = {.hyper = network->hyper,
-                                           .decay = node->param[k].decay,
-                                           .step = step,
-                                           .count = ckpt_shape_count(&node->param[k].tensor.shape),
-                                           .param = o->param + at,
-                                           .grad = o->grad + at,
-                                           .slot = slot};
-            CHECK_OK(ckpt_device_update(t->device, network->optimizer, &args, &err), err);
+            ckpt_update_args args = {.hyper = network->hyper,
+                                     .decay = node->param[k].decay,
+                                     .count = ckpt_shape_count(&node->param[k].tensor.shape),
+                                     .param = o->param + at,
+                                     .grad = o->grad + at,
+                                     .slot = slot};
+            CHECK_OK(ckpt_device_update(t->device, network->optimizer, step, &args, 1, &err), err);
             at += args.count;
         }
     }

@@ -133,18 +133,17 @@ static void kernels_for_everything(void **state)
         const float grad[1] = {1.0f};
         float *const slot[2] = {slot0, slot1};
         ckpt_err err = {0};
-        CHECK_OK(
-            ckpt_device_update(
-                device, *optimizer,
-                &(ckpt_update_args){
-                    .hyper = hyper, .decay = true, .step = 1, .count = 1, .param = param, .grad = grad, .slot = slot},
-                &err),
-            err);
+        CHECK_OK(ckpt_device_update(
+                     device, *optimizer, 1,
+                     &(ckpt_update_args){
+                         .hyper = hyper, .decay = true, .count = 1, .param = param, .grad = grad, .slot = slot},
+                     1, &err),
+                 err);
         CHECK(param[0] < 1.0f && param[0] > 0.0f, "%s: %g", (*optimizer)->name, (double)param[0]);
     }
     const ckpt_optimizer unknown = {.name = "unknown"};
     ckpt_err err = {0};
-    assert_int_equal(ckpt_device_update(device, &unknown, &(ckpt_update_args){0}, &err), CKPT_DEVICE);
+    assert_int_equal(ckpt_device_update(device, &unknown, 1, &(ckpt_update_args){0}, 1, &err), CKPT_DEVICE);
     assert_non_null(strstr(err.msg, "unknown"));
     ckpt_device_close(device);
 }

@@ -316,7 +316,7 @@ static void begin_of(ckpt_device *device)
     void *const out[] = {y};
     const ckpt_kernel_args args = {.in = in, .out = out, .seed = 9, .step = 9};
     for (uint64_t step = 0; step < 3; step++) {
-        TRY(api->begin(device, 5, step, &try_err));
+        TRY(api->begin(device, 5, step, NULL, &try_err));
         TRY(ckpt_device_forward(device, &bound, &args, &try_err));
         TRY(api->download(device, direct[step], y, sizeof back, &try_err));
     }
@@ -327,9 +327,9 @@ static void begin_of(ckpt_device *device)
     TRY(api->capture_end(device, &recording, &try_err));
     for (uint64_t step = 0; step < 3; step++) {
         ckpt_emulated_schedule(is_emulated(device) ? step + 1 : 0);
-        TRY(api->begin(device, 5, step, &try_err));
+        TRY(api->begin(device, 5, step, NULL, &try_err));
         TRY(api->replay(device, recording, &try_err));
-        TRY(api->begin(device, 77, 77, &try_err)); /* of the next step: this one must not see it */
+        TRY(api->begin(device, 77, 77, NULL, &try_err)); /* of the next step: this one must not see it */
         TRY(api->download(device, back, y, sizeof back, &try_err));
         CHECK(memcmp(back, direct[step], sizeof back) == 0, "the replay of step %d draws another mask", (int)step);
     }

@@ -72,7 +72,7 @@ static void check_elsewhere(ckpt_gpu_case *c, const unsigned char *bits, size_t 
         CHECK_OK(ckpt_device_bind(other.device, c->node, c->node->forward_workspace_bytes,
                                   c->node->backward_workspace_bytes, NULL, &c->bound, &err),
                  err);
-        CHECK_OK(other.device->api->begin(other.device, c->seed, c->step, &err), err);
+        CHECK_OK(other.device->api->begin(other.device, c->seed, c->step, NULL, &err), err);
         run(c, &plain_run);
         check_bits(c, "another number of multiprocessors", bits, length, backward);
         ckpt_device_unbind(&c->bound);
@@ -169,7 +169,7 @@ static void check_accumulation(ckpt_gpu_case *c)
 {
     const ckpt_node *const node = c->node;
     const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
-    const int extra = c->dtype == CKPT_BFLOAT16 && !node->op->accumulates ? 1 : 0;
+    const int extra = c->dtype == CKPT_BFLOAT16 && !ckpt_node_accumulates(node) ? 1 : 0;
     for (int only_params = 0; only_params < 2 && !c->failed; only_params++) {
         const ckpt_run run = {.shift = only_params,
                               .workspace_byte = 0xFF,

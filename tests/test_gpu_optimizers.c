@@ -2,7 +2,8 @@
 /* Every optimizer's CUDA kernel against the CPU's over three steps, with and without weight decay and a bfloat16 copy,
  * at awkward lengths. Bound: 4e-6 (1 + |want|), twice what test_optimizers allows each side against the formula. The
  * copy is the parameter rounded, exactly; nothing is written behind the buffers; another order of threads gives the
- * same bits. Gradients that are scaled, parameters that start anywhere, and a recording of sum, scale and update. */
+ * same bits. Gradients that are scaled, parameters that start anywhere, a recording of sum, scale and update, and lists
+ * of parameters. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,17 @@ static const int counts[] = {1, 7, 1000, COUNT_MAX};
 static float noise(int64_t i, int step)
 {
     return (float)sin((double)i * 12.9898 + step * 78.233);
+}
+
+static void begin(ckpt_device *device, const ckpt_setting *s, uint64_t step)
+{
+    const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
+    float numbers[CKPT_STEP_NUMBERS] = {0};
+    ckpt_err err = {0};
+    if (optimizer->numbers != NULL) {
+        optimizer->numbers(s->hyper, step + 1, numbers);
+    }
+    CHECK_OK(device->api->begin(device, 1, step, numbers, &err), err);
 }
 
 /* Parameter, gradient, copy, slots: one image, each part at a multiple of the alignment, 0xEE behind it. */
@@ -57,16 +69,15 @@ static void run_gpu(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool
         }
         memcpy(before, image, sizeof image);
         CHECK_OK(api->upload(gpu->device, base, image, sizeof image, &err), err);
-        CHECK_OK(api->begin(gpu->device, 1, (uint64_t)step, &err), err);
-        const ckpt_update_args args = {.hyper = s->hyper,
-                                       .decay = decay,
-                                       .step = (uint64_t)step + 1,
-                                       .count = count,
-                                       .param = (float *)(void *)base,
-                                       .param16 = half ? base + 2 * ROOM : NULL,
-                                       .grad = (const float *)(void *)(base + ROOM),
-                                       .slot = slot};
-        CHECK_OK(ckpt_device_update(gpu->device, optimizer, &args, &err), err);
+        begin(gpu->device, s, (uint64_t)step);
+        ckpt_update_args args = {.hyper = s->hyper,
+                                 .decay = decay,
+                                 .count = count,
+                                 .param = (float *)(void *)base,
+                                 .param16 = half ? base + 2 * ROOM : NULL,
+                                 .grad = (const float *)(void *)(base + ROOM),
+                                 .slot = slot};
+        CHECK_OK(ckpt_device_update(gpu->device, optimizer, (uint64_t)step + 1, &args, 1, &err), err);
         CHECK_OK(api->download(gpu->device, image, base, sizeof image, &err), err);
     }
     api->release(gpu->device, base, sizeof image);
@@ -110,14 +121,9 @@ static void check(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool h
         for (int i = 0; i < count; i++) {
             grad[i] = noise(i, step + 1) * 0.1f;
         }
-        const ckpt_update_args args = {.hyper = s->hyper,
-                                       .decay = decay,
-                                       .step = (uint64_t)step + 1,
-                                       .count = count,
-                                       .param = param,
-                                       .grad = grad,
-                                       .slot = slot};
-        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, &args, &err), err);
+        ckpt_update_args args = {
+            .hyper = s->hyper, .decay = decay, .count = count, .param = param, .grad = grad, .slot = slot};
+        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, (uint64_t)step + 1, &args, 1, &err), err);
     }
     run_gpu(gpu, s, decay, half, count);
     compare("parameter", s, param, image[0], count);
@@ -182,18 +188,17 @@ static left update(const ckpt_gpu *gpu, const ckpt_setting *s, float factor, con
         memcpy(host + 5 * ROW, scale, sizeof *scale);
     }
     CHECK_OK(api->upload(gpu->device, base, host, sizeof host, &err), err);
-    CHECK_OK(api->begin(gpu->device, 1, 0, &err), err);
+    begin(gpu->device, s, 0);
     float *const slot[] = {(float *)(void *)(base + 3 * ROW) + shift, (float *)(void *)(base + 4 * ROW) + shift};
-    const ckpt_update_args args = {.hyper = s->hyper,
-                                   .decay = true,
-                                   .step = 1,
-                                   .count = count,
-                                   .param = (float *)(void *)base + shift,
-                                   .param16 = (uint16_t *)(void *)(base + 2 * ROW) + shift,
-                                   .grad = (const float *)(void *)(base + ROW) + shift,
-                                   .scale = scale != NULL ? (const float *)(void *)(base + 5 * ROW) : NULL,
-                                   .slot = slot};
-    CHECK_OK(ckpt_device_update(gpu->device, optimizer, &args, &err), err);
+    ckpt_update_args args = {.hyper = s->hyper,
+                             .decay = true,
+                             .count = count,
+                             .param = (float *)(void *)base + shift,
+                             .param16 = (uint16_t *)(void *)(base + 2 * ROW) + shift,
+                             .grad = (const float *)(void *)(base + ROW) + shift,
+                             .scale = scale != NULL ? (const float *)(void *)(base + 5 * ROW) : NULL,
+                             .slot = slot};
+    CHECK_OK(ckpt_device_update(gpu->device, optimizer, 1, &args, 1, &err), err);
     CHECK_OK(api->download(gpu->device, host, base, sizeof host, &err), err);
     api->release(gpu->device, base, sizeof host);
     left result;
@@ -261,12 +266,11 @@ static void test_recorded(void **state)
         float result[2][2][VALUES];
         ckpt_err err = {0};
         CHECK_OK(api->reserve(device, ALL, (void **)&base, &err), err);
-        const ckpt_update_args args = {.hyper = hyper,
-                                       .step = 1,
-                                       .count = VALUES,
-                                       .param = (float *)(void *)(base + PARAM),
-                                       .grad = (const float *)(void *)(base + GRAD),
-                                       .scale = (const float *)(void *)(base + SCALE)};
+        ckpt_update_args args = {.hyper = hyper,
+                                 .count = VALUES,
+                                 .param = (float *)(void *)(base + PARAM),
+                                 .grad = (const float *)(void *)(base + GRAD),
+                                 .scale = (const float *)(void *)(base + SCALE)};
         double *const sum = (double *)(void *)(base + SUM);
         for (int replayed = 0; replayed < 2; replayed++) {
             for (int step = 0; step < 2; step++) {
@@ -282,7 +286,7 @@ static void test_recorded(void **state)
                 if (replayed == 0 || step == 0) {
                     CHECK_OK(api->square_sum(device, args.grad, VALUES, sum, base + WORK, &err), err);
                     CHECK_OK(api->clip_scale(device, sum, 1, 1.0, 2.0, (float *)(void *)(base + SCALE), &err), err);
-                    CHECK_OK(ckpt_device_update(device, sgd, &args, &err), err);
+                    CHECK_OK(ckpt_device_update(device, sgd, 1, &args, 1, &err), err);
                 }
                 if (replayed != 0 && step == 0) {
                     CHECK_OK(api->capture_end(device, &recording, &err), err);
@@ -310,13 +314,78 @@ static void test_recorded(void **state)
     }
 }
 
+enum { LIST = 612, LENGTH = 80000 }; /* 580 and the rest: two launches */
+
+/* Parameters of many lengths, one of several blocks, that start anywhere in one row of LENGTH values. */
+static int make_list(const ckpt_setting *s, unsigned char *base, float *slot[LIST][2], ckpt_update_args *args)
+{
+    enum { ROW = LENGTH * 4 };
+    int64_t at = 0;
+    for (int i = 0; i < LIST; i++) {
+        const int64_t count = i == 7 ? COUNT_MAX : 1 + i * 37 % 97;
+        at += i % 3 == 0 ? 1 + i % 5 : (16 - at % 16) % 16;
+        slot[i][0] = (float *)(void *)(base + 2 * ROW) + at;
+        slot[i][1] = (float *)(void *)(base + 3 * ROW) + at;
+        args[i] = (ckpt_update_args){.hyper = s->hyper,
+                                     .decay = i % 2 == 0,
+                                     .count = count,
+                                     .param = (float *)(void *)base + at,
+                                     .param16 = i % 7 == 0 ? NULL : (uint16_t *)(void *)(base + 4 * ROW) + at,
+                                     .grad = (const float *)(void *)(base + ROW) + at,
+                                     .slot = slot[i]};
+        at += count;
+        assert_true(at <= LENGTH);
+    }
+    return 5 * ROW;
+}
+
+/* All at once leaves the bits of one by one, and takes as few launches as the list's length says. */
+static void test_lists(void **state)
+{
+    (void)state;
+    static unsigned char host[2][5 * LENGTH * 4];
+    static float *slot[LIST][2];
+    static ckpt_update_args args[LIST];
+    for (int i = 0; i < ckpt_gpus_count * ckpt_setting_count; i++) {
+        ckpt_device *const device = ckpt_gpus[i / ckpt_setting_count].device;
+        const ckpt_setting *const s = &ckpt_settings[i % ckpt_setting_count];
+        const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
+        ckpt_err err = {0};
+        unsigned char *base = NULL;
+        CHECK_OK(device->api->reserve(device, sizeof host[0], (void **)&base, &err), err);
+        const int bytes = make_list(s, base, slot, args);
+        assert_int_equal(bytes, sizeof host[0]);
+        for (int once = 0; once < 2; once++) {
+            memset(host[once], 0, sizeof host[once]);
+            for (int v = 0; v < 2 * LENGTH; v++) {
+                const float x = noise(v % LENGTH, v / LENGTH) * 0.1f;
+                memcpy(host[once] + (size_t)v * 4, &x, 4);
+            }
+            CHECK_OK(device->api->upload(device, base, host[once], bytes, &err), err);
+            begin(device, s, 2);
+            ckpt_launches before_it = {0}, behind_it = {0};
+            device->api->launches(device, NULL, &before_it);
+            if (once != 0) {
+                CHECK_OK(ckpt_device_update(device, optimizer, 3, args, LIST, &err), err);
+            }
+            for (int k = 0; k < LIST && once == 0; k++) {
+                CHECK_OK(ckpt_device_update(device, optimizer, 3, &args[k], 1, &err), err);
+            }
+            device->api->launches(device, NULL, &behind_it);
+            assert_int_equal(behind_it.kernels - before_it.kernels, once != 0 ? 2 : LIST);
+            CHECK_OK(device->api->download(device, host[once], base, bytes, &err), err);
+        }
+        CHECK(memcmp(host[0], host[1], sizeof host[0]) == 0, "%s: a list leaves other bits", s->optimizer);
+        device->api->release(device, base, bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_optimizers),
-        cmocka_unit_test(test_scaled_gradients),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_scaled_gradients),
+        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_lists),
     };
     return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }

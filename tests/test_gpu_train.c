@@ -121,6 +121,40 @@ static void steps_reserve_nothing(void **state)
     }
 }
 
+/* What a step of a GPT of one block starts, by number, so that a launch too many is seen. 15 are products of the
+ * library, one is the update of all 16 parameters; the sums of the residual stream start none in backward, and a norm
+ * whose gradient is added there two, as any other. */
+static void launches_are_counted(void **state)
+{
+    (void)state;
+    enum { OWN = 39, PRODUCTS = 15 }; /* on a GPU a product may be more than one kernel */
+    for (int i = 0; i < 2 * ckpt_gpus_count; i++) {
+        const ckpt_gpu *const gpu = &ckpt_gpus[i / 2];
+        const char *const dtype = i % 2 == 0 ? "float32" : "bfloat16";
+        test_train t;
+        test_train_open_on(&t, gpu->device, "models/byte-gpt.json", SMALL_GPT, dtype);
+        const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
+        for (int record = 0; record < 2; record++) {
+            ckpt_err err = {0};
+            ckpt_executor *executor = NULL;
+            ckpt_launches launches = {0};
+            bool replayed = false;
+            CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, &(ckpt_executor_options){.record = record != 0},
+                                          &executor, &err),
+                     err);
+            assert_true(ckpt_executor_launches(executor, &launches, &replayed));
+            assert_int_equal(replayed, record != 0);
+            const int64_t wanted = record != 0 ? OWN + PRODUCTS : OWN;
+            const bool more = record != 0 && gpu->device->api != &ckpt_device_emulated && launches.kernels > wanted;
+            CHECK((launches.kernels == wanted || more) && launches.copies == 0,
+                  "%s on %s: %lld kernels and %lld copies, wanted %lld and 0", dtype, gpu->name,
+                  (long long)launches.kernels, (long long)launches.copies, (long long)wanted);
+            ckpt_executor_destroy(executor);
+        }
+        test_train_close(&t);
+    }
+}
+
 static ckpt_code read_state(test_train *t, const char *path, char weights[CKPT_DIGEST_TEXT], ckpt_err *err)
 {
     ckpt_executor *const executor = executor_of(t, test_train_hand_plan(t, false, false), true);
@@ -316,6 +350,7 @@ int main(void)
         cmocka_unit_test(a_rehearsal_leaves_no_trace),
         cmocka_unit_test(trains_as_the_cpu),
         cmocka_unit_test(steps_reserve_nothing),
+        cmocka_unit_test(launches_are_counted),
         cmocka_unit_test(states_go_from_device_to_device),
         cmocka_unit_test(the_cpu_refuses_bfloat16),
         cmocka_unit_test(a_parameter_that_is_set_is_narrowed),

@@ -57,15 +57,11 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
             CHECK(ckpt_reference_update(optimizer, hyper, decay, step, &want[i], (double)grad[i], want_slots[i]),
                   "optimizer %s has no reference in tests/support_reference.c", optimizer->name);
         }
-        CHECK_OK(ckpt_device_update(device, optimizer,
-                                    &(ckpt_update_args){.hyper = hyper,
-                                                        .decay = decay,
-                                                        .step = step,
-                                                        .count = COUNT,
-                                                        .param = param,
-                                                        .grad = grad,
-                                                        .slot = slot},
-                                    &err),
+        CHECK_OK(ckpt_device_update(
+                     device, optimizer, step,
+                     &(ckpt_update_args){
+                         .hyper = hyper, .decay = decay, .count = COUNT, .param = param, .grad = grad, .slot = slot},
+                     1, &err),
                  err);
         for (int i = 0; i < COUNT; i++) {
             /* Adam's quotient of two moments can double a rounding each step; lr keeps it small. */
@@ -128,15 +124,14 @@ static void run_scaled(ckpt_device *device, const ckpt_setting *s, float factor,
         for (int i = 0; i < COUNT; i++) {
             grad[i] = (float)(noise(i, step) * 0.1) * factor;
         }
-        const ckpt_update_args args = {.hyper = s->hyper,
-                                       .decay = true,
-                                       .step = step,
-                                       .count = COUNT,
-                                       .param = values,
-                                       .grad = grad,
-                                       .scale = scale,
-                                       .slot = slot};
-        CHECK_OK(ckpt_device_update(device, optimizer, &args, &err), err);
+        ckpt_update_args args = {.hyper = s->hyper,
+                                 .decay = true,
+                                 .count = COUNT,
+                                 .param = values,
+                                 .grad = grad,
+                                 .scale = scale,
+                                 .slot = slot};
+        CHECK_OK(ckpt_device_update(device, optimizer, step, &args, 1, &err), err);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Adam and AdamW in one pass over parameter, gradient and both moments. The corrections for the moments' start at
- * zero are numbers per step, worked out in double. */
+ * zero are the step's numbers. */
 #include <math.h>
 
 #include "kernels/cpu/vector.h"
@@ -8,7 +8,7 @@
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
 /* `keep`: what decoupled decay leaves of a parameter; `shrink`: decay that is added to the gradient. */
-static void step_all(const ckpt_update_args *args, double keep, double shrink)
+static void step_all(const ckpt_update_args *args, const float *number, double keep, double shrink)
 {
     const double *const hyper = args->hyper;
     const float *const grad = args->grad;
@@ -17,8 +17,7 @@ static void step_all(const ckpt_update_args *args, double keep, double shrink)
     const float stay = (float)keep, pull = (float)shrink;
     const float beta1 = (float)hyper[BETA1], beta2 = (float)hyper[BETA2], eps = (float)hyper[EPS];
     const float rest1 = (float)(1.0 - hyper[BETA1]), rest2 = (float)(1.0 - hyper[BETA2]);
-    const float size = (float)(hyper[LR] / (1.0 - pow(hyper[BETA1], (double)args->step)));
-    const float root = (float)(1.0 / sqrt(1.0 - pow(hyper[BETA2], (double)args->step)));
+    const float size = number[0], root = number[1];
     float *const mean = args->slot[0], *const square = args->slot[1];
 #pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
     for (int64_t i = 0; i < args->count; i++) {
@@ -33,17 +32,22 @@ static void step_all(const ckpt_update_args *args, double keep, double shrink)
     }
 }
 
-static ckpt_code adam(const ckpt_update_args *args, ckpt_err *err)
+static ckpt_code adam(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
 {
     (void)err;
-    step_all(args, 1.0, args->decay ? args->hyper[WEIGHT_DECAY] : 0.0);
+    for (int i = 0; i < count; i++) {
+        step_all(&args[i], number, 1.0, args[i].decay ? args[i].hyper[WEIGHT_DECAY] : 0.0);
+    }
     return CKPT_OK;
 }
 
-static ckpt_code adamw(const ckpt_update_args *args, ckpt_err *err)
+static ckpt_code adamw(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
 {
     (void)err;
-    step_all(args, args->decay ? 1.0 - args->hyper[LR] * args->hyper[WEIGHT_DECAY] : 1.0, 0.0);
+    for (int i = 0; i < count; i++) {
+        const double *const hyper = args[i].hyper;
+        step_all(&args[i], number, args[i].decay ? 1.0 - hyper[LR] * hyper[WEIGHT_DECAY] : 1.0, 0.0);
+    }
     return CKPT_OK;
 }
 

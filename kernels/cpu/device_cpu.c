@@ -201,11 +201,12 @@ static ckpt_code cpu_signal(ckpt_device *device, int signal, ckpt_stream stream,
     return cpu_signals(device, signal, err);
 }
 
-static ckpt_code cpu_begin(ckpt_device *device, uint64_t seed, uint64_t step, ckpt_err *err)
+static ckpt_code cpu_begin(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err)
 {
     (void)device;
     (void)seed;
     (void)step;
+    (void)numbers;
     (void)err;
     return CKPT_OK;
 }

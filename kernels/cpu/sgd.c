@@ -5,9 +5,8 @@
 
 enum { LR, MOMENTUM, NESTEROV, WEIGHT_DECAY };
 
-static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
+static void step_all(const ckpt_update_args *args)
 {
-    (void)err;
     const double *const hyper = args->hyper;
     const float *const grad = args->grad;
     float *const param = args->param;
@@ -21,7 +20,7 @@ static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
             const float scaled = grad[i] * scale;
             param[i] -= lr * (scaled + shrink * param[i]);
         }
-        return CKPT_OK;
+        return;
     }
     float *const velocity = args->slot[0];
 #pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
@@ -32,6 +31,14 @@ static ckpt_code update(const ckpt_update_args *args, ckpt_err *err)
         const float ahead = g + momentum * v;
         velocity[i] = v;
         param[i] -= lr * (nesterov ? ahead : v);
+    }
+}
+
+static ckpt_code update(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
+{
+    (void)number, (void)err;
+    for (int i = 0; i < count; i++) {
+        step_all(&args[i]);
     }
     return CKPT_OK;
 }

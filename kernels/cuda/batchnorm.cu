@@ -5,7 +5,7 @@
  * Sums go down the columns of [rows x channels] as bias gradients do (sum.cu): a block sums 256 channels of one part of
  * the rows (ckpt_gpu_part_rows), then the parts are added in order, in double. As on the CPU they are sums of x minus
  * the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
- * backward reads x and dy twice and writes dx, 11 FLOP: bound by memory.
+ * backward reads x and dy twice and writes dx (which it reads where it adds), 11 FLOP: bound by memory.
  *
  * Frozen it is an affine map by the running statistics, and what it divides by is worked out anew each way, in
  * workspace: forward reads x once, backward dy once, and for the gradients of learned parameters both once more. */
@@ -155,14 +155,14 @@ __global__ void batchnorm_use_statistics(int64_t channels, float eps, const floa
 /* The parameters' gradients, and what dx takes from the sums: factor[0][c] = db / n, factor[1][c] = dw rstd / n. */
 __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     batchnorm_slopes(batchnorm_sizes s, const float *part, const float *rstd, float *dscale, float *dshift,
-                     float *factor)
+                     uint64_t adds, float *factor)
 {
     int64_t c = 0;
     double plain = 0, product = 0;
     if (batchnorm_total(s, part, &c, &plain, &product)) {
         const double scale = (double)rstd[c], count = (double)s.rows;
-        dscale[c] = (float)(product * scale);
-        dshift[c] = (float)plain;
+        dscale[c] = ((adds & 1) != 0 ? dscale[c] : 0.0f) + (float)(product * scale);
+        dshift[c] = ((adds & 2) != 0 ? dshift[c] : 0.0f) + (float)plain;
         factor[c] = (float)(plain / count);
         factor[s.channels + c] = (float)(product * scale * scale / count);
     }
@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
 /* dx = dy (rstd w) */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
-    batchnorm_frozen_input(batchnorm_sizes s, int across, const T *dy, const float *rstd, const float *scale, T *dx)
+    batchnorm_frozen_input(batchnorm_sizes s, int across, const T *dy, const float *rstd, const float *scale, T *dx,
+                           bool adds)
 {
     const batchnorm_place<N> at(across, s.channels);
     if (at.inside) {
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int j = 0; j < N; j++) {
                 v.at[j] *= slope.at[j];
             }
-            put_wide<N>(dx + r * s.channels + at.channel, v, false);
+            put_wide<N>(dx + r * s.channels + at.channel, v, adds);
         }
     }
 }
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     batchnorm_input(batchnorm_sizes s, int across, const T *x, const T *dy, const float *mean, const float *rstd,
-                    const float *scale, const float *factor, T *dx)
+                    const float *scale, const float *factor, T *dx, bool adds)
 {
     const batchnorm_place<N> at(across, s.channels);
     if (at.inside) {
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int j = 0; j < N; j++) {
                 result.at[j] = (b.at[j] - plain.at[j] - (a.at[j] - middle.at[j]) * product.at[j]) * slope.at[j];
             }
-            put_wide<N>(dx + from, result, false);
+            put_wide<N>(dx + from, result, adds);
         }
     }
 }
@@ -343,11 +344,13 @@ template <typename T, int N> void start_backward_frozen(const ckpt_kernel_args *
         CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across,
                     (const T *)args->in[0], dy, (const float *)args->stat[0], part);
         CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s,
-                    (const float *)part, (const float *)rstd, args->grad_param[0], args->grad_param[1], factor);
+                    (const float *)part, (const float *)rstd, args->grad_param[0], args->grad_param[1],
+                    args->grad_param_adds, factor);
     }
     if (args->grad_in[0] != NULL) {
         CKPT_LAUNCH(cuda, (batchnorm_frozen_input<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS),
-                    THREADS, 0, s, across, dy, (const float *)rstd, batchnorm_affine(args, 0), (T *)args->grad_in[0]);
+                    THREADS, 0, s, across, dy, (const float *)rstd, batchnorm_affine(args, 0), (T *)args->grad_in[0],
+                    (args->grad_in_adds & 1) != 0);
     }
 }
 
@@ -362,10 +365,11 @@ template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
     float *const part = factor + ckpt_round_up(2 * s.channels, CKPT_ALIGN / 4);
     CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, mean, part);
     CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s, (const float *)part,
-                rstd, args->grad_param[0], args->grad_param[1], factor);
+                rstd, args->grad_param[0], args->grad_param[1], args->grad_param_adds, factor);
     if (args->grad_in[0] != NULL) {
         CKPT_LAUNCH(cuda, (batchnorm_input<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS,
-                    0, s, across, x, dy, mean, rstd, args->param[0], (const float *)factor, (T *)args->grad_in[0]);
+                    0, s, across, x, dy, mean, rstd, args->param[0], (const float *)factor, (T *)args->grad_in[0],
+                    (args->grad_in_adds & 1) != 0);
     }
 }
 

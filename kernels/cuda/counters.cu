@@ -1,22 +1,22 @@
-/* The seed and step that dropout draws from, put on the device by one thread. Moves 16 bytes. */
+/* The seed and step that dropout draws from and the numbers that updates read, put on the device by one thread. Moves
+ * 24 bytes. */
 #include "kernels/cuda/device.cuh"
 
 namespace
 {
 
-__global__ void counters_set(ckpt_cuda_counters *counters, uint64_t seed, uint64_t step)
+__global__ void counters_set(ckpt_cuda_counters *counters, ckpt_cuda_counters now)
 {
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-        counters->seed = seed;
-        counters->step = step;
+        *counters = now;
     }
 }
 
 } // namespace
 
-extern "C" ckpt_code ckpt_cuda_set_counters(ckpt_cuda *cuda, ckpt_cuda_counters *counters, uint64_t seed, uint64_t step,
-                                            ckpt_err *err)
+extern "C" ckpt_code ckpt_cuda_set_counters(ckpt_cuda *cuda, ckpt_cuda_counters *counters,
+                                            const ckpt_cuda_counters *now, ckpt_err *err)
 {
-    CKPT_LAUNCH(cuda, counters_set, 1, 32, 0, counters, seed, step);
-    return ckpt_cuda_launched("setting seed and step", err);
+    CKPT_LAUNCH(cuda, counters_set, 1, 32, 0, counters, *now);
+    return ckpt_cuda_launched("setting seed, step and numbers", err);
 }

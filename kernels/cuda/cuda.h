@@ -7,9 +7,10 @@
 
 #include "kernels/device.h"
 
-/* On the device, written by ckpt_device_api.begin: what kernels of a recorded step draw from. */
+/* On the device, written by ckpt_device_api.begin: what a recorded step does not know. */
 typedef struct ckpt_cuda_counters {
     uint64_t seed, step; /* of the step that runs; its first is 0, as in ckpt_kernel_args */
+    float number[CKPT_STEP_NUMBERS];
 } ckpt_cuda_counters;
 
 /* The `context` of every CUDA kernel. */
@@ -20,7 +21,8 @@ typedef struct ckpt_cuda {
     int capability;   /* 90: compute capability 9.0 */
     cudaStream_t stream[CKPT_STREAM_COUNT];
     const ckpt_cuda_counters *counters;
-    void *blas, *cudnn; /* handles of the two libraries */
+    ckpt_launches *launched;                /* since it was opened, on the host */
+    void *blas, *cudnn;                     /* handles of the two libraries */
     struct ckpt_cudnn_attention *attention; /* what cuDNN made for attention so far */
 } ckpt_cuda;
 
@@ -33,9 +35,9 @@ CKPT_MUST_USE ckpt_code ckpt_cuda_check(cudaError_t code, const char *what, ckpt
 /* After one or more launches: did the runtime take them? */
 CKPT_MUST_USE ckpt_code ckpt_cuda_launched(const char *what, ckpt_err *err);
 
-/* *counters = {seed, step} behind what the compute stream was given so far: ckpt_device_api.begin (counters.cu). */
-CKPT_MUST_USE ckpt_code ckpt_cuda_set_counters(ckpt_cuda *cuda, ckpt_cuda_counters *counters, uint64_t seed,
-                                               uint64_t step, ckpt_err *err);
+/* *counters = *now behind what the compute stream was given so far: ckpt_device_api.begin (counters.cu). */
+CKPT_MUST_USE ckpt_code ckpt_cuda_set_counters(ckpt_cuda *cuda, ckpt_cuda_counters *counters,
+                                               const ckpt_cuda_counters *now, ckpt_err *err);
 
 /* to[i] += from[i], to[i] = bfloat16(from[i]): what ckpt_device_api.add and .narrow start (sum.cu). */
 CKPT_MUST_USE ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,

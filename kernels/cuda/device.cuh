@@ -19,19 +19,25 @@ extern "C" {
 #include "kernels/philox.h"
 }
 
-/* CKPT_LAUNCH(cuda, (name<float, 4>), grid, block, shared_bytes, arguments...) on the compute stream. Afterwards, once
- * per op: CKPT_TRY(ckpt_cuda_launched("what", err)).
+/* Where a kernel is launched, and one launch more. */
+static inline cudaStream_t launch_stream(const ckpt_cuda *cuda)
+{
+    cuda->launched->kernels++;
+    return cuda->stream[CKPT_STREAM_COMPUTE];
+}
+
+/* CKPT_LAUNCH(cuda, (name<float, 4>), grid, block, shared_bytes, arguments...) on the compute stream; it is counted.
+ * Afterwards, once per op: CKPT_TRY(ckpt_cuda_launched("what", err)).
  * CKPT_SHARED: `unsigned char *` to the dynamic shared memory, 128-byte aligned.
  * CKPT_ALLOW_SHARED: before a launch with more than 48 KB of it. */
 #ifdef CKPT_EMULATION
 #define CKPT_LAUNCH(cuda, kernel, grid, block, shared, ...)                                                            \
-    ckpt_emulated_launch(kernel, dim3(grid), dim3(block), (size_t)(shared), (cuda)->stream[CKPT_STREAM_COMPUTE],       \
-                         __VA_ARGS__)
+    ckpt_emulated_launch(kernel, dim3(grid), dim3(block), (size_t)(shared), launch_stream(cuda), __VA_ARGS__)
 #define CKPT_SHARED(name)                unsigned char *const name = ckpt_emulated_shared()
 #define CKPT_ALLOW_SHARED(kernel, bytes) ckpt_emulated_allow_shared((const void *)(kernel), (size_t)(bytes))
 #else
 #define CKPT_LAUNCH(cuda, kernel, grid, block, shared, ...)                                                            \
-    (kernel)<<<dim3(grid), dim3(block), (size_t)(shared), (cuda)->stream[CKPT_STREAM_COMPUTE]>>>(__VA_ARGS__)
+    (kernel)<<<dim3(grid), dim3(block), (size_t)(shared), launch_stream(cuda)>>>(__VA_ARGS__)
 #define CKPT_SHARED(name)                                                                                              \
     extern __shared__ __align__(128) unsigned char ckpt_dynamic_shared[];                                              \
     unsigned char *const name = ckpt_dynamic_shared

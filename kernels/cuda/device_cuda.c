@@ -33,6 +33,7 @@ typedef struct cuda_device {
     ckpt_bytes context_bytes;  /* used when the context was new */
     ckpt_bytes reserved_bytes; /* by what free memory fell at our own reservations: cudaMalloc rounds up */
     event_list signals, stamps;
+    ckpt_launches launched;
     bool capturing;
     char description[TEXT_MAX], libraries[TEXT_MAX];
 } cuda_device;
@@ -152,7 +153,8 @@ static ckpt_code fill_device(cuda_device *self, ckpt_err *err)
     CKPT_TRY_WHILE(err, make_context(self, err), "opening device cuda:%d", cuda->index);
     CKPT_TRY_WHILE(err, ckpt_blas_open(cuda, err), "opening device cuda:%d", cuda->index);
     /* The first kernel of this program: shows whether it holds code for this device. */
-    CKPT_TRY_WHILE(err, ckpt_cuda_set_counters(cuda, self->counters, 0, 0, err), "opening device cuda:%d", cuda->index);
+    CKPT_TRY_WHILE(err, ckpt_cuda_set_counters(cuda, self->counters, &(ckpt_cuda_counters){0}, err),
+                   "opening device cuda:%d", cuda->index);
     CKPT_TRY(ckpt_cuda_check(cudaStreamSynchronize(cuda->stream[CKPT_STREAM_COMPUTE]), "the first kernel", err));
     describe_libraries(self);
     return CKPT_OK;
@@ -201,6 +203,7 @@ static ckpt_code cuda_open(int index, int threads, ckpt_device **device, ckpt_er
     }
     self->cuda.device = (ckpt_device){.api = &ckpt_device_cuda, .threads = CKPT_ON_GPU, .context = &self->cuda};
     self->cuda.index = index;
+    self->cuda.launched = &self->launched;
     const ckpt_code code = fill_device(self, err);
     if (code != CKPT_OK) {
         cuda_close(&self->cuda.device);
@@ -313,6 +316,7 @@ static ckpt_code copy_on(ckpt_device *device, ckpt_stream stream, void *to, cons
                          enum cudaMemcpyKind kind, const char *what, ckpt_err *err)
 {
     const cudaStream_t queue = device_of(device)->cuda.stream[stream];
+    device_of(device)->launched.copies += bytes > 0;
     return bytes <= 0 ? CKPT_OK : ckpt_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, kind, queue), what, err);
 }
 
@@ -336,6 +340,7 @@ static ckpt_code cuda_download(ckpt_device *device, void *host, const void *from
 static ckpt_code cuda_fill(ckpt_device *device, void *to, int byte, ckpt_bytes bytes, ckpt_err *err)
 {
     const cudaStream_t compute = device_of(device)->cuda.stream[CKPT_STREAM_COMPUTE];
+    device_of(device)->launched.copies += bytes > 0;
     return bytes <= 0 ? CKPT_OK : ckpt_cuda_check(cudaMemsetAsync(to, byte, (size_t)bytes, compute), "fill", err);
 }
 
@@ -417,10 +422,14 @@ static ckpt_code cuda_wait(ckpt_device *device, int signal, ckpt_stream stream, 
 
 /* The numbers travel as a kernel's arguments, which the launch copies: no host memory that must stay, and a step that
  * still runs has read its own before, as both are on one stream. */
-static ckpt_code cuda_begin(ckpt_device *device, uint64_t seed, uint64_t step, ckpt_err *err)
+static ckpt_code cuda_begin(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err)
 {
     cuda_device *const self = device_of(device);
-    return ckpt_cuda_set_counters(&self->cuda, self->counters, seed, step, err);
+    ckpt_cuda_counters now = {.seed = seed, .step = step};
+    for (int k = 0; numbers != NULL && k < CKPT_STEP_NUMBERS; k++) {
+        now.number[k] = numbers[k];
+    }
+    return ckpt_cuda_set_counters(&self->cuda, self->counters, &now, err);
 }
 
 /* A replay is work of the compute stream, so the three streams are all there is. */
@@ -443,22 +452,65 @@ static ckpt_code cuda_capture_begin(ckpt_device *device, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A graph that can be replayed, and what it holds. */
+typedef struct cuda_recording {
+    cudaGraphExec_t exec;
+    ckpt_launches launches;
+} cuda_recording;
+
+static ckpt_code count_nodes(cudaGraph_t graph, ckpt_launches *launches, ckpt_err *err)
+{
+    size_t count = 0;
+    CKPT_TRY(ckpt_cuda_check(cudaGraphGetNodes(graph, NULL, &count), "cudaGraphGetNodes", err));
+    cudaGraphNode_t *const node = ckpt_memory_get((count + 1) * sizeof *node);
+    if (node == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu nodes of a recording", count);
+    }
+    ckpt_code code = ckpt_cuda_check(cudaGraphGetNodes(graph, node, &count), "cudaGraphGetNodes", err);
+    for (size_t i = 0; code == CKPT_OK && i < count; i++) {
+        enum cudaGraphNodeType type = cudaGraphNodeTypeKernel;
+        code = ckpt_cuda_check(cudaGraphNodeGetType(node[i], &type), "cudaGraphNodeGetType", err);
+        launches->kernels += type == cudaGraphNodeTypeKernel;
+        launches->copies += type == cudaGraphNodeTypeMemcpy || type == cudaGraphNodeTypeMemset;
+    }
+    ckpt_memory_put(node);
+    return code;
+}
+
+static void cuda_launches(const ckpt_device *device, const void *recording, ckpt_launches *launches)
+{
+    *launches =
+        recording != NULL ? ((const cuda_recording *)recording)->launches : ((const cuda_device *)device)->launched;
+}
+
+static void cuda_capture_release(ckpt_device *device, void *recording)
+{
+    (void)device;
+    cuda_recording *const made = recording;
+    if (made != NULL && made->exec != NULL) {
+        (void)cudaGraphExecDestroy(made->exec);
+    }
+    ckpt_memory_put(made);
+}
+
 static ckpt_code cuda_capture_end(ckpt_device *device, void **recording, ckpt_err *err)
 {
     cuda_device *const self = device_of(device);
     const cudaStream_t compute = self->cuda.stream[CKPT_STREAM_COMPUTE];
     cudaGraph_t graph = NULL;
-    cudaGraphExec_t made = NULL;
     self->capturing = false;
     CKPT_TRY(ckpt_cuda_check(cudaStreamEndCapture(compute, &graph), "cudaStreamEndCapture", err));
-    ckpt_code code = ckpt_cuda_check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate", err);
+    cuda_recording *const made = ckpt_memory_get(sizeof *made);
+    ckpt_code code = made != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "a recording: %zu bytes", sizeof *made);
+    code = code != CKPT_OK ? code : count_nodes(graph, &made->launches, err);
+    code = code != CKPT_OK ? code
+                           : ckpt_cuda_check(cudaGraphInstantiate(&made->exec, graph, 0), "cudaGraphInstantiate", err);
     (void)cudaGraphDestroy(graph);
-    CKPT_TRY(code);
     /* What it needs on the device is taken now, not at the first replay. */
-    code = ckpt_cuda_check(cudaGraphUpload(made, compute), "cudaGraphUpload", err);
+    code = code != CKPT_OK ? code : ckpt_cuda_check(cudaGraphUpload(made->exec, compute), "cudaGraphUpload", err);
     code = code != CKPT_OK ? code : wait_for(device, CKPT_STREAM_COMPUTE, "cudaGraphUpload", err);
     if (code != CKPT_OK) {
-        (void)cudaGraphExecDestroy(made);
+        cuda_capture_release(device, made);
         return code;
     }
     *recording = made;
@@ -467,17 +519,9 @@ static ckpt_code cuda_capture_end(ckpt_device *device, void **recording, ckpt_er
 
 static ckpt_code cuda_replay(ckpt_device *device, void *recording, ckpt_err *err)
 {
-    return ckpt_cuda_check(
-        cudaGraphLaunch((cudaGraphExec_t)recording, device_of(device)->cuda.stream[CKPT_STREAM_COMPUTE]),
-        "cudaGraphLaunch", err);
-}
-
-static void cuda_capture_release(ckpt_device *device, void *recording)
-{
-    (void)device;
-    if (recording != NULL) {
-        (void)cudaGraphExecDestroy((cudaGraphExec_t)recording);
-    }
+    const cuda_recording *const made = recording;
+    return ckpt_cuda_check(cudaGraphLaunch(made->exec, device_of(device)->cuda.stream[CKPT_STREAM_COMPUTE]),
+                           "cudaGraphLaunch", err);
 }
 
 static ckpt_code cuda_stamps(ckpt_device *device, int count, ckpt_err *err)
@@ -538,6 +582,7 @@ const ckpt_device_api ckpt_device_cuda = {
     .capture_end = cuda_capture_end,
     .replay = cuda_replay,
     .capture_release = cuda_capture_release,
+    .launches = cuda_launches,
     .stamps = cuda_stamps,
     .stamp = cuda_stamp,
     .stamp_ns = cuda_stamp_ns,

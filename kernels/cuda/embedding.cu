@@ -198,6 +198,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     if (!sums.adds) {
         const cudaError_t cleared =
             cudaMemsetAsync(sums.grad, 0, (size_t)ckpt_tensor_bytes(table), cuda->stream[CKPT_STREAM_COMPUTE]);
+        cuda->launched->copies++;
         CKPT_TRY(ckpt_cuda_check(cleared, "clearing the gradient of the table", err));
     }
     CKPT_BY_DTYPE(args->node->out[0].dtype, start_sums, cuda, &sums, args->grad_out[0]);

@@ -1,7 +1,8 @@
 /* Layer normalisation over rows. Forward holds a row in the registers of a warp or a block: it reads x and writes y
- * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP; the same pass sums the gradients of
- * weight and bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in order, 8 bytes a
- * feature and group. All bound by memory; the weights come from the cache.
+ * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP; where it adds, it reads dx first: the
+ * sum of a residual stream's gradient with this one is made here, in float32, and rounded once. The same pass sums the
+ * gradients of weight and bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in
+ * order, 8 bytes a feature and group. All bound by memory; the weights come from the cache.
  *
  * Rows that are no multiple of 16 bytes, or too long for registers (backward beyond 1024 packs, forward beyond 2048),
  * take the plain kernels of layernorm_any.cuh, which read the row again for every sum. */
@@ -64,15 +65,15 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
     }
 }
 
-/* dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group, and the group's sums of dy xhat and
- * dy to part[group][0 and 1][width]. Teams take turns at the rows; their sums are added in order. A
- * team that is a block waits for itself at every row, so it fetches the next one before. */
+/* dx (adds: +)= rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group, and the group's sums of dy
+ * xhat and dy to part[group][0 and 1][width]. Teams take turns at the rows; their sums are added in order. A team that
+ * is a block waits for itself at every row, so it fetches the next one before. */
 template <typename T, int TEAM, int P>
 __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                                                                  : P > 3    ? 3
                                                                             : 4)
     layernorm_backward(int64_t rows, int width, int64_t group_rows, const T *x, const T *dy, const float *w,
-                       const float *mean, const float *rstd, T *dx, float *part)
+                       const float *mean, const float *rstd, T *dx, bool adds, float *part)
 {
     enum { V = pack<T>::count, TEAMS = TEAM > 32 ? 1 : WARPS };
     __shared__ float shared[64];
@@ -111,12 +112,15 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
             const int column = (lane + p * TEAM) * V;
             if (column < width && dx != NULL) {
                 float weight[V];
+                T *const to = dx + row * width + column;
+                const pack<T> base = adds ? load16(to) : pack<T>();
                 load_floats<V>(w + column, weight);
                 for (int j = 0; j < V; j++) {
                     const float g = to_float(slope[p].at[j]) * weight[j], u = (to_float(value[p].at[j]) - m) * k;
-                    value[p].at[j] = from_float<T>(k * (g - g_mean - u * slant));
+                    const float own = k * (g - g_mean - u * slant);
+                    value[p].at[j] = from_float<T>(to_float(base.at[j]) + own);
                 }
-                store16(dx + row * width + column, value[p]);
+                store16(to, value[p]);
             }
         }
         if constexpr (TEAMS > 1) {
@@ -158,7 +162,7 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
 
 /* Columns of [groups][2 width] added in order: up to 32 threads share a column's groups and are added in order. */
 static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
-    layernorm_groups(int64_t groups, int64_t width, const float *part, float *dw, float *db)
+    layernorm_groups(int64_t groups, int64_t width, const float *part, float *dw, bool dw_adds, float *db, bool db_adds)
 {
     __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
     const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
@@ -178,7 +182,8 @@ static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
         for (int n = 0; n < high; n++) {
             total += sums[n][x_at];
         }
-        *(column < width ? dw + column : db + (column - width)) = total;
+        float *const to = column < width ? dw + column : db + (column - width);
+        *to = (column < width ? dw_adds : db_adds) ? *to + total : total;
     }
 }
 
@@ -194,7 +199,7 @@ template <typename T, int TEAM, int P> static void start_backward(const layernor
     const int teams = TEAM > 32 ? 1 : WARPS;
     CKPT_LAUNCH(call.cuda, (layernorm_backward<T, TEAM, P>), (unsigned)call.groups, TEAM * teams, 0, call.rows,
                 (int)call.width, call.group_rows, (const T *)call.x, (const T *)call.dy, call.w,
-                (const float *)call.mean, (const float *)call.rstd, (T *)call.dx, call.part);
+                (const float *)call.mean, (const float *)call.rstd, (T *)call.dx, call.adds, call.part);
 }
 
 template <typename T> static void choose_forward(const layernorm_call &call)
@@ -268,11 +273,13 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     layernorm_call call = make_call(args);
     call.dy = args->grad_out[0];
     call.dx = args->grad_in[0];
+    call.adds = (args->grad_in_adds & 1) != 0 && call.dx != NULL;
     CKPT_BY_DTYPE(args->node->in[0].dtype, choose_backward, call);
     const unsigned blocks = (unsigned)((2 * call.width + LAST_COLUMNS - 1) / LAST_COLUMNS);
     const int high = call.groups < LAST_ROWS ? (int)call.groups : LAST_ROWS;
     CKPT_LAUNCH(call.cuda, layernorm_groups, blocks, LAST_COLUMNS * high, 0, call.groups, call.width,
-                (const float *)call.part, args->grad_param[0], args->grad_param[1]);
+                (const float *)call.part, args->grad_param[0], (args->grad_param_adds & 1) != 0, args->grad_param[1],
+                (args->grad_param_adds & 2) != 0);
     return ckpt_cuda_launched("layernorm backward", err);
 }
 

@@ -1,6 +1,7 @@
 /* Layer normalisation of rows of any width: a team goes over its row once for every sum, in aligned packs; the
  * gradients of weight and bias are summed by columns, from x and dy read once more. Forward reads x three times and
- * backward x and dy three times, mostly from the cache: for widths the register kernels of layernorm.cu do not take. */
+ * backward x and dy three times (and dx once where it adds), mostly from the cache: for widths the register kernels of
+ * layernorm.cu do not take. */
 #ifndef CKPT_KERNELS_CUDA_LAYERNORM_ANY_CUH
 #define CKPT_KERNELS_CUDA_LAYERNORM_ANY_CUH
 
@@ -17,6 +18,7 @@ struct layernorm_call {
     const void *x, *dy;
     const float *w, *b;
     void *y, *dx; /* dx: NULL where not wanted */
+    bool adds;    /* to what is in dx */
     float *mean, *rstd, *part;
 };
 } // namespace
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(ANY_THREADS)
 template <typename T, int TEAM>
 __global__ void __launch_bounds__(ANY_THREADS)
     layernorm_any_backward(int64_t rows, int64_t width, const T *x, const T *dy, const float *w, const float *mean,
-                           const float *rstd, T *dx)
+                           const float *rstd, T *dx, bool adds)
 {
     __shared__ float shared[64];
     const int V = pack<T>::count, teams = ANY_THREADS / TEAM;
@@ -92,11 +94,12 @@ __global__ void __launch_bounds__(ANY_THREADS)
         const float g_mean = sums.x / (float)width, slant = sums.y / (float)width;
         for (int64_t p = lane; p < place.packs; p += TEAM) {
             pack<T> value = place.load(x, p, 0.0f);
-            const pack<T> slope = place.load(dy, p, 0.0f);
+            const pack<T> slope = place.load(dy, p, 0.0f), base = adds ? place.load(dx, p, 0.0f) : pack<T>();
             for (int j = 0; j < V; j++) {
                 if (place.has(p, j)) {
                     const float g = to_float(slope.at[j]) * w[p * V + j - place.head];
-                    value.at[j] = from_float<T>(k * (g - g_mean - (to_float(value.at[j]) - m) * k * slant));
+                    const float own = k * (g - g_mean - (to_float(value.at[j]) - m) * k * slant);
+                    value.at[j] = from_float<T>(adds ? to_float(base.at[j]) + own : own);
                 }
             }
             place.store(dx, p, value);
@@ -152,10 +155,10 @@ template <typename T> static void start_any_backward(const layernorm_call &call)
     const float *const mean = call.mean, *const rstd = call.rstd;
     if (call.dx != NULL && row_packs<T>(call.width) <= 128) {
         CKPT_LAUNCH(call.cuda, (layernorm_any_backward<T, 32>), row_grid(call.rows, ANY_THREADS / 32), ANY_THREADS, 0,
-                    call.rows, call.width, x, dy, call.w, mean, rstd, (T *)call.dx);
+                    call.rows, call.width, x, dy, call.w, mean, rstd, (T *)call.dx, call.adds);
     } else if (call.dx != NULL) {
         CKPT_LAUNCH(call.cuda, (layernorm_any_backward<T, ANY_THREADS>), row_grid(call.rows, 1), ANY_THREADS, 0,
-                    call.rows, call.width, x, dy, call.w, mean, rstd, (T *)call.dx);
+                    call.rows, call.width, x, dy, call.w, mean, rstd, (T *)call.dx, call.adds);
     }
     const dim3 grid((unsigned)((call.width + ANY_COLUMNS - 1) / ANY_COLUMNS), (unsigned)call.groups);
     CKPT_LAUNCH(call.cuda, layernorm_any_columns<T>, grid, ANY_THREADS, 0, call.rows, call.width, call.group_rows, x,

@@ -331,6 +331,7 @@ static ckpt_code bias_gradients(const ckpt_kernel_args *args, const lstm_shape &
     CKPT_TRY(ckpt_cuda_check(
         cudaMemcpyAsync(args->grad_param[3], args->grad_param[2], bias_bytes, cudaMemcpyDeviceToDevice, compute),
         "copying the gradient of the biases", err));
+    cuda->launched->copies += shape.stateful ? 1 : 2;
     if (!shape.stateful) {
         CKPT_TRY(ckpt_cuda_check(cudaMemsetAsync(args->grad_param[1], 0, bias_bytes * (size_t)shape.width, compute),
                                  "weight_hh", err));

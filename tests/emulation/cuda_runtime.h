@@ -135,7 +135,8 @@ inline int __all_sync(unsigned mask, int predicate)
 
 /* Something that the device does when `stream` comes to it, and that is captured like a kernel: kernels, and the
  * doubles of the libraries. Refusals are kept for cudaGetLastError and given back. */
-cudaError_t ckpt_emulated_start(cudaStream_t stream, std::function<void()> work);
+cudaError_t ckpt_emulated_start(cudaStream_t stream, std::function<void()> work,
+                                enum cudaGraphNodeType type = cudaGraphNodeTypeKernel);
 cudaError_t ckpt_emulated_start_grid(const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                                      std::function<void()> thread);
 /* CKPT_ALLOW_SHARED. */

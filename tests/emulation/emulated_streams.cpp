@@ -25,6 +25,7 @@ struct moment {
 };
 
 struct node {
+    enum cudaGraphNodeType type;
     std::function<void()> run;
     CUstream_st *stream;       /* whose weight it has; it may be gone when the recording is replayed */
     std::vector<size_t> after; /* what must be done before */
@@ -250,9 +251,10 @@ static void enqueue(CUstream_st *stream, work item)
 
 /* ------------------------------------------------------------------------------------------- starting work */
 
-static void add_node(CUstream_st *stream, std::function<void()> run)
+static void add_node(CUstream_st *stream, std::function<void()> run, enum cudaGraphNodeType type)
 {
     node made;
+    made.type = type;
     made.run = std::move(run);
     made.stream = stream;
     for (const dependency &d : stream->last) {
@@ -265,7 +267,7 @@ static void add_node(CUstream_st *stream, std::function<void()> run)
     stream->last = {{stream->recording->nodes.size() - 1, false}};
 }
 
-cudaError_t ckpt_emulated_start(cudaStream_t stream, std::function<void()> run)
+cudaError_t ckpt_emulated_start(cudaStream_t stream, std::function<void()> run, enum cudaGraphNodeType type)
 {
     if (!is_stream(stream)) {
         return emulated_refuse(cudaErrorInvalidResourceHandle);
@@ -278,7 +280,7 @@ cudaError_t ckpt_emulated_start(cudaStream_t stream, std::function<void()> run)
         if (stream->recording->broken) {
             return emulated_refuse(cudaErrorStreamCaptureInvalidated);
         }
-        add_node(stream, std::move(run));
+        add_node(stream, std::move(run), type);
         return cudaSuccess;
     }
     enqueue(stream, {.run = std::move(run), .record = nullptr, .wait = nullptr, .graph = nullptr});
@@ -336,7 +338,8 @@ extern "C" cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
     if (!late && is_stream(stream) && stream->recording != nullptr) {
         return emulated_break_captures();
     }
-    const cudaError_t code = ckpt_emulated_start(stream, [=] { memmove(to, from, bytes); });
+    const cudaError_t code = ckpt_emulated_start(
+        stream, [=] { memmove(to, from, bytes); }, cudaGraphNodeTypeMemcpy);
     if (code == cudaSuccess && !late) {
         drain_stream(stream);
     }
@@ -348,7 +351,8 @@ extern "C" cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStr
     if (!emulated_is_device(to, bytes)) {
         return emulated_refuse(cudaErrorInvalidValue);
     }
-    return ckpt_emulated_start(stream, [=] { memset(to, byte, bytes); });
+    return ckpt_emulated_start(
+        stream, [=] { memset(to, byte, bytes); }, cudaGraphNodeTypeMemset);
 }
 
 /* ------------------------------------------------------------------------------------------- streams */
@@ -445,10 +449,13 @@ static cudaError_t record_external(cudaEvent_t event, cudaStream_t stream)
     const std::shared_ptr<moment> at(new moment{});
     event->latest = at;
     event->recording = nullptr;
-    return ckpt_emulated_start(stream, [at] {
-        at->done = true;
-        at->time = device_now();
-    });
+    return ckpt_emulated_start(
+        stream,
+        [at] {
+            at->done = true;
+            at->time = device_now();
+        },
+        cudaGraphNodeTypeEventRecord);
 }
 
 extern "C" cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
@@ -649,6 +656,23 @@ extern "C" cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *gr
         return emulated_refuse(recording->broken ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
     }
     *graph = new CUgraph_st{std::make_shared<const std::vector<node>>(recording->nodes)};
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
+{
+    const size_t room = nodes == nullptr ? 0 : std::min(*count, graph->nodes->size());
+    for (size_t i = 0; i < room; i++) {
+        const node *const at = &(*graph->nodes)[i];
+        nodes[i] = (cudaGraphNode_t)(uintptr_t)at;
+    }
+    *count = nodes == nullptr ? graph->nodes->size() : room;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *type)
+{
+    *type = ((const struct node *)(uintptr_t)node)->type;
     return cudaSuccess;
 }
 
