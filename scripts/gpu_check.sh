@@ -60,6 +60,7 @@ begun_all=$(date +%s)
 deadline=$((begun_all + seconds))
 case $out in /*) ;; *) out=$here/$out ;; esac
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+(cd "$out" && rm -f results.tar.gz logs.tar.gz bench.md inject.md ncu.md steps.txt imports.md inventory.txt) # of another call
 work=$root/build/gpu-check-work results=$root/build/gpu-check-work/results
 rm -rf "$work" && mkdir -p "$work/logs" "$results" || exit 2
 python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}

@@ -141,7 +141,7 @@ def main():
         pairs.append(found)
         if i > 0:
             lines = report(arguments, pairs)
-    print("\n".join(lines))
+    print("\n".join(lines) + "\n" + lines[3].strip("| "))
 
 
 def report(arguments, pairs):
