@@ -387,12 +387,12 @@ static ckpt_code join_updates(const ckpt_wiring *wiring, ckpt_err *err)
 {
     const ckpt_executor *const executor = wiring->executor;
     for (int s = 0; s < executor->plan->step_count && executor->device->api->gpu; s++) {
-        int last = -1;
-        const int count = find_joined(executor, s, &last);
         ckpt_action *const first = &executor->action[s];
-        if (first->update_count == 0 || count == 0) {
+        if (first->update_count == 0) {
             continue;
         }
+        int last = s;
+        const int count = find_joined(executor, s, &last);
         first->joined = CKPT_NEW(&wiring->executor->arena, ckpt_update_args, count);
         if (first->joined == NULL) {
             return ckpt_wire_no_memory(err);
