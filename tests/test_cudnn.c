@@ -258,7 +258,7 @@ static void test_too_little_for_tensor_cores(void **state)
 static int open_driver(void **state)
 {
     (void)state;
-    void *const driver = dlopen(CKPT_BIN_DIR "/libdriver_double.so", RTLD_NOW | RTLD_GLOBAL);
+    void *const driver = dlopen(ckpt_bin_file("libdriver_double.so"), RTLD_NOW | RTLD_GLOBAL);
     CHECK(driver != NULL, "%s", dlerror());
     return setenv("CKPT_ATTENTION", "cudnn", 1);
 }
@@ -338,7 +338,7 @@ static const ckpt_node *attention_of(const char *file, const char *const *set, i
     ckpt_err err = {0};
     const ckpt_model *model = NULL;
     const ckpt_network *network = NULL;
-    (void)snprintf(path, sizeof path, "%s/models/%s", CKPT_SOURCE_DIR, file);
+    (void)snprintf(path, sizeof path, "%s/models/%s", ckpt_source_dir(), file);
     CHECK_OK(ckpt_model_read(path, set, set_count, arena, &model, &err), err);
     CHECK_OK(ckpt_model_with_dtype(model, ckpt_dtype_name(CKPT_BFLOAT16), arena, &model, &err), err);
     for (int l = 0; l < model->layer_count && !dropout; l++) {
@@ -382,7 +382,7 @@ static int check_attention_file(const char *file, const char *const *set, int se
 static void test_every_attention(void **state)
 {
     (void)state;
-    DIR *const folder = opendir(CKPT_SOURCE_DIR "/models");
+    DIR *const folder = opendir(ckpt_source_file("models"));
     assert_non_null(folder);
     int checked = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {

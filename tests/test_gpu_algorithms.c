@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* The algorithms of products: sums that leave nothing out, the choice between candidates, names of algorithms. On every
  * GPU there is; on the emulated one candidates are made up (tests/emulation/blas_host.cpp): some must not be chosen,
  * and which of the others is fastest is told beforehand. */

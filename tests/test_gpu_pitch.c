@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* Rows of logits with a pitch on a GPU, the emulated one always:
  *   - on the emulated one a network whose logits are given a pitch leaves the bits of the same network without, by
  *     every kind of plan and scheme: loss, weights, gradients, optimizer state. Its rows start at 16 bytes either way,
@@ -226,7 +226,7 @@ static void check_state(test_train *t, const char *path, const test_record *writ
 static void states(void **state)
 {
     (void)state;
-    const char *const path = CKPT_WORK_DIR "/gpu_pitch.state";
+    const char *const path = ckpt_work_file("gpu_pitch.state");
     char text[128];
     snprintf(text, sizeof text, OWN_SET, 4099);
     for (int g = 0; g < ckpt_gpus_count; g++) {

@@ -1,4 +1,4 @@
-/* labels: contract gpu */
+/* labels: contract gpu; on a GPU: 60 s, together */
 /* From the profile to the run: what a profile chose is in the file and in the plan, and every plan made from it leaves
  * the same bits, whatever the libraries would put first, or find fastest, when it runs. On every GPU there is; on the
  * emulated one the candidates are made up (tests/emulation/emulation.h). */

@@ -200,7 +200,7 @@ static void networks_people_know(void **state)
         const ckpt_network *network = NULL;
         const ckpt_lowered *lowered = NULL;
         ckpt_arena_init(&arena);
-        const char *const path = ckpt_arena_format(&arena, "%s/models/%s.json", CKPT_SOURCE_DIR, file[i]);
+        const char *const path = ckpt_arena_format(&arena, "%s/models/%s.json", ckpt_source_dir(), file[i]);
         CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
         CHECK_OK(ckpt_network_infer(model, CKPT_ON_GPU, &arena, &network, &err), err);
         CHECK_OK(ckpt_network_lower(network, NULL, NULL, &arena, &lowered, &err), err);
