@@ -179,18 +179,26 @@ static bool read_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConf
            written == bytes;
 }
 
-/* Within `room`, and the same bits each time: parts of the inner dimension only where it is a multiple of any tile, and
- * added up as the head of this file says. */
-static bool will_do(const cublasLtMatmulAlgo_t *algo, const cublasLtMatmulHeuristicResult_t *result,
-                    const ckpt_blas_shape *shape, size_t room)
+/* Does the library do it, within `room`, with the same bits each time? Parts of the inner dimension only where it is a
+ * multiple of any tile, and added up as the head of this file says. */
+static cublasStatus_t admit(const ckpt_blas_product *product, const cublasLtMatmulAlgo_t *algo, size_t room,
+                            candidate *one)
 {
+    cublasLtMatmulHeuristicResult_t result = {0};
     int32_t parts = 0;
     uint32_t scheme = 0;
-    return result->state == CUBLAS_STATUS_SUCCESS && result->workspaceSize <= room &&
-           read_config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts) &&
-           read_config(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme) &&
-           (parts <= 1 || shape->inner % CKPT_BLAS_SPLITS == 0) &&
-           (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_of(product), product->call, product->w, product->x,
+                                                          product->y, product->y, algo, &result);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        return status;
+    }
+    *one = (candidate){*algo, result.workspaceSize};
+    const bool fine = result.workspaceSize <= room &&
+                      read_config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts) &&
+                      read_config(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme) &&
+                      (parts <= 1 || product->shape.inner % CKPT_BLAS_SPLITS == 0) &&
+                      (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    return fine ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static size_t room_of(ckpt_bytes limit)
@@ -220,9 +228,8 @@ static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candida
     }
     *count = 0;
     for (int k = 0; k < answers && *count < CKPT_TRIAL_CANDIDATES; k++) {
-        if (will_do(&found[k].algo, &found[k], shape, room)) {
-            at[(*count)++] = (candidate){found[k].algo, found[k].workspaceSize};
-        }
+        *count += found[k].state == CUBLAS_STATUS_SUCCESS &&
+                  admit(product, &found[k].algo, room, &at[*count]) == CUBLAS_STATUS_SUCCESS;
     }
     return *count > 0 ? CKPT_OK : refuse(shape, limit, "", err);
 }
@@ -245,9 +252,9 @@ static void use(ckpt_blas_product *product, const candidate *one)
 static ckpt_code find(ckpt_blas_product *product, const char *choice, ckpt_bytes limit, ckpt_err *err)
 {
     char here[CKPT_PIECE_TEXT];
-    candidate named = {0};
+    cublasLtMatmulAlgo_t words = {0};
+    candidate named;
     const size_t length = (size_t)snprintf(here, sizeof here, "lt%zu:", cublasLtGetVersion());
-    cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     if (strncmp(choice, here, length) != 0) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "the plan wants algorithm \"%.60s\", here is cuBLASLt %zu: profile and plan "
@@ -257,19 +264,16 @@ static ckpt_code find(ckpt_blas_product *product, const char *choice, ckpt_bytes
     const char *at = choice + length - 1;
     for (int k = 0; k < WORDS && *at == ':'; k++) {
         char *end = NULL;
-        named.algo.data[k] = strtoull(at + 1, &end, 16);
+        words.data[k] = strtoull(at + 1, &end, 16);
         at = end;
     }
-    const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle_of(product), product->call, product->w, product->x,
-                                                          product->y, product->y, &named.algo, &result);
-    result.state = status;
-    if (!will_do(&named.algo, &result, &product->shape, room_of(limit))) {
+    const cublasStatus_t status = admit(product, &words, room_of(limit), &named);
+    if (status != CUBLAS_STATUS_SUCCESS) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "cuBLASLt %zu cannot do this product by the plan's algorithm \"%.60s\" in %lld bytes of "
                          "workspace (%s): profile and plan again on this GPU",
                          cublasLtGetVersion(), choice, (long long)limit, cublasLtGetStatusString(status));
     }
-    named.bytes = result.workspaceSize;
     use(product, &named);
     return CKPT_OK;
 }

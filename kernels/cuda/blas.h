@@ -39,7 +39,8 @@ const char *ckpt_blas_product_choice(const ckpt_blas_product *product); /* lives
 /* Starts the product on the compute stream. bias: NULL where the shape has none. */
 CKPT_MUST_USE ckpt_code ckpt_blas_product_run(const ckpt_blas_product *product, const void *x, const void *w, void *y,
                                               void *bias, void *workspace, ckpt_err *err);
-/* Times the library's candidates within workspace_bytes and keeps the fastest (trial.h); *took: its time. */
+/* Times the library's candidates within workspace_bytes and keeps the fastest; *took as ckpt_trial_run has it
+ * (trial.h). */
 CKPT_MUST_USE ckpt_code ckpt_blas_product_tune(ckpt_blas_product *product, const void *x, const void *w, void *y,
                                                void *bias, void *workspace, ckpt_bytes workspace_bytes,
                                                ckpt_tuning *tuning, ckpt_ns *took, ckpt_err *err);

@@ -8,37 +8,23 @@
 namespace
 {
 
-/* [adds]; weight_sums: with the bias's gradient, NULL: by column sums. */
+/* Those that overwrite and those that add, one behind the other; WEIGHT_SUMS: with the bias's gradient, NULL: by column
+ * sums. */
+enum { FORWARD, WEIGHT, WEIGHT_ADDS, WEIGHT_SUMS, INPUT, INPUT_ADDS, PRODUCTS };
+const char *const linear_key[PRODUCTS] = {"forward", "weight", "weight-adds", "weight-sums", "input", "input-adds"};
+
 struct linear_state {
-    ckpt_blas_product *forward, *input[2], *weight[2], *weight_sums;
+    ckpt_blas_product *product[PRODUCTS]; /* NULL: not needed */
     char choice[CKPT_CHOICE_TEXT];
 };
 
-/* The products by their names in a choice. */
-struct linear_product {
-    const char *key;
-    ckpt_blas_product **at;
-};
-enum { PRODUCTS = 6 };
-
-void linear_products(linear_state *l, linear_product products[PRODUCTS])
-{
-    const linear_product all[PRODUCTS] = {{"forward", &l->forward},         {"weight", &l->weight[0]},
-                                          {"weight-sums", &l->weight_sums}, {"weight-adds", &l->weight[1]},
-                                          {"input", &l->input[0]},          {"input-adds", &l->input[1]}};
-    for (int k = 0; k < PRODUCTS; k++) {
-        products[k] = all[k];
-    }
-}
-
+/* After algorithms have changed. */
 void linear_name(linear_state *l)
 {
-    linear_product products[PRODUCTS];
-    linear_products(l, products);
     l->choice[0] = '\0';
-    for (const linear_product &p : products) {
-        if (*p.at != NULL) {
-            ckpt_choice_add(l->choice, p.key, ckpt_blas_product_choice(*p.at));
+    for (int k = 0; k < PRODUCTS; k++) {
+        if (l->product[k] != NULL) {
+            ckpt_choice_add(l->choice, linear_key[k], ckpt_blas_product_choice(l->product[k]));
         }
     }
 }
@@ -53,56 +39,48 @@ linear_sizes linear_sizes_of(const ckpt_node *node)
     return {ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
 }
 
-/* Where the library has none, or a choice goes without, the bias's gradient stays with the column sums. */
-ckpt_code linear_make_sums(linear_state *state, ckpt_cuda *cuda, const linear_sizes &s, ckpt_dtype dtype,
-                           ckpt_bytes limit, const char *choice, ckpt_err *err)
+/* Where the library has none with sums, or a choice goes without, the bias's gradient stays with the column sums. */
+ckpt_code linear_make(linear_state *l, ckpt_cuda *cuda, int which, const ckpt_blas_shape &shape, ckpt_bytes limit,
+                      const char *choice, ckpt_err *err)
 {
-    ckpt_err none = {};
-    ckpt_blas_shape dw = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, false);
-    dw.sums = true;
-    if (choice != NULL && choice[0] == '\0') {
+    char text[CKPT_PIECE_TEXT];
+    ckpt_err refusal = {};
+    const char *const piece = ckpt_choice_get(choice, linear_key[which], text);
+    if (which == WEIGHT_SUMS && piece != NULL && piece[0] == '\0') {
         return CKPT_OK;
     }
-    const ckpt_code code = ckpt_blas_product_create(cuda, &dw, limit, choice, &state->weight_sums, &none);
-    return code == CKPT_OK || (code == CKPT_DEVICE && choice == NULL) ? CKPT_OK : CKPT_FAIL(err, code, "%s", none.msg);
+    const ckpt_code code = ckpt_blas_product_create(cuda, &shape, limit, piece, &l->product[which], &refusal);
+    return code == CKPT_OK || (code == CKPT_DEVICE && which == WEIGHT_SUMS && piece == NULL)
+               ? CKPT_OK
+               : CKPT_FAIL(err, code, "%s", refusal.msg);
 }
 
-ckpt_code linear_fill(linear_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
-                      ckpt_bytes backward, const char *choice, ckpt_err *err)
+ckpt_code linear_fill(linear_state *l, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                      const char *choice, ckpt_err *err)
 {
     const linear_sizes s = linear_sizes_of(node);
     const ckpt_dtype dtype = node->in[0].dtype;
     const bool bias = node->param_count > 1;
-    char piece[CKPT_PIECE_TEXT];
     const ckpt_blas_shape y = blas_of(s.rows, s.out, s.in, false, true, dtype, dtype, bias, false);
-    CKPT_TRY(
-        ckpt_blas_product_create(cuda, &y, forward, ckpt_choice_get(choice, "forward", piece), &state->forward, err));
+    CKPT_TRY(linear_make(l, cuda, FORWARD, y, forward, choice, err));
     for (int adds = 0; adds < 2; adds++) {
         const ckpt_blas_shape dw = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, adds == 1);
         const ckpt_blas_shape dx = blas_of(s.rows, s.in, s.out, false, false, dtype, dtype, false, adds == 1);
-        CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward,
-                                          ckpt_choice_get(choice, adds == 1 ? "weight-adds" : "weight", piece),
-                                          &state->weight[adds], err));
+        CKPT_TRY(linear_make(l, cuda, WEIGHT + adds, dw, backward, choice, err));
         if ((node->grad_in & 1) != 0) {
-            CKPT_TRY(ckpt_blas_product_create(cuda, &dx, backward,
-                                              ckpt_choice_get(choice, adds == 1 ? "input-adds" : "input", piece),
-                                              &state->input[adds], err));
+            CKPT_TRY(linear_make(l, cuda, INPUT + adds, dx, backward, choice, err));
         }
     }
-    return bias ? linear_make_sums(state, cuda, s, dtype, backward, ckpt_choice_get(choice, "weight-sums", piece), err)
-                : CKPT_OK;
+    ckpt_blas_shape with_sums = blas_of(s.out, s.in, s.rows, true, false, dtype, CKPT_FLOAT32, false, false);
+    with_sums.sums = true;
+    return bias ? linear_make(l, cuda, WEIGHT_SUMS, with_sums, backward, choice, err) : CKPT_OK;
 }
 
 void linear_release(void *state)
 {
     linear_state *const l = (linear_state *)state;
-    if (l == NULL) {
-        return;
-    }
-    linear_product products[PRODUCTS];
-    linear_products(l, products);
-    for (const linear_product &p : products) {
-        ckpt_blas_product_destroy(*p.at);
+    for (int k = 0; l != NULL && k < PRODUCTS; k++) {
+        ckpt_blas_product_destroy(l->product[k]);
     }
     ckpt_memory_put(l);
 }
@@ -131,13 +109,11 @@ void linear_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 {
     const linear_state *const l = (const linear_state *)state;
     const linear_sizes s = linear_sizes_of(node);
-    *forward = ckpt_blas_product_workspace(l->forward);
+    *forward = ckpt_blas_product_workspace(l->product[FORWARD]);
     *backward = node->param_count > 1 ? ckpt_gpu_column_sums_workspace(s.rows, s.out) : 0;
-    for (int adds = 0; adds < 2; adds++) {
-        *backward = blas_most(*backward, l->weight[adds]);
-        *backward = blas_most(*backward, l->input[adds]);
+    for (int k = FORWARD + 1; k < PRODUCTS; k++) {
+        *backward = blas_most(*backward, l->product[k]);
     }
-    *backward = blas_most(*backward, l->weight_sums);
 }
 
 const char *linear_choice(const void *state)
@@ -149,8 +125,8 @@ ckpt_code linear_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
     void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
-    return ckpt_blas_product_run(l->forward, args->in[0], blas_param(args, 0), args->out[0], bias, args->workspace,
-                                 err);
+    return ckpt_blas_product_run(l->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0], bias,
+                                 args->workspace, err);
 }
 
 ckpt_code linear_column_sums(const ckpt_kernel_args *args, ckpt_err *err)
@@ -165,12 +141,12 @@ ckpt_code linear_weight(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
     const void *const dy = args->grad_out[0];
-    if (l->weight_sums != NULL && (args->grad_param_adds & 3) == 0) {
-        return ckpt_blas_product_run(l->weight_sums, dy, args->in[0], args->grad_param[0], args->grad_param[1],
+    if (l->product[WEIGHT_SUMS] != NULL && (args->grad_param_adds & 3) == 0) {
+        return ckpt_blas_product_run(l->product[WEIGHT_SUMS], dy, args->in[0], args->grad_param[0], args->grad_param[1],
                                      args->workspace, err);
     }
-    CKPT_TRY(ckpt_blas_product_run(l->weight[args->grad_param_adds & 1], dy, args->in[0], args->grad_param[0], NULL,
-                                   args->workspace, err));
+    CKPT_TRY(ckpt_blas_product_run(l->product[WEIGHT + (args->grad_param_adds & 1)], dy, args->in[0],
+                                   args->grad_param[0], NULL, args->workspace, err));
     return args->node->param_count > 1 ? linear_column_sums(args, err) : CKPT_OK;
 }
 
@@ -180,9 +156,10 @@ ckpt_code linear_backward(const ckpt_kernel_args *args, ckpt_err *err)
     const linear_state *const l = (const linear_state *)args->state;
     const int adds = (int)(args->grad_in_adds & 1);
     CKPT_TRY(linear_weight(args, err));
-    return args->grad_in[0] == NULL ? CKPT_OK
-                                    : ckpt_blas_product_run(l->input[adds], args->grad_out[0], blas_param(args, 0),
-                                                            args->grad_in[0], NULL, args->workspace, err);
+    return args->grad_in[0] == NULL
+               ? CKPT_OK
+               : ckpt_blas_product_run(l->product[INPUT + adds], args->grad_out[0], blas_param(args, 0),
+                                       args->grad_in[0], NULL, args->workspace, err);
 }
 
 ckpt_code linear_time_sums(void *args, int candidate, ckpt_err *err)
@@ -191,7 +168,7 @@ ckpt_code linear_time_sums(void *args, int candidate, ckpt_err *err)
     return linear_column_sums((const ckpt_kernel_args *)args, err);
 }
 
-/* Is the weight's gradient with the bias's in one product faster than both apart? */
+/* Is the weight's gradient with the bias's in one product right, and faster than both apart? */
 ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_ns product, ckpt_tuning *tuning, ckpt_err *err)
 {
     linear_state *const l = (linear_state *)args->state;
@@ -203,11 +180,11 @@ ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_ns product, ckpt_t
     trial.self = &own;
     trial.run = linear_time_sums;
     CKPT_TRY(ckpt_trial_time(&trial, tuning, 0, &sums, err));
-    CKPT_TRY(ckpt_blas_product_tune(l->weight_sums, args->grad_out[0], args->in[0], args->grad_param[0],
+    CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT_SUMS], args->grad_out[0], args->in[0], args->grad_param[0],
                                     args->grad_param[1], args->workspace, args->workspace_bytes, tuning, &both, err));
-    if (both > product + sums) {
-        ckpt_blas_product_destroy(l->weight_sums);
-        l->weight_sums = NULL;
+    if (both < 0 || (product >= 0 && both > product + sums)) {
+        ckpt_blas_product_destroy(l->product[WEIGHT_SUMS]);
+        l->product[WEIGHT_SUMS] = NULL;
     }
     return CKPT_OK;
 }
@@ -218,14 +195,14 @@ ckpt_code linear_tune_backward(const ckpt_kernel_args *args, ckpt_tuning *tuning
     const void *const dy = args->grad_out[0];
     ckpt_ns took[2] = {0, 0}, input = 0;
     for (int adds = 0; adds < 2; adds++) {
-        CKPT_TRY(ckpt_blas_product_tune(l->weight[adds], dy, args->in[0], args->grad_param[0], NULL, args->workspace,
-                                        args->workspace_bytes, tuning, &took[adds], err));
+        CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT + adds], dy, args->in[0], args->grad_param[0], NULL,
+                                        args->workspace, args->workspace_bytes, tuning, &took[adds], err));
         if (args->grad_in[0] != NULL) {
-            CKPT_TRY(ckpt_blas_product_tune(l->input[adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
+            CKPT_TRY(ckpt_blas_product_tune(l->product[INPUT + adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
                                             args->workspace, args->workspace_bytes, tuning, &input, err));
         }
     }
-    return l->weight_sums == NULL ? CKPT_OK : linear_tune_sums(args, took[0], tuning, err);
+    return l->product[WEIGHT_SUMS] == NULL ? CKPT_OK : linear_tune_sums(args, took[0], tuning, err);
 }
 
 ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
@@ -234,8 +211,8 @@ ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *
     void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
     ckpt_ns took = 0;
     CKPT_TRY(backward ? linear_tune_backward(args, tuning, err)
-                      : ckpt_blas_product_tune(l->forward, args->in[0], blas_param(args, 0), args->out[0], bias,
-                                               args->workspace, args->workspace_bytes, tuning, &took, err));
+                      : ckpt_blas_product_tune(l->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0],
+                                               bias, args->workspace, args->workspace_bytes, tuning, &took, err));
     linear_name(l);
     return CKPT_OK;
 }

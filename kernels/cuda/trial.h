@@ -26,11 +26,12 @@ typedef struct ckpt_trial {
     ckpt_code (*run)(void *self, int candidate, ckpt_err *err);
     ckpt_trial_result result[CKPT_TRIAL_RESULTS];
     int64_t terms; /* of each sum, which says how far two orders of adding may be apart */
+    double inside; /* how far what candidates round on the way may take them apart, for a largest result of 1 */
 } ckpt_trial;
 
 /* Runs every candidate twice on zeroed results: the bits must be the same, and the values those of the first candidate
- * but for rounding; then times it. *fastest: of those that passed, 0 where none did. *took: its time.
- * Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+ * but for rounding; then times it. *fastest: of those that passed, 0 where none did. *took: its time, -1 where none
+ * did. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_trial_run(const ckpt_trial *trial, ckpt_tuning *tuning, int *fastest, ckpt_ns *took,
                                        ckpt_err *err);
 

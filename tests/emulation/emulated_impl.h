@@ -48,7 +48,6 @@ void emulated_drain();
 /* How far the device is from the default one, from the schedule's seed: so that no result depends on it. */
 int emulated_multiprocessors();
 
-
 /* What ckpt_emulated_candidates said; and let the device's clock go on by a made-up time. */
 int emulated_candidates();
 void emulated_spend(int64_t ns);

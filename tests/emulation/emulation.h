@@ -40,7 +40,8 @@ int64_t ckpt_emulated_starts(void);
 void ckpt_emulated_guard(bool guarded);
 
 /* What the two libraries offer to choose from. 0 (the default): one algorithm. Else several, some of which must not be
- * chosen, with made-up times that put others first for other numbers. CKPT_EMULATED_NO_SUMS: one, and none with sums. */
+ * chosen, with made-up times that put others first for other numbers. CKPT_EMULATED_NO_SUMS: one, and none with sums.
+ */
 enum { CKPT_EMULATED_NO_SUMS = -1 };
 void ckpt_emulated_candidates(int which);
 
