@@ -20,7 +20,7 @@ typedef struct ckpt_cuda {
     int capability;   /* 90: compute capability 9.0 */
     cudaStream_t stream[CKPT_STREAM_COUNT];
     const ckpt_cuda_counters *counters;
-    void *blas, *cudnn; /* handles of the two libraries */
+    void *blas, *cudnn;                     /* handles of the two libraries */
     struct ckpt_cudnn_attention *attention; /* what cuDNN made for attention so far */
 } ckpt_cuda;
 
