@@ -98,6 +98,9 @@ ckpt_bytes ckpt_process_peak_bytes(void);
 /* Layers that run slower than a user might expect; the first of them and why, when there is one. */
 int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, const char **why);
 
+/* Layers of that op for which the device had a choice of algorithms; the first of them and its (ckpt_device_choice). */
+int ckpt_executor_algorithms(const ckpt_executor *executor, const char *op, const char **layer, const char **which);
+
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 
