@@ -102,6 +102,9 @@ int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, con
  * recording, and kernels of libraries are counted; else they are not. false: nothing is launched (the CPU). */
 bool ckpt_executor_launches(const ckpt_executor *executor, ckpt_launches *launches, bool *replayed);
 
+/* Layers of that op for which the device had a choice of algorithms; the first of them and its (ckpt_device_choice). */
+int ckpt_executor_algorithms(const ckpt_executor *executor, const char *op, const char **layer, const char **which);
+
 /* Host memory that holds offloaded buffers. */
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
 

@@ -269,6 +269,23 @@ int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, con
     return count;
 }
 
+int ckpt_executor_algorithms(const ckpt_executor *executor, const char *op, const char **layer, const char **which)
+{
+    int count = 0;
+    for (int n = 0; n < executor->lowered->network->node_count; n++) {
+        const ckpt_node *const node = &executor->lowered->network->node[n];
+        const char *const text = ckpt_device_choice(&executor->bound[n]);
+        if (text[0] == '\0' || strcmp(node->op->name, op) != 0) {
+            continue;
+        }
+        if (count++ == 0) {
+            *layer = node->name;
+            *which = text;
+        }
+    }
+    return count;
+}
+
 ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor)
 {
     return executor->slab_bytes;

@@ -111,6 +111,11 @@ void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
         ckpt_text_add(text, "%d layer%s slower than might be; the first is %s: %s\n", slow,
                       slow == 1 ? " runs" : "s run", layer, why);
     }
+    const int attention = ckpt_executor_algorithms(training->executor, "attention", &layer, &why);
+    if (attention > 0) {
+        ckpt_text_add(text, "attention of %d layer%s, the first (%s) by %s\n", attention, attention == 1 ? "" : "s",
+                      layer, why);
+    }
 }
 
 static int64_t times_kept(const ckpt_training *training)

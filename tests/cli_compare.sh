@@ -145,7 +145,7 @@ expect 0 "the same" two.plan two.plan
 expect 3 "not comparable: another graph (1.59 MB of weights, not 400 kB of weights)" small.plan hidden.plan
 expect 3 "not comparable: another dtype (bfloat16, not float32)" gpu.plan half.plan
 expect 3 "not comparable: other threads (2, not 1)" small.plan threads.plan
-expect 3 "not comparable: another device (a GPU, not the CPU), other costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
+expect 3 "not comparable: another graph (no h.2.down/grad, not 8.19 kB of h.2.down/grad), another device (a GPU, not the CPU), other costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
 expect 3 "not comparable: other costs (profile a/p.json, not roofline of cpu)" small.plan profile.plan
 expect 0 "the same" small.plan moved.plan # of costs the times count, where they are known
 expect 1 "worse: peak +108 kB (+9.13 %), arena +108 kB (+29.08 %), keep-all peak +108 kB (+9.13 %)" --force --exit-code small.plan threads.plan

@@ -541,9 +541,9 @@ static void timed(void **state)
             ckpt_gpu_backward(&c, &plain);
             ckpt_gpu_want_backward(&c, 0);
             check_heads(&c, s, true);
+            CHECK(tuning.refused == 0, "%s", tuning.refusal);
             assert_int_equal(tuning.tuned, choice ? 2 : 0);
             assert_int_equal(tuning.candidates, choice ? 4 : 0);
-            CHECK(tuning.refused == 0, "%s", tuning.refusal);
             ckpt_gpu_case_fini(&c);
             (void)unsetenv("CKPT_ATTENTION");
         }

@@ -233,6 +233,22 @@ static void nudge_weights(const network *n, ckpt_executor *executor, double nudg
     }
 }
 
+/* On a GPU attention is cuDNN's or own kernels': it is named wherever both may be. */
+static void check_algorithms(const network *n, const ckpt_executor *executor)
+{
+    const char *layer = NULL, *which = NULL;
+    int wanted = 0;
+    for (int k = 0; k < n->lowered->network->node_count; k++) {
+        const ckpt_node *const node = &n->lowered->network->node[k];
+        wanted += node->threads == CKPT_ON_GPU && strcmp(node->op->name, "attention") == 0 &&
+                  ckpt_gpu_attention_library(node);
+    }
+    const int named = ckpt_executor_algorithms(executor, "attention", &layer, &which);
+    CHECK(named == wanted && (named == 0 || layer != NULL), "%s: algorithms of %d attentions, wanted %d",
+          n->model->name, named, wanted);
+    CHECK(named == 0 || strcmp(which, "own") == 0 || strncmp(which, "forward=", 8) == 0, "%s: %s", layer, which);
+}
+
 /* Train STEPS steps on one batch, so that the loss has a reason to fall. nudge: see nudge_weights; 0: as drawn. */
 static void train(network *n, const ckpt_plan *plan, const ckpt_executor_options *options, double nudge,
                   uint64_t nudge_seed, record *r)
@@ -246,6 +262,7 @@ static void train(network *n, const ckpt_plan *plan, const ckpt_executor_options
     r->grad = CKPT_NEW(&n->arena, float, all_values(inferred));
     assert_non_null(r->grad);
     CHECK_OK(ckpt_executor_create(n->device, n->lowered, plan, options, &executor, &err), err);
+    check_algorithms(n, executor);
     CHECK_OK(ckpt_data_open("synthetic", n->model, n->limit, options->seed, &data, &err), err);
     for (int i = 0; i < n->model->input_count; i++) {
         input[i] = ckpt_executor_input(executor, i);

@@ -411,6 +411,7 @@ ckpt_code time_sides(attention_state *state, const ckpt_kernel_args *args, bool 
     trial.self = &self;
     trial.run = run_candidate;
     trial.terms = args->node->out[0].shape.dim[1];
+    trial.inside = 1.0 / 64; /* P and dS are rounded to bfloat16 for products, by each side in its own way */
     set_results(&trial, args, backward);
     const int refused = tuning->refused;
     int fastest = 0;
@@ -418,6 +419,7 @@ ckpt_code time_sides(attention_state *state, const ckpt_kernel_args *args, bool 
     CKPT_TRY(ckpt_trial_run(&trial, tuning, &fastest, &took, err));
     if (tuning->refused != refused) {
         state->took[self.side[1 - fastest]] = -1;
+        state->took[self.side[fastest]] = took < 0 ? -1 : 0;
         use_side(state, self.side[fastest]);
         return CKPT_OK;
     }

@@ -7,7 +7,7 @@
  * chosen depends on the shape, the workspace, the kind of GPU and the library's version, and on nothing else.
  *
  * tests/test_cudnn.c runs all of this but cudnnCreate and cudnnBackendExecute without a GPU: cuDNN makes plans for a
- * GPU that is only described to it. cuDNN is opened by the first convolution: it is large and slow to load. */
+ * GPU that is only described to it. cuDNN is opened by the first layer that wants it: it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
 #include <inttypes.h>

@@ -42,7 +42,7 @@ CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *conv
                                                     void *c, void *workspace, ckpt_bytes workspace_bytes,
                                                     ckpt_tuning *tuning, ckpt_err *err);
 
-/* What is in cuda->cudnn, if there is nothing yet; the first convolution calls it. */
+/* What is in cuda->cudnn, if there is nothing yet; the first layer that wants it calls it. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err);
 /* For tests, where there is no GPU: cuDNN chooses for the one that `json` describes to it, and nothing can be run. The
  * keys of the description are cuDNN's own and may change. */

@@ -5,9 +5,9 @@
  *
  * Same bits: engines say of none of these graphs that they are irreproducible, so their notes do not tell. It is the
  * graph that makes backward reproducible, as in cudnn-frontend with set_deterministic_algorithm: dQ is the product's
- * own output, for which cuDNN writes dS, [tokens, tokens] in bfloat16, to its workspace; the other graph adds parts of
- * dQ in float32 with atomics. cudnn-frontend's docs/operations/Attention.md lists forward and this backward as
- * deterministic on compute capability 8.x, 9.0 and 10.0, with heads of up to 128.
+ * own output, for which cuDNN writes dS, [tokens, tokens] in bfloat16, to its workspace; the other graph adds up parts
+ * of dQ in float32, in whatever order they come. cudnn-frontend's docs/operations/Attention.md lists forward and this
+ * backward as deterministic on compute capability 8.x, 9.0 and 10.0, with heads of up to 128.
  *
  * Recording: only engines whose behaviour notes say that they can be put into a CUDA graph are taken.
  *
@@ -24,7 +24,7 @@
 typedef cudnnBackendDescriptor_t descriptor;
 
 enum {
-    LEAST_VERSION = 91002, /* 9.10.0 and 9.10.1 compute wrongly; before, a mask must not be infinite */
+    LEAST_VERSION = 91002, /* cudnn-frontend refuses 9.10.0 and 9.10.1 for faults; before, masks are finite */
     OPERATIONS_MAX = 24,
     ENGINES_MAX = 16,
     OPERAND_ALIGN = 16,

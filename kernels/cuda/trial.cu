@@ -119,13 +119,13 @@ ckpt_code run_and_look(const ckpt_trial *trial, trial_work *work, int candidate,
 /* The largest is the scale: two orders of adding `terms` products are apart by about their square root times float32's
  * rounding. A bfloat16 result is rounded once more on both sides, but hardly ever to different numbers: a term that is
  * missing hides behind that rounding in one element, not in all. NaN differs from everything. */
-bool same_result(const ckpt_trial_result &r, int64_t terms, int64_t count, const float *a, const float *b)
+bool same_result(const ckpt_trial *trial, const ckpt_trial_result &r, int64_t count, const float *a, const float *b)
 {
     float most = 0;
     for (int64_t i = 0; i < count; i++) {
         most = fmaxf(most, fabsf(b[i]));
     }
-    const double order = (double)most * (16 + sqrt((double)terms)) / (1 << 20);
+    const double order = (double)most * ((16 + sqrt((double)trial->terms)) / (1 << 20) + trial->inside);
     const double rounding = r.dtype == CKPT_BFLOAT16 ? 1.0 / 128 : 0;
     int64_t apart = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -144,7 +144,7 @@ bool same_values(const ckpt_trial *trial, const trial_look &a, const trial_look 
     for (int k = 0; k < CKPT_TRIAL_RESULTS && trial->result[k].at != NULL; k++) {
         const ckpt_trial_result &r = trial->result[k];
         const int64_t all = r.rows * r.columns;
-        if (!same_result(r, trial->terms, all < each ? all : each, a.sample + k * each, b.sample + k * each)) {
+        if (!same_result(trial, r, all < each ? all : each, a.sample + k * each, b.sample + k * each)) {
             return false;
         }
     }

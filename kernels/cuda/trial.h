@@ -26,6 +26,7 @@ typedef struct ckpt_trial {
     ckpt_code (*run)(void *self, int candidate, ckpt_err *err);
     ckpt_trial_result result[CKPT_TRIAL_RESULTS];
     int64_t terms; /* of each sum, which says how far two orders of adding may be apart */
+    double inside; /* how far what candidates round on the way may take them apart, for a largest result of 1 */
 } ckpt_trial;
 
 /* Runs every candidate twice on zeroed results: the bits must be the same, and the values those of the first candidate
