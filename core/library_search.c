@@ -1,4 +1,5 @@
-/* A place is a folder that was found and a way to go from there. */
+/* Where to look: folders of loaded libraries and of the environment, and ways from there to where another library may
+ * lie. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include "core/library_search.h"
 

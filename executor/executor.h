@@ -98,11 +98,13 @@ ckpt_bytes ckpt_process_peak_bytes(void);
 /* Layers that run slower than a user might expect; the first of them and why, when there is one. */
 int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, const char **why);
 
-/* What one step starts on the device, the upload of its inputs and their announcement left out. *replayed: as one
- * recording, and kernels of libraries are counted; else they are not. false: nothing is launched (the CPU). */
+/* What one step starts on the device, but for the upload of its inputs and the writing of its numbers
+ * (ckpt_device_api.begin). *replayed: it is a recording; only then are kernels of libraries counted. Gives false where
+ * nothing is launched (the CPU). */
 bool ckpt_executor_launches(const ckpt_executor *executor, ckpt_launches *launches, bool *replayed);
 
-/* Layers of that op for which the device had a choice of algorithms; the first of them and its (ckpt_device_choice). */
+/* How many layers of that op have a choice of algorithms on the device; the first of them and its choice
+ * (ckpt_device_choice). */
 int ckpt_executor_algorithms(const ckpt_executor *executor, const char *op, const char **layer, const char **which);
 
 /* Host memory that holds offloaded buffers. */

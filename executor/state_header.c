@@ -95,8 +95,7 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
     ckpt_text_fini(&about);
 }
 
-/* The digests are those of the model for one rank with one micro-batch on a CPU: the same for all schemes and devices.
- */
+/* The digests are those of the model for one rank with one micro-batch on a CPU: all schemes and devices have them. */
 static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key, char digest[CKPT_DIGEST_TEXT],
                               ckpt_err *err)
 {

@@ -8,7 +8,8 @@
 
 #include "executor/executor_impl.h"
 
-/* Kernels of a GPU draw from what the device was told last; updates come once in a step. */
+/* Kernels of a GPU draw from what the device was told last. `step` counts batches; the optimizer's numbers are those of
+ * the training step, whatever its batch. */
 static ckpt_code begin_anew(ckpt_executor *executor, uint64_t step, ckpt_err *err)
 {
     const ckpt_network *const network = executor->lowered->network;

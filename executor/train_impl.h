@@ -48,8 +48,7 @@ typedef struct ckpt_training {
     int64_t times;
 } ckpt_training;
 
-/* Lines for people at the start, and at the end those or one JSON object; `weights`: their digest, NULL: none was made.
- */
+/* Lines for people at the start, and at the end those or one JSON object; `weights`: their digest; NULL: not made. */
 void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text);
 CKPT_MUST_USE ckpt_code ckpt_train_say_end(ckpt_training *training, const char *weights, ckpt_text *text,
                                            ckpt_err *err);

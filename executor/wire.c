@@ -299,7 +299,7 @@ static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckp
     }
 }
 
-/* What the plan says a layer computes with; NULL: nothing, the device chooses. */
+/* The algorithms that the plan names for a layer; NULL: none, the device chooses. */
 static const char *algorithms_of(const ckpt_plan *plan, const char *layer)
 {
     for (int i = 0; i < plan->algorithms_count; i++) {
@@ -364,8 +364,8 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The last step, `s` or behind it, whose update can run with that of step s: only updates between that wait for no
- * copy, and frees, of what the updates do not read. Gives the parameters of all of them. */
+/* *last: the last step whose update can run together with that of step s. From s on up to it there are only updates,
+ * which wait for no copy, and frees, of nothing that updates read. Gives the number of their parameters. */
 static int find_joined(const ckpt_executor *executor, int s, int *last)
 {
     int count = 0;

@@ -47,7 +47,7 @@ static const ckpt_library cuda_needs[] = {
 static ckpt_code load_cuda(int index, const ckpt_device_api **api, ckpt_err *err)
 {
     void *library = dlopen("libckpt_cuda.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) { /* what it needs may be where no loader looks; what is loaded the loader takes by its name */
+    if (library == NULL) { /* what it needs may be where no loader looks; once it is loaded, its name is enough */
         for (size_t i = 0; i < sizeof cuda_needs / sizeof cuda_needs[0]; i++) {
             (void)ckpt_library_open(&cuda_needs[i]);
         }

@@ -93,8 +93,9 @@ typedef struct ckpt_device_api {
     ckpt_code (*capture_end)(ckpt_device *device, void **recording, ckpt_err *err);
     ckpt_code (*replay)(ckpt_device *device, void *recording, ckpt_err *err);
     void (*capture_release)(ckpt_device *device, void *recording);
-    /* What one replay of `recording` starts, kernels of libraries too; NULL for it: what was started or recorded since
-     * the device was opened, without those of libraries. NULL: nothing is launched (the CPU). */
+    /* What one replay of `recording` starts, kernels of libraries included. Where `recording` is NULL: what was started
+     * or recorded since the device was opened, those of libraries left out. A device that launches nothing (the CPU)
+     * has no such function. */
     void (*launches)(const ckpt_device *device, const void *recording, ckpt_launches *launches);
 
     /* Stamps 0 .. count - 1, made once: `stamp` notes the time when `stream` comes to it; after `finish`, stamp_ns is

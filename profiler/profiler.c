@@ -310,8 +310,7 @@ static void say_tuning(const ckpt_profiling *profiling)
     if (t->tuned > 0) {
         ckpt_profile_note(profiling,
                           "%d products, convolutions and directions of attention timed with %d algorithms, %d use "
-                          "another than their library's "
-                          "first: %s together instead of %s",
+                          "another than their library's first: %s together instead of %s",
                           t->tuned, t->candidates, t->changed, ckpt_ns_show(t->fastest_ns, fastest),
                           ckpt_ns_show(t->first_ns, first));
     }

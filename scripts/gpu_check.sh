@@ -16,10 +16,10 @@
 # that a run that is killed leaves what it had.
 #
 # Programs and tests are those of prebuilt/, which scripts/gpu_bundle puts beside the sources, or else they are built in
-# build/gpu-check ($CKPT_BUILD: there, whatever prebuilt/ has). CUDA's libraries are looked for in the packages of `python3` ($CKPT_PYTHON), in
-# the toolkit and in the system's folder. A build needs nvcc, gcc, g++, CMake 3.25, Ninja; Debian packages that the machine
-# lacks are taken from .deps or $CKPT_DEPS, as scripts/gpu_bundle makes it. In a copy without .git, prebuilt/commit
-# or $CKPT_COMMIT says which commit it is.
+# build/gpu-check. With $CKPT_BUILD, an absolute path, they are built there whatever prebuilt/ has. CUDA's libraries are
+# looked for in the packages of `python3` ($CKPT_PYTHON), in the toolkit and in the system's folder. A build needs nvcc, gcc,
+# g++, CMake 3.25, Ninja; Debian packages that the machine lacks are taken from .deps or $CKPT_DEPS, as scripts/gpu_bundle
+# makes it. In a copy without .git, prebuilt/commit or $CKPT_COMMIT says which commit it is.
 # --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
 set -u
 here=$PWD
@@ -322,7 +322,7 @@ if [ -z "$prebuilt" ]; then
         # RPATH, not RUNPATH: what these libraries need themselves lies there too.
         link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
     fi
-    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link" -DCMAKE_CUDA_FLAGS=-lineinfo)
+    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
     tests=$(cd tests && ls test_gpu_*.c test_cud*.c 2>/dev/null | sed 's/\.c$//')
     part configure 60 cmake --preset cuda "${flags[@]}" || exit 1
     [ "$verdict" = ok ] || { note configure "$verdict" "$(why configure 4)"; exit 1; }

@@ -3,9 +3,9 @@
 #define CKPT_TESTS_SUPPORT_PATHS_H
 
 /* Three folders, without a slash at the end: the sources, the programs, and one for the files a test writes. Each is
- * what the variable of the same name says, a path from the root (CTest sets all three); without it the folder of the
- * running program, the nearest folder above it that holds models/byte-gpt.json, and `scratch` beside the programs'
- * folder. */
+ * what the variable of the same name says, an absolute path (CTest sets all three). Without it, the programs' folder is
+ * that of the running program, the sources' the nearest above it that holds models/byte-gpt.json, and the third is
+ * `scratch` beside the programs' folder. */
 const char *ckpt_source_dir(void); /* CKPT_SOURCE_DIR */
 const char *ckpt_bin_dir(void);    /* CKPT_BIN_DIR */
 const char *ckpt_work_dir(void);   /* CKPT_WORK_DIR; is created */

@@ -171,20 +171,32 @@ static int check_file(const char *file, ckpt_dtype dtype)
     return checked;
 }
 
-/* Every convolution of every network, at its real size, finds a reproducible engine within its stated allowance. */
-static void test_every_model(void **state)
+/* The sum of what `check` gives for the files of models/. */
+static int check_models(int (*check)(const char *file))
 {
-    (void)state;
     DIR *const folder = opendir(ckpt_source_file("models"));
     assert_non_null(folder);
     int checked = 0;
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         const char *const end = strrchr(entry->d_name, '.');
         if (end != NULL && strcmp(end, ".json") == 0) {
-            checked += check_file(entry->d_name, CKPT_FLOAT32) + check_file(entry->d_name, CKPT_BFLOAT16);
+            checked += check(entry->d_name);
         }
     }
     (void)closedir(folder);
+    return checked;
+}
+
+static int check_both_types(const char *file)
+{
+    return check_file(file, CKPT_FLOAT32) + check_file(file, CKPT_BFLOAT16);
+}
+
+/* Every convolution of every network, at its real size, finds a reproducible engine within its stated allowance. */
+static void test_every_model(void **state)
+{
+    (void)state;
+    const int checked = check_models(check_both_types);
     CHECK(checked > 100, "only %d convolutions were checked", checked);
 }
 
@@ -375,19 +387,15 @@ static int check_attention_file(const char *file, const char *const *set, int se
     return checked;
 }
 
+static int check_attention_as_is(const char *file)
+{
+    return check_attention_file(file, NULL, 0);
+}
+
 static void test_every_attention(void **state)
 {
     (void)state;
-    DIR *const folder = opendir(ckpt_source_file("models"));
-    assert_non_null(folder);
-    int checked = 0;
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-        const char *const end = strrchr(entry->d_name, '.');
-        if (end != NULL && strcmp(end, ".json") == 0) {
-            checked += check_attention_file(entry->d_name, NULL, 0);
-        }
-    }
-    (void)closedir(folder);
+    const int checked = check_models(check_attention_as_is);
     CHECK(checked >= 2 * 5, "only %d attentions were checked", checked);
 }
 

@@ -123,7 +123,7 @@ static int threads_for(const ckpt_node *node, ckpt_bytes limit, bool backward)
 static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, void **state, ckpt_err *err)
 {
-    (void)choice; /* oneDNN has one */
+    (void)choice; /* there is none on a CPU */
     (void)context;
     attention *a = ckpt_memory_get(sizeof *a);
     if (a == NULL) {

@@ -95,7 +95,7 @@ static void release(void *state)
 static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, void **state, ckpt_err *err)
 {
-    (void)choice; /* oneDNN has one */
+    (void)choice; /* there is none on a CPU */
     (void)context;
     conv2d *c = ckpt_memory_get(sizeof *c);
     if (c == NULL) {

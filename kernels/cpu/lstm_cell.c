@@ -88,7 +88,7 @@ static void release(void *memory)
 static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
                          ckpt_bytes backward_workspace, const char *choice, void **made, ckpt_err *err)
 {
-    (void)choice; /* oneDNN has one */
+    (void)choice; /* there is none on a CPU */
     (void)context;
     lstm_state *const state = ckpt_memory_get(sizeof *state);
     if (state == NULL) {

@@ -398,8 +398,8 @@ void set_results(ckpt_trial *trial, const ckpt_kernel_args *args, bool backward)
     }
 }
 
-/* Both sides' time of one direction is added to what they took. Which is taken is seen by the sum, so that one side
- * computes both; forward alone says it until backward is timed. */
+/* One direction is timed by both sides, and the faster side is taken for both directions: by the time of forward alone
+ * until backward is timed too, then by the sum. */
 ckpt_code time_sides(attention_state *state, const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning,
                      ckpt_err *err)
 {

@@ -248,7 +248,7 @@ static void use(ckpt_blas_product *product, const candidate *one)
     }
 }
 
-/* What `use` wrote; whether it was that, ckpt_device_bind finds out. */
+/* `choice` is what `use` wrote; what it writes now is compared with it by ckpt_device_bind. */
 static ckpt_code find(ckpt_blas_product *product, const char *choice, ckpt_bytes limit, ckpt_err *err)
 {
     char here[CKPT_PIECE_TEXT];

@@ -19,13 +19,13 @@ typedef struct ckpt_blas_shape {
     ckpt_dtype in;  /* of x and w: CKPT_FLOAT32 (no TF32) or CKPT_BFLOAT16; sums are float32 */
     ckpt_dtype out; /* of y and bias: as `in`, or CKPT_FLOAT32 from bfloat16 (weight gradients) */
     bool bias, adds;
-    /* In place of a bias: what is given as one is written, sums[rows], of y's type: the sums over x's inner dimension.
-     * With x the turned gradient of a layer's output, y is its weight's gradient and these are its bias's. */
+    /* There is no bias to read; instead the run writes bias[i], of y's type: the sum of row i of x. With the turned
+     * gradient of a layer's output as x, y is the gradient of its weight and these sums are that of its bias. */
     bool sums;
 } ckpt_blas_shape;
 
-/* Where an inner dimension may be cut into parts: cuBLASLt has dropped what was left over on Hopper where it is no
- * multiple of the tile (github.com/facebookexperimental/triton, issue 2767), so only where it is one of any tile. */
+/* An inner dimension may be cut into parts where it is a multiple of this, and so of any tile. Elsewhere cuBLASLt has
+ * dropped what was left over, on Hopper (github.com/facebookexperimental/triton, issue 2767). */
 enum { CKPT_BLAS_SPLITS = 256 };
 
 /* limit: bytes of workspace at most; -1: the library's own recommendation. choice: NULL, or what
@@ -36,7 +36,7 @@ CKPT_MUST_USE ckpt_code ckpt_blas_product_create(ckpt_cuda *cuda, const ckpt_bla
 void ckpt_blas_product_destroy(ckpt_blas_product *product); /* NULL is fine */
 ckpt_bytes ckpt_blas_product_workspace(const ckpt_blas_product *product);
 const char *ckpt_blas_product_choice(const ckpt_blas_product *product); /* lives until it is tuned */
-/* Starts the product on the compute stream. bias: NULL where the shape has none. */
+/* Starts the product on the compute stream. bias: NULL where the shape has neither bias nor sums. */
 CKPT_MUST_USE ckpt_code ckpt_blas_product_run(const ckpt_blas_product *product, const void *x, const void *w, void *y,
                                               void *bias, void *workspace, ckpt_err *err);
 /* Times the library's candidates within workspace_bytes and keeps the fastest; *took as ckpt_trial_run has it

@@ -21,7 +21,7 @@ struct conv2d_state {
     ckpt_blas_product *product[DIRECTIONS];
     ckpt_cudnn_convolution *library[DIRECTIONS];
     char remark[sizeof(((ckpt_err *)0)->msg)]; /* "", or why own kernels do what is the library's */
-    bool own[DIRECTIONS];                      /* they do */
+    bool own[DIRECTIONS];                      /* own kernels do what is the library's */
     char choice[CKPT_CHOICE_TEXT];
 };
 const char *const conv2d_key[DIRECTIONS] = {"forward", "input", "weight"};

@@ -6,7 +6,7 @@
  * uses tensor cores, which there means TF32. PyTorch selects by the same notes (ATen/native/cudnn/Conv_v8.cpp). What is
  * chosen depends on the shape, the workspace, the kind of GPU and the library's version, and on nothing else.
  *
- * tests/test_cudnn.c runs all of this but cudnnCreate and cudnnBackendExecute without a GPU: cuDNN makes plans for a
+ * tests/test_cudnn.c runs, without a GPU, all of this but the handle and what executes a plan: cuDNN makes plans for a
  * GPU that is only described to it. cuDNN is opened by the first layer that wants it: it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
@@ -389,7 +389,7 @@ static ckpt_code use(ckpt_cudnn_convolution *convolution, candidate *one, ckpt_e
     return CKPT_OK;
 }
 
-/* The configuration that `name` is of; whether it is spelled as cuDNN's would be, ckpt_device_bind finds out. */
+/* The configuration of that name; the name that it gets is compared with the given one by ckpt_device_bind. */
 static ckpt_code make_config(cudnn_owned *owned, const cudnn_session *session, descriptor graph, const char *name,
                              descriptor *config, ckpt_err *err)
 {

@@ -23,7 +23,7 @@ typedef enum ckpt_cudnn_direction {
 
 /* limit: bytes of workspace at most; -1: as much as the fastest wants, up to the operands' bytes and 64 MiB. choice:
  * NULL, or what ckpt_cudnn_convolution_choice said of such a convolution.
- * Errors: CKPT_DEVICE (nothing reproducible fits, with the shape; or not that), CKPT_NO_MEMORY. */
+ * Errors: CKPT_DEVICE (nothing reproducible fits, with the shape; or not `choice`), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
                                                       ckpt_cudnn_direction direction, ckpt_bytes limit,
                                                       const char *choice, ckpt_cudnn_convolution **convolution,

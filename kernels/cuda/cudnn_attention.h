@@ -1,5 +1,5 @@
 /* Attention by cuDNN 9, as ready-made calls that give the same bits again: bfloat16, without dropout. Only
- * cudnn_attention.c sees cuDNN. */
+ * cudnn*.c sees cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_ATTENTION_H
 #define CKPT_KERNELS_CUDA_CUDNN_ATTENTION_H
 

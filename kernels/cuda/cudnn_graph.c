@@ -1,5 +1,5 @@
-/* Descriptors of cuDNN's graph API: made, filled, finalized, given back; what engines say of themselves; their names.
- */
+/* Descriptors of cuDNN's graph API are made, filled, finalized and given back here; what engines say of themselves, and
+ * their names. */
 #include <inttypes.h>
 #include <stdio.h>
 

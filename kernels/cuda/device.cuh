@@ -19,7 +19,7 @@ extern "C" {
 #include "kernels/philox.h"
 }
 
-/* Where a kernel is launched, and one launch more. */
+/* The stream that a kernel is launched on; counts the launch. */
 static inline cudaStream_t launch_stream(const ckpt_cuda *cuda)
 {
     cuda->launched->kernels++;

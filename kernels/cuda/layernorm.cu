@@ -65,9 +65,9 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
     }
 }
 
-/* dx (adds: +)= rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group, and the group's sums of dy
- * xhat and dy to part[group][0 and 1][width]. Teams take turns at the rows; their sums are added in order. A team that
- * is a block waits for itself at every row, so it fetches the next one before. */
+/* dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)), or added to dx, for the rows of one group, and the group's sums
+ * of dy xhat and dy to part[group][0 and 1][width]. Teams take turns at the rows; their sums are added in order. A team
+ * that is a block waits for itself at every row, so it fetches the next one before. */
 template <typename T, int TEAM, int P>
 __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                                                                  : P > 3    ? 3

@@ -30,8 +30,8 @@ typedef struct ckpt_trial {
 } ckpt_trial;
 
 /* Runs every candidate twice on zeroed results: the bits must be the same, and the values those of the first candidate
- * but for rounding; then times it. *fastest: of those that passed, 0 where none did. *took: its time, -1 where none
- * did. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+ * that gave the same bits twice, but for rounding; then times it. *fastest: of those that passed, 0 where none did.
+ * *took: its time, -1 where none did. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_trial_run(const ckpt_trial *trial, ckpt_tuning *tuning, int *fastest, ckpt_ns *took,
                                        ckpt_err *err);
 

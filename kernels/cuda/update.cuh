@@ -20,8 +20,8 @@ enum {
     UPDATE_CHUNK = 4 * UPDATE_PACK * UPDATE_THREADS,
     UPDATE_STATES = 2,
     UPDATE_ARGUMENTS = 32764, /* bytes that the arguments of one launch may take */
-    UPDATE_MANY = 580,        /* parameters that fit; few travel faster */
-    UPDATE_FEW = 32,
+    UPDATE_MANY = 580,        /* parameters that fit into that */
+    UPDATE_FEW = 32,          /* no more than these take a shorter list, which is sent faster */
 };
 
 struct update_piece {

@@ -148,8 +148,8 @@ void multiply(const ckpt_blas_shape &s, algorithm how, const void *x, const void
     }
 }
 
-/* What a run is said to take, in seconds, so that no load of the host shows beside it: those that must not be chosen
- * least, the others by the seed; products with sums more when it is odd, less when it is even. */
+/* The made-up time of a run, of whole seconds, so that the host's own load does not matter: least for what must not be
+ * chosen, else by the seed; of products with sums more when it is odd, less when it is even. */
 int64_t cost_of(const ckpt_blas_shape &s, algorithm how)
 {
     const int which = emulated_candidates();

@@ -39,9 +39,8 @@ int64_t ckpt_emulated_starts(void);
  * that the device does, a millisecond where the memory is large. */
 void ckpt_emulated_guard(bool guarded);
 
-/* What the two libraries offer to choose from. 0 (the default): one algorithm. Else several, some of which must not be
- * chosen, with made-up times that put others first for other numbers. CKPT_EMULATED_NO_SUMS: one, and none with sums.
- */
+/* What the two libraries offer to choose from. 0 (the default): one algorithm. CKPT_EMULATED_NO_SUMS: one, and none
+ * with sums. Any other number: several, some of which must not be chosen; their times are made up by the number. */
 enum { CKPT_EMULATED_NO_SUMS = -1 };
 void ckpt_emulated_candidates(int which);
 
