@@ -481,14 +481,11 @@ profile() { # NETWORK
     esac
     "$bin/ckpt-profile" "$root/models/$network.json" "${vars[@]}" --device "$device" -o "$network.json" 2> >(tee "$network.err" >&2)
     "$bin/ckpt-plan" "$root/models/$network.json" "${vars[@]}" --profile "$network.json" --strategy keep-all -o "$network.plan.json"
-    # shellcheck disable=SC2086
-    "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan "$network.plan.json" --steps 10 $no_digest \
+    "$bin/ckpt-train" "$root/models/$network.json" "${vars[@]}" --device "$device" --plan "$network.plan.json" --steps 10 --no-digest \
         --profile "$network.json" --trace "$network.trace.json" | tee "$network.txt"
     [ $dry = 1 ] || grep -q '"recorder": "CUPTI' "$network.json" || { echo "not recorded by CUPTI: $(tail -n 1 "$network.err")"; exit 1; }
     grep 'sum of layers' "$network.txt"
 }
-no_digest=$("$bin/ckpt-train" --help 2>/dev/null | grep -o -m 1 -- '--no-digest')
-export no_digest
 export -f profile
 if asked profile; then
     plain_part profile-gpt2-124m 70 bash -c 'profile gpt2-124m'
@@ -522,8 +519,7 @@ look_into() {
     "$bin/ckpt-plan" "$root/models/gpt2-124m.json" "${vars[@]}" --device h200 --strategy keep-all -o plan.json
     local metrics=gpu__time_duration.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread
     local look=(ncu --clock-control none --csv --page raw --print-units base --metrics "$metrics")
-    # shellcheck disable=SC2206
-    local train=("$bin/ckpt-train" "$root/models/gpt2-124m.json" "${vars[@]}" --device "$device" --plan plan.json --steps 1 --no-graph --no-cupti $no_digest)
+    local train=("$bin/ckpt-train" "$root/models/gpt2-124m.json" "${vars[@]}" --device "$device" --plan plan.json --steps 1 --no-graph --no-cupti --no-digest)
     "${look[@]}" --launch-count 200 --log-file ncu.csv "${train[@]}" || { tail -n 3 ncu.csv; exit 1; }
     "$python" "$root/bench/gpu/ncu_table.py" ncu.csv | tee ncu.md
     CKPT_ATTENTION=own "${look[@]}" --launch-count 20 --kernel-name regex:attention --log-file own.csv "${train[@]}" || { tail -n 3 own.csv; exit 1; }

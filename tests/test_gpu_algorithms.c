@@ -209,8 +209,8 @@ static void sums_are_whole(void **state)
     ckpt_emulated_candidates(0);
 }
 
-/* The fastest of those that may be: made-up candidates that drift, forget or drop are said to take a second, the best
- * that may be 10 (with sums 5 more by odd numbers and 5 less by others), and one wants more workspace than there is. */
+/* What is chosen is the fastest candidate that may be. Made-up ones that drift, forget or drop take a second, the best
+ * of the others 10 (with sums 5 more by odd numbers, 5 less by even ones); one wants more workspace than there is. */
 static void the_fastest_right_one(void **state)
 {
     (void)state;

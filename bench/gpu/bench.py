@@ -97,19 +97,19 @@ class Ckpt:
         self.job, self.name, self.plan, self.times, self.error, self.result = job, name, plan, [], None, {}
 
     def step_times(self, steps):
-        self.result = json.loads(self.train(["--steps", str(steps), "--json"] + self.job.args.no_digest))
+        self.result = json.loads(self.train(["--steps", str(steps), "--json"]))
         return self.result["step_ns"] / 1e9
 
     def train(self, how):
         job = self.job
-        return run([f"{job.args.bin}/ckpt-train", job.model, "--plan", self.plan, "--device", job.args.device] + how + job.flags,
-                   job.args.left())
+        return run([f"{job.args.bin}/ckpt-train", job.model, "--plan", self.plan, "--device", job.args.device, "--no-digest"] + how
+                   + job.flags, job.args.left())
 
     def trace(self):
         """A run of its own: a step that is traced is started op by op, not replayed."""
         if self.error is None and self.times and self.job.args.left() > 0:
             try:
-                self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")] + self.job.args.no_digest)
+                self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")])
             except Exception as error:  # noqa: BLE001
                 self.job.notes.append(f"{self.name}, trace: {error}")
 
@@ -403,8 +403,6 @@ def main():
     args.end = begun + args.seconds
     args.left = lambda: args.end - time.time()
     with_torch = None if args.no_torch else torch_version()
-    # Weights that nobody compares need not be hashed.
-    args.no_digest = ["--no-digest"] if "--no-digest" in run([f"{args.bin}/ckpt-train", "--help"]) else []
     os.makedirs(f"{args.out}/recorded", exist_ok=True)
     gpu = smi("name") if args.device != "cpu" else ""
     peak_flops, peak_source = flops.peak(gpu)
