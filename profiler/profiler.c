@@ -34,7 +34,7 @@ void ckpt_profile_note(const ckpt_profiling *profiling, const char *format, ...)
 
 static bool same_tensor(const ckpt_tensor *a, const ckpt_tensor *b)
 {
-    return a->dtype == b->dtype && ckpt_shape_equal(&a->shape, &b->shape);
+    return a->dtype == b->dtype && a->pitch == b->pitch && ckpt_shape_equal(&a->shape, &b->shape);
 }
 
 static bool same_text(const char *a, const char *b)
@@ -83,6 +83,11 @@ static bool same_layer(const ckpt_profiling *profiling, const ckpt_node *a, cons
     }
     for (int k = 0; k < a->param_count; k++) {
         if ((a->param[k].tied < 0) != (b->param[k].tied < 0)) {
+            return false;
+        }
+    }
+    for (int k = 0; k < a->out_count; k++) { /* inputs and attributes give all of an output but its pitch */
+        if (a->out[k].pitch != b->out[k].pitch) {
             return false;
         }
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --device cuda:N from the outside. Everywhere: what is refused, with which line and code. Where a GPU is: the same
 # weights with every plan, recorded or not, and the memory that is reported.
-# on a GPU: 100 s, alone
+# on a GPU: 150 s, alone
 set -u
 export OMP_WAIT_POLICY=passive # spinning threads cost much where other tests share the cores
 source_dir=${1:-$CKPT_SOURCE_DIR} bin_dir=${2:-$CKPT_BIN_DIR} work_dir=${3:-$CKPT_WORK_DIR/cli_gpu}
