@@ -282,7 +282,7 @@ print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.star
             command -v $name && $name --version
         done
     } >"$work/logs/inventory.txt" 2>&1
-    for name in libcublasLt libcudnn libcupti libnccl; do
+    for name in libcublasLt libcudnn libnvrtc libcupti libnccl; do # libnvrtc: cuDNN compiles attention with it
         file=$(sed -n "s/^\($name\.so[^ ]*\)  \([a-z]*\)  \(.*\)/\3 (\2)/p" "$work/logs/inventory.txt" | head -n 1)
         if [ -n "$file" ]; then found+=("${file##*/}"); else lacks+=("$name"); fi
     done
@@ -322,7 +322,7 @@ if [ -z "$prebuilt" ]; then
         # RPATH, not RUNPATH: what these libraries need themselves lies there too.
         link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
     fi
-    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link" -DCMAKE_CUDA_FLAGS=-lineinfo)
+    flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
     tests=$(cd tests && ls test_gpu_*.c test_cud*.c 2>/dev/null | sed 's/\.c$//')
     part configure 60 cmake --preset cuda "${flags[@]}" || exit 1
     [ "$verdict" = ok ] || { note configure "$verdict" "$(why configure 4)"; exit 1; }
@@ -546,7 +546,7 @@ fi
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
 # shapes of test_gpu_ops; and a training step of small networks, which have every op between them but nll_loss and mse,
 # started kernel by kernel because the tool looks into those, and into replayed ones less well. Only our own kernels are
-# looked into: a library's take long and are not ours to mend.
+# looked into: a library's take long and are not ours to mend. So attention is ours, too, where cuDNN's is the default.
 clean() { # TOOL WHAT
     local tool=$1 program=() file=$work/sanitize/$1.$BASHPID words filter name code
     read -ra words <<<"$2"
@@ -559,7 +559,7 @@ clean() { # TOOL WHAT
             { echo "== DIRTY $tool $2: no plan"; cat "$file"; return 1; }
         program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
     esac
-    CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
+    CKPT_ATTENTION=own CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
         timeout -k 3 60 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
     code=$?
     if [ $code = 0 ]; then
