@@ -1,4 +1,4 @@
-/* labels: contract gpu; on a GPU: 60 s, together */
+/* labels: contract gpu; on a GPU: 90 s, together */
 /* What the real cuDNN answers to the convolutions and the attention of every network under models/, and to strange
  * ones, without a GPU: it chooses engines and makes plans for a GPU that is described to it
  * (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The description's keys are cuDNN's own: a version that wants others
