@@ -119,11 +119,24 @@ end_session() {
         [ "${words[3]}" != "$1" ] || kill -KILL "${file//[!0-9]/}" 2>/dev/null
     done
 }
+# within SECONDS COMMAND...: as timeout, but a process that the driver does not let end is left behind.
+within() {
+    local seconds=$1 pid tick
+    shift
+    timeout -k 2 "$seconds" "$@" &
+    pid=$!
+    for ((tick = 0; tick < 5 * (seconds + 4); tick++)); do
+        kill -0 $pid 2>/dev/null || { wait $pid; return; }
+        sleep 0.2
+    done
+    kill -KILL $pid # timeout itself, which waits for it
+    return 137
+}
 # Whether the device still answers. A small test may fail for other reasons; what counts is that it ends.
 answers() {
-    if [ $dry = 0 ] && command -v nvidia-smi >/dev/null; then timeout -k 2 10 nvidia-smi -L >/dev/null 2>&1 || return 1; fi
+    if [ $dry = 0 ] && command -v nvidia-smi >/dev/null; then within 10 nvidia-smi -L >/dev/null 2>&1 9>&- || return 1; fi
     [ -x "$bin/test_gpu_device" ] || return 0
-    timeout -k 2 "${CKPT_PROBE_SECONDS:-20}" "$bin/test_gpu_device" >"$work/logs/probe.log" 2>&1
+    within "${CKPT_PROBE_SECONDS:-20}" "$bin/test_gpu_device" >"$work/logs/probe.log" 2>&1 9>&-
     case $? in 124 | 137) return 1 ;; esac
 }
 silence='the device no longer answers'
@@ -145,6 +158,7 @@ part() {
         sleep 0.2
         ticks=$((ticks + 1))
         [ $((ticks % 100)) != 0 ] || keep
+        [ $((ticks % 5)) != 0 ] || [ $(($(date +%s) - begun)) -lt $((limit + 8)) ] || end_session $child # timeout itself waits
     done
     wait $child
     code=$?
@@ -216,7 +230,8 @@ for place in $([ "$whole" = system ] || echo $whole wheels toolkit); do
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 
-smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+smi() { timeout -k 2 10 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+gpu=$(smi name,memory.total,clocks.max.sm,power.limit) driver=$(smi driver_version)
 capability=$(smi compute_cap | tr -d '. ')
 case $capability in *[!0-9]*) capability='' ;; esac
 {
@@ -224,7 +239,7 @@ case $capability in *[!0-9]*) capability='' ;; esac
     echo
     commit=$(cat prebuilt/commit 2>/dev/null || git --no-optional-locks describe --always --dirty --abbrev=12 2>/dev/null)
     echo "- commit: ${commit:-${CKPT_COMMIT:-unknown}}"
-    echo "- GPU: $(smi name,memory.total,clocks.max.sm,power.limit), compute capability ${capability:-unknown}, driver $(smi driver_version)"
+    echo "- GPU: ${gpu:-unknown}, compute capability ${capability:-unknown}, driver ${driver:-unknown}"
     echo "- host: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors, $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release)"
     echo "- CUDA's libraries: ${whole:-no place has all of ${needed[*]}; mixed from ${places[*]}}"
     echo "- parts: $parts; $seconds s. The last line of this page says whether all was well; without it the run was cut off."
@@ -249,7 +264,7 @@ build=${CKPT_BUILD:-$root/build/gpu-check}
 prebuilt=${bin:+yes}
 bin=${bin:-$build/bin}
 export work results root bin dry device types silence python scale
-export -f answers
+export -f answers within
 
 # What is here. The row names what is needed, and the tools.
 inventory() {
@@ -282,7 +297,7 @@ print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.star
             command -v $name && $name --version
         done
     } >"$work/logs/inventory.txt" 2>&1
-    for name in libcublasLt libcudnn libcupti libnccl; do
+    for name in libcublasLt libcudnn libnvrtc libcupti libnccl; do # libnvrtc: cuDNN compiles attention with it
         file=$(sed -n "s/^\($name\.so[^ ]*\)  \([a-z]*\)  \(.*\)/\3 (\2)/p" "$work/logs/inventory.txt" | head -n 1)
         if [ -n "$file" ]; then found+=("${file##*/}"); else lacks+=("$name"); fi
     done
@@ -305,9 +320,14 @@ print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.star
 }
 export -f inventory find_library && export wheels toolkit system
 if asked inventory && [ -n "$prebuilt" ]; then plain_part inventory 70 bash -c inventory; fi
-if [ $dry = 0 ] && [ -z "$capability" ] && command -v nvidia-smi >/dev/null; then
-    note gpu FAILED "no GPU answers: $(nvidia-smi 2>&1 | tr '\n' ' ' | cut -c 1-200)"
-    exit 1
+if [ $dry = 0 ] && [ -z "$capability" ]; then # without nvidia-smi there may still be a GPU
+    if command -v nvidia-smi >/dev/null; then
+        note gpu FAILED "no GPU answers: $(timeout -k 2 10 nvidia-smi 2>&1 | tr '\n' ' ' | cut -c 1-200)"
+        exit 1
+    elif ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [ ! -e /dev/dxg ]; then
+        note gpu FAILED "no GPU: neither nvidia-smi nor /dev/nvidia0 is here"
+        exit 1
+    fi
 fi
 
 # Build. Warnings of another compiler than the suite's are counted, not fatal.
@@ -542,7 +562,7 @@ fi
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
 # shapes of test_gpu_ops; and a training step of small networks, which have every op between them but nll_loss and mse,
 # started kernel by kernel because the tool looks into those, and into replayed ones less well. Only our own kernels are
-# looked into: a library's take long and are not ours to mend.
+# looked into: a library's take long and are not ours to mend. So attention is ours, too, where cuDNN's is the default.
 clean() { # TOOL WHAT
     local tool=$1 program=() file=$work/sanitize/$1.$BASHPID words filter name code
     read -ra words <<<"$2"
@@ -555,7 +575,7 @@ clean() { # TOOL WHAT
             { echo "== DIRTY $tool $2: no plan"; cat "$file"; return 1; }
         program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
     esac
-    CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
+    CKPT_ATTENTION=own CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
         timeout -k 3 60 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
     code=$?
     if [ $code = 0 ]; then

@@ -154,6 +154,7 @@ case $* in *compute_cap*) echo 9.0 ;; *driver_version*) echo 580.1 ;; *) echo "A
 SCRIPT2
 fake fakes/compute-sanitizer <<'SCRIPT2'
 case $* in *--help*) echo "--kernel-name" && exit ;; *"kns=attention_forward"*"kns=layernorm_forward"*) ;; *) echo "no filter" && exit 1 ;; esac
+[ "${CKPT_ATTENTION:-}" = own ] || { echo "a library's attention, which is not looked into" && exit 1; }
 case "$* ${CKPT_TEST_OP:-}" in *racecheck*softmax) echo "========= Race reported" && echo "========= RACECHECK SUMMARY: 1 hazard" && exit 99 ;; esac
 echo "========= ERROR SUMMARY: 0 errors"
 SCRIPT2
@@ -172,6 +173,12 @@ fake fakes/nvidia-smi <<<'echo "No devices were found"; exit 6'
 check 1 --call 2
 row gpu FAILED "no GPU answers: No devices were found"
 rm fakes/nvidia-smi fakes/compute-sanitizer
+if ! command -v nvidia-smi >/dev/null && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [ ! -e /dev/dxg ]; then
+    check 1 --call 1
+    row gpu FAILED "no GPU: neither nvidia-smi" && row inventory '.*' && last "Not all was well"
+    grep -q '^| smoke' out/summary.md && fail "parts are begun without a GPU"
+    grep -q '^- GPU: unknown, compute capability unknown, driver unknown$' out/summary.md || fail "a GPU that is not there"
+fi
 
 # No time: what was under way and what was not begun.
 tests "slow 100 together prebuilt/bin/slow" "ok 10 alone prebuilt/bin/ok"
