@@ -3,6 +3,7 @@
  * GPU there is; on the emulated one candidates are made up (tests/emulation/blas_host.cpp): some must not be chosen,
  * and which of the others is fastest is told beforehand. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -283,6 +284,32 @@ static void bias_gradient_rides_along(void **state)
         ones_fini(&o);
     }
     ckpt_emulated_candidates(0);
+    ones o;
+    assert_int_equal(setenv("CKPT_BIAS_SUMS", "apart", 1), 0);
+    ones_init(&o, ckpt_gpus[0].device, CKPT_BFLOAT16, 257, 40, 24);
+    assert_null(strstr(ckpt_device_choice(&o.bound), "weight-sums="));
+    assert_int_equal(unsetenv("CKPT_BIAS_SUMS"), 0);
+    ones_fini(&o);
+}
+
+/* A product whose sums are wrong by every algorithm is held against our own sums, and not used. */
+static void sums_that_are_wrong_alike(void **state)
+{
+    (void)state;
+    if (!emulated(&ckpt_gpus[0])) {
+        skip();
+    }
+    ones o;
+    ckpt_tuning tuning = {0};
+    ckpt_emulated_candidates(CKPT_EMULATED_WRONG_SUMS);
+    ones_init(&o, ckpt_gpus[0].device, CKPT_BFLOAT16, 257, 40, 24);
+    assert_non_null(strstr(ckpt_device_choice(&o.bound), "weight-sums="));
+    ones_do(&o, false, &tuning);
+    assert_null(strstr(ckpt_device_choice(&o.bound), "weight-sums="));
+    assert_non_null(strstr(tuning.refusal, "product with sums: another result"));
+    check_ones(&o, 257, 40, 24, "sums apart");
+    ones_fini(&o);
+    ckpt_emulated_candidates(0);
 }
 
 /* Names that are of nothing, of another layer, or no names at all. */
@@ -338,6 +365,7 @@ int main(void)
         cmocka_unit_test(sums_are_whole),
         cmocka_unit_test(the_fastest_right_one),
         cmocka_unit_test(bias_gradient_rides_along),
+        cmocka_unit_test(sums_that_are_wrong_alike),
         cmocka_unit_test(unknown_names),
     };
     return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);

@@ -3,6 +3,8 @@
  * A bfloat16 model multiplies bfloat16 copies of the weights and gets its weight gradient in float32. A product of
  * [rows x in] [in x out] is 2 rows in out FLOP and moves each matrix once: bound by arithmetic from a few hundred rows
  * on, by memory below. The products that add exist beside those that overwrite, as on the CPU. */
+#include <cstdlib>
+
 #include "kernels/cuda/blas_layer.cuh"
 
 namespace
@@ -41,14 +43,17 @@ linear_sizes linear_sizes_of(const ckpt_node *node)
     return {rows, in, ckpt_tensor_room(&node->out[0]) / rows};
 }
 
-/* Where the library has none with sums, or a choice goes without, the bias's gradient stays with the column sums. */
+/* Where the library has none with sums, or a choice goes without, the bias's gradient stays with the column sums; where
+ * there is no choice, CKPT_BIAS_SUMS=apart keeps it there. */
 ckpt_code linear_make(linear_state *l, ckpt_cuda *cuda, int which, const ckpt_blas_shape &shape, ckpt_bytes limit,
                       const char *choice, ckpt_err *err)
 {
     char text[CKPT_PIECE_TEXT];
     ckpt_err refusal = {};
     const char *const piece = ckpt_choice_get(choice, linear_key[which], text);
-    if (which == WEIGHT_SUMS && piece != NULL && piece[0] == '\0') {
+    const char *const asked = getenv("CKPT_BIAS_SUMS");
+    const bool apart = piece != NULL ? piece[0] == '\0' : asked != NULL && strcmp(asked, "apart") == 0;
+    if (which == WEIGHT_SUMS && apart) {
         return CKPT_OK;
     }
     const ckpt_code code = ckpt_blas_product_create(cuda, &shape, limit, piece, &l->product[which], &refusal);
@@ -164,27 +169,47 @@ ckpt_code linear_backward(const ckpt_kernel_args *args, ckpt_err *err)
                                        args->grad_in[0], NULL, args->workspace, err);
 }
 
-ckpt_code linear_time_sums(void *args, int candidate, ckpt_err *err)
+/* The gradients of weight and bias: 0 apart, 1 in one product. */
+ckpt_code linear_run_way(void *self, int candidate, ckpt_err *err)
 {
-    (void)candidate;
-    return linear_column_sums((const ckpt_kernel_args *)args, err);
+    const ckpt_kernel_args *const args = (const ckpt_kernel_args *)self;
+    const linear_state *const l = (const linear_state *)args->state;
+    const bool one = candidate == 1;
+    CKPT_TRY(ckpt_blas_product_run(l->product[one ? WEIGHT_SUMS : WEIGHT], args->grad_out[0], args->in[0],
+                                   args->grad_param[0], one ? args->grad_param[1] : NULL, args->workspace, err));
+    return one ? CKPT_OK : linear_column_sums(args, err);
 }
 
-/* Is the weight's gradient with the bias's in one product right, and faster than both apart? */
-ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_ns product, ckpt_tuning *tuning, ckpt_err *err)
+/* Is the weight's gradient with the bias's in one product right, and faster than both apart? The product and our own
+ * sums are what it is held against: all of cuBLASLt's candidates could be wrong alike. */
+ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_tuning *tuning, ckpt_err *err)
 {
     linear_state *const l = (linear_state *)args->state;
+    const linear_sizes s = linear_sizes_of(args->node);
     ckpt_kernel_args own = *args;
-    ckpt_ns both = 0, sums = 0;
-    own.grad_param_adds = 0;
+    ckpt_tuning ways = {}; /* not counted: no candidate is new */
     ckpt_trial trial = {};
-    trial.cuda = (ckpt_cuda *)args->context;
-    trial.self = &own;
-    trial.run = linear_time_sums;
-    CKPT_TRY(ckpt_trial_time(&trial, tuning, 0, &sums, err));
+    ckpt_ns took = 0;
+    int fastest = 0;
     CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT_SUMS], args->grad_out[0], args->in[0], args->grad_param[0],
-                                    args->grad_param[1], args->workspace, args->workspace_bytes, tuning, &both, err));
-    if (both < 0 || (product >= 0 && both > product + sums)) {
+                                    args->grad_param[1], args->workspace, args->workspace_bytes, tuning, &took, err));
+    own.grad_param_adds = 0;
+    ways.flush = tuning->flush;
+    ways.flush_bytes = tuning->flush_bytes;
+    trial.cuda = (ckpt_cuda *)args->context;
+    trial.what = "product with sums";
+    trial.count = 2;
+    trial.self = &own;
+    trial.run = linear_run_way;
+    trial.result[0] = {args->grad_param[0], CKPT_FLOAT32, s.out, s.in, s.in};
+    trial.result[1] = {args->grad_param[1], CKPT_FLOAT32, 1, s.out, s.out};
+    trial.terms = s.rows;
+    CKPT_TRY(ckpt_trial_run(&trial, &ways, &fastest, &took, err));
+    if (ways.refused > 0) {
+        tuning->refused += ways.refused;
+        memcpy(tuning->refusal, ways.refusal, sizeof tuning->refusal);
+    }
+    if (fastest == 0) {
         ckpt_blas_product_destroy(l->product[WEIGHT_SUMS]);
         l->product[WEIGHT_SUMS] = NULL;
     }
@@ -195,16 +220,16 @@ ckpt_code linear_tune_backward(const ckpt_kernel_args *args, ckpt_tuning *tuning
 {
     const linear_state *const l = (const linear_state *)args->state;
     const void *const dy = args->grad_out[0];
-    ckpt_ns took[2] = {0, 0}, input = 0;
+    ckpt_ns took = 0;
     for (int adds = 0; adds < 2; adds++) {
         CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT + adds], dy, args->in[0], args->grad_param[0], NULL,
-                                        args->workspace, args->workspace_bytes, tuning, &took[adds], err));
+                                        args->workspace, args->workspace_bytes, tuning, &took, err));
         if (args->grad_in[0] != NULL) {
             CKPT_TRY(ckpt_blas_product_tune(l->product[INPUT + adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
-                                            args->workspace, args->workspace_bytes, tuning, &input, err));
+                                            args->workspace, args->workspace_bytes, tuning, &took, err));
         }
     }
-    return l->product[WEIGHT_SUMS] == NULL ? CKPT_OK : linear_tune_sums(args, took[0], tuning, err);
+    return l->product[WEIGHT_SUMS] == NULL ? CKPT_OK : linear_tune_sums(args, tuning, err);
 }
 
 ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)

@@ -107,9 +107,10 @@ void multiply_by(const ckpt_blas_shape &s, const std::vector<double> &left, cons
 
 void sum_rows(const ckpt_blas_shape &s, const std::vector<double> &left, void *sums)
 {
+    const int64_t terms = s.inner - (emulated_candidates() == CKPT_EMULATED_WRONG_SUMS ? 1 : 0);
     for (int64_t r = 0; r < s.rows; r++) {
         double sum = 0;
-        for (int64_t k = 0; k < s.inner; k++) {
+        for (int64_t k = 0; k < terms; k++) {
             sum += left[(size_t)(r * s.inner + k)];
         }
         write_value(sums, s.out, r, (float)sum);

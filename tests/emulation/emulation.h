@@ -40,8 +40,9 @@ int64_t ckpt_emulated_starts(void);
 void ckpt_emulated_guard(bool guarded);
 
 /* What the two libraries offer to choose from. 0 (the default): one algorithm. CKPT_EMULATED_NO_SUMS: one, and none
- * with sums. Any other number: several, some of which must not be chosen; their times are made up by the number. */
-enum { CKPT_EMULATED_NO_SUMS = -1 };
+ * with sums. Any other number: several, some of which must not be chosen; their times are made up by the number.
+ * CKPT_EMULATED_WRONG_SUMS is one of those, and all products with sums leave out the last term. */
+enum { CKPT_EMULATED_NO_SUMS = -1, CKPT_EMULATED_WRONG_SUMS = 1000 };
 void ckpt_emulated_candidates(int which);
 
 #pragma GCC visibility pop
