@@ -230,7 +230,7 @@ for place in $([ "$whole" = system ] || echo $whole wheels toolkit); do
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 
-smi() { timeout -k 2 10 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+smi() { timeout -k 2 30 nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
 gpu=$(smi name,memory.total,clocks.max.sm,power.limit) driver=$(smi driver_version)
 capability=$(smi compute_cap | tr -d '. ')
 case $capability in *[!0-9]*) capability='' ;; esac
@@ -322,7 +322,7 @@ export -f inventory find_library && export wheels toolkit system
 if asked inventory && [ -n "$prebuilt" ]; then plain_part inventory 70 bash -c inventory; fi
 if [ $dry = 0 ] && [ -z "$capability" ]; then # without nvidia-smi there may still be a GPU
     if command -v nvidia-smi >/dev/null; then
-        note gpu FAILED "no GPU answers: $(timeout -k 2 10 nvidia-smi 2>&1 | tr '\n' ' ' | cut -c 1-200)"
+        note gpu FAILED "no GPU answers: $(timeout -k 2 30 nvidia-smi 2>&1 | tr '\n' ' ' | cut -c 1-200)"
         exit 1
     elif ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [ ! -e /dev/dxg ]; then
         note gpu FAILED "no GPU: neither nvidia-smi nor /dev/nvidia0 is here"
