@@ -365,7 +365,8 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
 }
 
 /* *last: the last step whose update can run together with that of step s. From s on up to it there are only updates,
- * which wait for no copy, and frees, of nothing that updates read. Gives the number of their parameters. */
+ * and frees, of nothing that later updates read, and none of them waits for a copy: what waits behind a step may count
+ * on that step's own wait (a free waits where it is poisoned). Gives the number of their parameters. */
 static int find_joined(const ckpt_executor *executor, int s, int *last)
 {
     int count = 0;
@@ -373,7 +374,7 @@ static int find_joined(const ckpt_executor *executor, int s, int *last)
         const ckpt_action *const action = &executor->action[i];
         const bool update = action->kind == CKPT_RUN && action->task == CKPT_TASK_LAYER &&
                             action->phase == CKPT_UPDATE && (i == s || action->wait_count == 0);
-        if (!update && action->kind != CKPT_FREE) {
+        if (!update && (action->kind != CKPT_FREE || action->wait_count > 0)) {
             break;
         }
         *last = update ? i : *last;
