@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "planner/chain_dp.h"
+#include "planner/chain/chain_dp.h"
 
 enum { BLOCKS_MAX = 2000 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "viz/draw.h"
+#include "viz/draw/draw.h"
 
 enum { RUNS = 7, WIDTH = 960, HEIGHT = 640 };
 

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cli.h"
+#include "core/base/clock.h"
 #include "kernels/device.h"
 #include "kernels/threads.h"
-#include "ops/network.h"
+#include "ops/lowering/network.h"
 
 enum { REPEATS_MAX = 400, WARMUP = 2 };
 

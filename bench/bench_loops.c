@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cli.h"
+#include "core/base/clock.h"
 #include "kernels/device.h"
 #include "kernels/threads.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "planner/search.h"
-#include "planner/search_impl.h"
+#include "planner/search/search.h"
+#include "planner/search/search_impl.h"
 
 static ckpt_code run(const char *path, double percent, int64_t moves, ckpt_arena *arena, ckpt_err *err)
 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plans training graphs under many budgets and prints one Markdown table: time, best known time, bound, gap, seconds.
 
-Every plan is replayed by tests/replay_plan.py, which shares no code with ckpt, before its row is believed. Seconds are
+Every plan is replayed by tests/programs/replay_plan.py, which shares no code with ckpt, before its row is believed. Seconds are
 user + system time of the ckpt-plan process: they grow less under load than wall time. Best known times of the MONeT
 graphs are in bench/best_known.json, with their source; times in the table are in units of 10 us, as published there.
 
@@ -37,7 +37,7 @@ def plan(graph, budget, output):
 
 
 def replay(graph, output):
-    done = subprocess.run([sys.executable, f"{here}/../tests/replay_plan.py", graph, output], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, f"{here}/../tests/programs/replay_plan.py", graph, output], capture_output=True, text=True)
     return "ok" if done.returncode == 0 else done.stderr.strip()
 
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/units.h"
+#include "core/base/units.h"
 
 typedef enum ckpt_activity_kind {
     CKPT_ACTIVITY_KERNEL,

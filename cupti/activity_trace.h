@@ -2,7 +2,7 @@
 #ifndef CKPT_CUPTI_ACTIVITY_TRACE_H
 #define CKPT_CUPTI_ACTIVITY_TRACE_H
 
-#include "core/timeline.h"
+#include "core/formats/timeline.h"
 #include "cupti/activity.h"
 
 /* How many there were, for a line to the user. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 
 #ifdef CKPT_HAVE_CUPTI
 extern char **environ;

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 typedef struct ckpt_command {
     char *const *argv;   /* NULL ends it; argv[0] is looked for on PATH */

@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "cupti/command.h"
 
 /* Where the injected library leaves its spools; without it in the environment it records nothing. */

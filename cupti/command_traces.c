@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "cupti/activity_trace.h"
 #include "cupti/spool.h"
 

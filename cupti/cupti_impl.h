@@ -5,8 +5,8 @@
 
 #include <cupti.h>
 
-#include "core/memory.h"
-#include "core/status.h"
+#include "core/base/memory.h"
+#include "core/base/status.h"
 #include "cupti/activity.h"
 
 #if CUPTI_API_VERSION < 19

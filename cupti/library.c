@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/library_search.h"
+#include "core/base/library_search.h"
 #include "cupti/cupti_impl.h"
 
 enum {

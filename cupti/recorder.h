@@ -13,8 +13,8 @@
 
 #include <stdbool.h>
 
-#include "core/memory.h"
-#include "core/status.h"
+#include "core/base/memory.h"
+#include "core/base/status.h"
 #include "cupti/activity.h"
 
 typedef struct ckpt_recorder ckpt_recorder;

@@ -11,8 +11,8 @@
 
 #include <stdbool.h>
 
-#include "core/memory.h"
-#include "core/status.h"
+#include "core/base/memory.h"
+#include "core/base/status.h"
 #include "cupti/activity.h"
 
 typedef struct ckpt_spool ckpt_spool;

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 
 typedef struct reader {
     const unsigned char *bytes;

@@ -13,10 +13,10 @@
 #ifndef CKPT_EXECUTOR_EXECUTOR_H
 #define CKPT_EXECUTOR_EXECUTOR_H
 
-#include "core/trace.h"
+#include "core/formats/trace.h"
 #include "cupti/recorder.h"
 #include "kernels/device.h"
-#include "ops/network.h"
+#include "ops/lowering/network.h"
 #include "ranks/ranks.h"
 
 typedef struct ckpt_executor ckpt_executor;
@@ -39,11 +39,11 @@ CKPT_MUST_USE ckpt_code ckpt_executor_create(ckpt_device *device, const ckpt_low
 void ckpt_executor_destroy(ckpt_executor *executor);
 
 /* Host memory of input `i % input_count` of micro-batch `i / input_count`, to be filled before a step:
- * ckpt_tensor_bytes(&model->input[i % input_count]) bytes, in the layout of core/tensor.h; NULL: no layer of this stage
+ * ckpt_tensor_bytes(&model->input[i % input_count]) bytes, in the layout of core/formats/tensor.h; NULL: no layer of this stage
  * reads it. Valid until destroy. */
 void *ckpt_executor_input(ckpt_executor *executor, int i);
 
-/* The number of the batch of the data that micro-batch j of the next step is (core/scheme.h). */
+/* The number of the batch of the data that micro-batch j of the next step is (core/formats/scheme.h). */
 uint64_t ckpt_executor_batch(const ckpt_executor *executor, int j);
 
 /* One training step; collective. *loss is the value of the loss node; of several micro-batches the sum in their order,

@@ -2,7 +2,7 @@
 #ifndef CKPT_EXECUTOR_EXECUTOR_IMPL_H
 #define CKPT_EXECUTOR_EXECUTOR_IMPL_H
 
-#include "executor/data.h"
+#include "executor/data/data.h"
 #include "executor/executor.h"
 
 /* Host memory through which weights are initialised, hashed, saved and restored, piece by piece. */

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/memory.h"
-#include "core/timeline.h"
+#include "core/base/memory.h"
+#include "core/formats/timeline.h"
 #include "imports/import_impl.h"
 
 /* A value as it stands in the text, quotes included; at NULL: there is none. */

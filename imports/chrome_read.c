@@ -3,7 +3,7 @@
  * a kernel to the call that started it ("correlation") and to the operator around that ("External id"). */
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "imports/chrome_impl.h"
 
 /* The members of an event that are looked at, as they stand. */

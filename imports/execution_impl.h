@@ -9,9 +9,9 @@
 
 #include <stdbool.h>
 
-#include "core/graph.h"
-#include "core/json.h"
-#include "core/memory.h"
+#include "core/base/memory.h"
+#include "core/formats/graph.h"
+#include "core/json/json.h"
 #include "imports/import.h"
 #include "imports/import_impl.h"
 

@@ -3,8 +3,8 @@
 #ifndef CKPT_IMPORTS_IMPORT_H
 #define CKPT_IMPORTS_IMPORT_H
 
-#include "core/graph.h"
-#include "core/trace.h"
+#include "core/formats/graph.h"
+#include "core/formats/trace.h"
 
 typedef enum ckpt_import_kind {
     CKPT_IMPORT_SNAPSHOT, /* PyTorch's memory snapshot, torch.cuda.memory._dump_snapshot: a pickle */

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* Bytes of a name that are kept. A file says a layer's name once and a trace says it with every event: without a bound
  * a megabyte of input makes gigabytes of output. */

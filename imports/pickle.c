@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 
 enum { FIRST_ROOM = 8, PROTOCOL_MIN = 2, PROTOCOL_MAX = 5, NAME_MAX_BYTES = 60 };
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 
 typedef enum ckpt_pickle_type {
     CKPT_PICKLE_NONE,

@@ -2,7 +2,7 @@
  * only one tool writes. */
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "imports/import.h"
 #include "imports/import_impl.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
-#include "core/timeline.h"
-#include "core/units.h"
+#include "core/base/file.h"
+#include "core/base/units.h"
+#include "core/formats/timeline.h"
 #include "imports/import.h"
 #include "imports/snapshot_impl.h"
 

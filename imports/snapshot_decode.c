@@ -3,7 +3,7 @@
  * reads, of PyTorch 2.1 and 2.15. Older files: no time_us, blocks without an address, "real_size" in a "history". */
 #include <stdio.h>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "imports/snapshot_impl.h"
 
 /* Where in the file: device_traces[0][17], segments[3].blocks[2] (item < 0: the list's element itself). */

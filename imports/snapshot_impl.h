@@ -2,7 +2,7 @@
 #ifndef CKPT_IMPORTS_SNAPSHOT_IMPL_H
 #define CKPT_IMPORTS_SNAPSHOT_IMPL_H
 
-#include "core/timeline.h"
+#include "core/formats/timeline.h"
 #include "imports/import_impl.h"
 #include "imports/pickle_impl.h"
 

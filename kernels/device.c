@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/library_search.h"
-#include "ops/network.h"
+#include "core/base/library_search.h"
+#include "ops/lowering/network.h"
 
 /* "cuda" is cuda:0, "cuda:3" is 3; -1 when `name` is no CUDA device's name. */
 static int cuda_index(const char *name)

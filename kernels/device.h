@@ -2,7 +2,7 @@
 #ifndef CKPT_KERNELS_DEVICE_H
 #define CKPT_KERNELS_DEVICE_H
 
-#include "core/carrier.h"
+#include "core/base/carrier.h"
 #include "kernels/kernel.h"
 
 typedef struct ckpt_device ckpt_device;
@@ -104,7 +104,7 @@ typedef struct ckpt_device_api {
     ckpt_code (*stamp)(ckpt_device *device, int index, ckpt_stream stream, ckpt_err *err);
     ckpt_code (*stamp_ns)(ckpt_device *device, int index, ckpt_ns *ns, ckpt_err *err);
 
-    /* Carries messages between this device's memory and that of other ranks' devices (core/carrier.h); collective.
+    /* Carries messages between this device's memory and that of other ranks' devices (core/base/carrier.h); collective.
      * NULL: messages are in the host's memory. */
     ckpt_code (*carry)(ckpt_device *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
                        ckpt_err *err);

@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
-#include "core/units.h"
+#include "core/base/status.h"
+#include "core/base/units.h"
 #include "ops/op.h"
 #include "ops/optimizer.h"
 

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "core/json.h"
+#include "core/json/json.h"
 #include "ops/device_cpu_impl.h"
 #include "ops/op.h"
 

@@ -4,12 +4,12 @@
 
 #include <stdbool.h>
 
-#include "core/machine.h"
-#include "core/memory.h"
-#include "core/profile.h"
-#include "core/status.h"
-#include "core/tensor.h"
-#include "core/units.h"
+#include "core/base/memory.h"
+#include "core/base/status.h"
+#include "core/base/units.h"
+#include "core/formats/machine.h"
+#include "core/formats/profile.h"
+#include "core/formats/tensor.h"
 
 /* What the time of one kind of op is, times what the roofline gives; 0: 1. */
 typedef struct ckpt_op_factor {

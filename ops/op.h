@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/memory.h"
-#include "core/model.h"
-#include "core/tensor.h"
-#include "core/units.h"
+#include "core/base/memory.h"
+#include "core/base/units.h"
+#include "core/formats/model.h"
+#include "core/formats/tensor.h"
 
 enum {
     CKPT_IN_MAX = 64,  /* inputs of one layer: backward_in is a 64-bit mask */
@@ -106,7 +106,7 @@ struct ckpt_op {
     bool accumulates;
     bool gpu_accumulates; /* likewise of the GPU's kernels alone */
     /* Backward gives every input the gradient of output 0 as it is: on a GPU one buffer may then stand for several
-     * gradients, and nothing is copied (ops/lower_pass.c). */
+     * gradients, and nothing is copied (ops/lowering/lower_pass.c). */
     bool passes_gradient;
     bool planned_only; /* no kernel exists: opaque */
     uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 
 enum { KINDS = 3 };
 

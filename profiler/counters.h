@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* Sums over all threads; 0: not counted. Misses are what Linux calls cache-misses: of the last level on Intel's and
  * Arm's processors, of the second on AMD's, whose third no process can count for itself. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/cli.h"
+#include "core/base/clock.h"
 #include "profiler/profiler_impl.h"
 
 enum {

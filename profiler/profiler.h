@@ -2,11 +2,11 @@
 #ifndef CKPT_PROFILER_PROFILER_H
 #define CKPT_PROFILER_PROFILER_H
 
-#include "core/profile.h"
+#include "core/formats/profile.h"
 #include "cupti/recorder.h"
 #include "kernels/device.h"
 #include "ops/device_model.h"
-#include "ops/network.h"
+#include "ops/lowering/network.h"
 
 typedef struct ckpt_profiler_options {
     /* timed runs of each direction; 0: default, and for short layers more, until times are no longer those of waking up

@@ -6,7 +6,7 @@
  * what a plan should be made from, and the stamps are compared with them. */
 #include <string.h>
 
-#include "core/cli.h"
+#include "core/base/clock.h"
 #include "cupti/demangle.h"
 #include "profiler/profiler_impl.h"
 

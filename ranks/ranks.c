@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "ranks/ranks_impl.h"
 
 static ckpt_code open_mpi(ckpt_ranks *ranks, const ckpt_launch *launch, bool *one_host, ckpt_err *err)

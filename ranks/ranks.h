@@ -10,9 +10,9 @@
 
 #include <stdbool.h>
 
-#include "core/carrier.h"
-#include "core/status.h"
-#include "core/units.h"
+#include "core/base/carrier.h"
+#include "core/base/status.h"
+#include "core/base/units.h"
 
 typedef struct ckpt_ranks ckpt_ranks;
 

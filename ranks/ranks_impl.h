@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "core/carrier.h"
+#include "core/base/carrier.h"
 #include "ranks/ranks.h"
 #include "ranks/star_impl.h"
 

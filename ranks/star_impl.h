@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
-#include "core/units.h"
+#include "core/base/status.h"
+#include "core/base/units.h"
 
 enum {
     CKPT_STAR_RECORD = 1024,

@@ -2,11 +2,11 @@
 #ifndef CKPT_VIZ_VIZ_H
 #define CKPT_VIZ_VIZ_H
 
-#include "core/curve.h"
-#include "core/graph.h"
-#include "core/plan.h"
-#include "core/tensor.h"
-#include "core/trace.h"
+#include "core/formats/curve.h"
+#include "core/formats/graph.h"
+#include "core/formats/plan.h"
+#include "core/formats/tensor.h"
+#include "core/formats/trace.h"
 
 typedef struct ckpt_view_options {
     int width, height; /* pixels, or columns and rows of a terminal; 0: default; too small for the words: grows */

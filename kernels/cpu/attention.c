@@ -9,8 +9,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "core/memory.h"
-#include "core/tensor.h"
+#include "core/base/memory.h"
+#include "core/formats/tensor.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/tensor.h"
+#include "core/formats/tensor.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 

@@ -3,8 +3,8 @@
  * first gathered into the workspace. */
 #include <string.h>
 
-#include "core/memory.h"
-#include "core/tensor.h"
+#include "core/base/memory.h"
+#include "core/formats/tensor.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"

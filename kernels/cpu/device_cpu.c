@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/machine.h"
-#include "core/memory.h"
+#include "core/base/memory.h"
+#include "core/formats/machine.h"
 #include "kernels/cpu/clip.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"

@@ -1,8 +1,8 @@
 /* Linear on the CPU: three oneDNN matrix products. oneDNN divides a product among threads in a fixed way, so the bits
  * depend on the thread count only. The products that add exist beside those that overwrite, because which one a
  * backward needs is known when it runs. */
-#include "core/memory.h"
-#include "core/tensor.h"
+#include "core/base/memory.h"
+#include "core/formats/tensor.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"

@@ -2,7 +2,7 @@
  * one input the state before is zero and its products are left out. */
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"

@@ -10,8 +10,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "core/memory.h"
-#include "core/tensor.h"
+#include "core/base/memory.h"
+#include "core/formats/tensor.h"
 
 enum { STEPS_MAX = 2, USES_MAX = 5, BINDINGS_MAX = 8, WORKSPACE = -1 };
 

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
-#include "core/units.h"
+#include "core/base/status.h"
+#include "core/base/units.h"
 
 typedef struct ckpt_dnn ckpt_dnn;
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/tensor.h"
+#include "core/formats/tensor.h"
 
 /* An index space and where its elements lie on both sides. */
 typedef struct ckpt_permutation {

@@ -2,7 +2,7 @@
 #ifndef CKPT_KERNELS_CPU_PIECES_H
 #define CKPT_KERNELS_CPU_PIECES_H
 
-#include "core/tensor.h"
+#include "core/formats/tensor.h"
 #include "ops/op.h"
 
 /* In memory the whole is `outer` rows, each the rows of the pieces one after another.

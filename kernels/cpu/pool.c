@@ -3,7 +3,7 @@
  * threads write one element. */
 #include <string.h>
 
-#include "core/tensor.h"
+#include "core/formats/tensor.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"

@@ -2,7 +2,7 @@
  * parameter, 30 with the copy, and about 15 operations: bound by memory. The formulas and their order are those of
  * kernels/cpu/adam.c; products and sums that follow each other are one fused operation here, rounded once instead of
  * twice, so that results differ in the last places. The corrections for the moments' start at zero are the step's
- * numbers (ops/adam.c). */
+ * numbers (ops/defs/adam.c). */
 #include "kernels/cuda/update.cuh"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };

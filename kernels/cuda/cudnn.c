@@ -6,7 +6,7 @@
  * uses tensor cores, which there means TF32. PyTorch selects by the same notes (ATen/native/cudnn/Conv_v8.cpp). What is
  * chosen depends on the shape, the workspace, the kind of GPU and the library's version, and on nothing else.
  *
- * tests/test_cudnn.c runs, without a GPU, all of this but the handle and what executes a plan: cuDNN makes plans for a
+ * tests/kernels/test_cudnn.c runs, without a GPU, all of this but the handle and what executes a plan: cuDNN makes plans for a
  * GPU that is only described to it. cuDNN is opened by the first layer that wants it: it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "kernels/cuda/cudnn_impl.h"
 #include "kernels/cuda/trial.h"
 

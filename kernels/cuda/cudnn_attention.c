@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "kernels/cuda/cudnn_impl.h"
 
 typedef cudnnBackendDescriptor_t descriptor;

@@ -13,8 +13,8 @@
 #include <string.h>
 
 extern "C" {
-#include "core/memory.h"
-#include "core/tensor.h"
+#include "core/base/memory.h"
+#include "core/formats/tensor.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/philox.h"
 }

@@ -13,7 +13,7 @@
 enum {
     THREADS = 256,
     SUM_THREADS = 128, /* many registers each */
-    SEGMENT = 32,      /* in ops/embedding.c too */
+    SEGMENT = 32,      /* in ops/defs/embedding.c too */
     AHEAD = 8          /* rows of dy under way at a time */
 };
 

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/library_search.h"
-#include "core/memory.h"
+#include "core/base/library_search.h"
+#include "core/base/memory.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/nccl_names.h"
 

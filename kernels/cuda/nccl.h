@@ -2,7 +2,7 @@
 #ifndef CKPT_KERNELS_CUDA_NCCL_H
 #define CKPT_KERNELS_CUDA_NCCL_H
 
-#include "core/carrier.h"
+#include "core/base/carrier.h"
 #include "kernels/device.h"
 
 /* ckpt_device_api.carry. Opens $CKPT_NCCL or libnccl.so.2. Errors: CKPT_DEVICE (no NCCL on some rank: its words; two

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/device.cuh"
 
-/* SORT_ITEMS and SORT_DIGITS are in the allowance of ops/embedding.c too. */
+/* SORT_ITEMS and SORT_DIGITS are in the allowance of ops/defs/embedding.c too. */
 enum {
     SORT_BITS = 8,
     SORT_DIGITS = 1 << SORT_BITS,

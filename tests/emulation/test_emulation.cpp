@@ -9,7 +9,7 @@
 extern "C" {
 #include <cmocka.h>
 
-#include "core/tensor.h"
+#include "core/formats/tensor.h"
 }
 
 #include <vector>

@@ -10,7 +10,7 @@ function(array name hex)
   set(text "${text}const char ${name}[] = {\n${hex}0};\nconst unsigned ${name}_size = ${size};\n" PARENT_SCOPE)
 endfunction()
 
-set(text "/* Written by the build from viz/html/. */\n#include \"viz/view_html_impl.h\"\n\n")
+set(text "/* Written by the build from viz/html/. */\n#include \"viz/html/view_html_impl.h\"\n\n")
 file(READ ${FOLDER}/page.html hex HEX)
 array(ckpt_html_page "${hex}")
 file(READ ${FOLDER}/view.css hex HEX)

@@ -1,0 +1,37 @@
+/* What takes messages from one process to another: MPI between the memories of hosts, NCCL between those of GPUs. Here
+ * because those who have one (ranks/, kernels/) do not know each other. */
+#ifndef CKPT_CORE_BASE_CARRIER_H
+#define CKPT_CORE_BASE_CARRIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/status.h"
+#include "core/base/units.h"
+
+/* A slot is memory of the caller's, slot_bytes long, zeroed at first, with one message under way at most: send or
+ * receive, then wait. `self` is what the carrier was opened as. Rules for messages: ranks/ranks.h. */
+typedef struct ckpt_carrier {
+    bool on_device; /* messages are in a GPU's memory */
+    size_t slot_bytes;
+    ckpt_code (*prepare)(void *self, void *slot, ckpt_err *err); /* once, before its first message; NULL: nothing */
+    void (*release)(void *self, void *slot);                     /* what was prepared; NULL: nothing */
+    ckpt_code (*send)(void *self, void *slot, int to, int tag, const void *memory, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*receive)(void *self, void *slot, int from, int tag, void *memory, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*wait)(void *self, void *slot, ckpt_err *err);
+    const char *(*library)(void *self); /* "NCCL 2.28.3"; NULL: its owner knows */
+    void (*close)(void *self);          /* when all have come so far; NULL: its owner does */
+} ckpt_carrier;
+
+/* The ranks that a carrier is opened for: `collect` gives everybody everybody's bytes in the order of ranks. */
+typedef struct ckpt_group {
+    int rank, count;
+    ckpt_code (*collect)(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
+    void *context;
+} ckpt_group;
+
+/* Opens a carrier, collectively: where one rank cannot, all fail. `device` is whose memory it is for. */
+typedef ckpt_code ckpt_carrier_open(void *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
+                                    ckpt_err *err);
+
+#endif

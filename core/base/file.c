@@ -1,0 +1,285 @@
+/* A file is written beside its name and renamed, after it has reached the disk. What is no regular file (a pipe,
+ * /dev/null) is written in place, because a rename would replace it; a link stays, what it points to
+ * is replaced. */
+/* realpath is an option of POSIX 2008. */
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700
+#endif
+#include "core/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *shown(const char *path, const char *dash)
+{
+    return strcmp(path, "-") == 0 ? dash : path;
+}
+
+static ckpt_code read_all(FILE *file, const char *name, char **block, size_t *length, ckpt_err *err)
+{
+    struct stat status;
+    size_t room = 1 << 16;
+    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= 0) {
+        if ((uintmax_t)status.st_size > CKPT_FILE_MAX) {
+            return CKPT_FAIL(err, CKPT_IO, "%.200s: %" PRIdMAX " bytes, and at most %zu are read", name,
+                             (intmax_t)status.st_size, CKPT_FILE_MAX);
+        }
+        room = (size_t)status.st_size + 2; /* one more, so that the end of the file is seen without growing */
+    }
+    for (;;) {
+        char *const grown = ckpt_memory_resize(*block, room);
+        if (grown == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to read %zu bytes", name, room);
+        }
+        *block = grown;
+        *length += fread(grown + *length, 1, room - 1 - *length, file);
+        if (ferror(file)) {
+            return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+        }
+        if (*length > CKPT_FILE_MAX) {
+            return CKPT_FAIL(err, CKPT_IO, "%.200s: more than the %zu bytes that are read", name, CKPT_FILE_MAX);
+        }
+        if (*length < room - 1) {
+            grown[*length] = '\0';
+            return CKPT_OK;
+        }
+        room *= 2;
+    }
+}
+
+/* A pipe gives its bytes once, so those of standard input and of the last other pipe are kept: who reads it again gets
+ * them too. */
+typedef struct kept {
+    char *path, *bytes;
+    size_t length;
+} kept;
+
+static kept kept_input, kept_pipe;
+
+static kept *find_kept(const char *path)
+{
+    kept *const k = strcmp(path, "-") == 0 ? &kept_input : &kept_pipe;
+    return k->path != NULL && strcmp(k->path, path) == 0 ? k : NULL;
+}
+
+/* NULL: no memory for its name. */
+static kept *keep(const char *path, char *bytes, size_t length)
+{
+    kept *const k = strcmp(path, "-") == 0 ? &kept_input : &kept_pipe;
+    char *const copy = ckpt_memory_get(strlen(path) + 1);
+    if (copy == NULL) {
+        return NULL;
+    }
+    memcpy(copy, path, strlen(path) + 1);
+    ckpt_memory_put(k->path);
+    ckpt_memory_put(k->bytes);
+    *k = (kept){copy, bytes, length};
+    return k;
+}
+
+ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length, ckpt_err *err)
+{
+    const bool standard = strcmp(path, "-") == 0;
+    const char *const name = shown(path, "standard input");
+    const kept *k = find_kept(path);
+    char *block = k != NULL ? k->bytes : NULL;
+    size_t count = k != NULL ? k->length : 0;
+    ckpt_code code = CKPT_OK;
+    if (k == NULL) {
+        struct stat status;
+        FILE *const file = standard ? stdin : fopen(path, "rb");
+        if (file == NULL) {
+            return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+        }
+        const bool once = standard || (fstat(fileno(file), &status) == 0 && S_ISFIFO(status.st_mode));
+        code = read_all(file, name, &block, &count, err);
+        if (!standard) {
+            fclose(file);
+        }
+        k = code == CKPT_OK && once ? keep(path, block, count) : NULL;
+    }
+    if (code == CKPT_OK) {
+        char *const copy = ckpt_arena_take(arena, count + 1, 1);
+        if (copy == NULL) {
+            code = CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to keep %zu bytes", name, count);
+        } else {
+            memcpy(copy, block, count);
+            *bytes = copy;
+            *length = count;
+        }
+    }
+    if (k == NULL) {
+        ckpt_memory_put(block);
+    }
+    return code;
+}
+
+struct ckpt_file {
+    ckpt_arena arena; /* of the names */
+    int fd;
+    const char *name;   /* for messages */
+    const char *beside; /* the temporary file; NULL: written in place */
+    const char *target; /* what it is renamed to; NULL: standard output */
+};
+
+static ckpt_code failed(const ckpt_file *file, ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", file->name, strerror(errno));
+}
+
+static ckpt_code no_memory(const char *path, ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a file name", path);
+}
+
+/* `old`: the file that will be replaced, whose permissions the new one gets; NULL: there is none. */
+static ckpt_code open_beside(ckpt_file *file, const struct stat *old, ckpt_err *err)
+{
+    for (int attempt = 0; file->fd < 0 && attempt < 100; attempt++) {
+        file->beside = ckpt_arena_format(&file->arena, "%s.%ld-%d.part", file->target, (long)getpid(), attempt);
+        if (file->beside == NULL) {
+            return no_memory(file->name, err);
+        }
+        file->fd = open(file->beside, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        if (file->fd < 0 && errno != EEXIST) {
+            break;
+        }
+    }
+    if (file->fd < 0) {
+        const ckpt_code code = failed(file, err);
+        file->beside = NULL;
+        return code;
+    }
+    return old == NULL || fchmod(file->fd, old->st_mode & 07777) == 0 ? CKPT_OK : failed(file, err);
+}
+
+static ckpt_code open_in_place(ckpt_file *file, int flags, ckpt_err *err)
+{
+    file->fd = open(file->target, flags, 0666);
+    return file->fd >= 0 ? CKPT_OK : failed(file, err);
+}
+
+static ckpt_code open_file(ckpt_file *file, const char *path, ckpt_err *err)
+{
+    if (strcmp(path, "-") == 0) {
+        fflush(stdout);
+        file->name = "standard output";
+        file->fd = STDOUT_FILENO;
+        return CKPT_OK;
+    }
+    file->name = file->target = ckpt_arena_text(&file->arena, path);
+    if (file->name == NULL) {
+        return no_memory(path, err);
+    }
+    struct stat status;
+    if (lstat(path, &status) != 0) {
+        return open_beside(file, NULL, err);
+    }
+    if (S_ISLNK(status.st_mode)) {
+        char *const resolved = realpath(path, NULL); /* the C library's malloc */
+        if (resolved == NULL) {
+            return open_in_place(file, O_WRONLY | O_CREAT | O_TRUNC, err); /* what it names is not there yet */
+        }
+        file->target = ckpt_arena_text(&file->arena, resolved);
+        free(resolved);
+        if (file->target == NULL) {
+            return no_memory(path, err);
+        }
+        if (stat(file->target, &status) != 0) {
+            return failed(file, err);
+        }
+    }
+    return S_ISREG(status.st_mode) ? open_beside(file, &status, err) : open_in_place(file, O_WRONLY, err);
+}
+
+ckpt_code ckpt_file_begin(const char *path, ckpt_file **file, ckpt_err *err)
+{
+    ckpt_file *const made = ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return no_memory(path, err);
+    }
+    ckpt_arena_init(&made->arena);
+    made->fd = -1;
+    const ckpt_code code = open_file(made, path, err);
+    if (code != CKPT_OK) {
+        const ckpt_code unused = ckpt_file_end(made, false, NULL);
+        (void)unused;
+        return code;
+    }
+    *file = made;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_file_add(ckpt_file *file, const void *bytes, size_t length, ckpt_err *err)
+{
+    const char *from = bytes;
+    while (length > 0) {
+        const ssize_t count = write(file->fd, from, length);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return failed(file, err);
+        }
+        from += count;
+        length -= (size_t)count;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_file_end(ckpt_file *file, bool keep, ckpt_err *err)
+{
+    ckpt_code code = CKPT_OK;
+    if (keep && file->beside != NULL && fsync(file->fd) != 0) {
+        code = failed(file, err);
+    }
+    if (file->fd >= 0 && file->target != NULL && close(file->fd) != 0 && keep && code == CKPT_OK) {
+        code = failed(file, err);
+    }
+    if (file->beside != NULL && keep && code == CKPT_OK && rename(file->beside, file->target) != 0) {
+        code = failed(file, err);
+    }
+    if (file->beside != NULL && (!keep || code != CKPT_OK)) {
+        unlink(file->beside);
+    }
+    ckpt_arena_fini(&file->arena);
+    ckpt_memory_put(file);
+    return code;
+}
+
+ckpt_code ckpt_file_write(const char *path, const void *bytes, size_t length, ckpt_err *err)
+{
+    ckpt_file *file = NULL;
+    CKPT_TRY(ckpt_file_begin(path, &file, err));
+    const ckpt_code code = ckpt_file_add(file, bytes, length, err);
+    const ckpt_code end = ckpt_file_end(file, code == CKPT_OK, err);
+    return code != CKPT_OK ? code : end;
+}
+
+ckpt_code ckpt_file_write_text(const char *path, ckpt_text *text, ckpt_err *err)
+{
+    ckpt_code code = ckpt_text_end(text, err);
+    if (code == CKPT_OK) {
+        code = ckpt_file_write(path, text->bytes != NULL ? text->bytes : "", text->length, err);
+    }
+    ckpt_text_fini(text);
+    return code;
+}
+
+ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0 && (stat(path, &status) != 0 || !S_ISREG(status.st_mode))) {
+        return CKPT_OK; /* opening a pipe would tell its reader that all is over, a link into nothing make a file */
+    }
+    ckpt_file *file = NULL;
+    CKPT_TRY(ckpt_file_begin(path, &file, err));
+    return ckpt_file_end(file, false, err);
+}

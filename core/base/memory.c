@@ -1,0 +1,143 @@
+/* Arena blocks double in size up to a limit, so that small users stay small and large ones take few blocks. */
+#include "core/base/memory.h"
+
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BLOCK = 4096, LARGEST_BLOCK = 4 << 20 };
+
+struct ckpt_arena_block {
+    ckpt_arena_block *older;
+    size_t size, used;
+    alignas(max_align_t) unsigned char bytes[];
+};
+
+static _Atomic int64_t live_blocks;
+static _Atomic int64_t allowed_blocks = -1;
+
+static bool allocation_allowed(void)
+{
+    int64_t left = atomic_load(&allowed_blocks);
+    if (left < 0) {
+        return true;
+    }
+    while (left > 0) {
+        if (atomic_compare_exchange_weak(&allowed_blocks, &left, left - 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void *ckpt_memory_get(size_t bytes)
+{
+    void *const memory = allocation_allowed() ? calloc(1, bytes > 0 ? bytes : 1) : NULL;
+    if (memory != NULL) {
+        atomic_fetch_add(&live_blocks, 1);
+    }
+    return memory;
+}
+
+void *ckpt_memory_resize(void *old, size_t bytes)
+{
+    if (old == NULL) {
+        return ckpt_memory_get(bytes);
+    }
+    return allocation_allowed() ? realloc(old, bytes > 0 ? bytes : 1) : NULL;
+}
+
+void ckpt_memory_put(void *memory)
+{
+    if (memory != NULL) {
+        atomic_fetch_sub(&live_blocks, 1);
+        free(memory);
+    }
+}
+
+void ckpt_memory_fail_after(int64_t allowed)
+{
+    atomic_store(&allowed_blocks, allowed < 0 ? -1 : allowed);
+}
+
+int64_t ckpt_memory_live(void)
+{
+    return atomic_load(&live_blocks);
+}
+
+void ckpt_arena_init(ckpt_arena *arena)
+{
+    arena->newest = NULL;
+}
+
+void ckpt_arena_fini(ckpt_arena *arena)
+{
+    ckpt_arena_rewind(arena, (ckpt_mark){NULL, 0});
+}
+
+ckpt_mark ckpt_arena_mark(const ckpt_arena *arena)
+{
+    return (ckpt_mark){arena->newest, arena->newest != NULL ? arena->newest->used : 0};
+}
+
+void ckpt_arena_rewind(ckpt_arena *arena, ckpt_mark mark)
+{
+    while (arena->newest != mark.block) {
+        ckpt_arena_block *const gone = arena->newest;
+        arena->newest = gone->older;
+        ckpt_memory_put(gone);
+    }
+    if (arena->newest != NULL) {
+        arena->newest->used = mark.used;
+    }
+}
+
+void *ckpt_arena_take(ckpt_arena *arena, size_t count, size_t size)
+{
+    const size_t step = alignof(max_align_t);
+    if (size != 0 && count > (SIZE_MAX / 2 - step) / size) {
+        return NULL;
+    }
+    const size_t bytes = (count * size + step - 1) / step * step;
+    ckpt_arena_block *block = arena->newest;
+    if (block == NULL || block->size - block->used < bytes) {
+        size_t block_size = block == NULL ? FIRST_BLOCK : 2 * block->size;
+        block_size = block_size > LARGEST_BLOCK ? LARGEST_BLOCK : block_size;
+        block_size = block_size < bytes ? bytes : block_size;
+        ckpt_arena_block *const fresh = ckpt_memory_get(sizeof *fresh + block_size);
+        if (fresh == NULL) {
+            return NULL;
+        }
+        fresh->older = block;
+        fresh->size = block_size;
+        arena->newest = block = fresh;
+    }
+    void *const taken = block->bytes + block->used;
+    block->used += bytes;
+    return memset(taken, 0, bytes); /* a rewound block is dirty */
+}
+
+char *ckpt_arena_text(ckpt_arena *arena, const char *text)
+{
+    const size_t length = strlen(text);
+    char *const copy = ckpt_arena_take(arena, length + 1, 1);
+    return copy != NULL ? memcpy(copy, text, length) : NULL;
+}
+
+char *ckpt_arena_format(ckpt_arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *const text = length < 0 ? NULL : ckpt_arena_take(arena, (size_t)length + 1, 1);
+    if (text != NULL) {
+        va_start(args, format);
+        vsnprintf(text, (size_t)length + 1, format, args);
+        va_end(args);
+    }
+    return text;
+}

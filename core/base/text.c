@@ -1,0 +1,163 @@
+/* Appends into one block that doubles. After a failed append all later ones do nothing. */
+#include "core/base/text.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/memory.h"
+
+void ckpt_text_init(ckpt_text *text)
+{
+    *text = (ckpt_text){NULL, 0, 0, false};
+}
+
+void ckpt_text_fini(ckpt_text *text)
+{
+    ckpt_memory_put(text->bytes);
+    ckpt_text_init(text);
+}
+
+/* Room for `more` bytes and the terminating 0. */
+static bool reserve(ckpt_text *text, size_t more)
+{
+    if (text->failed || more > SIZE_MAX / 4 - text->length) {
+        text->failed = true;
+        return false;
+    }
+    const size_t wanted = text->length + more + 1;
+    if (wanted > text->room) {
+        const size_t room = wanted > 2 * text->room ? (wanted < 64 ? 64 : wanted) : 2 * text->room;
+        char *const bytes = ckpt_memory_resize(text->bytes, room);
+        if (bytes == NULL) {
+            text->failed = true;
+            return false;
+        }
+        text->bytes = bytes;
+        text->room = room;
+    }
+    return true;
+}
+
+void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length)
+{
+    if (reserve(text, length)) {
+        if (length > 0) {
+            memcpy(text->bytes + text->length, bytes, length);
+        }
+        text->length += length;
+        text->bytes[text->length] = '\0';
+    }
+}
+
+void ckpt_text_add(ckpt_text *text, const char *format, ...)
+{
+    char small[256];
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(small, sizeof small, format, args);
+    va_end(args);
+    if (length < 0) {
+        text->failed = true;
+    } else if ((size_t)length < sizeof small) {
+        ckpt_text_put(text, small, (size_t)length);
+    } else if (reserve(text, (size_t)length)) {
+        va_start(args, format);
+        vsnprintf(text->bytes + text->length, (size_t)length + 1, format, args);
+        va_end(args);
+        text->length += (size_t)length;
+    }
+}
+
+/* Bytes of the UTF-8 character at `at`; 0: there is none. Source: RFC 3629, section 4. */
+static size_t utf8_length(const char *at)
+{
+    const unsigned char *const c = (const unsigned char *)at;
+    const size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    const bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    const bool beyond = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+    return overlong || beyond ? 0 : length;
+}
+
+void ckpt_text_json(ckpt_text *text, const char *string)
+{
+    ckpt_text_put(text, "\"", 1);
+    for (const char *from = string; *from != '\0';) {
+        size_t plain = 0;
+        while (from[plain] != '\0' && (unsigned char)from[plain] >= 0x20 && from[plain] != '"' && from[plain] != '\\' &&
+               utf8_length(from + plain) > 0) {
+            plain += utf8_length(from + plain);
+        }
+        ckpt_text_put(text, from, plain);
+        from += plain;
+        if (*from == '\0') {
+            break;
+        }
+        switch (*from) {
+        case '"': ckpt_text_put(text, "\\\"", 2); break;
+        case '\\': ckpt_text_put(text, "\\\\", 2); break;
+        case '\n': ckpt_text_put(text, "\\n", 2); break;
+        case '\t': ckpt_text_put(text, "\\t", 2); break;
+        default:
+            if ((unsigned char)*from >= 0x80) {
+                ckpt_text_put(text, "?", 1);
+            } else {
+                ckpt_text_add(text, "\\u%04x", (unsigned)(unsigned char)*from);
+            }
+        }
+        from++;
+    }
+    ckpt_text_put(text, "\"", 1);
+}
+
+void ckpt_text_xml(ckpt_text *text, const char *string)
+{
+    for (const char *c = string; *c != '\0'; c++) {
+        switch (*c) {
+        case '&': ckpt_text_put(text, "&amp;", 5); break;
+        case '<': ckpt_text_put(text, "&lt;", 4); break;
+        case '>': ckpt_text_put(text, "&gt;", 4); break;
+        case '"': ckpt_text_put(text, "&quot;", 6); break;
+        case '\'': ckpt_text_put(text, "&#39;", 5); break;
+        default:
+            /* XML 1.0 has no way to write most control characters. */
+            if ((unsigned char)*c >= 0x20 || *c == '\n' || *c == '\t') {
+                ckpt_text_put(text, c, 1);
+            } else {
+                ckpt_text_put(text, " ", 1);
+            }
+        }
+    }
+}
+
+void ckpt_text_real(ckpt_text *text, double value)
+{
+    char number[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        if (strtod(number, NULL) == value) {
+            break;
+        }
+    }
+    char *const comma = strchr(number, ',');
+    if (comma != NULL) {
+        *comma = '.';
+    }
+    ckpt_text_add(text, "%s", number);
+    if (strpbrk(number, ".e") == NULL) {
+        ckpt_text_put(text, ".0", 2); /* so that it reads back as a real */
+    }
+}
+
+ckpt_code ckpt_text_end(const ckpt_text *text, ckpt_err *err)
+{
+    return text->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a text of more than %zu bytes", text->length)
+                        : CKPT_OK;
+}

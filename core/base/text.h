@@ -1,0 +1,34 @@
+/* A growing text, for everything that is written: JSON, SVG, tables.
+ *
+ * A failed append is remembered and reported once, by ckpt_text_end, so that writers read as a list of lines. */
+#ifndef CKPT_CORE_BASE_TEXT_H
+#define CKPT_CORE_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/status.h"
+
+typedef struct ckpt_text {
+    char *bytes; /* terminated; NULL while empty */
+    size_t length, room;
+    bool failed; /* an append found no memory */
+} ckpt_text;
+
+void ckpt_text_init(ckpt_text *text);
+void ckpt_text_fini(ckpt_text *text);
+void ckpt_text_add(ckpt_text *text, const char *format, ...) CKPT_PRINTF(2, 3);
+void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
+
+/* `string` as a JSON string, quotes included, with ? for bytes that are no UTF-8 (a file's name may have any); or with
+ * & < > " ' escaped for XML. */
+void ckpt_text_json(ckpt_text *text, const char *string);
+void ckpt_text_xml(ckpt_text *text, const char *string);
+
+/* A finite number, as the shortest decimal that reads back as the same double; a point whatever the locale. */
+void ckpt_text_real(ckpt_text *text, double value);
+
+/* CKPT_NO_MEMORY when an append failed. */
+CKPT_MUST_USE ckpt_code ckpt_text_end(const ckpt_text *text, ckpt_err *err);
+
+#endif

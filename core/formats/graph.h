@@ -1,0 +1,107 @@
+/* ckpt-graph/1: one training step as operations and buffers. Nothing in it knows what a layer is. */
+#ifndef CKPT_CORE_FORMATS_GRAPH_H
+#define CKPT_CORE_FORMATS_GRAPH_H
+
+#include <stdbool.h>
+
+#include "core/base/digest.h"
+#include "core/base/memory.h"
+#include "core/base/status.h"
+#include "core/base/text.h"
+#include "core/base/units.h"
+#include "core/formats/model.h"
+
+typedef enum ckpt_phase { CKPT_FORWARD, CKPT_BACKWARD, CKPT_UPDATE, CKPT_REDUCE } ckpt_phase;
+typedef enum ckpt_kind { CKPT_ACTIVATION, CKPT_SAVED, CKPT_GRADIENT } ckpt_kind;
+
+typedef struct ckpt_static {
+    const char *name; /* "weights", "gradients", "optimizer", "statistics", "inputs", "weights16" in lowered models */
+    ckpt_bytes bytes;
+} ckpt_static;
+
+typedef struct ckpt_buffer {
+    const char *name; /* unique among buffers */
+    ckpt_bytes bytes; /* >= 0 */
+    ckpt_kind kind;
+} ckpt_buffer;
+
+typedef struct ckpt_list {
+    const int *at; /* `count` buffer indices, each once */
+    int count;
+} ckpt_list;
+
+typedef struct ckpt_inplace {
+    int out, in; /* `out` may take the place of `in`, which is destroyed; same bytes, out written, in read */
+} ckpt_inplace;
+
+/* What a policy says of an op; the names are those of PyTorch's CheckpointPolicy. */
+typedef enum ckpt_wish {
+    CKPT_NO_WISH,
+    CKPT_MUST_SAVE,
+    CKPT_PREFER_SAVE,
+    CKPT_MUST_RECOMPUTE,
+    CKPT_PREFER_RECOMPUTE,
+} ckpt_wish;
+
+typedef struct ckpt_graph_op {
+    const char *name; /* unique among ops */
+    ckpt_phase phase;
+    const char *layer; /* label for people; "" when there is none */
+    ckpt_list reads, writes, adds;
+    const ckpt_inplace *inplace;
+    int inplace_count;
+    ckpt_ns time_ns;
+    ckpt_bytes workspace_bytes;
+    bool recompute;         /* may run again; default: forward ops without adds */
+    ckpt_choice checkpoint; /* the user's flag on the layer this op comes from (key "checkpoint": true|false) */
+    const char *segment; /* the flagged unit it belongs to (key "segment"); NULL: none; one in another: "h.0/h.0.mlp" */
+    const char *kind;    /* of the layer it comes from (key "op"), "linear"; NULL: unknown */
+    ckpt_choice offload; /* the user's flag, as `checkpoint` */
+    int stage;           /* pipeline partition + 1; 0: none is set */
+    ckpt_wish wish;      /* of --policy; in no file */
+} ckpt_graph_op;
+
+/* Equations that ckpt_graph_check tests, in this order:
+ *   every name unique; every index in range; sizes and times >= 0 and their sums within 63 bits
+ *   every buffer is written by exactly one op; read and added to only by later ops in reference order
+ *   adds only to gradients; recompute only without adds; in-place pairs of equal size, out written, in read
+ *   static_bytes = sum of static sizes */
+typedef struct ckpt_graph {
+    const char *source; /* file name, for messages */
+    const char *name;
+    const ckpt_static *statics;
+    int static_count;
+    const ckpt_buffer *buffer;
+    int buffer_count;
+    const ckpt_graph_op *op; /* reference order */
+    int op_count;
+    ckpt_list outputs; /* must be in memory at the end */
+    bool has_link;
+    int64_t d2h_bytes_per_s, h2d_bytes_per_s; /* > 0 when has_link */
+    ckpt_bytes static_bytes;
+    const int *writer; /* per buffer: the op that writes it */
+} ckpt_graph;
+
+/* Errors: CKPT_BAD_INPUT ("file:line:column: found, wanted"), CKPT_OVERFLOW, CKPT_IO, CKPT_NO_MEMORY.
+ * Cost: O(file) time and memory. */
+CKPT_MUST_USE ckpt_code ckpt_graph_read(const char *path, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err);
+
+/* Check a graph that was built in memory and fill its derived fields (static_bytes, writer). */
+CKPT_MUST_USE ckpt_code ckpt_graph_check(ckpt_graph *graph, ckpt_arena *out, ckpt_err *err);
+
+/* The graph as JSON appended to `text`. Reading it back gives an equal graph. */
+void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text);
+
+/* SHA-256 of the graph's structure: name, statics, buffers, ops with reads, writes, adds, in-place pairs,
+ * recompute and phase, outputs; times, workspaces, link and labels left out, because a profile changes
+ * those and a plan stays executable. The exact canonical text is in docs/formats.md. */
+CKPT_MUST_USE ckpt_code ckpt_graph_digest(const ckpt_graph *graph, char text[CKPT_DIGEST_TEXT], ckpt_err *err);
+
+const char *ckpt_phase_name(ckpt_phase phase);
+const char *ckpt_kind_name(ckpt_kind kind);
+
+/* The buffer or op of that name, -1 when there is none. Cost: O(count). */
+int ckpt_graph_find_buffer(const ckpt_graph *graph, const char *name);
+int ckpt_graph_find_op(const ckpt_graph *graph, const char *name);
+
+#endif

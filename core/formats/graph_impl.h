@@ -1,0 +1,28 @@
+/* What reading and checking a graph share: the check says which entry broke the rule, the reader where it stands; and
+ * what a graph and the outline of one in a plan have in common, read and written. */
+#ifndef CKPT_CORE_FORMATS_GRAPH_IMPL_H
+#define CKPT_CORE_FORMATS_GRAPH_IMPL_H
+
+#include "core/formats/graph.h"
+#include "core/json/json.h"
+
+typedef struct ckpt_graph_where {
+    const char *array; /* "static", "buffers", "ops", "outputs"; NULL: the whole graph */
+    int index;
+} ckpt_graph_where;
+
+/* ckpt_graph_check, with `where` set on failure. */
+CKPT_MUST_USE ckpt_code ckpt_graph_check_at(ckpt_graph *graph, ckpt_arena *out, ckpt_graph_where *where, ckpt_err *err);
+
+/* Members "static", "buffers" and "phase" of `object`. */
+CKPT_MUST_USE ckpt_code ckpt_statics_read(const ckpt_item *object, bool needed, ckpt_arena *out,
+                                          const ckpt_static **statics, int *count, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_buffers_read(const ckpt_item *object, ckpt_arena *out, const ckpt_buffer **buffer,
+                                          int *count, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_phase_read(const ckpt_item *op, ckpt_arena *out, ckpt_phase *phase, ckpt_err *err);
+
+/* "[...]", an entry a line. */
+void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_text *text);
+void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_text *text);
+
+#endif

@@ -1,0 +1,40 @@
+/* A model file as it stands (entries: layers and repeated blocks), before its blocks are unrolled. */
+#ifndef CKPT_CORE_FORMATS_MODEL_IMPL_H
+#define CKPT_CORE_FORMATS_MODEL_IMPL_H
+
+#include "core/formats/model.h"
+#include "core/json/json_member.h"
+
+enum {
+    CKPT_LAYERS_MAX = 1000000,    /* unrolled */
+    CKPT_NAME_MAX = 255,          /* bytes of a full layer name */
+    CKPT_BLOCK_DEPTH_MAX = 16,    /* blocks inside blocks */
+    CKPT_OUTPUT_NUMBER_MAX = 999, /* k of "name:k" */
+};
+
+/* One element of a "layers" array. */
+typedef struct ckpt_entry {
+    ckpt_item item; /* its parent is kept as long as the entry, for messages */
+    ckpt_position at;
+    const char *name;
+    ckpt_choice checkpoint, offload;
+    int stage; /* -1: unset */
+
+    /* a layer; op NULL: a block */
+    const char *op, *tie;
+    const ckpt_attr *attr;
+    int attr_count;
+    const char *const *in; /* NULL: not given */
+    int in_count;
+
+    /* a block */
+    int64_t repeat;
+    const struct ckpt_entry *entry;
+    int entry_count;
+} ckpt_entry;
+
+/* Unroll `entry` into model->layer. The model has its inputs and vars. `scratch` is the caller's to finish. */
+CKPT_MUST_USE ckpt_code ckpt_model_expand(ckpt_model *model, const ckpt_entry *entry, int entry_count,
+                                          ckpt_arena *scratch, ckpt_arena *out, ckpt_err *err);
+
+#endif

@@ -1,0 +1,113 @@
+/* ckpt-plan/1: what to do, step by step, and where every buffer lies. */
+#ifndef CKPT_CORE_FORMATS_PLAN_H
+#define CKPT_CORE_FORMATS_PLAN_H
+
+#include <stdbool.h>
+
+#include "core/formats/graph.h"
+#include "core/formats/scheme.h"
+
+typedef enum ckpt_verdict { CKPT_FITS, CKPT_INFEASIBLE } ckpt_verdict;
+typedef enum ckpt_step_kind { CKPT_RUN, CKPT_FREE, CKPT_OFFLOAD, CKPT_FETCH } ckpt_step_kind;
+typedef enum ckpt_decision { CKPT_KEEP, CKPT_RECOMPUTE, CKPT_OFFLOADED } ckpt_decision;
+
+typedef struct ckpt_step {
+    ckpt_step_kind kind;
+    const char *name; /* of the op (run) or the buffer */
+    int target;       /* its index in the graph; -1 until ckpt_plan_bind */
+    bool again;       /* run: not the first run of this op */
+    bool inplace;     /* run: outputs take the places of the inputs the op names for it */
+} ckpt_step;
+
+/* Bytes [offset, offset + bytes) of the arena during steps from..to, both included. */
+typedef struct ckpt_place {
+    const char *name; /* buffer, or "workspace" */
+    int buffer;       /* index in the graph; -1: workspace of step `from` (= `to`); set by ckpt_plan_bind */
+    int from, to;
+    ckpt_bytes offset, bytes;
+} ckpt_place;
+
+typedef struct ckpt_layer_decision {
+    const char *layer;
+    ckpt_decision decision;
+} ckpt_layer_decision;
+
+/* How the kernels of a layer compute, as the device names it (ckpt_device_choice): what was profiled. */
+typedef struct ckpt_layer_algorithms {
+    const char *layer, *algorithms;
+} ckpt_layer_algorithms;
+
+typedef struct ckpt_outline_op {
+    const char *name, *layer; /* layer: "" for none */
+    ckpt_phase phase;
+    ckpt_ns time_ns;
+} ckpt_outline_op;
+
+/* What a plan knows of its graph, so that it can be drawn and compared without it: the graph's own statics, buffers
+ * and ops (members of "graph" in the file). op_count 0: an older file, which knows nothing. */
+typedef struct ckpt_outline {
+    const ckpt_static *statics;
+    int static_count;
+    const ckpt_buffer *buffer;
+    int buffer_count;
+    const ckpt_outline_op *op;
+    int op_count;
+} ckpt_outline;
+
+typedef struct ckpt_plan {
+    const char *source; /* file name, for messages */
+    const char *graph_name;
+    char graph_sha256[CKPT_DIGEST_TEXT];
+    ckpt_outline outline;
+    const char *const *option; /* of ckpt-plan, as given: what made the plan, and what --check makes it again with */
+    int option_count;
+    ckpt_bytes budget_bytes;  /* static block and arena together */
+    ckpt_bytes reserve_bytes; /* kept beside it for what is neither: a GPU's context, libraries */
+    ckpt_verdict verdict;
+    ckpt_bytes least_budget_bytes;      /* infeasible: a budget at which this planner finds a plan; else 0 */
+    ckpt_bytes no_schedule_below_bytes; /* infeasible: proved: under less than that nobody finds one; 0: not known */
+
+    /* peak = static + the most that is live in any step; static + arena <= budget when it fits */
+    ckpt_bytes peak_bytes, static_bytes, arena_bytes;
+    ckpt_ns time_ns, recompute_ns;
+    ckpt_bytes offload_bytes, host_bytes;
+    ckpt_bytes keep_all_peak_bytes;
+    ckpt_ns keep_all_time_ns;
+
+    bool has_bound;
+    ckpt_ns bound_ns; /* no schedule in `bound_scope` under this budget is faster */
+    const char *bound_how, *bound_scope;
+    const char *solver; /* strategy that made it */
+    double solver_seconds;
+    const char *costs;  /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
+    bool gpu;           /* the workspaces are for a GPU's kernels */
+    int threads;        /* or for the CPU's of so many threads; 0: unknown, or a GPU */
+    ckpt_scheme scheme; /* of the step that the graph is */
+
+    const ckpt_layer_decision *layer;
+    int layer_count;
+    const ckpt_layer_algorithms *algorithms; /* of the layers that have a choice and were profiled on a GPU */
+    int algorithms_count;
+    const ckpt_step *step;
+    int step_count;
+    const ckpt_place *place;
+    int place_count;
+} ckpt_plan;
+
+/* Errors as ckpt_graph_read. Only the form is checked here; ckpt_plan_bind resolves names, ckpt_plan_check (in
+ * planner/) replays it. */
+CKPT_MUST_USE ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
+void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
+
+/* Fill `target` and `buffer` from names. Refuses a plan of another graph with the reason: other name, another
+ * size of a buffer (another batch?), a name the graph does not have, or another structure (digest). */
+CKPT_MUST_USE ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
+
+/* The outline of a graph. Its texts and arrays are the graph's where they can be. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_plan_outline(const ckpt_graph *graph, ckpt_arena *out, ckpt_outline *outline,
+                                          ckpt_err *err);
+
+const char *ckpt_step_kind_name(ckpt_step_kind kind);
+const char *ckpt_decision_name(ckpt_decision decision);
+
+#endif

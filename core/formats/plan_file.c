@@ -1,0 +1,414 @@
+/* ckpt-plan/1 to and from a file. Only the form is checked: what the steps mean is ckpt_plan_check's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/formats/machine.h"
+#include "core/formats/plan_impl.h"
+#include "core/json/json_member.h"
+
+typedef struct reader {
+    ckpt_arena *out;
+    ckpt_plan *plan;
+    ckpt_err *err;
+} reader;
+
+static ckpt_code no_memory(const reader *r, const char *what, int count)
+{
+    return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d %s", r->plan->source, count, what);
+}
+
+static ckpt_code read_graph(const reader *r, const ckpt_item *root)
+{
+    ckpt_item graph;
+    CKPT_TRY(ckpt_item_need(root, "graph", &graph, r->err));
+    CKPT_TRY(ckpt_need_text(&graph, "name", r->out, &r->plan->graph_name, r->err));
+    CKPT_TRY(ckpt_need_digest(&graph, "sha256", r->out, r->plan->graph_sha256, r->err));
+    return ckpt_outline_read(&graph, r->out, &r->plan->outline, r->err);
+}
+
+static ckpt_code read_options(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(ckpt_member_array(root, "options", &array, &count, r->err));
+    const char **const option = CKPT_NEW(r->out, const char *, count);
+    if (option == NULL) {
+        return no_memory(r, "options", count);
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(ckpt_item_text(&item, r->out, &option[i], r->err));
+    }
+    r->plan->option = option;
+    r->plan->option_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_verdict(const reader *r, const ckpt_item *root)
+{
+    ckpt_item item;
+    const char *text = "";
+    CKPT_TRY(ckpt_item_need(root, "verdict", &item, r->err));
+    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    if (strcmp(text, "fits") == 0) {
+        r->plan->verdict = CKPT_FITS;
+        return CKPT_OK;
+    }
+    if (strcmp(text, "infeasible") != 0) {
+        return ckpt_item_fail(&item, r->err, "found verdict \"%.40s\", wanted fits or infeasible", text);
+    }
+    r->plan->verdict = CKPT_INFEASIBLE;
+    CKPT_TRY(ckpt_need_int(root, "least_budget_bytes", 0, INT64_MAX, &r->plan->least_budget_bytes, r->err));
+    return ckpt_member_int(root, "no_schedule_below_bytes", 0, INT64_MAX, 0, &r->plan->no_schedule_below_bytes, r->err);
+}
+
+static ckpt_code read_summary(const reader *r, const ckpt_item *root)
+{
+    ckpt_plan *const plan = r->plan;
+    ckpt_bytes taken = 0;
+    ckpt_item summary;
+    ckpt_item keep_all;
+    CKPT_TRY(ckpt_item_need(root, "summary", &summary, r->err));
+    CKPT_TRY(ckpt_need_int(&summary, "peak_bytes", 0, INT64_MAX, &plan->peak_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(&summary, "static_bytes", 0, INT64_MAX, &plan->static_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(&summary, "arena_bytes", 0, INT64_MAX, &plan->arena_bytes, r->err));
+    if (!ckpt_sum(plan->static_bytes, plan->arena_bytes, &taken)) {
+        const ckpt_code code = CKPT_FAIL(r->err, CKPT_OVERFLOW, "static_bytes and arena_bytes do not fit 63 bits");
+        return ckpt_item_blame(&summary, code, r->err);
+    }
+    CKPT_TRY(ckpt_need_int(&summary, "time_ns", 0, INT64_MAX, &plan->time_ns, r->err));
+    CKPT_TRY(ckpt_member_int(&summary, "recompute_ns", 0, INT64_MAX, 0, &plan->recompute_ns, r->err));
+    CKPT_TRY(ckpt_member_int(&summary, "offload_bytes", 0, INT64_MAX, 0, &plan->offload_bytes, r->err));
+    CKPT_TRY(ckpt_member_int(&summary, "host_bytes", 0, INT64_MAX, 0, &plan->host_bytes, r->err));
+    if (!ckpt_item_find(&summary, "keep_all", &keep_all)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_need_int(&keep_all, "peak_bytes", 0, INT64_MAX, &plan->keep_all_peak_bytes, r->err));
+    return ckpt_need_int(&keep_all, "time_ns", 0, INT64_MAX, &plan->keep_all_time_ns, r->err);
+}
+
+static ckpt_code read_target(const reader *r, const ckpt_item *root)
+{
+    ckpt_plan *const plan = r->plan;
+    int64_t threads = 0;
+    ckpt_item item;
+    CKPT_TRY(ckpt_member_target(root, r->out, &plan->gpu, r->err));
+    CKPT_TRY(ckpt_member_int(root, "threads", 0, CKPT_THREADS_MAX, 0, &threads, r->err));
+    if (plan->gpu && threads > 0) {
+        (void)ckpt_item_find(root, "threads", &item);
+        return ckpt_item_fail(&item, r->err, "found threads in a plan for a GPU");
+    }
+    plan->threads = (int)threads;
+    return ckpt_scheme_read(root, r->out, &plan->scheme, r->err);
+}
+
+static ckpt_code read_bound_solver(const reader *r, const ckpt_item *root)
+{
+    ckpt_plan *const plan = r->plan;
+    ckpt_item item;
+    plan->bound_how = plan->bound_scope = plan->solver = "";
+    if (ckpt_item_find(root, "bound", &item)) {
+        plan->has_bound = true;
+        CKPT_TRY(ckpt_need_int(&item, "time_ns", 0, INT64_MAX, &plan->bound_ns, r->err));
+        CKPT_TRY(ckpt_member_text(&item, "how", "", r->out, &plan->bound_how, r->err));
+        CKPT_TRY(ckpt_member_text(&item, "scope", "", r->out, &plan->bound_scope, r->err));
+    }
+    if (ckpt_item_find(root, "solver", &item)) {
+        ckpt_item seconds;
+        CKPT_TRY(ckpt_need_text(&item, "name", r->out, &plan->solver, r->err));
+        if (ckpt_item_find(&item, "seconds", &seconds)) {
+            CKPT_TRY(ckpt_item_real(&seconds, &plan->solver_seconds, r->err));
+        }
+    }
+    CKPT_TRY(read_target(r, root));
+    return ckpt_member_text(root, "costs", "", r->out, &plan->costs, r->err);
+}
+
+static ckpt_code read_layers(const reader *r, const ckpt_item *root)
+{
+    ckpt_item layers;
+    if (!ckpt_item_find(root, "layers", &layers)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_object(&layers, r->err));
+    const int count = ckpt_item_count(&layers);
+    ckpt_layer_decision *const layer = CKPT_NEW(r->out, ckpt_layer_decision, count);
+    if (layer == NULL) {
+        return no_memory(r, "layers", count);
+    }
+    ckpt_item item;
+    int k = 0;
+    for (void *i = NULL; ckpt_item_next(&layers, &i, &item); k++) {
+        const char *text = "";
+        layer[k].layer = ckpt_arena_text(r->out, item.key);
+        if (layer[k].layer == NULL) {
+            return no_memory(r, "layers", count);
+        }
+        CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+        int d = CKPT_KEEP;
+        while (d <= CKPT_OFFLOADED && strcmp(text, ckpt_decision_name((ckpt_decision)d)) != 0) {
+            d++;
+        }
+        if (d > CKPT_OFFLOADED) {
+            return ckpt_item_fail(&item, r->err, "found \"%.40s\", wanted keep, recompute or offload", text);
+        }
+        layer[k].decision = (ckpt_decision)d;
+    }
+    r->plan->layer = layer;
+    r->plan->layer_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_algorithms(const reader *r, const ckpt_item *root)
+{
+    ckpt_item layers, item;
+    if (!ckpt_item_find(root, "algorithms", &layers)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_object(&layers, r->err));
+    const int count = ckpt_item_count(&layers);
+    ckpt_layer_algorithms *const at = CKPT_NEW(r->out, ckpt_layer_algorithms, count);
+    if (at == NULL) {
+        return no_memory(r, "algorithms", count);
+    }
+    int k = 0;
+    for (void *i = NULL; ckpt_item_next(&layers, &i, &item); k++) {
+        at[k].layer = ckpt_arena_text(r->out, item.key);
+        if (at[k].layer == NULL) {
+            return no_memory(r, "algorithms", count);
+        }
+        CKPT_TRY(ckpt_item_text(&item, r->out, &at[k].algorithms, r->err));
+    }
+    r->plan->algorithms = at;
+    r->plan->algorithms_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_step(const reader *r, const ckpt_item *item, ckpt_step *step)
+{
+    int verbs = 0;
+    step->target = -1;
+    CKPT_TRY(ckpt_item_object(item, r->err));
+    for (int k = CKPT_RUN; k <= CKPT_FETCH; k++) {
+        ckpt_item name;
+        if (ckpt_item_find(item, ckpt_step_kind_name((ckpt_step_kind)k), &name)) {
+            step->kind = (ckpt_step_kind)k;
+            CKPT_TRY(ckpt_item_text(&name, r->out, &step->name, r->err));
+            verbs++;
+        }
+    }
+    if (verbs != 1) {
+        return ckpt_item_fail(item, r->err, "found a step with %d of run, free, offload, fetch; wanted exactly one",
+                              verbs);
+    }
+    CKPT_TRY(ckpt_member_bool(item, "again", false, &step->again, r->err));
+    CKPT_TRY(ckpt_member_bool(item, "inplace", false, &step->inplace, r->err));
+    if (step->kind != CKPT_RUN && (step->again || step->inplace)) {
+        return ckpt_item_fail(item, r->err, "found \"%s\" on a step that is no run", step->again ? "again" : "inplace");
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_steps(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(r->plan->verdict == CKPT_FITS ? ckpt_need_array(root, "steps", &array, &count, r->err)
+                                           : ckpt_member_array(root, "steps", &array, &count, r->err));
+    ckpt_step *const step = CKPT_NEW(r->out, ckpt_step, count);
+    if (step == NULL) {
+        return no_memory(r, "steps", count);
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_step(r, &item, &step[i]));
+    }
+    r->plan->step = step;
+    r->plan->step_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_place *place)
+{
+    const int64_t last = r->plan->step_count - 1;
+    int64_t from = 0;
+    int64_t to = 0;
+    ckpt_bytes end = 0;
+    place->buffer = -1;
+    CKPT_TRY(ckpt_need_text(item, "what", r->out, &place->name, r->err));
+    CKPT_TRY(ckpt_need_int(item, "from", 0, last, &from, r->err));
+    CKPT_TRY(ckpt_need_int(item, "to", from, last, &to, r->err));
+    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
+    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
+    if (!ckpt_sum(place->offset, place->bytes, &end) || end > r->plan->arena_bytes) {
+        return ckpt_item_fail(item, r->err,
+                              "place of \"%.60s\": offset %" PRId64 " and %" PRId64
+                              " bytes end beyond the arena of %" PRId64 " bytes",
+                              place->name, place->offset, place->bytes, r->plan->arena_bytes);
+    }
+    place->from = (int)from;
+    place->to = (int)to;
+    return CKPT_OK;
+}
+
+static ckpt_code read_places(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(r->plan->verdict == CKPT_FITS ? ckpt_need_array(root, "places", &array, &count, r->err)
+                                           : ckpt_member_array(root, "places", &array, &count, r->err));
+    ckpt_place *const place = CKPT_NEW(r->out, ckpt_place, count);
+    if (place == NULL) {
+        return no_memory(r, "places", count);
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_place(r, &item, &place[i]));
+    }
+    r->plan->place = place;
+    r->plan->place_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_plan(const reader *r, const ckpt_item *root)
+{
+    ckpt_plan *const plan = r->plan;
+    plan->source = ckpt_arena_text(r->out, ckpt_json_source(root->json));
+    if (plan->source == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "no memory for a file name");
+    }
+    CKPT_TRY(read_graph(r, root));
+    CKPT_TRY(ckpt_need_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, r->err));
+    CKPT_TRY(ckpt_member_int(root, "reserve_bytes", 0, INT64_MAX, 0, &plan->reserve_bytes, r->err));
+    CKPT_TRY(read_verdict(r, root));
+    CKPT_TRY(read_summary(r, root));
+    CKPT_TRY(read_bound_solver(r, root));
+    CKPT_TRY(read_layers(r, root));
+    CKPT_TRY(read_algorithms(r, root));
+    CKPT_TRY(read_options(r, root));
+    CKPT_TRY(read_steps(r, root));
+    CKPT_TRY(read_places(r, root));
+    return ckpt_outline_check(plan, root, r->err);
+}
+
+ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err)
+{
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    CKPT_TRY(ckpt_json_open(path, "ckpt-plan", &json, &root, err));
+    const reader r = {out, CKPT_NEW(out, ckpt_plan, 1), err};
+    const ckpt_code code =
+        r.plan != NULL ? read_plan(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    ckpt_json_close(json);
+    if (code == CKPT_OK) {
+        *plan = r.plan;
+    }
+    return code;
+}
+
+static void write_head(const ckpt_plan *plan, ckpt_text *text)
+{
+    ckpt_text_add(text, "{\n  \"format\": \"ckpt-plan/1\",\n  \"budget_bytes\": %" PRId64 ",\n", plan->budget_bytes);
+    if (plan->reserve_bytes > 0) {
+        ckpt_text_add(text, "  \"reserve_bytes\": %" PRId64 ",\n", plan->reserve_bytes);
+    }
+    ckpt_text_add(text, "  \"verdict\": \"%s\",\n", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
+    if (plan->verdict == CKPT_INFEASIBLE) {
+        ckpt_text_add(text, "  \"least_budget_bytes\": %" PRId64 ",\n", plan->least_budget_bytes);
+        if (plan->no_schedule_below_bytes > 0) {
+            ckpt_text_add(text, "  \"no_schedule_below_bytes\": %" PRId64 ",\n", plan->no_schedule_below_bytes);
+        }
+    }
+    ckpt_text_add(text,
+                  "  \"summary\": { \"peak_bytes\": %" PRId64 ", \"static_bytes\": %" PRId64
+                  ", \"arena_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 ", \"recompute_ns\": %" PRId64
+                  ",\n    \"offload_bytes\": %" PRId64 ", \"host_bytes\": %" PRId64
+                  ", \"keep_all\": { \"peak_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 " } },\n",
+                  plan->peak_bytes, plan->static_bytes, plan->arena_bytes, plan->time_ns, plan->recompute_ns,
+                  plan->offload_bytes, plan->host_bytes, plan->keep_all_peak_bytes, plan->keep_all_time_ns);
+    if (plan->has_bound) {
+        const double gap = plan->bound_ns > 0 && plan->time_ns > plan->bound_ns
+                               ? (double)(plan->time_ns - plan->bound_ns) / (double)plan->bound_ns
+                               : 0.0;
+        ckpt_text_add(text, "  \"bound\": { \"time_ns\": %" PRId64 ", \"gap\": ", plan->bound_ns);
+        ckpt_text_real(text, gap);
+        ckpt_text_member(text, ", \"how\": ", plan->bound_how);
+        ckpt_text_member(text, ", \"scope\": ", plan->bound_scope);
+        ckpt_text_add(text, " },\n");
+    }
+    ckpt_text_member(text, "  \"solver\": { \"name\": ", plan->solver);
+    ckpt_text_add(text, ", \"seconds\": ");
+    ckpt_text_real(text, plan->solver_seconds);
+    ckpt_text_member(text, " },\n  \"costs\": ", plan->costs);
+    if (plan->gpu) {
+        ckpt_text_add(text, ",\n  \"target\": \"gpu\"");
+    } else if (plan->threads > 0) {
+        ckpt_text_add(text, ",\n  \"target\": \"cpu\", \"threads\": %d", plan->threads);
+    }
+    ckpt_scheme_write(&plan->scheme, text);
+    for (int i = 0; i < plan->option_count; i++) {
+        ckpt_text_member(text, i > 0 ? ", " : ",\n  \"options\": [", plan->option[i]);
+    }
+    ckpt_text_add(text, "%s", plan->option_count > 0 ? "]" : "");
+}
+
+/* Last, because it is long and people read the head of a file. */
+static void write_graph(const ckpt_plan *plan, ckpt_text *text)
+{
+    ckpt_text_member(text, ",\n  \"graph\": { \"name\": ", plan->graph_name);
+    ckpt_text_add(text, ", \"sha256\": \"%s\"", plan->graph_sha256);
+    ckpt_outline_write(&plan->outline, text);
+    ckpt_text_add(text, " }");
+}
+
+static void write_step(const ckpt_step *step, ckpt_text *text)
+{
+    ckpt_text_add(text, "    { \"%s\": ", ckpt_step_kind_name(step->kind));
+    ckpt_text_json(text, step->name);
+    ckpt_text_add(text, "%s%s }", step->again ? ", \"again\": true" : "", step->inplace ? ", \"inplace\": true" : "");
+}
+
+static void write_place(const ckpt_place *place, ckpt_text *text)
+{
+    ckpt_text_member(text, "    { \"what\": ", place->name);
+    ckpt_text_add(text, ", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }", place->from,
+                  place->to, place->offset, place->bytes);
+}
+
+static void write_algorithms(const ckpt_plan *plan, ckpt_text *text)
+{
+    for (int i = 0; i < plan->algorithms_count; i++) {
+        const ckpt_layer_algorithms *const a = &plan->algorithms[i];
+        ckpt_text_member(text, i > 0 ? ",\n    " : ",\n  \"algorithms\": {\n    ", a->layer);
+        ckpt_text_member(text, ": ", a->algorithms);
+    }
+    ckpt_text_add(text, "%s", plan->algorithms_count > 0 ? "\n  }" : "");
+}
+
+void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
+{
+    write_head(plan, text);
+    ckpt_text_add(text, ",\n  \"layers\": {");
+    for (int i = 0; i < plan->layer_count; i++) {
+        ckpt_text_member(text, i > 0 ? ",\n    " : "\n    ", plan->layer[i].layer);
+        ckpt_text_add(text, ": \"%s\"", ckpt_decision_name(plan->layer[i].decision));
+    }
+    ckpt_text_add(text, "%s}", plan->layer_count > 0 ? "\n  " : "");
+    write_algorithms(plan, text);
+    ckpt_text_add(text, ",\n  \"steps\": [");
+    for (int i = 0; i < plan->step_count; i++) {
+        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
+        write_step(&plan->step[i], text);
+    }
+    ckpt_text_add(text, "%s],\n  \"places\": [", plan->step_count > 0 ? "\n  " : "");
+    for (int i = 0; i < plan->place_count; i++) {
+        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
+        write_place(&plan->place[i], text);
+    }
+    ckpt_text_add(text, "%s]", plan->place_count > 0 ? "\n  " : "");
+    write_graph(plan, text);
+    ckpt_text_add(text, "\n}\n");
+}

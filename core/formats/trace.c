@@ -1,0 +1,366 @@
+/* ckpt-trace/1 to and from a file, one event a line; categories of zero bytes are left out. */
+#include "core/formats/trace.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/formats/machine_impl.h"
+#include "core/json/json_member.h"
+
+static const char *const categories[CKPT_CATEGORY_COUNT] = {
+    "weights", "gradients", "optimizer", "inputs", "activations", "saved", "workspace", "staging", "other", "outside"};
+
+static const char *const spans[] = {"forward", "backward", "recompute", "copy", "update",
+                                    "wait",    "free",     "allocate",  "other"};
+enum { SPAN_COUNT = sizeof spans / sizeof spans[0] };
+
+const char *ckpt_category_name(ckpt_category category)
+{
+    return category >= 0 && category < CKPT_CATEGORY_COUNT ? categories[category] : "unknown";
+}
+
+const char *ckpt_span_name(ckpt_span span)
+{
+    return (size_t)span < SPAN_COUNT ? spans[span] : "unknown";
+}
+
+ckpt_category ckpt_static_category(const char *name)
+{
+    for (int c = CKPT_CAT_WEIGHTS; c <= CKPT_CAT_OPTIMIZER; c++) {
+        if (strcmp(name, categories[c]) == 0) {
+            return (ckpt_category)c;
+        }
+    }
+    return strcmp(name, "weights16") == 0 ? CKPT_CAT_WEIGHTS : CKPT_CAT_INPUTS;
+}
+
+ckpt_category ckpt_kind_category(ckpt_kind kind)
+{
+    switch (kind) {
+    case CKPT_ACTIVATION: return CKPT_CAT_ACTIVATIONS;
+    case CKPT_SAVED: return CKPT_CAT_SAVED;
+    case CKPT_GRADIENT: return CKPT_CAT_GRADIENTS;
+    }
+    return CKPT_CAT_ACTIVATIONS;
+}
+
+typedef struct reader {
+    ckpt_arena *out;
+    ckpt_trace *trace;
+    ckpt_err *err;
+} reader;
+
+static ckpt_code read_bytes(const reader *r, const ckpt_item *item, ckpt_event *event)
+{
+    ckpt_item bytes;
+    int64_t sum = 0;
+    CKPT_TRY(ckpt_item_need(item, "bytes", &bytes, r->err));
+    CKPT_TRY(ckpt_item_object(&bytes, r->err));
+    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+        CKPT_TRY(ckpt_member_int(&bytes, categories[c], 0, INT64_MAX, 0, &event->bytes[c], r->err));
+        if (!ckpt_sum(sum, event->bytes[c], &sum)) {
+            const ckpt_code code = CKPT_FAIL(r->err, CKPT_OVERFLOW, "the sum of bytes does not fit 63 bits");
+            return ckpt_item_blame(&bytes, code, r->err);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_span(const reader *r, const ckpt_item *item, ckpt_span *span)
+{
+    ckpt_item phase;
+    const char *text = "";
+    CKPT_TRY(ckpt_item_need(item, "phase", &phase, r->err));
+    const ckpt_mark mark = ckpt_arena_mark(r->out);
+    CKPT_TRY(ckpt_item_text(&phase, r->out, &text, r->err));
+    for (int s = 0; s < SPAN_COUNT; s++) {
+        if (strcmp(text, spans[s]) == 0) {
+            *span = (ckpt_span)s;
+            ckpt_arena_rewind(r->out, mark);
+            return CKPT_OK;
+        }
+    }
+    return ckpt_item_fail(&phase, r->err,
+                          "found phase \"%.40s\", wanted forward, backward, recompute, copy, update, wait, free, "
+                          "allocate or other",
+                          text);
+}
+
+static ckpt_code read_event(const reader *r, const ckpt_item *item, ckpt_event *event)
+{
+    int64_t step = 0;
+    CKPT_TRY(ckpt_need_int(item, "step", 0, INT32_MAX, &step, r->err));
+    event->step = (int)step;
+    CKPT_TRY(ckpt_need_text(item, "name", r->out, &event->name, r->err));
+    CKPT_TRY(ckpt_member_text(item, "layer", "", r->out, &event->layer, r->err));
+    CKPT_TRY(ckpt_member_text(item, "stream", "compute", r->out, &event->stream, r->err));
+    CKPT_TRY(read_span(r, item, &event->span));
+    CKPT_TRY(ckpt_need_int(item, "start_ns", 0, INT64_MAX, &event->start_ns, r->err));
+    CKPT_TRY(ckpt_need_int(item, "end_ns", event->start_ns, INT64_MAX, &event->end_ns, r->err));
+    int64_t launches = 0;
+    CKPT_TRY(ckpt_member_int(item, "size_bytes", 0, INT64_MAX, 0, &event->size_bytes, r->err));
+    CKPT_TRY(ckpt_member_int(item, "address", 0, INT64_MAX, 0, &event->address, r->err));
+    CKPT_TRY(ckpt_member_int(item, "kernel_ns", 0, INT64_MAX, 0, &event->kernel_ns, r->err));
+    CKPT_TRY(ckpt_member_int(item, "launches", 0, INT32_MAX, 0, &launches, r->err));
+    event->launches = (int)launches;
+    return read_bytes(r, item, event);
+}
+
+/* peak_bytes and peak_event are what the events say. */
+static ckpt_code check_peak(const reader *r, const ckpt_item *root)
+{
+    const ckpt_trace *const trace = r->trace;
+    ckpt_bytes peak = 0;
+    ckpt_bytes at_peak_event = 0;
+    for (int i = 0; i < trace->event_count; i++) {
+        ckpt_bytes sum = 0;
+        for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+            sum += c == CKPT_CAT_OUTSIDE ? 0 : trace->event[i].bytes[c];
+        }
+        peak = sum > peak ? sum : peak;
+        at_peak_event = i == trace->peak_event ? sum : at_peak_event;
+    }
+    ckpt_item item;
+    if (trace->event_count > 0 && trace->peak_bytes != peak) {
+        CKPT_TRY(ckpt_item_need(root, "peak_bytes", &item, r->err));
+        return ckpt_item_fail(&item, r->err, "found peak_bytes %" PRId64 ", but the events' most is %" PRId64,
+                              trace->peak_bytes, peak);
+    }
+    if (trace->event_count > 0 && at_peak_event != peak) {
+        CKPT_TRY(ckpt_item_need(root, "peak_event", &item, r->err));
+        return ckpt_item_fail(&item, r->err, "event %d holds %" PRId64 " bytes, but the peak is %" PRId64,
+                              trace->peak_event, at_peak_event, peak);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code read_events(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    int64_t peak_event = 0;
+    CKPT_TRY(ckpt_need_array(root, "events", &array, &count, r->err));
+    ckpt_event *const event = CKPT_NEW(r->out, ckpt_event, count);
+    if (event == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d events", r->trace->source, count);
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_event(r, &item, &event[i]));
+    }
+    CKPT_TRY(ckpt_need_int(root, "peak_event", 0, count > 0 ? count - 1 : 0, &peak_event, r->err));
+    r->trace->event = event;
+    r->trace->event_count = count;
+    r->trace->peak_event = (int)peak_event;
+    return check_peak(r, root);
+}
+
+/* Categories of what lies in the arena. */
+static ckpt_code read_place_category(const reader *r, const ckpt_item *place, ckpt_category *category)
+{
+    static const ckpt_category lies[] = {CKPT_CAT_ACTIVATIONS, CKPT_CAT_SAVED, CKPT_CAT_GRADIENTS, CKPT_CAT_WORKSPACE};
+    ckpt_item item;
+    const char *text = "";
+    CKPT_TRY(ckpt_item_need(place, "category", &item, r->err));
+    const ckpt_mark mark = ckpt_arena_mark(r->out);
+    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    for (size_t k = 0; k < sizeof lies / sizeof lies[0]; k++) {
+        if (strcmp(text, categories[lies[k]]) == 0) {
+            *category = lies[k];
+            ckpt_arena_rewind(r->out, mark);
+            return CKPT_OK;
+        }
+    }
+    return ckpt_item_fail(&item, r->err, "found category \"%.40s\", wanted activations, saved, gradients or workspace",
+                          text);
+}
+
+static ckpt_code read_place(const reader *r, const ckpt_item *item, int last, ckpt_trace_place *place)
+{
+    const ckpt_bytes arena = r->trace->arena_bytes;
+    int64_t from = 0;
+    int64_t to = 0;
+    ckpt_bytes end = 0;
+    CKPT_TRY(ckpt_need_text(item, "what", r->out, &place->name, r->err));
+    CKPT_TRY(read_place_category(r, item, &place->category));
+    CKPT_TRY(ckpt_need_int(item, "from", 0, last, &from, r->err));
+    CKPT_TRY(ckpt_need_int(item, "to", from, last, &to, r->err));
+    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
+    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
+    if (!ckpt_sum(place->offset, place->bytes, &end)) {
+        const ckpt_code code =
+            CKPT_FAIL(r->err, CKPT_OVERFLOW, "place of \"%.60s\": offset and bytes do not fit 63 bits", place->name);
+        return ckpt_item_blame(item, code, r->err);
+    }
+    if (arena > 0 && end > arena) {
+        return ckpt_item_fail(item, r->err,
+                              "place of \"%.60s\": offset %" PRId64 " and %" PRId64
+                              " bytes end beyond the arena of %" PRId64 " bytes",
+                              place->name, place->offset, place->bytes, arena);
+    }
+    place->from = (int)from;
+    place->to = (int)to;
+    return CKPT_OK;
+}
+
+static ckpt_code read_places(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(ckpt_member_array(root, "places", &array, &count, r->err));
+    ckpt_trace_place *const place = CKPT_NEW(r->out, ckpt_trace_place, count);
+    if (place == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d places", r->trace->source, count);
+    }
+    int last = 0;
+    for (int i = 0; i < r->trace->event_count; i++) {
+        last = r->trace->event[i].step > last ? r->trace->event[i].step : last;
+    }
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_place(r, &item, last, &place[i]));
+    }
+    r->trace->place = place;
+    r->trace->place_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_step_times(const reader *r, const ckpt_item *root)
+{
+    ckpt_item array;
+    int count = 0;
+    CKPT_TRY(ckpt_member_array(root, "step_times_ns", &array, &count, r->err));
+    if (count == 0) {
+        return CKPT_OK;
+    }
+    ckpt_ns *const time = CKPT_NEW(r->out, ckpt_ns, count);
+    if (time == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d times", r->trace->source, count);
+    }
+    CKPT_TRY(ckpt_ns_list_read(&array, time, r->err));
+    r->trace->step_ns = time;
+    r->trace->step_ns_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_trace(const reader *r, const ckpt_item *root)
+{
+    ckpt_trace *const trace = r->trace;
+    ckpt_item measured;
+    trace->source = ckpt_arena_text(r->out, ckpt_json_source(root->json));
+    if (trace->source == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "no memory for a file name");
+    }
+    CKPT_TRY(ckpt_need_text(root, "name", r->out, &trace->name, r->err));
+    CKPT_TRY(ckpt_member_text(root, "plan", "", r->out, &trace->plan, r->err));
+    CKPT_TRY(ckpt_item_need(root, "measured", &measured, r->err));
+    CKPT_TRY(ckpt_item_bool(&measured, &trace->measured, r->err));
+    CKPT_TRY(ckpt_need_int(root, "budget_bytes", 0, INT64_MAX, &trace->budget_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(root, "static_bytes", 0, INT64_MAX, &trace->static_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(root, "arena_bytes", 0, INT64_MAX, &trace->arena_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(root, "peak_bytes", 0, INT64_MAX, &trace->peak_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(root, "time_ns", 0, INT64_MAX, &trace->time_ns, r->err));
+    CKPT_TRY(ckpt_member_int(root, "process_peak_bytes", 0, INT64_MAX, 0, &trace->process_peak_bytes, r->err));
+    CKPT_TRY(ckpt_member_text(root, "recorder", "", r->out, &trace->recorder, r->err));
+    CKPT_TRY(ckpt_member_int(root, "capacity_bytes", 0, INT64_MAX, 0, &trace->capacity_bytes, r->err));
+    CKPT_TRY(ckpt_machine_item(root, r->out, &trace->machine, r->err));
+    CKPT_TRY(read_step_times(r, root));
+    CKPT_TRY(read_events(r, root));
+    return read_places(r, root);
+}
+
+ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err)
+{
+    ckpt_json *json = NULL;
+    ckpt_item root;
+    CKPT_TRY(ckpt_json_open(path, "ckpt-trace", &json, &root, err));
+    const reader r = {out, CKPT_NEW(out, ckpt_trace, 1), err};
+    const ckpt_code code =
+        r.trace != NULL ? read_trace(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    ckpt_json_close(json);
+    if (code == CKPT_OK) {
+        *trace = r.trace;
+    }
+    return code;
+}
+
+static void write_event(const ckpt_event *event, ckpt_text *text)
+{
+    ckpt_text_add(text, "    { \"step\": %d, \"name\": ", event->step);
+    ckpt_text_json(text, event->name);
+    if (event->layer != NULL && event->layer[0] != '\0') {
+        ckpt_text_add(text, ", \"layer\": ");
+        ckpt_text_json(text, event->layer);
+    }
+    ckpt_text_add(text, ", \"stream\": ");
+    ckpt_text_json(text, event->stream != NULL ? event->stream : "compute");
+    ckpt_text_add(text, ", \"phase\": \"%s\", \"start_ns\": %" PRId64 ", \"end_ns\": %" PRId64 ", \"bytes\": {",
+                  ckpt_span_name(event->span), event->start_ns, event->end_ns);
+    const char *between = "";
+    for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+        if (event->bytes[c] != 0) {
+            ckpt_text_add(text, "%s \"%s\": %" PRId64, between, categories[c], event->bytes[c]);
+            between = ",";
+        }
+    }
+    ckpt_text_add(text, " }");
+    if (event->size_bytes != 0) {
+        ckpt_text_add(text, ", \"size_bytes\": %" PRId64, event->size_bytes);
+    }
+    if (event->address != 0) {
+        ckpt_text_add(text, ", \"address\": %" PRId64, event->address);
+    }
+    if (event->launches != 0) {
+        ckpt_text_add(text, ", \"kernel_ns\": %" PRId64 ", \"launches\": %d", event->kernel_ns, event->launches);
+    }
+    ckpt_text_add(text, " }");
+}
+
+static void write_place(const ckpt_trace_place *place, ckpt_text *text)
+{
+    ckpt_text_add(text, "    { \"what\": ");
+    ckpt_text_json(text, place->name);
+    ckpt_text_add(text,
+                  ", \"category\": \"%s\", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }",
+                  ckpt_category_name(place->category), place->from, place->to, place->offset, place->bytes);
+}
+
+void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
+{
+    ckpt_text_add(text, "{\n  \"format\": \"ckpt-trace/1\",\n  \"name\": ");
+    ckpt_text_json(text, trace->name);
+    ckpt_text_add(text, ",\n  \"plan\": ");
+    ckpt_text_json(text, trace->plan != NULL ? trace->plan : "");
+    ckpt_text_add(text,
+                  ",\n  \"measured\": %s,\n  \"budget_bytes\": %" PRId64 ", \"static_bytes\": %" PRId64
+                  ", \"arena_bytes\": %" PRId64 ",\n  \"peak_bytes\": %" PRId64
+                  ", \"peak_event\": %d, \"time_ns\": %" PRId64 ", \"process_peak_bytes\": %" PRId64
+                  ",\n  \"machine\": ",
+                  trace->measured ? "true" : "false", trace->budget_bytes, trace->static_bytes, trace->arena_bytes,
+                  trace->peak_bytes, trace->peak_event, trace->time_ns, trace->process_peak_bytes);
+    ckpt_machine_write(&trace->machine, text);
+    if (trace->recorder != NULL && trace->recorder[0] != '\0') {
+        ckpt_text_add(text, ",\n  \"recorder\": ");
+        ckpt_text_json(text, trace->recorder);
+    }
+    if (trace->capacity_bytes > 0) {
+        ckpt_text_add(text, ",\n  \"capacity_bytes\": %" PRId64, trace->capacity_bytes);
+    }
+    if (trace->step_ns_count > 0) {
+        ckpt_text_add(text, ",\n  \"step_times_ns\": ");
+        ckpt_ns_list_write(trace->step_ns, trace->step_ns_count, text);
+    }
+    ckpt_text_add(text, ",\n  \"events\": [");
+    for (int i = 0; i < trace->event_count; i++) {
+        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
+        write_event(&trace->event[i], text);
+    }
+    ckpt_text_add(text, "%s]", trace->event_count > 0 ? "\n  " : "");
+    for (int i = 0; i < trace->place_count; i++) {
+        ckpt_text_add(text, "%s", i > 0 ? ",\n" : ",\n  \"places\": [\n");
+        write_place(&trace->place[i], text);
+    }
+    ckpt_text_add(text, "%s\n}\n", trace->place_count > 0 ? "\n  ]" : "");
+}

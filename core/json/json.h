@@ -1,0 +1,72 @@
+/* Reading JSON so that every complaint names file, line and column: a cursor over a Jansson tree that knows its
+ * path, and finds its place in the text again only when something is wrong. */
+#ifndef CKPT_CORE_JSON_JSON_H
+#define CKPT_CORE_JSON_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/memory.h"
+#include "core/base/status.h"
+
+typedef struct ckpt_position {
+    int line, column; /* from 1; 0: unknown */
+} ckpt_position;
+
+struct json_t;
+
+/* A document: its text and its tree. Strings it gives are copied into the arena of the call that asks. */
+typedef struct ckpt_json ckpt_json;
+
+/* One value inside a document. Lives on the caller's stack; keeps a pointer to the item it was reached from, which
+ * must outlive it. */
+typedef struct ckpt_item {
+    const ckpt_json *json;
+    const struct json_t *value;
+    const struct ckpt_item *parent; /* NULL: the root */
+    const char *key;                /* in an object; NULL in an array */
+    int index;                      /* in an array */
+} ckpt_item;
+
+/* Parse a whole file. Duplicate keys, integers beyond 63 bits and anything after the end are errors.
+ *   kind   "ckpt-graph": the file must say "format": "ckpt-graph/1"; NULL: any JSON object
+ * Errors: CKPT_BAD_INPUT "file:line:column: ...", CKPT_IO, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_json_open(const char *path, const char *kind, ckpt_json **json, ckpt_item *root,
+                                       ckpt_err *err);
+void ckpt_json_close(ckpt_json *json); /* NULL is fine */
+const char *ckpt_json_source(const ckpt_json *json);
+
+/* Member `key` of an object: find says whether it is there, need complains when it is not. */
+bool ckpt_item_find(const ckpt_item *item, const char *key, ckpt_item *member);
+CKPT_MUST_USE ckpt_code ckpt_item_need(const ckpt_item *item, const char *key, ckpt_item *member, ckpt_err *err);
+
+/* Elements of an array or members of an object, in file order; ckpt_item_count is 0 for anything else. */
+int ckpt_item_count(const ckpt_item *item);
+void ckpt_item_at(const ckpt_item *array, int index, ckpt_item *element);
+CKPT_MUST_USE ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err); /* or complain */
+CKPT_MUST_USE ckpt_code ckpt_item_object(const ckpt_item *item, ckpt_err *err);            /* or complain */
+/* Walk members: *iterator NULL at the start; false at the end. */
+bool ckpt_item_next(const ckpt_item *object, void **iterator, ckpt_item *member);
+
+/* Values, or "found ..., wanted ...". Integers must be written as integers and lie in min..max. */
+CKPT_MUST_USE ckpt_code ckpt_item_int(const ckpt_item *item, int64_t min, int64_t max, int64_t *value, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_item_real(const ckpt_item *item, double *value, ckpt_err *err); /* integers too; finite */
+CKPT_MUST_USE ckpt_code ckpt_item_bool(const ckpt_item *item, bool *value, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_item_text(const ckpt_item *item, ckpt_arena *out, const char **text, ckpt_err *err);
+
+typedef enum ckpt_json_type {
+    CKPT_JSON_NULL,
+    CKPT_JSON_BOOL,
+    CKPT_JSON_INT,
+    CKPT_JSON_REAL,
+    CKPT_JSON_TEXT,
+    CKPT_JSON_ARRAY,
+    CKPT_JSON_OBJECT
+} ckpt_json_type;
+ckpt_json_type ckpt_item_type(const ckpt_item *item);
+
+/* Fill err with "file:line:column: <formatted>" for this item's place. Gives CKPT_BAD_INPUT. Cost: O(file). */
+ckpt_code ckpt_item_fail(const ckpt_item *item, ckpt_err *err, const char *format, ...) CKPT_PRINTF(3, 4);
+ckpt_position ckpt_item_position(const ckpt_item *item);
+
+#endif

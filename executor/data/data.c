@@ -1,0 +1,224 @@
+/* Where batches come from. What batch a step sees is a function of seed and step alone, so that nothing about the
+ * data has to be saved with the training state. */
+#include "executor/data/data.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "executor/data/data_impl.h"
+#include "kernels/philox.h"
+
+static uint32_t low(uint64_t n)
+{
+    return (uint32_t)(n & 0xFFFFFFFFu);
+}
+
+void ckpt_data_words(const ckpt_data *data, uint32_t use, uint64_t a, uint32_t b, uint32_t word[4])
+{
+    const uint32_t counter[4] = {low(a), low(a >> 32), b, 0xFFFFFF00u | use};
+    const uint32_t key[2] = {low(data->seed), low(data->seed >> 32)};
+    ckpt_philox(counter, key, word);
+}
+
+ckpt_code ckpt_data_map(ckpt_data *data, const char *path, const ckpt_mapped **mapped, ckpt_err *err)
+{
+    const int file = open(path, O_RDONLY);
+    struct stat about;
+    if (file < 0 || fstat(file, &about) != 0) {
+        const int reason = errno;
+        if (file >= 0) {
+            close(file);
+        }
+        return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(reason));
+    }
+    if (!S_ISREG(about.st_mode) || about.st_size <= 0) {
+        close(file);
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %s, wanted a file with data in it", path,
+                         S_ISREG(about.st_mode) ? "empty" : "no regular file");
+    }
+    void *const bytes = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    const int reason = errno;
+    close(file);
+    if (bytes == MAP_FAILED) {
+        return CKPT_FAIL(err, reason == ENOMEM ? CKPT_NO_MEMORY : CKPT_IO, "%s: cannot map %lld bytes: %s", path,
+                         (long long)about.st_size, strerror(reason));
+    }
+    ckpt_mapped *const place = &data->file[data->file_count++];
+    *place = (ckpt_mapped){.path = path, .bytes = bytes, .length = (size_t)about.st_size};
+    *mapped = place;
+    return CKPT_OK;
+}
+
+static void fill_floats(const ckpt_data *data, uint64_t step, int input, int64_t count, float *to)
+{
+    for (int64_t i = 0; i < count; i += 4) {
+        uint32_t word[4];
+        ckpt_data_words(data, (uint32_t)input, (uint64_t)(i / 4), low(step), word);
+        for (int64_t j = i; j < count && j < i + 4; j++) {
+            to[j] = 2.0f * ckpt_philox_uniform(word[j - i]) - 1.0f;
+        }
+    }
+}
+
+static void fill_integers(const ckpt_data *data, uint64_t step, int input, int64_t count, int32_t *to)
+{
+    const int64_t limit = data->class_limit[input];
+    for (int64_t i = 0; i < count; i += 4) {
+        uint32_t word[4];
+        ckpt_data_words(data, (uint32_t)input, (uint64_t)(i / 4), low(step), word);
+        for (int64_t j = i; j < count && j < i + 4; j++) {
+            to[j] = limit > 0 ? (int32_t)(word[j - i] % (uint64_t)limit) : 0;
+        }
+    }
+}
+
+static void fill_synthetic(const ckpt_data *data, uint64_t step, void *const *input)
+{
+    for (int i = 0; i < data->model->input_count; i++) {
+        const int64_t count = ckpt_shape_count(&data->model->input[i].shape);
+        if (input[i] == NULL) {
+            continue;
+        }
+        if (data->model->input[i].dtype == CKPT_FLOAT32) {
+            fill_floats(data, step, i, count, input[i]);
+        } else {
+            fill_integers(data, step, i, count, input[i]);
+        }
+    }
+}
+
+static ckpt_code open_synthetic(ckpt_data *data, char *list, ckpt_err *err)
+{
+    if (list[0] != '\0') {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "synthetic data take no file, found \"%s\"", list);
+    }
+    data->fill = fill_synthetic;
+    return CKPT_OK;
+}
+
+static const struct {
+    const char *name;
+    ckpt_code (*open)(ckpt_data *data, char *list, ckpt_err *err);
+} source[] = {
+    {"text", ckpt_data_open_text},
+    {"cifar10", ckpt_data_open_cifar10},
+    {"mnist", ckpt_data_open_mnist},
+    {"synthetic", open_synthetic},
+};
+
+static ckpt_code open_source(ckpt_data *data, const char *spec, ckpt_err *err)
+{
+    const char *const colon = strchr(spec, ':');
+    const size_t length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
+    char *const list = ckpt_arena_text(&data->arena, colon != NULL ? colon + 1 : "");
+    if (list == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the data's file names");
+    }
+    for (size_t i = 0; i < sizeof source / sizeof source[0]; i++) {
+        if (strlen(source[i].name) == length && strncmp(source[i].name, spec, length) == 0) {
+            CKPT_TRY_WHILE(err, source[i].open(data, list, err), "opening the data");
+            snprintf(data->about, sizeof data->about, "%s, %d file%s, %lld bytes", source[i].name, data->file_count,
+                     data->file_count == 1 ? "" : "s", (long long)ckpt_data_mapped_bytes(data));
+            return CKPT_OK;
+        }
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                     "data \"%s\": wanted text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic", spec);
+}
+
+ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model, const int64_t *class_limit, uint64_t seed,
+                         ckpt_data **data, ckpt_err *err)
+{
+    ckpt_data *const made = ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the data");
+    }
+    ckpt_arena_init(&made->arena);
+    made->model = model;
+    made->seed = seed;
+    int64_t *const limit = CKPT_NEW(&made->arena, int64_t, model->input_count);
+    ckpt_code code = CKPT_OK;
+    if (limit == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the data");
+    } else {
+        for (int i = 0; i < model->input_count; i++) {
+            limit[i] = class_limit[i];
+        }
+        made->class_limit = limit;
+        code = open_source(made, spec != NULL && spec[0] != '\0' ? spec : "synthetic", err);
+    }
+    if (code != CKPT_OK) {
+        ckpt_data_close(made);
+        return code;
+    }
+    *data = made;
+    return CKPT_OK;
+}
+
+void ckpt_data_close(ckpt_data *data)
+{
+    if (data == NULL) {
+        return;
+    }
+    for (int i = 0; i < data->file_count; i++) {
+        munmap((void *)(uintptr_t)data->file[i].bytes, data->file[i].length);
+    }
+    ckpt_arena_fini(&data->arena);
+    ckpt_memory_put(data);
+}
+
+void ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input)
+{
+    data->fill(data, step, input);
+}
+
+ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data)
+{
+    ckpt_bytes total = 0;
+    for (int i = 0; i < data->file_count; i++) {
+        total += (ckpt_bytes)data->file[i].length;
+    }
+    return total;
+}
+
+const char *ckpt_data_about(const ckpt_data *data)
+{
+    return data->about;
+}
+
+const char *ckpt_data_file_at(const ckpt_data *data, const void *address)
+{
+    for (int i = 0; i < data->file_count; i++) {
+        const uintptr_t first = (uintptr_t)data->file[i].bytes, at = (uintptr_t)address;
+        if (at >= first && at - first < data->file[i].length) {
+            return data->file[i].path;
+        }
+    }
+    return NULL;
+}
+
+void ckpt_data_class_limits(const ckpt_network *network, int64_t *limit)
+{
+    for (int i = 0; i < network->model->input_count; i++) {
+        limit[i] = 0;
+    }
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        for (int k = 0; k < node->in_count; k++) {
+            const ckpt_value *const value = &network->value[network->value[node->in_value[k]].storage];
+            if (value->node >= 0 || node->in[k].dtype != CKPT_INT32) {
+                continue;
+            }
+            const int64_t found = ckpt_node_limit(node, k);
+            int64_t *const least = &limit[value->output];
+            if (found > 0 && (*least == 0 || found < *least)) {
+                *least = found;
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+/* What the files that turn plan steps into actions share. */
+#ifndef CKPT_EXECUTOR_SETUP_WIRE_IMPL_H
+#define CKPT_EXECUTOR_SETUP_WIRE_IMPL_H
+
+#include "executor/executor_impl.h"
+
+typedef struct ckpt_wiring {
+    ckpt_executor *executor;
+    ckpt_places places;
+    const ckpt_place **held; /* per buffer: its place now; NULL: not in memory */
+    unsigned char **host;    /* per buffer: its room in the slab; NULL: never offloaded */
+    bool *updated;           /* per node: its parameters have changed in this step */
+    int *stale; /* per buffer: 1 + the plan's step that made it, or what it is made of, of changed parameters; else 0 */
+} ckpt_wiring;
+
+ckpt_code ckpt_wire_no_memory(ckpt_err *err);
+
+/* Where a buffer is at this moment; -1: NULL. */
+ckpt_code ckpt_wire_buffer(const ckpt_wiring *wiring, int buffer, int step, void **address, ckpt_err *err);
+
+/* Where value `v` of a micro-batch is at this moment: a model input in the static block, or its storage's buffer in the
+ * arena. */
+ckpt_code ckpt_wire_value(const ckpt_wiring *wiring, int batch, int v, int step, void **address, ckpt_err *err);
+
+/* Note that the step is given `buffer` at `address`, for the places of a trace. */
+ckpt_code ckpt_wire_touch(const ckpt_wiring *wiring, ckpt_action *action, int buffer, const void *address,
+                          ckpt_err *err);
+
+/* The gradient of a node's parameter at this moment, in the static block or in its buffer (`buffer`; -1: none). */
+ckpt_code ckpt_wire_gradient(const ckpt_wiring *wiring, int node, int k, int step, int *buffer, float **address,
+                             ckpt_err *err);
+
+/* What step `step`, a layer's, is given; and one that is no layer's. */
+ckpt_code ckpt_wire_layer(const ckpt_wiring *wiring, int step, const ckpt_op_role *role, ckpt_action *action,
+                          ckpt_err *err);
+ckpt_code ckpt_wire_exchange(const ckpt_wiring *wiring, int step, const ckpt_op_role *role, ckpt_action *action,
+                             ckpt_err *err);
+
+#endif

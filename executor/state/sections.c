@@ -1,0 +1,334 @@
+/* Whole sections out of the shares of the ranks. Where one rank has all of a section in its plain form, it is one part;
+ * else a part is a parameter or statistic of one stage, or what one replica's shard has of it. */
+#include <string.h>
+
+#include "executor/state/sections_impl.h"
+
+int ckpt_executor_rank(const ckpt_executor *executor)
+{
+    return executor->options.ranks != NULL ? ckpt_ranks_rank(executor->options.ranks) : 0;
+}
+
+/* Files know nothing of gaps between rows and of spare elements: they are of one device's memory. */
+static ckpt_code close_gaps(ckpt_node *node, int node_count, ckpt_value *value, int value_count, ckpt_arena *out,
+                            ckpt_err *err)
+{
+    for (int n = 0; n < node_count; n++) {
+        ckpt_tensor *const in = CKPT_NEW(out, ckpt_tensor, node[n].in_count);
+        if (in == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network of %d layers", node_count);
+        }
+        for (int k = 0; k < node[n].in_count; k++) {
+            in[k] = node[n].in[k];
+            in[k].pitch = 0;
+        }
+        node[n].in = in;
+        for (int k = 0; k < node[n].out_count; k++) {
+            node[n].out[k].pitch = 0;
+        }
+        for (int k = 0; k < node[n].param_count; k++) {
+            node[n].param[k].spare = 0;
+        }
+    }
+    for (int v = 0; v < value_count; v++) {
+        value[v].tensor.pitch = 0;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckpt_network *network, ckpt_err *err)
+{
+    const ckpt_network *const mine = executor->lowered->network;
+    int *const stage_of = CKPT_NEW(out, int, mine->node_count);
+    ckpt_node *const node = CKPT_NEW(out, ckpt_node, mine->node_count);
+    ckpt_value *const value = CKPT_NEW(out, ckpt_value, mine->value_count);
+    if (stage_of == NULL || node == NULL || value == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network of %d layers", mine->node_count);
+    }
+    memcpy(node, mine->node, (size_t)mine->node_count * sizeof *node);
+    memcpy(value, mine->value, (size_t)mine->value_count * sizeof *value);
+    CKPT_TRY(close_gaps(node, mine->node_count, value, mine->value_count, out, err));
+    for (int n = 0; n < mine->node_count; n++) {
+        for (int k = 0; k < node[n].param_count; k++) {
+            ckpt_param *const param = &node[n].param[k];
+            const ckpt_param *const from = param->tied >= 0 ? &mine->node[param->tied].param[k] : param;
+            param->tied = from->copy_of >= 0 ? from->copy_of : param->tied; /* what is a copy was tied before */
+            param->copy_of = -1;
+        }
+    }
+    *network = *mine;
+    network->scheme = ckpt_scheme_alone;
+    network->node = node;
+    network->value = value;
+    network->stage_of = stage_of;
+    network->shared = NULL;
+    network->shared_count = 0;
+    return CKPT_OK;
+}
+
+/* In which bucket of its stage a parameter's gradient is, and from which element on; NULL: in none. */
+typedef struct in_bucket {
+    const ckpt_bucket *bucket;
+    int64_t at;
+} in_bucket;
+
+typedef struct finding {
+    const ckpt_executor *executor;
+    ckpt_arena *out;
+    ckpt_network plain;
+    ckpt_static_layout layout;  /* of the plain network */
+    const in_bucket *in_bucket; /* [node * CKPT_PARAM_MAX + k]; NULL: what is asked for is not sharded */
+    int stage, replica;         /* of this rank */
+    ckpt_part *part;
+    int count, room;
+} finding;
+
+static ckpt_code add_part(finding *f, const ckpt_part *part, ckpt_err *err)
+{
+    if (f->count == f->room) {
+        const int room = f->room > 0 ? 2 * f->room : 64;
+        ckpt_part *const wider = CKPT_NEW(f->out, ckpt_part, room);
+        if (wider == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d parts of a section", room);
+        }
+        if (f->count > 0) {
+            memcpy(wider, f->part, (size_t)f->count * sizeof *wider);
+        }
+        f->part = wider;
+        f->room = room;
+    }
+    f->part[f->count++] = *part;
+    return CKPT_OK;
+}
+
+static bool is_here(const finding *f, int stage, int replica)
+{
+    return stage == f->stage && (replica < 0 || replica == f->replica);
+}
+
+/* The buckets of all stages: a rank knows those of its own, and the others' follow from the same network. */
+static ckpt_code find_buckets(finding *f, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    in_bucket *const found = CKPT_NEW(f->out, in_bucket, (size_t)network->node_count * CKPT_PARAM_MAX);
+    if (found == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the shards of %d layers", network->node_count);
+    }
+    for (int stage = 0; stage < network->scheme.stages; stage++) {
+        ckpt_network of_stage = *network;
+        of_stage.scheme.stage = stage;
+        const ckpt_bucket *bucket = NULL;
+        int count = 0;
+        CKPT_TRY(ckpt_network_buckets(&of_stage, f->out, &bucket, &count, err));
+        for (int b = 0; b < count; b++) {
+            ckpt_piece piece = {.node = -1};
+            while (ckpt_bucket_next(&of_stage, &bucket[b], 0, bucket[b].count, &piece)) {
+                found[piece.node * CKPT_PARAM_MAX + piece.param] =
+                    (in_bucket){.bucket = &bucket[b], .at = piece.at - piece.first};
+            }
+        }
+    }
+    f->in_bucket = found;
+    return CKPT_OK;
+}
+
+/* A parameter in pieces, each of the replica that has its chunk. `slot` -1: of gradients, which lie at their usual
+ * places; else of a slot of the optimizer, which has the chunks alone. */
+static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at, ckpt_err *err)
+{
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_network *const network = f->executor->lowered->network;
+    const int which = node * CKPT_PARAM_MAX + k, stage = network->stage_of[node];
+    const ckpt_bucket *const bucket = f->in_bucket[which].bucket;
+    const int64_t count = ckpt_shape_count(&network->node[node].param[k].tensor.shape);
+    const int64_t first = f->in_bucket[which].at;
+    for (int64_t done = 0; done < count;) {
+        const int64_t replica = (first + done) / bucket->chunk, end = (replica + 1) * bucket->chunk - first;
+        const int64_t now = (end < count ? end : count) - done;
+        const ckpt_bytes in_chunk = (first + done - replica * bucket->chunk) * (ckpt_bytes)sizeof(float);
+        ckpt_part part = {
+            at + done * (ckpt_bytes)sizeof(float), now * (ckpt_bytes)sizeof(float), stage, (int)replica, -1, false};
+        if (is_here(f, stage, part.replica)) {
+            part.local = slot < 0 ? mine->gradients + mine->param[which] + done * (ckpt_bytes)sizeof(float)
+                                  : mine->optimizer + slot * mine->slot_bytes + bucket->shard + in_chunk;
+        }
+        CKPT_TRY(add_part(f, &part, err));
+        done += now;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code add_one(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, bool copy, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    const int stage = network->stage_of[node];
+    const ckpt_bytes here = is_here(f, stage, -1) ? local + f->executor->layout.param[node * CKPT_PARAM_MAX + k] : -1;
+    const ckpt_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, here, copy};
+    return add_part(f, &part, err);
+}
+
+/* A parameter, and behind it the copies that other stages or layers have. */
+static ckpt_code add_param(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    CKPT_TRY(add_one(f, node, k, at, local, false, err));
+    for (int i = 0; i < network->shared_count; i++) {
+        const ckpt_shared *const shared = &network->shared[i];
+        const bool mine = shared->owner == node && shared->param == k;
+        for (int h = 0; mine && h < shared->holder_count; h++) {
+            if (shared->holder[h] != node) {
+                CKPT_TRY(add_one(f, shared->holder[h], k, at, local, true, err));
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+/* All parameters as they lie from `from` on in a whole section, and from `local` on in this rank's block. */
+static ckpt_code add_params(finding *f, ckpt_bytes from, ckpt_bytes local, int slot, ckpt_err *err)
+{
+    const bool sharded = f->in_bucket != NULL;
+    for (int n = 0; n < f->plain.node_count; n++) {
+        const ckpt_node *const node = &f->plain.node[n];
+        for (int k = 0; k < node->param_count; k++) {
+            const int which = n * CKPT_PARAM_MAX + k;
+            const ckpt_bytes at = from + f->layout.param[which];
+            if (node->param[k].tied >= 0) {
+                continue;
+            }
+            if (sharded && f->in_bucket[which].bucket != NULL) {
+                CKPT_TRY(add_shards(f, n, k, slot, at, err));
+            } else if (!sharded || slot < 0) { /* what no gradient reaches has no state in a shard: it is zero */
+                CKPT_TRY(add_param(f, n, k, at, local, err));
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code add_stats(finding *f, ckpt_err *err)
+{
+    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    for (int n = 0; n < network->node_count; n++) {
+        for (int k = 0; k < network->node[n].stat_count; k++) {
+            const int which = n * CKPT_STAT_MAX + k, stage = network->stage_of[n];
+            const ckpt_part part = {f->layout.stat[which],
+                                    ckpt_tensor_bytes(&network->node[n].stat[k].tensor),
+                                    stage,
+                                    -1,
+                                    is_here(f, stage, -1) ? mine->statistics + mine->stat[which] : -1,
+                                    false};
+            CKPT_TRY(add_part(f, &part, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code add_slots(finding *f, ckpt_err *err)
+{
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_network *const network = f->executor->lowered->network;
+    for (int slot = 0; slot < network->optimizer->slots(network->hyper); slot++) {
+        CKPT_TRY(add_params(f, slot * f->layout.weight_bytes, mine->optimizer + slot * mine->slot_bytes, slot, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_bytes section_start(const ckpt_static_layout *layout, ckpt_section section)
+{
+    const ckpt_bytes edge[] = {layout->weights, layout->gradients, layout->optimizer, layout->statistics,
+                               layout->inputs};
+    return edge[section];
+}
+
+static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, ckpt_err *err)
+{
+    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_network *const network = f->executor->lowered->network;
+    const bool sharded =
+        network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
+    const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
+    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded && gapless) {
+        const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section), false};
+        return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
+    }
+    if (sharded) {
+        CKPT_TRY(find_buckets(f, err));
+    }
+    switch (section) {
+    case CKPT_SECTION_WEIGHTS: return add_params(f, 0, mine->weights, -1, err);
+    case CKPT_SECTION_GRADIENTS: return add_params(f, 0, mine->gradients, -1, err);
+    case CKPT_SECTION_OPTIMIZER: return add_slots(f, err);
+    case CKPT_SECTION_STATISTICS: break;
+    }
+    return add_stats(f, err);
+}
+
+ckpt_code ckpt_whole_section(const ckpt_executor *executor, ckpt_section section, ckpt_arena *out, ckpt_whole *whole,
+                             ckpt_err *err)
+{
+    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    if (section == CKPT_SECTION_GRADIENTS && scheme->fused) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "fused gradients are gone when the step is over");
+    }
+    finding f = {.executor = executor,
+                 .out = out,
+                 .stage = scheme->stage,
+                 .replica = ckpt_executor_rank(executor) / scheme->stages};
+    CKPT_TRY(ckpt_whole_network(executor, out, &f.plain, err));
+    CKPT_TRY(ckpt_network_statics(&f.plain, out, &f.layout, err));
+    const ckpt_bytes bytes = section_start(&f.layout, (ckpt_section)(section + 1)) - section_start(&f.layout, section);
+    CKPT_TRY(find_parts(&f, section, bytes, err));
+    *whole = (ckpt_whole){.bytes = bytes, .part = f.part, .part_count = f.count};
+    return CKPT_OK;
+}
+
+/* Zeros up to `to`: what lies between tensors, each of which begins at a multiple of CKPT_ALIGN. */
+static ckpt_code pad(ckpt_executor *executor, ckpt_bytes from, ckpt_bytes to, ckpt_whole_take take, void *context,
+                     ckpt_err *err)
+{
+    for (ckpt_bytes at = from; at < to && ckpt_executor_rank(executor) == 0; at += CKPT_CHUNK_BYTES) {
+        const ckpt_bytes now = to - at < CKPT_CHUNK_BYTES ? to - at : CKPT_CHUNK_BYTES;
+        memset(executor->chunk, 0, (size_t)now);
+        CKPT_TRY(take(context, executor->chunk, now, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code hand_out(ckpt_executor *executor, const ckpt_part *part, ckpt_whole_take take, void *context,
+                          ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    const int stages = executor->lowered->network->scheme.stages, rank = ckpt_executor_rank(executor);
+    const int owner = (part->replica < 0 ? 0 : part->replica) * stages + part->stage;
+    for (ckpt_bytes done = 0; done < part->bytes; done += CKPT_CHUNK_BYTES) {
+        const ckpt_bytes left = part->bytes - done, now = left < CKPT_CHUNK_BYTES ? left : CKPT_CHUNK_BYTES;
+        if (rank == owner) {
+            CKPT_TRY(device->api->download(device, executor->chunk, executor->statics + part->local + done, now, err));
+        }
+        if (owner != 0) { /* rank 0 has what it takes itself, and nobody else wants it */
+            CKPT_TRY(ckpt_ranks_share(executor->options.ranks, owner, executor->chunk, now, err));
+        }
+        if (rank == 0) {
+            CKPT_TRY(take(context, executor->chunk, now, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt_whole_take take, void *context,
+                          ckpt_err *err)
+{
+    ckpt_bytes at = 0;
+    for (int i = 0; i < whole->part_count; i++) {
+        const ckpt_part *const part = &whole->part[i];
+        if (part->copy) {
+            continue;
+        }
+        CKPT_TRY(pad(executor, at, part->at, take, context, err));
+        CKPT_TRY(hand_out(executor, part, take, context, err));
+        at = part->at + part->bytes;
+    }
+    return pad(executor, at, whole->bytes, take, context, err);
+}

@@ -1,0 +1,260 @@
+/* The training state file:
+ *
+ *     one line of JSON | weights | optimizer | statistics | SHA-256 of all before it, in hexadecimal, and a newline
+ *
+ * One file for all ranks, of one form: the sections are those of one rank with the whole network and an unsharded
+ * optimizer (sections_impl.h), so that a state goes over from any scheme to any other that has as many batches in a
+ * step; "batches" is in the line where there is more than one. Rank 0 writes, every rank reads what is its own.
+ *
+ * The sections are the bytes of the static block (float32, little endian), so that no value passes through text. The
+ * bfloat16 copy of the weights is not among them: it is made again from the weights. A state is of no device: one
+ * written on the CPU is read on a GPU and the other way round, and training goes on with the bits of the device it is
+ * on. Another number of CPU threads is refused, because there the promise is the bits of never stopping; so is another
+ * dtype or batch, which is another training. "threads" 0 is a GPU. The
+ * data order is a function of seed and step, which the line carries with what the data were; nothing else is needed to
+ * go on with the same bits. A file is read twice: whole, to see that it is sound, and only then into the executor. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/digest.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "executor/state/sections_impl.h"
+#include "executor/state/state_header.h"
+
+enum { HEADER_MAX = 1 << 16, TAIL = CKPT_DIGEST_TEXT }; /* 64 digits and a newline */
+
+enum { SAVED_SECTIONS = 3 };
+static const ckpt_section saved_section[SAVED_SECTIONS] = {CKPT_SECTION_WEIGHTS, CKPT_SECTION_OPTIMIZER,
+                                                           CKPT_SECTION_STATISTICS};
+
+static ckpt_bytes smaller(ckpt_bytes a, ckpt_bytes b)
+{
+    return a < b ? a : b;
+}
+
+/* Where the bytes of all saved sections are. */
+static ckpt_code find_sections(const ckpt_executor *executor, ckpt_arena *out, ckpt_whole whole[SAVED_SECTIONS],
+                               ckpt_err *err)
+{
+    for (int i = 0; i < SAVED_SECTIONS; i++) {
+        CKPT_TRY(ckpt_whole_section(executor, saved_section[i], out, &whole[i], err));
+    }
+    return CKPT_OK;
+}
+
+/* A file that is being written, by rank 0 alone. */
+typedef struct writing {
+    ckpt_file *file;
+    ckpt_digest *digest;
+} writing;
+
+static ckpt_code put(void *context, const unsigned char *bytes, ckpt_bytes count, ckpt_err *err)
+{
+    const writing *const w = context;
+    ckpt_digest_add(w->digest, bytes, (size_t)count);
+    return ckpt_file_add(w->file, bytes, (size_t)count, err);
+}
+
+/* Collective, whether this rank writes (`w`) or not (NULL). */
+static ckpt_code put_sections(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], writing *w,
+                              ckpt_err *err)
+{
+    for (int i = 0; i < SAVED_SECTIONS; i++) {
+        CKPT_TRY(ckpt_whole_walk(executor, &whole[i], put, w, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code put_header(const ckpt_executor *executor, const char *path, writing *w, ckpt_err *err)
+{
+    ckpt_text header;
+    ckpt_text_init(&header);
+    ckpt_code code = ckpt_state_header_add(executor, &header, err);
+    if (code == CKPT_OK && header.length >= HEADER_MAX) {
+        code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: a header of %zu bytes, and at most %d are read back", path,
+                         header.length, HEADER_MAX);
+    }
+    if (code == CKPT_OK) {
+        code = put(w, (const unsigned char *)header.bytes, (ckpt_bytes)header.length, err);
+    }
+    ckpt_text_fini(&header);
+    return code;
+}
+
+static ckpt_code write_file(ckpt_executor *executor, const char *path, const ckpt_whole whole[SAVED_SECTIONS],
+                            ckpt_err *err)
+{
+    writing w = {.digest = ckpt_digest_create()};
+    if (w.digest == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
+    }
+    char tail[CKPT_DIGEST_TEXT];
+    ckpt_code code = ckpt_file_begin(path, &w.file, err);
+    if (code == CKPT_OK) {
+        code = put_header(executor, path, &w, err);
+    }
+    if (code == CKPT_OK) {
+        code = put_sections(executor, whole, &w, err);
+    }
+    ckpt_digest_end(w.digest, tail);
+    tail[TAIL - 1] = '\n';
+    if (code == CKPT_OK) {
+        code = ckpt_file_add(w.file, tail, TAIL, err);
+    }
+    if (w.file != NULL) {
+        const ckpt_code end = ckpt_file_end(w.file, code == CKPT_OK, err);
+        code = code != CKPT_OK ? code : end;
+    }
+    return code;
+}
+
+ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_whole whole[SAVED_SECTIONS];
+    ckpt_code code = find_sections(executor, &scratch, whole, err);
+    if (code == CKPT_OK) {
+        code = ckpt_executor_rank(executor) == 0 ? write_file(executor, path, whole, err)
+                                                 : put_sections(executor, whole, NULL, err);
+    }
+    ckpt_arena_fini(&scratch);
+    if (code == CKPT_OK && executor->options.ranks != NULL) {
+        code = ckpt_ranks_meet(executor->options.ranks, err); /* on no rank before the file has its name */
+    }
+    return code;
+}
+
+static ckpt_code get(FILE *file, void *bytes, size_t length, const char *path, ckpt_err *err)
+{
+    if (fread(bytes, 1, length, file) != length) {
+        return CKPT_FAIL(err, ferror(file) ? CKPT_IO : CKPT_BAD_INPUT, "%s: %s", path,
+                         ferror(file) ? strerror(errno) : "the file ends too early");
+    }
+    return CKPT_OK;
+}
+
+/* The SHA-256 at the end is of everything before it. */
+static ckpt_code check_sound(ckpt_executor *executor, FILE *file, ckpt_bytes length, const char *path, ckpt_err *err)
+{
+    char unused[CKPT_DIGEST_TEXT], found[CKPT_DIGEST_TEXT] = {0}, stated[CKPT_DIGEST_TEXT] = {0};
+    ckpt_digest *const digest = ckpt_digest_create();
+    if (digest == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
+    }
+    for (ckpt_bytes done = 0; done < length - TAIL; done += CKPT_CHUNK_BYTES) {
+        const size_t now = (size_t)smaller(length - TAIL - done, CKPT_CHUNK_BYTES);
+        const ckpt_code code = get(file, executor->chunk, now, path, err);
+        if (code != CKPT_OK) {
+            ckpt_digest_end(digest, unused);
+            return code;
+        }
+        ckpt_digest_add(digest, executor->chunk, now);
+    }
+    ckpt_digest_end(digest, found);
+    CKPT_TRY(get(file, stated, TAIL - 1, path, err));
+    if (memcmp(found, stated, TAIL - 1) != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: damaged, or no training state: its SHA-256 is %.16s..., the last line says %.16s...",
+                         path, found, stated);
+    }
+    return CKPT_OK;
+}
+
+/* The parts of a section that this rank has, out of the file, where the section begins at byte `start`. */
+static ckpt_code get_section(ckpt_executor *executor, const ckpt_whole *whole, FILE *file, ckpt_bytes start,
+                             const char *path, ckpt_err *err)
+{
+    ckpt_device *const device = executor->device;
+    for (int i = 0; i < whole->part_count; i++) {
+        const ckpt_part *const part = &whole->part[i];
+        if (part->local < 0) {
+            continue;
+        }
+        if (fseeko(file, (off_t)(start + part->at), SEEK_SET) != 0) {
+            return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
+        }
+        for (ckpt_bytes done = 0; done < part->bytes; done += CKPT_CHUNK_BYTES) {
+            const ckpt_bytes now = smaller(part->bytes - done, CKPT_CHUNK_BYTES);
+            CKPT_TRY(get(file, executor->chunk, (size_t)now, path, err));
+            CKPT_TRY(device->api->upload(device, executor->statics + part->local + done, executor->chunk, now, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code get_sections(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], FILE *file,
+                              ckpt_bytes header, ckpt_bytes length, const char *path, ckpt_err *err)
+{
+    ckpt_bytes start[SAVED_SECTIONS + 1] = {header};
+    for (int i = 0; i < SAVED_SECTIONS; i++) {
+        start[i + 1] = start[i] + whole[i].bytes;
+    }
+    const ckpt_bytes wanted = start[SAVED_SECTIONS] + TAIL;
+    if (wanted != length) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld bytes, wanted %lld for this model", path, (long long)length,
+                         (long long)wanted);
+    }
+    for (int i = 0; i < SAVED_SECTIONS; i++) {
+        CKPT_TRY(get_section(executor, &whole[i], file, start[i], path, err));
+    }
+    return ckpt_executor_narrow(executor, err);
+}
+
+/* `header`: room for HEADER_MAX bytes. */
+static ckpt_code read_file(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], FILE *file, char *header,
+                           const char *path, ckpt_err *err)
+{
+    if (fseek(file, 0, SEEK_END) != 0) {
+        return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
+    }
+    const off_t length = ftello(file);
+    if (length <= TAIL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld bytes are no training state", path, (long long)length);
+    }
+    rewind(file);
+    CKPT_TRY(check_sound(executor, file, (ckpt_bytes)length, path, err));
+    rewind(file);
+    if (fgets(header, HEADER_MAX, file) == NULL || strchr(header, '\n') == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line is no header of a training state", path);
+    }
+    ckpt_state_header at;
+    CKPT_TRY(ckpt_state_header_read(executor, header, path, &at, err));
+    CKPT_TRY(get_sections(executor, whole, file, (ckpt_bytes)strlen(header), (ckpt_bytes)length, path, err));
+    executor->seed = at.seed;
+    executor->steps = at.steps;
+    executor->last_loss = strtof(at.loss, NULL);
+    memcpy(executor->data, at.data, sizeof at.data);
+    return CKPT_OK;
+}
+
+static ckpt_code open_and_read(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], char *header,
+                               const char *path, ckpt_err *err)
+{
+    FILE *const file = fopen(path, "rb");
+    if (file == NULL) {
+        return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
+    }
+    const ckpt_code code = read_file(executor, whole, file, header, path, err);
+    fclose(file);
+    return code;
+}
+
+ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_whole whole[SAVED_SECTIONS];
+    char *const header = CKPT_NEW(&scratch, char, HEADER_MAX);
+    ckpt_code code = header != NULL ? find_sections(executor, &scratch, whole, err)
+                                    : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a state's header");
+    if (code == CKPT_OK) {
+        code = open_and_read(executor, whole, header, path, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}

@@ -1,0 +1,402 @@
+/* A network as one training step: for each micro-batch forward ops in layer order and backward ops in reverse, in the
+ * order 1F1B of its stage, then updates.
+ *
+ * A run again after an update of the weights it reads would give other bits. It is never needed and never of use, so
+ * nothing guards against it: an update stands behind the last backward op of this stage that gives to its gradients,
+ * that of the last micro-batch. What a layer and those behind it gave, or received, or saved, is read by their own
+ * forward and backward ops alone, in this micro-batch and in all before it; and all of those stand before the update:
+ *   - static gradients: all updates stand behind all backwards;
+ *   - replicas: the update comes later still, when its bucket is reduced;
+ *   - fused gradients: backward goes down the layers, so above layer n nothing is to be run any more once backward has
+ *     come past n, and 1F1B ends with the backward of the last micro-batch, behind all forwards and other backwards;
+ *   - tied parameters: the update waits for the lowest of the layers that share them and have a backward. One that has
+ *     none gives nothing that a backward reads: else a gradient would reach it;
+ *   - stages: what another stage reads is a copy, in the message, and what came from there is no result of a run. Of a
+ *     parameter that stages share each has a copy, and all are updated behind the last backward;
+ *   - the loss, which is an output, says that it may not run again. */
+#include <assert.h>
+#include <string.h>
+
+#include "ops/lowering/lower_impl.h"
+#include "ops/lowering/network_impl.h"
+#include "ops/ops_impl.h"
+
+const ckpt_buffer_role ckpt_lower_holds_nothing = {.value = -1, .node = -1, .saved = -1, .batch = -1, .bucket = -1};
+
+void ckpt_lower_collect(ckpt_collected *list, int buffer)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] == buffer) {
+            return;
+        }
+    }
+    assert(list->count < CKPT_COLLECTED_MAX);
+    list->at[list->count++] = buffer;
+}
+
+ckpt_code ckpt_lower_list(const ckpt_lowering *l, const int *from, int count, ckpt_list *list, ckpt_err *err)
+{
+    int *const at = CKPT_NEW(l->out, int, count);
+    if (at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "list of %d buffers", count);
+    }
+    memcpy(at, from, (size_t)count * sizeof *at);
+    *list = (ckpt_list){.at = at, .count = count};
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_lower_keep(const ckpt_lowering *l, const ckpt_collected *from, ckpt_list *list, ckpt_err *err)
+{
+    return ckpt_lower_list(l, from->at, from->count, list, err);
+}
+
+const char *ckpt_lower_label(const ckpt_lowering *l, const char *name)
+{
+    return l->network->scheme.micro_batches == 1 ? name : ckpt_arena_format(l->out, "%s@%d", name, l->batch);
+}
+
+const char *ckpt_lower_value_name(const ckpt_lowering *l, int value)
+{
+    const ckpt_value *const v = &l->network->value[value];
+    if (l->network->scheme.micro_batches == 1) {
+        return v->name;
+    }
+    const char *const layer = l->network->node[v->node].name;
+    return v->output == 0 ? ckpt_arena_format(l->out, "%s@%d", layer, l->batch)
+                          : ckpt_arena_format(l->out, "%s@%d:%d", layer, l->batch, v->output);
+}
+
+static size_t in_batch(const ckpt_lowering *l, int value)
+{
+    return (size_t)l->batch * (size_t)l->network->value_count + (size_t)l->network->value[value].storage;
+}
+
+int *ckpt_lower_value(const ckpt_lowering *l, int value)
+{
+    return &l->value_buffer[in_batch(l, value)];
+}
+
+int *ckpt_lower_grad(const ckpt_lowering *l, int value)
+{
+    return &l->grad_buffer[in_batch(l, value)];
+}
+
+ckpt_code ckpt_lower_buffer(ckpt_lowering *l, const char *name, const char *suffix, ckpt_bytes bytes, ckpt_kind kind,
+                            ckpt_buffer_role role, int *index, ckpt_err *err)
+{
+    const char *const full = name == NULL || suffix == NULL ? name : ckpt_arena_format(l->out, "%s/%s", name, suffix);
+    if (full == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a buffer's name");
+    }
+    assert(l->buffer_count < l->buffer_room);
+    *index = l->buffer_count++;
+    l->buffer[*index] = (ckpt_buffer){.name = full, .bytes = ckpt_round_up(bytes, CKPT_ALIGN), .kind = kind};
+    l->buffer_role[*index] = role;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_lower_op(ckpt_lowering *l, const char *label, const char *prefix, const char *what, ckpt_phase phase,
+                        ckpt_graph_op **op, ckpt_op_role **role, ckpt_err *err)
+{
+    assert(l->op_count < l->op_room);
+    *op = &l->op[l->op_count];
+    *role = &l->op_role[l->op_count];
+    l->op_count++;
+    **role =
+        (ckpt_op_role){.node = -1, .batch = -1, .value = -1, .peer = -1, .bucket = -1, .shared = -1, .phase = phase};
+    **op = (ckpt_graph_op){.phase = phase, .layer = label};
+    if (label != NULL && prefix != NULL) {
+        (*op)->name = what != NULL ? ckpt_arena_format(l->out, "%s/%s", prefix, what) : prefix;
+    }
+    return (*op)->name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an op's name");
+}
+
+/* At most so many ops and buffers, of all micro-batches; each message is two ops at one end and one at the other. */
+static ckpt_code count_rooms(ckpt_lowering *l, ckpt_err *err)
+{
+    enum { MESSAGE_OPS = 3, MESSAGES = 2, ROUTE_BUFFERS = 4, BUCKET_OPS = 4 };
+    const ckpt_network *const network = l->network;
+    const int64_t batches = network->scheme.micro_batches;
+    int64_t nodes = 0, buffers = 0, params = 0;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        if (ckpt_lower_here(l, n)) {
+            nodes++;
+            buffers += 2 * node->out_count + node->saved_count;
+            params += node->param_count;
+        }
+    }
+    const int64_t messages = (int64_t)l->route_count * MESSAGES * MESSAGE_OPS;
+    const int64_t ops =
+        batches * (2 * nodes + messages) + nodes + BUCKET_OPS * (int64_t)l->bucket_count + l->network->shared_count + 1;
+    buffers = batches * (buffers + ROUTE_BUFFERS * (int64_t)l->route_count) + params + l->bucket_count;
+    const int64_t tables = batches * (network->value_count + (int64_t)network->node_count * CKPT_SAVED_MAX);
+    if (ops > INT32_MAX || buffers > INT32_MAX || tables > INT32_MAX) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "%s: %lld operations and %lld buffers in %lld micro-batches",
+                         network->model->source, (long long)ops, (long long)buffers, (long long)batches);
+    }
+    l->op_room = (int)ops;
+    l->buffer_room = (int)buffers;
+    return CKPT_OK;
+}
+
+static int *new_table(const ckpt_lowering *l, size_t count)
+{
+    int *const table = CKPT_NEW(l->out, int, count);
+    for (size_t i = 0; table != NULL && i < count; i++) {
+        table[i] = -1;
+    }
+    return table;
+}
+
+static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
+{
+    const ckpt_network *const network = l->network;
+    const size_t nodes = (size_t)network->node_count;
+    const size_t batches = (size_t)network->scheme.micro_batches;
+    CKPT_TRY(count_rooms(l, err));
+    l->row = CKPT_NEW(l->out, const ckpt_profile_row *, nodes);
+    l->op = CKPT_NEW(l->out, ckpt_graph_op, l->op_room);
+    l->op_role = CKPT_NEW(l->out, ckpt_op_role, l->op_room);
+    l->buffer = CKPT_NEW(l->out, ckpt_buffer, l->buffer_room);
+    l->buffer_role = CKPT_NEW(l->out, ckpt_buffer_role, l->buffer_room);
+    l->value_buffer = new_table(l, batches * (size_t)network->value_count);
+    l->grad_buffer = new_table(l, batches * (size_t)network->value_count);
+    l->saved_buffer = new_table(l, batches * nodes * CKPT_SAVED_MAX);
+    l->param_grad_buffer = new_table(l, nodes * CKPT_PARAM_MAX);
+    l->pass_end = new_table(l, (size_t)l->buffer_room);
+    l->param_written = CKPT_NEW(l->out, bool, nodes *CKPT_PARAM_MAX);
+    if (l->row == NULL || l->op == NULL || l->op_role == NULL || l->buffer == NULL || l->buffer_role == NULL ||
+        l->value_buffer == NULL || l->grad_buffer == NULL || l->saved_buffer == NULL || l->param_grad_buffer == NULL ||
+        l->pass_end == NULL || l->param_written == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of %d layers", network->node_count);
+    }
+    return CKPT_OK;
+}
+
+/* The layer in the micro-batch that is lowered. */
+static ckpt_code begin_layer(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
+{
+    l->label = ckpt_lower_label(l, node->name);
+    return l->label != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "label of %s", node->name);
+}
+
+static ckpt_code lower_node_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err)
+{
+    CKPT_TRY(begin_layer(l, node, err));
+    CKPT_TRY(ckpt_lower_forward(l, node, err));
+    return ckpt_lower_send_results(l, node, err);
+}
+
+static ckpt_code lower_batch_forward(ckpt_lowering *l, int batch, ckpt_err *err)
+{
+    l->batch = batch;
+    CKPT_TRY(ckpt_lower_receive_values(l, err));
+    for (int n = 0; n < l->network->node_count; n++) {
+        const ckpt_node *const node = &l->network->node[n];
+        if (ckpt_lower_here(l, n)) {
+            CKPT_TRY_WHILE(err, lower_node_forward(l, node, err), "lowering layer %s", node->name);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code lower_node_backward(ckpt_lowering *l, const ckpt_node *node, bool last, ckpt_err *err)
+{
+    CKPT_TRY(begin_layer(l, node, err));
+    CKPT_TRY(ckpt_lower_backward(l, node, err));
+    CKPT_TRY(ckpt_lower_send_gradients(l, node, err));
+    return last ? ckpt_lower_completed(l, node, err) : CKPT_OK;
+}
+
+static ckpt_code lower_batch_backward(ckpt_lowering *l, int batch, ckpt_err *err)
+{
+    const bool last = batch == l->network->scheme.micro_batches - 1;
+    l->batch = batch;
+    CKPT_TRY(ckpt_lower_receive_gradients(l, err));
+    for (int n = l->network->node_count - 1; n >= 0; n--) {
+        const ckpt_node *const node = &l->network->node[n];
+        if (ckpt_lower_here(l, n) && l->has_backward[n]) {
+            CKPT_TRY_WHILE(err, lower_node_backward(l, node, last, err), "lowering layer %s", node->name);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* 1F1B: some forwards ahead, so that the stages behind have work; then as few micro-batches as can be are under way. */
+static ckpt_code lower_ops(ckpt_lowering *l, ckpt_err *err)
+{
+    const ckpt_scheme *const scheme = &l->network->scheme;
+    const int batches = scheme->micro_batches;
+    const int behind = scheme->stages - 1 - scheme->stage;
+    const int ahead = behind < batches ? behind : batches;
+    for (int j = 0; j < ahead; j++) {
+        CKPT_TRY(lower_batch_forward(l, j, err));
+    }
+    for (int j = 0; j < batches; j++) {
+        if (ahead + j < batches) {
+            CKPT_TRY(lower_batch_forward(l, ahead + j, err));
+        }
+        CKPT_TRY(lower_batch_backward(l, j, err));
+    }
+    CKPT_TRY(ckpt_lower_sent_all(l, err));
+    return ckpt_lower_updates(l, err);
+}
+
+/* A value seen under another shape has the buffers of what it shows. */
+static void fill_aliases(ckpt_lowering *l)
+{
+    for (l->batch = 0; l->batch < l->network->scheme.micro_batches; l->batch++) {
+        const size_t first = (size_t)l->batch * (size_t)l->network->value_count;
+        for (int v = 0; v < l->network->value_count; v++) {
+            l->value_buffer[first + (size_t)v] = *ckpt_lower_value(l, v);
+            l->grad_buffer[first + (size_t)v] = *ckpt_lower_grad(l, v);
+        }
+    }
+}
+
+/* A plan can only say "in place", not which: of several inputs, take the first that nothing reads afterwards, or else
+ * the first. */
+static ckpt_code choose_inplace(ckpt_lowering *l, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(l->out);
+    int *const last_reader = CKPT_NEW(l->out, int, l->buffer_count);
+    if (last_reader == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "readers of %d buffers", l->buffer_count);
+    }
+    for (int i = 0; i < l->op_count; i++) {
+        for (int r = 0; r < l->op[i].reads.count; r++) {
+            last_reader[l->op[i].reads.at[r]] = i;
+        }
+    }
+    for (int i = 0; i < l->op_count; i++) {
+        ckpt_graph_op *const op = &l->op[i];
+        for (int k = 0; k < op->inplace_count; k++) {
+            if (last_reader[op->inplace[k].in] == i) {
+                op->inplace += k;
+                op->inplace_count = 1;
+                break;
+            }
+        }
+        op->inplace_count = op->inplace_count > 1 ? 1 : op->inplace_count;
+    }
+    ckpt_arena_rewind(l->out, mark);
+    return CKPT_OK;
+}
+
+static ckpt_code lower_statics(const ckpt_lowering *l, ckpt_graph *graph, ckpt_err *err)
+{
+    ckpt_static_layout layout;
+    CKPT_TRY(ckpt_network_statics(l->network, l->out, &layout, err));
+    enum { ALWAYS = 5 };
+    const ckpt_static statics[] = {
+        {.name = "weights", .bytes = layout.gradients - layout.weights},
+        {.name = "gradients", .bytes = layout.optimizer - layout.gradients},
+        {.name = "optimizer", .bytes = layout.statistics - layout.optimizer},
+        {.name = "statistics", .bytes = layout.inputs - layout.statistics},
+        {.name = "inputs", .bytes = layout.weights16 - layout.inputs},
+        {.name = "weights16", .bytes = layout.scales - layout.weights16}, /* only where there are any */
+        {.name = "scales", .bytes = layout.total - layout.scales},        /* likewise */
+    };
+    const int most = (int)(sizeof statics / sizeof statics[0]);
+    ckpt_static *const kept = CKPT_NEW(l->out, ckpt_static, most);
+    if (kept == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "static sizes");
+    }
+    int count = 0;
+    for (int i = 0; i < most; i++) {
+        if (i < ALWAYS || statics[i].bytes > 0) {
+            kept[count++] = statics[i];
+        }
+    }
+    graph->statics = kept;
+    graph->static_count = count;
+    return CKPT_OK;
+}
+
+/* Copies are planned beside compute and in both directions at once, each at its full rate: so the rates of a profile
+ * are those that were measured under just that load, where it has them. A copy alone is faster than any in a step. */
+static void choose_link(const ckpt_lowering *l, ckpt_graph *graph)
+{
+    const ckpt_profile *const p = l->profile;
+    const bool measured = p != NULL && p->d2h_bytes_per_s > 0 && p->h2d_bytes_per_s > 0;
+    const bool busy = measured && p->d2h_busy_bytes_per_s > 0 && p->h2d_busy_bytes_per_s > 0;
+    graph->has_link = measured || l->device->link_bytes_per_s > 0;
+    graph->d2h_bytes_per_s = busy       ? p->d2h_busy_bytes_per_s
+                             : measured ? p->d2h_bytes_per_s
+                                        : l->device->link_bytes_per_s;
+    graph->h2d_bytes_per_s = busy       ? p->h2d_busy_bytes_per_s
+                             : measured ? p->h2d_bytes_per_s
+                                        : l->device->link_bytes_per_s;
+}
+
+/* The losses of all micro-batches, where this stage has the loss. */
+static ckpt_code list_outputs(ckpt_lowering *l, ckpt_graph *graph, ckpt_err *err)
+{
+    const int loss = l->network->loss_node;
+    const int batches = loss >= 0 && ckpt_lower_here(l, loss) ? l->network->scheme.micro_batches : 0;
+    int *const at = CKPT_NEW(l->out, int, batches);
+    if (at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "list of %d losses", batches);
+    }
+    for (l->batch = 0; l->batch < batches; l->batch++) {
+        at[l->batch] = *ckpt_lower_value(l, l->network->node[loss].out_value[0]);
+    }
+    graph->outputs = (ckpt_list){.at = at, .count = batches};
+    return CKPT_OK;
+}
+
+static ckpt_code make_graph(ckpt_lowering *l, ckpt_graph *graph, ckpt_err *err)
+{
+    const ckpt_network *const network = l->network;
+    graph->source = network->model->source;
+    graph->name = network->model->name;
+    graph->buffer = l->buffer;
+    graph->buffer_count = l->buffer_count;
+    graph->op = l->op;
+    graph->op_count = l->op_count;
+    CKPT_TRY(lower_statics(l, graph, err));
+    choose_link(l, graph);
+    CKPT_TRY(list_outputs(l, graph, err));
+    return ckpt_graph_check(graph, l->out, err);
+}
+
+static ckpt_code look_ahead(ckpt_lowering *l, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_lower_gradients(l, err));
+    CKPT_TRY(ckpt_lower_routes(l, err));
+    CKPT_TRY(ckpt_lower_buckets(l, err));
+    CKPT_TRY(take_tables(l, err));
+    return ckpt_lower_match_profile(l, err);
+}
+
+ckpt_code ckpt_network_lower(const ckpt_network *network, const ckpt_profile *profile, const ckpt_device_model *device,
+                             ckpt_arena *out, const ckpt_lowered **lowered, ckpt_err *err)
+{
+    ckpt_lowering l = {
+        .network = network, .profile = profile, .device = device != NULL ? device : &ckpt_device_models[0], .out = out};
+    ckpt_lowered *const made = CKPT_NEW(out, ckpt_lowered, 1);
+    ckpt_graph *const graph = CKPT_NEW(out, ckpt_graph, 1);
+    if (made == NULL || graph == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of %d layers", network->node_count);
+    }
+    CKPT_TRY(look_ahead(&l, err));
+    CKPT_TRY(lower_ops(&l, err));
+    fill_aliases(&l);
+    CKPT_TRY(choose_inplace(&l, err));
+    CKPT_TRY_WHILE(err, make_graph(&l, graph, err), "lowering %s", network->model->source);
+    *made = (ckpt_lowered){
+        .network = network,
+        .graph = graph,
+        .op_role = l.op_role,
+        .buffer_role = l.buffer_role,
+        .value_buffer = l.value_buffer,
+        .grad_buffer = l.grad_buffer,
+        .saved_buffer = l.saved_buffer,
+        .param_grad_buffer = l.param_grad_buffer,
+        .bucket = l.bucket,
+        .bucket_count = l.bucket_count,
+    };
+    *lowered = made;
+    return CKPT_OK;
+}

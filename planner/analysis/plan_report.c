@@ -1,0 +1,187 @@
+/* The summary of one plan, for people and as members of a JSON object. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/analysis/analysis.h"
+
+static void count_layers(const ckpt_plan *plan, int count[CKPT_OFFLOADED + 1])
+{
+    count[CKPT_KEEP] = count[CKPT_RECOMPUTE] = count[CKPT_OFFLOADED] = 0;
+    for (int i = 0; i < plan->layer_count; i++) {
+        count[plan->layer[i].decision]++;
+    }
+}
+
+static double percent(int64_t part, int64_t whole)
+{
+    return whole > 0 ? 100 * (double)part / (double)whole : 0;
+}
+
+static void add_bytes(ckpt_text *text, const char *what, ckpt_bytes bytes, const char *more)
+{
+    char shown[CKPT_UNITS_TEXT];
+    ckpt_text_add(text, "%-14s %s (%lld bytes)%s\n", what, ckpt_bytes_show(bytes, shown), (long long)bytes, more);
+}
+
+static void add_costs(ckpt_text *text, const ckpt_plan *plan, bool estimated)
+{
+    ckpt_text_add(text, "%-14s %s%s\n", "costs", plan->costs,
+                  estimated ? " (an estimate: no layer was measured; see ckpt-profile)" : "");
+}
+
+/* What is proved about the time: "exact" alone says that the plan is optimal. */
+static void add_bound(ckpt_text *text, const ckpt_plan *plan)
+{
+    char shown[CKPT_UNITS_TEXT];
+    if (!plan->has_bound) {
+        return;
+    }
+    const bool all = strcmp(plan->bound_scope, "all") == 0;
+    ckpt_text_add(text, "%-14s %s: no schedule%s%s within the budget is faster; gap %.2f %% (%s)\n", "bound",
+                  ckpt_ns_show(plan->bound_ns, shown), all ? "" : " of scope ", all ? "" : plan->bound_scope,
+                  100 * ckpt_excess(plan->time_ns, plan->bound_ns), plan->bound_how);
+}
+
+/* What the step is, where it is more than one rank's with one batch. */
+static void add_scheme(ckpt_text *text, const ckpt_scheme *scheme)
+{
+    char shown[CKPT_UNITS_TEXT];
+    if (ckpt_scheme_is_plain(scheme)) {
+        return;
+    }
+    ckpt_text_add(text, "%-14s %d micro-batch%s", "scheme", scheme->micro_batches,
+                  scheme->micro_batches > 1 ? "es" : "");
+    if (scheme->stages > 1) {
+        ckpt_text_add(text, ", stage %d of %d", scheme->stage, scheme->stages);
+    }
+    if (scheme->replicas > 1) {
+        ckpt_text_add(text, ", %d replicas (buckets of %s%s%s)", scheme->replicas,
+                      ckpt_bytes_show(scheme->bucket_bytes, shown), scheme->overlap ? ", overlapped" : "",
+                      scheme->shard_optimizer ? ", optimizer sharded" : "");
+    }
+    ckpt_text_add(text, "%s\n", scheme->fused ? ", fused gradients" : "");
+}
+
+/* Layers count once for each micro-batch. */
+static void add_layers(ckpt_text *text, const ckpt_plan *plan, const int layers[CKPT_OFFLOADED + 1])
+{
+    ckpt_text_add(text, "%-14s %d kept, %d recomputed", "layers", layers[CKPT_KEEP], layers[CKPT_RECOMPUTE]);
+    if (layers[CKPT_OFFLOADED] > 0) {
+        ckpt_text_add(text, ", %d offloaded", layers[CKPT_OFFLOADED]);
+    }
+    if (plan->scheme.micro_batches > 1) {
+        ckpt_text_add(text, ", in %d micro-batches", plan->scheme.micro_batches);
+    }
+    ckpt_text_add(text, "\n");
+}
+
+static void add_fit(ckpt_text *text, const ckpt_plan *plan, bool estimated)
+{
+    char shown[CKPT_UNITS_TEXT];
+    char more[160];
+    int layers[CKPT_OFFLOADED + 1];
+    count_layers(plan, layers);
+    add_bytes(text, "static block", plan->static_bytes,
+              plan->scheme.fused ? ": weights, optimizer, inputs" : ": weights, gradients, optimizer, inputs");
+    const double fragments = percent(plan->arena_bytes - (plan->peak_bytes - plan->static_bytes), plan->arena_bytes);
+    snprintf(more, sizeof more, ": activations and workspaces, %.1f %% lost to fragmentation", fragments);
+    add_bytes(text, "arena", plan->arena_bytes, more);
+    snprintf(more, sizeof more, ": %.1f %% of keep-all", percent(plan->peak_bytes, plan->keep_all_peak_bytes));
+    add_bytes(text, "peak", plan->peak_bytes, more);
+    snprintf(more, sizeof more, ", %s", ckpt_ns_show(plan->keep_all_time_ns, shown));
+    add_bytes(text, "keep-all", plan->keep_all_peak_bytes, more);
+    ckpt_text_add(text, "%-14s %s: %+.2f %% over keep-all\n", "step time", ckpt_ns_show(plan->time_ns, shown),
+                  100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns));
+    add_layers(text, plan, layers);
+    if (plan->offload_bytes > 0) {
+        snprintf(more, sizeof more, " copied to the host, which holds %s", ckpt_bytes_show(plan->host_bytes, shown));
+        add_bytes(text, "offload", plan->offload_bytes, more);
+    }
+    add_bound(text, plan);
+    add_costs(text, plan, estimated);
+    ckpt_text_add(text, "%-14s %s, planned in %.3f s\n", "strategy", plan->solver, plan->solver_seconds);
+}
+
+void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_text *text)
+{
+    ckpt_text_add(text, "%-14s %s: %s\n", "plan", plan->graph_name,
+                  plan->verdict == CKPT_FITS ? "fits" : "does not fit");
+    add_scheme(text, &plan->scheme);
+    if (limited) {
+        char more[64];
+        snprintf(more, sizeof more, ": %.1f %% of keep-all", percent(plan->budget_bytes, plan->keep_all_peak_bytes));
+        add_bytes(text, "budget", plan->budget_bytes, more);
+        if (plan->reserve_bytes > 0) {
+            add_bytes(text, "reserve", plan->reserve_bytes,
+                      ": beside that, for what is neither static block nor arena");
+        }
+    } else {
+        ckpt_text_add(text, "%-14s none given: no limit\n", "budget");
+    }
+    if (plan->verdict == CKPT_FITS) {
+        add_fit(text, plan, estimated);
+        return;
+    }
+    add_bytes(text, "static block", plan->static_bytes,
+              plan->static_bytes > plan->budget_bytes ? ": alone more than the budget" : "");
+    add_bytes(text, "keep-all", plan->keep_all_peak_bytes, "");
+    add_bytes(text, "least budget", plan->least_budget_bytes,
+              plan->reserve_bytes > 0 ? ": with that much, and the reserve beside it, a plan was found"
+                                      : ": with that much a plan was found");
+    if (plan->no_schedule_below_bytes > 0) {
+        add_bytes(text, "proved", plan->no_schedule_below_bytes, ": with less than that there is no schedule at all");
+    }
+    add_costs(text, plan, estimated);
+    ckpt_text_add(text, "%-14s %s, searched for %.3f s\n", "strategy", plan->solver, plan->solver_seconds);
+}
+
+static void add_fit_members(ckpt_text *text, const ckpt_plan *plan)
+{
+    int layers[CKPT_OFFLOADED + 1];
+    count_layers(plan, layers);
+    ckpt_text_add(text,
+                  ", \"peak_bytes\": %lld, \"arena_bytes\": %lld, \"time_ns\": %lld, \"recompute_ns\": %lld, "
+                  "\"offload_bytes\": %lld, \"host_bytes\": %lld, \"kept_layers\": %d, \"recomputed_layers\": %d, "
+                  "\"offloaded_layers\": %d",
+                  (long long)plan->peak_bytes, (long long)plan->arena_bytes, (long long)plan->time_ns,
+                  (long long)plan->recompute_ns, (long long)plan->offload_bytes, (long long)plan->host_bytes,
+                  layers[CKPT_KEEP], layers[CKPT_RECOMPUTE], layers[CKPT_OFFLOADED]);
+}
+
+void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text)
+{
+    ckpt_text_add(text, "\"graph\": ");
+    ckpt_text_json(text, plan->graph_name);
+    if (!ckpt_scheme_is_plain(&plan->scheme)) {
+        ckpt_text_add(text, ", \"micro_batches\": %d, \"replicas\": %d, \"fused_gradients\": %s",
+                      plan->scheme.micro_batches, plan->scheme.replicas, plan->scheme.fused ? "true" : "false");
+    }
+    ckpt_text_add(text, ", \"verdict\": \"%s\", \"budget_bytes\": %lld",
+                  plan->verdict == CKPT_FITS ? "fits" : "infeasible", (long long)plan->budget_bytes);
+    if (plan->reserve_bytes > 0) {
+        ckpt_text_add(text, ", \"reserve_bytes\": %lld", (long long)plan->reserve_bytes);
+    }
+    if (plan->verdict == CKPT_INFEASIBLE) {
+        ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)plan->least_budget_bytes);
+        if (plan->no_schedule_below_bytes > 0) {
+            ckpt_text_add(text, ", \"no_schedule_below_bytes\": %lld", (long long)plan->no_schedule_below_bytes);
+        }
+    } else {
+        add_fit_members(text, plan);
+    }
+    if (plan->has_bound) {
+        ckpt_text_add(text, ", \"bound\": {\"time_ns\": %lld, \"gap\": %.6f, \"how\": ", (long long)plan->bound_ns,
+                      ckpt_excess(plan->time_ns, plan->bound_ns));
+        ckpt_text_json(text, plan->bound_how);
+        ckpt_text_add(text, ", \"scope\": ");
+        ckpt_text_json(text, plan->bound_scope);
+        ckpt_text_add(text, "}");
+    }
+    ckpt_text_add(
+        text, ", \"static_bytes\": %lld, \"keep_all\": {\"peak_bytes\": %lld, \"time_ns\": %lld}, \"strategy\": ",
+        (long long)plan->static_bytes, (long long)plan->keep_all_peak_bytes, (long long)plan->keep_all_time_ns);
+    ckpt_text_json(text, plan->solver);
+    ckpt_text_add(text, ", \"seconds\": %.6f, \"costs\": ", plan->solver_seconds);
+    ckpt_text_json(text, plan->costs);
+    ckpt_text_add(text, ", \"estimated\": %s", estimated ? "true" : "false");
+}

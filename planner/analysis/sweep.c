@@ -1,0 +1,148 @@
+/* The curve of time over budget. A larger budget never gives a slower plan: that is made sure of here, whatever the
+ * planner comes to, because the plan for a smaller budget is also one for a larger. */
+#include <string.h>
+
+#include "planner/analysis/analysis.h"
+#include "planner/schedule/schedule.h"
+
+enum { LEAST_ROUNDS = 8 };
+
+/* Backwards: what is freed is a copy's only when the next thing that happens to the buffer is a fetch. */
+ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                              ckpt_candidate *candidate, ckpt_err *err)
+{
+    int *const entry = CKPT_NEW(out, int, plan->step_count);
+    const ckpt_mark mark = ckpt_arena_mark(out);
+    bool *const fetched = CKPT_NEW(out, bool, graph->buffer_count); /* later, before any rewrite */
+    if (entry == NULL || fetched == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d steps", plan->step_count);
+    }
+    int at = plan->step_count;
+    for (int i = plan->step_count - 1; i >= 0; i--) {
+        const ckpt_step *const step = &plan->step[i];
+        if (step->kind == CKPT_RUN) {
+            entry[--at] = step->target;
+            for (int k = 0; k < graph->op[step->target].writes.count; k++) {
+                fetched[graph->op[step->target].writes.at[k]] = false;
+            }
+        } else if (step->kind != CKPT_FREE || fetched[step->target]) {
+            entry[--at] = ckpt_sequence_copy(step->kind, step->target);
+            fetched[step->target] = step->kind == CKPT_FETCH;
+        }
+    }
+    ckpt_arena_rewind(out, mark);
+    const ckpt_sequence sequence = {entry + at, plan->step_count - at};
+    *candidate = (ckpt_candidate){.sequence = sequence, .by = plan->solver};
+    return ckpt_sequence_measure(graph, &sequence, out, &candidate->peak, &candidate->time, err);
+}
+
+typedef struct sweeper {
+    const ckpt_graph *graph;
+    const char *strategy;
+    ckpt_plan_options options;
+    ckpt_candidate incumbent; /* of the last plan */
+    ckpt_arena *out;
+} sweeper;
+
+static ckpt_code make(sweeper *s, ckpt_bytes budget, ckpt_plan **plan, ckpt_err *err)
+{
+    s->options.budget_bytes = budget;
+    return ckpt_plan_make(s->graph, s->strategy, &s->options, s->out, plan, err);
+}
+
+/* The plan under the least budget. What the planner names as the least is planned at; should it name a larger one then,
+ * that one is. */
+static ckpt_code find_least(sweeper *s, ckpt_plan **plan, ckpt_err *err)
+{
+    CKPT_TRY(make(s, 1, plan, err));
+    for (int i = 0; i < LEAST_ROUNDS && (*plan)->verdict == CKPT_INFEASIBLE; i++) {
+        CKPT_TRY(make(s, (*plan)->least_budget_bytes, plan, err));
+    }
+    return CKPT_OK;
+}
+
+/* `plan`, made for a larger budget than `before` was, came out slower: what was done before, with what is now known. */
+static void keep_before(const ckpt_plan *before, ckpt_plan *plan)
+{
+    const ckpt_plan made = *plan;
+    *plan = *before;
+    plan->budget_bytes = made.budget_bytes;
+    plan->has_bound = made.has_bound && made.bound_ns <= before->time_ns;
+    plan->bound_ns = made.bound_ns;
+    plan->bound_how = made.bound_how;
+    plan->bound_scope = made.bound_scope;
+    plan->solver_seconds = made.solver_seconds;
+}
+
+/* A plan that is as fast and takes no more is no news either: the curve then stays the same to the byte. */
+static bool no_better(const ckpt_plan *plan, const ckpt_plan *before)
+{
+    return plan->verdict != CKPT_FITS || plan->time_ns > before->time_ns ||
+           (plan->time_ns == before->time_ns && plan->peak_bytes >= before->peak_bytes);
+}
+
+/* No schedule under a larger budget is faster than its bound, and so none under a smaller one. */
+static void hand_down_bounds(ckpt_plan *const *plan, int count)
+{
+    for (int i = count - 2; i >= 0; i--) {
+        const ckpt_plan *const larger = plan[i + 1];
+        if (larger->has_bound && (!plan[i]->has_bound || (larger->bound_ns > plan[i]->bound_ns &&
+                                                          strcmp(larger->bound_scope, plan[i]->bound_scope) == 0))) {
+            plan[i]->has_bound = true;
+            plan[i]->bound_ns = larger->bound_ns;
+            plan[i]->bound_how = ckpt_bound_how(larger->bound_ns, larger->bound_how, plan[i]->time_ns);
+            if (strcmp(plan[i]->bound_how, "exact") == 0 && plan[i]->bound_ns < plan[i]->time_ns) {
+                plan[i]->bound_how = "exact under a larger budget";
+            }
+            plan[i]->bound_scope = larger->bound_scope;
+        }
+    }
+}
+
+ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points, const ckpt_plan_options *options,
+                          void (*report)(int done, int points), ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err)
+{
+    sweeper s = {.graph = graph, .strategy = strategy, .options = *options, .out = out};
+    ckpt_plan **const plan = CKPT_NEW(out, ckpt_plan *, points);
+    ckpt_plan *least = NULL;
+    if (plan == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sweep of %d points", points);
+    }
+    *sweep = (ckpt_sweep){.plan = plan, .count = 1};
+    CKPT_TRY(find_least(&s, &least, err));
+    const ckpt_bytes low = least->budget_bytes;
+    ckpt_bytes top = options->budget_bytes > 0 ? options->budget_bytes : least->keep_all_peak_bytes;
+    top = options->budget_bytes == 0 && top < low ? low : top;
+    plan[0] = least;
+    points = top - low < points ? (int)(top > low ? top - low : 0) + 1 : points;
+    if (least->verdict == CKPT_INFEASIBLE || top < low) { /* stopped before anything was found; or nothing to sweep */
+        sweep->stopped = least->verdict == CKPT_INFEASIBLE;
+        return sweep->stopped ? CKPT_OK : make(&s, top, &plan[0], err);
+    }
+    for (int i = points > 1 ? 1 : 0; i < points; i++) {
+        const ckpt_plan *const before = points > 1 ? plan[i - 1] : least;
+        sweep->count = i > 0 ? i : 1;
+        if (ckpt_plan_stopped(&s.options)) {
+            sweep->stopped = true;
+            break;
+        }
+        if (report != NULL) {
+            report(i, points);
+        }
+        const ckpt_bytes budget =
+            i == points - 1 ? top : low + (ckpt_bytes)((double)(top - low) * (double)i / (points - 1));
+        CKPT_TRY(ckpt_plan_candidate(before, graph, out, &s.incumbent, err));
+        s.options.incumbent = &s.incumbent;
+        s.options.incumbent_count = 1;
+        CKPT_TRY(make(&s, budget, &plan[i], err));
+        if (no_better(plan[i], before)) {
+            keep_before(before, plan[i]);
+        }
+        sweep->count = i + 1;
+    }
+    hand_down_bounds(plan, sweep->count);
+    if (report != NULL) {
+        report(points, points);
+    }
+    return CKPT_OK;
+}

@@ -1,0 +1,44 @@
+/* What the user has set on ops, as an order of runs. */
+#ifndef CKPT_PLANNER_DIRECTIVES_FLAGS_H
+#define CKPT_PLANNER_DIRECTIVES_FLAGS_H
+
+#include "planner/schedule/schedule.h"
+
+/* Every op in reference order, and behind the forward section what is set to be recomputed, when backward first needs
+ * something of it:
+ *
+ *   - A unit (`segment` of ops with `checkpoint` CKPT_YES) is recomputed as one, as far as backward still needs it
+ *     (what PyTorch calls early stop). What leaves the unit is kept. A unit inside another is recomputed in that one's
+ *     recomputation too, but for what it keeps inside, which waits until backward needs it.
+ *   - An op that a policy has recomputed (`wish`) and that is in no unit runs again by itself, with those that it needs
+ *     and that are not in memory.
+ *   - What is flagged CKPT_NO, or may not run again, is kept.
+ *   - A unit with nothing behind it but the loss is kept where recomputing it would lower the peak by nothing.
+ *
+ *   prefer   the wishes CKPT_PREFER_... count as the wishes that must be met
+ *
+ * Errors: CKPT_NO_MEMORY, CKPT_OVERFLOW. Cost: O(uses + units * ops of the largest unit). */
+CKPT_MUST_USE ckpt_code ckpt_flags_order(const ckpt_graph *graph, bool prefer, ckpt_order *order, ckpt_err *err);
+
+/* Copies in an order for what is set to be offloaded and is not copied there yet; none without a link.
+ *   host_bytes   room on the host; 0: no limit
+ * Errors: CKPT_BAD_INPUT (the host is too small), CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(uses + buffers log buffers)
+ * and for each copy the runs beside it. */
+CKPT_MUST_USE ckpt_code ckpt_flags_copies(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes host_bytes,
+                                          ckpt_err *err);
+
+/* A graph whose reference order is `order`: a run again is an op of its own there, which writes buffers of its own. So
+ * no schedule of it can do without it. What such an op makes again is not made a third time.
+ *
+ *   op, buffer   of each op and buffer of the new graph: which one of `graph` it is
+ *
+ * Errors: CKPT_NO_MEMORY. */
+typedef struct ckpt_unrolled {
+    ckpt_graph graph;
+    int *op, *buffer;
+} ckpt_unrolled;
+
+CKPT_MUST_USE ckpt_code ckpt_flags_unroll(const ckpt_graph *graph, const ckpt_sequence *order, ckpt_arena *out,
+                                          ckpt_unrolled *unrolled, ckpt_err *err);
+
+#endif

@@ -1,0 +1,51 @@
+/* Offsets for the buffers of a plan's steps: an in-place output and its input are one for the packer. */
+#include "planner/placement/place.h"
+
+/* Per place: the place whose address it has, itself for most. An in-place output lies where its input lay, which may
+ * lie where another did: the first of them stands for all. */
+static void find_roots(const ckpt_graph *graph, const ckpt_plan *plan, int *held, int *root)
+{
+    for (int i = 0; i < plan->place_count; i++) {
+        const ckpt_place *const place = &plan->place[i];
+        const ckpt_step *const step = &plan->step[place->from];
+        root[i] = i;
+        if (place->buffer < 0) {
+            continue;
+        }
+        const ckpt_graph_op *const op = step->kind == CKPT_RUN && step->inplace ? &graph->op[step->target] : NULL;
+        for (int p = 0; op != NULL && p < op->inplace_count; p++) {
+            if (op->inplace[p].out == place->buffer) {
+                root[i] = root[held[op->inplace[p].in]];
+            }
+        }
+        held[place->buffer] = i;
+    }
+}
+
+ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough,
+                             const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err)
+{
+    ckpt_place *const place = (ckpt_place *)plan->place; /* made by ckpt_sequence_steps, not yet shown to anyone */
+    ckpt_place *const joined = CKPT_NEW(scratch, ckpt_place, plan->place_count);
+    int *const root = CKPT_NEW(scratch, int, plan->place_count);
+    int *const held = CKPT_NEW(scratch, int, graph->buffer_count);
+    int *const to = CKPT_NEW(scratch, int, plan->place_count); /* per root: its number among the joined */
+    if (joined == NULL || root == NULL || held == NULL || to == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "packing of %d places", plan->place_count);
+    }
+    find_roots(graph, plan, held, root);
+    int count = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        if (root[i] == i) {
+            to[i] = count;
+            joined[count++] = place[i];
+        } else {
+            joined[to[root[i]]].to = place[i].to;
+        }
+    }
+    CKPT_TRY(ckpt_places_pack(joined, count, enough, options, scratch, &plan->arena_bytes, err));
+    for (int i = 0; i < plan->place_count; i++) {
+        place[i].offset = joined[to[root[i]]].offset;
+    }
+    return CKPT_OK;
+}

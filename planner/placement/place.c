@@ -1,0 +1,257 @@
+/* Placement: greedy orders first, then an exact search, first at the live bound.
+ *
+ * What has the same span is placed as one, unless that does not come out. How much is searched depends on the effort,
+ * counted in comparisons. */
+#include <stdlib.h>
+
+#include "planner/placement/place_impl.h"
+
+/* Comparisons of the search, a nanosecond or less each; and of repairs of greedy orders, where there are too many
+ * places to search. */
+#define LEAST_WORK  ((int64_t)10000000)
+#define NORMAL_WORK ((int64_t)100000000)
+#define REPAIR_WORK ((int64_t)15000000)
+enum { SEARCH_MAX = 4000, HALVINGS = 4 };
+
+/* What ends with a step was live in it, so the sum of what has ended is only looked at when it fits, and may wrap
+ * before. */
+ckpt_code ckpt_places_count_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live, uint64_t *ended,
+                                 ckpt_bytes *most, ckpt_err *err)
+{
+    for (int i = 0; i < count; i++) {
+        if (!ckpt_sum(live[place[i].from], place[i].bytes, &live[place[i].from])) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
+        }
+        ended[place[i].to] += (uint64_t)place[i].bytes;
+    }
+    ckpt_bytes held = 0; /* from the step before */
+    *most = 0;
+    for (int t = 0; t < steps; t++) {
+        if (!ckpt_sum(held, live[t], &live[t])) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes in step %d", t);
+        }
+        held = live[t] - (ckpt_bytes)ended[t];
+        *most = live[t] > *most ? live[t] : *most;
+    }
+    return CKPT_OK;
+}
+
+int ckpt_places_steps(const ckpt_place *place, int count)
+{
+    int last = -1;
+    for (int i = 0; i < count; i++) {
+        last = place[i].to > last ? place[i].to : last;
+    }
+    return last + 1;
+}
+
+ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *most, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    const int steps = ckpt_places_steps(place, count);
+    ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, steps);
+    uint64_t *const ended = CKPT_NEW(scratch, uint64_t, steps);
+    if (live == NULL || ended == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "live bytes of %d steps", steps);
+    }
+    CKPT_TRY(ckpt_places_count_live(place, count, steps, live, ended, most, err));
+    ckpt_arena_rewind(scratch, mark);
+    return CKPT_OK;
+}
+
+int64_t ckpt_places_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy)
+{
+    static const char preorder[CKPT_PREORDERS][4] = {"TWA", "TAW", "WAT", "ZTW", "AWT", "TZW"};
+    int64_t area = INT64_MAX;
+    switch (preorder[order][k]) {
+    case 'T': return busy;
+    case 'W': return width;
+    case 'Z': return bytes;
+    default: return ckpt_product(width, bytes, &area) ? area : INT64_MAX;
+    }
+}
+
+/* A place, and its span counted in steps at which places begin: nothing happens between those. */
+typedef struct spanned {
+    int from, to, index;
+} spanned;
+
+static int compare_spans(const void *a, const void *b)
+{
+    const spanned *const x = a;
+    const spanned *const y = b;
+    if (x->from != y->from) {
+        return x->from < y->from ? -1 : 1;
+    }
+    if (x->to != y->to) {
+        return x->to < y->to ? -1 : 1;
+    }
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Places of the same span as one: there are fewer then, and it is rarely worth while to keep them apart. */
+typedef struct groups {
+    ckpt_place *group;
+    int count;
+    spanned *span; /* places in the order of their groups */
+} groups;
+
+/* Places get their offsets within their group. */
+static ckpt_code group_places(ckpt_place *place, int count, ckpt_arena *scratch, groups *g, ckpt_err *err)
+{
+    const int steps = ckpt_places_steps(place, count);
+    int *const begun = CKPT_NEW(scratch, int, steps);
+    g->span = CKPT_NEW(scratch, spanned, count);
+    g->group = CKPT_NEW(scratch, ckpt_place, count);
+    if (begun == NULL || g->span == NULL || g->group == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
+    }
+    for (int i = 0; i < count; i++) {
+        begun[place[i].from] = 1;
+    }
+    for (int t = 1; t < steps; t++) {
+        begun[t] += begun[t - 1];
+    }
+    for (int i = 0; i < count; i++) {
+        g->span[i] = (spanned){begun[place[i].from] - 1, begun[place[i].to] - 1, i};
+    }
+    qsort(g->span, (size_t)count, sizeof *g->span, compare_spans);
+    g->count = 0;
+    for (int i = 0; i < count; i++) {
+        const spanned *const span = &g->span[i];
+        if (i == 0 || span->from != span[-1].from || span->to != span[-1].to) {
+            g->group[g->count++] = (ckpt_place){.from = span->from, .to = span->to};
+        }
+        ckpt_place *const mine = &g->group[g->count - 1];
+        place[span->index].offset = mine->bytes;
+        if (!ckpt_sum(mine->bytes, place[span->index].bytes, &mine->bytes)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
+        }
+    }
+    return CKPT_OK;
+}
+
+static void ungroup(ckpt_place *place, int count, const groups *g)
+{
+    ckpt_bytes inside = 0;
+    int group = -1;
+    for (int i = 0; i < count; i++) {
+        const spanned *const span = &g->span[i];
+        if (i == 0 || span->from != span[-1].from || span->to != span[-1].to) {
+            inside = 0;
+            group++;
+        }
+        place[span->index].offset = g->group[group].offset + inside;
+        inside += place[span->index].bytes;
+    }
+}
+
+static ckpt_bytes highest_end(const ckpt_place *place, int count)
+{
+    ckpt_bytes highest = 0;
+    for (int i = 0; i < count; i++) {
+        const ckpt_bytes end = place[i].offset + place[i].bytes;
+        highest = end > highest ? end : highest;
+    }
+    return highest;
+}
+
+/* A call under way. */
+typedef struct packing {
+    ckpt_place *place;
+    int count;
+    groups g;
+    ckpt_bytes bound, enough;
+    ckpt_bytes best; /* offsets of `place` are those of the best packing so far */
+    const ckpt_plan_options *options;
+    ckpt_arena *scratch;
+} packing;
+
+/* Search within `capacity` with so much work, on groups or on single places. */
+static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grouped, ckpt_err *err)
+{
+    ckpt_pack_answer answer = CKPT_PACK_SPENT;
+    ckpt_place *const place = grouped ? p->g.group : p->place;
+    const int count = grouped ? p->g.count : p->count;
+    if (count > SEARCH_MAX) {
+        return CKPT_OK;
+    }
+    int64_t left = work;
+    CKPT_TRY(ckpt_places_search(place, count, capacity, &left, p->options, p->scratch, &answer, err));
+    if (p->options != NULL && p->options->placing_work != NULL) {
+        *p->options->placing_work += work - left;
+    }
+    if (answer == CKPT_PACK_FOUND) {
+        if (grouped) {
+            ungroup(p->place, p->count, &p->g);
+        }
+        p->best = highest_end(p->place, p->count);
+    }
+    return CKPT_OK;
+}
+
+/* The bound first; then what would be enough; then places of a group apart from each other; then halfway there. */
+static ckpt_code search_all(packing *p, ckpt_err *err)
+{
+    const int effort = p->options == NULL ? CKPT_EFFORT_NORMAL : p->options->effort;
+    const int64_t work = effort <= CKPT_EFFORT_LEAST    ? LEAST_WORK
+                         : effort == CKPT_EFFORT_NORMAL ? NORMAL_WORK
+                         : effort == CKPT_EFFORT_MORE   ? 10 * NORMAL_WORK
+                                                        : 100 * NORMAL_WORK;
+    const bool apart = p->g.count < p->count;
+    CKPT_TRY(search(p, p->bound, work / 8 * 3, true, err));
+    if (p->best > p->enough && p->enough > p->bound) {
+        CKPT_TRY(search(p, p->enough, work / 4, true, err));
+    }
+    if (p->best > p->bound && apart) {
+        CKPT_TRY(search(p, p->bound, work / 8, false, err));
+    }
+    ckpt_bytes low = p->enough;
+    for (int i = 0; i < HALVINGS && p->best > p->enough; i++) {
+        const ckpt_bytes middle = low + (p->best - low) / 2;
+        CKPT_TRY(search(p, middle, work / 4 / HALVINGS, true, err));
+        low = p->best > middle ? middle : low;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code pack(packing *p, ckpt_err *err)
+{
+    CKPT_TRY(group_places(p->place, p->count, p->scratch, &p->g, err));
+    CKPT_TRY(ckpt_places_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
+    p->enough = p->enough > p->bound ? p->enough : p->bound;
+    const int64_t repair = p->g.count > SEARCH_MAX ? REPAIR_WORK : 0;
+    CKPT_TRY(ckpt_places_greedy(p->g.group, p->g.count, p->bound, repair, p->scratch, &p->best, err));
+    ungroup(p->place, p->count, &p->g);
+    return p->best > p->bound ? search_all(p, err) : CKPT_OK;
+}
+
+ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, const ckpt_plan_options *options,
+                           ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
+{
+    *arena_bytes = 0;
+    if (count == 0) {
+        return CKPT_OK;
+    }
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    packing p = {.place = place, .count = count, .enough = enough, .options = options, .scratch = scratch};
+    CKPT_TRY(pack(&p, err));
+    *arena_bytes = p.best;
+    ckpt_arena_rewind(scratch, mark);
+    return CKPT_OK;
+}
+
+void ckpt_places_overflow(const ckpt_place *place, int count, ckpt_bytes capacity, int *from, int *to,
+                          ckpt_bytes *bytes)
+{
+    *bytes = 0;
+    *from = *to = -1;
+    for (int i = 0; i < count; i++) {
+        const ckpt_bytes over = place[i].offset + place[i].bytes - capacity;
+        if (over > 0) {
+            *from = *bytes == 0 || place[i].from < *from ? place[i].from : *from;
+            *to = place[i].to > *to ? place[i].to : *to;
+            *bytes = over > *bytes ? over : *bytes;
+        }
+    }
+}

@@ -1,0 +1,650 @@
+/* Checks that a plan can be replayed as it says. Knows no strategy.
+ *
+ * The rules, in the order in which they are tested:
+ *   1 form        the plan is bound; an infeasible one has no steps and a least budget above its budget
+ *   2 steps       each is legal when it comes (see check_run, check_move); all is done at the end
+ *   3 lifetimes   every lifetime and every workspace has exactly one place with its from, to and bytes
+ *   4 addresses   places lie inside the arena, in-place outputs where their inputs lay, none on another
+ *   5 budget      static + arena <= budget
+ *   6 figures     the summary is what the replay gives; no bound above the plan's own time
+ *   7 layers      none, or every one with what the steps do to it
+ *
+ * "The same bits" is rule 2 too: an op must read a gradient with exactly those additions that stand before it in
+ * reference order. */
+#include "planner/replay/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/replay/clock.h"
+
+/* A buffer's stay in memory, or a workspace (buffer -1). */
+typedef struct lifetime {
+    int buffer, from, to;
+    int taken_buffer, taken_from; /* in-place output: the lifetime whose place it takes; -1: none */
+} lifetime;
+
+typedef struct replay {
+    const ckpt_plan *plan;
+    const ckpt_graph *graph;
+    int *open;     /* per buffer: its lifetime while in memory, else -1 */
+    int *added;    /* per buffer: additions since it was written */
+    int *added_at; /* per buffer: step of the last addition; -1: none */
+    int *whole;    /* per buffer: additions in reference order */
+    int *host;     /* per buffer: additions in its copy on the host; -1: no copy */
+    int *expected; /* additions each read and then each add must find, ops in order */
+    int *first;    /* per op: where its part of `expected` starts */
+    bool *ran;
+    int next; /* op whose first run is due */
+    lifetime *life;
+    int life_count;
+    ckpt_bytes offload_bytes, host_bytes;
+    ckpt_ns recompute_ns;
+    bool *has_workspace; /* per step: a place says so; NULL: the graph's workspaces and times hold */
+} replay;
+
+#define REFUSE(err, ...) CKPT_FAIL(err, CKPT_BAD_INPUT, __VA_ARGS__)
+
+static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)
+{
+    if (plan->verdict == CKPT_INFEASIBLE) {
+        if (plan->step_count != 0 || plan->place_count != 0) {
+            return REFUSE(err, "an infeasible plan has no steps and no places, this has %d and %d", plan->step_count,
+                          plan->place_count);
+        }
+        if (plan->least_budget_bytes <= plan->budget_bytes) {
+            return REFUSE(err, "infeasible under %lld bytes, but its least budget is %lld",
+                          (long long)plan->budget_bytes, (long long)plan->least_budget_bytes);
+        }
+        if (plan->no_schedule_below_bytes > plan->least_budget_bytes) {
+            return REFUSE(err, "a plan for %lld bytes is known, but none is said to exist below %lld",
+                          (long long)plan->least_budget_bytes, (long long)plan->no_schedule_below_bytes);
+        }
+        return CKPT_OK;
+    }
+    for (int i = 0; i < plan->step_count; i++) {
+        const ckpt_step *const step = &plan->step[i];
+        const int count = step->kind == CKPT_RUN ? graph->op_count : graph->buffer_count;
+        if (step->target < 0 || step->target >= count) {
+            return REFUSE(err, "step %d (%s %s) is not bound to the graph", i, ckpt_step_kind_name(step->kind),
+                          step->name);
+        }
+    }
+    for (int i = 0; i < plan->place_count; i++) {
+        if (plan->place[i].buffer < -1 || plan->place[i].buffer >= graph->buffer_count) {
+            return REFUSE(err, "place %d (%s) is not bound to the graph", i, plan->place[i].name);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The tables, and how many additions each op finds in each buffer it reads when all runs in reference order. */
+static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_graph *const graph = r->graph;
+    size_t uses = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        uses += (size_t)graph->op[o].reads.count + (size_t)graph->op[o].adds.count;
+    }
+    size_t lives = 0;
+    for (int i = 0; i < r->plan->step_count; i++) {
+        const ckpt_step *const step = &r->plan->step[i];
+        lives += step->kind == CKPT_RUN ? 1 + (size_t)graph->op[step->target].writes.count : 1;
+    }
+    const size_t buffers = (size_t)graph->buffer_count;
+    r->open = CKPT_NEW(scratch, int, buffers);
+    r->added = CKPT_NEW(scratch, int, buffers);
+    r->added_at = CKPT_NEW(scratch, int, buffers);
+    r->whole = CKPT_NEW(scratch, int, buffers);
+    r->host = CKPT_NEW(scratch, int, buffers);
+    r->expected = CKPT_NEW(scratch, int, uses);
+    r->first = CKPT_NEW(scratch, int, graph->op_count);
+    r->ran = CKPT_NEW(scratch, bool, graph->op_count);
+    r->life = CKPT_NEW(scratch, lifetime, lives);
+    if (r->open == NULL || r->added == NULL || r->added_at == NULL || r->whole == NULL || r->host == NULL ||
+        r->expected == NULL || r->first == NULL || r->ran == NULL || r->life == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", r->plan->step_count);
+    }
+    int at = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        const ckpt_graph_op *const op = &graph->op[o];
+        r->first[o] = at;
+        for (int i = 0; i < op->reads.count; i++) {
+            r->expected[at++] = r->whole[op->reads.at[i]];
+        }
+        for (int i = 0; i < op->adds.count; i++) {
+            r->expected[at++] = r->whole[op->adds.at[i]]++;
+        }
+    }
+    for (int b = 0; b < graph->buffer_count; b++) {
+        r->open[b] = r->host[b] = r->added_at[b] = -1;
+    }
+    return CKPT_OK;
+}
+
+static void open_life(replay *r, int buffer, int step)
+{
+    r->open[buffer] = r->life_count;
+    r->life[r->life_count++] = (lifetime){buffer, step, r->plan->step_count - 1, -1, -1};
+}
+
+static void close_life(replay *r, int buffer, int step)
+{
+    r->life[r->open[buffer]].to = step;
+    r->open[buffer] = -1;
+}
+
+/* All of `list` in memory, with the additions the reference order gives them. */
+static ckpt_code check_list(const replay *r, int step, const ckpt_graph_op *op, const ckpt_list *list,
+                            const int *expected, const char *verb, ckpt_err *err)
+{
+    for (int i = 0; i < list->count; i++) {
+        const int b = list->at[i];
+        const char *const name = r->graph->buffer[b].name;
+        if (r->open[b] < 0) {
+            return REFUSE(err, "step %d: op %s %s buffer %s, which is not in memory", step, op->name, verb, name);
+        }
+        if (r->added[b] != expected[i]) {
+            return REFUSE(err, "step %d: op %s %s buffer %s after %d additions, in reference order after %d", step,
+                          op->name, verb, name, r->added[b], expected[i]);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* In place: each named output takes the place of its input, which is destroyed. */
+static ckpt_code check_inplace(const replay *r, int step, const ckpt_graph_op *op, ckpt_err *err)
+{
+    if (op->inplace_count == 0) {
+        return REFUSE(err, "step %d: op %s cannot run in place", step, op->name);
+    }
+    for (int i = 0; i < op->inplace_count; i++) {
+        const ckpt_buffer *const in = &r->graph->buffer[op->inplace[i].in];
+        const ckpt_buffer *const out = &r->graph->buffer[op->inplace[i].out];
+        if (r->open[op->inplace[i].in] < 0) {
+            return REFUSE(err, "step %d: op %s in place of buffer %s, which is not in memory", step, op->name,
+                          in->name);
+        }
+        if (in->bytes != out->bytes) {
+            return REFUSE(err, "step %d: op %s in place: %s has %lld bytes, %s has %lld", step, op->name, out->name,
+                          (long long)out->bytes, in->name, (long long)in->bytes);
+        }
+        if (r->added_at[op->inplace[i].in] == step) {
+            return REFUSE(err, "step %d: op %s in place destroys %s, to which it adds", step, op->name, in->name);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code check_run(replay *r, int i, ckpt_err *err)
+{
+    const ckpt_step *const step = &r->plan->step[i];
+    const int o = step->target;
+    const ckpt_graph_op *const op = &r->graph->op[o];
+    if (!r->ran[o] && o != r->next) {
+        return REFUSE(err, "step %d: first run of op %s before the first run of op %s", i, op->name,
+                      r->graph->op[r->next].name);
+    }
+    if (r->ran[o] != step->again) {
+        return REFUSE(err, "step %d: op %s %s", i, op->name,
+                      r->ran[o] ? "runs again without saying so" : "says again, but has not run");
+    }
+    if (step->again && (!op->recompute || op->adds.count > 0)) {
+        return REFUSE(err, "step %d: op %s must not run again", i, op->name);
+    }
+    const int *const expected = &r->expected[r->first[o]];
+    CKPT_TRY(check_list(r, i, op, &op->reads, expected, "reads", err));
+    CKPT_TRY(check_list(r, i, op, &op->adds, expected + op->reads.count, "adds to", err));
+    for (int k = 0; k < op->writes.count; k++) {
+        if (r->open[op->writes.at[k]] >= 0) {
+            return REFUSE(err, "step %d: op %s writes buffer %s, which is in memory", i, op->name,
+                          r->graph->buffer[op->writes.at[k]].name);
+        }
+    }
+    for (int k = 0; k < op->adds.count; k++) {
+        r->added[op->adds.at[k]]++;
+        r->added_at[op->adds.at[k]] = i;
+    }
+    if (step->inplace) {
+        CKPT_TRY(check_inplace(r, i, op, err));
+    }
+    for (int k = 0; k < op->writes.count; k++) {
+        open_life(r, op->writes.at[k], i);
+        r->added[op->writes.at[k]] = 0;
+    }
+    for (int p = 0; step->inplace && p < op->inplace_count; p++) {
+        lifetime *const made = &r->life[r->open[op->inplace[p].out]];
+        made->taken_buffer = op->inplace[p].in;
+        made->taken_from = r->life[r->open[op->inplace[p].in]].from;
+        close_life(r, op->inplace[p].in, i - 1);
+    }
+    if (r->has_workspace != NULL ? r->has_workspace[i] : op->workspace_bytes > 0) {
+        r->life[r->life_count++] = (lifetime){-1, i, i, -1, -1};
+    }
+    if (step->again && !ckpt_sum(r->recompute_ns, op->time_ns, &r->recompute_ns)) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d: recomputation takes more than 2^63 ns", i);
+    }
+    r->next += !r->ran[o];
+    r->ran[o] = true;
+    return CKPT_OK;
+}
+
+static ckpt_code check_move(replay *r, int i, ckpt_err *err)
+{
+    const ckpt_step *const step = &r->plan->step[i];
+    const int b = step->target;
+    const ckpt_buffer *const buffer = &r->graph->buffer[b];
+    if (step->kind == CKPT_FREE) {
+        if (r->open[b] < 0) {
+            return REFUSE(err, "step %d: free of buffer %s, which is not in memory", i, buffer->name);
+        }
+        close_life(r, b, i);
+        return CKPT_OK;
+    }
+    if (!r->graph->has_link && r->has_workspace == NULL) {
+        return REFUSE(err, "step %d: %s of buffer %s, but the graph has no link to the host", i,
+                      ckpt_step_kind_name(step->kind), buffer->name);
+    }
+    if (step->kind == CKPT_OFFLOAD) {
+        if (r->open[b] < 0) {
+            return REFUSE(err, "step %d: offload of buffer %s, which is not in memory", i, buffer->name);
+        }
+        if (r->host[b] < 0 && !ckpt_sum(r->host_bytes, buffer->bytes, &r->host_bytes)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d: more than 2^63 bytes on the host", i);
+        }
+        if (!ckpt_sum(r->offload_bytes, buffer->bytes, &r->offload_bytes)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d: more than 2^63 bytes offloaded", i);
+        }
+        r->host[b] = r->added[b];
+        return CKPT_OK;
+    }
+    if (r->host[b] < 0) {
+        return REFUSE(err, "step %d: fetch of buffer %s, which was never offloaded", i, buffer->name);
+    }
+    if (r->open[b] >= 0) {
+        return REFUSE(err, "step %d: fetch of buffer %s, which is in memory", i, buffer->name);
+    }
+    open_life(r, b, i);
+    r->added[b] = r->host[b];
+    return CKPT_OK;
+}
+
+static ckpt_code check_steps(replay *r, ckpt_err *err)
+{
+    for (int i = 0; i < r->plan->step_count; i++) {
+        CKPT_TRY(r->plan->step[i].kind == CKPT_RUN ? check_run(r, i, err) : check_move(r, i, err));
+    }
+    const ckpt_graph *const graph = r->graph;
+    if (r->next < graph->op_count) {
+        return REFUSE(err, "op %s never runs", graph->op[r->next].name);
+    }
+    for (int i = 0; i < graph->outputs.count; i++) {
+        const int b = graph->outputs.at[i];
+        if (r->open[b] < 0) {
+            return REFUSE(err, "output %s is not in memory at the end", graph->buffer[b].name);
+        }
+        if (r->added[b] != r->whole[b]) {
+            return REFUSE(err, "output %s ends with %d of its %d additions", graph->buffer[b].name, r->added[b],
+                          r->whole[b]);
+        }
+    }
+    return CKPT_OK;
+}
+
+static int compare_numbers(int a, int b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_lives(const void *a, const void *b)
+{
+    const lifetime *const x = a;
+    const lifetime *const y = b;
+    const int order = compare_numbers(x->buffer, y->buffer);
+    return order != 0 ? order : compare_numbers(x->from, y->from);
+}
+
+/* A place with its number in the plan, for messages. */
+typedef struct numbered {
+    lifetime key; /* buffer and from; the rest unused */
+    int index;
+} numbered;
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const ckpt_place *const x = *(const ckpt_place *const *)a;
+    const ckpt_place *const y = *(const ckpt_place *const *)b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static const char *life_name(const replay *r, const lifetime *life)
+{
+    return life->buffer < 0 ? "workspace" : r->graph->buffer[life->buffer].name;
+}
+
+static ckpt_bytes life_bytes(const replay *r, const lifetime *life)
+{
+    return life->buffer < 0 ? r->graph->op[r->plan->step[life->from].target].workspace_bytes
+                            : r->graph->buffer[life->buffer].bytes;
+}
+
+/* Rule 3: sorted by buffer and first step, lifetimes and places must agree one by one. `sorted` is left sorted. */
+static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
+{
+    const ckpt_plan *const plan = r->plan;
+    for (int i = 0; i < plan->place_count; i++) {
+        sorted[i] = (numbered){{plan->place[i].buffer, plan->place[i].from, 0, -1, -1}, i};
+    }
+    qsort(sorted, (size_t)plan->place_count, sizeof *sorted, compare_lives);
+    qsort(r->life, (size_t)r->life_count, sizeof *r->life, compare_lives);
+    for (int i = 0; i < r->life_count || i < plan->place_count; i++) {
+        const lifetime *const life = i < r->life_count ? &r->life[i] : NULL;
+        const numbered *const n = i < plan->place_count ? &sorted[i] : NULL;
+        const int order = life == NULL ? 1 : n == NULL ? -1 : compare_lives(life, n);
+        if (order < 0) {
+            return REFUSE(err, "%s, in memory from step %d to %d, has no place", life_name(r, life), life->from,
+                          life->to);
+        }
+        const ckpt_place *const place = &plan->place[n->index];
+        if (order > 0) {
+            return REFUSE(err, "place %d (%s from step %d) belongs to nothing that starts there", n->index, place->name,
+                          place->from);
+        }
+        if (place->to != life->to) {
+            return REFUSE(err, "place %d (%s from step %d) ends with step %d, its lifetime with %d", n->index,
+                          place->name, place->from, place->to, life->to);
+        }
+        const bool any_size = life->buffer < 0 && r->has_workspace != NULL;
+        if (any_size ? place->bytes < 0 : place->bytes != life_bytes(r, life)) {
+            return REFUSE(err, "place %d (%s from step %d) has %lld bytes, needed are %lld", n->index, place->name,
+                          place->from, (long long)place->bytes, (long long)life_bytes(r, life));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Skyline over steps: `top` is the place that ends highest anywhere below a node, `all` the highest of those that
+ * cover the whole node. */
+typedef struct skyline {
+    const ckpt_place **top, **all;
+    int leaves; /* power of two */
+} skyline;
+
+static const ckpt_place *higher(const ckpt_place *a, const ckpt_place *b)
+{
+    return a == NULL || (b != NULL && b->offset + b->bytes > a->offset + a->bytes) ? b : a;
+}
+
+static const ckpt_place *skyline_top(const skyline *s, int node, int low, int high, int from, int to)
+{
+    if (to < low || high < from) {
+        return NULL;
+    }
+    if (from <= low && high <= to) {
+        return s->top[node];
+    }
+    const int middle = low + (high - low) / 2;
+    const ckpt_place *const below = higher(skyline_top(s, 2 * node, low, middle, from, to),
+                                           skyline_top(s, 2 * node + 1, middle + 1, high, from, to));
+    return higher(s->all[node], below);
+}
+
+static void skyline_put(const skyline *s, int node, int low, int high, const ckpt_place *place)
+{
+    if (place->to < low || high < place->from) {
+        return;
+    }
+    s->top[node] = higher(s->top[node], place);
+    if (place->from <= low && high <= place->to) {
+        s->all[node] = higher(s->all[node], place);
+        return;
+    }
+    const int middle = low + (high - low) / 2;
+    skyline_put(s, 2 * node, low, middle, place);
+    skyline_put(s, 2 * node + 1, middle + 1, high, place);
+}
+
+/* Rule 4, second half: put places in the order of their offsets on a skyline; each must start above all that share
+ * a step with it. O(n log n). */
+static ckpt_code check_overlap(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_err *err)
+{
+    skyline s = {.leaves = 1};
+    while (s.leaves < plan->step_count) {
+        s.leaves *= 2;
+    }
+    const size_t nodes = 2 * (size_t)s.leaves;
+    s.top = CKPT_NEW(scratch, const ckpt_place *, nodes);
+    s.all = CKPT_NEW(scratch, const ckpt_place *, nodes);
+    const ckpt_place **const order = CKPT_NEW(scratch, const ckpt_place *, plan->place_count);
+    if (s.top == NULL || s.all == NULL || order == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "overlap check of %d places", plan->place_count);
+    }
+    int count = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        if (plan->place[i].bytes > 0) {
+            order[count++] = &plan->place[i];
+        }
+    }
+    qsort(order, (size_t)count, sizeof *order, compare_offsets);
+    for (int i = 0; i < count; i++) {
+        const ckpt_place *const place = order[i];
+        const ckpt_place *const under = skyline_top(&s, 1, 0, s.leaves - 1, place->from, place->to);
+        if (under != NULL && under->offset + under->bytes > place->offset) {
+            return REFUSE(err, "places %d (%s, steps %d to %d) and %d (%s, steps %d to %d) share a step and byte %lld",
+                          (int)(under - plan->place), under->name, under->from, under->to, (int)(place - plan->place),
+                          place->name, place->from, place->to, (long long)place->offset);
+        }
+        skyline_put(&s, 1, 0, s.leaves - 1, place);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code check_addresses(const replay *r, const numbered *sorted, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_plan *const plan = r->plan;
+    for (int i = 0; i < plan->place_count; i++) {
+        const ckpt_place *const place = &plan->place[i];
+        if (place->offset < 0 || place->offset > plan->arena_bytes - place->bytes) {
+            return REFUSE(err, "place %d (%s): %lld bytes at offset %lld lie outside the arena of %lld", i, place->name,
+                          (long long)place->bytes, (long long)place->offset, (long long)plan->arena_bytes);
+        }
+    }
+    for (int i = 0; i < r->life_count; i++) {
+        const lifetime *const life = &r->life[i];
+        if (life->taken_buffer >= 0) {
+            const numbered key = {{life->taken_buffer, life->taken_from, 0, -1, -1}, 0};
+            const numbered *const taken =
+                bsearch(&key, sorted, (size_t)plan->place_count, sizeof *sorted, compare_lives);
+            const ckpt_place *const out = &plan->place[sorted[i].index];
+            if (taken == NULL || plan->place[taken->index].offset != out->offset) {
+                return REFUSE(err, "place %d (%s): an in-place output lies where its input lay", sorted[i].index,
+                              out->name);
+            }
+        }
+    }
+    return check_overlap(plan, scratch, err);
+}
+
+static ckpt_code check_figure(const char *what, int64_t stated, int64_t found, ckpt_err *err)
+{
+    return stated == found ? CKPT_OK
+                           : REFUSE(err, "%s: the summary says %lld, the replay gives %lld", what, (long long)stated,
+                                    (long long)found);
+}
+
+static ckpt_code check_figures(const replay *r, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_plan *const plan = r->plan;
+    const ckpt_graph *const graph = r->graph;
+    ckpt_bytes *const change = CKPT_NEW(scratch, ckpt_bytes, plan->step_count + 1);
+    ckpt_moment *const moment = CKPT_NEW(scratch, ckpt_moment, plan->step_count);
+    if (change == NULL || moment == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "figures of %d steps", plan->step_count);
+    }
+    for (int i = 0; i < plan->place_count; i++) {
+        change[plan->place[i].from] += plan->place[i].bytes;
+        change[plan->place[i].to + 1] -= plan->place[i].bytes;
+    }
+    ckpt_bytes live = 0;
+    ckpt_bytes most = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        live += change[i];
+        most = live > most ? live : most;
+    }
+    if (r->has_workspace != NULL) {
+        CKPT_TRY(check_figure("static_bytes", plan->static_bytes, graph->static_bytes, err));
+        CKPT_TRY(check_figure("peak_bytes", plan->peak_bytes, graph->static_bytes + most, err));
+        return check_figure("host_bytes", plan->host_bytes, r->host_bytes, err);
+    }
+    ckpt_ns time = 0;
+    CKPT_TRY(ckpt_plan_clock(plan, graph, scratch, moment, &time, err));
+    ckpt_bytes keep_all_peak = 0;
+    ckpt_ns keep_all_time = 0;
+    CKPT_TRY(ckpt_keep_all_measure(graph, scratch, &keep_all_peak, &keep_all_time, err));
+    CKPT_TRY(check_figure("static_bytes", plan->static_bytes, graph->static_bytes, err));
+    CKPT_TRY(check_figure("peak_bytes", plan->peak_bytes, graph->static_bytes + most, err));
+    CKPT_TRY(check_figure("time_ns", plan->time_ns, time, err));
+    CKPT_TRY(check_figure("recompute_ns", plan->recompute_ns, r->recompute_ns, err));
+    CKPT_TRY(check_figure("offload_bytes", plan->offload_bytes, r->offload_bytes, err));
+    CKPT_TRY(check_figure("host_bytes", plan->host_bytes, r->host_bytes, err));
+    CKPT_TRY(check_figure("keep_all.peak_bytes", plan->keep_all_peak_bytes, keep_all_peak, err));
+    CKPT_TRY(check_figure("keep_all.time_ns", plan->keep_all_time_ns, keep_all_time, err));
+    if (plan->has_bound && plan->bound_ns > plan->time_ns) {
+        return REFUSE(err, "the bound of %lld ns is above the plan's own time of %lld", (long long)plan->bound_ns,
+                      (long long)plan->time_ns);
+    }
+    return CKPT_OK;
+}
+
+static int compare_layers(const void *a, const void *b)
+{
+    return strcmp(((const ckpt_layer_decision *)a)->layer, ((const ckpt_layer_decision *)b)->layer);
+}
+
+/* Rule 7: both lists sorted by name must agree one by one. */
+static ckpt_code check_layers(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *scratch, ckpt_err *err)
+{
+    const int stated_count = plan->layer_count;
+    if (stated_count == 0) {
+        return CKPT_OK;
+    }
+    ckpt_layer_decision *const stated = CKPT_NEW(scratch, ckpt_layer_decision, stated_count);
+    ckpt_layer_decision *found = NULL;
+    int found_count = 0;
+    if (stated == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d layers", stated_count);
+    }
+    CKPT_TRY(ckpt_layers_decide(plan, graph, scratch, &found, &found_count, err));
+    memcpy(stated, plan->layer, (size_t)stated_count * sizeof *stated);
+    qsort(stated, (size_t)stated_count, sizeof *stated, compare_layers);
+    qsort(found, (size_t)found_count, sizeof *found, compare_layers);
+    for (int i = 0; i < stated_count || i < found_count; i++) {
+        const int order = i == found_count ? -1 : i == stated_count ? 1 : compare_layers(&stated[i], &found[i]);
+        if (order != 0) {
+            return order < 0 ? REFUSE(err, "layers: %s stands there twice or is no layer of the forward pass",
+                                      stated[i].layer)
+                             : REFUSE(err, "layers: %s is missing", found[i].layer);
+        }
+        if (stated[i].decision != found[i].decision) {
+            return REFUSE(err, "layers: %s is said to be \"%s\", the steps make it \"%s\"", stated[i].layer,
+                          ckpt_decision_name(stated[i].decision), ckpt_decision_name(found[i].decision));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code check_all(replay *r, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_plan *const plan = r->plan;
+    CKPT_TRY(check_form(plan, r->graph, err));
+    if (plan->verdict == CKPT_INFEASIBLE) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(replay_init(r, scratch, err));
+    CKPT_TRY(check_steps(r, err));
+    numbered *const sorted = CKPT_NEW(scratch, numbered, plan->place_count);
+    if (sorted == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d places", plan->place_count);
+    }
+    CKPT_TRY(check_lifetimes(r, sorted, err));
+    CKPT_TRY(check_addresses(r, sorted, scratch, err));
+    if (plan->arena_bytes > plan->budget_bytes - r->graph->static_bytes) {
+        return REFUSE(err, "static block of %lld bytes and arena of %lld exceed the budget of %lld",
+                      (long long)r->graph->static_bytes, (long long)plan->arena_bytes, (long long)plan->budget_bytes);
+    }
+    CKPT_TRY(check_figures(r, scratch, err));
+    /* labels are no part of the digest: who only runs the plan may have others */
+    return r->has_workspace != NULL ? CKPT_OK : check_layers(plan, r->graph, scratch, err);
+}
+
+ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    replay r = {.plan = plan, .graph = graph};
+    const ckpt_code code = check_all(&r, &scratch, err);
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
+ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    replay r = {.plan = plan, .graph = graph, .has_workspace = CKPT_NEW(&scratch, bool, plan->step_count)};
+    ckpt_code code = CKPT_OK;
+    if (r.has_workspace == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", plan->step_count);
+    } else {
+        for (int i = 0; i < plan->place_count; i++) {
+            const ckpt_place *const place = &plan->place[i];
+            if (place->buffer < 0 && place->from >= 0 && place->from < plan->step_count) {
+                r.has_workspace[place->from] = true;
+            }
+        }
+        code = check_all(&r, &scratch, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
+ckpt_code ckpt_keep_all_measure(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_ns *time,
+                                ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    int *const last = CKPT_NEW(scratch, int, graph->buffer_count); /* op after which the buffer goes */
+    ckpt_bytes *const gone = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 1);
+    if (last == NULL || gone == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "last uses of %d buffers", graph->buffer_count);
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        const ckpt_list *const list[] = {&graph->op[o].reads, &graph->op[o].writes, &graph->op[o].adds};
+        for (int l = 0; l < 3; l++) {
+            for (int i = 0; i < list[l]->count; i++) {
+                last[list[l]->at[i]] = o;
+            }
+        }
+    }
+    for (int i = 0; i < graph->outputs.count; i++) {
+        last[graph->outputs.at[i]] = graph->op_count;
+    }
+    for (int b = 0; b < graph->buffer_count; b++) {
+        gone[last[b]] += graph->buffer[b].bytes;
+    }
+    ckpt_bytes live = graph->static_bytes;
+    ckpt_bytes most = live;
+    ckpt_ns sum = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        const ckpt_graph_op *const op = &graph->op[o];
+        for (int i = 0; i < op->writes.count; i++) {
+            live += graph->buffer[op->writes.at[i]].bytes;
+        }
+        most = live + op->workspace_bytes > most ? live + op->workspace_bytes : most;
+        live -= gone[o];
+        sum += op->time_ns; /* sums were checked with the graph */
+    }
+    ckpt_arena_rewind(scratch, mark);
+    *peak = most;
+    *time = sum;
+    return CKPT_OK;
+}

@@ -1,0 +1,51 @@
+/* What the files of the planner share. */
+#ifndef CKPT_PLANNER_SCHEDULE_SCHEDULE_H
+#define CKPT_PLANNER_SCHEDULE_SCHEDULE_H
+
+#include "planner/schedule/strategy.h"
+
+/* A sequence being written. Appending beyond memory is remembered and reported by ckpt_order_end. */
+typedef struct ckpt_order {
+    int *op;
+    int count, room;
+    bool failed;
+} ckpt_order;
+
+void ckpt_order_init(ckpt_order *order);
+void ckpt_order_fini(ckpt_order *order);
+void ckpt_order_add(ckpt_order *order, int op);
+void ckpt_order_range(ckpt_order *order, int from, int to); /* ops from .. to - 1 */
+/* Measure the order and copy it into `out` as a candidate, when it is within the limit and no candidate is as good in
+ * time and peak. The order is empty afterwards and may be written again; ckpt_order_fini ends it. */
+CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                                         ckpt_answer *answer, ckpt_err *err);
+/* The same for an order that does not depend on the limit: it may also be the answer's least. */
+CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                                       ckpt_answer *answer, ckpt_err *err);
+/* Add a measured candidate within the limit to those of an answer, unless one of them is as good in time and peak. They
+ * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
+ * many. The sequence is not copied. */
+void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
+/* Take a bound, unless the one there is is better: higher, or for all schedules and not lower by more than 0.1 %. */
+void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope);
+/* How its bounds are found. The solver is a floating-point one, so they are no proofs: `how` stays this even where a
+ * plan reaches the bound. */
+#define CKPT_ILP_HOW "integer program, floating point"
+/* `how` for a plan of that time: "exact" when it reaches the bound and that rests on integers alone. */
+const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time);
+/* The effort asked for, or the nearest that there is. */
+int ckpt_effort(const ckpt_plan_options *options);
+/* Its figures. */
+CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
+                                           ckpt_candidate *measured, ckpt_err *err);
+
+/* The same runs, with those that stand right before a reduction and run again moved behind it, wherever the peak does
+ * not rise for that. In `out`. Errors: CKPT_NO_MEMORY, as ckpt_sequence_measure. Cost: a measurement per move. */
+CKPT_MUST_USE ckpt_code ckpt_sequence_reduce_first(const ckpt_graph *graph, const ckpt_sequence *sequence,
+                                                   ckpt_arena *out, ckpt_sequence *moved, ckpt_err *err);
+
+/* Steps, unplaced places (workspaces included), peak, times and what is copied of a sequence into `plan`. */
+CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,
+                                            ckpt_plan *plan, ckpt_err *err);
+
+#endif

@@ -1,0 +1,160 @@
+/* Sequences as strategies write them, and the candidates of an answer. What a sequence means is in sequence_steps.c. */
+#include <string.h>
+
+#include "planner/schedule/schedule.h"
+
+/* Copies lie below zero: -1 - 4 buffer - kind. */
+int ckpt_sequence_copy(ckpt_step_kind kind, int buffer)
+{
+    return -1 - 4 * buffer - (int)kind;
+}
+
+ckpt_step_kind ckpt_sequence_kind(int entry, int *target)
+{
+    *target = entry >= 0 ? entry : (-1 - entry) / 4;
+    return entry >= 0 ? CKPT_RUN : (ckpt_step_kind)((-1 - entry) % 4);
+}
+
+void ckpt_order_init(ckpt_order *order)
+{
+    *order = (ckpt_order){0};
+}
+
+void ckpt_order_fini(ckpt_order *order)
+{
+    ckpt_memory_put(order->op);
+    ckpt_order_init(order);
+}
+
+void ckpt_order_add(ckpt_order *order, int op)
+{
+    if (order->count == order->room) {
+        const int room = order->room > 0 ? 2 * order->room : 256;
+        int *const grown = room < (1 << 28) ? ckpt_memory_resize(order->op, (size_t)room * sizeof *order->op) : NULL;
+        if (grown == NULL) {
+            order->failed = true;
+            return;
+        }
+        order->op = grown;
+        order->room = room;
+    }
+    order->op[order->count++] = op;
+}
+
+void ckpt_order_range(ckpt_order *order, int from, int to)
+{
+    for (int o = from; o < to; o++) {
+        ckpt_order_add(order, o);
+    }
+}
+
+ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
+                             ckpt_candidate *measured, ckpt_err *err)
+{
+    if (order->failed) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d runs", order->count);
+    }
+    measured->sequence = (ckpt_sequence){order->op, order->count};
+    return ckpt_sequence_measure(graph, &measured->sequence, scratch, &measured->peak, &measured->time, err);
+}
+
+/* No slower and no larger. */
+static bool as_good(const ckpt_candidate *a, const ckpt_candidate *b)
+{
+    return a->time <= b->time && a->peak <= b->peak;
+}
+
+/* Keep the candidates in the order of their times, without those that another makes needless. The slowest goes when
+ * there are too many. */
+void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added)
+{
+    for (int i = 0; i < answer->count; i++) {
+        if (as_good(&answer->candidate[i], added)) {
+            return;
+        }
+    }
+    int kept = 0;
+    for (int i = 0; i < answer->count; i++) {
+        if (!as_good(added, &answer->candidate[i])) {
+            answer->candidate[kept++] = answer->candidate[i];
+        }
+    }
+    kept = kept == CKPT_CANDIDATES_MAX ? kept - 1 : kept;
+    int at = kept;
+    for (; at > 0 && answer->candidate[at - 1].time > added->time; at--) {
+        answer->candidate[at] = answer->candidate[at - 1];
+    }
+    answer->candidate[at] = *added;
+    answer->count = kept + 1;
+}
+
+void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope)
+{
+    const bool all = strcmp(scope, "all") == 0;
+    const bool had_all = answer->has_bound && strcmp(answer->bound_scope, "all") == 0;
+    const double favour = all && !had_all ? 1.001 : had_all && !all ? 0.999 : 1;
+    if (!answer->has_bound || (double)time * favour > (double)answer->bound_ns) {
+        answer->has_bound = true;
+        answer->bound_ns = time;
+        answer->bound_how = how;
+        answer->bound_scope = scope;
+    }
+}
+
+const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time)
+{
+    return bound == time && strcmp(how, CKPT_ILP_HOW) != 0 ? "exact" : how;
+}
+
+/* A copy that outlives the order. */
+static ckpt_code copy_order(const ckpt_order *order, ckpt_arena *out, ckpt_candidate *copied, ckpt_err *err)
+{
+    int *const op = CKPT_NEW(out, int, order->count);
+    if (op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d runs", order->count);
+    }
+    if (order->count > 0) {
+        memcpy(op, order->op, (size_t)order->count * sizeof *op);
+    }
+    copied->sequence = (ckpt_sequence){op, order->count};
+    return CKPT_OK;
+}
+
+static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, bool any_limit, ckpt_arena *out,
+                     ckpt_answer *answer, ckpt_err *err)
+{
+    ckpt_candidate added = {0};
+    CKPT_TRY(ckpt_order_measure(order, graph, out, &added, err));
+    const bool countable = added.time < INT64_MAX;
+    bool wanted = countable && added.peak <= limit;
+    for (int i = 0; i < answer->count; i++) {
+        wanted = wanted && !as_good(&answer->candidate[i], &added);
+    }
+    const ckpt_candidate *const least = &answer->least;
+    const bool is_least = any_limit && countable &&
+                          (least->sequence.op == NULL || added.peak < least->peak ||
+                           (added.peak == least->peak && added.time < least->time));
+    if (wanted || is_least) {
+        CKPT_TRY(copy_order(order, out, &added, err));
+    }
+    if (wanted) {
+        ckpt_answer_add(answer, &added);
+    }
+    if (is_least) {
+        answer->least = added;
+    }
+    order->count = 0;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                           ckpt_answer *answer, ckpt_err *err)
+{
+    return end(order, graph, limit, false, out, answer, err);
+}
+
+ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                         ckpt_answer *answer, ckpt_err *err)
+{
+    return end(order, graph, limit, true, out, answer, err);
+}

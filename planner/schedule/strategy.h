@@ -1,0 +1,99 @@
+/* What a strategy is: graph and limit in, sequences out, fastest first. Every strategy only chooses an order of runs;
+ * turning that into steps with frees, allocations and a predicted trace is done once, for all of them. */
+#ifndef CKPT_PLANNER_SCHEDULE_STRATEGY_H
+#define CKPT_PLANNER_SCHEDULE_STRATEGY_H
+
+#include <signal.h>
+
+#include "core/formats/plan.h"
+#include "core/formats/trace.h"
+
+/* What happens, in order: entry >= 0 runs that op (standing again, it is a recomputation), entry < 0 is a copy, see
+ * ckpt_sequence_copy. A buffer lives from the run that writes it to its last use before its next rewrite, or before the
+ * end; one that is offloaded and fetched again lives until its CKPT_FREE entry, and again from its CKPT_FETCH entry.
+ * A run is done in place when the op has in-place pairs and the life of each pair's input ends with that run. */
+typedef struct ckpt_sequence {
+    const int *op;
+    int count;
+} ckpt_sequence;
+
+/* The entry for CKPT_OFFLOAD, CKPT_FREE (of what has been offloaded) or CKPT_FETCH of a buffer, and back. */
+int ckpt_sequence_copy(ckpt_step_kind kind, int buffer);
+ckpt_step_kind ckpt_sequence_kind(int entry, int *target);
+
+struct ckpt_solver; /* planner/ilp/solver.h */
+
+/* Efforts count work, never seconds: the same input gives the same plan on any machine under any load. The times are
+ * what a plan of up to 500 ops takes on one core of a common machine. */
+enum { CKPT_EFFORT_LEAST, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
+
+typedef struct ckpt_plan_options {
+    ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
+    int effort;              /* CKPT_EFFORT_... */
+    ckpt_bytes host_bytes;   /* room on the host for what is offloaded; 0: no limit */
+    /* Schedules that are known, measured: starts, and candidates where they are within the limit. Kept during the call.
+     */
+    const struct ckpt_candidate *incumbent;
+    int incumbent_count;
+    const struct ckpt_solver *solver; /* of linear programs; NULL: what needs one is left out. Kept during the call. */
+    bool no_least;                    /* answer->least is not looked at: what only serves it may be left out */
+    /* When to end early with the best so far; what comes out then depends on the machine. */
+    ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
+    const volatile sig_atomic_t *stop; /* not NULL: end soon once it is not 0 */
+    int64_t *placing_work; /* not NULL: what searches for places have cost is added, in comparisons (planner/placement/place.h) */
+} ckpt_plan_options;
+
+/* True when the search is to end early. Cost: a clock read; ask once in a thousand moves. */
+bool ckpt_plan_stopped(const ckpt_plan_options *options);
+
+/* A sequence and its figures. */
+typedef struct ckpt_candidate {
+    ckpt_sequence sequence;
+    ckpt_bytes peak; /* the most that is live in any step: workspaces counted, static not */
+    ckpt_ns time;
+    const char *by; /* the strategy that found it, where that is another than the one that answers; else NULL */
+} ckpt_candidate;
+
+enum { CKPT_CANDIDATES_MAX = 32, CKPT_SPARES_MAX = 4 };
+
+/* What a strategy answers. */
+typedef struct ckpt_answer {
+    /* Within the limit, fastest first. The slower ones have lower peaks: they are for when the places of those before
+     * take more than what is live. */
+    ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
+    int count; /* 0: this strategy has no schedule within the limit */
+    /* The fastest of each part that built from nothing, for when the places of all candidates so far take more. */
+    ckpt_candidate spare[CKPT_SPARES_MAX];
+    int spare_count;
+    /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. At every
+     * limit below the peak of keep-all it is the same. */
+    ckpt_candidate least;
+    bool has_bound;
+    ckpt_ns bound_ns; /* nothing in `bound_scope` is faster within the limit */
+    const char *bound_how, *bound_scope;
+} ckpt_answer;
+
+typedef struct ckpt_strategy {
+    const char *name; /* "sqrt" */
+    const char *help; /* one line */
+    const char *source;
+    bool budgeted; /* uses the limit: may give different sequences for different limits */
+    bool flags;    /* reads the user's checkpoint flags */
+    bool link;     /* is for graphs with a link */
+    bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
+    /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
+     * `answer` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
+     * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
+    ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
+                      ckpt_answer *answer, ckpt_err *err);
+} ckpt_strategy;
+
+extern const ckpt_strategy *const ckpt_strategy_table[]; /* NULL ends it; written by the build */
+const ckpt_strategy *ckpt_strategy_find(const char *name);
+
+/* The most that is live in any step of a sequence, static not counted, and its time; INT64_MAX when 63 bits do not hold
+ * that. Errors: CKPT_OVERFLOW (uses more than 2^30 buffers), CKPT_NO_MEMORY. Cost: O(total reads + writes). */
+CKPT_MUST_USE ckpt_code ckpt_sequence_measure(const ckpt_graph *graph, const ckpt_sequence *sequence,
+                                              ckpt_arena *scratch, ckpt_bytes *peak, ckpt_ns *time, ckpt_err *err);
+
+#endif

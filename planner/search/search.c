@@ -1,0 +1,447 @@
+/* Local search: simulated annealing over sets of pairs, around the limit rather than below it. */
+#include "planner/search/search.h"
+
+#include <string.h>
+
+#include "planner/search/search_impl.h"
+
+enum {
+    COOL = 1 << 12, /* work between two temperatures */
+    COOLS_A_POLL = CKPT_SEARCH_POLL / COOL,
+    MOVE = 20, /* work of choosing a move */
+    WORK_PER_MOVE = 50,
+    ADAPT = 128,
+    LEVELS = 8,          /* limits for which the best is kept, for when places of the fastest do not fit */
+    LEVEL_PARTS = 200,   /* each lower by this part of the limit */
+    ROUND_WORK = 110000, /* for every op */
+    ROUNDS_MAX = 12,
+    LEAST_PARTS = 16,
+    LEAST_WORK = 200000,
+};
+
+/* Temperatures in units of the mean time of an op that may run again. */
+static const double HOT = 2;
+static const double COLD = 0.02;
+static const double FIRST = 0.6;  /* part of the work for annealing from keep-all; the rest is for that from the best */
+static const double LEAST = 0.25; /* part for the lowest peak, when nothing is within the limit */
+static const double AGAIN = 0.1;  /* temperature of annealing from the best */
+static const double RESCUE = 0.5; /* the same, when that is the schedule of least peak */
+/* How much the sum of what all stages are above the limit counts beside the peak. */
+static const double WIDE = 1;
+static const double NARROW = 0.1;
+static const double LAST_WIDTH = 0.03;
+static const double PRICE_STEP = 1.02;
+static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
+
+/* Pairs worth remembering, with their figures. */
+typedef struct memo {
+    ckpt_instant *pair;
+    int count, room;
+    ckpt_bytes peak;
+    ckpt_ns time;
+    bool is_set;
+} memo;
+
+typedef struct improver {
+    ckpt_searcher w;
+    const ckpt_plan_options *options;
+    ckpt_arena scratch;
+    ckpt_bytes limit;
+    memo best[LEVELS]; /* fastest within the limit, and within limits that are lower and lower */
+    memo least;        /* of least peak */
+    ckpt_ns enough;    /* no schedule is faster */
+    bool for_least;    /* only the peak counts */
+    bool thorough;     /* remember every improvement, however small */
+    bool stopped;
+} improver;
+
+static bool remember(improver *m, memo *to)
+{
+    const ckpt_search *const s = &m->w.search;
+    if (s->again_count > to->room) {
+        const int room = 2 * s->again_count + 64;
+        ckpt_instant *const pair = CKPT_NEW(&m->scratch, ckpt_instant, room);
+        if (pair == NULL) {
+            m->w.search.failed = true;
+            return false;
+        }
+        to->pair = pair;
+        to->room = room;
+    }
+    if (s->again_count > 0) {
+        memcpy(to->pair, s->again, (size_t)s->again_count * sizeof *to->pair);
+    }
+    to->count = s->again_count;
+    to->peak = s->most[1];
+    to->time = s->time;
+    to->is_set = true;
+    return true;
+}
+
+/* By how much a state must be faster than one remembered: copying thousands of pairs for every nanosecond gained would
+ * take longer than the search. */
+static ckpt_ns worth_noting(const improver *m, const memo *best)
+{
+    const int pairs = m->w.search.again_count;
+    return pairs < 256 || m->thorough ? 0 : best->time / 1000000 * (pairs / 256);
+}
+
+static void note(improver *m)
+{
+    const ckpt_search *const s = &m->w.search;
+    const ckpt_bytes peak = s->most[1];
+    if (m->for_least) {
+        if (!m->least.is_set || peak < m->least.peak || (peak == m->least.peak && s->time < m->least.time)) {
+            (void)remember(m, &m->least);
+        }
+        return;
+    }
+    for (int i = 0; i < LEVELS && peak <= m->limit - m->limit / LEVEL_PARTS * i; i++) {
+        memo *const best = &m->best[i];
+        const ckpt_ns gain = best->is_set ? best->time - s->time : 0;
+        const ckpt_ns wanted = worth_noting(m, best);
+        if (!best->is_set || (gain > 0 && gain >= wanted) || (gain == 0 && wanted == 0 && peak < best->peak)) {
+            (void)remember(m, best);
+        }
+    }
+}
+
+/* -ln of a uniform number in (0, 1), to about 1 %: by halvings and a line. */
+static double exponential(ckpt_searcher *w)
+{
+    uint32_t u = (uint32_t)ckpt_search_roll(w, 1 << 30) + 1;
+    double e = 0;
+    while (u < 1u << 29) {
+        u *= 2;
+        e += 0.6931471805599453;
+    }
+    const double f = (double)u / (double)(1u << 30); /* 1/2 .. 1 */
+    return e + (1 - f) * (1.5 - 0.2274 * f);
+}
+
+/* One annealing: what it aims at and how. */
+typedef struct schedule {
+    int64_t work;
+    double hot, cold; /* ns */
+    double price;     /* ns per byte above the limit */
+    double width;     /* how much of what all stages are above the limit counts, besides the peak */
+    bool fixed;       /* the price stays */
+} schedule;
+
+static double cost(const improver *m, double price, double width)
+{
+    const ckpt_search *const s = &m->w.search;
+    const ckpt_bytes over = s->most[1] - m->w.limit;
+    const double all = over > 0 && width > 0 ? width * ckpt_search_excess(s, m->w.limit) : 0;
+    return (double)s->time + (over > 0 ? ((double)over + all) * price : 0);
+}
+
+/* x with x^steps = ratio, ratio >= 1, without a library whose last bit depends on the machine. */
+static double root_of(double ratio, int64_t steps)
+{
+    double low = 1;
+    double high = ratio;
+    for (int i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        double power = 1;
+        double base = middle;
+        for (int64_t e = steps; e > 0 && power <= ratio; e /= 2) {
+            power *= e % 2 == 1 ? base : 1;
+            base *= base;
+        }
+        *(power <= ratio ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/* Nothing more to be found. */
+static bool is_enough(const improver *m)
+{
+    return m->for_least ? m->least.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
+}
+
+static void anneal(improver *m, const schedule *plan)
+{
+    ckpt_searcher *const w = &m->w;
+    ckpt_search *const s = &w->search;
+    const int64_t end = s->work + plan->work;
+    const double cooling = root_of(plan->hot / plan->cold, plan->work / COOL + 1);
+    int64_t cooled = s->work;
+    int polled = 0;
+    double heat = plan->hot;
+    double price = plan->price;
+    double now = cost(m, price, plan->width);
+    int inside = 0;
+    bool enough = is_enough(m);
+    w->aim = w->limit;
+    for (int64_t i = 1; s->work < end && !m->stopped && !enough; i++) {
+        w->log_count = 0;
+        s->work += MOVE;
+        ckpt_move_any(w);
+        if (w->log_count > 0) {
+            const double next = cost(m, price, plan->width);
+            if (next <= now + heat * exponential(w)) {
+                now = next;
+                note(m);
+            } else {
+                ckpt_move_undo(w, 0);
+            }
+        }
+        inside += s->most[1] <= w->limit;
+        if (i % ADAPT == 0 && !plan->fixed) {
+            price *= inside > ADAPT * 4 / 10 ? 1 / PRICE_STEP : PRICE_STEP;
+            now = cost(m, price, plan->width);
+            inside = 0;
+        }
+        for (; s->work - cooled >= COOL; cooled += COOL) {
+            heat /= cooling;
+            enough = is_enough(m);
+            if (polled++ % COOLS_A_POLL == 0) {
+                m->stopped = m->stopped || ckpt_plan_stopped(m->options) || s->failed;
+            }
+        }
+    }
+    w->log_count = 0;
+    m->thorough = true;
+    note(m);
+    m->thorough = false;
+}
+
+static ckpt_code offer(improver *m, const memo *what, bool least, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    if (!what->is_set) {
+        return CKPT_OK;
+    }
+    ckpt_search_assign(&m->w.search, what->pair, what->count);
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_search_write(&m->w.search, &order);
+    const ckpt_code code = least ? ckpt_order_end(&order, m->w.search.graph, m->limit, out, answer, err)
+                                 : ckpt_order_offer(&order, m->w.search.graph, m->limit, out, answer, err);
+    ckpt_order_fini(&order);
+    return code;
+}
+
+/* What ops that may run again take, and what they write. */
+typedef struct totals {
+    double mean_ns, ns_per_byte;
+} totals;
+
+static totals add_up(const ckpt_search *s)
+{
+    double time = 1;
+    double bytes = 1;
+    int count = 1;
+    for (int o = 0; o < s->count; o++) {
+        if (s->graph->op[o].recompute) {
+            time += (double)s->graph->op[o].time_ns;
+            bytes += (double)s->own[o];
+            count++;
+        }
+    }
+    return (totals){time / count, time / bytes};
+}
+
+static void go_to(improver *m, const memo *to)
+{
+    ckpt_search_assign(&m->w.search, to->pair, to->count);
+}
+
+static void start_from(improver *m, const ckpt_answer *answer)
+{
+    for (int i = 0; i < answer->count; i++) {
+        ckpt_search_load(&m->w.search, &answer->candidate[i].sequence);
+        note(m);
+    }
+    if (answer->least.sequence.op != NULL) {
+        ckpt_search_load(&m->w.search, &answer->least.sequence);
+        note(m);
+    }
+}
+
+/* Annealing from nothing recomputed and from what was given, several times; then from the best, less hot. One long
+ * annealing often ends where a few large buffers are wrongly kept, and only a new start gets out of that. */
+static void search_within(improver *m, const ckpt_answer *given, int64_t work)
+{
+    const totals t = add_up(&m->w.search);
+    const int64_t times = work / ROUND_WORK / m->w.search.count;
+    int rounds = times < ROUNDS_MAX ? (int)times : ROUNDS_MAX;
+    rounds = rounds < 1 ? 1 : rounds;
+    schedule plan = {.work = work / rounds, .hot = HOT * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte};
+    m->w.limit = m->limit;
+    for (int r = 0; r < rounds && !is_enough(m); r++) {
+        plan.width = r % 2 == 0 ? WIDE : NARROW;
+        ckpt_search_assign(&m->w.search, NULL, 0);
+        if (r % 4 == 3 && given->count > 0) {
+            ckpt_search_load(&m->w.search, &given->candidate[r / 4 % given->count].sequence);
+        }
+        anneal(m, &plan);
+    }
+}
+
+static void search_near(improver *m, double hot, int64_t work)
+{
+    const totals t = add_up(&m->w.search);
+    const schedule plan = {.work = work - work / 8,
+                           .hot = hot * t.mean_ns,
+                           .cold = COLD * t.mean_ns,
+                           .price = t.ns_per_byte,
+                           .width = LAST_WIDTH};
+    m->w.limit = m->limit;
+    if (m->best[0].is_set && !is_enough(m)) {
+        go_to(m, &m->best[0]);
+        anneal(m, &plan);
+        go_to(m, &m->best[0]);
+        ckpt_search_polish(&m->w, work / 8, m->options);
+        m->thorough = true;
+        note(m);
+        m->thorough = false;
+    }
+}
+
+/* What no schedule gets below: the most that one op needs at once. */
+static ckpt_bytes floor_of(const ckpt_search *s)
+{
+    ckpt_bytes most = 0;
+    for (int o = 0; o < s->count; o++) {
+        ckpt_bytes bytes = s->own[o] - s->saved[o];
+        for (int i = 0; i < s->graph->op[o].reads.count; i++) {
+            bytes += s->graph->buffer[s->graph->op[o].reads.at[i]].bytes;
+        }
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* The lowest peak: limits that are a step below the lowest so far, and smaller steps where that is too much. */
+static void find_least(improver *m, int64_t work)
+{
+    static const double heats[] = {0.1, 0.8, 8, 0.1, 0.4, 1.6};
+    double mean = 1;
+    for (int b = 0; b < m->w.search.graph->buffer_count; b++) {
+        mean += (double)m->w.search.graph->buffer[b].bytes / m->w.search.graph->buffer_count;
+    }
+    const ckpt_search *const s = &m->w.search;
+    const int64_t parts = work / LEAST_WORK < 6 ? 6 : work / LEAST_WORK < LEAST_PARTS ? work / LEAST_WORK : LEAST_PARTS;
+    const ckpt_bytes floor = floor_of(s);
+    const int64_t end = s->work + work;
+    const double peak = (double)m->least.peak + 1;
+    const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
+    schedule plan = {.work = work / parts, .cold = 0.03 * mean * price, .price = price, .width = WIDE, .fixed = true};
+    ckpt_bytes step = m->least.peak / 20 + 1;
+    for (int round = 0; s->work < end && m->least.peak > floor && !m->stopped; round++) {
+        const ckpt_bytes before = m->least.peak;
+        m->w.limit = before - step > floor ? before - step : floor;
+        plan.hot = heats[round % 6] * mean * price;
+        go_to(m, &m->least);
+        anneal(m, &plan);
+        if (m->least.peak > before - step / 2 && step > 1) {
+            step = step / 2 + 1;
+        }
+    }
+}
+
+static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_search_init(graph, &m->scratch, &m->w.search, err));
+    m->w.live = CKPT_NEW(&m->scratch, int, graph->buffer_count);
+    if (m->w.live == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d buffers", graph->buffer_count);
+    }
+    m->w.live_age_max = 64 + graph->buffer_count / 8;
+    m->w.dice = SEED;
+    return CKPT_OK;
+}
+
+/* Starts from answer->least when there is one, and never from what was found within the limit: the least peak is the
+ * same at every limit. */
+static ckpt_code improve_least(improver *m, int64_t work, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    m->for_least = true;
+    m->w.dice = SEED;
+    ckpt_search_assign(&m->w.search, NULL, 0);
+    note(m);
+    if (answer->least.sequence.op != NULL) {
+        ckpt_search_load(&m->w.search, &answer->least.sequence);
+        note(m);
+    }
+    go_to(m, &m->least);
+    find_least(m, work);
+    m->for_least = false;
+    return offer(m, &m->least, true, out, answer, err);
+}
+
+static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    m->w.limit = m->limit;
+    note(m);
+    m->enough = m->w.search.time; /* of keep-all */
+    if (answer->has_bound && answer->bound_ns > m->enough && strcmp(answer->bound_scope, "all") == 0) {
+        m->enough = answer->bound_ns;
+    }
+    start_from(m, answer);
+    const int64_t end = m->w.search.work + work;
+    if (!is_enough(m)) {
+        search_within(m, answer, (int64_t)((double)work * FIRST));
+    }
+    double hot = AGAIN;
+    if (!m->best[0].is_set) {
+        CKPT_TRY(improve_least(m, (int64_t)((double)work * LEAST), out, answer, err));
+        if (m->least.peak <= m->limit) {
+            hot = RESCUE;
+            go_to(m, &m->least);
+            note(m);
+        }
+    }
+    search_near(m, hot, end - m->w.search.work);
+    for (int i = 0; i < LEVELS; i++) {
+        CKPT_TRY(offer(m, &m->best[i], false, out, answer, err));
+    }
+    return CKPT_OK;
+}
+
+/* Large graphs are paid for more, but less than in proportion. */
+static int64_t work_of(const ckpt_graph *graph, int64_t moves)
+{
+    const double share = graph->op_count > 500 ? 1 + (graph->op_count - 500) / 1500.0 : 1;
+    const double work = (double)moves * WORK_PER_MOVE * share;
+    return work < 1e18 ? (int64_t)work : INT64_MAX / 8;
+}
+
+static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool least, int64_t moves,
+                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    if (graph->op_count == 0) {
+        ckpt_order none = {0};
+        return ckpt_order_end(&none, graph, limit, out, answer, err);
+    }
+    improver *const m = ckpt_memory_get(sizeof *m);
+    if (m == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
+    }
+    m->options = options;
+    m->limit = limit;
+    ckpt_arena_init(&m->scratch);
+    ckpt_code code = prepare(m, graph, err);
+    if (code == CKPT_OK) {
+        code = (least ? improve_least : improve)(m, work_of(graph, moves), out, answer, err);
+    }
+    if (code == CKPT_OK && m->w.search.failed) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
+    }
+    ckpt_arena_fini(&m->scratch);
+    ckpt_memory_put(m);
+    return code;
+}
+
+ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
+                              const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    return with_improver(graph, limit, false, moves, options, out, answer, err);
+}
+
+ckpt_code ckpt_search_least(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves, const ckpt_plan_options *options,
+                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+{
+    return with_improver(graph, limit, true, moves, options, out, answer, err);
+}

@@ -1,0 +1,415 @@
+/* ckpt-plan: a model or a graph and a budget in, a plan out; or the curve over all budgets, the largest model that
+ * fits, what each layer costs, all strategies in a table, whether a plan still is what would be planned. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/cli/cli.h"
+#include "core/formats/machine.h"
+#include "planner/placement/pack.h"
+#include "planner/replay/replay.h"
+#include "programs/plan/plan_job_impl.h"
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+/* Once: the second Ctrl-C ends the program where it stands. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static int list_strategies(void)
+{
+    for (int i = 0; ckpt_strategy_table[i] != NULL; i++) {
+        const ckpt_strategy *const strategy = ckpt_strategy_table[i];
+        printf("%-14s %-9s %s\n", strategy->name, ckpt_strategy_kind(strategy), strategy->help);
+    }
+    for (int i = 0; ckpt_grouping_help[i] != NULL; i += 2) {
+        printf("%-14s %-9s %s\n", ckpt_grouping_help[i], "flags", ckpt_grouping_help[i + 1]);
+    }
+    return 0;
+}
+
+static ckpt_code write_plan(const ckpt_request *r, const ckpt_plan *plan, ckpt_err *err)
+{
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_plan_write(plan, &text);
+    return ckpt_file_write_text(r->output, &text, err);
+}
+
+ckpt_code ckpt_job_trace(const ckpt_job *j, const ckpt_trace *predicted, const char *path, ckpt_err *err)
+{
+    const ckpt_source *const s = &j->source;
+    ckpt_trace trace = *predicted;
+    CKPT_TRY(ckpt_machine_read(s->threads, "", j->cli->argc, j->cli->argv, j->out, &trace.machine, err));
+    trace.machine.gpu = s->gpu;
+    trace.capacity_bytes = s->capacity;
+    trace.machine.device = s->costs; /* the clock that was used, not the machine that planned */
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_trace_write(&trace, &text);
+    return ckpt_file_write_text(path, &text, err);
+}
+
+static ckpt_code write_trace(const ckpt_job *j, const ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_trace *predicted = NULL;
+    CKPT_TRY(ckpt_plan_simulate(plan, j->source.graph, j->out, &predicted, err));
+    return ckpt_job_trace(j, predicted, j->request->trace, err);
+}
+
+/* The schedule of --start. */
+static ckpt_code read_start(ckpt_job *j, ckpt_err *err)
+{
+    ckpt_plan *plan = NULL;
+    ckpt_candidate *const start = CKPT_NEW(j->out, ckpt_candidate, 1);
+    if (start == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "start");
+    }
+    CKPT_TRY(ckpt_plan_read(j->request->start, j->out, &plan, err));
+    CKPT_TRY(ckpt_plan_bind(plan, j->source.graph, err));
+    if (plan->verdict != CKPT_FITS) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found a plan that does not fit its own budget, wanted a start",
+                         j->request->start);
+    }
+    CKPT_TRY_WHILE(err, ckpt_plan_check_run(plan, j->source.graph, err), "checking %s", j->request->start);
+    CKPT_TRY(ckpt_plan_candidate(plan, j->source.graph, j->out, start, err));
+    j->options.incumbent = start;
+    j->options.incumbent_count = 1;
+    return CKPT_OK;
+}
+
+/* Ended early, by Ctrl-C or --time-limit: said on standard error, the answer stays what it is. */
+static void note_end(const ckpt_job *j, bool early)
+{
+    if (interrupted) {
+        fprintf(stderr, "%s: interrupted: the best so far\n", j->cli->program);
+    } else if (early) {
+        fprintf(stderr, "%s: time limit: the best so far\n", j->cli->program);
+    }
+}
+
+/* What is written for a plan: its file, its trace. `made_by`: the request, or of --maximize the one with its answer;
+ * `early`: ended before the search was done. */
+static ckpt_code write_files(ckpt_job *j, const ckpt_request *made_by, bool early, ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_job_stamp(j, plan);
+    CKPT_TRY(ckpt_job_record(j, made_by, early, plan, err));
+    if (r->output != NULL) {
+        CKPT_TRY(write_plan(r, plan, err));
+    }
+    return r->trace != NULL && plan->verdict == CKPT_FITS ? write_trace(j, plan, err) : CKPT_OK;
+}
+
+static ckpt_code nothing_found(ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before any plan was found");
+}
+
+/* What is set was done, and all for nothing; or it cannot be done. */
+static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
+{
+    char shown[CKPT_UNITS_TEXT];
+    bool recompute = false;
+    for (int o = 0; o < j->source.graph->op_count && !recompute; o++) {
+        const ckpt_graph_op *const op = &j->source.graph->op[o];
+        recompute = op->checkpoint == CKPT_YES || op->wish == CKPT_MUST_RECOMPUTE || op->wish == CKPT_PREFER_RECOMPUTE;
+    }
+    char stage[32] = "";
+    if (j->source.scheme.stages > 1) {
+        snprintf(stage, sizeof stage, "stage %d: ", j->source.scheme.stage);
+    }
+    if (plan->verdict == CKPT_INFEASIBLE && strcmp(j->strategy, "flags") == 0 && !j->source.flagged) {
+        fprintf(stderr, "%s: note: %sno plan that does what is set is within the budget\n", j->cli->program, stage);
+    }
+    if (recompute && strcmp(j->strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
+        plan->peak_bytes >= plan->keep_all_peak_bytes) {
+        fprintf(stderr, "%s: warning: %srecomputing what is set saves nothing: the peak stays at %s\n", j->cli->program,
+                stage, ckpt_bytes_show(plan->peak_bytes, shown));
+    }
+}
+
+ckpt_code ckpt_job_plan(ckpt_job *j, ckpt_plan **plan, ckpt_err *err)
+{
+    if (j->request->start != NULL) {
+        CKPT_TRY(read_start(j, err));
+    }
+    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, plan, err));
+    j->found = (*plan)->verdict == CKPT_FITS;
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    const bool early = ckpt_plan_stopped(&j->options);
+    note_end(j, early);
+    note_choice(j, *plan);
+    return write_files(j, j->request, early, *plan, err);
+}
+
+static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_plan *plan = NULL;
+    ckpt_explanation explanation = {0};
+    CKPT_TRY(ckpt_job_plan(j, &plan, err));
+    const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
+    if (explain) {
+        CKPT_TRY(ckpt_explain(plan, j->source.graph, j->strategy, &j->options, j->out, &explanation, err));
+    }
+    if (!r->json) {
+        ckpt_plan_text(plan, r->budget != NULL, j->source.roofline, &j->text);
+        if (explain) {
+            ckpt_explanation_text(&explanation, &j->text);
+        }
+        return CKPT_OK;
+    }
+    ckpt_text_add(&j->text, "{");
+    ckpt_plan_members(plan, j->source.roofline, &j->text);
+    if (explain) {
+        ckpt_text_add(&j->text, ", ");
+        ckpt_explanation_members(&explanation, &j->text);
+    }
+    ckpt_text_add(&j->text, "}\n");
+    return CKPT_OK;
+}
+
+static ckpt_ns report_begin;
+
+static void report_sweep(int done, int points)
+{
+    ckpt_cli_progress("budgets", done, points, ckpt_clock_ns() - report_begin);
+}
+
+static void report_baselines(int done, int count)
+{
+    ckpt_cli_progress("baselines", done, count, ckpt_clock_ns() - report_begin);
+}
+
+/* To the file as its name says, or to standard output. */
+static ckpt_code write_curve(ckpt_job *j, const ckpt_curve *curve, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    const bool file = r->output != NULL && !ckpt_on_stdout(r->output);
+    if (file ? ckpt_ends_with(r->output, ".json") : r->json) {
+        ckpt_curve_write(curve, &j->text);
+    } else {
+        ckpt_curve_csv(curve, &j->text);
+    }
+    if (!j->found) {
+        char least[CKPT_UNITS_TEXT];
+        fprintf(stderr, "%s: no plan fits; the least budget at which one was found is %s (%lld bytes)\n",
+                j->cli->program, ckpt_bytes_show(curve->least_budget_bytes, least),
+                (long long)curve->least_budget_bytes);
+    }
+    return file ? ckpt_file_write_text(r->output, &j->text, err) : CKPT_OK;
+}
+
+static ckpt_code answer_sweep(ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_sweep sweep = {0};
+    ckpt_curve curve;
+    report_begin = ckpt_clock_ns();
+    CKPT_TRY(ckpt_sweep_make(j->source.graph, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
+    j->found = sweep.plan[0]->verdict == CKPT_FITS;
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    for (int i = 0; i < sweep.count; i++) {
+        ckpt_job_stamp(j, sweep.plan[i]);
+    }
+    CKPT_TRY(ckpt_sweep_curve(&sweep, j->out, &curve, err));
+    if (r->baselines) {
+        report_begin = ckpt_clock_ns();
+        CKPT_TRY(ckpt_curve_baselines(&curve, j->source.graph, &j->options, report_baselines, j->out, err));
+    }
+    if (!curve.complete) {
+        note_end(j, true);
+    }
+    return write_curve(j, &curve, err);
+}
+
+static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const ckpt_graph **graph, bool *exists,
+                          ckpt_err *err)
+{
+    ckpt_job *const j = context;
+    ckpt_source s = {0};
+    const ckpt_code code = ckpt_source_read_at(j->request, value, out, &s, err);
+    *exists = code == CKPT_OK;
+    if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model has read well: it is the value */
+        *err = (ckpt_err){0};
+        return CKPT_OK;
+    }
+    *graph = s.graph;
+    return code;
+}
+
+static bool has_variable(const ckpt_model *model, const char *name)
+{
+    bool has = false;
+    for (int i = 0; i < model->var_count && !has; i++) {
+        has = strcmp(model->var[i].name, name) == 0;
+    }
+    return has;
+}
+
+/* As if the answer had been asked for with --set; but its plan was begun with those of smaller values. */
+static ckpt_code write_largest(ckpt_job *j, const ckpt_maximum *maximum, ckpt_err *err)
+{
+    ckpt_request r = *j->request;
+    r.set[r.set_count++] = ckpt_arena_format(j->out, "%s=%lld", r.variable, (long long)maximum->value);
+    return r.set[r.set_count - 1] != NULL ? write_files(j, &r, maximum->stopped, maximum->plan, err)
+                                          : CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
+}
+
+static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    ckpt_maximum *const maximum = CKPT_NEW(j->out, ckpt_maximum, 1);
+    ckpt_family family = {.graph = graph_at, .context = j, .variable = r->variable};
+    if (maximum == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "probes");
+    }
+    if (!has_variable(j->source.model, r->variable)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found no variable '%s' to maximize", r->input, r->variable);
+    }
+    CKPT_TRY_WHILE(err, ckpt_model_eval(j->source.model, r->variable, &family.start, err), "reading --maximize %s",
+                   r->variable);
+    if (family.start < 1) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found %s = %lld, wanted at least 1 to begin with", r->input,
+                         r->variable, (long long)family.start);
+    }
+    CKPT_TRY(ckpt_maximize(&family, r->throughput, r->max_overhead, j->strategy, &j->options, j->out, maximum, err));
+    j->found = maximum->found;
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    if (maximum->unbounded) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s = %lld still fits: the budget does not limit it", r->variable,
+                         (long long)maximum->value);
+    }
+    note_end(j, maximum->stopped);
+    if (maximum->found) {
+        j->source.graph = maximum->graph;
+        CKPT_TRY(write_largest(j, maximum, err));
+    }
+    if (!r->json) {
+        ckpt_maximum_text(maximum, &j->text);
+        if (maximum->found) {
+            ckpt_plan_text(maximum->plan, true, j->source.roofline, &j->text);
+        }
+        return CKPT_OK;
+    }
+    ckpt_text_add(&j->text, "{");
+    ckpt_maximum_members(maximum, &j->text);
+    if (maximum->found) {
+        ckpt_text_add(&j->text, ", \"plan\": {");
+        ckpt_plan_members(maximum->plan, j->source.roofline, &j->text);
+        ckpt_text_add(&j->text, "}");
+    }
+    ckpt_text_add(&j->text, "}\n");
+    return CKPT_OK;
+}
+
+static ckpt_code answer_comparison(ckpt_job *j, ckpt_err *err)
+{
+    ckpt_comparison *const comparison = CKPT_NEW(j->out, ckpt_comparison, 1);
+    if (comparison == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "comparison");
+    }
+    CKPT_TRY(ckpt_compare(j->source.graph, &j->options, j->out, comparison, err));
+    for (int i = 0; i < comparison->count; i++) {
+        j->found = j->found || comparison->plan[i]->verdict == CKPT_FITS;
+    }
+    if (!j->found && interrupted) {
+        return nothing_found(err);
+    }
+    note_end(j, comparison->stopped);
+    if (j->request->json) {
+        ckpt_comparison_json(comparison, &j->text);
+    } else {
+        ckpt_comparison_text(comparison, &j->text);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code answer_packing(ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    const char *const output = r->output != NULL ? r->output : "-";
+    CKPT_TRY(ckpt_pack_file(r->pack, output, r->capacity, &j->options, &j->text, &j->found, err));
+    CKPT_TRY(ckpt_text_end(&j->text, err));
+    fprintf(stderr, "%s: %s", j->cli->program, j->text.bytes);
+    return CKPT_OK;
+}
+
+static ckpt_code answer(ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    CKPT_TRY(ckpt_job_options(j, err));
+    if (r->question == CKPT_ASK_PACKING) {
+        return answer_packing(j, err);
+    }
+    if (r->question != CKPT_ASK_CHECK && !ckpt_request_is_staged(r)) {
+        CKPT_TRY(ckpt_job_begin(j, err));
+    }
+    switch (r->question) {
+    case CKPT_ASK_CHECK: CKPT_TRY(ckpt_answer_check(j, err)); break;
+    case CKPT_ASK_SWEEP: CKPT_TRY(answer_sweep(j, err)); break;
+    case CKPT_ASK_MAXIMUM: CKPT_TRY(answer_maximum(j, err)); break;
+    case CKPT_ASK_COMPARISON: CKPT_TRY(answer_comparison(j, err)); break;
+    default: CKPT_TRY(ckpt_request_is_staged(r) ? ckpt_answer_stages(j, err) : answer_plan(j, err));
+    }
+    const bool elsewhere = r->question == CKPT_ASK_SWEEP ? r->output != NULL && !ckpt_on_stdout(r->output)
+                                                         : ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
+    return elsewhere || j->usage >= 0 ? CKPT_OK : ckpt_file_write_text("-", &j->text, err);
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_cli cli = {
+        .program = "ckpt-plan",
+        .usage = "ckpt-plan --budget SIZE [options] model.json",
+        .about =
+            "Plan one training step of a ckpt-model or ckpt-graph file so that it fits the budget in the least time.",
+        .option = ckpt_request_options,
+        .argc = argc,
+        .argv = argv,
+    };
+    ckpt_request r;
+    const int usage = ckpt_request_read(&cli, &r);
+    if (usage >= 0) {
+        return usage;
+    }
+    if (r.question == CKPT_ASK_STRATEGIES) {
+        return list_strategies();
+    }
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    ckpt_job j = {.cli = &cli,
+                  .request = &r,
+                  .out = &arena,
+                  .options = {.stop = &interrupted},
+                  .strategy = r.strategy != NULL ? r.strategy : "auto",
+                  .begin_ns = ckpt_clock_ns(),
+                  .usage = -1};
+    ckpt_text_init(&j.text);
+    catch_signals();
+    const ckpt_code code = answer(&j, &err);
+    ckpt_text_fini(&j.text);
+    ckpt_arena_fini(&arena);
+    return code != CKPT_OK ? ckpt_cli_fail(&cli, &err) : j.usage >= 0 ? j.usage : j.found ? 0 : 1;
+}

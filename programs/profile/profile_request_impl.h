@@ -1,0 +1,37 @@
+/* The command line of ckpt-profile, and what it says at the end. */
+#ifndef CKPT_PROGRAMS_PROFILE_PROFILE_REQUEST_IMPL_H
+#define CKPT_PROGRAMS_PROFILE_PROFILE_REQUEST_IMPL_H
+
+#include "core/base/text.h"
+#include "core/cli/cli.h"
+#include "profiler/profiler.h"
+
+typedef enum ckpt_profile_job {
+    CKPT_PROFILE_LAYERS,  /* measure the layers of a model */
+    CKPT_PROFILE_COMMAND, /* -- CMD...: record a program */
+    CKPT_PROFILE_IMPORT   /* --import FILE */
+} ckpt_profile_job;
+
+typedef struct ckpt_profile_request {
+    ckpt_profile_job job;
+    const char *model, *output, *dtype, *device, *roofline, *import, *times;
+    const char **set;
+    int set_count;
+    int threads; /* 0: not given */
+    bool no_cupti;
+    char *const *command; /* behind "--", NULL ends it; NULL: none */
+    ckpt_profiler_options profiler;
+    const char *layers_only; /* the first option that only measuring layers has; NULL: none was given */
+} ckpt_profile_request;
+
+extern const ckpt_cli_option ckpt_profile_option_table[];
+
+/* `request` comes with the defaults and with room for every --set. 0: go on; else the program's exit code + 1. */
+int ckpt_profile_parse(ckpt_cli *cli, ckpt_profile_request *request);
+
+/* Some lines for people: what a step takes by the sum of its layers, where most of it goes and how near that is to
+ * `roofline` (NULL: not looked at), what was recorded. */
+CKPT_MUST_USE ckpt_code ckpt_profile_summary(const ckpt_profile *profile, const ckpt_device_model *roofline,
+                                             ckpt_ns spent_ns, ckpt_arena *scratch, ckpt_text *text, ckpt_err *err);
+
+#endif

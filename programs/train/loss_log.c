@@ -1,0 +1,102 @@
+/* Rows are compared as text: the same run writes the same characters. */
+#include "programs/train/loss_log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ROW_MAX = 128 };
+
+static const char header[] = "step,loss,loss_hex\n";
+
+static void make_row(uint64_t step, float loss, char row[ROW_MAX])
+{
+    snprintf(row, ROW_MAX, "%" PRIu64 ",%.9g,%a\n", step, (double)loss, (double)loss);
+}
+
+/* Where the log goes on: after the row of `step`. */
+static ckpt_code find_end(const ckpt_loss_log *log, uint64_t step, float loss, off_t *end, ckpt_err *err)
+{
+    char row[ROW_MAX], wanted[ROW_MAX];
+    make_row(step, loss, wanted);
+    if (fgets(row, sizeof row, log->file) == NULL || strcmp(row, header) != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: no log of losses: its first line is not %.*s", log->path,
+                         (int)sizeof header - 2, header);
+    }
+    *end = ftello(log->file);
+    bool found = step == 0;
+    while (fgets(row, sizeof row, log->file) != NULL) {
+        if (step == 0) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: has rows, but the state is from before the first step",
+                             log->path);
+        }
+        if (strtoull(row, NULL, 10) == step) {
+            if (strcmp(row, wanted) != 0) {
+                return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                                 "%s: the log of another run: step %" PRIu64
+                                 " is \"%.*s\" there and \"%.*s\" in the state",
+                                 log->path, step, (int)strcspn(row, "\n"), row, (int)strlen(wanted) - 1, wanted);
+            }
+            *end = ftello(log->file);
+            found = true;
+            break;
+        }
+    }
+    if (!found) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: has no row of step %" PRIu64 ", where the state goes on", log->path,
+                         step);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code cannot_write(const char *path, ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", path, strerror(errno));
+}
+
+ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed, uint64_t step, float loss,
+                             ckpt_err *err)
+{
+    struct stat about;
+    const bool goes_on = resumed && stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
+    log->path = path;
+    log->file = fopen(path, goes_on ? "r+" : "w");
+    if (log->file == NULL) {
+        return cannot_write(path, err);
+    }
+    setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
+    if (!goes_on) {
+        fputs(header, log->file);
+        return CKPT_OK;
+    }
+    off_t end = 0;
+    CKPT_TRY(find_end(log, step, loss, &end, err));
+    if (fseeko(log->file, end, SEEK_SET) != 0 || ftruncate(fileno(log->file), end) != 0) {
+        return cannot_write(path, err);
+    }
+    return CKPT_OK;
+}
+
+void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss)
+{
+    if (log->file != NULL) {
+        char row[ROW_MAX];
+        make_row(step, loss, row);
+        fputs(row, log->file);
+        fflush(log->file); /* a failure is remembered by the stream */
+    }
+}
+
+ckpt_code ckpt_loss_log_close(ckpt_loss_log *log, ckpt_err *err)
+{
+    if (log->file == NULL) {
+        return CKPT_OK;
+    }
+    const bool failed = ferror(log->file) != 0;
+    const bool closed = fclose(log->file) == 0;
+    log->file = NULL;
+    return closed && !failed ? CKPT_OK : CKPT_FAIL(err, CKPT_IO, "%s: the log could not be written", log->path);
+}

@@ -1,0 +1,33 @@
+/* The loss log: a line of CSV for every step, on the disk's side before the next step begins.
+ *
+ *     step,loss,loss_hex
+ *     1,5.56567287,0x1.6433fcp+2
+ *
+ * The hexadecimal loss has every bit. A resumed run goes on in the log of the same run: rows after the state's step,
+ * which a killed run may have left, are cut off and written again; the log of another run is refused and left alone. */
+#ifndef CKPT_PROGRAMS_TRAIN_LOSS_LOG_H
+#define CKPT_PROGRAMS_TRAIN_LOSS_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "core/base/status.h"
+
+typedef struct ckpt_loss_log {
+    FILE *file;       /* NULL: none is open */
+    const char *path; /* borrowed until close */
+    char buffer[256]; /* the stream's, so that it allocates none between steps */
+} ckpt_loss_log;
+
+/*   resumed   go on after the row of `step` (0: after the header), which must say `loss`; where there is no file, it
+ *             is begun. False: a new file.
+ * Errors: CKPT_IO, CKPT_BAD_INPUT (no loss log, or one of another run). `log` must stay where it is until close. */
+CKPT_MUST_USE ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed, uint64_t step,
+                                           float loss, ckpt_err *err);
+void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss);
+
+/* CKPT_IO when a row could not be written. */
+CKPT_MUST_USE ckpt_code ckpt_loss_log_close(ckpt_loss_log *log, ckpt_err *err);
+
+#endif

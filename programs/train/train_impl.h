@@ -1,0 +1,122 @@
+/* A training as ckpt-train's own files share it. */
+#ifndef CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
+#define CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
+
+#include "executor/data/data.h"
+#include "executor/executor.h"
+#include "executor/run/step_report.h"
+#include "executor/setup/footprint.h"
+#include "programs/train/loss_log.h"
+#include "programs/train/train_request_impl.h"
+
+enum { CKPT_TIMES_KEPT = 4097 };
+
+/* What a rank tells about its memory. */
+typedef struct ckpt_rank_peak {
+    ckpt_bytes budget, planned, measured; /* measured 0: no step was done */
+} ckpt_rank_peak;
+
+typedef struct ckpt_training {
+    ckpt_train_options options;
+    ckpt_arena arena;
+    ckpt_ranks *ranks; /* NULL: this process is alone */
+    int rank, rank_count;
+    unsigned char *wish;        /* per rank: does it want to stop? */
+    const ckpt_rank_peak *peak; /* per rank, when the training is over */
+    bool agreed;                /* all ranks know that one of them failed, and stop alike */
+    bool told;                  /* and another one tells why */
+    bool stopped;               /* by a signal to some rank, before the last step */
+    const char *trace_path;     /* NULL: this rank writes none */
+    const ckpt_lowered *lowered;
+    ckpt_plan *plan;
+    ckpt_device *device;
+    ckpt_executor *executor;
+    ckpt_data *data;
+    ckpt_trace *trace;           /* NULL: no step is traced */
+    const ckpt_trace *predicted; /* from --profile; NULL: none was given */
+    ckpt_recorder *recorder;     /* of a GPU's last step, while it runs */
+    ckpt_footprint start, end;   /* of the device's memory, when set-up is done and when training is */
+    void **input;                /* [micro-batch * input_count + input]; NULL: not wanted */
+    ckpt_loss_log log;
+    uint64_t first_step, saved_step;
+    bool saved; /* the state of saved_step is in the file */
+    float loss;
+    uint64_t evaluated; /* steps whose batches were evaluated, and the mean of their losses */
+    double mean_loss;
+    uint64_t done;                 /* steps, by this process */
+    ckpt_ns time[CKPT_TIMES_KEPT]; /* of the latest steps, as a ring; on a GPU of those that were not traced */
+    int64_t times;
+} ckpt_training;
+
+/* Lines for people at the start, and at the end those or one JSON object; `weights`: their digest; NULL: not made. */
+void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text);
+CKPT_MUST_USE ckpt_code ckpt_train_say_end(ckpt_training *training, const char *weights, ckpt_text *text,
+                                           ckpt_err *err);
+
+/* The most that was in memory; 0 when no step was done. */
+ckpt_bytes ckpt_train_peak(const ckpt_training *training);
+
+/* "{"micro_batches": 4, ...}" without the stage and what is for times alone. */
+void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text);
+
+/* Nothing is said of the training: standard output has one file, or this is not the rank that speaks. */
+bool ckpt_train_is_quiet(const ckpt_training *training);
+
+/* ---- train_ranks.c: this process among the others; with one rank nothing happens ---- */
+
+/* Join, when this process was started as one of several; collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err);
+
+/* All or none: where a rank failed, all fail, and the first that did tells why. Collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *err);
+
+/* options.plan becomes this rank's plan file: it stays, or is its stage's beside it. */
+CKPT_MUST_USE ckpt_code ckpt_train_find_plan(ckpt_training *training, ckpt_err *err);
+
+/* Is the plan for so many ranks, and for the stage of this one? Errors: CKPT_BAD_INPUT, with the command that is. */
+CKPT_MUST_USE ckpt_code ckpt_train_check_world(const ckpt_training *training, const ckpt_cli *cli, ckpt_err *err);
+
+/* Do all ranks want the same: model, scheme and steps, before the device is filled; and when all is read, seed, step,
+ * data and all that a state must agree on? Collective. Errors: CKPT_BAD_INPUT, on the ranks that differ from the first,
+ * with the first thing that does. */
+CKPT_MUST_USE ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err);
+
+/* Where this rank's trace goes: of every stage one, of the first replica. */
+CKPT_MUST_USE ckpt_code ckpt_train_find_trace(ckpt_training *training, ckpt_err *err);
+
+/* Was any rank asked to stop? Collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_stop_together(ckpt_training *training, bool *stop, ckpt_err *err);
+
+/* From now on the line of a rank that loses another one says from which state to go on. `step`: of the state in
+ * `path`; NULL: there is none. */
+void ckpt_train_note_state(const ckpt_training *training, const char *path, uint64_t step);
+
+/* What every rank planned and measured. Collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_collect_peaks(ckpt_training *training, ckpt_err *err);
+/* Did all ranks measure what they had planned? */
+bool ckpt_train_peaks_hold(const ckpt_training *training);
+
+/* ---- train_loop.c ---- */
+
+/* Steps until options.steps or a signal, with states, log and traces; or the loss of batches, without training. */
+CKPT_MUST_USE ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err);
+
+/* The trace of the last step, where one is wanted. */
+CKPT_MUST_USE ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err *err);
+
+/* ---- train_open.c ---- */
+
+/* Of several ranks with --device cuda each has the GPU of its number on its host. */
+CKPT_MUST_USE ckpt_code ckpt_train_open_device(ckpt_training *training, ckpt_err *err);
+/* Messages between GPUs by NCCL, or as before where there is MPI. Collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_carry(ckpt_training *training, ckpt_err *err);
+/* --budget is for all that the process takes on the device. */
+CKPT_MUST_USE ckpt_code ckpt_train_check_budget(ckpt_training *training, ckpt_err *err);
+/* The executor. On a GPU collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_open_executor(ckpt_training *training, ckpt_err *err);
+/* State, data, trace and log. */
+CKPT_MUST_USE ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err);
+
+#endif

@@ -1,0 +1,201 @@
+/* The steps of a training. */
+#include <inttypes.h>
+
+#include "core/base/clock.h"
+#include "core/base/file.h"
+#include "programs/train/train_impl.h"
+
+/* On the CPU every step is traced. A GPU replays its steps, and tracing one costs: there the first is traced, so that
+ * there is one whatever happens, and the last. */
+static bool wants_trace(const ckpt_training *training, uint64_t step)
+{
+    const ckpt_train_options *const options = &training->options;
+    const bool last = step + 1 == (uint64_t)options->steps;
+    const bool first = step == training->first_step && training->trace_path != NULL;
+    return !training->device->api->gpu || (training->trace != NULL && (first || last));
+}
+
+static void say_unrecorded(const char *why)
+{
+    fprintf(stderr, "ckpt-train: no kernels are recorded, times are between events of the device: %s\n", why);
+}
+
+/* Only the last step is recorded: a recorder makes every kernel dearer and keeps what it hears of. */
+static void open_recorder(ckpt_training *training, uint64_t step)
+{
+    if (!training->device->api->gpu || step + 1 != (uint64_t)training->options.steps) {
+        return;
+    }
+    ckpt_err why = {0};
+    const ckpt_recorder_options kernels = {.library = NULL}; /* and copies and fills; nothing else */
+    if (training->options.no_cupti) {
+        say_unrecorded("--no-cupti");
+    } else if (ckpt_recorder_open(&kernels, &training->recorder, &why) != CKPT_OK) {
+        say_unrecorded(why.msg);
+        training->recorder = NULL;
+    }
+    ckpt_executor_trace_record(training->trace, training->recorder);
+}
+
+static void close_recorder(ckpt_training *training)
+{
+    if (training->recorder == NULL) {
+        return;
+    }
+    const char *const lost = ckpt_executor_trace_lost(training->trace);
+    if (lost != NULL) {
+        say_unrecorded(lost);
+    }
+    ckpt_executor_trace_record(training->trace, NULL);
+    ckpt_recorder_close(training->recorder);
+    training->recorder = NULL;
+}
+
+static ckpt_code do_step(ckpt_training *training, uint64_t step, ckpt_err *err)
+{
+    const bool traced = wants_trace(training, step);
+    if (traced) {
+        open_recorder(training, step);
+    }
+    const ckpt_ns start = ckpt_clock_ns();
+    const ckpt_code code =
+        ckpt_executor_step(training->executor, &training->loss, traced ? training->trace : NULL, err);
+    const ckpt_ns spent = ckpt_clock_ns() - start;
+    close_recorder(training);
+    CKPT_TRY(code);
+    training->done++;
+    if (!traced || !training->device->api->gpu) {
+        training->time[training->times++ % CKPT_TIMES_KEPT] = traced ? training->trace->time_ns : spent;
+    }
+    return CKPT_OK;
+}
+
+/* About ten lines, however many steps. */
+static bool worth_a_line(const ckpt_training *training, uint64_t step)
+{
+    const uint64_t all = (uint64_t)training->options.steps - training->first_step;
+    const uint64_t every = all > 10 ? all / 10 : 1;
+    return step == training->first_step + 1 || step % every == 0 || step == (uint64_t)training->options.steps;
+}
+
+static ckpt_code save(ckpt_training *training, ckpt_err *err)
+{
+    const uint64_t step = ckpt_executor_steps(training->executor);
+    if (training->options.save == NULL || (training->saved && training->saved_step == step)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_executor_state_write(training->executor, training->options.save, err));
+    training->saved = true;
+    training->saved_step = step;
+    ckpt_train_note_state(training, training->options.save, step);
+    return CKPT_OK;
+}
+
+/* What is left, a few times a second. */
+static void report(const ckpt_training *training, ckpt_ns begun, ckpt_ns *said)
+{
+    const ckpt_ns now = ckpt_clock_ns();
+    const int64_t all = training->options.steps - (int64_t)training->first_step;
+    if (training->rank == 0 && now - *said >= 250000000 && (int64_t)training->done < all) {
+        ckpt_cli_progress("steps", (int64_t)training->done, all, now - begun);
+        *said = now;
+    }
+}
+
+/* The batches of the step that is `ahead` steps from the next one. */
+static void fill(ckpt_training *training, uint64_t ahead)
+{
+    const ckpt_network *const network = training->lowered->network;
+    const ckpt_scheme *const scheme = &network->scheme;
+    const uint64_t per_step = (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas;
+    for (int j = 0; j < scheme->micro_batches; j++) {
+        ckpt_data_fill(training->data, ckpt_executor_batch(training->executor, j) + ahead * per_step,
+                       training->input + (size_t)j * (size_t)network->model->input_count);
+    }
+}
+
+static ckpt_code one_step(ckpt_training *training, uint64_t step, ckpt_err *err)
+{
+    fill(training, 0);
+    CKPT_TRY(do_step(training, step, err));
+    step++;
+    ckpt_loss_log_add(&training->log, step, training->loss);
+    if (!ckpt_train_is_quiet(training) && worth_a_line(training, step)) {
+        ckpt_cli_progress_clear();
+        printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
+        fflush(stdout);
+    }
+    const int64_t every = training->options.save_every;
+    return every > 0 && step % (uint64_t)every == 0 ? save(training, err) : CKPT_OK;
+}
+
+ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err)
+{
+    const uint64_t steps = (uint64_t)training->options.steps;
+    const ckpt_ns begun = ckpt_clock_ns();
+    ckpt_ns said = begun;
+    uint64_t step = training->first_step;
+    while (step < steps) {
+        CKPT_TRY(ckpt_train_stop_together(training, &training->stopped, err));
+        if (training->stopped) {
+            break;
+        }
+        CKPT_TRY(one_step(training, step, err));
+        step = ckpt_executor_steps(training->executor);
+        report(training, begun, &said);
+    }
+    ckpt_cli_progress_clear();
+    if (training->stopped && training->done == 0) {
+        return CKPT_OK; /* nothing that could replace an older state */
+    }
+    return save(training, err);
+}
+
+ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < (uint64_t)training->options.evaluate; i++) {
+        CKPT_TRY(ckpt_train_stop_together(training, &training->stopped, err));
+        if (training->stopped) {
+            break;
+        }
+        float loss = 0;
+        fill(training, i);
+        CKPT_TRY(ckpt_executor_evaluate(training->executor, &loss, err));
+        sum += (double)loss;
+        training->evaluated = i + 1;
+        training->mean_loss = sum / (double)training->evaluated;
+    }
+    return CKPT_OK;
+}
+
+/* The lengths of the other steps, oldest first, before anybody sorts the ring. The step that is in the trace is the
+ * latest on a CPU, and on a GPU not in the ring. */
+static ckpt_code add_step_times(ckpt_training *training, ckpt_err *err)
+{
+    enum { MOST = CKPT_TIMES_KEPT - 1 };
+    const int64_t others = training->times - (training->device->api->gpu ? 0 : 1);
+    const int64_t count = others < MOST ? others : MOST;
+    ckpt_ns *const time = CKPT_NEW(&training->arena, ckpt_ns, count);
+    if (time == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the times of %lld steps", (long long)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        time[i] = training->time[(others - count + i) % CKPT_TIMES_KEPT];
+    }
+    training->trace->step_ns = time;
+    training->trace->step_ns_count = (int)count;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err *err)
+{
+    if (training->trace_path == NULL || training->done == 0) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(add_step_times(training, err));
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_trace_write(training->trace, &text);
+    return ckpt_file_write_text(training->trace_path, &text, err);
+}

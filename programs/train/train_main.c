@@ -1,0 +1,216 @@
+/* ckpt-train: trains a model by a plan. Which step runs when, and where every byte lies, was decided by ckpt-plan;
+ * this program only checks that the plan is of this model, and follows it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cli/cli.h"
+#include "kernels/threads.h"
+#include "planner/replay/replay.h"
+#include "programs/train/train_impl.h"
+
+/* Model and plan, until the plan is known to be of this model and sound. */
+static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    ckpt_train_options *const options = &training->options;
+    const ckpt_model *model = NULL;
+    CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, &training->arena, &model, err));
+    CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, &training->arena, &model, err));
+    CKPT_TRY(ckpt_train_find_plan(training, err));
+    CKPT_TRY(ckpt_plan_read(options->plan, &training->arena, &training->plan, err));
+    CKPT_TRY(ckpt_train_check_world(training, cli, err));
+    CKPT_TRY(ckpt_train_settle(options, training->plan, err));
+    const ckpt_network *network = NULL;
+    CKPT_TRY(ckpt_network_infer(model, (int)options->threads, &training->arena, &network, err));
+    if (!ckpt_scheme_is_plain(&training->plan->scheme)) {
+        CKPT_TRY(ckpt_network_spread(network, &training->plan->scheme, &training->arena, &network, err));
+    }
+    const ckpt_device_model *roofline = NULL;
+    CKPT_TRY(ckpt_device_model_find("cpu", &training->arena, &roofline, err)); /* times do not matter here */
+    CKPT_TRY(ckpt_network_lower(network, NULL, roofline, &training->arena, &training->lowered, err));
+    if (training->plan->verdict != CKPT_FITS) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the plan's verdict is infeasible: there is nothing to follow",
+                         options->plan);
+    }
+    CKPT_TRY(ckpt_plan_bind(training->plan, training->lowered->graph, err));
+    CKPT_TRY_WHILE(err, ckpt_plan_check_run(training->plan, training->lowered->graph, err), "replaying %s",
+                   options->plan);
+    return CKPT_OK;
+}
+
+/* The step as the profile's times have it: what the measured one is held against. */
+static ckpt_code predict(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    ckpt_arena *const arena = &training->arena;
+    if (options->profile == NULL || training->rank > 0) {
+        return CKPT_OK;
+    }
+    const ckpt_profile *profile = NULL;
+    CKPT_TRY(ckpt_profile_read(options->profile, arena, &profile, err));
+    CKPT_TRY(ckpt_train_check_profile(profile, training->device, err));
+    const ckpt_device_model *device = NULL; /* its times are for layers that state none */
+    CKPT_TRY(ckpt_device_model_find(options->gpu ? "h200" : "cpu", arena, &device, err));
+    const ckpt_lowered *lowered = NULL;
+    CKPT_TRY(ckpt_network_lower(training->lowered->network, profile, device, arena, &lowered, err));
+    ckpt_graph graph = *lowered->graph;
+    if (!graph.has_link) { /* a CPU's copies are foretold by nobody */
+        graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_MAX;
+    }
+    return ckpt_plan_simulate(training->plan, &graph, arena, &training->predicted, err);
+}
+
+static ckpt_code print(ckpt_text *text, ckpt_code code, ckpt_err *err)
+{
+    if (code == CKPT_OK) {
+        code = ckpt_text_end(text, err);
+    }
+    if (code == CKPT_OK) {
+        fwrite(text->bytes, 1, text->length, stdout);
+    }
+    ckpt_text_fini(text);
+    return code;
+}
+
+static ckpt_code print_start(const ckpt_training *training, ckpt_err *err)
+{
+    if (ckpt_train_is_quiet(training)) {
+        return CKPT_OK;
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_train_say_start(training, &text);
+    return print(&text, CKPT_OK, err);
+}
+
+static ckpt_code print_end(ckpt_training *training, const char *weights, ckpt_err *err)
+{
+    if (training->rank > 0 || (ckpt_train_is_quiet(training) && !training->options.json)) {
+        return CKPT_OK;
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    return print(&text, ckpt_train_say_end(training, weights, &text, err), err);
+}
+
+static ckpt_code finish(ckpt_training *training, ckpt_err *err)
+{
+    char digest[CKPT_DIGEST_TEXT];
+    const char *const weights = training->options.no_digest ? NULL : digest;
+    if (weights != NULL) {
+        CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, digest, err));
+    }
+    CKPT_TRY(ckpt_train_collect_peaks(training, err));
+    CKPT_TRY(ckpt_footprint_read(training->device, training->plan->static_bytes, training->plan->arena_bytes,
+                                 &training->end, err));
+    CKPT_TRY(ckpt_train_write_trace(training, err));
+    CKPT_TRY(ckpt_loss_log_close(&training->log, err));
+    return print_end(training, weights, err);
+}
+
+/* Each rank on its own. What is refused is refused before the device is filled, and once more with all that the set-up
+ * has brought there. */
+static ckpt_code open_all(ckpt_training *training, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_train_open_device(training, err));
+    CKPT_TRY(predict(training, err));
+    return ckpt_train_check_budget(training, err);
+}
+
+/* Together: whenever ranks could wait for one that has failed, they agree first. */
+static ckpt_code set_up(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_train_join(training, err));
+    CKPT_TRY(ckpt_train_agree(training, prepare(training, cli, err), err));
+    CKPT_TRY(ckpt_train_agree(training, ckpt_train_same_request(training, err), err));
+    CKPT_TRY(ckpt_train_agree(training, open_all(training, err), err));
+    CKPT_TRY(ckpt_train_agree(training, ckpt_train_carry(training, err), err));
+    CKPT_TRY(ckpt_train_open_executor(training, err));
+    CKPT_TRY(ckpt_train_agree(training, ckpt_train_check_budget(training, err), err));
+    CKPT_TRY(ckpt_train_agree(training, ckpt_train_open_files(training, cli, err), err));
+    return ckpt_train_agree(training, ckpt_train_same_start(training, err), err);
+}
+
+static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    CKPT_TRY(set_up(training, cli, err));
+    CKPT_TRY(print_start(training, err));
+    CKPT_TRY(training->options.evaluate > 0 ? ckpt_train_evaluate(training, err) : ckpt_train_steps(training, err));
+    CKPT_TRY(finish(training, err));
+    if (!training->stopped) {
+        return CKPT_OK;
+    }
+    training->agreed = true;
+    training->told = training->rank > 0;
+    return CKPT_FAIL(err, CKPT_INTERRUPTED, "stopped after step %" PRIu64 "%s%s",
+                     ckpt_executor_steps(training->executor), training->saved ? "; go on with --resume " : "",
+                     training->saved ? training->options.save : "");
+}
+
+static void close_all(ckpt_training *training)
+{
+    if (training->log.file != NULL) {
+        fclose(training->log.file);
+    }
+    ckpt_train_watch_data(NULL);
+    ckpt_data_close(training->data);
+    ckpt_executor_destroy(training->executor);
+    ckpt_device_close(training->device);
+    ckpt_ranks_close(training->ranks);
+    ckpt_arena_fini(&training->arena);
+}
+
+/* One line, of this rank or of the one whose failure stops all of them. */
+static int fail(ckpt_training *training, const ckpt_cli *cli, const ckpt_err *err)
+{
+    const bool alone = training->ranks == NULL || training->agreed;
+    if (!alone) {
+        ckpt_ranks_give_up(training->ranks, err->msg); /* before the own line: the others' have it, too */
+    }
+    const int exit_code = training->told ? ckpt_exit_code(err->code) : ckpt_cli_fail(cli, err);
+    if (!alone) {
+        fflush(NULL);
+        _exit(exit_code); /* nobody is waited for */
+    }
+    return exit_code;
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_threads_settle(argv);
+    static ckpt_training training;
+    ckpt_cli cli = {
+        .program = "ckpt-train",
+        .usage = "ckpt-train --plan plan.json [options] model.json",
+        .about =
+            "Train a model by a plan: same bits as without one, in the memory the plan says. Micro-batches, ranks and\n"
+            "pipeline stages are the plan's: of several ranks, mpirun -n RANKS ckpt-train ...",
+        .option = ckpt_train_option_table,
+        .argc = argc,
+        .argv = argv,
+    };
+    ckpt_err err = {0};
+    ckpt_arena_init(&training.arena);
+    training.options = (ckpt_train_options){.device = "cpu", .data = "synthetic", .steps = -1, .seed = -1};
+    training.options.set = CKPT_NEW(&training.arena, const char *, argc);
+    if (training.options.set == NULL) {
+        CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");
+        return ckpt_cli_fail(&cli, &err);
+    }
+    const int stop = ckpt_train_parse(&cli, &training.options);
+    int exit_code = stop - 1;
+    if (stop == 0) {
+        ckpt_train_catch_signals();
+        exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : fail(&training, &cli, &err);
+        if (exit_code == 0 && !ckpt_train_peaks_hold(&training)) {
+            exit_code = 1;
+        }
+    }
+    close_all(&training);
+    if (fflush(stdout) != 0 && exit_code == 0) {
+        fprintf(stderr, "ckpt-train: cannot write to standard output: %s\n", strerror(errno));
+        exit_code = 2;
+    }
+    return exit_code;
+}

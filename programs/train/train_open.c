@@ -1,0 +1,160 @@
+/* What a training of ckpt-train needs before its first step: device, executor, state, data, trace, log. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "programs/train/train_impl.h"
+
+static ckpt_code take_inputs(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_network *const network = training->lowered->network;
+    const int count = network->scheme.micro_batches * network->model->input_count;
+    training->input = CKPT_NEW(&training->arena, void *, count);
+    if (training->input == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the inputs");
+    }
+    for (int i = 0; i < count; i++) {
+        training->input[i] = ckpt_executor_input(training->executor, i);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_network *const network = training->lowered->network;
+    int64_t *const limit = CKPT_NEW(&training->arena, int64_t, network->model->input_count);
+    if (limit == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the inputs");
+    }
+    CKPT_TRY(take_inputs(training, err));
+    ckpt_data_class_limits(network, limit);
+    CKPT_TRY(ckpt_data_open(training->options.data, network->model, limit, ckpt_executor_seed(training->executor),
+                            &training->data, err));
+    ckpt_train_watch_data(training->data);
+    const char *const before = ckpt_executor_data(training->executor);
+    const char *const now = ckpt_data_about(training->data);
+    if (training->options.resume != NULL && strcmp(before, now) != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state was trained on other data (%s) than these (%s)",
+                         training->options.resume, before, now);
+    }
+    ckpt_executor_data_set(training->executor, now);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_open_device(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    const char *name = options->device;
+    if (training->ranks != NULL && strcmp(name, "cuda") == 0) { /* the ranks of a host have a GPU each */
+        name = ckpt_arena_format(&training->arena, "cuda:%d", ckpt_ranks_local(training->ranks));
+        if (name == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a device's name");
+        }
+    }
+    return ckpt_device_open(name, options->gpu ? 1 : (int)options->threads, &training->device, err);
+}
+
+ckpt_code ckpt_train_carry(ckpt_training *training, ckpt_err *err)
+{
+    if (training->ranks == NULL || !training->options.gpu) {
+        return CKPT_OK;
+    }
+    ckpt_err why = {0};
+    const ckpt_code code = ckpt_ranks_carry(training->ranks, ckpt_device_carry, training->device, &why);
+    if (code == CKPT_OK || strcmp(ckpt_ranks_library(training->ranks), "none") == 0) {
+        return code == CKPT_OK ? CKPT_OK : CKPT_FAIL(err, code, "%s", why.msg);
+    }
+    if (training->rank == 0) {
+        fprintf(stderr, "ckpt-train: messages between GPUs go through the host, by %s: %s\n",
+                ckpt_ranks_library(training->ranks), why.msg);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_check_budget(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    const ckpt_plan *const plan = training->plan;
+    CKPT_TRY(ckpt_footprint_read(training->device, plan->static_bytes, plan->arena_bytes, &training->start, err));
+    if (options->budget == NULL) {
+        return CKPT_OK;
+    }
+    ckpt_bytes budget = 0, reserve = -1;
+    CKPT_TRY_WHILE(err, ckpt_bytes_parse(options->budget, training->start.device.total, &budget, err),
+                   "reading --budget");
+    if (options->reserve != NULL) {
+        CKPT_TRY_WHILE(err, ckpt_bytes_parse(options->reserve, training->start.device.total, &reserve, err),
+                       "reading --reserve");
+    }
+    return ckpt_footprint_check(&training->start, budget, reserve, err);
+}
+
+ckpt_code ckpt_train_open_executor(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    const ckpt_executor_options made = {.seed = options->seed < 0 ? 0 : (uint64_t)options->seed,
+                                        .ranks = training->ranks,
+                                        .poison = options->poison,
+                                        .record = !options->no_graph};
+    return ckpt_executor_create(training->device, training->lowered, training->plan, &made, &training->executor, err);
+}
+
+/* On a GPU only where a trace is wanted: stamps, two for every step of the plan, take memory of the driver. */
+static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    ckpt_device *const device = training->device;
+    if (device->api->gpu && training->trace_path == NULL && training->options.profile == NULL) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
+    ckpt_machine *const machine = &training->trace->machine;
+    CKPT_TRY(ckpt_machine_read(device->threads, device->api->libraries(device), cli->argc, cli->argv, &training->arena,
+                               machine, err));
+    return device->api->gpu ? ckpt_machine_set_gpu(machine, device->api->describe(device), &training->arena, err)
+                            : CKPT_OK;
+}
+
+static ckpt_code resume(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    CKPT_TRY(ckpt_executor_state_read(training->executor, options->resume, err));
+    const uint64_t seed = ckpt_executor_seed(training->executor);
+    if (options->seed >= 0 && seed != (uint64_t)options->seed) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state has seed %" PRIu64 "; --seed %lld cannot change it",
+                         options->resume, seed, (long long)options->seed);
+    }
+    return CKPT_OK;
+}
+
+/* Where nothing can be written is found before the training. State and log are rank 0's. */
+static ckpt_code probe(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    if (training->trace_path != NULL) {
+        CKPT_TRY(ckpt_file_probe(training->trace_path, err));
+    }
+    if (training->rank > 0) {
+        return CKPT_OK;
+    }
+    if (options->save != NULL) {
+        CKPT_TRY(ckpt_file_probe(options->save, err));
+    }
+    return options->log == NULL ? CKPT_OK
+                                : ckpt_loss_log_open(&training->log, options->log, options->resume != NULL,
+                                                     training->first_step, ckpt_executor_loss(training->executor), err);
+}
+
+ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    if (options->resume != NULL) {
+        CKPT_TRY(resume(training, err));
+    }
+    training->first_step = ckpt_executor_steps(training->executor);
+    ckpt_train_note_state(training, options->resume, training->first_step);
+    CKPT_TRY(open_data(training, err));
+    CKPT_TRY(ckpt_train_find_trace(training, err));
+    CKPT_TRY(open_trace(training, cli, err));
+    return probe(training, err);
+}

@@ -1,0 +1,256 @@
+/* ckpt-train as one of several ranks: who is there, whether all train the same, and how they stop together. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "executor/state/state_header.h"
+#include "programs/train/train_impl.h"
+
+ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err)
+{
+    training->rank_count = 1;
+    CKPT_TRY(ckpt_ranks_started(&training->rank_count, err));
+    training->wish = CKPT_NEW(&training->arena, unsigned char, training->rank_count);
+    if (training->wish == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d ranks", training->rank_count);
+    }
+    if (training->rank_count == 1) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_ranks_open(&training->ranks, err));
+    training->rank = ckpt_ranks_rank(training->ranks);
+    ckpt_ranks_note(training->ranks, "training had not begun");
+    return ckpt_ranks_watch(training->ranks, "ckpt-train", err);
+}
+
+ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *err)
+{
+    if (training->ranks == NULL || training->agreed) {
+        return code;
+    }
+    const unsigned char mine = (unsigned char)code;
+    ckpt_err lost = {0};
+    if (ckpt_ranks_collect(training->ranks, &mine, training->wish, 1, &lost) != CKPT_OK) {
+        return code != CKPT_OK ? code : CKPT_FAIL(err, lost.code, "%s", lost.msg);
+    }
+    for (int r = 0; r < training->rank_count; r++) {
+        if (training->wish[r] != CKPT_OK) {
+            training->agreed = true;
+            training->told = r != training->rank;
+            return code != CKPT_OK
+                       ? code
+                       : CKPT_FAIL(err, (ckpt_code)training->wish[r], "rank %d of %d failed", r, training->rank_count);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* "plan.stage-2.json" for "plan.json". */
+static const char *stage_path(ckpt_arena *arena, const char *path, int stage)
+{
+    const char *const slash = strrchr(path, '/'), *const name = slash != NULL ? slash + 1 : path;
+    const char *const dot = strrchr(name, '.');
+    const int length = (int)(dot != NULL && dot > name ? (size_t)(dot - path) : strlen(path));
+    return ckpt_arena_format(arena, "%.*s.stage-%d%s", length, path, stage, path + length);
+}
+
+ckpt_code ckpt_train_find_plan(ckpt_training *training, ckpt_err *err)
+{
+    const char **const path = &training->options.plan;
+    if (access(*path, F_OK) == 0) {
+        return CKPT_OK;
+    }
+    const char *const first = stage_path(&training->arena, *path, 0);
+    if (first == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a plan's name");
+    }
+    if (access(first, F_OK) != 0) {
+        return CKPT_OK; /* neither is there: reading --plan says so */
+    }
+    ckpt_plan *plan = NULL; /* how many stages there are, any of them tells */
+    CKPT_TRY(ckpt_plan_read(first, &training->arena, &plan, err));
+    const int stages = plan->scheme.stages > 0 ? plan->scheme.stages : 1;
+    *path = stage_path(&training->arena, *path, training->rank % stages);
+    return *path != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a plan's name");
+}
+
+static ckpt_code refuse_world(const ckpt_training *training, int wanted, const ckpt_cli *cli, ckpt_err *err)
+{
+    char command[300] = "";
+    for (int i = 1; i < cli->argc; i++) {
+        const size_t length = strlen(command);
+        snprintf(command + length, sizeof command - length, " %s", cli->argv[i]);
+    }
+    char run[32] = "";
+    if (wanted > 1) {
+        snprintf(run, sizeof run, "mpirun -n %d ", wanted);
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.80s: the plan is for %d rank%s, found %d: %sckpt-train%s%s",
+                     training->options.plan, wanted, wanted == 1 ? "" : "s", training->rank_count, run, command,
+                     wanted == 1 ? ", without mpirun" : "");
+}
+
+ckpt_code ckpt_train_check_world(const ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
+{
+    const ckpt_scheme *const scheme = &training->plan->scheme;
+    const int wanted = ckpt_scheme_is_plain(scheme) ? 1 : ckpt_scheme_ranks(scheme);
+    if (training->rank_count != wanted) {
+        return refuse_world(training, wanted, cli, err);
+    }
+    if (wanted > 1 && training->rank % scheme->stages != scheme->stage) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%s: the plan of stage %d, and rank %d has stage %d of %d: give --plan the name that ckpt-plan "
+            "-o was given",
+            training->options.plan, scheme->stage, training->rank, training->rank % scheme->stages, scheme->stages);
+    }
+    return CKPT_OK;
+}
+
+/* Where the member that `at` lies in begins, and how long it is: up to the next one. */
+static int member_at(const char *line, size_t at, size_t *start)
+{
+    *start = 1;
+    for (size_t i = 2; i <= at && line[i] != '\0'; i++) {
+        *start = line[i] == '"' && line[i - 1] == ' ' && line[i - 2] == ',' ? i : *start;
+    }
+    const char *const next = strstr(line + *start, ", \"");
+    return (int)(next != NULL ? (size_t)(next - line) - *start : strcspn(line + *start, "\n") - 1);
+}
+
+static ckpt_code refuse_difference(const ckpt_training *training, const char *mine, const char *first, ckpt_err *err)
+{
+    size_t at = 0, a = 0, b = 0;
+    while (mine[at] != '\0' && mine[at] == first[at]) {
+        at++;
+    }
+    const int mine_length = member_at(mine, at, &a), first_length = member_at(first, at, &b);
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "rank %d of %d has %.*s, and rank 0 has %.*s: all ranks must train the same",
+                     training->rank, training->rank_count, mine_length < 160 ? mine_length : 160, mine + a,
+                     first_length < 160 ? first_length : 160, first + b);
+}
+
+/* Does `text`, a line of JSON that ends with a brace, say the same on all ranks? The message has the first member that
+ * differs. `code`: whether there is such a text. Nobody is waited for who has none, or no memory for that of rank 0. */
+static ckpt_code check_same(ckpt_training *training, const ckpt_text *text, ckpt_code code, ckpt_err *err)
+{
+    int64_t length = (int64_t)text->length;
+    CKPT_TRY(ckpt_train_agree(training, code, err));
+    CKPT_TRY(ckpt_ranks_share(training->ranks, 0, &length, sizeof length, err));
+    char *const first = ckpt_memory_get((size_t)length + 1);
+    if (first == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for what rank 0 says");
+    } else if (training->rank == 0) {
+        memcpy(first, text->bytes, text->length);
+    }
+    code = ckpt_train_agree(training, code, err);
+    if (code == CKPT_OK) {
+        code = ckpt_ranks_share(training->ranks, 0, first, length, err);
+    }
+    if (code == CKPT_OK && strcmp(text->bytes, first) != 0) {
+        code = refuse_difference(training, text->bytes, first, err);
+    }
+    ckpt_memory_put(first);
+    return code;
+}
+
+static void add_request(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_train_options *const options = &training->options;
+    ckpt_text_add(text, "{\"model\": ");
+    ckpt_text_json(text, training->lowered->network->model->name);
+    ckpt_text_add(text, ", \"scheme\": ");
+    ckpt_train_scheme_json(&training->plan->scheme, text);
+    ckpt_text_add(text, ", \"steps\": %" PRId64 ", \"save_every\": %" PRId64 ", \"evaluate\": %" PRId64, options->steps,
+                  options->save_every, options->evaluate);
+    ckpt_text_add(text, ", \"save\": %s, \"resume\": %s, \"no_digest\": %s}\n",
+                  options->save != NULL ? "true" : "false", options->resume != NULL ? "true" : "false",
+                  options->no_digest ? "true" : "false");
+}
+
+ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err)
+{
+    if (training->ranks == NULL) {
+        return CKPT_OK;
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    add_request(training, &text);
+    const ckpt_code code = check_same(training, &text, ckpt_text_end(&text, err), err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+/* What a state would say now: model, optimizer, threads, batches, seed, step, data. */
+ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err)
+{
+    if (training->ranks == NULL) {
+        return CKPT_OK;
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    const ckpt_code code = check_same(training, &text, ckpt_state_header_add(training->executor, &text, err), err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+ckpt_code ckpt_train_find_trace(ckpt_training *training, ckpt_err *err)
+{
+    const char *const path = training->options.trace;
+    const int stages = training->plan->scheme.stages;
+    if (path == NULL || training->rank >= (stages > 1 ? stages : 1)) {
+        return CKPT_OK; /* those of the other replicas are alike */
+    }
+    if (stages > 1 && ckpt_train_is_dash(path)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--trace - is one trace, and there are those of %d stages", stages);
+    }
+    training->trace_path = stages > 1 ? stage_path(&training->arena, path, training->rank) : path;
+    return training->trace_path != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace's name");
+}
+
+ckpt_code ckpt_train_stop_together(ckpt_training *training, bool *stop, ckpt_err *err)
+{
+    const unsigned char mine = ckpt_train_stop_wanted();
+    if (training->ranks == NULL) {
+        *stop = mine != 0;
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_ranks_collect(training->ranks, &mine, training->wish, 1, err));
+    *stop = memchr(training->wish, 1, (size_t)training->rank_count) != NULL;
+    return CKPT_OK;
+}
+
+void ckpt_train_note_state(const ckpt_training *training, const char *path, uint64_t step)
+{
+    char note[256] = "no state was saved";
+    if (training->ranks == NULL) {
+        return;
+    }
+    if (path != NULL) {
+        snprintf(note, sizeof note, "the last state is %.80s, of step %" PRIu64 ": go on with --resume %.80s", path,
+                 step, path);
+    }
+    ckpt_ranks_note(training->ranks, note);
+}
+
+ckpt_code ckpt_train_collect_peaks(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_rank_peak mine = {training->plan->budget_bytes, training->plan->peak_bytes, ckpt_train_peak(training)};
+    ckpt_rank_peak *const all = CKPT_NEW(&training->arena, ckpt_rank_peak, training->rank_count);
+    if (all == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the peaks of %d ranks", training->rank_count);
+    }
+    all[0] = mine;
+    training->peak = all;
+    return training->ranks == NULL ? CKPT_OK : ckpt_ranks_collect(training->ranks, &mine, all, sizeof mine, err);
+}
+
+bool ckpt_train_peaks_hold(const ckpt_training *training)
+{
+    bool hold = true;
+    for (int r = 0; training->done > 0 && r < training->rank_count; r++) {
+        hold = hold && training->peak[r].measured == training->peak[r].planned;
+    }
+    return hold;
+}

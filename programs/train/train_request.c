@@ -1,0 +1,209 @@
+/* The command line of ckpt-train, and whether a plan goes with it. */
+#include "programs/train/train_request_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/formats/machine.h"
+#include "kernels/device.h"
+
+enum { STEPS_USUAL = 10 };
+
+const ckpt_cli_option ckpt_train_option_table[] = {
+    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed); of pipeline stages the name given to its -o"},
+    {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
+    {"steps", 'n', "N", "stop when N steps are done in all, resumed ones counted (default 10)"},
+    {"seed", 0, "N", "of weights, data order and dropout (default 0)"},
+    {"threads", 't', "N", "the number the plan was made for (default: as the plan says, else all processors)"},
+    {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
+    {"dtype", 0, "float32|bfloat16", "in place of the model's dtype; as given to ckpt-plan"},
+    {"device", 0, "NAME", "cpu (default) or cuda:0; cuda is of several ranks each one's own"},
+    {"no-graph", 0, NULL, "on a GPU: start every kernel of every step instead of replaying a recorded step; same bits"},
+    {"budget", 0, "SIZE", "refuse to train when the whole process takes more of the device (80% is of the device's)"},
+    {"reserve", 0, "SIZE", "with --budget: what libraries and context take, in place of what the device says"},
+    {"trace", 0, "FILE", "write the measured trace of the last step; - is standard output, and nothing else is on it"},
+    {"profile", 0, "FILE",
+     "hold the last step against this profile of the model and device: layers, phases, idle time"},
+    {"no-cupti", 0, NULL, "on a GPU: time the traced step by events alone, even where CUPTI could record it"},
+    {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; a resumed run goes on in its log"},
+    {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
+    {"save-every", 0, "N", "write it after every N steps too"},
+    {"resume", 0, "FILE", "go on from a training state, of as many batches in a step and any number of ranks"},
+    {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},
+    {"no-digest", 0, NULL, "do not hash the weights when training is over"},
+    {"poison", 0, NULL, "fill freed memory with NaN: a plan that reads it shows at once"},
+    {"json", 0, NULL, "print the result as JSON"},
+    {NULL, 0, NULL, NULL},
+};
+
+static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *number)
+{
+    char *end = NULL;
+    errno = 0;
+    const long long found = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || found < min || found > max) {
+        return false;
+    }
+    *number = found;
+    return true;
+}
+
+bool ckpt_train_is_dash(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
+{
+    const struct {
+        const char *name;
+        const char **text;
+        int64_t *number;
+        int64_t min, max;
+        bool *yes;
+    } take[] = {
+        {"plan", &options->plan, NULL, 0, 0, NULL},
+        {"data", &options->data, NULL, 0, 0, NULL},
+        {"dtype", &options->dtype, NULL, 0, 0, NULL},
+        {"device", &options->device, NULL, 0, 0, NULL},
+        {"budget", &options->budget, NULL, 0, 0, NULL},
+        {"reserve", &options->reserve, NULL, 0, 0, NULL},
+        {"trace", &options->trace, NULL, 0, 0, NULL},
+        {"profile", &options->profile, NULL, 0, 0, NULL},
+        {"log", &options->log, NULL, 0, 0, NULL},
+        {"save", &options->save, NULL, 0, 0, NULL},
+        {"resume", &options->resume, NULL, 0, 0, NULL},
+        {"steps", NULL, &options->steps, 0, INT64_C(1) << 31, NULL},
+        {"seed", NULL, &options->seed, 0, INT64_MAX, NULL},
+        {"threads", NULL, &options->threads, 1, CKPT_THREADS_MAX, NULL},
+        {"evaluate", NULL, &options->evaluate, 1, INT64_C(1) << 31, NULL},
+        {"save-every", NULL, &options->save_every, 1, INT64_C(1) << 31, NULL},
+        {"poison", NULL, NULL, 0, 0, &options->poison},
+        {"json", NULL, NULL, 0, 0, &options->json},
+        {"no-graph", NULL, NULL, 0, 0, &options->no_graph},
+        {"no-cupti", NULL, NULL, 0, 0, &options->no_cupti},
+        {"no-digest", NULL, NULL, 0, 0, &options->no_digest},
+    };
+    const char *name = NULL, *value = NULL;
+    for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
+        if (got < 0) {
+            return got == -1 ? 1 : 3;
+        }
+        if (strcmp(name, "set") == 0) {
+            options->set[options->set_count++] = value;
+        } else if (name[0] == '\0') {
+            if (options->model != NULL) {
+                return 1 + ckpt_cli_usage(cli, "one model file is trained, found a second: %s", value);
+            }
+            options->model = value;
+        }
+        for (size_t i = 0; i < sizeof take / sizeof take[0]; i++) {
+            if (strcmp(name, take[i].name) != 0) {
+                continue;
+            }
+            if (take[i].text != NULL) {
+                *take[i].text = value;
+            } else if (take[i].yes != NULL) {
+                *take[i].yes = true;
+            } else if (!parse_number(value, take[i].min, take[i].max, take[i].number)) {
+                return 1 + ckpt_cli_usage(cli, "--%s takes a number from %lld to %lld, found \"%s\"", name,
+                                          (long long)take[i].min, (long long)take[i].max, value);
+            }
+        }
+    }
+    if (options->model == NULL || options->plan == NULL) {
+        return 1 + ckpt_cli_usage(cli, "%s is missing", options->model == NULL ? "the model file" : "--plan FILE");
+    }
+    if (options->evaluate > 0) {
+        const char *const vain = options->save != NULL    ? "save"
+                                 : options->log != NULL   ? "log"
+                                 : options->trace != NULL ? "trace"
+                                 : options->steps >= 0    ? "steps"
+                                                          : NULL;
+        if (vain != NULL) {
+            return 1 + ckpt_cli_usage(cli, "--evaluate trains nothing, so there is nothing for --%s", vain);
+        }
+    }
+    options->steps = options->steps >= 0 ? options->steps : STEPS_USUAL;
+    if (options->save_every > 0 && options->save == NULL) {
+        return 1 + ckpt_cli_usage(cli, "--save-every needs --save FILE");
+    }
+    if (options->reserve != NULL && options->budget == NULL) {
+        return 1 + ckpt_cli_usage(cli, "--reserve needs --budget SIZE");
+    }
+    if (ckpt_train_is_dash(options->save) || ckpt_train_is_dash(options->log)) {
+        return 1 + ckpt_cli_usage(cli, "--%s needs a file, which - is not",
+                                  ckpt_train_is_dash(options->save) ? "save" : "log");
+    }
+    if (ckpt_train_is_dash(options->trace) && options->json) {
+        return 1 + ckpt_cli_usage(cli, "only one of --trace - and --json can have standard output");
+    }
+    return 0;
+}
+
+/* Workspaces are those of one kind of device: a plan for the other kind is refused, with what would make the right one.
+ */
+static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
+{
+    if (plan->gpu == options->gpu) {
+        return CKPT_OK;
+    }
+    char set[160] = "";
+    for (int i = 0; i < options->set_count; i++) {
+        const size_t length = strlen(set);
+        snprintf(set + length, sizeof set - length, "--set %s ", options->set[i]);
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                     "%s: made for %s, and --device is %s; plan again: ckpt-plan --device %s --budget %lld %s%s%s%s-o "
+                     "%s %s%s",
+                     options->plan, plan->gpu ? "a GPU" : "the CPU", options->device, plan->gpu ? "cpu" : "h200",
+                     (long long)plan->budget_bytes, set, options->dtype != NULL ? "--dtype " : "",
+                     options->dtype != NULL ? options->dtype : "", options->dtype != NULL ? " " : "", options->plan,
+                     options->model, plan->gpu ? "" : " (or --profile of that GPU in place of --device)");
+}
+
+/* Kernels choose by the threads and the workspace they are given: other threads may not fit, or give other bits. A
+ * GPU's kernels have none. */
+static ckpt_code settle_threads(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
+{
+    if (options->gpu) {
+        return options->threads == 0
+                   ? CKPT_OK
+                   : CKPT_FAIL(err, CKPT_BAD_INPUT, "--threads is for the CPU, found --device %s", options->device);
+    }
+    if (options->threads > 0 && plan->threads > 0 && options->threads != plan->threads) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: made for %d thread%s, whose workspaces it has; --threads %lld needs a plan of its own",
+                         options->plan, plan->threads, plan->threads == 1 ? "" : "s", (long long)options->threads);
+    }
+    if (options->threads == 0) {
+        options->threads = plan->threads > 0 ? plan->threads : ckpt_machine_threads();
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_device_is_gpu(options->device, &options->gpu, err));
+    CKPT_TRY(settle_target(options, plan, err));
+    return settle_threads(options, plan, err);
+}
+
+/* "cuda:1: NVIDIA H200, ..." without its number: another of the same kind is as good. */
+static const char *without_index(const char *device)
+{
+    const char *const colon = strstr(device, ": ");
+    return colon != NULL ? colon + 2 : device;
+}
+
+ckpt_code ckpt_train_check_profile(const ckpt_profile *profile, const ckpt_device *device, ckpt_err *err)
+{
+    const char *const here = device->api->describe(device), *const there = profile->machine.device;
+    const bool same_kind = profile->machine.gpu == device->api->gpu;
+    if (same_kind && (there[0] == '\0' || strcmp(without_index(there), without_index(here)) == 0)) {
+        return CKPT_OK;
+    }
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: measured on \"%.120s\", and this is \"%.120s\": profile this device",
+                     profile->source, there, here);
+}

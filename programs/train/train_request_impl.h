@@ -1,0 +1,42 @@
+/* The command line of ckpt-train. */
+#ifndef CKPT_PROGRAMS_TRAIN_TRAIN_REQUEST_IMPL_H
+#define CKPT_PROGRAMS_TRAIN_TRAIN_REQUEST_IMPL_H
+
+#include "core/cli/cli.h"
+#include "core/formats/plan.h"
+#include "core/formats/profile.h"
+#include "executor/data/data.h"
+#include "kernels/device.h"
+
+typedef struct ckpt_train_options {
+    const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
+    const char **set;
+    int set_count;
+    int64_t steps, seed, threads, save_every, evaluate; /* steps and seed -1, the others 0: not given */
+    bool poison, json, no_graph, no_cupti, no_digest;
+    bool gpu; /* from `device`, by ckpt_train_settle */
+} ckpt_train_options;
+
+extern const ckpt_cli_option ckpt_train_option_table[];
+
+/* `options` comes with the defaults (steps: none) and with room for every --set. 0: go on; else the program's exit code
+ * + 1. */
+int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options);
+
+/* "-": standard output. */
+bool ckpt_train_is_dash(const char *path);
+
+/* Is the plan for this kind of device and these threads? Fills in options->gpu, and options->threads where they were
+ * not given. Errors: CKPT_BAD_INPUT (no such device), or with the command that makes the right plan. */
+CKPT_MUST_USE ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err);
+
+/* Was it measured on this device (its name, and on a CPU with these threads)? Errors: CKPT_BAD_INPUT. */
+CKPT_MUST_USE ckpt_code ckpt_train_check_profile(const ckpt_profile *profile, const ckpt_device *device, ckpt_err *err);
+
+/* From now on SIGINT and its like ask for a stop, and SIGBUS in the data that are watched (NULL: none) ends the program
+ * with a line. */
+void ckpt_train_catch_signals(void);
+bool ckpt_train_stop_wanted(void);
+void ckpt_train_watch_data(const ckpt_data *data);
+
+#endif

@@ -1,0 +1,296 @@
+/* What ckpt-train tells about a training: lines for people, or one JSON object. */
+#include <inttypes.h>
+#include <math.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "programs/train/train_impl.h"
+
+/* A CPU tells nothing that the line of the plan does not. */
+static void say_memory(const char *when, const ckpt_footprint *footprint, ckpt_text *text)
+{
+    if (footprint->device.total > 0) {
+        ckpt_text_add(text, "%s: ", when);
+        ckpt_footprint_show(footprint, text);
+        ckpt_text_add(text, "\n");
+    }
+}
+
+bool ckpt_train_is_quiet(const ckpt_training *training)
+{
+    return training->rank > 0 || training->options.json || ckpt_train_is_dash(training->options.trace);
+}
+
+void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text)
+{
+    ckpt_text_add(text,
+                  "{\"micro_batches\": %d, \"replicas\": %d, \"stages\": %d, \"gradients\": \"%s\", "
+                  "\"shard_optimizer\": %s, \"overlap\": %s, \"bucket_bytes\": %lld, \"first_layers\": [",
+                  scheme->micro_batches, scheme->replicas, scheme->stages, scheme->fused ? "fused" : "static",
+                  scheme->shard_optimizer ? "true" : "false", scheme->overlap ? "true" : "false",
+                  (long long)scheme->bucket_bytes);
+    for (int s = 0; scheme->first_layer != NULL && s < scheme->stages; s++) {
+        ckpt_text_add(text, "%s", s > 0 ? ", " : "");
+        ckpt_text_json(text, scheme->first_layer[s]);
+    }
+    ckpt_text_add(text, "]}");
+}
+
+/* mpirun binds each of two ranks to a core of its own, where a second thread only waits for the first. */
+static void say_bound(const ckpt_training *training, ckpt_text *text)
+{
+#ifdef _OPENMP
+    const int here = omp_get_num_procs(), threads = (int)training->options.threads;
+    if (training->ranks != NULL && !training->options.gpu && here < threads) {
+        ckpt_text_add(text, "%d threads of a rank share %d processor%s: mpirun --bind-to none does not bind them\n",
+                      threads, here, here == 1 ? "" : "s");
+    }
+#else
+    (void)training, (void)text;
+#endif
+}
+
+/* "2 replicas of 2 stages, each 4 micro-batches; gradients fused, optimizer sharded; Open MPI 4.1.4" */
+static void say_scheme(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_scheme *const scheme = &training->plan->scheme;
+    if (ckpt_scheme_is_plain(scheme)) {
+        return;
+    }
+    ckpt_text_add(text, "%d rank%s: %d replica%s of %d stage%s, %d micro-batch%s in each; gradients %s%s%s%s%s\n",
+                  training->rank_count, training->rank_count == 1 ? "" : "s", scheme->replicas,
+                  scheme->replicas == 1 ? "" : "s", scheme->stages, scheme->stages == 1 ? "" : "s",
+                  scheme->micro_batches, scheme->micro_batches == 1 ? "" : "es", scheme->fused ? "fused" : "static",
+                  scheme->overlap ? ", summed during backward" : "",
+                  scheme->shard_optimizer ? ", optimizer sharded" : "", training->ranks != NULL ? "; " : "",
+                  training->ranks != NULL ? ckpt_ranks_library(training->ranks) : "");
+}
+
+/* "launches: 412 kernels and 3 copies per step, replayed as one graph" */
+static void say_launches(const ckpt_training *training, ckpt_text *text)
+{
+    ckpt_launches launches = {0};
+    bool replayed = false;
+    if (!ckpt_executor_launches(training->executor, &launches, &replayed)) {
+        return;
+    }
+    ckpt_text_add(text, "launches: %" PRId64 " kernel%s%s and %" PRId64 " cop%s per step, %s\n", launches.kernels,
+                  launches.kernels == 1 ? "" : "s", replayed ? "" : " of our own, those of libraries not counted,",
+                  launches.copies, launches.copies == 1 ? "y" : "ies",
+                  replayed ? "replayed as one graph" : "each started by the host");
+}
+
+void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_plan *const plan = training->plan;
+    char peak[CKPT_UNITS_TEXT], statics[CKPT_UNITS_TEXT], arena[CKPT_UNITS_TEXT], all[CKPT_UNITS_TEXT];
+    ckpt_text_add(text, "%s: ", training->lowered->network->model->name);
+    if (training->options.evaluate > 0) {
+        ckpt_text_add(text, "batches of steps %" PRIu64 " to %" PRIu64 " without training", training->first_step + 1,
+                      training->first_step + (uint64_t)training->options.evaluate);
+    } else if (training->first_step < (uint64_t)training->options.steps) {
+        ckpt_text_add(text, "steps %" PRIu64 " to %lld", training->first_step + 1, (long long)training->options.steps);
+    } else {
+        ckpt_text_add(text, "nothing to do (%" PRIu64 " steps are done, --steps says %lld)", training->first_step,
+                      (long long)training->options.steps);
+    }
+    ckpt_text_add(text, ", seed %" PRIu64 ", %s\n", ckpt_executor_seed(training->executor),
+                  training->device->api->describe(training->device));
+    ckpt_text_add(text, "plan %s: peak %s, static %s + arena %s; keep-all peak %s\n", plan->solver,
+                  ckpt_bytes_show(plan->peak_bytes, peak), ckpt_bytes_show(plan->static_bytes, statics),
+                  ckpt_bytes_show(plan->arena_bytes, arena), ckpt_bytes_show(plan->keep_all_peak_bytes, all));
+    say_scheme(training, text);
+    say_bound(training, text);
+    say_memory("memory at the start", &training->start, text);
+    say_launches(training, text);
+    const char *layer = NULL, *why = NULL;
+    const int slow = ckpt_executor_remarks(training->executor, &layer, &why);
+    if (slow > 0) {
+        ckpt_text_add(text, "%d layer%s slower than might be; the first is %s: %s\n", slow,
+                      slow == 1 ? " runs" : "s run", layer, why);
+    }
+    const int attention = ckpt_executor_algorithms(training->executor, "attention", &layer, &why);
+    if (attention > 0) {
+        ckpt_text_add(text, "attention of %d layer%s, the first (%s) by %s\n", attention, attention == 1 ? "" : "s",
+                      layer, why);
+    }
+}
+
+static int64_t times_kept(const ckpt_training *training)
+{
+    return training->times < CKPT_TIMES_KEPT ? training->times : CKPT_TIMES_KEPT;
+}
+
+static ckpt_ns median_time(ckpt_training *training)
+{
+    const int64_t count = times_kept(training);
+    if (count == 0) { /* all of a GPU's one or two steps were traced */
+        return training->done > 0 ? training->trace->time_ns : 0;
+    }
+    return ckpt_median(training->time, (int)count, NULL);
+}
+
+ckpt_bytes ckpt_train_peak(const ckpt_training *training)
+{
+    return training->done > 0 ? ckpt_executor_peak(training->executor) : 0;
+}
+
+/* The traced step against the prediction; *held: there is one of each. */
+static ckpt_code hold_against(ckpt_training *training, ckpt_step_report *report, bool *held, ckpt_err *err)
+{
+    *held = training->predicted != NULL && training->trace != NULL && training->trace->event_count > 0;
+    if (!*held) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_step_compare(training->predicted, training->trace, &training->arena, report, err));
+    report->usual_ns = training->times > 0 ? median_time(training) : 0;
+    report->usual_count = times_kept(training);
+    return CKPT_OK;
+}
+
+static ckpt_code say_against(ckpt_training *training, ckpt_text *text, ckpt_err *err)
+{
+    ckpt_step_report report;
+    bool held = false;
+    CKPT_TRY(hold_against(training, &report, &held, err));
+    if (held) {
+        const char *const recorder = training->trace->recorder;
+        const char *const clock = training->device->api->gpu ? "events around every step" : "the host's clock";
+        ckpt_step_report_show(&report, training->options.profile, recorder[0] != '\0' ? recorder : clock, text);
+    } else if (training->predicted != NULL) {
+        ckpt_text_add(text, "against %s: nothing to compare, the last step was not run\n", training->options.profile);
+    }
+    return CKPT_OK;
+}
+
+static void say_peaks(const ckpt_training *training, ckpt_text *text)
+{
+    const int stages = training->plan->scheme.stages;
+    for (int r = 1; r < training->rank_count; r++) {
+        const ckpt_rank_peak *const peak = &training->peak[r];
+        ckpt_text_add(text, "  of rank %-6d %lld B (%s), replica %d, stage %d\n", r, (long long)peak->measured,
+                      peak->measured == peak->planned ? "equal" : "DIFFERENT", r / stages, r % stages);
+    }
+}
+
+static void json_ranks(const ckpt_training *training, ckpt_text *text)
+{
+    const ckpt_scheme *const scheme = &training->plan->scheme;
+    if (ckpt_scheme_is_plain(scheme)) {
+        return;
+    }
+    ckpt_text_add(text, ", \"scheme\": ");
+    ckpt_train_scheme_json(scheme, text);
+    ckpt_text_add(text, ", \"ranks\": [");
+    for (int r = 0; r < training->rank_count; r++) {
+        const ckpt_rank_peak *const peak = &training->peak[r];
+        ckpt_text_add(text,
+                      "%s{\"rank\": %d, \"replica\": %d, \"stage\": %d, \"budget_bytes\": %lld, "
+                      "\"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld}",
+                      r > 0 ? ", " : "", r, r / scheme->stages, r % scheme->stages, (long long)peak->budget,
+                      (long long)peak->planned, (long long)peak->measured);
+    }
+    ckpt_text_add(text, "]");
+}
+
+static void json_launches(const ckpt_training *training, ckpt_text *text)
+{
+    ckpt_launches launches = {0};
+    bool replayed = false;
+    if (ckpt_executor_launches(training->executor, &launches, &replayed)) {
+        ckpt_text_add(text, ", \"launches\": {\"kernels\": %" PRId64 ", \"copies\": %" PRId64 ", \"replayed\": %s}",
+                      launches.kernels, launches.copies, replayed ? "true" : "false");
+    }
+}
+
+static void json_evaluation(const ckpt_training *training, ckpt_text *text)
+{
+    if (training->evaluated > 0 && isfinite(training->mean_loss)) {
+        ckpt_text_add(text, ", \"evaluation\": {\"steps\": %" PRIu64 ", \"loss\": %.17g}", training->evaluated,
+                      training->mean_loss);
+    } else if (training->evaluated > 0) {
+        ckpt_text_add(text, ", \"evaluation\": {\"steps\": %" PRIu64 ", \"loss\": null}", training->evaluated);
+    }
+}
+
+static void say_end_text(ckpt_training *training, const char *weights, ckpt_text *text)
+{
+    char shown[CKPT_UNITS_TEXT];
+    const ckpt_plan *const plan = training->plan;
+    ckpt_text_add(text, "weights sha256  %s\n", weights != NULL ? weights : "not computed (--no-digest)");
+    ckpt_text_add(text, "planned peak    %lld B\n", (long long)plan->peak_bytes);
+    if (training->evaluated > 0) {
+        ckpt_text_add(text, "mean loss       %.9g, of %" PRIu64 " step%s\n", training->mean_loss, training->evaluated,
+                      training->evaluated == 1 ? "" : "s");
+    }
+    if (training->done == 0) {
+        return;
+    }
+    ckpt_text_add(text, "measured peak   %lld B (%s)\n", (long long)ckpt_train_peak(training),
+                  ckpt_train_peak(training) == plan->peak_bytes ? "equal" : "DIFFERENT");
+    say_peaks(training, text);
+    ckpt_text_add(
+        text,
+        "outside         %lld B more on the C heap than before the first step, at most, looked at %s (OpenMP, "
+        "libraries)\n",
+        (long long)ckpt_executor_outside(training->executor),
+        training->device->api->gpu ? "after every step" : "between ops");
+    ckpt_text_add(text, "process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
+                  (long long)ckpt_process_peak_bytes(), ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), shown));
+    say_memory("memory at the end", &training->end, text);
+    ckpt_text_add(text, "step time       %s, median of %lld\n", ckpt_ns_show(median_time(training), shown),
+                  (long long)(training->times > 0 ? times_kept(training) : 1));
+}
+
+static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt_text *text, ckpt_err *err)
+{
+    const ckpt_plan *const plan = training->plan;
+    ckpt_step_report report;
+    bool held = false;
+    CKPT_TRY(hold_against(training, &report, &held, err));
+    ckpt_text_add(text, "{\"model\": ");
+    ckpt_text_json(text, training->lowered->network->model->name);
+    ckpt_text_add(text, ", \"strategy\": ");
+    ckpt_text_json(text, plan->solver);
+    ckpt_text_add(text, ", \"steps\": %" PRIu64 ", \"seed\": %" PRIu64 ", \"threads\": %lld",
+                  ckpt_executor_steps(training->executor), ckpt_executor_seed(training->executor),
+                  (long long)training->options.threads);
+    if (training->done > 0 && isfinite(training->loss)) {
+        ckpt_text_add(text, ", \"loss\": %.9g", (double)training->loss);
+    } else {
+        ckpt_text_add(text, ", \"loss\": null");
+    }
+    const char *const quote = weights != NULL ? "\"" : "";
+    ckpt_text_add(text,
+                  ", \"weights_sha256\": %s%s%s, \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
+                  "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
+                  "\"step_ns\": %lld, \"memory\": {\"start\": {",
+                  quote, weights != NULL ? weights : "null", quote, (long long)plan->peak_bytes,
+                  (long long)ckpt_train_peak(training), (long long)ckpt_executor_outside(training->executor),
+                  (long long)ckpt_process_peak_bytes(), (long long)ckpt_executor_host_bytes(training->executor),
+                  (long long)median_time(training));
+    ckpt_footprint_json(&training->start, text);
+    ckpt_text_add(text, "}, \"end\": {");
+    ckpt_footprint_json(&training->end, text);
+    ckpt_text_add(text, "}}");
+    json_launches(training, text);
+    json_ranks(training, text);
+    json_evaluation(training, text);
+    if (held) {
+        ckpt_text_add(text, ", \"against\": ");
+        ckpt_step_report_json(&report, training->options.profile, training->trace->recorder, text);
+    }
+    ckpt_text_add(text, "}\n");
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_say_end(ckpt_training *training, const char *weights, ckpt_text *text, ckpt_err *err)
+{
+    if (training->options.json) {
+        return say_end_json(training, weights, text, err);
+    }
+    say_end_text(training, weights, text);
+    return say_against(training, text, err);
+}

@@ -1,0 +1,64 @@
+/* Signals of ckpt-train: whoever stops the training wants its state. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "programs/train/train_request_impl.h"
+
+static volatile sig_atomic_t stop_wanted;
+static const ckpt_data *volatile mapped_data; /* for data_gone; NULL: none */
+
+static void want_stop(int signal)
+{
+    (void)signal;
+    stop_wanted = 1;
+}
+
+bool ckpt_train_stop_wanted(void)
+{
+    return stop_wanted != 0;
+}
+
+void ckpt_train_watch_data(const ckpt_data *data)
+{
+    mapped_data = data;
+}
+
+static void say_at_once(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
+        _exit(2);
+    }
+}
+
+/* The data are read through mappings, and a mapped file that another program cuts short raises SIGBUS. */
+static void data_gone(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *const path = mapped_data != NULL ? ckpt_data_file_at(mapped_data, info->si_addr) : NULL;
+    if (path == NULL) {
+        signal(number, SIG_DFL); /* not ours: it comes again, and ends the program */
+        return;
+    }
+    say_at_once("ckpt-train: ");
+    say_at_once(path);
+    say_at_once(": cannot be read any more: it has become shorter since training began\n");
+    _exit(2);
+}
+
+/* An interrupt, a terminal that closes, a reader of the output that left. */
+void ckpt_train_catch_signals(void)
+{
+    static const int stopping[] = {SIGINT, SIGTERM, SIGPIPE, SIGHUP};
+    struct sigaction action = {.sa_handler = want_stop, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof stopping / sizeof stopping[0]; i++) {
+        struct sigaction before;
+        if (stopping[i] != SIGHUP || (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)) {
+            sigaction(stopping[i], &action, NULL); /* nohup ignores SIGHUP: so it stays */
+        }
+    }
+    struct sigaction gone = {.sa_sigaction = data_gone, .sa_flags = SA_SIGINFO};
+    sigemptyset(&gone.sa_mask);
+    sigaction(SIGBUS, &gone, NULL);
+}

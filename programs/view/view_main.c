@@ -1,0 +1,339 @@
+/* ckpt-view: memory over time of plans, predicted and measured traces; overhead over budget of sweeps. Inputs are told
+ * apart by their "format", outputs by the extension. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/cli/cli.h"
+#include "viz/draw/draw.h"
+#include "viz/pipeline/pipeline.h"
+#include "viz/timeline/alive.h"
+#include "viz/viz.h"
+
+enum { INPUTS = CKPT_VIEW_STAGES, LARGEST = 16384 };
+
+static const ckpt_cli_option options[] = {
+    {"output", 'o', "FILE", "the extension is the format; - is standard output; default: draw in the terminal"},
+    {"format", 'f', "svg|png|pdf|txt|html|json|csv", "whatever the file is called; json: trace events for Perfetto"},
+    {"axis", 'a', "steps|time",
+     "steps: predicted and measured fall together (default with a plan); time: each on its own clock"},
+    {"capacity", 'c', "SIZE", "memory of the device, a line in the picture (what the trace says)"},
+    {"width", 'W', "N", "pixels; columns of a terminal"},
+    {"height", 'H', "N", "pixels; rows of a terminal"},
+    {NULL, 0, NULL, NULL},
+};
+
+static const char *const examples[] = {
+    "ckpt-view plan.json",
+    "draw a plan in the terminal",
+    "ckpt-view predicted.json measured.json -o memory.svg",
+    "what the plan promised and what training did, one over the other",
+    "ckpt-view plan.json -o plan.html",
+    "a page to search and zoom in",
+    "ckpt-view measured.json -o trace.json",
+    "for ui.perfetto.dev",
+    "ckpt-view trace.stage-*.json -o pipeline.svg",
+    "the stages of a pipeline on one clock, with their bubbles",
+    "ckpt-view sweep.json plan.json -o curve.pdf",
+    "overhead over budget, with the plan marked",
+    NULL,
+};
+
+typedef struct request {
+    const char *path[INPUTS];
+    int count;
+    const char *output, *format;
+    ckpt_view_options view;
+} request;
+
+/* What was read, in the order it was given. */
+typedef struct inputs {
+    const ckpt_trace *trace[INPUTS]; /* NULL: a plan, until it becomes the trace it predicts */
+    const ckpt_plan *plan[INPUTS];   /* NULL: a trace */
+    int count;
+    const ckpt_curve *curve; /* NULL: none */
+} inputs;
+
+static bool size_of(const char *text, int *size)
+{
+    char *end = NULL;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || value < 1 || value > LARGEST) {
+        return false;
+    }
+    *size = (int)value;
+    return true;
+}
+
+/* Terminals tell their width; POSIX 2008 has only the environment, systems have the call. */
+static void measure_terminal(ckpt_view_options *view)
+{
+    const char *const columns = getenv("COLUMNS");
+    if (view->width == 0 && columns != NULL) {
+        (void)size_of(columns, &view->width);
+    }
+#ifdef TIOCGWINSZ
+    struct winsize size;
+    if (view->width == 0 && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+        view->width = size.ws_col;
+        view->height = view->height == 0 && size.ws_row > 2 ? size.ws_row - 2 : view->height;
+    }
+#endif
+}
+
+/* Whether characters beyond ASCII may be printed: what the first of the three variables that is set names. Not asked of
+ * the C library, which knows only the locales that are installed. */
+static bool locale_is_utf8(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *const value = getenv(variables[i]);
+        if (value != NULL && value[0] != '\0') {
+            const char *const dot = strchr(value, '.');
+            return dot != NULL && (strncasecmp(dot, ".utf-8", 6) == 0 || strncasecmp(dot, ".utf8", 5) == 0);
+        }
+    }
+    return false;
+}
+
+/* -1: go on; else the exit code. */
+static int take(ckpt_cli *cli, request *want, const char *name, const char *value)
+{
+    if (strcmp(name, "output") == 0) {
+        want->output = value;
+    } else if (strcmp(name, "format") == 0) {
+        want->format = value;
+    } else if (strcmp(name, "axis") == 0) {
+        if (strcmp(value, "steps") != 0 && strcmp(value, "time") != 0) {
+            return ckpt_cli_usage(cli, "found axis \"%s\", wanted steps or time", value);
+        }
+        want->view.time_axis = strcmp(value, "time") == 0;
+        want->view.step_axis = !want->view.time_axis;
+    } else if (strcmp(name, "capacity") == 0) {
+        ckpt_err err = {0};
+        if (ckpt_bytes_parse(value, 0, &want->view.capacity_bytes, &err) != CKPT_OK) {
+            return ckpt_cli_usage(cli, "--capacity: %s", err.msg);
+        }
+    } else if (name[0] != '\0') {
+        int *const size = strcmp(name, "width") == 0 ? &want->view.width : &want->view.height;
+        if (!size_of(value, size)) {
+            return ckpt_cli_usage(cli, "found --%s %s, wanted a number from 1 to %d", name, value, LARGEST);
+        }
+    } else if (want->count == INPUTS) {
+        return ckpt_cli_usage(cli, "found more than %d files", INPUTS);
+    } else {
+        want->path[want->count++] = value;
+    }
+    return -1;
+}
+
+static const char *const formats[] = {"svg", "png", "pdf", "txt", "html", "json", "csv", NULL};
+
+/* What to write, from the extension where it is not said. */
+static int choose_format(ckpt_cli *cli, request *want)
+{
+    want->output = want->output != NULL ? want->output : "-";
+    const bool standard = strcmp(want->output, "-") == 0;
+    if (want->format == NULL && standard) {
+        want->format = "txt";
+    } else if (want->format == NULL) {
+        const char *const slash = strrchr(want->output, '/');
+        const char *const dot = strrchr(slash != NULL ? slash : want->output, '.');
+        if (dot == NULL) {
+            return ckpt_cli_usage(cli,
+                                  "%s has no extension that names a format: .svg, .png, .pdf, .txt, .html, .json "
+                                  "(Chrome's trace format) or .csv",
+                                  want->output);
+        }
+        want->format = strcmp(dot, ".htm") == 0 ? "html" : dot + 1;
+    }
+    bool known = false;
+    for (int i = 0; formats[i] != NULL; i++) {
+        known = known || strcmp(formats[i], want->format) == 0;
+    }
+    if (!known) {
+        return ckpt_cli_usage(cli, "found format \"%s\", wanted svg, png, pdf, txt, html, json or csv", want->format);
+    }
+    const bool binary = strcmp(want->format, "png") == 0 || strcmp(want->format, "pdf") == 0;
+    if (binary && standard && isatty(STDOUT_FILENO) == 1) {
+        return ckpt_cli_usage(cli, "a terminal does not show %s: -o FILE", want->format);
+    }
+    return -1;
+}
+
+static int parse(ckpt_cli *cli, request *want)
+{
+    const char *name = NULL, *value = NULL;
+    int more = 0;
+    while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
+        const int stop = take(cli, want, name, value);
+        if (stop >= 0) {
+            return stop;
+        }
+    }
+    if (more < 0) {
+        return more == -1 ? 0 : 2;
+    }
+    if (want->count == 0) {
+        return ckpt_cli_usage(cli, "no plan, trace or sweep given");
+    }
+    return choose_format(cli, want);
+}
+
+/* The kind in the first "format" of the file, such as "ckpt-plan"; "" when there is none. Only a hint which reader to
+ * call: that checks it. */
+static ckpt_code kind_of(const char *path, ckpt_arena *arena, char kind[20], ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(arena);
+    const char *bytes = NULL;
+    size_t length = 0;
+    kind[0] = '\0';
+    CKPT_TRY(ckpt_file_read(path, arena, &bytes, &length, err));
+    const char *at = strstr(bytes, "\"format\"");
+    if (at != NULL) {
+        at += strlen("\"format\"");
+        at += strspn(at, " \t\r\n:");
+        const size_t letters = *at == '"' ? strcspn(at + 1, "/\"\n") : 0;
+        if (letters < 20) {
+            memcpy(kind, at + 1, letters);
+            kind[letters] = '\0';
+        }
+    }
+    ckpt_arena_rewind(arena, mark);
+    return CKPT_OK;
+}
+
+static ckpt_code read_one(const char *path, ckpt_arena *arena, inputs *in, ckpt_err *err)
+{
+    char kind[20];
+    CKPT_TRY(kind_of(path, arena, kind, err));
+    if (strcmp(kind, "ckpt-plan") == 0) {
+        ckpt_plan *plan = NULL;
+        CKPT_TRY(ckpt_plan_read(path, arena, &plan, err));
+        in->plan[in->count++] = plan;
+        return CKPT_OK;
+    }
+    if (strcmp(kind, "ckpt-sweep") == 0) {
+        if (in->curve != NULL) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a second sweep, one is drawn at a time", path);
+        }
+        return ckpt_curve_read(path, arena, &in->curve, err);
+    }
+    if (strcmp(kind, "ckpt-graph") == 0 || strcmp(kind, "ckpt-model") == 0 || strcmp(kind, "ckpt-profile") == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a %s, wanted a plan, a trace or a sweep%s", path,
+                         kind + strlen("ckpt-"), strcmp(kind, "ckpt-profile") == 0 ? "" : "; ckpt-graph draws it");
+    }
+    return ckpt_trace_read(path, arena, &in->trace[in->count++], err);
+}
+
+/* The device's memory as it was said on the command line. */
+static ckpt_code set_capacity(const request *want, ckpt_arena *arena, const ckpt_trace **trace, ckpt_err *err)
+{
+    ckpt_trace *const copy = CKPT_NEW(arena, ckpt_trace, 1);
+    if (copy == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace");
+    }
+    *copy = **trace;
+    copy->capacity_bytes = want->view.capacity_bytes;
+    *trace = copy;
+    return CKPT_OK;
+}
+
+static ckpt_code read_all(const request *want, ckpt_arena *arena, inputs *in, ckpt_err *err)
+{
+    for (int i = 0; i < want->count; i++) {
+        CKPT_TRY(read_one(want->path[i], arena, in, err));
+    }
+    for (int i = 0; i < in->count; i++) {
+        if (in->curve == NULL && in->plan[i] != NULL) {
+            CKPT_TRY(ckpt_plan_as_trace(in->plan[i], arena, &in->trace[i], err));
+        } else if (in->curve != NULL && in->plan[i] == NULL) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "%.100s: found a trace beside the sweep %.100s, wanted only plans of its graph to mark",
+                             in->trace[i]->source, in->curve->source);
+        }
+        if (in->trace[i] != NULL && want->view.capacity_bytes > 0) {
+            CKPT_TRY(set_capacity(want, arena, &in->trace[i], err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code draw_curve(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
+{
+    if (ckpt_renderer_find(want->format) == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a sweep, which cannot be drawn as %s, only as %s",
+                         in->curve->source, want->format, ckpt_renderer_names());
+    }
+    return ckpt_curve_draw(in->curve, in->plan, in->count, want->format, &want->view, text, err);
+}
+
+static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
+{
+    if (in->curve != NULL) {
+        return draw_curve(want, in, text, err);
+    }
+    bool traces = !want->view.step_axis && ckpt_renderer_find(want->format) != NULL;
+    for (int i = 0; i < in->count; i++) {
+        traces = traces && in->plan[i] == NULL; /* each plan is on a clock of its own */
+    }
+    if (traces && ckpt_pipeline_traces(in->trace, in->count)) {
+        return ckpt_pipeline_draw(in->trace, in->count, want->format, &want->view, text, err);
+    }
+    if (strcmp(want->format, "json") == 0) {
+        return ckpt_view_chrome(in->trace, in->count, text, err);
+    }
+    if (strcmp(want->format, "html") == 0) {
+        return ckpt_view_html(in->trace, in->count, &want->view, text, err);
+    }
+    if (strcmp(want->format, "csv") == 0) {
+        return ckpt_view_csv(in->trace, in->count, text, err);
+    }
+    return ckpt_view_draw(in->trace, in->count, want->format, &want->view, text, err);
+}
+
+static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
+{
+    inputs in = {.curve = NULL};
+    CKPT_TRY(read_all(want, arena, &in, err));
+    CKPT_TRY(draw(want, &in, text, err));
+    return ckpt_file_write(want->output, text->bytes, text->length, err);
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_cli cli = {.program = "ckpt-view",
+                    .usage = "ckpt-view [options] FILE...",
+                    .about =
+                        "Draw memory over one training step: 1 to 8 plans, predicted and measured traces under the "
+                        "budget line,\nwith what makes the peak; the run of a program that follows no plan; the traces "
+                        "of a pipeline's stages,\nup to 64, with their bubbles; or, of a sweep, overhead over budget "
+                        "with the plans given beside it.\nA file of - is read from standard input.",
+                    .option = options,
+                    .example = examples,
+                    .argc = argc,
+                    .argv = argv};
+    request want = {.view = {0}};
+    const int stop = parse(&cli, &want);
+    if (stop >= 0) {
+        return stop;
+    }
+    if (strcmp(want.format, "txt") == 0 && strcmp(want.output, "-") == 0) {
+        want.view.color = ckpt_cli_color(&cli, stdout);
+        want.view.ascii = !locale_is_utf8();
+        measure_terminal(&want.view);
+    }
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_err err = {0};
+    const ckpt_code code = view(&want, &arena, &text, &err);
+    ckpt_text_fini(&text);
+    ckpt_arena_fini(&arena);
+    return code == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
+}

@@ -1,0 +1,379 @@
+/* labels: unit */
+/* Growing texts, whole files, digests, command lines. */
+#include "tests/support/support_test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/digest.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/cli/cli.h"
+#include "core/formats/machine.h"
+
+static void test_text_escapes_json_and_xml(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_text_json(&text, "a\"b\\c\n\t\x01/\xc3\xa9");
+    CHECK_OK(ckpt_text_end(&text, &err), err);
+    assert_string_equal(text.bytes, "\"a\\\"b\\\\c\\n\\t\\u0001/\xc3\xa9\"");
+    text.length = 0;
+    ckpt_text_xml(&text, "<a b='c' d=\"e\">&\x01\n");
+    assert_string_equal(text.bytes, "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp; \n");
+    ckpt_text_fini(&text);
+}
+
+/* A plan that named a profile "p\xff.json" could not be read back: Jansson takes UTF-8 only. */
+static void test_text_in_json_is_always_utf8(void **state)
+{
+    (void)state;
+    static const char *const whole[] = {"\x7f",         "\xc2\x80",         "\xe0\xa0\x80",    "\xed\x9f\xbf",
+                                        "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
+    static const char *const broken[] = {"\xff",
+                                         "\x80",
+                                         "\xc1\xbf",
+                                         "\xc3",
+                                         "\xe0\x9f\x80",
+                                         "\xe2\x82",
+                                         "\xed\xa0\x80",
+                                         "\xf0\x8f\xbf\xbf",
+                                         "\xf4\x90\x80\x80",
+                                         "\xf5\x80\x80\x80"};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0] + sizeof broken / sizeof broken[0]; i++) {
+        const bool good = i < sizeof whole / sizeof whole[0];
+        const char *const bytes = good ? whole[i] : broken[i - sizeof whole / sizeof whole[0]];
+        char wanted[16];
+        snprintf(wanted, sizeof wanted, "\"%s!\"", good ? bytes : &"????"[4 - strlen(bytes)]);
+        ckpt_text text;
+        ckpt_text_init(&text);
+        char with_tail[16];
+        snprintf(with_tail, sizeof with_tail, "%s!", bytes);
+        ckpt_text_json(&text, with_tail);
+        CHECK(strcmp(text.bytes, wanted) == 0, "case %zu: found %s", i, text.bytes);
+        ckpt_text_fini(&text);
+    }
+}
+
+static void test_text_grows_past_every_buffer(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    ckpt_text text;
+    ckpt_text_init(&text);
+    char long_word[1000];
+    memset(long_word, 'x', sizeof long_word - 1);
+    long_word[sizeof long_word - 1] = '\0';
+    for (int i = 0; i < 300; i++) {
+        ckpt_text_add(&text, "%d,%s;", i, long_word);
+    }
+    CHECK_OK(ckpt_text_end(&text, &err), err);
+    assert_int_equal(text.length, strlen(text.bytes));
+    assert_int_equal(text.length, 10 + 90 * 2 + 200 * 3 + 300 * (2 + 999));
+    assert_memory_equal(text.bytes + text.length - 5, "xxxx;", 5);
+    ckpt_text_fini(&text);
+    ckpt_text_put(&text, "", 0); /* an empty text is still a text */
+    assert_string_equal(text.bytes, "");
+    ckpt_text_fini(&text);
+}
+
+static void test_reals_read_back_as_the_same_number(void **state)
+{
+    (void)state;
+    static const double values[] = {0.0,       1.0,   -2.5,   0.1,         3e-4,
+                                    1.0 / 3.0, 1e300, 5e-324, 123456789.0, 0.30000000000000004};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        ckpt_text text;
+        ckpt_text_init(&text);
+        ckpt_text_real(&text, values[i]);
+        CHECK(strtod(text.bytes, NULL) == values[i], "%.17g was written as %s", values[i], text.bytes);
+        CHECK(strpbrk(text.bytes, ".e") != NULL, "%s reads back as an integer", text.bytes);
+        ckpt_text_fini(&text);
+    }
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_text_real(&text, 0.1);
+    assert_string_equal(text.bytes, "0.1");
+    ckpt_text_fini(&text);
+}
+
+static ckpt_code build_text(void *context, ckpt_err *err)
+{
+    (void)context;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    for (int i = 0; i < 50; i++) {
+        ckpt_text_add(&text, "%0300d", i);
+        ckpt_text_json(&text, "name");
+    }
+    const ckpt_code code = ckpt_text_end(&text, err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+static void test_text_without_memory(void **state)
+{
+    (void)state;
+    CHECK(ckpt_test_starve(build_text, NULL) > 3, "too few allocations to mean anything");
+}
+
+static void test_digest_is_sha256(void **state)
+{
+    (void)state;
+    /* FIPS 180-4's examples. */
+    char text[CKPT_DIGEST_TEXT];
+    ckpt_digest *digest = ckpt_digest_create();
+    ckpt_digest_add(digest, "a", 1);
+    ckpt_digest_add(digest, "bc", 2);
+    ckpt_digest_end(digest, text);
+    assert_string_equal(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    digest = ckpt_digest_create();
+    ckpt_digest_end(digest, text);
+    assert_string_equal(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_int_equal(ckpt_memory_live(), 0);
+}
+
+static void write_ok(const char *path, const char *bytes)
+{
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_file_write(path, bytes, strlen(bytes), &err), err);
+}
+
+static void check_holds(const char *path, const char *wanted)
+{
+    ckpt_err err = {0};
+    ckpt_arena arena;
+    const char *bytes = NULL;
+    size_t length = 0;
+    ckpt_arena_init(&arena);
+    CHECK_OK(ckpt_file_read(path, &arena, &bytes, &length, &err), err);
+    assert_int_equal(length, strlen(wanted));
+    assert_string_equal(bytes, wanted);
+    ckpt_arena_fini(&arena);
+}
+
+static void test_files_are_replaced_whole(void **state)
+{
+    (void)state;
+    mkdir(ckpt_work_file("core_text"), 0777);
+    const char *const path = ckpt_work_file("core_text/file.txt");
+    write_ok(path, "first");
+    check_holds(path, "first");
+    assert_int_equal(chmod(path, 0640), 0);
+    write_ok(path, "second, longer");
+    check_holds(path, "second, longer");
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0640);
+    write_ok(path, "");
+    check_holds(path, "");
+    const char *const link = ckpt_work_file("core_text/link.txt");
+    unlink(link);
+    assert_int_equal(symlink("file.txt", link), 0);
+    assert_int_equal(stat(path, &status), 0);
+    const ino_t before = status.st_ino;
+    write_ok(link, "through a link");
+    check_holds(path, "through a link");
+    assert_int_equal(stat(path, &status), 0);
+    assert_true(status.st_ino != before); /* another file was renamed over it: it was never half written */
+    assert_int_equal(lstat(link, &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    write_ok("/dev/null", "gone");
+    assert_int_equal(stat("/dev/null", &status), 0);
+    assert_true(S_ISCHR(status.st_mode));
+}
+
+static void test_what_is_thrown_away_leaves_nothing(void **state)
+{
+    (void)state;
+    const char *const path = ckpt_work_file("core_text/pieces.txt"),
+                      *const link = ckpt_work_file("core_text/nowhere.txt"),
+                      *const folder = ckpt_work_file("core_text/pieces");
+    ckpt_err err = {0};
+    ckpt_file *file = NULL;
+    rmdir(folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    write_ok(path, "old");
+    CHECK_OK(ckpt_file_begin(path, &file, &err), err);
+    CHECK_OK(ckpt_file_add(file, "ne", 2, &err), err);
+    check_holds(path, "old");
+    CHECK_OK(ckpt_file_add(file, "w", 1, &err), err);
+    CHECK_OK(ckpt_file_end(file, true, &err), err);
+    check_holds(path, "new");
+    CHECK_OK(ckpt_file_begin(ckpt_work_file("core_text/pieces/gone"), &file, &err), err);
+    CHECK_OK(ckpt_file_add(file, "x", 1, &err), err);
+    CHECK_OK(ckpt_file_end(file, false, &err), err);
+    CHECK_OK(ckpt_file_probe(ckpt_work_file("core_text/pieces/probed"), &err), err);
+    CHECK_OK(ckpt_file_probe(path, &err), err);
+    check_holds(path, "new");
+    CHECK_OK(ckpt_file_probe("/dev/full", &err), err);
+    unlink(link);
+    assert_int_equal(symlink("pieces/not-yet", link), 0);
+    CHECK_OK(ckpt_file_probe(link, &err), err);
+    assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
+    assert_int_equal(ckpt_file_probe(ckpt_work_file("core_text/no/such/folder"), &err), CKPT_IO);
+}
+
+static void test_files_that_cannot_be(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    ckpt_arena arena;
+    const char *bytes = NULL;
+    size_t length = 0;
+    ckpt_arena_init(&arena);
+    assert_int_equal(ckpt_file_read(ckpt_work_file("core_text/missing"), &arena, &bytes, &length, &err), CKPT_IO);
+    assert_non_null(strstr(err.msg, "/missing: No such file"));
+    assert_int_equal(ckpt_file_read(ckpt_work_dir(), &arena, &bytes, &length, &err), CKPT_IO);
+    assert_non_null(strstr(err.msg, "directory"));
+    assert_int_equal(ckpt_file_write(ckpt_work_file("core_text/no/such/folder"), "x", 1, &err), CKPT_IO);
+    assert_int_equal(ckpt_file_write(ckpt_work_dir(), "x", 1, &err), CKPT_IO);
+    assert_int_equal(ckpt_file_write("/dev/full", "x", 1, &err), CKPT_IO);
+    assert_non_null(strstr(err.msg, "No space"));
+    assert_int_equal(ckpt_file_write("", "x", 1, &err), CKPT_IO);
+    ckpt_arena_fini(&arena);
+}
+
+static ckpt_code write_and_read(void *context, ckpt_err *err)
+{
+    const char *const path = context;
+    ckpt_arena arena;
+    const char *bytes = NULL;
+    size_t length = 0;
+    ckpt_arena_init(&arena);
+    ckpt_code code = ckpt_file_write(path, "hungry", 6, err);
+    if (code == CKPT_OK) {
+        code = ckpt_file_read(path, &arena, &bytes, &length, err);
+    }
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static ckpt_code describe_machine(void *context, ckpt_err *err)
+{
+    (void)context;
+    static char program[] = "/usr/bin/ckpt-test";
+    static char argument[] = "--x=\xff\n";
+    char *const argv[] = {program, argument, NULL};
+    ckpt_arena arena;
+    ckpt_machine machine;
+    ckpt_arena_init(&arena);
+    const ckpt_code code = ckpt_machine_read(2, "oneDNN 1", 2, argv, &arena, &machine, err);
+    if (code == CKPT_OK) {
+        assert_string_equal(machine.command, "ckpt-test --x=??");
+        assert_string_equal(machine.libraries, "oneDNN 1");
+        assert_int_equal(machine.threads, 2);
+        assert_int_equal(strlen(machine.date), strlen("2026-01-01T00:00:00Z"));
+        assert_true(strncmp(machine.device, "cpu: ", 5) == 0);
+    }
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void test_files_and_machine_without_memory(void **state)
+{
+    (void)state;
+    assert_true(ckpt_test_starve(write_and_read, (char *)ckpt_work_file("core_text/starved.txt")) >= 3);
+    assert_true(ckpt_test_starve(describe_machine, NULL) >= 1);
+}
+
+static const ckpt_cli_option options[] = {
+    {"output", 'o', "FILE", "where to"},
+    {"budget", 0, "SIZE", "how much"},
+    {"verbose", 'v', NULL, "say more"},
+    {"sweep", 0, NULL, "a"},
+    {"sweep-points", 0, "N", "b"},
+    {"set", 0, "VAR=N", "c"},
+    {NULL, 0, NULL, NULL},
+};
+
+/* What a command line is understood as: "name=value;" or "name;", operands as "=value;". */
+static int understand(const char *const *words, char *out, size_t room)
+{
+    char copy[8][64];
+    char *argv[9];
+    int argc = 0;
+    for (; words[argc] != NULL; argc++) {
+        snprintf(copy[argc], sizeof copy[argc], "%s", words[argc]);
+        argv[argc] = copy[argc];
+    }
+    argv[argc] = NULL;
+    ckpt_cli cli = {.program = "p", .usage = "p", .about = "a", .option = options, .argc = argc, .argv = argv};
+    const char *name = NULL;
+    const char *value = NULL;
+    size_t length = 0;
+    int code = 0;
+    out[0] = '\0';
+    while ((code = ckpt_cli_next(&cli, &name, &value)) == 1) {
+        length += (size_t)snprintf(out + length, room - length, "%s%s%s;", name, value != NULL ? "=" : "",
+                                   value != NULL ? value : "");
+    }
+    return code;
+}
+
+static void test_command_lines(void **state)
+{
+    (void)state;
+    char out[256];
+    const char *const all[] = {"p", "a", "-ofile", "--budget=6GB", "-v", "--output", "-", "b", NULL};
+    assert_int_equal(understand(all, out, sizeof out), 0);
+    assert_string_equal(out, "=a;output=file;budget=6GB;verbose;output=-;=b;");
+    const char *const ends[] = {"p", "-o", "--", "--", "--budget", "-v", NULL};
+    assert_int_equal(understand(ends, out, sizeof out), 0);
+    assert_string_equal(out, "output=--;=--budget;=-v;");
+    const char *const prefix[] = {"p", "--bud", "1B", "--sweep", "--sweep-p=3", "--set=a=b", "-", NULL};
+    assert_int_equal(understand(prefix, out, sizeof out), 0);
+    assert_string_equal(out, "budget=1B;sweep;sweep-points=3;set=a=b;=-;");
+    const char *const unknown[] = {"p", "--nonsense", NULL};
+    assert_int_equal(understand(unknown, out, sizeof out), -2);
+    const char *const ambiguous[] = {"p", "--s", NULL};
+    assert_int_equal(understand(ambiguous, out, sizeof out), -2);
+    const char *const lacks[] = {"p", "--budget", NULL};
+    assert_int_equal(understand(lacks, out, sizeof out), -2);
+    const char *const too_much[] = {"p", "--verbose=1", NULL};
+    assert_int_equal(understand(too_much, out, sizeof out), -2);
+    const char *const letter[] = {"p", "-x", NULL};
+    assert_int_equal(understand(letter, out, sizeof out), -2);
+    const char *const none[] = {"p", NULL};
+    assert_int_equal(understand(none, out, sizeof out), 0);
+}
+
+static void test_exit_codes(void **state)
+{
+    (void)state;
+    assert_int_equal(ckpt_exit_code(CKPT_OK), 0);
+    assert_int_equal(ckpt_exit_code(CKPT_BAD_INPUT), 2);
+    assert_int_equal(ckpt_exit_code(CKPT_OVERFLOW), 2);
+    assert_int_equal(ckpt_exit_code(CKPT_IO), 2);
+    assert_int_equal(ckpt_exit_code(CKPT_DEVICE), 3);
+    ckpt_err err = {0};
+    assert_int_equal(CKPT_FAIL(&err, CKPT_IO, "of %d", 3), CKPT_IO);
+    ckpt_err_at(&err, "f:%d", 1);
+    ckpt_err_while(&err, "reading");
+    assert_string_equal(err.msg, "while reading: f:1: of 3");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_escapes_json_and_xml),
+        cmocka_unit_test(test_text_in_json_is_always_utf8),
+        cmocka_unit_test(test_text_grows_past_every_buffer),
+        cmocka_unit_test(test_reals_read_back_as_the_same_number),
+        cmocka_unit_test(test_text_without_memory),
+        cmocka_unit_test(test_digest_is_sha256),
+        cmocka_unit_test(test_files_are_replaced_whole),
+        cmocka_unit_test(test_what_is_thrown_away_leaves_nothing),
+        cmocka_unit_test(test_files_that_cannot_be),
+        cmocka_unit_test(test_files_and_machine_without_memory),
+        cmocka_unit_test(test_command_lines),
+        cmocka_unit_test(test_exit_codes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

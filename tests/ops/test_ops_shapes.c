@@ -1,0 +1,155 @@
+/* labels: unit */
+/* Shape inference of the ops with windows, axes and several outputs: what they give, and what they say about models
+ * that are wrong. Each row is a whole model file, as a user would write it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "ops/lowering/network.h"
+#include "tests/support/support_test.h"
+
+typedef struct row {
+    const char *op, *attributes; /* JSON after the op: ", \"stride\": 2" */
+    const char *inputs;          /* shapes, separated by ';'; 'i' before one: int32 */
+    const char *wanted;          /* shapes of all outputs, or a part of the error message */
+} row;
+
+static const row rows[] = {
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 3", "[2,3,9,7]", "[2, 8, 7, 5]"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": [3,1], \"stride\": [2,3], \"padding\": [1,0]", "[2,3,9,7]",
+     "[2, 8, 5, 3]"},
+    {"conv2d", ", \"out_channels\": 6, \"kernel_size\": 3, \"groups\": 3, \"padding\": 1", "[2,3,9,7]", "[2, 6, 9, 7]"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 3, \"groups\": 2", "[2,3,9,7]",
+     "groups is 2, input 0 is [2, 3, 9, 7]"},
+    {"conv2d", ", \"out_channels\": 0, \"kernel_size\": 3", "[2,3,9,7]", "out_channels is 0"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 10", "[2,3,9,7]", "does not fit input 0 [2, 3, 9, 7]"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 0", "[2,3,9,7]", "\"kernel_size\" is 0"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 3, \"stride\": 0", "[2,3,9,7]", "\"stride\" is 0"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": [3,3,3]", "[2,3,9,7]", "3 elements"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 3", "[2,3,9]", "[2, 3, 9], wanted [N, C, H, W]"},
+    {"conv2d", ", \"out_channels\": 8, \"kernel_size\": 3", "i[2,3,9,7]", "int32 [2, 3, 9, 7]"},
+    {"conv2d", ", \"out_channels\": 4611686018427387904, \"kernel_size\": 3", "[2,3,9,7]", "4611686018427387904"},
+    {"batchnorm", "", "[2,3,4,5]", "[2, 3, 4, 5]"},
+    {"batchnorm", "", "[6,3]", "[6, 3]"},
+    {"batchnorm", "", "[6,3,2]", "[6, 3, 2], wanted [N, C, H, W] or [N, C]"},
+    {"batchnorm", "", "[1,3]", "one value per channel"},
+    {"batchnorm", ", \"eps\": 0.0", "[6,3]", "eps is 0"},
+    {"batchnorm", ", \"frozen\": true", "[1,3]", "[1, 3]"},
+    {"batchnorm", ", \"frozen\": true, \"learned\": false", "[1,3]", "[1, 3]"},
+    {"batchnorm", ", \"learned\": false", "[6,3]", "learned is false and frozen is false"},
+    {"batchnorm", ", \"momentum\": 1.5", "[6,3]", "momentum is 1.5"},
+    {"maxpool2d", ", \"kernel_size\": 2", "[2,3,7,8]", "[2, 3, 3, 4]"},
+    {"maxpool2d", ", \"kernel_size\": 3, \"stride\": 2, \"padding\": 1", "[2,3,7,8]", "[2, 3, 4, 4]"},
+    {"maxpool2d", ", \"kernel_size\": 3, \"padding\": 2", "[2,3,7,8]", "at most half of kernel_size 3"},
+    {"avgpool2d", ", \"kernel_size\": [1,2]", "[2,3,7,8]", "[2, 3, 7, 4]"},
+    {"avgpool2d", ", \"kernel_size\": 9", "[2,3,7,8]", "9 x 9 does not fit input 0 [2, 3, 7, 8]"},
+    {"global_avgpool", "", "[2,3,7,8]", "[2, 3, 1, 1]"},
+    {"global_avgpool", "", "[2,3]", "wanted [N, C, H, W]"},
+    {"upsample", ", \"scale\": 3", "[2,3,7,8]", "[2, 3, 21, 24]"},
+    {"upsample", ", \"scale\": 0", "[2,3,7,8]", "scale is 0"},
+    {"upsample", ", \"mode\": \"cubic\"", "[2,3,7,8]", "nearest|bilinear"},
+    {"softmax", ", \"axis\": -2", "[2,3,7]", "[2, 3, 7]"},
+    {"log_softmax", ", \"axis\": 3", "[2,3,7]", "\"axis\" is 3"},
+    {"softmax", "", "[]", "input 0 is a scalar, wanted at least one dim"},
+    {"nll_loss", "", "[4,10];i[4]", "[]"},
+    {"nll_loss", "", "[4,10];i[5]", "[4, 10] and targets are [5]"},
+    {"nll_loss", "", "[4,10];[4]", "wanted int32"},
+    {"embedding", ", \"rows\": 10, \"features\": 4", "i[2,3]", "[2, 3, 4]"},
+    {"embedding", ", \"rows\": 10, \"features\": 4", "[2,3]", "wanted int32"},
+    {"embedding", ", \"rows\": 3000000000, \"features\": 4", "i[2,3]", "rows is 3000000000"},
+    {"embedding", ", \"rows\": 10, \"features\": 4", "i[2,3,4]", "ids are [2, 3, 4]"},
+    {"positional_embedding", "", "[2,3,4]", "[2, 3, 4]"},
+    {"positional_embedding", ", \"rows\": 2", "[2,3,4]", "rows is 2, but input 0 [2, 3, 4] has 3 positions"},
+    {"attention", ", \"heads\": 2", "[2,5,12]", "[2, 5, 4]"},
+    {"attention", ", \"heads\": 3", "[2,5,12];[2,5,12];[2,5,12]", "[2, 5, 12]"},
+    {"attention", ", \"heads\": 3", "[2,5,12]", "heads is 3, wanted a divisor of the width 4"},
+    {"attention", ", \"heads\": 2", "[2,5,13]", "1 input of [2, 5, 13]"},
+    {"attention", ", \"heads\": 2", "[2,5,12];[2,5,12]", "2 inputs of [2, 5, 12]"},
+    {"attention", ", \"heads\": 2", "[2,5,12];[2,6,12];[2,6,12]", "query is [2, 5, 12] and input 1 is [2, 6, 12]"},
+    {"attention", ", \"heads\": 2, \"dropout\": 1.0", "[2,5,12]", "dropout is 1"},
+    {"concat", "", "[2,3,4];[2,5,4]", "[2, 8, 4]"},
+    {"concat", ", \"axis\": -1", "[2,3,4];[2,3,1]", "[2, 3, 5]"},
+    {"concat", "", "[2,3,4];[2,3,5]", "input 0 is [2, 3, 4] and input 1 is [2, 3, 5]: they may differ only in dim 1"},
+    {"concat", "", "[2,3,4];[2,3]", "[2, 3]"},
+    {"concat", ", \"axis\": 5", "[2,3]", "\"axis\" is 5"},
+    {"split", ", \"parts\": 3", "[2,6]", "[2, 2] [2, 2] [2, 2]"},
+    {"split", ", \"axis\": 0, \"sizes\": [1,4]", "[5,2]", "[1, 2] [4, 2]"},
+    {"split", ", \"parts\": 4", "[2,6]", "parts is 4, wanted a divisor of dim 1 of input 0 [2, 6]"},
+    {"split", ", \"sizes\": [1,4]", "[2,6]", "must add up to dim 1 of input 0 [2, 6]"},
+    {"split", ", \"sizes\": [7,-1]", "[2,6]", "each at least 1"},
+    {"split", ", \"sizes\": [3,3], \"parts\": 2", "[2,6]", "wanted one of them"},
+    {"split", "", "[2,6]", "wanted one of them"},
+    {"split", ", \"parts\": 33", "[2,66]", "2 to 32 pieces"},
+    {"transpose", ", \"perm\": [2,0,1]", "[2,3,4]", "[4, 2, 3]"},
+    {"transpose", ", \"perm\": [0,1]", "[2,3,4]", "perm has 2 numbers, but input 0 is [2, 3, 4]"},
+    {"transpose", ", \"perm\": [0,1,1]", "[2,3,4]", "perm[2] is 1"},
+    {"transpose", ", \"perm\": [0,1,3]", "[2,3,4]", "perm[2] is 3"},
+    {"lstm_cell", ", \"features\": 4", "[2,3]", "[2, 4] [2, 4]"},
+    {"lstm_cell", ", \"features\": 4", "[2,3];[2,4];[2,4]", "[2, 4] [2, 4]"},
+    {"lstm_cell", ", \"features\": 4", "[2,3];[2,4];[2,5]", "input 2 is [2, 5], wanted [2, 4]"},
+    {"lstm_cell", ", \"features\": 4", "[2,3];[2,4]", "2 inputs, input 0 is [2, 3]"},
+    {"lstm_cell", ", \"features\": 0", "[2,3]", "features is 0"},
+};
+
+/* The row as a model file. */
+static void write_model(const row *r, const char *path, char *text, size_t room)
+{
+    size_t length = (size_t)snprintf(text, room, "{\"format\": \"ckpt-model/1\", \"name\": \"row\", \"inputs\": [");
+    int count = 0;
+    for (const char *at = r->inputs; *at != '\0'; count++) {
+        const bool ids = *at == 'i';
+        at += ids;
+        const size_t end = strcspn(at, ";");
+        length +=
+            (size_t)snprintf(text + length, room - length, "%s{\"name\": \"x%d\", \"shape\": %.*s, \"dtype\": \"%s\"}",
+                             count > 0 ? ", " : "", count, (int)end, at, ids ? "int32" : "float32");
+        at += end + (at[end] == ';');
+    }
+    length += (size_t)snprintf(text + length, room - length,
+                               "], \"layers\": [{\"name\": \"layer\", \"op\": \"%s\", \"in\": [", r->op);
+    for (int k = 0; k < count; k++) {
+        length += (size_t)snprintf(text + length, room - length, "%s\"x%d\"", k > 0 ? ", " : "", k);
+    }
+    length += (size_t)snprintf(text + length, room - length, "]%s}]}", r->attributes);
+    ckpt_err err = {0};
+    assert_true(length < room);
+    CHECK_OK(ckpt_file_write(path, text, length, &err), err);
+}
+
+static void test_shapes_and_messages(void **state)
+{
+    (void)state;
+    const char *const path = ckpt_work_file("ops_shapes.json");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const row *const r = &rows[i];
+        static char file[4096];
+        char shown[32 * CKPT_SHAPE_TEXT] = "";
+        ckpt_arena arena;
+        ckpt_err err = {0};
+        const ckpt_model *model = NULL;
+        const ckpt_network *network = NULL;
+        ckpt_arena_init(&arena);
+        write_model(r, path, file, sizeof file);
+        CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
+        if (ckpt_network_infer(model, 2, &arena, &network, &err) == CKPT_OK) {
+            for (int k = 0; k < network->node[0].out_count; k++) {
+                char shape[CKPT_SHAPE_TEXT];
+                (void)strcat(shown, k > 0 ? " " : "");
+                (void)strcat(shown, ckpt_shape_show(&network->node[0].out[k].shape, shape));
+            }
+            CHECK(strcmp(shown, r->wanted) == 0, "row %zu, %s: gives %s, wanted %s", i, file, shown, r->wanted);
+        } else {
+            CHECK(strstr(err.msg, r->wanted) != NULL, "row %zu, %s: says \"%s\", wanted \"%s\"", i, file, err.msg,
+                  r->wanted);
+            CHECK(strstr(err.msg, "ops_shapes.json:1:") != NULL && strstr(err.msg, r->op) != NULL,
+                  "row %zu: \"%s\" names no place or no op", i, err.msg);
+        }
+        ckpt_arena_fini(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes_and_messages)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

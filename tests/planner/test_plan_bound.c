@@ -1,0 +1,254 @@
+/* labels: unit */
+/* Bounds against the true optimum of tiny graphs, at every limit from below the least peak to above keep-all's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/formats/graph.h"
+#include "planner/bound/bound_impl.h"
+#include "planner/replay/replay.h"
+#include "tests/support/support_brute.h"
+#include "tests/support/support_graphs.h"
+#include "tests/support/support_sequence.h"
+#include "tests/support/support_test.h"
+
+enum { LIMITS = 8 };
+
+/* A limit within which nothing is dropped. */
+static ckpt_bytes all_bytes(const ckpt_graph *graph)
+{
+    ckpt_bytes bytes = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        bytes = graph->op[o].workspace_bytes > bytes ? graph->op[o].workspace_bytes : bytes;
+    }
+    for (int i = 0; i < graph->buffer_count; i++) {
+        bytes += graph->buffer[i].bytes;
+    }
+    return bytes;
+}
+
+/* One graph at one limit: `best` is the truth, INT64_MAX when there is no schedule. */
+static void check_bound(const ckpt_graph *graph, uint64_t seed, ckpt_bytes limit, ckpt_ns best, ckpt_ns *bound_sum)
+{
+    ckpt_err err = {0};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    for (int effort = CKPT_EFFORT_LEAST; effort <= CKPT_EFFORT_MORE; effort++) {
+        const ckpt_plan_options options = {.effort = effort};
+        ckpt_bound bound = {0};
+        CHECK_OK(ckpt_bound_find(graph, limit, INT64_MAX, &options, &arena, &bound, &err), err);
+        CHECK(!bound.infeasible || best == INT64_MAX, "seed %" PRIu64 ": %" PRId64 " bytes are said not to do (%s)",
+              seed, limit, bound.how);
+        CHECK(bound.infeasible || bound.time_ns <= best,
+              "seed %" PRIu64 ", %" PRId64 " bytes: bound %" PRId64 " (%s), optimum %" PRId64, seed, limit,
+              bound.time_ns, bound.how, best);
+        *bound_sum += effort == CKPT_EFFORT_MORE ? bound.time_ns : 0;
+        if (best < INT64_MAX) {
+            /* a known schedule only saves work: what is proved is the same, and exact when it is reached */
+            ckpt_bound told = {0};
+            CHECK_OK(ckpt_bound_find(graph, limit, best, &options, &arena, &told, &err), err);
+            CHECK(!told.infeasible && told.time_ns == bound.time_ns,
+                  "seed %" PRIu64 ": %" PRId64 " with the optimum known, %" PRId64 " without", seed, told.time_ns,
+                  bound.time_ns);
+            assert_int_equal(strcmp(told.how, "exact") == 0, told.time_ns == best);
+        }
+    }
+    ckpt_arena_fini(&arena);
+}
+
+static void never_above_the_optimum(void **state)
+{
+    (void)state;
+    ckpt_ns best_sum = 0, bound_sum = 0, first_sum = 0;
+    int exact = 0, cases = 0;
+    const uint64_t graphs = ckpt_test_rounds(120, 24);
+    for (uint64_t seed = 1; seed <= graphs; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        ckpt_err err = {0};
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
+        const ckpt_ns first = ckpt_brute_time(graph, CKPT_BYTES_MAX / 4, CKPT_BRUTE_ALL);
+        ckpt_bytes peak = 0;
+        CHECK_OK(ckpt_bound_peak(graph, &arena, &peak, &err), err);
+        CHECK(peak <= least, "seed %" PRIu64 ": %" PRId64 " bytes are needed, but %" PRId64 " do", seed, peak, least);
+        const ckpt_bytes most = all_bytes(graph);
+        for (int i = -1; i < LIMITS; i++) {
+            const ckpt_bytes limit = i < 0 ? least - 1 : least + (most - least) * i / LIMITS;
+            const ckpt_ns best = i < 0 ? INT64_MAX : ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
+            ckpt_ns bound = 0;
+            check_bound(graph, seed, limit, best, &bound);
+            if (i >= 0) {
+                cases++;
+                exact += bound == best;
+                best_sum += best;
+                bound_sum += bound;
+                first_sum += first;
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+    print_message("%d cases: %d met; of the time above keep-all's, %.1f %% is proved\n", cases, exact,
+                  100.0 * (double)(bound_sum - first_sum) / (double)(best_sum - first_sum));
+    /* with the groups left out, nothing is proved */
+    CHECK(bound_sum - first_sum > (best_sum - first_sum) / 3, "a bound that bounds nothing");
+}
+
+/* Groups of a single buffer upwards, so that tiny graphs too are cut, with crossing buffers told apart or not. */
+static void no_partition_is_above_the_optimum(void **state)
+{
+    (void)state;
+    ckpt_err err = {0};
+    const ckpt_plan_options options = {0};
+    const ckpt_weight none = {0};
+    uint64_t crossed = 0;
+    double proved = 0, paid = 0;
+    const uint64_t graphs = ckpt_test_rounds(80, 16);
+    for (uint64_t seed = 1; seed <= graphs; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL), most = all_bytes(graph);
+        ckpt_ns first_runs = 0;
+        int forward_end = 0;
+        for (int o = 0; o < graph->op_count; o++) {
+            first_runs += graph->op[o].time_ns;
+            forward_end += graph->op[o].phase == CKPT_FORWARD && forward_end == o;
+        }
+        for (int i = 0; i < LIMITS && forward_end > 0; i++) {
+            const ckpt_bytes limit = least + (most - least) * i / LIMITS;
+            const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL) - first_runs;
+            for (int buffers = 1; buffers <= 4; buffers++) {
+                for (int open = 0; open <= CKPT_OPEN_MAX; open++) {
+                    const ckpt_mark mark = ckpt_arena_mark(&arena);
+                    ckpt_groups groups;
+                    ckpt_ns time = 0;
+                    int64_t work = INT64_C(1000000000);
+                    CHECK_OK(ckpt_groups_build(graph, forward_end, buffers, open, none, &arena, &groups, &err), err);
+                    CHECK_OK(ckpt_groups_bound(&groups, limit, CKPT_BOUND_LONG, &options, &work, &time, &err), err);
+                    CHECK(work >= 0 && time <= best,
+                          "seed %" PRIu64 ", %" PRId64 " bytes, groups of %d, %d open: %" PRId64
+                          " ns again, but %" PRId64 " will do",
+                          seed, limit, buffers, open, time, best);
+                    crossed += groups.slots > 0;
+                    proved += (double)time;
+                    paid += (double)best;
+                    ckpt_arena_rewind(&arena, mark);
+                }
+            }
+        }
+        ckpt_arena_fini(&arena);
+    }
+    print_message("%" PRIu64 " partitions with crossing buffers told apart; %.1f %% proved\n", crossed,
+                  100 * proved / paid);
+    assert_true(crossed > graphs && proved > paid / 3);
+}
+
+/* With a link, plans of all three kinds; on chains like these, the joint ones are shown to be optimal elsewhere. */
+static void never_above_a_plan_with_copies(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"joint", "offload-only", "recompute-only"};
+    ckpt_err err = {0};
+    double proved = 0, paid = 0;
+    const uint64_t graphs = ckpt_test_rounds(10, 4);
+    for (uint64_t seed = 1; seed <= graphs; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const int64_t rate = INT64_C(1000000000) << (seed % 4); /* 1 to 8 bytes a nanosecond */
+        const ckpt_graph *const graph = ckpt_test_variant(
+            ckpt_test_chain(&arena, seed, 3 + (int)(seed % 4), 8, 50, 200), &arena, seed, seed % 3 == 0, rate, rate);
+        const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL}, quick = {.effort = CKPT_EFFORT_LEAST};
+        ckpt_bytes whole = 0;
+        ckpt_ns first_runs = 0;
+        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &first_runs, &err), err);
+        for (int i = 3; i < LIMITS; i += 2) {
+            const ckpt_bytes limit = (whole - graph->static_bytes) * i / LIMITS;
+            ckpt_bound bound = {0};
+            CHECK_OK(ckpt_bound_find(graph, limit, INT64_MAX, &options, &arena, &bound, &err), err);
+            ckpt_ns best = INT64_MAX;
+            for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+                ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+                CHECK_OK(ckpt_strategy_find(names[n])->plan(graph, limit, &quick, &arena, &answer, &err), err);
+                CHECK(answer.count == 0 || !bound.infeasible, "seed %" PRIu64 ": %" PRId64 " bytes do", seed, limit);
+                best = answer.count > 0 && answer.candidate[0].time < best ? answer.candidate[0].time : best;
+            }
+            CHECK(bound.time_ns <= best, "seed %" PRIu64 ", %" PRId64 " bytes: bound %" PRId64 ", plan %" PRId64, seed,
+                  limit, bound.time_ns, best);
+            proved += best < INT64_MAX ? (double)(bound.time_ns - first_runs) : 0;
+            paid += best < INT64_MAX ? (double)(best - first_runs) : 0;
+        }
+        ckpt_arena_fini(&arena);
+    }
+    print_message("with a link, %.1f %% proved\n", 100 * proved / paid);
+    assert_true(proved > 0);
+}
+
+/* By hand. Backward reads b, then a, and writes a gradient beside b: 25 bytes with all kept. Below that a goes and is
+ * written again, in 3 ns; below 15 bytes there is no room for b and the gradient, nor for a and the gradient. */
+static void by_hand(void **state)
+{
+    (void)state;
+    enum { A, B, G };
+    static const int a[] = {A}, b[] = {B}, g[] = {G}, ag[] = {A, G};
+    const ckpt_buffer buffer[] = {{"a", 10, CKPT_ACTIVATION}, {"b", 10, CKPT_ACTIVATION}, {"g", 5, CKPT_GRADIENT}};
+    const ckpt_graph_op op[] = {
+        {.name = "fa", .layer = "", .writes = {a, 1}, .time_ns = 3, .recompute = true},
+        {.name = "fb", .layer = "", .writes = {b, 1}, .time_ns = 5, .recompute = true},
+        {.name = "bb", .layer = "", .phase = CKPT_BACKWARD, .reads = {b, 1}, .writes = {g, 1}, .time_ns = 1},
+        {.name = "ba", .layer = "", .phase = CKPT_BACKWARD, .reads = {ag, 2}, .time_ns = 1},
+    };
+    ckpt_graph graph = {.source = "", .name = "hand", .buffer = buffer, .buffer_count = 3, .op = op, .op_count = 4};
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
+    const struct {
+        ckpt_bytes limit;
+        ckpt_ns time;
+    } want[] = {{25, 10}, {24, 13}, {20, 13}, {15, 13}, {14, -1}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
+        ckpt_bound bound = {0};
+        CHECK_OK(ckpt_bound_find(&graph, want[i].limit, INT64_MAX, &options, &arena, &bound, &err), err);
+        CHECK(bound.infeasible == (want[i].time < 0) && (bound.infeasible || bound.time_ns == want[i].time),
+              "%" PRId64 " bytes: %" PRId64 " ns", want[i].limit, bound.time_ns);
+    }
+    ckpt_bytes peak = 0;
+    CHECK_OK(ckpt_bound_peak(&graph, &arena, &peak, &err), err);
+    assert_int_equal(peak, 15);
+    ckpt_arena_fini(&arena);
+}
+
+static ckpt_code starved(void *context, ckpt_err *err)
+{
+    const ckpt_graph *const graph = context;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
+    ckpt_bound bound;
+    ckpt_bytes peak = 0;
+    ckpt_code code = ckpt_bound_peak(graph, &arena, &peak, err);
+    if (code == CKPT_OK) {
+        code = ckpt_bound_find(graph, peak + 100, INT64_MAX, &options, &arena, &bound, err);
+    }
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    assert_true(ckpt_test_starve(starved, ckpt_test_step(&arena, 7, 24)) > 10);
+    ckpt_arena_fini(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand), cmocka_unit_test(never_above_the_optimum),
+                                       cmocka_unit_test(no_partition_is_above_the_optimum),
+                                       cmocka_unit_test(never_above_a_plan_with_copies),
+                                       cmocka_unit_test(out_of_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

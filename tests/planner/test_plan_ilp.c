@@ -1,0 +1,187 @@
+/* labels: unit */
+/* Integer programs against all schedules of their class, tried one by one. */
+#include "planner/ilp/ilp.h"
+#include "planner/schedule/schedule.h"
+
+#include <string.h>
+
+#include "planner/ilp/solver.h"
+#include "planner/replay/replay.h"
+#include "tests/support/support_brute.h"
+#include "tests/support/support_graphs.h"
+#include "tests/support/support_test.h"
+
+enum { LIMITS = 3, ALL_PAIRS = 100000 };
+
+static const ckpt_plan_options options = {.solver = &ckpt_solver_glpk};
+
+static ckpt_bytes whole_peak(const ckpt_graph *graph, ckpt_arena *arena)
+{
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_keep_all_measure(graph, arena, &whole, &time, &err), err);
+    return whole - graph->static_bytes;
+}
+
+static ckpt_answer solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, ckpt_arena *arena)
+{
+    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_ilp_solve(graph, limit, pairs_max, 0, &options, arena, &answer, &err), err);
+    return answer;
+}
+
+enum { SCOPES = 3 };
+
+static const struct {
+    const char *name;
+    ckpt_brute_class of;
+} scopes[SCOPES] = {{CKPT_ILP_SCOPE, CKPT_BRUTE_BACKWARD_STAGES},
+                    {CKPT_ILP_SCOPE_ANY, CKPT_BRUTE_STAGES},
+                    {CKPT_ILP_SCOPE_TWICE, CKPT_BRUTE_TWICE}};
+
+static int scope_of(const char *name)
+{
+    for (int i = 0; i < SCOPES; i++) {
+        if (strcmp(scopes[i].name, name) == 0) {
+            return i;
+        }
+    }
+    fail_msg("no class is called %s", name);
+    return 0;
+}
+
+/* The programs of two passes and of one, and that of the stages behind the forward ops where it is smaller. */
+static void finds_the_best_of_its_class(void **state)
+{
+    (void)state;
+    int compared[SCOPES] = {0}, squeezed = 0, none = 0;
+    const int graphs = (int)ckpt_test_rounds(120, 24);
+    for (uint64_t seed = 1; seed <= (uint64_t)graphs; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        const ckpt_bytes whole = whole_peak(graph, &arena);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_STAGES);
+        const ckpt_bytes twice = ckpt_brute_peak(graph, CKPT_BRUTE_TWICE);
+        const ckpt_bytes span = whole - 1 > least ? whole - 1 - least : 0;
+        const ckpt_ns keep_all = ckpt_brute_time(graph, whole, CKPT_BRUTE_STAGES);
+        for (int which = 0; which <= LIMITS; which++) { /* the first one is below the least */
+            const ckpt_bytes limit = which == 0 ? least - 1 : least + span * (which - 1) / (LIMITS - 1);
+            bool seen[SCOPES] = {false};
+            for (int pairs = which == 0 ? ALL_PAIRS : 8; pairs < 2 * ALL_PAIRS && !seen[2]; pairs *= 2) {
+                const ckpt_answer answer = solve(graph, limit, pairs, &arena);
+                const bool found = answer.count > 0;
+                const int any = answer.has_bound ? scope_of(answer.bound_scope) : 0;
+                if (!answer.has_bound || seen[any]) {
+                    CHECK(!found || answer.has_bound, "seed %d: a schedule and no bound", (int)seed);
+                    continue;
+                }
+                seen[any] = true;
+                const ckpt_ns best = ckpt_brute_time(graph, limit, scopes[any].of);
+                CHECK(found && answer.candidate[0].time == best && answer.candidate[0].peak <= limit,
+                      "seed %d, limit %lld, %s: %lld ns, its class has %lld", (int)seed, (long long)limit,
+                      answer.bound_scope, (long long)(found ? answer.candidate[0].time : -1), (long long)best);
+                CHECK(answer.bound_ns == best && strcmp(answer.bound_how, CKPT_ILP_HOW) == 0,
+                      "seed %d, limit %lld, %s: bound %lld (%s), its class has %lld", (int)seed, (long long)limit,
+                      answer.bound_scope, (long long)answer.bound_ns, answer.bound_how, (long long)best);
+                compared[any]++;
+                squeezed += best > keep_all;
+            }
+            CHECK(which == 0 || seen[2], "seed %d, limit %lld: nothing found at or above the least", (int)seed,
+                  (long long)limit);
+            CHECK(which > 0 || !seen[2] || twice < least, "seed %d: found below the least", (int)seed);
+            none += which == 0;
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(3 * compared[0] > 2 * graphs && 3 * compared[1] > 5 * graphs && 3 * compared[2] > 5 * graphs &&
+              squeezed > graphs && 3 * none > 2 * graphs,
+          "too easy: %d, %d, %d, %d", compared[0], compared[1], squeezed, none);
+}
+
+/* From an incumbent: never worse, and told apart from the optimum. */
+static void improves_an_incumbent(void **state)
+{
+    (void)state;
+    int improved = 0, solved = 0;
+    const int graphs = (int)ckpt_test_rounds(120, 60);
+    for (uint64_t seed = 1; seed <= (uint64_t)graphs; seed++) {
+        ckpt_arena arena;
+        ckpt_arena_init(&arena);
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        const ckpt_bytes whole = whole_peak(graph, &arena);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
+        const ckpt_bytes limit = least + (whole - least) / 3;
+        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_err err = {0};
+        CHECK_OK(ckpt_strategy_find("recompute-all")->plan(graph, limit, &options, &arena, &answer, &err), err);
+        if (answer.count > 0) {
+            const ckpt_ns before = answer.candidate[0].time;
+            const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
+            CHECK_OK(ckpt_ilp_improve(graph, limit, 100000, &options, &arena, &answer, &err), err);
+            CHECK(answer.candidate[0].time <= before && answer.candidate[0].time >= best, "seed %d: %lld ns", (int)seed,
+                  (long long)answer.candidate[0].time);
+            improved += answer.candidate[0].time < before;
+            CHECK_OK(ckpt_ilp_solve(graph, limit, ALL_PAIRS, 0, &options, &arena, &answer, &err), err);
+            solved += answer.candidate[0].time == ckpt_brute_time(graph, limit, CKPT_BRUTE_TWICE);
+            CHECK(answer.has_bound, "seed %d: no bound", (int)seed);
+        }
+        ckpt_arena_fini(&arena);
+    }
+    CHECK(120 * improved > 5 * graphs && 120 * solved > 25 * graphs, "%d improved, %d solved", improved, solved);
+}
+
+static ckpt_code starved(void *context, ckpt_err *err)
+{
+    const ckpt_graph *const graph = context;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    const ckpt_strategy *const start = ckpt_strategy_find("recompute-all");
+    ckpt_code code = start->plan(graph, 60, &options, &arena, &answer, err);
+    if (code == CKPT_OK) {
+        code = ckpt_ilp_improve(graph, 60, 1000, &options, &arena, &answer, err);
+    }
+    if (code == CKPT_OK) {
+        code = ckpt_ilp_solve(graph, 60, 60, 10, &options, &arena, &answer, err);
+    }
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 4, 12, 1, 9);
+    assert_true(ckpt_test_starve(starved, graph) > 5);
+    ckpt_arena_fini(&arena);
+}
+
+static void nothing_without_a_solver(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 4, 12, 1, 9);
+    const ckpt_plan_options without = {0};
+    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_strategy_find("ilp")->plan(graph, 40, &without, &arena, &answer, &err), err);
+    CHECK(answer.count == 0 && !answer.has_bound, "%d candidates", answer.count);
+    ckpt_arena_fini(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_best_of_its_class),
+        cmocka_unit_test(improves_an_incumbent),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(nothing_without_a_solver),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

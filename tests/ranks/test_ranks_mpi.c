@@ -1,0 +1,298 @@
+/* Messages between ranks, by MPI: this program starts itself under mpirun with 1, 2 and 4 ranks. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ranks/ranks.h"
+#include "ranks/ranks_impl.h"
+#include "tests/support/support_ranks.h"
+#include "tests/support/support_test.h"
+
+enum { SLOTS = 12, BIG = 100000000 };
+
+static const char *program;
+static ckpt_ranks *ranks;
+
+/* Bytes that only this sender, tag and message have. */
+static void fill(unsigned char *bytes, size_t count, int from, int tag, int number)
+{
+    uint64_t x = (uint64_t)(from * 7919 + tag * 104729 + number * 1299709 + 1);
+    for (size_t i = 0; i < count; i += sizeof x) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        memcpy(bytes + i, &x, count - i < sizeof x ? count - i : sizeof x);
+    }
+}
+
+static void check_filled(const unsigned char *bytes, size_t count, int from, int tag, int number)
+{
+    unsigned char *const wanted = ckpt_memory_get(count + 1);
+    assert_non_null(wanted);
+    fill(wanted, count, from, tag, number);
+    CHECK(memcmp(bytes, wanted, count) == 0, "rank %d: message %d of rank %d, tag %d, %zu bytes: other bytes arrived",
+          ckpt_ranks_rank(ranks), number, from, tag, count);
+    ckpt_memory_put(wanted);
+}
+
+/* Every rank sends `bytes` to the next one and gets as many from the one before, both at once. */
+static void around(size_t bytes)
+{
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    const int to = (rank + 1) % count, from = (rank + count - 1) % count;
+    unsigned char *const out = ckpt_memory_get(bytes + 2), *const in = ckpt_memory_get(bytes + 2);
+    ckpt_err err = {0};
+    assert_true(out != NULL && in != NULL);
+    fill(out, bytes, rank, 5, 0);
+    in[bytes] = 77;
+    CHECK_OK(ckpt_ranks_send(ranks, 0, to, 5, out, (ckpt_bytes)bytes, &err), err);
+    CHECK_OK(ckpt_ranks_receive(ranks, 1, from, 5, in, (ckpt_bytes)bytes, &err), err);
+    CHECK_OK(ckpt_ranks_wait(ranks, 1, &err), err);
+    CHECK_OK(ckpt_ranks_wait(ranks, 0, &err), err);
+    CHECK_OK(ckpt_ranks_wait(ranks, 0, &err), err); /* a free slot */
+    check_filled(in, bytes, from, 5, 0);
+    assert_int_equal(in[bytes], 77);
+    ckpt_memory_put(out);
+    ckpt_memory_put(in);
+}
+
+static void sizes(void **state)
+{
+    static const size_t all[] = {0, 1, 3, 4095, 65537, 1048577, BIG + 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0] && ckpt_ranks_count(ranks) > 1; i++) {
+        around(all[i]);
+    }
+}
+
+/* What is larger than a count is split: with a limit of 1000 bytes and pieces of 7 all sizes around the limit are. */
+static void split(void **state)
+{
+    static const size_t all[] = {0, 999, 1000, 1001, 1007, 1008, 100003};
+    (void)state;
+    if (ckpt_ranks_count(ranks) == 1) {
+        return;
+    }
+    ranks->mpi->split(1000, 7);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        around(all[i]);
+    }
+    ranks->mpi->split(INT32_MAX, 1048576);
+}
+
+/* Four messages of each of two tags to every other rank, received tag by tag, the later tag first. */
+static void order(void **state)
+{
+    enum { EACH = 3, BYTES = 5000 };
+    static unsigned char out[2 * EACH][BYTES], in[2 * EACH][BYTES];
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    ckpt_err err = {0};
+    (void)state;
+    for (int step = 1; step < count; step++) {
+        const int to = (rank + step) % count, from = (rank + count - step) % count;
+        for (int i = 0; i < 2 * EACH; i++) {
+            fill(out[i], BYTES, rank, i % 2, i / 2);
+            CHECK_OK(ckpt_ranks_send(ranks, i, to, i % 2, out[i], BYTES, &err), err);
+        }
+        for (int i = 0; i < 2 * EACH; i++) {
+            CHECK_OK(ckpt_ranks_receive(ranks, 2 * EACH + i, from, i < EACH ? 1 : 0, in[i], BYTES, &err), err);
+        }
+        for (int i = 4 * EACH - 1; i >= 0; i--) {
+            CHECK_OK(ckpt_ranks_wait(ranks, i, &err), err);
+        }
+        for (int i = 0; i < 2 * EACH; i++) {
+            check_filled(in[i], BYTES, from, i < EACH ? 1 : 0, i % EACH);
+        }
+    }
+}
+
+/* Slots again and again, and no memory of ours. */
+static void reused(void **state)
+{
+    (void)state;
+    const int64_t live = ckpt_memory_live();
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    int out = 0, in = -1;
+    ckpt_err err = {0};
+    ckpt_memory_fail_after(0);
+    for (int i = 0; i < 1000 && count > 1; i++) {
+        const int slot = i % (SLOTS / 2);
+        out = i * count + rank;
+        CHECK_OK(ckpt_ranks_receive(ranks, slot, (rank + 1) % count, i, &in, sizeof in, &err), err);
+        CHECK_OK(ckpt_ranks_send(ranks, SLOTS / 2 + slot, (rank + count - 1) % count, i, &out, sizeof out, &err), err);
+        CHECK_OK(ckpt_ranks_wait(ranks, slot, &err), err);
+        CHECK_OK(ckpt_ranks_wait(ranks, SLOTS / 2 + slot, &err), err);
+        assert_int_equal(in, i * count + (rank + 1) % count);
+    }
+    ckpt_memory_fail_after(-1);
+    assert_int_equal(ckpt_memory_live(), live);
+}
+
+static void together(void **state)
+{
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    ckpt_err err = {0};
+    (void)state;
+    for (int root = 0; root < count; root++) {
+        unsigned char bytes[1001] = {0};
+        if (rank == root) {
+            fill(bytes, sizeof bytes, root, 9, 9);
+        }
+        CHECK_OK(ckpt_ranks_share(ranks, root, bytes, sizeof bytes, &err), err);
+        check_filled(bytes, sizeof bytes, root, 9, 9);
+    }
+    unsigned char mine[77], all[8][77];
+    fill(mine, sizeof mine, rank, 3, 4);
+    CHECK_OK(ckpt_ranks_collect(ranks, mine, all, sizeof mine, &err), err);
+    for (int i = 0; i < count; i++) {
+        check_filled(all[i], sizeof mine, i, 3, 4);
+    }
+    CHECK_OK(ckpt_ranks_share(ranks, 0, NULL, 0, &err), err);
+    CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
+}
+
+static void wrong(void **state)
+{
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    char byte = 0;
+    ckpt_err err = {0};
+    (void)state;
+    assert_int_equal(ckpt_ranks_slots(ranks, 1, &err), CKPT_DEVICE); /* a second time */
+    const int other = count > 1 ? (rank + 1) % count : 0;
+    const int bad[][3] = {{-1, other, 0}, {SLOTS, other, 0}, {0, -1, 0},        {0, count, 0},
+                          {0, rank, 0},   {0, other, -1},    {0, other, 32768}, {0, count + 1, 0}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(ckpt_ranks_send(ranks, bad[i][0], bad[i][1], bad[i][2], &byte, 1, &err), CKPT_DEVICE);
+        assert_int_equal(ckpt_ranks_receive(ranks, bad[i][0], bad[i][1], bad[i][2], &byte, 1, &err), CKPT_DEVICE);
+    }
+    assert_int_equal(ckpt_ranks_wait(ranks, SLOTS, &err), CKPT_DEVICE);
+    if (count > 1) { /* a slot that is taken; a message that is shorter than was wanted, or longer */
+        char four[4] = "abc";
+        CHECK_OK(ckpt_ranks_send(ranks, 0, other, 32767, "0123456", count == 2 ? 3 : 5, &err), err);
+        CHECK_OK(ckpt_ranks_receive(ranks, 1, (rank + count - 1) % count, 32767, four, 4, &err), err);
+        assert_int_equal(ckpt_ranks_send(ranks, 1, other, 1, four, 4, &err), CKPT_DEVICE);
+        assert_int_equal(ckpt_ranks_wait(ranks, 1, &err), CKPT_DEVICE);
+        assert_non_null(strstr(err.msg, "receiving"));
+        CHECK_OK(ckpt_ranks_wait(ranks, 0, &err), err);
+    }
+    CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
+}
+
+/* Messages around until rank `victim` dies or gives up at a moment of its own. */
+static int until_death(int victim, bool gives_up)
+{
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    static unsigned char out[100000], in[100000];
+    ckpt_err err = {0};
+    ckpt_code code = CKPT_OK;
+    ckpt_ranks_note(ranks, "the last state is s.bin");
+    const int last = 1 + (int)(time(NULL) * 7919 % 200);
+    for (int i = 0; code == CKPT_OK; i++) {
+        if (rank == victim && i == last && !gives_up) {
+            raise(SIGKILL);
+        }
+        if (rank == victim && i == last) {
+            ckpt_ranks_give_up(ranks, "no room on the disk");
+            return 2;
+        }
+        code = ckpt_ranks_receive(ranks, 0, (rank + 1) % count, 1, in, sizeof in, &err);
+        code = code == CKPT_OK ? ckpt_ranks_send(ranks, 1, (rank + count - 1) % count, 1, out, sizeof out, &err) : code;
+        code = code == CKPT_OK ? ckpt_ranks_wait(ranks, 0, &err) : code;
+        code = code == CKPT_OK ? ckpt_ranks_wait(ranks, 1, &err) : code;
+    }
+    fprintf(stderr, "rank %d: %s\n", rank, err.msg);
+    return 1;
+}
+
+static int as_rank(const char *mode)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes),  cmocka_unit_test(split),    cmocka_unit_test(order),
+        cmocka_unit_test(reused), cmocka_unit_test(together), cmocka_unit_test(wrong),
+    };
+    ckpt_err err = {0};
+    if (ckpt_ranks_open(&ranks, &err) != CKPT_OK || ckpt_ranks_watch(ranks, "test_ranks_mpi", &err) != CKPT_OK ||
+        ckpt_ranks_slots(ranks, SLOTS, &err) != CKPT_OK) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    if (mode != NULL) { /* "die 2", "give 0" */
+        return until_death(mode[strlen(mode) - 1] - '0', mode[0] == 'g');
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed != 0) {
+        ckpt_ranks_give_up(ranks, "a test failed");
+        return 1;
+    }
+    ckpt_ranks_close(ranks);
+    return ckpt_memory_live() == 0 ? 0 : 1;
+}
+
+static void one(void **state)
+{
+    (void)state;
+    ckpt_test_ranks(program, 1, NULL);
+}
+
+static void two(void **state)
+{
+    (void)state;
+    ckpt_test_ranks(program, 2, NULL);
+}
+
+static void four(void **state)
+{
+    (void)state;
+    ckpt_test_ranks(program, 4, NULL);
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+/* Rank `victim` of four ends: the three others say so, each once, and nothing else of ours is said. */
+static void end_of(int victim, bool gives_up)
+{
+    char mode[16], output[16384], line[200];
+    snprintf(mode, sizeof mode, "%s %d", gives_up ? "give" : "die", victim);
+    const int code = ckpt_test_mpirun(program, 4, mode, output, sizeof output);
+    CHECK(code != 0 && code != 124, "%s: mpirun: exit %d:\n%s", mode, code, output);
+    for (int i = 0; i < 4; i++) {
+        snprintf(line, sizeof line, "test_ranks_mpi: rank %d of 4: rank %d %s; the last state is s.bin\n", i, victim,
+                 gives_up ? "gave up: no room on the disk" : "has died");
+        CHECK(count_of(output, line) == (i != victim), "%s: rank %d said it %d times:\n%s", mode, i,
+              count_of(output, line), output);
+    }
+    CHECK(count_of(output, "test_ranks_mpi: rank ") == 3 && count_of(output, "MPI: ") == 0, "%s: more was said:\n%s",
+          mode, output);
+}
+
+static void deaths(void **state)
+{
+    (void)state;
+    end_of(0, false);
+    end_of(2, false);
+}
+
+static void giving_up(void **state)
+{
+    (void)state;
+    end_of(3, true);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(one), cmocka_unit_test(two), cmocka_unit_test(four),
+                                              cmocka_unit_test(deaths), cmocka_unit_test(giving_up)};
+    program = argv[0];
+    if (ckpt_test_is_rank()) {
+        return as_rank(argc > 1 ? argv[1] : NULL);
+    }
+    const int no = ckpt_test_no_mpirun();
+    return no != 0 ? no : cmocka_run_group_tests(tests, NULL, NULL);
+}

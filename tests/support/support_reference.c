@@ -1,0 +1,292 @@
+/* Reference: the table, element-wise ops, ops that only move elements, optimizers, Philox. */
+#include "tests/support/support_reference.h"
+
+#include <math.h>
+#include <string.h>
+
+uint32_t ckpt_reference_philox(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t element)
+{
+    /* Salmon et al., SC 2011, table 2 and section 3.4: multipliers, Weyl constants, 10 rounds. */
+    const uint64_t block = element / 4;
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)step, c3 = (layer << 8) | stream;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+        const uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b;
+        c3 = (uint32_t)a;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const uint32_t word[4] = {c0, c1, c2, c3};
+    return word[element % 4];
+}
+
+bool ckpt_reference_keeps(uint32_t word, double p)
+{
+    const float uniform = (float)(((double)word + 1.0) / 4294967296.0);
+    return uniform > (float)p;
+}
+
+/* Walks every index of `shape` in written order. */
+typedef struct walk {
+    const ckpt_shape *shape;
+    int64_t at[CKPT_RANK_MAX];
+} walk;
+
+static void walk_next(walk *w)
+{
+    for (int d = w->shape->rank - 1; d >= 0; d--) {
+        if (++w->at[d] < w->shape->dim[d]) {
+            return;
+        }
+        w->at[d] = 0;
+    }
+}
+
+/* Where an index lies when the last dimension is fastest. */
+static int64_t position(const ckpt_shape *shape, const int64_t *at)
+{
+    int64_t index = 0;
+    for (int d = 0; d < shape->rank; d++) {
+        index = index * shape->dim[d] + at[d];
+    }
+    return index;
+}
+
+static void relu(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = r->in[0][i] > 0 ? r->in[0][i] : 0;
+    }
+}
+
+static void relu6(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = fmin(fmax(r->in[0][i], 0), 6);
+    }
+}
+
+static void gelu(const ckpt_reference *r)
+{
+    const double pi = 3.14159265358979323846;
+    const bool exact = strcmp(ckpt_node_string(r->node, "approximate"), "none") == 0;
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        const double x = r->in[0][i];
+        const double gate = exact ? erf(x / sqrt(2)) : tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x));
+        r->out[0][i] = 0.5 * x * (1 + gate);
+    }
+}
+
+static void hyperbolic(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = tanh(r->in[0][i]);
+    }
+}
+
+static void sigmoid(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = 1 / (1 + exp(-r->in[0][i]));
+    }
+}
+
+static void dropout(const ckpt_reference *r)
+{
+    const ckpt_shape *const shape = &r->node->out[0].shape;
+    const double p = ckpt_node_float(r->node, "p");
+    int64_t stride[CKPT_RANK_MAX];
+    ckpt_shape_strides(shape, stride); /* the mask belongs to places in memory */
+    walk w = {shape, {0}};
+    for (int64_t i = 0; i < ckpt_shape_count(shape); i++, walk_next(&w)) {
+        int64_t element = 0;
+        for (int d = 0; d < shape->rank; d++) {
+            element += w.at[d] * stride[d];
+        }
+        const uint32_t word = ckpt_reference_philox(r->seed, r->step, (uint32_t)r->node->index, 0, (uint64_t)element);
+        const bool keeps = r->evaluating || ckpt_reference_keeps(word, p);
+        r->out[0][i] = keeps ? r->in[0][i] / (r->evaluating ? 1 : 1 - p) : 0;
+    }
+}
+
+static void add(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = 0;
+        for (int k = 0; k < r->node->in_count; k++) {
+            r->out[0][i] += r->in[k][i];
+        }
+    }
+}
+
+static void mul(const ckpt_reference *r)
+{
+    const int64_t count = ckpt_shape_count(&r->node->in[0].shape);
+    const int64_t each = count / ckpt_shape_count(&r->node->in[1].shape); /* pixels that share one factor, or 1 */
+    for (int64_t i = 0; i < count; i++) {
+        r->out[0][i] = r->in[0][i] * r->in[1][i / each];
+    }
+}
+
+static void concat(const ckpt_reference *r)
+{
+    const ckpt_shape *const y = &r->node->out[0].shape;
+    const int64_t given = ckpt_node_int(r->node, "axis");
+    const int axis = (int)(given < 0 ? given + y->rank : given);
+    int64_t start = 0;
+    for (int k = 0; k < r->node->in_count; k++) {
+        const ckpt_shape *const x = &r->node->in[k].shape;
+        walk w = {x, {0}};
+        for (int64_t i = 0; i < ckpt_shape_count(x); i++, walk_next(&w)) {
+            int64_t at[CKPT_RANK_MAX];
+            memcpy(at, w.at, sizeof at);
+            at[axis] += start;
+            r->out[0][position(y, at)] = r->in[k][i];
+        }
+        start += x->dim[axis];
+    }
+}
+
+static void split(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    const int64_t given = ckpt_node_int(r->node, "axis");
+    const int axis = (int)(given < 0 ? given + x->rank : given);
+    int64_t start = 0;
+    for (int k = 0; k < r->node->out_count; k++) {
+        const ckpt_shape *const y = &r->node->out[k].shape;
+        walk w = {y, {0}};
+        for (int64_t i = 0; i < ckpt_shape_count(y); i++, walk_next(&w)) {
+            int64_t at[CKPT_RANK_MAX];
+            memcpy(at, w.at, sizeof at);
+            at[axis] += start;
+            r->out[k][i] = r->in[0][position(x, at)];
+        }
+        start += y->dim[axis];
+    }
+}
+
+static void reshape(const ckpt_reference *r)
+{
+    memcpy(r->out[0], r->in[0], (size_t)ckpt_shape_count(&r->node->in[0].shape) * sizeof(double));
+}
+
+static void transpose(const ckpt_reference *r)
+{
+    const ckpt_shape *const y = &r->node->out[0].shape;
+    walk w = {y, {0}};
+    for (int64_t i = 0; i < ckpt_shape_count(y); i++, walk_next(&w)) {
+        int64_t at[CKPT_RANK_MAX] = {0};
+        for (int d = 0; d < y->rank; d++) {
+            at[ckpt_node_int_at(r->node, "perm", d)] = w.at[d];
+        }
+        r->out[0][i] = r->in[0][position(&r->node->in[0].shape, at)];
+    }
+}
+
+static const struct {
+    const char *op;
+    ckpt_reference_op *forward;
+} table[] = {
+    {"linear", ckpt_reference_linear},
+    {"conv2d", ckpt_reference_conv2d},
+    {"batchnorm", ckpt_reference_batchnorm},
+    {"layernorm", ckpt_reference_layernorm},
+    {"relu", relu},
+    {"relu6", relu6},
+    {"gelu", gelu},
+    {"tanh", hyperbolic},
+    {"sigmoid", sigmoid},
+    {"softmax", ckpt_reference_softmax},
+    {"log_softmax", ckpt_reference_log_softmax},
+    {"dropout", dropout},
+    {"embedding", ckpt_reference_embedding},
+    {"positional_embedding", ckpt_reference_positional_embedding},
+    {"attention", ckpt_reference_attention},
+    {"add", add},
+    {"mul", mul},
+    {"concat", concat},
+    {"split", split},
+    {"reshape", reshape},
+    {"flatten", reshape},
+    {"transpose", transpose},
+    {"maxpool2d", ckpt_reference_maxpool2d},
+    {"avgpool2d", ckpt_reference_avgpool2d},
+    {"global_avgpool", ckpt_reference_global_avgpool},
+    {"upsample", ckpt_reference_upsample},
+    {"lstm_cell", ckpt_reference_lstm_cell},
+    {"cross_entropy", ckpt_reference_cross_entropy},
+    {"nll_loss", ckpt_reference_nll_loss},
+    {"mse", ckpt_reference_mse},
+};
+
+bool ckpt_reference_forward(const ckpt_reference *r)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (strcmp(table[i].op, r->node->op->name) == 0) {
+            table[i].forward(r);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Hyperparameter by name: hyper[] stands in the order of the optimizer's attributes. */
+static double hyper_of(const ckpt_optimizer *optimizer, const double *hyper, const char *name)
+{
+    for (int i = 0; optimizer->attrs[i].name != NULL; i++) {
+        if (strcmp(optimizer->attrs[i].name, name) == 0) {
+            return hyper[i];
+        }
+    }
+    return NAN;
+}
+
+/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay. */
+const ckpt_setting ckpt_settings[] = {
+    {"sgd", {0.01, 0, 0, 0}},
+    {"sgd", {0.1, 0.9, 0, 0.01}},
+    {"sgd", {0.05, 0.9, 1, 0.1}},
+    {"sgd", {0.05, 0, 0, 0.1}},
+    {"adam", {1e-3, 0.9, 0.999, 1e-8, 0}},
+    {"adam", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+    {"adamw", {1e-3, 0.9, 0.999, 1e-8, 0.01}},
+    {"adamw", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+};
+const int ckpt_setting_count = (int)(sizeof ckpt_settings / sizeof ckpt_settings[0]);
+
+bool ckpt_reference_update(const ckpt_optimizer *optimizer, const double *hyper, bool decay, uint64_t step,
+                           double *param, double grad, double *slot)
+{
+    const double lr = hyper_of(optimizer, hyper, "lr");
+    const double weight_decay = decay ? hyper_of(optimizer, hyper, "weight_decay") : 0;
+    if (strcmp(optimizer->name, "sgd") == 0) { /* torch.optim.SGD, dampening 0 */
+        const double momentum = hyper_of(optimizer, hyper, "momentum");
+        double g = grad + weight_decay * *param;
+        if (momentum != 0) {
+            slot[0] = step == 1 ? g : momentum * slot[0] + g;
+            g = hyper_of(optimizer, hyper, "nesterov") != 0 ? g + momentum * slot[0] : slot[0];
+        }
+        *param -= lr * g;
+        return true;
+    }
+    if (strcmp(optimizer->name, "adam") == 0 || strcmp(optimizer->name, "adamw") == 0) {
+        const double beta1 = hyper_of(optimizer, hyper, "beta1"), beta2 = hyper_of(optimizer, hyper, "beta2");
+        const double eps = hyper_of(optimizer, hyper, "eps");
+        const bool decoupled = strcmp(optimizer->name, "adamw") == 0;
+        if (decoupled) {
+            *param -= lr * weight_decay * *param;
+        }
+        const double g = decoupled ? grad : grad + weight_decay * *param;
+        slot[0] = beta1 * slot[0] + (1 - beta1) * g;
+        slot[1] = beta2 * slot[1] + (1 - beta2) * g * g;
+        const double m = slot[0] / (1 - pow(beta1, (double)step)), v = slot[1] / (1 - pow(beta2, (double)step));
+        *param -= lr * m / (sqrt(v) + eps);
+        return true;
+    }
+    return false;
+}

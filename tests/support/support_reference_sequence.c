@@ -1,0 +1,215 @@
+/* Reference: linear and layernorm, softmaxes, attention, lstm cell, embeddings, losses. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/support_reference.h"
+
+void ckpt_reference_linear(const ckpt_reference *r)
+{
+    const ckpt_shape *const w = &r->node->param[0].tensor.shape;
+    const int64_t O = w->dim[0], I = w->dim[1], rows = ckpt_shape_count(&r->node->in[0].shape) / I;
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t o = 0; o < O; o++) {
+            double sum = r->node->param_count > 1 ? r->param[1][o] : 0;
+            for (int64_t i = 0; i < I; i++) {
+                sum += r->in[0][n * I + i] * r->param[0][o * I + i];
+            }
+            r->out[0][n * O + o] = sum;
+        }
+    }
+}
+
+void ckpt_reference_layernorm(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    const int64_t H = x->dim[x->rank - 1], rows = ckpt_shape_count(x) / H;
+    for (int64_t n = 0; n < rows; n++) {
+        double mean = 0, variance = 0;
+        for (int64_t h = 0; h < H; h++) {
+            mean += r->in[0][n * H + h] / (double)H;
+        }
+        for (int64_t h = 0; h < H; h++) {
+            variance += pow(r->in[0][n * H + h] - mean, 2) / (double)H;
+        }
+        const double rstd = 1 / sqrt(variance + ckpt_node_float(r->node, "eps"));
+        r->saved[0][n] = mean;
+        r->saved[1][n] = rstd;
+        for (int64_t h = 0; h < H; h++) {
+            r->out[0][n * H + h] = r->param[0][h] * (r->in[0][n * H + h] - mean) * rstd + r->param[1][h];
+        }
+    }
+}
+
+/* log sum exp of `count` numbers that stand `step` apart. */
+static double log_sum_exp(const double *x, int64_t count, int64_t step)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        most = fmax(most, x[i * step]);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sum += exp(x[i * step] - most);
+    }
+    return most + log(sum);
+}
+
+void ckpt_reference_log_softmax(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    const int64_t given = ckpt_node_int(r->node, "axis");
+    const int axis = (int)(given < 0 ? given + x->rank : given);
+    int64_t step = 1;
+    for (int d = axis + 1; d < x->rank; d++) {
+        step *= x->dim[d];
+    }
+    const int64_t K = x->dim[axis];
+    for (int64_t outer = 0; outer < ckpt_shape_count(x) / (K * step); outer++) {
+        for (int64_t inner = 0; inner < step; inner++) {
+            const int64_t start = outer * K * step + inner;
+            const double lse = log_sum_exp(r->in[0] + start, K, step);
+            for (int64_t k = 0; k < K; k++) {
+                r->out[0][start + k * step] = r->in[0][start + k * step] - lse;
+            }
+        }
+    }
+}
+
+void ckpt_reference_softmax(const ckpt_reference *r)
+{
+    ckpt_reference_log_softmax(r);
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = exp(r->out[0][i]);
+    }
+}
+
+enum { LONGEST = 512 }; /* positions a test case may have */
+
+void ckpt_reference_attention(const ckpt_reference *r)
+{
+    const ckpt_node *const node = r->node;
+    const ckpt_shape *const y = &node->out[0].shape;
+    const int64_t B = y->dim[0], T = y->dim[1], C = y->dim[2], heads = ckpt_node_int(node, "heads"), D = C / heads;
+    const double p = ckpt_node_float(node, "dropout");
+    const bool causal = ckpt_node_bool(node, "causal"), packed = node->in_count == 1;
+    const int64_t row = packed ? 3 * C : C; /* numbers between one position and the next */
+    const double *const q = r->in[0], *const k = packed ? q + C : r->in[1], *const v = packed ? q + 2 * C : r->in[2];
+    for (int64_t b = 0; b < B; b++) {
+        for (int64_t h = 0; h < heads; h++) {
+            for (int64_t i = 0; i < T; i++) {
+                double score[LONGEST];
+                const int64_t seen = causal ? i + 1 : T;
+                for (int64_t j = 0; j < seen; j++) {
+                    score[j] = 0;
+                    for (int64_t d = 0; d < D; d++) {
+                        score[j] += q[(b * T + i) * row + h * D + d] * k[(b * T + j) * row + h * D + d];
+                    }
+                    score[j] /= sqrt((double)D);
+                }
+                const double lse = log_sum_exp(score, seen, 1);
+                r->saved[0][(b * heads + h) * T + i] = lse;
+                for (int64_t j = 0; j < seen; j++) {
+                    const uint64_t element = (uint64_t)(((b * heads + h) * T + i) * T + j);
+                    const uint32_t word = ckpt_reference_philox(r->seed, r->step, (uint32_t)node->index, 1, element);
+                    score[j] = exp(score[j] - lse);
+                    if (p > 0 && !r->evaluating) {
+                        score[j] = ckpt_reference_keeps(word, p) ? score[j] / (1 - p) : 0;
+                    }
+                }
+                for (int64_t d = 0; d < D; d++) {
+                    double sum = 0;
+                    for (int64_t j = 0; j < seen; j++) {
+                        sum += score[j] * v[(b * T + j) * row + h * D + d];
+                    }
+                    r->out[0][(b * T + i) * C + h * D + d] = sum;
+                }
+            }
+        }
+    }
+}
+
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+void ckpt_reference_lstm_cell(const ckpt_reference *r)
+{
+    const ckpt_node *const node = r->node;
+    const int64_t N = node->in[0].shape.dim[0], I = node->in[0].shape.dim[1], H = node->out[0].shape.dim[1];
+    const bool first = node->in_count == 1;
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t j = 0; j < H; j++) {
+            double gate[4];
+            for (int g = 0; g < 4; g++) {
+                const int64_t row = g * H + j;
+                gate[g] = r->param[2][row] + r->param[3][row];
+                for (int64_t i = 0; i < I; i++) {
+                    gate[g] += r->param[0][row * I + i] * r->in[0][n * I + i];
+                }
+                for (int64_t i = 0; !first && i < H; i++) {
+                    gate[g] += r->param[1][row * H + i] * r->in[1][n * H + i];
+                }
+                gate[g] = g == 2 ? tanh(gate[g]) : logistic(gate[g]);
+                r->saved[0][n * 4 * H + row] = gate[g];
+            }
+            const double c = (first ? 0 : gate[1] * r->in[2][n * H + j]) + gate[0] * gate[2];
+            r->saved[1][n * H + j] = tanh(c);
+            r->out[0][n * H + j] = gate[3] * tanh(c);
+            r->out[1][n * H + j] = c;
+        }
+    }
+}
+
+void ckpt_reference_embedding(const ckpt_reference *r)
+{
+    const int64_t F = r->node->param[0].tensor.shape.dim[1];
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->in[0].shape); i++) {
+        memcpy(r->out[0] + i * F, r->param[0] + (int64_t)r->in[0][i] * F, (size_t)F * sizeof(double));
+    }
+}
+
+void ckpt_reference_positional_embedding(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    for (int64_t i = 0; i < ckpt_shape_count(x); i++) {
+        r->out[0][i] = r->in[0][i] + r->param[0][i % (x->dim[1] * x->dim[2])];
+    }
+}
+
+void ckpt_reference_cross_entropy(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    const int64_t K = x->rank == 4 ? x->dim[1] : x->dim[x->rank - 1];
+    const int64_t step = x->rank == 4 ? x->dim[2] * x->dim[3] : 1; /* between a row's classes */
+    const int64_t rows = ckpt_shape_count(x) / K;
+    double sum = 0, count = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        const double *const logits = r->in[0] + row / step * K * step + row % step;
+        const int64_t target = (int64_t)r->in[1][row];
+        r->saved[0][row] = log_sum_exp(logits, K, step);
+        if (target != ckpt_node_int(r->node, "ignore_index")) {
+            sum += r->saved[0][row] - logits[target * step];
+            count += 1;
+        }
+    }
+    r->saved[1][0] = count;
+    r->out[0][0] = sum / count;
+}
+
+void ckpt_reference_nll_loss(const ckpt_reference *r)
+{
+    const int64_t N = r->node->in[0].shape.dim[0], K = r->node->in[0].shape.dim[1];
+    r->out[0][0] = 0;
+    for (int64_t n = 0; n < N; n++) {
+        r->out[0][0] -= r->in[0][n * K + (int64_t)r->in[1][n]] / (double)N;
+    }
+}
+
+void ckpt_reference_mse(const ckpt_reference *r)
+{
+    const int64_t count = ckpt_shape_count(&r->node->in[0].shape);
+    r->out[0][0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        r->out[0][0] += pow(r->in[0][i] - r->in[1][i], 2) / (double)count;
+    }
+}

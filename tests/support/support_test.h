@@ -1,0 +1,43 @@
+/* What tests share: cmocka's includes in the order it wants, where files are, and a failing allocation loop. */
+#ifndef CKPT_TESTS_SUPPORT_TEST_H
+#define CKPT_TESTS_SUPPORT_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/base/memory.h"
+#include "core/base/status.h"
+#include "tests/support/support_paths.h"
+
+/* Fails the test with a formatted message when `condition` is false. */
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fail_msg(__VA_ARGS__);                                                                                     \
+        }                                                                                                              \
+    } while (0)
+
+/* Asserts CKPT_OK, or fails with err.msg. */
+#define CHECK_OK(call, err)                                                                                            \
+    do {                                                                                                               \
+        const ckpt_code check_code = (call);                                                                           \
+        CHECK(check_code == CKPT_OK, "code %d: %s", (int)check_code, (err).msg);                                       \
+    } while (0)
+
+/* Run `call(context, err)` with 0, 1, 2, ... allocations allowed until it succeeds. Every earlier run must report
+ * CKPT_NO_MEMORY and leave no block live. Gives the number of allocations of the successful run. */
+int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *context);
+
+/* How many instances to try: `all`, or `few` and a line that says so when CKPT_TEST_ROUNDS=few, which CTest sets
+ * where sanitizers make each instance several times as slow. */
+uint64_t ckpt_test_rounds(uint64_t all, uint64_t few);
+
+/* Random numbers of a test: print the seed, the program's first argument or a fixed one; then 0 .. limit - 1 each. */
+void ckpt_test_seed(int argc, char **argv);
+uint64_t ckpt_test_draw(uint64_t limit);
+
+#endif

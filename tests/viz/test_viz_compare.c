@@ -1,0 +1,457 @@
+/* labels: unit */
+/* Comparisons against plain loops over the same files: what is in memory at both peaks, what decisions cost, stairs of
+ * sweeps, limits; names of groups; too little memory. */
+#include "tests/support/support_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/api/planner.h"
+#include "tests/support/support_graphs.h"
+#include "viz/compare/compare.h"
+#include "viz/compare/compare_write.h"
+
+typedef struct fixture {
+    ckpt_arena arena;
+    ckpt_err err;
+} fixture;
+
+static int setup(void **state)
+{
+    fixture *const f = test_calloc(1, sizeof *f);
+    ckpt_arena_init(&f->arena);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *const f = *state;
+    ckpt_arena_fini(&f->arena);
+    test_free(f);
+    return 0;
+}
+
+static const ckpt_difference *compare(fixture *f, const ckpt_compare_file *base, const ckpt_compare_file *fresh,
+                                      const ckpt_compare_options *options)
+{
+    const ckpt_compare_report *report = NULL;
+    CHECK_OK(ckpt_compare_make(base, fresh, 1, options, &f->arena, &report, &f->err), f->err);
+    assert_true(report->count == 1 && report->kind == base->kind);
+    return &report->difference[0];
+}
+
+static ckpt_compare_file of_plan(const ckpt_plan *plan)
+{
+    return (ckpt_compare_file){.source = "plan.json", .kind = CKPT_COMPARE_PLAN, .plan = plan};
+}
+
+static ckpt_plan *plan_of(fixture *f, const ckpt_graph *graph, const char *strategy)
+{
+    ckpt_plan *plan = NULL;
+    const ckpt_plan_options options = {0};
+    CHECK_OK(ckpt_plan_make(graph, strategy, &options, &f->arena, &plan, &f->err), f->err);
+    CHECK_OK(ckpt_plan_outline(graph, &f->arena, &plan->outline, &f->err), f->err);
+    return plan;
+}
+
+/* The first run at which most is in memory, from the places alone. */
+static int peak_step(const ckpt_plan *plan, ckpt_bytes *most)
+{
+    int at = -1;
+    *most = -1;
+    for (int s = 0; s < plan->step_count; s++) {
+        ckpt_bytes live = plan->static_bytes;
+        for (int p = 0; p < plan->place_count; p++) {
+            live += plan->place[p].from <= s && s <= plan->place[p].to ? plan->place[p].bytes : 0;
+        }
+        if (plan->step[s].kind == CKPT_RUN && live > *most) {
+            *most = live;
+            at = s;
+        }
+    }
+    return at;
+}
+
+/* Bytes of that name at step `at`; a workspace has the name of its op. */
+static ckpt_bytes bytes_of(const ckpt_plan *plan, int at, const char *name, bool workspace)
+{
+    ckpt_bytes sum = 0;
+    for (int p = 0; p < plan->place_count; p++) {
+        const ckpt_place *const place = &plan->place[p];
+        const bool own = strcmp(place->name, "workspace") == 0;
+        const char *const called = own ? plan->step[place->from].name : place->name;
+        if (place->from <= at && at <= place->to && own == workspace && strcmp(called, name) == 0) {
+            sum += place->bytes;
+        }
+    }
+    return sum;
+}
+
+static void check_contributors(const ckpt_difference *d, const ckpt_plan *a, const ckpt_plan *b)
+{
+    ckpt_bytes most_a = 0, most_b = 0, sum = 0;
+    const int at_a = peak_step(a, &most_a), at_b = peak_step(b, &most_b);
+    assert_true(most_a == a->peak_bytes && most_b == b->peak_bytes);
+    for (int i = 0; i < d->contributor_count; i++) {
+        const ckpt_contributor *const c = &d->contributor[i];
+        const bool workspace = strcmp(c->what, "workspace") == 0;
+        CHECK(c->base == bytes_of(a, at_a, c->name, workspace) && c->fresh == bytes_of(b, at_b, c->name, workspace),
+              "%s: %lld and %lld bytes", c->name, (long long)c->base, (long long)c->fresh);
+        assert_true(c->base != c->fresh && (c->fresh == 0) == (c->reason[0] == '\0'));
+        sum += c->fresh - c->base;
+    }
+    assert_true(sum == most_b - most_a);
+    for (int k = 0; k < a->outline.buffer_count; k++) { /* and none is left out */
+        const char *const name = a->outline.buffer[k].name;
+        bool listed = false;
+        for (int i = 0; i < d->contributor_count; i++) {
+            listed = listed || strcmp(d->contributor[i].name, name) == 0;
+        }
+        assert_true(listed || bytes_of(a, at_a, name, false) == bytes_of(b, at_b, name, false));
+    }
+}
+
+static ckpt_ns again_of(const ckpt_plan *plan, const char *layer)
+{
+    ckpt_ns sum = 0;
+    for (int s = 0; s < plan->step_count; s++) {
+        for (int o = 0; o < plan->outline.op_count; o++) {
+            const ckpt_outline_op *const op = &plan->outline.op[o];
+            if (plan->step[s].kind == CKPT_RUN && plan->step[s].again && strcmp(op->name, plan->step[s].name) == 0 &&
+                strcmp(op->layer, layer) == 0) {
+                sum += op->time_ns;
+            }
+        }
+    }
+    return sum;
+}
+
+static void check_decisions(const ckpt_difference *d, const ckpt_plan *a, const ckpt_plan *b)
+{
+    int found = 0, grouped = 0;
+    ckpt_ns by_layer = 0, by_group = 0;
+    for (int k = 0; k < a->layer_count; k++) {
+        assert_string_equal(a->layer[k].layer, b->layer[k].layer);
+        if (a->layer[k].decision != b->layer[k].decision) {
+            const ckpt_decision_change *const c = &d->decision[found++];
+            assert_string_equal(c->layer, b->layer[k].layer);
+            assert_true(c->base == a->layer[k].decision && c->fresh == b->layer[k].decision);
+            assert_true(c->again_ns == again_of(b, c->layer) - again_of(a, c->layer));
+            by_layer += c->again_ns;
+        }
+    }
+    for (int g = 0; g < d->decision_group_count; g++) {
+        grouped += d->decision_group[g].count;
+        by_group += d->decision_group[g].again_ns;
+    }
+    assert_true(found == d->decision_count && grouped == found && by_layer == by_group);
+}
+
+static void plans_against_plain_loops(void **state)
+{
+    static const char *const strategies[] = {"keep-all", "recompute-all", "greedy", "sqrt"};
+    fixture *const f = *state;
+    const uint64_t rounds = ckpt_test_rounds(80, 15);
+    int changed = 0;
+    for (uint64_t i = 0; i < rounds; i++) {
+        const ckpt_mark mark = ckpt_arena_mark(&f->arena);
+        const ckpt_graph *const graph = ckpt_test_step(&f->arena, ckpt_test_draw(1000000), 3 + (int)ckpt_test_draw(12));
+        const ckpt_plan *const a = plan_of(f, graph, strategies[ckpt_test_draw(4)]);
+        const ckpt_plan *const b = plan_of(f, graph, strategies[ckpt_test_draw(4)]);
+        if (a->verdict == CKPT_FITS && b->verdict == CKPT_FITS) {
+            const ckpt_compare_file files[] = {of_plan(a), of_plan(b)};
+            const ckpt_compare_options options = {0};
+            const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
+            assert_true(d->compared && d->mismatch_count == 0 && d->contributors_known);
+            check_contributors(d, a, b);
+            check_decisions(d, a, b);
+            changed += d->decision_count > 0;
+            const ckpt_difference *const back = compare(f, &files[1], &files[0], &options);
+            assert_true(back->worse == d->better && back->better == d->worse);
+            check_contributors(back, b, a);
+        }
+        ckpt_arena_rewind(&f->arena, mark);
+    }
+    CHECK(changed > 5, "only %d pairs had changed decisions", changed);
+}
+
+/* A plan of layers that all change alike, and nothing else. */
+static const ckpt_decision_group *group_of(fixture *f, const char *const *layer, int count, int *groups)
+{
+    ckpt_layer_decision keep[16], again[16];
+    for (int i = 0; i < count; i++) {
+        keep[i] = (ckpt_layer_decision){layer[i], CKPT_KEEP};
+        again[i] = (ckpt_layer_decision){layer[i], CKPT_RECOMPUTE};
+    }
+    ckpt_plan a = {.source = "a", .graph_name = "g", .costs = "", .layer = keep, .layer_count = count};
+    ckpt_plan b = a;
+    b.layer = again;
+    const ckpt_compare_file files[] = {of_plan(&a), of_plan(&b)};
+    const ckpt_compare_options options = {0};
+    const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
+    *groups = d->decision_group_count;
+    return d->decision_group;
+}
+
+static void names_of_groups(void **state)
+{
+    fixture *const f = *state;
+    static const struct {
+        const char *layer[6];
+        int count, groups;
+        const char *name;
+        int members, of;
+    } cases[] = {
+        {{"h.0.mlp", "h.1.mlp", "h.2.mlp"}, 3, 1, "h.0 … h.2.mlp", 3, 0},
+        {{"h.0.mlp", "h.2.mlp", "h.10.mlp"}, 3, 1, "h.0 … h.10.mlp", 3, 11},
+        {{"h.0.mlp", "h.1.att"}, 2, 2, "h.0.mlp", 1, 0},
+        {{"h.0", "h.1"}, 2, 1, "h.0 … h.1", 2, 0},
+        {{"s.0.b.0.c", "s.0.b.1.c", "s.1.b.0.c"}, 3, 1, "s.0.b.0.c … s.1.b.0.c", 3, 0},
+        {{"s.0.b.0.c", "s.0.b.1.c"}, 2, 1, "s.0.b.0 … s.0.b.1.c", 2, 0},
+        {{"0", "1"}, 2, 1, "0 … 1", 2, 0},
+        {{"a..0", "a..1", ".", ""}, 4, 3, "a..0 … a..1", 2, 0},
+        {{"x.99999999999999999999.y", "x.1.y"}, 2, 1, "x.99999999999999999999 … x.1.y", 2, 0},
+        {{"only"}, 1, 1, "only", 1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int groups = 0;
+        const ckpt_decision_group *const g = group_of(f, cases[i].layer, cases[i].count, &groups);
+        CHECK(groups == cases[i].groups, "case %zu: %d groups", i, groups);
+        bool found = false;
+        for (int k = 0; k < groups; k++) {
+            found = found ||
+                    (strcmp(g[k].name, cases[i].name) == 0 && g[k].count == cases[i].members && g[k].of == cases[i].of);
+        }
+        CHECK(found, "case %zu: \"%s\" ×%d of %d, wanted \"%s\"", i, g[0].name, g[0].count, g[0].of, cases[i].name);
+    }
+}
+
+static ckpt_curve *random_curve(fixture *f)
+{
+    ckpt_curve *const curve = CKPT_NEW(&f->arena, ckpt_curve, 1);
+    const int count = (int)ckpt_test_draw(6);
+    ckpt_curve_point *const point = CKPT_NEW(&f->arena, ckpt_curve_point, count);
+    ckpt_bytes budget = 10 + (ckpt_bytes)ckpt_test_draw(20);
+    ckpt_ns time = 1000;
+    for (int i = 0; i < count; i++) {
+        point[i] = (ckpt_curve_point){.budget_bytes = budget, .time_ns = time};
+        budget += 1 + (ckpt_bytes)ckpt_test_draw(20);
+        time -= (ckpt_ns)ckpt_test_draw(100);
+    }
+    *curve = (ckpt_curve){.source = "s",
+                          .graph_name = "g",
+                          .costs = "",
+                          .complete = true,
+                          .point = point,
+                          .point_count = count,
+                          .least_budget_bytes = count == 0 ? 200 : 0};
+    return curve;
+}
+
+/* The time of the last point that the budget pays for; -1: none. */
+static ckpt_ns time_at(const ckpt_curve *curve, ckpt_bytes budget)
+{
+    ckpt_ns time = -1;
+    for (int i = 0; i < curve->point_count; i++) {
+        time = curve->point[i].budget_bytes <= budget ? curve->point[i].time_ns : time;
+    }
+    return time;
+}
+
+static const ckpt_compare_value *value_of(const ckpt_difference *d, const char *name)
+{
+    for (int i = 0; i < d->value_count; i++) {
+        if (strcmp(d->value[i].metric->name, name) == 0) {
+            return &d->value[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_point(const ckpt_curve *curve, ckpt_bytes budget)
+{
+    for (int i = 0; i < curve->point_count; i++) {
+        if (curve->point[i].budget_bytes == budget) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void sweeps_against_every_budget(void **state)
+{
+    fixture *const f = *state;
+    for (int round = 0; round < 200; round++) {
+        const ckpt_curve *const a = random_curve(f), *const b = random_curve(f);
+        const ckpt_compare_file files[] = {{.source = "a", .kind = CKPT_COMPARE_SWEEP, .curve = a},
+                                           {.source = "b", .kind = CKPT_COMPARE_SWEEP, .curve = b}};
+        const ckpt_compare_options options = {0};
+        const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
+        double worst = -2, sum_a = 0, sum_b = 0;
+        ckpt_bytes first = 0, last = 0;
+        bool alike = true; /* where both have plans, points are at the same budgets */
+        for (int i = 0; i < d->row_count; i++) {
+            const ckpt_compare_value *const v = &d->row[i].value;
+            const ckpt_bytes budget = d->row[i].budget_bytes;
+            const ckpt_ns x = time_at(a, budget), y = time_at(b, budget);
+            assert_true(v->has_base == (x >= 0) && v->has_new == (y >= 0));
+            assert_true((x < 0 || v->base == x) && (y < 0 || v->fresh == y));
+            if (x >= 0 && y >= 0) {
+                const bool told = y == x || has_point(y > x ? b : a, budget);
+                const double growth = (double)(y - x) / (double)x;
+                assert_true((v->change == CKPT_CHANGE_UNJUDGED) == !told);
+                worst = told && growth > worst ? growth : worst;
+                alike = alike && has_point(a, budget) == has_point(b, budget);
+                first = first == 0 ? budget : first;
+                last = budget;
+            }
+        }
+        assert_true(d->lost == (a->point_count > 0 && b->point_count == 0));
+        const ckpt_compare_value *const step = value_of(d, "step_time"), *const mean = value_of(d, "mean_time");
+        assert_true((step != NULL) == (worst > -2));
+        if (step != NULL) {
+            assert_true((double)(step->fresh - step->base) / (double)step->base == worst);
+        }
+        assert_true((mean != NULL) == (last > first));
+        for (ckpt_bytes budget = first; budget < last; budget++) { /* one byte after the other */
+            sum_a += (double)time_at(a, budget);
+            sum_b += (double)time_at(b, budget);
+        }
+        if (mean != NULL) {
+            assert_true(alike || mean->change == CKPT_CHANGE_UNJUDGED || mean->base == mean->fresh);
+            assert_true(!alike || mean->change != CKPT_CHANGE_UNJUDGED);
+            assert_true(llabs((int64_t)(sum_a / (double)(last - first) + 0.5) - mean->base) <= 1);
+            assert_true(llabs((int64_t)(sum_b / (double)(last - first) + 0.5) - mean->fresh) <= 1);
+        }
+    }
+}
+
+/* Each kind of limit at its edge: one more than it allows is exceeded, that itself is not. */
+static void limits_to_the_byte(void **state)
+{
+    fixture *const f = *state;
+    static const struct {
+        const char *text;
+        bool increase;
+        int64_t base, allowed;
+    } cases[] = {
+        {"peak=1GB", false, 5, 1000000000},
+        {"peak=0", true, 12345, 12345},
+        {"peak=1kB", true, 12345, 13345},
+        {"peak=3%", true, 1000001, 1030001},
+        {"peak=0.0001%", true, 999999, 999999},
+        {"peak=0.0001%", true, 1000000, 1000001},
+        {"peak=100%", true, INT64_MAX / 2, INT64_MAX - 1},
+        {"peak=250%", true, INT64_MAX / 2, INT64_MAX},
+        {"peak=50%", true, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int over = 0; over < 2 && (over == 0 || cases[i].allowed < INT64_MAX); over++) {
+            ckpt_limit limit[4];
+            int count = 0;
+            CHECK_OK(ckpt_limits_parse(cases[i].text, cases[i].increase, limit, 4, &count, &f->arena, &f->err), f->err);
+            const ckpt_compare_options options = {.limit = limit, .limit_count = count};
+            const ckpt_plan a = {.source = "a", .graph_name = "g", .costs = "", .peak_bytes = cases[i].base};
+            ckpt_plan b = a;
+            b.peak_bytes = cases[i].allowed + over;
+            const ckpt_compare_file files[] = {of_plan(&a), of_plan(&b)};
+            const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
+            CHECK(d->limit_count == 1 && d->limit[0].allowed == cases[i].allowed, "%s: allows %lld, wanted %lld",
+                  cases[i].text, (long long)d->limit[0].allowed, (long long)cases[i].allowed);
+            assert_true((d->limit[0].state == CKPT_LIMIT_EXCEEDED) == (over == 1) && d->exceeded == (over == 1));
+            assert_true((d->limit[0].because_count > 0) == (over == 1));
+        }
+    }
+}
+
+/* Everything of every kind, written in every form. */
+static ckpt_code write_all(const ckpt_compare_report *report, ckpt_err *err)
+{
+    ckpt_text text;
+    ckpt_text_init(&text);
+    ckpt_compare_text(report, true, &text);
+    ckpt_compare_json(report, &text);
+    ckpt_compare_markdown(report, 0, &text);
+    ckpt_compare_csv(report, &text);
+    ckpt_compare_junit(report, &text);
+    ckpt_compare_html(report, &text);
+    ckpt_compare_annotations(report, &text);
+    ckpt_metrics_text(&text);
+    const ckpt_code code = ckpt_text_end(&text, err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+typedef struct pair {
+    ckpt_compare_file file[2];
+} pair;
+
+static ckpt_code starved(void *context, ckpt_err *err)
+{
+    static const char *const limits[CKPT_COMPARE_KIND_COUNT] = {
+        "peak=0,step_time=3%,recompute=0,gap=1%", "step_time=0,backward=1%", "peak=0,step_time=1%,recompute=0",
+        "step_time=0,least_budget=0"};
+    const pair *const p = context;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_limit limit[8];
+    int count = 0;
+    const ckpt_compare_report *report = NULL;
+    ckpt_code code = ckpt_limits_parse(limits[p->file[0].kind], true, limit, 8, &count, &arena, err);
+    const ckpt_compare_options options = {.limit = limit, .limit_count = count, .force = true};
+    code = code == CKPT_OK ? ckpt_compare_make(&p->file[0], &p->file[1], 1, &options, &arena, &report, err) : code;
+    code = code == CKPT_OK ? write_all(report, err) : code;
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static void starve(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_test_step(&f->arena, 4711, 8);
+    const ckpt_plan *const a = plan_of(f, graph, "keep-all"), *const b = plan_of(f, graph, "recompute-all");
+    pair plans = {{of_plan(a), of_plan(b)}};
+    assert_true(ckpt_test_starve(starved, &plans) > 20);
+    pair traces = {{{.source = "a", .kind = CKPT_COMPARE_TRACE}, {.source = "b", .kind = CKPT_COMPARE_TRACE}}};
+    CHECK_OK(ckpt_plan_as_trace(a, &f->arena, &traces.file[0].trace, &f->err), f->err);
+    CHECK_OK(ckpt_plan_as_trace(b, &f->arena, &traces.file[1].trace, &f->err), f->err);
+    assert_true(ckpt_test_starve(starved, &traces) > 10);
+    static const ckpt_ns fast[] = {10, 11, 12, 13, 14, 15}, slow[] = {20, 21, 22, 23, 24, 25};
+    const ckpt_profile_row rows[2] = {{.layer = "x", .op = "relu", .same_as = "", .forward = {12, 3, 6, fast}},
+                                      {.layer = "x", .op = "relu", .same_as = "", .forward = {22, 3, 6, slow}}};
+    const ckpt_machine machine = {"cpu: a, 1 threads", "", "", "l", "", "", "", 1, false};
+    const ckpt_machine other = {"cpu: b, 1 threads", "", "", "m", "", "", "", 2, false};
+    const ckpt_profile profiles[2] = {
+        {.source = "a", .model = "m", .machine = machine, .recorder = "", .row = &rows[0], .row_count = 1},
+        {.source = "b", .model = "n", .machine = other, .recorder = "", .row = &rows[1], .row_count = 1}};
+    pair profile = {{{.source = "a", .kind = CKPT_COMPARE_PROFILE, .profile = &profiles[0]},
+                     {.source = "b", .kind = CKPT_COMPARE_PROFILE, .profile = &profiles[1]}}};
+    assert_true(ckpt_test_starve(starved, &profile) > 10);
+    const ckpt_curve_point points[] = {{.budget_bytes = 10, .time_ns = 9}, {.budget_bytes = 20, .time_ns = 8}};
+    const ckpt_curve curves[2] = {
+        {.source = "a", .graph_name = "g", .costs = "roofline of a", .point = points, .point_count = 2},
+        {.source = "b",
+         .graph_name = "g",
+         .costs = "roofline of b",
+         .point = points + 1,
+         .point_count = 1,
+         .keep_all_time_ns = 3}};
+    pair sweep = {{{.source = "a", .kind = CKPT_COMPARE_SWEEP, .curve = &curves[0]},
+                   {.source = "b", .kind = CKPT_COMPARE_SWEEP, .curve = &curves[1]}}};
+    assert_true(ckpt_test_starve(starved, &sweep) > 10);
+}
+
+int main(int argc, char **argv)
+{
+    ckpt_test_seed(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(plans_against_plain_loops, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_of_groups, setup, teardown),
+        cmocka_unit_test_setup_teardown(sweeps_against_every_budget, setup, teardown),
+        cmocka_unit_test_setup_teardown(limits_to_the_byte, setup, teardown),
+        cmocka_unit_test_setup_teardown(starve, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,237 @@
+/* ckpt-compare: what got better or worse between two plans, profiles, traces or sweeps, and which layers and buffers
+ * made it so. Data first: ckpt_compare_make fills a report, the writers only show it. */
+#ifndef CKPT_VIZ_COMPARE_COMPARE_H
+#define CKPT_VIZ_COMPARE_COMPARE_H
+
+#include "core/formats/curve.h"
+#include "core/formats/plan.h"
+#include "core/formats/profile.h"
+#include "core/formats/trace.h"
+#include "viz/timeline/alive.h"
+
+typedef enum ckpt_compare_kind {
+    CKPT_COMPARE_PLAN,
+    CKPT_COMPARE_PROFILE,
+    CKPT_COMPARE_TRACE,
+    CKPT_COMPARE_SWEEP,
+    CKPT_COMPARE_KIND_COUNT
+} ckpt_compare_kind;
+
+/* A file that was read; of the four pointers the one of its kind is set. */
+typedef struct ckpt_compare_file {
+    const char *source;
+    ckpt_compare_kind kind;
+    const ckpt_plan *plan;
+    const ckpt_profile *profile;
+    const ckpt_trace *trace;
+    const ckpt_curve *curve;
+} ckpt_compare_file;
+
+/* What a number counts. All values are whole: a ratio is in millionths. */
+typedef enum ckpt_compare_unit {
+    CKPT_UNIT_BYTES,
+    CKPT_UNIT_NS,
+    CKPT_UNIT_RATIO, /* millionths; shown as a percentage */
+} ckpt_compare_unit;
+
+/* How a number came to be, and so how a change of it is judged. */
+typedef enum ckpt_compare_nature {
+    CKPT_EXACT,   /* planned, or counted to the byte: any change is one */
+    CKPT_SAMPLED, /* a measured time: a change counts when a test finds it significant */
+    CKPT_ONCE,    /* measured once and varying: shown, and held against limits, but no change is judged */
+} ckpt_compare_nature;
+
+typedef enum ckpt_compare_change {
+    CKPT_CHANGE_SAME,
+    CKPT_CHANGE_BETTER,
+    CKPT_CHANGE_WORSE,
+    CKPT_CHANGE_OTHER,    /* changed, and neither is better in itself: a budget */
+    CKPT_CHANGE_NOISE,    /* "~": sampled, and not significant; or measured once */
+    CKPT_CHANGE_FEW,      /* sampled, with too few samples for a test; `why` says how many */
+    CKPT_CHANGE_MISSING,  /* one side does not have it; `why` says which where that needs a word */
+    CKPT_CHANGE_UNJUDGED, /* two numbers of different kinds, such as predicted and measured; `why` says which */
+} ckpt_compare_change;
+
+/* A metric as users name it in limits: of the kinds it is in, lower is better unless `neutral`. */
+typedef struct ckpt_metric {
+    const char *name;  /* "step_time" */
+    const char *label; /* "step time" */
+    const char *about; /* one clause, for --list-metrics */
+    ckpt_compare_unit unit;
+    bool neutral;
+    unsigned kinds; /* bit 1 << ckpt_compare_kind */
+} ckpt_metric;
+
+extern const ckpt_metric ckpt_metrics[]; /* name NULL ends it */
+
+/* One number on both sides. */
+typedef struct ckpt_compare_value {
+    const ckpt_metric *metric;
+    const char *where; /* what the number is of, where that varies: the budget of a sweep; else "" */
+    ckpt_compare_nature nature;
+    bool has_base, has_new;
+    int64_t base, fresh;        /* of samples: the median */
+    ckpt_compare_change change; /* what the verdict is */
+    int base_samples, samples;  /* sampled: how many of BASE and of NEW */
+    bool tested;                /* the test was made */
+    double p;                   /* tested: two-sided, Mann-Whitney U */
+    const char *why;            /* a clause beside the verdict; "" for none */
+    const int64_t *sample;      /* of NEW, for a limit in absolute terms; NULL: none */
+} ckpt_compare_value;
+
+/* A limit as given: --max METRIC=VALUE, or --max-increase METRIC=VALUE. */
+typedef struct ckpt_limit {
+    const ckpt_metric *metric;
+    bool increase; /* NEW may have that much more than BASE; else NEW may have that much */
+    bool relative; /* of an increase: `value` is millionths of BASE */
+    int64_t value;
+    const char *text; /* "--max-increase step_time=3%" */
+} ckpt_limit;
+
+typedef enum ckpt_limit_state {
+    CKPT_LIMIT_HELD,
+    CKPT_LIMIT_EXCEEDED,
+    CKPT_LIMIT_OPEN, /* measured, and the samples do not tell: never fails */
+} ckpt_limit_state;
+
+/* What became of a limit. */
+typedef struct ckpt_limit_result {
+    const ckpt_limit *limit;
+    const ckpt_compare_value *value;
+    int64_t allowed; /* the most NEW may have */
+    ckpt_limit_state state;
+    const char *text;           /* one line: what was found and allowed */
+    const char *const *because; /* exceeded: which layers and buffers did it, a line each */
+    int because_count;
+} ckpt_limit_result;
+
+/* Why two files should not be compared: "batch", "2 MB of inputs", "4 MB of inputs". */
+typedef struct ckpt_compare_mismatch {
+    const char *what; /* model, graph, batch, dtype, device, threads, costs */
+    const char *base, *fresh;
+} ckpt_compare_mismatch;
+
+/* A layer whose decision changed, and what that costs (positive) or saves. */
+typedef struct ckpt_decision_change {
+    const char *layer;
+    ckpt_decision base, fresh;
+    ckpt_ns again_ns;        /* more time in runs again of its ops, NEW less BASE */
+    ckpt_bytes copied_bytes; /* more bytes copied to the host */
+    ckpt_bytes peak_bytes;   /* more of what it wrote in memory at the peak */
+    int group;               /* index in decision_group */
+} ckpt_decision_change;
+
+/* Such layers of repeated blocks, together: "h.0 … h.5.mlp", 6 layers; largest change of time first, then of bytes. */
+typedef struct ckpt_decision_group {
+    const char *name;
+    int count;
+    int of; /* blocks from the first to the last, when that is more; else 0 */
+    ckpt_decision base, fresh;
+    ckpt_ns again_ns;
+    ckpt_bytes copied_bytes, peak_bytes;
+} ckpt_decision_group;
+
+/* A buffer, workspace or static block at the peaks. Over all of them the changes add up to the peak's. */
+typedef struct ckpt_contributor {
+    const char *name;
+    const char *layer;       /* "" unknown */
+    const char *what;        /* ckpt_life_kind_name, or "static" */
+    ckpt_bytes base, fresh;  /* 0: not in memory at that peak */
+    const char *base_reason; /* why it is there at BASE's peak (ckpt_life_reason); "" where it is not, or unknown, and
+                                of those with the smallest changes */
+    const char *reason;      /* and at NEW's */
+} ckpt_contributor;
+
+/* A row of a table beside the metrics: a layer and direction of a profile ("h.0.up", "forward"), a budget of a sweep
+ * ("5.20 GB", ""), a category of a trace at its peak ("activations", ""). */
+typedef struct ckpt_compare_row {
+    const char *name, *part;
+    ckpt_bytes budget_bytes;  /* of a sweep; else 0 */
+    ckpt_compare_value value; /* p is adjusted for the number of rows (Holm) where it is sampled */
+} ckpt_compare_row;
+
+/* NEW against BASE. */
+typedef struct ckpt_difference {
+    const ckpt_compare_file *base, *fresh;
+    const ckpt_compare_mismatch *mismatch; /* none: comparable */
+    int mismatch_count;
+    bool compared;           /* false: not comparable and not forced; all that follows is empty */
+    const char *const *note; /* lines on what was compared how: costs that changed, a plan that does not fit, ... */
+    int note_count;
+    const ckpt_compare_value *value; /* all metrics of the kind that either side has */
+    int value_count;
+    const ckpt_decision_change *decision; /* in order of the layers of NEW */
+    int decision_count;
+    const ckpt_decision_group *decision_group;
+    int decision_group_count;
+    bool decisions_known;                /* both sides say what each layer does */
+    const char *base_peak, *peak;        /* "h.3.att/backward at step 812": where the peaks are; "" unknown */
+    const ckpt_contributor *contributor; /* all that differ, largest change first */
+    int contributor_count;
+    bool contributors_known;
+    const ckpt_compare_row *row; /* most telling first: significant before not, then by size of the change */
+    int row_count;
+    const char *row_title;        /* "layer", "budget", "category at the peak"; "" when there are no rows */
+    const char *first_difference; /* of traces: the first step at which they differ and how; "" none or not a trace */
+    const ckpt_limit_result *limit;
+    int limit_count;
+    int worse, better; /* values that are */
+    bool lost;         /* BASE is a plan that fits its budget, and NEW is not; or BASE's sweep has plans, NEW's none */
+    bool exceeded;     /* some limit is */
+} ckpt_difference;
+
+typedef struct ckpt_compare_options {
+    const ckpt_limit *limit;
+    int limit_count;
+    bool exit_code; /* anything worse fails */
+    bool warn_only; /* nothing fails */
+    bool force;     /* compare what is not comparable */
+    double alpha;   /* level of significance; 0: 0.05 */
+} ckpt_compare_options;
+
+typedef struct ckpt_compare_report {
+    ckpt_compare_kind kind;
+    ckpt_compare_options options;
+    const ckpt_difference *difference; /* one per NEW */
+    int count;
+    int status; /* what to exit with: 0 fine, 1 a limit exceeded (or worse, with exit_code), 3 not comparable */
+} ckpt_compare_report;
+
+enum { CKPT_COMPARE_SAMPLES = 5 }; /* fewer on a side are too few */
+
+/* Read a file of any of the four kinds. Errors: CKPT_BAD_INPUT (no JSON, another "format"), those of the readers. */
+CKPT_MUST_USE ckpt_code ckpt_compare_read(const char *path, ckpt_arena *out, ckpt_compare_file *file, ckpt_err *err);
+
+/* "peak=6GiB,step_time=500ms" for --max, or "peak=0,step_time=3%" for --max-increase (`increase`): appended to
+ * `limit`, of which *count are there and `room` fit. Errors: CKPT_BAD_INPUT (unknown metric, which lists them; a
+ * value that is no number of the metric's unit), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_limits_parse(const char *text, bool increase, ckpt_limit *limit, int room, int *count,
+                                          ckpt_arena *out, ckpt_err *err);
+
+/* Each of `fresh` against `base`. The report points into the files.
+ * Errors: CKPT_BAD_INPUT (another kind of file; a limit on a metric that the kind lacks, which lists those it has),
+ * CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(n log n) in the files' size, beside the tests (ranks.h). */
+CKPT_MUST_USE ckpt_code ckpt_compare_make(const ckpt_compare_file *base, const ckpt_compare_file *fresh, int count,
+                                          const ckpt_compare_options *options, ckpt_arena *out,
+                                          const ckpt_compare_report **report, ckpt_err *err);
+
+/* For people: aligned, with escapes for colour when `color`. And everything, for programs (docs/compare.md). */
+void ckpt_compare_text(const ckpt_compare_report *report, bool color, ckpt_text *text);
+void ckpt_compare_json(const ckpt_compare_report *report, ckpt_text *text);
+
+/* The metrics of a kind, or of all, one a line, for --list-metrics. */
+void ckpt_metrics_text(ckpt_text *text);
+
+const char *ckpt_compare_kind_name(ckpt_compare_kind kind);       /* "plan" */
+const char *ckpt_compare_change_name(ckpt_compare_change change); /* "worse" */
+
+/* A number with its unit, "6.00 GB"; the change of it, "+1 B"; and in percent, "+3.10 %", "new" or "" where BASE is 0.
+ * Written to `text` (CKPT_UNITS_TEXT bytes) and given back. */
+const char *ckpt_compare_show(ckpt_compare_unit unit, int64_t value, char *text);
+const char *ckpt_compare_show_change(const ckpt_compare_value *value, char *text);
+const char *ckpt_compare_show_percent(const ckpt_compare_value *value, char *text);
+
+/* One line of what is worse, better or exceeded: "peak +75.0 MB (+1.2 %), step time -12.3 ms (-3.1 %)". */
+const char *ckpt_compare_verdict(const ckpt_difference *difference, ckpt_arena *out);
+
+#endif

@@ -1,0 +1,177 @@
+/* Decisions that changed, layers of repeated blocks together: names that differ in their numbers alone ("h.0.mlp",
+ * "h.1.mlp") and changed alike. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "viz/compare/compare_impl.h"
+
+typedef struct member {
+    const char *pattern; /* the name with # for each part that is a number */
+    ckpt_decision base, fresh;
+    int at;
+} member;
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Letters of the part of a name that begins at `name`, up to the next dot or the end. *number: all are digits. */
+static size_t part(const char *name, bool *number)
+{
+    const size_t length = strcspn(name, ".");
+    *number = length > 0;
+    for (size_t i = 0; i < length; i++) {
+        *number = *number && digit(name[i]);
+    }
+    return length;
+}
+
+static const char *pattern_of(const char *name, ckpt_arena *out)
+{
+    char *const pattern = ckpt_arena_text(out, name);
+    char *to = pattern;
+    for (const char *from = name; to != NULL;) {
+        bool number = false;
+        const size_t length = part(from, &number);
+        memmove(to, number ? "#" : from, number ? 1 : length);
+        to += number ? 1 : length;
+        from += length;
+        *to = *from;
+        if (*from++ == '\0') {
+            break;
+        }
+        to++;
+    }
+    return pattern;
+}
+
+static int by_pattern(const void *a, const void *b)
+{
+    const member *const x = a, *const y = b;
+    const int order = strcmp(x->pattern, y->pattern);
+    const int changes = (int)(x->base * 8 + x->fresh) - (int)(y->base * 8 + y->fresh);
+    return order != 0 ? order : changes != 0 ? changes : x->at - y->at;
+}
+
+/* The number in the only part of two names of a pattern in which they differ; false: there is not one such part. *end:
+ * where the part ends in `name`. */
+static bool numbers(const char *name, const char *other, int64_t *own, int64_t *others, size_t *end)
+{
+    int differ = 0;
+    const char *const start = name;
+    for (bool more = true; more;) {
+        bool number = false, number_too = false;
+        const size_t length = part(name, &number), length_too = part(other, &number_too);
+        if (length != length_too || strncmp(name, other, length) != 0) {
+            differ++;
+            *own = length < 18 ? strtoll(name, NULL, 10) : 0;
+            *others = length_too < 18 ? strtoll(other, NULL, 10) : 0;
+            *end = (size_t)(name - start) + length;
+        }
+        more = name[length] != '\0' && other[length_too] != '\0';
+        name += length + 1;
+        other += length_too + 1;
+    }
+    return differ == 1;
+}
+
+/* All members differ from the first in that one part alone. */
+static bool one_varies(const ckpt_comparer *c, const member *first, int count, size_t cut)
+{
+    for (int i = 1; i < count; i++) {
+        int64_t own = 0, others = 0;
+        size_t end = 0;
+        if (!numbers(c->d->decision[first[0].at].layer, c->d->decision[first[i].at].layer, &own, &others, &end) ||
+            end != cut) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* "h.0 … h.5.mlp" for members first .. last. */
+static ckpt_code name_group(ckpt_comparer *c, const member *first, int count, ckpt_decision_group *group)
+{
+    const char *const one = c->d->decision[first[0].at].layer, *const end = c->d->decision[first[count - 1].at].layer;
+    int64_t low = 0, high = 0;
+    size_t cut = 0;
+    group->name = one;
+    if (count == 1) {
+        return CKPT_OK;
+    }
+    if (numbers(one, end, &low, &high, &cut) && one_varies(c, first, count, cut)) {
+        const int64_t span = llabs(high - low) + 1;
+        group->name = ckpt_arena_format(c->out, "%.*s … %s", (int)cut, one, end);
+        group->of = span > count && span <= INT32_MAX ? (int)span : 0;
+    } else {
+        group->name = ckpt_arena_format(c->out, "%s … %s", one, end);
+    }
+    return group->name != NULL ? CKPT_OK : CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a comparison");
+}
+
+typedef struct ordered {
+    ckpt_decision_group group;
+    int first, nth;
+} ordered;
+
+static int by_change(const void *a, const void *b)
+{
+    const ordered *const x = a, *const y = b;
+    const int64_t times[] = {llabs(x->group.again_ns), llabs(y->group.again_ns)};
+    const int64_t bytes[] = {llabs(x->group.peak_bytes), llabs(y->group.peak_bytes)};
+    return times[0] != times[1]   ? (times[0] < times[1] ? 1 : -1)
+           : bytes[0] != bytes[1] ? (bytes[0] < bytes[1] ? 1 : -1)
+                                  : x->first - y->first;
+}
+
+static bool alike(const member *a, const member *b)
+{
+    return strcmp(a->pattern, b->pattern) == 0 && a->base == b->base && a->fresh == b->fresh;
+}
+
+ckpt_code ckpt_group_decisions(ckpt_comparer *c)
+{
+    const int count = c->d->decision_count;
+    ckpt_decision_change *const change = (ckpt_decision_change *)c->d->decision;
+    member *const all = CKPT_NEW(c->out, member, count);
+    ordered *const found = CKPT_NEW(c->out, ordered, count);
+    ckpt_decision_group *const group = CKPT_NEW(c->out, ckpt_decision_group, count);
+    int *const place = CKPT_NEW(c->out, int, count);
+    if (all == NULL || found == NULL || group == NULL || place == NULL) {
+        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d changes", count);
+    }
+    for (int i = 0; i < count; i++) {
+        all[i] = (member){pattern_of(change[i].layer, c->out), change[i].base, change[i].fresh, i};
+        if (all[i].pattern == NULL) {
+            return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a name");
+        }
+    }
+    qsort(all, (size_t)count, sizeof *all, by_pattern);
+    int groups = 0;
+    for (int i = 0, end = 0; i < count; i = end) {
+        ordered *const o = &found[groups];
+        *o = (ordered){{.base = all[i].base, .fresh = all[i].fresh}, all[i].at, groups};
+        for (; end < count && alike(&all[i], &all[end]); end++) {
+            const ckpt_decision_change *const d = &change[all[end].at];
+            o->group.again_ns = ckpt_plus(o->group.again_ns, d->again_ns);
+            o->group.copied_bytes = ckpt_plus(o->group.copied_bytes, d->copied_bytes);
+            o->group.peak_bytes = ckpt_plus(o->group.peak_bytes, d->peak_bytes);
+            change[all[end].at].group = groups;
+        }
+        o->group.count = end - i;
+        CKPT_TRY(name_group(c, &all[i], end - i, &o->group));
+        groups++;
+    }
+    qsort(found, (size_t)groups, sizeof *found, by_change);
+    for (int g = 0; g < groups; g++) {
+        group[g] = found[g].group;
+        place[found[g].nth] = g;
+    }
+    for (int i = 0; i < count; i++) {
+        change[i].group = place[change[i].group];
+    }
+    c->d->decision_group = group;
+    c->d->decision_group_count = groups;
+    return CKPT_OK;
+}

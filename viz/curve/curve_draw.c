@@ -1,0 +1,449 @@
+/* Time over budget, for every renderer. A plan holds for every budget up to the next point's and a bound for every
+ * smaller one, so both are stairs, and the optimum lies in the band between them. Overheads stand on a square-root
+ * scale: near keep-all, where plans and baselines lie close together, it shows most. */
+#include <math.h>
+#include <string.h>
+
+#include "viz/curve/curve_impl.h"
+
+enum { BASELINES_SHOWN = 16 };
+
+double ckpt_curve_overhead(const ckpt_curve_picture *p, ckpt_ns time)
+{
+    const double keep_all = (double)p->curve->keep_all_time_ns;
+    return keep_all > 0 ? fmax(0, (double)time / keep_all - 1) : 0;
+}
+
+static double chosen_overhead(const ckpt_plan *plan)
+{
+    return plan->keep_all_time_ns > 0 ? fmax(0, (double)plan->time_ns / (double)plan->keep_all_time_ns - 1) : 0;
+}
+
+double ckpt_curve_x(const ckpt_curve_picture *p, double bytes)
+{
+    const double share = (bytes - p->x_low) / (p->x_high - p->x_low);
+    return p->left + fmin(fmax(share, 0), 1) * (p->right - p->left);
+}
+
+double ckpt_curve_y(const ckpt_curve_picture *p, double over)
+{
+    return p->bottom - sqrt(fmin(over, p->y_high) / p->y_high) * (p->bottom - p->top);
+}
+
+ckpt_point ckpt_curve_at(const ckpt_curve_picture *p, const ckpt_curve_point *point)
+{
+    return (ckpt_point){ckpt_curve_x(p, (double)point->budget_bytes),
+                        ckpt_curve_y(p, ckpt_curve_overhead(p, point->time_ns))};
+}
+
+/* The budgets and overheads that the axes span. keep-all is shown unless it is far beyond what was swept. */
+static void measure_axes(ckpt_curve_picture *p)
+{
+    const ckpt_curve *const curve = p->curve;
+    const double first = (double)curve->point[0].budget_bytes;
+    double top = (double)curve->point[curve->point_count - 1].budget_bytes;
+    const double keep_all = (double)curve->keep_all_peak_bytes;
+    top = keep_all > top && keep_all < 1.5 * top ? keep_all : top;
+    for (int i = 0; i < p->chosen_count; i++) {
+        top = fmax(top, fmin((double)p->chosen[i]->budget_bytes, fmax(top, keep_all)));
+    }
+    p->x_low = first > 0.45 * top ? fmax(0, first - 0.25 * (top - first)) : 0;
+    p->x_high = top > p->x_low ? p->x_low + 1.02 * (top - p->x_low) : p->x_low + 1;
+    p->bounds = true;
+    p->y_high = 0;
+    for (int i = 0; i < curve->point_count; i++) {
+        p->y_high = fmax(p->y_high, ckpt_curve_overhead(p, curve->point[i].time_ns));
+        p->bounds = p->bounds && curve->point[i].has_bound;
+    }
+    for (int i = 0; i < p->chosen_count; i++) {
+        p->y_high = fmax(p->y_high, chosen_overhead(p->chosen[i]));
+    }
+    const double most = 4 * fmax(p->y_high, 0.05); /* a baseline that thrashes must not flatten the rest */
+    for (int b = 0; b < curve->baseline_count; b++) {
+        for (int i = 0; i < curve->baseline[b].point_count; i++) {
+            const double over = ckpt_curve_overhead(p, curve->baseline[b].point[i].time_ns);
+            p->above += over > most;
+            p->y_high = over > most ? p->y_high : fmax(p->y_high, over);
+        }
+    }
+    p->y_high = fmax(1.25 * p->y_high, 0.001);
+}
+
+static bool is_narrow(const ckpt_curve_picture *p)
+{
+    return p->view.canvas.width < 480;
+}
+
+static void draw_title(ckpt_curve_picture *p)
+{
+    ckpt_view *const v = &p->view;
+    const ckpt_curve *const curve = p->curve;
+    const bool cells = v->canvas.renderer->cells;
+    char a[CKPT_UNITS_TEXT];
+    char b[CKPT_UNITS_TEXT];
+    double y = v->margin + (cells ? 0.5 : 0.6) * v->line;
+    const double width = v->canvas.width - 2 * v->margin;
+    ckpt_view_words(v, v->margin, y, (ckpt_font){cells ? v->small : 17, true, CKPT_INK_BLACK, -1}, width, v->title);
+    y += (cells ? 1 : 1.4) * v->line;
+    const ckpt_font grey = {12.5, false, CKPT_INK_GREY, -1};
+    ckpt_view_words(v, v->margin, y, grey, width,
+                    CKPT_SAY(v, "keep-all takes %s in %s%s%s", ckpt_bytes_show(curve->keep_all_peak_bytes, a),
+                             ckpt_ns_show(curve->keep_all_time_ns, b),
+                             curve->costs != NULL && curve->costs[0] != '\0' ? "; " : "",
+                             curve->costs != NULL ? curve->costs : ""));
+    y += v->line;
+    const char *const more = !curve->complete ? "ended early, points are missing" : "";
+    const char *const off =
+        p->above > 0 ? CKPT_SAY(v, "%s%d point%s of baselines lie%s above the scale", more[0] != '\0' ? "; " : "",
+                                p->above, p->above > 1 ? "s" : "", p->above > 1 ? "" : "s")
+                     : "";
+    const char *const band = p->bounds && curve->point_count > 0 ? "the optimum lies in the band above the bound" : "";
+    ckpt_view_words(
+        v, v->margin, y, grey, width,
+        CKPT_SAY(v, "%s%s%s%s", band, band[0] != '\0' && (more[0] != '\0' || off[0] != '\0') ? "; " : "", more, off));
+}
+
+/* 1, 2 or 5 times powers of ten, in percent, as dense as the scale leaves room. Left as overhead, right as time. */
+static void draw_scale(ckpt_curve_picture *p)
+{
+    ckpt_view *const v = &p->view;
+    const bool cells = v->canvas.renderer->cells;
+    const double apart = cells ? 2 * v->canvas.cell_height : 28;
+    const ckpt_font left = {v->small, false, CKPT_INK_BLACK, 1}, right = {v->small, false, CKPT_INK_GREY, -1};
+    const double keep_all = (double)p->curve->keep_all_time_ns;
+    static const double mantissa[] = {1, 2, 5};
+    double last = p->bottom + 2 * apart;
+    char said[CKPT_UNITS_TEXT] = "";
+    for (int k = -1; k < 3 * 12; k++) {
+        const double over = k < 0 ? 0 : mantissa[k % 3] * pow(10, k / 3 - 6);
+        const double y = ckpt_curve_y(p, over);
+        if (over > p->y_high || last - y < apart) {
+            continue;
+        }
+        last = y;
+        ckpt_view_line(v, p->left, y, p->right, y, (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+        const int digits = k >= 0 && over < 0.00999 ? (int)ceil(-log10(100 * over) - 1e-9) : 0;
+        ckpt_view_words(v, p->left - 8, y, left, CKPT_ANY_WIDTH,
+                        CKPT_SAY(v, "%s%.*f %%", k < 0 ? "" : "+", digits, 100 * over));
+        char time[CKPT_UNITS_TEXT] = "";
+        if (keep_all > 0) {
+            (void)ckpt_ns_show((ckpt_ns)fmin(keep_all * (1 + over), 9.2e18), time);
+        }
+        if (strcmp(time, said) != 0) { /* ticks can lie closer than the digits tell apart */
+            ckpt_view_words(v, p->right + 8, y, right, CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", time));
+            memcpy(said, time, sizeof said);
+        }
+    }
+}
+
+static void draw_budgets(ckpt_curve_picture *p)
+{
+    ckpt_view *const v = &p->view;
+    const bool cells = v->canvas.renderer->cells;
+    const double step = ckpt_tick_step(p->x_high - p->x_low, (int)((p->right - p->left) / (cells ? 96 : 80)), 1);
+    for (double at_bytes = ceil(p->x_low / step) * step; at_bytes <= p->x_high; at_bytes += step) {
+        char text[CKPT_UNITS_TEXT];
+        const double x = ckpt_curve_x(p, at_bytes);
+        ckpt_view_line(v, x, p->bottom, x, p->bottom + (cells ? 0 : 4), (ckpt_pen){CKPT_INK_GREY, 1, 0});
+        ckpt_view_words(v, x, p->bottom + (cells ? 24 : 14), (ckpt_font){v->small, false, CKPT_INK_BLACK, 0},
+                        CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", ckpt_tick_bytes(at_bytes, step, p->x_high, text)));
+    }
+    const bool narrow = is_narrow(p);
+    ckpt_view_line(v, p->left, p->bottom, p->right, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
+    ckpt_view_words(v, (p->left + p->right) / 2, p->bottom + (cells ? 40 : 34),
+                    (ckpt_font){v->small, false, CKPT_INK_BLACK, 0}, CKPT_ANY_WIDTH,
+                    narrow ? "budget, static block included" : "budget of the step, static block included");
+    const double y = p->top - (cells ? 16 : 16);
+    ckpt_view_words(v, v->margin, y, (ckpt_font){v->small, false, CKPT_INK_BLACK, -1}, CKPT_ANY_WIDTH,
+                    narrow ? "over keep-all" : "over keep-all (square-root scale)");
+    ckpt_view_words(v, v->canvas.width - v->margin, y, (ckpt_font){v->small, false, CKPT_INK_GREY, 1}, CKPT_ANY_WIDTH,
+                    "time of a step");
+}
+
+/* In the zone where it is wide enough, else beside it: least of all where the stair begins. */
+static void label_forbidden(ckpt_curve_picture *p)
+{
+    enum { WHOLE = 4, SHORT = 3, EDGES = 6 };
+    ckpt_view *const v = &p->view;
+    const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
+    const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
+    const bool cells = v->canvas.renderer->cells;
+    const ckpt_font font = {v->small, false, CKPT_INK_BLACK, 0};
+    char bytes[CKPT_UNITS_TEXT];
+    const char *const budget = CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->point[0].budget_bytes, bytes));
+    const char *const whole[WHOLE] = {"no plan below", budget, "static block",
+                                      CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->static_bytes, bytes))};
+    const char *const few[SHORT] = {"no plan", "below", budget};
+    const double width = ckpt_view_measure(v, font, whole[0]) + 12;
+    const bool fits = width < least - p->left;
+    if (fits || ckpt_view_measure(v, font, budget) + 12 < least - p->left) {
+        const double from = fits && width < least - block ? block : p->left;
+        for (int i = 0; i < (fits ? WHOLE : SHORT); i++) {
+            ckpt_view_words_on(v, (from + least) / 2,
+                               p->top + (cells ? 8 : 14) + (i + (fits ? i / 2 * 0.5 : 0)) * v->line, font,
+                               CKPT_ANY_WIDTH, fits ? whole[i] : few[i], CKPT_INK_FAINT);
+        }
+        return;
+    }
+    ckpt_point edge[EDGES];
+    for (int i = 0; i < EDGES; i++) {
+        edge[i] = (ckpt_point){least, p->bottom - 12 - i * (p->bottom - p->top - 24) / (EDGES - 1)};
+    }
+    (void)ckpt_label_place(&p->obstacles, v, edge, EDGES, 8, 0, font, CKPT_SAY(v, "no plan below %s", budget));
+}
+
+/* Below the first point nobody has found a plan, and the static block is never less. */
+static void draw_forbidden(ckpt_curve_picture *p)
+{
+    ckpt_view *const v = &p->view;
+    const bool cells = v->canvas.renderer->cells;
+    const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
+    const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
+    ckpt_view_box(v, p->left, p->top, least - p->left, p->bottom - p->top, CKPT_INK_FAINT);
+    if (block > p->left) {
+        ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_INK_PARAMETER_GRADIENTS);
+    }
+    for (double y = p->top - (least - p->left); !cells && y < p->bottom; y += 12) { /* hatched by hand, 45 degrees */
+        const double from = fmax(0, p->top - y), to = fmin(least - p->left, p->bottom - y);
+        if (from < to) {
+            ckpt_view_line(v, p->left + from, y + from, p->left + to, y + to, (ckpt_pen){CKPT_INK_WEIGHTS, 0.6, 0});
+        }
+    }
+    ckpt_view_line(v, least, p->top, least, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
+    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 12});
+}
+
+/* The corners of a stair from the first point to the last. Gives how many. */
+static int stair(const ckpt_curve_picture *p, bool bound, ckpt_point *point)
+{
+    int count = 0;
+    for (int i = 0; i < p->curve->point_count; i++) {
+        const ckpt_curve_point *const from = &p->curve->point[i];
+        const ckpt_point to = {ckpt_curve_x(p, (double)from->budget_bytes),
+                               ckpt_curve_y(p, ckpt_curve_overhead(p, bound ? from->bound_ns : from->time_ns))};
+        if (count > 0) {
+            const ckpt_point before = point[count - 1];
+            point[count++] = bound ? (ckpt_point){before.x, to.y} : (ckpt_point){to.x, before.y};
+        }
+        point[count++] = to;
+    }
+    return count;
+}
+
+static void draw_stair(ckpt_curve_picture *p, bool bound, ckpt_pen pen)
+{
+    const int count = stair(p, bound, p->point);
+    p->view.canvas.renderer->line(&p->view.canvas, p->point, count, &pen);
+    for (int i = 0; i + 1 < count; i++) {
+        ckpt_obstacles_line(&p->obstacles, p->point[i], p->point[i + 1]);
+    }
+}
+
+static void draw_band(ckpt_curve_picture *p)
+{
+    const int count = stair(p, false, p->point);
+    ckpt_point *const back = p->point + count;
+    const int more = stair(p, true, back);
+    for (int i = 0; i < more / 2; i++) {
+        const ckpt_point swap = back[i];
+        back[i] = back[more - 1 - i];
+        back[more - 1 - i] = swap;
+    }
+    if (count > 1) {
+        p->view.canvas.renderer->area(&p->view.canvas, p->point, count + more, CKPT_INK_OPEN);
+    }
+}
+
+static const char *base_name(const char *path)
+{
+    const char *const slash = path != NULL ? strrchr(path, '/') : NULL;
+    return path == NULL ? "" : slash != NULL ? slash + 1 : path;
+}
+
+/* A ring with a dot, a line down to its budget, and what it is. */
+static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
+{
+    static const ckpt_curve_shape ring = {16, 0, 7, CKPT_INK_BLACK, "@"}, dot = {12, 0, 3, CKPT_INK_BLACK, "@"};
+    ckpt_view *const v = &p->view;
+    char a[CKPT_UNITS_TEXT];
+    const double over = chosen_overhead(plan);
+    const ckpt_point centre = {ckpt_curve_x(p, (double)plan->budget_bytes), ckpt_curve_y(p, over)};
+    ckpt_view_line(v, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_INK_BLACK, 1, 3});
+    ckpt_obstacles_line(&p->obstacles, centre, (ckpt_point){centre.x, p->bottom});
+    ckpt_curve_mark(p, centre, &ring, CKPT_INK_PAPER);
+    ckpt_curve_mark(p, centre, &dot, CKPT_INK_BLACK);
+    const ckpt_font font = {v->small, true, CKPT_INK_BLACK, -1};
+    const char *const name = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, base_name(plan->source), 160));
+    (void)ckpt_label_place(&p->obstacles, v, &centre, 1, 12, 0, font,
+                           CKPT_SAY(v, "%s: %s, %+.2f %%", name, ckpt_bytes_show(plan->budget_bytes, a), 100 * over));
+}
+
+static void draw_keep_all(ckpt_curve_picture *p)
+{
+    static const ckpt_curve_shape keep = {4, 0.125, 6, CKPT_INK_BLACK, "K"};
+    const ckpt_point centre = {ckpt_curve_x(p, (double)p->curve->keep_all_peak_bytes), ckpt_curve_y(p, 0)};
+    if ((double)p->curve->keep_all_peak_bytes <= p->x_high) {
+        ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_INK_WEIGHTS, 1, 4});
+        ckpt_obstacles_line(&p->obstacles, (ckpt_point){centre.x, p->top}, centre);
+        ckpt_curve_mark(p, centre, &keep, CKPT_INK_BLACK);
+        const ckpt_font font = {p->view.small, false, CKPT_INK_BLACK, 1};
+        const double y = p->top + (p->view.canvas.renderer->cells ? 8 : 10);
+        const double width = ckpt_view_measure(&p->view, font, "keep-all");
+        ckpt_view_words(&p->view, centre.x - 8, y, font, CKPT_ANY_WIDTH, "keep-all");
+        ckpt_obstacles_box(&p->obstacles, (ckpt_rect){centre.x - 8 - width, y - 9, centre.x, y + 9, 20});
+    }
+}
+
+static void draw_curves(ckpt_curve_picture *p)
+{
+    static const ckpt_curve_shape plan = {12, 0, 3.4, CKPT_INK_ACTIVATIONS, "o"};
+    const ckpt_curve *const curve = p->curve;
+    if (p->bounds) {
+        draw_band(p);
+        draw_stair(p, true, (ckpt_pen){CKPT_INK_BUDGET, 1.6, 5});
+    }
+    draw_keep_all(p);
+    const int baselines = curve->baseline_count < BASELINES_SHOWN ? curve->baseline_count : BASELINES_SHOWN;
+    for (int b = 0; b < baselines; b++) {
+        ckpt_curve_draw_baseline(p, b);
+    }
+    draw_stair(p, false, (ckpt_pen){CKPT_INK_ACTIVATIONS, 2.2, 0});
+    for (int i = 0; i < curve->point_count; i++) {
+        ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &plan, CKPT_INK_ACTIVATIONS);
+    }
+    for (int i = 0; i < p->chosen_count; i++) {
+        draw_chosen(p, p->chosen[i]);
+    }
+}
+
+/* What the lines are, beside them. */
+static void label_lines(ckpt_curve_picture *p)
+{
+    ckpt_view *const v = &p->view;
+    const ckpt_curve *const curve = p->curve;
+    const double gap = v->canvas.renderer->cells ? 8 : 7;
+    bool all = p->bounds;
+    for (int i = 0; i < curve->point_count; i++) {
+        all = all && strcmp(curve->point[i].bound_scope, "all") == 0;
+        p->point[i] = ckpt_curve_at(p, &curve->point[i]);
+        p->point[i].y -= gap; /* above the line; the bound's words below theirs */
+    }
+    (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
+                           (ckpt_font){v->small, true, CKPT_INK_ACTIVATIONS, -1}, "planned");
+    if (p->bounds) {
+        for (int i = 0; i < curve->point_count; i++) {
+            const double below = ckpt_curve_y(p, ckpt_curve_overhead(p, curve->point[i].bound_ns)) + 2 * gap;
+            p->point[i].y = fmin(below, p->bottom - 2 * gap);
+        }
+        (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
+                               (ckpt_font){v->small, false, CKPT_INK_BUDGET, -1},
+                               all ? "bound: no schedule is faster" : "bound: none in its scope is faster");
+    }
+}
+
+static void draw_parts(ckpt_curve_picture *p)
+{
+    ckpt_view *const v = &p->view;
+    char text[CKPT_UNITS_TEXT];
+    draw_title(p);
+    if (p->curve->point_count == 0) {
+        ckpt_view_words(v, v->canvas.width / 2, v->canvas.height / 2, (ckpt_font){14, false, CKPT_INK_BLACK, 0},
+                        v->canvas.width - 2 * v->margin,
+                        p->curve->least_budget_bytes > 0 ? CKPT_SAY(v, "no plan fits; one was found for %s",
+                                                                    ckpt_bytes_show(p->curve->least_budget_bytes, text))
+                                                         : "no plan fits");
+        return;
+    }
+    draw_scale(p);
+    draw_forbidden(p);
+    draw_curves(p);
+    label_lines(p);
+    label_forbidden(p);
+    for (int b = 0; b < p->curve->baseline_count && b < BASELINES_SHOWN; b++) {
+        ckpt_curve_label_baseline(p, b);
+    }
+    draw_budgets(p);
+}
+
+static ckpt_code draw(ckpt_curve_picture *p, ckpt_text *text, ckpt_err *err)
+{
+    ckpt_view *const v = &p->view;
+    ckpt_canvas *const canvas = &v->canvas;
+    const bool cells = canvas->renderer->cells;
+    enum { OBSTACLES = 20000 };
+    const ckpt_font any = {12, false, CKPT_INK_BLACK, -1};
+    p->left = v->margin + (cells ? 72 : 62);
+    p->right = canvas->width - v->margin - (cells ? 80 : 66);
+    p->top = v->margin + (cells ? 5 : 6) * v->line;
+    p->bottom = canvas->height - v->margin - (cells ? 48 : 46);
+    int most = p->curve->point_count;
+    for (int b = 0; b < p->curve->baseline_count; b++) {
+        most = p->curve->baseline[b].point_count > most ? p->curve->baseline[b].point_count : most;
+    }
+    p->point = CKPT_NEW(canvas->scratch, ckpt_point, 4 * (size_t)most + 4);
+    if (p->point == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a curve of %d points", most);
+    }
+    CKPT_TRY(ckpt_obstacles_init(&p->obstacles, OBSTACLES, (ckpt_rect){p->left, p->top, p->right, p->bottom, 0},
+                                 canvas->scratch, err));
+    if (p->curve->point_count > 0) {
+        measure_axes(p);
+    }
+    v->title = CKPT_SAY(v, is_narrow(p) ? "%s: time over budget" : "%s: time of a step over its memory budget",
+                        p->curve->graph_name);
+    const char *const title = ckpt_view_keep(v, ckpt_canvas_fit(canvas, &any, v->title, CKPT_ANY_WIDTH));
+    CKPT_TRY(canvas->renderer->open(canvas, title, "Planned times, proved bounds and baselines over the budget", err));
+    draw_parts(p);
+    const ckpt_code code = v->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a curve's words") : CKPT_OK;
+    const ckpt_code closed = canvas->renderer->close(canvas, code == CKPT_OK ? text : NULL, err);
+    return code != CKPT_OK ? code : closed;
+}
+
+/* Plans of another graph, or that hold no schedule, have no place on the curve. */
+static ckpt_code check_chosen(const ckpt_curve *curve, const ckpt_plan *const *chosen, int count, ckpt_err *err)
+{
+    for (int i = 0; i < count; i++) {
+        const bool same = curve->graph_sha256[0] != '\0' ? strcmp(curve->graph_sha256, chosen[i]->graph_sha256) == 0
+                                                         : strcmp(curve->graph_name, chosen[i]->graph_name) == 0;
+        if (!same || chosen[i]->verdict != CKPT_FITS) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.100s: found a plan %s, wanted one of graph \"%.60s\" that fits",
+                             chosen[i]->source, same ? "that does not fit" : "of another graph", curve->graph_name);
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_curve_draw(const ckpt_curve *curve, const ckpt_plan *const *chosen, int chosen_count, const char *format,
+                          const ckpt_view_options *options, ckpt_text *text, ckpt_err *err)
+{
+    static const ckpt_view_options defaults;
+    options = options != NULL ? options : &defaults;
+    const ckpt_renderer *const renderer = ckpt_renderer_find(format);
+    if (renderer == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found format \"%s\", wanted one of %s", format, ckpt_renderer_names());
+    }
+    CKPT_TRY(check_chosen(curve, chosen, chosen_count, err));
+    const bool cells = renderer->cells;
+    const int width = options->width > 0 ? options->width : cells ? renderer->width : 860;
+    const int height = options->height > 0 ? options->height : cells ? 32 : 520;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_curve_picture p = {.view = {.canvas = {.renderer = renderer,
+                                                .color = options->color,
+                                                .ascii = options->ascii,
+                                                .scratch = &scratch,
+                                                .cell_width = cells ? 8 : 1,
+                                                .cell_height = cells ? 16 : 1},
+                                     .line = cells ? 16 : 18,
+                                     .small = 12,
+                                     .margin = cells ? 0 : 16},
+                            .curve = curve,
+                            .chosen = chosen,
+                            .chosen_count = chosen_count};
+    ckpt_canvas *const canvas = &p.view.canvas;
+    canvas->width = fmin(fmax(cells ? 40 : 420, width), CKPT_VIEW_LARGEST) * canvas->cell_width;
+    canvas->height = fmin(fmax(cells ? 16 : 300, height), CKPT_VIEW_LARGEST) * canvas->cell_height;
+    const ckpt_code code = draw(&p, text, err);
+    ckpt_arena_fini(&scratch);
+    return code == CKPT_OK ? ckpt_text_end(text, err) : code;
+}

@@ -1,0 +1,267 @@
+/* A plan as the trace it predicts, without its graph: what is in memory follows from its places, what things are called
+ * from its outline. The same bytes at every step as the simulator gives; of times only that of the whole step. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "viz/timeline/alive.h"
+
+typedef struct named {
+    const char *name;
+    int index;
+} named;
+
+/* Names of the outline, sorted. */
+typedef struct names {
+    named *at;
+    int count;
+} names;
+
+typedef struct maker {
+    const ckpt_plan *plan;
+    const char *source;
+    ckpt_arena *out;
+    ckpt_err *err;
+    names ops, buffers;
+    const char **layer; /* per buffer: of the op that writes it */
+    ckpt_event *event;
+    ckpt_trace_place *place;
+} maker;
+
+static int by_name(const void *a, const void *b)
+{
+    const named *const x = a, *const y = b;
+    return strcmp(x->name, y->name);
+}
+
+static ckpt_code no_memory(const maker *m)
+{
+    return CKPT_FAIL(m->err, CKPT_NO_MEMORY, "no memory for a plan of %d steps and %d places", m->plan->step_count,
+                     m->plan->place_count);
+}
+
+static int find(const names *all, const char *name)
+{
+    const named key = {name, -1};
+    const named *const found = all->count > 0 ? bsearch(&key, all->at, (size_t)all->count, sizeof key, by_name) : NULL;
+    return found != NULL ? found->index : -1;
+}
+
+static ckpt_code find_names(maker *m)
+{
+    const ckpt_outline *const outline = &m->plan->outline;
+    m->ops = (names){CKPT_NEW(m->out, named, outline->op_count), outline->op_count};
+    m->buffers = (names){CKPT_NEW(m->out, named, outline->buffer_count), outline->buffer_count};
+    m->layer = CKPT_NEW(m->out, const char *, outline->buffer_count);
+    if (m->ops.at == NULL || m->buffers.at == NULL || m->layer == NULL) {
+        return no_memory(m);
+    }
+    for (int i = 0; i < outline->op_count; i++) {
+        m->ops.at[i] = (named){outline->op[i].name, i};
+    }
+    for (int i = 0; i < outline->buffer_count; i++) {
+        m->buffers.at[i] = (named){outline->buffer[i].name, i};
+        m->layer[i] = "";
+    }
+    qsort(m->ops.at, (size_t)m->ops.count, sizeof *m->ops.at, by_name);
+    if (m->buffers.count > 0) {
+        qsort(m->buffers.at, (size_t)m->buffers.count, sizeof *m->buffers.at, by_name);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_span run_span(ckpt_phase phase, bool again)
+{
+    if (again) {
+        return CKPT_SPAN_RECOMPUTE;
+    }
+    switch (phase) {
+    case CKPT_FORWARD: return CKPT_SPAN_FORWARD;
+    case CKPT_BACKWARD: return CKPT_SPAN_BACKWARD;
+    case CKPT_UPDATE: return CKPT_SPAN_UPDATE;
+    case CKPT_REDUCE: return CKPT_SPAN_COPY;
+    }
+    return CKPT_SPAN_FORWARD;
+}
+
+/* A step as an event; its bytes come later, and the layer of a buffer. */
+static ckpt_code name_step(const maker *m, int s)
+{
+    const ckpt_step *const step = &m->plan->step[s];
+    ckpt_event *const event = &m->event[s];
+    const bool run = step->kind == CKPT_RUN;
+    const int target = find(run ? &m->ops : &m->buffers, step->name);
+    if (target < 0) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
+                         "%.200s: step %d (%s \"%.80s\"): the plan's own \"graph\" has no such %s", m->source, s,
+                         ckpt_step_kind_name(step->kind), step->name, run ? "op" : "buffer");
+    }
+    event->step = s;
+    event->stream = step->kind == CKPT_OFFLOAD ? "d2h" : step->kind == CKPT_FETCH ? "h2d" : "compute";
+    if (run) {
+        const ckpt_outline_op *const op = &m->plan->outline.op[target];
+        event->name = op->name;
+        event->layer = op->layer != NULL ? op->layer : "";
+        event->span = run_span(op->phase, step->again);
+    } else {
+        event->name = m->plan->outline.buffer[target].name;
+        event->layer = m->layer[target];
+        event->span = step->kind == CKPT_FREE ? CKPT_SPAN_FREE : CKPT_SPAN_COPY;
+    }
+    return CKPT_OK;
+}
+
+/* What a place is of, and who wrote it. */
+static ckpt_code name_place(const maker *m, int p)
+{
+    const ckpt_place *const place = &m->plan->place[p];
+    ckpt_category category = CKPT_CAT_WORKSPACE;
+    if (strcmp(place->name, "workspace") != 0) {
+        const int buffer = find(&m->buffers, place->name);
+        if (buffer < 0) {
+            return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
+                             "%.200s: place %d is of \"%.80s\", and the plan's own \"graph\" has no such buffer",
+                             m->source, p, place->name);
+        }
+        const ckpt_step *const step = &m->plan->step[place->from];
+        const int writer = step->kind == CKPT_RUN ? find(&m->ops, step->name) : -1;
+        if (writer >= 0 && m->plan->outline.op[writer].layer != NULL) {
+            m->layer[buffer] = m->plan->outline.op[writer].layer;
+        }
+        category = ckpt_kind_category(m->plan->outline.buffer[buffer].kind);
+    }
+    m->place[p] = (ckpt_trace_place){
+        .name = place->name,
+        .category = category,
+        .from = place->from,
+        .to = place->to,
+        .offset = place->offset,
+        .bytes = place->bytes,
+    };
+    return CKPT_OK;
+}
+
+/* Bytes that come with a step and go with another, as differences; then as sums. A free takes its bytes away at once,
+ * what a run in place destroys and a workspace are gone with the next step. No sum overflows when that of all does not.
+ */
+static ckpt_code add_bytes(const maker *m, ckpt_bytes *static_bytes)
+{
+    const ckpt_plan *const plan = m->plan;
+    ckpt_bytes held[CKPT_CATEGORY_COUNT] = {0};
+    ckpt_bytes all = 0;
+    bool fits = true;
+    for (int i = 0; i < plan->outline.static_count; i++) {
+        const ckpt_static *const block = &plan->outline.statics[i];
+        fits = fits && ckpt_sum(all, block->bytes, &all);
+        held[ckpt_static_category(block->name)] += fits ? block->bytes : 0;
+    }
+    *static_bytes = all;
+    for (int p = 0; fits && p < plan->place_count; p++) {
+        const ckpt_trace_place *const place = &m->place[p];
+        const ckpt_step *const last = &plan->step[place->to];
+        const bool freed = last->kind == CKPT_FREE && strcmp(last->name, place->name) == 0;
+        const int gone = freed ? place->to : place->to + 1;
+        fits = ckpt_sum(all, place->bytes, &all);
+        if (fits) {
+            m->event[place->from].bytes[place->category] += place->bytes;
+        }
+        if (fits && gone < plan->step_count) {
+            m->event[gone].bytes[place->category] -= place->bytes;
+        }
+    }
+    if (!fits) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: statics and places add up to more than 2^63 bytes",
+                         m->source);
+    }
+    for (int s = 0; s < plan->step_count; s++) {
+        for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
+            m->event[s].bytes[c] = held[c] += m->event[s].bytes[c];
+        }
+    }
+    return CKPT_OK;
+}
+
+static void find_peak(ckpt_trace *trace)
+{
+    trace->peak_bytes = trace->static_bytes;
+    for (int i = 0; i < trace->event_count; i++) {
+        ckpt_bytes sum = 0;
+        for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
+            sum += trace->event[i].bytes[c];
+        }
+        if (sum > trace->peak_bytes) {
+            trace->peak_bytes = sum;
+            trace->peak_event = i;
+        }
+    }
+}
+
+static ckpt_code check(const maker *m)
+{
+    const ckpt_plan *const plan = m->plan;
+    if (plan->verdict != CKPT_FITS) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: the plan does not fit its budget: it has no steps to show",
+                         m->source);
+    }
+    if (plan->outline.op_count == 0) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
+                         "%.200s: the plan does not say what its graph is made of (an older ckpt-plan made it): make "
+                         "it again, or show its trace (ckpt-plan --trace)",
+                         m->source);
+    }
+    for (int p = 0; p < plan->place_count; p++) {
+        const ckpt_place *const place = &plan->place[p];
+        if (place->from < 0 || place->to < place->from || place->to >= plan->step_count) {
+            return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
+                             "%.200s: place %d is from step %d to step %d, and there are %d steps", m->source, p,
+                             place->from, place->to, plan->step_count);
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err)
+{
+    maker m = {.plan = plan, .source = plan->source != NULL ? plan->source : "plan", .out = out, .err = err};
+    CKPT_TRY(check(&m));
+    ckpt_trace *const made = CKPT_NEW(out, ckpt_trace, 1);
+    m.event = CKPT_NEW(out, ckpt_event, plan->step_count);
+    m.place = CKPT_NEW(out, ckpt_trace_place, plan->place_count);
+    if (made == NULL || m.event == NULL || m.place == NULL) {
+        return no_memory(&m);
+    }
+    const ckpt_mark mark = ckpt_arena_mark(out);
+    CKPT_TRY(find_names(&m));
+    for (int p = 0; p < plan->place_count; p++) {
+        CKPT_TRY(name_place(&m, p));
+    }
+    for (int s = 0; s < plan->step_count; s++) {
+        CKPT_TRY(name_step(&m, s));
+    }
+    ckpt_arena_rewind(out, mark);
+    const char *name = NULL;
+    CKPT_TRY(ckpt_scheme_title(&plan->scheme, plan->graph_name != NULL ? plan->graph_name : "", out, &name, err));
+    *made = (ckpt_trace){
+        .source = plan->source != NULL ? plan->source : "",
+        .name = name,
+        .plan = plan->solver != NULL ? plan->solver : "",
+        .budget_bytes = plan->budget_bytes,
+        .arena_bytes = plan->arena_bytes,
+        .time_ns = plan->time_ns,
+        .recorder = "",
+        .machine = {.device = plan->costs != NULL ? plan->costs : "",
+                    .driver = "",
+                    .clocks = "",
+                    .libraries = "",
+                    .commit = "",
+                    .command = "",
+                    .date = ""},
+        .event = m.event,
+        .event_count = plan->step_count,
+        .place = m.place,
+        .place_count = plan->place_count,
+    };
+    CKPT_TRY(add_bytes(&m, &made->static_bytes));
+    find_peak(made);
+    *trace = made;
+    return CKPT_OK;
+}

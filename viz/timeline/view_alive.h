@@ -1,0 +1,19 @@
+/* The table of what is in memory and why, as a part of a picture. */
+#ifndef CKPT_VIZ_TIMELINE_VIEW_ALIVE_H
+#define CKPT_VIZ_TIMELINE_VIEW_ALIVE_H
+
+#include "viz/timeline/alive.h"
+#include "viz/timeline/view_draw.h"
+
+/* What a stay is drawn with; its hatching comes with the ink. */
+ckpt_ink ckpt_life_ink(ckpt_life_kind kind);
+
+/* Lines (view->line each) that the table takes: a heading, a row each, what is left, what has no known address, and the
+ * static block.
+ * Where names and reasons do not fit side by side, reasons have lines of their own. */
+int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width);
+
+/* Swatch, name, bytes, share of `whole` and reason, from (x, y) down. The heading says that it is the peak. */
+void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width);
+
+#endif
