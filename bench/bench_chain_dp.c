@@ -97,23 +97,24 @@ static void run(const char *name, int count, int percent, int points)
     }
     const ckpt_plan_options options = {0};
     const ckpt_dp_effort effort = {.points = points};
-    ckpt_dp_answer answer;
+    ckpt_dp_answer candidates;
     ckpt_err err = {0};
     const clock_t start = clock();
-    const ckpt_code code = ckpt_dp_solve(&chain, whole / 100 * percent, &effort, &options, &out, &answer, &err);
+    const ckpt_code code = ckpt_dp_solve(&chain, whole / 100 * percent, &effort, &options, &out, &candidates, &err);
     const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     if (code != CKPT_OK) {
         printf("%s\n", err.msg);
-    } else if (answer.schedule.count == 0) {
+    } else if (candidates.schedule.count == 0) {
         printf("%-7s %5d %5d %%  infeasible %33.3f %9.1f\n", name, count, percent, seconds,
                (double)usage.ru_maxrss / 1024);
     } else {
-        const double time = 100 * ((double)answer.schedule.time / (double)base - 1);
-        const double bound = 100 * ((double)answer.bound / (double)base - 1);
+        const double time = 100 * ((double)candidates.schedule.time / (double)base - 1);
+        const double bound = 100 * ((double)candidates.bound / (double)base - 1);
         printf("%-7s %5d %5d %% %10.4f %% %10.4f %%  %-7s %9.3f %9.1f %9.1f\n", name, count, percent, time, bound,
-               answer.exact ? "exact" : "", seconds, (double)usage.ru_maxrss / 1024, (double)answer.work * 1e-6);
+               candidates.exact ? "exact" : "", seconds, (double)usage.ru_maxrss / 1024,
+               (double)candidates.work * 1e-6);
     }
     fflush(stdout);
     ckpt_arena_fini(&out);

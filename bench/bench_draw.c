@@ -16,7 +16,8 @@ static int compare_ms(const void *a, const void *b)
 
 static void fill(ckpt_box *box, int count)
 {
-    static const ckpt_ink inks[] = {CKPT_INK_ACTIVATIONS, CKPT_INK_SAVED, CKPT_INK_GRADIENTS, CKPT_INK_RECOMPUTE};
+    static const ckpt_colour_role inks[] = {CKPT_ROLE_ACTIVATIONS, CKPT_ROLE_SAVED, CKPT_ROLE_GRADIENTS,
+                                            CKPT_ROLE_RECOMPUTE};
     unsigned random = 1;
     for (int i = 0; i < count; i++) {
         random = random * 1664525 + 1013904223;
@@ -25,7 +26,7 @@ static void fill(ckpt_box *box, int count)
                             .y = (double)(random >> 8) / (1 << 24) * HEIGHT,
                             .width = (double)(random >> 20) / 16,
                             .height = (double)(random >> 4 & 15) + 0.1,
-                            .ink = inks[random >> 30],
+                            .role = inks[random >> 30],
                             .title = "h.3.attention.key (12.6 MB): kept for h.3.attention.scores/backward"};
     }
 }

@@ -15,13 +15,13 @@ static ckpt_code run(const char *path, double percent, int64_t moves, ckpt_arena
     CKPT_TRY(ckpt_search_init(graph, arena, &keep, err));
     const ckpt_bytes limit = (ckpt_bytes)((double)keep.most[1] * percent / 100);
     const ckpt_plan_options options = {0};
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const clock_t start = clock();
-    CKPT_TRY(ckpt_search_improve(graph, limit, moves, &options, arena, &answer, err));
+    CKPT_TRY(ckpt_search_improve(graph, limit, moves, &options, arena, &candidates, err));
     const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-    const ckpt_candidate *const best = answer.count > 0 ? &answer.candidate[0] : &answer.least;
+    const ckpt_candidate *const best = candidates.count > 0 ? &candidates.candidate[0] : &candidates.min_peak;
     printf("%s  %d ops  %s  peak %.2f %%  overhead %.3f %%  %.2f s  %.2f M moves/s\n", path, graph->op_count,
-           answer.count > 0 ? "fits" : "least", 100 * (double)best->peak / (double)keep.most[1],
+           candidates.count > 0 ? "fits" : "least", 100 * (double)best->peak / (double)keep.most[1],
            100 * ((double)best->time / (double)keep.time - 1), seconds, (double)moves / seconds * 1e-6);
     return CKPT_OK;
 }

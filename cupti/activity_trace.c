@@ -57,11 +57,11 @@ static int by_thread_and_start(const void *a, const void *b)
 
 static call *look_up(const call_table *table, uint32_t correlation)
 {
-    uint32_t place = correlation * UINT32_C(2654435769) & table->mask; /* 2^32 / golden ratio */
-    while (table->at[place].activity != NULL && table->at[place].activity->correlation != correlation) {
-        place = (place + 1) & table->mask;
+    uint32_t allocation = correlation * UINT32_C(2654435769) & table->mask; /* 2^32 / golden ratio */
+    while (table->at[allocation].activity != NULL && table->at[allocation].activity->correlation != correlation) {
+        allocation = (allocation + 1) & table->mask;
     }
-    return &table->at[place];
+    return &table->at[allocation];
 }
 
 /* Ranges open on one thread, outermost first, and their names as one text, made when a call wants it. */
@@ -119,12 +119,12 @@ static ckpt_code sweep_host(const host_item *item, int count, const call_table *
             }
             continue;
         }
-        call *const place = look_up(table, now->correlation);
-        if (place->activity == NULL) {
+        call *const allocation = look_up(table, now->correlation);
+        if (allocation->activity == NULL) {
             if (open.text == NULL) {
                 CKPT_TRY(join_names(&open, out, err));
             }
-            *place = (call){now, open.text};
+            *allocation = (call){now, open.text};
         }
     }
     return CKPT_OK;
@@ -137,12 +137,12 @@ static ckpt_code find_calls(const ckpt_activity *activity, int count, ckpt_arena
     for (int i = 0; i < count; i++) {
         items += on_host(&activity[i]);
     }
-    uint32_t places = 16;
-    while (places / 2 < (uint32_t)items) {
-        places *= 2;
+    uint32_t allocations = 16;
+    while (allocations / 2 < (uint32_t)items) {
+        allocations *= 2;
     }
     host_item *const item = CKPT_NEW(out, host_item, items);
-    *table = (call_table){CKPT_NEW(out, call, places), places - 1};
+    *table = (call_table){CKPT_NEW(out, call, allocations), allocations - 1};
     if (item == NULL || table->at == NULL) {
         return no_memory(err);
     }

@@ -82,13 +82,13 @@ static ckpt_code real_path(const char *path, const char *what, ckpt_arena *arena
 
 static ckpt_code beside_program(ckpt_arena *arena, const char **library, ckpt_err *err)
 {
-    static const char *const place[] = {"lib", CKPT_LIBDIR};
+    static const char *const allocation[] = {"lib", CKPT_LIBDIR};
     const char *self = NULL;
     CKPT_TRY(real_path("/proc/self/exe", "this program's own file, or CKPT_INJECT_LIBRARY to name libckpt_inject.so",
                        arena, &self, err));
     const int folder = (int)(strrchr(self, '/') - self);
-    for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
-        const char *const path = ckpt_arena_format(arena, "%.*s/../%s/libckpt_inject.so", folder, self, place[i]);
+    for (size_t i = 0; i < sizeof allocation / sizeof *allocation; i++) {
+        const char *const path = ckpt_arena_format(arena, "%.*s/../%s/libckpt_inject.so", folder, self, allocation[i]);
         if (path == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the path of libckpt_inject.so");
         }

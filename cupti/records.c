@@ -38,9 +38,9 @@ struct ckpt_records {
     kept *kept;
     link *link;
     name *name;
-    size_t *place; /* number of a name + 1; 0: free */
+    size_t *allocation; /* number of a name + 1; 0: free */
     half *half;
-    size_t kept_count, kept_capacity, link_count, link_capacity, name_count, name_capacity, places;
+    size_t kept_count, kept_capacity, link_count, link_capacity, name_count, name_capacity, allocations;
     size_t half_count, halves;
     ckpt_arena texts;
 };
@@ -70,7 +70,7 @@ void ckpt_records_destroy(ckpt_records *r)
     }
     forget(r);
     ckpt_memory_put(r->name);
-    ckpt_memory_put(r->place);
+    ckpt_memory_put(r->allocation);
     ckpt_memory_put(r->half);
     ckpt_arena_fini(&r->texts);
     ckpt_memory_put(r);
@@ -101,24 +101,24 @@ static uint64_t hash_text(const char *text)
 
 static bool grow_places(ckpt_records *r)
 {
-    if (2 * (r->name_count + 1) <= r->places) {
+    if (2 * (r->name_count + 1) <= r->allocations) {
         return true;
     }
-    const size_t places = r->places > 0 ? 2 * r->places : 128;
-    size_t *const place = ckpt_memory_get(places * sizeof *place);
-    if (place == NULL) {
+    const size_t allocations = r->allocations > 0 ? 2 * r->allocations : 128;
+    size_t *const allocation = ckpt_memory_get(allocations * sizeof *allocation);
+    if (allocation == NULL) {
         return false;
     }
     for (size_t i = 0; i < r->name_count; i++) {
-        size_t at = r->name[i].hash & (places - 1);
-        while (place[at] != 0) {
-            at = (at + 1) & (places - 1);
+        size_t at = r->name[i].hash & (allocations - 1);
+        while (allocation[at] != 0) {
+            at = (at + 1) & (allocations - 1);
         }
-        place[at] = i + 1;
+        allocation[at] = i + 1;
     }
-    ckpt_memory_put(r->place);
-    r->place = place;
-    r->places = places;
+    ckpt_memory_put(r->allocation);
+    r->allocation = allocation;
+    r->allocations = allocations;
     return true;
 }
 
@@ -129,11 +129,11 @@ static bool keep_name(ckpt_records *r, const char *text, size_t *number)
     if (!grow_places(r)) {
         return false;
     }
-    size_t at = hash & (r->places - 1);
-    for (; r->place[at] != 0; at = (at + 1) & (r->places - 1)) {
-        const name *const n = &r->name[r->place[at] - 1];
+    size_t at = hash & (r->allocations - 1);
+    for (; r->allocation[at] != 0; at = (at + 1) & (r->allocations - 1)) {
+        const name *const n = &r->name[r->allocation[at] - 1];
         if (n->hash == hash && strcmp(n->text, text) == 0) {
-            *number = r->place[at] - 1;
+            *number = r->allocation[at] - 1;
             return true;
         }
     }
@@ -148,7 +148,7 @@ static bool keep_name(ckpt_records *r, const char *text, size_t *number)
     }
     names[r->name_count] = (name){.text = copy, .hash = hash};
     *number = r->name_count++;
-    r->place[at] = *number + 1;
+    r->allocation[at] = *number + 1;
     return true;
 }
 

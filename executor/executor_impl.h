@@ -85,7 +85,7 @@ typedef struct ckpt_action {
     ckpt_touch *touch;
     int touch_count, touch_room;
     /* free, offload, fetch: the place, and the buffer's own room in the host slab */
-    void *place;
+    void *allocation;
     unsigned char *host;
     ckpt_bytes bytes;
     /* What the step brings into memory and takes from it, by category. A run's workspace is in neither: it is
@@ -94,10 +94,10 @@ typedef struct ckpt_action {
 } ckpt_action;
 
 /* The plan's places by the step that opens them: by_step[first[step] .. first[step + 1]). */
-typedef struct ckpt_places {
+typedef struct ckpt_allocations {
     const int *first;
-    const ckpt_place *const *by_step;
-} ckpt_places;
+    const ckpt_allocation *const *by_step;
+} ckpt_allocations;
 
 struct ckpt_executor {
     ckpt_arena arena; /* host memory of everything below */
@@ -148,7 +148,7 @@ struct ckpt_executor {
 ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err);
 
 /* Work out the waits and signals of every action. */
-ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_places *places, ckpt_err *err);
+ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_allocations *allocations, ckpt_err *err);
 
 /* Rooms, slots and pieces of what goes to other ranks (exchange_join.c): before the actions are wired. */
 ckpt_code ckpt_executor_join(ckpt_executor *executor, ckpt_err *err);
@@ -215,8 +215,8 @@ void ckpt_records_end(const ckpt_executor *executor, ckpt_measured *measured);
 
 /* Where everything in the arena lies, by the addresses that the steps are given (measured_places.c). Errors:
  * CKPT_DEVICE (something lies outside of it), CKPT_NO_MEMORY. */
-ckpt_code ckpt_measured_places(const ckpt_executor *executor, ckpt_arena *out, const ckpt_trace_place **place,
-                               int *count, ckpt_err *err);
+ckpt_code ckpt_measured_allocations(const ckpt_executor *executor, ckpt_arena *out,
+                                    const ckpt_trace_allocation **allocation, int *count, ckpt_err *err);
 
 /* Processors that host loops of this executor may use. */
 int ckpt_executor_host_threads(const ckpt_executor *executor);

@@ -48,7 +48,7 @@ static void choose_works(ckpt_chrome_import *in)
 
 static bool is_run(const ckpt_chrome_import *in, const ckpt_chrome_span *span)
 {
-    return in->chrome->works.count == 0 && span->place.op == span;
+    return in->chrome->works.count == 0 && span->allocation.op == span;
 }
 
 /* Whether there is a backward, and when the first of all that is taken starts. */
@@ -58,7 +58,7 @@ static void look_over(ckpt_chrome_import *in)
     const ckpt_chrome_work *const work = in->chrome->works.at;
     in->first_ns = in->memory_count > 0 ? in->memory[0].at_ns : INT64_MAX;
     for (int i = 0; i < in->chrome->spans.count; i++) {
-        in->backward = in->backward || span[i].place.backward;
+        in->backward = in->backward || span[i].allocation.backward;
         in->first_ns = is_run(in, &span[i]) && span[i].start_ns < in->first_ns ? span[i].start_ns : in->first_ns;
     }
     for (int i = 0; i < in->chrome->works.count; i++) {
@@ -85,9 +85,9 @@ const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *
     return name_of(in, op->name, "autograd::engine::evaluate_function: ");
 }
 
-const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *place)
+const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *allocation)
 {
-    return place != NULL && place->layer != NULL ? name_of(in, place->layer->name, "nn.Module: ") : "";
+    return allocation != NULL && allocation->layer != NULL ? name_of(in, allocation->layer->name, "nn.Module: ") : "";
 }
 
 static const char *thread_text(ckpt_chrome_import *in, const ckpt_chrome_span *span)
@@ -102,13 +102,13 @@ static const char *thread_text(ckpt_chrome_import *in, const ckpt_chrome_span *s
     return strstr(said, tid) != NULL ? said : ckpt_arena_format(&in->scratch, "%s %s", said, tid);
 }
 
-static ckpt_span phase_of(const ckpt_chrome_import *in, const ckpt_chrome_place *place)
+static ckpt_span phase_of(const ckpt_chrome_import *in, const ckpt_chrome_place *allocation)
 {
-    return place == NULL     ? CKPT_SPAN_OTHER
-           : place->update   ? CKPT_SPAN_UPDATE
-           : place->backward ? CKPT_SPAN_BACKWARD
-           : in->backward    ? CKPT_SPAN_FORWARD
-                             : CKPT_SPAN_OTHER;
+    return allocation == NULL     ? CKPT_SPAN_OTHER
+           : allocation->update   ? CKPT_SPAN_UPDATE
+           : allocation->backward ? CKPT_SPAN_BACKWARD
+           : in->backward         ? CKPT_SPAN_FORWARD
+                                  : CKPT_SPAN_OTHER;
 }
 
 /* The timeline does not know the file. */
@@ -141,9 +141,9 @@ static ckpt_code add_works(ckpt_chrome_import *in)
         const char *const stream = w->stream.at != NULL ? ckpt_slice_text(w->stream, &in->scratch) : "?";
         const ckpt_event event = {
             .name = name_of(in, w->name, ""),
-            .layer = ckpt_chrome_layer_name(in, w->place),
+            .layer = ckpt_chrome_layer_name(in, w->allocation),
             .stream = stream != NULL ? ckpt_arena_format(&in->scratch, "stream %s", stream) : NULL,
-            .span = w->kind == CKPT_CHROME_COPY ? CKPT_SPAN_COPY : phase_of(in, w->place),
+            .span = w->kind == CKPT_CHROME_COPY ? CKPT_SPAN_COPY : phase_of(in, w->allocation),
             .start_ns = w->start_ns,
             .end_ns = w->end_ns,
             .size_bytes = w->bytes,
@@ -164,9 +164,9 @@ static ckpt_code add_ops(ckpt_chrome_import *in, int *taken)
         }
         const ckpt_event event = {
             .name = ckpt_chrome_op_name(in, s),
-            .layer = ckpt_chrome_layer_name(in, &s->place),
+            .layer = ckpt_chrome_layer_name(in, &s->allocation),
             .stream = thread_text(in, s),
-            .span = phase_of(in, &s->place),
+            .span = phase_of(in, &s->allocation),
             .start_ns = s->start_ns,
             .end_ns = s->end_ns,
         };

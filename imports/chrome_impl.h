@@ -84,7 +84,7 @@ typedef struct ckpt_chrome_span {
     int64_t sequence, correlation, external; /* -1: none */
     int64_t function;                        /* of PyTorch's record_function; -1: none */
     int memory;                              /* of CKPT_CHROME_MEMORY: its index */
-    ckpt_chrome_place place;                 /* of what it stands in, by ckpt_chrome_nest; op itself when outermost */
+    ckpt_chrome_place allocation;            /* of what it stands in, by ckpt_chrome_nest; op itself when outermost */
 } ckpt_chrome_span;
 
 typedef struct ckpt_chrome_work { /* on a GPU */
@@ -93,9 +93,9 @@ typedef struct ckpt_chrome_work { /* on a GPU */
     int64_t device;
     ckpt_slice name, stream;
     ckpt_ns start_ns, end_ns;
-    int64_t correlation, external;  /* of the call that started it; -1: none */
-    ckpt_bytes bytes;               /* copied or filled */
-    const ckpt_chrome_place *place; /* of that call; NULL: not known */
+    int64_t correlation, external;       /* of the call that started it; -1: none */
+    ckpt_bytes bytes;                    /* copied or filled */
+    const ckpt_chrome_place *allocation; /* of that call; NULL: not known */
 } ckpt_chrome_work;
 
 typedef struct ckpt_chrome_memory {
@@ -175,7 +175,7 @@ typedef struct ckpt_chrome_import {
 
 /* Names in scratch; NULL: no memory. `place` NULL: "". */
 const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *op);
-const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *place);
+const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *allocation);
 
 /* Into the timeline; empties scratch. A text that is NULL found no memory. */
 CKPT_MUST_USE ckpt_code ckpt_chrome_put(ckpt_chrome_import *in, const ckpt_event *event);

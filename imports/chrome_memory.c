@@ -154,12 +154,12 @@ ckpt_code ckpt_chrome_put_memory(ckpt_chrome_import *in)
             freed_twice++;
             continue;
         }
-        const ckpt_chrome_place *const place = made != NULL ? &made->span->place : NULL;
+        const ckpt_chrome_place *const allocation = made != NULL ? &made->span->allocation : NULL;
         const ckpt_event event = {
-            .name = place == NULL       ? before_name
-                    : place->op != NULL ? ckpt_chrome_op_name(in, place->op)
-                                        : "[memory]",
-            .layer = ckpt_chrome_layer_name(in, place),
+            .name = allocation == NULL       ? before_name
+                    : allocation->op != NULL ? ckpt_chrome_op_name(in, allocation->op)
+                                             : "[memory]",
+            .layer = ckpt_chrome_layer_name(in, allocation),
             .stream = "compute",
             .span = m->bytes > 0 ? CKPT_SPAN_ALLOCATE : CKPT_SPAN_FREE,
             .start_ns = m->at_ns,

@@ -113,7 +113,7 @@ static ckpt_code pair_marks(ckpt_chrome *chrome, ckpt_err *err)
 
 typedef struct open_span {
     ckpt_ns end_ns;
-    ckpt_chrome_place place; /* of what is inside */
+    ckpt_chrome_place allocation; /* of what is inside */
 } open_span;
 
 /* Annotations that say what part of training runs, or nothing, and not which layer. */
@@ -124,19 +124,19 @@ static bool names_a_layer(const ckpt_chrome_span *span)
 }
 
 /* The place of what is inside `span`, which itself stands at `place`. */
-static ckpt_chrome_place inside_of(const ckpt_chrome_span *span, ckpt_chrome_place place, bool generic)
+static ckpt_chrome_place inside_of(const ckpt_chrome_span *span, ckpt_chrome_place allocation, bool generic)
 {
     if (span->kind == CKPT_CHROME_OP || (span->kind == CKPT_CHROME_ANY && generic)) {
-        place.op = place.op == NULL ? span : place.op;
-        place.sequence = span->sequence >= 0 ? span->sequence : place.sequence;
-        place.backward = place.backward || ckpt_slice_begins(span->name, backward_node);
+        allocation.op = allocation.op == NULL ? span : allocation.op;
+        allocation.sequence = span->sequence >= 0 ? span->sequence : allocation.sequence;
+        allocation.backward = allocation.backward || ckpt_slice_begins(span->name, backward_node);
     } else if (span->kind == CKPT_CHROME_ANNOTATION) {
-        place.update = place.update || ckpt_slice_begins(span->name, "Optimizer.");
-        place.layer = names_a_layer(span) ? span : place.layer;
+        allocation.update = allocation.update || ckpt_slice_begins(span->name, "Optimizer.");
+        allocation.layer = names_a_layer(span) ? span : allocation.layer;
     } else if (span->kind == CKPT_CHROME_MODULE) {
-        place.layer = span;
+        allocation.layer = span;
     }
-    return place;
+    return allocation;
 }
 
 /* A thread of autograd's engine; PyTorch calls them pt_autograd_0 and so on. */
@@ -169,9 +169,9 @@ static void walk_threads(ckpt_chrome *chrome, open_span *stack, bool generic)
                (instant ? stack[depth - 1].end_ns < s->start_ns : stack[depth - 1].end_ns <= s->start_ns)) {
             depth--;
         }
-        const ckpt_chrome_place place = depth > 0 ? stack[depth - 1].place : outside;
-        const ckpt_chrome_place inner = inside_of(s, place, generic);
-        s->place = inner;
+        const ckpt_chrome_place allocation = depth > 0 ? stack[depth - 1].allocation : outside;
+        const ckpt_chrome_place inner = inside_of(s, allocation, generic);
+        s->allocation = inner;
         if (!instant && s->kind != CKPT_CHROME_LAUNCH) {
             /* what ends after what it began in counts as ended with it: clocks are not perfect, lanes do not overlap */
             s->end_ns = depth > 0 && stack[depth - 1].end_ns < s->end_ns ? stack[depth - 1].end_ns : s->end_ns;
@@ -237,16 +237,16 @@ static void place_backward(ckpt_chrome *chrome, numbered *room)
     ckpt_chrome_span *const span = chrome->spans.at;
     number_index forward = {room, 0};
     for (int i = 0; i < chrome->spans.count; i++) {
-        if (span[i].kind == CKPT_CHROME_OP && !span[i].place.backward && span[i].place.layer != NULL) {
+        if (span[i].kind == CKPT_CHROME_OP && !span[i].allocation.backward && span[i].allocation.layer != NULL) {
             add_number(&forward, span[i].sequence, &span[i]);
         }
     }
     sort_numbers(&forward);
     for (int i = 0; i < chrome->spans.count; i++) {
-        ckpt_chrome_place *const place = &span[i].place;
-        const bool lost = place->backward && place->layer == NULL && place->sequence >= 0;
-        const ckpt_chrome_span *const made = lost ? find_number(&forward, place->sequence) : NULL;
-        place->layer = made != NULL ? made->place.layer : place->layer;
+        ckpt_chrome_place *const allocation = &span[i].allocation;
+        const bool lost = allocation->backward && allocation->layer == NULL && allocation->sequence >= 0;
+        const ckpt_chrome_span *const made = lost ? find_number(&forward, allocation->sequence) : NULL;
+        allocation->layer = made != NULL ? made->allocation.layer : allocation->layer;
     }
 }
 
@@ -265,8 +265,9 @@ static void place_works(ckpt_chrome *chrome, numbered *room)
         sort_numbers(&index);
         for (int i = 0; i < chrome->works.count; i++) {
             const ckpt_chrome_span *const found =
-                work[i].place != NULL ? NULL : find_number(&index, pass == 0 ? work[i].correlation : work[i].external);
-            work[i].place = found != NULL ? &found->place : work[i].place;
+                work[i].allocation != NULL ? NULL
+                                           : find_number(&index, pass == 0 ? work[i].correlation : work[i].external);
+            work[i].allocation = found != NULL ? &found->allocation : work[i].allocation;
         }
     }
 }

@@ -31,7 +31,7 @@ typedef struct ckpt_et_node {
     int64_t id, parent_id, rf_id, seq_id, scope;
     const char *name, *schema; /* schema "": no operator */
     int parent;                /* -1: none in the file */
-    int place;                 /* index in the file's "nodes" */
+    int allocation;            /* index in the file's "nodes" */
     int input, input_count;    /* tensors */
     int output, output_count;
     bool random;   /* draws numbers, by its schema and arguments */

@@ -328,7 +328,7 @@ static ckpt_code link_nodes(const reader *r, const ckpt_item *nodes)
         ckpt_et_node *const node = &t->node[i];
         if (i > 0 && node[-1].id == node->id) {
             ckpt_item item;
-            ckpt_item_at(nodes, node->place > node[-1].place ? node->place : node[-1].place, &item);
+            ckpt_item_at(nodes, node->allocation > node[-1].allocation ? node->allocation : node[-1].allocation, &item);
             return ckpt_item_fail(&item, r->err, "found a second node %lld", (long long)node->id);
         }
         const ckpt_et_node key = {.id = node->parent_id};
@@ -419,7 +419,7 @@ static ckpt_code read_nodes(reader *r, const ckpt_item *root)
     for (int i = 0; i < t->node_count; i++) {
         ckpt_item node;
         ckpt_item_at(&nodes, i, &node);
-        t->node[i].place = i;
+        t->node[i].allocation = i;
         CKPT_TRY(read_node(r, &node, &t->node[i]));
     }
     CKPT_TRY(link_nodes(r, &nodes));

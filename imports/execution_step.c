@@ -44,24 +44,24 @@ typedef struct window {
 
 /* Of one kind of node, up to a place in the file: the last place and the highest number. -1: none. */
 typedef struct seen {
-    int place;
+    int allocation;
     int64_t id;
 } seen;
 
 static bool is_inside(const window *w, const ckpt_et_node *node)
 {
-    return node->id >= w->first_id && node->place > w->after && node->place <= w->last;
+    return node->id >= w->first_id && node->allocation > w->after && node->allocation <= w->last;
 }
 
 static void see(seen *s, const ckpt_et_node *node)
 {
-    s->place = node->place;
+    s->allocation = node->allocation;
     s->id = node->id > s->id ? node->id : s->id;
 }
 
 static bool has(const window *w, const seen *s)
 {
-    return s->place > w->after && s->id >= w->first_id;
+    return s->allocation > w->after && s->id >= w->first_id;
 }
 
 /* The last whole step, or the last with a backward. `steps`: of those the profiler marked; else of those an
@@ -97,7 +97,7 @@ static window find_marked(const ckpt_et_trace *trace, const ckpt_et_node *const 
         after = i;
     }
     if (*candidates == 0) {
-        best.backward = backward.place >= 0;
+        best.backward = backward.allocation >= 0;
     }
     return best;
 }
@@ -109,7 +109,7 @@ static ckpt_code find_window(const ckpt_et_trace *trace, window *found, int *can
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for its steps", trace->path);
     }
     for (int i = 0; i < trace->node_count; i++) {
-        in_file[trace->node[i].place] = &trace->node[i];
+        in_file[trace->node[i].allocation] = &trace->node[i];
     }
     *found = find_marked(trace, in_file, true, candidates);
     if (*candidates == 0) {

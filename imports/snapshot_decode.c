@@ -7,12 +7,12 @@
 #include "imports/snapshot_impl.h"
 
 /* Where in the file: device_traces[0][17], segments[3].blocks[2] (item < 0: the list's element itself). */
-typedef struct place {
+typedef struct allocation {
     const char *list, *between;
     int index, item;
-} place;
+} allocation;
 
-static ckpt_code bad(const ckpt_snapshot *s, const place *at, const char *key, const ckpt_pickle_value *found,
+static ckpt_code bad(const ckpt_snapshot *s, const allocation *at, const char *key, const ckpt_pickle_value *found,
                      const char *wanted)
 {
     char where[80];
@@ -36,8 +36,8 @@ static ckpt_code bad(const ckpt_snapshot *s, const place *at, const char *key, c
 }
 
 /* An integer of 0 to `most`; `missing` (negative: it must be there) when there is none. */
-static ckpt_code member_int(const ckpt_snapshot *s, const place *at, const ckpt_pickle_value *dict, const char *key,
-                            int64_t most, int64_t missing, int64_t *number)
+static ckpt_code member_int(const ckpt_snapshot *s, const allocation *at, const ckpt_pickle_value *dict,
+                            const char *key, int64_t most, int64_t missing, int64_t *number)
 {
     const ckpt_pickle_value *const found = ckpt_pickle_find(dict, key);
     if (found == NULL && missing >= 0) {
@@ -78,7 +78,7 @@ static ckpt_code choose_device(ckpt_snapshot *s, const ckpt_pickle_value *traces
     for (int i = 0; traces != NULL && i < traces->count; i++) {
         const ckpt_pickle_value *const list = traces->as.item[i];
         if (list->type != CKPT_PICKLE_LIST) {
-            return bad(s, &(place){"device_traces", "", i, -1}, NULL, list, "a list of entries");
+            return bad(s, &(allocation){"device_traces", "", i, -1}, NULL, list, "a list of entries");
         }
         if (list->count > (*entries != NULL ? (*entries)->count : 0)) {
             *entries = list;
@@ -87,7 +87,8 @@ static ckpt_code choose_device(ckpt_snapshot *s, const ckpt_pickle_value *traces
     }
     if (*entries == NULL && segments != NULL && segments->count > 0) {
         int64_t device = 0;
-        CKPT_TRY(member_int(s, &(place){"segments", "", 0, -1}, segments->as.item[0], "device", INT32_MAX, 0, &device));
+        CKPT_TRY(
+            member_int(s, &(allocation){"segments", "", 0, -1}, segments->as.item[0], "device", INT32_MAX, 0, &device));
         s->device = (int)device;
     }
     int others = 0;
@@ -152,7 +153,8 @@ typedef struct entry_counts {
 } entry_counts;
 
 /* The time of entry i: its own, but not before the one before it. */
-static ckpt_code decode_time(const ckpt_snapshot *s, const place *at, ckpt_snapshot_entry *entry, entry_counts *counts)
+static ckpt_code decode_time(const ckpt_snapshot *s, const allocation *at, ckpt_snapshot_entry *entry,
+                             entry_counts *counts)
 {
     int64_t time_us = 0;
     const ckpt_ns before = at->item > 0 ? (entry - 1)->time_ns : 0;
@@ -167,7 +169,7 @@ static ckpt_code decode_time(const ckpt_snapshot *s, const place *at, ckpt_snaps
     return CKPT_OK;
 }
 
-static ckpt_code decode_entry(const ckpt_snapshot *s, const place *at, bool completed, ckpt_snapshot_entry *entry,
+static ckpt_code decode_entry(const ckpt_snapshot *s, const allocation *at, bool completed, ckpt_snapshot_entry *entry,
                               entry_counts *counts)
 {
     const ckpt_pickle_value *const action = ckpt_pickle_find(entry->value, "action");
@@ -203,7 +205,7 @@ static ckpt_code decode_entries(ckpt_snapshot *s, const ckpt_pickle_value *entri
     entry_counts counts = {0};
     for (int i = 0; i < count; i++) {
         entry[i].value = entries->as.item[i];
-        CKPT_TRY(decode_entry(s, &(place){"device_traces", "", s->device, i}, completed, &entry[i], &counts));
+        CKPT_TRY(decode_entry(s, &(allocation){"device_traces", "", s->device, i}, completed, &entry[i], &counts));
     }
     s->timed = counts.timed > 0;
     for (int i = 0; !s->timed && i < count; i++) { /* an old file */
@@ -226,7 +228,7 @@ static ckpt_code decode_entries(ckpt_snapshot *s, const ckpt_pickle_value *entri
 }
 
 /* What the program asked for: less than the block is large. */
-static ckpt_code requested_size(const ckpt_snapshot *s, const place *at, ckpt_snapshot_block *block)
+static ckpt_code requested_size(const ckpt_snapshot *s, const allocation *at, ckpt_snapshot_block *block)
 {
     const ckpt_pickle_value *const history = ckpt_pickle_find(block->value, "history");
     if (history != NULL && history->type == CKPT_PICKLE_LIST && history->count > 0) {
@@ -250,7 +252,7 @@ static ckpt_code decode_blocks(ckpt_snapshot *s, const segment *in, ckpt_snapsho
     int64_t address = in->address;
     *sum = 0;
     for (int i = 0; blocks != NULL && i < blocks->count; i++) {
-        const place at = {"segments", ".blocks", in->index, i};
+        const allocation at = {"segments", ".blocks", in->index, i};
         ckpt_snapshot_block b = {.value = blocks->as.item[i], .stream = in->stream};
         if (b.value->type != CKPT_PICKLE_DICT) {
             return bad(s, &at, NULL, b.value, "a dict");
@@ -277,7 +279,7 @@ static ckpt_code decode_blocks(ckpt_snapshot *s, const segment *in, ckpt_snapsho
 /* Segment i, if it is this device's. */
 static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value, int i, ckpt_snapshot_block *block)
 {
-    const place at = {"segments", "", i, -1};
+    const allocation at = {"segments", "", i, -1};
     segment in = {.value = value, .index = i};
     int64_t device = 0;
     ckpt_bytes sum = 0;
@@ -310,7 +312,7 @@ static ckpt_code count_blocks(const ckpt_snapshot *s, const ckpt_pickle_value *s
 {
     *count = 0;
     for (int i = 0; segments != NULL && i < segments->count; i++) {
-        const place at = {"segments", "", i, -1};
+        const allocation at = {"segments", "", i, -1};
         if (segments->as.item[i]->type != CKPT_PICKLE_DICT) {
             return bad(s, &at, NULL, segments->as.item[i], "a dict");
         }

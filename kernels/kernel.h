@@ -46,7 +46,7 @@ typedef struct ckpt_kernel_args {
     /* With node->index: the Philox key and counter of dropout. On a GPU these are what they were when the step was
      * recorded: its kernels read them from the device (ckpt_device_api.begin). */
     uint64_t seed, step;
-    bool again;      /* a recomputation: leave stat[] alone */
+    bool recomputed; /* a recomputation: leave stat[] alone */
     bool evaluating; /* no dropout, statistics instead of batch moments; backward is never called */
 } ckpt_kernel_args;
 

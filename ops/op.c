@@ -128,7 +128,7 @@ int64_t ckpt_node_pitch(ckpt_node *node)
 
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param)
 {
-    return ckpt_tensor_bytes(&param->tensor) + param->spare * ckpt_dtype_bytes(param->tensor.dtype);
+    return ckpt_tensor_bytes(&param->tensor) + param->padding * ckpt_dtype_bytes(param->tensor.dtype);
 }
 
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err)

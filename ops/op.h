@@ -43,11 +43,11 @@ typedef enum ckpt_init { CKPT_INIT_ZERO, CKPT_INIT_ONE, CKPT_INIT_NORMAL, CKPT_I
 typedef struct ckpt_param {
     ckpt_tensor tensor;
     ckpt_init init;
-    double scale;  /* standard deviation of NORMAL, half width of UNIFORM */
-    bool decay;    /* weight decay applies: matrices and filters yes, biases and norms no */
-    int64_t spare; /* elements of zeros behind it, and behind its gradient, wherever they lie (ckpt_node_pitch) */
-    int tied;      /* node whose parameter of the same number this is; -1: its own */
-    int copy_of;   /* its own, but equal to this node's of the same number (ckpt_shared); -1: of none */
+    double scale;    /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;      /* weight decay applies: matrices and filters yes, biases and norms no */
+    int64_t padding; /* elements of zeros behind it, and behind its gradient, wherever they lie (ckpt_node_pitch) */
+    int tied;        /* node whose parameter of the same number this is; -1: its own */
+    int copy_of;     /* its own, but equal to this node's of the same number (ckpt_shared); -1: of none */
 } ckpt_param;
 
 /* A statistic a layer carries from step to step (batch norm's running mean); starts filled with `initial`. */

@@ -180,7 +180,7 @@ static ckpt_code explained(const ckpt_ranks *ranks, ckpt_code code)
 
 static ckpt_code collect_for(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
-    return ckpt_ranks_collect(context, mine, all, bytes, err);
+    return ckpt_ranks_allgather(context, mine, all, bytes, err);
 }
 
 ckpt_code ckpt_ranks_carry(ckpt_ranks *ranks, ckpt_carrier_open *open, void *device, ckpt_err *err)
@@ -283,7 +283,7 @@ ckpt_code ckpt_ranks_wait(ckpt_ranks *ranks, int slot, ckpt_err *err)
     return explained(ranks, ranks->carrier->wait(ranks->carrier_self, slot_memory(ranks, slot), err));
 }
 
-ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+ckpt_code ckpt_ranks_broadcast(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     if (root < 0 || root >= ranks->count || bytes < 0) {
         return CKPT_FAIL(err, CKPT_DEVICE, "sharing %lld bytes of rank %d, wanted one of %d", (long long)bytes, root,
@@ -292,10 +292,10 @@ ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes
     if (ranks->mpi != NULL) {
         return explained(ranks, ranks->mpi->share(root, memory, bytes, err));
     }
-    return ranks->star != NULL ? explained(ranks, ckpt_star_share(ranks->star, root, memory, bytes, err)) : CKPT_OK;
+    return ranks->star != NULL ? explained(ranks, ckpt_star_broadcast(ranks->star, root, memory, bytes, err)) : CKPT_OK;
 }
 
-ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+ckpt_code ckpt_ranks_allgather(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
     if (bytes < 0) {
         return CKPT_FAIL(err, CKPT_DEVICE, "collecting %lld bytes, wanted 0 or more", (long long)bytes);
@@ -304,7 +304,7 @@ ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckp
         return explained(ranks, ranks->mpi->collect(mine, all, bytes, err));
     }
     if (ranks->star != NULL) {
-        return explained(ranks, ckpt_star_collect(ranks->star, mine, all, bytes, err));
+        return explained(ranks, ckpt_star_allgather(ranks->star, mine, all, bytes, err));
     }
     if (bytes > 0) {
         memcpy(all, mine, (size_t)bytes);
@@ -312,10 +312,10 @@ ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckp
     return CKPT_OK;
 }
 
-ckpt_code ckpt_ranks_meet(ckpt_ranks *ranks, ckpt_err *err)
+ckpt_code ckpt_ranks_barrier(ckpt_ranks *ranks, ckpt_err *err)
 {
     if (ranks->mpi != NULL) {
         return explained(ranks, ranks->mpi->meet(err));
     }
-    return ranks->star != NULL ? explained(ranks, ckpt_star_collect(ranks->star, NULL, NULL, 0, err)) : CKPT_OK;
+    return ranks->star != NULL ? explained(ranks, ckpt_star_allgather(ranks->star, NULL, NULL, 0, err)) : CKPT_OK;
 }

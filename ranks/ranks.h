@@ -70,10 +70,11 @@ CKPT_MUST_USE ckpt_code ckpt_ranks_wait(ckpt_ranks *ranks, int slot, ckpt_err *e
 
 /* Small things, collective, from host memory, waited for: everybody gets rank `root`'s bytes; everybody gets
  * everybody's bytes in the order of ranks (`all`: count * bytes); everybody has come here. */
-CKPT_MUST_USE ckpt_code ckpt_ranks_share(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_ranks_collect(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes,
-                                           ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_ranks_meet(ckpt_ranks *ranks, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_broadcast(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes,
+                                             ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_allgather(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes,
+                                             ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_ranks_barrier(ckpt_ranks *ranks, ckpt_err *err);
 
 /* In whose memory messages are: false: the host's. */
 bool ckpt_ranks_on_device(const ckpt_ranks *ranks);

@@ -104,8 +104,8 @@ void ckpt_star_tell(int socket, ckpt_star_kind kind, int rank, const char *text)
 int64_t ckpt_star_now_ms(void);
 
 /* The second connections. Collective. */
-CKPT_MUST_USE ckpt_code ckpt_star_share(ckpt_star *star, int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_star_collect(ckpt_star *star, const void *mine, void *all, ckpt_bytes bytes,
-                                          ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_star_broadcast(ckpt_star *star, int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_star_allgather(ckpt_star *star, const void *mine, void *all, ckpt_bytes bytes,
+                                            ckpt_err *err);
 
 #endif

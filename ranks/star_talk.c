@@ -59,7 +59,7 @@ static ckpt_code take(const ckpt_star *star, int from, void *memory, ckpt_bytes 
     return move(star->peer[from].talk, false, memory, bytes, from, err);
 }
 
-ckpt_code ckpt_star_share(ckpt_star *star, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+ckpt_code ckpt_star_broadcast(ckpt_star *star, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     if (star->rank > 0) {
         return star->rank == root ? put(star, 0, memory, bytes, err) : take(star, 0, memory, bytes, err);
@@ -75,7 +75,7 @@ ckpt_code ckpt_star_share(ckpt_star *star, int root, void *memory, ckpt_bytes by
     return CKPT_OK;
 }
 
-ckpt_code ckpt_star_collect(ckpt_star *star, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+ckpt_code ckpt_star_allgather(ckpt_star *star, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
     ckpt_bytes total = 0;
     if (__builtin_mul_overflow(bytes, star->count, &total)) {

@@ -122,7 +122,7 @@ static ckpt_code read_all(const reader *r, const ckpt_item *root)
     CKPT_TRY(
         ckpt_need_int(&keep_all, "peak_bytes", curve->static_bytes, INT64_MAX, &curve->keep_all_peak_bytes, r->err));
     CKPT_TRY(ckpt_need_int(&keep_all, "time_ns", 0, INT64_MAX, &curve->keep_all_time_ns, r->err));
-    CKPT_TRY(ckpt_member_int(root, "least_budget_bytes", 0, INT64_MAX, 0, &curve->least_budget_bytes, r->err));
+    CKPT_TRY(ckpt_member_int(root, "least_budget_bytes", 0, INT64_MAX, 0, &curve->min_budget_bytes, r->err));
     CKPT_TRY(ckpt_member_bool(root, "complete", true, &curve->complete, r->err));
     return read_curve(r, root);
 }
@@ -182,8 +182,8 @@ void ckpt_curve_write(const ckpt_curve *curve, ckpt_text *text)
                   ",\n  \"static_bytes\": %" PRId64 ", \"keep_all\": { \"peak_bytes\": %" PRId64
                   ", \"time_ns\": %" PRId64 " },\n  ",
                   curve->static_bytes, curve->keep_all_peak_bytes, curve->keep_all_time_ns);
-    if (curve->least_budget_bytes > 0) {
-        ckpt_text_add(text, "\"least_budget_bytes\": %" PRId64 ", ", curve->least_budget_bytes);
+    if (curve->min_budget_bytes > 0) {
+        ckpt_text_add(text, "\"least_budget_bytes\": %" PRId64 ", ", curve->min_budget_bytes);
     }
     ckpt_text_add(text, "\"complete\": %s,\n  ", curve->complete ? "true" : "false");
     write_points(curve, curve->point, curve->point_count, "\n  ", text);

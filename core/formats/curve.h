@@ -34,7 +34,7 @@ typedef struct ckpt_curve {
     const char *costs;                   /* where times come from */
     ckpt_bytes static_bytes, keep_all_peak_bytes;
     ckpt_ns keep_all_time_ns;
-    ckpt_bytes least_budget_bytes; /* 0, but where no point fits: a budget at which a plan is found */
+    ckpt_bytes min_budget_bytes;   /* 0, but where no point fits: a budget at which a plan is found */
     bool complete;                 /* false: ended early, points are missing */
     const ckpt_curve_point *point; /* rising budgets, no point slower than one before it */
     int point_count;

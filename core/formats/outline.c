@@ -164,23 +164,23 @@ static ckpt_code check_steps(const checker *c)
 
 static ckpt_code check_places(const checker *c)
 {
-    for (int i = 0; i < c->plan->place_count; i++) {
-        const ckpt_place *const place = &c->plan->place[i];
-        if (strcmp(place->name, "workspace") == 0) {
+    for (int i = 0; i < c->plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &c->plan->allocation[i];
+        if (strcmp(allocation->name, "workspace") == 0) {
             continue;
         }
-        const int b = ckpt_names_find(&c->buffers, place->name);
+        const int b = ckpt_names_find(&c->buffers, allocation->name);
         if (b < 0) {
             return blame(c, false, "places", i,
                          CKPT_FAIL(c->err, CKPT_BAD_INPUT,
                                    "place %d: \"%.80s\", which is not among the \"buffers\" of \"graph\"", i,
-                                   place->name));
+                                   allocation->name));
         }
-        if (place->bytes != c->plan->outline.buffer[b].bytes) {
+        if (allocation->bytes != c->plan->outline.buffer[b].bytes) {
             return blame(c, false, "places", i,
                          CKPT_FAIL(c->err, CKPT_BAD_INPUT,
                                    "place %d: \"%.80s\" has %" PRId64 " bytes here and %" PRId64 " in \"graph\"", i,
-                                   place->name, place->bytes, c->plan->outline.buffer[b].bytes));
+                                   allocation->name, allocation->bytes, c->plan->outline.buffer[b].bytes));
         }
     }
     return CKPT_OK;

@@ -67,23 +67,23 @@ static ckpt_code find_steps(const binder *b, const ckpt_plan *plan)
 
 static ckpt_code find_places(const binder *b, const ckpt_plan *plan)
 {
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const place = &plan->place[i];
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &plan->allocation[i];
         b->place_buffer[i] = -1;
-        if (strcmp(place->name, "workspace") == 0) {
+        if (strcmp(allocation->name, "workspace") == 0) {
             continue;
         }
-        const int buffer = ckpt_names_find(&b->buffers, place->name);
+        const int buffer = ckpt_names_find(&b->buffers, allocation->name);
         if (buffer < 0) {
             return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
                              "place %d: \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model",
-                             i, place->name, b->graph->name);
+                             i, allocation->name, b->graph->name);
         }
-        if (place->bytes != b->graph->buffer[buffer].bytes) {
+        if (allocation->bytes != b->graph->buffer[buffer].bytes) {
             return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
                              "place %d: \"%.80s\" has %" PRId64 " bytes in the plan and %" PRId64
                              " in the graph: made for another batch, dtype or other vars?",
-                             i, place->name, place->bytes, b->graph->buffer[buffer].bytes);
+                             i, allocation->name, allocation->bytes, b->graph->buffer[buffer].bytes);
         }
         b->place_buffer[i] = buffer;
     }
@@ -98,7 +98,7 @@ static ckpt_code bind(binder *b, ckpt_plan *plan, ckpt_arena *scratch)
                          b->graph->name);
     }
     b->step_target = CKPT_NEW(scratch, int, plan->step_count);
-    b->place_buffer = CKPT_NEW(scratch, int, plan->place_count);
+    b->place_buffer = CKPT_NEW(scratch, int, plan->allocation_count);
     if (b->step_target == NULL || b->place_buffer == NULL) {
         return CKPT_FAIL(b->err, CKPT_NO_MEMORY, "no memory to bind a plan of %d steps", plan->step_count);
     }
@@ -126,12 +126,12 @@ ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err
     if (code == CKPT_OK) {
         /* The caller owns the plan and hands it over to be changed; its arrays are const to readers only. */
         ckpt_step *const step = (ckpt_step *)plan->step;
-        ckpt_place *const place = (ckpt_place *)plan->place;
+        ckpt_allocation *const allocation = (ckpt_allocation *)plan->allocation;
         for (int i = 0; i < plan->step_count; i++) {
             step[i].target = b.step_target[i];
         }
-        for (int i = 0; i < plan->place_count; i++) {
-            place[i].buffer = b.place_buffer[i];
+        for (int i = 0; i < plan->allocation_count; i++) {
+            allocation[i].buffer = b.place_buffer[i];
         }
     } else if (code != CKPT_NO_MEMORY && plan->source != NULL && plan->source[0] != '\0') {
         ckpt_err_at(err, "%.200s", plan->source);

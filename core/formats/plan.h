@@ -15,17 +15,17 @@ typedef struct ckpt_step {
     ckpt_step_kind kind;
     const char *name; /* of the op (run) or the buffer */
     int target;       /* its index in the graph; -1 until ckpt_plan_bind */
-    bool again;       /* run: not the first run of this op */
+    bool recomputed;  /* run: not the first run of this op */
     bool inplace;     /* run: outputs take the places of the inputs the op names for it */
 } ckpt_step;
 
 /* Bytes [offset, offset + bytes) of the arena during steps from..to, both included. */
-typedef struct ckpt_place {
+typedef struct ckpt_allocation {
     const char *name; /* buffer, or "workspace" */
     int buffer;       /* index in the graph; -1: workspace of step `from` (= `to`); set by ckpt_plan_bind */
     int from, to;
     ckpt_bytes offset, bytes;
-} ckpt_place;
+} ckpt_allocation;
 
 typedef struct ckpt_layer_decision {
     const char *layer;
@@ -64,7 +64,7 @@ typedef struct ckpt_plan {
     ckpt_bytes budget_bytes;  /* static block and arena together */
     ckpt_bytes reserve_bytes; /* kept beside it for what is neither: a GPU's context, libraries */
     ckpt_verdict verdict;
-    ckpt_bytes least_budget_bytes;      /* infeasible: a budget at which this planner finds a plan; else 0 */
+    ckpt_bytes min_budget_bytes;        /* infeasible: a budget at which this planner finds a plan; else 0 */
     ckpt_bytes no_schedule_below_bytes; /* infeasible: proved: under less than that nobody finds one; 0: not known */
 
     /* peak = static + the most that is live in any step; static + arena <= budget when it fits */
@@ -90,8 +90,8 @@ typedef struct ckpt_plan {
     int algorithms_count;
     const ckpt_step *step;
     int step_count;
-    const ckpt_place *place;
-    int place_count;
+    const ckpt_allocation *allocation;
+    int allocation_count;
 } ckpt_plan;
 
 /* Errors as ckpt_graph_read. Only the form is checked here; ckpt_plan_bind resolves names, ckpt_plan_check (in

@@ -59,7 +59,7 @@ static ckpt_code read_verdict(const reader *r, const ckpt_item *root)
         return ckpt_item_fail(&item, r->err, "found verdict \"%.40s\", wanted fits or infeasible", text);
     }
     r->plan->verdict = CKPT_INFEASIBLE;
-    CKPT_TRY(ckpt_need_int(root, "least_budget_bytes", 0, INT64_MAX, &r->plan->least_budget_bytes, r->err));
+    CKPT_TRY(ckpt_need_int(root, "least_budget_bytes", 0, INT64_MAX, &r->plan->min_budget_bytes, r->err));
     return ckpt_member_int(root, "no_schedule_below_bytes", 0, INT64_MAX, 0, &r->plan->no_schedule_below_bytes, r->err);
 }
 
@@ -202,10 +202,11 @@ static ckpt_code read_step(const reader *r, const ckpt_item *item, ckpt_step *st
         return ckpt_item_fail(item, r->err, "found a step with %d of run, free, offload, fetch; wanted exactly one",
                               verbs);
     }
-    CKPT_TRY(ckpt_member_bool(item, "again", false, &step->again, r->err));
+    CKPT_TRY(ckpt_member_bool(item, "again", false, &step->recomputed, r->err));
     CKPT_TRY(ckpt_member_bool(item, "inplace", false, &step->inplace, r->err));
-    if (step->kind != CKPT_RUN && (step->again || step->inplace)) {
-        return ckpt_item_fail(item, r->err, "found \"%s\" on a step that is no run", step->again ? "again" : "inplace");
+    if (step->kind != CKPT_RUN && (step->recomputed || step->inplace)) {
+        return ckpt_item_fail(item, r->err, "found \"%s\" on a step that is no run",
+                              step->recomputed ? "again" : "inplace");
     }
     return CKPT_OK;
 }
@@ -230,26 +231,26 @@ static ckpt_code read_steps(const reader *r, const ckpt_item *root)
     return CKPT_OK;
 }
 
-static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_place *place)
+static ckpt_code read_place(const reader *r, const ckpt_item *item, ckpt_allocation *allocation)
 {
     const int64_t last = r->plan->step_count - 1;
     int64_t from = 0;
     int64_t to = 0;
     ckpt_bytes end = 0;
-    place->buffer = -1;
-    CKPT_TRY(ckpt_need_text(item, "what", r->out, &place->name, r->err));
+    allocation->buffer = -1;
+    CKPT_TRY(ckpt_need_text(item, "what", r->out, &allocation->name, r->err));
     CKPT_TRY(ckpt_need_int(item, "from", 0, last, &from, r->err));
     CKPT_TRY(ckpt_need_int(item, "to", from, last, &to, r->err));
-    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
-    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
-    if (!ckpt_sum(place->offset, place->bytes, &end) || end > r->plan->arena_bytes) {
+    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &allocation->offset, r->err));
+    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &allocation->bytes, r->err));
+    if (!ckpt_sum(allocation->offset, allocation->bytes, &end) || end > r->plan->arena_bytes) {
         return ckpt_item_fail(item, r->err,
                               "place of \"%.60s\": offset %" PRId64 " and %" PRId64
                               " bytes end beyond the arena of %" PRId64 " bytes",
-                              place->name, place->offset, place->bytes, r->plan->arena_bytes);
+                              allocation->name, allocation->offset, allocation->bytes, r->plan->arena_bytes);
     }
-    place->from = (int)from;
-    place->to = (int)to;
+    allocation->from = (int)from;
+    allocation->to = (int)to;
     return CKPT_OK;
 }
 
@@ -259,17 +260,17 @@ static ckpt_code read_places(const reader *r, const ckpt_item *root)
     int count = 0;
     CKPT_TRY(r->plan->verdict == CKPT_FITS ? ckpt_need_array(root, "places", &array, &count, r->err)
                                            : ckpt_member_array(root, "places", &array, &count, r->err));
-    ckpt_place *const place = CKPT_NEW(r->out, ckpt_place, count);
-    if (place == NULL) {
+    ckpt_allocation *const allocation = CKPT_NEW(r->out, ckpt_allocation, count);
+    if (allocation == NULL) {
         return no_memory(r, "places", count);
     }
     for (int i = 0; i < count; i++) {
         ckpt_item item;
         ckpt_item_at(&array, i, &item);
-        CKPT_TRY(read_place(r, &item, &place[i]));
+        CKPT_TRY(read_place(r, &item, &allocation[i]));
     }
-    r->plan->place = place;
-    r->plan->place_count = count;
+    r->plan->allocation = allocation;
+    r->plan->allocation_count = count;
     return CKPT_OK;
 }
 
@@ -317,7 +318,7 @@ static void write_head(const ckpt_plan *plan, ckpt_text *text)
     }
     ckpt_text_add(text, "  \"verdict\": \"%s\",\n", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
     if (plan->verdict == CKPT_INFEASIBLE) {
-        ckpt_text_add(text, "  \"least_budget_bytes\": %" PRId64 ",\n", plan->least_budget_bytes);
+        ckpt_text_add(text, "  \"least_budget_bytes\": %" PRId64 ",\n", plan->min_budget_bytes);
         if (plan->no_schedule_below_bytes > 0) {
             ckpt_text_add(text, "  \"no_schedule_below_bytes\": %" PRId64 ",\n", plan->no_schedule_below_bytes);
         }
@@ -368,14 +369,15 @@ static void write_step(const ckpt_step *step, ckpt_text *text)
 {
     ckpt_text_add(text, "    { \"%s\": ", ckpt_step_kind_name(step->kind));
     ckpt_text_json(text, step->name);
-    ckpt_text_add(text, "%s%s }", step->again ? ", \"again\": true" : "", step->inplace ? ", \"inplace\": true" : "");
+    ckpt_text_add(text, "%s%s }", step->recomputed ? ", \"again\": true" : "",
+                  step->inplace ? ", \"inplace\": true" : "");
 }
 
-static void write_place(const ckpt_place *place, ckpt_text *text)
+static void write_place(const ckpt_allocation *allocation, ckpt_text *text)
 {
-    ckpt_text_member(text, "    { \"what\": ", place->name);
-    ckpt_text_add(text, ", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }", place->from,
-                  place->to, place->offset, place->bytes);
+    ckpt_text_member(text, "    { \"what\": ", allocation->name);
+    ckpt_text_add(text, ", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }",
+                  allocation->from, allocation->to, allocation->offset, allocation->bytes);
 }
 
 static void write_algorithms(const ckpt_plan *plan, ckpt_text *text)
@@ -404,11 +406,11 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
         write_step(&plan->step[i], text);
     }
     ckpt_text_add(text, "%s],\n  \"places\": [", plan->step_count > 0 ? "\n  " : "");
-    for (int i = 0; i < plan->place_count; i++) {
+    for (int i = 0; i < plan->allocation_count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
-        write_place(&plan->place[i], text);
+        write_place(&plan->allocation[i], text);
     }
-    ckpt_text_add(text, "%s]", plan->place_count > 0 ? "\n  " : "");
+    ckpt_text_add(text, "%s]", plan->allocation_count > 0 ? "\n  " : "");
     write_graph(plan, text);
     ckpt_text_add(text, "\n}\n");
 }

@@ -160,14 +160,14 @@ static int by_start(const void *a, const void *b)
     return x->order - y->order;
 }
 
-typedef struct place {
+typedef struct allocation {
     int64_t address;
     int at;
-} place;
+} allocation;
 
 static int by_address(const void *a, const void *b)
 {
-    const place *const x = a, *const y = b;
+    const allocation *const x = a, *const y = b;
     return x->address != y->address ? (x->address > y->address) - (x->address < y->address) : x->at - y->at;
 }
 
@@ -175,12 +175,12 @@ ckpt_code ckpt_timeline_previous(const int64_t *address, int count, ckpt_arena *
 {
     int *const made = CKPT_NEW(arena, int, count);
     const ckpt_mark mark = ckpt_arena_mark(arena);
-    place *const sorted = CKPT_NEW(arena, place, count);
+    allocation *const sorted = CKPT_NEW(arena, allocation, count);
     if (made == NULL || sorted == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d addresses", count);
     }
     for (int i = 0; i < count; i++) {
-        sorted[i] = (place){address[i], i};
+        sorted[i] = (allocation){address[i], i};
     }
     if (count > 0) {
         qsort(sorted, (size_t)count, sizeof *sorted, by_address);

@@ -157,12 +157,12 @@ static ckpt_code read_events(const reader *r, const ckpt_item *root)
 }
 
 /* Categories of what lies in the arena. */
-static ckpt_code read_place_category(const reader *r, const ckpt_item *place, ckpt_category *category)
+static ckpt_code read_place_category(const reader *r, const ckpt_item *allocation, ckpt_category *category)
 {
     static const ckpt_category lies[] = {CKPT_CAT_ACTIVATIONS, CKPT_CAT_SAVED, CKPT_CAT_GRADIENTS, CKPT_CAT_WORKSPACE};
     ckpt_item item;
     const char *text = "";
-    CKPT_TRY(ckpt_item_need(place, "category", &item, r->err));
+    CKPT_TRY(ckpt_item_need(allocation, "category", &item, r->err));
     const ckpt_mark mark = ckpt_arena_mark(r->out);
     CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
     for (size_t k = 0; k < sizeof lies / sizeof lies[0]; k++) {
@@ -176,31 +176,31 @@ static ckpt_code read_place_category(const reader *r, const ckpt_item *place, ck
                           text);
 }
 
-static ckpt_code read_place(const reader *r, const ckpt_item *item, int last, ckpt_trace_place *place)
+static ckpt_code read_place(const reader *r, const ckpt_item *item, int last, ckpt_trace_allocation *allocation)
 {
     const ckpt_bytes arena = r->trace->arena_bytes;
     int64_t from = 0;
     int64_t to = 0;
     ckpt_bytes end = 0;
-    CKPT_TRY(ckpt_need_text(item, "what", r->out, &place->name, r->err));
-    CKPT_TRY(read_place_category(r, item, &place->category));
+    CKPT_TRY(ckpt_need_text(item, "what", r->out, &allocation->name, r->err));
+    CKPT_TRY(read_place_category(r, item, &allocation->category));
     CKPT_TRY(ckpt_need_int(item, "from", 0, last, &from, r->err));
     CKPT_TRY(ckpt_need_int(item, "to", from, last, &to, r->err));
-    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &place->offset, r->err));
-    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &place->bytes, r->err));
-    if (!ckpt_sum(place->offset, place->bytes, &end)) {
-        const ckpt_code code =
-            CKPT_FAIL(r->err, CKPT_OVERFLOW, "place of \"%.60s\": offset and bytes do not fit 63 bits", place->name);
+    CKPT_TRY(ckpt_need_int(item, "offset", 0, INT64_MAX, &allocation->offset, r->err));
+    CKPT_TRY(ckpt_need_int(item, "bytes", 0, INT64_MAX, &allocation->bytes, r->err));
+    if (!ckpt_sum(allocation->offset, allocation->bytes, &end)) {
+        const ckpt_code code = CKPT_FAIL(r->err, CKPT_OVERFLOW,
+                                         "place of \"%.60s\": offset and bytes do not fit 63 bits", allocation->name);
         return ckpt_item_blame(item, code, r->err);
     }
     if (arena > 0 && end > arena) {
         return ckpt_item_fail(item, r->err,
                               "place of \"%.60s\": offset %" PRId64 " and %" PRId64
                               " bytes end beyond the arena of %" PRId64 " bytes",
-                              place->name, place->offset, place->bytes, arena);
+                              allocation->name, allocation->offset, allocation->bytes, arena);
     }
-    place->from = (int)from;
-    place->to = (int)to;
+    allocation->from = (int)from;
+    allocation->to = (int)to;
     return CKPT_OK;
 }
 
@@ -209,8 +209,8 @@ static ckpt_code read_places(const reader *r, const ckpt_item *root)
     ckpt_item array;
     int count = 0;
     CKPT_TRY(ckpt_member_array(root, "places", &array, &count, r->err));
-    ckpt_trace_place *const place = CKPT_NEW(r->out, ckpt_trace_place, count);
-    if (place == NULL) {
+    ckpt_trace_allocation *const allocation = CKPT_NEW(r->out, ckpt_trace_allocation, count);
+    if (allocation == NULL) {
         return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d places", r->trace->source, count);
     }
     int last = 0;
@@ -220,10 +220,10 @@ static ckpt_code read_places(const reader *r, const ckpt_item *root)
     for (int i = 0; i < count; i++) {
         ckpt_item item;
         ckpt_item_at(&array, i, &item);
-        CKPT_TRY(read_place(r, &item, last, &place[i]));
+        CKPT_TRY(read_place(r, &item, last, &allocation[i]));
     }
-    r->trace->place = place;
-    r->trace->place_count = count;
+    r->trace->allocation = allocation;
+    r->trace->allocation_count = count;
     return CKPT_OK;
 }
 
@@ -318,13 +318,14 @@ static void write_event(const ckpt_event *event, ckpt_text *text)
     ckpt_text_add(text, " }");
 }
 
-static void write_place(const ckpt_trace_place *place, ckpt_text *text)
+static void write_place(const ckpt_trace_allocation *allocation, ckpt_text *text)
 {
     ckpt_text_add(text, "    { \"what\": ");
-    ckpt_text_json(text, place->name);
+    ckpt_text_json(text, allocation->name);
     ckpt_text_add(text,
                   ", \"category\": \"%s\", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }",
-                  ckpt_category_name(place->category), place->from, place->to, place->offset, place->bytes);
+                  ckpt_category_name(allocation->category), allocation->from, allocation->to, allocation->offset,
+                  allocation->bytes);
 }
 
 void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
@@ -358,9 +359,9 @@ void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
         write_event(&trace->event[i], text);
     }
     ckpt_text_add(text, "%s]", trace->event_count > 0 ? "\n  " : "");
-    for (int i = 0; i < trace->place_count; i++) {
+    for (int i = 0; i < trace->allocation_count; i++) {
         ckpt_text_add(text, "%s", i > 0 ? ",\n" : ",\n  \"places\": [\n");
-        write_place(&trace->place[i], text);
+        write_place(&trace->allocation[i], text);
     }
-    ckpt_text_add(text, "%s\n}\n", trace->place_count > 0 ? "\n  ]" : "");
+    ckpt_text_add(text, "%s\n}\n", trace->allocation_count > 0 ? "\n  ]" : "");
 }

@@ -52,12 +52,12 @@ typedef struct ckpt_event {
 } ckpt_event;
 
 /* Bytes [offset, offset + bytes) of the arena during the steps from..to, both included, as in a plan. */
-typedef struct ckpt_trace_place {
+typedef struct ckpt_trace_allocation {
     const char *name;       /* buffer, or "workspace" */
     ckpt_category category; /* activations, saved, gradients or workspace */
     int from, to;           /* steps of the plan, none after the last event's */
     ckpt_bytes offset, bytes;
-} ckpt_trace_place;
+} ckpt_trace_allocation;
 
 /* peak_bytes = max over events of the sum of bytes[] without CKPT_CAT_OUTSIDE; what of it was whose: peak_event */
 typedef struct ckpt_trace {
@@ -76,8 +76,8 @@ typedef struct ckpt_trace {
     ckpt_machine machine;
     const ckpt_event *event;
     int event_count;
-    const ckpt_trace_place *place; /* where everything in the arena lay; measured: where it really did */
-    int place_count;               /* 0: unknown, or no plan */
+    const ckpt_trace_allocation *allocation; /* where everything in the arena lay; measured: where it really did */
+    int allocation_count;                    /* 0: unknown, or no plan */
 } ckpt_trace;
 
 CKPT_MUST_USE ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err);

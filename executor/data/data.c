@@ -48,9 +48,9 @@ ckpt_code ckpt_data_map(ckpt_data *data, const char *path, const ckpt_mapped **m
         return CKPT_FAIL(err, reason == ENOMEM ? CKPT_NO_MEMORY : CKPT_IO, "%s: cannot map %lld bytes: %s", path,
                          (long long)about.st_size, strerror(reason));
     }
-    ckpt_mapped *const place = &data->file[data->file_count++];
-    *place = (ckpt_mapped){.path = path, .bytes = bytes, .length = (size_t)about.st_size};
-    *mapped = place;
+    ckpt_mapped *const allocation = &data->file[data->file_count++];
+    *allocation = (ckpt_mapped){.path = path, .bytes = bytes, .length = (size_t)about.st_size};
+    *mapped = allocation;
     return CKPT_OK;
 }
 

@@ -99,7 +99,8 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
         .recorder = "",
         .event = event,
     };
-    CKPT_TRY(ckpt_measured_places(executor, out, &measured->trace.place, &measured->trace.place_count, err));
+    CKPT_TRY(
+        ckpt_measured_allocations(executor, out, &measured->trace.allocation, &measured->trace.allocation_count, err));
     CKPT_TRY(capacity(device, &measured->trace.capacity_bytes, err));
     if (has_stamps(executor)) {
         CKPT_TRY(device->api->stamps(device, stamp_before(plan->step_count), err));

@@ -5,7 +5,7 @@
 
 typedef struct walker {
     const ckpt_executor *executor;
-    ckpt_trace_place *place; /* NULL: only count */
+    ckpt_trace_allocation *allocation; /* NULL: only count */
     int count;
     int *open;          /* per buffer: its place now; -1: not in memory */
     ckpt_bytes *offset; /* per buffer that is in memory */
@@ -22,8 +22,8 @@ static ckpt_code add(walker *w, const char *name, ckpt_category category, ckpt_b
                          "step %d: \"%.80s\" of %lld bytes lies %lld bytes from the start of the arena of %lld bytes",
                          w->step, name, (long long)bytes, (long long)at, (long long)w->executor->plan->arena_bytes);
     }
-    if (w->place != NULL) {
-        w->place[w->count] = (ckpt_trace_place){name, category, w->step, w->step, at, bytes};
+    if (w->allocation != NULL) {
+        w->allocation[w->count] = (ckpt_trace_allocation){name, category, w->step, w->step, at, bytes};
     }
     w->count++;
     *offset = at;
@@ -32,8 +32,8 @@ static ckpt_code add(walker *w, const char *name, ckpt_category category, ckpt_b
 
 static void shut(walker *w, int buffer, int to)
 {
-    if (w->place != NULL && w->open[buffer] >= 0) {
-        w->place[w->open[buffer]].to = to;
+    if (w->allocation != NULL && w->open[buffer] >= 0) {
+        w->allocation[w->open[buffer]].to = to;
     }
     w->open[buffer] = -1;
 }
@@ -112,7 +112,7 @@ static ckpt_code walk(walker *w)
             CKPT_TRY(walk_run(w, step, action));
             continue;
         }
-        CKPT_TRY(touch(w, step->target, action->place));
+        CKPT_TRY(touch(w, step->target, action->allocation));
         if (step->kind == CKPT_FREE) {
             shut(w, step->target, w->step);
         }
@@ -123,8 +123,8 @@ static ckpt_code walk(walker *w)
     return CKPT_OK;
 }
 
-ckpt_code ckpt_measured_places(const ckpt_executor *executor, ckpt_arena *out, const ckpt_trace_place **place,
-                               int *count, ckpt_err *err)
+ckpt_code ckpt_measured_allocations(const ckpt_executor *executor, ckpt_arena *out,
+                                    const ckpt_trace_allocation **allocation, int *count, ckpt_err *err)
 {
     const int buffers = executor->lowered->graph->buffer_count;
     ckpt_arena scratch;
@@ -135,12 +135,12 @@ ckpt_code ckpt_measured_places(const ckpt_executor *executor, ckpt_arena *out, c
                 .err = err};
     ckpt_code code = w.open != NULL && w.offset != NULL ? walk(&w) : CKPT_NO_MEMORY;
     if (code == CKPT_OK) {
-        w.place = CKPT_NEW(out, ckpt_trace_place, w.count);
-        code = w.place != NULL ? walk(&w) : CKPT_NO_MEMORY;
+        w.allocation = CKPT_NEW(out, ckpt_trace_allocation, w.count);
+        code = w.allocation != NULL ? walk(&w) : CKPT_NO_MEMORY;
     }
     ckpt_arena_fini(&scratch);
     if (code == CKPT_OK) {
-        *place = w.place;
+        *allocation = w.allocation;
         *count = w.count;
     }
     return code == CKPT_NO_MEMORY

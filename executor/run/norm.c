@@ -78,7 +78,7 @@ static ckpt_code square_together(ckpt_executor *executor, const ckpt_action *act
     const ckpt_bytes bytes = (ckpt_bytes)(nodes * sizeof(double));
     double *const mine = executor->squares, *const part = mine + nodes, *const all = part + nodes;
     CKPT_TRY(square_pieces(executor, action, mine, part, err));
-    CKPT_TRY(ckpt_ranks_collect(executor->options.ranks, mine, all, bytes, err));
+    CKPT_TRY(ckpt_ranks_allgather(executor->options.ranks, mine, all, bytes, err));
     join_sums(executor, all, part);
     return executor->device->api->upload(executor->device, sums_at(executor), part, bytes, err);
 }

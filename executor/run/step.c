@@ -65,12 +65,12 @@ static ckpt_code run(ckpt_executor *executor, ckpt_action *action, ckpt_err *err
 }
 
 /* A freed place must not be read again: with NaN in it, it cannot be without showing. */
-static ckpt_code poison(const ckpt_executor *executor, void *place, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code poison(const ckpt_executor *executor, void *allocation, ckpt_bytes bytes, ckpt_err *err)
 {
     if (!executor->options.poison || bytes == 0) {
         return CKPT_OK;
     }
-    return executor->device->api->fill(executor->device, place, 0xFF, bytes, err);
+    return executor->device->api->fill(executor->device, allocation, 0xFF, bytes, err);
 }
 
 static ckpt_code act(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
@@ -78,9 +78,9 @@ static ckpt_code act(ckpt_executor *executor, ckpt_action *action, ckpt_err *err
     ckpt_device *const device = executor->device;
     switch (action->kind) {
     case CKPT_RUN: return run(executor, action, err);
-    case CKPT_FREE: return poison(executor, action->place, action->bytes, err);
-    case CKPT_OFFLOAD: return device->api->offload(device, action->host, action->place, action->bytes, err);
-    case CKPT_FETCH: return device->api->fetch(device, action->place, action->host, action->bytes, err);
+    case CKPT_FREE: return poison(executor, action->allocation, action->bytes, err);
+    case CKPT_OFFLOAD: return device->api->offload(device, action->host, action->allocation, action->bytes, err);
+    case CKPT_FETCH: return device->api->fetch(device, action->allocation, action->host, action->bytes, err);
     }
     return CKPT_OK;
 }
@@ -187,7 +187,7 @@ static ckpt_code mean_loss(ckpt_executor *executor, float *loss, ckpt_err *err)
     double sum = 0;
     CKPT_TRY(sum_losses(executor, &sum, err));
     if (executor->losses != NULL) {
-        CKPT_TRY(ckpt_ranks_collect(executor->options.ranks, &sum, executor->losses, (ckpt_bytes)sizeof sum, err));
+        CKPT_TRY(ckpt_ranks_allgather(executor->options.ranks, &sum, executor->losses, (ckpt_bytes)sizeof sum, err));
         sum = executor->losses[scheme->stages - 1];
         for (int r = 1; r < scheme->replicas; r++) {
             sum += executor->losses[(r + 1) * scheme->stages - 1];

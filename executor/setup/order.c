@@ -45,13 +45,13 @@ typedef struct past {
 
 typedef struct ordering {
     ckpt_executor *executor;
-    const ckpt_places *places;
+    const ckpt_allocations *allocations;
     past past;
-    const ckpt_place **held; /* per buffer: its place now */
-    touches *buffer;         /* per buffer, while it is held */
-    touches *room;           /* per buffer: its room on the host */
-    latest known[STREAMS];   /* what is finished before what each stream is given next */
-    latest *done;            /* per step: what is finished when it is */
+    const ckpt_allocation **held; /* per buffer: its place now */
+    touches *buffer;              /* per buffer, while it is held */
+    touches *room;                /* per buffer: its room on the host */
+    latest known[STREAMS];        /* what is finished before what each stream is given next */
+    latest *done;                 /* per step: what is finished when it is */
 } ordering;
 
 static const latest never = {{NEVER, NEVER, NEVER}};
@@ -71,17 +71,17 @@ static int compare_bytes(const void *a, const void *b)
 
 static ckpt_code past_init(past *p, const ckpt_plan *plan, ckpt_arena *scratch, ckpt_err *err)
 {
-    ckpt_bytes *const cut = CKPT_NEW(scratch, ckpt_bytes, 2 * (size_t)plan->place_count);
+    ckpt_bytes *const cut = CKPT_NEW(scratch, ckpt_bytes, 2 * (size_t)plan->allocation_count);
     if (cut == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->place_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->allocation_count);
     }
-    for (int i = 0; i < plan->place_count; i++) {
-        cut[2 * i] = plan->place[i].offset;
-        cut[2 * i + 1] = plan->place[i].offset + plan->place[i].bytes;
+    for (int i = 0; i < plan->allocation_count; i++) {
+        cut[2 * i] = plan->allocation[i].offset;
+        cut[2 * i + 1] = plan->allocation[i].offset + plan->allocation[i].bytes;
     }
-    qsort(cut, 2 * (size_t)plan->place_count, sizeof cut[0], compare_bytes);
+    qsort(cut, 2 * (size_t)plan->allocation_count, sizeof cut[0], compare_bytes);
     p->cut = cut;
-    for (int i = 0; i < 2 * plan->place_count; i++) {
+    for (int i = 0; i < 2 * plan->allocation_count; i++) {
         if (i == 0 || cut[i] != p->cut[p->cuts - 1]) {
             p->cut[p->cuts++] = cut[i];
         }
@@ -93,7 +93,7 @@ static ckpt_code past_init(past *p, const ckpt_plan *plan, ckpt_arena *scratch, 
     p->some = CKPT_NEW(scratch, latest, 2 * (size_t)p->leaves);
     p->all = CKPT_NEW(scratch, latest, 2 * (size_t)p->leaves);
     if (p->some == NULL || p->all == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->place_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->allocation_count);
     }
     for (int i = 0; i < 2 * p->leaves; i++) {
         p->some[i] = p->all[i] = never;
@@ -138,19 +138,19 @@ static void past_get(const past *p, int node, int low, int high, int from, int t
 }
 
 /* The place is left: its bytes remember who touched them. */
-static void remember(ordering *o, const ckpt_place *place, const latest *touched)
+static void remember(ordering *o, const ckpt_allocation *allocation, const latest *touched)
 {
-    if (place->bytes > 0) {
-        past_put(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, place->offset),
-                 leaf_at(&o->past, place->offset + place->bytes) - 1, touched);
+    if (allocation->bytes > 0) {
+        past_put(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, allocation->offset),
+                 leaf_at(&o->past, allocation->offset + allocation->bytes) - 1, touched);
     }
 }
 
-static void former_tenants(const ordering *o, const ckpt_place *place, latest *need)
+static void former_tenants(const ordering *o, const ckpt_allocation *allocation, latest *need)
 {
-    if (place->bytes > 0) {
-        past_get(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, place->offset),
-                 leaf_at(&o->past, place->offset + place->bytes) - 1, need);
+    if (allocation->bytes > 0) {
+        past_get(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, allocation->offset),
+                 leaf_at(&o->past, allocation->offset + allocation->bytes) - 1, need);
     }
 }
 
@@ -210,16 +210,16 @@ static void note_write(touches *t, ckpt_stream stream, int s)
 /* The places that open with this step: what was there before, and who has written there now. */
 static void open_all(ordering *o, int s, ckpt_stream stream, latest *need)
 {
-    for (int i = o->places->first[s]; i < o->places->first[s + 1]; i++) {
-        const ckpt_place *const place = o->places->by_step[i];
-        former_tenants(o, place, need);
+    for (int i = o->allocations->first[s]; i < o->allocations->first[s + 1]; i++) {
+        const ckpt_allocation *const allocation = o->allocations->by_step[i];
+        former_tenants(o, allocation, need);
         latest mine = never;
         mine.step[stream] = s;
-        if (place->buffer < 0) {
-            remember(o, place, &mine);
+        if (allocation->buffer < 0) {
+            remember(o, allocation, &mine);
         } else {
-            o->held[place->buffer] = place;
-            o->buffer[place->buffer] = (touches){mine, mine};
+            o->held[allocation->buffer] = allocation;
+            o->buffer[allocation->buffer] = (touches){mine, mine};
         }
     }
 }
@@ -289,7 +289,7 @@ static ckpt_code begin(ordering *o, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_plan *const plan = o->executor->plan;
     const int buffers = o->executor->lowered->graph->buffer_count;
-    o->held = CKPT_NEW(scratch, const ckpt_place *, buffers);
+    o->held = CKPT_NEW(scratch, const ckpt_allocation *, buffers);
     o->buffer = CKPT_NEW(scratch, touches, buffers);
     o->room = CKPT_NEW(scratch, touches, buffers);
     o->done = CKPT_NEW(scratch, latest, plan->step_count);
@@ -322,14 +322,14 @@ static void order_all(ordering *o)
     executor->join_count = list_waits(o, CKPT_STREAM_COMPUTE, last, executor->join);
 }
 
-ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_places *places, ckpt_err *err)
+ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_allocations *allocations, ckpt_err *err)
 {
     if (executor->slab_bytes == 0) {
         return CKPT_OK; /* one stream does it all */
     }
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ordering o = {.executor = executor, .places = places};
+    ordering o = {.executor = executor, .allocations = allocations};
     const ckpt_code code = begin(&o, &scratch, err);
     if (code == CKPT_OK) {
         order_all(&o);

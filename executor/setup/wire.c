@@ -16,31 +16,31 @@ static ckpt_code index_places(ckpt_wiring *wiring, ckpt_err *err)
     ckpt_executor *const executor = wiring->executor;
     const ckpt_plan *const plan = executor->plan;
     int *const first = CKPT_NEW(&executor->arena, int, plan->step_count + 2);
-    const ckpt_place **const by_step = CKPT_NEW(&executor->arena, const ckpt_place *, plan->place_count);
+    const ckpt_allocation **const by_step = CKPT_NEW(&executor->arena, const ckpt_allocation *, plan->allocation_count);
     if (first == NULL || by_step == NULL) {
         return ckpt_wire_no_memory(err);
     }
-    for (int p = 0; p < plan->place_count; p++) {
-        const ckpt_place *const place = &plan->place[p];
-        if (place->from < 0 || place->from >= plan->step_count || place->offset < 0 || place->bytes < 0 ||
-            place->bytes > plan->arena_bytes - place->offset) {
+    for (int p = 0; p < plan->allocation_count; p++) {
+        const ckpt_allocation *const allocation = &plan->allocation[p];
+        if (allocation->from < 0 || allocation->from >= plan->step_count || allocation->offset < 0 ||
+            allocation->bytes < 0 || allocation->bytes > plan->arena_bytes - allocation->offset) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: place %d (%s) lies outside the plan's steps or arena",
-                             plan->source, p, place->name);
+                             plan->source, p, allocation->name);
         }
-        if (place->offset % CKPT_ALIGN != 0) {
+        if (allocation->offset % CKPT_ALIGN != 0) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT,
                              "%s: place %d (%s) lies at offset %lld, wanted a multiple of %d, which kernels count on",
-                             plan->source, p, place->name, (long long)place->offset, (int)CKPT_ALIGN);
+                             plan->source, p, allocation->name, (long long)allocation->offset, (int)CKPT_ALIGN);
         }
-        first[place->from + 2]++;
+        first[allocation->from + 2]++;
     }
     for (int s = 0; s < plan->step_count; s++) {
         first[s + 2] += first[s + 1];
     }
-    for (int p = 0; p < plan->place_count; p++) {
-        by_step[first[plan->place[p].from + 1]++] = &plan->place[p];
+    for (int p = 0; p < plan->allocation_count; p++) {
+        by_step[first[plan->allocation[p].from + 1]++] = &plan->allocation[p];
     }
-    wiring->places = (ckpt_places){first, by_step};
+    wiring->allocations = (ckpt_allocations){first, by_step};
     return CKPT_OK;
 }
 
@@ -77,9 +77,9 @@ static ckpt_code take_slab(ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void *place_address(const ckpt_executor *executor, const ckpt_place *place)
+static void *place_address(const ckpt_executor *executor, const ckpt_allocation *allocation)
 {
-    return place == NULL ? NULL : executor->block + place->offset;
+    return allocation == NULL ? NULL : executor->block + allocation->offset;
 }
 
 ckpt_code ckpt_wire_buffer(const ckpt_wiring *wiring, int buffer, int step, void **address, ckpt_err *err)
@@ -143,28 +143,28 @@ static ckpt_category buffer_category(const ckpt_executor *executor, int buffer)
 static void open_places(const ckpt_wiring *wiring, int step, ckpt_action *action)
 {
     const ckpt_executor *const executor = wiring->executor;
-    for (int i = wiring->places.first[step]; i < wiring->places.first[step + 1]; i++) {
-        const ckpt_place *const place = wiring->places.by_step[i];
-        if (place->buffer < 0) {
-            action->args.workspace = place->bytes > 0 ? place_address(executor, place) : NULL;
-            action->args.workspace_bytes = place->bytes;
+    for (int i = wiring->allocations.first[step]; i < wiring->allocations.first[step + 1]; i++) {
+        const ckpt_allocation *const allocation = wiring->allocations.by_step[i];
+        if (allocation->buffer < 0) {
+            action->args.workspace = allocation->bytes > 0 ? place_address(executor, allocation) : NULL;
+            action->args.workspace_bytes = allocation->bytes;
         } else {
-            wiring->held[place->buffer] = place;
-            action->born[buffer_category(executor, place->buffer)] += place->bytes;
+            wiring->held[allocation->buffer] = allocation;
+            action->born[buffer_category(executor, allocation->buffer)] += allocation->bytes;
         }
     }
 }
 
 static void close_place(const ckpt_wiring *wiring, int buffer, ckpt_action *action)
 {
-    const ckpt_place *const place = wiring->held[buffer];
-    if (place != NULL) {
-        action->died[buffer_category(wiring->executor, buffer)] += place->bytes;
+    const ckpt_allocation *const allocation = wiring->held[buffer];
+    if (allocation != NULL) {
+        action->died[buffer_category(wiring->executor, buffer)] += allocation->bytes;
         wiring->held[buffer] = NULL;
     }
 }
 
-static ckpt_span run_span(const ckpt_op_role *role, bool again)
+static ckpt_span run_span(const ckpt_op_role *role, bool recomputed)
 {
     switch (role->task) {
     case CKPT_TASK_LAYER: break;
@@ -178,7 +178,7 @@ static ckpt_span run_span(const ckpt_op_role *role, bool again)
     case CKPT_TASK_SHARED: return CKPT_SPAN_WAIT;
     case CKPT_TASK_NORM: return CKPT_SPAN_UPDATE;
     }
-    return again                          ? CKPT_SPAN_RECOMPUTE
+    return recomputed                     ? CKPT_SPAN_RECOMPUTE
            : role->phase == CKPT_FORWARD  ? CKPT_SPAN_FORWARD
            : role->phase == CKPT_BACKWARD ? CKPT_SPAN_BACKWARD
                                           : CKPT_SPAN_UPDATE;
@@ -206,13 +206,13 @@ static bool has_new_weights(const ckpt_wiring *wiring, const ckpt_op_role *role)
 /* What runs again after its weights have changed gives other values than its first run did. Nobody may read them but
  * what runs again for nothing, too: a plan may be as wasteful as it likes. */
 static ckpt_code refuse_stale(const ckpt_wiring *wiring, int s, const ckpt_graph_op *op, const ckpt_op_role *role,
-                              bool again, ckpt_err *err)
+                              bool recomputed, ckpt_err *err)
 {
     int stale = has_new_weights(wiring, role) ? s + 1 : 0;
     for (int i = 0; i < op->reads.count; i++) {
         stale = stale == 0 ? wiring->stale[op->reads.at[i]] : stale;
     }
-    if (stale != 0 && !again) {
+    if (stale != 0 && !recomputed) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%s: step %d runs %s again after its weights are updated, and step %d uses it",
                          wiring->executor->plan->source, stale - 1, wiring->executor->plan->step[stale - 1].name, s);
@@ -233,11 +233,11 @@ static ckpt_code wire_run(const ckpt_wiring *wiring, int s, ckpt_action *action,
     action->task = role->task;
     action->phase = role->phase;
     action->batch = role->batch;
-    action->span = run_span(role, step->again);
-    action->args.again = step->again;
+    action->span = run_span(role, step->recomputed);
+    action->args.recomputed = step->recomputed;
     action->forward =
         role->task == CKPT_TASK_LAYER ? role->phase == CKPT_FORWARD : is_transfer(role->task) && !role->gradient;
-    CKPT_TRY(refuse_stale(wiring, s, op, role, step->again, err));
+    CKPT_TRY(refuse_stale(wiring, s, op, role, step->recomputed, err));
     /* What an in-place run destroys is still read from its old place, which the output's new place equals. */
     open_places(wiring, s, action);
     CKPT_TRY(role->task == CKPT_TASK_LAYER ? ckpt_wire_layer(wiring, s, role, action, err)
@@ -253,7 +253,7 @@ static ckpt_code wire_copy(const ckpt_wiring *wiring, int s, ckpt_action *action
     ckpt_executor *const executor = wiring->executor;
     const ckpt_step *const step = &executor->plan->step[s];
     open_places(wiring, s, action); /* a fetch brings a new place; offload and free bring none */
-    CKPT_TRY(ckpt_wire_buffer(wiring, step->target, s, &action->place, err));
+    CKPT_TRY(ckpt_wire_buffer(wiring, step->target, s, &action->allocation, err));
     action->layer = "";
     action->span = step->kind == CKPT_FREE ? CKPT_SPAN_FREE : CKPT_SPAN_COPY;
     action->bytes = wiring->held[step->target]->bytes;
@@ -283,8 +283,8 @@ static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckp
             continue;
         }
         ckpt_bytes bytes = 0;
-        for (int i = wiring->places.first[s]; i < wiring->places.first[s + 1]; i++) {
-            bytes += wiring->places.by_step[i]->buffer < 0 ? wiring->places.by_step[i]->bytes : 0;
+        for (int i = wiring->allocations.first[s]; i < wiring->allocations.first[s + 1]; i++) {
+            bytes += wiring->allocations.by_step[i]->buffer < 0 ? wiring->allocations.by_step[i]->bytes : 0;
         }
         const ckpt_op_role *const role = &lowered->op_role[step->target];
         if (role->phase == CKPT_FORWARD && (forward[role->node] < 0 || bytes < forward[role->node])) {
@@ -496,7 +496,7 @@ ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err)
 {
     const int buffers = executor->lowered->graph->buffer_count;
     ckpt_wiring wiring = {.executor = executor};
-    wiring.held = CKPT_NEW(&executor->arena, const ckpt_place *, buffers);
+    wiring.held = CKPT_NEW(&executor->arena, const ckpt_allocation *, buffers);
     wiring.host = CKPT_NEW(&executor->arena, unsigned char *, buffers);
     wiring.updated = CKPT_NEW(&executor->arena, bool, executor->lowered->network->node_count);
     wiring.stale = CKPT_NEW(&executor->arena, int, buffers);
@@ -509,6 +509,6 @@ ckpt_code ckpt_executor_wire(ckpt_executor *executor, ckpt_err *err)
     CKPT_TRY(wire_steps(&wiring, err));
     CKPT_TRY(wire_losses(&wiring, err));
     CKPT_TRY(choose_needed(&wiring, err));
-    CKPT_TRY(ckpt_executor_order(executor, &wiring.places, err));
+    CKPT_TRY(ckpt_executor_order(executor, &wiring.allocations, err));
     return join_updates(&wiring, err);
 }

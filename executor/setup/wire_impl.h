@@ -6,10 +6,10 @@
 
 typedef struct ckpt_wiring {
     ckpt_executor *executor;
-    ckpt_places places;
-    const ckpt_place **held; /* per buffer: its place now; NULL: not in memory */
-    unsigned char **host;    /* per buffer: its room in the slab; NULL: never offloaded */
-    bool *updated;           /* per node: its parameters have changed in this step */
+    ckpt_allocations allocations;
+    const ckpt_allocation **held; /* per buffer: its place now; NULL: not in memory */
+    unsigned char **host;         /* per buffer: its room in the slab; NULL: never offloaded */
+    bool *updated;                /* per node: its parameters have changed in this step */
     int *stale; /* per buffer: 1 + the plan's step that made it, or what it is made of, of changed parameters; else 0 */
 } ckpt_wiring;
 

@@ -15,9 +15,9 @@ ckpt_code ckpt_wire_gradient(const ckpt_wiring *wiring, int node, int k, int ste
     const int owner = tied >= 0 ? tied : node;
     *buffer = lowered->network->scheme.fused ? lowered->param_grad_buffer[owner * CKPT_PARAM_MAX + k] : -1;
     if (*buffer >= 0) {
-        void *place = NULL;
-        CKPT_TRY(ckpt_wire_buffer(wiring, *buffer, step, &place, err));
-        *address = place;
+        void *allocation = NULL;
+        CKPT_TRY(ckpt_wire_buffer(wiring, *buffer, step, &allocation, err));
+        *address = allocation;
         return CKPT_OK;
     }
     *address =

@@ -60,7 +60,7 @@ static ckpt_code hash_whole(ckpt_executor *executor, const ckpt_whole *whole, ch
     hash_leaves(&h);
     ckpt_digest_end(h.root, found);
     if (code == CKPT_OK && executor->options.ranks != NULL) {
-        code = ckpt_ranks_share(executor->options.ranks, 0, found, sizeof found, err);
+        code = ckpt_ranks_broadcast(executor->options.ranks, 0, found, sizeof found, err);
     }
     if (code == CKPT_OK) {
         memcpy(text, found, sizeof found);

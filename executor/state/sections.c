@@ -27,7 +27,7 @@ static ckpt_code close_gaps(ckpt_node *node, int node_count, ckpt_value *value, 
             node[n].out[k].pitch = 0;
         }
         for (int k = 0; k < node[n].param_count; k++) {
-            node[n].param[k].spare = 0;
+            node[n].param[k].padding = 0;
         }
     }
     for (int v = 0; v < value_count; v++) {
@@ -308,7 +308,7 @@ static ckpt_code hand_out(ckpt_executor *executor, const ckpt_part *part, ckpt_w
             CKPT_TRY(device->api->download(device, executor->chunk, executor->statics + part->local + done, now, err));
         }
         if (owner != 0) { /* rank 0 has what it takes itself, and nobody else wants it */
-            CKPT_TRY(ckpt_ranks_share(executor->options.ranks, owner, executor->chunk, now, err));
+            CKPT_TRY(ckpt_ranks_broadcast(executor->options.ranks, owner, executor->chunk, now, err));
         }
         if (rank == 0) {
             CKPT_TRY(take(context, executor->chunk, now, err));

@@ -124,7 +124,7 @@ ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, c
     }
     ckpt_arena_fini(&scratch);
     if (code == CKPT_OK && executor->options.ranks != NULL) {
-        code = ckpt_ranks_meet(executor->options.ranks, err); /* on no rank before the file has its name */
+        code = ckpt_ranks_barrier(executor->options.ranks, err); /* on no rank before the file has its name */
     }
     return code;
 }

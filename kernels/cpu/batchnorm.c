@@ -119,7 +119,7 @@ static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
         const double center = (double)x[c] + shift;
         mean[c] = (float)center;
         rstd[c] = (float)(1 / sqrt(var + (double)eps));
-        if (!args->again) {
+        if (!args->recomputed) {
             const double unbiased = s.rows > 1 ? var * count / (count - 1) : var;
             args->stat[0][c] = (float)((1 - momentum) * (double)args->stat[0][c] + momentum * center);
             args->stat[1][c] = (float)((1 - momentum) * (double)args->stat[1][c] + momentum * unbiased);

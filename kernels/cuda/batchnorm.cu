@@ -325,7 +325,7 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
                     (const T *)NULL, (const float *)NULL, part);
         CKPT_LAUNCH(cuda, batchnorm_moments<T>, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s, eps,
                     ckpt_node_float(node, "momentum"), x, (const float *)part, mean, rstd,
-                    args->again ? (float *)NULL : args->stat[0], args->again ? (float *)NULL : args->stat[1]);
+                    args->recomputed ? (float *)NULL : args->stat[0], args->recomputed ? (float *)NULL : args->stat[1]);
     }
     start_apply<T, N>(args, s, mean, rstd);
 }

@@ -68,11 +68,11 @@ static int pieces_batch(const ckpt_cuda *cuda, const pieces_launch *described, i
     for (; k < count; k++) {
         void *const piece = described->piece[k];
         const uint64_t adds = described->adds >> k & 1;
-        bool again = false;
+        bool recomputed = false;
         for (int j = 0; j < used && !JOIN; j++) {
-            again = again || batch.piece[j] == piece;
+            recomputed = recomputed || batch.piece[j] == piece;
         }
-        if (again) {
+        if (recomputed) {
             break;
         }
         if (piece != NULL || (JOIN && adds == 0)) {

@@ -30,15 +30,15 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     ckpt_shape y = *x;
     y.dim[y.rank - 1] = features;
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
-    const int64_t spare = ckpt_node_pitch(node) - features; /* features that products compute and nobody has */
+    const int64_t padding = ckpt_node_pitch(node) - features; /* features that products compute and nobody has */
     const double scale = 1 / sqrt((double)in);
     const ckpt_shape weight = {.rank = 2, .dim = {features, in}};
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_UNIFORM, scale, true, err));
-    node->param[0].spare = spare * in;
+    node->param[0].padding = padding * in;
     if (bias) {
         const ckpt_shape vector = {.rank = 1, .dim = {features}};
         CKPT_TRY(ckpt_node_add_param(node, "bias", &vector, CKPT_INIT_UNIFORM, scale, false, err));
-        node->param[1].spare = spare;
+        node->param[1].padding = padding;
     }
     node->backward_in = 1u << 0;
     /* One matrix product forward; backward one for the weight's gradient and one for the input's. */

@@ -259,8 +259,8 @@ static ckpt_code tie_node(building *b, int index, ckpt_err *err)
                              ckpt_shape_show(&theirs->shape, c));
         }
         node->param[k].tied = owner;
-        if (node->param[k].spare > b->node[owner].param[k].spare) {
-            b->node[owner].param[k].spare = node->param[k].spare;
+        if (node->param[k].padding > b->node[owner].param[k].padding) {
+            b->node[owner].param[k].padding = node->param[k].padding;
         }
     }
     return CKPT_OK;
@@ -273,7 +273,7 @@ static void share_spare(const building *b)
         ckpt_node *const node = &b->node[i];
         for (int k = 0; k < node->param_count; k++) {
             if (node->param[k].tied >= 0) {
-                node->param[k].spare = b->node[node->param[k].tied].param[k].spare;
+                node->param[k].padding = b->node[node->param[k].tied].param[k].padding;
             }
         }
     }

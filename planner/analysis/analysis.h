@@ -70,7 +70,7 @@ typedef struct ckpt_probe {
     bool fits, accepted; /* there is a plan; it also keeps to max_overhead */
     bool quick;          /* little effort was enough to know that: the times can be better */
     ckpt_bytes peak_bytes;
-    ckpt_bytes least_budget_bytes; /* it does not fit: what it needs; 0: the static block alone is too large */
+    ckpt_bytes min_budget_bytes; /* it does not fit: what it needs; 0: the static block alone is too large */
     ckpt_ns time_ns, keep_all_time_ns;
 } ckpt_probe;
 

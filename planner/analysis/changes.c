@@ -155,15 +155,16 @@ static ckpt_code compare_texts(const ckpt_plan *was, const ckpt_plan *now, bool 
 
 static bool have_same_steps(const ckpt_plan *a, const ckpt_plan *b)
 {
-    bool same = a->step_count == b->step_count && a->place_count == b->place_count;
+    bool same = a->step_count == b->step_count && a->allocation_count == b->allocation_count;
     for (int i = 0; same && i < a->step_count; i++) {
         const ckpt_step *const x = &a->step[i];
         const ckpt_step *const y = &b->step[i];
-        same = x->kind == y->kind && x->again == y->again && x->inplace == y->inplace && strcmp(x->name, y->name) == 0;
+        same = x->kind == y->kind && x->recomputed == y->recomputed && x->inplace == y->inplace &&
+               strcmp(x->name, y->name) == 0;
     }
-    for (int i = 0; same && i < a->place_count; i++) {
-        const ckpt_place *const x = &a->place[i];
-        const ckpt_place *const y = &b->place[i];
+    for (int i = 0; same && i < a->allocation_count; i++) {
+        const ckpt_allocation *const x = &a->allocation[i];
+        const ckpt_allocation *const y = &b->allocation[i];
         same = x->from == y->from && x->to == y->to && x->offset == y->offset && x->bytes == y->bytes &&
                strcmp(x->name, y->name) == 0;
     }

@@ -61,8 +61,8 @@ void ckpt_comparison_text(const ckpt_comparison *comparison, ckpt_text *text)
                           ckpt_ns_show(plan->time_ns, b), 100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns),
                           100 * ckpt_excess(plan->time_ns, comparison->bound_ns));
         } else {
-            ckpt_text_add(text, "%6s %10s %10s %10s %9s", "needs", ckpt_bytes_show(plan->least_budget_bytes, a), "-",
-                          "-", "-");
+            ckpt_text_add(text, "%6s %10s %10s %10s %9s", "needs", ckpt_bytes_show(plan->min_budget_bytes, a), "-", "-",
+                          "-");
         }
         ckpt_text_add(text, " %7.3f s\n", plan->solver_seconds);
     }
@@ -97,7 +97,7 @@ void ckpt_comparison_json(const ckpt_comparison *comparison, ckpt_text *text)
                           ckpt_excess(plan->time_ns, plan->keep_all_time_ns),
                           ckpt_excess(plan->time_ns, comparison->bound_ns));
         } else {
-            ckpt_text_add(text, "\"least_budget_bytes\": %lld, ", (long long)plan->least_budget_bytes);
+            ckpt_text_add(text, "\"least_budget_bytes\": %lld, ", (long long)plan->min_budget_bytes);
         }
         ckpt_text_add(text, "\"seconds\": %.6f}", plan->solver_seconds);
     }

@@ -177,7 +177,7 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
         const int row = row_of[step->kind == CKPT_RUN ? step->target : graph->writer[step->target]];
         batch = step->kind == CKPT_RUN ? batch_of(&w, step->target) : batch;
         follow(&w, step);
-        if (step->kind == CKPT_RUN && step->again && row >= 0) {
+        if (step->kind == CKPT_RUN && step->recomputed && row >= 0) {
             add_again(&w, step->target, i > boundary[batch], &rows[row]);
         } else if (step->kind == CKPT_OFFLOAD && row >= 0 && rows[row].decision == CKPT_KEEP) {
             rows[row].decision = CKPT_OFFLOADED;

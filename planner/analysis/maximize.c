@@ -93,10 +93,10 @@ static bool is_refuted(const maximizer *m, const ckpt_plan *plan)
 static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *probe, ckpt_plan **plan, ckpt_err *err)
 {
     const ckpt_plan *const start = m->maximum->found && same_shape(graph, m->maximum->graph) ? m->maximum->plan : NULL;
-    const bool quick = m->options.effort > CKPT_EFFORT_LEAST;
+    const bool quick = m->options.effort > CKPT_EFFORT_LOW;
     ckpt_code code = CKPT_OK;
     if (quick) {
-        code = plan_once(m, graph, CKPT_EFFORT_LEAST, start, plan, err);
+        code = plan_once(m, graph, CKPT_EFFORT_LOW, start, plan, err);
     }
     probe->quick = quick && code == CKPT_OK && (is_accepted(m, *plan) || is_refuted(m, *plan));
     if (code == CKPT_OK && !probe->quick) {
@@ -106,7 +106,7 @@ static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *p
     CKPT_TRY_WHILE(err, code, "planning %s = %lld", m->family->variable, (long long)probe->value);
     probe->fits = (*plan)->verdict == CKPT_FITS;
     probe->peak_bytes = (*plan)->peak_bytes;
-    probe->least_budget_bytes = (*plan)->least_budget_bytes;
+    probe->min_budget_bytes = (*plan)->min_budget_bytes;
     probe->time_ns = (*plan)->time_ns;
     probe->keep_all_time_ns = (*plan)->keep_all_time_ns;
     probe->accepted = is_accepted(m, *plan);
@@ -325,9 +325,8 @@ void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text)
         const ckpt_probe *const probe = &maximum->probe[i];
         ckpt_text_add(text, "%12lld ", (long long)probe->value);
         if (!probe->fits) {
-            const bool known = probe->least_budget_bytes > 0;
-            ckpt_text_add(text, "%-9s %10s %s\n", "too large",
-                          known ? ckpt_bytes_show(probe->least_budget_bytes, a) : "",
+            const bool known = probe->min_budget_bytes > 0;
+            ckpt_text_add(text, "%-9s %10s %s\n", "too large", known ? ckpt_bytes_show(probe->min_budget_bytes, a) : "",
                           known ? "would do" : "its static block alone is");
         } else {
             ckpt_text_add(text, "%-9s %10s %10s %+8.2f %% %12.4g%s\n", probe->accepted ? "fits" : "too slow",
@@ -363,8 +362,8 @@ void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_text *text)
                           (long long)probe->peak_bytes, (long long)probe->time_ns,
                           ckpt_excess(probe->time_ns, probe->keep_all_time_ns),
                           per_second(probe->value, probe->time_ns));
-        } else if (probe->least_budget_bytes > 0) {
-            ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)probe->least_budget_bytes);
+        } else if (probe->min_budget_bytes > 0) {
+            ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)probe->min_budget_bytes);
         }
         ckpt_text_add(text, "}");
     }

@@ -125,7 +125,7 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
     add_bytes(text, "static block", plan->static_bytes,
               plan->static_bytes > plan->budget_bytes ? ": alone more than the budget" : "");
     add_bytes(text, "keep-all", plan->keep_all_peak_bytes, "");
-    add_bytes(text, "least budget", plan->least_budget_bytes,
+    add_bytes(text, "least budget", plan->min_budget_bytes,
               plan->reserve_bytes > 0 ? ": with that much, and the reserve beside it, a plan was found"
                                       : ": with that much a plan was found");
     if (plan->no_schedule_below_bytes > 0) {
@@ -162,7 +162,7 @@ void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text)
         ckpt_text_add(text, ", \"reserve_bytes\": %lld", (long long)plan->reserve_bytes);
     }
     if (plan->verdict == CKPT_INFEASIBLE) {
-        ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)plan->least_budget_bytes);
+        ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)plan->min_budget_bytes);
         if (plan->no_schedule_below_bytes > 0) {
             ckpt_text_add(text, ", \"no_schedule_below_bytes\": %lld", (long long)plan->no_schedule_below_bytes);
         }

@@ -83,7 +83,7 @@ static void add_planner(const ckpt_review *r, ckpt_text *text)
     char b[CKPT_UNITS_TEXT];
     if (now->verdict != CKPT_FITS) {
         ckpt_text_add(text, "planner    finds no plan within %s; one was found within %s\n",
-                      ckpt_bytes_show(now->budget_bytes, a), ckpt_bytes_show(now->least_budget_bytes, b));
+                      ckpt_bytes_show(now->budget_bytes, a), ckpt_bytes_show(now->min_budget_bytes, b));
         return;
     }
     if (was->verdict != CKPT_FITS) {
@@ -245,7 +245,7 @@ static void add_figures(ckpt_text *text, const char *name, const ckpt_plan *plan
                   ", \"arena_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 ", \"least_budget_bytes\": %" PRId64
                   ", \"target\": %s, \"threads\": %d }",
                   name, plan->verdict == CKPT_FITS ? "fits" : "infeasible", plan->budget_bytes, plan->peak_bytes,
-                  plan->arena_bytes, plan->time_ns, plan->least_budget_bytes,
+                  plan->arena_bytes, plan->time_ns, plan->min_budget_bytes,
                   plan->gpu           ? "\"gpu\""
                   : plan->threads > 0 ? "\"cpu\""
                                       : "null",

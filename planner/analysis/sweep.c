@@ -56,7 +56,7 @@ static ckpt_code find_least(sweeper *s, ckpt_plan **plan, ckpt_err *err)
 {
     CKPT_TRY(make(s, 1, plan, err));
     for (int i = 0; i < LEAST_ROUNDS && (*plan)->verdict == CKPT_INFEASIBLE; i++) {
-        CKPT_TRY(make(s, (*plan)->least_budget_bytes, plan, err));
+        CKPT_TRY(make(s, (*plan)->min_budget_bytes, plan, err));
     }
     return CKPT_OK;
 }

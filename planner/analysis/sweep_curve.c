@@ -38,7 +38,7 @@ ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve 
         .static_bytes = first->static_bytes,
         .keep_all_peak_bytes = first->keep_all_peak_bytes,
         .keep_all_time_ns = first->keep_all_time_ns,
-        .least_budget_bytes = first->least_budget_bytes,
+        .min_budget_bytes = first->min_budget_bytes,
         .complete = !sweep->stopped,
         .point = point,
         .point_count = fits ? sweep->count : 0,
@@ -63,7 +63,7 @@ static ckpt_code try_budget(measure *m, ckpt_bytes budget, ckpt_bytes *least, ck
     ckpt_plan *plan = NULL;
     m->options.budget_bytes = budget;
     CKPT_TRY(ckpt_plan_make(m->graph, m->strategy->name, &m->options, scratch, &plan, err));
-    *least = plan->least_budget_bytes;
+    *least = plan->min_budget_bytes;
     if (plan->verdict == CKPT_FITS) {
         m->point[m->count] = point_of(plan);
         m->point[m->count].has_bound = false; /* the planner's is the better one */

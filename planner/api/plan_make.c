@@ -46,12 +46,12 @@ typedef struct maker {
     ckpt_arena *out;
 } maker;
 
-static ckpt_code ask(const maker *m, const ckpt_plan_options *options, ckpt_bytes limit, ckpt_answer *answer,
+static ckpt_code ask(const maker *m, const ckpt_plan_options *options, ckpt_bytes limit, ckpt_candidates *candidates,
                      ckpt_err *err)
 {
-    *answer = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    *candidates = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const ckpt_bytes possible = limit > 0 ? limit : 0; /* a budget below the static block: for the least peak */
-    CKPT_TRY_WHILE(err, m->strategy->plan(m->graph, possible, options, m->out, answer, err), "planning by %s",
+    CKPT_TRY_WHILE(err, m->strategy->plan(m->graph, possible, options, m->out, candidates, err), "planning by %s",
                    m->strategy->name);
     return CKPT_OK;
 }
@@ -125,12 +125,12 @@ static ckpt_code try_candidate(const maker *m, const ckpt_candidate *candidate, 
 
 /* The fastest candidate of an answer that can be placed, when it is faster than what there is. Candidates that would
  * have to lose much less than those before them are passed over. */
-static ckpt_code try_answer(const maker *m, const ckpt_answer *answer, tries *t, ckpt_err *err)
+static ckpt_code try_answer(const maker *m, const ckpt_candidates *candidates, tries *t, ckpt_err *err)
 {
     t->better = false;
     t->lost = -1;
-    for (int i = 0, placed = 0; i < answer->count && placed < PLACINGS && !t->better; i++) {
-        const ckpt_candidate *const candidate = &answer->candidate[i];
+    for (int i = 0, placed = 0; i < candidates->count && placed < PLACINGS && !t->better; i++) {
+        const ckpt_candidate *const candidate = &candidates->candidate[i];
         if (t->fits && candidate->time >= t->plan->time_ns) {
             break;
         }
@@ -145,13 +145,13 @@ static ckpt_code try_answer(const maker *m, const ckpt_answer *answer, tries *t,
 }
 
 /* What a part built before another improved on it may have places where the better one has none. */
-static ckpt_code try_spares(const maker *m, const ckpt_answer *answer, tries *t, ckpt_err *err)
+static ckpt_code try_fallbacks(const maker *m, const ckpt_candidates *candidates, tries *t, ckpt_err *err)
 {
     const ckpt_bytes lost = t->lost; /* of the best: it says how much lower to ask */
-    for (int i = 0; i < answer->spare_count; i++) {
-        const ckpt_candidate *const spare = &answer->spare[i];
-        if (spare->peak <= m->limit && !(t->fits && spare->time >= t->plan->time_ns)) {
-            CKPT_TRY(try_candidate(m, spare, t, err));
+    for (int i = 0; i < candidates->fallback_count; i++) {
+        const ckpt_candidate *const fallback = &candidates->fallback[i];
+        if (fallback->peak <= m->limit && !(t->fits && fallback->time >= t->plan->time_ns)) {
+            CKPT_TRY(try_candidate(m, fallback, t, err));
         }
     }
     t->lost = lost;
@@ -159,17 +159,17 @@ static ckpt_code try_spares(const maker *m, const ckpt_answer *answer, tries *t,
 }
 
 /* Ask again at lower limits: what was lost to fragmentation says how much lower; when that fits, halfway back. */
-static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt_err *err)
+static ckpt_code repair(const maker *m, const ckpt_candidates *first, tries *t, ckpt_err *err)
 {
     ckpt_plan_options again = *m->options;
-    ckpt_answer known = *first;
+    ckpt_candidates known = *first;
     /* where something fits already, this can only make it faster: less is paid for that */
-    again.effort = again.effort > (t->fits ? CKPT_EFFORT_LEAST : CKPT_EFFORT_NORMAL) ? again.effort - 1 : again.effort;
+    again.effort = again.effort > (t->fits ? CKPT_EFFORT_LOW : CKPT_EFFORT_NORMAL) ? again.effort - 1 : again.effort;
     ckpt_bytes above = m->limit; /* the lowest limit whose answer did not fit */
     ckpt_bytes below = 0;        /* the highest one whose answer did, or that had none */
     ckpt_bytes lowest = 0;
     CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &lowest, err));
-    again.no_least = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
+    again.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
     for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
         const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;
@@ -179,11 +179,11 @@ static ckpt_code repair(const maker *m, const ckpt_answer *first, tries *t, ckpt
         }
         again.incumbent = known.candidate;
         again.incumbent_count = known.count;
-        ckpt_answer answer;
-        CKPT_TRY(ask(m, &again, limit, &answer, err));
-        CKPT_TRY(try_answer(m, &answer, t, err));
-        for (int i = 0; i < answer.count; i++) {
-            ckpt_answer_add(&known, &answer.candidate[i]);
+        ckpt_candidates candidates;
+        CKPT_TRY(ask(m, &again, limit, &candidates, err));
+        CKPT_TRY(try_answer(m, &candidates, t, err));
+        for (int i = 0; i < candidates.count; i++) {
+            ckpt_candidates_add(&known, &candidates.candidate[i]);
         }
         if (t->better || t->lost < 0) {
             below = limit;
@@ -244,20 +244,20 @@ static ckpt_code place_least(const maker *m, const ckpt_candidate *least, ckpt_b
 
 /* Steps and places within the budget of the fastest candidate that can be placed: of `first`, the answer at the full
  * limit, of answers to lower limits, and last the one of least peak. */
-static ckpt_code place_answer(const maker *m, const ckpt_answer *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
+static ckpt_code place_answer(const maker *m, const ckpt_candidates *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
 {
     tries t = {.plan = plan};
     CKPT_TRY(try_answer(m, first, &t, err));
     if (t.lost >= 0) {
-        CKPT_TRY(try_spares(m, first, &t, err));
+        CKPT_TRY(try_fallbacks(m, first, &t, err));
     }
     const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
     if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted && !m->trial) {
         CKPT_TRY(repair(m, first, &t, err));
     }
-    if (!t.fits && first->least.sequence.op != NULL && first->least.peak <= m->limit) {
+    if (!t.fits && first->min_peak.sequence.op != NULL && first->min_peak.peak <= m->limit) {
         ckpt_bytes bytes = 0;
-        CKPT_TRY(place_least(m, &first->least, m->limit, m->trial ? NULL : plan, &bytes, err));
+        CKPT_TRY(place_least(m, &first->min_peak, m->limit, m->trial ? NULL : plan, &bytes, err));
         t.fits = bytes <= m->limit;
     }
     *fits = t.fits;
@@ -276,25 +276,26 @@ static ckpt_code fill_head(const maker *m, ckpt_plan *plan, ckpt_err *err)
     return ckpt_keep_all_measure(m->graph, m->out, &plan->keep_all_peak_bytes, &plan->keep_all_time_ns, err);
 }
 
-static ckpt_code fill_bound(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
+static ckpt_code fill_bound(const maker *m, ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)
 {
-    const bool has_all = answer->has_bound && strcmp(answer->bound_scope, "all") == 0;
+    const bool has_all = candidates->has_bound && strcmp(candidates->bound_scope, "all") == 0;
     if (plan->time_ns > plan->keep_all_time_ns && m->limit < CKPT_BYTES_MAX && !m->strategy->baseline && !has_all) {
-        const ckpt_ns first = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
+        const ckpt_ns first = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
         const ckpt_ns upper = first < plan->time_ns ? first : plan->time_ns;
         ckpt_bound found;
         CKPT_TRY_WHILE(err, ckpt_bound_find(m->graph, m->limit, upper, m->options, m->out, &found, err),
                        "bounding the time from below");
-        ckpt_answer_bound(answer, found.time_ns, found.how, found.scope);
+        ckpt_candidates_bound(candidates, found.time_ns, found.how, found.scope);
     }
-    if (!answer->has_bound || answer->bound_ns > plan->time_ns || answer->bound_ns < plan->keep_all_time_ns) {
-        answer->has_bound = false;
-        ckpt_answer_bound(answer, plan->keep_all_time_ns, "every op runs at least once", "all");
+    if (!candidates->has_bound || candidates->bound_ns > plan->time_ns ||
+        candidates->bound_ns < plan->keep_all_time_ns) {
+        candidates->has_bound = false;
+        ckpt_candidates_bound(candidates, plan->keep_all_time_ns, "every op runs at least once", "all");
     }
     plan->has_bound = true;
-    plan->bound_ns = answer->bound_ns;
-    plan->bound_how = ckpt_bound_how(plan->bound_ns, answer->bound_how, plan->time_ns);
-    plan->bound_scope = answer->bound_scope;
+    plan->bound_ns = candidates->bound_ns;
+    plan->bound_how = ckpt_bound_how(plan->bound_ns, candidates->bound_how, plan->time_ns);
+    plan->bound_scope = candidates->bound_scope;
     if (strcmp(plan->bound_how, "exact") == 0 && plan->bound_ns < plan->time_ns) {
         plan->bound_how = "exact before placement"; /* fragmentation made the plan slower */
     }
@@ -310,14 +311,14 @@ static ckpt_code tighten(const maker *m, ckpt_plan *plan, ckpt_err *err)
         return CKPT_OK;
     }
     ckpt_plan packed = *plan;
-    ckpt_place *const place = CKPT_NEW(m->out, ckpt_place, plan->place_count);
-    if (place == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d places", plan->place_count);
+    ckpt_allocation *const allocation = CKPT_NEW(m->out, ckpt_allocation, plan->allocation_count);
+    if (allocation == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d places", plan->allocation_count);
     }
-    for (int i = 0; i < plan->place_count; i++) {
-        place[i] = plan->place[i];
+    for (int i = 0; i < plan->allocation_count; i++) {
+        allocation[i] = plan->allocation[i];
     }
-    packed.place = place;
+    packed.allocation = allocation;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     const ckpt_code code = ckpt_sequence_pack(m->graph, &packed, 0, m->options, &scratch, err);
@@ -328,13 +329,13 @@ static ckpt_code tighten(const maker *m, ckpt_plan *plan, ckpt_err *err)
     return code;
 }
 
-static ckpt_code finish_plan(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
+static ckpt_code finish_plan(const maker *m, ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)
 {
     CKPT_TRY(tighten(m, plan, err));
     CKPT_TRY(fill_head(m, plan, err));
     plan->verdict = CKPT_FITS;
     plan->budget_bytes = m->budget == CKPT_BYTES_MAX ? plan->static_bytes + plan->arena_bytes : m->budget;
-    CKPT_TRY(fill_bound(m, answer, plan, err));
+    CKPT_TRY(fill_bound(m, candidates, plan, err));
     ckpt_layer_decision *layer = NULL;
     CKPT_TRY(ckpt_layers_decide(plan, m->graph, m->out, &layer, &plan->layer_count, err));
     plan->layer = layer;
@@ -342,11 +343,11 @@ static ckpt_code finish_plan(const maker *m, ckpt_answer *answer, ckpt_plan *pla
     return CKPT_OK;
 }
 
-static ckpt_code attempt(const maker *m, ckpt_answer *answer, ckpt_plan *plan, bool *fits, ckpt_err *err)
+static ckpt_code attempt(const maker *m, ckpt_candidates *candidates, ckpt_plan *plan, bool *fits, ckpt_err *err)
 {
     *fits = false;
-    CKPT_TRY(ask(m, m->options, m->limit, answer, err));
-    return place_answer(m, answer, plan, fits, err);
+    CKPT_TRY(ask(m, m->options, m->limit, candidates, err));
+    return place_answer(m, candidates, plan, fits, err);
 }
 
 /* Try limits below `*least`, at which there is a plan, and above `low`, at which there is none: step by step, then
@@ -363,13 +364,13 @@ static ckpt_code lower_least(const maker *m, ckpt_bytes low, ckpt_bytes *least, 
     for (int i = 0; i<TRIALS && * least - low> * least / 100 && !ckpt_plan_stopped(&options); i++) {
         const ckpt_mark mark = ckpt_arena_mark(m->out);
         trial.limit = step > 0 && step < *least - low ? *least - step : low + (*least - low) / 2;
-        ckpt_answer *const answer = CKPT_NEW(m->out, ckpt_answer, 1);
+        ckpt_candidates *const candidates = CKPT_NEW(m->out, ckpt_candidates, 1);
         ckpt_plan plan = {0};
         bool fits = false;
-        if (answer == NULL) {
+        if (candidates == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "looking for the least budget");
         }
-        CKPT_TRY(attempt(&trial, answer, &plan, &fits, err));
+        CKPT_TRY(attempt(&trial, candidates, &plan, &fits, err));
         step = fits ? 2 * step : 0;
         *least = fits ? trial.limit : *least;
         low = fits ? low : trial.limit;
@@ -391,16 +392,16 @@ static ckpt_code confirm_least(const maker *m, ckpt_bytes *least, ckpt_err *err)
     bool fits = false;
     for (int i = 0; i < TRIALS && !fits; i++) {
         const ckpt_mark mark = ckpt_arena_mark(m->out);
-        ckpt_answer *const answer = CKPT_NEW(m->out, ckpt_answer, 1);
+        ckpt_candidates *const candidates = CKPT_NEW(m->out, ckpt_candidates, 1);
         ckpt_plan plan = {0};
         trial.limit = *least;
-        if (answer == NULL) {
+        if (candidates == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "looking for the least budget");
         }
-        CKPT_TRY(attempt(&trial, answer, &plan, &fits, err));
-        if (!fits && answer->least.sequence.op != NULL) {
+        CKPT_TRY(attempt(&trial, candidates, &plan, &fits, err));
+        if (!fits && candidates->min_peak.sequence.op != NULL) {
             ckpt_bytes bytes = 0;
-            CKPT_TRY(place_least(&trial, &answer->least, 0, NULL, &bytes, err));
+            CKPT_TRY(place_least(&trial, &candidates->min_peak, 0, NULL, &bytes, err));
             *least = bytes > *least ? bytes : *least;
         }
         ckpt_arena_rewind(m->out, mark);
@@ -426,16 +427,16 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
     if (m->strategy->budgeted && lowest > least->peak && m->graph->op_count <= LOWERED_OPS) { /* it lost something */
         CKPT_TRY(lower_least(m, below > m->limit ? below : m->limit, &lowest, err));
     }
-    plan->least_budget_bytes = m->graph->static_bytes + lowest;
+    plan->min_budget_bytes = m->graph->static_bytes + lowest;
     plan->no_schedule_below_bytes = m->graph->static_bytes + below;
     return ckpt_plan_check(plan, m->graph, err);
 }
 
-static ckpt_code make(const maker *m, ckpt_answer *answer, ckpt_plan *plan, ckpt_err *err)
+static ckpt_code make(const maker *m, ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)
 {
     bool fits = false;
-    CKPT_TRY(attempt(m, answer, plan, &fits, err));
-    return fits ? finish_plan(m, answer, plan, err) : infeasible(m, &answer->least, plan, err);
+    CKPT_TRY(attempt(m, candidates, plan, &fits, err));
+    return fits ? finish_plan(m, candidates, plan, err) : infeasible(m, &candidates->min_peak, plan, err);
 }
 
 ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_plan_options *options, ckpt_arena *out,
@@ -457,12 +458,12 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "found strategy '%s', wanted one of --list-strategies", name);
     }
     ckpt_plan *const plan = CKPT_NEW(out, ckpt_plan, 1);
-    ckpt_answer *const answer = CKPT_NEW(out, ckpt_answer, 1);
-    if (plan == NULL || answer == NULL) {
+    ckpt_candidates *const candidates = CKPT_NEW(out, ckpt_candidates, 1);
+    if (plan == NULL || candidates == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", name);
     }
     ckpt_arena_init(&known.arena);
-    const ckpt_code code = make(&m, answer, plan, err);
+    const ckpt_code code = make(&m, candidates, plan, err);
     ckpt_arena_fini(&known.arena);
     CKPT_TRY(code);
     plan->solver_seconds = (double)(ckpt_clock_ns() - start) * 1e-9;

@@ -32,25 +32,26 @@ static const char *const vast_constructors[CONSTRUCTORS] = {"keep-all", "chain",
 static const char *const batch_constructor = "micro"; /* of graphs with several micro-batches, before the others */
 
 /* The last part leaves its name on the candidates it added. */
-static void sign(ckpt_answer *answer, const char *by)
+static void sign(ckpt_candidates *candidates, const char *by)
 {
-    for (int i = 0; i < answer->count; i++) {
-        ckpt_candidate *const candidate = &answer->candidate[i];
+    for (int i = 0; i < candidates->count; i++) {
+        ckpt_candidate *const candidate = &candidates->candidate[i];
         candidate->by = candidate->by != NULL ? candidate->by : by;
     }
-    answer->least.by = answer->least.by != NULL ? answer->least.by : by;
+    candidates->min_peak.by = candidates->min_peak.by != NULL ? candidates->min_peak.by : by;
 }
 
-static void merge(ckpt_answer *answer, const ckpt_answer *part)
+static void merge(ckpt_candidates *candidates, const ckpt_candidates *part)
 {
     for (int i = 0; i < part->count; i++) {
-        ckpt_answer_add(answer, &part->candidate[i]);
+        ckpt_candidates_add(candidates, &part->candidate[i]);
     }
-    const bool lower = part->least.sequence.op != NULL &&
-                       (answer->least.sequence.op == NULL || part->least.peak < answer->least.peak ||
-                        (part->least.peak == answer->least.peak && part->least.time < answer->least.time));
+    const bool lower =
+        part->min_peak.sequence.op != NULL &&
+        (candidates->min_peak.sequence.op == NULL || part->min_peak.peak < candidates->min_peak.peak ||
+         (part->min_peak.peak == candidates->min_peak.peak && part->min_peak.time < candidates->min_peak.time));
     if (lower) {
-        answer->least = part->least;
+        candidates->min_peak = part->min_peak;
     }
 }
 
@@ -70,11 +71,11 @@ static bool is_made_of_one(const ckpt_graph *graph, const ckpt_plan_options *opt
 }
 
 static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                           ckpt_answer *answer, ckpt_err *err)
+                           ckpt_candidates *candidates, ckpt_err *err)
 {
     for (int i = 0; i < options->incumbent_count; i++) {
         if (options->incumbent[i].peak <= limit) {
-            ckpt_answer_add(answer, &options->incumbent[i]);
+            ckpt_candidates_add(candidates, &options->incumbent[i]);
         }
     }
     const char *const *const name = graph->op_count > VAST_OPS ? vast_constructors : constructors;
@@ -82,16 +83,16 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
     const bool batches = count > 1 && ckpt_batch_count(graph) > 1;
     for (int i = batches ? -1 : 0; i < count; i++) {
         const ckpt_strategy *const strategy = ckpt_strategy_find(i < 0 ? batch_constructor : name[i]);
-        ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
         sign(&part, strategy->name);
         if (i < 0 && part.has_bound) {
-            ckpt_answer_bound(answer, part.bound_ns, part.bound_how, part.bound_scope);
+            ckpt_candidates_bound(candidates, part.bound_ns, part.bound_how, part.bound_scope);
         }
-        if (part.count > 0 && answer->spare_count < CKPT_SPARES_MAX) {
-            answer->spare[answer->spare_count++] = part.candidate[0];
+        if (part.count > 0 && candidates->fallback_count < CKPT_FALLBACKS_MAX) {
+            candidates->fallback[candidates->fallback_count++] = part.candidate[0];
         }
-        merge(answer, &part);
+        merge(candidates, &part);
         if (i < 0 && part.count > 0 && is_made_of_one(graph, options)) {
             break;
         }
@@ -100,99 +101,102 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
 }
 
 /* Proved: nothing is faster than the first candidate. */
-static bool is_done(const ckpt_graph *graph, const ckpt_answer *answer)
+static bool is_done(const ckpt_graph *graph, const ckpt_candidates *candidates)
 {
     ckpt_ns least = 0;
     for (int o = 0; o < graph->op_count; o++) {
         least = ckpt_sum(least, graph->op[o].time_ns, &least) ? least : INT64_MAX;
     }
-    if (answer->has_bound && answer->bound_ns > least && strcmp(answer->bound_scope, "all") == 0) {
-        least = answer->bound_ns;
+    if (candidates->has_bound && candidates->bound_ns > least && strcmp(candidates->bound_scope, "all") == 0) {
+        least = candidates->bound_ns;
     }
-    return answer->count > 0 && answer->candidate[0].time <= least;
+    return candidates->count > 0 && candidates->candidate[0].time <= least;
 }
 
 /* `known`: the bound of the program that was solved before, if any, for it is not solved again. */
 static ckpt_code solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs, int64_t nodes,
-                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_answer *known,
-                       ckpt_err *err)
+                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
+                       ckpt_candidates *known, ckpt_err *err)
 {
-    ckpt_answer part = *answer;
+    ckpt_candidates part = *candidates;
     part.has_bound = known->has_bound;
     part.bound_ns = known->bound_ns;
     part.bound_how = known->bound_how;
     part.bound_scope = known->bound_scope;
     CKPT_TRY_WHILE(err, ckpt_ilp_solve(graph, limit, pairs, nodes, options, out, &part, err), "planning by ilp");
     sign(&part, "ilp");
-    merge(answer, &part);
+    merge(candidates, &part);
     *known = part;
     if (part.has_bound && !graph->has_link) { /* programs know no copies */
-        ckpt_answer_bound(answer, part.bound_ns, part.bound_how, part.bound_scope);
+        ckpt_candidates_bound(candidates, part.bound_ns, part.bound_how, part.bound_scope);
     }
     return CKPT_OK;
 }
 
 static ckpt_code add_copies(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                            ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     const ckpt_strategy *const joint = ckpt_strategy_find("joint");
     ckpt_plan_options more = *options;
-    more.incumbent = answer->candidate;
-    more.incumbent_count = answer->count;
-    ckpt_answer part = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    more.incumbent = candidates->candidate;
+    more.incumbent_count = candidates->count;
+    ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     CKPT_TRY_WHILE(err, joint->plan(graph, limit, &more, out, &part, err), "planning by %s", joint->name);
     sign(&part, joint->name);
-    merge(answer, &part);
+    merge(candidates, &part);
     return CKPT_OK;
 }
 
-static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_answer *known,
-                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_candidates *known,
+                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
-    CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, answer, err));
-    sign(answer, "search");
-    if (paid_for[effort].work > 0 && !is_done(graph, answer)) {
-        CKPT_TRY(ckpt_ilp_improve(graph, limit, paid_for[effort].work, options, out, answer, err));
-        sign(answer, "ilp");
+    CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, candidates, err));
+    sign(candidates, "search");
+    if (paid_for[effort].work > 0 && !is_done(graph, candidates)) {
+        CKPT_TRY(ckpt_ilp_improve(graph, limit, paid_for[effort].work, options, out, candidates, err));
+        sign(candidates, "ilp");
     }
-    if (paid_for[effort].pairs_after > 0 && !is_done(graph, answer)) {
-        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_after, paid_for[effort].nodes, options, out, answer, known,
-                       err));
+    if (paid_for[effort].pairs_after > 0 && !is_done(graph, candidates)) {
+        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_after, paid_for[effort].nodes, options, out, candidates,
+                       known, err));
     }
     return CKPT_OK;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
-    CKPT_TRY(construct(graph, limit, options, out, answer, err));
-    if (is_done(graph, answer) || (!may_recompute(graph) && !graph->has_link)) {
+    CKPT_TRY(construct(graph, limit, options, out, candidates, err));
+    if (is_done(graph, candidates) || (!may_recompute(graph) && !graph->has_link)) {
         return CKPT_OK;
     }
     ckpt_bound bound; /* before the search, which ends when it gets there */
-    const ckpt_ns upper = answer->count > 0 ? answer->candidate[0].time : INT64_MAX;
+    const ckpt_ns upper = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
-    ckpt_answer_bound(answer, bound.time_ns, bound.how, bound.scope);
-    if (bound.infeasible && answer->least.sequence.op != NULL && is_made_of_one(graph, options)) {
+    ckpt_candidates_bound(candidates, bound.time_ns, bound.how, bound.scope);
+    if (bound.infeasible && candidates->min_peak.sequence.op != NULL && is_made_of_one(graph, options)) {
         return CKPT_OK;
     }
-    if (!is_done(graph, answer) && may_recompute(graph) && graph->op_count <= VAST_OPS) {
-        ckpt_answer program = {.has_bound = false};
-        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, answer,
+    if (!is_done(graph, candidates) && may_recompute(graph) && graph->op_count <= VAST_OPS) {
+        ckpt_candidates program = {.has_bound = false};
+        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, candidates,
                        &program, err));
-        const bool proved = answer->count > 0 && answer->has_bound && answer->candidate[0].time <= answer->bound_ns;
+        const bool proved =
+            candidates->count > 0 && candidates->has_bound && candidates->candidate[0].time <= candidates->bound_ns;
         if (!proved) {
-            CKPT_TRY(improve(graph, limit, &program, options, out, answer, err));
+            CKPT_TRY(improve(graph, limit, &program, options, out, candidates, err));
         }
     }
     const bool small = graph->buffer_count <= CKPT_EXACT_BUFFERS && graph->op_count <= CKPT_EXACT_OPS;
-    if (small && !bound.infeasible && !graph->has_link && !is_done(graph, answer)) { /* the exact search, no tries */
-        CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, 0, options, out, answer, err));
-        sign(answer, "exact search");
+    if (small && !bound.infeasible && !graph->has_link &&
+        !is_done(graph, candidates)) { /* the exact search, no tries */
+        CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, 0, options, out, candidates, err));
+        sign(candidates, "exact search");
     }
-    return graph->has_link && !is_done(graph, answer) ? add_copies(graph, limit, options, out, answer, err) : CKPT_OK;
+    return graph->has_link && !is_done(graph, candidates) ? add_copies(graph, limit, options, out, candidates, err)
+                                                          : CKPT_OK;
 }
 
 const ckpt_strategy ckpt_strategy_auto = {

@@ -60,9 +60,9 @@ ckpt_code ckpt_retained_find(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_
 
 typedef struct retain {
     const ckpt_graph *graph;
-    bool *gone; /* per buffer: not in memory, and to be made again when it is read */
-    int *stack; /* ops whose runs are wanted; each op goes through it once */
-    int *again; /* those runs */
+    bool *gone;      /* per buffer: not in memory, and to be made again when it is read */
+    int *stack;      /* ops whose runs are wanted; each op goes through it once */
+    int *recomputed; /* those runs */
     bool *taken;
 } retain;
 
@@ -92,16 +92,16 @@ static void restore(retain *r, int o, ckpt_order *order)
     int top = want(r, &r->graph->op[o].reads, 0);
     int count = 0;
     while (top > 0) {
-        const int again = r->stack[--top];
-        r->again[count++] = again;
-        top = want(r, &r->graph->op[again].reads, top);
+        const int recomputed = r->stack[--top];
+        r->recomputed[count++] = recomputed;
+        top = want(r, &r->graph->op[recomputed].reads, top);
     }
     if (count > 1) {
-        qsort(r->again, (size_t)count, sizeof *r->again, compare_ints);
+        qsort(r->recomputed, (size_t)count, sizeof *r->recomputed, compare_ints);
     }
     for (int i = 0; i < count; i++) {
-        const ckpt_list *const writes = &r->graph->op[r->again[i]].writes;
-        ckpt_order_add(order, r->again[i]);
+        const ckpt_list *const writes = &r->graph->op[r->recomputed[i]].writes;
+        ckpt_order_add(order, r->recomputed[i]);
         for (int k = 0; k < writes->count; k++) {
             r->gone[writes->at[k]] = false;
         }
@@ -118,10 +118,10 @@ ckpt_code ckpt_retain_write(const ckpt_graph *graph, const bool *drop, ckpt_aren
         .graph = graph,
         .gone = CKPT_NEW(scratch, bool, graph->buffer_count),
         .stack = CKPT_NEW(scratch, int, graph->op_count),
-        .again = CKPT_NEW(scratch, int, graph->op_count),
+        .recomputed = CKPT_NEW(scratch, int, graph->op_count),
         .taken = CKPT_NEW(scratch, bool, graph->op_count),
     };
-    if (later == NULL || r.gone == NULL || r.stack == NULL || r.again == NULL || r.taken == NULL) {
+    if (later == NULL || r.gone == NULL || r.stack == NULL || r.recomputed == NULL || r.taken == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "recomputations of %d ops", graph->op_count);
     }
     for (int o = 0; o < graph->op_count; o++) {
@@ -143,16 +143,16 @@ ckpt_code ckpt_retain_write(const ckpt_graph *graph, const bool *drop, ckpt_aren
 }
 
 ckpt_code ckpt_keep_or_drop(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                            ckpt_dropper drop, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                            ckpt_dropper drop, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_order_range(&order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
-    if (code == CKPT_OK && answer->count == 0) {
-        code = drop(graph, limit, options, &order, &scratch, out, answer, err);
+    ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
+    if (code == CKPT_OK && candidates->count == 0) {
+        code = drop(graph, limit, options, &order, &scratch, out, candidates, err);
     }
     ckpt_order_fini(&order);
     ckpt_arena_fini(&scratch);

@@ -26,11 +26,12 @@ CKPT_MUST_USE ckpt_code ckpt_retain_write(const ckpt_graph *graph, const bool *d
 
 /* Offers orders to `answer` that recompute; `order` is empty, `answer->least` is keep-all. */
 typedef ckpt_code (*ckpt_dropper)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                                  ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer,
+                                  ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates,
                                   ckpt_err *err);
 
 /* Keep-all where that is within the limit, else also what `drop` offers. Errors: as `drop`. */
 CKPT_MUST_USE ckpt_code ckpt_keep_or_drop(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                                          ckpt_dropper drop, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err);
+                                          ckpt_dropper drop, ckpt_arena *out, ckpt_candidates *candidates,
+                                          ckpt_err *err);
 
 #endif

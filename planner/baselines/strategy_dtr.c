@@ -388,21 +388,21 @@ static ckpt_code prepare(dtr *d, ckpt_arena *scratch, ckpt_err *err)
 
 /* Under the limit, and under less and less memory for the least that will do. */
 static ckpt_code plan_evictions(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                                ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer,
+                                ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates,
                                 ckpt_err *err)
 {
     dtr d = {.graph = graph, .order = order};
-    const ckpt_bytes whole = answer->least.peak;
+    const ckpt_bytes whole = candidates->min_peak.peak;
     CKPT_TRY(prepare(&d, scratch, err));
     if (replay(&d, limit)) {
-        CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
+        CKPT_TRY(ckpt_order_end(order, graph, limit, out, candidates, err));
     }
     ckpt_bytes low = 0;
     ckpt_bytes high = whole;
     for (int i = 0; i < BISECTIONS && low < high && !ckpt_plan_stopped(options); i++) {
         const ckpt_bytes middle = low + (high - low) / 2;
         if (replay(&d, middle)) {
-            CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
+            CKPT_TRY(ckpt_order_end(order, graph, limit, out, candidates, err));
             high = middle;
         } else {
             low = middle;
@@ -412,9 +412,9 @@ static ckpt_code plan_evictions(const ckpt_graph *graph, ckpt_bytes limit, const
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
-    return ckpt_keep_or_drop(graph, limit, options, plan_evictions, out, answer, err);
+    return ckpt_keep_or_drop(graph, limit, options, plan_evictions, out, candidates, err);
 }
 
 const ckpt_strategy ckpt_strategy_dtr = {

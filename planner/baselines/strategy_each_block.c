@@ -34,7 +34,7 @@ static ckpt_code write_order(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     (void)options;
     ckpt_arena scratch;
@@ -42,7 +42,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_code code = write_order(graph, &scratch, &order, err);
-    code = code == CKPT_OK ? ckpt_order_end(&order, graph, limit, out, answer, err) : code;
+    code = code == CKPT_OK ? ckpt_order_end(&order, graph, limit, out, candidates, err) : code;
     ckpt_order_fini(&order);
     ckpt_arena_fini(&scratch);
     return code;

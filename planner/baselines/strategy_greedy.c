@@ -20,7 +20,8 @@ static int compare(const void *a, const void *b)
 }
 
 static ckpt_code drop_all(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                          ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                          ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates,
+                          ckpt_err *err)
 {
     (void)options;
     bool *const drop = CKPT_NEW(scratch, bool, graph->op_count);
@@ -37,15 +38,15 @@ static ckpt_code drop_all(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_
             drop[item[k].op] = true;
         }
         CKPT_TRY(ckpt_retain_write(graph, drop, scratch, order, err));
-        CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
+        CKPT_TRY(ckpt_order_end(order, graph, limit, out, candidates, err));
     }
     return CKPT_OK;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
-    return ckpt_keep_or_drop(graph, limit, options, drop_all, out, answer, err);
+    return ckpt_keep_or_drop(graph, limit, options, drop_all, out, candidates, err);
 }
 
 const ckpt_strategy ckpt_strategy_greedy = {

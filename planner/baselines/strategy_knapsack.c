@@ -63,7 +63,8 @@ static void choose(const knapsack *k, int capacity, bool *drop)
 }
 
 static ckpt_code try_shares(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                            ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                            ckpt_order *order, ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates,
+                            ckpt_err *err)
 {
     (void)options;
     knapsack k = {.graph = graph, .item = CKPT_NEW(scratch, ckpt_retained, graph->op_count)};
@@ -79,15 +80,15 @@ static ckpt_code try_shares(const ckpt_graph *graph, ckpt_bytes limit, const ckp
     for (int share = SHARES; share >= 0; share--) {
         choose(&k, (int)((int64_t)k.steps * share / SHARES), drop);
         CKPT_TRY(ckpt_retain_write(graph, drop, scratch, order, err));
-        CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
+        CKPT_TRY(ckpt_order_end(order, graph, limit, out, candidates, err));
     }
     return CKPT_OK;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
-    return ckpt_keep_or_drop(graph, limit, options, try_shares, out, answer, err);
+    return ckpt_keep_or_drop(graph, limit, options, try_shares, out, candidates, err);
 }
 
 const ckpt_strategy ckpt_strategy_knapsack = {

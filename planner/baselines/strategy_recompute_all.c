@@ -2,7 +2,7 @@
 #include "planner/baselines/segments_impl.h"
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     (void)options;
     ckpt_arena scratch;
@@ -17,7 +17,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
         ckpt_order order;
         ckpt_order_init(&order);
         ckpt_segments_write(chain, end, chain->count, &order);
-        code = ckpt_order_end(&order, graph, limit, out, answer, err);
+        code = ckpt_order_end(&order, graph, limit, out, candidates, err);
         ckpt_order_fini(&order);
     }
     ckpt_arena_fini(&scratch);

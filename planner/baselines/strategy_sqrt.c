@@ -35,7 +35,7 @@ static int root(int n)
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     (void)options;
     ckpt_arena scratch;
@@ -50,7 +50,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
         if (limit < CKPT_BYTES_MAX || segments == free_choice) {
             int end[CKPT_CHAIN_MAX];
             ckpt_segments_write(chain, end, split(chain, segments, end), &order);
-            code = ckpt_order_end(&order, graph, limit, out, answer, err);
+            code = ckpt_order_end(&order, graph, limit, out, candidates, err);
         }
     }
     ckpt_order_fini(&order);

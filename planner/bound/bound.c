@@ -116,7 +116,7 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     ckpt_bytes peak = 0;
     CKPT_TRY(ckpt_bound_op_peak(graph, out, &peak, err));
     finder f = {.graph = graph, .options = options, .limit = limit, .upper = upper, .bound = bound};
-    f.effort = options->effort < CKPT_EFFORT_LEAST  ? CKPT_EFFORT_LEAST
+    f.effort = options->effort < CKPT_EFFORT_LOW    ? CKPT_EFFORT_LOW
                : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
                                                     : options->effort;
     f.work = work_of[f.effort];

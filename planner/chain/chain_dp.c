@@ -274,14 +274,14 @@ static void write_interval(const dp *d, int s, int t, ckpt_bytes m, ckpt_dp_acti
     }
 }
 
-static ckpt_code write_schedule(const dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+static ckpt_code write_schedule(const dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
 {
     ckpt_dp_schedule schedule;
     ckpt_dp_actions actions = {0};
     write_interval(d, 1, d->f->n, d->limit, &actions);
     CKPT_TRY(ckpt_dp_actions_end(&actions, out, &schedule, err));
-    if (answer->schedule.count == 0 || schedule.time < answer->schedule.time) {
-        answer->schedule = schedule;
+    if (candidates->schedule.count == 0 || schedule.time < candidates->schedule.time) {
+        candidates->schedule = schedule;
     }
     return CKPT_OK;
 }
@@ -305,7 +305,7 @@ static ckpt_code relax(dp *d, ckpt_ns *least, ckpt_err *err)
 }
 
 /* The schedule of least peak, when that is within the limit. */
-static ckpt_code take_least(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+static ckpt_code take_least(dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
 {
     ckpt_dp_needs needs;
     ckpt_dp_actions actions = {0};
@@ -314,12 +314,12 @@ static ckpt_code take_least(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt
         return CKPT_OK;
     }
     ckpt_dp_needs_write(&needs, 1, d->f->n, d->limit, &actions);
-    return ckpt_dp_actions_end(&actions, out, &answer->schedule, err);
+    return ckpt_dp_actions_end(&actions, out, &candidates->schedule, err);
 }
 
 /* Some schedule within the limit, and so an E. First a bound on E, which costs little, then gaps above it that double
  * until a thinned run finds something. A thinned run may miss what there is, so the schedule of least peak ends it. */
-static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
 {
     const int n = d->f->n;
     const ckpt_ns once = d->f->drop[CKPT_DP_FIRST][n];
@@ -340,71 +340,71 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *answer, ckp
         }
     }
     for (ckpt_ns gap = once / 256 + 1; least < CKPT_DP_FOREVER && !d->stopped; gap *= 2) {
-        answer->bound = ckpt_dp_add(d->f->base_time, least);
+        candidates->bound = ckpt_dp_add(d->f->base_time, least);
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
         CKPT_TRY(fill(d, err));
         if (!d->stopped && value(d, 1, n, d->limit) <= d->excess) {
-            CKPT_TRY(write_schedule(d, out, answer, err));
-            answer->bound = d->thinned ? answer->bound : answer->schedule.time;
+            CKPT_TRY(write_schedule(d, out, candidates, err));
+            candidates->bound = d->thinned ? candidates->bound : candidates->schedule.time;
             return CKPT_OK;
         }
         least = d->windows.bound > least ? d->windows.bound : least;
         if (gap > once / 8 && !asked) {
-            CKPT_TRY(take_least(d, out, answer, err));
-            if (answer->schedule.count == 0) {
+            CKPT_TRY(take_least(d, out, candidates, err));
+            if (candidates->schedule.count == 0) {
                 return CKPT_OK;
             }
             asked = true;
         }
-        if (asked && answer->schedule.time - d->f->base_time <= least + gap) {
+        if (asked && candidates->schedule.time - d->f->base_time <= least + gap) {
             return CKPT_OK;
         }
     }
-    return answer->schedule.count == 0 ? take_least(d, out, answer, err) : CKPT_OK;
+    return candidates->schedule.count == 0 ? take_least(d, out, candidates, err) : CKPT_OK;
 }
 
 /* Look for anything faster than what is known. True in `proved` when that showed that there is nothing. */
-static ckpt_code look_below(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answer, bool *proved, ckpt_err *err)
+static ckpt_code look_below(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *candidates, bool *proved, ckpt_err *err)
 {
-    begin(d, answer->schedule.time - d->f->base_time - 1, points, CKPT_THIN_UP);
+    begin(d, candidates->schedule.time - d->f->base_time - 1, points, CKPT_THIN_UP);
     CKPT_TRY(fill(d, err));
     const bool found = !d->stopped && value(d, 1, d->f->n, d->limit) <= d->excess;
     *proved = !d->stopped && !d->thinned;
-    return found ? write_schedule(d, out, answer, err) : CKPT_OK;
+    return found ? write_schedule(d, out, candidates, err) : CKPT_OK;
 }
 
-static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
 {
     bool proved = false;
-    CKPT_TRY(find_excess(d, out, answer, err));
-    if (answer->schedule.count == 0 || answer->schedule.time <= answer->bound) {
+    CKPT_TRY(find_excess(d, out, candidates, err));
+    if (candidates->schedule.count == 0 || candidates->schedule.time <= candidates->bound) {
         return CKPT_OK;
     }
-    CKPT_TRY(look_below(d, points, out, answer, &proved, err));
+    CKPT_TRY(look_below(d, points, out, candidates, &proved, err));
     if (proved) {
-        answer->bound = answer->schedule.time;
+        candidates->bound = candidates->schedule.time;
         return CKPT_OK;
     }
-    if (d->stopped || answer->schedule.time <= answer->bound) {
+    if (d->stopped || candidates->schedule.time <= candidates->bound) {
         return CKPT_OK;
     }
-    begin(d, answer->schedule.time - d->f->base_time - 1, points, CKPT_THIN_DOWN);
+    begin(d, candidates->schedule.time - d->f->base_time - 1, points, CKPT_THIN_DOWN);
     CKPT_TRY(fill(d, err));
     if (!d->stopped) {
         const ckpt_ns least = value(d, 1, d->f->n, d->limit);
-        const ckpt_ns bound = least <= d->excess ? d->f->base_time + least : answer->schedule.time;
-        answer->bound = bound > answer->bound ? bound : answer->bound;
+        const ckpt_ns bound = least <= d->excess ? d->f->base_time + least : candidates->schedule.time;
+        candidates->bound = bound > candidates->bound ? bound : candidates->bound;
     }
     return CKPT_OK;
 }
 
 ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
-                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *answer, ckpt_err *err)
+                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_dp_figures f;
-    *answer = (ckpt_dp_answer){0};
+    *candidates = (ckpt_dp_answer){0};
     ckpt_code code = ckpt_dp_figures_init(&f, chain, &scratch, err);
     dp d = {
         .f = &f,
@@ -415,11 +415,11 @@ ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt
         .start = ckpt_arena_mark(&scratch),
     };
     if (code == CKPT_OK) {
-        answer->bound = f.base_time;
-        code = solve(&d, effort->points > 0 ? effort->points : POINTS_DEFAULT, out, answer, err);
-        answer->bound = limit > BYTES_ENOUGH ? f.base_time : answer->bound;
-        answer->exact = answer->schedule.count > 0 && answer->bound == answer->schedule.time;
-        answer->work = d.maker.work;
+        candidates->bound = f.base_time;
+        code = solve(&d, effort->points > 0 ? effort->points : POINTS_DEFAULT, out, candidates, err);
+        candidates->bound = limit > BYTES_ENOUGH ? f.base_time : candidates->bound;
+        candidates->exact = candidates->schedule.count > 0 && candidates->bound == candidates->schedule.time;
+        candidates->work = d.maker.work;
     }
     ckpt_stairs_end(&d.maker);
     ckpt_arena_fini(&scratch);

@@ -89,7 +89,7 @@ typedef struct ckpt_dp_effort {
  * figures equal) and equal runs of blocks are solved once. Same input, same answer.
  * Errors: CKPT_OVERFLOW (the chain takes more than 2^63 ns), CKPT_NO_MEMORY. Cost: chain_dp.c. */
 CKPT_MUST_USE ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
-                                      const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *answer,
+                                      const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *candidates,
                                       ckpt_err *err);
 
 /* The least peak of all persistent schedules, exactly, and a fast one of that peak.

@@ -91,12 +91,12 @@ typedef struct ckpt_dp_offer {
 } ckpt_dp_offer;
 
 typedef struct ckpt_dp_relief {
-    int count, top;        /* of offers, and the greatest power of two in it */
-    ckpt_dp_offer *offer;  /* [1 .. count], cheapest first */
-    int *from, *place;     /* offers of block k: place[from[k]] .. place[from[k + 1] - 1] */
-    ckpt_bytes *held_of;   /* [k]: held when nothing leaves */
-    ckpt_ns *floor_of;     /* [k]: excess in that case */
-    ckpt_bytes *bytes_sum; /* Fenwick trees over the offers of the blocks in the set */
+    int count, top;         /* of offers, and the greatest power of two in it */
+    ckpt_dp_offer *offer;   /* [1 .. count], cheapest first */
+    int *from, *allocation; /* offers of block k: place[from[k]] .. place[from[k + 1] - 1] */
+    ckpt_bytes *held_of;    /* [k]: held when nothing leaves */
+    ckpt_ns *floor_of;      /* [k]: excess in that case */
+    ckpt_bytes *bytes_sum;  /* Fenwick trees over the offers of the blocks in the set */
     ckpt_ns *time_sum;
     ckpt_bytes held;
     ckpt_ns floor;

@@ -101,13 +101,13 @@ ckpt_code ckpt_dp_relief_init(ckpt_dp_relief *relief, const ckpt_dp_figures *f, 
     *relief = (ckpt_dp_relief){
         .offer = CKPT_NEW(scratch, ckpt_dp_offer, offers),
         .from = CKPT_NEW(scratch, int, blocks),
-        .place = CKPT_NEW(scratch, int, offers),
+        .allocation = CKPT_NEW(scratch, int, offers),
         .held_of = CKPT_NEW(scratch, ckpt_bytes, blocks),
         .floor_of = CKPT_NEW(scratch, ckpt_ns, blocks),
         .bytes_sum = CKPT_NEW(scratch, ckpt_bytes, offers),
         .time_sum = CKPT_NEW(scratch, ckpt_ns, offers),
     };
-    if (relief->offer == NULL || relief->from == NULL || relief->place == NULL || relief->held_of == NULL ||
+    if (relief->offer == NULL || relief->from == NULL || relief->allocation == NULL || relief->held_of == NULL ||
         relief->floor_of == NULL || relief->bytes_sum == NULL || relief->time_sum == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "offers of %d blocks", f->n);
     }
@@ -123,7 +123,7 @@ ckpt_code ckpt_dp_relief_init(ckpt_dp_relief *relief, const ckpt_dp_figures *f, 
         relief->from[k] += relief->from[k - 1];
     }
     for (int i = relief->count; i >= 1; i--) { /* from[k + 1] goes down to where k starts */
-        relief->place[--relief->from[relief->offer[i].block + 1]] = i;
+        relief->allocation[--relief->from[relief->offer[i].block + 1]] = i;
     }
     for (int k = 0; k <= f->n; k++) {
         relief->from[k] = relief->from[k + 1];
@@ -144,8 +144,8 @@ void ckpt_dp_relief_put(ckpt_dp_relief *relief, int block, int sign)
     relief->held += sign * relief->held_of[block];
     relief->floor += sign * relief->floor_of[block];
     for (int o = relief->from[block]; o < relief->from[block + 1]; o++) {
-        const ckpt_dp_offer *const offer = &relief->offer[relief->place[o]];
-        for (int i = relief->place[o]; i <= relief->count; i += i & -i) {
+        const ckpt_dp_offer *const offer = &relief->offer[relief->allocation[o]];
+        for (int i = relief->allocation[o]; i <= relief->count; i += i & -i) {
             relief->bytes_sum[i] += sign * offer->bytes;
             relief->time_sum[i] += sign * offer->time;
         }

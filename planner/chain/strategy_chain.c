@@ -23,7 +23,7 @@ typedef struct search {
     ckpt_bytes limit;
     const ckpt_plan_options *options;
     ckpt_arena *out;
-    ckpt_answer *answer;
+    ckpt_candidates *candidates;
     ckpt_order order;
     pay left;
 } search;
@@ -96,7 +96,7 @@ static ckpt_code try_aim(search *f, const ckpt_chain *chain, const ckpt_dp_chain
     write_schedule(chain, &found->schedule, &f->order);
     CKPT_TRY(ckpt_order_measure(&f->order, f->graph, scratch, &measured, err));
     *used = measured.peak;
-    return ckpt_order_offer(&f->order, f->graph, f->limit, f->out, f->answer, err);
+    return ckpt_order_offer(&f->order, f->graph, f->limit, f->out, f->candidates, err);
 }
 
 /* Candidates of lower peak, for when the places of the first take more than what is live: as long as there is work
@@ -128,7 +128,7 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, 
     CKPT_TRY(ckpt_dp_least(&described, scratch, &need, &least, err));
     if (least.count > 0) {
         write_schedule(chain, &least, &f->order);
-        CKPT_TRY(ckpt_order_end(&f->order, f->graph, f->limit, f->out, f->answer, err));
+        CKPT_TRY(ckpt_order_end(&f->order, f->graph, f->limit, f->out, f->candidates, err));
     }
     if (least.count == 0 || need > f->limit) {
         return CKPT_OK;
@@ -170,28 +170,28 @@ static ckpt_code plan_both(search *f, ckpt_ns *bound, ckpt_arena *scratch, ckpt_
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
-    search f = {.graph = graph, .limit = limit, .options = options, .out = out, .answer = answer};
+    search f = {.graph = graph, .limit = limit, .options = options, .out = out, .candidates = candidates};
     ckpt_order_init(&f.order);
     ckpt_order_range(&f.order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&f.order, graph, limit, out, answer, err);
-    if (code == CKPT_OK && answer->count > 0) { /* nothing to save */
-        answer->has_bound = true;
-        answer->bound_ns = answer->candidate[0].time;
-        answer->bound_how = "exact";
-        answer->bound_scope = "all";
+    ckpt_code code = ckpt_order_end(&f.order, graph, limit, out, candidates, err);
+    if (code == CKPT_OK && candidates->count > 0) { /* nothing to save */
+        candidates->has_bound = true;
+        candidates->bound_ns = candidates->candidate[0].time;
+        candidates->bound_how = "exact";
+        candidates->bound_scope = "all";
     } else if (code == CKPT_OK) {
         ckpt_arena scratch;
         ckpt_arena_init(&scratch);
         ckpt_ns bound = 0;
         code = plan_both(&f, &bound, &scratch, err);
         ckpt_arena_fini(&scratch);
-        if (code == CKPT_OK && answer->count > 0 && bound > 0 && bound <= answer->candidate[0].time) {
-            answer->has_bound = true;
-            answer->bound_ns = bound;
-            answer->bound_how = bound == answer->candidate[0].time ? "exact" : "chain dynamic program";
-            answer->bound_scope = "chain-persistent";
+        if (code == CKPT_OK && candidates->count > 0 && bound > 0 && bound <= candidates->candidate[0].time) {
+            candidates->has_bound = true;
+            candidates->bound_ns = bound;
+            candidates->bound_how = bound == candidates->candidate[0].time ? "exact" : "chain dynamic program";
+            candidates->bound_scope = "chain-persistent";
         }
     }
     ckpt_order_fini(&f.order);

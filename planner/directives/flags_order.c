@@ -25,7 +25,7 @@ typedef struct obeyed {
     int *last_use; /* per buffer: the last op that reads it */
     int *wanted;   /* per buffer: of which closure */
     int *later;    /* per buffer: likewise, in the recomputation of a unit inside */
-    bool *again;   /* per op, scratch */
+    bool *rerun;   /* per op, scratch */
     int closure;
     int *first_unit; /* per micro-batch + 1: the first that was recomputed; -1: none */
     int batches;     /* + 1 */
@@ -150,9 +150,9 @@ static ckpt_code find_hidden(obeyed *f, ckpt_arena *scratch, ckpt_err *err)
     f->last_use = CKPT_NEW(scratch, int, graph->buffer_count);
     f->wanted = CKPT_NEW(scratch, int, graph->buffer_count);
     f->later = CKPT_NEW(scratch, int, graph->buffer_count);
-    f->again = CKPT_NEW(scratch, bool, graph->op_count);
+    f->rerun = CKPT_NEW(scratch, bool, graph->op_count);
     if (f->hidden == NULL || f->alive == NULL || f->last_use == NULL || f->wanted == NULL || f->later == NULL ||
-        f->again == NULL) {
+        f->rerun == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "units of %d buffers", graph->buffer_count);
     }
     for (int b = 0; b < graph->buffer_count; b++) {
@@ -214,15 +214,15 @@ static void run_closure(obeyed *f, int last, int first, int depth, int wanted, c
                 wanted++;
             }
         }
-        f->again[m] = now;
+        f->rerun[m] = now;
         from = m;
     }
     for (int m = from; m <= last; m++) {
         const ckpt_graph_op *const op = &graph->op[m];
-        for (int i = 0; f->again[m] && i < op->writes.count; i++) {
+        for (int i = 0; f->rerun[m] && i < op->writes.count; i++) {
             f->alive[op->writes.at[i]] = f->alive[op->writes.at[i]] || f->hidden[op->writes.at[i]] <= depth;
         }
-        if (f->again[m]) {
+        if (f->rerun[m]) {
             ckpt_order_add(order, m);
         }
     }

@@ -54,7 +54,7 @@ static bool touches_twice(const unroller *u, const ckpt_graph_op *op)
     return any;
 }
 
-static ckpt_code add_run(const unroller *u, int run, bool again, ckpt_buffer *buffer, int *writer)
+static ckpt_code add_run(const unroller *u, int run, bool recomputed, ckpt_buffer *buffer, int *writer)
 {
     ckpt_graph *const made = &u->to->graph;
     const ckpt_graph_op *const from = &u->graph->op[run];
@@ -64,7 +64,7 @@ static ckpt_code add_run(const unroller *u, int run, bool again, ckpt_buffer *bu
     CKPT_TRY(map_list(u, &from->adds, &op->adds));
     for (int i = 0; i < from->writes.count; i++) {
         const int b = from->writes.at[i];
-        if (again) {
+        if (recomputed) {
             u->to->buffer[made->buffer_count] = b;
             buffer[made->buffer_count] = u->graph->buffer[b];
             u->version[b] = made->buffer_count++;
@@ -73,8 +73,8 @@ static ckpt_code add_run(const unroller *u, int run, bool again, ckpt_buffer *bu
     }
     CKPT_TRY(map_list(u, &from->writes, &op->writes));
     CKPT_TRY(map_inplace(u, from, &op->reads, op));
-    op->phase = again ? CKPT_BACKWARD : from->phase;
-    op->recompute = !again && from->recompute && from->checkpoint != CKPT_NO && from->wish != CKPT_MUST_SAVE &&
+    op->phase = recomputed ? CKPT_BACKWARD : from->phase;
+    op->recompute = !recomputed && from->recompute && from->checkpoint != CKPT_NO && from->wish != CKPT_MUST_SAVE &&
                     !touches_twice(u, from);
     u->to->op[made->op_count++] = run;
     return CKPT_OK;
@@ -106,9 +106,9 @@ ckpt_code ckpt_flags_unroll(const ckpt_graph *graph, const ckpt_sequence *order,
     int64_t buffers = graph->buffer_count;
     for (int t = 0; t < order->count; t++) {
         const ckpt_list *const writes = &graph->op[order->op[t]].writes;
-        const bool again = runs[order->op[t]]++ > 0;
-        buffers += again ? writes->count : 0;
-        for (int i = 0; again && i < writes->count; i++) {
+        const bool recomputed = runs[order->op[t]]++ > 0;
+        buffers += recomputed ? writes->count : 0;
+        for (int i = 0; recomputed && i < writes->count; i++) {
             twice[writes->at[i]] = true;
         }
     }

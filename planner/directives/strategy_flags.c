@@ -18,41 +18,41 @@ static void map_back(const ckpt_unrolled *unrolled, const ckpt_sequence *sequenc
 
 /* Auto, on a graph that holds what is set. `order` is scratch. */
 static ckpt_code plan_rest(const ckpt_graph *graph, const ckpt_unrolled *unrolled, ckpt_bytes limit,
-                           const ckpt_plan_options *options, ckpt_order *order, ckpt_arena *out, ckpt_answer *answer,
-                           ckpt_err *err)
+                           const ckpt_plan_options *options, ckpt_order *order, ckpt_arena *out,
+                           ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_plan_options fresh = *options; /* schedules of `graph` are none of this one */
     fresh.incumbent = NULL;
     fresh.incumbent_count = 0;
-    ckpt_answer *const rest = CKPT_NEW(out, ckpt_answer, 1);
+    ckpt_candidates *const rest = CKPT_NEW(out, ckpt_candidates, 1);
     if (rest == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer around what is set");
     }
-    *rest = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    *rest = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     CKPT_TRY(ckpt_strategy_find("auto")->plan(&unrolled->graph, limit, &fresh, out, rest, err));
     for (int i = 0; i < rest->count; i++) {
         map_back(unrolled, &rest->candidate[i].sequence, order);
         CKPT_TRY(ckpt_flags_copies(order, graph, options->host_bytes, err));
-        CKPT_TRY(ckpt_order_offer(order, graph, limit, out, answer, err));
+        CKPT_TRY(ckpt_order_offer(order, graph, limit, out, candidates, err));
     }
-    if (rest->least.sequence.op != NULL) {
-        map_back(unrolled, &rest->least.sequence, order);
+    if (rest->min_peak.sequence.op != NULL) {
+        map_back(unrolled, &rest->min_peak.sequence, order);
         CKPT_TRY(ckpt_flags_copies(order, graph, options->host_bytes, err));
-        CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
+        CKPT_TRY(ckpt_order_end(order, graph, limit, out, candidates, err));
     }
     if (rest->has_bound && strcmp(rest->bound_scope, "all") == 0) {
-        ckpt_answer_bound(answer, rest->bound_ns, rest->bound_how, "flagged");
+        ckpt_candidates_bound(candidates, rest->bound_ns, rest->bound_how, "flagged");
     }
     return CKPT_OK;
 }
 
 static ckpt_code plan_set(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                          ckpt_order *order, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                          ckpt_order *order, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     CKPT_TRY(ckpt_flags_order(graph, true, order, err));
     CKPT_TRY(ckpt_flags_copies(order, graph, options->host_bytes, err));
-    CKPT_TRY(ckpt_order_end(order, graph, limit, out, answer, err));
-    if (answer->count > 0) {
+    CKPT_TRY(ckpt_order_end(order, graph, limit, out, candidates, err));
+    if (candidates->count > 0) {
         return CKPT_OK;
     }
     ckpt_unrolled unrolled;
@@ -61,15 +61,15 @@ static ckpt_code plan_set(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d runs", order->count);
     }
     CKPT_TRY(ckpt_flags_unroll(graph, &(ckpt_sequence){order->op, order->count}, out, &unrolled, err));
-    return plan_rest(graph, &unrolled, limit, options, order, out, answer, err);
+    return plan_rest(graph, &unrolled, limit, options, order, out, candidates, err);
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_order order;
     ckpt_order_init(&order);
-    const ckpt_code code = plan_set(graph, limit, options, &order, out, answer, err);
+    const ckpt_code code = plan_set(graph, limit, options, &order, out, candidates, err);
     ckpt_order_fini(&order);
     return code;
 }

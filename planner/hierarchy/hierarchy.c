@@ -216,15 +216,15 @@ static ckpt_code settle(ckpt_hierarchy *s, int v, ckpt_err *err)
     for (int i = 0; i < s->next.count; i++) {
         ckpt_label *const label = &s->next.at[i];
         if (label->again_count > 0) {
-            ckpt_choices *const choices =
-                ckpt_arena_take(&s->choices, 1, sizeof *choices + (size_t)label->again_count * sizeof *label->again);
+            ckpt_choices *const choices = ckpt_arena_take(
+                &s->choices, 1, sizeof *choices + (size_t)label->again_count * sizeof *label->recomputed);
             if (choices == NULL) {
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "choices for op '%s'", s->graph->op[v].name);
             }
             choices->rest = label->rest;
             choices->op = v;
             choices->count = label->again_count;
-            memcpy(choices->moment, label->again, (size_t)label->again_count * sizeof *label->again);
+            memcpy(choices->moment, label->recomputed, (size_t)label->again_count * sizeof *label->recomputed);
             label->rest = choices;
         }
     }
@@ -271,8 +271,8 @@ static ckpt_code write_order(const ckpt_hierarchy *s, const ckpt_label *label, c
     return CKPT_OK;
 }
 
-static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, ckpt_arena *out, ckpt_answer *answer,
-                           ckpt_err *err)
+static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, ckpt_arena *out,
+                           ckpt_candidates *candidates, ckpt_err *err)
 {
     const ckpt_hierarchy_wish few = {.limit = wish->limit, .width = CKPT_CANDIDATES_MAX};
     CKPT_TRY(ckpt_labels_thin(&s->now, &few, NULL, err));
@@ -282,8 +282,8 @@ static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, c
     for (int i = 0; i < s->now.count && code == CKPT_OK; i++) {
         code = write_order(s, &s->now.at[i], &s->next.arena, &order, err);
         if (code == CKPT_OK) {
-            code = wish->least ? ckpt_order_end(&order, s->graph, wish->offer, out, answer, err)
-                               : ckpt_order_offer(&order, s->graph, wish->offer, out, answer, err);
+            code = wish->min_peak ? ckpt_order_end(&order, s->graph, wish->offer, out, candidates, err)
+                                  : ckpt_order_offer(&order, s->graph, wish->offer, out, candidates, err);
         }
     }
     ckpt_order_fini(&order);
@@ -291,7 +291,7 @@ static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, c
 }
 
 static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, const ckpt_plan_options *options,
-                       ckpt_arena *scratch, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                       ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     CKPT_TRY(take_memory(s, scratch, err));
     find_readers(s);
@@ -324,11 +324,11 @@ static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, const
     if (wish->seen != NULL) {
         CKPT_TRY(find_outlooks(s, wish, scratch, err));
     }
-    return hand_over(s, wish, out, answer, err);
+    return hand_over(s, wish, out, candidates, err);
 }
 
 ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish *wish, const ckpt_plan_options *options,
-                             ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                             ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_hierarchy s = {.graph = graph, .wish = wish, .shift = 1, .covered = -1};
     while (((ckpt_when)1 << s.shift) <= graph->op_count) {
@@ -340,7 +340,7 @@ ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish 
     ckpt_arena_init(&s.now.arena);
     ckpt_arena_init(&s.next.arena);
     ckpt_arena_init(&s.choices);
-    const ckpt_code code = sweep(&s, wish, options, &scratch, out, answer, err);
+    const ckpt_code code = sweep(&s, wish, options, &scratch, out, candidates, err);
     if (wish->work != NULL) {
         *wish->work += s.work;
     }

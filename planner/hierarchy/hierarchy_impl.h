@@ -67,7 +67,7 @@ typedef struct ckpt_label {
     ckpt_stretch *stretch; /* rising */
     int demand_count, stretch_count;
     const ckpt_choices *rest; /* of the label it comes from */
-    const int *again;         /* moments chosen for the op just decided */
+    const int *recomputed;    /* moments chosen for the op just decided */
     int again_count;
     int parent;   /* index of that label */
     int serial;   /* in which it was made among those of its op */
@@ -89,7 +89,7 @@ typedef struct ckpt_hierarchy_wish {
     ckpt_bytes slack; /* labels so near to one that is no slower go first when there are too many */
     bool whole;       /* the rank counts every buffer demanded, not only those that no first run keeps so long anyway */
     ckpt_bytes offer; /* candidates up to this peak are added to the answer */
-    bool least;       /* the limit is not the user's: what is found may be the answer's least */
+    bool min_peak;    /* the limit is not the user's: what is found may be the answer's least */
     const ckpt_outlook *outlook; /* per op, from an earlier sweep of the same `whole`; NULL: none */
     ckpt_outlook *seen;          /* room for one per op: the outlook that this sweep gives; NULL: not wanted */
     ckpt_arena *keep;            /* where that lives */
@@ -139,7 +139,7 @@ CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarc
 /* Offer the sequences of a sweep's front to `answer`. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: about 2 us for each
  * op that may run again and label, where the graph is narrow. */
 CKPT_MUST_USE ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish *wish,
-                                           const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
-                                           ckpt_err *err);
+                                           const ckpt_plan_options *options, ckpt_arena *out,
+                                           ckpt_candidates *candidates, ckpt_err *err);
 
 #endif

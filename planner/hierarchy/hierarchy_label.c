@@ -278,21 +278,22 @@ static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uin
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
     const ckpt_mark mark = ckpt_arena_mark(&s->next.arena);
-    int again = 0;
+    int recomputed = 0;
     for (uint64_t w = ways; w != 0; w &= w - 1) {
-        again++;
+        recomputed++;
     }
-    ckpt_label child = {.time = old->time, .rest = old->rest, .again_count = again, .parent = (int)(old - s->now.at)};
-    for (int i = 0; i < again; i++) {
+    ckpt_label child = {
+        .time = old->time, .rest = old->rest, .again_count = recomputed, .parent = (int)(old - s->now.at)};
+    for (int i = 0; i < recomputed; i++) {
         if (!ckpt_sum(child.time, op->time_ns, &child.time)) {
             return CKPT_OK; /* more than 63 bits hold: no label */
         }
     }
     ckpt_label *const at = with_room(s->next.at, &s->next.room, s->next.count + 1, sizeof *s->next.at);
     s->next.at = at != NULL ? at : s->next.at;
-    child.demand = CKPT_NEW(&s->next.arena, ckpt_demand, old->demand_count + again * op->reads.count);
-    child.stretch = CKPT_NEW(&s->next.arena, ckpt_stretch, old->stretch_count + s->added_count + again + 2);
-    int *const moments = CKPT_NEW(&s->next.arena, int, again);
+    child.demand = CKPT_NEW(&s->next.arena, ckpt_demand, old->demand_count + recomputed * op->reads.count);
+    child.stretch = CKPT_NEW(&s->next.arena, ckpt_stretch, old->stretch_count + s->added_count + recomputed + 2);
+    int *const moments = CKPT_NEW(&s->next.arena, int, recomputed);
     if (at == NULL || child.demand == NULL || child.stretch == NULL || moments == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a label of %d demands", old->demand_count);
     }
@@ -319,7 +320,7 @@ static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uin
             }
         }
     }
-    child.again = moments;
+    child.recomputed = moments;
     if (s->fixed[v]) {
         prolong(s, &child, v);
     } else {

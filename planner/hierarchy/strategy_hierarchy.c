@@ -27,19 +27,19 @@ static int find_width(int effort, int64_t least_work)
 
 /* A wide look at all peaks, then one guided by it. */
 static ckpt_code look_twice(const ckpt_graph *graph, ckpt_hierarchy_wish wish, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                            ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     wish.keep = &scratch;
     wish.seen = CKPT_NEW(&scratch, ckpt_outlook, graph->op_count);
-    ckpt_code code = wish.seen != NULL ? ckpt_hierarchy_run(graph, &wish, options, out, answer, err)
+    ckpt_code code = wish.seen != NULL ? ckpt_hierarchy_run(graph, &wish, options, out, candidates, err)
                                        : CKPT_FAIL(err, CKPT_NO_MEMORY, "outlooks from %d ops", graph->op_count);
     if (code == CKPT_OK) {
         wish.outlook = wish.seen;
         wish.seen = NULL;
         wish.width *= 2;
-        code = ckpt_hierarchy_run(graph, &wish, options, out, answer, err);
+        code = ckpt_hierarchy_run(graph, &wish, options, out, candidates, err);
     }
     ckpt_arena_fini(&scratch);
     return code;
@@ -69,40 +69,40 @@ static ckpt_bytes find_floor(const ckpt_graph *graph)
 /* The least peak, by halving what lies between the floor and the least so far: it does not depend on the user's limit.
  */
 static ckpt_code find_least(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_answer *answer, int64_t *work, ckpt_err *err)
+                            ckpt_arena *out, ckpt_candidates *candidates, int64_t *work, ckpt_err *err)
 {
     ckpt_hierarchy_wish wish = {.limit = CKPT_BYTES_MAX,
                                 .width = LEAST_WIDTH,
                                 .offer = limit,
-                                .least = true,
+                                .min_peak = true,
                                 .work = work,
                                 .most_work = MOST_WORK};
-    CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, answer, err));
+    CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, candidates, err));
     wish.work = NULL;
     ckpt_bytes low = find_floor(graph);
-    const int rounds = options->no_least ? 0 : LEAST_ROUNDS;
-    for (int round = 0; round < rounds && answer->least.peak > low; round++) {
-        wish.limit = low + (answer->least.peak - low) / 2;
-        const ckpt_bytes before = answer->least.peak;
-        CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, answer, err));
-        low = answer->least.peak < before ? low : wish.limit + 1;
+    const int rounds = options->no_min_peak ? 0 : LEAST_ROUNDS;
+    for (int round = 0; round < rounds && candidates->min_peak.peak > low; round++) {
+        wish.limit = low + (candidates->min_peak.peak - low) / 2;
+        const ckpt_bytes before = candidates->min_peak.peak;
+        CKPT_TRY(ckpt_hierarchy_run(graph, &wish, options, out, candidates, err));
+        low = candidates->min_peak.peak < before ? low : wish.limit + 1;
     }
     return CKPT_OK;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_order all;
     ckpt_order_init(&all);
     ckpt_order_range(&all, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&all, graph, limit, out, answer, err);
+    const ckpt_code code = ckpt_order_end(&all, graph, limit, out, candidates, err);
     ckpt_order_fini(&all);
-    if (code != CKPT_OK || answer->count > 0) {
+    if (code != CKPT_OK || candidates->count > 0) {
         return code; /* everything can be kept */
     }
     int64_t work = 0;
-    CKPT_TRY(find_least(graph, limit, options, out, answer, &work, err));
+    CKPT_TRY(find_least(graph, limit, options, out, candidates, &work, err));
     const int width = find_width(ckpt_effort(options), work);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         const ckpt_hierarchy_wish wish = {.limit = limit,
@@ -112,7 +112,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
                                           .offer = limit,
                                           .most_work =
                                               options->effort < CKPT_EFFORT_MORE ? MOST_WORK : 20 * (int64_t)MOST_WORK};
-        CKPT_TRY(look_twice(graph, wish, options, out, answer, err));
+        CKPT_TRY(look_twice(graph, wish, options, out, candidates, err));
     }
     return CKPT_OK;
 }

@@ -172,17 +172,17 @@ static ckpt_code reduce(whole *w, ckpt_err *err)
 }
 
 /* The point as a candidate. */
-static ckpt_code offer(whole *w, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code offer(whole *w, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_ilp_pairs_write(w->graph, &w->pairs, &order);
-    const ckpt_code code = ckpt_order_offer(&order, w->graph, w->limit, out, answer, err);
+    const ckpt_code code = ckpt_order_offer(&order, w->graph, w->limit, out, candidates, err);
     ckpt_order_fini(&order);
     return code;
 }
 
-static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     CKPT_TRY(reduce(w, err));
     if (w->none) {
@@ -196,7 +196,7 @@ static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_answer *an
     CKPT_TRY(ckpt_ilp_model_solve(&w->model, &w->pairs, w->grain, w->before, paid_for, w->options, &found, &bound,
                                   &w->work, err));
     w->bound = bound > w->bound ? bound : w->bound;
-    return found ? offer(w, out, answer, err) : CKPT_OK;
+    return found ? offer(w, out, candidates, err) : CKPT_OK;
 }
 
 /* As much as is small enough: any rerun anywhere, or at least what backward needs. */
@@ -219,7 +219,7 @@ static ckpt_code choose_pairs(whole *w, int pairs_max, const char **scope, ckpt_
 }
 
 ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, int64_t nodes,
-                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     if (options->solver == NULL || limit == CKPT_BYTES_MAX) {
         return CKPT_OK;
@@ -228,21 +228,21 @@ ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_ma
                .limit = limit,
                .options = options,
                .grain = ckpt_ilp_grain(graph),
-               .before = answer->count > 0 ? answer->candidate[0].time : INT64_MAX};
+               .before = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX};
     ckpt_arena_init(&w.scratch);
     const char *scope = NULL;
     ckpt_code code = choose_pairs(&w, pairs_max, &scope, err);
-    const bool known = code == CKPT_OK && answer->has_bound && strcmp(answer->bound_how, CKPT_ILP_HOW) == 0 &&
-                       strcmp(answer->bound_scope, scope) == 0;
+    const bool known = code == CKPT_OK && candidates->has_bound && strcmp(candidates->bound_how, CKPT_ILP_HOW) == 0 &&
+                       strcmp(candidates->bound_scope, scope) == 0;
     const bool small = code == CKPT_OK && w.pairs.count <= pairs_max && !known;
     if (small) {
-        code = solve(&w, nodes, out, answer, err);
+        code = solve(&w, nodes, out, candidates, err);
     }
-    if (small && code == CKPT_OK && w.bound < INT64_MAX && (!answer->has_bound || w.bound > answer->bound_ns)) {
-        answer->has_bound = true;
-        answer->bound_ns = w.bound;
-        answer->bound_scope = scope;
-        answer->bound_how = CKPT_ILP_HOW;
+    if (small && code == CKPT_OK && w.bound < INT64_MAX && (!candidates->has_bound || w.bound > candidates->bound_ns)) {
+        candidates->has_bound = true;
+        candidates->bound_ns = w.bound;
+        candidates->bound_scope = scope;
+        candidates->bound_how = CKPT_ILP_HOW;
     }
     ckpt_arena_fini(&w.scratch);
     return code;

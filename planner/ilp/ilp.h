@@ -19,14 +19,14 @@
  * have more than `pairs_max` (op, stage) pairs, when the answer's bound already is that of this program, or when there
  * is no options->solver. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Source: planner/ilp/ilp_model.c. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, int64_t nodes,
-                                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
                                        ckpt_err *err);
 
 /* Improve the first candidate of `answer` by neighbourhoods that are solved as integer programs: the reruns of a few
  * ops, or of a few stages near the peak, are free, all else stays. Ends after `work` simplex iterations in all, or when
  * no neighbourhood helps. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t work,
-                                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
+                                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
                                          ckpt_err *err);
 
 #endif

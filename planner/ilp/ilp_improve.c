@@ -24,7 +24,7 @@ typedef struct improver {
     int *near_ops; /* per op: how many of those it has */
     int *feeds;    /* per op: the last stage in which what it writes is read by a rerun */
     ckpt_ns grain;
-    ckpt_answer *answer;
+    ckpt_candidates *candidates;
     int64_t work;
 } improver;
 
@@ -60,13 +60,13 @@ static void free_pairs(improver *m, int from, int to)
  * the best sequence is read again. */
 static ckpt_code take_point(improver *m, bool *better, ckpt_err *err)
 {
-    const ckpt_ns before = m->answer->candidate[0].time;
+    const ckpt_ns before = m->candidates->candidate[0].time;
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_ilp_pairs_write(m->graph, &m->pairs, &order);
-    const ckpt_code code = ckpt_order_offer(&order, m->graph, m->limit, m->out, m->answer, err);
+    const ckpt_code code = ckpt_order_offer(&order, m->graph, m->limit, m->out, m->candidates, err);
     ckpt_order_fini(&order);
-    *better = m->answer->candidate[0].time < before;
+    *better = m->candidates->candidate[0].time < before;
     return code;
 }
 
@@ -81,8 +81,8 @@ static ckpt_code try_ops(improver *m, int from, int to, bool *better, ckpt_err *
     m->work += m->graph->op_count / 10 + model.program.rows / 10;
     bool found = false;
     ckpt_ns bound = 0;
-    CKPT_TRY(ckpt_ilp_model_solve(&model, &m->pairs, m->grain, m->answer->candidate[0].time, NODES, m->options, &found,
-                                  &bound, &m->work, err));
+    CKPT_TRY(ckpt_ilp_model_solve(&model, &m->pairs, m->grain, m->candidates->candidate[0].time, NODES, m->options,
+                                  &found, &bound, &m->work, err));
     ckpt_arena_rewind(&m->scratch, mark);
     return found ? take_point(m, better, err) : CKPT_OK;
 }
@@ -103,7 +103,7 @@ static ckpt_code sweep(improver *m, int depth, int64_t work, bool *helped, bool 
         if (count > 0) {
             CKPT_TRY(try_ops(m, from, to, &better, err));
         }
-        *end = !ckpt_ilp_pairs_read(m->graph, &m->answer->candidate[0].sequence, &m->pairs);
+        *end = !ckpt_ilp_pairs_read(m->graph, &m->candidates->candidate[0].sequence, &m->pairs);
         if (better) {
             *helped = true;
             find_near(m, depth);
@@ -135,8 +135,8 @@ static ckpt_code read_best(improver *m, bool *readable, ckpt_err *err)
     *readable = false;
     for (int pass = 0; pass < 2 && !*readable; pass++) {
         CKPT_TRY(ckpt_ilp_pairs_find(m->graph, pass == 1, 1, PAIRS_MAX, &m->keep, &m->pairs, err));
-        *readable =
-            m->pairs.count <= PAIRS_MAX && ckpt_ilp_pairs_read(m->graph, &m->answer->candidate[0].sequence, &m->pairs);
+        *readable = m->pairs.count <= PAIRS_MAX &&
+                    ckpt_ilp_pairs_read(m->graph, &m->candidates->candidate[0].sequence, &m->pairs);
     }
     return CKPT_OK;
 }
@@ -159,9 +159,9 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_err *err)
 }
 
 ckpt_code ckpt_ilp_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t work, const ckpt_plan_options *options,
-                           ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                           ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
-    if (options->solver == NULL || limit == CKPT_BYTES_MAX || answer->count == 0) {
+    if (options->solver == NULL || limit == CKPT_BYTES_MAX || candidates->count == 0) {
         return CKPT_OK;
     }
     improver m = {.graph = graph,
@@ -169,7 +169,7 @@ ckpt_code ckpt_ilp_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t wo
                   .options = options,
                   .out = out,
                   .grain = ckpt_ilp_grain(graph),
-                  .answer = answer};
+                  .candidates = candidates};
     ckpt_arena_init(&m.keep);
     ckpt_arena_init(&m.scratch);
     const ckpt_code code = improve(&m, work, err);

@@ -7,34 +7,34 @@ static const struct {
     int pairs, nodes, work;
 } paid[] = {{400, 2000, 1000}, {600, 2000, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
 
-static bool is_proved(const ckpt_answer *answer)
+static bool is_proved(const ckpt_candidates *candidates)
 {
-    return answer->has_bound && answer->count > 0 && answer->candidate[0].time <= answer->bound_ns;
+    return candidates->has_bound && candidates->count > 0 && candidates->candidate[0].time <= candidates->bound_ns;
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
     for (int i = 0; i < options->incumbent_count; i++) {
         if (options->incumbent[i].peak <= limit) {
-            ckpt_answer_add(answer, &options->incumbent[i]);
+            ckpt_candidates_add(candidates, &options->incumbent[i]);
         }
     }
     ckpt_order order; /* what there is without a solver, and the least that is known to begin with */
     ckpt_order_init(&order);
     ckpt_order_range(&order, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
+    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
     ckpt_order_fini(&order);
     CKPT_TRY(code);
-    const int least = paid[CKPT_EFFORT_LEAST].pairs;
-    CKPT_TRY(ckpt_ilp_solve(graph, limit, least, paid[effort].nodes, options, out, answer, err));
-    if (is_proved(answer)) {
+    const int least = paid[CKPT_EFFORT_LOW].pairs;
+    CKPT_TRY(ckpt_ilp_solve(graph, limit, least, paid[effort].nodes, options, out, candidates, err));
+    if (is_proved(candidates)) {
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_ilp_improve(graph, limit, paid[effort].work, options, out, answer, err));
-    return effort > CKPT_EFFORT_LEAST
-               ? ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, answer, err)
+    CKPT_TRY(ckpt_ilp_improve(graph, limit, paid[effort].work, options, out, candidates, err));
+    return effort > CKPT_EFFORT_LOW
+               ? ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, candidates, err)
                : CKPT_OK;
 }
 

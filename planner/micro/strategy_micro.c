@@ -44,7 +44,7 @@ typedef struct micro {
     ckpt_bytes limit, roof; /* roof: more than any schedule of one needs */
     const ckpt_plan_options *options;
     ckpt_arena *out;
-    ckpt_answer *answer;
+    ckpt_candidates *candidates;
     ckpt_order order;
     const ckpt_sequence **chosen; /* per micro-batch */
     int *at;
@@ -101,7 +101,8 @@ static const part *remember(micro *x, const part *made)
 }
 
 /* Plan one micro-batch by auto, from all that is known. */
-static ckpt_code plan_one(micro *x, ckpt_bytes limit, ckpt_bytes hold, int effort, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code plan_one(micro *x, ckpt_bytes limit, ckpt_bytes hold, int effort, ckpt_candidates *candidates,
+                          ckpt_err *err)
 {
     ckpt_plan_options options = *x->options;
     ckpt_candidate known[POOL];
@@ -112,12 +113,13 @@ static ckpt_code plan_one(micro *x, ckpt_bytes limit, ckpt_bytes hold, int effor
         known[i] = (ckpt_candidate){p->sequence, p->peak > held ? p->peak : held, p->time, NULL};
     }
     options.effort = effort;
-    options.no_least = limit > 0;
+    options.no_min_peak = limit > 0;
     options.incumbent = known;
     options.incumbent_count = x->pool_count;
-    *answer = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    *candidates = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const ckpt_strategy *const planner = ckpt_strategy_find("auto");
-    CKPT_TRY_WHILE(err, planner->plan(&x->m->one, limit, &options, x->out, answer, err), "planning one micro-batch");
+    CKPT_TRY_WHILE(err, planner->plan(&x->m->one, limit, &options, x->out, candidates, err),
+                   "planning one micro-batch");
     return CKPT_OK;
 }
 
@@ -136,17 +138,18 @@ static ckpt_code offer(micro *x, const part *p, bool least, ckpt_candidate *meas
         x->best = p;
         x->best_ns = measured->time;
     }
-    return least ? ckpt_order_end(&x->order, x->m->whole, x->limit, x->out, x->answer, err)
-                 : ckpt_order_offer(&x->order, x->m->whole, x->limit, x->out, x->answer, err);
+    return least ? ckpt_order_end(&x->order, x->m->whole, x->limit, x->out, x->candidates, err)
+                 : ckpt_order_offer(&x->order, x->m->whole, x->limit, x->out, x->candidates, err);
 }
 
 /* Remember and offer what an answer holds. `over`: by how much the fastest of them was beyond the limit; negative: so
  * much was left. `fastest`: its time, of the whole. */
-static ckpt_code offer_answer(micro *x, const ckpt_answer *answer, ckpt_bytes *over, ckpt_ns *fastest, ckpt_err *err)
+static ckpt_code offer_answer(micro *x, const ckpt_candidates *candidates, ckpt_bytes *over, ckpt_ns *fastest,
+                              ckpt_err *err)
 {
-    for (int i = 0; i < answer->count && i < OFFERED; i++) {
+    for (int i = 0; i < candidates->count && i < OFFERED; i++) {
         part made;
-        CKPT_TRY(measure(x, &answer->candidate[i].sequence, &made, err));
+        CKPT_TRY(measure(x, &candidates->candidate[i].sequence, &made, err));
         (void)remember(x, &made);
         ckpt_candidate measured;
         const part *const best = x->best;
@@ -167,19 +170,19 @@ static ckpt_code offer_answer(micro *x, const ckpt_answer *answer, ckpt_bytes *o
 static ckpt_code try_held(micro *x, ckpt_bytes held, int effort, ckpt_ns *time, ckpt_err *err)
 {
     const int w = x->m->in_flight;
-    ckpt_answer *const answer = CKPT_NEW(x->out, ckpt_answer, 1);
-    if (answer == NULL) {
+    ckpt_candidates *const candidates = CKPT_NEW(x->out, ckpt_candidates, 1);
+    if (candidates == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer for a micro-batch");
     }
     ckpt_bytes limit = x->limit - x->extra - w * held;
     *time = INT64_MAX;
     for (int round = 0; round < CORRECTIONS && limit >= held && !ckpt_plan_stopped(x->options); round++) {
         ckpt_bytes over = 0;
-        CKPT_TRY(plan_one(x, limit, limit - held, effort, answer, err));
+        CKPT_TRY(plan_one(x, limit, limit - held, effort, candidates, err));
         ckpt_ns fastest = INT64_MAX;
-        CKPT_TRY(offer_answer(x, answer, &over, &fastest, err));
+        CKPT_TRY(offer_answer(x, candidates, &over, &fastest, err));
         const bool slower = over > 0 && x->best != NULL && fastest >= x->best_ns; /* with less still more so */
-        if (answer->count == 0 || slower || (over <= 0 && -over <= x->limit / 256)) {
+        if (candidates->count == 0 || slower || (over <= 0 && -over <= x->limit / 256)) {
             break;
         }
         limit -= over > 0 ? over : over + x->limit / 512;
@@ -240,7 +243,7 @@ static ckpt_code take_from(micro *x, int j, const twins *twin, ckpt_err *err)
         twin->buffer[copy_buffer[b]] = b;
     }
     for (int i = 0; i < x->options->incumbent_count && i < PROJECTED; i++) {
-        ckpt_answer one = {.count = 0};
+        ckpt_candidates one = {.count = 0};
         project(x, &x->options->incumbent[i].sequence, twin);
         CKPT_TRY(ckpt_order_offer(&x->order, &x->m->one, CKPT_BYTES_MAX, x->out, &one, err));
         ckpt_bytes over = 0;
@@ -258,8 +261,8 @@ static ckpt_code take_known(micro *x, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "ops of a micro-batch");
     }
     CKPT_TRY(take_from(x, x->m->batches / 2, &twin, err));
-    CKPT_TRY(x->options->no_least ? take_from(x, 0, &twin, err) : CKPT_OK);
-    return x->options->no_least ? take_from(x, x->m->batches - 1, &twin, err) : CKPT_OK;
+    CKPT_TRY(x->options->no_min_peak ? take_from(x, 0, &twin, err) : CKPT_OK);
+    return x->options->no_min_peak ? take_from(x, x->m->batches - 1, &twin, err) : CKPT_OK;
 }
 
 typedef struct held_search {
@@ -291,11 +294,11 @@ static ckpt_code try_grid(micro *x, int effort, held_search *found, ckpt_err *er
 static ckpt_code look_for_held(micro *x, ckpt_err *err)
 {
     const int effort = ckpt_effort(x->options);
-    const int rough = effort > CKPT_EFFORT_LEAST ? effort - 1 : effort;
+    const int rough = effort > CKPT_EFFORT_LOW ? effort - 1 : effort;
     held_search found = {.best = 1, .time = INT64_MAX};
     const ckpt_bytes most = held_of(x, 1);
-    const bool again = x->options->no_least && x->pool_count > 0;
-    const part *const known = x->best != NULL ? x->best : again ? &x->pool[0] : NULL;
+    const bool recomputed = x->options->no_min_peak && x->pool_count > 0;
+    const part *const known = x->best != NULL ? x->best : recomputed ? &x->pool[0] : NULL;
     if (known != NULL && most > 0) {
         const double share = (double)known->held / (double)most;
         found = (held_search){share < 1 ? share : 1, x->best != NULL ? x->best_ns : INT64_MAX};
@@ -304,13 +307,13 @@ static ckpt_code look_for_held(micro *x, ckpt_err *err)
         CKPT_TRY(try_grid(x, rough, &found, err));
     }
     double step = 0.1;
-    for (int i = 0; i < (again ? 1 : REFINED); i++) {
+    for (int i = 0; i < (recomputed ? 1 : REFINED); i++) {
         const double middle = found.best;
         CKPT_TRY(try_share(x, middle - step, rough, &found, err));
         CKPT_TRY(try_share(x, middle + step, rough, &found, err));
         step /= 2;
     }
-    CKPT_TRY(again && x->best == NULL ? try_grid(x, rough, &found, err) : CKPT_OK);
+    CKPT_TRY(recomputed && x->best == NULL ? try_grid(x, rough, &found, err) : CKPT_OK);
     return effort > rough ? try_share(x, found.best, effort, &found, err) : CKPT_OK;
 }
 
@@ -318,19 +321,19 @@ static ckpt_code look_for_held(micro *x, ckpt_err *err)
 static ckpt_code find_least(micro *x, ckpt_err *err)
 {
     ckpt_bytes lowest = 0;
-    ckpt_answer *const answer = CKPT_NEW(x->out, ckpt_answer, 1);
-    if (answer == NULL) {
+    ckpt_candidates *const candidates = CKPT_NEW(x->out, ckpt_candidates, 1);
+    if (candidates == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer for a micro-batch");
     }
     x->pool_count = 0;
     for (int i = 0; i < LEASTS && (i == 0 || x->m->in_flight > 0); i++) {
-        CKPT_TRY(plan_one(x, 0, (ckpt_bytes)((double)lowest * least_share[i]), CKPT_EFFORT_LEAST, answer, err));
-        if (answer->least.sequence.op == NULL) {
+        CKPT_TRY(plan_one(x, 0, (ckpt_bytes)((double)lowest * least_share[i]), CKPT_EFFORT_LOW, candidates, err));
+        if (candidates->min_peak.sequence.op == NULL) {
             continue;
         }
         part made;
         ckpt_candidate measured;
-        CKPT_TRY(measure(x, &answer->least.sequence, &made, err));
+        CKPT_TRY(measure(x, &candidates->min_peak.sequence, &made, err));
         lowest = i == 0 ? made.peak : lowest;
         const part *const kept = remember(x, &made);
         CKPT_TRY(kept != NULL ? offer(x, kept, true, &measured, err) : CKPT_OK);
@@ -343,16 +346,16 @@ static ckpt_code find_least(micro *x, ckpt_err *err)
 /* The first and the last have more room: schedules of one that may take up to all of the limit, to mix from. */
 static ckpt_code plan_wider(micro *x, ckpt_err *err)
 {
-    ckpt_answer *const answer = CKPT_NEW(x->out, ckpt_answer, 1);
-    if (answer == NULL) {
+    ckpt_candidates *const candidates = CKPT_NEW(x->out, ckpt_candidates, 1);
+    if (candidates == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer for a micro-batch");
     }
     for (int quarter = 1; quarter <= 4 && x->best->peak < x->limit && !ckpt_plan_stopped(x->options); quarter++) {
         const ckpt_bytes limit = x->best->peak + (x->limit - x->best->peak) / 4 * quarter;
-        CKPT_TRY(plan_one(x, limit, 0, CKPT_EFFORT_LEAST, answer, err));
-        for (int i = 0; i < answer->count && i < OFFERED; i++) {
+        CKPT_TRY(plan_one(x, limit, 0, CKPT_EFFORT_LOW, candidates, err));
+        for (int i = 0; i < candidates->count && i < OFFERED; i++) {
             part made;
-            CKPT_TRY(measure(x, &answer->candidate[i].sequence, &made, err));
+            CKPT_TRY(measure(x, &candidates->candidate[i].sequence, &made, err));
             (void)remember(x, &made);
         }
     }
@@ -404,7 +407,7 @@ static ckpt_code mix(micro *x, ckpt_err *err)
         j = from - 1;
     }
     ckpt_micro_compose(x->m, x->chosen, x->at, &x->order);
-    return ckpt_order_offer(&x->order, x->m->whole, x->limit, x->out, x->answer, err);
+    return ckpt_order_offer(&x->order, x->m->whole, x->limit, x->out, x->candidates, err);
 }
 
 /* ---- what none can beat ---- */
@@ -434,7 +437,7 @@ static ckpt_code bound(micro *x, ckpt_err *err)
     ckpt_ns time = 0;
     if (strcmp(found.scope, "all") == 0 && ckpt_product(found.time_ns, m->batches, &time) &&
         ckpt_sum(time, m->rest_ns, &time)) {
-        ckpt_answer_bound(x->answer, time, found.how, found.scope);
+        ckpt_candidates_bound(x->candidates, time, found.how, found.scope);
     }
     return CKPT_OK;
 }
@@ -456,8 +459,8 @@ static ckpt_code plan_micro(micro *x, ckpt_err *err)
     if (x->chosen == NULL || x->at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "schedules of %d micro-batches", x->m->batches);
     }
-    CKPT_TRY(x->options->no_least ? CKPT_OK : find_least(x, err));
-    if (!x->options->no_least && x->limit < x->answer->least.peak) {
+    CKPT_TRY(x->options->no_min_peak ? CKPT_OK : find_least(x, err));
+    if (!x->options->no_min_peak && x->limit < x->candidates->min_peak.peak) {
         return bound(x, err);
     }
     CKPT_TRY(take_known(x, err));
@@ -471,22 +474,22 @@ static ckpt_code plan_micro(micro *x, ckpt_err *err)
     if (x->best == NULL) {
         return CKPT_OK;
     }
-    CKPT_TRY(x->options->no_least ? CKPT_OK : plan_wider(x, err)); /* asked again it is known what is faster */
+    CKPT_TRY(x->options->no_min_peak ? CKPT_OK : plan_wider(x, err)); /* asked again it is known what is faster */
     return mix(x, err);
 }
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err)
+                      ckpt_candidates *candidates, ckpt_err *err)
 {
     micro *const x = CKPT_NEW(out, micro, 1);
     if (x == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "planning micro-batches");
     }
-    *x = (micro){.limit = limit, .options = options, .out = out, .answer = answer};
+    *x = (micro){.limit = limit, .options = options, .out = out, .candidates = candidates};
     ckpt_order_init(&x->order);
     ckpt_order_range(&x->order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&x->order, graph, limit, out, answer, err);
-    if (code == CKPT_OK && answer->count == 0) {
+    ckpt_code code = ckpt_order_end(&x->order, graph, limit, out, candidates, err);
+    if (code == CKPT_OK && candidates->count == 0) {
         code = ckpt_micro_find(graph, out, &x->m, err);
         code = code == CKPT_OK && x->m != NULL ? plan_micro(x, err) : code;
     }

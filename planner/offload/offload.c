@@ -25,7 +25,7 @@ typedef struct improver {
     ckpt_arena scratch;
     ckpt_order order;
     ckpt_arena *out;
-    ckpt_answer *answer;
+    ckpt_candidates *candidates;
     int effort;
     int64_t lower_tries, polish;
     ckpt_bytes floor; /* live bytes with everything marked away */
@@ -34,7 +34,7 @@ typedef struct improver {
 static int effort_of(const ckpt_plan_options *options)
 {
     const int effort = options->effort;
-    return effort < CKPT_EFFORT_LEAST ? CKPT_EFFORT_LEAST : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
+    return effort < CKPT_EFFORT_LOW ? CKPT_EFFORT_LOW : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
 }
 
 int64_t ckpt_offload_tries(const ckpt_graph *graph, const ckpt_plan_options *options)
@@ -66,8 +66,8 @@ static ckpt_code offer(improver *w, const ckpt_marked *m, ckpt_bytes limit, bool
         CKPT_TRY(ckpt_offload_polish(o, w->order.op, w->order.count, polish, w->options, &w->scratch, &time, err));
         o->limit = w->limit;
     }
-    return any_limit ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->answer, err)
-                     : ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err);
+    return any_limit ? ckpt_order_end(&w->order, w->graph, w->limit, w->out, w->candidates, err)
+                     : ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->candidates, err);
 }
 
 /* Reference order, everything marked or nothing. */
@@ -118,13 +118,13 @@ static ckpt_code find_least(improver *w, ckpt_err *err)
 }
 
 /* The sequences of one more answer, as starts. */
-static void offer_starts(improver *w, const ckpt_answer *answer)
+static void offer_starts(improver *w, const ckpt_candidates *candidates)
 {
-    for (int i = 0; i < answer->count; i++) {
-        ckpt_offload_search_offer(&w->s, &answer->candidate[i].sequence);
+    for (int i = 0; i < candidates->count; i++) {
+        ckpt_offload_search_offer(&w->s, &candidates->candidate[i].sequence);
     }
-    if (answer->least.sequence.op != NULL) {
-        ckpt_offload_search_offer(&w->s, &answer->least.sequence);
+    if (candidates->min_peak.sequence.op != NULL) {
+        ckpt_offload_search_offer(&w->s, &candidates->min_peak.sequence);
     }
 }
 
@@ -137,7 +137,7 @@ static ckpt_code climb(improver *w, ckpt_err *err)
     const int count = rungs[w->effort];
     const int64_t fair = moves[w->effort] * 500 / (w->graph->op_count > 500 ? w->graph->op_count : 500);
     ckpt_plan_options options = *w->options;
-    options.effort = CKPT_EFFORT_LEAST;
+    options.effort = CKPT_EFFORT_LOW;
     keep_all(w, &w->s.tried, 0);
     if (!ckpt_offload_look(&w->s.look, &w->s.tried) || w->s.look.peak <= w->limit) {
         return CKPT_OK;
@@ -145,11 +145,11 @@ static ckpt_code climb(improver *w, ckpt_err *err)
     const ckpt_bytes span = w->s.look.peak - w->limit;
     for (int r = 0; r < count && !ckpt_plan_stopped(w->options); r++) {
         const ckpt_mark mark = ckpt_arena_mark(&w->scratch);
-        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         const ckpt_bytes limit = w->limit + span / (count + 1) * (r + 1);
-        CKPT_TRY(chain->plan(w->graph, limit, &options, &w->scratch, &answer, err));
-        CKPT_TRY(ckpt_search_improve(w->graph, limit, fair, w->options, &w->scratch, &answer, err));
-        offer_starts(w, &answer);
+        CKPT_TRY(chain->plan(w->graph, limit, &options, &w->scratch, &candidates, err));
+        CKPT_TRY(ckpt_search_improve(w->graph, limit, fair, w->options, &w->scratch, &candidates, err));
+        offer_starts(w, &candidates);
         ckpt_arena_rewind(&w->scratch, mark);
     }
     return CKPT_OK;
@@ -221,13 +221,13 @@ static ckpt_code search_rounds(improver *w, ckpt_err *err)
 static ckpt_code search_all(improver *w, ckpt_err *err)
 {
     static const int nodes[] = {30000, 60000, 200000, 400000};
-    const ckpt_ns below = w->answer->count > 0 ? w->answer->candidate[0].time : INT64_MAX;
+    const ckpt_ns below = w->candidates->count > 0 ? w->candidates->candidate[0].time : INT64_MAX;
     w->s.look.limit = w->limit;
     if (below <= w->s.least_ns || ckpt_plan_stopped(w->options)) {
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_offload_exact(&w->s.look, below, nodes[w->effort], &w->scratch, &w->order, err));
-    return w->order.count > 0 ? ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->answer, err) : CKPT_OK;
+    return w->order.count > 0 ? ckpt_order_offer(&w->order, w->graph, w->limit, w->out, w->candidates, err) : CKPT_OK;
 }
 
 static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckpt_err *err)
@@ -258,7 +258,7 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
         s->look.mode = mode;
     }
     if (mode != CKPT_OFFLOAD_COPIES && s->best_ns > s->least_ns) {
-        offer_starts(w, w->answer);
+        offer_starts(w, w->candidates);
         if (mode == CKPT_OFFLOAD_JOINT) {
             CKPT_TRY(climb(w, err));
         }
@@ -269,7 +269,8 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
 }
 
 ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_offload_mode mode, int64_t tries,
-                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
+                               ckpt_err *err)
 {
     if (!graph->has_link && mode != CKPT_OFFLOAD_RECOMPUTE) {
         return CKPT_OK;
@@ -283,7 +284,7 @@ ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_o
         .options = options,
         .limit = limit,
         .out = out,
-        .answer = answer,
+        .candidates = candidates,
         .effort = effort_of(options),
         .lower_tries = tries / 10,
         .polish = mode == CKPT_OFFLOAD_RECOMPUTE ? 0 : tries,

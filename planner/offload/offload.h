@@ -17,7 +17,7 @@ enum { CKPT_EXACT_BUFFERS = 20, CKPT_EXACT_OPS = 32 };
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(tries * uses). Source: planner/offload/offload_search.c. */
 CKPT_MUST_USE ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_offload_mode mode,
                                              int64_t tries, const ckpt_plan_options *options, ckpt_arena *out,
-                                             ckpt_answer *answer, ckpt_err *err);
+                                             ckpt_candidates *candidates, ckpt_err *err);
 
 /* A number of tries that fits options->effort for this graph. */
 int64_t ckpt_offload_tries(const ckpt_graph *graph, const ckpt_plan_options *options);

@@ -35,7 +35,7 @@ typedef struct node {
 typedef struct exact {
     const ckpt_offload *o;
     const ckpt_graph *graph;
-    bool again[OPS]; /* may run again */
+    bool recomputed[OPS]; /* may run again */
     uint32_t reads[OPS], uses[OPS], writes[OPS];
     uint32_t taken[OPS];       /* inputs that an in-place run destroys */
     uint32_t due[OPS + 1];     /* buffers that first runs from here on use, or that are outputs */
@@ -101,8 +101,8 @@ static void describe(exact *e)
         e->reads[i] = mask_of(&op->reads);
         e->uses[i] = e->reads[i] | mask_of(&op->adds);
         e->writes[i] = mask_of(&op->writes);
-        e->again[i] = op->recompute && ((e->uses[i] | e->writes[i]) & e->sums) == 0 && /* nothing is added twice */
-                      e->o->mode != CKPT_OFFLOAD_COPIES;
+        e->recomputed[i] = op->recompute && ((e->uses[i] | e->writes[i]) & e->sums) == 0 && /* nothing is added twice */
+                           e->o->mode != CKPT_OFFLOAD_COPIES;
         e->written[i + 1] = e->written[i] | e->writes[i];
         for (int p = 0; p < op->inplace_count; p++) {
             e->taken[i] |= UINT32_C(1) << op->inplace[p].in;
@@ -116,7 +116,7 @@ static void describe(exact *e)
     for (int next = 0; next <= ops; next++) {
         uint32_t wanted = e->due[next];
         for (int i = ops - 1; i >= 0; i--) { /* readers come after writers */
-            wanted |= e->again[i] && (wanted & e->writes[i]) != 0 ? e->reads[i] : 0;
+            wanted |= e->recomputed[i] && (wanted & e->writes[i]) != 0 ? e->reads[i] : 0;
         }
         e->wanted[next] = wanted;
     }
@@ -133,7 +133,7 @@ static bool bound_rest(const exact *e, const node *n, ckpt_ns *rest)
     *rest = e->rest[n->next];
     for (int i = n->next - 1; i >= 0 && missing != 0; i--) {
         if ((e->writes[i] & missing) != 0) {
-            if (!e->again[i] || !ckpt_sum(*rest, e->graph->op[i].time_ns, rest)) {
+            if (!e->recomputed[i] || !ckpt_sum(*rest, e->graph->op[i].time_ns, rest)) {
                 return false;
             }
             missing |= e->reads[i] & ~there;
@@ -403,7 +403,7 @@ static void expand(exact *e, int n)
 {
     const int next = e->node[n].next;
     for (int o = 0; o <= next && o < e->graph->op_count; o++) {
-        if (o == next || e->again[o]) {
+        if (o == next || e->recomputed[o]) {
             try_run(e, n, o, false);
             try_run(e, n, o, true);
         }

@@ -4,75 +4,75 @@
 #include "planner/search/search.h"
 
 /* Everything once. */
-static ckpt_code offer_keep_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out, ckpt_answer *answer,
+static ckpt_code offer_keep_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out, ckpt_candidates *candidates,
                                 ckpt_err *err)
 {
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_order_range(&order, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, answer, err);
+    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
     ckpt_order_fini(&order);
     return code;
 }
 
 static ckpt_code copies_only(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                             ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                             ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
-    CKPT_TRY(offer_keep_all(graph, limit, out, answer, err));
+    CKPT_TRY(offer_keep_all(graph, limit, out, candidates, err));
     return ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_COPIES, ckpt_offload_tries(graph, options), options, out,
-                                answer, err);
+                                candidates, err);
 }
 
 /* All that auto can do when there is no link. Its bounds are of schedules without copies, and not handed on. */
 static ckpt_code recompute_only(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                                ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                                ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_graph alone = *graph;
     alone.has_link = false;
     ckpt_plan_options fresh = *options; /* what is known already may copy */
     fresh.incumbent_count = 0;
-    CKPT_TRY(ckpt_strategy_find("auto")->plan(&alone, limit, &fresh, out, answer, err));
-    for (int i = 0; i < answer->count; i++) {
-        answer->candidate[i].by = NULL;
+    CKPT_TRY(ckpt_strategy_find("auto")->plan(&alone, limit, &fresh, out, candidates, err));
+    for (int i = 0; i < candidates->count; i++) {
+        candidates->candidate[i].by = NULL;
     }
-    answer->least.by = NULL;
-    answer->has_bound = false;
+    candidates->min_peak.by = NULL;
+    candidates->has_bound = false;
     return ckpt_offload_improve(&alone, limit, CKPT_OFFLOAD_RECOMPUTE, ckpt_offload_tries(graph, options), options, out,
-                                answer, err);
+                                candidates, err);
 }
 
 /* Nothing is faster than everything once. */
-static bool cannot_improve(const ckpt_graph *graph, const ckpt_answer *answer)
+static bool cannot_improve(const ckpt_graph *graph, const ckpt_candidates *candidates)
 {
     ckpt_ns once = 0;
     for (int o = 0; o < graph->op_count; o++) {
         once += graph->op[o].time_ns; /* sums were checked with the graph */
     }
-    return answer->count > 0 && answer->candidate[0].time <= once;
+    return candidates->count > 0 && candidates->candidate[0].time <= once;
 }
 
-static void offer_incumbents(ckpt_bytes limit, const ckpt_plan_options *options, ckpt_answer *answer)
+static void offer_incumbents(ckpt_bytes limit, const ckpt_plan_options *options, ckpt_candidates *candidates)
 {
     for (int i = 0; i < options->incumbent_count; i++) {
         if (options->incumbent[i].peak <= limit) {
-            ckpt_answer_add(answer, &options->incumbent[i]);
+            ckpt_candidates_add(candidates, &options->incumbent[i]);
         }
     }
 }
 
 /* Starts from both and offers both, and so is never slower. What is known already stands for recomputation alone. */
 static ckpt_code joint(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                       ckpt_answer *answer, ckpt_err *err)
+                       ckpt_candidates *candidates, ckpt_err *err)
 {
     if (!graph->has_link) {
-        return offer_keep_all(graph, limit, out, answer, err);
+        return offer_keep_all(graph, limit, out, candidates, err);
     }
-    offer_incumbents(limit, options, answer);
-    CKPT_TRY(copies_only(graph, limit, options, out, answer, err));
-    if (cannot_improve(graph, answer)) {
+    offer_incumbents(limit, options, candidates);
+    CKPT_TRY(copies_only(graph, limit, options, out, candidates, err));
+    if (cannot_improve(graph, candidates)) {
         return CKPT_OK;
     }
-    ckpt_answer both = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates both = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     offer_incumbents(limit, options, &both);
     if (both.count == 0 && (options->incumbent == NULL || options->incumbent_count > 0)) { /* auto has tried */
         CKPT_TRY(recompute_only(graph, limit, options, out, &both, err));
@@ -80,7 +80,7 @@ static ckpt_code joint(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_pla
     CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_JOINT, ckpt_offload_tries(graph, options), options, out,
                                   &both, err));
     for (int i = 0; i < both.count; i++) {
-        ckpt_answer_add(answer, &both.candidate[i]);
+        ckpt_candidates_add(candidates, &both.candidate[i]);
     }
     return CKPT_OK;
 }

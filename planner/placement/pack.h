@@ -17,7 +17,7 @@ typedef struct ckpt_pack_row {
 
 typedef struct ckpt_pack {
     const ckpt_pack_row *row;
-    ckpt_place *place; /* of each row; steps are numbers of moments at which something begins or ends */
+    ckpt_allocation *allocation; /* of each row; steps are numbers of moments at which something begins or ends */
     int count;
     ckpt_bytes live; /* the most that is live at once */
 } ckpt_pack;

@@ -230,8 +230,8 @@ static int find_moment(const int64_t *moment, int count, int64_t wanted)
 static ckpt_code fill_places(ckpt_pack *pack, ckpt_arena *out, ckpt_arena *scratch, ckpt_err *err)
 {
     int64_t *const moment = CKPT_NEW(scratch, int64_t, 2 * (size_t)pack->count);
-    pack->place = CKPT_NEW(out, ckpt_place, pack->count);
-    if (moment == NULL || pack->place == NULL) {
+    pack->allocation = CKPT_NEW(out, ckpt_allocation, pack->count);
+    if (moment == NULL || pack->allocation == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "places of %d buffers", pack->count);
     }
     for (int i = 0; i < pack->count; i++) {
@@ -247,13 +247,13 @@ static ckpt_code fill_places(ckpt_pack *pack, ckpt_arena *out, ckpt_arena *scrat
     }
     for (int i = 0; i < pack->count; i++) {
         const ckpt_pack_row *const row = &pack->row[i];
-        pack->place[i] = (ckpt_place){.name = "",
-                                      .buffer = i,
-                                      .from = find_moment(moment, moments, row->lower),
-                                      .to = find_moment(moment, moments, row->upper) - 1,
-                                      .bytes = row->size};
+        pack->allocation[i] = (ckpt_allocation){.name = "",
+                                                .buffer = i,
+                                                .from = find_moment(moment, moments, row->lower),
+                                                .to = find_moment(moment, moments, row->upper) - 1,
+                                                .bytes = row->size};
     }
-    return ckpt_places_live(pack->place, pack->count, scratch, &pack->live, err);
+    return ckpt_allocations_live(pack->allocation, pack->count, scratch, &pack->live, err);
 }
 
 static ckpt_code read_rows(reader *r, ckpt_pack *pack, ckpt_arena *out, ckpt_arena *scratch, ckpt_err *err)
@@ -301,7 +301,7 @@ void ckpt_pack_write(const ckpt_pack *pack, ckpt_text *text)
         const ckpt_pack_row *const row = &pack->row[i];
         ckpt_text_put(text, row->id, row->id_length);
         ckpt_text_add(text, ",%lld,%lld,%lld,%lld\n", (long long)row->lower, (long long)row->upper,
-                      (long long)row->size, (long long)pack->place[i].offset);
+                      (long long)row->size, (long long)pack->allocation[i].offset);
     }
 }
 
@@ -320,10 +320,10 @@ static ckpt_code pack_within(ckpt_pack *pack, ckpt_bytes capacity, const ckpt_pl
                      : options->effort == CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
                                                            : CKPT_EFFORT_MORE;
     *taken = CKPT_BYTES_MAX;
-    for (int effort = CKPT_EFFORT_LEAST; effort <= most && *taken > capacity; effort++) {
+    for (int effort = CKPT_EFFORT_LOW; effort <= most && *taken > capacity; effort++) {
         ckpt_plan_options with = *options;
         with.effort = effort;
-        CKPT_TRY(ckpt_places_pack(pack->place, pack->count, capacity, &with, scratch, taken, err));
+        CKPT_TRY(ckpt_allocations_pack(pack->allocation, pack->count, capacity, &with, scratch, taken, err));
         if (ckpt_plan_stopped(options) || capacity < pack->live) {
             break;
         }
@@ -331,8 +331,9 @@ static ckpt_code pack_within(ckpt_pack *pack, ckpt_bytes capacity, const ckpt_pl
     return CKPT_OK;
 }
 
-static ckpt_code answer(const char *path, const char *output, const char *capacity, const ckpt_plan_options *options,
-                        ckpt_arena *arena, ckpt_text *summary, bool *within, ckpt_err *err)
+static ckpt_code candidates(const char *path, const char *output, const char *capacity,
+                            const ckpt_plan_options *options, ckpt_arena *arena, ckpt_text *summary, bool *within,
+                            ckpt_err *err)
 {
     const ckpt_ns start = ckpt_clock_ns();
     ckpt_pack *pack = NULL;
@@ -361,7 +362,7 @@ ckpt_code ckpt_pack_file(const char *path, const char *output, const char *capac
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    const ckpt_code code = answer(path, output, capacity, options, &arena, summary, within, err);
+    const ckpt_code code = candidates(path, output, capacity, options, &arena, summary, within, err);
     ckpt_arena_fini(&arena);
     return code;
 }

@@ -5,47 +5,48 @@
  * lie where another did: the first of them stands for all. */
 static void find_roots(const ckpt_graph *graph, const ckpt_plan *plan, int *held, int *root)
 {
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const place = &plan->place[i];
-        const ckpt_step *const step = &plan->step[place->from];
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &plan->allocation[i];
+        const ckpt_step *const step = &plan->step[allocation->from];
         root[i] = i;
-        if (place->buffer < 0) {
+        if (allocation->buffer < 0) {
             continue;
         }
         const ckpt_graph_op *const op = step->kind == CKPT_RUN && step->inplace ? &graph->op[step->target] : NULL;
         for (int p = 0; op != NULL && p < op->inplace_count; p++) {
-            if (op->inplace[p].out == place->buffer) {
+            if (op->inplace[p].out == allocation->buffer) {
                 root[i] = root[held[op->inplace[p].in]];
             }
         }
-        held[place->buffer] = i;
+        held[allocation->buffer] = i;
     }
 }
 
 ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough,
                              const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err)
 {
-    ckpt_place *const place = (ckpt_place *)plan->place; /* made by ckpt_sequence_steps, not yet shown to anyone */
-    ckpt_place *const joined = CKPT_NEW(scratch, ckpt_place, plan->place_count);
-    int *const root = CKPT_NEW(scratch, int, plan->place_count);
+    ckpt_allocation *const allocation =
+        (ckpt_allocation *)plan->allocation; /* made by ckpt_sequence_steps, not yet shown to anyone */
+    ckpt_allocation *const joined = CKPT_NEW(scratch, ckpt_allocation, plan->allocation_count);
+    int *const root = CKPT_NEW(scratch, int, plan->allocation_count);
     int *const held = CKPT_NEW(scratch, int, graph->buffer_count);
-    int *const to = CKPT_NEW(scratch, int, plan->place_count); /* per root: its number among the joined */
+    int *const to = CKPT_NEW(scratch, int, plan->allocation_count); /* per root: its number among the joined */
     if (joined == NULL || root == NULL || held == NULL || to == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "packing of %d places", plan->place_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "packing of %d places", plan->allocation_count);
     }
     find_roots(graph, plan, held, root);
     int count = 0;
-    for (int i = 0; i < plan->place_count; i++) {
+    for (int i = 0; i < plan->allocation_count; i++) {
         if (root[i] == i) {
             to[i] = count;
-            joined[count++] = place[i];
+            joined[count++] = allocation[i];
         } else {
-            joined[to[root[i]]].to = place[i].to;
+            joined[to[root[i]]].to = allocation[i].to;
         }
     }
-    CKPT_TRY(ckpt_places_pack(joined, count, enough, options, scratch, &plan->arena_bytes, err));
-    for (int i = 0; i < plan->place_count; i++) {
-        place[i].offset = joined[to[root[i]]].offset;
+    CKPT_TRY(ckpt_allocations_pack(joined, count, enough, options, scratch, &plan->arena_bytes, err));
+    for (int i = 0; i < plan->allocation_count; i++) {
+        allocation[i].offset = joined[to[root[i]]].offset;
     }
     return CKPT_OK;
 }

@@ -15,14 +15,14 @@ enum { SEARCH_MAX = 4000, HALVINGS = 4 };
 
 /* What ends with a step was live in it, so the sum of what has ended is only looked at when it fits, and may wrap
  * before. */
-ckpt_code ckpt_places_count_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live, uint64_t *ended,
-                                 ckpt_bytes *most, ckpt_err *err)
+ckpt_code ckpt_allocations_count_live(const ckpt_allocation *allocation, int count, int steps, ckpt_bytes *live,
+                                      uint64_t *ended, ckpt_bytes *most, ckpt_err *err)
 {
     for (int i = 0; i < count; i++) {
-        if (!ckpt_sum(live[place[i].from], place[i].bytes, &live[place[i].from])) {
+        if (!ckpt_sum(live[allocation[i].from], allocation[i].bytes, &live[allocation[i].from])) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
         }
-        ended[place[i].to] += (uint64_t)place[i].bytes;
+        ended[allocation[i].to] += (uint64_t)allocation[i].bytes;
     }
     ckpt_bytes held = 0; /* from the step before */
     *most = 0;
@@ -36,30 +36,31 @@ ckpt_code ckpt_places_count_live(const ckpt_place *place, int count, int steps, 
     return CKPT_OK;
 }
 
-int ckpt_places_steps(const ckpt_place *place, int count)
+int ckpt_allocations_steps(const ckpt_allocation *allocation, int count)
 {
     int last = -1;
     for (int i = 0; i < count; i++) {
-        last = place[i].to > last ? place[i].to : last;
+        last = allocation[i].to > last ? allocation[i].to : last;
     }
     return last + 1;
 }
 
-ckpt_code ckpt_places_live(const ckpt_place *place, int count, ckpt_arena *scratch, ckpt_bytes *most, ckpt_err *err)
+ckpt_code ckpt_allocations_live(const ckpt_allocation *allocation, int count, ckpt_arena *scratch, ckpt_bytes *most,
+                                ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
-    const int steps = ckpt_places_steps(place, count);
+    const int steps = ckpt_allocations_steps(allocation, count);
     ckpt_bytes *const live = CKPT_NEW(scratch, ckpt_bytes, steps);
     uint64_t *const ended = CKPT_NEW(scratch, uint64_t, steps);
     if (live == NULL || ended == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "live bytes of %d steps", steps);
     }
-    CKPT_TRY(ckpt_places_count_live(place, count, steps, live, ended, most, err));
+    CKPT_TRY(ckpt_allocations_count_live(allocation, count, steps, live, ended, most, err));
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
 
-int64_t ckpt_places_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy)
+int64_t ckpt_allocations_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy)
 {
     static const char preorder[CKPT_PREORDERS][4] = {"TWA", "TAW", "WAT", "ZTW", "AWT", "TZW"};
     int64_t area = INT64_MAX;
@@ -91,47 +92,47 @@ static int compare_spans(const void *a, const void *b)
 
 /* Places of the same span as one: there are fewer then, and it is rarely worth while to keep them apart. */
 typedef struct groups {
-    ckpt_place *group;
+    ckpt_allocation *group;
     int count;
     spanned *span; /* places in the order of their groups */
 } groups;
 
 /* Places get their offsets within their group. */
-static ckpt_code group_places(ckpt_place *place, int count, ckpt_arena *scratch, groups *g, ckpt_err *err)
+static ckpt_code group_places(ckpt_allocation *allocation, int count, ckpt_arena *scratch, groups *g, ckpt_err *err)
 {
-    const int steps = ckpt_places_steps(place, count);
+    const int steps = ckpt_allocations_steps(allocation, count);
     int *const begun = CKPT_NEW(scratch, int, steps);
     g->span = CKPT_NEW(scratch, spanned, count);
-    g->group = CKPT_NEW(scratch, ckpt_place, count);
+    g->group = CKPT_NEW(scratch, ckpt_allocation, count);
     if (begun == NULL || g->span == NULL || g->group == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
     for (int i = 0; i < count; i++) {
-        begun[place[i].from] = 1;
+        begun[allocation[i].from] = 1;
     }
     for (int t = 1; t < steps; t++) {
         begun[t] += begun[t - 1];
     }
     for (int i = 0; i < count; i++) {
-        g->span[i] = (spanned){begun[place[i].from] - 1, begun[place[i].to] - 1, i};
+        g->span[i] = (spanned){begun[allocation[i].from] - 1, begun[allocation[i].to] - 1, i};
     }
     qsort(g->span, (size_t)count, sizeof *g->span, compare_spans);
     g->count = 0;
     for (int i = 0; i < count; i++) {
         const spanned *const span = &g->span[i];
         if (i == 0 || span->from != span[-1].from || span->to != span[-1].to) {
-            g->group[g->count++] = (ckpt_place){.from = span->from, .to = span->to};
+            g->group[g->count++] = (ckpt_allocation){.from = span->from, .to = span->to};
         }
-        ckpt_place *const mine = &g->group[g->count - 1];
-        place[span->index].offset = mine->bytes;
-        if (!ckpt_sum(mine->bytes, place[span->index].bytes, &mine->bytes)) {
+        ckpt_allocation *const mine = &g->group[g->count - 1];
+        allocation[span->index].offset = mine->bytes;
+        if (!ckpt_sum(mine->bytes, allocation[span->index].bytes, &mine->bytes)) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
         }
     }
     return CKPT_OK;
 }
 
-static void ungroup(ckpt_place *place, int count, const groups *g)
+static void ungroup(ckpt_allocation *allocation, int count, const groups *g)
 {
     ckpt_bytes inside = 0;
     int group = -1;
@@ -141,16 +142,16 @@ static void ungroup(ckpt_place *place, int count, const groups *g)
             inside = 0;
             group++;
         }
-        place[span->index].offset = g->group[group].offset + inside;
-        inside += place[span->index].bytes;
+        allocation[span->index].offset = g->group[group].offset + inside;
+        inside += allocation[span->index].bytes;
     }
 }
 
-static ckpt_bytes highest_end(const ckpt_place *place, int count)
+static ckpt_bytes highest_end(const ckpt_allocation *allocation, int count)
 {
     ckpt_bytes highest = 0;
     for (int i = 0; i < count; i++) {
-        const ckpt_bytes end = place[i].offset + place[i].bytes;
+        const ckpt_bytes end = allocation[i].offset + allocation[i].bytes;
         highest = end > highest ? end : highest;
     }
     return highest;
@@ -158,7 +159,7 @@ static ckpt_bytes highest_end(const ckpt_place *place, int count)
 
 /* A call under way. */
 typedef struct packing {
-    ckpt_place *place;
+    ckpt_allocation *allocation;
     int count;
     groups g;
     ckpt_bytes bound, enough;
@@ -170,22 +171,22 @@ typedef struct packing {
 /* Search within `capacity` with so much work, on groups or on single places. */
 static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grouped, ckpt_err *err)
 {
-    ckpt_pack_answer answer = CKPT_PACK_SPENT;
-    ckpt_place *const place = grouped ? p->g.group : p->place;
+    ckpt_pack_answer candidates = CKPT_PACK_SPENT;
+    ckpt_allocation *const allocation = grouped ? p->g.group : p->allocation;
     const int count = grouped ? p->g.count : p->count;
     if (count > SEARCH_MAX) {
         return CKPT_OK;
     }
     int64_t left = work;
-    CKPT_TRY(ckpt_places_search(place, count, capacity, &left, p->options, p->scratch, &answer, err));
+    CKPT_TRY(ckpt_allocations_search(allocation, count, capacity, &left, p->options, p->scratch, &candidates, err));
     if (p->options != NULL && p->options->placing_work != NULL) {
         *p->options->placing_work += work - left;
     }
-    if (answer == CKPT_PACK_FOUND) {
+    if (candidates == CKPT_PACK_FOUND) {
         if (grouped) {
-            ungroup(p->place, p->count, &p->g);
+            ungroup(p->allocation, p->count, &p->g);
         }
-        p->best = highest_end(p->place, p->count);
+        p->best = highest_end(p->allocation, p->count);
     }
     return CKPT_OK;
 }
@@ -194,7 +195,7 @@ static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grou
 static ckpt_code search_all(packing *p, ckpt_err *err)
 {
     const int effort = p->options == NULL ? CKPT_EFFORT_NORMAL : p->options->effort;
-    const int64_t work = effort <= CKPT_EFFORT_LEAST    ? LEAST_WORK
+    const int64_t work = effort <= CKPT_EFFORT_LOW      ? LEAST_WORK
                          : effort == CKPT_EFFORT_NORMAL ? NORMAL_WORK
                          : effort == CKPT_EFFORT_MORE   ? 10 * NORMAL_WORK
                                                         : 100 * NORMAL_WORK;
@@ -217,40 +218,41 @@ static ckpt_code search_all(packing *p, ckpt_err *err)
 
 static ckpt_code pack(packing *p, ckpt_err *err)
 {
-    CKPT_TRY(group_places(p->place, p->count, p->scratch, &p->g, err));
-    CKPT_TRY(ckpt_places_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
+    CKPT_TRY(group_places(p->allocation, p->count, p->scratch, &p->g, err));
+    CKPT_TRY(ckpt_allocations_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
     p->enough = p->enough > p->bound ? p->enough : p->bound;
     const int64_t repair = p->g.count > SEARCH_MAX ? REPAIR_WORK : 0;
-    CKPT_TRY(ckpt_places_greedy(p->g.group, p->g.count, p->bound, repair, p->scratch, &p->best, err));
-    ungroup(p->place, p->count, &p->g);
+    CKPT_TRY(ckpt_allocations_greedy(p->g.group, p->g.count, p->bound, repair, p->scratch, &p->best, err));
+    ungroup(p->allocation, p->count, &p->g);
     return p->best > p->bound ? search_all(p, err) : CKPT_OK;
 }
 
-ckpt_code ckpt_places_pack(ckpt_place *place, int count, ckpt_bytes enough, const ckpt_plan_options *options,
-                           ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
+ckpt_code ckpt_allocations_pack(ckpt_allocation *allocation, int count, ckpt_bytes enough,
+                                const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
+                                ckpt_err *err)
 {
     *arena_bytes = 0;
     if (count == 0) {
         return CKPT_OK;
     }
     const ckpt_mark mark = ckpt_arena_mark(scratch);
-    packing p = {.place = place, .count = count, .enough = enough, .options = options, .scratch = scratch};
+    packing p = {.allocation = allocation, .count = count, .enough = enough, .options = options, .scratch = scratch};
     CKPT_TRY(pack(&p, err));
     *arena_bytes = p.best;
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
 
-void ckpt_places_overflow(const ckpt_place *place, int count, ckpt_bytes capacity, int *from, int *to,
-                          ckpt_bytes *bytes)
+void ckpt_allocations_overflow(const ckpt_allocation *allocation, int count, ckpt_bytes capacity, int *from, int *to,
+                               ckpt_bytes *bytes)
 {
     *bytes = 0;
     *from = *to = -1;
     for (int i = 0; i < count; i++) {
-        const ckpt_bytes over = place[i].offset + place[i].bytes - capacity;
+        const ckpt_bytes over = allocation[i].offset + allocation[i].bytes - capacity;
         if (over > 0) {
-            *from = *bytes == 0 || place[i].from < *from ? place[i].from : *from;
-            *to = place[i].to > *to ? place[i].to : *to;
+            *from = *bytes == 0 || allocation[i].from < *from ? allocation[i].from : *from;
+            *to = allocation[i].to > *to ? allocation[i].to : *to;
             *bytes = over > *bytes ? over : *bytes;
         }
     }

@@ -31,7 +31,7 @@ typedef struct ranked {
 } ranked;
 
 typedef struct packer {
-    ckpt_place *place;
+    ckpt_allocation *allocation;
     int count, steps;
     ckpt_bytes bound;   /* live bound */
     ckpt_bytes enough;  /* at this or less the repair stops */
@@ -50,7 +50,7 @@ typedef struct packer {
 } packer;
 
 /* Where `place` goes among the boxes put so far; *at is its position in their order. */
-static ckpt_bytes find_gap(packer *p, int boxes, const ckpt_place *place, bool tightest, int *at)
+static ckpt_bytes find_gap(packer *p, int boxes, const ckpt_allocation *allocation, bool tightest, int *at)
 {
     ckpt_bytes reach = 0;
     ckpt_bytes found = -1;
@@ -58,13 +58,13 @@ static ckpt_bytes find_gap(packer *p, int boxes, const ckpt_place *place, bool t
     int i = 0;
     for (; i < boxes; i++) {
         const box *const b = &p->box[i];
-        if (b->to < place->from || b->from > place->to) {
+        if (b->to < allocation->from || b->from > allocation->to) {
             continue;
         }
         const ckpt_bytes gap = b->offset - reach;
-        if (gap >= place->bytes && gap - place->bytes < slack) {
+        if (gap >= allocation->bytes && gap - allocation->bytes < slack) {
             found = reach;
-            slack = gap - place->bytes;
+            slack = gap - allocation->bytes;
             if (!tightest || slack == 0) {
                 break;
             }
@@ -96,16 +96,16 @@ static ckpt_bytes pack(packer *p, bool tightest)
         if (p->work > p->work_max) {
             return CKPT_BYTES_MAX;
         }
-        const ckpt_place *const place = &p->place[p->order[i]];
+        const ckpt_allocation *const allocation = &p->allocation[p->order[i]];
         int at = 0;
-        const ckpt_bytes offset = find_gap(p, i, place, tightest, &at);
+        const ckpt_bytes offset = find_gap(p, i, allocation, tightest, &at);
         ckpt_bytes end = 0;
-        if (!ckpt_sum(offset, place->bytes, &end)) {
+        if (!ckpt_sum(offset, allocation->bytes, &end)) {
             return CKPT_BYTES_MAX;
         }
         p->work += (i - at) / 2;
         memmove(&p->box[at + 1], &p->box[at], (size_t)(i - at) * sizeof *p->box);
-        p->box[at] = (box){offset, end, place->from, place->to};
+        p->box[at] = (box){offset, end, allocation->from, allocation->to};
         p->offset[p->order[i]] = offset;
         highest = end > highest ? end : highest;
     }
@@ -129,17 +129,18 @@ enum { ORDER_LONG, ORDER_LARGE, ORDER_BUSY, ORDER_AREA, ORDERS, ORDER_FROM, ORDE
 
 static int64_t order_key(const packer *p, int i, int order)
 {
-    const ckpt_place *const place = &p->place[i];
+    const ckpt_allocation *const allocation = &p->allocation[i];
     switch (order) {
-    case ORDER_LONG: return (int64_t)place->to - place->from;
-    case ORDER_LARGE: return place->bytes;
+    case ORDER_LONG: return (int64_t)allocation->to - allocation->from;
+    case ORDER_LARGE: return allocation->bytes;
     case ORDER_BUSY: return p->peak[i];
     case ORDER_AREA: {
         int64_t area = INT64_MAX;
-        return ckpt_product((int64_t)place->to - place->from + 1, place->bytes, &area) ? area : INT64_MAX;
+        return ckpt_product((int64_t)allocation->to - allocation->from + 1, allocation->bytes, &area) ? area
+                                                                                                      : INT64_MAX;
     }
-    case ORDER_FROM: return -(int64_t)place->from;
-    case ORDER_TO: return place->to;
+    case ORDER_FROM: return -(int64_t)allocation->from;
+    case ORDER_TO: return allocation->to;
     default: return -p->offset[i];
     }
 }
@@ -147,7 +148,7 @@ static int64_t order_key(const packer *p, int i, int order)
 static void sort_order(packer *p, int order)
 {
     for (int i = 0; i < p->count; i++) {
-        p->rank[i] = (ranked){order_key(p, i, order), p->place[i].bytes, i};
+        p->rank[i] = (ranked){order_key(p, i, order), p->allocation[i].bytes, i};
     }
     qsort(p->rank, (size_t)p->count, sizeof *p->rank, compare_ranks);
     for (int i = 0; i < p->count; i++) {
@@ -244,21 +245,21 @@ static ckpt_bytes walk(packer *p, bool backwards, bool tightest)
     p->gaps = 1;
     for (int i = 0; i < p->count; i++) {
         const int index = p->order[i];
-        const ckpt_place *const place = &p->place[index];
+        const ckpt_allocation *const allocation = &p->allocation[index];
         for (; given < i; given++) {
-            const ckpt_place *const gone = &p->place[p->ending[given]];
-            if (backwards ? gone->from <= place->to : gone->to >= place->from) {
+            const ckpt_allocation *const gone = &p->allocation[p->ending[given]];
+            if (backwards ? gone->from <= allocation->to : gone->to >= allocation->from) {
                 break;
             }
             if (gone->bytes > 0) {
                 give_room(p, p->offset[p->ending[given]], gone->bytes);
             }
         }
-        p->offset[index] = place->bytes > 0 ? take_room(p, place->bytes, tightest) : 0;
+        p->offset[index] = allocation->bytes > 0 ? take_room(p, allocation->bytes, tightest) : 0;
         if (p->offset[index] < 0) {
             return CKPT_BYTES_MAX;
         }
-        const ckpt_bytes top = p->offset[index] + place->bytes;
+        const ckpt_bytes top = p->offset[index] + allocation->bytes;
         highest = top > highest ? top : highest;
     }
     return highest;
@@ -281,7 +282,7 @@ static void promote(packer *p, ckpt_bytes aim)
     for (int i = 0; i < p->count; i++) {
         const int index = p->order[i];
         p->rank[i] = (ranked){-2 * (int64_t)i, 0, index};
-        if (p->offset[index] + p->place[index].bytes > aim) {
+        if (p->offset[index] + p->allocation[index].bytes > aim) {
             p->rank[i].key = to_front ? 1 : -2 * (int64_t)(draw(p) % ((uint32_t)i + 1)) + 1;
             moved++;
         }
@@ -336,25 +337,25 @@ static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scrat
         }
     }
     for (int i = 0; i < p->count; i++) {
-        const ckpt_place *const place = &p->place[i];
+        const ckpt_allocation *const allocation = &p->allocation[i];
         int k = 0;
-        while ((2 << k) <= place->to - place->from + 1) {
+        while ((2 << k) <= allocation->to - allocation->from + 1) {
             k++;
         }
         const ckpt_bytes *const row = &most[(size_t)k * (size_t)p->steps];
-        const ckpt_bytes right = row[place->to + 1 - (1 << k)];
-        p->peak[i] = row[place->from] > right ? row[place->from] : right;
+        const ckpt_bytes right = row[allocation->to + 1 - (1 << k)];
+        p->peak[i] = row[allocation->from] > right ? row[allocation->from] : right;
     }
     return CKPT_OK;
 }
 
-ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, int64_t repair, ckpt_arena *scratch,
-                             ckpt_bytes *arena_bytes, ckpt_err *err)
+ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_bytes enough, int64_t repair,
+                                  ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
 {
     packer p = {
-        .place = place,
+        .allocation = allocation,
         .count = count,
-        .steps = ckpt_places_steps(place, count),
+        .steps = ckpt_allocations_steps(allocation, count),
         .peak = CKPT_NEW(scratch, ckpt_bytes, count),
         .box = CKPT_NEW(scratch, box, count + 1),
         .gap = CKPT_NEW(scratch, box, count + 2),
@@ -376,7 +377,7 @@ ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, in
         ended == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
-    CKPT_TRY(ckpt_places_count_live(place, count, p.steps, live, ended, &p.bound, err));
+    CKPT_TRY(ckpt_allocations_count_live(allocation, count, p.steps, live, ended, &p.bound, err));
     CKPT_TRY(find_peaks(&p, live, scratch, err));
     p.enough = enough > p.bound ? enough : p.bound;
     for (int way = 0; way < 4 && p.best > p.bound; way++) {
@@ -386,9 +387,10 @@ ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, in
     }
     if (p.best > p.bound) {
         ckpt_bytes highest = p.best;
-        CKPT_TRY(ckpt_places_skyline(place, count, p.bound, p.peak, SKYLINE_WORK_MAX, scratch, &highest, err));
+        CKPT_TRY(
+            ckpt_allocations_skyline(allocation, count, p.bound, p.peak, SKYLINE_WORK_MAX, scratch, &highest, err));
         for (int i = 0; i < count; i++) {
-            p.offset[i] = place[i].offset; /* of the best of them when there is a better one */
+            p.offset[i] = allocation[i].offset; /* of the best of them when there is a better one */
         }
         sort_order(&p, ORDER_UPWARDS);
         keep_best(&p, highest);
@@ -405,7 +407,7 @@ ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, in
     p.work_max = p.work + repair;
     improve(&p);
     for (int i = 0; i < count; i++) {
-        place[i].offset = p.best_offset[i];
+        allocation[i].offset = p.best_offset[i];
     }
     *arena_bytes = p.best;
     return CKPT_OK;

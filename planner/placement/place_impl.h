@@ -5,28 +5,30 @@
 #include "planner/placement/place.h"
 
 /* Live bytes of every step into live[0 .. steps - 1]; `live` and `ended` come zeroed. Errors: CKPT_OVERFLOW. */
-CKPT_MUST_USE ckpt_code ckpt_places_count_live(const ckpt_place *place, int count, int steps, ckpt_bytes *live,
-                                               uint64_t *ended, ckpt_bytes *most, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *allocation, int count, int steps,
+                                                    ckpt_bytes *live, uint64_t *ended, ckpt_bytes *most, ckpt_err *err);
 
-int ckpt_places_steps(const ckpt_place *place, int count); /* the last step of any place, and one more */
+int ckpt_allocations_steps(const ckpt_allocation *allocation, int count); /* the last step of any place, and one more */
 
 /* Orders of first and best fit, and repair of the best one, until `enough` or the work is reached. Offsets are set.
  *   repair   how many comparisons to spend on repair
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_places_greedy(ckpt_place *place, int count, ckpt_bytes enough, int64_t repair,
-                                           ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_bytes enough,
+                                                int64_t repair, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
+                                                ckpt_err *err);
 
 /* Six orders of the skyline, until one takes no more than `enough`. When one takes less than *arena_bytes that is set,
  * and offsets are. busy   per place: the most that is live in any of its steps work   nodes to look at Errors:
  * CKPT_NO_MEMORY. Cost: about O(n log n) for each order. */
-CKPT_MUST_USE ckpt_code ckpt_places_skyline(ckpt_place *place, int count, ckpt_bytes enough, const ckpt_bytes *busy,
-                                            int64_t work, ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_bytes enough,
+                                                 const ckpt_bytes *busy, int64_t work, ckpt_arena *scratch,
+                                                 ckpt_bytes *arena_bytes, ckpt_err *err);
 
 enum { CKPT_PREORDERS = 6 };
 
 /* Key k = 0, 1, 2 of a place in one of the orders, the larger the sooner: how busy its busiest step is, its width in
  * steps, its area, its bytes. */
-int64_t ckpt_places_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy);
+int64_t ckpt_allocations_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy);
 
 typedef enum ckpt_pack_answer {
     CKPT_PACK_FOUND, /* offsets are set */
@@ -37,8 +39,8 @@ typedef enum ckpt_pack_answer {
 /* A packing within `capacity`, or the proof that there is none.
  *   work   elementary comparisons to spend; what was spent is taken off
  * Offsets are written when found only. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_places_search(ckpt_place *place, int count, ckpt_bytes capacity, int64_t *work,
-                                           const ckpt_plan_options *options, ckpt_arena *scratch,
-                                           ckpt_pack_answer *answer, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_allocations_search(ckpt_allocation *allocation, int count, ckpt_bytes capacity,
+                                                int64_t *work, const ckpt_plan_options *options, ckpt_arena *scratch,
+                                                ckpt_pack_answer *candidates, ckpt_err *err);
 
 #endif

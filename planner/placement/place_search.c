@@ -417,7 +417,7 @@ static void rank_items(searcher *z, int run, keyed *key)
         key[i] = (keyed){.item = i};
         if (run < CKPT_PREORDERS) {
             for (int k = 0; k < 3; k++) {
-                key[i].key[k] = ckpt_places_preorder(run, k, it->bytes, it->width, it->busy);
+                key[i].key[k] = ckpt_allocations_preorder(run, k, it->bytes, it->width, it->busy);
             }
         } else { /* up to a tenth less or more than the weight */
             key[i].key[0] = it->weight / 640 * (576 + draw(z) % 128);
@@ -482,10 +482,11 @@ static int compare_items(const void *a, const void *b)
 
 /* A section for every step at which something ends, when something has begun since the section before: no other step
  * has more places in it. Places that meet, meet in a section. */
-static ckpt_code cut_sections(searcher *z, const ckpt_place *place, int count, ckpt_arena *scratch, ckpt_err *err)
+static ckpt_code cut_sections(searcher *z, const ckpt_allocation *allocation, int count, ckpt_arena *scratch,
+                              ckpt_err *err)
 {
     enum { BEGINS = 1, ENDS = 2 };
-    const int steps = ckpt_places_steps(place, count);
+    const int steps = ckpt_allocations_steps(allocation, count);
     unsigned char *const event = CKPT_NEW(scratch, unsigned char, steps);
     int *const before = CKPT_NEW(scratch, int, steps + 1); /* sections before a step */
     z->item = CKPT_NEW(scratch, item, count);
@@ -493,9 +494,9 @@ static ckpt_code cut_sections(searcher *z, const ckpt_place *place, int count, c
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "sections of %d steps", steps);
     }
     for (int i = 0; i < count; i++) {
-        if (place[i].bytes > 0) {
-            event[place[i].from] |= BEGINS;
-            event[place[i].to] |= ENDS;
+        if (allocation[i].bytes > 0) {
+            event[allocation[i].from] |= BEGINS;
+            event[allocation[i].to] |= ENDS;
         }
     }
     bool begun = false;
@@ -507,11 +508,11 @@ static ckpt_code cut_sections(searcher *z, const ckpt_place *place, int count, c
     }
     z->sections = before[steps];
     for (int i = 0; i < count; i++) {
-        if (place[i].bytes > 0) {
-            z->item[z->count++] = (item){.from = before[place[i].from],
-                                         .to = before[place[i].to + 1] - 1,
-                                         .bytes = place[i].bytes,
-                                         .width = (int64_t)place[i].to - place[i].from + 1,
+        if (allocation[i].bytes > 0) {
+            z->item[z->count++] = (item){.from = before[allocation[i].from],
+                                         .to = before[allocation[i].to + 1] - 1,
+                                         .bytes = allocation[i].bytes,
+                                         .width = (int64_t)allocation[i].to - allocation[i].from + 1,
                                          .index = i};
         }
     }
@@ -539,7 +540,7 @@ static bool fill_sections(searcher *z)
     return true;
 }
 
-static ckpt_code search_all(searcher *z, ckpt_place *place, ckpt_arena *scratch, ckpt_pack_answer *answer,
+static ckpt_code search_all(searcher *z, ckpt_allocation *allocation, ckpt_arena *scratch, ckpt_pack_answer *candidates,
                             ckpt_err *err)
 {
     z->section = CKPT_NEW(scratch, section, z->sections);
@@ -548,25 +549,25 @@ static ckpt_code search_all(searcher *z, ckpt_place *place, ckpt_arena *scratch,
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching places of %d buffers", z->count);
     }
     if (!fill_sections(z)) {
-        *answer = CKPT_PACK_NONE;
+        *candidates = CKPT_PACK_NONE;
         return CKPT_OK;
     }
     void *list = NULL;
     z->no_memory = !grow(&list, &z->list_room, (size_t)z->count + 1, sizeof *z->list);
     z->list = list;
-    *answer = search_runs(z, key);
+    *candidates = search_runs(z, key);
     if (z->no_memory) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching places of %d buffers", z->count);
     }
-    for (int i = 0; i < z->count && *answer == CKPT_PACK_FOUND; i++) {
-        place[z->item[i].index].offset = z->item[i].floor;
+    for (int i = 0; i < z->count && *candidates == CKPT_PACK_FOUND; i++) {
+        allocation[z->item[i].index].offset = z->item[i].floor;
     }
     return CKPT_OK;
 }
 
-ckpt_code ckpt_places_search(ckpt_place *place, int count, ckpt_bytes capacity, int64_t *work,
-                             const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_pack_answer *answer,
-                             ckpt_err *err)
+ckpt_code ckpt_allocations_search(ckpt_allocation *allocation, int count, ckpt_bytes capacity, int64_t *work,
+                                  const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_pack_answer *candidates,
+                                  ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     searcher z = {.capacity = capacity,
@@ -574,13 +575,13 @@ ckpt_code ckpt_places_search(ckpt_place *place, int count, ckpt_bytes capacity, 
                   .polled = *work,
                   .options = options,
                   .random = UINT64_C(0x9E3779B97F4A7C15)};
-    CKPT_TRY(cut_sections(&z, place, count, scratch, err));
-    const ckpt_code code = search_all(&z, place, scratch, answer, err);
+    CKPT_TRY(cut_sections(&z, allocation, count, scratch, err));
+    const ckpt_code code = search_all(&z, allocation, scratch, candidates, err);
     ckpt_memory_put(z.list);
     ckpt_memory_put(z.trail);
     ckpt_arena_rewind(scratch, mark);
-    for (int i = 0; i < count && code == CKPT_OK && *answer == CKPT_PACK_FOUND; i++) {
-        place[i].offset = place[i].bytes > 0 ? place[i].offset : 0;
+    for (int i = 0; i < count && code == CKPT_OK && *candidates == CKPT_PACK_FOUND; i++) {
+        allocation[i].offset = allocation[i].bytes > 0 ? allocation[i].offset : 0;
     }
     return code;
 }

@@ -31,7 +31,7 @@ typedef struct node {
 } node;
 
 typedef struct skyline {
-    const ckpt_place *place;
+    const ckpt_allocation *allocation;
     int count, steps, leaves;
     spot *spot;
     int *first; /* first[t]: the first spot that begins at t or later */
@@ -207,11 +207,11 @@ static int compare_ranked(const void *a, const void *b)
 static void rank_spots(skyline *s, int order, const ckpt_bytes *busy, ranked *rank)
 {
     for (int i = 0; i < s->count; i++) {
-        const ckpt_place *const place = &s->place[s->spot[i].index];
+        const ckpt_allocation *const allocation = &s->allocation[s->spot[i].index];
         rank[i].spot = i;
         for (int k = 0; k < 3; k++) {
-            rank[i].key[k] = ckpt_places_preorder(order, k, place->bytes, (int64_t)place->to - place->from + 1,
-                                                  busy[s->spot[i].index]);
+            rank[i].key[k] = ckpt_allocations_preorder(
+                order, k, allocation->bytes, (int64_t)allocation->to - allocation->from + 1, busy[s->spot[i].index]);
         }
     }
     qsort(rank, (size_t)s->count, sizeof *rank, compare_ranked);
@@ -244,7 +244,7 @@ static ckpt_bytes build(skyline *s)
         }
         const spot *const next = &s->spot[found];
         ckpt_bytes end = 0;
-        if (!ckpt_sum(valley.floor, s->place[next->index].bytes, &end) || end == CKPT_BYTES_MAX) {
+        if (!ckpt_sum(valley.floor, s->allocation[next->index].bytes, &end) || end == CKPT_BYTES_MAX) {
             return CKPT_BYTES_MAX;
         }
         s->offset[next->index] = valley.floor;
@@ -269,7 +269,7 @@ static int compare_spots(const void *a, const void *b)
 static void sort_spots(skyline *s)
 {
     for (int i = 0; i < s->count; i++) {
-        s->spot[i] = (spot){.from = s->place[i].from, .to = s->place[i].to, .index = i};
+        s->spot[i] = (spot){.from = s->allocation[i].from, .to = s->allocation[i].to, .index = i};
     }
     qsort(s->spot, (size_t)s->count, sizeof *s->spot, compare_spots);
     int i = 0;
@@ -281,10 +281,14 @@ static void sort_spots(skyline *s)
     }
 }
 
-ckpt_code ckpt_places_skyline(ckpt_place *place, int count, ckpt_bytes enough, const ckpt_bytes *busy, int64_t work,
-                              ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
+ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_bytes enough, const ckpt_bytes *busy,
+                                   int64_t work, ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
 {
-    skyline s = {.place = place, .count = count, .steps = ckpt_places_steps(place, count), .leaves = 1, .work = &work};
+    skyline s = {.allocation = allocation,
+                 .count = count,
+                 .steps = ckpt_allocations_steps(allocation, count),
+                 .leaves = 1,
+                 .work = &work};
     while (s.leaves < count) {
         s.leaves *= 2;
     }
@@ -304,7 +308,7 @@ ckpt_code ckpt_places_skyline(ckpt_place *place, int count, ckpt_bytes enough, c
         rank_spots(&s, order, busy, rank);
         const ckpt_bytes highest = build(&s);
         for (int i = 0; i < count && highest < *arena_bytes; i++) {
-            place[i].offset = s.offset[i];
+            allocation[i].offset = s.offset[i];
         }
         *arena_bytes = highest < *arena_bytes ? highest : *arena_bytes;
     }

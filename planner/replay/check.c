@@ -48,17 +48,17 @@ typedef struct replay {
 static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)
 {
     if (plan->verdict == CKPT_INFEASIBLE) {
-        if (plan->step_count != 0 || plan->place_count != 0) {
+        if (plan->step_count != 0 || plan->allocation_count != 0) {
             return REFUSE(err, "an infeasible plan has no steps and no places, this has %d and %d", plan->step_count,
-                          plan->place_count);
+                          plan->allocation_count);
         }
-        if (plan->least_budget_bytes <= plan->budget_bytes) {
+        if (plan->min_budget_bytes <= plan->budget_bytes) {
             return REFUSE(err, "infeasible under %lld bytes, but its least budget is %lld",
-                          (long long)plan->budget_bytes, (long long)plan->least_budget_bytes);
+                          (long long)plan->budget_bytes, (long long)plan->min_budget_bytes);
         }
-        if (plan->no_schedule_below_bytes > plan->least_budget_bytes) {
+        if (plan->no_schedule_below_bytes > plan->min_budget_bytes) {
             return REFUSE(err, "a plan for %lld bytes is known, but none is said to exist below %lld",
-                          (long long)plan->least_budget_bytes, (long long)plan->no_schedule_below_bytes);
+                          (long long)plan->min_budget_bytes, (long long)plan->no_schedule_below_bytes);
         }
         return CKPT_OK;
     }
@@ -70,9 +70,9 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
                           step->name);
         }
     }
-    for (int i = 0; i < plan->place_count; i++) {
-        if (plan->place[i].buffer < -1 || plan->place[i].buffer >= graph->buffer_count) {
-            return REFUSE(err, "place %d (%s) is not bound to the graph", i, plan->place[i].name);
+    for (int i = 0; i < plan->allocation_count; i++) {
+        if (plan->allocation[i].buffer < -1 || plan->allocation[i].buffer >= graph->buffer_count) {
+            return REFUSE(err, "place %d (%s) is not bound to the graph", i, plan->allocation[i].name);
         }
     }
     return CKPT_OK;
@@ -185,11 +185,11 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
         return REFUSE(err, "step %d: first run of op %s before the first run of op %s", i, op->name,
                       r->graph->op[r->next].name);
     }
-    if (r->ran[o] != step->again) {
+    if (r->ran[o] != step->recomputed) {
         return REFUSE(err, "step %d: op %s %s", i, op->name,
                       r->ran[o] ? "runs again without saying so" : "says again, but has not run");
     }
-    if (step->again && (!op->recompute || op->adds.count > 0)) {
+    if (step->recomputed && (!op->recompute || op->adds.count > 0)) {
         return REFUSE(err, "step %d: op %s must not run again", i, op->name);
     }
     const int *const expected = &r->expected[r->first[o]];
@@ -221,7 +221,7 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
     if (r->has_workspace != NULL ? r->has_workspace[i] : op->workspace_bytes > 0) {
         r->life[r->life_count++] = (lifetime){-1, i, i, -1, -1};
     }
-    if (step->again && !ckpt_sum(r->recompute_ns, op->time_ns, &r->recompute_ns)) {
+    if (step->recomputed && !ckpt_sum(r->recompute_ns, op->time_ns, &r->recompute_ns)) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d: recomputation takes more than 2^63 ns", i);
     }
     r->next += !r->ran[o];
@@ -312,8 +312,8 @@ typedef struct numbered {
 
 static int compare_offsets(const void *a, const void *b)
 {
-    const ckpt_place *const x = *(const ckpt_place *const *)a;
-    const ckpt_place *const y = *(const ckpt_place *const *)b;
+    const ckpt_allocation *const x = *(const ckpt_allocation *const *)a;
+    const ckpt_allocation *const y = *(const ckpt_allocation *const *)b;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
@@ -332,32 +332,32 @@ static ckpt_bytes life_bytes(const replay *r, const lifetime *life)
 static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
 {
     const ckpt_plan *const plan = r->plan;
-    for (int i = 0; i < plan->place_count; i++) {
-        sorted[i] = (numbered){{plan->place[i].buffer, plan->place[i].from, 0, -1, -1}, i};
+    for (int i = 0; i < plan->allocation_count; i++) {
+        sorted[i] = (numbered){{plan->allocation[i].buffer, plan->allocation[i].from, 0, -1, -1}, i};
     }
-    qsort(sorted, (size_t)plan->place_count, sizeof *sorted, compare_lives);
+    qsort(sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_lives);
     qsort(r->life, (size_t)r->life_count, sizeof *r->life, compare_lives);
-    for (int i = 0; i < r->life_count || i < plan->place_count; i++) {
+    for (int i = 0; i < r->life_count || i < plan->allocation_count; i++) {
         const lifetime *const life = i < r->life_count ? &r->life[i] : NULL;
-        const numbered *const n = i < plan->place_count ? &sorted[i] : NULL;
+        const numbered *const n = i < plan->allocation_count ? &sorted[i] : NULL;
         const int order = life == NULL ? 1 : n == NULL ? -1 : compare_lives(life, n);
         if (order < 0) {
             return REFUSE(err, "%s, in memory from step %d to %d, has no place", life_name(r, life), life->from,
                           life->to);
         }
-        const ckpt_place *const place = &plan->place[n->index];
+        const ckpt_allocation *const allocation = &plan->allocation[n->index];
         if (order > 0) {
-            return REFUSE(err, "place %d (%s from step %d) belongs to nothing that starts there", n->index, place->name,
-                          place->from);
+            return REFUSE(err, "place %d (%s from step %d) belongs to nothing that starts there", n->index,
+                          allocation->name, allocation->from);
         }
-        if (place->to != life->to) {
+        if (allocation->to != life->to) {
             return REFUSE(err, "place %d (%s from step %d) ends with step %d, its lifetime with %d", n->index,
-                          place->name, place->from, place->to, life->to);
+                          allocation->name, allocation->from, allocation->to, life->to);
         }
         const bool any_size = life->buffer < 0 && r->has_workspace != NULL;
-        if (any_size ? place->bytes < 0 : place->bytes != life_bytes(r, life)) {
-            return REFUSE(err, "place %d (%s from step %d) has %lld bytes, needed are %lld", n->index, place->name,
-                          place->from, (long long)place->bytes, (long long)life_bytes(r, life));
+        if (any_size ? allocation->bytes < 0 : allocation->bytes != life_bytes(r, life)) {
+            return REFUSE(err, "place %d (%s from step %d) has %lld bytes, needed are %lld", n->index, allocation->name,
+                          allocation->from, (long long)allocation->bytes, (long long)life_bytes(r, life));
         }
     }
     return CKPT_OK;
@@ -366,16 +366,16 @@ static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
 /* Skyline over steps: `top` is the place that ends highest anywhere below a node, `all` the highest of those that
  * cover the whole node. */
 typedef struct skyline {
-    const ckpt_place **top, **all;
+    const ckpt_allocation **top, **all;
     int leaves; /* power of two */
 } skyline;
 
-static const ckpt_place *higher(const ckpt_place *a, const ckpt_place *b)
+static const ckpt_allocation *higher(const ckpt_allocation *a, const ckpt_allocation *b)
 {
     return a == NULL || (b != NULL && b->offset + b->bytes > a->offset + a->bytes) ? b : a;
 }
 
-static const ckpt_place *skyline_top(const skyline *s, int node, int low, int high, int from, int to)
+static const ckpt_allocation *skyline_top(const skyline *s, int node, int low, int high, int from, int to)
 {
     if (to < low || high < from) {
         return NULL;
@@ -384,24 +384,24 @@ static const ckpt_place *skyline_top(const skyline *s, int node, int low, int hi
         return s->top[node];
     }
     const int middle = low + (high - low) / 2;
-    const ckpt_place *const below = higher(skyline_top(s, 2 * node, low, middle, from, to),
-                                           skyline_top(s, 2 * node + 1, middle + 1, high, from, to));
+    const ckpt_allocation *const below = higher(skyline_top(s, 2 * node, low, middle, from, to),
+                                                skyline_top(s, 2 * node + 1, middle + 1, high, from, to));
     return higher(s->all[node], below);
 }
 
-static void skyline_put(const skyline *s, int node, int low, int high, const ckpt_place *place)
+static void skyline_put(const skyline *s, int node, int low, int high, const ckpt_allocation *allocation)
 {
-    if (place->to < low || high < place->from) {
+    if (allocation->to < low || high < allocation->from) {
         return;
     }
-    s->top[node] = higher(s->top[node], place);
-    if (place->from <= low && high <= place->to) {
-        s->all[node] = higher(s->all[node], place);
+    s->top[node] = higher(s->top[node], allocation);
+    if (allocation->from <= low && high <= allocation->to) {
+        s->all[node] = higher(s->all[node], allocation);
         return;
     }
     const int middle = low + (high - low) / 2;
-    skyline_put(s, 2 * node, low, middle, place);
-    skyline_put(s, 2 * node + 1, middle + 1, high, place);
+    skyline_put(s, 2 * node, low, middle, allocation);
+    skyline_put(s, 2 * node + 1, middle + 1, high, allocation);
 }
 
 /* Rule 4, second half: put places in the order of their offsets on a skyline; each must start above all that share
@@ -413,28 +413,29 @@ static ckpt_code check_overlap(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_
         s.leaves *= 2;
     }
     const size_t nodes = 2 * (size_t)s.leaves;
-    s.top = CKPT_NEW(scratch, const ckpt_place *, nodes);
-    s.all = CKPT_NEW(scratch, const ckpt_place *, nodes);
-    const ckpt_place **const order = CKPT_NEW(scratch, const ckpt_place *, plan->place_count);
+    s.top = CKPT_NEW(scratch, const ckpt_allocation *, nodes);
+    s.all = CKPT_NEW(scratch, const ckpt_allocation *, nodes);
+    const ckpt_allocation **const order = CKPT_NEW(scratch, const ckpt_allocation *, plan->allocation_count);
     if (s.top == NULL || s.all == NULL || order == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "overlap check of %d places", plan->place_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "overlap check of %d places", plan->allocation_count);
     }
     int count = 0;
-    for (int i = 0; i < plan->place_count; i++) {
-        if (plan->place[i].bytes > 0) {
-            order[count++] = &plan->place[i];
+    for (int i = 0; i < plan->allocation_count; i++) {
+        if (plan->allocation[i].bytes > 0) {
+            order[count++] = &plan->allocation[i];
         }
     }
     qsort(order, (size_t)count, sizeof *order, compare_offsets);
     for (int i = 0; i < count; i++) {
-        const ckpt_place *const place = order[i];
-        const ckpt_place *const under = skyline_top(&s, 1, 0, s.leaves - 1, place->from, place->to);
-        if (under != NULL && under->offset + under->bytes > place->offset) {
+        const ckpt_allocation *const allocation = order[i];
+        const ckpt_allocation *const under = skyline_top(&s, 1, 0, s.leaves - 1, allocation->from, allocation->to);
+        if (under != NULL && under->offset + under->bytes > allocation->offset) {
             return REFUSE(err, "places %d (%s, steps %d to %d) and %d (%s, steps %d to %d) share a step and byte %lld",
-                          (int)(under - plan->place), under->name, under->from, under->to, (int)(place - plan->place),
-                          place->name, place->from, place->to, (long long)place->offset);
+                          (int)(under - plan->allocation), under->name, under->from, under->to,
+                          (int)(allocation - plan->allocation), allocation->name, allocation->from, allocation->to,
+                          (long long)allocation->offset);
         }
-        skyline_put(&s, 1, 0, s.leaves - 1, place);
+        skyline_put(&s, 1, 0, s.leaves - 1, allocation);
     }
     return CKPT_OK;
 }
@@ -442,11 +443,12 @@ static ckpt_code check_overlap(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_
 static ckpt_code check_addresses(const replay *r, const numbered *sorted, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_plan *const plan = r->plan;
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const place = &plan->place[i];
-        if (place->offset < 0 || place->offset > plan->arena_bytes - place->bytes) {
-            return REFUSE(err, "place %d (%s): %lld bytes at offset %lld lie outside the arena of %lld", i, place->name,
-                          (long long)place->bytes, (long long)place->offset, (long long)plan->arena_bytes);
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &plan->allocation[i];
+        if (allocation->offset < 0 || allocation->offset > plan->arena_bytes - allocation->bytes) {
+            return REFUSE(err, "place %d (%s): %lld bytes at offset %lld lie outside the arena of %lld", i,
+                          allocation->name, (long long)allocation->bytes, (long long)allocation->offset,
+                          (long long)plan->arena_bytes);
         }
     }
     for (int i = 0; i < r->life_count; i++) {
@@ -454,9 +456,9 @@ static ckpt_code check_addresses(const replay *r, const numbered *sorted, ckpt_a
         if (life->taken_buffer >= 0) {
             const numbered key = {{life->taken_buffer, life->taken_from, 0, -1, -1}, 0};
             const numbered *const taken =
-                bsearch(&key, sorted, (size_t)plan->place_count, sizeof *sorted, compare_lives);
-            const ckpt_place *const out = &plan->place[sorted[i].index];
-            if (taken == NULL || plan->place[taken->index].offset != out->offset) {
+                bsearch(&key, sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_lives);
+            const ckpt_allocation *const out = &plan->allocation[sorted[i].index];
+            if (taken == NULL || plan->allocation[taken->index].offset != out->offset) {
                 return REFUSE(err, "place %d (%s): an in-place output lies where its input lay", sorted[i].index,
                               out->name);
             }
@@ -481,9 +483,9 @@ static ckpt_code check_figures(const replay *r, ckpt_arena *scratch, ckpt_err *e
     if (change == NULL || moment == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "figures of %d steps", plan->step_count);
     }
-    for (int i = 0; i < plan->place_count; i++) {
-        change[plan->place[i].from] += plan->place[i].bytes;
-        change[plan->place[i].to + 1] -= plan->place[i].bytes;
+    for (int i = 0; i < plan->allocation_count; i++) {
+        change[plan->allocation[i].from] += plan->allocation[i].bytes;
+        change[plan->allocation[i].to + 1] -= plan->allocation[i].bytes;
     }
     ckpt_bytes live = 0;
     ckpt_bytes most = 0;
@@ -562,9 +564,9 @@ static ckpt_code check_all(replay *r, ckpt_arena *scratch, ckpt_err *err)
     }
     CKPT_TRY(replay_init(r, scratch, err));
     CKPT_TRY(check_steps(r, err));
-    numbered *const sorted = CKPT_NEW(scratch, numbered, plan->place_count);
+    numbered *const sorted = CKPT_NEW(scratch, numbered, plan->allocation_count);
     if (sorted == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d places", plan->place_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d places", plan->allocation_count);
     }
     CKPT_TRY(check_lifetimes(r, sorted, err));
     CKPT_TRY(check_addresses(r, sorted, scratch, err));
@@ -596,10 +598,10 @@ ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_graph *graph, ck
     if (r.has_workspace == NULL) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", plan->step_count);
     } else {
-        for (int i = 0; i < plan->place_count; i++) {
-            const ckpt_place *const place = &plan->place[i];
-            if (place->buffer < 0 && place->from >= 0 && place->from < plan->step_count) {
-                r.has_workspace[place->from] = true;
+        for (int i = 0; i < plan->allocation_count; i++) {
+            const ckpt_allocation *const allocation = &plan->allocation[i];
+            if (allocation->buffer < 0 && allocation->from >= 0 && allocation->from < plan->step_count) {
+                r.has_workspace[allocation->from] = true;
             }
         }
         code = check_all(&r, &scratch, err);

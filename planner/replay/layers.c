@@ -35,7 +35,7 @@ ckpt_code ckpt_layers_decide(const ckpt_plan *plan, const ckpt_graph *graph, ckp
     }
     for (int i = 0; i < plan->step_count; i++) {
         const ckpt_step *const step = &plan->step[i];
-        if (step->kind == CKPT_RUN && step->again) {
+        if (step->kind == CKPT_RUN && step->recomputed) {
             decision[step->target] = CKPT_RECOMPUTE;
         } else if (step->kind == CKPT_OFFLOAD) {
             ckpt_decision *const writer = &decision[graph->writer[step->target]];

@@ -144,7 +144,7 @@ static void add_event(stage *s, ckpt_ns start, ckpt_ns end, bool wait)
 static ckpt_code try_step(stage *all, stage *s, bool *moved, ckpt_err *err)
 {
     const ckpt_step *const step = &s->plan->step[s->step];
-    const bool first = step->kind == CKPT_RUN && !step->again;
+    const bool first = step->kind == CKPT_RUN && !step->recomputed;
     const message none = {.part = NO_PART};
     const message *const m = first ? &s->message[step->target] : &none;
     if (first && s->begun[step->target] < 0) {

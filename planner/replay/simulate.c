@@ -144,7 +144,7 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
         const ckpt_graph_op *const op = &graph->op[step->target];
         event->name = op->name;
         event->layer = op->layer;
-        event->span = run_span(op, step->again);
+        event->span = run_span(op, step->recomputed);
         for (int i = 0; step->inplace && i < op->inplace_count; i++) {
             const ckpt_buffer *const gone = &graph->buffer[op->inplace[i].in];
             held[ckpt_kind_category(gone->kind)] -= gone->bytes;
@@ -178,15 +178,15 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
 
 /* The plan's places, each with the category of what lies there. */
 static ckpt_code copy_places(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
-                             const ckpt_trace_place **places, ckpt_err *err)
+                             const ckpt_trace_allocation **allocations, ckpt_err *err)
 {
-    ckpt_trace_place *const place = CKPT_NEW(out, ckpt_trace_place, plan->place_count);
-    if (place == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "trace of %d places", plan->place_count);
+    ckpt_trace_allocation *const allocation = CKPT_NEW(out, ckpt_trace_allocation, plan->allocation_count);
+    if (allocation == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "trace of %d places", plan->allocation_count);
     }
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const from = &plan->place[i];
-        place[i] = (ckpt_trace_place){
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const from = &plan->allocation[i];
+        allocation[i] = (ckpt_trace_allocation){
             .name = from->name,
             .category = from->buffer < 0 ? CKPT_CAT_WORKSPACE : ckpt_kind_category(graph->buffer[from->buffer].kind),
             .from = from->from,
@@ -195,7 +195,7 @@ static ckpt_code copy_places(const ckpt_plan *plan, const ckpt_graph *graph, ckp
             .bytes = from->bytes,
         };
     }
-    *places = place;
+    *allocations = allocation;
     return CKPT_OK;
 }
 
@@ -204,8 +204,8 @@ ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckp
 {
     ckpt_trace *const made = CKPT_NEW(out, ckpt_trace, 1);
     ckpt_event *const event = CKPT_NEW(out, ckpt_event, plan->step_count);
-    const ckpt_trace_place *place = NULL;
-    CKPT_TRY(copy_places(plan, graph, out, &place, err));
+    const ckpt_trace_allocation *allocation = NULL;
+    CKPT_TRY(copy_places(plan, graph, out, &allocation, err));
     const ckpt_mark mark = ckpt_arena_mark(out);
     ckpt_moment *const moment = CKPT_NEW(out, ckpt_moment, plan->step_count);
     if (made == NULL || event == NULL || moment == NULL) {
@@ -253,8 +253,8 @@ ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckp
                     .date = ""},
         .event = event,
         .event_count = plan->step_count,
-        .place = place,
-        .place_count = plan->place_count,
+        .allocation = allocation,
+        .allocation_count = plan->allocation_count,
     };
     *trace = made;
     return CKPT_OK;

@@ -20,15 +20,15 @@ static bool touches(const ckpt_graph_op *op, int buffer)
 }
 
 /* May run `again` stand behind `reduce` as well as before it? */
-static bool apart(const ckpt_graph_op *again, const ckpt_graph_op *reduce)
+static bool apart(const ckpt_graph_op *recomputed, const ckpt_graph_op *reduce)
 {
-    for (int i = 0; i < again->writes.count; i++) {
-        if (touches(reduce, again->writes.at[i])) {
+    for (int i = 0; i < recomputed->writes.count; i++) {
+        if (touches(reduce, recomputed->writes.at[i])) {
             return false;
         }
     }
-    for (int i = 0; i < again->reads.count; i++) {
-        if (has(&reduce->writes, again->reads.at[i])) {
+    for (int i = 0; i < recomputed->reads.count; i++) {
+        if (has(&reduce->writes, recomputed->reads.at[i])) {
             return false;
         }
     }
@@ -49,27 +49,28 @@ static bool may_swap(const ckpt_graph *graph, const int *op, int from, int to, i
 }
 
 /* What is again[] moves along. `first_again`: the entries that come to the front run again; else those behind do. */
-static void swap(int *op, bool *again, int from, int to, int end, bool first_again, int *scratch)
+static void swap(int *op, bool *recomputed, int from, int to, int end, bool first_again, int *scratch)
 {
     const int middle = from + (end - to);
     memcpy(scratch, op + from, (size_t)(to - from) * sizeof *op);
     memmove(op + from, op + to, (size_t)(end - to) * sizeof *op);
     memcpy(op + middle, scratch, (size_t)(to - from) * sizeof *op);
     for (int t = from; t < end; t++) {
-        again[t] = (t < middle) == first_again;
+        recomputed[t] = (t < middle) == first_again;
     }
 }
 
 /* The next run of reductions with something that runs again right before it, from entry *end on: [*from, *to) and
  * [*to, *end). */
-static bool find(const ckpt_graph *graph, const int *op, const bool *again, int count, int *from, int *to, int *end)
+static bool find(const ckpt_graph *graph, const int *op, const bool *recomputed, int count, int *from, int *to,
+                 int *end)
 {
     for (int t = *end; t < count; t++) {
         if (op[t] < 0 || graph->op[op[t]].phase != CKPT_REDUCE) {
             continue;
         }
         *to = *from = *end = t;
-        while (*from > 0 && again[*from - 1]) {
+        while (*from > 0 && recomputed[*from - 1]) {
             --*from;
         }
         while (*end < count && op[*end] >= 0 && graph->op[op[*end]].phase == CKPT_REDUCE) {
@@ -94,10 +95,10 @@ static bool reduces(const ckpt_graph *graph)
 }
 
 /* again[t]: entry t is not the first run of its op, nor a copy. */
-static void mark_again(const int *op, int count, bool *ran, bool *again)
+static void mark_again(const int *op, int count, bool *ran, bool *recomputed)
 {
     for (int t = 0; t < count; t++) {
-        again[t] = op[t] >= 0 && ran[op[t]];
+        recomputed[t] = op[t] >= 0 && ran[op[t]];
         if (op[t] >= 0) {
             ran[op[t]] = true;
         }
@@ -113,26 +114,26 @@ ckpt_code ckpt_sequence_reduce_first(const ckpt_graph *graph, const ckpt_sequenc
     }
     const size_t count = (size_t)sequence->count;
     int *const op = CKPT_NEW(out, int, count), *const scratch = CKPT_NEW(out, int, count);
-    bool *const ran = CKPT_NEW(out, bool, graph->op_count), *const again = CKPT_NEW(out, bool, count);
-    if (op == NULL || scratch == NULL || ran == NULL || again == NULL) {
+    bool *const ran = CKPT_NEW(out, bool, graph->op_count), *const recomputed = CKPT_NEW(out, bool, count);
+    if (op == NULL || scratch == NULL || ran == NULL || recomputed == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d entries", sequence->count);
     }
     memcpy(op, sequence->op, count * sizeof *op);
-    mark_again(op, sequence->count, ran, again);
+    mark_again(op, sequence->count, ran, recomputed);
     *moved = (ckpt_sequence){op, sequence->count};
     ckpt_bytes most = 0;
     ckpt_ns longest = 0; /* with copies it may take longer in another order */
     CKPT_TRY(ckpt_sequence_measure(graph, moved, out, &most, &longest, err));
     int from = 0, to = 0, end = 0;
-    while (find(graph, op, again, sequence->count, &from, &to, &end)) {
+    while (find(graph, op, recomputed, sequence->count, &from, &to, &end)) {
         ckpt_bytes peak = 0;
         ckpt_ns time = 0;
         const ckpt_mark mark = ckpt_arena_mark(out);
-        swap(op, again, from, to, end, false, scratch);
+        swap(op, recomputed, from, to, end, false, scratch);
         CKPT_TRY(ckpt_sequence_measure(graph, moved, out, &peak, &time, err));
         ckpt_arena_rewind(out, mark);
         if (peak > most || time > longest) { /* what arrives would lie beside what is recomputed: memory first */
-            swap(op, again, from, from + (end - to), end, true, scratch);
+            swap(op, recomputed, from, from + (end - to), end, true, scratch);
         }
     }
     return CKPT_OK;

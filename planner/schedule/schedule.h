@@ -18,16 +18,16 @@ void ckpt_order_range(ckpt_order *order, int from, int to); /* ops from .. to - 
 /* Measure the order and copy it into `out` as a candidate, when it is within the limit and no candidate is as good in
  * time and peak. The order is empty afterwards and may be written again; ckpt_order_fini ends it. */
 CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
-                                         ckpt_answer *answer, ckpt_err *err);
+                                         ckpt_candidates *candidates, ckpt_err *err);
 /* The same for an order that does not depend on the limit: it may also be the answer's least. */
 CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
-                                       ckpt_answer *answer, ckpt_err *err);
+                                       ckpt_candidates *candidates, ckpt_err *err);
 /* Add a measured candidate within the limit to those of an answer, unless one of them is as good in time and peak. They
  * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
  * many. The sequence is not copied. */
-void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added);
+void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *added);
 /* Take a bound, unless the one there is is better: higher, or for all schedules and not lower by more than 0.1 %. */
-void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope);
+void ckpt_candidates_bound(ckpt_candidates *candidates, ckpt_ns time, const char *how, const char *scope);
 /* How its bounds are found. The solver is a floating-point one, so they are no proofs: `how` stays this even where a
  * plan reaches the bound. */
 #define CKPT_ILP_HOW "integer program, floating point"

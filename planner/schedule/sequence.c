@@ -66,38 +66,38 @@ static bool as_good(const ckpt_candidate *a, const ckpt_candidate *b)
 
 /* Keep the candidates in the order of their times, without those that another makes needless. The slowest goes when
  * there are too many. */
-void ckpt_answer_add(ckpt_answer *answer, const ckpt_candidate *added)
+void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *added)
 {
-    for (int i = 0; i < answer->count; i++) {
-        if (as_good(&answer->candidate[i], added)) {
+    for (int i = 0; i < candidates->count; i++) {
+        if (as_good(&candidates->candidate[i], added)) {
             return;
         }
     }
     int kept = 0;
-    for (int i = 0; i < answer->count; i++) {
-        if (!as_good(added, &answer->candidate[i])) {
-            answer->candidate[kept++] = answer->candidate[i];
+    for (int i = 0; i < candidates->count; i++) {
+        if (!as_good(added, &candidates->candidate[i])) {
+            candidates->candidate[kept++] = candidates->candidate[i];
         }
     }
     kept = kept == CKPT_CANDIDATES_MAX ? kept - 1 : kept;
     int at = kept;
-    for (; at > 0 && answer->candidate[at - 1].time > added->time; at--) {
-        answer->candidate[at] = answer->candidate[at - 1];
+    for (; at > 0 && candidates->candidate[at - 1].time > added->time; at--) {
+        candidates->candidate[at] = candidates->candidate[at - 1];
     }
-    answer->candidate[at] = *added;
-    answer->count = kept + 1;
+    candidates->candidate[at] = *added;
+    candidates->count = kept + 1;
 }
 
-void ckpt_answer_bound(ckpt_answer *answer, ckpt_ns time, const char *how, const char *scope)
+void ckpt_candidates_bound(ckpt_candidates *candidates, ckpt_ns time, const char *how, const char *scope)
 {
     const bool all = strcmp(scope, "all") == 0;
-    const bool had_all = answer->has_bound && strcmp(answer->bound_scope, "all") == 0;
+    const bool had_all = candidates->has_bound && strcmp(candidates->bound_scope, "all") == 0;
     const double favour = all && !had_all ? 1.001 : had_all && !all ? 0.999 : 1;
-    if (!answer->has_bound || (double)time * favour > (double)answer->bound_ns) {
-        answer->has_bound = true;
-        answer->bound_ns = time;
-        answer->bound_how = how;
-        answer->bound_scope = scope;
+    if (!candidates->has_bound || (double)time * favour > (double)candidates->bound_ns) {
+        candidates->has_bound = true;
+        candidates->bound_ns = time;
+        candidates->bound_how = how;
+        candidates->bound_scope = scope;
     }
 }
 
@@ -121,16 +121,16 @@ static ckpt_code copy_order(const ckpt_order *order, ckpt_arena *out, ckpt_candi
 }
 
 static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, bool any_limit, ckpt_arena *out,
-                     ckpt_answer *answer, ckpt_err *err)
+                     ckpt_candidates *candidates, ckpt_err *err)
 {
     ckpt_candidate added = {0};
     CKPT_TRY(ckpt_order_measure(order, graph, out, &added, err));
     const bool countable = added.time < INT64_MAX;
     bool wanted = countable && added.peak <= limit;
-    for (int i = 0; i < answer->count; i++) {
-        wanted = wanted && !as_good(&answer->candidate[i], &added);
+    for (int i = 0; i < candidates->count; i++) {
+        wanted = wanted && !as_good(&candidates->candidate[i], &added);
     }
-    const ckpt_candidate *const least = &answer->least;
+    const ckpt_candidate *const least = &candidates->min_peak;
     const bool is_least = any_limit && countable &&
                           (least->sequence.op == NULL || added.peak < least->peak ||
                            (added.peak == least->peak && added.time < least->time));
@@ -138,23 +138,23 @@ static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limi
         CKPT_TRY(copy_order(order, out, &added, err));
     }
     if (wanted) {
-        ckpt_answer_add(answer, &added);
+        ckpt_candidates_add(candidates, &added);
     }
     if (is_least) {
-        answer->least = added;
+        candidates->min_peak = added;
     }
     order->count = 0;
     return CKPT_OK;
 }
 
 ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
-                           ckpt_answer *answer, ckpt_err *err)
+                           ckpt_candidates *candidates, ckpt_err *err)
 {
-    return end(order, graph, limit, false, out, answer, err);
+    return end(order, graph, limit, false, out, candidates, err);
 }
 
 ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
-                         ckpt_answer *answer, ckpt_err *err)
+                         ckpt_candidates *candidates, ckpt_err *err)
 {
-    return end(order, graph, limit, true, out, answer, err);
+    return end(order, graph, limit, true, out, candidates, err);
 }

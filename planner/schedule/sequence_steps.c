@@ -205,8 +205,8 @@ typedef struct writer {
     const ckpt_graph *graph;
     const deaths *d;
     ckpt_step *step;
-    ckpt_place *place;
-    int step_count, place_count;
+    ckpt_allocation *allocation;
+    int step_count, allocation_count;
     int *open;     /* per buffer: its place while in memory, else -1 */
     bool *ran;     /* per op */
     bool *on_host; /* per buffer */
@@ -230,15 +230,15 @@ static bool add_step(writer *w, ckpt_step step)
 static void open_place(writer *w, int b)
 {
     const ckpt_buffer *const buffer = &w->graph->buffer[b];
-    w->open[b] = w->place_count;
-    w->place[w->place_count++] =
-        (ckpt_place){.name = buffer->name, .buffer = b, .from = w->step_count - 1, .to = -1, .bytes = buffer->bytes};
+    w->open[b] = w->allocation_count;
+    w->allocation[w->allocation_count++] = (ckpt_allocation){
+        .name = buffer->name, .buffer = b, .from = w->step_count - 1, .to = -1, .bytes = buffer->bytes};
     w->live += buffer->bytes;
 }
 
 static void close_place(writer *w, int b, int to)
 {
-    w->place[w->open[b]].to = to;
+    w->allocation[w->open[b]].to = to;
     w->open[b] = -1;
     w->live -= w->graph->buffer[b].bytes;
 }
@@ -254,10 +254,10 @@ static bool write_free(writer *w, int b)
 static bool write_run(writer *w, int o, int t)
 {
     const ckpt_graph_op *const op = &w->graph->op[o];
-    const bool again = w->ran[o];
+    const bool recomputed = w->ran[o];
     const bool inplace = runs_in_place(op, w->d, t);
-    bool fine =
-        add_step(w, (ckpt_step){.kind = CKPT_RUN, .name = op->name, .target = o, .again = again, .inplace = inplace});
+    bool fine = add_step(
+        w, (ckpt_step){.kind = CKPT_RUN, .name = op->name, .target = o, .recomputed = recomputed, .inplace = inplace});
     const int now = w->step_count - 1;
     for (int p = 0; inplace && p < op->inplace_count; p++) {
         close_place(w, op->inplace[p].in, now - 1);
@@ -266,11 +266,11 @@ static bool write_run(writer *w, int o, int t)
         open_place(w, op->writes.at[i]);
     }
     if (op->workspace_bytes > 0) {
-        w->place[w->place_count++] =
-            (ckpt_place){.name = "workspace", .buffer = -1, .from = now, .to = now, .bytes = op->workspace_bytes};
+        w->allocation[w->allocation_count++] =
+            (ckpt_allocation){.name = "workspace", .buffer = -1, .from = now, .to = now, .bytes = op->workspace_bytes};
     }
     count_most(w, w->live + op->workspace_bytes);
-    fine = fine && (!again || ckpt_sum(w->plan->recompute_ns, op->time_ns, &w->plan->recompute_ns));
+    fine = fine && (!recomputed || ckpt_sum(w->plan->recompute_ns, op->time_ns, &w->plan->recompute_ns));
     w->ran[o] = true;
     return fine;
 }
@@ -309,7 +309,7 @@ static bool write_entry(writer *w, int entry, int t)
 }
 
 /* Steps and places there will be, at most. */
-static size_t count_room(const ckpt_graph *graph, const ckpt_sequence *sequence, size_t *places)
+static size_t count_room(const ckpt_graph *graph, const ckpt_sequence *sequence, size_t *allocations)
 {
     size_t opened = 0;
     size_t workspaces = 0;
@@ -319,29 +319,29 @@ static size_t count_room(const ckpt_graph *graph, const ckpt_sequence *sequence,
         opened += kind == CKPT_RUN ? (size_t)graph->op[target].writes.count : kind == CKPT_FETCH;
         workspaces += kind == CKPT_RUN && graph->op[target].workspace_bytes > 0;
     }
-    *places = opened + workspaces;
+    *allocations = opened + workspaces;
     return (size_t)sequence->count + opened;
 }
 
 ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out, ckpt_plan *plan,
                               ckpt_err *err)
 {
-    size_t places = 0;
-    const size_t steps = count_room(graph, sequence, &places);
+    size_t allocations = 0;
+    const size_t steps = count_room(graph, sequence, &allocations);
     if (steps > (size_t)1 << 29) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "a sequence of %d runs writes more than 2^29 buffers", sequence->count);
     }
     writer w = {
         .graph = graph,
         .step = CKPT_NEW(out, ckpt_step, steps),
-        .place = CKPT_NEW(out, ckpt_place, places),
+        .allocation = CKPT_NEW(out, ckpt_allocation, allocations),
         .plan = plan,
     };
     const ckpt_mark mark = ckpt_arena_mark(out);
     w.open = CKPT_NEW(out, int, graph->buffer_count);
     w.ran = CKPT_NEW(out, bool, graph->op_count);
     w.on_host = CKPT_NEW(out, bool, graph->buffer_count);
-    if (w.step == NULL || w.place == NULL || w.open == NULL || w.ran == NULL || w.on_host == NULL) {
+    if (w.step == NULL || w.allocation == NULL || w.open == NULL || w.ran == NULL || w.on_host == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "steps of %d runs", sequence->count);
     }
     memset(w.open, 0xFF, (size_t)graph->buffer_count * sizeof *w.open); /* -1 */
@@ -356,15 +356,15 @@ ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequ
             return CKPT_FAIL(err, CKPT_OVERFLOW, "%d runs and copies take more than 2^63 ns or bytes", sequence->count);
         }
     }
-    for (int i = 0; i < w.place_count; i++) {
-        w.place[i].to = w.place[i].to < 0 ? w.step_count - 1 : w.place[i].to;
+    for (int i = 0; i < w.allocation_count; i++) {
+        w.allocation[i].to = w.allocation[i].to < 0 ? w.step_count - 1 : w.allocation[i].to;
     }
     plan->time_ns = ckpt_clock_end(&w.clock);
     ckpt_arena_rewind(out, mark);
     plan->step = w.step;
     plan->step_count = w.step_count;
-    plan->place = w.place;
-    plan->place_count = w.place_count;
+    plan->allocation = w.allocation;
+    plan->allocation_count = w.allocation_count;
     plan->peak_bytes = graph->static_bytes + w.most;
     return CKPT_OK;
 }

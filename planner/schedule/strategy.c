@@ -25,5 +25,5 @@ const ckpt_strategy *ckpt_strategy_find(const char *name)
 int ckpt_effort(const ckpt_plan_options *options)
 {
     const int effort = options->effort;
-    return effort < CKPT_EFFORT_LEAST ? CKPT_EFFORT_LEAST : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
+    return effort < CKPT_EFFORT_LOW ? CKPT_EFFORT_LOW : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
 }

@@ -25,7 +25,7 @@ struct ckpt_solver; /* planner/ilp/solver.h */
 
 /* Efforts count work, never seconds: the same input gives the same plan on any machine under any load. The times are
  * what a plan of up to 500 ops takes on one core of a common machine. */
-enum { CKPT_EFFORT_LEAST, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
+enum { CKPT_EFFORT_LOW, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
 
 typedef struct ckpt_plan_options {
     ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
@@ -36,11 +36,12 @@ typedef struct ckpt_plan_options {
     const struct ckpt_candidate *incumbent;
     int incumbent_count;
     const struct ckpt_solver *solver; /* of linear programs; NULL: what needs one is left out. Kept during the call. */
-    bool no_least;                    /* answer->least is not looked at: what only serves it may be left out */
+    bool no_min_peak;                 /* answer->least is not looked at: what only serves it may be left out */
     /* When to end early with the best so far; what comes out then depends on the machine. */
     ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
     const volatile sig_atomic_t *stop; /* not NULL: end soon once it is not 0 */
-    int64_t *placing_work; /* not NULL: what searches for places have cost is added, in comparisons (planner/placement/place.h) */
+    int64_t *
+        placing_work; /* not NULL: what searches for places have cost is added, in comparisons (planner/placement/place.h) */
 } ckpt_plan_options;
 
 /* True when the search is to end early. Cost: a clock read; ask once in a thousand moves. */
@@ -54,24 +55,24 @@ typedef struct ckpt_candidate {
     const char *by; /* the strategy that found it, where that is another than the one that answers; else NULL */
 } ckpt_candidate;
 
-enum { CKPT_CANDIDATES_MAX = 32, CKPT_SPARES_MAX = 4 };
+enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4 };
 
 /* What a strategy answers. */
-typedef struct ckpt_answer {
+typedef struct ckpt_candidates {
     /* Within the limit, fastest first. The slower ones have lower peaks: they are for when the places of those before
      * take more than what is live. */
     ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
     int count; /* 0: this strategy has no schedule within the limit */
     /* The fastest of each part that built from nothing, for when the places of all candidates so far take more. */
-    ckpt_candidate spare[CKPT_SPARES_MAX];
-    int spare_count;
+    ckpt_candidate fallback[CKPT_FALLBACKS_MAX];
+    int fallback_count;
     /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. At every
      * limit below the peak of keep-all it is the same. */
-    ckpt_candidate least;
+    ckpt_candidate min_peak;
     bool has_bound;
     ckpt_ns bound_ns; /* nothing in `bound_scope` is faster within the limit */
     const char *bound_how, *bound_scope;
-} ckpt_answer;
+} ckpt_candidates;
 
 typedef struct ckpt_strategy {
     const char *name; /* "sqrt" */
@@ -85,7 +86,7 @@ typedef struct ckpt_strategy {
      * `answer` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                      ckpt_answer *answer, ckpt_err *err);
+                      ckpt_candidates *candidates, ckpt_err *err);
 } ckpt_strategy;
 
 extern const ckpt_strategy *const ckpt_strategy_table[]; /* NULL ends it; written by the build */

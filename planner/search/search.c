@@ -48,7 +48,7 @@ typedef struct improver {
     ckpt_arena scratch;
     ckpt_bytes limit;
     memo best[LEVELS]; /* fastest within the limit, and within limits that are lower and lower */
-    memo least;        /* of least peak */
+    memo min_peak;     /* of least peak */
     ckpt_ns enough;    /* no schedule is faster */
     bool for_least;    /* only the peak counts */
     bool thorough;     /* remember every improvement, however small */
@@ -69,7 +69,7 @@ static bool remember(improver *m, memo *to)
         to->room = room;
     }
     if (s->again_count > 0) {
-        memcpy(to->pair, s->again, (size_t)s->again_count * sizeof *to->pair);
+        memcpy(to->pair, s->recomputed, (size_t)s->again_count * sizeof *to->pair);
     }
     to->count = s->again_count;
     to->peak = s->most[1];
@@ -91,8 +91,9 @@ static void note(improver *m)
     const ckpt_search *const s = &m->w.search;
     const ckpt_bytes peak = s->most[1];
     if (m->for_least) {
-        if (!m->least.is_set || peak < m->least.peak || (peak == m->least.peak && s->time < m->least.time)) {
-            (void)remember(m, &m->least);
+        if (!m->min_peak.is_set || peak < m->min_peak.peak ||
+            (peak == m->min_peak.peak && s->time < m->min_peak.time)) {
+            (void)remember(m, &m->min_peak);
         }
         return;
     }
@@ -157,7 +158,7 @@ static double root_of(double ratio, int64_t steps)
 /* Nothing more to be found. */
 static bool is_enough(const improver *m)
 {
-    return m->for_least ? m->least.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
+    return m->for_least ? m->min_peak.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
 }
 
 static void anneal(improver *m, const schedule *plan)
@@ -207,7 +208,8 @@ static void anneal(improver *m, const schedule *plan)
     m->thorough = false;
 }
 
-static ckpt_code offer(improver *m, const memo *what, bool least, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code offer(improver *m, const memo *what, bool min_peak, ckpt_arena *out, ckpt_candidates *candidates,
+                       ckpt_err *err)
 {
     if (!what->is_set) {
         return CKPT_OK;
@@ -216,8 +218,8 @@ static ckpt_code offer(improver *m, const memo *what, bool least, ckpt_arena *ou
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_search_write(&m->w.search, &order);
-    const ckpt_code code = least ? ckpt_order_end(&order, m->w.search.graph, m->limit, out, answer, err)
-                                 : ckpt_order_offer(&order, m->w.search.graph, m->limit, out, answer, err);
+    const ckpt_code code = min_peak ? ckpt_order_end(&order, m->w.search.graph, m->limit, out, candidates, err)
+                                    : ckpt_order_offer(&order, m->w.search.graph, m->limit, out, candidates, err);
     ckpt_order_fini(&order);
     return code;
 }
@@ -247,21 +249,21 @@ static void go_to(improver *m, const memo *to)
     ckpt_search_assign(&m->w.search, to->pair, to->count);
 }
 
-static void start_from(improver *m, const ckpt_answer *answer)
+static void start_from(improver *m, const ckpt_candidates *candidates)
 {
-    for (int i = 0; i < answer->count; i++) {
-        ckpt_search_load(&m->w.search, &answer->candidate[i].sequence);
+    for (int i = 0; i < candidates->count; i++) {
+        ckpt_search_load(&m->w.search, &candidates->candidate[i].sequence);
         note(m);
     }
-    if (answer->least.sequence.op != NULL) {
-        ckpt_search_load(&m->w.search, &answer->least.sequence);
+    if (candidates->min_peak.sequence.op != NULL) {
+        ckpt_search_load(&m->w.search, &candidates->min_peak.sequence);
         note(m);
     }
 }
 
 /* Annealing from nothing recomputed and from what was given, several times; then from the best, less hot. One long
  * annealing often ends where a few large buffers are wrongly kept, and only a new start gets out of that. */
-static void search_within(improver *m, const ckpt_answer *given, int64_t work)
+static void search_within(improver *m, const ckpt_candidates *given, int64_t work)
 {
     const totals t = add_up(&m->w.search);
     const int64_t times = work / ROUND_WORK / m->w.search.count;
@@ -325,17 +327,17 @@ static void find_least(improver *m, int64_t work)
     const int64_t parts = work / LEAST_WORK < 6 ? 6 : work / LEAST_WORK < LEAST_PARTS ? work / LEAST_WORK : LEAST_PARTS;
     const ckpt_bytes floor = floor_of(s);
     const int64_t end = s->work + work;
-    const double peak = (double)m->least.peak + 1;
+    const double peak = (double)m->min_peak.peak + 1;
     const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
     schedule plan = {.work = work / parts, .cold = 0.03 * mean * price, .price = price, .width = WIDE, .fixed = true};
-    ckpt_bytes step = m->least.peak / 20 + 1;
-    for (int round = 0; s->work < end && m->least.peak > floor && !m->stopped; round++) {
-        const ckpt_bytes before = m->least.peak;
+    ckpt_bytes step = m->min_peak.peak / 20 + 1;
+    for (int round = 0; s->work < end && m->min_peak.peak > floor && !m->stopped; round++) {
+        const ckpt_bytes before = m->min_peak.peak;
         m->w.limit = before - step > floor ? before - step : floor;
         plan.hot = heats[round % 6] * mean * price;
-        go_to(m, &m->least);
+        go_to(m, &m->min_peak);
         anneal(m, &plan);
-        if (m->least.peak > before - step / 2 && step > 1) {
+        if (m->min_peak.peak > before - step / 2 && step > 1) {
             step = step / 2 + 1;
         }
     }
@@ -355,47 +357,47 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
 
 /* Starts from answer->least when there is one, and never from what was found within the limit: the least peak is the
  * same at every limit. */
-static ckpt_code improve_least(improver *m, int64_t work, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code improve_least(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     m->for_least = true;
     m->w.dice = SEED;
     ckpt_search_assign(&m->w.search, NULL, 0);
     note(m);
-    if (answer->least.sequence.op != NULL) {
-        ckpt_search_load(&m->w.search, &answer->least.sequence);
+    if (candidates->min_peak.sequence.op != NULL) {
+        ckpt_search_load(&m->w.search, &candidates->min_peak.sequence);
         note(m);
     }
-    go_to(m, &m->least);
+    go_to(m, &m->min_peak);
     find_least(m, work);
     m->for_least = false;
-    return offer(m, &m->least, true, out, answer, err);
+    return offer(m, &m->min_peak, true, out, candidates, err);
 }
 
-static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     m->w.limit = m->limit;
     note(m);
     m->enough = m->w.search.time; /* of keep-all */
-    if (answer->has_bound && answer->bound_ns > m->enough && strcmp(answer->bound_scope, "all") == 0) {
-        m->enough = answer->bound_ns;
+    if (candidates->has_bound && candidates->bound_ns > m->enough && strcmp(candidates->bound_scope, "all") == 0) {
+        m->enough = candidates->bound_ns;
     }
-    start_from(m, answer);
+    start_from(m, candidates);
     const int64_t end = m->w.search.work + work;
     if (!is_enough(m)) {
-        search_within(m, answer, (int64_t)((double)work * FIRST));
+        search_within(m, candidates, (int64_t)((double)work * FIRST));
     }
     double hot = AGAIN;
     if (!m->best[0].is_set) {
-        CKPT_TRY(improve_least(m, (int64_t)((double)work * LEAST), out, answer, err));
-        if (m->least.peak <= m->limit) {
+        CKPT_TRY(improve_least(m, (int64_t)((double)work * LEAST), out, candidates, err));
+        if (m->min_peak.peak <= m->limit) {
             hot = RESCUE;
-            go_to(m, &m->least);
+            go_to(m, &m->min_peak);
             note(m);
         }
     }
     search_near(m, hot, end - m->w.search.work);
     for (int i = 0; i < LEVELS; i++) {
-        CKPT_TRY(offer(m, &m->best[i], false, out, answer, err));
+        CKPT_TRY(offer(m, &m->best[i], false, out, candidates, err));
     }
     return CKPT_OK;
 }
@@ -408,12 +410,13 @@ static int64_t work_of(const ckpt_graph *graph, int64_t moves)
     return work < 1e18 ? (int64_t)work : INT64_MAX / 8;
 }
 
-static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool least, int64_t moves,
-                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool min_peak, int64_t moves,
+                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
+                               ckpt_err *err)
 {
     if (graph->op_count == 0) {
         ckpt_order none = {0};
-        return ckpt_order_end(&none, graph, limit, out, answer, err);
+        return ckpt_order_end(&none, graph, limit, out, candidates, err);
     }
     improver *const m = ckpt_memory_get(sizeof *m);
     if (m == NULL) {
@@ -424,7 +427,7 @@ static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool l
     ckpt_arena_init(&m->scratch);
     ckpt_code code = prepare(m, graph, err);
     if (code == CKPT_OK) {
-        code = (least ? improve_least : improve)(m, work_of(graph, moves), out, answer, err);
+        code = (min_peak ? improve_least : improve)(m, work_of(graph, moves), out, candidates, err);
     }
     if (code == CKPT_OK && m->w.search.failed) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
@@ -435,13 +438,14 @@ static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool l
 }
 
 ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
-                              const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                              const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
+                              ckpt_err *err)
 {
-    return with_improver(graph, limit, false, moves, options, out, answer, err);
+    return with_improver(graph, limit, false, moves, options, out, candidates, err);
 }
 
 ckpt_code ckpt_search_least(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_answer *answer, ckpt_err *err)
+                            ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
-    return with_improver(graph, limit, true, moves, options, out, answer, err);
+    return with_improver(graph, limit, true, moves, options, out, candidates, err);
 }

@@ -12,13 +12,13 @@
  * Options give only the ways to end early. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY.
  * Source: planner/search/search.c. */
 CKPT_MUST_USE ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
-                                            const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
-                                            ckpt_err *err);
+                                            const ckpt_plan_options *options, ckpt_arena *out,
+                                            ckpt_candidates *candidates, ckpt_err *err);
 
 /* The lowest peak that can be found from keep-all, whatever the limit: it becomes answer->least, and a candidate when
  * it is within `limit`. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_search_least(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
-                                          const ckpt_plan_options *options, ckpt_arena *out, ckpt_answer *answer,
-                                          ckpt_err *err);
+                                          const ckpt_plan_options *options, ckpt_arena *out,
+                                          ckpt_candidates *candidates, ckpt_err *err);
 
 #endif

@@ -51,7 +51,7 @@ typedef struct ckpt_search {
     int leaves;
     bool vast; /* more bytes than the tree's sums can take: nothing runs again */
 
-    ckpt_instant *again; /* all pairs (k, v), in no order */
+    ckpt_instant *recomputed; /* all pairs (k, v), in no order */
     int again_count, again_room;
     ckpt_ns time;
     int64_t work; /* done so far: steps through trees and lists, about 5 ns each */

@@ -57,8 +57,8 @@ static bool bring(ckpt_searcher *w, int k, int v, ckpt_instant t, ckpt_bytes gai
         }
         const ckpt_bytes bytes = s->graph->buffer[b].bytes;
         const bool through = dies[i] < t;
-        const bool again = through ? !once_in(w, bytes >= gain ? 32 : 4) : once_in(w, 8);
-        if (again && !ckpt_search_has(s, k, s->graph->writer[b])) {
+        const bool recomputed = through ? !once_in(w, bytes >= gain ? 32 : 4) : once_in(w, 8);
+        if (recomputed && !ckpt_search_has(s, k, s->graph->writer[b])) {
             (void)bring(w, k, s->graph->writer[b], t, gain);
         }
     }
@@ -161,7 +161,7 @@ static void take_out(ckpt_searcher *w, int k, int v)
 
 static ckpt_instant any_again(ckpt_searcher *w)
 {
-    return w->search.again_count > 0 ? w->search.again[ckpt_search_roll(w, w->search.again_count)] : -1;
+    return w->search.again_count > 0 ? w->search.recomputed[ckpt_search_roll(w, w->search.again_count)] : -1;
 }
 
 static void take_out_any(ckpt_searcher *w)
@@ -296,7 +296,7 @@ void ckpt_search_polish(ckpt_searcher *w, int64_t work, const ckpt_plan_options 
             }
         }
         const ckpt_ns best = s->time;
-        const ckpt_instant at = s->again[i % s->again_count];
+        const ckpt_instant at = s->recomputed[i % s->again_count];
         w->log_count = 0;
         take_out(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
         const bool better = s->time < best && (s->most[1] <= w->limit || replace(w, best));

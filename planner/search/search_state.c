@@ -283,14 +283,14 @@ static bool again_reserve(ckpt_search *s)
         return true;
     }
     const int room = s->again_room > 0 ? 2 * s->again_room : 64;
-    ckpt_instant *const again = CKPT_NEW(s->arena, ckpt_instant, room);
-    if (again == NULL) {
+    ckpt_instant *const recomputed = CKPT_NEW(s->arena, ckpt_instant, room);
+    if (recomputed == NULL) {
         return false;
     }
     if (s->again_count > 0) {
-        memcpy(again, s->again, (size_t)s->again_count * sizeof *again);
+        memcpy(recomputed, s->recomputed, (size_t)s->again_count * sizeof *recomputed);
     }
-    s->again = again;
+    s->recomputed = recomputed;
     s->again_room = room;
     return true;
 }
@@ -361,7 +361,7 @@ static void pair_add(ckpt_search *s, int k, int v)
     }
     stage_insert(stage, slot, v, bytes, s->again_count);
     settle(s, k);
-    s->again[s->again_count++] = at;
+    s->recomputed[s->again_count++] = at;
     instants_add(&s->runs[v], at);
     for (int i = 0; i < op->reads.count; i++) {
         instants_add(&s->uses[op->reads.at[i]], at);
@@ -377,9 +377,9 @@ static void pair_remove(ckpt_search *s, int k, int v)
     ckpt_stage *const stage = &s->stage[k];
     s->work += 10 + 10 * (op->reads.count + op->writes.count);
     const int slot = slot_of(stage, v);
-    const ckpt_instant moved = s->again[--s->again_count];
+    const ckpt_instant moved = s->recomputed[--s->again_count];
     const int index = stage->index[slot];
-    s->again[index] = moved;
+    s->recomputed[index] = moved;
     ckpt_stage *const other = &s->stage[CKPT_INSTANT_STAGE(moved)];
     other->index[slot_of(other, CKPT_INSTANT_OP(moved))] = index;
     stage_remove(stage, slot);
@@ -619,7 +619,7 @@ void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence)
 void ckpt_search_assign(ckpt_search *search, const ckpt_instant *pair, int count)
 {
     while (search->again_count > 0) {
-        const ckpt_instant last = search->again[search->again_count - 1];
+        const ckpt_instant last = search->recomputed[search->again_count - 1];
         (void)ckpt_search_toggle(search, CKPT_INSTANT_STAGE(last), CKPT_INSTANT_OP(last));
     }
     for (int i = 0; i < count; i++) {

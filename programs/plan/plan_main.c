@@ -210,8 +210,7 @@ static ckpt_code write_curve(ckpt_job *j, const ckpt_curve *curve, ckpt_err *err
     if (!j->found) {
         char least[CKPT_UNITS_TEXT];
         fprintf(stderr, "%s: no plan fits; the least budget at which one was found is %s (%lld bytes)\n",
-                j->cli->program, ckpt_bytes_show(curve->least_budget_bytes, least),
-                (long long)curve->least_budget_bytes);
+                j->cli->program, ckpt_bytes_show(curve->min_budget_bytes, least), (long long)curve->min_budget_bytes);
     }
     return file ? ckpt_file_write_text(r->output, &j->text, err) : CKPT_OK;
 }
@@ -355,7 +354,7 @@ static ckpt_code answer_packing(ckpt_job *j, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code answer(ckpt_job *j, ckpt_err *err)
+static ckpt_code candidates(ckpt_job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
     CKPT_TRY(ckpt_job_options(j, err));
@@ -408,7 +407,7 @@ int main(int argc, char **argv)
                   .usage = -1};
     ckpt_text_init(&j.text);
     catch_signals();
-    const ckpt_code code = answer(&j, &err);
+    const ckpt_code code = candidates(&j, &err);
     ckpt_text_fini(&j.text);
     ckpt_arena_fini(&arena);
     return code != CKPT_OK ? ckpt_cli_fail(&cli, &err) : j.usage >= 0 ? j.usage : j.found ? 0 : 1;

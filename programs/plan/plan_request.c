@@ -196,8 +196,8 @@ static int take_number(const ckpt_cli *cli, ckpt_request *r, const char *name, c
     if (strcmp(name, "threads") == 0 && !whole_number(value, 1, CKPT_THREADS_MAX, &r->threads)) {
         return ckpt_cli_usage(cli, "found --threads '%s', wanted 1 to %d", value, CKPT_THREADS_MAX);
     }
-    if (strcmp(name, "effort") == 0 && !whole_number(value, CKPT_EFFORT_LEAST, CKPT_EFFORT_MOST, &r->effort)) {
-        return ckpt_cli_usage(cli, "found --effort '%s', wanted %d to %d", value, CKPT_EFFORT_LEAST, CKPT_EFFORT_MOST);
+    if (strcmp(name, "effort") == 0 && !whole_number(value, CKPT_EFFORT_LOW, CKPT_EFFORT_MOST, &r->effort)) {
+        return ckpt_cli_usage(cli, "found --effort '%s', wanted %d to %d", value, CKPT_EFFORT_LOW, CKPT_EFFORT_MOST);
     }
     if (strcmp(name, "sweep") == 0 && !whole_number(value, 1, POINTS_MAX, &r->points)) {
         return ckpt_cli_usage(cli, "found --sweep '%s', wanted 1 to %d budgets", value, POINTS_MAX);

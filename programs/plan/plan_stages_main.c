@@ -96,7 +96,7 @@ static void add_row(const stage *s, int number, ckpt_text *text)
                   s->request.budget != NULL ? ckpt_bytes_show(plan->budget_bytes, shown[0]) : "no limit");
     if (plan->verdict != CKPT_FITS) {
         ckpt_text_add(text, "  does not fit: least budget %s (%lld bytes)\n",
-                      ckpt_bytes_show(plan->least_budget_bytes, shown[1]), (long long)plan->least_budget_bytes);
+                      ckpt_bytes_show(plan->min_budget_bytes, shown[1]), (long long)plan->min_budget_bytes);
         return;
     }
     ckpt_text_add(text, "  %10s  %10s  %10s  %+8.2f %%\n", ckpt_bytes_show(plan->peak_bytes, shown[2]),

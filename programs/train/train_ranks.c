@@ -31,7 +31,7 @@ ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *er
     }
     const unsigned char mine = (unsigned char)code;
     ckpt_err lost = {0};
-    if (ckpt_ranks_collect(training->ranks, &mine, training->wish, 1, &lost) != CKPT_OK) {
+    if (ckpt_ranks_allgather(training->ranks, &mine, training->wish, 1, &lost) != CKPT_OK) {
         return code != CKPT_OK ? code : CKPT_FAIL(err, lost.code, "%s", lost.msg);
     }
     for (int r = 0; r < training->rank_count; r++) {
@@ -137,7 +137,7 @@ static ckpt_code check_same(ckpt_training *training, const ckpt_text *text, ckpt
 {
     int64_t length = (int64_t)text->length;
     CKPT_TRY(ckpt_train_agree(training, code, err));
-    CKPT_TRY(ckpt_ranks_share(training->ranks, 0, &length, sizeof length, err));
+    CKPT_TRY(ckpt_ranks_broadcast(training->ranks, 0, &length, sizeof length, err));
     char *const first = ckpt_memory_get((size_t)length + 1);
     if (first == NULL) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for what rank 0 says");
@@ -146,7 +146,7 @@ static ckpt_code check_same(ckpt_training *training, const ckpt_text *text, ckpt
     }
     code = ckpt_train_agree(training, code, err);
     if (code == CKPT_OK) {
-        code = ckpt_ranks_share(training->ranks, 0, first, length, err);
+        code = ckpt_ranks_broadcast(training->ranks, 0, first, length, err);
     }
     if (code == CKPT_OK && strcmp(text->bytes, first) != 0) {
         code = refuse_difference(training, text->bytes, first, err);
@@ -216,7 +216,7 @@ ckpt_code ckpt_train_stop_together(ckpt_training *training, bool *stop, ckpt_err
         *stop = mine != 0;
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_ranks_collect(training->ranks, &mine, training->wish, 1, err));
+    CKPT_TRY(ckpt_ranks_allgather(training->ranks, &mine, training->wish, 1, err));
     *stop = memchr(training->wish, 1, (size_t)training->rank_count) != NULL;
     return CKPT_OK;
 }
@@ -243,7 +243,7 @@ ckpt_code ckpt_train_collect_peaks(ckpt_training *training, ckpt_err *err)
     }
     all[0] = mine;
     training->peak = all;
-    return training->ranks == NULL ? CKPT_OK : ckpt_ranks_collect(training->ranks, &mine, all, sizeof mine, err);
+    return training->ranks == NULL ? CKPT_OK : ckpt_ranks_allgather(training->ranks, &mine, all, sizeof mine, err);
 }
 
 bool ckpt_train_peaks_hold(const ckpt_training *training)

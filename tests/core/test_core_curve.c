@@ -40,7 +40,7 @@ static void check_fields(const ckpt_curve *c)
     assert_int_equal(c->static_bytes, 100);
     assert_int_equal(c->keep_all_peak_bytes, 900);
     assert_int_equal(c->keep_all_time_ns, 1000);
-    assert_int_equal(c->least_budget_bytes, 7);
+    assert_int_equal(c->min_budget_bytes, 7);
     assert_false(c->complete);
     assert_int_equal(c->point_count, 2);
     assert_int_equal(c->point[0].budget_bytes, 500);

@@ -23,8 +23,8 @@ static void check_mutant(const ckpt_test_format *format, const char *path, int n
     if (code == CKPT_OK) {
         (*accepted)++;
         if (format->rewrite != NULL) { /* what is written of an accepted file must be acceptable */
-            const char *const again = ckpt_test_file("fuzz_again.json", text.bytes, text.length);
-            const ckpt_code second = format->read(again, &arena, &err);
+            const char *const recomputed = ckpt_test_file("fuzz_again.json", text.bytes, text.length);
+            const ckpt_code second = format->read(recomputed, &arena, &err);
             CHECK(second == CKPT_OK, "%s mutant %d: was read, but not what was written of it: %s", format->kind, number,
                   err.msg);
         }
@@ -33,8 +33,9 @@ static void check_mutant(const ckpt_test_format *format, const char *path, int n
               (int)code, err.msg);
         int line = 0;
         int column = 0;
-        const char *const place = strstr(err.msg, "fuzz.json:");
-        CHECK(place != NULL && sscanf(place, "fuzz.json:%d:%d: ", &line, &column) == 2 && line > 0 && column > 0,
+        const char *const allocation = strstr(err.msg, "fuzz.json:");
+        CHECK(allocation != NULL && sscanf(allocation, "fuzz.json:%d:%d: ", &line, &column) == 2 && line > 0 &&
+                  column > 0,
               "%s mutant %d: no place: %s", format->kind, number, err.msg);
         CHECK(strpbrk(err.msg, "\n\r") == NULL, "%s mutant %d: more than one line", format->kind, number);
     }

@@ -180,18 +180,18 @@ static void test_round_trip(void **state)
     digest_of(tiny, before);
     digest_of(text.bytes, after);
     assert_string_equal(before, after);
-    const ckpt_graph *const again = read_text(text.bytes, &arena);
+    const ckpt_graph *const recomputed = read_text(text.bytes, &arena);
     for (int i = 0; i < g->op_count; i++) { /* what the digest leaves out */
-        assert_int_equal(again->op[i].time_ns, g->op[i].time_ns);
-        assert_int_equal(again->op[i].workspace_bytes, g->op[i].workspace_bytes);
-        assert_int_equal(again->op[i].checkpoint, g->op[i].checkpoint);
-        assert_string_equal(again->op[i].layer, g->op[i].layer);
-        assert_true((again->op[i].segment == NULL) == (g->op[i].segment == NULL));
-        assert_true((again->op[i].kind == NULL) == (g->op[i].kind == NULL));
-        assert_int_equal(again->op[i].offload, g->op[i].offload);
-        assert_int_equal(again->op[i].stage, g->op[i].stage);
+        assert_int_equal(recomputed->op[i].time_ns, g->op[i].time_ns);
+        assert_int_equal(recomputed->op[i].workspace_bytes, g->op[i].workspace_bytes);
+        assert_int_equal(recomputed->op[i].checkpoint, g->op[i].checkpoint);
+        assert_string_equal(recomputed->op[i].layer, g->op[i].layer);
+        assert_true((recomputed->op[i].segment == NULL) == (g->op[i].segment == NULL));
+        assert_true((recomputed->op[i].kind == NULL) == (g->op[i].kind == NULL));
+        assert_int_equal(recomputed->op[i].offload, g->op[i].offload);
+        assert_int_equal(recomputed->op[i].stage, g->op[i].stage);
     }
-    assert_true(again->has_link && again->h2d_bytes_per_s == 6);
+    assert_true(recomputed->has_link && recomputed->h2d_bytes_per_s == 6);
     ckpt_text_fini(&text);
     ckpt_arena_fini(&arena);
 }

@@ -121,7 +121,7 @@ static const struct {
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* A copy of libjansson, with the folders above it. False: it cannot be made. */
-static bool place(const char *root, const char *name)
+static bool allocation(const char *root, const char *name)
 {
     char path[ROOM], bytes[1 << 16];
     Dl_info info;
@@ -150,13 +150,13 @@ static int look(int i, const char *root)
     (void)unsetenv("CUDA_PATH");
     (void)unsetenv("VIRTUAL_ENV");
     for (int k = 0; k < FILES && cases[i].there[k] != NULL; k++) {
-        if (!place(root, cases[i].there[k])) {
+        if (!allocation(root, cases[i].there[k])) {
             return 2;
         }
     }
     if (cases[i].loaded != NULL) {
         snprintf(path, sizeof path, "%s/%s", root, cases[i].loaded);
-        if (!place(root, cases[i].loaded) || dlopen(path, RTLD_NOW | RTLD_LOCAL) == NULL) {
+        if (!allocation(root, cases[i].loaded) || dlopen(path, RTLD_NOW | RTLD_LOCAL) == NULL) {
             return 2;
         }
     }
@@ -164,14 +164,14 @@ static int look(int i, const char *root)
         snprintf(path, sizeof path, "%s/%s", root, cases[i].value);
         (void)setenv(cases[i].variable, cases[i].value[0] != '\0' ? path : "", 1);
     }
-    void *const handle = ckpt_library_open(&wanted), *const again = ckpt_library_open(&wanted);
+    void *const handle = ckpt_library_open(&wanted), *const recomputed = ckpt_library_open(&wanted);
     struct link_map *map = NULL;
     char found[PATH_MAX] = "";
     if (handle != NULL && (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || realpath(map->l_name, found) == NULL)) {
         return 2;
     }
     snprintf(path, sizeof path, "%s/%s", root, cases[i].found != NULL ? cases[i].found : "");
-    const bool right = strcmp(found, cases[i].found != NULL ? path : "") == 0 && again == handle;
+    const bool right = strcmp(found, cases[i].found != NULL ? path : "") == 0 && recomputed == handle;
     if (!right) {
         fprintf(stderr, "%s: found \"%s\", wanted \"%s\"\n", cases[i].what, found,
                 cases[i].found != NULL ? path : "nothing");
@@ -189,7 +189,7 @@ static void remove_all(const char *root)
     (void)waitpid(child, NULL, 0);
 }
 
-static void places(void **state)
+static void allocations(void **state)
 {
     const char *const given = getenv("TMPDIR");
     int wrong = 0;
@@ -215,6 +215,6 @@ static void places(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(places)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(allocations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

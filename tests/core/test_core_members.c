@@ -74,7 +74,7 @@ static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
 {
     ckpt_plan *const plan = CKPT_NEW(arena, ckpt_plan, 1);
     ckpt_step *const step = CKPT_NEW(arena, ckpt_step, MOST + 1);
-    ckpt_place *const place = CKPT_NEW(arena, ckpt_place, MOST + 1);
+    ckpt_allocation *const allocation = CKPT_NEW(arena, ckpt_allocation, MOST + 1);
     const char **const option = CKPT_NEW(arena, const char *, MOST);
     plan->graph_name = graph->name;
     memset(plan->graph_sha256, 'a', CKPT_DIGEST_TEXT - 1);
@@ -89,16 +89,16 @@ static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
         step[i].name = step[i].kind == CKPT_RUN ? graph->op[ckpt_test_draw((uint64_t)graph->op_count)].name
                                                 : graph->buffer[ckpt_test_draw((uint64_t)graph->buffer_count)].name;
     }
-    plan->place_count = draw_count();
-    for (int i = 0; i < plan->place_count; i++) {
+    plan->allocation_count = draw_count();
+    for (int i = 0; i < plan->allocation_count; i++) {
         const ckpt_buffer *const b = &graph->buffer[ckpt_test_draw((uint64_t)graph->buffer_count)];
         const bool scratch = ckpt_test_draw(3) == 0;
         const int from = (int)ckpt_test_draw((uint64_t)plan->step_count);
-        place[i] = (ckpt_place){.name = scratch ? "workspace" : b->name,
-                                .from = from,
-                                .to = plan->step_count - 1,
-                                .offset = draw_size(),
-                                .bytes = scratch ? draw_size() : b->bytes};
+        allocation[i] = (ckpt_allocation){.name = scratch ? "workspace" : b->name,
+                                          .from = from,
+                                          .to = plan->step_count - 1,
+                                          .offset = draw_size(),
+                                          .bytes = scratch ? draw_size() : b->bytes};
     }
     plan->option_count = draw_count();
     for (int i = 0; i < plan->option_count; i++) {
@@ -110,7 +110,7 @@ static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
         algorithms[i] = (ckpt_layer_algorithms){draw_name(arena, i), draw_name(arena, i / 2)};
     }
     plan->step = step;
-    plan->place = place;
+    plan->allocation = allocation;
     plan->option = option;
     plan->algorithms = algorithms;
     return plan;
@@ -163,7 +163,7 @@ static void test_plans_keep_outline_and_options(void **state)
             assert_string_equal(back->algorithms[i].algorithms, plan->algorithms[i].algorithms);
         }
         assert_int_equal(back->step_count, plan->step_count);
-        assert_int_equal(back->place_count, plan->place_count);
+        assert_int_equal(back->allocation_count, plan->allocation_count);
         ckpt_test_round_trip("plan", text.bytes);
         ckpt_text_fini(&text);
         ckpt_arena_fini(&arena);
@@ -210,7 +210,7 @@ static ckpt_trace *draw_trace(ckpt_arena *arena)
 {
     static const ckpt_category lies[] = {CKPT_CAT_ACTIVATIONS, CKPT_CAT_SAVED, CKPT_CAT_GRADIENTS, CKPT_CAT_WORKSPACE};
     ckpt_trace *const trace = CKPT_NEW(arena, ckpt_trace, 1);
-    ckpt_trace_place *const place = CKPT_NEW(arena, ckpt_trace_place, MOST);
+    ckpt_trace_allocation *const allocation = CKPT_NEW(arena, ckpt_trace_allocation, MOST);
     ckpt_event *const event = CKPT_NEW(arena, ckpt_event, 2); /* all that places are held against, in any order */
     const int last = (int)ckpt_test_draw(2);
     event[last] = (ckpt_event){.step = 2000, .name = "last", .end_ns = 1};
@@ -224,17 +224,17 @@ static ckpt_trace *draw_trace(ckpt_arena *arena)
                           .step_ns_count = draw_count(),
                           .event = event,
                           .event_count = 2,
-                          .place = place,
-                          .place_count = draw_count()};
+                          .allocation = allocation,
+                          .allocation_count = draw_count()};
     trace->step_ns = draw_times(arena, trace->step_ns_count);
-    for (int i = 0; i < trace->place_count; i++) {
+    for (int i = 0; i < trace->allocation_count; i++) {
         const int from = (int)ckpt_test_draw(1000);
-        place[i] = (ckpt_trace_place){.name = draw_name(arena, i),
-                                      .category = lies[ckpt_test_draw(4)],
-                                      .from = from,
-                                      .to = from + (int)ckpt_test_draw(1000),
-                                      .offset = draw_size(),
-                                      .bytes = draw_size()};
+        allocation[i] = (ckpt_trace_allocation){.name = draw_name(arena, i),
+                                                .category = lies[ckpt_test_draw(4)],
+                                                .from = from,
+                                                .to = from + (int)ckpt_test_draw(1000),
+                                                .offset = draw_size(),
+                                                .bytes = draw_size()};
     }
     return trace;
 }
@@ -257,10 +257,10 @@ static void test_traces_keep_places_and_step_times(void **state)
         for (int i = 0; i < trace->step_ns_count; i++) {
             assert_int_equal(back->step_ns[i], trace->step_ns[i]);
         }
-        assert_int_equal(back->place_count, trace->place_count);
-        for (int i = 0; i < trace->place_count; i++) {
-            const ckpt_trace_place *const a = &back->place[i];
-            const ckpt_trace_place *const b = &trace->place[i];
+        assert_int_equal(back->allocation_count, trace->allocation_count);
+        for (int i = 0; i < trace->allocation_count; i++) {
+            const ckpt_trace_allocation *const a = &back->allocation[i];
+            const ckpt_trace_allocation *const b = &trace->allocation[i];
             assert_string_equal(a->name, b->name);
             assert_int_equal(a->category, b->category);
             assert_int_equal(a->from, b->from);

@@ -88,14 +88,14 @@ static void check_fields(const ckpt_plan *p)
     assert_int_equal(p->step_count, 6);
     for (int i = 0; i < 6; i++) {
         assert_int_equal(p->step[i].kind, kinds[i]);
-        assert_int_equal(p->step[i].again, i == 5);
+        assert_int_equal(p->step[i].recomputed, i == 5);
         assert_int_equal(p->step[i].inplace, i == 4);
     }
     assert_string_equal(p->step[3].name, "a0");
-    assert_int_equal(p->place_count, 2);
-    assert_int_equal(p->place[0].to, 2);
-    assert_int_equal(p->place[1].offset, 512);
-    assert_int_equal(p->place[1].bytes, 64);
+    assert_int_equal(p->allocation_count, 2);
+    assert_int_equal(p->allocation[0].to, 2);
+    assert_int_equal(p->allocation[1].offset, 512);
+    assert_int_equal(p->allocation[1].bytes, 64);
 }
 
 static void test_fields_survive_a_round_trip(void **state)
@@ -108,7 +108,7 @@ static void test_fields_survive_a_round_trip(void **state)
     const ckpt_plan *const plan = read_plan(plan_text(), &arena);
     check_fields(plan);
     assert_int_equal(plan->step[0].target, -1);
-    assert_int_equal(plan->place[0].buffer, -1);
+    assert_int_equal(plan->allocation[0].buffer, -1);
     ckpt_plan_write(plan, &text);
     check_fields(read_plan(text.bytes, &arena));
     assert_non_null(strstr(text.bytes, "\"gap\": 0.25")); /* computed, never copied */
@@ -158,16 +158,16 @@ static void test_infeasible_plans(void **state)
                             .graph_sha256 = "0000000000000000000000000000000000000000000000000000000000000000",
                             .budget_bytes = 10,
                             .verdict = CKPT_INFEASIBLE,
-                            .least_budget_bytes = 99,
+                            .min_budget_bytes = 99,
                             .no_schedule_below_bytes = 77};
     ckpt_plan_write(&none, &text);
-    const ckpt_plan *const again = read_plan(text.bytes, &arena);
-    assert_int_equal(again->verdict, CKPT_INFEASIBLE);
-    assert_int_equal(again->least_budget_bytes, 99);
-    assert_int_equal(again->no_schedule_below_bytes, 77);
-    assert_false(again->has_bound);
-    assert_int_equal(again->step_count, 0);
-    assert_string_equal(again->solver, "");
+    const ckpt_plan *const recomputed = read_plan(text.bytes, &arena);
+    assert_int_equal(recomputed->verdict, CKPT_INFEASIBLE);
+    assert_int_equal(recomputed->min_budget_bytes, 99);
+    assert_int_equal(recomputed->no_schedule_below_bytes, 77);
+    assert_false(recomputed->has_bound);
+    assert_int_equal(recomputed->step_count, 0);
+    assert_string_equal(recomputed->solver, "");
     ckpt_text_fini(&text);
     ckpt_arena_fini(&arena);
 }
@@ -184,8 +184,8 @@ static void test_bind_finds_every_name(void **state)
     for (int i = 0; i < 6; i++) {
         assert_int_equal(plan->step[i].target, targets[i]);
     }
-    assert_int_equal(plan->place[0].buffer, 0);
-    assert_int_equal(plan->place[1].buffer, -1);
+    assert_int_equal(plan->allocation[0].buffer, 0);
+    assert_int_equal(plan->allocation[1].buffer, -1);
     ckpt_arena_fini(&arena);
 }
 

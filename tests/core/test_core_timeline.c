@@ -71,7 +71,7 @@ static void check_against(const added *all, int count, const ckpt_trace *trace, 
 {
     ckpt_bytes peak = 0;
     ckpt_ns first = INT64_MAX, time = 0;
-    int place = 0, peak_event = 0, unknown = 0, twice = 0, final = -1;
+    int allocation = 0, peak_event = 0, unknown = 0, twice = 0, final = -1;
     for (int i = 0; i < count; i++) {
         first = all[i].event.start_ns < first ? all[i].event.start_ns : first;
     }
@@ -92,9 +92,9 @@ static void check_against(const added *all, int count, const ckpt_trace *trace, 
             unknown++;
             continue;
         }
-        const ckpt_event *const e = &trace->event[place];
-        CHECK(place < trace->event_count, "event %d is missing", place);
-        assert_int_equal(e->step, place);
+        const ckpt_event *const e = &trace->event[allocation];
+        CHECK(allocation < trace->event_count, "event %d is missing", allocation);
+        assert_int_equal(e->step, allocation);
         assert_string_equal(e->name, a->event.name);
         assert_string_equal(e->layer, a->event.layer != NULL ? a->event.layer : "");
         assert_string_equal(e->stream, a->event.stream != NULL ? a->event.stream : "compute");
@@ -107,20 +107,20 @@ static void check_against(const added *all, int count, const ckpt_trace *trace, 
         ckpt_bytes sum = 0;
         for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
             const ckpt_bytes wanted = bytes_after(all, count, i, (ckpt_category)c);
-            CHECK(e->bytes[c] == wanted, "event %d: %lld bytes of %s, wanted %lld", place, (long long)e->bytes[c],
+            CHECK(e->bytes[c] == wanted, "event %d: %lld bytes of %s, wanted %lld", allocation, (long long)e->bytes[c],
                   ckpt_category_name((ckpt_category)c), (long long)wanted);
             sum += c == CKPT_CAT_OUTSIDE ? 0 : wanted;
         }
-        peak_event = sum > peak ? place : peak_event;
+        peak_event = sum > peak ? allocation : peak_event;
         peak = sum > peak ? sum : peak;
         time = e->end_ns > time ? e->end_ns : time;
-        place++;
+        allocation++;
     }
     ckpt_bytes left = 0;
     for (int c = 0; count > 0 && c < CKPT_CATEGORY_COUNT; c++) {
         left += bytes_after(all, count, final, (ckpt_category)c);
     }
-    assert_int_equal(trace->event_count, place);
+    assert_int_equal(trace->event_count, allocation);
     assert_int_equal(trace->peak_bytes, peak);
     assert_int_equal(trace->peak_event, peak_event);
     assert_int_equal(trace->time_ns, time);

@@ -80,7 +80,7 @@ static const ckpt_event events[] = {
 };
 enum { EVENT_COUNT = sizeof events / sizeof events[0] };
 
-static const ckpt_trace_place places[] = {
+static const ckpt_trace_allocation allocations[] = {
     {"f0", CKPT_CAT_ACTIVATIONS, 0, 5, 0, 64},
     {"workspace", CKPT_CAT_WORKSPACE, 2, 2, 64, 27},
 };
@@ -106,8 +106,8 @@ static void test_trace_survives_a_round_trip(void **state)
                               .capacity_bytes = 4096,
                               .step_ns = step_times,
                               .step_ns_count = 3,
-                              .place = places,
-                              .place_count = 2};
+                              .allocation = allocations,
+                              .allocation_count = 2};
     ckpt_arena arena;
     ckpt_text text;
     ckpt_err err = {0};
@@ -130,14 +130,14 @@ static void test_trace_survives_a_round_trip(void **state)
     assert_int_equal(t->capacity_bytes, 4096);
     assert_int_equal(t->step_ns_count, 3);
     assert_memory_equal(t->step_ns, step_times, sizeof step_times);
-    assert_int_equal(t->place_count, 2);
+    assert_int_equal(t->allocation_count, 2);
     for (int i = 0; i < 2; i++) {
-        assert_string_equal(t->place[i].name, places[i].name);
-        assert_int_equal(t->place[i].category, places[i].category);
-        assert_int_equal(t->place[i].from, places[i].from);
-        assert_int_equal(t->place[i].to, places[i].to);
-        assert_int_equal(t->place[i].offset, places[i].offset);
-        assert_int_equal(t->place[i].bytes, places[i].bytes);
+        assert_string_equal(t->allocation[i].name, allocations[i].name);
+        assert_int_equal(t->allocation[i].category, allocations[i].category);
+        assert_int_equal(t->allocation[i].from, allocations[i].from);
+        assert_int_equal(t->allocation[i].to, allocations[i].to);
+        assert_int_equal(t->allocation[i].offset, allocations[i].offset);
+        assert_int_equal(t->allocation[i].bytes, allocations[i].bytes);
     }
     assert_int_equal(t->event_count, EVENT_COUNT);
     for (int i = 0; i < EVENT_COUNT; i++) {

@@ -117,7 +117,7 @@ static void each_thing_under_its_tag(void **state)
     int64_t bytes[TAGS] = {0};
     int count[TAGS] = {0};
     (void)state;
-    for (int again = 0; again < 2; again++) {
+    for (int recomputed = 0; recomputed < 2; recomputed++) {
         for (int i = 0; i < TAGS; i++) {
             do_it(&deeds[i], (uint64_t)i + 1);
         }
@@ -135,7 +135,7 @@ static void each_thing_under_its_tag(void **state)
                 assert_true((a->name[0] != '\0') == (a->kind == CKPT_ACTIVITY_KERNEL));
                 bytes[a->tag - 1] += a->bytes;
                 count[a->tag - 1]++;
-                if (again == 0) {
+                if (recomputed == 0) {
                     print_message("tag %d: %s %s, %lld bytes, %lld ns, stream %u\n", (int)a->tag,
                                   ckpt_activity_kind_name(a->kind), a->name, (long long)a->bytes,
                                   (long long)(a->end_ns - a->start_ns), a->stream);

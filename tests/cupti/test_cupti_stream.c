@@ -69,18 +69,18 @@ static void test_memory_that_was_short_for_a_while(void **state)
         ckpt_err err = {0};
         ckpt_rec_begin("buffer=4096");
         ckpt_rec_open();
-        for (int again = 0; again < 2; again++) {
+        for (int recomputed = 0; recomputed < 2; recomputed++) {
             for (int i = 0; i < 200; i++) {
                 char items[64];
                 snprintf(items, sizeof items, "range r%d; kernel k%d 5; end", i, i);
                 ckpt_rec_tagged((uint64_t)i + 1, items);
             }
-            ckpt_memory_fail_after(again == 0 ? allowed : -1);
+            ckpt_memory_fail_after(recomputed == 0 ? allowed : -1);
             CHECK_OK(ckpt_recorder_flush(ckpt_rec.recorder, &err), err);
             ckpt_memory_fail_after(-1);
             const ckpt_code code =
                 ckpt_recorder_collect(ckpt_rec.recorder, &ckpt_rec.arena, &ckpt_rec.got, &ckpt_rec.count, &err);
-            assert_true(code == CKPT_OK || (code == CKPT_NO_MEMORY && again == 0));
+            assert_true(code == CKPT_OK || (code == CKPT_NO_MEMORY && recomputed == 0));
             short_of += code == CKPT_NO_MEMORY;
             if (code == CKPT_OK) {
                 assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_KERNEL), 200);

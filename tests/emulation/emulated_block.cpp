@@ -80,7 +80,7 @@ struct warp {
 
 fiber host;
 fiber *running = &host;
-std::vector<fiber *> spare; /* stacks without a thread */
+std::vector<fiber *> fallback; /* stacks without a thread */
 /* Never destroyed: the fibers are the process's to the end, and are then still pointed to. */
 std::vector<fiber *> &every = *new std::vector<fiber *>;
 std::vector<thread> threads;
@@ -137,7 +137,7 @@ static void fiber_reset(fiber *f)
 /* A stack with an unmapped page below it. */
 static fiber *fiber_make()
 {
-    if (spare.empty()) {
+    if (fallback.empty()) {
         char *const place = (char *)mmap(nullptr, STACK + PAGE, PROT_READ | PROT_WRITE,
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (place == MAP_FAILED) {
@@ -152,8 +152,8 @@ static fiber *fiber_make()
         every.push_back(made);
         return made;
     }
-    fiber *const f = spare.back();
-    spare.pop_back();
+    fiber *const f = fallback.back();
+    fallback.pop_back();
     return f;
 }
 
@@ -222,7 +222,7 @@ static void take_turn(bool parked)
                 open_block();
                 continue;
             }
-            spare.push_back(running);
+            fallback.push_back(running);
             switch_to(&host);
             return; /* a later grid */
         }
@@ -238,7 +238,7 @@ static void take_turn(bool parked)
         }
         fiber *const next = place != nullptr ? place : fiber_make();
         if (!parked) {
-            spare.push_back(running);
+            fallback.push_back(running);
         }
         switch_to(next);
         return;
@@ -386,8 +386,8 @@ bool emulated_run_grid(dim3 grid, dim3 block, size_t shared, const std::function
     switch_to(fiber_make());
     close_shared(false);
     if (broken) { /* threads hang in the middle of the kernel: forget their stacks */
-        spare = every;
-        for (fiber *f : spare) {
+        fallback = every;
+        for (fiber *f : fallback) {
             fiber_reset(f);
         }
     }

@@ -99,8 +99,8 @@ static void text_gives_the_next_byte(void **state)
     test_input(&m, "ids", CKPT_INT32, 2, (int64_t[]){4, 8});
     test_input(&m, "targets", CKPT_INT32, 2, (int64_t[]){4, 8});
     const int64_t limit[] = {97, 97}, small[] = {97, 96};
-    int32_t ids[32], targets[32], again[32], later[32];
-    void *const input[] = {ids, targets}, *const other[] = {again, targets}, *const next[] = {later, targets};
+    int32_t ids[32], targets[32], recomputed[32], later[32];
+    void *const input[] = {ids, targets}, *const other[] = {recomputed, targets}, *const next[] = {later, targets};
     ckpt_data *const data = open_ok(spec("text:%s", file, ""), &m.model, limit, 5);
     int starts = 0;
     for (uint64_t step = 0; step < 200; step++) {
@@ -115,14 +115,14 @@ static void text_gives_the_next_byte(void **state)
     ckpt_data_fill(data, 3, input);
     ckpt_data_fill(data, 4, next);
     ckpt_data_fill(data, 3, other);
-    assert_memory_equal(ids, again, sizeof ids);
+    assert_memory_equal(ids, recomputed, sizeof ids);
     assert_memory_not_equal(ids, later, sizeof ids);
     assert_true(ckpt_data_mapped_bytes(data) == sizeof text);
     check_each_alone(data, &m.model);
     ckpt_data_close(data);
     ckpt_data *const seeded = open_ok(spec("text:%s", file, ""), &m.model, limit, 6);
     ckpt_data_fill(seeded, 3, other);
-    assert_memory_not_equal(ids, again, sizeof ids);
+    assert_memory_not_equal(ids, recomputed, sizeof ids);
     ckpt_data_close(seeded);
 
     refuse(spec("text:%s", file, ""), &m.model, small, CKPT_BAD_INPUT, "values below 96");

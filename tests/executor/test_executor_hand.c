@@ -81,11 +81,12 @@ static void poison_shows(void **state)
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
-    ckpt_place *const place = (ckpt_place *)(uintptr_t)plan->place;
+    ckpt_allocation *const allocation = (ckpt_allocation *)(uintptr_t)plan->allocation;
     int moved = 0; /* every place on its neighbour's address: what is written there is lost */
-    for (int p = 1; p < plan->place_count; p++) {
-        if (place[p].buffer >= 0 && place[p - 1].bytes >= place[p].bytes && place[p - 1].to > place[p].from) {
-            place[p].offset = place[p - 1].offset;
+    for (int p = 1; p < plan->allocation_count; p++) {
+        if (allocation[p].buffer >= 0 && allocation[p - 1].bytes >= allocation[p].bytes &&
+            allocation[p - 1].to > allocation[p].from) {
+            allocation[p].offset = allocation[p - 1].offset;
             moved++;
         }
     }
@@ -201,16 +202,16 @@ static void refusals(void **state)
     assert_non_null(strstr(err.msg, "outside"));
 
     other = *plan; /* no workspaces */
-    ckpt_place *const place = CKPT_NEW(&t.arena, ckpt_place, plan->place_count);
+    ckpt_allocation *const allocation = CKPT_NEW(&t.arena, ckpt_allocation, plan->allocation_count);
     int kept = 0;
-    for (int p = 0; p < plan->place_count; p++) {
-        if (plan->place[p].buffer >= 0) {
-            place[kept++] = plan->place[p];
+    for (int p = 0; p < plan->allocation_count; p++) {
+        if (plan->allocation[p].buffer >= 0) {
+            allocation[kept++] = plan->allocation[p];
         }
     }
-    assert_true(kept < plan->place_count);
-    other.place = place;
-    other.place_count = kept;
+    assert_true(kept < plan->allocation_count);
+    other.allocation = allocation;
+    other.allocation_count = kept;
     err = (ckpt_err){0};
     assert_int_equal(try_create(&t, &other, &err), CKPT_DEVICE);
     assert_non_null(strstr(err.msg, "profile"));

@@ -52,10 +52,10 @@ static void touch(footprint *f, ckpt_bytes from, ckpt_bytes bytes, bool write)
 static void touch_buffer(const ckpt_plan *plan, footprint *f, int buffer, int s, bool write)
 {
     for (int back = 0; back < 2; back++) {
-        for (int p = 0; p < plan->place_count; p++) {
-            const ckpt_place *const place = &plan->place[p];
-            if (place->buffer == buffer && place->from <= s - back && s - back <= place->to) {
-                touch(f, place->offset, place->bytes, write);
+        for (int p = 0; p < plan->allocation_count; p++) {
+            const ckpt_allocation *const allocation = &plan->allocation[p];
+            if (allocation->buffer == buffer && allocation->from <= s - back && s - back <= allocation->to) {
+                touch(f, allocation->offset, allocation->bytes, write);
                 return;
             }
         }
@@ -81,9 +81,9 @@ static footprint footprint_of(const ckpt_plan *plan, const ckpt_graph *graph, in
         for (int i = 0; i < op->adds.count; i++) {
             touch_buffer(plan, &f, op->adds.at[i], s, true);
         }
-        for (int p = 0; p < plan->place_count; p++) {
-            if (plan->place[p].from == s) {
-                touch(&f, plan->place[p].offset, plan->place[p].bytes, true);
+        for (int p = 0; p < plan->allocation_count; p++) {
+            if (plan->allocation[p].from == s) {
+                touch(&f, plan->allocation[p].offset, plan->allocation[p].bytes, true);
             }
         }
         break;
@@ -291,7 +291,7 @@ static void planned(void **state)
             ckpt_plan *plan = NULL;
             ckpt_plan_options options = {.budget_bytes = 1};
             CHECK_OK(ckpt_plan_make(t.lowered->graph, strategy[i], &options, &t.arena, &plan, &err), err);
-            options.budget_bytes = plan->least_budget_bytes;
+            options.budget_bytes = plan->min_budget_bytes;
             CHECK_OK(ckpt_plan_make(t.lowered->graph, strategy[i], &options, &t.arena, &plan, &err), err);
             check_plan(&t, plan, false, &sum);
             check_plan(&t, plan, true, &sum);

@@ -42,16 +42,16 @@ static const ckpt_trace *trace_of(subject *s)
 static int count_places(const ckpt_trace *trace, const char *name)
 {
     int count = 0;
-    for (int i = 0; i < trace->place_count; i++) {
-        count += strcmp(trace->place[i].name, name) == 0;
+    for (int i = 0; i < trace->allocation_count; i++) {
+        count += strcmp(trace->allocation[i].name, name) == 0;
     }
     return count;
 }
 
-static const ckpt_trace_place *place_at(const ckpt_trace *trace, const char *name, int step)
+static const ckpt_trace_allocation *place_at(const ckpt_trace *trace, const char *name, int step)
 {
-    for (int i = 0; i < trace->place_count; i++) {
-        const ckpt_trace_place *const p = &trace->place[i];
+    for (int i = 0; i < trace->allocation_count; i++) {
+        const ckpt_trace_allocation *const p = &trace->allocation[i];
         if (strcmp(p->name, name) == 0 && p->from <= step && step <= p->to) {
             return p;
         }
@@ -90,7 +90,7 @@ static void a_step_that_reads_elsewhere_is_seen(void **state)
     const int buffer = s.t.lowered->value_buffer[args->node->in_value[which]];
     const char *const name = s.t.lowered->graph->buffer[buffer].name;
     const ckpt_trace *const before = trace_of(&s);
-    const ckpt_trace_place *const planned = place_at(before, name, step);
+    const ckpt_trace_allocation *const planned = place_at(before, name, step);
     assert_non_null(planned);
     assert_true(planned->from < step && planned->to > step);
 

@@ -45,24 +45,24 @@ static void check_plans(test_train *t, const char *what, test_record *wanted)
     for (int s = 1; s < STEPS; s++) {
         CHECK(strcmp(wanted->digest[s][0], wanted->digest[s - 1][0]) != 0, "%s: step %d trains nothing", what, s + 1);
     }
-    int again = 0;
+    int recomputed = 0;
     for (size_t i = 0; i < sizeof strategy / sizeof strategy[0]; i++) {
         char name[160];
         if (i == 2 && t->lowered->network->scheme.micro_batches != 2) {
             break; /* it takes its time */
         }
         const ckpt_plan *plan = test_train_plan(t, strategy[i], 1);
-        plan = test_train_plan(t, strategy[i], plan->least_budget_bytes);
+        plan = test_train_plan(t, strategy[i], plan->min_budget_bytes);
         assert_int_equal(plan->verdict, CKPT_FITS);
         test_record found;
         run_plan(t, plan, true, &found);
         snprintf(name, sizeof name, "%s: %s", what, strategy[i]);
         test_record_same(wanted, &found, 0, name);
         for (int s = 0; s < plan->step_count; s++) {
-            again += plan->step[s].again;
+            recomputed += plan->step[s].recomputed;
         }
     }
-    CHECK(again > 0, "%s: nothing runs again", what);
+    CHECK(recomputed > 0, "%s: nothing runs again", what);
 }
 
 static void any_plan(const char *file, const char *set, int step)
@@ -405,7 +405,7 @@ static void weights_that_have_changed_are_seen(void **state)
     test_train_open(&t, "models/lstm.json", "batch=2 hidden=8");
     ckpt_plan plan = *test_train_hand_plan(&t, false, false);
     ckpt_step *const step = CKPT_NEW(&t.arena, ckpt_step, plan.step_count + 1);
-    ckpt_place *const place = CKPT_NEW(&t.arena, ckpt_place, plan.place_count);
+    ckpt_allocation *const allocation = CKPT_NEW(&t.arena, ckpt_allocation, plan.allocation_count);
     int update = plan.step_count - 1;
     while (t.lowered->op_role[plan.step[update].target].phase != CKPT_UPDATE) {
         update--;
@@ -414,13 +414,13 @@ static void weights_that_have_changed_are_seen(void **state)
     step[0] = plan.step[update];
     memcpy(step + 1, plan.step, (size_t)update * sizeof *step);
     memcpy(step + 1 + update, plan.step + update + 1, (size_t)(plan.step_count - update - 1) * sizeof *step);
-    for (int i = 0; i < plan.place_count; i++) {
-        place[i] = plan.place[i];
-        place[i].from += place[i].from < update;
-        place[i].to += place[i].to < update;
+    for (int i = 0; i < plan.allocation_count; i++) {
+        allocation[i] = plan.allocation[i];
+        allocation[i].from += allocation[i].from < update;
+        allocation[i].to += allocation[i].to < update;
     }
     plan.step = step;
-    plan.place = place;
+    plan.allocation = allocation;
     assert_int_equal(ckpt_executor_create(t.device, t.lowered, &plan, NULL, &executor, &err), CKPT_BAD_INPUT);
     CHECK(strstr(err.msg, "again after its weights are updated") != NULL, "%s", err.msg);
     test_train_close(&t);

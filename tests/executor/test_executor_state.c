@@ -270,7 +270,7 @@ static void a_state_is_of_no_scheme(void **state)
 {
     (void)state;
     static const char *const model[] = {"tests/models/resnet-small.json", "tests/models/fork.json"};
-    const char *const half = path_of("half.state"), *const again = path_of("again.state");
+    const char *const half = path_of("half.state"), *const recomputed = path_of("again.state");
     const char *const wanted = path_of("wanted.state"), *const found = path_of("found.state");
     for (size_t m = 0; m < sizeof model / sizeof model[0]; m++) {
         for (int i = 0; i < 9; i++) { /* static, fused, apart: from each to each */
@@ -281,8 +281,8 @@ static void a_state_is_of_no_scheme(void **state)
             open_scheme(&from, model[m], scheme_of(i / 3 == 1, i / 3 == 2));
             open_scheme(&to, model[m], scheme_of(i % 3 == 1, i % 3 == 2));
             train_to(&from, NULL, 2, half);
-            train_to(&to, half, 2, again);
-            same_files(half, again, model[m]);
+            train_to(&to, half, 2, recomputed);
+            same_files(half, recomputed, model[m]);
             if (i / 3 == i % 3 || (i / 3 < 2 && i % 3 < 2)) { /* copies' gradients are summed in another order */
                 train_to(&from, NULL, 4, wanted);
                 train_to(&to, half, 4, found);
@@ -293,7 +293,7 @@ static void a_state_is_of_no_scheme(void **state)
         }
     }
     remove(half);
-    remove(again);
+    remove(recomputed);
     remove(wanted);
     remove(found);
 }

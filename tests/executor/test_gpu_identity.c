@@ -20,14 +20,14 @@ enum { SEED = 7 };
 #define ASIDE ((ckpt_bytes)3 << 20) /* taken first, so that the arena lies elsewhere */
 
 typedef struct totals {
-    int plans, runs, again, copies;
+    int plans, runs, recomputed, copies;
 } totals;
 
 static void add_plan(const ckpt_plan *plan, totals *total)
 {
     total->plans++;
     for (int s = 0; s < plan->step_count; s++) {
-        total->again += plan->step[s].again;
+        total->recomputed += plan->step[s].recomputed;
         total->copies += plan->step[s].kind == CKPT_OFFLOAD || plan->step[s].kind == CKPT_FETCH;
     }
 }
@@ -85,7 +85,7 @@ static void check_strategy(test_train *t, const ckpt_strategy *strategy, const t
 {
     const ckpt_plan *const none = test_train_plan(t, strategy->name, 1);
     assert_int_equal(none->verdict, CKPT_INFEASIBLE);
-    const ckpt_bytes least = none->least_budget_bytes;
+    const ckpt_bytes least = none->min_budget_bytes;
     check_plan(t, test_train_plan(t, strategy->name, least), wanted, total);
     if (strategy->budgeted && least < keep_all_bytes) {
         const ckpt_plan *const plan = test_train_plan(t, strategy->name, least + (keep_all_bytes - least) / 2);
@@ -116,9 +116,10 @@ static void check_model(const ckpt_gpu *on, const char *file, const char *set, c
             check_strategy(&t, ckpt_strategy_table[i], &wanted, keep_all->static_bytes + keep_all->arena_bytes, &total);
         }
     }
-    CHECK(total.again > 0 && total.copies > 0, "%s: %d recomputations, %d copies", file, total.again, total.copies);
+    CHECK(total.recomputed > 0 && total.copies > 0, "%s: %d recomputations, %d copies", file, total.recomputed,
+          total.copies);
     print_message("%s on %s in %s: %d plans, %d runs, %d recomputations, %d copies: peaks equal, bits equal\n", file,
-                  on->name, dtype, total.plans, total.runs, total.again, total.copies);
+                  on->name, dtype, total.plans, total.runs, total.recomputed, total.copies);
     test_train_close(&t);
 }
 

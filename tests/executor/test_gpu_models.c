@@ -169,10 +169,10 @@ static const ckpt_plan *plan_for(network *n, const char *strategy, ckpt_bytes bu
 {
     ckpt_err err = {0};
     ckpt_plan *plan = NULL;
-    ckpt_plan_options options = {.budget_bytes = budget, .effort = CKPT_EFFORT_LEAST};
+    ckpt_plan_options options = {.budget_bytes = budget, .effort = CKPT_EFFORT_LOW};
     CHECK_OK(ckpt_plan_make(n->lowered->graph, strategy, &options, &n->arena, &plan, &err), err);
     if (plan->verdict != CKPT_FITS) {
-        options.budget_bytes = plan->least_budget_bytes;
+        options.budget_bytes = plan->min_budget_bytes;
         CHECK_OK(ckpt_plan_make(n->lowered->graph, strategy, &options, &n->arena, &plan, &err), err);
     }
     assert_int_equal(plan->verdict, CKPT_FITS);
@@ -354,13 +354,13 @@ enum { FACTOR = 8 };
 /* The largest share of its bound that a loss takes. */
 static double check_losses(const standard *s, const record *found, ckpt_dtype dtype, const char *what)
 {
-    double most = 0, answer = 0;
+    double most = 0, candidates = 0;
     for (int step = 0; step < STEPS; step++) {
         const double cpu = (double)s->exact.loss[step], gpu = (double)found->loss[step];
         for (int i = 0; i < NUDGES; i++) {
-            answer = fmax(answer, fabs((double)s->nudged[dtype == CKPT_BFLOAT16][i].loss[step] - cpu));
+            candidates = fmax(candidates, fabs((double)s->nudged[dtype == CKPT_BFLOAT16][i].loss[step] - cpu));
         }
-        const double bound = FACTOR * answer + nudge_of(dtype) * fabs(cpu);
+        const double bound = FACTOR * candidates + nudge_of(dtype) * fabs(cpu);
         CHECK(fabs(gpu - cpu) <= bound, "%s: loss of step %d is %.9g, the CPU's %.9g, bound %.2g", what, step + 1, gpu,
               cpu, bound);
         most = fmax(most, fabs(gpu - cpu) / bound);
@@ -377,11 +377,12 @@ static double check_gradients(const standard *s, const record *found, ckpt_dtype
     int node, k, number = 0;
     for (const ckpt_param *p = own_param(of, 0, &node, &k); p != NULL; p = own_param(of, ++number, &node, &k)) {
         const int64_t count = ckpt_shape_count(&p->tensor.shape);
-        double answer = 0;
+        double candidates = 0;
         for (int i = 0; i < NUDGES; i++) {
-            answer = fmax(answer, distance(s->nudged[dtype == CKPT_BFLOAT16][i].grad + at, s->exact.grad + at, count));
+            candidates =
+                fmax(candidates, distance(s->nudged[dtype == CKPT_BFLOAT16][i].grad + at, s->exact.grad + at, count));
         }
-        const double bound = FACTOR * answer + nudge_of(dtype) * whole;
+        const double bound = FACTOR * candidates + nudge_of(dtype) * whole;
         const double far = distance(found->grad + at, s->exact.grad + at, count);
         CHECK(far <= bound, "%s: the gradient of %s of layer %s is %.3g from the CPU's, bound %.2g; the CPU's is %.3g",
               what, p->tensor.name, of->node[node].name, far, bound, distance(s->exact.grad + at, NULL, count));
@@ -393,11 +394,11 @@ static double check_gradients(const standard *s, const record *found, ckpt_dtype
 
 /* ------------------------------------------------------------------------------------------------ trains */
 
-static void count_steps(const ckpt_plan *plan, int *again, int *copies)
+static void count_steps(const ckpt_plan *plan, int *recomputed, int *copies)
 {
-    *again = *copies = 0;
+    *recomputed = *copies = 0;
     for (int s = 0; s < plan->step_count; s++) {
-        *again += plan->step[s].again;
+        *recomputed += plan->step[s].recomputed;
         *copies += plan->step[s].kind == CKPT_OFFLOAD || plan->step[s].kind == CKPT_FETCH;
     }
 }
@@ -406,22 +407,23 @@ static void count_steps(const ckpt_plan *plan, int *again, int *copies)
  * their training here, so by copies to the host in float32 and by recomputation in bfloat16 (test_gpu_identity has
  * every strategy). Where nothing can be saved, because the workspace of one layer is nearly all of the arena, a plan
  * that runs something again all the same. */
-static const ckpt_plan *tight_plan(network *n, const ckpt_plan *keep_all, ckpt_dtype dtype, int *again, int *copies)
+static const ckpt_plan *tight_plan(network *n, const ckpt_plan *keep_all, ckpt_dtype dtype, int *recomputed,
+                                   int *copies)
 {
     enum { FEW_LAYERS = 36 };
     const char *const strategy = n->model->layer_count < FEW_LAYERS ? "auto"
                                  : dtype == CKPT_FLOAT32            ? "offload-only"
                                                                     : "greedy";
     const ckpt_plan *const half = plan_for(n, strategy, keep_all->static_bytes + keep_all->arena_bytes / 2);
-    count_steps(half, again, copies);
-    if (*again + *copies > 0) {
+    count_steps(half, recomputed, copies);
+    if (*recomputed + *copies > 0) {
         return half;
     }
     const ckpt_plan *any = plan_for(n, "recompute-all", 0);
-    count_steps(any, again, copies);
-    if (*again == 0) {
+    count_steps(any, recomputed, copies);
+    if (*recomputed == 0) {
         any = plan_for(n, "sqrt", 0);
-        count_steps(any, again, copies);
+        count_steps(any, recomputed, copies);
     }
     return any;
 }
@@ -431,12 +433,12 @@ static void train_in(const standard *s, const ckpt_gpu *gpu, const char *file, n
     network n;
     record all, tight;
     char what[160];
-    int again = 0, copies = 0;
+    int recomputed = 0, copies = 0;
     network_open(&n, gpu->device, file, size, ckpt_dtype_name(dtype));
     const ckpt_plan *const keep_all = plan_for(&n, "keep-all", 0);
-    const ckpt_plan *const half = tight_plan(&n, keep_all, dtype, &again, &copies);
+    const ckpt_plan *const half = tight_plan(&n, keep_all, dtype, &recomputed, &copies);
     (void)snprintf(what, sizeof what, "%s, %s, %s", file, ckpt_dtype_name(dtype), gpu->name);
-    if (again + copies == 0) {
+    if (recomputed + copies == 0) {
         print_message("  %s: nothing to run again or to copy: nearly all of the arena is one layer's workspace\n",
                       what);
     }
@@ -451,7 +453,7 @@ static void train_in(const standard *s, const ckpt_gpu *gpu, const char *file, n
         "  %-36s %-9s %s: %d layers, %s, arena %lld -> %lld, %d runs again, %d copies; loss %.5g -> %.5g (CPU "
         "%.5g -> %.5g), at most %.2g of its bound, gradients %.2g\n",
         file, ckpt_dtype_name(dtype), gpu->name, n.model->layer_count, half->solver, (long long)keep_all->arena_bytes,
-        (long long)half->arena_bytes, again, copies, (double)all.loss[0], (double)all.loss[STEPS - 1],
+        (long long)half->arena_bytes, recomputed, copies, (double)all.loss[0], (double)all.loss[STEPS - 1],
         (double)s->exact.loss[0], (double)s->exact.loss[STEPS - 1], losses, gradients);
     network_close(&n);
 }
@@ -494,15 +496,16 @@ static void given_workspaces(const network *n, const ckpt_plan *plan, ckpt_bytes
             backward[role->node] = 0;
         }
     }
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const place = &plan->place[i];
-        const ckpt_op_role *const role = &n->lowered->op_role[place->buffer < 0 ? plan->step[place->from].target : 0];
-        if (place->buffer < 0 && role->phase == CKPT_FORWARD) {
-            forward[role->node] = place->bytes;
-        } else if (place->buffer < 0 && role->phase == CKPT_BACKWARD) {
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &plan->allocation[i];
+        const ckpt_op_role *const role =
+            &n->lowered->op_role[allocation->buffer < 0 ? plan->step[allocation->from].target : 0];
+        if (allocation->buffer < 0 && role->phase == CKPT_FORWARD) {
+            forward[role->node] = allocation->bytes;
+        } else if (allocation->buffer < 0 && role->phase == CKPT_BACKWARD) {
             const ckpt_bytes staged =
                 ckpt_staging_bytes(&of->node[role->node], role->grad_in_adds, role->grad_param_adds);
-            backward[role->node] = place->bytes > staged ? place->bytes - staged : 0;
+            backward[role->node] = allocation->bytes > staged ? allocation->bytes - staged : 0;
         }
     }
 }

@@ -97,7 +97,7 @@ static const ckpt_plan *plan_of(test_train *t, int which)
     ckpt_plan *plan = NULL;
     ckpt_plan_options options = {.budget_bytes = 1};
     CHECK_OK(ckpt_plan_make(t->lowered->graph, strategy[which - 2], &options, &t->arena, &plan, &err), err);
-    options.budget_bytes = plan->least_budget_bytes;
+    options.budget_bytes = plan->min_budget_bytes;
     CHECK_OK(ckpt_plan_make(t->lowered->graph, strategy[which - 2], &options, &t->arena, &plan, &err), err);
     CHECK(test_steps_of(plan, CKPT_FETCH) > 0, "%s offloads nothing", strategy[which - 2]);
     return test_copies_needed(t, plan); /* what nobody fetches nobody misses */

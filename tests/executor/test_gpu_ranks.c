@@ -105,7 +105,7 @@ static int open_all(gpu_rank *r)
 static int close_all(gpu_rank *r)
 {
     ckpt_err err = {0};
-    HERE_OK(ckpt_ranks_meet(r->ranks, &err));
+    HERE_OK(ckpt_ranks_barrier(r->ranks, &err));
     ckpt_ranks_close(r->ranks);
     r->device->api->release(r->device, r->base, (ckpt_bytes)(1 + MOST) * ROOM);
     ckpt_device_close(r->device);

@@ -63,7 +63,7 @@ static void run(test_train *t, const how *h, test_record *record)
     const bool least = strcmp(h->strategy, "keep-all") != 0;
     test_train_spread(t, &h->scheme, h->clip, h->loss_scale);
     const ckpt_plan *plan = test_train_plan(t, h->strategy, least ? 1 : 0);
-    plan = least ? test_train_plan(t, h->strategy, plan->least_budget_bytes) : plan;
+    plan = least ? test_train_plan(t, h->strategy, plan->min_budget_bytes) : plan;
     const ckpt_trace *predicted = NULL;
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
     CHECK_OK(ckpt_plan_simulate(plan, t->lowered->graph, &t->arena, &predicted, &err), err);

@@ -17,7 +17,7 @@ static int recomputed(const ckpt_plan *plan)
 {
     int count = 0;
     for (int s = 0; s < plan->step_count; s++) {
-        count += plan->step[s].again;
+        count += plan->step[s].recomputed;
     }
     return count;
 }
@@ -55,7 +55,7 @@ static void check_strategy(test_train *t, const ckpt_strategy *strategy, const t
 {
     const ckpt_plan *const none = test_train_plan(t, strategy->name, 1);
     assert_int_equal(none->verdict, CKPT_INFEASIBLE);
-    const ckpt_bytes least = none->least_budget_bytes;
+    const ckpt_bytes least = none->min_budget_bytes;
     for (int b = 0; b < budgets; b++) {
         if (b > 0 && (least >= keep_all_bytes || !strategy->budgeted)) {
             break; /* it has only one plan, or none that saves anything */

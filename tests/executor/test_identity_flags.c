@@ -35,10 +35,10 @@ typedef struct choice {
         CKPT_RULE_POLICY, text                                                                                         \
     }
 
-static void count_steps(const ckpt_plan *plan, int *again, int *copies)
+static void count_steps(const ckpt_plan *plan, int *recomputed, int *copies)
 {
     for (int s = 0; s < plan->step_count; s++) {
-        *again += plan->step[s].kind == CKPT_RUN && plan->step[s].again;
+        *recomputed += plan->step[s].kind == CKPT_RUN && plan->step[s].recomputed;
         *copies += plan->step[s].kind == CKPT_OFFLOAD;
     }
 }
@@ -53,7 +53,7 @@ static void check_choices(const char *file, const char *set, const choice *choic
     ckpt_graph linked = *t.lowered->graph;
     linked.has_link = true;
     linked.d2h_bytes_per_s = linked.h2d_bytes_per_s = INT64_C(1000000000);
-    int again = 0;
+    int recomputed = 0;
     int copies = 0;
     for (int i = 0; i < count; i++) {
         char what[96];
@@ -74,11 +74,11 @@ static void check_choices(const char *file, const char *set, const choice *choic
         test_record_same(&wanted, &found, 0, what);
         CHECK(found.peak_bytes == plan->peak_bytes, "%s: measured peak %lld, predicted %lld", what,
               (long long)found.peak_bytes, (long long)plan->peak_bytes);
-        const int before = again + copies;
-        count_steps(plan, &again, &copies);
-        CHECK(again + copies > before, "%s changes nothing", what);
+        const int before = recomputed + copies;
+        count_steps(plan, &recomputed, &copies);
+        CHECK(recomputed + copies > before, "%s changes nothing", what);
     }
-    print_message("%s: %d runs again, %d offloads, bits equal\n", file, again, copies);
+    print_message("%s: %d runs again, %d offloads, bits equal\n", file, recomputed, copies);
     test_train_close(&t);
 }
 

@@ -59,7 +59,7 @@ static void run_scaled(test_train *t, const ckpt_scheme *scheme, double clip, do
     test_train_spread(t, scheme, clip, loss_scale);
     const bool together = ckpt_scheme_ranks(scheme) > 1, least = strcmp(strategy, "keep-all") != 0;
     const ckpt_plan *plan = test_train_plan(t, strategy, least ? 1 : 0);
-    plan = least ? test_train_plan(t, strategy, plan->least_budget_bytes) : plan;
+    plan = least ? test_train_plan(t, strategy, plan->min_budget_bytes) : plan;
     assert_int_equal(plan->verdict, CKPT_FITS);
     const ckpt_trace *predicted = NULL;
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
@@ -299,7 +299,7 @@ static void check_scale(const char *file, const char *set, ckpt_scheme scheme, i
     test_train_feed(&t, data, executor);
     CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
     const double mine = squares_here(&t, executor);
-    CHECK_OK(ckpt_ranks_collect(ranks, &mine, all, sizeof mine, &err), err);
+    CHECK_OK(ckpt_ranks_allgather(ranks, &mine, all, sizeof mine, &err), err);
     for (int s = 0; s < stages; s++) {
         sum += all[ckpt_ranks_rank(ranks) / stages * stages + s];
     }

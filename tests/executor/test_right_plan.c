@@ -24,7 +24,7 @@ static int for_all_plans(const ckpt_graph *graph, const void *about, check_funct
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
     ckpt_ns time = 0;
-    int again = 0;
+    int recomputed = 0;
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
     for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
         for (int percent = 100; percent >= 50; percent -= 25) {
@@ -35,7 +35,7 @@ static int for_all_plans(const ckpt_graph *graph, const void *about, check_funct
             ckpt_plan *plan = NULL;
             CHECK_OK(ckpt_plan_make(graph, ckpt_strategy_table[s]->name, &options, &arena, &plan, &err), err);
             for (int i = 0; plan->verdict == CKPT_FITS && i < plan->step_count; i++) {
-                again += plan->step[i].kind == CKPT_RUN && plan->step[i].again;
+                recomputed += plan->step[i].kind == CKPT_RUN && plan->step[i].recomputed;
             }
             if (plan->verdict == CKPT_FITS) {
                 check(graph, about, plan, what);
@@ -43,7 +43,7 @@ static int for_all_plans(const ckpt_graph *graph, const void *about, check_funct
         }
     }
     ckpt_arena_fini(&arena);
-    return again;
+    return recomputed;
 }
 
 static const ckpt_graph_op *op_of(const ckpt_graph *graph, const ckpt_step *step)
@@ -96,18 +96,18 @@ static void check_at_once(const ckpt_graph *graph, const void *about, const ckpt
     (void)about;
     enum { MOST = 4096 };
     int run[MOST], count = 0, copies = 0;
-    bool again[MOST];
+    bool recomputed[MOST];
     for (int s = 0; s < plan->step_count; s++) {
         copies += plan->step[s].kind == CKPT_OFFLOAD;
         if (plan->step[s].kind == CKPT_RUN) {
             assert_true(count < MOST);
-            again[count] = plan->step[s].again;
+            recomputed[count] = plan->step[s].recomputed;
             run[count++] = plan->step[s].target;
         }
     }
     for (int t = 1; t < count && copies == 0; t++) {
         int from = t, end = t;
-        while (from > 0 && again[from - 1]) {
+        while (from > 0 && recomputed[from - 1]) {
             from--;
         }
         while (end < count && graph->op[run[end]].phase == CKPT_REDUCE) {
@@ -181,18 +181,18 @@ static const ckpt_graph *reduced(ckpt_arena *arena, uint64_t seed, int forward_o
 static void for_all_reduced(check_function *check)
 {
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
-    int again = 0;
+    int recomputed = 0;
     for (uint64_t round = 0; round < rounds; round++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         const uint64_t seed = ckpt_test_draw(1000000);
         char name[40];
         (void)snprintf(name, sizeof name, "seed %d", (int)seed);
-        again += for_all_plans(reduced(&arena, seed, 4 + (int)(seed % 12)), NULL, check, name);
+        recomputed += for_all_plans(reduced(&arena, seed, 4 + (int)(seed % 12)), NULL, check, name);
         ckpt_arena_fini(&arena);
     }
-    CHECK(again > 0, "nothing runs again in any plan");
-    print_message("%d runs again\n", again);
+    CHECK(recomputed > 0, "nothing runs again in any plan");
+    print_message("%d runs again\n", recomputed);
 }
 
 /* Once a parameter is updated, what was made with its old numbers cannot be made again. */
@@ -282,7 +282,7 @@ static void fused_update_uses_old_or_new_weights_in_recompute(void **state)
 {
     (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
-    int again = 0;
+    int recomputed = 0;
     for (uint64_t round = 0; round < rounds; round++) {
         test_model m;
         draw_chain(&m);
@@ -293,11 +293,11 @@ static void fused_update_uses_old_or_new_weights_in_recompute(void **state)
         assert_true(lowered->network->node_count <= 256);
         char name[40];
         (void)snprintf(name, sizeof name, "round %d", (int)round);
-        again += for_all_plans(lowered->graph, lowered, check_weights, name);
+        recomputed += for_all_plans(lowered->graph, lowered, check_weights, name);
         test_model_fini(&m);
     }
-    CHECK(again > 0, "nothing runs again in any plan");
-    print_message("%d runs again\n", again);
+    CHECK(recomputed > 0, "nothing runs again in any plan");
+    print_message("%d runs again\n", recomputed);
 }
 
 int main(int argc, char **argv)

@@ -239,7 +239,7 @@ static void input_without_gradient_breaks_checkpoint(void **state)
 {
     (void)state;
     static const struct {
-        const char *members, *layers, *again;
+        const char *members, *layers, *recomputed;
     } cases[] = {
         {INPUTS "'layers': ["
                 "{ 'repeat': 1, 'name': 'h', 'checkpoint': true, 'layers': ["
@@ -273,7 +273,7 @@ static void input_without_gradient_breaks_checkpoint(void **state)
             }
             CHECK(size > 1e-3, "case %zu: %s has no gradient", i, layer);
         }
-        test_right_same_bits(&t, cases[i].again, "inputs without gradient");
+        test_right_same_bits(&t, cases[i].recomputed, "inputs without gradient");
         test_train_close(&t);
     }
 }

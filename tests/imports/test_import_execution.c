@@ -145,8 +145,9 @@ static void check_ops(const ckpt_graph *g, expected *e, const char *run)
         assert_string_equal(op->name, text(e, &name));
         CHECK(ckpt_phase_name(op->phase)[0] == phase[i], "%s: %s is %s, wanted %c", run, op->name,
               ckpt_phase_name(op->phase), phase[i]);
-        const bool again = op->phase == CKPT_FORWARD && op->adds.count == 0 && !lists(e, "once", op->name);
-        CHECK(op->recompute == again, "%s: %s may run again: %d, wanted %d", run, op->name, op->recompute, again);
+        const bool recomputed = op->phase == CKPT_FORWARD && op->adds.count == 0 && !lists(e, "once", op->name);
+        CHECK(op->recompute == recomputed, "%s: %s may run again: %d, wanted %d", run, op->name, op->recompute,
+              recomputed);
         CHECK(op->time_ns == element(e, "time_ns", i), "%s: %s takes %lld ns", run, op->name, (long long)op->time_ns);
     }
 }
@@ -214,7 +215,7 @@ static void test_graphs_are_written_read_and_planned(void **state)
         char file[512];
         char one[CKPT_DIGEST_TEXT];
         char two[CKPT_DIGEST_TEXT];
-        const ckpt_graph *again = NULL;
+        const ckpt_graph *recomputed = NULL;
         ckpt_plan *plan = NULL;
         ckpt_arena_init(&arena);
         ckpt_text_init(&text);
@@ -222,20 +223,20 @@ static void test_graphs_are_written_read_and_planned(void **state)
         ckpt_graph_write(g, &text);
         snprintf(file, sizeof file, "%s/import_execution.json", ckpt_work_dir());
         CHECK_OK(ckpt_file_write(file, text.bytes, text.length, &err), err);
-        CHECK_OK(ckpt_graph_read(file, &arena, &again, &err), err);
+        CHECK_OK(ckpt_graph_read(file, &arena, &recomputed, &err), err);
         CHECK_OK(ckpt_graph_digest(g, one, &err), err);
-        CHECK_OK(ckpt_graph_digest(again, two, &err), err);
+        CHECK_OK(ckpt_graph_digest(recomputed, two, &err), err);
         assert_string_equal(one, two);
         const ckpt_bytes whole = g->static_bytes + keep_all_bytes(g);
         ckpt_bytes budget = whole * 6 / 10;
         for (int attempt = 0; attempt < 2; attempt++) {
-            const ckpt_plan_options options = {.budget_bytes = budget, .effort = CKPT_EFFORT_LEAST};
-            CHECK_OK(ckpt_plan_make(again, "auto", &options, &arena, &plan, &err), err);
-            CHECK_OK(ckpt_plan_check(plan, again, &err), err);
+            const ckpt_plan_options options = {.budget_bytes = budget, .effort = CKPT_EFFORT_LOW};
+            CHECK_OK(ckpt_plan_make(recomputed, "auto", &options, &arena, &plan, &err), err);
+            CHECK_OK(ckpt_plan_check(plan, recomputed, &err), err);
             if (plan->verdict == CKPT_FITS) {
                 break;
             }
-            budget = plan->least_budget_bytes;
+            budget = plan->min_budget_bytes;
         }
         CHECK(plan->verdict == CKPT_FITS, "%s: no plan at the least budget", runs[r]);
         printf("%-12s planned at %.0f %% of keep-all\n", runs[r], 100.0 * (double)budget / (double)whole);

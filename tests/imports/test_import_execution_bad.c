@@ -144,12 +144,12 @@ static void check_accepted(const ckpt_graph *graph, uint64_t number)
     ckpt_arena arena;
     ckpt_err err = {0};
     ckpt_text text;
-    const ckpt_graph *again = NULL;
+    const ckpt_graph *recomputed = NULL;
     ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_graph_write(graph, &text);
     const ckpt_code code =
-        ckpt_graph_read(ckpt_test_file("execution_graph.json", text.bytes, text.length), &arena, &again, &err);
+        ckpt_graph_read(ckpt_test_file("execution_graph.json", text.bytes, text.length), &arena, &recomputed, &err);
     CHECK(code == CKPT_OK, "mutant %llu makes a graph that is refused: %s", (unsigned long long)number, err.msg);
     ckpt_text_fini(&text);
     ckpt_arena_fini(&arena);

@@ -291,7 +291,7 @@ static void test_a_long_layer_name_is_cut(void **state)
 typedef struct rerun {
     const char *name, *schema;
     ckpt_test_argument in[CKPT_TEST_ARGUMENTS];
-    bool again;
+    bool recomputed;
 } rerun;
 
 static const rerun reruns[] = {
@@ -348,7 +348,7 @@ static void test_what_may_run_again(void **state)
         ckpt_test_node n = {15, 3, r->name, 0, -1, r->schema, {{0}}, {T(160, 161, 1000)}};
         char line[200];
         memcpy(n.in, r->in, sizeof n.in);
-        snprintf(line, sizeof line, "%s#15 forward %s", r->name, r->again ? "again" : "once");
+        snprintf(line, sizeof line, "%s#15 forward %s", r->name, r->recomputed ? "again" : "once");
         ckpt_test_has(graph_of(changed, insert(&n, 20)), line);
     }
 }

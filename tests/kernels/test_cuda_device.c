@@ -49,7 +49,7 @@ static ckpt_plan *plan_for(fixture *f, const char *strategy, ckpt_bytes budget)
 {
     ckpt_err err = {0};
     ckpt_plan *plan = NULL;
-    const ckpt_plan_options options = {.budget_bytes = budget, .effort = CKPT_EFFORT_LEAST};
+    const ckpt_plan_options options = {.budget_bytes = budget, .effort = CKPT_EFFORT_LOW};
     CHECK_OK(ckpt_plan_make(f->lowered->graph, strategy, &options, &f->arena, &plan, &err), err);
     return plan;
 }
@@ -141,7 +141,7 @@ static void train_every_way(const char *file, const char *const *set, int set_co
     for (size_t i = 0; i < sizeof strategy / sizeof *strategy; i += emulated ? 2 : 1) {
         const ckpt_plan *plan = plan_for(&f, strategy[i], i == 0 ? 0 : half);
         if (plan->verdict != CKPT_FITS) {
-            plan = plan_for(&f, strategy[i], plan->least_budget_bytes);
+            plan = plan_for(&f, strategy[i], plan->min_budget_bytes);
         }
         assert_int_equal(plan->verdict, CKPT_FITS);
         /* on a GPU every way for two of the plans, for the others the first two: set-up of a real network takes a
@@ -249,7 +249,7 @@ static void check_case(ckpt_gpu_case *c)
 {
     static const ckpt_run plain = {0}, moved = {.shift = 3, .workspace_byte = 0xFF, .guard_byte = 0xFF};
     for (int backward = 0; backward < 2 && !c->failed; backward++) {
-        size_t length = 0, again = 0;
+        size_t length = 0, recomputed = 0;
         if (backward != 0) {
             ckpt_gpu_want_backward(c, 0);
             ckpt_gpu_backward(c, &plain);
@@ -260,8 +260,8 @@ static void check_case(ckpt_gpu_case *c)
         compare_all(c, backward != 0);
         const unsigned char *const bits = ckpt_gpu_snapshot(c, backward != 0, &length);
         (backward != 0 ? ckpt_gpu_backward : ckpt_gpu_forward)(c, &moved);
-        const unsigned char *const now = ckpt_gpu_snapshot(c, backward != 0, &again);
-        if (!c->failed && (length != again || memcmp(bits, now, length) != 0)) {
+        const unsigned char *const now = ckpt_gpu_snapshot(c, backward != 0, &recomputed);
+        if (!c->failed && (length != recomputed || memcmp(bits, now, length) != 0)) {
             ckpt_gpu_report(c, "%s: other bits at another address", backward != 0 ? "backward" : "forward");
         }
     }

@@ -76,25 +76,26 @@ static void check_named(int g, const ckpt_cudnn_shape *shape, ckpt_cudnn_directi
     static const char *const other[] = {"", "own", "dnn", "dnn1:2,3=4", "lt130002:1"};
     const char *const name = ckpt_cudnn_convolution_choice(made);
     const ckpt_bytes used = ckpt_cudnn_convolution_workspace(made);
-    ckpt_cudnn_convolution *again = NULL;
+    ckpt_cudnn_convolution *recomputed = NULL;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_cudnn_convolution_create(&opened[g], shape, direction, used, name, &again, &err), err);
-    CHECK(strcmp(ckpt_cudnn_convolution_choice(again), name) == 0 && ckpt_cudnn_convolution_workspace(again) == used,
+    CHECK_OK(ckpt_cudnn_convolution_create(&opened[g], shape, direction, used, name, &recomputed, &err), err);
+    CHECK(strcmp(ckpt_cudnn_convolution_choice(recomputed), name) == 0 &&
+              ckpt_cudnn_convolution_workspace(recomputed) == used,
           "%s: engine %s with %lld bytes comes back as %s with %lld", gpus[g].name, name, (long long)used,
-          ckpt_cudnn_convolution_choice(again), (long long)ckpt_cudnn_convolution_workspace(again));
-    ckpt_cudnn_convolution_destroy(again);
+          ckpt_cudnn_convolution_choice(recomputed), (long long)ckpt_cudnn_convolution_workspace(recomputed));
+    ckpt_cudnn_convolution_destroy(recomputed);
     if (used > 0) {
-        assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, used - 1, name, &again, &err),
+        assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, used - 1, name, &recomputed, &err),
                          CKPT_DEVICE);
     }
     for (size_t k = 0; k < sizeof other / sizeof other[0]; k++) {
-        assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, -1, other[k], &again, &err),
+        assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, -1, other[k], &recomputed, &err),
                          CKPT_DEVICE);
         assert_non_null(strstr(err.msg, "profile and plan again"));
     }
     char unknown[CKPT_PIECE_TEXT];
     (void)snprintf(unknown, sizeof unknown, "%.*s99999", (int)(strchr(name, ':') + 1 - name), name);
-    assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, -1, unknown, &again, &err),
+    assert_int_equal(ckpt_cudnn_convolution_create(&opened[g], shape, direction, -1, unknown, &recomputed, &err),
                      CKPT_DEVICE);
 }
 
@@ -106,7 +107,7 @@ static void check_node(const char *file, int g, const ckpt_node *node)
     for (int k = 0; k < 2; k++) {
         ckpt_err err = {0};
         void *state = NULL;
-        ckpt_bytes used[2] = {0}, again[2] = {0};
+        ckpt_bytes used[2] = {0}, recomputed[2] = {0};
         CHECK_OK(kernel->prepare(&opened[g], node, given[k][0], given[k][1], NULL, &state, &err), err);
         kernel->workspace(node, state, &used[0], &used[1]);
         CHECK(kernel->remark(state)[0] == '\0', "%s, %s, layer %s: %s", file, gpus[g].name, node->name,
@@ -120,11 +121,11 @@ static void check_node(const char *file, int g, const ckpt_node *node)
         assert_string_equal(kernel->choice(state), choice);
         kernel->release(state);
         CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], NULL, &state, &err), err);
-        kernel->workspace(node, state, &again[0], &again[1]);
-        CHECK(again[0] == used[0] && again[1] == used[1] && kernel->remark(state)[0] == '\0',
+        kernel->workspace(node, state, &recomputed[0], &recomputed[1]);
+        CHECK(recomputed[0] == used[0] && recomputed[1] == used[1] && kernel->remark(state)[0] == '\0',
               "%s, %s, layer %s: %lld and %lld bytes become %lld and %lld when that is the limit: %s", file,
-              gpus[g].name, node->name, (long long)used[0], (long long)used[1], (long long)again[0],
-              (long long)again[1], kernel->remark(state));
+              gpus[g].name, node->name, (long long)used[0], (long long)used[1], (long long)recomputed[0],
+              (long long)recomputed[1], kernel->remark(state));
         kernel->release(state);
     }
 }
@@ -429,11 +430,11 @@ static void test_strange_attention(void **state)
             const int g = k / 2;
             const bool backward = k % 2 != 0;
             const ckpt_cudnn_attention_shape s = {2, 3, T, D, in_row, 3 * D, d % 3 != 0, backward};
-            const ckpt_cudnn_attention *made = NULL, *again = NULL;
+            const ckpt_cudnn_attention *made = NULL, *recomputed = NULL;
             ckpt_err err = {0};
             CHECK_OK(ckpt_cudnn_attention_get(&opened[g], &s, &made, &err), err);
-            CHECK_OK(ckpt_cudnn_attention_get(&opened[g], &s, &again, &err), err);
-            CHECK(made == again, "compiled twice");
+            CHECK_OK(ckpt_cudnn_attention_get(&opened[g], &s, &recomputed, &err), err);
+            CHECK(made == recomputed, "compiled twice");
             const ckpt_bytes used = ckpt_cudnn_attention_workspace(made), most = (backward ? dS : 0) + 512;
             CHECK(used <= most, "%lld tokens, heads of %lld on %s: %lld bytes, %lld expected", (long long)T,
                   (long long)D, gpus[g].name, (long long)used, (long long)most);

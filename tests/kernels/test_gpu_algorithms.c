@@ -195,12 +195,12 @@ static void sums_are_whole(void **state)
                 ones_do(&o, false, &tuning);
                 check_ones(&o, rows, in, out, "fastest");
                 (void)snprintf(name, sizeof name, "%s", ckpt_device_choice(&o.bound));
-                ckpt_bound again = {0};
+                ckpt_bound recomputed = {0};
                 CHECK_OK(ckpt_device_bind(gpu->device, o.node, o.bound.forward_workspace_bytes,
-                                          o.bound.backward_workspace_bytes, name, &again, &err),
+                                          o.bound.backward_workspace_bytes, name, &recomputed, &err),
                          err);
                 ckpt_device_unbind(&o.bound);
-                o.bound = again;
+                o.bound = recomputed;
                 assert_string_equal(ckpt_device_choice(&o.bound), name);
                 check_ones(&o, rows, in, out, "named");
                 ones_fini(&o);

@@ -245,7 +245,7 @@ static void compare_backward(ckpt_gpu_case *c, const head *h)
 /* Again, at other addresses, over another workspace: the same bits. */
 static void check_bits(ckpt_gpu_case *c, bool backward)
 {
-    const ckpt_run other = {.shift = 3, .workspace_byte = 0x00, .guard_byte = 0xFF, .again = true};
+    const ckpt_run other = {.shift = 3, .workspace_byte = 0x00, .guard_byte = 0xFF, .recomputed = true};
     size_t length = 0;
     const unsigned char *const before = ckpt_gpu_snapshot(c, backward, &length);
     if (backward) {

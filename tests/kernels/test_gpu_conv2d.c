@@ -84,7 +84,7 @@ static void check_case(ckpt_gpu_case *c)
 {
     static const ckpt_run plain = {0}, moved = {.shift = 3, .workspace_byte = 0xFF, .guard_byte = 0xFF};
     const bool emulated = c->gpu->device->api == &ckpt_device_emulated;
-    size_t length = 0, again = 0;
+    size_t length = 0, recomputed = 0;
     ckpt_err err = {0};
     compare_all(c, &plain, "allowed workspace");
     const bool library = c->bound.forward_workspace_bytes > 0; /* on the emulated device: its double always claims */
@@ -109,8 +109,8 @@ static void check_case(ckpt_gpu_case *c)
     compare_all(c, &plain, "least workspace");
     const unsigned char *const bits = ckpt_gpu_snapshot(c, true, &length);
     ckpt_gpu_backward(c, &moved);
-    const unsigned char *const other = ckpt_gpu_snapshot(c, true, &again);
-    CHECK(c->failed || (length == again && memcmp(bits, other, length) == 0),
+    const unsigned char *const other = ckpt_gpu_snapshot(c, true, &recomputed);
+    CHECK(c->failed || (length == recomputed && memcmp(bits, other, length) == 0),
           "another address or workspace changes bits");
 }
 

@@ -126,8 +126,8 @@ static void check_forward(ckpt_gpu_case *c)
     check_mask(c);
 
     const unsigned char *const bits = ckpt_gpu_snapshot(c, false, &length);
-    const ckpt_run again = {.shift = 1, .workspace_byte = 0xFF, .guard_byte = 0x7F, .again = true};
-    ckpt_gpu_forward(c, &again);
+    const ckpt_run recomputed = {.shift = 1, .workspace_byte = 0xFF, .guard_byte = 0x7F, .recomputed = true};
+    ckpt_gpu_forward(c, &recomputed);
     check_bits(c, "running again", bits, length, false);
     for (int k = 0; k < node->in_count; k++) {
         if ((node->op->inplace >> k & 1) != 0 && c->in[k].bytes == c->out[0].bytes) {

@@ -46,9 +46,9 @@ static void set_pitch(test_train *t, int64_t pitch)
     loss->in = in;
     for (int k = 0; k < head->param_count; k++) {
         ckpt_param *const param = &head->param[k];
-        param->spare = pitch > 0 ? ckpt_shape_count(&param->tensor.shape) / row * (pitch - row) : 0;
+        param->padding = pitch > 0 ? ckpt_shape_count(&param->tensor.shape) / row * (pitch - row) : 0;
         if (param->tied >= 0) {
-            node[param->tied].param[k].spare = param->spare;
+            node[param->tied].param[k].padding = param->padding;
         }
     }
     head->op->gpu_workspace(head, &head->forward_workspace_bytes, &head->backward_workspace_bytes);
@@ -87,7 +87,7 @@ static void run(test_train *t, const how *h, test_record *record)
     test_train_spread(t, &scheme, h->clip, 1);
     const bool least = strcmp(h->strategy, "keep-all") != 0;
     const ckpt_plan *plan = test_train_plan(t, h->strategy, least ? 1 : 0);
-    plan = least ? test_train_plan(t, h->strategy, plan->least_budget_bytes) : plan;
+    plan = least ? test_train_plan(t, h->strategy, plan->min_budget_bytes) : plan;
     CHECK_OK(ckpt_plan_check(plan, t->lowered->graph, &err), err);
     ckpt_emulated_schedule(h->order);
     test_train_run(t, &(test_run){.plan = plan, .seed = SEED, .steps = STEPS, .poison = h->poison, .record = h->record},

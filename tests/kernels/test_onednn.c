@@ -101,7 +101,7 @@ typedef struct rig {
     void *state;
     ckpt_bytes forward_bytes, backward_bytes;
     tensor in[3], out, saved[2], param[2], stat[2], grad_out, grad_in[3], grad_param[2], workspace;
-    bool evaluating, again;
+    bool evaluating, recomputed;
     uint64_t grad_in_adds, grad_param_adds;
 } rig;
 
@@ -219,7 +219,7 @@ static void rig_run(rig *r, bool backward)
         .workspace_bytes = backward ? r->backward_bytes : r->forward_bytes,
         .seed = SEED,
         .step = STEP,
-        .again = r->again,
+        .recomputed = r->recomputed,
         .evaluating = r->evaluating,
     };
     ckpt_err err = {0};
@@ -368,32 +368,32 @@ static void check_heap(const rig *r, bool backward, const char *attrs)
 static void check(int inputs, int rank, const int64_t *dim, const char *op, const char *attrs, bool wants_input)
 {
     const uint64_t seed = random_state;
-    rig r, again;
+    rig r, recomputed;
     rig_open(&r, inputs, rank, dim, op, attrs, 0, wants_input);
     random_state = seed;
-    rig_open(&again, inputs, rank, dim, op, attrs, 3, wants_input);
-    memset(again.workspace.at, 0x3e, (size_t)again.workspace.count * sizeof(float));
+    rig_open(&recomputed, inputs, rank, dim, op, attrs, 3, wants_input);
+    memset(recomputed.workspace.at, 0x3e, (size_t)recomputed.workspace.count * sizeof(float));
     for (int backward = 0; backward < 2; backward++) {
         rig_run(&r, backward == 1); /* once to warm up lazily made things: thread teams */
         rig_run(&r, backward == 1);
         check_heap(&r, backward == 1, attrs);
-        rig_run(&again, backward == 1);
+        rig_run(&recomputed, backward == 1);
         CHECK(r.node.forward_workspace_bytes >= r.forward_bytes, "%s %s: forward takes %lld bytes, allowed %lld", op,
               attrs, (long long)r.forward_bytes, (long long)r.node.forward_workspace_bytes);
         CHECK(r.node.backward_workspace_bytes >= r.backward_bytes, "%s %s: backward takes %lld bytes, allowed %lld", op,
               attrs, (long long)r.backward_bytes, (long long)r.node.backward_workspace_bytes);
     }
-    check_same(&r.out, &again.out, op, "y");
+    check_same(&r.out, &recomputed.out, op, "y");
     for (int k = 0; k < 3; k++) {
-        check_same(&r.grad_in[k], &again.grad_in[k], op, "an input gradient");
+        check_same(&r.grad_in[k], &recomputed.grad_in[k], op, "an input gradient");
     }
     for (int k = 0; k < 2; k++) {
-        check_same(&r.saved[k], &again.saved[k], op, "a saved tensor");
-        check_same(&r.grad_param[k], &again.grad_param[k], op, "a parameter gradient");
+        check_same(&r.saved[k], &recomputed.saved[k], op, "a saved tensor");
+        check_same(&r.grad_param[k], &recomputed.grad_param[k], op, "a parameter gradient");
     }
     check_reference(&r, NULL, NULL);
     rig_close(&r);
-    rig_close(&again);
+    rig_close(&recomputed);
 }
 
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__})
@@ -571,10 +571,10 @@ static void running_statistics(void **unused)
     }
     assert_true(fabs((double)once[0] - 0.25 * mean) < 1e-6);
     assert_true(fabs((double)once[1] - (0.75 + 0.25 * var)) < 1e-6);
-    r.again = true;
+    r.recomputed = true;
     rig_run(&r, false);
     assert_true(memcmp(&once[0], &r.stat[0].at[1], 4) == 0 && memcmp(&once[1], &r.stat[1].at[1], 4) == 0);
-    r.again = false;
+    r.recomputed = false;
     r.evaluating = true;
     rig_run(&r, false);
     assert_true(memcmp(&once[0], &r.stat[0].at[1], 4) == 0);

@@ -59,8 +59,8 @@ static void check_forward(ckpt_bench *bench)
     const unsigned char *const bits = ckpt_bench_snapshot(bench, false, &length);
     ckpt_bench_forward(bench, &moved_run);
     check_bits(bench, "another address or workspace", bits, ckpt_bench_snapshot(bench, false, &length), length);
-    const ckpt_run again = {.shift = 1, .workspace_byte = 0xFF, .guard_byte = 0x7F, .again = true};
-    ckpt_bench_forward(bench, &again);
+    const ckpt_run recomputed = {.shift = 1, .workspace_byte = 0xFF, .guard_byte = 0x7F, .recomputed = true};
+    ckpt_bench_forward(bench, &recomputed);
     check_bits(bench, "running again", bits, ckpt_bench_snapshot(bench, false, &length), length);
     for (int k = 0; k < node->in_count; k++) {
         if (((node->op->inplace >> k) & 1) == 0 || bench->in[k].bytes != bench->out[0].bytes) {

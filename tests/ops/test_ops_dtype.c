@@ -58,7 +58,7 @@ static ckpt_bytes param_bytes(const ckpt_network *network)
     for (int n = 0; n < network->node_count; n++) {
         for (int k = 0; k < network->node[n].param_count; k++) {
             const ckpt_param *const param = &network->node[n].param[k];
-            const int64_t count = ckpt_shape_count(&param->tensor.shape) + param->spare;
+            const int64_t count = ckpt_shape_count(&param->tensor.shape) + param->padding;
             bytes += param->tied < 0 ? (4 * count + 63) / 64 * 64 : 0;
         }
     }

@@ -73,8 +73,8 @@ static void rule(void **state)
         CHECK(pitch == row[i].pitch, "row %zu: pitch %lld, wanted %lld", i, (long long)pitch, (long long)row[i].pitch);
         assert_int_equal(network->value[head->out_value[0]].tensor.pitch, pitch);
         assert_int_equal(network->node[2].in[0].pitch, pitch);
-        assert_int_equal(head->param[0].spare, pitch > 0 ? (pitch - row[i].features) * WIDTH : 0);
-        assert_int_equal(embed->param[0].spare, head->param[0].spare);
+        assert_int_equal(head->param[0].padding, pitch > 0 ? (pitch - row[i].features) * WIDTH : 0);
+        assert_int_equal(embed->param[0].padding, head->param[0].padding);
         test_model_fini(&m);
     }
 }

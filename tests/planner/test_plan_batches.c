@@ -190,13 +190,13 @@ static void last_unit_of_each_micro_batch_is_not_recomputed_for_nothing(void **s
         const ckpt_graph *graph = chain(&arena);
         graph = several == 1 ? repeat(graph, BATCHES, &arena) : graph;
         const ckpt_rule rule = {CKPT_RULE_CHECKPOINT, "h.?"};
-        const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
+        const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
         ckpt_plan *plan = NULL;
         CHECK_OK(ckpt_choose(graph, &rule, 1, false, NULL, &arena, &graph, &notes, &err), err);
         CHECK_OK(ckpt_plan_make(graph, "flags", &options, &arena, &plan, &err), err);
         ckpt_test_replay(graph, plan, "flags on micro-batches");
         for (int i = 0; i < plan->step_count; i++) {
-            runs[several] += plan->step[i].kind == CKPT_RUN && plan->step[i].again;
+            runs[several] += plan->step[i].kind == CKPT_RUN && plan->step[i].recomputed;
         }
     }
     CHECK(runs[0] > 0 && runs[1] == BATCHES * runs[0], "%d runs again, with %d micro-batches %d", runs[0], BATCHES,
@@ -247,15 +247,15 @@ static void places_of_what_cannot_fit_are_worked_out_once(void **state)
         const ckpt_graph *const graph = ckpt_test_step(&arena, seeds[i], 30);
         int64_t once = 0, all = 0;
         ckpt_plan_options options = {
-            .effort = CKPT_EFFORT_LEAST, .budget_bytes = graph->static_bytes + 1, .placing_work = &once};
-        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+            .effort = CKPT_EFFORT_LOW, .budget_bytes = graph->static_bytes + 1, .placing_work = &once};
+        ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         ckpt_plan *plan = CKPT_NEW(&arena, ckpt_plan, 1);
-        CHECK_OK(ckpt_strategy_find("flags")->plan(graph, 1, &options, &arena, &answer, &err), err);
+        CHECK_OK(ckpt_strategy_find("flags")->plan(graph, 1, &options, &arena, &candidates, &err), err);
         for (; options.effort <= CKPT_EFFORT_NORMAL; options.effort++) {
-            CHECK_OK(ckpt_sequence_steps(graph, &answer.least.sequence, &arena, plan, &err), err);
+            CHECK_OK(ckpt_sequence_steps(graph, &candidates.min_peak.sequence, &arena, plan, &err), err);
             CHECK_OK(ckpt_sequence_pack(graph, plan, 0, &options, &arena, &err), err);
         }
-        options.effort = CKPT_EFFORT_LEAST;
+        options.effort = CKPT_EFFORT_LOW;
         options.placing_work = &all;
         CHECK_OK(ckpt_plan_make(graph, "flags", &options, &arena, &plan, &err), err);
         CHECK(plan->verdict == CKPT_INFEASIBLE && once > 10000000, "seed %d: places are found at once", (int)seeds[i]);

@@ -32,7 +32,7 @@ static void check_bound(const ckpt_graph *graph, uint64_t seed, ckpt_bytes limit
     ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    for (int effort = CKPT_EFFORT_LEAST; effort <= CKPT_EFFORT_MORE; effort++) {
+    for (int effort = CKPT_EFFORT_LOW; effort <= CKPT_EFFORT_MORE; effort++) {
         const ckpt_plan_options options = {.effort = effort};
         ckpt_bound bound = {0};
         CHECK_OK(ckpt_bound_find(graph, limit, INT64_MAX, &options, &arena, &bound, &err), err);
@@ -157,7 +157,7 @@ static void never_above_a_plan_with_copies(void **state)
         const int64_t rate = INT64_C(1000000000) << (seed % 4); /* 1 to 8 bytes a nanosecond */
         const ckpt_graph *const graph = ckpt_test_variant(
             ckpt_test_chain(&arena, seed, 3 + (int)(seed % 4), 8, 50, 200), &arena, seed, seed % 3 == 0, rate, rate);
-        const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL}, quick = {.effort = CKPT_EFFORT_LEAST};
+        const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL}, quick = {.effort = CKPT_EFFORT_LOW};
         ckpt_bytes whole = 0;
         ckpt_ns first_runs = 0;
         CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &first_runs, &err), err);
@@ -167,10 +167,12 @@ static void never_above_a_plan_with_copies(void **state)
             CHECK_OK(ckpt_bound_find(graph, limit, INT64_MAX, &options, &arena, &bound, &err), err);
             ckpt_ns best = INT64_MAX;
             for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-                ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-                CHECK_OK(ckpt_strategy_find(names[n])->plan(graph, limit, &quick, &arena, &answer, &err), err);
-                CHECK(answer.count == 0 || !bound.infeasible, "seed %" PRIu64 ": %" PRId64 " bytes do", seed, limit);
-                best = answer.count > 0 && answer.candidate[0].time < best ? answer.candidate[0].time : best;
+                ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+                CHECK_OK(ckpt_strategy_find(names[n])->plan(graph, limit, &quick, &arena, &candidates, &err), err);
+                CHECK(candidates.count == 0 || !bound.infeasible, "seed %" PRIu64 ": %" PRId64 " bytes do", seed,
+                      limit);
+                best =
+                    candidates.count > 0 && candidates.candidate[0].time < best ? candidates.candidate[0].time : best;
             }
             CHECK(bound.time_ns <= best, "seed %" PRIu64 ", %" PRId64 " bytes: bound %" PRId64 ", plan %" PRId64, seed,
                   limit, bound.time_ns, best);

@@ -133,11 +133,11 @@ static void brute_force_is_right(void **state)
         ckpt_arena_init(&arena);
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
         if (plain_can(graph)) {
-            const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
-            CHECK(plain_time(&p, graph, least - 1) == INT64_MAX, "seed %d: there is a schedule below the least peak",
+            const ckpt_bytes min_peak = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
+            CHECK(plain_time(&p, graph, min_peak - 1) == INT64_MAX, "seed %d: there is a schedule below the least peak",
                   (int)seed);
             for (int part = 0; part < 4; part++) {
-                const ckpt_bytes limit = least + least * part / 8;
+                const ckpt_bytes limit = min_peak + min_peak * part / 8;
                 const ckpt_ns found = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
                 const ckpt_ns wanted = plain_time(&p, graph, limit);
                 CHECK(found == wanted && found < INT64_MAX, "seed %d, limit %lld: %lld ns, wanted %lld", (int)seed,
@@ -191,9 +191,9 @@ static void check_near(const char *name, const tally *t)
 }
 
 /* Least + 2 %, between, and just below keep-all. */
-static ckpt_bytes limit_of(int which, ckpt_bytes least, ckpt_bytes whole)
+static ckpt_bytes limit_of(int which, ckpt_bytes min_peak, ckpt_bytes whole)
 {
-    const ckpt_bytes low = least + (least + 49) / 50;
+    const ckpt_bytes low = min_peak + (min_peak + 49) / 50;
     return which == 0 || whole - 1 <= low ? low : low + (whole - 1 - low) * which / (LIMITS - 1);
 }
 
@@ -209,7 +209,7 @@ static ckpt_bytes whole_peak(const ckpt_graph *graph, ckpt_arena *arena)
 typedef struct judge {
     const ckpt_graph *graph;
     uint64_t seed;
-    ckpt_bytes limit, least;
+    ckpt_bytes limit, min_peak;
     ckpt_ns best;
 } judge;
 
@@ -242,22 +242,22 @@ static void judge_strategy(const judge *j, const ckpt_strategy *strategy, const 
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
-    CHECK_OK(strategy->plan(j->graph, j->limit, options, &arena, &answer, &err), err);
-    for (int i = 0; i < answer.count; i++) {
-        const ckpt_candidate *const c = &answer.candidate[i];
+    CHECK_OK(strategy->plan(j->graph, j->limit, options, &arena, &candidates, &err), err);
+    for (int i = 0; i < candidates.count; i++) {
+        const ckpt_candidate *const c = &candidates.candidate[i];
         CHECK(c->time >= j->best, "seed %d, limit %lld: %s takes %lld ns, below the optimum %lld", (int)j->seed,
               (long long)j->limit, strategy->name, (long long)c->time, (long long)j->best);
-        CHECK(c->peak >= j->least && c->peak <= j->limit, "seed %d, limit %lld: %s peaks at %lld", (int)j->seed,
+        CHECK(c->peak >= j->min_peak && c->peak <= j->limit, "seed %d, limit %lld: %s peaks at %lld", (int)j->seed,
               (long long)j->limit, strategy->name, (long long)c->peak);
     }
-    CHECK(answer.least.peak >= j->least, "seed %d: %s has a peak of %lld, below the least, %lld", (int)j->seed,
-          strategy->name, (long long)answer.least.peak, (long long)j->least);
-    if (answer.has_bound) {
-        check_bound(j, strategy->name, answer.bound_ns, answer.bound_scope);
+    CHECK(candidates.min_peak.peak >= j->min_peak, "seed %d: %s has a peak of %lld, below the least, %lld",
+          (int)j->seed, strategy->name, (long long)candidates.min_peak.peak, (long long)j->min_peak);
+    if (candidates.has_bound) {
+        check_bound(j, strategy->name, candidates.bound_ns, candidates.bound_scope);
     }
-    count(t, j->seed, answer.count > 0 ? answer.candidate[0].time : INT64_MAX, j->best);
+    count(t, j->seed, candidates.count > 0 ? candidates.candidate[0].time : INT64_MAX, j->best);
     ckpt_arena_fini(&arena);
 }
 
@@ -279,7 +279,7 @@ static ckpt_ns judge_auto(const judge *j, const ckpt_plan_options *options)
             check_bound(j, plan->bound_how, plan->bound_ns, plan->bound_scope);
         }
     } else {
-        CHECK(plan->least_budget_bytes >= j->graph->static_bytes + j->least, "seed %d: a least budget below the least",
+        CHECK(plan->min_budget_bytes >= j->graph->static_bytes + j->min_peak, "seed %d: a least budget below the least",
               (int)j->seed);
     }
     ckpt_arena_fini(&arena);
@@ -297,8 +297,8 @@ static void judge_bounds(const judge *j, const ckpt_plan_options *options)
     CHECK(!bound.infeasible, "seed %d, limit %lld: said to be infeasible", (int)j->seed, (long long)j->limit);
     check_bound(j, bound.how, bound.time_ns, bound.scope);
     CHECK_OK(ckpt_bound_peak(j->graph, &arena, &peak, &err), err);
-    CHECK(peak <= j->least, "seed %d: a peak of at least %lld, but %lld is possible", (int)j->seed, (long long)peak,
-          (long long)j->least);
+    CHECK(peak <= j->min_peak, "seed %d: a peak of at least %lld, but %lld is possible", (int)j->seed, (long long)peak,
+          (long long)j->min_peak);
     ckpt_arena_fini(&arena);
 }
 
@@ -307,12 +307,12 @@ static void judge_persistent(const judge *j, const ckpt_plan_options *options, t
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
-    CHECK_OK(ckpt_strategy_find("chain")->plan(j->graph, j->limit, options, &arena, &answer, &err), err);
-    CHECK(answer.count == 0 || (answer.has_bound && answer.bound_ns == answer.candidate[0].time),
+    CHECK_OK(ckpt_strategy_find("chain")->plan(j->graph, j->limit, options, &arena, &candidates, &err), err);
+    CHECK(candidates.count == 0 || (candidates.has_bound && candidates.bound_ns == candidates.candidate[0].time),
           "seed %d, limit %lld: the best of its class is not proved", (int)j->seed, (long long)j->limit);
-    count(t, j->seed, answer.count > 0 ? answer.candidate[0].time : INT64_MAX, j->best);
+    count(t, j->seed, candidates.count > 0 ? candidates.candidate[0].time : INT64_MAX, j->best);
     ckpt_arena_fini(&arena);
 }
 
@@ -322,17 +322,17 @@ static void nothing_is_below_the_optimum(void **state)
     (void)state;
     static tally strategies[STRATEGIES_MAX];
     tally chains = {0}, others = {0}, persistent = {0};
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .solver = &ckpt_solver_glpk};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk};
     graphs = graphs > 0 ? graphs : ckpt_test_rounds(GRAPHS, GRAPHS / 7);
     for (uint64_t seed = first_seed; seed < first_seed + graphs; seed++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         bool chain = false;
         judge j = {.graph = ckpt_brute_graph(&arena, seed, &chain), .seed = seed};
-        j.least = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
+        j.min_peak = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
         const ckpt_bytes whole = whole_peak(j.graph, &arena);
         for (int which = 0; which < LIMITS; which++) {
-            j.limit = limit_of(which, j.least, whole);
+            j.limit = limit_of(which, j.min_peak, whole);
             j.best = ckpt_brute_time(j.graph, j.limit, CKPT_BRUTE_ALL);
             const bool asked = seed / KINDS % 2 == 0 && (int)(seed / KINDS / 2 % LIMITS) == which;
             for (int s = 0; ckpt_strategy_table[s] != NULL && asked; s++) {
@@ -396,7 +396,7 @@ static ckpt_graph *set_something(const ckpt_graph *graph, uint64_t seed, ckpt_ar
 static void nothing_that_obeys_is_below_its_bound(void **state)
 {
     (void)state;
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .solver = &ckpt_solver_glpk};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk};
     const uint64_t seeds = ckpt_test_rounds(240, 120);
     int bounds = 0, above = 0, tight = 0;
     for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
@@ -411,18 +411,18 @@ static void nothing_that_obeys_is_below_its_bound(void **state)
         CHECK_OK(ckpt_flags_unroll(graph, &(ckpt_sequence){order.op, order.count}, &arena, &unrolled, &err), err);
         const bool small = unrolled.graph.buffer_count <= CKPT_BRUTE_BUFFERS &&
                            unrolled.graph.op_count <= CKPT_BRUTE_OPS && unrolled.graph.op_count > graph->op_count;
-        const ckpt_bytes least = small ? ckpt_brute_peak(&unrolled.graph, CKPT_BRUTE_ALL) : 0;
+        const ckpt_bytes min_peak = small ? ckpt_brute_peak(&unrolled.graph, CKPT_BRUTE_ALL) : 0;
         for (int which = 0; which < LIMITS && small; which++) {
-            ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-            const ckpt_bytes limit = least + least * which / 12;
-            CHECK_OK(ckpt_strategy_find("flags")->plan(graph, limit, &options, &arena, &answer, &err), err);
-            if (answer.has_bound && strcmp(answer.bound_scope, "flagged") == 0) {
+            ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+            const ckpt_bytes limit = min_peak + min_peak * which / 12;
+            CHECK_OK(ckpt_strategy_find("flags")->plan(graph, limit, &options, &arena, &candidates, &err), err);
+            if (candidates.has_bound && strcmp(candidates.bound_scope, "flagged") == 0) {
                 const ckpt_ns best = ckpt_brute_time(&unrolled.graph, limit, CKPT_BRUTE_ALL);
-                CHECK(answer.bound_ns <= best, "seed %d, limit %lld: nothing flagged is below %lld, but %lld is",
-                      (int)seed, (long long)limit, (long long)answer.bound_ns, (long long)best);
+                CHECK(candidates.bound_ns <= best, "seed %d, limit %lld: nothing flagged is below %lld, but %lld is",
+                      (int)seed, (long long)limit, (long long)candidates.bound_ns, (long long)best);
                 bounds++;
-                tight += answer.bound_ns == best;
-                above += answer.bound_ns > ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
+                tight += candidates.bound_ns == best;
+                above += candidates.bound_ns > ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
             }
         }
         ckpt_order_fini(&order);

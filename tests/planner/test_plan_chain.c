@@ -64,10 +64,10 @@ static void find_needed(enumeration *e)
     }
 }
 
-static int add_forward(enumeration *e, int k, bool again, bool out, bool back, int count)
+static int add_forward(enumeration *e, int k, bool recomputed, bool out, bool back, int count)
 {
     for (int o = e->first[k]; o < e->first[k + 1]; o++) {
-        if (!again || (out && e->for_out[o]) || (back && e->for_back[o])) {
+        if (!recomputed || (out && e->for_out[o]) || (back && e->for_back[o])) {
             e->order[count++] = o;
         }
     }
@@ -93,25 +93,25 @@ static void enumerate(enumeration *e, const task *stack, int depth, int count)
         enumerate(e, stack, depth - 1, count);
         return;
     }
-    const bool again = top.t < e->n - 1;
+    const bool recomputed = top.t < e->n - 1;
     task mine[STACK_MAX];
     memcpy(mine, stack, (size_t)(depth - 1) * sizeof *mine);
     mine[depth - 1] = (task){top.s, top.s, true};
     if (top.s == top.t) {
-        enumerate(e, mine, depth, add_forward(e, top.s, again, false, true, count));
+        enumerate(e, mine, depth, add_forward(e, top.s, recomputed, false, true, count));
         return;
     }
     mine[depth] = (task){top.s + 1, top.t, false}; /* keep all of s */
-    enumerate(e, mine, depth + 1, add_forward(e, top.s, again, true, true, count));
+    enumerate(e, mine, depth + 1, add_forward(e, top.s, recomputed, true, true, count));
     int dropped = count;
     for (int r = top.s + 1; r <= top.t; r++) { /* keep only what enters r */
-        dropped = add_forward(e, r - 1, again, true, false, dropped);
+        dropped = add_forward(e, r - 1, recomputed, true, false, dropped);
         mine[depth - 1] = (task){top.s, r - 1, false};
         mine[depth] = (task){r, top.t, false};
         enumerate(e, mine, depth + 1, dropped);
         dropped = count; /* deeper levels wrote over it */
         for (int j = top.s; j < r; j++) {
-            dropped = add_forward(e, j, again, true, false, dropped);
+            dropped = add_forward(e, j, recomputed, true, false, dropped);
         }
     }
 }
@@ -203,16 +203,16 @@ static ckpt_ns best_of_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena
 }
 
 /* Ask the strategy itself: placement has no part in this. */
-static void ask(const ckpt_graph *graph, ckpt_bytes limit, int effort, ckpt_arena *arena, ckpt_answer *answer,
+static void ask(const ckpt_graph *graph, ckpt_bytes limit, int effort, ckpt_arena *arena, ckpt_candidates *candidates,
                 ckpt_ns *time)
 {
     ckpt_err err = {0};
     const ckpt_plan_options options = {.effort = effort};
-    *answer = (ckpt_answer){0};
-    CHECK_OK(ckpt_strategy_find("chain")->plan(graph, limit, &options, arena, answer, &err), err);
+    *candidates = (ckpt_candidates){0};
+    CHECK_OK(ckpt_strategy_find("chain")->plan(graph, limit, &options, arena, candidates, &err), err);
     *time = INT64_MAX;
-    if (answer->count > 0) {
-        const ckpt_candidate *const first = &answer->candidate[0];
+    if (candidates->count > 0) {
+        const ckpt_candidate *const first = &candidates->candidate[0];
         ckpt_bytes peak = 0;
         ckpt_test_measure(graph, first->sequence.op, first->sequence.count, &peak, time);
         CHECK(peak <= limit, "peak %lld over the limit %lld", (long long)peak, (long long)limit);
@@ -244,29 +244,30 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
     }
     for (ckpt_bytes limit = whole / 4; limit <= whole; limit += whole / 12 + 1) {
         const ckpt_ns best = best_of_class(e, limit);
-        ckpt_answer answer;
+        ckpt_candidates candidates;
         ckpt_ns time = 0;
-        ask(graph, limit, CKPT_EFFORT_NORMAL, arena, &answer, &time);
+        ask(graph, limit, CKPT_EFFORT_NORMAL, arena, &candidates, &time);
         CHECK(time <= best, "seed %d, limit %lld: %lld ns, the class has %lld", seed, (long long)limit, (long long)time,
               (long long)best);
-        CHECK(limit >= plain || answer.least.peak <= least, "seed %d, limit %lld: least peak %lld, the class has %lld",
-              seed, (long long)limit, (long long)answer.least.peak, (long long)least);
-        if (answer.has_bound && strcmp(answer.bound_scope, "chain-persistent") == 0) {
-            CHECK(answer.bound_ns == best, "seed %d, limit %lld: bound %lld, the class has %lld", seed,
-                  (long long)limit, (long long)answer.bound_ns, (long long)best);
-            sum->exact += strcmp(answer.bound_how, "exact") == 0 && time == best;
+        CHECK(limit >= plain || candidates.min_peak.peak <= least,
+              "seed %d, limit %lld: least peak %lld, the class has %lld", seed, (long long)limit,
+              (long long)candidates.min_peak.peak, (long long)least);
+        if (candidates.has_bound && strcmp(candidates.bound_scope, "chain-persistent") == 0) {
+            CHECK(candidates.bound_ns == best, "seed %d, limit %lld: bound %lld, the class has %lld", seed,
+                  (long long)limit, (long long)candidates.bound_ns, (long long)best);
+            sum->exact += strcmp(candidates.bound_how, "exact") == 0 && time == best;
             sum->bounded++;
         }
         sum->feasible += best < INT64_MAX;
         sum->squeezed += best < INT64_MAX && best > keep_all;
     }
-    ckpt_answer answer; /* what only the least peak of the class fits, and what nothing does */
+    ckpt_candidates candidates; /* what only the least peak of the class fits, and what nothing does */
     ckpt_ns time = 0;
-    ask(graph, least, CKPT_EFFORT_NORMAL, arena, &answer, &time);
-    CHECK(answer.count > 0 && time <= best_of_class(e, least), "seed %d: nothing at the least peak %lld", seed,
+    ask(graph, least, CKPT_EFFORT_NORMAL, arena, &candidates, &time);
+    CHECK(candidates.count > 0 && time <= best_of_class(e, least), "seed %d: nothing at the least peak %lld", seed,
           (long long)least);
-    ask(graph, answer.least.peak - 1, CKPT_EFFORT_NORMAL, arena, &answer, &time);
-    CHECK(answer.count == 0 || least >= plain, "seed %d: found below the least peak", seed);
+    ask(graph, candidates.min_peak.peak - 1, CKPT_EFFORT_NORMAL, arena, &candidates, &time);
+    CHECK(candidates.count == 0 || least >= plain, "seed %d: found below the least peak", seed);
 }
 
 static void equals_its_class(void **state)
@@ -350,13 +351,13 @@ static void never_below_the_optimum(void **state)
             const ckpt_mark mark = ckpt_arena_mark(&arena);
             const ckpt_ns best = best_of_all(graph, limit, &arena);
             ckpt_arena_rewind(&arena, mark);
-            ckpt_answer answer;
+            ckpt_candidates candidates;
             ckpt_ns time = 0;
-            ask(graph, limit, CKPT_EFFORT_NORMAL, &arena, &answer, &time);
+            ask(graph, limit, CKPT_EFFORT_NORMAL, &arena, &candidates, &time);
             CHECK(time >= best, "seed %d, limit %lld: %lld ns beats the optimum %lld", (int)seed, (long long)limit,
                   (long long)time, (long long)best);
-            if (answer.has_bound && strcmp(answer.bound_scope, "all") == 0) {
-                CHECK(answer.bound_ns <= best, "seed %d: bound above the optimum", (int)seed);
+            if (candidates.has_bound && strcmp(candidates.bound_scope, "all") == 0) {
+                CHECK(candidates.bound_ns <= best, "seed %d: bound above the optimum", (int)seed);
             }
             cases++;
             equal += time == best;
@@ -380,12 +381,12 @@ static void least_effort(void **state)
         ckpt_ns keep_all = 0;
         CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
         const ckpt_bytes limit = (whole - graph->static_bytes) * 4 / 10;
-        ckpt_answer most;
-        ckpt_answer least;
+        ckpt_candidates most;
+        ckpt_candidates least;
         ckpt_ns most_time = 0;
         ckpt_ns least_time = 0;
         ask(graph, limit, CKPT_EFFORT_MORE, &arena, &most, &most_time);
-        ask(graph, limit, CKPT_EFFORT_LEAST, &arena, &least, &least_time);
+        ask(graph, limit, CKPT_EFFORT_LOW, &arena, &least, &least_time);
         CHECK(most.has_bound && strcmp(most.bound_how, "exact") == 0 && most.bound_ns == most_time,
               "seed %d: not exact", (int)seed);
         CHECK(least.has_bound && least.bound_ns <= most_time && least_time >= most_time,

@@ -220,11 +220,11 @@ static void replay(const figures *c, const ckpt_dp_schedule *schedule, ckpt_byte
 static ckpt_dp_answer solve(const figures *c, ckpt_bytes limit, int points, ckpt_arena *arena)
 {
     ckpt_err err = {0};
-    ckpt_dp_answer answer;
+    ckpt_dp_answer candidates;
     const ckpt_plan_options options = {0};
     const ckpt_dp_effort effort = {.points = points};
-    CHECK_OK(ckpt_dp_solve(&c->chain, limit, &effort, &options, arena, &answer, &err), err);
-    return answer;
+    CHECK_OK(ckpt_dp_solve(&c->chain, limit, &effort, &options, arena, &candidates, &err), err);
+    return candidates;
 }
 
 static ckpt_ns time_of(const figures *c, const ckpt_dp_schedule *schedule)
@@ -410,14 +410,15 @@ static void equals_the_table(void **state)
         fill(&c, x);
         for (ckpt_bytes limit = 1; limit <= BYTES; limit += 3) {
             const ckpt_ns best = x->at[1][n][limit];
-            const ckpt_dp_answer answer = solve(&c, limit, seed % 2 == 0 ? 0 : 6, &arena);
+            const ckpt_dp_answer candidates = solve(&c, limit, seed % 2 == 0 ? 0 : 6, &arena);
             const bool none = best >= INT64_MAX / 8;
-            CHECK((answer.schedule.count == 0) == none, "seed %d, limit %lld", seed, (long long)limit);
-            CHECK(none || (answer.bound <= best && best <= answer.schedule.time),
+            CHECK((candidates.schedule.count == 0) == none, "seed %d, limit %lld", seed, (long long)limit);
+            CHECK(none || (candidates.bound <= best && best <= candidates.schedule.time),
                   "seed %d, limit %lld: %lld .. %lld, "
                   "there is %lld",
-                  seed, (long long)limit, (long long)answer.bound, (long long)answer.schedule.time, (long long)best);
-            CHECK(none || seed % 2 == 1 || answer.exact, "seed %d, limit %lld: not exact", seed, (long long)limit);
+                  seed, (long long)limit, (long long)candidates.bound, (long long)candidates.schedule.time,
+                  (long long)best);
+            CHECK(none || seed % 2 == 1 || candidates.exact, "seed %d, limit %lld: not exact", seed, (long long)limit);
             squeezed += !none && best > x->at[1][n][BYTES];
         }
         ckpt_arena_fini(&arena);
@@ -467,10 +468,10 @@ static ckpt_code starved(void *context, ckpt_err *err)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     const ckpt_dp_effort effort = {.points = 4};
-    ckpt_dp_answer answer;
+    ckpt_dp_answer candidates;
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
-    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, &arena, &answer, err);
+    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, &arena, &candidates, err);
     code = code == CKPT_OK ? ckpt_dp_least(&c->chain, &arena, &peak, &schedule, err) : code;
     ckpt_arena_fini(&arena);
     return code;

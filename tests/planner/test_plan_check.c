@@ -25,7 +25,7 @@ typedef struct world {
     ckpt_graph_op op[OPS];
     ckpt_graph graph;
     ckpt_step step[24];
-    ckpt_place place[24];
+    ckpt_allocation allocation[24];
     ckpt_layer_decision layer[3];
     ckpt_plan plan;
 } world;
@@ -76,10 +76,10 @@ static void make_graph(world *w)
     CHECK_OK(ckpt_graph_check(&w->graph, &w->arena, &err), err);
 }
 
-static void add_step(world *w, ckpt_step_kind kind, int target, bool again, bool inplace)
+static void add_step(world *w, ckpt_step_kind kind, int target, bool recomputed, bool inplace)
 {
     const char *const name = kind == CKPT_RUN ? w->op[target].name : w->buffer[target].name;
-    w->step[w->plan.step_count++] = (ckpt_step){kind, name, target, again, inplace};
+    w->step[w->plan.step_count++] = (ckpt_step){kind, name, target, recomputed, inplace};
 }
 
 static void run(world *w, int op)
@@ -95,8 +95,8 @@ static void drop(world *w, int buffer)
 static void put(world *w, int buffer, int from, int to, ckpt_bytes offset)
 {
     const ckpt_bytes bytes = buffer < 0 ? 5 : w->buffer[buffer].bytes;
-    w->place[w->plan.place_count++] =
-        (ckpt_place){buffer < 0 ? "workspace" : w->buffer[buffer].name, buffer, from, to, offset, bytes};
+    w->allocation[w->plan.allocation_count++] =
+        (ckpt_allocation){buffer < 0 ? "workspace" : w->buffer[buffer].name, buffer, from, to, offset, bytes};
 }
 
 static void finish(world *w, ckpt_bytes arena, ckpt_bytes peak, ckpt_ns time, ckpt_ns recompute)
@@ -104,7 +104,7 @@ static void finish(world *w, ckpt_bytes arena, ckpt_bytes peak, ckpt_ns time, ck
     ckpt_err err = {0};
     w->plan.source = w->plan.solver = w->plan.costs = w->plan.bound_how = w->plan.bound_scope = "";
     w->plan.step = w->step;
-    w->plan.place = w->place;
+    w->plan.allocation = w->allocation;
     w->layer[0] = (ckpt_layer_decision){"l0", CKPT_KEEP};
     w->layer[1] = (ckpt_layer_decision){"l1", CKPT_KEEP};
     w->layer[2] = (ckpt_layer_decision){"l2", CKPT_KEEP};
@@ -234,7 +234,7 @@ static void break_target(world *w)
 }
 static void break_place_target(world *w)
 {
-    w->place[1].buffer = BUFFERS;
+    w->allocation[1].buffer = BUFFERS;
 }
 static void break_order(world *w)
 {
@@ -242,11 +242,11 @@ static void break_order(world *w)
 }
 static void break_again_missing(world *w)
 {
-    w->step[5].again = false;
+    w->step[5].recomputed = false;
 }
 static void break_again_false(world *w)
 {
-    w->step[3].again = true;
+    w->step[3].recomputed = true;
 }
 static void break_again_forbidden(world *w)
 {
@@ -275,7 +275,7 @@ static void break_adds(world *w)
 }
 static void break_place_missing(world *w)
 {
-    w->plan.place_count--;
+    w->plan.allocation_count--;
 }
 static void break_place_extra(world *w)
 {
@@ -287,43 +287,43 @@ static void break_place_twice(world *w)
 }
 static void break_workspace_missing(world *w)
 {
-    w->place[3] = w->place[--w->plan.place_count];
+    w->allocation[3] = w->allocation[--w->plan.allocation_count];
 }
 static void break_workspace_bytes(world *w)
 {
-    w->place[3].bytes = 4;
+    w->allocation[3].bytes = 4;
 }
 static void break_from(world *w)
 {
-    w->place[1].from = 2;
+    w->allocation[1].from = 2;
 }
 static void break_to(world *w)
 {
-    w->place[1].to = 3;
+    w->allocation[1].to = 3;
 }
 static void break_bytes(world *w)
 {
-    w->place[2].bytes = 19;
+    w->allocation[2].bytes = 19;
 }
 static void break_overlap(world *w)
 {
-    w->place[2].offset = 29;
+    w->allocation[2].offset = 29;
 }
 static void break_overlap_workspace(world *w)
 {
-    w->place[3].offset = 27;
+    w->allocation[3].offset = 27;
 }
 static void break_negative(world *w)
 {
-    w->place[0].offset = -1;
+    w->allocation[0].offset = -1;
 }
 static void break_outside(world *w)
 {
-    w->place[4].offset = 51;
+    w->allocation[4].offset = 51;
 }
 static void break_far(world *w)
 {
-    w->place[4].offset = INT64_MAX;
+    w->allocation[4].offset = INT64_MAX;
 }
 static void break_budget(world *w)
 {
@@ -407,9 +407,9 @@ static void inplace_gone(world *w)
 }
 static void inplace_other_place(world *w)
 {
-    w->place[2].offset = 30;
-    w->place[3].offset = 10;
-    w->place[4].offset = 50;
+    w->allocation[2].offset = 30;
+    w->allocation[3].offset = 10;
+    w->allocation[4].offset = 50;
     w->plan.arena_bytes = 80;
     w->plan.budget_bytes = 180;
 }
@@ -423,7 +423,7 @@ static void inplace_other_op(world *w)
 }
 static void inplace_overstays(world *w)
 {
-    w->place[1].to = 2;
+    w->allocation[1].to = 2;
 }
 
 static void offload_no_link(world *w)
@@ -546,14 +546,14 @@ static void infeasible_form(void **state)
     world w;
     make_graph(&w);
     ckpt_err err = {0};
-    w.plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .budget_bytes = 120, .least_budget_bytes = 160};
+    w.plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .budget_bytes = 120, .min_budget_bytes = 160};
     CHECK_OK(ckpt_plan_check(&w.plan, &w.graph, &err), err);
     w.plan.no_schedule_below_bytes = 160;
     CHECK_OK(ckpt_plan_check(&w.plan, &w.graph, &err), err);
     w.plan.no_schedule_below_bytes = 161;
     assert_int_equal(ckpt_plan_check(&w.plan, &w.graph, &err), CKPT_BAD_INPUT);
     w.plan.no_schedule_below_bytes = 0;
-    w.plan.least_budget_bytes = 120;
+    w.plan.min_budget_bytes = 120;
     assert_int_equal(ckpt_plan_check(&w.plan, &w.graph, &err), CKPT_BAD_INPUT);
     ckpt_arena_fini(&w.arena);
 }
@@ -599,15 +599,16 @@ static void clock_by_hand(void **state)
     }
     assert_int_equal(trace->event[4].bytes[CKPT_CAT_WORKSPACE], 5);
     assert_int_equal(trace->event[7].bytes[CKPT_CAT_GRADIENTS], 30);
-    assert_int_equal(trace->place_count, w.plan.place_count);
-    for (int i = 0; i < trace->place_count; i++) {
-        const ckpt_trace_place *const found = &trace->place[i];
-        const ckpt_place *const place = &w.plan.place[i];
-        assert_string_equal(found->name, place->name);
-        assert_true(found->from == place->from && found->to == place->to && found->offset == place->offset &&
-                    found->bytes == place->bytes);
-        assert_int_equal(found->category,
-                         place->buffer < 0 ? CKPT_CAT_WORKSPACE : ckpt_kind_category(w.buffer[place->buffer].kind));
+    assert_int_equal(trace->allocation_count, w.plan.allocation_count);
+    for (int i = 0; i < trace->allocation_count; i++) {
+        const ckpt_trace_allocation *const found = &trace->allocation[i];
+        const ckpt_allocation *const allocation = &w.plan.allocation[i];
+        assert_string_equal(found->name, allocation->name);
+        assert_true(found->from == allocation->from && found->to == allocation->to &&
+                    found->offset == allocation->offset && found->bytes == allocation->bytes);
+        assert_int_equal(found->category, allocation->buffer < 0
+                                              ? CKPT_CAT_WORKSPACE
+                                              : ckpt_kind_category(w.buffer[allocation->buffer].kind));
     }
     ckpt_arena_fini(&w.arena);
 }

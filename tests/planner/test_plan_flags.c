@@ -180,7 +180,7 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
         graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_C(1) << ckpt_dice_roll(&dice, 40);
         ckpt_err err = {0};
         ckpt_plan *plan = NULL;
-        ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
+        ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
         CHECK_OK(ckpt_plan_make(&graph, "flags", &options, &arena, &plan, &err), err);
         const ckpt_bytes set_alone = plan->peak_bytes;
         const ckpt_bytes budgets[] = {0, set_alone - set_alone / 10, set_alone / 2, 1};
@@ -198,7 +198,7 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
                 const int target = plan->step[s].kind == CKPT_RUN ? plan->step[s].target : 0;
                 const ckpt_graph_op *const run = &op[target];
                 copied += plan->step[s].kind == CKPT_FETCH;
-                if (plan->step[s].kind == CKPT_RUN && plan->step[s].again) {
+                if (plan->step[s].kind == CKPT_RUN && plan->step[s].recomputed) {
                     recomputed++;
                     CHECK(run->checkpoint != CKPT_NO && run->wish != CKPT_MUST_SAVE, "%s: %s runs again", what,
                           run->name);
@@ -225,7 +225,7 @@ static ckpt_code choose_and_plan(void *context, ckpt_err *err)
     ckpt_text_init(&notes);
     const ckpt_graph *chosen = NULL;
     ckpt_plan *plan = NULL;
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .budget_bytes = 1};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .budget_bytes = 1};
     ckpt_code code = ckpt_choose(s->graph, rule, 2, false, "group_2", &arena, &chosen, &notes, err);
     code = code == CKPT_OK ? ckpt_plan_make(chosen, "flags", &options, &arena, &plan, err) : code;
     ckpt_text_fini(&notes);

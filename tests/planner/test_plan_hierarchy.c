@@ -13,17 +13,17 @@ enum { WIDE = 4000 };
 
 static const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
 
-static ckpt_answer empty(void)
+static ckpt_candidates empty(void)
 {
-    return (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    return (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
 }
 
-static void sweep(const ckpt_graph *graph, ckpt_bytes limit, int width, ckpt_arena *arena, ckpt_answer *answer)
+static void sweep(const ckpt_graph *graph, ckpt_bytes limit, int width, ckpt_arena *arena, ckpt_candidates *found)
 {
-    *answer = empty();
+    *found = empty();
     ckpt_err err = {0};
     const ckpt_hierarchy_wish wish = {.limit = limit, .width = width, .offer = CKPT_BYTES_MAX};
-    CHECK_OK(ckpt_hierarchy_run(graph, &wish, &options, arena, answer, &err), err);
+    CHECK_OK(ckpt_hierarchy_run(graph, &wish, &options, arena, found, &err), err);
 }
 
 /* A label must never think that it needs less than it does: all that comes out keeps the limit of the sweep, although
@@ -43,10 +43,10 @@ static void limits_are_kept(void **state)
         CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
         for (int percent = 50; percent <= 100; percent += 10) {
             const ckpt_bytes limit = (whole - graph->static_bytes) * percent / 100;
-            ckpt_answer answer;
-            sweep(graph, limit, percent % 20 == 0 ? 20 : 300, &arena, &answer);
-            for (int i = 0; i < answer.count; i++) {
-                const ckpt_candidate *const c = &answer.candidate[i];
+            ckpt_candidates found;
+            sweep(graph, limit, percent % 20 == 0 ? 20 : 300, &arena, &found);
+            for (int i = 0; i < found.count; i++) {
+                const ckpt_candidate *const c = &found.candidate[i];
                 ckpt_bytes peak = 0;
                 ckpt_ns time = 0;
                 ckpt_test_measure(graph, c->sequence.op, c->sequence.count, &peak, &time);
@@ -56,7 +56,7 @@ static void limits_are_kept(void **state)
                       (long long)peak, (long long)limit);
                 answers++;
             }
-            CHECK(percent < 100 || (answer.count > 0 && answer.candidate[0].time == keep_all),
+            CHECK(percent < 100 || (found.count > 0 && found.candidate[0].time == keep_all),
                   "seed %d: keep-all is not found at its own peak", (int)seed);
         }
         ckpt_arena_fini(&arena);
@@ -87,14 +87,14 @@ static void near_the_optimum(void **state)
         for (int part = 0; part < 4; part++) {
             const ckpt_bytes limit = least + (whole - least) * part / 4;
             const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
-            ckpt_answer answer;
-            sweep(graph, limit, WIDE, &arena, &answer);
-            if (answer.count == 0) {
+            ckpt_candidates found;
+            sweep(graph, limit, WIDE, &arena, &found);
+            if (found.count == 0) {
                 missed++;
                 CHECK(part == 0 || !chain, "seed %d, part %d: a chain without an answer", (int)seed, part);
                 continue;
             }
-            const ckpt_ns time = answer.candidate[0].time;
+            const ckpt_ns time = found.candidate[0].time;
             CHECK(time >= best, "seed %d: %lld ns, brute force %lld", (int)seed, (long long)time, (long long)best);
             cases++;
             equal += time == best;
@@ -122,21 +122,21 @@ static void same_again(void **state)
         CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
         const ckpt_bytes limit = (whole - graph->static_bytes) * 7 / 10;
         const ckpt_strategy *const strategy = ckpt_strategy_find("hierarchy");
-        ckpt_answer answer[2] = {empty(), empty()};
+        ckpt_candidates found[2] = {empty(), empty()};
         for (int i = 0; i < 2; i++) {
-            CHECK_OK(strategy->plan(graph, limit, &options, &arena, &answer[i], &err), err);
+            CHECK_OK(strategy->plan(graph, limit, &options, &arena, &found[i], &err), err);
         }
-        CHECK(answer[0].count == answer[1].count && answer[0].least.peak == answer[1].least.peak, "seed %d", (int)seed);
-        for (int i = 0; i < answer[0].count; i++) {
-            const ckpt_sequence *const x = &answer[0].candidate[i].sequence, *const y =
-                                                                                 &answer[1].candidate[i].sequence;
+        CHECK(found[0].count == found[1].count && found[0].min_peak.peak == found[1].min_peak.peak, "seed %d",
+              (int)seed);
+        for (int i = 0; i < found[0].count; i++) {
+            const ckpt_sequence *const x = &found[0].candidate[i].sequence, *const y = &found[1].candidate[i].sequence;
             CHECK(x->count == y->count && memcmp(x->op, y->op, (size_t)x->count * sizeof *x->op) == 0,
                   "seed %d: candidate %d differs", (int)seed, i);
-            CHECK(answer[0].candidate[i].peak <= limit, "seed %d: above the limit", (int)seed);
+            CHECK(found[0].candidate[i].peak <= limit, "seed %d: above the limit", (int)seed);
         }
-        ckpt_answer other = empty();
+        ckpt_candidates other = empty();
         CHECK_OK(strategy->plan(graph, limit / 2, &options, &arena, &other, &err), err);
-        CHECK(other.least.peak == answer[0].least.peak, "seed %d: least depends on the limit", (int)seed);
+        CHECK(other.min_peak.peak == found[0].min_peak.peak, "seed %d: least depends on the limit", (int)seed);
         ckpt_arena_fini(&arena);
     }
 }
@@ -154,10 +154,10 @@ static void long_chain(void **state)
     ckpt_bytes whole = 0;
     ckpt_ns keep_all = 0;
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
-    ckpt_answer answer;
-    sweep(graph, (whole - graph->static_bytes) / 5, 200, &arena, &answer);
-    CHECK(answer.count > 0, "a fifth of keep-all is not reached");
-    CHECK(answer.candidate[0].time < keep_all * 2, "%lld ns", (long long)answer.candidate[0].time);
+    ckpt_candidates found;
+    sweep(graph, (whole - graph->static_bytes) / 5, 200, &arena, &found);
+    CHECK(found.count > 0, "a fifth of keep-all is not reached");
+    CHECK(found.candidate[0].time < keep_all * 2, "%lld ns", (long long)found.candidate[0].time);
     ckpt_arena_fini(&arena);
 }
 
@@ -171,9 +171,9 @@ static ckpt_code plan_once(void *context, ckpt_err *err)
     const starved *const s = context;
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_answer answer = empty();
-    const ckpt_plan_options least = {.effort = CKPT_EFFORT_LEAST};
-    const ckpt_code code = ckpt_strategy_find("hierarchy")->plan(s->graph, s->limit, &least, &arena, &answer, err);
+    ckpt_candidates found = empty();
+    const ckpt_plan_options least = {.effort = CKPT_EFFORT_LOW};
+    const ckpt_code code = ckpt_strategy_find("hierarchy")->plan(s->graph, s->limit, &least, &arena, &found, err);
     ckpt_arena_fini(&arena);
     return code;
 }

@@ -82,14 +82,14 @@ static int plan_vast(const vast *v, const char *strategy, int effort, ckpt_bytes
     const ckpt_code code = ckpt_plan_make(&v->graph, strategy, &options, &arena, &plan, &err);
     CHECK(code == CKPT_OK || code == CKPT_OVERFLOW, "%s, %s, effort %d, %lld: %s", v->what, strategy, effort,
           (long long)budget, err.msg);
-    int again = 0;
+    int recomputed = 0;
     if (code == CKPT_OK && plan->verdict == CKPT_FITS) {
         ckpt_test_replay(&v->graph, plan, strategy);
         CHECK(plan->bound_ns <= plan->time_ns, "%s, %s: bound above time", v->what, strategy);
-        again = plan->recompute_ns > 0;
+        recomputed = plan->recompute_ns > 0;
     }
     ckpt_arena_fini(&arena);
-    return again;
+    return recomputed;
 }
 
 static ckpt_bytes keep_all_peak(const ckpt_graph *graph, ckpt_arena *arena)
@@ -108,17 +108,17 @@ static void every_strategy_near_the_end_of_numbers(void **state)
     ckpt_arena_init(&arena);
     vast v[VAST_MAX];
     const int count = take_vast(v, &arena);
-    int again = 0;
+    int recomputed = 0;
     for (int i = 0; i < count; i++) {
         const ckpt_bytes whole = keep_all_peak(&v[i].graph, &arena);
         const ckpt_bytes budgets[] = {0, 1, whole / 100 * 80};
         for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
             for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
-                again += plan_vast(&v[i], ckpt_strategy_table[s]->name, CKPT_EFFORT_LEAST, budgets[b]);
+                recomputed += plan_vast(&v[i], ckpt_strategy_table[s]->name, CKPT_EFFORT_LOW, budgets[b]);
             }
         }
     }
-    CHECK(again > 20, "only %d plans recompute", again);
+    CHECK(recomputed > 20, "only %d plans recompute", recomputed);
     ckpt_arena_fini(&arena);
 }
 
@@ -133,7 +133,7 @@ static void every_question_near_the_end_of_numbers(void **state)
     for (int i = 0; i < count; i++) {
         const ckpt_graph *const graph = &v[i].graph;
         const ckpt_bytes whole = keep_all_peak(graph, &arena);
-        const ckpt_plan_options options = {.budget_bytes = whole / 100 * 85, .effort = CKPT_EFFORT_LEAST};
+        const ckpt_plan_options options = {.budget_bytes = whole / 100 * 85, .effort = CKPT_EFFORT_LOW};
         ckpt_err err = {0};
         for (int effort = 0; effort <= CKPT_EFFORT_MORE; effort++) {
             ckpt_plan_options more = options;
@@ -193,9 +193,9 @@ static ckpt_code eat(void *context, ckpt_err *err)
     } else {
         const ckpt_bytes limit = h->budget - h->graph->static_bytes;
         ckpt_bound bound;
-        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         code = ckpt_bound_find(h->graph, limit, INT64_MAX, &options, &arena, &bound, err);
-        code = code == CKPT_OK ? ckpt_search_improve(h->graph, limit, 300, &options, &arena, &answer, err) : code;
+        code = code == CKPT_OK ? ckpt_search_improve(h->graph, limit, 300, &options, &arena, &candidates, err) : code;
     }
     ckpt_arena_fini(&arena);
     return code;
@@ -210,8 +210,8 @@ static void no_memory_with_solver_and_link(void **state)
     const ckpt_graph linked = stretch(made, 0, false, 1000000000, &arena);
     const ckpt_bytes budget = keep_all_peak(made, &arena) * 8 / 10;
     const hungry all[] = {
-        {made, "auto", CKPT_EFFORT_LEAST, budget},     {made, "ilp", CKPT_EFFORT_NORMAL, budget},
-        {&linked, "joint", CKPT_EFFORT_LEAST, budget}, {made, "hierarchy", CKPT_EFFORT_NORMAL, budget},
+        {made, "auto", CKPT_EFFORT_LOW, budget},     {made, "ilp", CKPT_EFFORT_NORMAL, budget},
+        {&linked, "joint", CKPT_EFFORT_LOW, budget}, {made, "hierarchy", CKPT_EFFORT_NORMAL, budget},
         {&linked, NULL, CKPT_EFFORT_NORMAL, budget},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -24,12 +24,12 @@ static ckpt_bytes whole_peak(const ckpt_graph *graph, ckpt_arena *arena)
     return whole - graph->static_bytes;
 }
 
-static ckpt_answer solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, ckpt_arena *arena)
+static ckpt_candidates solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs_max, ckpt_arena *arena)
 {
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
-    CHECK_OK(ckpt_ilp_solve(graph, limit, pairs_max, 0, &options, arena, &answer, &err), err);
-    return answer;
+    CHECK_OK(ckpt_ilp_solve(graph, limit, pairs_max, 0, &options, arena, &candidates, &err), err);
+    return candidates;
 }
 
 enum { SCOPES = 3 };
@@ -71,21 +71,21 @@ static void finds_the_best_of_its_class(void **state)
             const ckpt_bytes limit = which == 0 ? least - 1 : least + span * (which - 1) / (LIMITS - 1);
             bool seen[SCOPES] = {false};
             for (int pairs = which == 0 ? ALL_PAIRS : 8; pairs < 2 * ALL_PAIRS && !seen[2]; pairs *= 2) {
-                const ckpt_answer answer = solve(graph, limit, pairs, &arena);
-                const bool found = answer.count > 0;
-                const int any = answer.has_bound ? scope_of(answer.bound_scope) : 0;
-                if (!answer.has_bound || seen[any]) {
-                    CHECK(!found || answer.has_bound, "seed %d: a schedule and no bound", (int)seed);
+                const ckpt_candidates candidates = solve(graph, limit, pairs, &arena);
+                const bool found = candidates.count > 0;
+                const int any = candidates.has_bound ? scope_of(candidates.bound_scope) : 0;
+                if (!candidates.has_bound || seen[any]) {
+                    CHECK(!found || candidates.has_bound, "seed %d: a schedule and no bound", (int)seed);
                     continue;
                 }
                 seen[any] = true;
                 const ckpt_ns best = ckpt_brute_time(graph, limit, scopes[any].of);
-                CHECK(found && answer.candidate[0].time == best && answer.candidate[0].peak <= limit,
+                CHECK(found && candidates.candidate[0].time == best && candidates.candidate[0].peak <= limit,
                       "seed %d, limit %lld, %s: %lld ns, its class has %lld", (int)seed, (long long)limit,
-                      answer.bound_scope, (long long)(found ? answer.candidate[0].time : -1), (long long)best);
-                CHECK(answer.bound_ns == best && strcmp(answer.bound_how, CKPT_ILP_HOW) == 0,
+                      candidates.bound_scope, (long long)(found ? candidates.candidate[0].time : -1), (long long)best);
+                CHECK(candidates.bound_ns == best && strcmp(candidates.bound_how, CKPT_ILP_HOW) == 0,
                       "seed %d, limit %lld, %s: bound %lld (%s), its class has %lld", (int)seed, (long long)limit,
-                      answer.bound_scope, (long long)answer.bound_ns, answer.bound_how, (long long)best);
+                      candidates.bound_scope, (long long)candidates.bound_ns, candidates.bound_how, (long long)best);
                 compared[any]++;
                 squeezed += best > keep_all;
             }
@@ -114,19 +114,19 @@ static void improves_an_incumbent(void **state)
         const ckpt_bytes whole = whole_peak(graph, &arena);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
         const ckpt_bytes limit = least + (whole - least) / 3;
-        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         ckpt_err err = {0};
-        CHECK_OK(ckpt_strategy_find("recompute-all")->plan(graph, limit, &options, &arena, &answer, &err), err);
-        if (answer.count > 0) {
-            const ckpt_ns before = answer.candidate[0].time;
+        CHECK_OK(ckpt_strategy_find("recompute-all")->plan(graph, limit, &options, &arena, &candidates, &err), err);
+        if (candidates.count > 0) {
+            const ckpt_ns before = candidates.candidate[0].time;
             const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL);
-            CHECK_OK(ckpt_ilp_improve(graph, limit, 100000, &options, &arena, &answer, &err), err);
-            CHECK(answer.candidate[0].time <= before && answer.candidate[0].time >= best, "seed %d: %lld ns", (int)seed,
-                  (long long)answer.candidate[0].time);
-            improved += answer.candidate[0].time < before;
-            CHECK_OK(ckpt_ilp_solve(graph, limit, ALL_PAIRS, 0, &options, &arena, &answer, &err), err);
-            solved += answer.candidate[0].time == ckpt_brute_time(graph, limit, CKPT_BRUTE_TWICE);
-            CHECK(answer.has_bound, "seed %d: no bound", (int)seed);
+            CHECK_OK(ckpt_ilp_improve(graph, limit, 100000, &options, &arena, &candidates, &err), err);
+            CHECK(candidates.candidate[0].time <= before && candidates.candidate[0].time >= best, "seed %d: %lld ns",
+                  (int)seed, (long long)candidates.candidate[0].time);
+            improved += candidates.candidate[0].time < before;
+            CHECK_OK(ckpt_ilp_solve(graph, limit, ALL_PAIRS, 0, &options, &arena, &candidates, &err), err);
+            solved += candidates.candidate[0].time == ckpt_brute_time(graph, limit, CKPT_BRUTE_TWICE);
+            CHECK(candidates.has_bound, "seed %d: no bound", (int)seed);
         }
         ckpt_arena_fini(&arena);
     }
@@ -138,14 +138,14 @@ static ckpt_code starved(void *context, ckpt_err *err)
     const ckpt_graph *const graph = context;
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const ckpt_strategy *const start = ckpt_strategy_find("recompute-all");
-    ckpt_code code = start->plan(graph, 60, &options, &arena, &answer, err);
+    ckpt_code code = start->plan(graph, 60, &options, &arena, &candidates, err);
     if (code == CKPT_OK) {
-        code = ckpt_ilp_improve(graph, 60, 1000, &options, &arena, &answer, err);
+        code = ckpt_ilp_improve(graph, 60, 1000, &options, &arena, &candidates, err);
     }
     if (code == CKPT_OK) {
-        code = ckpt_ilp_solve(graph, 60, 60, 10, &options, &arena, &answer, err);
+        code = ckpt_ilp_solve(graph, 60, 60, 10, &options, &arena, &candidates, err);
     }
     ckpt_arena_fini(&arena);
     return code;
@@ -168,10 +168,10 @@ static void nothing_without_a_solver(void **state)
     ckpt_arena_init(&arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 4, 12, 1, 9);
     const ckpt_plan_options without = {0};
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
-    CHECK_OK(ckpt_strategy_find("ilp")->plan(graph, 40, &without, &arena, &answer, &err), err);
-    CHECK(answer.count == 0 && !answer.has_bound, "%d candidates", answer.count);
+    CHECK_OK(ckpt_strategy_find("ilp")->plan(graph, 40, &without, &arena, &candidates, &err), err);
+    CHECK(candidates.count == 0 && !candidates.has_bound, "%d candidates", candidates.count);
     ckpt_arena_fini(&arena);
 }
 

@@ -130,9 +130,9 @@ static ckpt_graph *small_copies(ckpt_arena *arena, uint64_t seed, int m, int *w)
     ckpt_dice dice = {seed};
     const bool shared = ckpt_dice_roll(&dice, 2) == 0;
     *w = ckpt_dice_roll(&dice, m);
-    for (uint64_t again = seed;; again += 1000003) {
-        const ckpt_graph *const base = seed % 2 == 0 ? ckpt_test_chain(arena, again, 2, 30, 1, 50)
-                                                     : ckpt_test_step(arena, again, 2 + ckpt_dice_roll(&dice, 2));
+    for (uint64_t recomputed = seed;; recomputed += 1000003) {
+        const ckpt_graph *const base = seed % 2 == 0 ? ckpt_test_chain(arena, recomputed, 2, 30, 1, 50)
+                                                     : ckpt_test_step(arena, recomputed, 2 + ckpt_dice_roll(&dice, 2));
         ckpt_graph plain = *base; /* a chain or step of its own has no outputs to keep for each */
         plain.outputs.count = 0;
         if (m * base->buffer_count + shared <= CKPT_BRUTE_BUFFERS && m * base->op_count < CKPT_BRUTE_OPS &&
@@ -147,7 +147,7 @@ static ckpt_graph *small_copies(ckpt_arena *arena, uint64_t seed, int m, int *w)
 typedef struct judge {
     const ckpt_graph *graph;
     uint64_t seed;
-    ckpt_bytes limit, least;
+    ckpt_bytes limit, min_peak;
     ckpt_ns best;
 } judge;
 
@@ -174,7 +174,7 @@ static ckpt_ns judge_plan(const judge *j, const char *strategy, const ckpt_graph
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     const ckpt_plan_options options = {
-        .effort = CKPT_EFFORT_LEAST, .solver = &ckpt_solver_glpk, .budget_bytes = graph->static_bytes + j->limit};
+        .effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk, .budget_bytes = graph->static_bytes + j->limit};
     ckpt_plan *plan = NULL;
     ckpt_err err;
     CHECK_OK(ckpt_plan_make(graph, strategy, &options, &arena, &plan, &err), err);
@@ -196,24 +196,24 @@ static void judge_answer(const judge *j, const ckpt_strategy *strategy)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .solver = &ckpt_solver_glpk};
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err;
-    CHECK_OK(strategy->plan(j->graph, j->limit, &options, &arena, &answer, &err), err);
-    for (int i = 0; i < answer.count; i++) {
+    CHECK_OK(strategy->plan(j->graph, j->limit, &options, &arena, &candidates, &err), err);
+    for (int i = 0; i < candidates.count; i++) {
         ckpt_bytes peak = 0;
         ckpt_ns time = 0;
-        const ckpt_candidate *const c = &answer.candidate[i];
-        CHECK(c->time >= j->best && c->peak >= j->least && c->peak <= j->limit, "seed %d: %s: %lld ns, %lld bytes",
+        const ckpt_candidate *const c = &candidates.candidate[i];
+        CHECK(c->time >= j->best && c->peak >= j->min_peak && c->peak <= j->limit, "seed %d: %s: %lld ns, %lld bytes",
               (int)j->seed, strategy->name, (long long)c->time, (long long)c->peak);
         ckpt_test_measure(j->graph, c->sequence.op, c->sequence.count, &peak, &time);
         CHECK(peak == c->peak && time == c->time, "seed %d: %s says %lld ns, %lld bytes", (int)j->seed, strategy->name,
               (long long)c->time, (long long)c->peak);
     }
-    CHECK(answer.least.peak >= j->least, "seed %d: %s: least peak %lld", (int)j->seed, strategy->name,
-          (long long)answer.least.peak);
-    if (answer.has_bound) {
-        check_bound(j, strategy->name, answer.bound_ns, answer.bound_scope);
+    CHECK(candidates.min_peak.peak >= j->min_peak, "seed %d: %s: least peak %lld", (int)j->seed, strategy->name,
+          (long long)candidates.min_peak.peak);
+    if (candidates.has_bound) {
+        check_bound(j, strategy->name, candidates.bound_ns, candidates.bound_scope);
     }
     ckpt_arena_fini(&arena);
 }
@@ -238,13 +238,14 @@ static void nothing_is_below_the_optimum(void **state)
         ckpt_arena_init(&arena);
         int w = 0;
         judge j = {.graph = small_copies(&arena, seed, 2, &w), .seed = seed};
-        j.least = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
+        j.min_peak = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
         const ckpt_bytes whole = keep_all(j.graph, &arena);
         if (seeds != SEEDS) {
             printf("seed %d\n", (int)seed);
         }
         for (int which = 0; which < LIMITS; which++) {
-            j.limit = whole - 1 > j.least ? j.least + (whole - 1 - j.least) * which / (LIMITS - 1) : j.least;
+            j.limit =
+                whole - 1 > j.min_peak ? j.min_peak + (whole - 1 - j.min_peak) * which / (LIMITS - 1) : j.min_peak;
             j.best = ckpt_brute_time(j.graph, j.limit, CKPT_BRUTE_ALL);
             const ckpt_ns with = judge_plan(&j, "auto", j.graph);
             const ckpt_ns without = judge_plan(&j, "auto", hide(&arena, j.graph));
@@ -393,16 +394,16 @@ static void check_lowered(const ckpt_graph *graph, const char *what)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .budget_bytes = 1};
-    ckpt_plan *least = NULL;
+    ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .budget_bytes = 1};
+    ckpt_plan *min_peak = NULL;
     ckpt_plan *plan = NULL;
     ckpt_plan *other = NULL;
     ckpt_err err;
-    CHECK_OK(ckpt_plan_make(graph, "micro", &options, &arena, &least, &err), err);
-    assert_int_equal(least->verdict, CKPT_INFEASIBLE);
+    CHECK_OK(ckpt_plan_make(graph, "micro", &options, &arena, &min_peak, &err), err);
+    assert_int_equal(min_peak->verdict, CKPT_INFEASIBLE);
     for (int part = 0; part <= 2; part += 2) {
-        const ckpt_bytes low = least->least_budget_bytes;
-        options.budget_bytes = low + (least->keep_all_peak_bytes - low) * part / 3;
+        const ckpt_bytes low = min_peak->min_budget_bytes;
+        options.budget_bytes = low + (min_peak->keep_all_peak_bytes - low) * part / 3;
         CHECK_OK(ckpt_plan_make(graph, "micro", &options, &arena, &plan, &err), err);
         CHECK(plan->verdict == CKPT_FITS, "%s: no plan within %lld bytes", what, (long long)options.budget_bytes);
         ckpt_test_replay(graph, plan, what);
@@ -457,8 +458,8 @@ static void one_after_the_other(void **state)
         const ckpt_graph *const base = ckpt_test_chain(&arena, seed, 6, 30, 1, 50);
         const ckpt_graph *const graph = copy(&arena, base, 5, 0, 0);
         const ckpt_bytes limit = keep_all(base, &arena) * 2 / 3;
-        const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
-        ckpt_answer one = {.least = {.peak = CKPT_BYTES_MAX}}, all = one;
+        const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
+        ckpt_candidates one = {.min_peak = {.peak = CKPT_BYTES_MAX}}, all = one;
         ckpt_err err;
         CHECK_OK(ckpt_strategy_find("auto")->plan(base, limit, &options, &arena, &one, &err), err);
         CHECK_OK(ckpt_strategy_find("micro")->plan(graph, limit, &options, &arena, &all, &err), err);
@@ -467,7 +468,7 @@ static void one_after_the_other(void **state)
             assert_int_equal(all.candidate[0].time, 5 * one.candidate[0].time);
             proved += all.has_bound && all.bound_ns == all.candidate[0].time;
         }
-        assert_int_equal(all.least.peak, one.least.peak);
+        assert_int_equal(all.min_peak.peak, one.min_peak.peak);
         ckpt_arena_fini(&arena);
     }
     CHECK(proved >= 6, "only %d proved", proved);
@@ -489,25 +490,26 @@ static void set_layers_run_again(void **state)
     ckpt_scheme scheme = ckpt_scheme_alone;
     scheme.micro_batches = 3;
     const ckpt_graph *const graph = lower(&m, scheme)->graph;
-    ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
+    ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
     ckpt_plan *free_plan = NULL;
     ckpt_plan *tight = NULL;
     ckpt_err err;
     CHECK_OK(ckpt_plan_make(graph, "flags", &options, &m.arena, &free_plan, &err), err);
     options.budget_bytes = 1;
     CHECK_OK(ckpt_plan_make(graph, "flags", &options, &m.arena, &tight, &err), err);
-    assert_true(tight->least_budget_bytes < free_plan->peak_bytes);
-    options.budget_bytes = (tight->least_budget_bytes + free_plan->peak_bytes) / 2;
+    assert_true(tight->min_budget_bytes < free_plan->peak_bytes);
+    options.budget_bytes = (tight->min_budget_bytes + free_plan->peak_bytes) / 2;
     CHECK_OK(ckpt_plan_make(graph, "flags", &options, &m.arena, &tight, &err), err);
     const ckpt_plan *const plans[] = {free_plan, tight};
     for (int p = 0; p < 2; p++) {
         assert_int_equal(plans[p]->verdict, CKPT_FITS);
         ckpt_test_replay(graph, plans[p], "flags");
-        int again = 0;
+        int recomputed = 0;
         for (int s = 0; s < plans[p]->step_count; s++) {
-            again += plans[p]->step[s].kind == CKPT_RUN && plans[p]->step[s].again && plans[p]->step[s].name[0] == 'g';
+            recomputed +=
+                plans[p]->step[s].kind == CKPT_RUN && plans[p]->step[s].recomputed && plans[p]->step[s].name[0] == 'g';
         }
-        assert_int_equal(again, 3 * 5);
+        assert_int_equal(recomputed, 3 * 5);
     }
     test_model_fini(&m);
 }
@@ -519,9 +521,9 @@ static ckpt_code plan_starved(void *context, ckpt_err *err)
     const ckpt_graph *const graph = context;
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX}};
-    const ckpt_code code = ckpt_strategy_find("micro")->plan(graph, 60, &options, &arena, &answer, err);
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX}};
+    const ckpt_code code = ckpt_strategy_find("micro")->plan(graph, 60, &options, &arena, &candidates, err);
     ckpt_arena_fini(&arena);
     return code;
 }

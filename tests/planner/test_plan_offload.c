@@ -30,7 +30,7 @@ typedef struct waiting {
 typedef struct brute {
     const ckpt_graph *graph;
     ckpt_bytes limit, host_limit;
-    bool again, copies, full;
+    bool recomputed, copies, full;
     situation *seen;
     int *now;      /* per state: when */
     waiting *heap; /* by now + what must still run */
@@ -57,7 +57,7 @@ static int least_end(const brute *b, const situation *s, int now)
         for (int i = 0; i < op->writes.count; i++) {
             runs = runs || (missing >> op->writes.at[i] & 1) != 0;
         }
-        if (runs && (!b->again || !op->recompute)) {
+        if (runs && (!b->recomputed || !op->recompute)) {
             return INT32_MAX;
         }
         for (int i = 0; runs && i < op->reads.count; i++) {
@@ -68,7 +68,7 @@ static int least_end(const brute *b, const situation *s, int now)
     int up = s->h2d;
     for (int i = 0; i < b->graph->buffer_count; i++) { /* what cannot be run again must be fetched */
         const bool away = (b->due[s->next] & ~(unsigned)s->memory) >> i & 1;
-        up += away && !b->again ? (int)(b->graph->buffer[i].bytes * 1000000000 / b->graph->h2d_bytes_per_s) : 0;
+        up += away && !b->recomputed ? (int)(b->graph->buffer[i].bytes * 1000000000 / b->graph->h2d_bytes_per_s) : 0;
     }
     rest = s->d2h > rest ? s->d2h : rest;
     return now + (up > rest ? up : rest);
@@ -247,7 +247,7 @@ static void find_needed(brute *b)
             const ckpt_graph_op *const op = &b->graph->op[o];
             bool runs = o >= next;
             for (int i = 0; i < op->writes.count; i++) {
-                runs = runs || (b->again && op->recompute && (needed >> op->writes.at[i] & 1) != 0);
+                runs = runs || (b->recomputed && op->recompute && (needed >> op->writes.at[i] & 1) != 0);
             }
             for (int i = 0; runs && i < op->reads.count; i++) {
                 needed |= 1u << op->reads.at[i];
@@ -314,7 +314,7 @@ static int brute_time(brute *b)
             continue;
         }
         for (int o = 0; o <= s.next; o++) {
-            if (o == s.next || (b->again && b->graph->op[o].recompute)) {
+            if (o == s.next || (b->recomputed && b->graph->op[o].recompute)) {
                 try_run(b, &s, now, o);
             }
         }
@@ -348,10 +348,10 @@ static ckpt_ns best_time(const ckpt_graph *graph, const char *name, ckpt_bytes l
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     const ckpt_plan_options options = {.effort = effort, .host_bytes = host};
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    CHECK_OK(ckpt_strategy_find(name)->plan(graph, limit, &options, &arena, &answer, &err), err);
-    for (int i = -1; i < answer.count; i++) {
-        const ckpt_candidate *const c = i < 0 ? &answer.least : &answer.candidate[i];
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    CHECK_OK(ckpt_strategy_find(name)->plan(graph, limit, &options, &arena, &candidates, &err), err);
+    for (int i = -1; i < candidates.count; i++) {
+        const ckpt_candidate *const c = i < 0 ? &candidates.min_peak : &candidates.candidate[i];
         CHECK(i < 0 || c->peak <= limit, "%s, %s: candidate %d above the limit", what, name, i);
         const ckpt_plan *const plan = ckpt_test_plan(graph, &c->sequence, &arena, what);
         CHECK(plan->peak_bytes == graph->static_bytes + c->peak && plan->time_ns == c->time &&
@@ -362,7 +362,7 @@ static ckpt_ns best_time(const ckpt_graph *graph, const char *name, ckpt_bytes l
         CHECK(host == 0 || plan->host_bytes <= host, "%s, %s: %lld bytes on the host", what, name,
               (long long)plan->host_bytes);
     }
-    const ckpt_ns best = answer.count > 0 ? answer.candidate[0].time : -1;
+    const ckpt_ns best = candidates.count > 0 ? candidates.candidate[0].time : -1;
     ckpt_arena_fini(&arena);
     return best;
 }
@@ -391,7 +391,7 @@ static void compare_chain(brute *b, const ckpt_graph *graph, const char *chain, 
             char what[80];
             snprintf(what, sizeof what, "%s, %lld of %lld", chain, (long long)b->limit, (long long)whole);
             best[n] = best_time(graph, names[n], b->limit, 0, effort, what);
-            b->again = n != 1;
+            b->recomputed = n != 1;
             b->copies = n != 2;
             b->below = best[n] < 0 ? INT32_MAX : (int)best[n];
             const int found = brute_time(b);
@@ -425,7 +425,7 @@ static void optimum_of_tiny_chains(void **state)
         snprintf(what, sizeof what, "seed %d, %d blocks", (int)seed, blocks);
         compare_chain(&b,
                       ckpt_test_variant(ckpt_test_chain(&arena, seed, blocks, 4, 1, 5), &arena, seed, false, d2h, h2d),
-                      what, seed % 3 == 0 ? CKPT_EFFORT_NORMAL : CKPT_EFFORT_LEAST, &all);
+                      what, seed % 3 == 0 ? CKPT_EFFORT_NORMAL : CKPT_EFFORT_LOW, &all);
         ckpt_arena_fini(&arena);
     }
     printf("%d chains and limits: joint optimal in %d of %d, offload-only %d of %d, recompute-only %d of %d (of the "
@@ -536,15 +536,15 @@ static void links(void **state)
     const ckpt_plan_options options = {.budget_bytes = whole * 6 / 10};
     static const char *const names[] = {"joint", "offload-only", "auto"};
     for (int n = 0; n < 3; n++) {
-        ckpt_plan *plan = NULL, *again = NULL;
+        ckpt_plan *plan = NULL, *recomputed = NULL;
         CHECK_OK(ckpt_plan_make(&alone, names[n], &options, &arena, &plan, &err), err);
         assert_int_equal(plan->offload_bytes, 0);
         CHECK_OK(ckpt_plan_make(graph, names[n], &options, &arena, &plan, &err), err);
         CHECK(plan->verdict == CKPT_FITS && plan->offload_bytes > 0, "%s offloads nothing", names[n]);
-        CHECK_OK(ckpt_plan_make(graph, names[n], &options, &arena, &again, &err), err);
+        CHECK_OK(ckpt_plan_make(graph, names[n], &options, &arena, &recomputed, &err), err);
         ckpt_text text[2];
         for (int i = 0; i < 2; i++) {
-            ckpt_plan *const written = i == 0 ? plan : again;
+            ckpt_plan *const written = i == 0 ? plan : recomputed;
             written->solver_seconds = 0;
             ckpt_text_init(&text[i]);
             ckpt_plan_write(written, &text[i]);
@@ -588,9 +588,9 @@ static ckpt_code improve_starved(void *context, ckpt_err *err)
     const starved *const s = context;
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
-    ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    const ckpt_code code = ckpt_offload_improve(s->graph, s->limit, s->mode, 100, &options, &arena, &answer, err);
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
+    ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    const ckpt_code code = ckpt_offload_improve(s->graph, s->limit, s->mode, 100, &options, &arena, &candidates, err);
     ckpt_arena_fini(&arena);
     return code;
 }

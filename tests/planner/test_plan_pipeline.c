@@ -79,7 +79,7 @@ static const ckpt_graph *stage_by_hand(ckpt_arena *arena, int s, int stages, int
 
 static const ckpt_plan *plan_of(ckpt_arena *arena, const ckpt_graph *graph, ckpt_bytes budget)
 {
-    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .budget_bytes = budget};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .budget_bytes = budget};
     ckpt_plan *plan = NULL;
     ckpt_err err;
     CHECK_OK(ckpt_plan_make(graph, budget > 0 ? "auto" : "keep-all", &options, arena, &plan, &err), err);
@@ -134,7 +134,7 @@ static int step_named(const plain *p, int s, const char *name)
 {
     for (int i = 0; s >= 0 && s < p->stages && i < p->plan[s]->step_count; i++) {
         const ckpt_step *const step = &p->plan[s]->step[i];
-        if (step->kind == CKPT_RUN && !step->again && strcmp(step->name, name) == 0) {
+        if (step->kind == CKPT_RUN && !step->recomputed && strcmp(step->name, name) == 0) {
             return i;
         }
     }
@@ -148,7 +148,7 @@ static ckpt_ns arrival(const plain *p, int s, int i)
     const ckpt_step *const step = &p->plan[s]->step[i];
     const char *const last = strrchr(step->name, '/');
     const bool receives = strcmp(last, "/receive") == 0;
-    if (step->kind != CKPT_RUN || step->again || (!receives && strcmp(last, "/sent") != 0)) {
+    if (step->kind != CKPT_RUN || step->recomputed || (!receives && strcmp(last, "/sent") != 0)) {
         return 0;
     }
     (void)snprintf(other, sizeof other, "%.*s%s", (int)(last - step->name), step->name,
@@ -265,7 +265,7 @@ static void lowered_networks(void **state)
             p.graph[s] = lowered->graph;
             const ckpt_plan *const all = plan_of(&m.arena, p.graph[s], 0);
             const ckpt_bytes some = all->peak_bytes - (all->peak_bytes - all->static_bytes) / 8;
-            const ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST, .budget_bytes = some};
+            const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .budget_bytes = some};
             ckpt_plan *plan = NULL;
             CHECK_OK(ckpt_plan_make(p.graph[s], "auto", &options, &m.arena, &plan, &err), err);
             p.plan[s] = plan->verdict == CKPT_FITS ? plan : all;

@@ -7,16 +7,17 @@
 #include "tests/support/support_graphs.h"
 #include "tests/support/support_test.h"
 
-static void check_places(const ckpt_place *place, int count, ckpt_bytes arena_bytes, uint64_t seed)
+static void check_places(const ckpt_allocation *allocation, int count, ckpt_bytes arena_bytes, uint64_t seed)
 {
     ckpt_bytes highest = 0;
     for (int i = 0; i < count; i++) {
-        CHECK(place[i].offset >= 0, "seed %d: place %d at %lld", (int)seed, i, (long long)place[i].offset);
-        highest = place[i].offset + place[i].bytes > highest ? place[i].offset + place[i].bytes : highest;
+        CHECK(allocation[i].offset >= 0, "seed %d: place %d at %lld", (int)seed, i, (long long)allocation[i].offset);
+        highest =
+            allocation[i].offset + allocation[i].bytes > highest ? allocation[i].offset + allocation[i].bytes : highest;
         for (int j = 0; j < i; j++) {
-            const bool together = place[i].from <= place[j].to && place[j].from <= place[i].to;
-            CHECK(!together || place[i].offset + place[i].bytes <= place[j].offset ||
-                      place[j].offset + place[j].bytes <= place[i].offset,
+            const bool together = allocation[i].from <= allocation[j].to && allocation[j].from <= allocation[i].to;
+            CHECK(!together || allocation[i].offset + allocation[i].bytes <= allocation[j].offset ||
+                      allocation[j].offset + allocation[j].bytes <= allocation[i].offset,
                   "seed %d: places %d and %d overlap", (int)seed, i, j);
         }
     }
@@ -30,7 +31,7 @@ static void random_lifetimes(void **state)
     double worst = 0;
     for (uint64_t seed = 1; seed <= 120; seed++) {
         ckpt_dice dice = {seed};
-        ckpt_place place[200];
+        ckpt_allocation allocation[200];
         const int count = 1 + ckpt_dice_roll(&dice, seed % 10 == 0 ? 200 : 40);
         const int steps = 1 + ckpt_dice_roll(&dice, 100);
         ckpt_bytes live[101] = {0};
@@ -39,7 +40,7 @@ static void random_lifetimes(void **state)
             const int from = ckpt_dice_roll(&dice, steps);
             const int to = from + ckpt_dice_roll(&dice, steps - from);
             const ckpt_bytes bytes = ckpt_dice_roll(&dice, 10) == 0 ? 0 : 64 * (1 + ckpt_dice_roll(&dice, 50));
-            place[i] = (ckpt_place){"x", i, from, to, -7, bytes};
+            allocation[i] = (ckpt_allocation){"x", i, from, to, -7, bytes};
             for (int t = from; t <= to; t++) {
                 live[t] += bytes;
                 most = live[t] > most ? live[t] : most;
@@ -50,11 +51,11 @@ static void random_lifetimes(void **state)
         ckpt_err err = {0};
         ckpt_bytes bound = 0;
         ckpt_bytes packed = 0;
-        CHECK_OK(ckpt_places_live(place, count, &arena, &bound, &err), err);
+        CHECK_OK(ckpt_allocations_live(allocation, count, &arena, &bound, &err), err);
         CHECK(bound == most, "seed %d: live bound %lld, counted %lld", (int)seed, (long long)bound, (long long)most);
-        CHECK_OK(ckpt_places_pack(place, count, 0, NULL, &arena, &packed, &err), err);
+        CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
         CHECK(packed >= most, "seed %d: arena below what is live", (int)seed);
-        check_places(place, count, packed, seed);
+        check_places(allocation, count, packed, seed);
         const double waste = most > 0 ? (double)packed / (double)most - 1 : 0;
         worst = waste > worst ? waste : worst;
         ckpt_arena_fini(&arena);
@@ -63,22 +64,22 @@ static void random_lifetimes(void **state)
 }
 
 /* Cut a rectangle into pieces: a packing without any loss exists. Guillotine cuts, which nested lifetimes are. */
-static void cut(ckpt_place *place, int *count, ckpt_dice *dice, int from, int to, ckpt_bytes bytes, int depth)
+static void cut(ckpt_allocation *allocation, int *count, ckpt_dice *dice, int from, int to, ckpt_bytes bytes, int depth)
 {
     if (depth == 0 || (to == from && bytes < 2)) {
-        place[(*count)++] = (ckpt_place){"x", 0, from, to, 0, bytes};
+        allocation[(*count)++] = (ckpt_allocation){"x", 0, from, to, 0, bytes};
         return;
     }
     if (to > from && ckpt_dice_roll(dice, 2) == 0) {
         const int middle = from + ckpt_dice_roll(dice, to - from);
-        cut(place, count, dice, from, middle, bytes, depth - 1);
-        cut(place, count, dice, middle + 1, to, bytes, depth - 1);
+        cut(allocation, count, dice, from, middle, bytes, depth - 1);
+        cut(allocation, count, dice, middle + 1, to, bytes, depth - 1);
     } else if (bytes > 1) {
         const ckpt_bytes half = 1 + ckpt_dice_roll(dice, (int)bytes - 1);
-        cut(place, count, dice, from, to, half, depth - 1);
-        cut(place, count, dice, from, to, bytes - half, depth - 1);
+        cut(allocation, count, dice, from, to, half, depth - 1);
+        cut(allocation, count, dice, from, to, bytes - half, depth - 1);
     } else {
-        cut(place, count, dice, from, to, bytes, 0);
+        cut(allocation, count, dice, from, to, bytes, 0);
     }
 }
 
@@ -88,15 +89,15 @@ static void known_packings(void **state)
     int perfect = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         ckpt_dice dice = {seed};
-        ckpt_place place[64];
+        ckpt_allocation allocation[64];
         int count = 0;
-        cut(place, &count, &dice, 0, 30, 1000, 3 + (int)(seed % 3));
+        cut(allocation, &count, &dice, 0, 30, 1000, 3 + (int)(seed % 3));
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         ckpt_err err = {0};
         ckpt_bytes packed = 0;
-        CHECK_OK(ckpt_places_pack(place, count, 0, NULL, &arena, &packed, &err), err);
-        check_places(place, count, packed, seed);
+        CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
+        check_places(allocation, count, packed, seed);
         perfect += packed == 1000;
         CHECK(packed <= 1200, "seed %d: %lld for 1000 bytes", (int)seed, (long long)packed);
         ckpt_arena_fini(&arena);
@@ -111,7 +112,7 @@ enum { FEW = 12, ALL_ORDERS = 1500 };
 /* Every packing whose places lie on each other or on 0 puts them in some order, each at the highest end under it: so
  * the least height of all orders is the least there is. Orders that cannot be below `best` any more are left. */
 typedef struct enumeration {
-    const ckpt_place *place;
+    const ckpt_allocation *allocation;
     int count, steps;
     ckpt_bytes offset[FEW], best, live;
     bool put[FEW];
@@ -123,10 +124,10 @@ static bool can_be_below(const enumeration *e)
         ckpt_bytes floor = 0;
         ckpt_bytes left = 0;
         for (int i = 0; i < e->count; i++) {
-            const bool here = e->place[i].from <= t && t <= e->place[i].to;
-            const ckpt_bytes end = e->offset[i] + e->place[i].bytes;
+            const bool here = e->allocation[i].from <= t && t <= e->allocation[i].to;
+            const ckpt_bytes end = e->offset[i] + e->allocation[i].bytes;
             floor = here && e->put[i] && end > floor ? end : floor;
-            left += here && !e->put[i] ? e->place[i].bytes : 0;
+            left += here && !e->put[i] ? e->allocation[i].bytes : 0;
         }
         if (floor + left >= e->best) {
             return false;
@@ -143,7 +144,7 @@ static void enumerate(enumeration *e, int put)
     if (put == e->count) {
         e->best = 0;
         for (int i = 0; i < e->count; i++) {
-            const ckpt_bytes end = e->offset[i] + e->place[i].bytes;
+            const ckpt_bytes end = e->offset[i] + e->allocation[i].bytes;
             e->best = end > e->best ? end : e->best;
         }
         return;
@@ -154,8 +155,9 @@ static void enumerate(enumeration *e, int put)
         }
         e->offset[i] = 0;
         for (int j = 0; j < e->count; j++) {
-            const bool together = e->place[i].from <= e->place[j].to && e->place[j].from <= e->place[i].to;
-            const ckpt_bytes end = e->offset[j] + e->place[j].bytes;
+            const bool together =
+                e->allocation[i].from <= e->allocation[j].to && e->allocation[j].from <= e->allocation[i].to;
+            const ckpt_bytes end = e->offset[j] + e->allocation[j].bytes;
             e->offset[i] = e->put[j] && together && end > e->offset[i] ? end : e->offset[i];
         }
         e->put[i] = true;
@@ -166,63 +168,64 @@ static void enumerate(enumeration *e, int put)
 
 /* Every capacity from below the live bound to above the least height: found where there is a packing, refuted where
  * there is none. */
-static void check_search(ckpt_place *place, int count, ckpt_bytes least, uint64_t seed)
+static void check_search(ckpt_allocation *allocation, int count, ckpt_bytes least, uint64_t seed)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     ckpt_bytes live = 0;
-    CHECK_OK(ckpt_places_live(place, count, &arena, &live, &err), err);
+    CHECK_OK(ckpt_allocations_live(allocation, count, &arena, &live, &err), err);
     for (ckpt_bytes capacity = live - 1; capacity <= least + 1; capacity++) {
         int64_t work = 100000000;
-        ckpt_pack_answer answer = CKPT_PACK_SPENT;
-        CHECK_OK(ckpt_places_search(place, count, capacity, &work, NULL, &arena, &answer, &err), err);
-        CHECK(answer == (capacity >= least ? CKPT_PACK_FOUND : CKPT_PACK_NONE),
-              "seed %d: answer %d at capacity %lld, the least is %lld", (int)seed, (int)answer, (long long)capacity,
+        ckpt_pack_answer candidates = CKPT_PACK_SPENT;
+        CHECK_OK(ckpt_allocations_search(allocation, count, capacity, &work, NULL, &arena, &candidates, &err), err);
+        CHECK(candidates == (capacity >= least ? CKPT_PACK_FOUND : CKPT_PACK_NONE),
+              "seed %d: answer %d at capacity %lld, the least is %lld", (int)seed, (int)candidates, (long long)capacity,
               (long long)least);
         ckpt_bytes highest = 0;
-        for (int i = 0; i < count && answer == CKPT_PACK_FOUND; i++) {
-            highest = place[i].offset + place[i].bytes > highest ? place[i].offset + place[i].bytes : highest;
+        for (int i = 0; i < count && candidates == CKPT_PACK_FOUND; i++) {
+            highest = allocation[i].offset + allocation[i].bytes > highest ? allocation[i].offset + allocation[i].bytes
+                                                                           : highest;
         }
         CHECK(highest <= capacity, "seed %d: %lld found within %lld", (int)seed, (long long)highest,
               (long long)capacity);
-        if (answer == CKPT_PACK_FOUND) {
-            check_places(place, count, highest, seed);
+        if (candidates == CKPT_PACK_FOUND) {
+            check_places(allocation, count, highest, seed);
         }
     }
     ckpt_bytes packed = 0;
-    CHECK_OK(ckpt_places_pack(place, count, 0, NULL, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
     CHECK(packed == least, "seed %d: packed in %lld, the least is %lld", (int)seed, (long long)packed,
           (long long)least);
     ckpt_arena_fini(&arena);
 }
 
-static void add_pieces(ckpt_place *place, int *count, ckpt_dice *dice, ckpt_bytes bytes, int from, int to)
+static void add_pieces(ckpt_allocation *allocation, int *count, ckpt_dice *dice, ckpt_bytes bytes, int from, int to)
 {
     while (bytes > 0 && *count < FEW) {
         const ckpt_bytes piece = *count == FEW - 1 ? bytes : 1 + ckpt_dice_roll(dice, bytes < 4 ? (int)bytes : 4);
-        place[(*count)++] = (ckpt_place){"x", 0, from, to, -1, piece};
+        allocation[(*count)++] = (ckpt_allocation){"x", 0, from, to, -1, piece};
         bytes -= piece;
     }
 }
 
 /* Every step is full, which is where a packing may fail to exist: at each, some places end and others of the same bytes
  * together begin. */
-static int full_steps(ckpt_place *place, ckpt_dice *dice, int *steps)
+static int full_steps(ckpt_allocation *allocation, ckpt_dice *dice, int *steps)
 {
     const int most = 4 + ckpt_dice_roll(dice, 6);
     *steps = 3 + ckpt_dice_roll(dice, 4);
     int count = 0;
-    add_pieces(place, &count, dice, most, 0, *steps - 1);
+    add_pieces(allocation, &count, dice, most, 0, *steps - 1);
     for (int t = 1; t < *steps; t++) {
         ckpt_bytes freed = 0;
         for (int i = 0; i < count && count < FEW; i++) {
-            if (place[i].to >= t && ckpt_dice_roll(dice, 3) == 0) {
-                place[i].to = t - 1;
-                freed += place[i].bytes;
+            if (allocation[i].to >= t && ckpt_dice_roll(dice, 3) == 0) {
+                allocation[i].to = t - 1;
+                freed += allocation[i].bytes;
             }
         }
-        add_pieces(place, &count, dice, freed, t, *steps - 1);
+        add_pieces(allocation, &count, dice, freed, t, *steps - 1);
     }
     return count;
 }
@@ -233,21 +236,21 @@ static void all_orders(void **state)
     int above = 0;
     for (uint64_t seed = 1; seed <= ALL_ORDERS; seed++) {
         ckpt_dice dice = {seed * 7919};
-        ckpt_place place[FEW];
+        ckpt_allocation allocation[FEW];
         int steps = 0;
-        enumeration e = {.place = place, .best = 1000};
-        e.count = full_steps(place, &dice, &steps);
+        enumeration e = {.allocation = allocation, .best = 1000};
+        e.count = full_steps(allocation, &dice, &steps);
         e.steps = steps;
         for (int t = 0; t < steps; t++) {
             ckpt_bytes live = 0;
             for (int i = 0; i < e.count; i++) {
-                live += place[i].from <= t && t <= place[i].to ? place[i].bytes : 0;
+                live += allocation[i].from <= t && t <= allocation[i].to ? allocation[i].bytes : 0;
             }
             e.live = live > e.live ? live : e.live;
         }
         enumerate(&e, 0);
         above += e.best > e.live;
-        check_search(place, e.count, e.best, seed);
+        check_search(allocation, e.count, e.best, seed);
     }
     CHECK(above > 0, "no problem whose least packing is above what is live");
 }
@@ -256,19 +259,19 @@ static void all_orders(void **state)
 static void nested(void **state)
 {
     (void)state;
-    ckpt_place place[300];
+    ckpt_allocation allocation[300];
     for (int i = 0; i < 300; i++) {
-        place[i] = (ckpt_place){"x", i, i, 599 - i, 0, 64 * (1 + (i * 37) % 11)};
+        allocation[i] = (ckpt_allocation){"x", i, i, 599 - i, 0, 64 * (1 + (i * 37) % 11)};
     }
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
-    CHECK_OK(ckpt_places_live(place, 300, &arena, &bound, &err), err);
-    CHECK_OK(ckpt_places_pack(place, 300, 0, NULL, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_allocations_live(allocation, 300, &arena, &bound, &err), err);
+    CHECK_OK(ckpt_allocations_pack(allocation, 300, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, bound);
-    check_places(place, 300, packed, 0);
+    check_places(allocation, 300, packed, 0);
     ckpt_arena_fini(&arena);
 }
 
@@ -277,21 +280,22 @@ static void many(void **state)
 {
     (void)state;
     enum { COUNT = 6000, STEPS = 9000 };
-    static ckpt_place place[COUNT];
+    static ckpt_allocation allocation[COUNT];
     ckpt_dice dice = {7};
     for (int i = 0; i < COUNT; i++) {
         const int from = ckpt_dice_roll(&dice, STEPS);
         const int longest = ckpt_dice_roll(&dice, 8) == 0 ? STEPS - from : STEPS - from < 20 ? STEPS - from : 20;
-        place[i] = (ckpt_place){"x", i, from, from + ckpt_dice_roll(&dice, longest), 0, 64 * ckpt_dice_roll(&dice, 50)};
+        allocation[i] =
+            (ckpt_allocation){"x", i, from, from + ckpt_dice_roll(&dice, longest), 0, 64 * ckpt_dice_roll(&dice, 50)};
     }
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
-    CHECK_OK(ckpt_places_live(place, COUNT, &arena, &bound, &err), err);
-    CHECK_OK(ckpt_places_pack(place, COUNT, 0, NULL, &arena, &packed, &err), err);
-    check_places(place, COUNT, packed, 7);
+    CHECK_OK(ckpt_allocations_live(allocation, COUNT, &arena, &bound, &err), err);
+    CHECK_OK(ckpt_allocations_pack(allocation, COUNT, 0, NULL, &arena, &packed, &err), err);
+    check_places(allocation, COUNT, packed, 7);
     CHECK(packed <= bound + bound / 5, "%lld for %lld live bytes", (long long)packed, (long long)bound);
     ckpt_arena_fini(&arena);
 }
@@ -302,7 +306,7 @@ static void many_nested(void **state)
 {
     (void)state;
     enum { LAYERS = 10000, SEGMENT = 100 };
-    static ckpt_place place[4 * LAYERS];
+    static ckpt_allocation allocation[4 * LAYERS];
     ckpt_dice dice = {11};
     int count = 0;
     int t = LAYERS;
@@ -312,9 +316,9 @@ static void many_nested(void **state)
         t += i % SEGMENT == SEGMENT - 1 && !kept ? SEGMENT : 0;
         const int from = kept ? i : t - SEGMENT + i % SEGMENT;
         const int back = t + SEGMENT - 1 - i % SEGMENT;
-        place[count++] = (ckpt_place){"a", 0, from, back, 0, 64 * (1 + ckpt_dice_roll(&dice, 9))};
-        place[count++] = (ckpt_place){"g", 0, back, back + 1, 0, 64 * (1 + ckpt_dice_roll(&dice, 9))};
-        place[count++] = (ckpt_place){"w", 0, back, back, 0, 64 * ckpt_dice_roll(&dice, 99)};
+        allocation[count++] = (ckpt_allocation){"a", 0, from, back, 0, 64 * (1 + ckpt_dice_roll(&dice, 9))};
+        allocation[count++] = (ckpt_allocation){"g", 0, back, back + 1, 0, 64 * (1 + ckpt_dice_roll(&dice, 9))};
+        allocation[count++] = (ckpt_allocation){"w", 0, back, back, 0, 64 * ckpt_dice_roll(&dice, 99)};
         t += i == first ? SEGMENT : 0;
     }
     ckpt_arena arena;
@@ -322,24 +326,24 @@ static void many_nested(void **state)
     ckpt_err err = {0};
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
-    CHECK_OK(ckpt_places_live(place, count, &arena, &bound, &err), err);
-    CHECK_OK(ckpt_places_pack(place, count, 0, NULL, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_allocations_live(allocation, count, &arena, &bound, &err), err);
+    CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
     CHECK(packed <= bound + bound / 200, "%lld for %lld live bytes", (long long)packed, (long long)bound);
     for (int i = 0; i < count;
          i++) { /* places stand by falling end of their neighbourhood: compare near ones, and some far */
         for (int k = 1; k <= 120 && i + k < count; k++) {
-            const ckpt_place *const a = &place[i];
-            const ckpt_place *const b = &place[k < 100 ? i + k : (i + k * 7919) % count];
+            const ckpt_allocation *const a = &allocation[i];
+            const ckpt_allocation *const b = &allocation[k < 100 ? i + k : (i + k * 7919) % count];
             const bool together = a != b && a->from <= b->to && b->from <= a->to;
             CHECK(!together || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset,
-                  "places %d and %d overlap", i, (int)(b - place));
+                  "places %d and %d overlap", i, (int)(b - allocation));
         }
     }
     ckpt_arena_fini(&arena);
 }
 
 /* Hard enough for restarts: every step is full, pieces are cut at random. */
-static int hard_problem(ckpt_place *place, uint64_t seed)
+static int hard_problem(ckpt_allocation *allocation, uint64_t seed)
 {
     enum { STEPS = 40 };
     ckpt_dice dice = {seed};
@@ -347,14 +351,14 @@ static int hard_problem(ckpt_place *place, uint64_t seed)
     ckpt_bytes freed = 1000;
     for (int t = 0; t < STEPS; t++) {
         for (int i = 0; i < count; i++) {
-            if (t > 0 && place[i].to >= t && ckpt_dice_roll(&dice, 8) == 0) {
-                place[i].to = t - 1;
-                freed += place[i].bytes;
+            if (t > 0 && allocation[i].to >= t && ckpt_dice_roll(&dice, 8) == 0) {
+                allocation[i].to = t - 1;
+                freed += allocation[i].bytes;
             }
         }
         for (; freed > 0; count++) {
             const ckpt_bytes piece = freed < 20 ? freed : 1 + ckpt_dice_roll(&dice, freed < 150 ? (int)freed : 150);
-            place[count] = (ckpt_place){"x", 0, t, STEPS - 1, 0, piece};
+            allocation[count] = (ckpt_allocation){"x", 0, t, STEPS - 1, 0, piece};
             freed -= piece;
         }
     }
@@ -367,45 +371,45 @@ static void efforts(void **state)
     (void)state;
     int64_t sum[CKPT_EFFORT_NORMAL + 1] = {0};
     for (uint64_t seed = 1; seed <= 2; seed++) {
-        static ckpt_place place[600];
-        static ckpt_place again[600];
-        const int count = hard_problem(place, seed);
-        for (int effort = CKPT_EFFORT_LEAST; effort <= CKPT_EFFORT_NORMAL; effort++) {
+        static ckpt_allocation allocation[600];
+        static ckpt_allocation recomputed[600];
+        const int count = hard_problem(allocation, seed);
+        for (int effort = CKPT_EFFORT_LOW; effort <= CKPT_EFFORT_NORMAL; effort++) {
             const ckpt_plan_options options = {.effort = effort};
             ckpt_arena arena;
             ckpt_arena_init(&arena);
             ckpt_err err = {0};
             ckpt_bytes packed = 0;
             ckpt_bytes second = 0;
-            CHECK_OK(ckpt_places_pack(place, count, 0, &options, &arena, &packed, &err), err);
-            check_places(place, count, packed, seed);
-            memcpy(again, place, sizeof place);
-            CHECK_OK(ckpt_places_pack(again, count, 0, &options, &arena, &second, &err), err);
-            CHECK(memcmp(again, place, sizeof place) == 0, "seed %d: placed in two ways", (int)seed);
+            CHECK_OK(ckpt_allocations_pack(allocation, count, 0, &options, &arena, &packed, &err), err);
+            check_places(allocation, count, packed, seed);
+            memcpy(recomputed, allocation, sizeof allocation);
+            CHECK_OK(ckpt_allocations_pack(recomputed, count, 0, &options, &arena, &second, &err), err);
+            CHECK(memcmp(recomputed, allocation, sizeof allocation) == 0, "seed %d: placed in two ways", (int)seed);
             sum[effort] += packed;
-            CHECK_OK(ckpt_places_pack(again, count, packed, &options, &arena, &second, &err), err);
+            CHECK_OK(ckpt_allocations_pack(recomputed, count, packed, &options, &arena, &second, &err), err);
             CHECK(second <= packed, "seed %d: %lld, but %lld would be enough", (int)seed, (long long)second,
                   (long long)packed);
             int from = 0;
             int to = 0;
             ckpt_bytes over = -1;
-            ckpt_places_overflow(place, count, packed, &from, &to, &over);
+            ckpt_allocations_overflow(allocation, count, packed, &from, &to, &over);
             assert_int_equal(over, 0);
-            ckpt_places_overflow(place, count, packed - 7, &from, &to, &over);
+            ckpt_allocations_overflow(allocation, count, packed - 7, &from, &to, &over);
             assert_int_equal(over, 7);
             bool there = false;
             for (int i = 0; i < count; i++) {
-                const bool above = place[i].offset + place[i].bytes > packed - 7;
-                CHECK(!above || (from <= place[i].from && place[i].to <= to), "place %d is above outside %d..%d", i,
-                      from, to);
-                there = there || (above && place[i].from == from);
+                const bool above = allocation[i].offset + allocation[i].bytes > packed - 7;
+                CHECK(!above || (from <= allocation[i].from && allocation[i].to <= to),
+                      "place %d is above outside %d..%d", i, from, to);
+                there = there || (above && allocation[i].from == from);
             }
             assert_true(there);
             ckpt_arena_fini(&arena);
         }
     }
-    CHECK(sum[CKPT_EFFORT_NORMAL] <= sum[CKPT_EFFORT_LEAST], "more effort, %lld bytes instead of %lld",
-          (long long)sum[CKPT_EFFORT_NORMAL], (long long)sum[CKPT_EFFORT_LEAST]);
+    CHECK(sum[CKPT_EFFORT_NORMAL] <= sum[CKPT_EFFORT_LOW], "more effort, %lld bytes instead of %lld",
+          (long long)sum[CKPT_EFFORT_NORMAL], (long long)sum[CKPT_EFFORT_LOW]);
 }
 
 static void edges(void **state)
@@ -415,12 +419,12 @@ static void edges(void **state)
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     ckpt_bytes packed = -1;
-    CHECK_OK(ckpt_places_pack(NULL, 0, 0, NULL, &arena, &packed, &err), err);
+    CHECK_OK(ckpt_allocations_pack(NULL, 0, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, 0);
-    ckpt_place huge[2] = {{"x", 0, 0, 1, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
-    assert_int_equal(ckpt_places_pack(huge, 2, 0, NULL, &arena, &packed, &err), CKPT_OVERFLOW);
-    ckpt_place apart[2] = {{"x", 0, 0, 0, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
-    CHECK_OK(ckpt_places_pack(apart, 2, 0, NULL, &arena, &packed, &err), err);
+    ckpt_allocation huge[2] = {{"x", 0, 0, 1, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
+    assert_int_equal(ckpt_allocations_pack(huge, 2, 0, NULL, &arena, &packed, &err), CKPT_OVERFLOW);
+    ckpt_allocation apart[2] = {{"x", 0, 0, 0, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
+    CHECK_OK(ckpt_allocations_pack(apart, 2, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, INT64_MAX - 1);
     ckpt_arena_fini(&arena);
 }
@@ -428,11 +432,11 @@ static void edges(void **state)
 static ckpt_code pack_starved(void *context, ckpt_err *err)
 {
     (void)context;
-    ckpt_place place[3] = {{"x", 0, 0, 2, 0, 10}, {"y", 1, 1, 2, 0, 20}, {"z", 2, 2, 3, 0, 30}};
+    ckpt_allocation allocation[3] = {{"x", 0, 0, 2, 0, 10}, {"y", 1, 1, 2, 0, 20}, {"z", 2, 2, 3, 0, 30}};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_bytes packed = 0;
-    const ckpt_code code = ckpt_places_pack(place, 3, 0, NULL, &arena, &packed, err);
+    const ckpt_code code = ckpt_allocations_pack(allocation, 3, 0, NULL, &arena, &packed, err);
     ckpt_arena_fini(&arena);
     return code;
 }
@@ -440,13 +444,13 @@ static ckpt_code pack_starved(void *context, ckpt_err *err)
 static ckpt_code search_starved(void *context, ckpt_err *err)
 {
     (void)context;
-    static ckpt_place place[600];
-    const int count = hard_problem(place, 1);
+    static ckpt_allocation allocation[600];
+    const int count = hard_problem(allocation, 1);
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     int64_t work = 300000;
-    ckpt_pack_answer answer = CKPT_PACK_SPENT;
-    const ckpt_code code = ckpt_places_search(place, count, 1000, &work, NULL, &arena, &answer, err);
+    ckpt_pack_answer candidates = CKPT_PACK_SPENT;
+    const ckpt_code code = ckpt_allocations_search(allocation, count, 1000, &work, NULL, &arena, &candidates, err);
     ckpt_arena_fini(&arena);
     return code;
 }

@@ -69,7 +69,7 @@ static void figures_are_exact(void **state)
             int k = ckpt_dice_roll(&dice, search.stages);
             int v = ckpt_dice_roll(&dice, k < graph->op_count ? k + 1 : k);
             if (search.again_count > 5 + seed % 40) {
-                const ckpt_instant at = search.again[ckpt_dice_roll(&dice, search.again_count)];
+                const ckpt_instant at = search.recomputed[ckpt_dice_roll(&dice, search.again_count)];
                 k = CKPT_INSTANT_STAGE(at);
                 v = CKPT_INSTANT_OP(at);
             }
@@ -117,12 +117,12 @@ static void moves_can_be_taken_back(void **state)
     }
 }
 
-static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *arena, ckpt_answer *answer,
+static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *arena, ckpt_candidates *candidates,
                          ckpt_err *err)
 {
     const ckpt_plan_options options = {0};
-    *answer = (ckpt_answer){.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    return ckpt_search_improve(graph, limit, 30000, &options, arena, answer, err);
+    *candidates = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    return ckpt_search_improve(graph, limit, 30000, &options, arena, candidates, err);
 }
 
 /* Never below the optimum; within the limit wherever there is a schedule with a little room; close to it on the whole.
@@ -142,21 +142,21 @@ static void against_brute_force(void **state)
         for (int percent = 102; percent <= 142; percent += 20) {
             const ckpt_bytes limit = least * percent / 100;
             const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_STAGES);
-            ckpt_answer answer;
-            CHECK_OK(improve(graph, limit, &arena, &answer, &err), err);
-            if (answer.count == 0) {
+            ckpt_candidates candidates;
+            CHECK_OK(improve(graph, limit, &arena, &candidates, &err), err);
+            if (candidates.count == 0) {
                 missed++;
                 continue;
             }
-            for (int i = 0; i < answer.count; i++) {
-                const ckpt_candidate *const c = &answer.candidate[i];
+            for (int i = 0; i < candidates.count; i++) {
+                const ckpt_candidate *const c = &candidates.candidate[i];
                 ckpt_bytes peak = 0;
                 ckpt_ns time = 0;
                 CHECK_OK(ckpt_sequence_measure(graph, &c->sequence, &arena, &peak, &time, &err), err);
                 CHECK(peak == c->peak && time == c->time && peak <= limit, "seed %d: candidate %d", seed, i);
                 CHECK(c->time >= best, "seed %d: %lld ns, brute force %lld", seed, (long long)c->time, (long long)best);
             }
-            excess += (double)(answer.candidate[0].time - best) / (double)(best > 0 ? best : 1);
+            excess += (double)(candidates.candidate[0].time - best) / (double)(best > 0 ? best : 1);
             count++;
         }
         ckpt_arena_fini(&arena);
@@ -229,21 +229,22 @@ static void better_on_layers(void **state)
         ckpt_search keep;
         CHECK_OK(ckpt_search_init(graph, &arena, &keep, &err), err);
         const ckpt_plan_options options = {0};
-        ckpt_answer least = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates least = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         CHECK_OK(ckpt_search_least(graph, 0, 200000, &options, &arena, &least, &err), err);
         for (int percent = 70; percent <= 90; percent += 10) {
             const ckpt_bytes limit = keep.most[1] * percent / 100;
-            ckpt_answer answer = {.least = least.least};
-            CHECK_OK(ckpt_search_improve(graph, limit, 300000, &options, &arena, &answer, &err), err);
-            CHECK(answer.count > 0 || least.least.peak > limit, "seed %d: nothing at %d %%, least %lld of %lld", seed,
-                  percent, (long long)least.least.peak, (long long)limit);
+            ckpt_candidates candidates = {.min_peak = least.min_peak};
+            CHECK_OK(ckpt_search_improve(graph, limit, 300000, &options, &arena, &candidates, &err), err);
+            CHECK(candidates.count > 0 || least.min_peak.peak > limit, "seed %d: nothing at %d %%, least %lld of %lld",
+                  seed, percent, (long long)least.min_peak.peak, (long long)limit);
             for (int i = 0; i < (seed <= 2 && percent == 80 ? 2 : 1); i++) {
                 const ckpt_strategy *const other = ckpt_strategy_find(others[i]);
-                ckpt_answer theirs = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+                ckpt_candidates theirs = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
                 CHECK_OK(other->plan(graph, limit, &options, &arena, &theirs, &err), err);
-                CHECK(least.least.peak <= theirs.least.peak, "seed %d: peak %lld, %s's %lld", seed,
-                      (long long)least.least.peak, others[i], (long long)theirs.least.peak);
-                CHECK(theirs.count == 0 || (answer.count > 0 && answer.candidate[0].time <= theirs.candidate[0].time),
+                CHECK(least.min_peak.peak <= theirs.min_peak.peak, "seed %d: peak %lld, %s's %lld", seed,
+                      (long long)least.min_peak.peak, others[i], (long long)theirs.min_peak.peak);
+                CHECK(theirs.count == 0 ||
+                          (candidates.count > 0 && candidates.candidate[0].time <= theirs.candidate[0].time),
                       "seed %d: slower than %s at %d %%", seed, others[i], percent);
                 compared += theirs.count > 0;
             }
@@ -263,14 +264,14 @@ static void same_again(void **state)
     ckpt_search keep;
     CHECK_OK(ckpt_search_init(graph, &arena, &keep, &err), err);
     for (int percent = 40; percent <= 90; percent += 25) {
-        ckpt_answer answer[2];
+        ckpt_candidates candidates[2];
         for (int i = 0; i < 2; i++) {
-            CHECK_OK(improve(graph, keep.most[1] * percent / 100, &arena, &answer[i], &err), err);
+            CHECK_OK(improve(graph, keep.most[1] * percent / 100, &arena, &candidates[i], &err), err);
         }
-        assert_int_equal(answer[0].count, answer[1].count);
-        for (int i = 0; i < answer[0].count; i++) {
-            const ckpt_sequence *const a = &answer[0].candidate[i].sequence;
-            const ckpt_sequence *const b = &answer[1].candidate[i].sequence;
+        assert_int_equal(candidates[0].count, candidates[1].count);
+        for (int i = 0; i < candidates[0].count; i++) {
+            const ckpt_sequence *const a = &candidates[0].candidate[i].sequence;
+            const ckpt_sequence *const b = &candidates[1].candidate[i].sequence;
             assert_int_equal(a->count, b->count);
             assert_memory_equal(a->op, b->op, (size_t)a->count * sizeof *a->op);
         }
@@ -282,8 +283,8 @@ static ckpt_code starved(void *context, ckpt_err *err)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_answer answer;
-    const ckpt_code code = improve(context, 1500, &arena, &answer, err);
+    ckpt_candidates candidates;
+    const ckpt_code code = improve(context, 1500, &arena, &candidates, err);
     ckpt_arena_fini(&arena);
     return code;
 }

@@ -109,8 +109,8 @@ static void in_place_by_hand(void **state)
 
     make_small(&s, true); /* a is needed by b1: kept, f1 is not in place */
     measures(&s, once, 4, 50, 40, 0);
-    const int again[] = {F0, F1, F2, F0, B1}; /* f1 destroys a, which is made again */
-    measures(&s, again, 5, 40, 50, 1);
+    const int recomputed[] = {F0, F1, F2, F0, B1}; /* f1 destroys a, which is made again */
+    measures(&s, recomputed, 5, 40, 50, 1);
     ckpt_arena_fini(&s.arena);
 }
 

@@ -238,21 +238,22 @@ static void goes_on_after_changes(void **state)
                 CHECK_OK(solver->change(linear, c, r.low[c], r.high[c], &err), err);
             }
             double x[COLUMNS_MAX], y[COLUMNS_MAX], dual[ROWS_MAX], reduced[COLUMNS_MAX];
-            ckpt_solution again = {.x = x, .dual = dual}, fresh = {.x = y};
-            CHECK_OK(solver->relax_again(linear, HUGE_VAL, 0, &no_options, &again, reduced, &err), err);
+            ckpt_solution recomputed = {.x = x, .dual = dual}, fresh = {.x = y};
+            CHECK_OK(solver->relax_again(linear, HUGE_VAL, 0, &no_options, &recomputed, reduced, &err), err);
             CHECK_OK(solver->relax(&part, 0, &no_options, &fresh, &err), err);
-            CHECK(again.outcome == fresh.outcome, "seed %d, step %d: outcomes %d and %d", (int)seed, step,
-                  (int)again.outcome, (int)fresh.outcome);
-            if (again.outcome != CKPT_OPTIMAL) {
+            CHECK(recomputed.outcome == fresh.outcome, "seed %d, step %d: outcomes %d and %d", (int)seed, step,
+                  (int)recomputed.outcome, (int)fresh.outcome);
+            if (recomputed.outcome != CKPT_OPTIMAL) {
                 continue;
             }
-            CHECK(fabs(again.value - fresh.value) < 1e-6, "seed %d, step %d: %g and %g", (int)seed, step, again.value,
-                  fresh.value);
-            CHECK(fabs(dual_value(&part, dual) - again.value) < 1e-6 * (1 + again.value), "seed %d, step %d: duals",
-                  (int)seed, step);
+            CHECK(fabs(recomputed.value - fresh.value) < 1e-6, "seed %d, step %d: %g and %g", (int)seed, step,
+                  recomputed.value, fresh.value);
+            CHECK(fabs(dual_value(&part, dual) - recomputed.value) < 1e-6 * (1 + recomputed.value),
+                  "seed %d, step %d: duals", (int)seed, step);
             ckpt_solution cut = {.x = x};
-            CHECK_OK(solver->relax_again(linear, again.value - 1, 0, &no_options, &cut, NULL, &err), err);
-            CHECK(cut.outcome != CKPT_NO_POINT || cut.bound <= again.value, "seed %d: cut off too high", (int)seed);
+            CHECK_OK(solver->relax_again(linear, recomputed.value - 1, 0, &no_options, &cut, NULL, &err), err);
+            CHECK(cut.outcome != CKPT_NO_POINT || cut.bound <= recomputed.value, "seed %d: cut off too high",
+                  (int)seed);
         }
         solver->close(linear);
     }

@@ -25,13 +25,13 @@ static void plan_and_replay(const ckpt_graph *graph, const char *strategy, int e
         CHECK(plan->bound_ns <= plan->time_ns, "%s: bound above time", what);
         *time = plan->time_ns;
     } else {
-        CHECK(plan->least_budget_bytes > budget, "%s: infeasible under %lld, least %lld", what, (long long)budget,
-              (long long)plan->least_budget_bytes);
+        CHECK(plan->min_budget_bytes > budget, "%s: infeasible under %lld, least %lld", what, (long long)budget,
+              (long long)plan->min_budget_bytes);
         ckpt_plan *second = NULL;
-        const ckpt_plan_options least = {.budget_bytes = plan->least_budget_bytes, .effort = effort};
+        const ckpt_plan_options least = {.budget_bytes = plan->min_budget_bytes, .effort = effort};
         CHECK_OK(ckpt_plan_make(graph, strategy, &least, &arena, &second, &err), err);
         CHECK(second->verdict == CKPT_FITS, "%s: the least budget %lld does not do", what,
-              (long long)plan->least_budget_bytes);
+              (long long)plan->min_budget_bytes);
         ckpt_test_replay(graph, second, what);
     }
     ckpt_arena_fini(&arena);
@@ -58,7 +58,7 @@ static void random_steps(void **state)
             for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
                 const char *const name = ckpt_strategy_table[s]->name;
                 snprintf(what, sizeof what, "seed %d, %s, %d %%", (int)seed, name, percents[p]);
-                plan_and_replay(graph, name, CKPT_EFFORT_LEAST, budget, what, &time);
+                plan_and_replay(graph, name, CKPT_EFFORT_LOW, budget, what, &time);
                 CHECK(time < 0 || time >= keep_all, "%s: faster than keep-all", what);
                 best = time >= 0 && time < best ? time : best;
             }
@@ -85,10 +85,10 @@ static void measures_agree(void **state)
         ckpt_err err = {0};
         for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
             const ckpt_plan_options options = {0};
-            ckpt_answer answer = {0};
-            CHECK_OK(ckpt_strategy_table[s]->plan(graph, CKPT_BYTES_MAX, &options, &arena, &answer, &err), err);
-            CHECK(answer.count > 0, "%s finds nothing without a limit", ckpt_strategy_table[s]->name);
-            const ckpt_sequence *const sequence = &answer.candidate[0].sequence;
+            ckpt_candidates candidates = {0};
+            CHECK_OK(ckpt_strategy_table[s]->plan(graph, CKPT_BYTES_MAX, &options, &arena, &candidates, &err), err);
+            CHECK(candidates.count > 0, "%s finds nothing without a limit", ckpt_strategy_table[s]->name);
+            const ckpt_sequence *const sequence = &candidates.candidate[0].sequence;
             ckpt_bytes peak[2];
             ckpt_ns time[2];
             CHECK_OK(ckpt_sequence_measure(graph, sequence, &arena, &peak[0], &time[0], &err), err);
@@ -121,18 +121,18 @@ static void flags_are_obeyed(void **state)
     ckpt_plan *plan = NULL;
     const ckpt_plan_options options = {0};
     CHECK_OK(ckpt_plan_make(&graph, "flags", &options, &arena, &plan, &err), err);
-    int again[16] = {0};
+    int recomputed[16] = {0};
     int backward_of_4 = -1;
     int first_again = -1;
     for (int i = 0; i < plan->step_count; i++) {
         if (plan->step[i].kind == CKPT_RUN) {
-            again[plan->step[i].target] += plan->step[i].again;
+            recomputed[plan->step[i].target] += plan->step[i].recomputed;
             backward_of_4 = plan->step[i].target == 16 - 1 - 4 ? i : backward_of_4;
-            first_again = plan->step[i].again && first_again < 0 ? i : first_again;
+            first_again = plan->step[i].recomputed && first_again < 0 ? i : first_again;
         }
     }
     for (int o = 0; o < 16; o++) {
-        CHECK(again[o] == (o >= 2 && o < 5), "op %s runs again %d times", op[o].name, again[o]);
+        CHECK(recomputed[o] == (o >= 2 && o < 5), "op %s runs again %d times", op[o].name, recomputed[o]);
     }
     CHECK(first_again < backward_of_4, "recomputed too late");
     CHECK(plan->layer_count == 8, "%d layers", plan->layer_count);
@@ -153,8 +153,7 @@ static void forward_only(void **state)
     graph.buffer_count = 20;
     for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
         ckpt_ns time = 0;
-        plan_and_replay(&graph, ckpt_strategy_table[s]->name, CKPT_EFFORT_LEAST, 0, ckpt_strategy_table[s]->name,
-                        &time);
+        plan_and_replay(&graph, ckpt_strategy_table[s]->name, CKPT_EFFORT_LOW, 0, ckpt_strategy_table[s]->name, &time);
         CHECK(time > 0, "%s has no plan", ckpt_strategy_table[s]->name);
     }
     ckpt_arena_fini(&arena);
@@ -267,13 +266,13 @@ static void dtr_runs_linearly_often(void **state)
         const ckpt_bytes budgets[] = {2 * root + 3, n - 1};
         const ckpt_ns wanted[] = {4 * n, 2 * n + 8};
         for (int i = 0; i < 2; i++) {
-            ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+            ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
             const ckpt_plan_options options = {0};
-            CHECK_OK(ckpt_strategy_find("dtr")->plan(graph, budgets[i], &options, &arena, &answer, &err), err);
-            CHECK(answer.count > 0 && answer.candidate[0].peak <= budgets[i], "n %d: no schedule in %d", n,
+            CHECK_OK(ckpt_strategy_find("dtr")->plan(graph, budgets[i], &options, &arena, &candidates, &err), err);
+            CHECK(candidates.count > 0 && candidates.candidate[0].peak <= budgets[i], "n %d: no schedule in %d", n,
                   (int)budgets[i]);
-            CHECK(answer.candidate[0].time <= wanted[i], "n %d, memory %d: %lld runs, wanted at most %lld", n,
-                  (int)budgets[i], (long long)answer.candidate[0].time, (long long)wanted[i]);
+            CHECK(candidates.candidate[0].time <= wanted[i], "n %d, memory %d: %lld runs, wanted at most %lld", n,
+                  (int)budgets[i], (long long)candidates.candidate[0].time, (long long)wanted[i]);
         }
         ckpt_arena_fini(&arena);
     }
@@ -293,14 +292,14 @@ static void knapsack_overshoots(void **state)
     ckpt_ns time = 0;
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &peak, &time, &err), err);
     for (int s = 0; s < 2; s++) {
-        ckpt_answer answer = {.least = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         const ckpt_plan_options options = {0};
         const char *const name = s == 0 ? "knapsack" : "greedy";
-        CHECK_OK(ckpt_strategy_find(name)->plan(graph, peak / 4, &options, &arena, &answer, &err), err);
-        CHECK(answer.count == 0 && answer.least.peak > peak / 4, "%s: %lld of %lld bytes", name,
-              (long long)answer.least.peak, (long long)peak);
+        CHECK_OK(ckpt_strategy_find(name)->plan(graph, peak / 4, &options, &arena, &candidates, &err), err);
+        CHECK(candidates.count == 0 && candidates.min_peak.peak > peak / 4, "%s: %lld of %lld bytes", name,
+              (long long)candidates.min_peak.peak, (long long)peak);
         /* nothing that leaves the first backward op without its input costs less than making all before it again */
-        CHECK(answer.least.time < 2 * time, "%s: %lld ns", name, (long long)answer.least.time);
+        CHECK(candidates.min_peak.time < 2 * time, "%s: %lld ns", name, (long long)candidates.min_peak.time);
     }
     ckpt_arena_fini(&arena);
 }

@@ -12,7 +12,7 @@
 #include "tests/support/support_graphs.h"
 #include "tests/support/support_test.h"
 
-static const ckpt_plan_options least_effort = {.effort = CKPT_EFFORT_LEAST};
+static const ckpt_plan_options least_effort = {.effort = CKPT_EFFORT_LOW};
 
 static int count_lines(const char *text)
 {
@@ -51,7 +51,7 @@ static void check_texts(const ckpt_sweep *sweep, int points)
                   point->bound_ns == plan->bound_ns && strcmp(point->strategy, plan->solver) == 0,
               "point %d is not its plan", i);
     }
-    CHECK(curve.least_budget_bytes == sweep->plan[0]->least_budget_bytes && curve.complete == !sweep->stopped, "head");
+    CHECK(curve.min_budget_bytes == sweep->plan[0]->min_budget_bytes && curve.complete == !sweep->stopped, "head");
     ckpt_curve_csv(&curve, &text);
     CHECK(count_lines(text.bytes) == 1 + points, "CSV: %s", text.bytes);
     ckpt_text_fini(&text);
@@ -153,7 +153,7 @@ static void sweep_ends(void **state)
     CHECK_OK(ckpt_sweep_make(graph, "chain", 4, &options, NULL, &arena, &sweep, &err), err);
     assert_int_equal(sweep.count, 1);
     assert_int_equal(sweep.plan[0]->verdict, CKPT_INFEASIBLE);
-    assert_int_equal(sweep.plan[0]->least_budget_bytes, least);
+    assert_int_equal(sweep.plan[0]->min_budget_bytes, least);
     check_texts(&sweep, 0);
 
     options.budget_bytes = least + 2; /* only three budgets are there */
@@ -200,9 +200,8 @@ static void baselines_are_what_they_say(void **state)
             ckpt_plan *nothing = NULL;
             const ckpt_plan_options none = {.budget_bytes = 1};
             CHECK_OK(ckpt_plan_make(graph, baseline->strategy, &none, &arena, &nothing, &err), err);
-            CHECK(nothing->least_budget_bytes == baseline->point[0].budget_bytes, "%s: begins at %lld, needs %lld",
-                  baseline->strategy, (long long)baseline->point[0].budget_bytes,
-                  (long long)nothing->least_budget_bytes);
+            CHECK(nothing->min_budget_bytes == baseline->point[0].budget_bytes, "%s: begins at %lld, needs %lld",
+                  baseline->strategy, (long long)baseline->point[0].budget_bytes, (long long)nothing->min_budget_bytes);
             for (int i = 0; i < baseline->point_count; i++) {
                 const ckpt_bytes budget = baseline->point[i].budget_bytes;
                 ckpt_plan *alone = NULL;
@@ -286,8 +285,8 @@ static ckpt_bytes kept_plainly(const ckpt_graph *graph, const ckpt_plan *plan, c
         if (op->phase != CKPT_FORWARD || strcmp(op->layer, layer) != 0) {
             continue;
         }
-        for (int p = 0; p < plan->place_count; p++) {
-            sum += plan->place[p].buffer == b && plan->place[p].from < end && plan->place[p].to >= end
+        for (int p = 0; p < plan->allocation_count; p++) {
+            sum += plan->allocation[p].buffer == b && plan->allocation[p].from < end && plan->allocation[p].to >= end
                        ? graph->buffer[b].bytes
                        : 0;
         }
@@ -298,7 +297,7 @@ static ckpt_bytes kept_plainly(const ckpt_graph *graph, const ckpt_plan *plan, c
 static void layers_are_explained(void **state)
 {
     (void)state;
-    int again = 0;
+    int rerun = 0;
     const int seeds = (int)ckpt_test_rounds(12, 4);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
         ckpt_arena arena;
@@ -334,7 +333,7 @@ static void layers_are_explained(void **state)
                 CHECK_OK(ckpt_plan_check(more->plan, graph, &err), err);
             }
             CHECK(explanation.more_count > 0 || plan->time_ns == time, "seed %d: nothing to buy", (int)seed);
-            again += recomputed > 0;
+            rerun += recomputed > 0;
             ckpt_text text;
             ckpt_text_init(&text);
             ckpt_explanation_text(&explanation, &text);
@@ -343,7 +342,7 @@ static void layers_are_explained(void **state)
         }
         ckpt_arena_fini(&arena);
     }
-    CHECK(12 * again > 4 * seeds, "only %d plans recompute", again);
+    CHECK(12 * rerun > 4 * seeds, "only %d plans recompute", rerun);
 }
 
 static void all_are_compared(void **state)
@@ -600,7 +599,7 @@ static ckpt_code answer_starved(void *context, ckpt_err *err)
     const starved *const s = context;
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_plan_options options = {.effort = CKPT_EFFORT_LEAST};
+    ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
     ckpt_sweep sweep;
     ckpt_code code = CKPT_OK;
     if (s->what == 0) {

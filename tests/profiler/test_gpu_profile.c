@@ -153,7 +153,7 @@ static void walk(const run *r, ckpt_ns *span, ckpt_ns *busy)
 }
 
 /* The element that as many are below as the middle of the sorted list has before it. */
-static int64_t middle(const int64_t *value, int count, int place)
+static int64_t middle(const int64_t *value, int count, int allocation)
 {
     for (int i = 0; i < count; i++) {
         int below = 0, equal = 0;
@@ -161,7 +161,7 @@ static int64_t middle(const int64_t *value, int count, int place)
             below += value[k] < value[i];
             equal += value[k] == value[i];
         }
-        if (below <= place && place < below + equal) {
+        if (below <= allocation && allocation < below + equal) {
             return value[i];
         }
     }

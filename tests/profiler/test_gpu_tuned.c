@@ -51,7 +51,7 @@ static void run_plans(test_train *t, const ckpt_profile *profile, const char *wh
     CHECK_OK(ckpt_device_model_find("cpu", &t->arena, &roofline, &err), err);
     CHECK_OK(ckpt_network_lower(t->network, profile, roofline, &t->arena, &t->lowered, &err), err);
     for (int s = 0; s < 3; s++) {
-        const ckpt_bytes least = s == 0 ? 0 : test_train_plan(t, strategy[s], 1)->least_budget_bytes;
+        const ckpt_bytes least = s == 0 ? 0 : test_train_plan(t, strategy[s], 1)->min_budget_bytes;
         const ckpt_plan *const plan = carry(t, test_train_plan(t, strategy[s], least), profile);
         assert_true(plan->algorithms_count > 0);
         for (int record = 0; record < 2; record++) {

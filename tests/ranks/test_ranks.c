@@ -232,9 +232,9 @@ static void alone(void **state)
     assert_int_equal(ckpt_ranks_rank(ranks), 0);
     assert_string_equal(ckpt_ranks_library(ranks), "none");
     assert_false(ckpt_ranks_on_device(ranks));
-    CHECK_OK(ckpt_ranks_share(ranks, 0, &mine, 1, &err), err);
-    CHECK_OK(ckpt_ranks_collect(ranks, &mine, &got, 1, &err), err);
-    CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
+    CHECK_OK(ckpt_ranks_broadcast(ranks, 0, &mine, 1, &err), err);
+    CHECK_OK(ckpt_ranks_allgather(ranks, &mine, &got, 1, &err), err);
+    CHECK_OK(ckpt_ranks_barrier(ranks, &err), err);
     assert_int_equal(got, 'x');
     ckpt_ranks_note(ranks, "a note");
     assert_int_equal(ckpt_ranks_send(ranks, 0, 0, 0, &mine, 1, &err), CKPT_DEVICE);
@@ -264,20 +264,20 @@ static int talk(int rank)
         for (size_t i = 0; i < sizes[k]; i++) {
             mine[i] = byte_of(rank, i);
         }
-        TRY_HERE(ckpt_ranks_collect(ranks, mine, both, (ckpt_bytes)sizes[k], &err));
+        TRY_HERE(ckpt_ranks_allgather(ranks, mine, both, (ckpt_bytes)sizes[k], &err));
         for (size_t i = 0; i < sizes[k] * (size_t)count; i++) {
             HERE(both[i] == byte_of((int)(i / sizes[k]), i % sizes[k]));
         }
         for (int root = 0; root < count; root++) {
             memset(both, rank == root ? 40 + root : 0, sizes[k]);
-            TRY_HERE(ckpt_ranks_share(ranks, root, both, (ckpt_bytes)sizes[k], &err));
+            TRY_HERE(ckpt_ranks_broadcast(ranks, root, both, (ckpt_bytes)sizes[k], &err));
             for (size_t i = 0; i < sizes[k]; i++) {
                 HERE(both[i] == 40 + root);
             }
         }
-        TRY_HERE(ckpt_ranks_meet(ranks, &err));
+        TRY_HERE(ckpt_ranks_barrier(ranks, &err));
     }
-    HERE(ckpt_ranks_share(ranks, count, mine, 1, &err) == CKPT_DEVICE);
+    HERE(ckpt_ranks_broadcast(ranks, count, mine, 1, &err) == CKPT_DEVICE);
     TRY_HERE(ckpt_ranks_slots(ranks, 3, &err));
     HERE(ckpt_ranks_send(ranks, 0, (rank + 1) % count, 0, mine, 1, &err) == CKPT_DEVICE); /* nothing carries it */
     HERE(ckpt_ranks_wait(ranks, 2, &err) == CKPT_OK);
@@ -306,11 +306,11 @@ static int misunderstand(int rank)
     char bytes[6] = "abcde";
     JOIN(&ranks);
     if (rank == 0) {
-        TRY_HERE(ckpt_ranks_share(ranks, 0, bytes, 5, &err));
-        TRY_HERE(ckpt_ranks_meet(ranks, &err));
+        TRY_HERE(ckpt_ranks_broadcast(ranks, 0, bytes, 5, &err));
+        TRY_HERE(ckpt_ranks_barrier(ranks, &err));
         return 7;
     }
-    HERE(ckpt_ranks_share(ranks, 0, bytes, 6, &err) == CKPT_DEVICE);
+    HERE(ckpt_ranks_broadcast(ranks, 0, bytes, 6, &err) == CKPT_DEVICE);
     ckpt_ranks_give_up(ranks, err.msg);
     return 0;
 }
@@ -371,7 +371,7 @@ static int train(int rank)
     JOIN(&ranks);
     for (int step = 0;; step++) {
         ckpt_ranks_note(ranks, "the last state is s.bin");
-        TRY_HERE(ckpt_ranks_collect(ranks, &mine, every, sizeof mine, &err));
+        TRY_HERE(ckpt_ranks_allgather(ranks, &mine, every, sizeof mine, &err));
         if (step == 0 && rank == 0) {
             dprintf(STDERR_FILENO, "!"); /* everybody has come so far */
         }
@@ -476,14 +476,14 @@ static int give_up_in(int rank, int who)
     ckpt_ranks *ranks = NULL;
     ckpt_err err = {0};
     JOIN(&ranks);
-    TRY_HERE(ckpt_ranks_meet(ranks, &err));
+    TRY_HERE(ckpt_ranks_barrier(ranks, &err));
     if (rank == who) {
         ckpt_ranks_give_up(ranks, "no room on\nthe disk");
         dprintf(STDERR_FILENO, "prog: no room on the disk\n");
         sleep_ms(300); /* its own thread must say nothing */
         return 2;
     }
-    TRY_HERE(ckpt_ranks_meet(ranks, &err));
+    TRY_HERE(ckpt_ranks_barrier(ranks, &err));
     return 7;
 }
 
@@ -522,7 +522,7 @@ static int all_give_up(int rank)
     ckpt_ranks *ranks = NULL;
     ckpt_err err = {0};
     JOIN(&ranks);
-    TRY_HERE(ckpt_ranks_meet(ranks, &err));
+    TRY_HERE(ckpt_ranks_barrier(ranks, &err));
     ckpt_ranks_give_up(ranks, "a wrong model");
     dprintf(STDERR_FILENO, "prog: a wrong model\n");
     return rank == 99 ? 0 : 2;
@@ -592,13 +592,13 @@ static int connect_here(void)
 /* The hello of a rank, without a word: 1 when rank 0 says welcome. */
 static bool say_hello(int to, int rank, int count, int line)
 {
-    unsigned char hello[36] = "ckptrank", answer[8];
+    unsigned char hello[36] = "ckptrank", candidates[8];
     hello[27] = (unsigned char)rank;
     hello[31] = (unsigned char)count;
     hello[35] = (unsigned char)line;
     assert_int_equal(send(to, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
-    assert_int_equal(recv(to, answer, sizeof answer, MSG_WAITALL), sizeof answer);
-    return answer[3] == 0;
+    assert_int_equal(recv(to, candidates, sizeof candidates, MSG_WAITALL), sizeof candidates);
+    return candidates[3] == 0;
 }
 
 static void death_before_all_are_here(void **state)
@@ -679,14 +679,15 @@ static void strangers(void **state)
     static const unsigned char wrong[36] = "ckptrank\1\2\3";
     enum { SILENT = 40 };
     int silent[SILENT], nonsense = -1;
-    char answer = 0;
+    char candidates = 0;
     (void)state;
     take_port();
     start(0, 3, talk);
     for (int i = 0; i < SILENT; i++) {
         silent[i] = connect_here();
     }
-    assert_int_equal(recv(silent[0], &answer, 1, 0), 0); /* there is room for fewer: who has waited longest is let go */
+    assert_int_equal(recv(silent[0], &candidates, 1, 0),
+                     0); /* there is room for fewer: who has waited longest is let go */
     nonsense = connect_here();
     assert_int_equal(send(nonsense, "GET / HTTP/1.1\r\nHost: 127.0.0.1:29500\r\n\r\n", 41, MSG_NOSIGNAL), 41);
     const int half = connect_here();
@@ -694,7 +695,7 @@ static void strangers(void **state)
     close(half);
     const int guess = connect_here();
     assert_int_equal(send(guess, wrong, sizeof wrong, MSG_NOSIGNAL), sizeof wrong);
-    assert_int_equal(recv(guess, &answer, 1, 0), 0); /* let go without a word */
+    assert_int_equal(recv(guess, &candidates, 1, 0), 0); /* let go without a word */
     start(1, 3, talk);
     start(2, 3, talk);
     check_quiet(3);
@@ -769,7 +770,7 @@ static ckpt_code open_and_close(void *context, ckpt_err *err)
     ckpt_code code = ckpt_ranks_watch(ranks, "prog", err);
     code = code == CKPT_OK ? ckpt_ranks_slots(ranks, 5, err) : code;
     if (code == CKPT_OK) {
-        code = ckpt_ranks_meet(ranks, err);
+        code = ckpt_ranks_barrier(ranks, err);
     }
     ckpt_ranks_close(ranks);
     return code;

@@ -138,17 +138,17 @@ static void together(void **state)
         if (rank == root) {
             fill(bytes, sizeof bytes, root, 9, 9);
         }
-        CHECK_OK(ckpt_ranks_share(ranks, root, bytes, sizeof bytes, &err), err);
+        CHECK_OK(ckpt_ranks_broadcast(ranks, root, bytes, sizeof bytes, &err), err);
         check_filled(bytes, sizeof bytes, root, 9, 9);
     }
     unsigned char mine[77], all[8][77];
     fill(mine, sizeof mine, rank, 3, 4);
-    CHECK_OK(ckpt_ranks_collect(ranks, mine, all, sizeof mine, &err), err);
+    CHECK_OK(ckpt_ranks_allgather(ranks, mine, all, sizeof mine, &err), err);
     for (int i = 0; i < count; i++) {
         check_filled(all[i], sizeof mine, i, 3, 4);
     }
-    CHECK_OK(ckpt_ranks_share(ranks, 0, NULL, 0, &err), err);
-    CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
+    CHECK_OK(ckpt_ranks_broadcast(ranks, 0, NULL, 0, &err), err);
+    CHECK_OK(ckpt_ranks_barrier(ranks, &err), err);
 }
 
 static void wrong(void **state)
@@ -175,7 +175,7 @@ static void wrong(void **state)
         assert_non_null(strstr(err.msg, "receiving"));
         CHECK_OK(ckpt_ranks_wait(ranks, 0, &err), err);
     }
-    CHECK_OK(ckpt_ranks_meet(ranks, &err), err);
+    CHECK_OK(ckpt_ranks_barrier(ranks, &err), err);
 }
 
 /* Messages around until rank `victim` dies or gives up at a moment of its own. */

@@ -26,40 +26,40 @@ static int64_t place_of(const ckpt_twin *twin, int64_t i)
     if (!twin->value) {
         return i;
     }
-    int64_t stride[CKPT_RANK_MAX], place = 0;
+    int64_t stride[CKPT_RANK_MAX], allocation = 0;
     ckpt_shape_strides(shape, stride);
     for (int d = shape->rank - 1; d >= 0; d--) {
-        place += i % shape->dim[d] * stride[d];
+        allocation += i % shape->dim[d] * stride[d];
         i /= shape->dim[d];
     }
-    return place;
+    return allocation;
 }
 
 double ckpt_twin_get(const ckpt_twin *twin, int64_t i)
 {
-    const int64_t place = place_of(twin, i);
+    const int64_t allocation = place_of(twin, i);
     if (twin->tensor->dtype == CKPT_INT32) {
         int32_t number;
-        memcpy(&number, twin->memory + 4 * place, 4);
+        memcpy(&number, twin->memory + 4 * allocation, 4);
         return number;
     }
     float number;
-    memcpy(&number, twin->memory + 4 * place, 4);
+    memcpy(&number, twin->memory + 4 * allocation, 4);
     return (double)number;
 }
 
 /* Both sides of one element; the truth is what a float can hold. */
 static void set(ckpt_twin *twin, int64_t i, double x)
 {
-    const int64_t place = place_of(twin, i);
+    const int64_t allocation = place_of(twin, i);
     if (twin->tensor->dtype == CKPT_INT32) {
         const int32_t number = (int32_t)x;
-        memcpy(twin->memory + 4 * place, &number, 4);
+        memcpy(twin->memory + 4 * allocation, &number, 4);
         twin->truth[i] = number;
         return;
     }
     const float number = (float)x;
-    memcpy(twin->memory + 4 * place, &number, 4);
+    memcpy(twin->memory + 4 * allocation, &number, 4);
     twin->truth[i] = (double)number;
 }
 
@@ -170,7 +170,8 @@ void ckpt_bench_reference(ckpt_bench *bench, bool evaluating)
                               .seed = bench->seed,
                               .step = bench->step,
                               .evaluating = evaluating};
-    CHECK(ckpt_reference_forward(&r), "op %s has no reference in tests/support/support_reference.c", bench->node->op->name);
+    CHECK(ckpt_reference_forward(&r), "op %s has no reference in tests/support/support_reference.c",
+          bench->node->op->name);
 }
 
 /* The scalar whose gradient backward gives: outputs weighted with their gradients. */
@@ -338,7 +339,7 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
         saved[k] = slab_cut(&s, run, bench->saved[k].bytes, NULL, bench->saved[k].memory, true);
         memset(saved[k], 0xFF, bench->saved[k].bytes);
     }
-    const bool keeps = run->again || run->evaluating; /* statistics must stay */
+    const bool keeps = run->recomputed || run->evaluating; /* statistics must stay */
     for (int k = 0; k < node->stat_count; k++) {
         stat[k] = slab_cut(&s, run, bench->stat[k].bytes, bench->stat_before[k].memory,
                            keeps ? NULL : bench->stat[k].memory, !keeps);
@@ -354,7 +355,7 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
                                    .workspace_bytes = bench->bound.forward_workspace_bytes,
                                    .seed = bench->seed,
                                    .step = bench->step,
-                                   .again = run->again,
+                                   .recomputed = run->recomputed,
                                    .evaluating = run->evaluating};
     const ckpt_code code = ckpt_device_forward(bench->device, &bench->bound, &args, err);
     slab_close(&s, bench, "forward");

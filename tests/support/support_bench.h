@@ -9,7 +9,8 @@
 /* A tensor twice: `truth` in written order, `memory` as the device has it, `bytes` long. Integers are exact in both. */
 typedef struct ckpt_twin {
     const ckpt_tensor *tensor;
-    bool value; /* a value lies as core/formats/tensor.h says; parameters, statistics and saved tensors lie as written */
+    bool
+        value; /* a value lies as core/formats/tensor.h says; parameters, statistics and saved tensors lie as written */
     int64_t count;
     size_t bytes;
     double *truth;
@@ -37,7 +38,7 @@ typedef struct ckpt_run {
     int shift;          /* cache lines by which every address moves */
     int workspace_byte; /* what the workspace holds before */
     int guard_byte;     /* what lies around every buffer; 0xFF is NaN, so that reading outside shows too */
-    bool again, evaluating;
+    bool recomputed, evaluating;
     int inplace;          /* forward: 1 + the input whose memory output 0 takes; 0: none */
     int grad_inplace;     /* backward: 1 + the input whose memory its gradient takes; 0: none */
     uint64_t no_grad_out; /* backward: outputs that nobody reads */

@@ -24,8 +24,8 @@ typedef struct brute {
     ckpt_bytes limit;
     set reads[CKPT_BRUTE_OPS], writes[CKPT_BRUTE_OPS], needs[CKPT_BRUTE_OPS]; /* needs: reads and adds */
     set destroyed[CKPT_BRUTE_OPS];                                            /* inputs of its in-place pairs */
-    set again[CKPT_BRUTE_OPS + 1];  /* ops that may run again after k first runs */
-    set useful[CKPT_BRUTE_OPS + 1]; /* buffers worth keeping after k first runs */
+    set recomputed[CKPT_BRUTE_OPS + 1]; /* ops that may run again after k first runs */
+    set useful[CKPT_BRUTE_OPS + 1];     /* buffers worth keeping after k first runs */
     ckpt_bytes bytes[CKPT_BRUTE_BUFFERS];
     ckpt_bytes *total; /* bytes of every set */
     ckpt_ns *best[2];  /* per set: least time in this layer and the next */
@@ -79,9 +79,9 @@ static void find_again(brute *u, int done, ckpt_brute_class of)
         for (int later = done; later < g->op_count && backward; later++) {
             may = may && g->op[later].phase != CKPT_FORWARD;
         }
-        u->again[done] |= may ? (set)1 << o : 0;
+        u->recomputed[done] |= may ? (set)1 << o : 0;
     }
-    u->again[done] &= of == CKPT_BRUTE_BACKWARD_STAGES ? ancestors(u, done) : ~(set)0;
+    u->recomputed[done] &= of == CKPT_BRUTE_BACKWARD_STAGES ? ancestors(u, done) : ~(set)0;
 }
 
 static void find_useful(brute *u, int done)
@@ -252,7 +252,7 @@ static ckpt_ns settle(brute *u, int done)
             return now.time;
         }
         for (int o = 0; o <= done && o < u->graph->op_count; o++) {
-            if (o == done || (u->again[done] >> o & 1) != 0) {
+            if (o == done || (u->recomputed[done] >> o & 1) != 0) {
                 run(u, done, now, o);
             }
         }
@@ -267,7 +267,7 @@ static ckpt_ns settle_staged(brute *u, int done)
     const set outputs = set_of(&u->graph->outputs);
     for (int i = 0; i <= u->rounds * done && (i < u->rounds * done || done < u->graph->op_count); i++) {
         const int o = i < u->rounds * done ? i % done : done;
-        if (o == done || (u->again[done] >> o & 1) != 0) {
+        if (o == done || (u->recomputed[done] >> o & 1) != 0) {
             const int count = u->heap_count; /* what this op leads to comes behind */
             for (int k = 0; k < count; k++) {
                 const set live = u->heap[k].live;
@@ -517,14 +517,14 @@ ckpt_graph *ckpt_brute_graph(ckpt_arena *arena, uint64_t seed, bool *chain)
         *chain = kind == 0;
     }
     ckpt_graph *graph = NULL;
-    for (uint64_t again = seed;; again += 1000003) { /* until it is small enough */
+    for (uint64_t recomputed = seed;; recomputed += 1000003) { /* until it is small enough */
         build b = {.arena = arena};
         int first[8];
         switch (kind) {
-        case 0: graph = ckpt_test_chain(arena, again, 2 + ckpt_dice_roll(&dice, 4), 30, 1, 50); break;
-        case 1: graph = ckpt_test_blocks(arena, again, 2 + ckpt_dice_roll(&dice, 2), 30, 50, first); break;
+        case 0: graph = ckpt_test_chain(arena, recomputed, 2 + ckpt_dice_roll(&dice, 4), 30, 1, 50); break;
+        case 1: graph = ckpt_test_blocks(arena, recomputed, 2 + ckpt_dice_roll(&dice, 2), 30, 50, first); break;
         case 2:
-        case 3: graph = ckpt_test_step(arena, again, 3 + ckpt_dice_roll(&dice, 3)); break;
+        case 3: graph = ckpt_test_step(arena, recomputed, 3 + ckpt_dice_roll(&dice, 3)); break;
         case 4:
             step_in_place(&b, &dice);
             graph = finish(&b, false, &dice);

@@ -8,11 +8,11 @@
 #include "kernels/philox.h"
 
 typedef struct stay {
-    int place;  /* open place; -1: not in memory */
-    int added;  /* additions in what is in memory */
-    int copied; /* additions in the copy on the host; -1: none */
-    int uses;   /* ops that still read it or add to it */
-    bool kept;  /* an output: stays to the end */
+    int allocation; /* open place; -1: not in memory */
+    int added;      /* additions in what is in memory */
+    int copied;     /* additions in the copy on the host; -1: none */
+    int uses;       /* ops that still read it or add to it */
+    bool kept;      /* an output: stays to the end */
 } stay;
 
 typedef struct maker {
@@ -20,7 +20,7 @@ typedef struct maker {
     const ckpt_graph *graph;
     ckpt_plan *plan;
     ckpt_step *step;
-    ckpt_place *place;
+    ckpt_allocation *allocation;
     stay *buffer;
     uint64_t seed;
     uint32_t drawn;
@@ -46,8 +46,8 @@ static ckpt_bytes find_room(const maker *m, int step, ckpt_bytes bytes)
     ckpt_bytes offset = 0;
     for (bool moved = true; moved;) {
         moved = false;
-        for (int p = 0; p < m->plan->place_count; p++) {
-            const ckpt_place *const other = &m->place[p];
+        for (int p = 0; p < m->plan->allocation_count; p++) {
+            const ckpt_allocation *const other = &m->allocation[p];
             if ((other->to < 0 || other->to >= step) && offset < other->offset + other->bytes &&
                 other->offset < offset + bytes) {
                 offset = other->offset + other->bytes;
@@ -63,9 +63,10 @@ static void open_place(maker *m, int buffer, int step, ckpt_bytes bytes, ckpt_by
     const char *const name = buffer < 0 ? "workspace" : m->graph->buffer[buffer].name;
     const ckpt_bytes at = offset >= 0 ? offset : find_room(m, step, bytes);
     if (buffer >= 0) {
-        m->buffer[buffer].place = m->plan->place_count;
+        m->buffer[buffer].allocation = m->plan->allocation_count;
     }
-    m->place[m->plan->place_count++] = (ckpt_place){name, buffer, step, buffer < 0 ? step : -1, at, bytes};
+    m->allocation[m->plan->allocation_count++] =
+        (ckpt_allocation){name, buffer, step, buffer < 0 ? step : -1, at, bytes};
     if (at + bytes > m->plan->arena_bytes) {
         m->plan->arena_bytes = at + bytes;
     }
@@ -73,8 +74,8 @@ static void open_place(maker *m, int buffer, int step, ckpt_bytes bytes, ckpt_by
 
 static void leave(maker *m, int buffer)
 {
-    m->place[m->buffer[buffer].place].to = add_step(m, CKPT_FREE, buffer);
-    m->buffer[buffer].place = -1;
+    m->allocation[m->buffer[buffer].allocation].to = add_step(m, CKPT_FREE, buffer);
+    m->buffer[buffer].allocation = -1;
 }
 
 static void fetch(maker *m, int buffer)
@@ -96,7 +97,7 @@ static void offload(maker *m, int buffer)
 static void bring_back(maker *m, const ckpt_list *list)
 {
     for (int i = 0; i < list->count; i++) {
-        if (m->buffer[list->at[i]].place < 0) {
+        if (m->buffer[list->at[i]].allocation < 0) {
             fetch(m, list->at[i]);
         }
     }
@@ -126,9 +127,9 @@ static void run(maker *m, int o)
     }
     for (int i = 0; inplace && i < op->inplace_count; i++) {
         stay *const in = &m->buffer[op->inplace[i].in];
-        offset[op->inplace[i].out] = m->place[in->place].offset;
-        m->place[in->place].to = step - 1;
-        in->place = -1;
+        offset[op->inplace[i].out] = m->allocation[in->allocation].offset;
+        m->allocation[in->allocation].to = step - 1;
+        in->allocation = -1;
     }
     for (int i = 0; i < op->writes.count; i++) {
         const int b = op->writes.at[i];
@@ -151,7 +152,7 @@ static void move_about(maker *m)
 {
     for (int i = 0; i < m->graph->buffer_count; i++) {
         stay *const b = &m->buffer[i];
-        if (b->place >= 0) {
+        if (b->allocation >= 0) {
             if (chance(m, b->copied == b->added ? 3 : 25)) {
                 offload(m, i);
             }
@@ -184,8 +185,8 @@ static ckpt_bytes most_live(const ckpt_plan *plan)
     ckpt_bytes most = 0;
     for (int s = 0; s < plan->step_count; s++) {
         ckpt_bytes live = 0;
-        for (int p = 0; p < plan->place_count; p++) {
-            live += plan->place[p].from <= s && s <= plan->place[p].to ? plan->place[p].bytes : 0;
+        for (int p = 0; p < plan->allocation_count; p++) {
+            live += plan->allocation[p].from <= s && s <= plan->allocation[p].to ? plan->allocation[p].bytes : 0;
         }
         most = live > most ? live : most;
     }
@@ -199,10 +200,10 @@ ckpt_plan *test_copies_plan(test_train *t, uint64_t seed)
     maker m = {.t = t, .graph = graph, .seed = seed};
     m.plan = CKPT_NEW(&t->arena, ckpt_plan, 1);
     m.step = CKPT_NEW(&t->arena, ckpt_step, room);
-    m.place = CKPT_NEW(&t->arena, ckpt_place, room);
+    m.allocation = CKPT_NEW(&t->arena, ckpt_allocation, room);
     m.buffer = CKPT_NEW(&t->arena, stay, graph->buffer_count);
     for (int b = 0; b < graph->buffer_count; b++) {
-        m.buffer[b].place = m.buffer[b].copied = -1;
+        m.buffer[b].allocation = m.buffer[b].copied = -1;
     }
     *m.plan = (ckpt_plan){.source = "a random plan",
                           .graph_name = graph->name,
@@ -213,15 +214,15 @@ ckpt_plan *test_copies_plan(test_train *t, uint64_t seed)
                           .bound_scope = "",
                           .gpu = t->lowered->network->threads == CKPT_ON_GPU,
                           .step = m.step,
-                          .place = m.place};
+                          .allocation = m.allocation};
     count_uses(&m);
     for (int o = 0; o < graph->op_count; o++) {
         run(&m, o);
         move_about(&m);
     }
     bring_back(&m, &graph->outputs);
-    for (int p = 0; p < m.plan->place_count; p++) {
-        m.place[p].to = m.place[p].to < 0 ? m.plan->step_count - 1 : m.place[p].to;
+    for (int p = 0; p < m.plan->allocation_count; p++) {
+        m.allocation[p].to = m.allocation[p].to < 0 ? m.plan->step_count - 1 : m.allocation[p].to;
     }
     m.plan->budget_bytes = graph->static_bytes + m.plan->arena_bytes;
     m.plan->peak_bytes = graph->static_bytes + most_live(m.plan);
@@ -247,12 +248,12 @@ ckpt_plan *test_copies_needed(test_train *t, const ckpt_plan *plan)
     const ckpt_graph *const graph = t->lowered->graph;
     ckpt_plan *const made = CKPT_NEW(&t->arena, ckpt_plan, 1);
     ckpt_step *const step = CKPT_NEW(&t->arena, ckpt_step, plan->step_count);
-    ckpt_place *const place = CKPT_NEW(&t->arena, ckpt_place, plan->place_count);
+    ckpt_allocation *const allocation = CKPT_NEW(&t->arena, ckpt_allocation, plan->allocation_count);
     int *const kept = CKPT_NEW(&t->arena, int, plan->step_count + 1); /* steps kept before each */
     bool *const on_host = CKPT_NEW(&t->arena, bool, graph->buffer_count);
     *made = *plan;
     made->step = step;
-    made->place = place;
+    made->allocation = allocation;
     made->step_count = 0;
     made->offload_bytes = made->host_bytes = 0;
     for (int s = 0; s < plan->step_count; s++) {
@@ -270,10 +271,10 @@ ckpt_plan *test_copies_needed(test_train *t, const ckpt_plan *plan)
         step[made->step_count++] = plan->step[s];
     }
     kept[plan->step_count] = made->step_count;
-    for (int p = 0; p < plan->place_count; p++) {
-        place[p] = plan->place[p];
-        place[p].from = kept[place[p].from];
-        place[p].to = kept[place[p].to + 1] - 1;
+    for (int p = 0; p < plan->allocation_count; p++) {
+        allocation[p] = plan->allocation[p];
+        allocation[p].from = kept[allocation[p].from];
+        allocation[p].to = kept[allocation[p].to + 1] - 1;
     }
     ckpt_err err = {0};
     CHECK_OK(ckpt_plan_check_run(made, graph, &err), err);

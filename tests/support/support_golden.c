@@ -36,7 +36,7 @@ enum { LIVE = 8192 };
 typedef struct maker {
     ckpt_trace *trace;
     ckpt_event *event;
-    ckpt_trace_place *place;
+    ckpt_trace_allocation *allocation;
     int *live, live_count; /* numbers of places that are in memory */
     ckpt_arena *arena;
     ckpt_bytes bytes[CKPT_CATEGORY_COUNT];
@@ -51,25 +51,25 @@ static ckpt_bytes size_of(const ckpt_golden_step *step, int layer)
 }
 
 /* At the lowest free address, from the next event on. */
-static void place(maker *m, int layer, const char *what, ckpt_category category, ckpt_bytes bytes)
+static void allocation(maker *m, int layer, const char *what, ckpt_category category, ckpt_bytes bytes)
 {
     ckpt_bytes offset = 0;
     for (int i = 0; i < m->live_count; i++) {
-        const ckpt_trace_place *const there = &m->place[m->live[i]];
+        const ckpt_trace_allocation *const there = &m->allocation[m->live[i]];
         if (offset < there->offset + there->bytes && there->offset < offset + bytes) {
             offset = there->offset + there->bytes;
             i = -1; /* what was passed by may be in the way now */
         }
     }
-    ckpt_trace_place *const p = &m->place[m->trace->place_count];
-    *p = (ckpt_trace_place){.name = ckpt_arena_format(m->arena, "h.%d%s", layer, what),
-                            .category = category,
-                            .from = m->trace->event_count,
-                            .to = -1,
-                            .offset = offset,
-                            .bytes = bytes};
+    ckpt_trace_allocation *const p = &m->allocation[m->trace->allocation_count];
+    *p = (ckpt_trace_allocation){.name = ckpt_arena_format(m->arena, "h.%d%s", layer, what),
+                                 .category = category,
+                                 .from = m->trace->event_count,
+                                 .to = -1,
+                                 .offset = offset,
+                                 .bytes = bytes};
     CHECK(p->name != NULL && m->live_count < LIVE, "no memory");
-    m->live[m->live_count++] = m->trace->place_count++;
+    m->live[m->live_count++] = m->trace->allocation_count++;
     m->trace->arena_bytes = offset + bytes > m->trace->arena_bytes ? offset + bytes : m->trace->arena_bytes;
 }
 
@@ -79,20 +79,20 @@ static void leave(maker *m, int layer, const char *what, int to)
     char name[32];
     snprintf(name, sizeof name, "h.%d%s", layer, what);
     int i = 0;
-    while (i < m->live_count && strcmp(m->place[m->live[i]].name, name) != 0) {
+    while (i < m->live_count && strcmp(m->allocation[m->live[i]].name, name) != 0) {
         i++;
     }
     CHECK(i < m->live_count, "%s is not in memory", name);
-    m->place[m->live[i]].to = to;
+    m->allocation[m->live[i]].to = to;
     m->live[i] = m->live[--m->live_count];
 }
 
 static void add(maker *m, ckpt_span span, int layer, const char *what, ckpt_bytes workspace, ckpt_ns ns)
 {
     if (workspace > 0) {
-        place(m, layer, "/workspace", CKPT_CAT_WORKSPACE, workspace);
-        m->place[m->trace->place_count - 1].name = "workspace";
-        m->place[m->live[--m->live_count]].to = m->trace->event_count;
+        allocation(m, layer, "/workspace", CKPT_CAT_WORKSPACE, workspace);
+        m->allocation[m->trace->allocation_count - 1].name = "workspace";
+        m->allocation[m->live[--m->live_count]].to = m->trace->event_count;
     }
     const int i = m->trace->event_count++;
     ckpt_event *const e = &m->event[i];
@@ -127,8 +127,8 @@ static void forward(maker *m, int layer, ckpt_span span)
     const ckpt_bytes size = size_of(m->step, layer);
     m->bytes[CKPT_CAT_ACTIVATIONS] += size;
     m->bytes[CKPT_CAT_SAVED] += size / 4;
-    place(m, layer, "", CKPT_CAT_ACTIVATIONS, size);
-    place(m, layer, "/saved", CKPT_CAT_SAVED, size / 4);
+    allocation(m, layer, "", CKPT_CAT_ACTIVATIONS, size);
+    allocation(m, layer, "/saved", CKPT_CAT_SAVED, size / 4);
     add(m, span, layer, "/forward", layer % 3 == 1 ? size : 0, 4000 + 1000 * (layer % 3));
 }
 
@@ -146,9 +146,9 @@ const ckpt_trace *ckpt_golden_trace(const ckpt_golden_step *step, ckpt_arena *ar
     maker m = {.arena = arena, .step = step};
     m.trace = CKPT_NEW(arena, ckpt_trace, 1);
     m.event = CKPT_NEW(arena, ckpt_event, (size_t)step->layers * 8 + 8);
-    m.place = CKPT_NEW(arena, ckpt_trace_place, (size_t)step->layers * 10 + 8);
+    m.allocation = CKPT_NEW(arena, ckpt_trace_allocation, (size_t)step->layers * 10 + 8);
     m.live = CKPT_NEW(arena, int, LIVE);
-    CHECK(m.trace != NULL && m.event != NULL && m.place != NULL && m.live != NULL, "no memory");
+    CHECK(m.trace != NULL && m.event != NULL && m.allocation != NULL && m.live != NULL, "no memory");
     const int n = step->layers, segment = step->segment > 0 ? step->segment : n;
     const ckpt_bytes weights = size_of(step, 1) * 3;
     m.bytes[CKPT_CAT_WEIGHTS] = weights;
@@ -171,11 +171,11 @@ const ckpt_trace *ckpt_golden_trace(const ckpt_golden_step *step, ckpt_arena *ar
         for (int i = last; i >= first; i--) {
             if (i == n - 1) {
                 m.bytes[CKPT_CAT_GRADIENTS] += size_of(step, i);
-                place(&m, i, "/grad", CKPT_CAT_GRADIENTS, size_of(step, i));
+                allocation(&m, i, "/grad", CKPT_CAT_GRADIENTS, size_of(step, i));
             }
             if (i > 0) {
                 m.bytes[CKPT_CAT_GRADIENTS] += size_of(step, i - 1);
-                place(&m, i - 1, "/grad", CKPT_CAT_GRADIENTS, size_of(step, i - 1));
+                allocation(&m, i - 1, "/grad", CKPT_CAT_GRADIENTS, size_of(step, i - 1));
             }
             add(&m, CKPT_SPAN_BACKWARD, i, "/backward", size_of(step, i) / 2, 9000 + 2000 * (i % 3));
             m.bytes[CKPT_CAT_GRADIENTS] -= size_of(step, i);
@@ -188,7 +188,7 @@ const ckpt_trace *ckpt_golden_trace(const ckpt_golden_step *step, ckpt_arena *ar
     }
     CHECK(m.live_count == 0, "%d places are never left", m.live_count);
     m.trace->event = m.event;
-    m.trace->place = m.place;
+    m.trace->allocation = m.allocation;
     m.trace->source = step->measured ? "measured.json" : "predicted.json";
     m.trace->name = "tiny-gpt";
     m.trace->plan = step->segment > 0 ? "sqrt" : "keep-all";

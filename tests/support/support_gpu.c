@@ -263,7 +263,7 @@ static const ckpt_node *with_pitch(ckpt_gpu_case *c)
         node->out[0].pitch = c->test->pitch;
         for (int k = 0; k < node->param_count; k++) {
             ckpt_param *const param = &node->param[k];
-            param->spare = ckpt_shape_count(&param->tensor.shape) / row * (c->test->pitch - row);
+            param->padding = ckpt_shape_count(&param->tensor.shape) / row * (c->test->pitch - row);
         }
     }
     node->op->gpu_workspace(node, &node->forward_workspace_bytes, &node->backward_workspace_bytes);
@@ -498,7 +498,7 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
         saved[k] = image_cut(&m, run, c->saved[k].bytes, NULL, &c->saved[k]);
     }
     for (int k = 0; k < node->stat_count; k++) {
-        const bool kept = run->again || run->evaluating;
+        const bool kept = run->recomputed || run->evaluating;
         stat[k] = image_cut(&m, run, c->stat[k].bytes, c->stat_before[k].bits, kept ? NULL : &c->stat[k]);
     }
     ckpt_kernel_args args = {.in = in,
@@ -511,7 +511,7 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
                              .workspace_bytes = workspace,
                              .seed = c->seed,
                              .step = c->step,
-                             .again = run->again,
+                             .recomputed = run->recomputed,
                              .evaluating = run->evaluating};
     ckpt_err err = {0};
     image_send(&m);

@@ -338,14 +338,14 @@ void ckpt_test_measure(const ckpt_graph *graph, const int *order, int count, ckp
     }
 }
 
-static const ckpt_place *place_at(const ckpt_plan *plan, int buffer, int step)
+static const ckpt_allocation *place_at(const ckpt_plan *plan, int buffer, int step)
 {
-    const ckpt_place *found = NULL;
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const place = &plan->place[i];
-        if (place->buffer == buffer && place->from <= step && step <= place->to) {
+    const ckpt_allocation *found = NULL;
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &plan->allocation[i];
+        if (allocation->buffer == buffer && allocation->from <= step && step <= allocation->to) {
             CHECK(found == NULL, "two places for one buffer in step %d", step);
-            found = place;
+            found = allocation;
         }
     }
     return found;
@@ -368,7 +368,7 @@ void ckpt_test_replay(const ckpt_graph *graph, const ckpt_plan *plan, const char
             const ckpt_graph_op *const op = &graph->op[step->target];
             CHECK(runs[step->target] > 0 || step->target == next++, "%s: step %d out of order", what, i);
             CHECK(runs[step->target] == 0 || (op->recompute && op->adds.count == 0), "%s: step %d reruns", what, i);
-            CHECK(step->again == (runs[step->target] > 0), "%s: step %d: again", what, i);
+            CHECK(step->recomputed == (runs[step->target] > 0), "%s: step %d: again", what, i);
             runs[step->target]++;
             for (int k = 0; k < op->reads.count; k++) {
                 CHECK(in_memory[op->reads.at[k]], "%s: step %d reads %s", what, i, graph->buffer[op->reads.at[k]].name);
@@ -377,8 +377,8 @@ void ckpt_test_replay(const ckpt_graph *graph, const ckpt_plan *plan, const char
                 CHECK(in_memory[op->adds.at[k]], "%s: step %d adds", what, i);
             }
             for (int k = 0; step->inplace && k < op->inplace_count; k++) {
-                const ckpt_place *const in = place_at(plan, op->inplace[k].in, i - 1);
-                const ckpt_place *const out = place_at(plan, op->inplace[k].out, i);
+                const ckpt_allocation *const in = place_at(plan, op->inplace[k].in, i - 1);
+                const ckpt_allocation *const out = place_at(plan, op->inplace[k].out, i);
                 CHECK(in != NULL && in->to == i - 1 && out != NULL && in->offset == out->offset &&
                           in->bytes == out->bytes,
                       "%s: step %d: place of an in-place output", what, i);
@@ -404,17 +404,18 @@ void ckpt_test_replay(const ckpt_graph *graph, const ckpt_plan *plan, const char
             on_host[step->target] = on_host[step->target] || step->kind == CKPT_OFFLOAD;
             copies = copies || step->kind == CKPT_OFFLOAD;
         }
-        const ckpt_place *now[BUFFERS_MAX];
+        const ckpt_allocation *now[BUFFERS_MAX];
         int count = 0;
         for (int b = 0; b < graph->buffer_count; b++) {
-            const ckpt_place *const place = place_at(plan, b, i);
-            CHECK(in_memory[b] == (place != NULL), "%s: step %d: %s and its place", what, i, graph->buffer[b].name);
-            if (place != NULL) {
-                CHECK(place->bytes == graph->buffer[b].bytes, "%s: step %d: bytes", what, i);
-                now[count++] = place;
+            const ckpt_allocation *const allocation = place_at(plan, b, i);
+            CHECK(in_memory[b] == (allocation != NULL), "%s: step %d: %s and its place", what, i,
+                  graph->buffer[b].name);
+            if (allocation != NULL) {
+                CHECK(allocation->bytes == graph->buffer[b].bytes, "%s: step %d: bytes", what, i);
+                now[count++] = allocation;
             }
         }
-        const ckpt_place *const work = place_at(plan, -1, i);
+        const ckpt_allocation *const work = place_at(plan, -1, i);
         CHECK((work != NULL) == (workspace != 0), "%s: step %d: workspace", what, i);
         if (work != NULL) {
             CHECK(work->bytes == graph->op[step->target].workspace_bytes, "%s: step %d: workspace bytes", what, i);

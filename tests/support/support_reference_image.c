@@ -170,9 +170,9 @@ void ckpt_reference_global_avgpool(const ckpt_reference *r)
 }
 
 /* Value of a row of `size` pixels, `step` apart, at a place between pixel centres; the edge continues outside. */
-static void weights_at(double place, int64_t size, int64_t index[2], double weight[2])
+static void weights_at(double allocation, int64_t size, int64_t index[2], double weight[2])
 {
-    const double inside = fmin(fmax(place, 0), (double)(size - 1));
+    const double inside = fmin(fmax(allocation, 0), (double)(size - 1));
     index[0] = (int64_t)floor(inside);
     index[1] = index[0] + 1 < size ? index[0] + 1 : index[0];
     weight[1] = inside - floor(inside);

@@ -149,7 +149,7 @@ void test_right_near(const double *found, const double *wanted, int count, doubl
     }
 }
 
-void test_right_same_bits(test_train *t, const char *again, const char *what)
+void test_right_same_bits(test_train *t, const char *recomputed, const char *what)
 {
     static const char *const strategy[] = {"flags", "recompute-all"};
     const int batches = t->lowered->network->scheme.micro_batches;
@@ -158,7 +158,7 @@ void test_right_same_bits(test_train *t, const char *again, const char *what)
     for (size_t s = 0; s < sizeof strategy / sizeof strategy[0]; s++) {
         const ckpt_plan *const plan = test_train_plan(t, strategy[s], 0);
         char layers[256], line[256];
-        (void)snprintf(layers, sizeof layers, "%s", again);
+        (void)snprintf(layers, sizeof layers, "%s", recomputed);
         (void)snprintf(line, sizeof line, "%s, %s", what, strategy[s]);
         for (char *layer = strtok(layers, " "); layer != NULL; layer = strtok(NULL, " ")) {
             CHECK(s > 0 || test_right_runs(plan, t, layer) >= 2 * batches, "%s: %s does not run again", line, layer);

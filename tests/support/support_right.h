@@ -34,6 +34,6 @@ void test_right_near(const double *found, const double *wanted, int count, doubl
 
 /* The bits of keep-all in `steps` steps: under what is flagged, and where everything runs again; poisoned. The layers
  * in `again`, separated by spaces, run twice or more under what is flagged. */
-void test_right_same_bits(test_train *t, const char *again, const char *what);
+void test_right_same_bits(test_train *t, const char *recomputed, const char *what);
 
 #endif

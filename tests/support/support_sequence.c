@@ -80,9 +80,9 @@ static int random_runs(const ckpt_graph *graph, ckpt_dice *dice, int *run)
     for (int o = 0; o < graph->op_count; o++) {
         run[count++] = o;
         for (int k = 0; o > 1 && ckpt_dice_roll(dice, 4) == 0 && k < 3; k++) {
-            const int again = ckpt_dice_roll(dice, o);
-            if (graph->op[again].recompute && graph->op[again].adds.count == 0) {
-                run[count++] = again;
+            const int recomputed = ckpt_dice_roll(dice, o);
+            if (graph->op[recomputed].recompute && graph->op[recomputed].adds.count == 0) {
+                run[count++] = recomputed;
             }
         }
     }

@@ -70,12 +70,12 @@ void ckpt_test_snapshot_sums(const ckpt_trace *trace)
     ckpt_text text;
     ckpt_arena arena;
     ckpt_err err = {0};
-    const ckpt_trace *again = NULL;
+    const ckpt_trace *recomputed = NULL;
     ckpt_text_init(&text);
     ckpt_arena_init(&arena);
     ckpt_trace_write(trace, &text);
     const char *const path = ckpt_test_file(own_name("json"), text.bytes, text.length);
-    CHECK_OK(ckpt_trace_read(path, &arena, &again, &err), err);
+    CHECK_OK(ckpt_trace_read(path, &arena, &recomputed, &err), err);
     remove(path);
     ckpt_arena_fini(&arena);
     ckpt_text_fini(&text);

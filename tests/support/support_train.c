@@ -182,16 +182,16 @@ static void compare_traces(const test_train *t, const ckpt_plan *plan, const ckp
 
 static int compare_places(const void *a, const void *b)
 {
-    const ckpt_trace_place *const x = a;
-    const ckpt_trace_place *const y = b;
+    const ckpt_trace_allocation *const x = a;
+    const ckpt_trace_allocation *const y = b;
     const int names = strcmp(x->name, y->name);
     return names != 0 ? names : x->from - y->from;
 }
 
-static ckpt_trace_place *sort_places(const ckpt_trace_place *place, int count, ckpt_arena *arena)
+static ckpt_trace_allocation *sort_places(const ckpt_trace_allocation *allocation, int count, ckpt_arena *arena)
 {
-    ckpt_trace_place *const sorted = CKPT_NEW(arena, ckpt_trace_place, count);
-    memcpy(sorted, place, (size_t)count * sizeof *place);
+    ckpt_trace_allocation *const sorted = CKPT_NEW(arena, ckpt_trace_allocation, count);
+    memcpy(sorted, allocation, (size_t)count * sizeof *allocation);
     qsort(sorted, (size_t)count, sizeof *sorted, compare_places);
     return sorted;
 }
@@ -199,21 +199,21 @@ static ckpt_trace_place *sort_places(const ckpt_trace_place *place, int count, c
 /* What the steps were given lies where the plan says, for as long. */
 static void check_places(const test_train *t, const ckpt_plan *plan, const ckpt_trace *measured, ckpt_arena *arena)
 {
-    ckpt_trace_place *const wanted = CKPT_NEW(arena, ckpt_trace_place, plan->place_count);
+    ckpt_trace_allocation *const wanted = CKPT_NEW(arena, ckpt_trace_allocation, plan->allocation_count);
     int count = 0;
-    for (int i = 0; i < plan->place_count; i++) {
-        const ckpt_place *const p = &plan->place[i];
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const p = &plan->allocation[i];
         const bool scratch = p->buffer < 0;
         if (!scratch || p->bytes > 0) {
-            wanted[count++] = (ckpt_trace_place){
+            wanted[count++] = (ckpt_trace_allocation){
                 p->name,   scratch ? CKPT_CAT_WORKSPACE : ckpt_kind_category(t->lowered->graph->buffer[p->buffer].kind),
                 p->from,   p->to,
                 p->offset, p->bytes};
         }
     }
-    assert_int_equal(measured->place_count, count);
-    const ckpt_trace_place *const a = sort_places(wanted, count, arena);
-    const ckpt_trace_place *const b = sort_places(measured->place, count, arena);
+    assert_int_equal(measured->allocation_count, count);
+    const ckpt_trace_allocation *const a = sort_places(wanted, count, arena);
+    const ckpt_trace_allocation *const b = sort_places(measured->allocation, count, arena);
     for (int i = 0; i < count; i++) {
         CHECK(strcmp(a[i].name, b[i].name) == 0 && a[i].category == b[i].category && a[i].from == b[i].from &&
                   a[i].to == b[i].to && a[i].offset == b[i].offset && a[i].bytes == b[i].bytes,
@@ -289,8 +289,8 @@ typedef struct hand {
     test_train *t;
     const ckpt_graph *graph;
     ckpt_step *step;
-    ckpt_place *place;
-    int step_count, place_count;
+    ckpt_allocation *allocation;
+    int step_count, allocation_count;
     int *place_of; /* per buffer: its open place; -1: not in memory */
     int *last;     /* per buffer: last op that uses it */
     bool *on_host;
@@ -325,15 +325,15 @@ static void add_place(hand *h, const char *name, int buffer, int from, ckpt_byte
         h->arena_bytes += bytes;
     }
     if (buffer >= 0) {
-        h->place_of[buffer] = h->place_count;
+        h->place_of[buffer] = h->allocation_count;
     }
-    h->place[h->place_count++] = (ckpt_place){name, buffer, from, from, offset, bytes};
+    h->allocation[h->allocation_count++] = (ckpt_allocation){name, buffer, from, from, offset, bytes};
 }
 
 static void leave(hand *h, int buffer)
 {
     const int step = add_step(h, CKPT_FREE, buffer);
-    h->place[h->place_of[buffer]].to = step;
+    h->allocation[h->place_of[buffer]].to = step;
     h->place_of[buffer] = -1;
 }
 
@@ -375,7 +375,7 @@ static void run_op(hand *h, int o)
         ckpt_bytes offset = -1;
         for (int p = 0; inplace && p < op->inplace_count; p++) {
             if (op->inplace[p].out == b) {
-                ckpt_place *const taken = &h->place[h->place_of[op->inplace[p].in]];
+                ckpt_allocation *const taken = &h->allocation[h->place_of[op->inplace[p].in]];
                 offset = taken->offset;
                 taken->to = step - 1;
                 h->place_of[op->inplace[p].in] = -1;
@@ -410,8 +410,8 @@ static ckpt_bytes most_live(const hand *h)
     ckpt_bytes most = 0;
     for (int s = 0; s < h->step_count; s++) {
         ckpt_bytes live = 0;
-        for (int p = 0; p < h->place_count; p++) {
-            live += h->place[p].from <= s && s <= h->place[p].to ? h->place[p].bytes : 0;
+        for (int p = 0; p < h->allocation_count; p++) {
+            live += h->allocation[p].from <= s && s <= h->allocation[p].to ? h->allocation[p].bytes : 0;
         }
         most = live > most ? live : most;
     }
@@ -433,7 +433,7 @@ ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
     const int room = 8 * (graph->op_count + graph->buffer_count) + 64;
     hand h = {.t = t, .graph = graph, .inplace = inplace, .offload = offload};
     h.step = CKPT_NEW(&t->arena, ckpt_step, 4 * room);
-    h.place = CKPT_NEW(&t->arena, ckpt_place, 4 * room);
+    h.allocation = CKPT_NEW(&t->arena, ckpt_allocation, 4 * room);
     h.place_of = CKPT_NEW(&t->arena, int, graph->buffer_count);
     h.last = CKPT_NEW(&t->arena, int, graph->buffer_count);
     h.on_host = CKPT_NEW(&t->arena, bool, graph->buffer_count);
@@ -452,7 +452,7 @@ ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
     }
     for (int b = 0; b < graph->buffer_count; b++) {
         if (h.place_of[b] >= 0) {
-            h.place[h.place_of[b]].to = h.step_count - 1;
+            h.allocation[h.place_of[b]].to = h.step_count - 1;
         }
     }
     *plan = (ckpt_plan){
@@ -471,8 +471,8 @@ ckpt_plan *test_train_hand_plan(test_train *t, bool inplace, bool offload)
         .gpu = t->lowered->network->threads == CKPT_ON_GPU,
         .step = h.step,
         .step_count = h.step_count,
-        .place = h.place,
-        .place_count = h.place_count,
+        .allocation = h.allocation,
+        .allocation_count = h.allocation_count,
     };
     ckpt_err err = {0};
     CHECK_OK(ckpt_graph_digest(graph, plan->graph_sha256, &err), err);

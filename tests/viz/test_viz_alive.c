@@ -19,7 +19,7 @@ typedef struct made {
     const ckpt_graph *graph;
     ckpt_plan *plan;
     const ckpt_trace *simulated, *shown; /* the plan by the simulator, and by itself */
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
 } made;
 
 static void make(made *m, uint64_t seed)
@@ -36,38 +36,38 @@ static void make(made *m, uint64_t seed)
     CHECK_OK(ckpt_plan_outline(m->graph, &m->arena, &m->plan->outline, &err), err);
     CHECK_OK(ckpt_plan_simulate(m->plan, m->graph, &m->arena, &m->simulated, &err), err);
     CHECK_OK(ckpt_plan_as_trace(m->plan, &m->arena, &m->shown, &err), err);
-    CHECK_OK(ckpt_lives_make(m->shown, &m->arena, &m->lives, &err), err);
+    CHECK_OK(ckpt_live_ranges_make(m->shown, &m->arena, &m->ranges, &err), err);
 }
 
 /* What a stay is of, by its name alone. */
-static ckpt_category category_of(const made *m, const ckpt_life *life)
+static ckpt_category category_of(const made *m, const ckpt_live_range *range)
 {
-    if (life->kind == CKPT_LIFE_WORKSPACE) {
+    if (range->kind == CKPT_LIFE_WORKSPACE) {
         return CKPT_CAT_WORKSPACE;
     }
-    const int b = ckpt_graph_find_buffer(m->graph, life->name);
-    CHECK(b >= 0, "a stay of \"%s\", which is no buffer", life->name);
+    const int b = ckpt_graph_find_buffer(m->graph, range->name);
+    CHECK(b >= 0, "a stay of \"%s\", which is no buffer", range->name);
     return ckpt_kind_category(m->graph->buffer[b].kind);
 }
 
 /* In memory after event `at`: what that event frees no longer is. */
-static bool is_after(const ckpt_lives *lives, const ckpt_life *life, int at)
+static bool is_after(const ckpt_live_ranges *ranges, const ckpt_live_range *range, int at)
 {
-    const ckpt_event *const event = &lives->trace->event[at];
+    const ckpt_event *const event = &ranges->trace->event[at];
     const bool frees = event->span == CKPT_SPAN_FREE || event->span == CKPT_SPAN_WAIT;
     const bool its_own =
-        lives->trace->place_count > 0 ? strcmp(event->name, life->name) == 0 : event->address == life->address;
-    const bool freed = life->to == at && frees && its_own;
-    return life->from <= at && at <= life->to && !freed;
+        ranges->trace->allocation_count > 0 ? strcmp(event->name, range->name) == 0 : event->address == range->address;
+    const bool freed = range->to == at && frees && its_own;
+    return range->from <= at && at <= range->to && !freed;
 }
 
-static void no_two_overlap(const ckpt_lives *lives)
+static void no_two_overlap(const ckpt_live_ranges *ranges)
 {
-    for (int i = 0; i < lives->count; i++) {
-        const ckpt_life *const a = &lives->life[i];
-        assert_true(a->offset >= 0 && a->offset + a->bytes <= lives->top);
-        for (int k = i + 1; k < lives->count; k++) {
-            const ckpt_life *const b = &lives->life[k];
+    for (int i = 0; i < ranges->count; i++) {
+        const ckpt_live_range *const a = &ranges->range[i];
+        assert_true(a->offset >= 0 && a->offset + a->bytes <= ranges->top);
+        for (int k = i + 1; k < ranges->count; k++) {
+            const ckpt_live_range *const b = &ranges->range[k];
             assert_true(a->from < b->from || (a->from == b->from && a->offset <= b->offset));
             CHECK(a->to < b->from || b->to < a->from || a->offset + a->bytes <= b->offset ||
                       b->offset + b->bytes <= a->offset,
@@ -77,25 +77,25 @@ static void no_two_overlap(const ckpt_lives *lives)
 }
 
 /* Largest first, of equal ones the first: by choosing the largest that is left. */
-static void check_at(const ckpt_lives *lives, int at, int room)
+static void check_at(const ckpt_live_ranges *ranges, int at, int room)
 {
     static bool taken[LIVES_MAX];
     static int which[LIVES_MAX];
     int count = -1, there = 0;
     ckpt_bytes bytes = -1, sum = 0;
-    ckpt_lives_at(lives, at, which, room, &count, &bytes);
-    assert_true(lives->count <= LIVES_MAX);
-    for (int i = 0; i < lives->count; i++) {
-        taken[i] = !(lives->life[i].from <= at && at <= lives->life[i].to);
+    ckpt_live_ranges_at(ranges, at, which, room, &count, &bytes);
+    assert_true(ranges->count <= LIVES_MAX);
+    for (int i = 0; i < ranges->count; i++) {
+        taken[i] = !(ranges->range[i].from <= at && at <= ranges->range[i].to);
         there += !taken[i];
-        sum += taken[i] ? 0 : lives->life[i].bytes;
+        sum += taken[i] ? 0 : ranges->range[i].bytes;
     }
     assert_int_equal(count, there);
     assert_int_equal(bytes, sum);
     for (int k = 0; k < there && k < room; k++) {
         int largest = -1;
-        for (int i = 0; i < lives->count; i++) {
-            if (!taken[i] && (largest < 0 || lives->life[i].bytes > lives->life[largest].bytes)) {
+        for (int i = 0; i < ranges->count; i++) {
+            if (!taken[i] && (largest < 0 || ranges->range[i].bytes > ranges->range[largest].bytes)) {
                 largest = i;
             }
         }
@@ -110,8 +110,8 @@ static void stays_are_what_is_in_memory(void **state)
     for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
         make(&m, seed);
-        assert_int_equal(m.lives.count, m.plan->place_count);
-        no_two_overlap(&m.lives);
+        assert_int_equal(m.ranges.count, m.plan->allocation_count);
+        no_two_overlap(&m.ranges);
         ckpt_bytes fixed[CKPT_CATEGORY_COUNT] = {0};
         for (int i = 0; i < m.graph->static_count; i++) {
             fixed[ckpt_static_category(m.graph->statics[i].name)] += m.graph->statics[i].bytes;
@@ -119,9 +119,9 @@ static void stays_are_what_is_in_memory(void **state)
         for (int e = 0; e < m.shown->event_count; e++) {
             ckpt_bytes sum[CKPT_CATEGORY_COUNT];
             memcpy(sum, fixed, sizeof sum);
-            for (int i = 0; i < m.lives.count; i++) {
-                if (is_after(&m.lives, &m.lives.life[i], e)) {
-                    sum[category_of(&m, &m.lives.life[i])] += m.lives.life[i].bytes;
+            for (int i = 0; i < m.ranges.count; i++) {
+                if (is_after(&m.ranges, &m.ranges.range[i], e)) {
+                    sum[category_of(&m, &m.ranges.range[i])] += m.ranges.range[i].bytes;
                 }
             }
             for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
@@ -129,7 +129,7 @@ static void stays_are_what_is_in_memory(void **state)
                       (unsigned long long)seed, e, (long long)sum[c], ckpt_category_name((ckpt_category)c),
                       (long long)m.simulated->event[e].bytes[c]);
             }
-            check_at(&m.lives, e, (int)(seed % 5) * 7);
+            check_at(&m.ranges, e, (int)(seed % 5) * 7);
         }
         ckpt_arena_fini(&m.arena);
     }
@@ -146,17 +146,17 @@ static bool lists(const ckpt_list *list, int buffer)
 }
 
 /* The last step of the stay whose op reads, adds to or writes the buffer, that which takes its place included. */
-static int last_use(const made *m, const ckpt_life *life, int buffer)
+static int last_use(const made *m, const ckpt_live_range *range, int buffer)
 {
     int last = -1;
-    for (int s = life->from; s <= life->to + 1 && s < m->plan->step_count; s++) {
+    for (int s = range->from; s <= range->to + 1 && s < m->plan->step_count; s++) {
         const ckpt_step *const step = &m->plan->step[s];
         const ckpt_graph_op *const op = step->kind == CKPT_RUN ? &m->graph->op[step->target] : NULL;
         bool takes = false;
         for (int p = 0; op != NULL && step->inplace && p < op->inplace_count; p++) {
             takes = takes || op->inplace[p].in == buffer;
         }
-        if (op != NULL && (s <= life->to || takes) &&
+        if (op != NULL && (s <= range->to || takes) &&
             (lists(&op->reads, buffer) || lists(&op->adds, buffer) || lists(&op->writes, buffer))) {
             last = s;
         }
@@ -172,48 +172,50 @@ static void stays_have_true_reasons(void **state)
     for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
         make(&m, seed);
-        for (int i = 0; i < m.lives.count; i++) {
-            const ckpt_life *const life = &m.lives.life[i];
-            const ckpt_step *const born = &m.plan->step[life->born];
-            count[life->kind]++;
-            assert_int_equal(life->born, life->from);
-            if (life->kind == CKPT_LIFE_WORKSPACE) {
-                assert_true(life->last == life->from && life->to == life->from);
-                assert_string_equal(life->name, born->name);
+        for (int i = 0; i < m.ranges.count; i++) {
+            const ckpt_live_range *const range = &m.ranges.range[i];
+            const ckpt_step *const born = &m.plan->step[range->born];
+            count[range->kind]++;
+            assert_int_equal(range->born, range->from);
+            if (range->kind == CKPT_LIFE_WORKSPACE) {
+                assert_true(range->last == range->from && range->to == range->from);
+                assert_string_equal(range->name, born->name);
                 continue;
             }
-            const int b = ckpt_graph_find_buffer(m.graph, life->name);
+            const int b = ckpt_graph_find_buffer(m.graph, range->name);
             int copied = -1;
-            for (int s = life->to; s >= life->from; s--) {
+            for (int s = range->to; s >= range->from; s--) {
                 copied = m.plan->step[s].kind == CKPT_OFFLOAD && m.plan->step[s].target == b ? s : copied;
             }
-            assert_int_equal(life->copied, copied);
+            assert_int_equal(range->copied, copied);
             const ckpt_kind kind = m.graph->buffer[b].kind;
-            const bool remade = born->again && kind != CKPT_GRADIENT;
+            const bool remade = born->recomputed && kind != CKPT_GRADIENT;
             const bool away = born->kind == CKPT_FETCH || (copied >= 0 && !remade);
-            CHECK(life->kind == (away                      ? CKPT_LIFE_OFFLOADED
-                                 : kind == CKPT_GRADIENT   ? CKPT_LIFE_GRADIENT
-                                 : remade                  ? CKPT_LIFE_RECOMPUTED
-                                 : kind == CKPT_ACTIVATION ? CKPT_LIFE_ACTIVATION
-                                                           : CKPT_LIFE_SAVED),
-                  "seed %llu: %s from step %d is called %s", (unsigned long long)seed, life->name, life->from,
-                  ckpt_life_kind_name(life->kind));
-            const ckpt_step *const end = &m.plan->step[life->to];
+            CHECK(range->kind == (away                      ? CKPT_LIFE_OFFLOADED
+                                  : kind == CKPT_GRADIENT   ? CKPT_LIFE_GRADIENT
+                                  : remade                  ? CKPT_LIFE_RECOMPUTED
+                                  : kind == CKPT_ACTIVATION ? CKPT_LIFE_ACTIVATION
+                                                            : CKPT_LIFE_SAVED),
+                  "seed %llu: %s from step %d is called %s", (unsigned long long)seed, range->name, range->from,
+                  ckpt_live_range_kind_name(range->kind));
+            const ckpt_step *const end = &m.plan->step[range->to];
             const bool stays =
-                life->to == m.plan->step_count - 1 && !(end->kind == CKPT_FREE && strcmp(end->name, life->name) == 0);
+                range->to == m.plan->step_count - 1 && !(end->kind == CKPT_FREE && strcmp(end->name, range->name) == 0);
             outputs += stays;
-            taken += life->last > life->to;
+            taken += range->last > range->to;
             if (stays) {
-                assert_int_equal(life->last, -1);
+                assert_int_equal(range->last, -1);
             } else if (copied < 0) {
-                CHECK(life->last == last_use(&m, life, b), "seed %llu: %s, steps %d to %d: last run %d, last use %d",
-                      (unsigned long long)seed, life->name, life->from, life->to, life->last, last_use(&m, life, b));
+                CHECK(range->last == last_use(&m, range, b), "seed %llu: %s, steps %d to %d: last run %d, last use %d",
+                      (unsigned long long)seed, range->name, range->from, range->to, range->last,
+                      last_use(&m, range, b));
             }
         }
         ckpt_arena_fini(&m.arena);
     }
     for (int k = 0; k < CKPT_LIFE_OTHER; k++) {
-        CHECK(count[k] > 50, "only %d stays are of kind %s", count[k], ckpt_life_kind_name((ckpt_life_kind)k));
+        CHECK(count[k] > 50, "only %d stays are of kind %s", count[k],
+              ckpt_live_range_kind_name((ckpt_live_range_kind)k));
     }
     CHECK(outputs > 50 && taken > 50, "%d stay to the end, %d are written over", outputs, taken);
 }
@@ -238,7 +240,7 @@ static const ckpt_event by_hand[EVENTS] = {
     {.step = 14, .name = "a", .layer = "a", .stream = "compute", .span = CKPT_SPAN_FREE},
     {.step = 15, .name = "g", .layer = "c", .stream = "compute", .span = CKPT_SPAN_FREE},
 };
-static const ckpt_trace_place places_by_hand[] = {
+static const ckpt_trace_allocation places_by_hand[] = {
     {"a", CKPT_CAT_SAVED, 0, 14, 0, 64},           {"workspace", CKPT_CAT_WORKSPACE, 1, 1, 512, 8},
     {"b", CKPT_CAT_ACTIVATIONS, 1, 4, 64, 64},     {"c", CKPT_CAT_ACTIVATIONS, 3, 6, 128, 64},
     {"loss", CKPT_CAT_ACTIVATIONS, 5, 15, 256, 4}, {"b", CKPT_CAT_ACTIVATIONS, 7, 10, 64, 64},
@@ -250,8 +252,8 @@ static const ckpt_trace trace_by_hand = {
     .source = "hand",
     .event = by_hand,
     .event_count = EVENTS,
-    .place = places_by_hand,
-    .place_count = PLACES,
+    .allocation = places_by_hand,
+    .allocation_count = PLACES,
 };
 
 static void reasons_say_what_happens(void **state)
@@ -271,37 +273,37 @@ static void reasons_say_what_happens(void **state)
     };
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_lives_make(&trace_by_hand, &arena, &lives, &err), err);
-    assert_int_equal(lives.count, PLACES);
-    assert_int_equal(lives.top, 520);
+    CHECK_OK(ckpt_live_ranges_make(&trace_by_hand, &arena, &ranges, &err), err);
+    assert_int_equal(ranges.count, PLACES);
+    assert_int_equal(ranges.top, 520);
     for (int i = 0; i < PLACES; i++) {
         char got[200];
-        snprintf(got, sizeof got, "%s %s: %s", ckpt_life_kind_name(lives.life[i].kind), lives.life[i].name,
-                 ckpt_life_reason(&lives, i, &arena));
+        snprintf(got, sizeof got, "%s %s: %s", ckpt_live_range_kind_name(ranges.range[i].kind), ranges.range[i].name,
+                 ckpt_live_range_reason(&ranges, i, &arena));
         assert_string_equal(got, wanted[i]);
     }
     ckpt_arena_fini(&arena);
 }
 
 /* One buffer from event `from` to event 3, and what happens between. */
-static ckpt_life stay_from(int from, const ckpt_event *event, int count)
+static ckpt_live_range stay_from(int from, const ckpt_event *event, int count)
 {
-    const ckpt_trace_place place = {"x", CKPT_CAT_ACTIVATIONS, from, 3, 0, 8};
+    const ckpt_trace_allocation allocation = {"x", CKPT_CAT_ACTIVATIONS, from, 3, 0, 8};
     const ckpt_trace trace = {
-        .source = "hand", .event = event, .event_count = count, .place = &place, .place_count = 1};
+        .source = "hand", .event = event, .event_count = count, .allocation = &allocation, .allocation_count = 1};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
-    const ckpt_life life = lives.life[0];
+    CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
+    const ckpt_live_range range = ranges.range[0];
     ckpt_arena_fini(&arena);
-    return life;
+    return range;
 }
 
-static ckpt_life stay(const ckpt_event *event, int count)
+static ckpt_live_range stay(const ckpt_event *event, int count)
 {
     return stay_from(0, event, count);
 }
@@ -339,7 +341,7 @@ static void ends_of_a_stay(void **state)
     event[3].name = "x";
     event[1].stream = "h2d"; /* fetched, and no run after that */
     event[1].span = CKPT_SPAN_COPY;
-    const ckpt_life fetched = stay_from(1, event, 4);
+    const ckpt_live_range fetched = stay_from(1, event, 4);
     assert_true(fetched.last == -1 && fetched.kind == CKPT_LIFE_OFFLOADED && fetched.born == 1);
 }
 
@@ -385,31 +387,31 @@ static void blocks_without_a_plan(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         ckpt_arena arena;
         ckpt_err err = {0};
-        ckpt_lives lives;
+        ckpt_live_ranges ranges;
         ckpt_arena_init(&arena);
         const ckpt_trace *const trace = allocations(&arena, seed, 200, 20);
-        CHECK_OK(ckpt_lives_make(trace, &arena, &lives, &err), err);
-        no_two_overlap(&lives);
+        CHECK_OK(ckpt_live_ranges_make(trace, &arena, &ranges, &err), err);
+        no_two_overlap(&ranges);
         for (int e = 0; e < trace->event_count; e++) {
             ckpt_bytes sum = 0;
-            for (int i = 0; i < lives.count; i++) {
-                sum += is_after(&lives, &lives.life[i], e) ? lives.life[i].bytes : 0;
+            for (int i = 0; i < ranges.count; i++) {
+                sum += is_after(&ranges, &ranges.range[i], e) ? ranges.range[i].bytes : 0;
             }
             CHECK(sum == trace->event[e].bytes[CKPT_CAT_OTHER], "seed %llu, event %d: %lld bytes",
                   (unsigned long long)seed, e, (long long)sum);
-            check_at(&lives, e, 5);
+            check_at(&ranges, e, 5);
         }
-        for (int i = 0; i < lives.count; i++) {
-            const ckpt_life *const a = &lives.life[i];
+        for (int i = 0; i < ranges.count; i++) {
+            const ckpt_live_range *const a = &ranges.range[i];
             assert_true(a->kind == CKPT_LIFE_OTHER && a->born == a->from && a->last == -1);
             /* Nothing below an offset is used by nobody: it is the bytes that some block covers below the address. */
             ckpt_bytes below = 0;
             for (int64_t base = 0x7f0000000000; base <= a->address; base += INT64_C(1) << 32) {
                 static bool used[4 * 4096];
                 memset(used, 0, sizeof used);
-                for (int k = 0; k < lives.count; k++) {
-                    const int64_t from = lives.life[k].address - base;
-                    for (int64_t x = from; from >= 0 && x < from + lives.life[k].bytes && x < 4 * 4096; x++) {
+                for (int k = 0; k < ranges.count; k++) {
+                    const int64_t from = ranges.range[k].address - base;
+                    for (int64_t x = from; from >= 0 && x < from + ranges.range[k].bytes && x < 4 * 4096; x++) {
                         used[x] = true;
                     }
                 }
@@ -419,7 +421,7 @@ static void blocks_without_a_plan(void **state)
             }
             CHECK(a->offset == below, "seed %llu: offset %lld, %lld used below", (unsigned long long)seed,
                   (long long)a->offset, (long long)below);
-            const char *const reason = ckpt_life_reason(&lives, i, &arena);
+            const char *const reason = ckpt_live_range_reason(&ranges, i, &arena);
             assert_ptr_equal(
                 strstr(reason, a->layer[0] != '\0' ? "allocated by malloc in left, " : "allocated by malloc, "),
                 reason);
@@ -429,7 +431,7 @@ static void blocks_without_a_plan(void **state)
             never += !freed && a->to == trace->event_count - 1 && strstr(reason, "never freed") != NULL;
             lost += !freed && a->to < trace->event_count - 1 && strstr(reason, "not recorded") != NULL;
         }
-        closed -= lives.count;
+        closed -= ranges.count;
         ckpt_arena_fini(&arena);
     }
     assert_int_equal(closed + lost + never, 0); /* every stay has one of the three */
@@ -448,10 +450,11 @@ static void blocks_without_an_address(void **state)
     const ckpt_trace trace = {.source = "hand", .event = event, .event_count = 3};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
-    assert_true(lives.count == 1 && lives.life[0].bytes == 9 && lives.life[0].to == 2 && lives.life[0].offset == 0);
+    CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
+    assert_true(ranges.count == 1 && ranges.range[0].bytes == 9 && ranges.range[0].to == 2 &&
+                ranges.range[0].offset == 0);
     ckpt_arena_fini(&arena);
 }
 
@@ -459,7 +462,7 @@ static void blocks_without_an_address(void **state)
 static void kinds_without_a_plan(void **state)
 {
     (void)state;
-    static const ckpt_life_kind kind[CKPT_CATEGORY_COUNT] = {
+    static const ckpt_live_range_kind kind[CKPT_CATEGORY_COUNT] = {
         CKPT_LIFE_OTHER, CKPT_LIFE_GRADIENT,  CKPT_LIFE_OTHER, CKPT_LIFE_OTHER, CKPT_LIFE_ACTIVATION,
         CKPT_LIFE_SAVED, CKPT_LIFE_WORKSPACE, CKPT_LIFE_OTHER, CKPT_LIFE_OTHER, CKPT_LIFE_OTHER,
     };
@@ -484,12 +487,12 @@ static void kinds_without_a_plan(void **state)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
-    ckpt_lives lives;
-    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
-    assert_int_equal(lives.count, 2 * CKPT_CATEGORY_COUNT);
-    for (int i = 0; i < lives.count; i++) {
-        CHECK(lives.life[i].kind == kind[i / 2], "block %d, of %s, is \"%s\"", i,
-              ckpt_category_name((ckpt_category)(i / 2)), ckpt_life_kind_name(lives.life[i].kind));
+    ckpt_live_ranges ranges;
+    CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
+    assert_int_equal(ranges.count, 2 * CKPT_CATEGORY_COUNT);
+    for (int i = 0; i < ranges.count; i++) {
+        CHECK(ranges.range[i].kind == kind[i / 2], "block %d, of %s, is \"%s\"", i,
+              ckpt_category_name((ckpt_category)(i / 2)), ckpt_live_range_kind_name(ranges.range[i].kind));
     }
     ckpt_arena_fini(&arena);
 }
@@ -500,17 +503,17 @@ static void many_events(void **state)
     (void)state;
     ckpt_arena arena;
     ckpt_err err = {0};
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_bytes bytes = 0;
     int count = 0;
     ckpt_arena_init(&arena);
     const ckpt_trace *const trace = allocations(&arena, 1, 200000, 50000);
-    CHECK_OK(ckpt_lives_make(trace, &arena, &lives, &err), err);
-    int *const which = CKPT_NEW(&arena, int, lives.count);
-    ckpt_lives_at(&lives, trace->peak_event, which, lives.count, &count, &bytes);
+    CHECK_OK(ckpt_live_ranges_make(trace, &arena, &ranges, &err), err);
+    int *const which = CKPT_NEW(&arena, int, ranges.count);
+    ckpt_live_ranges_at(&ranges, trace->peak_event, which, ranges.count, &count, &bytes);
     assert_true(bytes == trace->peak_bytes);
     for (int i = 1; i < count; i++) {
-        assert_true(lives.life[which[i - 1]].bytes >= lives.life[which[i]].bytes);
+        assert_true(ranges.range[which[i - 1]].bytes >= ranges.range[which[i]].bytes);
     }
     ckpt_arena_fini(&arena);
 }
@@ -519,9 +522,9 @@ static void refused(const ckpt_trace *trace, const char *words)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_err err = {0};
-    assert_int_equal(ckpt_lives_make(trace, &arena, &lives, &err), CKPT_BAD_INPUT);
+    assert_int_equal(ckpt_live_ranges_make(trace, &arena, &ranges, &err), CKPT_BAD_INPUT);
     CHECK(strstr(err.msg, words) != NULL, "\"%s\" does not say \"%s\"", err.msg, words);
     ckpt_arena_fini(&arena);
 }
@@ -543,22 +546,22 @@ static void bad_traces(void **state)
     memcpy(event, by_hand, sizeof event);
     event[0].step = -1;
     refused(&trace, "place 0");
-    const ckpt_trace_place turned = {"a", CKPT_CAT_SAVED, 9, 3, 0, 1};
+    const ckpt_trace_allocation turned = {"a", CKPT_CAT_SAVED, 9, 3, 0, 1};
     trace.event = by_hand;
-    trace.place = &turned;
-    trace.place_count = 1;
+    trace.allocation = &turned;
+    trace.allocation_count = 1;
     refused(&trace, "from step 9 to step 3");
     /* No places, no allocations: nothing is known, and that is no error. */
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_lives lives = {.count = 7};
+    ckpt_live_ranges ranges = {.count = 7};
     ckpt_err err = {0};
-    trace.place_count = 0;
-    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
+    trace.allocation_count = 0;
+    CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
     int count = -1;
     ckpt_bytes bytes = -1;
-    ckpt_lives_at(&lives, 0, NULL, 0, &count, &bytes);
-    assert_true(lives.count == 0 && lives.top == 0 && count == 0 && bytes == 0);
+    ckpt_live_ranges_at(&ranges, 0, NULL, 0, &count, &bytes);
+    assert_true(ranges.count == 0 && ranges.top == 0 && count == 0 && bytes == 0);
     ckpt_arena_fini(&arena);
 }
 
@@ -568,13 +571,14 @@ static ckpt_code all_anew(void *context, ckpt_err *err)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     const ckpt_trace *trace = NULL;
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_code code = ckpt_plan_as_trace(m->plan, &arena, &trace, err);
-    code = code == CKPT_OK ? ckpt_lives_make(trace, &arena, &lives, err) : code;
-    for (int i = 0; code == CKPT_OK && i < lives.count; i++) {
-        code = ckpt_life_reason(&lives, i, &arena) == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "a reason") : CKPT_OK;
+    code = code == CKPT_OK ? ckpt_live_ranges_make(trace, &arena, &ranges, err) : code;
+    for (int i = 0; code == CKPT_OK && i < ranges.count; i++) {
+        code =
+            ckpt_live_range_reason(&ranges, i, &arena) == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "a reason") : CKPT_OK;
     }
-    code = code == CKPT_OK ? ckpt_lives_make(m->simulated, &arena, &lives, err) : code;
+    code = code == CKPT_OK ? ckpt_live_ranges_make(m->simulated, &arena, &ranges, err) : code;
     ckpt_arena_fini(&arena);
     return code;
 }

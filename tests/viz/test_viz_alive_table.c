@@ -17,9 +17,9 @@ enum { BLOCKS = 6, ROLES = 4, EVENTS = BLOCKS * ROLES + BLOCKS + 2 };
 typedef struct blocks {
     ckpt_arena arena;
     ckpt_event event[EVENTS];
-    ckpt_trace_place place[BLOCKS * ROLES + 1];
+    ckpt_trace_allocation allocation[BLOCKS * ROLES + 1];
     ckpt_trace trace;
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
 } blocks;
 
 static void make(blocks *b, const char *format, ckpt_bytes first_bytes)
@@ -27,18 +27,18 @@ static void make(blocks *b, const char *format, ckpt_bytes first_bytes)
     static const char *const role[ROLES] = {"ln", "att", "fc1", "fc2"};
     ckpt_err err = {0};
     ckpt_arena_init(&b->arena);
-    int at = 0, places = 0;
+    int at = 0, allocations = 0;
     for (int i = 0; i < BLOCKS; i++) {
         for (int r = 0; r < ROLES; r++) {
             char name[40];
             snprintf(name, sizeof name, format, i, role[r]);
             const char *const layer = ckpt_arena_text(&b->arena, name);
-            b->place[places++] = (ckpt_trace_place){.name = layer,
-                                                    .category = CKPT_CAT_ACTIVATIONS,
-                                                    .from = at,
-                                                    .to = EVENTS - 2 - i,
-                                                    .offset = at * 1000000,
-                                                    .bytes = first_bytes + r};
+            b->allocation[allocations++] = (ckpt_trace_allocation){.name = layer,
+                                                                   .category = CKPT_CAT_ACTIVATIONS,
+                                                                   .from = at,
+                                                                   .to = EVENTS - 2 - i,
+                                                                   .offset = at * 1000000,
+                                                                   .bytes = first_bytes + r};
             b->event[at] = (ckpt_event){.step = at,
                                         .name = ckpt_arena_format(&b->arena, "%s/forward", name),
                                         .layer = layer,
@@ -47,7 +47,7 @@ static void make(blocks *b, const char *format, ckpt_bytes first_bytes)
             at++;
         }
     }
-    b->place[places++] = (ckpt_trace_place){"workspace", CKPT_CAT_WORKSPACE, at, at, 0, 5 * first_bytes};
+    b->allocation[allocations++] = (ckpt_trace_allocation){"workspace", CKPT_CAT_WORKSPACE, at, at, 0, 5 * first_bytes};
     b->event[at] =
         (ckpt_event){.step = at, .name = "loss", .layer = "", .stream = "compute", .span = CKPT_SPAN_FORWARD};
     for (at++; at < EVENTS; at++) {
@@ -62,10 +62,10 @@ static void make(blocks *b, const char *format, ckpt_bytes first_bytes)
     b->trace = (ckpt_trace){.source = "blocks",
                             .event = b->event,
                             .event_count = EVENTS,
-                            .place = b->place,
-                            .place_count = places,
+                            .allocation = b->allocation,
+                            .allocation_count = allocations,
                             .peak_event = BLOCKS * ROLES};
-    CHECK_OK(ckpt_lives_make(&b->trace, &b->arena, &b->lives, &err), err);
+    CHECK_OK(ckpt_live_ranges_make(&b->trace, &b->arena, &b->ranges, &err), err);
 }
 
 static void names_of_blocks(void **state)
@@ -124,12 +124,12 @@ static void blocks_are_told_together(void **state)
     ckpt_alive alive;
     make(&b, "h.%d.%s", 1000);
     /* All have room: each its own, largest first. */
-    CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 25, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 25, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 25);
     row_is(&alive.row[0], "loss", 1, "scratch of loss while it runs");
     row_is(&alive.row[1], "h.0.fc2", 1, "kept since step 3 for h.0.all/backward (step 31)");
     /* They have not: a row for each role. */
-    CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 5);
     row_is(&alive.row[0], "h.0…5.fc2", 6, "kept for h.0…5.all/backward, steps 26 to 31");
     row_is(&alive.row[3], "h.0…5.ln", 6, "kept for h.0…5.all/backward, steps 26 to 31");
@@ -137,29 +137,29 @@ static void blocks_are_told_together(void **state)
     assert_int_equal(alive.rest_count, 0);
     /* Layers that differ have no name; what is less than a thousandth has no row. */
     b.event[0].layer = "p";
-    b.place[BLOCKS * ROLES].bytes = 9;
-    CHECK_OK(ckpt_lives_make(&b.trace, &b.arena, &b.lives, &err), err);
-    CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
+    b.allocation[BLOCKS * ROLES].bytes = 9;
+    CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
+    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
     assert_true(alive.row_count == 4 && alive.rest_count == 1 && alive.rest_bytes == 9);
     assert_string_equal(alive.row[3].name, "h.0…5.ln");
     assert_string_equal(alive.row[3].layer, "");
     assert_string_equal(alive.row[2].layer, "h.0…5.att");
     b.event[0].layer = "h.0.ln";
-    b.place[BLOCKS * ROLES].bytes = 5000;
-    CHECK_OK(ckpt_lives_make(&b.trace, &b.arena, &b.lives, &err), err);
+    b.allocation[BLOCKS * ROLES].bytes = 5000;
+    CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
     /* Not even these: all that differs in numbers. fc1 and fc2 are one then. */
-    CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 1, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 1, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 1);
     row_is(&alive.row[0], "h.0…5.fc1,2", 12, "kept for h.0…5.all/backward, steps 26 to 31");
     assert_string_equal(alive.row[0].layer, "h.0…5.fc1,2");
     assert_int_equal(alive.rest_count, 13);
     assert_true(alive.rest_bytes == 6006 + 6000 + 5000);
-    CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 0, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 0, &b.arena, &alive, &err), err);
     assert_true(alive.row_count == 0 && alive.rest_count == 25 && alive.rest_bytes == alive.bytes);
     ckpt_arena_fini(&b.arena);
     /* Numbers inside of words count where there are no others. */
     make(&b, "down%d_%s", 1000);
-    CHECK_OK(ckpt_alive_make(&b.lives, b.trace.peak_event, 5, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 5, &b.arena, &alive, &err), err);
     row_is(&alive.row[0], "down0…5_fc1,2", 12, "kept for down0…5_all/backward, steps 26 to 31");
     ckpt_arena_fini(&b.arena);
 }
@@ -180,21 +180,22 @@ static void how_much_rows_explain(void **state)
     enum { MOST = 40 };
     const ckpt_event event = {.name = "a", .layer = "", .stream = "compute", .span = CKPT_SPAN_FORWARD};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        ckpt_trace_place place[MOST];
+        ckpt_trace_allocation allocation[MOST];
         char name[MOST][16];
         for (int k = 0; k < table[i].stays; k++) {
             snprintf(name[k], sizeof name[k], table[i].format, k);
-            place[k] =
-                (ckpt_trace_place){.name = name[k], .category = CKPT_CAT_ACTIVATIONS, .offset = 700 * k, .bytes = 700};
+            allocation[k] = (ckpt_trace_allocation){
+                .name = name[k], .category = CKPT_CAT_ACTIVATIONS, .offset = 700 * k, .bytes = 700};
         }
-        const ckpt_trace trace = {.event = &event, .event_count = 1, .place = place, .place_count = table[i].stays};
+        const ckpt_trace trace = {
+            .event = &event, .event_count = 1, .allocation = allocation, .allocation_count = table[i].stays};
         ckpt_arena arena;
         ckpt_arena_init(&arena);
         ckpt_err err = {0};
-        ckpt_lives lives;
+        ckpt_live_ranges ranges;
         ckpt_alive alive;
-        CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
-        CHECK_OK(ckpt_alive_make(&lives, 0, table[i].rows, &arena, &alive, &err), err);
+        CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
+        CHECK_OK(ckpt_alive_make(&ranges, 0, table[i].rows, &arena, &alive, &err), err);
         CHECK(strcmp(alive.row[0].name, table[i].first) == 0, "%d of %d: \"%s\", wanted \"%s\"", table[i].rows,
               table[i].stays, alive.row[0].name, table[i].first);
         ckpt_arena_fini(&arena);
@@ -219,19 +220,19 @@ static void blocks_without_a_plan(void **state)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_alive alive;
-    CHECK_OK(ckpt_lives_make(&trace, &arena, &lives, &err), err);
-    CHECK_OK(ckpt_alive_make(&lives, 39, 3, &arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
+    CHECK_OK(ckpt_alive_make(&ranges, 39, 3, &arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 3);
     assert_true(alive.row[0].bytes == 11000 && alive.row[1].bytes == 10600 && alive.row[2].bytes == 10400);
     row_is(&alive.row[0], "malloc", 10, "never freed");
     assert_string_equal(alive.row[0].layer, "a");
-    CHECK_OK(ckpt_alive_make(&lives, 39, 1, &arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&ranges, 39, 1, &arena, &alive, &err), err);
     assert_true(alive.row_count == 1 && alive.rest_count == 10 && alive.row[0].bytes == 31200);
     row_is(&alive.row[0], "malloc", 30, "never freed");
     assert_string_equal(alive.row[0].layer, "b");
-    CHECK_OK(ckpt_alive_make(&lives, 1, 2, &arena, &alive, &err), err);
+    CHECK_OK(ckpt_alive_make(&ranges, 1, 2, &arena, &alive, &err), err);
     row_is(&alive.row[0], "malloc", 1, "since event 0, never freed");
     ckpt_arena_fini(&arena);
 }
@@ -252,7 +253,7 @@ static void what_is_not_known_is_not_shared(void **state)
         {{"17", "205"}, CKPT_SPAN_RECOMPUTE, "kept to recompute others, steps 2 to 3"},
         {{"a17", "a205"}, CKPT_SPAN_RECOMPUTE, "kept to recompute a17,205, steps 2 to 3"},
     };
-    const ckpt_trace_place any = {.name = ""};
+    const ckpt_trace_allocation any = {.name = ""};
     static const int both[] = {0, 1};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ckpt_event event[] = {
@@ -262,13 +263,13 @@ static void what_is_not_known_is_not_shared(void **state)
             {.step = 3, .name = table[i].op[1], .layer = "", .stream = "compute", .span = table[i].span},
             {.step = 4, .name = "z", .layer = "", .stream = "compute", .span = CKPT_SPAN_UPDATE},
         };
-        const ckpt_trace trace = {.event = event, .event_count = 5, .place = &any, .place_count = 1};
-        const ckpt_life life[] = {{.layer = "", .to = 2, .last = 2, .copied = -1},
-                                  {.layer = "", .from = 1, .to = 3, .born = 1, .last = 3, .copied = -1}};
-        const ckpt_lives lives = {.trace = &trace, .life = life, .count = 2};
+        const ckpt_trace trace = {.event = event, .event_count = 5, .allocation = &any, .allocation_count = 1};
+        const ckpt_live_range range[] = {{.layer = "", .to = 2, .last = 2, .copied = -1},
+                                         {.layer = "", .from = 1, .to = 3, .born = 1, .last = 3, .copied = -1}};
+        const ckpt_live_ranges ranges = {.trace = &trace, .range = range, .count = 2};
         ckpt_arena arena;
         ckpt_arena_init(&arena);
-        assert_string_equal(ckpt_life_group_reason(&lives, both, 2, true, &arena), table[i].reason);
+        assert_string_equal(ckpt_live_range_group_reason(&ranges, both, 2, true, &arena), table[i].reason);
         ckpt_arena_fini(&arena);
     }
 }
@@ -277,7 +278,7 @@ static void several_share_a_reason(void **state)
 {
     (void)state;
     static const struct {
-        ckpt_life life[2];
+        ckpt_live_range range[2];
         const char *reason;
     } table[] = {
         {{{.last = 8, .born = 0, .to = 9}, {.last = 11, .born = 1, .to = 12}}, "kept for backward, steps 8 to 11"},
@@ -303,7 +304,7 @@ static void several_share_a_reason(void **state)
                                        "d/backward", "c/forward", "b", "c/backward", "c", "a/backward", "a", "g"};
     static const char kind[] = "ffcfwffcbrfbfbff"; /* forward, copy, wait, backward, recompute; frees do not matter */
     ckpt_event event[16];
-    const ckpt_trace_place any = {.name = ""};
+    const ckpt_trace_allocation any = {.name = ""};
     for (int i = 0; i < 16; i++) {
         event[i] = (ckpt_event){.step = i,
                                 .name = name[i],
@@ -317,18 +318,18 @@ static void several_share_a_reason(void **state)
                                         : kind[i] == 'b' ? CKPT_SPAN_BACKWARD
                                                          : CKPT_SPAN_RECOMPUTE};
     }
-    const ckpt_trace trace = {.event = event, .event_count = 16, .place = &any, .place_count = 1};
+    const ckpt_trace trace = {.event = event, .event_count = 16, .allocation = &any, .allocation_count = 1};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
-        ckpt_life life[2] = {table[i].life[0], table[i].life[1]};
+        ckpt_live_range range[2] = {table[i].range[0], table[i].range[1]};
         for (int k = 0; k < 2; k++) {
-            life[k].layer = life[k].layer != NULL ? life[k].layer : "";
-            life[k].copied = life[k].copied == 0 ? -1 : life[k].copied;
+            range[k].layer = range[k].layer != NULL ? range[k].layer : "";
+            range[k].copied = range[k].copied == 0 ? -1 : range[k].copied;
         }
-        const ckpt_lives lives = {.trace = &trace, .life = life, .count = 2};
+        const ckpt_live_ranges ranges = {.trace = &trace, .range = range, .count = 2};
         static const int both[] = {0, 1};
-        assert_string_equal(ckpt_life_group_reason(&lives, both, 2, false, &arena), table[i].reason);
+        assert_string_equal(ckpt_live_range_group_reason(&ranges, both, 2, false, &arena), table[i].reason);
         ckpt_arena_fini(&arena);
     }
 }
@@ -348,34 +349,35 @@ static void rows_add_up(void **state)
         const ckpt_sequence sequence = ckpt_test_sequence(graph, &arena, seed);
         ckpt_plan *const plan = ckpt_test_plan(graph, &sequence, &arena, "table");
         const ckpt_trace *trace = NULL;
-        ckpt_lives lives;
+        ckpt_live_ranges ranges;
         CHECK_OK(ckpt_plan_simulate(plan, graph, &arena, &trace, &err), err);
-        CHECK_OK(ckpt_lives_make(trace, &arena, &lives, &err), err);
-        int *const seen = CKPT_NEW(&arena, int, lives.count), *const largest = CKPT_NEW(&arena, int, lives.count);
+        CHECK_OK(ckpt_live_ranges_make(trace, &arena, &ranges, &err), err);
+        int *const seen = CKPT_NEW(&arena, int, ranges.count), *const largest = CKPT_NEW(&arena, int, ranges.count);
         for (int at = 0; at < trace->event_count; at += 5) {
             const int rows = 1 + (int)((seed + (uint64_t)at) % 9);
             ckpt_alive alive;
-            CHECK_OK(ckpt_alive_make(&lives, at, rows, &arena, &alive, &err), err);
+            CHECK_OK(ckpt_alive_make(&ranges, at, rows, &arena, &alive, &err), err);
             int there = 0, listed = 0;
             ckpt_bytes bytes = 0, told = 0, single = 0;
-            ckpt_lives_at(&lives, at, largest, lives.count, &there, &bytes);
+            ckpt_live_ranges_at(&ranges, at, largest, ranges.count, &there, &bytes);
             for (int i = 0; i < rows && i < there; i++) {
-                single += lives.life[largest[i]].bytes;
+                single += ranges.range[largest[i]].bytes;
             }
-            memset(seen, 0, (size_t)lives.count * sizeof *seen);
+            memset(seen, 0, (size_t)ranges.count * sizeof *seen);
             assert_true(alive.row_count <= rows && alive.bytes == bytes && alive.at == at);
             for (int r = 0; r < alive.row_count; r++) {
                 const ckpt_alive_row *const row = &alive.row[r];
                 ckpt_bytes sum = 0;
                 for (int k = 0; k < row->count; k++) {
-                    const ckpt_life *const life = &lives.life[row->life[k]];
-                    assert_true(life->from <= at && at <= life->to && life->kind == row->kind);
-                    assert_true(k == 0 || life->bytes <= lives.life[row->life[k - 1]].bytes);
-                    assert_true(ckpt_life_why(&lives, row->life[k]) == ckpt_life_why(&lives, row->life[0]));
-                    assert_string_equal(ckpt_name_pattern(life->name, true, &arena),
-                                        ckpt_name_pattern(lives.life[row->life[0]].name, true, &arena));
-                    assert_int_equal(seen[row->life[k]]++, 0);
-                    sum += life->bytes;
+                    const ckpt_live_range *const range = &ranges.range[row->range[k]];
+                    assert_true(range->from <= at && at <= range->to && range->kind == row->kind);
+                    assert_true(k == 0 || range->bytes <= ranges.range[row->range[k - 1]].bytes);
+                    assert_true(ckpt_live_range_why(&ranges, row->range[k]) ==
+                                ckpt_live_range_why(&ranges, row->range[0]));
+                    assert_string_equal(ckpt_name_pattern(range->name, true, &arena),
+                                        ckpt_name_pattern(ranges.range[row->range[0]].name, true, &arena));
+                    assert_int_equal(seen[row->range[k]]++, 0);
+                    sum += range->bytes;
                 }
                 assert_true(sum == row->bytes && (r == 0 || sum <= alive.row[r - 1].bytes));
                 listed += row->count;
@@ -392,7 +394,7 @@ static void rows_add_up(void **state)
 }
 
 /* The table alone on a canvas, `width` pixels wide or characters. */
-static ckpt_code draw_table(const ckpt_lives *lives, const char *format, int width, int rows, ckpt_text *text,
+static ckpt_code draw_table(const ckpt_live_ranges *ranges, const char *format, int width, int rows, ckpt_text *text,
                             ckpt_err *err)
 {
     ckpt_arena scratch;
@@ -404,7 +406,7 @@ static ckpt_code draw_table(const ckpt_lives *lives, const char *format, int wid
     view.canvas.cell_height = cells ? 16 : 1;
     view.canvas.width = cells ? 8 * width : width;
     view.line = cells ? 16 : 18;
-    ckpt_code code = ckpt_alive_make(lives, lives->trace->peak_event, rows, &scratch, &alive, err);
+    ckpt_code code = ckpt_alive_make(ranges, ranges->trace->peak_event, rows, &scratch, &alive, err);
     if (code == CKPT_OK) {
         view.canvas.height = view.line * ckpt_view_alive_lines(&view, &alive, view.canvas.width);
         code = view.canvas.renderer->open(&view.canvas, "title", "about", err);
@@ -426,7 +428,7 @@ static void drawn(void **state)
     ckpt_text text;
     make(&b, "h.%d.%s", 1000);
     ckpt_text_init(&text);
-    CHECK_OK(draw_table(&b.lives, "txt", 100, 4, &text, &err), err);
+    CHECK_OK(draw_table(&b.ranges, "txt", 100, 4, &text, &err), err);
     assert_string_equal(text.bytes,
                         "alive at the peak, step 24     bytes   share  why\n"
                         "aa h.0…5.fc2 ×6              6.02 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
@@ -435,15 +437,15 @@ static void drawn(void **state)
                         "aa h.0…5.ln ×6               6.00 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
                         "   and 1 smaller             5.00 kB   5.0 %\n");
     /* Too narrow for names and reasons side by side; the layer that wrote a gradient is no column. */
-    b.place[3].category = CKPT_CAT_GRADIENTS;
+    b.allocation[3].category = CKPT_CAT_GRADIENTS;
     b.event[3].layer = "writer";
     b.trace.static_bytes = 50000;
     b.event[b.trace.peak_event].bytes[CKPT_CAT_WEIGHTS] = 30000;
     b.event[b.trace.peak_event].bytes[CKPT_CAT_INPUTS] = 20000;
-    CHECK_OK(ckpt_lives_make(&b.trace, &b.arena, &b.lives, &err), err);
+    CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
     ckpt_text_fini(&text);
     ckpt_text_init(&text);
-    CHECK_OK(draw_table(&b.lives, "txt", 60, 25, &text, &err), err);
+    CHECK_OK(draw_table(&b.ranges, "txt", 60, 25, &text, &err), err);
     assert_ptr_equal(strstr(text.bytes, "alive at the peak, step 24                     bytes   share\n"
                                         "ww loss                                      5.00 kB   5.0 %\n"
                                         "   scratch of loss while it runs\n"
@@ -456,14 +458,14 @@ static void drawn(void **state)
     b.event[b.trace.peak_event].bytes[CKPT_CAT_ACTIVATIONS] = 24 * 1000 + 36 + 5000 + 7000;
     ckpt_text_fini(&text);
     ckpt_text_init(&text);
-    CHECK_OK(draw_table(&b.lives, "txt", 60, 25, &text, &err), err);
+    CHECK_OK(draw_table(&b.ranges, "txt", 60, 25, &text, &err), err);
     CHECK(strstr(text.bytes, "\n   address not known                         7.00 kB   7.0 %\n") != NULL, "%s",
           text.bytes);
-    b.place[3].category = CKPT_CAT_SAVED;
-    CHECK_OK(ckpt_lives_make(&b.trace, &b.arena, &b.lives, &err), err);
+    b.allocation[3].category = CKPT_CAT_SAVED;
+    CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
     ckpt_text_fini(&text);
     ckpt_text_init(&text);
-    CHECK_OK(draw_table(&b.lives, "txt", 120, 25, &text, &err), err);
+    CHECK_OK(draw_table(&b.ranges, "txt", 120, 25, &text, &err), err);
     CHECK(strstr(text.bytes, "\nss h.0.fc2                  writer    1.00 kB") != NULL, "%s", text.bytes);
     ckpt_arena_fini(&b.arena);
     /* Names from anywhere: nothing leaves its column, whatever the width. */
@@ -472,14 +474,14 @@ static void drawn(void **state)
     static const char *const hostile[] = {longest, "</text><script>\"'&", "\x01\x1b[31m\xff\xfe", "", "%s%n"};
     for (int h = 0; h < 5; h++) {
         make(&b, "x%d%s", 77);
-        b.place[0].name = b.place[7].name = hostile[h];
+        b.allocation[0].name = b.allocation[7].name = hostile[h];
         b.event[1].layer = b.event[30].name = hostile[h];
         b.trace.static_bytes = h % 2 == 0 ? 0 : 640;
-        CHECK_OK(ckpt_lives_make(&b.trace, &b.arena, &b.lives, &err), err);
+        CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
         for (int width = 30; width < 200; width += 17) {
             ckpt_text_fini(&text);
             ckpt_text_init(&text);
-            CHECK_OK(draw_table(&b.lives, "txt", width, 25, &text, &err), err);
+            CHECK_OK(draw_table(&b.ranges, "txt", width, 25, &text, &err), err);
             int column = 0;
             for (const char *c = text.bytes; *c != '\0'; c++) {
                 column = *c == '\n' ? 0 : column + ((*c & 0xC0) != 0x80);
@@ -488,7 +490,7 @@ static void drawn(void **state)
             assert_null(strchr(text.bytes, '\x1b'));
             ckpt_text_fini(&text);
             ckpt_text_init(&text);
-            CHECK_OK(draw_table(&b.lives, "svg", 5 * width, 25, &text, &err), err);
+            CHECK_OK(draw_table(&b.ranges, "svg", 5 * width, 25, &text, &err), err);
             assert_null(strstr(text.bytes, "<script"));
         }
         ckpt_arena_fini(&b.arena);
@@ -510,7 +512,7 @@ static void starved(void **state)
     (void)state;
     blocks b;
     make(&b, "h.%d.%s", 1000);
-    assert_true(ckpt_test_starve(draw_anew, &b.lives) > 1);
+    assert_true(ckpt_test_starve(draw_anew, &b.ranges) > 1);
     ckpt_arena_fini(&b.arena);
 }
 

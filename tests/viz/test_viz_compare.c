@@ -63,8 +63,8 @@ static int peak_step(const ckpt_plan *plan, ckpt_bytes *most)
     *most = -1;
     for (int s = 0; s < plan->step_count; s++) {
         ckpt_bytes live = plan->static_bytes;
-        for (int p = 0; p < plan->place_count; p++) {
-            live += plan->place[p].from <= s && s <= plan->place[p].to ? plan->place[p].bytes : 0;
+        for (int p = 0; p < plan->allocation_count; p++) {
+            live += plan->allocation[p].from <= s && s <= plan->allocation[p].to ? plan->allocation[p].bytes : 0;
         }
         if (plan->step[s].kind == CKPT_RUN && live > *most) {
             *most = live;
@@ -78,12 +78,12 @@ static int peak_step(const ckpt_plan *plan, ckpt_bytes *most)
 static ckpt_bytes bytes_of(const ckpt_plan *plan, int at, const char *name, bool workspace)
 {
     ckpt_bytes sum = 0;
-    for (int p = 0; p < plan->place_count; p++) {
-        const ckpt_place *const place = &plan->place[p];
-        const bool own = strcmp(place->name, "workspace") == 0;
-        const char *const called = own ? plan->step[place->from].name : place->name;
-        if (place->from <= at && at <= place->to && own == workspace && strcmp(called, name) == 0) {
-            sum += place->bytes;
+    for (int p = 0; p < plan->allocation_count; p++) {
+        const ckpt_allocation *const allocation = &plan->allocation[p];
+        const bool own = strcmp(allocation->name, "workspace") == 0;
+        const char *const called = own ? plan->step[allocation->from].name : allocation->name;
+        if (allocation->from <= at && at <= allocation->to && own == workspace && strcmp(called, name) == 0) {
+            sum += allocation->bytes;
         }
     }
     return sum;
@@ -119,8 +119,8 @@ static ckpt_ns again_of(const ckpt_plan *plan, const char *layer)
     for (int s = 0; s < plan->step_count; s++) {
         for (int o = 0; o < plan->outline.op_count; o++) {
             const ckpt_outline_op *const op = &plan->outline.op[o];
-            if (plan->step[s].kind == CKPT_RUN && plan->step[s].again && strcmp(op->name, plan->step[s].name) == 0 &&
-                strcmp(op->layer, layer) == 0) {
+            if (plan->step[s].kind == CKPT_RUN && plan->step[s].recomputed &&
+                strcmp(op->name, plan->step[s].name) == 0 && strcmp(op->layer, layer) == 0) {
                 sum += op->time_ns;
             }
         }
@@ -180,14 +180,14 @@ static void plans_against_plain_loops(void **state)
 /* A plan of layers that all change alike, and nothing else. */
 static const ckpt_decision_group *group_of(fixture *f, const char *const *layer, int count, int *groups)
 {
-    ckpt_layer_decision keep[16], again[16];
+    ckpt_layer_decision keep[16], recomputed[16];
     for (int i = 0; i < count; i++) {
         keep[i] = (ckpt_layer_decision){layer[i], CKPT_KEEP};
-        again[i] = (ckpt_layer_decision){layer[i], CKPT_RECOMPUTE};
+        recomputed[i] = (ckpt_layer_decision){layer[i], CKPT_RECOMPUTE};
     }
     ckpt_plan a = {.source = "a", .graph_name = "g", .costs = "", .layer = keep, .layer_count = count};
     ckpt_plan b = a;
-    b.layer = again;
+    b.layer = recomputed;
     const ckpt_compare_file files[] = {of_plan(&a), of_plan(&b)};
     const ckpt_compare_options options = {0};
     const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
@@ -246,7 +246,7 @@ static ckpt_curve *random_curve(fixture *f)
                           .complete = true,
                           .point = point,
                           .point_count = count,
-                          .least_budget_bytes = count == 0 ? 200 : 0};
+                          .min_budget_bytes = count == 0 ? 200 : 0};
     return curve;
 }
 

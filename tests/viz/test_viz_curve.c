@@ -142,7 +142,7 @@ static void odd_curves(void **state)
                 ckpt_text text;
                 make_curve(&m);
                 m.curve.point_count = which == 0 ? 0 : which == 1 ? 1 : POINTS;
-                m.curve.least_budget_bytes = which == 0 ? 17 * MB : 0;
+                m.curve.min_budget_bytes = which == 0 ? 17 * MB : 0;
                 m.curve.keep_all_time_ns = which == 2 ? 0 : m.curve.keep_all_time_ns;
                 if (which == 3) {
                     m.curve.keep_all_peak_bytes = m.point[POINTS - 1].budget_bytes = INT64_MAX;

@@ -64,9 +64,10 @@ static int occurrences(const char *text, const char *part)
 /* ---- what comes out ---- */
 
 /* Neighbours in a stack differ in lightness (CIE L* of the colour alone), and equal colours in their hatching. */
-static double lightness(ckpt_ink ink)
+static double lightness(ckpt_colour_role role)
 {
-    const double c[3] = {ckpt_ink_looks[ink].red, ckpt_ink_looks[ink].green, ckpt_ink_looks[ink].blue};
+    const double c[3] = {ckpt_colour_role_looks[role].red, ckpt_colour_role_looks[role].green,
+                         ckpt_colour_role_looks[role].blue};
     const double share[3] = {0.2126, 0.7152, 0.0722};
     double y = 0;
     for (int i = 0; i < 3; i++) {
@@ -75,17 +76,17 @@ static double lightness(ckpt_ink ink)
     return 116 * cbrt(y) - 16;
 }
 
-static void inks_are_told_apart(void **state)
+static void roles_are_told_apart(void **state)
 {
     (void)state;
-    static const ckpt_ink stays[] = {CKPT_INK_ACTIVATIONS, CKPT_INK_SAVED,     CKPT_INK_GRADIENTS,
-                                     CKPT_INK_WORKSPACE,   CKPT_INK_RECOMPUTE, CKPT_INK_OFFLOADED};
+    static const ckpt_colour_role stays[] = {CKPT_ROLE_ACTIVATIONS, CKPT_ROLE_SAVED,     CKPT_ROLE_GRADIENTS,
+                                             CKPT_ROLE_WORKSPACE,   CKPT_ROLE_RECOMPUTE, CKPT_ROLE_OFFLOADED};
     enum { STAYS = sizeof stays / sizeof stays[0] };
     for (int i = 0; i < STAYS; i++) {
-        const ckpt_ink_look *const a = &ckpt_ink_looks[stays[i]];
+        const ckpt_colour_role_look *const a = &ckpt_colour_role_looks[stays[i]];
         CHECK(fabs(lightness(stays[i]) - lightness(a->text)) > 45, "words on ink %d", (int)stays[i]);
         for (int k = i + 1; k < STAYS; k++) {
-            const ckpt_ink_look *const b = &ckpt_ink_looks[stays[k]];
+            const ckpt_colour_role_look *const b = &ckpt_colour_role_looks[stays[k]];
             CHECK(strcmp(a->rgb, b->rgb) != 0 && strcmp(a->letter, b->letter) != 0 && a->ansi != b->ansi,
                   "inks %d and %d", (int)stays[i], (int)stays[k]);
             CHECK(a->hatch != b->hatch || fabs(lightness(stays[i]) - lightness(stays[k])) > 30,
@@ -94,14 +95,14 @@ static void inks_are_told_apart(void **state)
     }
 }
 
-static void boxes_of_one_ink_are_one_path(void **state)
+static void boxes_of_one_role_are_one_path(void **state)
 {
     (void)state;
     enum { COUNT = 20000 };
     ckpt_box *const box = test_calloc(COUNT, sizeof *box);
     for (int i = 0; i < COUNT; i++) {
-        const ckpt_ink ink = i % 2 == 0 ? CKPT_INK_ACTIVATIONS : CKPT_INK_WORKSPACE;
-        box[i] = (ckpt_box){i % 200 * 4, (double)(i / 200) * 6, 4, 6, ink, NULL};
+        const ckpt_colour_role role = i % 2 == 0 ? CKPT_ROLE_ACTIVATIONS : CKPT_ROLE_WORKSPACE;
+        box[i] = (ckpt_box){i % 200 * 4, (double)(i / 200) * 6, 4, 6, role, NULL};
     }
     picture p;
     begin(&p, "svg", 800, 600);
@@ -127,7 +128,7 @@ static void a_speck_shows(void **state)
     (void)state;
     static const double sizes[][2] = {{0, 0}, {1e-9, 1e-9}, {0.01, 50}, {50, 0.01}, {0, 3}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const ckpt_box box = {100, 96, sizes[i][0], sizes[i][1], CKPT_INK_GRADIENTS, NULL};
+        const ckpt_box box = {100, 96, sizes[i][0], sizes[i][1], CKPT_ROLE_GRADIENTS, NULL};
         picture p;
         begin(&p, "svg", 200, 200);
         boxes(&p, &box, 1);
@@ -151,7 +152,7 @@ static void a_speck_shows(void **state)
 static void equal_neighbours_stay_apart(void **state)
 {
     (void)state;
-    const ckpt_box box = {10, 10, 20, 30, CKPT_INK_ACTIVATIONS, NULL};
+    const ckpt_box box = {10, 10, 20, 30, CKPT_ROLE_ACTIVATIONS, NULL};
     picture p;
     begin(&p, "svg", 100, 100);
     boxes(&p, &box, 1);
@@ -167,19 +168,20 @@ static void equal_neighbours_stay_apart(void **state)
 static void hatching(void **state)
 {
     (void)state;
-    const ckpt_box box[] = {{0, 0, 50, 50, CKPT_INK_RECOMPUTE, NULL},
-                            {60, 0, 3, 50, CKPT_INK_RECOMPUTE, NULL},
-                            {80, 0, 50, 50, CKPT_INK_RECOMPUTE, NULL},
-                            {140, 0, 50, 50, CKPT_INK_ACTIVATIONS, NULL}};
+    const ckpt_box box[] = {{0, 0, 50, 50, CKPT_ROLE_RECOMPUTE, NULL},
+                            {60, 0, 3, 50, CKPT_ROLE_RECOMPUTE, NULL},
+                            {80, 0, 50, 50, CKPT_ROLE_RECOMPUTE, NULL},
+                            {140, 0, 50, 50, CKPT_ROLE_ACTIVATIONS, NULL}};
     const ckpt_point corner[3] = {{0, 100}, {50, 100}, {50, 150}};
     picture p;
     begin(&p, "svg", 200, 200);
     boxes(&p, box, 4);
-    p.canvas.renderer->area(&p.canvas, corner, 3, CKPT_INK_RECOMPUTE);
+    p.canvas.renderer->area(&p.canvas, corner, 3, CKPT_ROLE_RECOMPUTE);
     end(&p);
     assert_int_equal(occurrences(p.text.bytes, "<pattern"), 1);
     assert_int_equal(occurrences(p.text.bytes, "url(#ckpt-hatch-"), 2); /* both large boxes together, and the area */
-    assert_int_equal(occurrences(p.text.bytes, ckpt_ink_looks[CKPT_INK_RECOMPUTE].rgb), 2); /* thin box and pattern */
+    assert_int_equal(occurrences(p.text.bytes, ckpt_colour_role_looks[CKPT_ROLE_RECOMPUTE].rgb),
+                     2); /* thin box and pattern */
     fini(&p);
 }
 
@@ -193,12 +195,12 @@ static void titles_are_text(void **state)
     for (int i = 0; i < 810; i += 3) {
         memcpy(turned + i, "\xe2\x86\x92", 3);
     }
-    const ckpt_box box[] = {{0, 0, 20, 20, CKPT_INK_SAVED, "</title></path><script>alert(1)</script>&\"'"},
-                            {30, 0, 20, 20, CKPT_INK_SAVED, "\x01\x1b[31m \xff\xc3 \xe2\x80\xae \xed\xa0\x80"},
-                            {60, 0, 20, 20, CKPT_INK_SAVED, longest},
-                            {90, 0, 20, 20, CKPT_INK_SAVED, turned},
-                            {120, 0, 20, 20, CKPT_INK_SAVED, ""},
-                            {150, 0, 0.1, 20, CKPT_INK_SAVED, "too thin for a pointer"}};
+    const ckpt_box box[] = {{0, 0, 20, 20, CKPT_ROLE_SAVED, "</title></path><script>alert(1)</script>&\"'"},
+                            {30, 0, 20, 20, CKPT_ROLE_SAVED, "\x01\x1b[31m \xff\xc3 \xe2\x80\xae \xed\xa0\x80"},
+                            {60, 0, 20, 20, CKPT_ROLE_SAVED, longest},
+                            {90, 0, 20, 20, CKPT_ROLE_SAVED, turned},
+                            {120, 0, 20, 20, CKPT_ROLE_SAVED, ""},
+                            {150, 0, 0.1, 20, CKPT_ROLE_SAVED, "too thin for a pointer"}};
     picture p;
     begin(&p, "svg", 200, 200);
     boxes(&p, box, 6);
@@ -244,7 +246,7 @@ static void slanting_lines_are_dots(void **state)
 {
     (void)state;
     const ckpt_point line[2] = {{0, 63}, {63, 0}};
-    const ckpt_pen pen = {CKPT_INK_BUDGET, 1, 0};
+    const ckpt_pen pen = {CKPT_ROLE_BUDGET, 1, 0};
     picture p;
     begin(&p, "txt", 64, 64);
     p.canvas.renderer->line(&p.canvas, line, 2, &pen);
@@ -266,15 +268,15 @@ static void ascii_has_something_for_everything(void **state)
 {
     (void)state;
     const ckpt_point line[3] = {{0, 63}, {40, 30}, {63, 30}};
-    const ckpt_font font = {12, false, CKPT_INK_BLACK, -1};
+    const ckpt_font font = {12, false, CKPT_ROLE_BLACK, -1};
     for (int color = 0; color < 2; color++) {
         picture p;
         begin(&p, "txt", 64, 80);
         p.canvas.ascii = true;
         p.canvas.color = color == 1;
-        p.canvas.renderer->line(&p.canvas, line, 3, &(ckpt_pen){CKPT_INK_BUDGET, 1, 0});
+        p.canvas.renderer->line(&p.canvas, line, 3, &(ckpt_pen){CKPT_ROLE_BUDGET, 1, 0});
         p.canvas.renderer->text(&p.canvas, 0, 8, &font, "é→… \xf0\x9f\x98\x80");
-        const ckpt_box box = {0, 64, 16, 10, CKPT_INK_SAVED, NULL};
+        const ckpt_box box = {0, 64, 16, 10, CKPT_ROLE_SAVED, NULL};
         boxes(&p, &box, 1);
         end(&p);
         for (const char *c = p.text.bytes; *c != '\0'; c++) {
@@ -298,12 +300,12 @@ static void a_terminal_is_never_wider_than_it_is(void **state)
         picture p;
         begin(&p, "txt", 40 * 8, 10 * 16);
         p.canvas.color = color == 1;
-        const ckpt_font font = {12, true, CKPT_INK_BLACK, 0};
-        const ckpt_box box = {-100, -100, 5000, 5000, CKPT_INK_SAVED, NULL};
+        const ckpt_font font = {12, true, CKPT_ROLE_BLACK, 0};
+        const ckpt_box box = {-100, -100, 5000, 5000, CKPT_ROLE_SAVED, NULL};
         const ckpt_point line[2] = {{-50, 40}, {9000, 40}};
         boxes(&p, &box, 1);
         p.canvas.renderer->text(&p.canvas, 300, 40, &font, "a long text that reaches over the right end of the line");
-        p.canvas.renderer->line(&p.canvas, line, 2, &(ckpt_pen){CKPT_INK_BUDGET, 2, 4});
+        p.canvas.renderer->line(&p.canvas, line, 2, &(ckpt_pen){CKPT_ROLE_BUDGET, 2, 4});
         end(&p);
         int columns = 0, rows = 0;
         for (const char *c = p.text.bytes; *c != '\0'; c++) {
@@ -334,15 +336,15 @@ static void draw_odd_things(picture *p)
     const ckpt_renderer *const r = p->canvas.renderer;
     for (int i = 0; i < ODD * ODD; i++) {
         const double a = odd[i / ODD], b = odd[i % ODD];
-        const ckpt_ink ink = (ckpt_ink)(i % CKPT_INK_COUNT);
-        const ckpt_box box[] = {{a, b, 10, 10, ink, "x"}, {10, 10, a, b, ink, NULL}};
+        const ckpt_colour_role role = (ckpt_colour_role)(i % CKPT_ROLE_COUNT);
+        const ckpt_box box[] = {{a, b, 10, 10, role, "x"}, {10, 10, a, b, role, NULL}};
         const ckpt_point point[] = {{a, b}, {b, a}, {20, a}, {b, 20}, {30, 30}};
-        const ckpt_pen pen = {ink, 1 + i % 3, i % 2 * 4};
+        const ckpt_pen pen = {role, 1 + i % 3, i % 2 * 4};
         r->boxes(&p->canvas, box, 2);
         r->boxes(&p->canvas, box, 0);
-        r->area(&p->canvas, point, 1 + i % 5, ink);
+        r->area(&p->canvas, point, 1 + i % 5, role);
         r->line(&p->canvas, point, 1 + i % 5, &pen);
-        const ckpt_font font = {12, i % 2 == 0, ink, i % 3 - 1};
+        const ckpt_font font = {12, i % 2 == 0, role, i % 3 - 1};
         const char *const text = ckpt_canvas_fit(&p->canvas, &font, texts[i % 9], CKPT_ANY_WIDTH);
         if (text != NULL) {
             r->text(&p->canvas, a, b, &font, text);
@@ -385,18 +387,19 @@ static void the_same_bytes_again(void **state)
 {
     (void)state;
     for (int f = 0; f < FORMATS; f++) {
-        picture once, again;
+        picture once, recomputed;
         begin(&once, formats[f], 320, 240);
         draw_odd_things(&once);
         end(&once);
-        begin(&again, formats[f], 320, 240);
-        draw_odd_things(&again);
-        end(&again);
-        CHECK(once.text.length == again.text.length && memcmp(once.text.bytes, again.text.bytes, once.text.length) == 0,
+        begin(&recomputed, formats[f], 320, 240);
+        draw_odd_things(&recomputed);
+        end(&recomputed);
+        CHECK(once.text.length == recomputed.text.length &&
+                  memcmp(once.text.bytes, recomputed.text.bytes, once.text.length) == 0,
               "%s differs the second time", formats[f]);
         CHECK(strcmp(formats[f], "pdf") != 0 || strstr(once.text.bytes, "CreationDate") == NULL, "a date in the PDF");
         fini(&once);
-        fini(&again);
+        fini(&recomputed);
     }
 }
 
@@ -410,11 +413,11 @@ static ckpt_code draw_in_need(void *context, ckpt_err *err)
     ckpt_canvas canvas = {.renderer = renderer, .scratch = &scratch, .width = 160, .height = 160};
     ckpt_code code = renderer->open(&canvas, "t", "a", err);
     if (code == CKPT_OK) {
-        const ckpt_box box[] = {{0, 0, 30, 30, CKPT_INK_SAVED, "one"}, {40, 0, 30, 30, CKPT_INK_GRADIENTS, NULL}};
+        const ckpt_box box[] = {{0, 0, 30, 30, CKPT_ROLE_SAVED, "one"}, {40, 0, 30, 30, CKPT_ROLE_GRADIENTS, NULL}};
         const ckpt_point line[2] = {{0, 0}, {99, 50}};
-        const ckpt_font font = {12, false, CKPT_INK_BLACK, -1};
+        const ckpt_font font = {12, false, CKPT_ROLE_BLACK, -1};
         renderer->boxes(&canvas, box, 2);
-        renderer->line(&canvas, line, 2, &(ckpt_pen){CKPT_INK_BUDGET, 1, 3});
+        renderer->line(&canvas, line, 2, &(ckpt_pen){CKPT_ROLE_BUDGET, 1, 3});
         const char *const words = ckpt_canvas_fit(&canvas, &font, "some words", CKPT_ANY_WIDTH);
         if (words != NULL) {
             renderer->text(&canvas, 5, 80, &font, words);
@@ -456,7 +459,7 @@ static void long_names_keep_both_ends(void **state)
     for (int f = 0; f < FORMATS; f++) {
         picture p;
         begin(&p, formats[f], 320, 240);
-        const ckpt_font font = {12, false, CKPT_INK_BLACK, -1};
+        const ckpt_font font = {12, false, CKPT_ROLE_BLACK, -1};
         char name[5001];
         memset(name, 'x', sizeof name - 1);
         name[0] = 'A';
@@ -477,18 +480,18 @@ static void long_names_keep_both_ends(void **state)
 
 /* In colours a cell of one ink is a full block, also where a thin line of another one crosses it; one of two inks is a
  * lower part on the upper one. */
-static void cells_of_two_inks(void **state)
+static void cells_of_two_roles(void **state)
 {
     (void)state;
     static const struct {
         ckpt_box box[2];
         const char *shown;
     } cases[] = {
-        {{{0, 0, 8, 16, CKPT_INK_SAVED, NULL}, {0, 8, 0, 0, CKPT_INK_SAVED, NULL}}, "\033[0;38;5;74m█\033[0m\n"},
-        {{{0, 0, 8, 16, CKPT_INK_SAVED, NULL}, {0, 12, 8, 2, CKPT_INK_GRADIENTS, NULL}}, "\033[0;38;5;74m█\033[0m\n"},
-        {{{0, 0, 8, 16, CKPT_INK_SAVED, NULL}, {0, 10, 8, 6, CKPT_INK_GRADIENTS, NULL}},
+        {{{0, 0, 8, 16, CKPT_ROLE_SAVED, NULL}, {0, 8, 0, 0, CKPT_ROLE_SAVED, NULL}}, "\033[0;38;5;74m█\033[0m\n"},
+        {{{0, 0, 8, 16, CKPT_ROLE_SAVED, NULL}, {0, 12, 8, 2, CKPT_ROLE_GRADIENTS, NULL}}, "\033[0;38;5;74m█\033[0m\n"},
+        {{{0, 0, 8, 16, CKPT_ROLE_SAVED, NULL}, {0, 10, 8, 6, CKPT_ROLE_GRADIENTS, NULL}},
          "\033[0;38;5;36;48;5;74m▃\033[0m\n"},
-        {{{0, 0, 8, 6, CKPT_INK_SAVED, NULL}, {0, 0, 8, 4, CKPT_INK_SAVED, NULL}}, "\033[0;7;38;5;74m▅\033[0m\n"},
+        {{{0, 0, 8, 6, CKPT_ROLE_SAVED, NULL}, {0, 0, 8, 4, CKPT_ROLE_SAVED, NULL}}, "\033[0;7;38;5;74m▅\033[0m\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         picture p;
@@ -512,8 +515,8 @@ const char *__lsan_default_suppressions(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inks_are_told_apart),
-        cmocka_unit_test(boxes_of_one_ink_are_one_path),
+        cmocka_unit_test(roles_are_told_apart),
+        cmocka_unit_test(boxes_of_one_role_are_one_path),
         cmocka_unit_test(a_speck_shows),
         cmocka_unit_test(equal_neighbours_stay_apart),
         cmocka_unit_test(hatching),
@@ -527,7 +530,7 @@ int main(void)
         cmocka_unit_test(starved),
         cmocka_unit_test(names),
         cmocka_unit_test(long_names_keep_both_ends),
-        cmocka_unit_test(cells_of_two_inks),
+        cmocka_unit_test(cells_of_two_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

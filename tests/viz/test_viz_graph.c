@@ -60,7 +60,7 @@ static const ckpt_plan *with_steps(fixture *f, const ckpt_graph *graph)
         const int layer = i < layers ? -1 : graph->op_count - 1 - i;
         for (int k = layer - 3; layer % 4 == 3 && k <= layer; k++) {
             if (plan->layer[k].decision == CKPT_RECOMPUTE) {
-                step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .again = true};
+                step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .recomputed = true};
             }
         }
         step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = i};

@@ -16,7 +16,7 @@ typedef struct picture {
     char color[BOXES_MAX][8];
     ckpt_bytes bytes[BOXES_MAX];
     int layer[LAYERS_MAX];
-    int again[BOXES_MAX];
+    int recomputed[BOXES_MAX];
     bool arrow[2][BOXES_MAX][BOXES_MAX]; /* solid, dashed */
     int cluster_count, cluster[DEPTH_MAX], opened[DEPTH_MAX], times[DEPTH_MAX];
     uint16_t frame[LAYERS_MAX][CLUSTERS_MAX]; /* the same number: in the same frame; 0: outside */
@@ -108,7 +108,7 @@ static void read_line(picture *p, const char *line)
         while (more != NULL && digits[-1] >= '0' && digits[-1] <= '9') {
             digits--;
         }
-        p->again[from] = more != NULL ? atoi(digits) : 1;
+        p->recomputed[from] = more != NULL ? atoi(digits) : 1;
         p->box_count++;
         p->layer[p->layer_count++] = from;
     }
@@ -149,7 +149,7 @@ typedef struct layer {
 typedef struct made {
     ckpt_graph *graph;
     ckpt_plan *plan;
-    const int *again; /* per layer */
+    const int *recomputed; /* per layer */
 } made;
 
 static made make(fixture *f, const layer *l, int count)
@@ -161,7 +161,7 @@ static made make(fixture *f, const layer *l, int count)
     ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, 2 * count);
     ckpt_layer_decision *const decision = CKPT_NEW(arena, ckpt_layer_decision, count);
     ckpt_step *const step = CKPT_NEW(arena, ckpt_step, count * (count + 2));
-    int *const again = CKPT_NEW(arena, int, count);
+    int *const recomputed = CKPT_NEW(arena, int, count);
     int steps = 0;
     for (int i = 0; i < count; i++) {
         int *const reads = CKPT_NEW(arena, int, 3), *const own = CKPT_NEW(arena, int, 1);
@@ -195,9 +195,9 @@ static made make(fixture *f, const layer *l, int count)
     }
     for (int i = count - 1, last = 0; i >= 0; i--) {
         for (int k = 0; l[i].group != last && k < count; k++) {
-            if (l[i].group > 0 && l[k].group == l[i].group && (again[k] == 0 || k % 3 > 0)) {
-                step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .again = true};
-                again[k]++;
+            if (l[i].group > 0 && l[k].group == l[i].group && (recomputed[k] == 0 || k % 3 > 0)) {
+                step[steps++] = (ckpt_step){.kind = CKPT_RUN, .target = k, .recomputed = true};
+                recomputed[k]++;
             }
         }
         last = l[i].group;
@@ -216,7 +216,7 @@ static made make(fixture *f, const layer *l, int count)
                         .layer_count = count,
                         .step = step,
                         .step_count = steps};
-    return (made){graph, plan, again};
+    return (made){graph, plan, recomputed};
 }
 
 static bool goes_on(const picture *p, int from, int to)
@@ -243,8 +243,8 @@ static void check_unfolded(const picture *p, const layer *l, int count, const ma
               (long long)p->bytes[box], l[i].megabytes);
         CHECK(strcmp(p->color[box], color[l[i].decision]) == 0, "round %" PRIu64 ": layer %d is %s", round, i,
               p->color[box]);
-        CHECK(m->again[i] < 2 ? p->again[box] == 1 : p->again[box] == m->again[i],
-              "round %" PRIu64 ": layer %d runs %d times more, not %d", round, i, p->again[box], m->again[i]);
+        CHECK(m->recomputed[i] < 2 ? p->recomputed[box] == 1 : p->recomputed[box] == m->recomputed[i],
+              "round %" PRIu64 ": layer %d runs %d times more, not %d", round, i, p->recomputed[box], m->recomputed[i]);
         for (int r = 0; r < m->graph->op[i].reads.count; r++) {
             const int from = m->graph->op[i].reads.at[r];
             wanted[goes_on(p, from, i)][p->layer[from]][box] = true;
@@ -266,8 +266,8 @@ static void find_frames(const made *m, int count, int *frame)
     int group[LAYERS_MAX] = {0}, first_runs = 1, frames = 0;
     for (int i = 0; i < m->plan->step_count; i++) {
         const ckpt_step *const step = &m->plan->step[i];
-        first_runs += !step->again;
-        if (step->again && group[step->target] == 0) {
+        first_runs += !step->recomputed;
+        if (step->recomputed && group[step->target] == 0) {
             group[step->target] = first_runs;
         }
     }
@@ -288,7 +288,7 @@ static void check_frames(const picture *p, const layer *l, int count, const made
         int megabytes = 0, runs = 0;
         for (next = first; next < count && frame[next] == frame[first]; next++) {
             megabytes += l[next].unread ? 0 : l[next].megabytes;
-            runs += m->again[next];
+            runs += m->recomputed[next];
         }
         if (frame[first] > 0) {
             char bytes[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];

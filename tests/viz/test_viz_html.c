@@ -152,52 +152,52 @@ static void same_bytes(const json_t *data, const ckpt_trace *trace)
 }
 
 /* As reasonOf in viz/html/data.js. */
-static void expand(const ckpt_lives *lives, const ckpt_life *life, const char *shape, ckpt_text *out)
+static void expand(const ckpt_live_ranges *ranges, const ckpt_live_range *range, const char *shape, ckpt_text *out)
 {
-    const int event[4] = {life->last, life->born, life->to, life->from};
+    const int event[4] = {range->last, range->born, range->to, range->from};
     for (const char *c = shape; *c != '\0'; c++) {
         const int word = *c >= 1 && *c <= 8 ? *c - 1 : -1;
         if (word < 0) {
             ckpt_text_put(out, c, 1);
         } else if (word == 5 || word == 7) {
-            ckpt_text_add(out, "%s", word == 5 ? life->name : life->layer);
+            ckpt_text_add(out, "%s", word == 5 ? range->name : range->layer);
         } else if (word % 2 == 0) {
-            ckpt_text_add(out, "%d", lives->trace->event[event[word / 2]].step);
+            ckpt_text_add(out, "%d", ranges->trace->event[event[word / 2]].step);
         } else {
-            ckpt_text_add(out, "%s", lives->trace->event[event[word / 2]].name);
+            ckpt_text_add(out, "%s", ranges->trace->event[event[word / 2]].name);
         }
     }
 }
 
 static void same_lives(const json_t *data, const ckpt_trace *trace, ckpt_arena *arena)
 {
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_lives_make(trace, arena, &lives, &err), err);
+    CHECK_OK(ckpt_live_ranges_make(trace, arena, &ranges, &err), err);
     const json_t *const object = json_object_get(data, "lives");
-    assert_int_equal(json_integer_value(json_object_get(object, "count")), lives.count);
+    assert_int_equal(json_integer_value(json_object_get(object, "count")), ranges.count);
     static const char *const name[] = {"name", "layer",  "kind",   "from",  "to",   "born",
                                        "last", "reason", "offset", "bytes", "high", "low"};
     enum { FIELDS = sizeof name / sizeof name[0] };
     int64_t *got[FIELDS];
     for (int f = 0; f < FIELDS; f++) {
-        got[f] = column(object, name[f], lives.count);
+        got[f] = column(object, name[f], ranges.count);
     }
-    for (int i = 0; i < lives.count; i++) {
-        const ckpt_life *const life = &lives.life[i];
-        assert_string_equal(text_at(data, "texts", got[0][i]), life->name);
-        assert_string_equal(text_at(data, "texts", got[1][i]), life->layer);
-        const int64_t wanted[] = {life->kind, life->from, life->to, life->born, life->last};
+    for (int i = 0; i < ranges.count; i++) {
+        const ckpt_live_range *const range = &ranges.range[i];
+        assert_string_equal(text_at(data, "texts", got[0][i]), range->name);
+        assert_string_equal(text_at(data, "texts", got[1][i]), range->layer);
+        const int64_t wanted[] = {range->kind, range->from, range->to, range->born, range->last};
         for (int f = 0; f < 5; f++) {
             CHECK(got[2 + f][i] == wanted[f], "%s of stay %d is %lld", name[2 + f], i, (long long)got[2 + f][i]);
         }
-        assert_int_equal(got[8][i], life->offset);
-        assert_int_equal(got[9][i], life->bytes);
-        CHECK((got[10][i] << 32) + got[11][i] == life->address, "address of stay %d", i);
+        assert_int_equal(got[8][i], range->offset);
+        assert_int_equal(got[9][i], range->bytes);
+        CHECK((got[10][i] << 32) + got[11][i] == range->address, "address of stay %d", i);
         ckpt_text reason;
         ckpt_text_init(&reason);
-        expand(&lives, life, text_at(data, "reasons", got[7][i]), &reason);
-        assert_string_equal(reason.bytes, ckpt_life_reason(&lives, i, arena));
+        expand(&ranges, range, text_at(data, "reasons", got[7][i]), &reason);
+        assert_string_equal(reason.bytes, ckpt_live_range_reason(&ranges, i, arena));
         ckpt_text_fini(&reason);
     }
     for (int f = 0; f < FIELDS; f++) {

@@ -69,9 +69,9 @@ static void same_trace(const ckpt_trace *a, const ckpt_trace *b)
                   (long long)x->bytes[c], (long long)y->bytes[c], ckpt_category_name((ckpt_category)c));
         }
     }
-    assert_int_equal(a->place_count, b->place_count);
-    for (int i = 0; i < a->place_count; i++) {
-        const ckpt_trace_place *const x = &a->place[i], *const y = &b->place[i];
+    assert_int_equal(a->allocation_count, b->allocation_count);
+    for (int i = 0; i < a->allocation_count; i++) {
+        const ckpt_trace_allocation *const x = &a->allocation[i], *const y = &b->allocation[i];
         same_text(x->name, y->name, "place", i);
         assert_true(x->category == y->category && x->from == y->from && x->to == y->to && x->offset == y->offset &&
                     x->bytes == y->bytes);
@@ -81,7 +81,7 @@ static void same_trace(const ckpt_trace *a, const ckpt_trace *b)
 static void plans_are_the_traces_they_predict(void **state)
 {
     (void)state;
-    int copied = 0, again = 0, inplace = 0;
+    int copied = 0, recomputed = 0, inplace = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
         made m;
         make(&m, seed);
@@ -89,12 +89,13 @@ static void plans_are_the_traces_they_predict(void **state)
         assert_int_equal(m.shown->time_ns, m.plan->time_ns);
         for (int i = 0; i < m.plan->step_count; i++) {
             copied += m.plan->step[i].kind == CKPT_OFFLOAD;
-            again += m.plan->step[i].again;
+            recomputed += m.plan->step[i].recomputed;
             inplace += m.plan->step[i].inplace;
         }
         ckpt_arena_fini(&m.arena);
     }
-    CHECK(copied > 80 && again > 80 && inplace > 80, "%d copies, %d runs again, %d in place", copied, again, inplace);
+    CHECK(copied > 80 && recomputed > 80 && inplace > 80, "%d copies, %d runs again, %d in place", copied, recomputed,
+          inplace);
 }
 
 /* A plan's file alone gives what its trace's file says. */
@@ -109,7 +110,7 @@ static void files_of_models(void **state)
         {"models/unet.json", "batch=1", "hierarchy", 50},           {"models/lstm.json", "", "hierarchy", 70},
         {"models/mobilenetv2.json", "batch=1", "offload-only", 80},
     };
-    int copies = 0, again = 0;
+    int copies = 0, recomputed = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         test_train t;
         ckpt_err err = {0};
@@ -143,11 +144,11 @@ static void files_of_models(void **state)
         assert_true(shown->peak_bytes == read->peak_bytes && shown->static_bytes == read->static_bytes);
         for (int e = 0; e < shown->event_count; e++) {
             copies += shown->event[e].span == CKPT_SPAN_COPY;
-            again += shown->event[e].span == CKPT_SPAN_RECOMPUTE;
+            recomputed += shown->event[e].span == CKPT_SPAN_RECOMPUTE;
         }
         test_train_close(&t);
     }
-    CHECK(copies > 10 && again > 10, "%d copies, %d runs again", copies, again);
+    CHECK(copies > 10 && recomputed > 10, "%d copies, %d runs again", copies, recomputed);
 }
 
 static void plan_refused(const ckpt_plan *plan, const char *words)
@@ -179,18 +180,18 @@ static void bad_plans(void **state)
     plan.outline.buffer_count = 0;
     plan_refused(&plan, "has no such buffer");
     plan.outline.buffer_count = m.plan->outline.buffer_count;
-    ckpt_place *const place = CKPT_NEW(&m.arena, ckpt_place, plan.place_count);
-    memcpy(place, plan.place, (size_t)plan.place_count * sizeof *place);
-    plan.place = place;
-    place[1].bytes = CKPT_BYTES_MAX;
+    ckpt_allocation *const allocation = CKPT_NEW(&m.arena, ckpt_allocation, plan.allocation_count);
+    memcpy(allocation, plan.allocation, (size_t)plan.allocation_count * sizeof *allocation);
+    plan.allocation = allocation;
+    allocation[1].bytes = CKPT_BYTES_MAX;
     plan_refused(&plan, "more than 2^63 bytes");
-    place[1].to = plan.step_count;
+    allocation[1].to = plan.step_count;
     plan_refused(&plan, "p.json: place 1 is from step ");
-    place[1].to = place[1].from - 1;
+    allocation[1].to = allocation[1].from - 1;
     plan_refused(&plan, "p.json: place 1 is from step ");
-    place[1].from = place[1].to = -1;
+    allocation[1].from = allocation[1].to = -1;
     plan_refused(&plan, "p.json: place 1 is from step -1 to step -1");
-    place[1] = m.plan->place[1];
+    allocation[1] = m.plan->allocation[1];
     ckpt_step *const step = CKPT_NEW(&m.arena, ckpt_step, plan.step_count);
     memcpy(step, plan.step, (size_t)plan.step_count * sizeof *step);
     plan.step = step;

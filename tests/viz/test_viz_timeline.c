@@ -178,13 +178,13 @@ static void boxes_are_the_places(void **state)
     draw(f, &trace, 1, "svg", NULL);
     shown *const box = test_calloc(ROOM, sizeof *box);
     const int count = boxes_of(f->text.bytes, box, ROOM);
-    CHECK(count > trace->place_count / 2, "%d boxes for %d places", count, trace->place_count);
+    CHECK(count > trace->allocation_count / 2, "%d boxes for %d places", count, trace->allocation_count);
     /* The map's edges are those of its frame: the lowest and the highest box, and the axis of 128 steps. */
     double left = 1e9, right = 0, top = 1e9, bottom = 0;
     int first = trace->event_count, last = 0;
-    for (int p = 0; p < trace->place_count; p++) {
-        first = trace->place[p].from < first ? trace->place[p].from : first;
-        last = trace->place[p].to > last ? trace->place[p].to : last;
+    for (int p = 0; p < trace->allocation_count; p++) {
+        first = trace->allocation[p].from < first ? trace->allocation[p].from : first;
+        last = trace->allocation[p].to > last ? trace->allocation[p].to : last;
     }
     for (int i = 0; i < count; i++) {
         left = fmin(left, box[i].x);
@@ -196,13 +196,13 @@ static void boxes_are_the_places(void **state)
     const double byte = (bottom - top) / (double)trace->arena_bytes;
     for (int i = 0; i < count; i++) {
         bool found = false;
-        for (int p = 0; p < trace->place_count && !found; p++) {
-            const ckpt_trace_place *const place = &trace->place[p];
-            const bool named = strcmp(place->name, box[i].name) == 0 || place->category == CKPT_CAT_WORKSPACE;
-            found = named && fabs(box[i].x - left - column * (place->from - first)) < 1 &&
-                    fabs(box[i].width - column * (place->to + 1 - place->from)) < 1.5 &&
-                    fabs(box[i].y + box[i].height - bottom + byte * (double)place->offset) < 1.5 &&
-                    fabs(box[i].height - byte * (double)place->bytes) < 1.5;
+        for (int p = 0; p < trace->allocation_count && !found; p++) {
+            const ckpt_trace_allocation *const allocation = &trace->allocation[p];
+            const bool named = strcmp(allocation->name, box[i].name) == 0 || allocation->category == CKPT_CAT_WORKSPACE;
+            found = named && fabs(box[i].x - left - column * (allocation->from - first)) < 1 &&
+                    fabs(box[i].width - column * (allocation->to + 1 - allocation->from)) < 1.5 &&
+                    fabs(box[i].y + box[i].height - bottom + byte * (double)allocation->offset) < 1.5 &&
+                    fabs(box[i].height - byte * (double)allocation->bytes) < 1.5;
         }
         CHECK(found, "no place \"%s\" is at %.1f, %.1f, %.1f x %.1f", box[i].name, box[i].x, box[i].y, box[i].width,
               box[i].height);
@@ -216,7 +216,7 @@ static void zero_is_said_in_words(void **state)
     const ckpt_trace *const trace[2] = {step_of(f, 24, 5, false), step_of(f, 24, 5, true)};
     char words[120];
     snprintf(words, sizeof words, "measured − predicted: 0 bytes at every step; all %d places as planned",
-             trace[0]->place_count);
+             trace[0]->allocation_count);
     draw(f, trace, 2, "svg", NULL);
     CHECK(has(f, words), "\"%s\" is not said", words);
     draw(f, trace, 2, "txt", NULL);
@@ -230,7 +230,7 @@ static void zero_is_said_in_words(void **state)
     memcpy(event, later.event, (size_t)later.event_count * sizeof *event);
     event[later.event_count - 1].step++;
     later.event = event;
-    later.place_count = 0;
+    later.allocation_count = 0;
     const ckpt_trace *const late[2] = {trace[0], &later};
     draw(f, late, 2, "svg", NULL);
     assert_true(has(f, "measured − predicted: not the same steps"));
@@ -241,7 +241,7 @@ static void a_residual_is_said_and_seen(void **state)
 {
     fixture *const f = *state;
     const ckpt_trace *trace[2] = {step_of(f, 24, 5, false), NULL};
-    const char *const color = ckpt_ink_looks[CKPT_INK_RESIDUAL].rgb;
+    const char *const color = ckpt_colour_role_looks[CKPT_ROLE_RESIDUAL].rgb;
     for (int step = 0; step < trace[0]->event_count; step += 3) {
         const bool less = step % 2 == 1 && trace[0]->event[step].bytes[CKPT_CAT_ACTIVATIONS] >= 2000000;
         const ckpt_bytes wrong = less ? -2000000 : 1;
@@ -282,24 +282,24 @@ static void another_place_is_said(void **state)
     fixture *const f = *state;
     const ckpt_trace *const base = step_of(f, 24, 5, false);
     ckpt_trace moved = *step_of(f, 24, 5, true);
-    ckpt_trace_place *const place = CKPT_NEW(&f->arena, ckpt_trace_place, moved.place_count);
+    ckpt_trace_allocation *const allocation = CKPT_NEW(&f->arena, ckpt_trace_allocation, moved.allocation_count);
     const ckpt_trace *const trace[2] = {base, &moved};
     char words[80];
-    memcpy(place, moved.place, (size_t)moved.place_count * sizeof *place);
-    moved.place = place;
+    memcpy(allocation, moved.allocation, (size_t)moved.allocation_count * sizeof *allocation);
+    moved.allocation = allocation;
     for (int many = 1; many <= 3; many++) {
-        place[7 * many].offset += 512;
+        allocation[7 * many].offset += 512;
         draw(f, trace, 2, "svg", NULL);
-        snprintf(words, sizeof words, "; %d place%s of %d differ%s<", many, many > 1 ? "s" : "", base->place_count,
+        snprintf(words, sizeof words, "; %d place%s of %d differ%s<", many, many > 1 ? "s" : "", base->allocation_count,
                  many > 1 ? "" : "s");
         CHECK(has(f, words), "\"%s\" is not said", words);
     }
     /* The order in which they are listed says nothing. */
     draw(f, trace, 2, "txt", NULL);
     assert_true(has(f, "residual 0 bytes at every step; 3 places of"));
-    const ckpt_trace_place swap = place[0];
-    place[0] = place[20];
-    place[20] = swap;
+    const ckpt_trace_allocation swap = allocation[0];
+    allocation[0] = allocation[20];
+    allocation[20] = swap;
     draw(f, trace, 2, "svg", NULL);
     CHECK(has(f, words), "\"%s\" is not said of another order", words);
 }
@@ -309,14 +309,14 @@ static void a_place_more_is_said(void **state)
     fixture *const f = *state;
     const ckpt_trace *const base = step_of(f, 24, 5, false);
     ckpt_trace other = *step_of(f, 24, 5, true);
-    ckpt_trace_place *const place = CKPT_NEW(&f->arena, ckpt_trace_place, other.place_count + 1);
-    memcpy(place, other.place, (size_t)other.place_count * sizeof *place);
-    place[other.place_count] = place[5];
-    place[other.place_count++].name = "stowaway";
-    other.place = place;
+    ckpt_trace_allocation *const allocation = CKPT_NEW(&f->arena, ckpt_trace_allocation, other.allocation_count + 1);
+    memcpy(allocation, other.allocation, (size_t)other.allocation_count * sizeof *allocation);
+    allocation[other.allocation_count] = allocation[5];
+    allocation[other.allocation_count++].name = "stowaway";
+    other.allocation = allocation;
     const ckpt_trace *const trace[2] = {base, &other};
     char words[80];
-    snprintf(words, sizeof words, "; all %d places and 1 more<", base->place_count);
+    snprintf(words, sizeof words, "; all %d places and 1 more<", base->allocation_count);
     draw(f, trace, 2, "svg", NULL);
     CHECK(has(f, words), "\"%s\" is not said", words);
 }
@@ -386,7 +386,7 @@ static void steps_that_repeat(void **state)
     draw(f, &only, 1, "svg", NULL);
     assert_true(has(f, ">step<") && !has(f, ">event<"));
     event[7].step = event[6].step;
-    trace.place_count = 0;
+    trace.allocation_count = 0;
     draw(f, &only, 1, "svg", NULL);
     assert_true(has(f, ">event<") && !has(f, ">step<"));
 }
@@ -491,11 +491,12 @@ static void what_is_thinner_than_a_pixel_is_there(void **state)
     fixture *const f = *state;
     enum { STEPS = 5000 };
     ckpt_event *const event = CKPT_NEW(&f->arena, ckpt_event, STEPS);
-    ckpt_trace_place *const place = CKPT_NEW(&f->arena, ckpt_trace_place, STEPS);
+    ckpt_trace_allocation *const allocation = CKPT_NEW(&f->arena, ckpt_trace_allocation, STEPS);
     for (int i = 0; i < STEPS; i++) {
         event[i] = (ckpt_event){.step = i, .name = "a", .layer = "", .stream = "compute"};
         event[i].bytes[CKPT_CAT_WORKSPACE] = 900;
-        place[i] = (ckpt_trace_place){.name = "x", .category = CKPT_CAT_WORKSPACE, .from = i, .to = i, .bytes = 900};
+        allocation[i] =
+            (ckpt_trace_allocation){.name = "x", .category = CKPT_CAT_WORKSPACE, .from = i, .to = i, .bytes = 900};
     }
     const ckpt_trace trace = {.source = "thin",
                               .name = "thin",
@@ -504,8 +505,8 @@ static void what_is_thinner_than_a_pixel_is_there(void **state)
                               .peak_bytes = 900,
                               .event = event,
                               .event_count = STEPS,
-                              .place = place,
-                              .place_count = STEPS};
+                              .allocation = allocation,
+                              .allocation_count = STEPS};
     const ckpt_trace *const only = &trace;
     draw(f, &only, 1, "svg", NULL);
     double widest = 0, highest = 0;
@@ -519,7 +520,7 @@ static void what_is_thinner_than_a_pixel_is_there(void **state)
     }
     CHECK(widest > 800 && highest > 200, "the largest box is %.0f x %.0f", widest, highest);
     for (int i = 0; i < STEPS; i++) { /* of nothing nothing is drawn */
-        place[i].bytes = 0;
+        allocation[i].bytes = 0;
     }
     draw(f, &only, 1, "svg", NULL);
     assert_null(strstr(f->text.bytes, " d=\"m"));
@@ -557,10 +558,10 @@ static void bad_places(void **state)
 {
     fixture *const f = *state;
     ckpt_trace trace = *step_of(f, 24, 5, false);
-    ckpt_trace_place *const place = CKPT_NEW(&f->arena, ckpt_trace_place, trace.place_count);
-    memcpy(place, trace.place, (size_t)trace.place_count * sizeof *place);
-    place[3].from = place[3].to = 99999;
-    trace.place = place;
+    ckpt_trace_allocation *const allocation = CKPT_NEW(&f->arena, ckpt_trace_allocation, trace.allocation_count);
+    memcpy(allocation, trace.allocation, (size_t)trace.allocation_count * sizeof *allocation);
+    allocation[3].from = allocation[3].to = 99999;
+    trace.allocation = allocation;
     const ckpt_trace *const only = &trace;
     assert_int_equal(ckpt_view_draw(&only, 1, "svg", NULL, &f->text, &f->err), CKPT_BAD_INPUT);
     assert_non_null(strstr(f->err.msg, "predicted.json"));

@@ -134,12 +134,13 @@ typedef struct ckpt_decision_group {
 /* A buffer, workspace or static block at the peaks. Over all of them the changes add up to the peak's. */
 typedef struct ckpt_contributor {
     const char *name;
-    const char *layer;       /* "" unknown */
-    const char *what;        /* ckpt_life_kind_name, or "static" */
-    ckpt_bytes base, fresh;  /* 0: not in memory at that peak */
-    const char *base_reason; /* why it is there at BASE's peak (ckpt_life_reason); "" where it is not, or unknown, and
+    const char *layer;      /* "" unknown */
+    const char *what;       /* ckpt_live_range_kind_name, or "static" */
+    ckpt_bytes base, fresh; /* 0: not in memory at that peak */
+    const char
+        *base_reason;   /* why it is there at BASE's peak (ckpt_live_range_reason); "" where it is not, or unknown, and
                                 of those with the smallest changes */
-    const char *reason;      /* and at NEW's */
+    const char *reason; /* and at NEW's */
 } ckpt_contributor;
 
 /* A row of a table beside the metrics: a layer and direction of a profile ("h.0.up", "forward"), a budget of a sweep

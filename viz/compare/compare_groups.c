@@ -137,8 +137,8 @@ ckpt_code ckpt_group_decisions(ckpt_comparer *c)
     member *const all = CKPT_NEW(c->out, member, count);
     ordered *const found = CKPT_NEW(c->out, ordered, count);
     ckpt_decision_group *const group = CKPT_NEW(c->out, ckpt_decision_group, count);
-    int *const place = CKPT_NEW(c->out, int, count);
-    if (all == NULL || found == NULL || group == NULL || place == NULL) {
+    int *const allocation = CKPT_NEW(c->out, int, count);
+    if (all == NULL || found == NULL || group == NULL || allocation == NULL) {
         return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d changes", count);
     }
     for (int i = 0; i < count; i++) {
@@ -166,10 +166,10 @@ ckpt_code ckpt_group_decisions(ckpt_comparer *c)
     qsort(found, (size_t)groups, sizeof *found, by_change);
     for (int g = 0; g < groups; g++) {
         group[g] = found[g].group;
-        place[found[g].nth] = g;
+        allocation[found[g].nth] = g;
     }
     for (int i = 0; i < count; i++) {
-        change[i].group = place[change[i].group];
+        change[i].group = allocation[change[i].group];
     }
     c->d->decision_group = group;
     c->d->decision_group_count = groups;

@@ -51,9 +51,10 @@ CKPT_MUST_USE ckpt_code ckpt_match_machines(ckpt_comparer *c, const ckpt_machine
 CKPT_MUST_USE ckpt_code ckpt_note_software(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh);
 
 /* Stays at both peaks, matched by name. `base_statics` and `statics` are in memory all the time. */
-CKPT_MUST_USE ckpt_code ckpt_compare_peaks(ckpt_comparer *c, const ckpt_lives *base, const ckpt_lives *fresh,
-                                           const ckpt_static *base_static, int base_static_count,
-                                           const ckpt_static *fresh_static, int fresh_static_count);
+CKPT_MUST_USE ckpt_code ckpt_compare_peaks(ckpt_comparer *c, const ckpt_live_ranges *base,
+                                           const ckpt_live_ranges *fresh, const ckpt_static *base_static,
+                                           int base_static_count, const ckpt_static *fresh_static,
+                                           int fresh_static_count);
 
 /* Results of all limits, with what explains those that are exceeded. */
 CKPT_MUST_USE ckpt_code ckpt_compare_limits(ckpt_comparer *c);

@@ -181,7 +181,7 @@ static void explain(lines *l, const ckpt_compare_value *value, const ckpt_metric
         char budget[CKPT_UNITS_TEXT], least[CKPT_UNITS_TEXT];
         say(l, ckpt_arena_format(l->c->out, "NEW does not fit its budget of %s; a plan is known for %s",
                                  ckpt_bytes_show(l->c->fresh->plan->budget_bytes, budget),
-                                 ckpt_bytes_show(l->c->fresh->plan->least_budget_bytes, least)));
+                                 ckpt_bytes_show(l->c->fresh->plan->min_budget_bytes, least)));
     } else if (value != NULL && value->has_base && value->fresh <= value->base && value->has_new) {
         say(l, "it is not more than in BASE");
     } else if (is(metric, "peak") || is(metric, "arena") || is(metric, "static")) {

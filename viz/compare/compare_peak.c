@@ -11,7 +11,7 @@ typedef struct entry {
     const char *name, *layer, *what;
     bool workspace, fresh;
     ckpt_bytes bytes;
-    int life; /* -1: static */
+    int range; /* -1: static */
 } entry;
 
 typedef struct pile {
@@ -25,19 +25,19 @@ typedef struct merged {
     int base_life, fresh_life; /* -1: none */
 } merged;
 
-static void add_side(pile *all, const ckpt_lives *lives, bool fresh)
+static void add_side(pile *all, const ckpt_live_ranges *ranges, bool fresh)
 {
-    const int at = lives->trace->peak_event;
-    for (int i = 0; i < lives->count && lives->life[i].from <= at; i++) {
-        const ckpt_life *const life = &lives->life[i];
-        if (life->to >= at) {
-            all->at[all->count++] = (entry){.name = life->name,
-                                            .layer = life->layer,
-                                            .what = ckpt_life_kind_name(life->kind),
-                                            .workspace = life->kind == CKPT_LIFE_WORKSPACE,
+    const int at = ranges->trace->peak_event;
+    for (int i = 0; i < ranges->count && ranges->range[i].from <= at; i++) {
+        const ckpt_live_range *const range = &ranges->range[i];
+        if (range->to >= at) {
+            all->at[all->count++] = (entry){.name = range->name,
+                                            .layer = range->layer,
+                                            .what = ckpt_live_range_kind_name(range->kind),
+                                            .workspace = range->kind == CKPT_LIFE_WORKSPACE,
                                             .fresh = fresh,
-                                            .bytes = life->bytes,
-                                            .life = i};
+                                            .bytes = range->bytes,
+                                            .range = i};
         }
     }
 }
@@ -50,14 +50,14 @@ static void add_statics(pile *all, const ckpt_static *statics, int count, bool f
                                         .what = "static",
                                         .fresh = fresh,
                                         .bytes = statics[i].bytes,
-                                        .life = -1};
+                                        .range = -1};
     }
 }
 
 /* What may share a name is told apart: a static block, a workspace, anything else. */
 static int sort_of(const entry *e)
 {
-    return e->life < 0 ? 0 : e->workspace ? 1 : 2;
+    return e->range < 0 ? 0 : e->workspace ? 1 : 2;
 }
 
 static int by_name(const void *a, const void *b)
@@ -88,7 +88,7 @@ static int merge(const pile *all, merged *out)
             const entry *const e = &all->at[end];
             ckpt_bytes *const side = e->fresh ? &m.is.fresh : &m.is.base;
             *side = ckpt_plus(*side, e->bytes);
-            *(e->fresh ? &m.fresh_life : &m.base_life) = e->life;
+            *(e->fresh ? &m.fresh_life : &m.base_life) = e->range;
             m.is.layer = e->layer;
             m.is.what = e->what;
         }
@@ -99,17 +99,17 @@ static int merge(const pile *all, merged *out)
     return count;
 }
 
-static ckpt_code reason_of(ckpt_comparer *c, const ckpt_lives *lives, int life, const char **reason)
+static ckpt_code reason_of(ckpt_comparer *c, const ckpt_live_ranges *ranges, int range, const char **reason)
 {
-    if (life >= 0) {
-        *reason = ckpt_life_reason(lives, life, c->out);
+    if (range >= 0) {
+        *reason = ckpt_live_range_reason(ranges, range, c->out);
     }
     return *reason != NULL ? CKPT_OK : CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a reason");
 }
 
-static const char *peak_of(ckpt_comparer *c, const ckpt_lives *lives)
+static const char *peak_of(ckpt_comparer *c, const ckpt_live_ranges *ranges)
 {
-    const ckpt_trace *const trace = lives->trace;
+    const ckpt_trace *const trace = ranges->trace;
     const char *const name =
         trace->event_count > 0 ? ckpt_compare_name(c->out, trace->event[trace->peak_event].name) : "";
     return trace->event_count > 0 && name != NULL
@@ -138,7 +138,7 @@ static void add_rest(merged *all, int *count, ckpt_bytes change)
     }
 }
 
-ckpt_code ckpt_compare_peaks(ckpt_comparer *c, const ckpt_lives *base, const ckpt_lives *fresh,
+ckpt_code ckpt_compare_peaks(ckpt_comparer *c, const ckpt_live_ranges *base, const ckpt_live_ranges *fresh,
                              const ckpt_static *base_static, int base_static_count, const ckpt_static *fresh_static,
                              int fresh_static_count)
 {

@@ -228,8 +228,8 @@ static void add_summary(ckpt_comparer *c)
     add(c, "budget", a->budget_bytes, b->budget_bytes, true, true);
     if (!fa || !fb || limited(c, "least_budget")) { /* else it is static block and arena once more */
         ckpt_compare_value *const value =
-            add(c, "least_budget", fa ? ckpt_plus(a->static_bytes, a->arena_bytes) : a->least_budget_bytes,
-                fb ? ckpt_plus(b->static_bytes, b->arena_bytes) : b->least_budget_bytes, true, true);
+            add(c, "least_budget", fa ? ckpt_plus(a->static_bytes, a->arena_bytes) : a->min_budget_bytes,
+                fb ? ckpt_plus(b->static_bytes, b->arena_bytes) : b->min_budget_bytes, true, true);
         value->why = fa == fb ? ""
                      : fa     ? "for BASE no smaller one was looked for"
                               : "for NEW no smaller one was looked for";
@@ -250,7 +250,7 @@ static void add_summary(ckpt_comparer *c)
 /* A plan as its stays in memory; lives.count 0: it does not fit, or is too old to tell. */
 typedef struct side {
     const ckpt_plan *plan;
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
     ckpt_name_table layer; /* of the plan's decisions */
     ckpt_ns *again_ns;     /* per decision: time in runs again */
     ckpt_bytes *copied, *peak;
@@ -279,17 +279,17 @@ static ckpt_code take_steps(ckpt_comparer *c, side *s)
     ckpt_name_table op, buffer, writer;
     CKPT_TRY(ckpt_name_table_init(&op, o->op_count, c));
     CKPT_TRY(ckpt_name_table_init(&buffer, o->buffer_count, c));
-    CKPT_TRY(ckpt_name_table_init(&writer, s->lives.count, c));
+    CKPT_TRY(ckpt_name_table_init(&writer, s->ranges.count, c));
     for (int i = 0; i < o->op_count; i++) {
         ckpt_name_table_add(&op, o->op[i].name, i);
     }
     for (int i = 0; i < o->buffer_count; i++) {
         ckpt_name_table_add(&buffer, o->buffer[i].name, i);
     }
-    for (int i = 0; i < s->lives.count; i++) {
-        if (s->lives.life[i].kind != CKPT_LIFE_WORKSPACE) {
-            ckpt_name_table_add(&writer, s->lives.life[i].name,
-                                ckpt_name_table_find(&s->layer, s->lives.life[i].layer));
+    for (int i = 0; i < s->ranges.count; i++) {
+        if (s->ranges.range[i].kind != CKPT_LIFE_WORKSPACE) {
+            ckpt_name_table_add(&writer, s->ranges.range[i].name,
+                                ckpt_name_table_find(&s->layer, s->ranges.range[i].layer));
         }
     }
     ckpt_name_table_sort(&op);
@@ -297,7 +297,7 @@ static ckpt_code take_steps(ckpt_comparer *c, side *s)
     ckpt_name_table_sort(&writer);
     for (int i = 0; i < s->plan->step_count; i++) {
         const ckpt_step *const step = &s->plan->step[i];
-        if (step->kind == CKPT_RUN && step->again) {
+        if (step->kind == CKPT_RUN && step->recomputed) {
             const int at = ckpt_name_table_find(&op, step->name);
             const int layer = at >= 0 ? ckpt_name_table_find(&s->layer, o->op[at].layer) : -1;
             if (layer >= 0) {
@@ -316,14 +316,14 @@ static ckpt_code take_steps(ckpt_comparer *c, side *s)
 
 static void take_peak(side *s)
 {
-    const int at = s->lives.count > 0 ? s->lives.trace->peak_event : 0;
-    for (int i = 0; i < s->lives.count; i++) {
-        const ckpt_life *const life = &s->lives.life[i];
-        const int layer = life->from <= at && at <= life->to && life->kind != CKPT_LIFE_WORKSPACE
-                              ? ckpt_name_table_find(&s->layer, life->layer)
+    const int at = s->ranges.count > 0 ? s->ranges.trace->peak_event : 0;
+    for (int i = 0; i < s->ranges.count; i++) {
+        const ckpt_live_range *const range = &s->ranges.range[i];
+        const int layer = range->from <= at && at <= range->to && range->kind != CKPT_LIFE_WORKSPACE
+                              ? ckpt_name_table_find(&s->layer, range->layer)
                               : -1;
         if (layer >= 0) {
-            s->peak[layer] = ckpt_plus(s->peak[layer], life->bytes);
+            s->peak[layer] = ckpt_plus(s->peak[layer], range->bytes);
         }
     }
 }
@@ -336,7 +336,7 @@ static ckpt_code take_side(ckpt_comparer *c, const ckpt_plan *plan, const char *
         CKPT_TRY(
             ckpt_compare_note(c, ckpt_arena_format(c->out, "%s does not fit its budget of %s; a plan is known for %s",
                                                    whose, ckpt_bytes_show(plan->budget_bytes, budget),
-                                                   ckpt_bytes_show(plan->least_budget_bytes, least))));
+                                                   ckpt_bytes_show(plan->min_budget_bytes, least))));
     } else if (plan->outline.op_count == 0) {
         CKPT_TRY(
             ckpt_compare_note(c, ckpt_arena_format(c->out,
@@ -346,7 +346,8 @@ static ckpt_code take_side(ckpt_comparer *c, const ckpt_plan *plan, const char *
     } else {
         const ckpt_trace *trace = NULL;
         CKPT_TRY_WHILE(c->err, ckpt_plan_as_trace(plan, c->out, &trace, c->err), "reading %.120s", plan->source);
-        CKPT_TRY_WHILE(c->err, ckpt_lives_make(trace, c->out, &s->lives, c->err), "reading %.120s", plan->source);
+        CKPT_TRY_WHILE(c->err, ckpt_live_ranges_make(trace, c->out, &s->ranges, c->err), "reading %.120s",
+                       plan->source);
     }
     CKPT_TRY(take_layers(c, s));
     CKPT_TRY(take_steps(c, s));
@@ -406,9 +407,9 @@ ckpt_code ckpt_compare_plans(ckpt_comparer *c)
     CKPT_TRY(take_side(c, c->base->plan, "BASE", &a));
     CKPT_TRY(take_side(c, c->fresh->plan, "NEW", &b));
     CKPT_TRY(add_decisions(c, &a, &b));
-    if (a.lives.count == 0 || b.lives.count == 0) {
+    if (a.ranges.count == 0 || b.ranges.count == 0) {
         return CKPT_OK;
     }
-    return ckpt_compare_peaks(c, &a.lives, &b.lives, a.plan->outline.statics, a.plan->outline.static_count,
+    return ckpt_compare_peaks(c, &a.ranges, &b.ranges, a.plan->outline.statics, a.plan->outline.static_count,
                               b.plan->outline.statics, b.plan->outline.static_count);
 }

@@ -175,7 +175,7 @@ static void add_mean(ckpt_comparer *c)
 
 static ckpt_bytes least_of(const ckpt_curve *curve)
 {
-    return curve->point_count > 0 ? curve->point[0].budget_bytes : curve->least_budget_bytes;
+    return curve->point_count > 0 ? curve->point[0].budget_bytes : curve->min_budget_bytes;
 }
 
 ckpt_code ckpt_compare_sweeps(ckpt_comparer *c)

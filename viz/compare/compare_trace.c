@@ -206,7 +206,7 @@ static int statics_of(const ckpt_trace *trace, ckpt_static *statics)
 ckpt_code ckpt_compare_traces(ckpt_comparer *c)
 {
     const ckpt_trace *const base = c->base->trace, *const fresh = c->fresh->trace;
-    ckpt_lives a, b;
+    ckpt_live_ranges a, b;
     ckpt_static base_static[4], fresh_static[4];
     ckpt_compare_add(c, "peak", base->peak_bytes, fresh->peak_bytes);
     add_both(c, "static", base->static_bytes, fresh->static_bytes);
@@ -223,8 +223,8 @@ ckpt_code ckpt_compare_traces(ckpt_comparer *c)
     }
     CKPT_TRY(add_categories(c));
     CKPT_TRY(find_difference(c));
-    CKPT_TRY_WHILE(c->err, ckpt_lives_make(base, c->out, &a, c->err), "reading %.120s", base->source);
-    CKPT_TRY_WHILE(c->err, ckpt_lives_make(fresh, c->out, &b, c->err), "reading %.120s", fresh->source);
+    CKPT_TRY_WHILE(c->err, ckpt_live_ranges_make(base, c->out, &a, c->err), "reading %.120s", base->source);
+    CKPT_TRY_WHILE(c->err, ckpt_live_ranges_make(fresh, c->out, &b, c->err), "reading %.120s", fresh->source);
     if (a.count == 0 || b.count == 0) {
         return base->peak_bytes == fresh->peak_bytes
                    ? CKPT_OK

@@ -83,9 +83,9 @@ static void draw_title(ckpt_curve_picture *p)
     char b[CKPT_UNITS_TEXT];
     double y = v->margin + (cells ? 0.5 : 0.6) * v->line;
     const double width = v->canvas.width - 2 * v->margin;
-    ckpt_view_words(v, v->margin, y, (ckpt_font){cells ? v->small : 17, true, CKPT_INK_BLACK, -1}, width, v->title);
+    ckpt_view_words(v, v->margin, y, (ckpt_font){cells ? v->small : 17, true, CKPT_ROLE_BLACK, -1}, width, v->title);
     y += (cells ? 1 : 1.4) * v->line;
-    const ckpt_font grey = {12.5, false, CKPT_INK_GREY, -1};
+    const ckpt_font grey = {12.5, false, CKPT_ROLE_GREY, -1};
     ckpt_view_words(v, v->margin, y, grey, width,
                     CKPT_SAY(v, "keep-all takes %s in %s%s%s", ckpt_bytes_show(curve->keep_all_peak_bytes, a),
                              ckpt_ns_show(curve->keep_all_time_ns, b),
@@ -109,7 +109,7 @@ static void draw_scale(ckpt_curve_picture *p)
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
     const double apart = cells ? 2 * v->canvas.cell_height : 28;
-    const ckpt_font left = {v->small, false, CKPT_INK_BLACK, 1}, right = {v->small, false, CKPT_INK_GREY, -1};
+    const ckpt_font left = {v->small, false, CKPT_ROLE_BLACK, 1}, right = {v->small, false, CKPT_ROLE_GREY, -1};
     const double keep_all = (double)p->curve->keep_all_time_ns;
     static const double mantissa[] = {1, 2, 5};
     double last = p->bottom + 2 * apart;
@@ -121,7 +121,7 @@ static void draw_scale(ckpt_curve_picture *p)
             continue;
         }
         last = y;
-        ckpt_view_line(v, p->left, y, p->right, y, (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+        ckpt_view_line(v, p->left, y, p->right, y, (ckpt_pen){CKPT_ROLE_FAINT, 1, 0});
         const int digits = k >= 0 && over < 0.00999 ? (int)ceil(-log10(100 * over) - 1e-9) : 0;
         ckpt_view_words(v, p->left - 8, y, left, CKPT_ANY_WIDTH,
                         CKPT_SAY(v, "%s%.*f %%", k < 0 ? "" : "+", digits, 100 * over));
@@ -144,19 +144,19 @@ static void draw_budgets(ckpt_curve_picture *p)
     for (double at_bytes = ceil(p->x_low / step) * step; at_bytes <= p->x_high; at_bytes += step) {
         char text[CKPT_UNITS_TEXT];
         const double x = ckpt_curve_x(p, at_bytes);
-        ckpt_view_line(v, x, p->bottom, x, p->bottom + (cells ? 0 : 4), (ckpt_pen){CKPT_INK_GREY, 1, 0});
-        ckpt_view_words(v, x, p->bottom + (cells ? 24 : 14), (ckpt_font){v->small, false, CKPT_INK_BLACK, 0},
+        ckpt_view_line(v, x, p->bottom, x, p->bottom + (cells ? 0 : 4), (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
+        ckpt_view_words(v, x, p->bottom + (cells ? 24 : 14), (ckpt_font){v->small, false, CKPT_ROLE_BLACK, 0},
                         CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", ckpt_tick_bytes(at_bytes, step, p->x_high, text)));
     }
     const bool narrow = is_narrow(p);
-    ckpt_view_line(v, p->left, p->bottom, p->right, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
+    ckpt_view_line(v, p->left, p->bottom, p->right, p->bottom, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
     ckpt_view_words(v, (p->left + p->right) / 2, p->bottom + (cells ? 40 : 34),
-                    (ckpt_font){v->small, false, CKPT_INK_BLACK, 0}, CKPT_ANY_WIDTH,
+                    (ckpt_font){v->small, false, CKPT_ROLE_BLACK, 0}, CKPT_ANY_WIDTH,
                     narrow ? "budget, static block included" : "budget of the step, static block included");
     const double y = p->top - (cells ? 16 : 16);
-    ckpt_view_words(v, v->margin, y, (ckpt_font){v->small, false, CKPT_INK_BLACK, -1}, CKPT_ANY_WIDTH,
+    ckpt_view_words(v, v->margin, y, (ckpt_font){v->small, false, CKPT_ROLE_BLACK, -1}, CKPT_ANY_WIDTH,
                     narrow ? "over keep-all" : "over keep-all (square-root scale)");
-    ckpt_view_words(v, v->canvas.width - v->margin, y, (ckpt_font){v->small, false, CKPT_INK_GREY, 1}, CKPT_ANY_WIDTH,
+    ckpt_view_words(v, v->canvas.width - v->margin, y, (ckpt_font){v->small, false, CKPT_ROLE_GREY, 1}, CKPT_ANY_WIDTH,
                     "time of a step");
 }
 
@@ -168,7 +168,7 @@ static void label_forbidden(ckpt_curve_picture *p)
     const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
     const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_INK_BLACK, 0};
+    const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, 0};
     char bytes[CKPT_UNITS_TEXT];
     const char *const budget = CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->point[0].budget_bytes, bytes));
     const char *const whole[WHOLE] = {"no plan below", budget, "static block",
@@ -181,7 +181,7 @@ static void label_forbidden(ckpt_curve_picture *p)
         for (int i = 0; i < (fits ? WHOLE : SHORT); i++) {
             ckpt_view_words_on(v, (from + least) / 2,
                                p->top + (cells ? 8 : 14) + (i + (fits ? i / 2 * 0.5 : 0)) * v->line, font,
-                               CKPT_ANY_WIDTH, fits ? whole[i] : few[i], CKPT_INK_FAINT);
+                               CKPT_ANY_WIDTH, fits ? whole[i] : few[i], CKPT_ROLE_FAINT);
         }
         return;
     }
@@ -199,17 +199,17 @@ static void draw_forbidden(ckpt_curve_picture *p)
     const bool cells = v->canvas.renderer->cells;
     const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
     const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
-    ckpt_view_box(v, p->left, p->top, least - p->left, p->bottom - p->top, CKPT_INK_FAINT);
+    ckpt_view_box(v, p->left, p->top, least - p->left, p->bottom - p->top, CKPT_ROLE_FAINT);
     if (block > p->left) {
-        ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_INK_PARAMETER_GRADIENTS);
+        ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_ROLE_PARAMETER_GRADIENTS);
     }
     for (double y = p->top - (least - p->left); !cells && y < p->bottom; y += 12) { /* hatched by hand, 45 degrees */
         const double from = fmax(0, p->top - y), to = fmin(least - p->left, p->bottom - y);
         if (from < to) {
-            ckpt_view_line(v, p->left + from, y + from, p->left + to, y + to, (ckpt_pen){CKPT_INK_WEIGHTS, 0.6, 0});
+            ckpt_view_line(v, p->left + from, y + from, p->left + to, y + to, (ckpt_pen){CKPT_ROLE_WEIGHTS, 0.6, 0});
         }
     }
-    ckpt_view_line(v, least, p->top, least, p->bottom, (ckpt_pen){CKPT_INK_GREY, 1, 0});
+    ckpt_view_line(v, least, p->top, least, p->bottom, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
     ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 12});
 }
 
@@ -250,7 +250,7 @@ static void draw_band(ckpt_curve_picture *p)
         back[more - 1 - i] = swap;
     }
     if (count > 1) {
-        p->view.canvas.renderer->area(&p->view.canvas, p->point, count + more, CKPT_INK_OPEN);
+        p->view.canvas.renderer->area(&p->view.canvas, p->point, count + more, CKPT_ROLE_OPEN);
     }
 }
 
@@ -263,16 +263,16 @@ static const char *base_name(const char *path)
 /* A ring with a dot, a line down to its budget, and what it is. */
 static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
 {
-    static const ckpt_curve_shape ring = {16, 0, 7, CKPT_INK_BLACK, "@"}, dot = {12, 0, 3, CKPT_INK_BLACK, "@"};
+    static const ckpt_curve_shape ring = {16, 0, 7, CKPT_ROLE_BLACK, "@"}, dot = {12, 0, 3, CKPT_ROLE_BLACK, "@"};
     ckpt_view *const v = &p->view;
     char a[CKPT_UNITS_TEXT];
     const double over = chosen_overhead(plan);
     const ckpt_point centre = {ckpt_curve_x(p, (double)plan->budget_bytes), ckpt_curve_y(p, over)};
-    ckpt_view_line(v, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_INK_BLACK, 1, 3});
+    ckpt_view_line(v, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_BLACK, 1, 3});
     ckpt_obstacles_line(&p->obstacles, centre, (ckpt_point){centre.x, p->bottom});
-    ckpt_curve_mark(p, centre, &ring, CKPT_INK_PAPER);
-    ckpt_curve_mark(p, centre, &dot, CKPT_INK_BLACK);
-    const ckpt_font font = {v->small, true, CKPT_INK_BLACK, -1};
+    ckpt_curve_mark(p, centre, &ring, CKPT_ROLE_PAPER);
+    ckpt_curve_mark(p, centre, &dot, CKPT_ROLE_BLACK);
+    const ckpt_font font = {v->small, true, CKPT_ROLE_BLACK, -1};
     const char *const name = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, base_name(plan->source), 160));
     (void)ckpt_label_place(&p->obstacles, v, &centre, 1, 12, 0, font,
                            CKPT_SAY(v, "%s: %s, %+.2f %%", name, ckpt_bytes_show(plan->budget_bytes, a), 100 * over));
@@ -280,13 +280,13 @@ static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
 
 static void draw_keep_all(ckpt_curve_picture *p)
 {
-    static const ckpt_curve_shape keep = {4, 0.125, 6, CKPT_INK_BLACK, "K"};
+    static const ckpt_curve_shape keep = {4, 0.125, 6, CKPT_ROLE_BLACK, "K"};
     const ckpt_point centre = {ckpt_curve_x(p, (double)p->curve->keep_all_peak_bytes), ckpt_curve_y(p, 0)};
     if ((double)p->curve->keep_all_peak_bytes <= p->x_high) {
-        ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_INK_WEIGHTS, 1, 4});
+        ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_WEIGHTS, 1, 4});
         ckpt_obstacles_line(&p->obstacles, (ckpt_point){centre.x, p->top}, centre);
-        ckpt_curve_mark(p, centre, &keep, CKPT_INK_BLACK);
-        const ckpt_font font = {p->view.small, false, CKPT_INK_BLACK, 1};
+        ckpt_curve_mark(p, centre, &keep, CKPT_ROLE_BLACK);
+        const ckpt_font font = {p->view.small, false, CKPT_ROLE_BLACK, 1};
         const double y = p->top + (p->view.canvas.renderer->cells ? 8 : 10);
         const double width = ckpt_view_measure(&p->view, font, "keep-all");
         ckpt_view_words(&p->view, centre.x - 8, y, font, CKPT_ANY_WIDTH, "keep-all");
@@ -296,20 +296,20 @@ static void draw_keep_all(ckpt_curve_picture *p)
 
 static void draw_curves(ckpt_curve_picture *p)
 {
-    static const ckpt_curve_shape plan = {12, 0, 3.4, CKPT_INK_ACTIVATIONS, "o"};
+    static const ckpt_curve_shape plan = {12, 0, 3.4, CKPT_ROLE_ACTIVATIONS, "o"};
     const ckpt_curve *const curve = p->curve;
     if (p->bounds) {
         draw_band(p);
-        draw_stair(p, true, (ckpt_pen){CKPT_INK_BUDGET, 1.6, 5});
+        draw_stair(p, true, (ckpt_pen){CKPT_ROLE_BUDGET, 1.6, 5});
     }
     draw_keep_all(p);
     const int baselines = curve->baseline_count < BASELINES_SHOWN ? curve->baseline_count : BASELINES_SHOWN;
     for (int b = 0; b < baselines; b++) {
         ckpt_curve_draw_baseline(p, b);
     }
-    draw_stair(p, false, (ckpt_pen){CKPT_INK_ACTIVATIONS, 2.2, 0});
+    draw_stair(p, false, (ckpt_pen){CKPT_ROLE_ACTIVATIONS, 2.2, 0});
     for (int i = 0; i < curve->point_count; i++) {
-        ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &plan, CKPT_INK_ACTIVATIONS);
+        ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &plan, CKPT_ROLE_ACTIVATIONS);
     }
     for (int i = 0; i < p->chosen_count; i++) {
         draw_chosen(p, p->chosen[i]);
@@ -329,14 +329,14 @@ static void label_lines(ckpt_curve_picture *p)
         p->point[i].y -= gap; /* above the line; the bound's words below theirs */
     }
     (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
-                           (ckpt_font){v->small, true, CKPT_INK_ACTIVATIONS, -1}, "planned");
+                           (ckpt_font){v->small, true, CKPT_ROLE_ACTIVATIONS, -1}, "planned");
     if (p->bounds) {
         for (int i = 0; i < curve->point_count; i++) {
             const double below = ckpt_curve_y(p, ckpt_curve_overhead(p, curve->point[i].bound_ns)) + 2 * gap;
             p->point[i].y = fmin(below, p->bottom - 2 * gap);
         }
         (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
-                               (ckpt_font){v->small, false, CKPT_INK_BUDGET, -1},
+                               (ckpt_font){v->small, false, CKPT_ROLE_BUDGET, -1},
                                all ? "bound: no schedule is faster" : "bound: none in its scope is faster");
     }
 }
@@ -347,11 +347,11 @@ static void draw_parts(ckpt_curve_picture *p)
     char text[CKPT_UNITS_TEXT];
     draw_title(p);
     if (p->curve->point_count == 0) {
-        ckpt_view_words(v, v->canvas.width / 2, v->canvas.height / 2, (ckpt_font){14, false, CKPT_INK_BLACK, 0},
+        ckpt_view_words(v, v->canvas.width / 2, v->canvas.height / 2, (ckpt_font){14, false, CKPT_ROLE_BLACK, 0},
                         v->canvas.width - 2 * v->margin,
-                        p->curve->least_budget_bytes > 0 ? CKPT_SAY(v, "no plan fits; one was found for %s",
-                                                                    ckpt_bytes_show(p->curve->least_budget_bytes, text))
-                                                         : "no plan fits");
+                        p->curve->min_budget_bytes > 0 ? CKPT_SAY(v, "no plan fits; one was found for %s",
+                                                                  ckpt_bytes_show(p->curve->min_budget_bytes, text))
+                                                       : "no plan fits");
         return;
     }
     draw_scale(p);
@@ -371,7 +371,7 @@ static ckpt_code draw(ckpt_curve_picture *p, ckpt_text *text, ckpt_err *err)
     ckpt_canvas *const canvas = &v->canvas;
     const bool cells = canvas->renderer->cells;
     enum { OBSTACLES = 20000 };
-    const ckpt_font any = {12, false, CKPT_INK_BLACK, -1};
+    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
     p->left = v->margin + (cells ? 72 : 62);
     p->right = canvas->width - v->margin - (cells ? 80 : 66);
     p->top = v->margin + (cells ? 5 : 6) * v->line;

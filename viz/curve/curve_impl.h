@@ -54,12 +54,13 @@ double ckpt_curve_overhead(const ckpt_curve_picture *picture, ckpt_ns time);
 typedef struct ckpt_curve_shape {
     int corners;
     double turn, size;
-    ckpt_ink ink;
+    ckpt_colour_role role;
     const char *letter;
 } ckpt_curve_shape;
 
 /* A closed outline over `fill`, so that what lies behind does not show. */
-void ckpt_curve_mark(ckpt_curve_picture *picture, ckpt_point centre, const ckpt_curve_shape *shape, ckpt_ink fill);
+void ckpt_curve_mark(ckpt_curve_picture *picture, ckpt_point centre, const ckpt_curve_shape *shape,
+                     ckpt_colour_role fill);
 
 /* Points of a baseline that are on the scale; its name beside them, when all else has been drawn. */
 void ckpt_curve_draw_baseline(ckpt_curve_picture *picture, int number);

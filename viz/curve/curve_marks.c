@@ -8,10 +8,10 @@ enum { SHAPES = 8 };
 /* Corners of marks on a circle of radius 1: number of them, and the angle of the first in turns; 0 is a cross. One for
  * each baseline there is. */
 static const ckpt_curve_shape shapes[SHAPES] = {
-    {4, 0.125, 5.2, CKPT_INK_GRADIENTS, NULL}, {3, 0.75, 5.6, CKPT_INK_STAGING, NULL},
-    {4, 0, 5.6, CKPT_INK_SAVED, NULL},         {3, 0.25, 5.6, CKPT_INK_GREY, NULL},
-    {5, 0.75, 5.4, CKPT_INK_BUDGET, NULL},     {6, 0, 5.2, CKPT_INK_WEIGHTS, NULL},
-    {0, 0, 4.4, CKPT_INK_BLACK, NULL},         {3, 0, 5.6, CKPT_INK_RECOMPUTE, NULL},
+    {4, 0.125, 5.2, CKPT_ROLE_GRADIENTS, NULL}, {3, 0.75, 5.6, CKPT_ROLE_STAGING, NULL},
+    {4, 0, 5.6, CKPT_ROLE_SAVED, NULL},         {3, 0.25, 5.6, CKPT_ROLE_GREY, NULL},
+    {5, 0.75, 5.4, CKPT_ROLE_BUDGET, NULL},     {6, 0, 5.2, CKPT_ROLE_WEIGHTS, NULL},
+    {0, 0, 4.4, CKPT_ROLE_BLACK, NULL},         {3, 0, 5.6, CKPT_ROLE_RECOMPUTE, NULL},
 };
 
 /* In a terminal letters, without the o of the plans. */
@@ -25,14 +25,14 @@ static ckpt_curve_shape shape_of(int number)
 }
 
 /* A closed outline over paper, so that what lies behind does not show; in a terminal a letter. */
-void ckpt_curve_mark(ckpt_curve_picture *p, ckpt_point centre, const ckpt_curve_shape *shape, ckpt_ink fill)
+void ckpt_curve_mark(ckpt_curve_picture *p, ckpt_point centre, const ckpt_curve_shape *shape, ckpt_colour_role fill)
 {
     ckpt_view *const v = &p->view;
-    const ckpt_pen pen = {shape->ink, 1.6, 0};
+    const ckpt_pen pen = {shape->role, 1.6, 0};
     const double r = shape->size;
     ckpt_obstacles_box(&p->obstacles, (ckpt_rect){centre.x - r, centre.y - r, centre.x + r, centre.y + r, 8});
     if (v->canvas.renderer->cells) {
-        v->canvas.renderer->text(&v->canvas, centre.x, centre.y, &(ckpt_font){v->small, true, CKPT_INK_BLACK, 0},
+        v->canvas.renderer->text(&v->canvas, centre.x, centre.y, &(ckpt_font){v->small, true, CKPT_ROLE_BLACK, 0},
                                  shape->letter);
         return;
     }
@@ -70,12 +70,12 @@ void ckpt_curve_draw_baseline(ckpt_curve_picture *p, int number)
     for (int i = 0; i + 1 < count; i++) {
         if (!p->view.canvas.renderer->cells) {
             ckpt_view_line(&p->view, p->point[i].x, p->point[i].y, p->point[i + 1].x, p->point[i + 1].y,
-                           (ckpt_pen){shape.ink, 0.8, number < SHAPES ? 0 : 3});
+                           (ckpt_pen){shape.role, 0.8, number < SHAPES ? 0 : 3});
         }
         ckpt_obstacles_line(&p->obstacles, p->point[i], p->point[i + 1]);
     }
     for (int i = 0; i < count; i++) {
-        ckpt_curve_mark(p, p->point[i], &shape, CKPT_INK_PAPER);
+        ckpt_curve_mark(p, p->point[i], &shape, CKPT_ROLE_PAPER);
     }
 }
 
@@ -85,7 +85,7 @@ void ckpt_curve_label_baseline(ckpt_curve_picture *p, int number)
     const ckpt_curve_shape shape = shape_of(number);
     const int count = shown_points(p, &p->curve->baseline[number]);
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_INK_BLACK, -1};
+    const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, -1};
     const char *const name =
         ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, p->curve->baseline[number].strategy, 160));
     if (count > 0 && cells) {
@@ -94,6 +94,6 @@ void ckpt_curve_label_baseline(ckpt_curve_picture *p, int number)
         const ckpt_point mark = ckpt_label_place(&p->obstacles, v, p->point, count, 8, 14, font, name);
         ckpt_curve_shape small = shape;
         small.size *= 0.75;
-        ckpt_curve_mark(p, (ckpt_point){mark.x, mark.y}, &small, CKPT_INK_PAPER);
+        ckpt_curve_mark(p, (ckpt_point){mark.x, mark.y}, &small, CKPT_ROLE_PAPER);
     }
 }

@@ -6,29 +6,29 @@
 
 #include "viz/draw/draw_impl.h"
 
-const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT] = {
+const ckpt_colour_role_look ckpt_colour_role_looks[CKPT_ROLE_COUNT] = {
 #define RGB(r, g, b) "#" #r #g #b, 0x##r / 255.0, 0x##g / 255.0, 0x##b / 255.0
-    [CKPT_INK_PAPER] = {RGB(ff, ff, ff), -1, " ", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_BLACK] = {RGB(1a, 1a, 1a), -1, "#", CKPT_INK_PAPER, CKPT_HATCH_NONE},
-    [CKPT_INK_GREY] = {RGB(55, 55, 55), -1, ":", CKPT_INK_PAPER, CKPT_HATCH_NONE},
-    [CKPT_INK_FAINT] = {RGB(e2, e2, e2), 240, ".", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_WEIGHTS] = {RGB(8c, 8c, 8c), 245, "W", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_OPTIMIZER] = {RGB(b4, b4, b4), 249, "O", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_PARAMETER_GRADIENTS] = {RGB(d6, d6, d6), 253, "G", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_INPUTS] = {RGB(6e, 6e, 6e), 242, "I", CKPT_INK_PAPER, CKPT_HATCH_NONE},
-    [CKPT_INK_ACTIVATIONS] = {RGB(00, 72, b2), 25, "a", CKPT_INK_PAPER, CKPT_HATCH_NONE},
-    [CKPT_INK_SAVED] = {RGB(56, b4, e9), 74, "s", CKPT_INK_BLACK, CKPT_HATCH_DOTS},
-    [CKPT_INK_GRADIENTS] = {RGB(00, 9e, 73), 36, "g", CKPT_INK_BLACK, CKPT_HATCH_FALLING},
-    [CKPT_INK_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_INK_BLACK, CKPT_HATCH_LEVEL},
-    [CKPT_INK_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_INK_BLACK, CKPT_HATCH_RISING},
-    [CKPT_INK_OTHER] = {RGB(e6, 9f, 00), 178, "o", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_OUTSIDE] = {RGB(30, 30, 30), 236, "x", CKPT_INK_PAPER, CKPT_HATCH_NONE},
-    [CKPT_INK_BUDGET] = {RGB(d5, 5e, 00), 166, "=", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_RECOMPUTE] = {RGB(e6, 9f, 00), 178, "r", CKPT_INK_BLACK, CKPT_HATCH_RISING},
-    [CKPT_INK_OFFLOADED] = {RGB(cc, 79, a7), 175, "f", CKPT_INK_BLACK, CKPT_HATCH_CROSS},
-    [CKPT_INK_CAPACITY] = {RGB(1a, 1a, 1a), -1, "^", CKPT_INK_PAPER, CKPT_HATCH_NONE},
-    [CKPT_INK_RESIDUAL] = {RGB(d5, 5e, 00), 166, "d", CKPT_INK_BLACK, CKPT_HATCH_NONE},
-    [CKPT_INK_OPEN] = {RGB(fa, e3, c8), 223, "?", CKPT_INK_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_PAPER] = {RGB(ff, ff, ff), -1, " ", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_BLACK] = {RGB(1a, 1a, 1a), -1, "#", CKPT_ROLE_PAPER, CKPT_HATCH_NONE},
+    [CKPT_ROLE_GREY] = {RGB(55, 55, 55), -1, ":", CKPT_ROLE_PAPER, CKPT_HATCH_NONE},
+    [CKPT_ROLE_FAINT] = {RGB(e2, e2, e2), 240, ".", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_WEIGHTS] = {RGB(8c, 8c, 8c), 245, "W", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_OPTIMIZER] = {RGB(b4, b4, b4), 249, "O", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_PARAMETER_GRADIENTS] = {RGB(d6, d6, d6), 253, "G", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_INPUTS] = {RGB(6e, 6e, 6e), 242, "I", CKPT_ROLE_PAPER, CKPT_HATCH_NONE},
+    [CKPT_ROLE_ACTIVATIONS] = {RGB(00, 72, b2), 25, "a", CKPT_ROLE_PAPER, CKPT_HATCH_NONE},
+    [CKPT_ROLE_SAVED] = {RGB(56, b4, e9), 74, "s", CKPT_ROLE_BLACK, CKPT_HATCH_DOTS},
+    [CKPT_ROLE_GRADIENTS] = {RGB(00, 9e, 73), 36, "g", CKPT_ROLE_BLACK, CKPT_HATCH_FALLING},
+    [CKPT_ROLE_WORKSPACE] = {RGB(f0, e4, 42), 227, "w", CKPT_ROLE_BLACK, CKPT_HATCH_LEVEL},
+    [CKPT_ROLE_STAGING] = {RGB(cc, 79, a7), 175, "c", CKPT_ROLE_BLACK, CKPT_HATCH_RISING},
+    [CKPT_ROLE_OTHER] = {RGB(e6, 9f, 00), 178, "o", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_OUTSIDE] = {RGB(30, 30, 30), 236, "x", CKPT_ROLE_PAPER, CKPT_HATCH_NONE},
+    [CKPT_ROLE_BUDGET] = {RGB(d5, 5e, 00), 166, "=", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_RECOMPUTE] = {RGB(e6, 9f, 00), 178, "r", CKPT_ROLE_BLACK, CKPT_HATCH_RISING},
+    [CKPT_ROLE_OFFLOADED] = {RGB(cc, 79, a7), 175, "f", CKPT_ROLE_BLACK, CKPT_HATCH_CROSS},
+    [CKPT_ROLE_CAPACITY] = {RGB(1a, 1a, 1a), -1, "^", CKPT_ROLE_PAPER, CKPT_HATCH_NONE},
+    [CKPT_ROLE_RESIDUAL] = {RGB(d5, 5e, 00), 166, "d", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
+    [CKPT_ROLE_OPEN] = {RGB(fa, e3, c8), 223, "?", CKPT_ROLE_BLACK, CKPT_HATCH_NONE},
 #undef RGB
 };
 
@@ -84,9 +84,10 @@ bool ckpt_box_fit(const ckpt_box *box, ckpt_box *shown)
     return true;
 }
 
-bool ckpt_hatch_shows(ckpt_ink ink, double width, double height)
+bool ckpt_hatch_shows(ckpt_colour_role role, double width, double height)
 {
-    return ckpt_ink_looks[ink].hatch != CKPT_HATCH_NONE && width >= CKPT_HATCH_TILE && height >= CKPT_HATCH_TILE;
+    return ckpt_colour_role_looks[role].hatch != CKPT_HATCH_NONE && width >= CKPT_HATCH_TILE &&
+           height >= CKPT_HATCH_TILE;
 }
 
 static const ckpt_renderer *const renderers[] = {

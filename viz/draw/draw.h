@@ -12,30 +12,30 @@
 
 /* Colours by meaning. The palette is Okabe and Ito's, "Color Universal Design" (2008), safe for colour-blind
  * readers; what is static is grey. Neighbours in a stack differ in lightness too, so a grey print keeps them apart. */
-typedef enum ckpt_ink {
-    CKPT_INK_PAPER,
-    CKPT_INK_BLACK,
-    CKPT_INK_GREY,  /* secondary text */
-    CKPT_INK_FAINT, /* grid */
-    CKPT_INK_WEIGHTS,
-    CKPT_INK_OPTIMIZER,
-    CKPT_INK_PARAMETER_GRADIENTS,
-    CKPT_INK_INPUTS,
-    CKPT_INK_ACTIVATIONS,
-    CKPT_INK_SAVED,
-    CKPT_INK_GRADIENTS,
-    CKPT_INK_WORKSPACE,
-    CKPT_INK_STAGING,
-    CKPT_INK_OTHER,
-    CKPT_INK_OUTSIDE,
-    CKPT_INK_BUDGET,
-    CKPT_INK_RECOMPUTE, /* what runs again, and what that makes */
-    CKPT_INK_OFFLOADED, /* what is copied to the host or was fetched from it */
-    CKPT_INK_CAPACITY,  /* of the device */
-    CKPT_INK_RESIDUAL,  /* measured less predicted */
-    CKPT_INK_OPEN,      /* between what was found and what is proved */
-    CKPT_INK_COUNT
-} ckpt_ink;
+typedef enum ckpt_colour_role {
+    CKPT_ROLE_PAPER,
+    CKPT_ROLE_BLACK,
+    CKPT_ROLE_GREY,  /* secondary text */
+    CKPT_ROLE_FAINT, /* grid */
+    CKPT_ROLE_WEIGHTS,
+    CKPT_ROLE_OPTIMIZER,
+    CKPT_ROLE_PARAMETER_GRADIENTS,
+    CKPT_ROLE_INPUTS,
+    CKPT_ROLE_ACTIVATIONS,
+    CKPT_ROLE_SAVED,
+    CKPT_ROLE_GRADIENTS,
+    CKPT_ROLE_WORKSPACE,
+    CKPT_ROLE_STAGING,
+    CKPT_ROLE_OTHER,
+    CKPT_ROLE_OUTSIDE,
+    CKPT_ROLE_BUDGET,
+    CKPT_ROLE_RECOMPUTE, /* what runs again, and what that makes */
+    CKPT_ROLE_OFFLOADED, /* what is copied to the host or was fetched from it */
+    CKPT_ROLE_CAPACITY,  /* of the device */
+    CKPT_ROLE_RESIDUAL,  /* measured less predicted */
+    CKPT_ROLE_OPEN,      /* between what was found and what is proved */
+    CKPT_ROLE_COUNT
+} ckpt_colour_role;
 
 /* The second cue beside colour: thin lines or dots over an area that is large enough to show them. */
 typedef enum ckpt_hatch {
@@ -48,22 +48,22 @@ typedef enum ckpt_hatch {
     CKPT_HATCH_COUNT
 } ckpt_hatch;
 
-typedef struct ckpt_ink_look {
+typedef struct ckpt_colour_role_look {
     const char *rgb;         /* "#rrggbb" */
     double red, green, blue; /* 0..1 */
     int ansi;                /* of the 256 terminal colours; -1: the terminal's own */
     const char *letter;      /* fills areas on a terminal without colours */
-    ckpt_ink text;           /* for words on top of it, and its hatching */
+    ckpt_colour_role text;   /* for words on top of it, and its hatching */
     ckpt_hatch hatch;        /* of areas and boxes; a terminal has letters instead */
-} ckpt_ink_look;
-extern const ckpt_ink_look ckpt_ink_looks[CKPT_INK_COUNT];
+} ckpt_colour_role_look;
+extern const ckpt_colour_role_look ckpt_colour_role_looks[CKPT_ROLE_COUNT];
 
 typedef struct ckpt_point {
     double x, y;
 } ckpt_point;
 
 typedef struct ckpt_pen {
-    ckpt_ink ink;
+    ckpt_colour_role role;
     double width;
     double dash; /* length of dashes; 0: solid */
 } ckpt_pen;
@@ -71,7 +71,7 @@ typedef struct ckpt_pen {
 typedef struct ckpt_font {
     double size;
     bool bold;
-    ckpt_ink ink;
+    ckpt_colour_role role;
     int align; /* x is the left end (-1), the middle (0) or the right end (1) */
 } ckpt_font;
 
@@ -79,7 +79,7 @@ typedef struct ckpt_font {
  * box that is large enough gets a hair of paper around it, so that equal neighbours stay apart. */
 typedef struct ckpt_box {
     double x, y, width, height;
-    ckpt_ink ink;
+    ckpt_colour_role role;
     const char *title; /* svg shows it when the pointer rests on the box; any bytes, may be long; NULL: none */
 } ckpt_box;
 
@@ -102,7 +102,7 @@ struct ckpt_renderer {
     /* `title` and `about` describe the picture to those who cannot see it. */
     ckpt_code (*open)(ckpt_canvas *canvas, const char *title, const char *about, ckpt_err *err);
     double (*measure)(const ckpt_canvas *canvas, const ckpt_font *font, const char *text); /* pixels; before open too */
-    void (*area)(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_ink ink);   /* a closed polygon */
+    void (*area)(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_colour_role role); /* a closed polygon */
     /* Many at once. They must not overlap: all of one ink are drawn together, whatever their order. */
     void (*boxes)(ckpt_canvas *canvas, const ckpt_box *box, int count);
     void (*line)(ckpt_canvas *canvas, const ckpt_point *point, int count, const ckpt_pen *pen);

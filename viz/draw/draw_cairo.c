@@ -9,7 +9,7 @@ typedef struct pages {
     cairo_t *cairo;
     ckpt_text bytes;
     bool png;
-    cairo_pattern_t *hatch[CKPT_INK_COUNT]; /* NULL: not used so far */
+    cairo_pattern_t *hatch[CKPT_ROLE_COUNT]; /* NULL: not used so far */
 } pages;
 
 static cairo_status_t add_bytes(void *closure, const unsigned char *data, unsigned int length)
@@ -19,22 +19,22 @@ static cairo_status_t add_bytes(void *closure, const unsigned char *data, unsign
     return own->bytes.failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-static void set_ink(cairo_t *cairo, ckpt_ink ink)
+static void set_role(cairo_t *cairo, ckpt_colour_role role)
 {
-    const ckpt_ink_look *const look = &ckpt_ink_looks[ink];
+    const ckpt_colour_role_look *const look = &ckpt_colour_role_looks[role];
     cairo_set_source_rgb(cairo, look->red, look->green, look->blue);
 }
 
 /* A tile that repeats over the page, so that the lines of neighbours meet. Recorded, not painted: a PDF keeps lines. */
-static void set_hatch(pages *own, ckpt_ink ink)
+static void set_hatch(pages *own, ckpt_colour_role role)
 {
-    if (own->hatch[ink] == NULL) {
-        const ckpt_hatch_look *const look = &ckpt_hatch_looks[ckpt_ink_looks[ink].hatch];
-        const ckpt_ink_look *const over = &ckpt_ink_looks[ckpt_ink_looks[ink].text];
+    if (own->hatch[role] == NULL) {
+        const ckpt_hatch_look *const look = &ckpt_hatch_looks[ckpt_colour_role_looks[role].hatch];
+        const ckpt_colour_role_look *const over = &ckpt_colour_role_looks[ckpt_colour_role_looks[role].text];
         const cairo_rectangle_t tile = {0, 0, CKPT_HATCH_TILE, CKPT_HATCH_TILE};
         cairo_surface_t *const surface = cairo_recording_surface_create(CAIRO_CONTENT_COLOR_ALPHA, &tile);
         cairo_t *const cairo = cairo_create(surface);
-        set_ink(cairo, ink);
+        set_role(cairo, role);
         cairo_paint(cairo);
         for (int i = 0; i < look->count; i++) {
             cairo_move_to(cairo, look->line[i][0], look->line[i][1]);
@@ -44,17 +44,17 @@ static void set_hatch(pages *own, ckpt_ink ink)
         cairo_set_line_width(cairo, look->width);
         cairo_set_source_rgba(cairo, over->red, over->green, over->blue, CKPT_HATCH_SHARE);
         cairo_stroke(cairo);
-        own->hatch[ink] = cairo_pattern_create_for_surface(surface);
-        cairo_pattern_set_extend(own->hatch[ink], CAIRO_EXTEND_REPEAT);
+        own->hatch[role] = cairo_pattern_create_for_surface(surface);
+        cairo_pattern_set_extend(own->hatch[role], CAIRO_EXTEND_REPEAT);
         cairo_destroy(cairo);
         cairo_surface_destroy(surface);
     }
-    cairo_set_source(own->cairo, own->hatch[ink]);
+    cairo_set_source(own->cairo, own->hatch[role]);
 }
 
 static void fini(pages *own)
 {
-    for (int i = 0; i < CKPT_INK_COUNT; i++) {
+    for (int i = 0; i < CKPT_ROLE_COUNT; i++) {
         cairo_pattern_destroy(own->hatch[i]);
     }
     cairo_destroy(own->cairo);
@@ -88,7 +88,7 @@ static ckpt_code page_open(ckpt_canvas *canvas, bool png, const char *title, ckp
     if (!png) {
         cairo_scale(own->cairo, 0.75, 0.75); /* 96 pixels to the inch; PDF has 72 points */
     }
-    set_ink(own->cairo, CKPT_INK_PAPER);
+    set_role(own->cairo, CKPT_ROLE_PAPER);
     cairo_paint(own->cairo);
     return CKPT_OK;
 }
@@ -133,17 +133,17 @@ static void follow(cairo_t *cairo, const ckpt_point *point, int count)
     }
 }
 
-static void page_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_ink ink)
+static void page_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_colour_role role)
 {
     pages *const own = canvas->own;
     double left = 0, top = 0, right = 0, bottom = 0;
     follow(own->cairo, point, count);
     cairo_close_path(own->cairo);
     cairo_path_extents(own->cairo, &left, &top, &right, &bottom);
-    if (ckpt_hatch_shows(ink, right - left, bottom - top)) {
-        set_hatch(own, ink);
+    if (ckpt_hatch_shows(role, right - left, bottom - top)) {
+        set_hatch(own, role);
     } else {
-        set_ink(own->cairo, ink);
+        set_role(own->cairo, role);
     }
     cairo_fill(own->cairo);
 }
@@ -151,23 +151,23 @@ static void page_area(ckpt_canvas *canvas, const ckpt_point *point, int count, c
 static void page_boxes(ckpt_canvas *canvas, const ckpt_box *box, int count)
 {
     pages *const own = canvas->own;
-    for (int n = 0; n < 2 * CKPT_INK_COUNT; n++) {
-        const ckpt_ink ink = (ckpt_ink)(n / 2);
+    for (int n = 0; n < 2 * CKPT_ROLE_COUNT; n++) {
+        const ckpt_colour_role role = (ckpt_colour_role)(n / 2);
         const bool hatched = n % 2 == 1;
         bool any = false;
         cairo_new_path(own->cairo);
         for (int i = 0; i < count; i++) {
             ckpt_box shown;
-            if (box[i].ink == ink && ckpt_box_fit(&box[i], &shown) &&
-                ckpt_hatch_shows(ink, shown.width, shown.height) == hatched) {
+            if (box[i].role == role && ckpt_box_fit(&box[i], &shown) &&
+                ckpt_hatch_shows(role, shown.width, shown.height) == hatched) {
                 cairo_rectangle(own->cairo, shown.x, shown.y, shown.width, shown.height);
                 any = true;
             }
         }
         if (any && hatched) {
-            set_hatch(own, ink);
+            set_hatch(own, role);
         } else if (any) {
-            set_ink(own->cairo, ink);
+            set_role(own->cairo, role);
         }
         cairo_fill(own->cairo);
     }
@@ -180,7 +180,7 @@ static void page_line(ckpt_canvas *canvas, const ckpt_point *point, int count, c
     const double dashes[2] = {pen->dash, pen->dash * 0.6};
     cairo_set_dash(cairo, dashes, pen->dash > 0 ? 2 : 0, 0);
     cairo_set_line_width(cairo, pen->width);
-    set_ink(cairo, pen->ink);
+    set_role(cairo, pen->role);
     cairo_stroke(cairo);
 }
 
@@ -190,7 +190,7 @@ static void page_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *
     const double width = font->align >= 0 ? page_measure(canvas, font, text) : 0;
     const ckpt_point at = ckpt_point_fit((ckpt_point){x, y});
     select_font(cairo, font);
-    set_ink(cairo, font->ink);
+    set_role(cairo, font->role);
     cairo_move_to(cairo, at.x - (font->align + 1) * width / 2, at.y + 0.36 * font->size);
     cairo_show_text(cairo, text);
 }

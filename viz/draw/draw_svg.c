@@ -7,7 +7,7 @@
 
 typedef struct svg {
     ckpt_text body;
-    bool hatched[CKPT_INK_COUNT]; /* its pattern is used */
+    bool hatched[CKPT_ROLE_COUNT]; /* its pattern is used */
 } svg;
 
 /* Tenths of a pixel, as an integer, so that no float formatting can differ. */
@@ -78,17 +78,17 @@ static void path(ckpt_text *t, const ckpt_point *point, int count)
     }
 }
 
-static void fill(svg *own, ckpt_ink ink, bool hatched)
+static void fill(svg *own, ckpt_colour_role role, bool hatched)
 {
-    own->hatched[ink] = own->hatched[ink] || hatched;
+    own->hatched[role] = own->hatched[role] || hatched;
     if (hatched) {
-        ckpt_text_add(&own->body, " fill=\"url(#ckpt-hatch-%d)\"", (int)ink);
+        ckpt_text_add(&own->body, " fill=\"url(#ckpt-hatch-%d)\"", (int)role);
     } else {
-        ckpt_text_add(&own->body, " fill=\"%s\"", ckpt_ink_looks[ink].rgb);
+        ckpt_text_add(&own->body, " fill=\"%s\"", ckpt_colour_role_looks[role].rgb);
     }
 }
 
-static void svg_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_ink ink)
+static void svg_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_colour_role role)
 {
     svg *const own = canvas->own;
     ckpt_point low = point[0], high = point[0];
@@ -98,7 +98,7 @@ static void svg_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ck
     }
     path(&own->body, point, count);
     ckpt_text_add(&own->body, "z\"");
-    fill(own, ink, ckpt_hatch_shows(ink, high.x - low.x, high.y - low.y));
+    fill(own, role, ckpt_hatch_shows(role, high.x - low.x, high.y - low.y));
     ckpt_text_add(&own->body, "/>\n");
 }
 
@@ -145,7 +145,7 @@ static bool titled(const ckpt_box *box)
 }
 
 /* All boxes of an ink and a fill: one path of those without a title, and one each of the others. */
-static void draw_boxes(svg *own, const ckpt_box *box, int count, ckpt_ink ink, bool hatched)
+static void draw_boxes(svg *own, const ckpt_box *box, int count, ckpt_colour_role role, bool hatched)
 {
     ckpt_text *const t = &own->body;
     for (int pass = 0; pass < 2; pass++) {
@@ -153,13 +153,13 @@ static void draw_boxes(svg *own, const ckpt_box *box, int count, ckpt_ink ink, b
         long x = 0, y = 0;
         for (int i = 0; i < count; i++) {
             ckpt_box shown;
-            if (box[i].ink != ink || !ckpt_box_fit(&box[i], &shown) || titled(&shown) != (pass == 1) ||
-                ckpt_hatch_shows(ink, shown.width, shown.height) != hatched) {
+            if (box[i].role != role || !ckpt_box_fit(&box[i], &shown) || titled(&shown) != (pass == 1) ||
+                ckpt_hatch_shows(role, shown.width, shown.height) != hatched) {
                 continue;
             }
             if (!any) {
                 ckpt_text_add(t, pass == 0 ? "<path" : "<g");
-                fill(own, ink, hatched);
+                fill(own, role, hatched);
                 ckpt_text_add(t, pass == 0 ? " d=\"" : ">\n");
                 any = true;
             }
@@ -182,13 +182,13 @@ static void draw_boxes(svg *own, const ckpt_box *box, int count, ckpt_ink ink, b
 
 static void svg_boxes(ckpt_canvas *canvas, const ckpt_box *box, int count)
 {
-    bool used[CKPT_INK_COUNT] = {false};
+    bool used[CKPT_ROLE_COUNT] = {false};
     for (int i = 0; i < count; i++) {
-        used[box[i].ink] = true;
+        used[box[i].role] = true;
     }
-    for (int ink = 0; ink < CKPT_INK_COUNT; ink++) {
-        for (int hatched = 0; hatched < 2 && used[ink]; hatched++) {
-            draw_boxes(canvas->own, box, count, (ckpt_ink)ink, hatched == 1);
+    for (int role = 0; role < CKPT_ROLE_COUNT; role++) {
+        for (int hatched = 0; hatched < 2 && used[role]; hatched++) {
+            draw_boxes(canvas->own, box, count, (ckpt_colour_role)role, hatched == 1);
         }
     }
 }
@@ -197,7 +197,7 @@ static void svg_line(ckpt_canvas *canvas, const ckpt_point *point, int count, co
 {
     svg *const own = canvas->own;
     path(&own->body, point, count);
-    ckpt_text_add(&own->body, "\" fill=\"none\" stroke=\"%s\"", ckpt_ink_looks[pen->ink].rgb);
+    ckpt_text_add(&own->body, "\" fill=\"none\" stroke=\"%s\"", ckpt_colour_role_looks[pen->role].rgb);
     attribute(&own->body, "stroke-width", pen->width);
     if (pen->dash > 0) {
         number(&own->body, " stroke-dasharray=\"", tenths(pen->dash));
@@ -214,7 +214,7 @@ static void svg_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *f
     attribute(t, "x", x);
     attribute(t, "y", y + 0.36 * font->size); /* half the height of a capital */
     attribute(t, "font-size", font->size);
-    ckpt_text_add(t, " fill=\"%s\"", ckpt_ink_looks[font->ink].rgb);
+    ckpt_text_add(t, " fill=\"%s\"", ckpt_colour_role_looks[font->role].rgb);
     if (font->bold) {
         ckpt_text_add(t, " font-weight=\"bold\"");
     }
@@ -226,14 +226,14 @@ static void svg_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *f
     ckpt_text_add(t, "</text>\n");
 }
 
-static void pattern(ckpt_text *t, ckpt_ink ink)
+static void pattern(ckpt_text *t, ckpt_colour_role role)
 {
-    const ckpt_hatch_look *const hatch = &ckpt_hatch_looks[ckpt_ink_looks[ink].hatch];
+    const ckpt_hatch_look *const hatch = &ckpt_hatch_looks[ckpt_colour_role_looks[role].hatch];
     const int size = (int)CKPT_HATCH_TILE;
     ckpt_text_add(t,
                   "<pattern id=\"ckpt-hatch-%d\" width=\"%d\" height=\"%d\" patternUnits=\"userSpaceOnUse\">"
                   "<rect width=\"%d\" height=\"%d\" fill=\"%s\"/><path d=\"",
-                  (int)ink, size, size, size, size, ckpt_ink_looks[ink].rgb);
+                  (int)role, size, size, size, size, ckpt_colour_role_looks[role].rgb);
     for (int i = 0; i < hatch->count; i++) {
         const double *const line = hatch->line[i];
         number(t, "M", tenths(line[0]));
@@ -241,7 +241,7 @@ static void pattern(ckpt_text *t, ckpt_ink ink)
         number(t, "L", tenths(line[2]));
         number(t, " ", tenths(line[3]));
     }
-    ckpt_text_add(t, "\" stroke=\"%s\"", ckpt_ink_looks[ckpt_ink_looks[ink].text].rgb);
+    ckpt_text_add(t, "\" stroke=\"%s\"", ckpt_colour_role_looks[ckpt_colour_role_looks[role].text].rgb);
     attribute(t, "stroke-width", hatch->width);
     ckpt_text_add(t, " stroke-opacity=\"0.%02d\" stroke-linecap=\"round\"/></pattern>\n",
                   (int)lround(CKPT_HATCH_SHARE * 100));
@@ -250,9 +250,9 @@ static void pattern(ckpt_text *t, ckpt_ink ink)
 static ckpt_code svg_close(ckpt_canvas *canvas, ckpt_text *text, ckpt_err *err)
 {
     svg *const own = canvas->own;
-    for (int ink = 0; ink < CKPT_INK_COUNT; ink++) {
-        if (own->hatched[ink]) {
-            pattern(&own->body, (ckpt_ink)ink);
+    for (int role = 0; role < CKPT_ROLE_COUNT; role++) {
+        if (own->hatched[role]) {
+            pattern(&own->body, (ckpt_colour_role)role);
         }
     }
     ckpt_text_add(&own->body, "</svg>\n");

@@ -11,10 +11,10 @@
 enum { CELL_WIDTH = 8, CELL_HEIGHT = 16, EIGHTHS = 8, CROSSINGS = 128 };
 
 typedef struct cell {
-    unsigned char ink[EIGHTHS]; /* from the top */
-    char glyph[5];              /* a letter or a piece of line over the areas; "" for none */
-    unsigned char dots;         /* where there is no glyph: of a line, numbered as in U+2800 */
-    unsigned char pen;          /* of either */
+    unsigned char role[EIGHTHS]; /* from the top */
+    char glyph[5];               /* a letter or a piece of line over the areas; "" for none */
+    unsigned char dots;          /* where there is no glyph: of a line, numbered as in U+2800 */
+    unsigned char pen;           /* of either */
     bool bold;
 } cell;
 
@@ -66,7 +66,7 @@ static cell *at(const grid *own, int column, int row)
     return inside ? &own->cell[(size_t)row * (size_t)own->columns + (size_t)column] : NULL;
 }
 
-static void fill_column(const grid *own, int column, double top, double bottom, ckpt_ink ink)
+static void fill_column(const grid *own, int column, double top, double bottom, ckpt_colour_role role)
 {
     const double eighth = (double)CELL_HEIGHT / EIGHTHS;
     const double last = (double)own->rows * EIGHTHS - 1;
@@ -74,7 +74,7 @@ static void fill_column(const grid *own, int column, double top, double bottom, 
     const int to = (int)fmin(last, ceil(bottom / eighth - 0.5) - 1);
     for (int i = from; i <= to; i++) {
         cell *const c = at(own, column, i / EIGHTHS);
-        c->ink[i % EIGHTHS] = (unsigned char)ink;
+        c->role[i % EIGHTHS] = (unsigned char)role;
         if (i % EIGHTHS == EIGHTHS / 2) { /* past the middle: what stood there is covered */
             c->glyph[0] = '\0';
             c->dots = 0;
@@ -82,7 +82,7 @@ static void fill_column(const grid *own, int column, double top, double bottom, 
     }
 }
 
-static void txt_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_ink ink)
+static void txt_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_colour_role role)
 {
     const grid *const own = canvas->own;
     double low = point[0].x, high = point[0].x;
@@ -109,7 +109,7 @@ static void txt_area(ckpt_canvas *canvas, const ckpt_point *point, int count, ck
             y[k] = at_y;
         }
         for (int k = 0; k + 1 < crossings; k += 2) {
-            fill_column(own, column, y[k], y[k + 1], ink);
+            fill_column(own, column, y[k], y[k + 1], role);
         }
     }
 }
@@ -131,7 +131,7 @@ static void txt_boxes(ckpt_canvas *canvas, const ckpt_box *box, int count)
         int column = from < to ? from : (int)fmax(0, floor(left));
         do {
             if (column < own->columns) {
-                fill_column(own, column, top, bottom, box[i].ink);
+                fill_column(own, column, top, bottom, box[i].role);
             }
         } while (++column < to);
     }
@@ -143,36 +143,36 @@ static int whole(double cells)
     return (int)fmin(fmax(floor(cells), -1e6), 1e6);
 }
 
-static void put(const grid *own, int column, int row, const char *glyph, int bytes, ckpt_ink ink, bool bold)
+static void put(const grid *own, int column, int row, const char *glyph, int bytes, ckpt_colour_role role, bool bold)
 {
     cell *const c = at(own, column, row);
     if (c != NULL) {
         memcpy(c->glyph, glyph, (size_t)bytes);
         c->glyph[bytes] = '\0';
-        c->pen = (unsigned char)ink;
+        c->pen = (unsigned char)role;
         c->bold = bold;
     }
 }
 
 /* From left to right; dashes are not told apart. */
-static void draw_level(const grid *own, double from, double to, double y, const char *glyph, ckpt_ink ink)
+static void draw_level(const grid *own, double from, double to, double y, const char *glyph, ckpt_colour_role role)
 {
     const int last = (int)fmax(0, fmin(own->columns, ceil(to / CELL_WIDTH - 0.01)));
     for (int column = (int)fmin(last, fmax(0, floor(from / CELL_WIDTH + 0.01))); column < last; column++) {
-        put(own, column, whole(y / CELL_HEIGHT), glyph, 3, ink, false);
+        put(own, column, whole(y / CELL_HEIGHT), glyph, 3, role, false);
     }
 }
 
-static void draw_upright(const grid *own, double x, double from, double to, const char *glyph, ckpt_ink ink)
+static void draw_upright(const grid *own, double x, double from, double to, const char *glyph, ckpt_colour_role role)
 {
     const int last = (int)fmax(0, fmin(own->rows, ceil(to / CELL_HEIGHT)));
     for (int row = (int)fmin(last, fmax(0, floor(from / CELL_HEIGHT))); row < last; row++) {
-        put(own, whole(x / CELL_WIDTH), row, glyph, 3, ink, false);
+        put(own, whole(x / CELL_WIDTH), row, glyph, 3, role, false);
     }
 }
 
 /* Every dot a slanting line passes, at most one more than the larger way has dots. */
-static void draw_dots(const grid *own, ckpt_point a, ckpt_point b, ckpt_ink ink)
+static void draw_dots(const grid *own, ckpt_point a, ckpt_point b, ckpt_colour_role role)
 {
     static const unsigned char bit[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     const double dot = (double)CELL_WIDTH / 2; /* as high as wide */
@@ -185,10 +185,10 @@ static void draw_dots(const grid *own, ckpt_point a, ckpt_point b, ckpt_ink ink)
         }
         const int right = (int)(x / dot), down = (int)(y / dot);
         cell *const c = at(own, right / 2, down / 4);
-        if (c->glyph[0] == '\0' || c->pen == CKPT_INK_FAINT) { /* a name stays, the grid goes */
+        if (c->glyph[0] == '\0' || c->pen == CKPT_ROLE_FAINT) { /* a name stays, the grid goes */
             c->glyph[0] = '\0';
             c->dots |= bit[down % 4][right % 2];
-            c->pen = (unsigned char)ink;
+            c->pen = (unsigned char)role;
             c->bold = false;
         }
     }
@@ -198,18 +198,18 @@ static void txt_line(ckpt_canvas *canvas, const ckpt_point *point, int count, co
 {
     static const char *const glyphs[3][2] = {{"─", "│"}, {"━", "┃"}, {"┈", "┊"}};
     const grid *const own = canvas->own;
-    const int style = pen->ink == CKPT_INK_FAINT ? 2 : pen->width > 1.6;
+    const int style = pen->role == CKPT_ROLE_FAINT ? 2 : pen->width > 1.6;
     const bool dashed = pen->dash > 0 && style != 2;
     const char *const across = dashed ? (style == 1 ? "╍" : "╌") : glyphs[style][0];
     const char *const down = dashed ? (style == 1 ? "╏" : "╎") : glyphs[style][1];
     for (int i = 0; i + 1 < count; i++) {
         const ckpt_point a = ckpt_point_fit(point[i]), b = ckpt_point_fit(point[i + 1]);
         if (floor(a.y / CELL_HEIGHT) == floor(b.y / CELL_HEIGHT) && fabs(a.y - b.y) < 0.5) {
-            draw_level(own, fmin(a.x, b.x), fmax(a.x, b.x), a.y, across, pen->ink);
+            draw_level(own, fmin(a.x, b.x), fmax(a.x, b.x), a.y, across, pen->role);
         } else if (fabs(a.x - b.x) < 0.5) {
-            draw_upright(own, (a.x + b.x) / 2, fmin(a.y, b.y), fmax(a.y, b.y), down, pen->ink);
+            draw_upright(own, (a.x + b.x) / 2, fmin(a.y, b.y), fmax(a.y, b.y), down, pen->role);
         } else {
-            draw_dots(own, a, b, pen->ink);
+            draw_dots(own, a, b, pen->role);
         }
     }
 }
@@ -221,21 +221,21 @@ static void txt_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *f
     const int row = whole(y / CELL_HEIGHT);
     while (*text != '\0') {
         const int bytes = ckpt_utf8_length(text);
-        put(own, column++, row, bytes > 0 ? text : "?", bytes > 0 ? bytes : 1, font->ink, font->bold);
+        put(own, column++, row, bytes > 0 ? text : "?", bytes > 0 ? bytes : 1, font->role, font->bold);
         text += bytes > 0 ? bytes : 1;
     }
 }
 
 /* The ink that fills most of the cell; ties go to the lower one. */
-static ckpt_ink main_ink(const cell *c)
+static ckpt_colour_role main_role(const cell *c)
 {
-    int count[CKPT_INK_COUNT] = {0};
-    ckpt_ink most = (ckpt_ink)c->ink[EIGHTHS - 1];
+    int count[CKPT_ROLE_COUNT] = {0};
+    ckpt_colour_role most = (ckpt_colour_role)c->role[EIGHTHS - 1];
     for (int i = EIGHTHS - 1; i >= 0; i--) {
-        const ckpt_ink ink = (ckpt_ink)c->ink[i];
-        count[ink]++;
-        if (count[ink] > count[most]) {
-            most = ink;
+        const ckpt_colour_role role = (ckpt_colour_role)c->role[i];
+        count[role]++;
+        if (count[role] > count[most]) {
+            most = role;
         }
     }
     return most;
@@ -245,23 +245,23 @@ static ckpt_ink main_ink(const cell *c)
 static const char *blocks(const cell *c, look *how)
 {
     static const char *const part[9] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    const ckpt_ink lower = (ckpt_ink)c->ink[EIGHTHS - 1];
+    const ckpt_colour_role lower = (ckpt_colour_role)c->role[EIGHTHS - 1];
     int height = 1;
-    while (height < EIGHTHS && c->ink[EIGHTHS - 1 - height] == lower) {
+    while (height < EIGHTHS && c->role[EIGHTHS - 1 - height] == lower) {
         height++;
     }
     cell rest = *c;
     for (int i = EIGHTHS - height; i < EIGHTHS && height < EIGHTHS; i++) {
-        rest.ink[i] = c->ink[EIGHTHS - 1 - height];
+        rest.role[i] = c->role[EIGHTHS - 1 - height];
     }
-    const ckpt_ink upper = main_ink(&rest);
-    const bool bare = lower == CKPT_INK_PAPER;
-    if (bare && upper == CKPT_INK_PAPER) {
+    const ckpt_colour_role upper = main_role(&rest);
+    const bool bare = lower == CKPT_ROLE_PAPER;
+    if (bare && upper == CKPT_ROLE_PAPER) {
         return " ";
     }
     how->reverse = bare; /* the terminal's own background has no number: swap */
-    how->front = ckpt_ink_looks[bare ? upper : lower].ansi;
-    how->back = bare || upper == CKPT_INK_PAPER || upper == lower ? -1 : ckpt_ink_looks[upper].ansi;
+    how->front = ckpt_colour_role_looks[bare ? upper : lower].ansi;
+    how->back = bare || upper == CKPT_ROLE_PAPER || upper == lower ? -1 : ckpt_colour_role_looks[upper].ansi;
     return part[upper == lower ? EIGHTHS : height];
 }
 
@@ -303,28 +303,28 @@ static const char *over(const cell *c, bool ascii, char room[4])
 static const char *show(const ckpt_canvas *canvas, const cell *c, look *how, char room[4])
 {
     *how = (look){.front = -1, .back = -1};
-    const ckpt_ink under = main_ink(c);
+    const ckpt_colour_role under = main_role(c);
     const char *const glyph = over(c, canvas->ascii, room);
     if (!canvas->color) {
-        return glyph[0] != '\0' ? glyph : ckpt_ink_looks[under].letter;
+        return glyph[0] != '\0' ? glyph : ckpt_colour_role_looks[under].letter;
     }
     if (glyph[0] == '\0' && !canvas->ascii) {
         return blocks(c, how);
     }
-    const ckpt_ink_look *const below = &ckpt_ink_looks[under];
-    if (under != CKPT_INK_PAPER) {
+    const ckpt_colour_role_look *const below = &ckpt_colour_role_looks[under];
+    if (under != CKPT_ROLE_PAPER) {
         how->back = below->ansi;
-        how->front = below->text == CKPT_INK_PAPER ? 231 : 16;
+        how->front = below->text == CKPT_ROLE_PAPER ? 231 : 16;
     }
     if (glyph[0] == '\0') {
         return below->letter;
     }
     how->bold = c->bold;
-    if (under == CKPT_INK_PAPER) {
-        how->front = ckpt_ink_looks[c->pen].ansi;
-        how->faint = c->pen == CKPT_INK_GREY;
-    } else if (c->pen != CKPT_INK_BLACK && c->pen != CKPT_INK_GREY) {
-        how->front = c->pen == CKPT_INK_PAPER ? 231 : ckpt_ink_looks[c->pen].ansi;
+    if (under == CKPT_ROLE_PAPER) {
+        how->front = ckpt_colour_role_looks[c->pen].ansi;
+        how->faint = c->pen == CKPT_ROLE_GREY;
+    } else if (c->pen != CKPT_ROLE_BLACK && c->pen != CKPT_ROLE_GREY) {
+        how->front = c->pen == CKPT_ROLE_PAPER ? 231 : ckpt_colour_role_looks[c->pen].ansi;
     }
     return glyph;
 }

@@ -24,7 +24,7 @@ typedef struct maker {
     names ops, buffers;
     const char **layer; /* per buffer: of the op that writes it */
     ckpt_event *event;
-    ckpt_trace_place *place;
+    ckpt_trace_allocation *allocation;
 } maker;
 
 static int by_name(const void *a, const void *b)
@@ -36,7 +36,7 @@ static int by_name(const void *a, const void *b)
 static ckpt_code no_memory(const maker *m)
 {
     return CKPT_FAIL(m->err, CKPT_NO_MEMORY, "no memory for a plan of %d steps and %d places", m->plan->step_count,
-                     m->plan->place_count);
+                     m->plan->allocation_count);
 }
 
 static int find(const names *all, const char *name)
@@ -69,9 +69,9 @@ static ckpt_code find_names(maker *m)
     return CKPT_OK;
 }
 
-static ckpt_span run_span(ckpt_phase phase, bool again)
+static ckpt_span run_span(ckpt_phase phase, bool recomputed)
 {
-    if (again) {
+    if (recomputed) {
         return CKPT_SPAN_RECOMPUTE;
     }
     switch (phase) {
@@ -101,7 +101,7 @@ static ckpt_code name_step(const maker *m, int s)
         const ckpt_outline_op *const op = &m->plan->outline.op[target];
         event->name = op->name;
         event->layer = op->layer != NULL ? op->layer : "";
-        event->span = run_span(op->phase, step->again);
+        event->span = run_span(op->phase, step->recomputed);
     } else {
         event->name = m->plan->outline.buffer[target].name;
         event->layer = m->layer[target];
@@ -113,29 +113,29 @@ static ckpt_code name_step(const maker *m, int s)
 /* What a place is of, and who wrote it. */
 static ckpt_code name_place(const maker *m, int p)
 {
-    const ckpt_place *const place = &m->plan->place[p];
+    const ckpt_allocation *const allocation = &m->plan->allocation[p];
     ckpt_category category = CKPT_CAT_WORKSPACE;
-    if (strcmp(place->name, "workspace") != 0) {
-        const int buffer = find(&m->buffers, place->name);
+    if (strcmp(allocation->name, "workspace") != 0) {
+        const int buffer = find(&m->buffers, allocation->name);
         if (buffer < 0) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
                              "%.200s: place %d is of \"%.80s\", and the plan's own \"graph\" has no such buffer",
-                             m->source, p, place->name);
+                             m->source, p, allocation->name);
         }
-        const ckpt_step *const step = &m->plan->step[place->from];
+        const ckpt_step *const step = &m->plan->step[allocation->from];
         const int writer = step->kind == CKPT_RUN ? find(&m->ops, step->name) : -1;
         if (writer >= 0 && m->plan->outline.op[writer].layer != NULL) {
             m->layer[buffer] = m->plan->outline.op[writer].layer;
         }
         category = ckpt_kind_category(m->plan->outline.buffer[buffer].kind);
     }
-    m->place[p] = (ckpt_trace_place){
-        .name = place->name,
+    m->allocation[p] = (ckpt_trace_allocation){
+        .name = allocation->name,
         .category = category,
-        .from = place->from,
-        .to = place->to,
-        .offset = place->offset,
-        .bytes = place->bytes,
+        .from = allocation->from,
+        .to = allocation->to,
+        .offset = allocation->offset,
+        .bytes = allocation->bytes,
     };
     return CKPT_OK;
 }
@@ -155,17 +155,17 @@ static ckpt_code add_bytes(const maker *m, ckpt_bytes *static_bytes)
         held[ckpt_static_category(block->name)] += fits ? block->bytes : 0;
     }
     *static_bytes = all;
-    for (int p = 0; fits && p < plan->place_count; p++) {
-        const ckpt_trace_place *const place = &m->place[p];
-        const ckpt_step *const last = &plan->step[place->to];
-        const bool freed = last->kind == CKPT_FREE && strcmp(last->name, place->name) == 0;
-        const int gone = freed ? place->to : place->to + 1;
-        fits = ckpt_sum(all, place->bytes, &all);
+    for (int p = 0; fits && p < plan->allocation_count; p++) {
+        const ckpt_trace_allocation *const allocation = &m->allocation[p];
+        const ckpt_step *const last = &plan->step[allocation->to];
+        const bool freed = last->kind == CKPT_FREE && strcmp(last->name, allocation->name) == 0;
+        const int gone = freed ? allocation->to : allocation->to + 1;
+        fits = ckpt_sum(all, allocation->bytes, &all);
         if (fits) {
-            m->event[place->from].bytes[place->category] += place->bytes;
+            m->event[allocation->from].bytes[allocation->category] += allocation->bytes;
         }
         if (fits && gone < plan->step_count) {
-            m->event[gone].bytes[place->category] -= place->bytes;
+            m->event[gone].bytes[allocation->category] -= allocation->bytes;
         }
     }
     if (!fits) {
@@ -208,12 +208,12 @@ static ckpt_code check(const maker *m)
                          "it again, or show its trace (ckpt-plan --trace)",
                          m->source);
     }
-    for (int p = 0; p < plan->place_count; p++) {
-        const ckpt_place *const place = &plan->place[p];
-        if (place->from < 0 || place->to < place->from || place->to >= plan->step_count) {
+    for (int p = 0; p < plan->allocation_count; p++) {
+        const ckpt_allocation *const allocation = &plan->allocation[p];
+        if (allocation->from < 0 || allocation->to < allocation->from || allocation->to >= plan->step_count) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
                              "%.200s: place %d is from step %d to step %d, and there are %d steps", m->source, p,
-                             place->from, place->to, plan->step_count);
+                             allocation->from, allocation->to, plan->step_count);
         }
     }
     return CKPT_OK;
@@ -225,13 +225,13 @@ ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_
     CKPT_TRY(check(&m));
     ckpt_trace *const made = CKPT_NEW(out, ckpt_trace, 1);
     m.event = CKPT_NEW(out, ckpt_event, plan->step_count);
-    m.place = CKPT_NEW(out, ckpt_trace_place, plan->place_count);
-    if (made == NULL || m.event == NULL || m.place == NULL) {
+    m.allocation = CKPT_NEW(out, ckpt_trace_allocation, plan->allocation_count);
+    if (made == NULL || m.event == NULL || m.allocation == NULL) {
         return no_memory(&m);
     }
     const ckpt_mark mark = ckpt_arena_mark(out);
     CKPT_TRY(find_names(&m));
-    for (int p = 0; p < plan->place_count; p++) {
+    for (int p = 0; p < plan->allocation_count; p++) {
         CKPT_TRY(name_place(&m, p));
     }
     for (int s = 0; s < plan->step_count; s++) {
@@ -257,8 +257,8 @@ ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_
                     .date = ""},
         .event = m.event,
         .event_count = plan->step_count,
-        .place = m.place,
-        .place_count = plan->place_count,
+        .allocation = m.allocation,
+        .allocation_count = plan->allocation_count,
     };
     CKPT_TRY(add_bytes(&m, &made->static_bytes));
     find_peak(made);

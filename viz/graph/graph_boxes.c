@@ -52,7 +52,7 @@ static void add_layer(ckpt_figure_box *b, const ckpt_figure_box *layer, int dept
     b->name_length = ckpt_name_prefix(b->name, depth);
     b->last_length = ckpt_name_prefix(b->last, depth);
     b->outputs += layer->outputs;
-    b->again += layer->again;
+    b->recomputed += layer->recomputed;
     b->activation_bytes += layer->activation_bytes;
     b->saved_bytes += layer->saved_bytes;
     b->forward_ns += layer->forward_ns;

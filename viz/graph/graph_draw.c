@@ -116,8 +116,8 @@ static void put_label(const drawing *d, const ckpt_figure_box *b, const char *li
     if (b->backward_ns > 0) {
         ckpt_text_add(d->text, " + %s", ckpt_ns_show(b->backward_ns, backward));
     }
-    if (b->layers == 1 && b->again > 1) {
-        ckpt_text_add(d->text, "%s%d more runs", line, b->again);
+    if (b->layers == 1 && b->recomputed > 1) {
+        ckpt_text_add(d->text, "%s%d more runs", line, b->recomputed);
     }
 }
 
@@ -333,7 +333,7 @@ static void put_plan(const drawing *d, const ckpt_plan *plan)
     if (plan->verdict == CKPT_FITS) {
         ckpt_text_add(d->text, ": peak %s", ckpt_bytes_show(plan->peak_bytes, text));
     } else {
-        ckpt_text_add(d->text, ": does not fit, least budget %s", ckpt_bytes_show(plan->least_budget_bytes, text));
+        ckpt_text_add(d->text, ": does not fit, least budget %s", ckpt_bytes_show(plan->min_budget_bytes, text));
     }
     if (plan->budget_bytes > 0) {
         ckpt_text_add(d->text, ", budget %s", ckpt_bytes_show(plan->budget_bytes, text));

@@ -17,9 +17,9 @@ typedef struct ckpt_figure_box {
     size_t hidden;                   /* bytes at the beginning of `name` that the block around the box says */
     int layers;
     int decided[CKPT_DECISIONS];
-    int outputs; /* activations written */
-    int again;   /* runs again, of all its layers */
-    int column;  /* never less than that of the box before */
+    int outputs;    /* activations written */
+    int recomputed; /* runs again, of all its layers */
+    int column;     /* never less than that of the box before */
     ckpt_bytes activation_bytes, saved_bytes;
     ckpt_ns forward_ns, backward_ns; /* in a folded block: the mean of what it stands for */
 } ckpt_figure_box;

@@ -43,7 +43,7 @@ static void make_tokens(ckpt_folding *f)
         for (int k = 0; k < CKPT_DECISIONS; k++) {
             hash = mix(hash, (uint64_t)b->decided[k]);
         }
-        hash = mix(hash, (uint64_t)b->again);
+        hash = mix(hash, (uint64_t)b->recomputed);
         f->token[i] = mix(hash, (uint64_t)(f->edge_at[i + 1] - f->edge_at[i]));
     }
     for (int b = 0; b < figure->graph->buffer_count; b++) {

@@ -16,10 +16,10 @@ static void group_runs(ckpt_figure *f, int *group)
         if (step->kind != CKPT_RUN || step->target < 0 || step->target >= f->graph->op_count) {
             continue;
         }
-        first_runs += !step->again;
+        first_runs += !step->recomputed;
         const int layer = f->layer_of[step->target];
-        if (step->again && layer >= 0) {
-            f->box[layer].again++;
+        if (step->recomputed && layer >= 0) {
+            f->box[layer].recomputed++;
             group[layer] = group[layer] == 0 ? first_runs + 1 : group[layer];
         }
     }
@@ -49,9 +49,9 @@ static void add_segments(ckpt_figure *f, const int *group, const ckpt_bytes *byt
         for (next = first; next < f->layer_count && group[next] == group[first]; next++) {
             range.bytes += bytes[next];
             const ckpt_ns once = f->box[next].forward_ns;
-            const int again = f->box[next].again; /* any number of times: only a file says so */
-            const bool fits = again == 0 || once <= (INT64_MAX - range.time_ns) / again;
-            range.time_ns = fits ? range.time_ns + once * again : INT64_MAX;
+            const int recomputed = f->box[next].recomputed; /* any number of times: only a file says so */
+            const bool fits = recomputed == 0 || once <= (INT64_MAX - range.time_ns) / recomputed;
+            range.time_ns = fits ? range.time_ns + once * recomputed : INT64_MAX;
         }
         range.last = next - 1;
         range.layers = next - first;

@@ -136,7 +136,7 @@ typedef struct writer {
     const ckpt_trace *trace; /* the base */
     ckpt_text *json;
     text_table texts, reasons;
-    ckpt_lives lives;
+    ckpt_live_ranges ranges;
 } writer;
 
 static void put_positions(ckpt_text *json, const char *name, const ckpt_series *series)
@@ -217,12 +217,12 @@ static const char *const hatch_name[CKPT_HATCH_COUNT] = {
     [CKPT_HATCH_CROSS] = "cross", [CKPT_HATCH_LEVEL] = "level",   [CKPT_HATCH_DOTS] = "dots",
 };
 
-static void put_look(ckpt_text *json, const char *name, ckpt_ink ink)
+static void put_look(ckpt_text *json, const char *name, ckpt_colour_role role)
 {
     ckpt_text_add(json, "{\"name\":");
     ckpt_text_json(json, name);
-    ckpt_text_add(json, ",\"rgb\":\"%s\",\"hatch\":\"%s\"", ckpt_ink_looks[ink].rgb,
-                  hatch_name[ckpt_ink_looks[ink].hatch]);
+    ckpt_text_add(json, ",\"rgb\":\"%s\",\"hatch\":\"%s\"", ckpt_colour_role_looks[role].rgb,
+                  hatch_name[ckpt_colour_role_looks[role].hatch]);
 }
 
 static void put_bands(const writer *w)
@@ -244,7 +244,7 @@ static void put_bands(const writer *w)
         const ckpt_band_look *const look = ckpt_view_band(w->view, b);
         ckpt_text_put(w->json, ",", any);
         any = true;
-        put_look(w->json, look->name, look->ink);
+        put_look(w->json, look->name, look->role);
         ckpt_text_add(w->json, ",\"outside\":%s,", b == CKPT_BAND_OUTSIDE ? "true" : "false");
         column numbers = begin(w->json, "bytes");
         for (int i = 0; i < w->trace->event_count; i++) {
@@ -260,22 +260,23 @@ static void put_bands(const writer *w)
 static void put_looks(const writer *w)
 {
     bool used[CKPT_LIFE_KIND_COUNT] = {false};
-    for (int i = 0; i < w->lives.count; i++) {
-        used[w->lives.life[i].kind] = true;
+    for (int i = 0; i < w->ranges.count; i++) {
+        used[w->ranges.range[i].kind] = true;
     }
     ckpt_text_add(w->json, "\"kinds\":[");
     for (int k = 0; k < CKPT_LIFE_KIND_COUNT; k++) {
         ckpt_text_put(w->json, ",", k > 0);
-        put_look(w->json, ckpt_life_kind_name((ckpt_life_kind)k), ckpt_life_ink((ckpt_life_kind)k));
+        put_look(w->json, ckpt_live_range_kind_name((ckpt_live_range_kind)k),
+                 ckpt_live_range_role((ckpt_live_range_kind)k));
         ckpt_text_add(w->json, ",\"used\":%s,\"extra\":%s}", used[k] ? "true" : "false",
                       k == CKPT_LIFE_RECOMPUTED || k == CKPT_LIFE_OFFLOADED ? "true" : "false");
     }
     /* Of what shares a column of a lane the last of these shows. */
-    static const ckpt_ink inks[] = {CKPT_INK_INPUTS, CKPT_INK_RECOMPUTE, CKPT_INK_STAGING};
+    static const ckpt_colour_role roles[] = {CKPT_ROLE_INPUTS, CKPT_ROLE_RECOMPUTE, CKPT_ROLE_STAGING};
     ckpt_text_add(w->json, "],\n\"inks\":[");
     for (int i = 0; i < 3; i++) {
         ckpt_text_put(w->json, ",", i > 0);
-        put_look(w->json, "", inks[i]);
+        put_look(w->json, "", roles[i]);
         ckpt_text_add(w->json, "}");
     }
     ckpt_text_add(w->json, "],\n\"spans\":[");
@@ -291,18 +292,18 @@ static void put_looks(const writer *w)
 /* What stands in reasons over and over and is in the data already. The page puts it back (reasonOf in data.js). */
 enum { WORDS = 8 };
 
-static void words_of(const writer *w, const ckpt_life *life, char number[WORDS][16], const char *word[WORDS])
+static void words_of(const writer *w, const ckpt_live_range *range, char number[WORDS][16], const char *word[WORDS])
 {
-    const int event[4] = {life->last, life->born, life->to, life->from};
+    const int event[4] = {range->last, range->born, range->to, range->from};
     for (int k = 0; k < 4; k++) {
         const bool known = event[k] >= 0;
         snprintf(number[k], sizeof number[k], "%d", known ? w->trace->event[event[k]].step : 0);
         word[2 * k] = known ? number[k] : "";
     }
-    word[1] = life->last >= 0 ? w->trace->event[life->last].name : "";
-    word[3] = life->born >= 0 ? w->trace->event[life->born].name : "";
-    word[5] = life->name;
-    word[7] = life->layer;
+    word[1] = range->last >= 0 ? w->trace->event[range->last].name : "";
+    word[3] = range->born >= 0 ? w->trace->event[range->born].name : "";
+    word[5] = range->name;
+    word[7] = range->layer;
 }
 
 static bool is_digit(char c)
@@ -311,11 +312,11 @@ static bool is_digit(char c)
 }
 
 /* The reason with characters 1 .. 8 for its words: few different ones are left. Never longer than it was. */
-static const char *shape_of(writer *w, const ckpt_life *life, const char *reason)
+static const char *shape_of(writer *w, const ckpt_live_range *range, const char *reason)
 {
     char number[WORDS][16];
     const char *word[WORDS];
-    words_of(w, life, number, word);
+    words_of(w, range, number, word);
     char *const shape = ckpt_arena_text(w->view->canvas.scratch, reason);
     char *out = shape;
     for (const char *from = reason; shape != NULL && *from != '\0';) {
@@ -362,8 +363,8 @@ static int64_t reason_number(writer *w, int i)
     ckpt_arena *const arena = w->view->canvas.scratch;
     const ckpt_mark mark = ckpt_arena_mark(arena);
     const int before = w->reasons.count;
-    const char *const reason = ckpt_life_reason(&w->lives, i, arena);
-    const char *const shape = reason != NULL ? shape_of(w, &w->lives.life[i], reason) : NULL;
+    const char *const reason = ckpt_live_range_reason(&w->ranges, i, arena);
+    const char *const shape = reason != NULL ? shape_of(w, &w->ranges.range[i], reason) : NULL;
     w->reasons.failed = w->reasons.failed || shape == NULL;
     const int number = shape != NULL ? number_of(&w->reasons, shape) : 0;
     if (w->reasons.count == before && !w->reasons.failed) {
@@ -374,20 +375,20 @@ static int64_t reason_number(writer *w, int i)
 
 static int64_t life_value(writer *w, int i, life_field field)
 {
-    const ckpt_life *const life = &w->lives.life[i];
+    const ckpt_live_range *const range = &w->ranges.range[i];
     switch (field) {
-    case LIFE_NAME: return number_of(&w->texts, life->name);
-    case LIFE_LAYER: return number_of(&w->texts, life->layer);
+    case LIFE_NAME: return number_of(&w->texts, range->name);
+    case LIFE_LAYER: return number_of(&w->texts, range->layer);
     case LIFE_REASON: return reason_number(w, i);
-    case LIFE_KIND: return life->kind;
-    case LIFE_FROM: return life->from;
-    case LIFE_TO: return life->to;
-    case LIFE_BORN: return life->born;
-    case LIFE_LAST: return life->last;
-    case LIFE_OFFSET: return life->offset;
-    case LIFE_BYTES: return life->bytes;
-    case LIFE_HIGH: return (int64_t)((uint64_t)life->address >> 32); /* JavaScript's numbers have 53 bits */
-    default: return (int64_t)((uint64_t)life->address & 0xFFFFFFFFu);
+    case LIFE_KIND: return range->kind;
+    case LIFE_FROM: return range->from;
+    case LIFE_TO: return range->to;
+    case LIFE_BORN: return range->born;
+    case LIFE_LAST: return range->last;
+    case LIFE_OFFSET: return range->offset;
+    case LIFE_BYTES: return range->bytes;
+    case LIFE_HIGH: return (int64_t)((uint64_t)range->address >> 32); /* JavaScript's numbers have 53 bits */
+    default: return (int64_t)((uint64_t)range->address & 0xFFFFFFFFu);
     }
 }
 
@@ -395,11 +396,11 @@ static void put_lives(writer *w)
 {
     static const char *const name[LIFE_FIELDS] = {"name", "layer", "reason", "kind",  "from", "to",
                                                   "born", "last",  "offset", "bytes", "high", "low"};
-    const ckpt_bytes arena = w->trace->arena_bytes, top = w->lives.top > arena ? w->lives.top : arena;
-    ckpt_text_add(w->json, "\"lives\":{\"count\":%d,\"top\":%" PRId64 ",\n", w->lives.count, top > 0 ? top : 1);
+    const ckpt_bytes arena = w->trace->arena_bytes, top = w->ranges.top > arena ? w->ranges.top : arena;
+    ckpt_text_add(w->json, "\"lives\":{\"count\":%d,\"top\":%" PRId64 ",\n", w->ranges.count, top > 0 ? top : 1);
     for (life_field field = LIFE_NAME; field < LIFE_FIELDS; field++) {
         column numbers = begin(w->json, name[field]);
-        for (int i = 0; i < w->lives.count; i++) {
+        for (int i = 0; i < w->ranges.count; i++) {
             add(&numbers, life_value(w, i, field));
         }
         end(&numbers, field + 1 < LIFE_FIELDS ? "," : "},");
@@ -460,7 +461,7 @@ ckpt_code ckpt_html_data(const ckpt_view *view, const ckpt_view_options *options
     for (int s = 0; s < view->count; s++) {
         trace[s] = view->series[s].trace;
     }
-    CKPT_TRY(ckpt_lives_make(w.trace, scratch, &w.lives, err));
+    CKPT_TRY(ckpt_live_ranges_make(w.trace, scratch, &w.ranges, err));
     ckpt_text_add(json, "{");
     put_words(&w);
     put_numbers(&w, options);

@@ -21,10 +21,10 @@ typedef enum kind { FORWARD, BACKWARD, RECOMPUTE, MESSAGE, UPDATE, OTHER, KINDS 
 
 static const struct {
     const char *name;
-    ckpt_ink ink;
-} looks[KINDS] = {{"forward", CKPT_INK_ACTIVATIONS}, {"backward", CKPT_INK_GRADIENTS},
-                  {"run again", CKPT_INK_RECOMPUTE}, {"messages", CKPT_INK_OFFLOADED},
-                  {"update", CKPT_INK_WEIGHTS},      {"other", CKPT_INK_OTHER}};
+    ckpt_colour_role role;
+} looks[KINDS] = {{"forward", CKPT_ROLE_ACTIVATIONS}, {"backward", CKPT_ROLE_GRADIENTS},
+                  {"run again", CKPT_ROLE_RECOMPUTE}, {"messages", CKPT_ROLE_OFFLOADED},
+                  {"update", CKPT_ROLE_WEIGHTS},      {"other", CKPT_ROLE_OTHER}};
 
 typedef struct bar {
     kind kind;
@@ -239,14 +239,14 @@ static void draw_numbers(picture *p, const row *r, double y, double height)
         for (last = i; last + 1 < r->count && together(&r->bar[last], &r->bar[last + 1]);) {
             last++;
         }
-        const ckpt_ink ink = looks[r->bar[i].kind == FORWARD ? FORWARD : BACKWARD].ink;
-        const ckpt_font font = {v->small, true, ckpt_ink_looks[ink].text, 0};
+        const ckpt_colour_role role = looks[r->bar[i].kind == FORWARD ? FORWARD : BACKWARD].role;
+        const ckpt_font font = {v->small, true, ckpt_colour_role_looks[role].text, 0};
         const char *const text = CKPT_SAY(v, "%d", r->bar[i].batch);
         const double from = ckpt_view_x(v, (double)r->bar[i].start);
         const double width = ckpt_view_x(v, (double)r->bar[last].end) - from;
         if (r->bar[i].batch >= 0 && r->bar[i].kind <= RECOMPUTE &&
             ckpt_view_measure(v, font, text) + (cells ? 8 : 5) <= width) {
-            ckpt_view_words_on(v, from + width / 2, cells ? y + 8 : y + height / 2, font, width, text, ink);
+            ckpt_view_words_on(v, from + width / 2, cells ? y + 8 : y + height / 2, font, width, text, role);
         }
     }
 }
@@ -283,7 +283,7 @@ static void draw_columns(picture *p, const row *r, double y, double height)
                               .y = y,
                               .width = v->canvas.cell_width,
                               .height = height,
-                              .ink = looks[most].ink};
+                              .role = looks[most].role};
         v->canvas.renderer->boxes(&v->canvas, &box, 2 * all > to - from ? 1 : 0);
     }
 }
@@ -292,7 +292,7 @@ static void draw_columns(picture *p, const row *r, double y, double height)
 static void draw_figures(picture *p, const row *r, double middle)
 {
     ckpt_view *const v = &p->view;
-    const ckpt_font font = {v->small, false, CKPT_INK_GREY, -1};
+    const ckpt_font font = {v->small, false, CKPT_ROLE_GREY, -1};
     char peak[CKPT_UNITS_TEXT], budget[CKPT_UNITS_TEXT];
     ckpt_view_words(v, v->right + 8, middle, font, v->gutter, CKPT_SAY(v, "%.1f %%", bubble(p, r->busy, 1)));
     if (p->memory_x > 0 && r->trace->budget_bytes > 0) {
@@ -310,7 +310,7 @@ static void draw_row(picture *p, const row *r, int number)
     const bool cells = v->canvas.renderer->cells;
     const double y = v->top + p->row_height * number;
     const double gap = cells ? 0 : 4;
-    const ckpt_font font = {v->small, false, CKPT_INK_BLACK, 1};
+    const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, 1};
     const double middle = cells ? y + 8 : y + p->row_height / 2;
     ckpt_box *const box = CKPT_NEW(v->canvas.scratch, ckpt_box, r->count);
     v->failed = v->failed || box == NULL;
@@ -318,7 +318,7 @@ static void draw_row(picture *p, const row *r, int number)
     draw_figures(p, r, middle);
     if (!cells) {
         ckpt_view_line(v, v->left, y + p->row_height - 0.5, v->right, y + p->row_height - 0.5,
-                       (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+                       (ckpt_pen){CKPT_ROLE_FAINT, 1, 0});
     }
     const double height = p->row_height - 2 * gap - (cells && p->row_height > 16 ? 16 : 0);
     int boxes = 0;
@@ -329,7 +329,7 @@ static void draw_row(picture *p, const row *r, int number)
                                   .y = y + gap,
                                   .width = ckpt_view_x(v, (double)b->end) - from,
                                   .height = height,
-                                  .ink = looks[b->kind].ink,
+                                  .role = looks[b->kind].role,
                                   .title = title_of(p, r, b)};
     }
     if (cells) {
@@ -345,7 +345,7 @@ static void draw_axis(picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_INK_GREY, 0};
+    const ckpt_font font = {v->small, false, CKPT_ROLE_GREY, 0};
     const int parts = (int)fmax(2, fmin(12, (v->right - v->left) / 80));
     const double step = ckpt_tick_step(v->x_end, parts, 1);
     for (int i = 0; i <= parts && i * step <= v->x_end * (1 + 1e-9); i++) {
@@ -353,12 +353,12 @@ static void draw_axis(picture *p)
         const double x = ckpt_view_x(v, i * step);
         if (!cells) {
             ckpt_view_line(v, floor(x) + 0.5, p->axis_y, floor(x) + 0.5, p->axis_y + 4,
-                           (ckpt_pen){CKPT_INK_GREY, 1, 0});
+                           (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
         }
         ckpt_view_words(v, x, p->axis_y + (cells ? 8 : 13), font, CKPT_ANY_WIDTH / 2,
                         ckpt_tick_ns(i * step, step, v->x_end, text));
     }
-    const ckpt_font side = {v->small, false, CKPT_INK_GREY, -1};
+    const ckpt_font side = {v->small, false, CKPT_ROLE_GREY, -1};
     ckpt_view_words(v, v->right + 8, v->top - (cells ? 8 : 10), side, v->gutter, "bubble");
     if (p->memory_x > 0) {
         ckpt_view_words(v, p->memory_x, v->top - (cells ? 8 : 10), side, CKPT_ANY_WIDTH / 2, "peak of budget");
@@ -369,7 +369,7 @@ static void draw_legend(picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_INK_BLACK, -1};
+    const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, -1};
     const double y = p->axis_y + (cells ? 24 : 36);
     double x = v->left;
     for (int k = 0; k < KINDS; k++) {
@@ -383,7 +383,7 @@ static void draw_legend(picture *p)
         if (x + width > v->canvas.width && x > v->left) {
             break; /* the rarest come last */
         }
-        const ckpt_box box = {.x = x, .y = y - (cells ? 8 : 6), .width = side, .height = side, .ink = looks[k].ink};
+        const ckpt_box box = {.x = x, .y = y - (cells ? 8 : 6), .width = side, .height = side, .role = looks[k].role};
         v->canvas.renderer->boxes(&v->canvas, &box, 1);
         ckpt_view_words(v, x + side + (cells ? 8 : 6), y, font, CKPT_ANY_WIDTH / 2, words);
         x += width;
@@ -394,14 +394,14 @@ static ckpt_code draw(picture *p, ckpt_text *text, ckpt_err *err)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font any = {12, false, CKPT_INK_BLACK, -1};
+    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
     const char *const title = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &any, v->title, CKPT_ANY_WIDTH));
     CKPT_TRY(v->canvas.renderer->open(&v->canvas, title, v->about, err));
     const double content = v->canvas.width - 2 * v->margin;
     const double y = v->margin + (cells ? 0.5 : 0.6) * v->line;
     ckpt_view_words(v, v->margin, y, ckpt_view_title_font(v), content, v->title);
-    ckpt_view_words(v, v->margin, y + (cells ? 1 : 1.2) * v->line, (ckpt_font){12.5, false, CKPT_INK_GREY, -1}, content,
-                    v->about);
+    ckpt_view_words(v, v->margin, y + (cells ? 1 : 1.2) * v->line, (ckpt_font){12.5, false, CKPT_ROLE_GREY, -1},
+                    content, v->about);
     for (int r = 0; r < p->rows; r++) {
         draw_row(p, &p->row[r], r);
     }

@@ -14,7 +14,7 @@ static const char *const kinds[CKPT_LIFE_KIND_COUNT] = {
     "activation", "saved", "gradient", "workspace", "recomputed", "offloaded", "other",
 };
 
-const char *ckpt_life_kind_name(ckpt_life_kind kind)
+const char *ckpt_live_range_kind_name(ckpt_live_range_kind kind)
 {
     return (size_t)kind < CKPT_LIFE_KIND_COUNT ? kinds[kind] : "unknown";
 }
@@ -48,7 +48,7 @@ static bool frees(const ckpt_event *event, const char *name)
 
 static int by_birth(const void *a, const void *b)
 {
-    const ckpt_life *const x = a, *const y = b;
+    const ckpt_live_range *const x = a, *const y = b;
     if (x->from != y->from) {
         return x->from - y->from;
     }
@@ -59,17 +59,17 @@ static int by_birth(const void *a, const void *b)
 }
 
 /* Put into order, with `top`. */
-static void finish(ckpt_lives *lives, ckpt_life *life)
+static void finish(ckpt_live_ranges *ranges, ckpt_live_range *range)
 {
-    if (lives->count > 0) {
-        qsort(life, (size_t)lives->count, sizeof *life, by_birth);
+    if (ranges->count > 0) {
+        qsort(range, (size_t)ranges->count, sizeof *range, by_birth);
     }
-    for (int i = 0; i < lives->count; i++) {
+    for (int i = 0; i < ranges->count; i++) {
         ckpt_bytes end = CKPT_BYTES_MAX;
-        (void)ckpt_sum(life[i].offset, life[i].bytes, &end);
-        lives->top = end > lives->top ? end : lives->top;
+        (void)ckpt_sum(range[i].offset, range[i].bytes, &end);
+        ranges->top = end > ranges->top ? end : ranges->top;
     }
-    lives->life = life;
+    ranges->range = range;
 }
 
 /* The number of the first event of `step` or a later one. Steps never decrease. */
@@ -100,7 +100,7 @@ static ckpt_code check_steps(const ckpt_trace *trace, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_life_kind kind_of(const ckpt_trace *trace, ckpt_category category, int born)
+static ckpt_live_range_kind kind_of(const ckpt_trace *trace, ckpt_category category, int born)
 {
     switch (category) {
     case CKPT_CAT_WORKSPACE: return CKPT_LIFE_WORKSPACE;
@@ -117,46 +117,47 @@ static ckpt_life_kind kind_of(const ckpt_trace *trace, ckpt_category category, i
 
 /* What it was kept for: the run that took its place, or the last one before it was freed; -1 when nothing ended it.
  *   run_before   per event the last run up to it */
-static int last_of(const ckpt_trace *trace, const ckpt_life *life, const int *run_before)
+static int last_of(const ckpt_trace *trace, const ckpt_live_range *range, const int *run_before)
 {
-    if (life->kind == CKPT_LIFE_WORKSPACE) {
-        return life->from;
+    if (range->kind == CKPT_LIFE_WORKSPACE) {
+        return range->from;
     }
-    const bool freed = frees(&trace->event[life->to], life->name);
-    const int behind = life->to + 1;
+    const bool freed = frees(&trace->event[range->to], range->name);
+    const int behind = range->to + 1;
     if (!freed && behind == trace->event_count) {
         return -1;
     }
-    const int last = !freed && ckpt_event_runs(&trace->event[behind]) ? behind : run_before[life->to];
-    return last >= life->from ? last : -1;
+    const int last = !freed && ckpt_event_runs(&trace->event[behind]) ? behind : run_before[range->to];
+    return last >= range->from ? last : -1;
 }
 
-static ckpt_code place_life(const ckpt_trace *trace, int nth, const int *run_before, ckpt_life *life, ckpt_err *err)
+static ckpt_code place_life(const ckpt_trace *trace, int nth, const int *run_before, ckpt_live_range *range,
+                            ckpt_err *err)
 {
-    const ckpt_trace_place *const place = &trace->place[nth];
-    const int from = first_event(trace, place->from), to = first_event(trace, (int64_t)place->to + 1) - 1;
-    if (from >= trace->event_count || trace->event[from].step != place->from || to < from ||
-        trace->event[to].step != place->to) {
+    const ckpt_trace_allocation *const allocation = &trace->allocation[nth];
+    const int from = first_event(trace, allocation->from), to = first_event(trace, (int64_t)allocation->to + 1) - 1;
+    if (from >= trace->event_count || trace->event[from].step != allocation->from || to < from ||
+        trace->event[to].step != allocation->to) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%.200s: place %d (\"%.60s\") is from step %d to step %d, and the trace has no such steps",
-                         trace->source, nth, place->name, place->from, place->to);
+                         trace->source, nth, allocation->name, allocation->from, allocation->to);
     }
     const ckpt_event *const born = &trace->event[from];
-    *life = (ckpt_life){
-        .name = place->category == CKPT_CAT_WORKSPACE ? born->name : place->name,
+    *range = (ckpt_live_range){
+        .name = allocation->category == CKPT_CAT_WORKSPACE ? born->name : allocation->name,
         .layer = born->layer != NULL ? born->layer : "",
-        .kind = kind_of(trace, place->category, from),
-        .offset = place->offset,
-        .bytes = place->bytes,
+        .kind = kind_of(trace, allocation->category, from),
+        .offset = allocation->offset,
+        .bytes = allocation->bytes,
         .from = from,
         .to = to,
         .born = from,
         .copied = -1,
     };
     if (copies(born, "h2d")) {
-        life->kind = CKPT_LIFE_OFFLOADED;
+        range->kind = CKPT_LIFE_OFFLOADED;
     }
-    life->last = last_of(trace, life, run_before);
+    range->last = last_of(trace, range, run_before);
     return CKPT_OK;
 }
 
@@ -173,7 +174,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The stay of that buffer that `event` falls into; -1: none. */
-static int find_stay(const named *sorted, const ckpt_life *life, int count, const char *name, int event)
+static int find_stay(const named *sorted, const ckpt_live_range *range, int count, const char *name, int event)
 {
     int low = 0, high = count; /* the first that is of a later name or birth */
     while (low < high) {
@@ -185,12 +186,13 @@ static int find_stay(const named *sorted, const ckpt_life *life, int count, cons
             high = middle;
         }
     }
-    const bool found = low > 0 && strcmp(sorted[low - 1].name, name) == 0 && life[sorted[low - 1].at].to >= event;
+    const bool found = low > 0 && strcmp(sorted[low - 1].name, name) == 0 && range[sorted[low - 1].at].to >= event;
     return found ? sorted[low - 1].at : -1;
 }
 
 /* Copies to the host, each to the stay that it is made from. */
-static ckpt_code find_copies(const ckpt_trace *trace, ckpt_life *life, int count, ckpt_arena *scratch, ckpt_err *err)
+static ckpt_code find_copies(const ckpt_trace *trace, ckpt_live_range *range, int count, ckpt_arena *scratch,
+                             ckpt_err *err)
 {
     named *sorted = NULL;
     for (int i = 0; i < trace->event_count; i++) {
@@ -203,62 +205,62 @@ static ckpt_code find_copies(const ckpt_trace *trace, ckpt_life *life, int count
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d places", count);
             }
             for (int k = 0; k < count; k++) {
-                sorted[k] = (named){life[k].kind == CKPT_LIFE_WORKSPACE ? "" : life[k].name, k, life[k].from};
+                sorted[k] = (named){range[k].kind == CKPT_LIFE_WORKSPACE ? "" : range[k].name, k, range[k].from};
             }
             qsort(sorted, (size_t)count, sizeof *sorted, by_name);
         }
-        const int at = find_stay(sorted, life, count, trace->event[i].name, i);
-        if (at >= 0 && life[at].copied < 0) {
-            life[at].copied = i;
-            life[at].kind = life[at].kind == CKPT_LIFE_RECOMPUTED ? life[at].kind : CKPT_LIFE_OFFLOADED;
+        const int at = find_stay(sorted, range, count, trace->event[i].name, i);
+        if (at >= 0 && range[at].copied < 0) {
+            range[at].copied = i;
+            range[at].kind = range[at].kind == CKPT_LIFE_RECOMPUTED ? range[at].kind : CKPT_LIFE_OFFLOADED;
         }
     }
     return CKPT_OK;
 }
 
-static ckpt_code from_places(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err)
+static ckpt_code from_places(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)
 {
     CKPT_TRY(check_steps(trace, err));
-    ckpt_life *const life = CKPT_NEW(out, ckpt_life, trace->place_count);
+    ckpt_live_range *const range = CKPT_NEW(out, ckpt_live_range, trace->allocation_count);
     const ckpt_mark mark = ckpt_arena_mark(out);
     int *const run_before = CKPT_NEW(out, int, trace->event_count);
-    if (life == NULL || run_before == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d places", trace->place_count);
+    if (range == NULL || run_before == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d places", trace->allocation_count);
     }
     for (int i = 0; i < trace->event_count; i++) {
         run_before[i] = ckpt_event_runs(&trace->event[i]) ? i : i > 0 ? run_before[i - 1] : -1;
     }
-    for (int i = 0; i < trace->place_count; i++) {
-        CKPT_TRY(place_life(trace, i, run_before, &life[i], err));
+    for (int i = 0; i < trace->allocation_count; i++) {
+        CKPT_TRY(place_life(trace, i, run_before, &range[i], err));
     }
-    CKPT_TRY(find_copies(trace, life, trace->place_count, out, err));
+    CKPT_TRY(find_copies(trace, range, trace->allocation_count, out, err));
     ckpt_arena_rewind(out, mark);
-    lives->count = trace->place_count;
-    finish(lives, life);
+    ranges->count = trace->allocation_count;
+    finish(ranges, range);
     return CKPT_OK;
 }
 
 static int by_address(const void *a, const void *b)
 {
-    const ckpt_life *const x = a, *const y = b;
+    const ckpt_live_range *const x = a, *const y = b;
     return x->address != y->address ? (x->address < y->address ? -1 : 1) : x->from - y->from;
 }
 
 /* Offsets: addresses without the ranges in which there never is a block. */
-static void close_gaps(ckpt_life *life, int count)
+static void close_gaps(ckpt_live_range *range, int count)
 {
     int64_t end = 0, closed = 0; /* of what has been used so far; of what lies between, the sum */
     if (count > 0) {
-        qsort(life, (size_t)count, sizeof *life, by_address);
+        qsort(range, (size_t)count, sizeof *range, by_address);
     }
     for (int i = 0; i < count; i++) {
-        if (life[i].address > end) {
-            closed += life[i].address - end;
+        if (range[i].address > end) {
+            closed += range[i].address - end;
         }
         int64_t own_end = INT64_MAX;
-        (void)ckpt_sum(life[i].address, life[i].bytes, &own_end);
+        (void)ckpt_sum(range[i].address, range[i].bytes, &own_end);
         end = own_end > end ? own_end : end;
-        life[i].offset = life[i].address - closed;
+        range[i].offset = range[i].address - closed;
     }
 }
 
@@ -268,9 +270,9 @@ static bool moves(const ckpt_event *event)
 }
 
 /* A program that follows no plan may still say what for: the category that grew with the allocation. */
-static ckpt_life_kind kind_of_allocation(const ckpt_trace *trace, int born)
+static ckpt_live_range_kind kind_of_allocation(const ckpt_trace *trace, int born)
 {
-    static const ckpt_life_kind kind[CKPT_CATEGORY_COUNT] = {
+    static const ckpt_live_range_kind kind[CKPT_CATEGORY_COUNT] = {
         [CKPT_CAT_WEIGHTS] = CKPT_LIFE_OTHER,
         [CKPT_CAT_GRADIENTS] = CKPT_LIFE_GRADIENT,
         [CKPT_CAT_OPTIMIZER] = CKPT_LIFE_OTHER,
@@ -292,18 +294,18 @@ static ckpt_life_kind kind_of_allocation(const ckpt_trace *trace, int born)
     return CKPT_LIFE_OTHER;
 }
 
-static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err)
+static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)
 {
     int allocations = 0;
     for (int i = 0; i < trace->event_count; i++) {
         allocations += moves(&trace->event[i]) && trace->event[i].span == CKPT_SPAN_ALLOCATE;
     }
-    ckpt_life *const life = CKPT_NEW(out, ckpt_life, allocations);
+    ckpt_live_range *const range = CKPT_NEW(out, ckpt_live_range, allocations);
     const ckpt_mark mark = ckpt_arena_mark(out);
     int64_t *const address = CKPT_NEW(out, int64_t, trace->event_count);
     int *const life_of = CKPT_NEW(out, int, trace->event_count);
     int *previous = NULL;
-    if (life == NULL || address == NULL || life_of == NULL) {
+    if (range == NULL || address == NULL || life_of == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d allocations", allocations);
     }
     for (int i = 0; i < trace->event_count; i++) {
@@ -317,12 +319,12 @@ static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt
             continue;
         }
         if (previous[i] >= 0 && trace->event[previous[i]].span == CKPT_SPAN_ALLOCATE) {
-            life[life_of[previous[i]]].to =
+            range[life_of[previous[i]]].to =
                 event->span == CKPT_SPAN_FREE ? i : i - 1; /* or its free was not recorded */
         }
         if (event->span == CKPT_SPAN_ALLOCATE) {
             life_of[i] = count;
-            life[count++] = (ckpt_life){
+            range[count++] = (ckpt_live_range){
                 .name = event->name,
                 .layer = event->layer != NULL ? event->layer : "",
                 .kind = kind_of_allocation(trace, i),
@@ -337,33 +339,34 @@ static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt
         }
     }
     ckpt_arena_rewind(out, mark);
-    close_gaps(life, count);
-    lives->count = count;
-    finish(lives, life);
+    close_gaps(range, count);
+    ranges->count = count;
+    finish(ranges, range);
     return CKPT_OK;
 }
 
-ckpt_code ckpt_lives_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err)
+ckpt_code ckpt_live_ranges_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)
 {
-    ckpt_lives made = {.trace = trace};
-    CKPT_TRY(trace->place_count > 0 ? from_places(trace, out, &made, err) : from_allocations(trace, out, &made, err));
-    *lives = made;
+    ckpt_live_ranges made = {.trace = trace};
+    CKPT_TRY(trace->allocation_count > 0 ? from_places(trace, out, &made, err)
+                                         : from_allocations(trace, out, &made, err));
+    *ranges = made;
     return CKPT_OK;
 }
 
 /* Whether a is to stand behind b. */
-static bool smaller(const ckpt_life *life, int a, int b)
+static bool smaller(const ckpt_live_range *range, int a, int b)
 {
-    return life[a].bytes != life[b].bytes ? life[a].bytes < life[b].bytes : a > b;
+    return range[a].bytes != range[b].bytes ? range[a].bytes < range[b].bytes : a > b;
 }
 
 /* `heap` has its smallest first, but for the element at `hole`, which may be too large for its place. */
-static void sink(const ckpt_life *life, int *heap, int count, int hole)
+static void sink(const ckpt_live_range *range, int *heap, int count, int hole)
 {
     const int own = heap[hole];
     for (int child = 2 * hole + 1; child < count; child = 2 * hole + 1) {
-        child += child + 1 < count && smaller(life, heap[child + 1], heap[child]);
-        if (!smaller(life, heap[child], own)) {
+        child += child + 1 < count && smaller(range, heap[child + 1], heap[child]);
+        if (!smaller(range, heap[child], own)) {
             break;
         }
         heap[hole] = heap[child];
@@ -372,37 +375,37 @@ static void sink(const ckpt_life *life, int *heap, int count, int hole)
     heap[hole] = own;
 }
 
-void ckpt_lives_at(const ckpt_lives *lives, int at, int *which, int room, int *count, ckpt_bytes *bytes)
+void ckpt_live_ranges_at(const ckpt_live_ranges *ranges, int at, int *which, int room, int *count, ckpt_bytes *bytes)
 {
-    const ckpt_life *const life = lives->life;
+    const ckpt_live_range *const range = ranges->range;
     int all = 0, kept = 0;
     *bytes = 0;
-    for (int i = 0; i < lives->count && life[i].from <= at; i++) {
-        if (life[i].to < at) {
+    for (int i = 0; i < ranges->count && range[i].from <= at; i++) {
+        if (range[i].to < at) {
             continue;
         }
         all++;
-        if (!ckpt_sum(*bytes, life[i].bytes, bytes)) {
+        if (!ckpt_sum(*bytes, range[i].bytes, bytes)) {
             *bytes = CKPT_BYTES_MAX;
         }
         if (kept < room) {
             which[kept++] = i;
             for (int k = kept / 2 - 1; kept == room && k >= 0; k--) {
-                sink(life, which, kept, k);
+                sink(range, which, kept, k);
             }
-        } else if (room > 0 && smaller(life, which[0], i)) {
+        } else if (room > 0 && smaller(range, which[0], i)) {
             which[0] = i;
-            sink(life, which, kept, 0);
+            sink(range, which, kept, 0);
         }
     }
     for (int k = kept / 2 - 1; kept < room && k >= 0; k--) {
-        sink(life, which, kept, k);
+        sink(range, which, kept, k);
     }
     for (int k = kept - 1; k > 0; k--) { /* the smallest goes last */
         const int least = which[0];
         which[0] = which[k];
         which[k] = least;
-        sink(life, which, k, 0);
+        sink(range, which, k, 0);
     }
     *count = all;
 }

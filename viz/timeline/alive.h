@@ -7,7 +7,7 @@
 #include "core/formats/trace.h"
 
 /* What a stay is coloured by. */
-typedef enum ckpt_life_kind {
+typedef enum ckpt_live_range_kind {
     CKPT_LIFE_ACTIVATION,
     CKPT_LIFE_SAVED,
     CKPT_LIFE_GRADIENT,
@@ -16,12 +16,12 @@ typedef enum ckpt_life_kind {
     CKPT_LIFE_OFFLOADED,  /* one that is copied to the host during this stay, or was fetched back for it */
     CKPT_LIFE_OTHER,      /* of a program that follows no plan */
     CKPT_LIFE_KIND_COUNT
-} ckpt_life_kind;
+} ckpt_live_range_kind;
 
-typedef struct ckpt_life {
+typedef struct ckpt_live_range {
     const char *name;  /* buffer; of a workspace the op; without a plan what allocated it */
     const char *layer; /* of the op that wrote it; "" when unknown */
-    ckpt_life_kind kind;
+    ckpt_live_range_kind kind;
     /* In the arena. Without a plan: the address, less all ranges below it in which there never is a block. */
     ckpt_bytes offset, bytes;
     int64_t address; /* without a plan, as it was; else 0 */
@@ -30,29 +30,30 @@ typedef struct ckpt_life {
     int last;        /* the last run before it went, or that took its place in it: what it was kept for; -1: unknown, or
                         never freed */
     int copied;      /* the copy to the host that starts during the stay; -1: none */
-} ckpt_life;
+} ckpt_live_range;
 
-typedef struct ckpt_lives {
+typedef struct ckpt_live_ranges {
     const ckpt_trace *trace;
-    const ckpt_life *life; /* by `from`, then by offset */
-    int count;             /* 0: the trace knows no places and no allocations */
-    ckpt_bytes top;        /* highest offset + bytes */
-} ckpt_lives;
+    const ckpt_live_range *range; /* by `from`, then by offset */
+    int count;                    /* 0: the trace knows no places and no allocations */
+    ckpt_bytes top;               /* highest offset + bytes */
+} ckpt_live_ranges;
 
 /* From a trace's places, or from its allocations and frees where it follows no plan. Cost: O(n log n).
  * Errors: CKPT_BAD_INPUT (a place whose steps the trace does not have), CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_lives_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_lives *lives, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_live_ranges_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges,
+                                              ckpt_err *err);
 
 /* The stays that are in memory at event `at`, largest first: numbers of lives, at most `room`; *count of all there are,
  * *bytes of all. What a free takes away is still there at that free. Cost: O(lives log room). */
-void ckpt_lives_at(const ckpt_lives *lives, int at, int *which, int room, int *count, ckpt_bytes *bytes);
+void ckpt_live_ranges_at(const ckpt_live_ranges *ranges, int at, int *which, int room, int *count, ckpt_bytes *bytes);
 
 /* One clause on why it is in memory: "kept since step 12 for h.3.att/backward (step 812)", "recomputed at step 790 for
  * ...", "fetched back at step ... for ...", "in use until ...", "copied to the host from step ... and freed at step
  * ...". Names are as in the trace, however long. NULL without memory. */
-const char *ckpt_life_reason(const ckpt_lives *lives, int which, ckpt_arena *out);
+const char *ckpt_live_range_reason(const ckpt_live_ranges *ranges, int which, ckpt_arena *out);
 
-const char *ckpt_life_kind_name(ckpt_life_kind kind);
+const char *ckpt_live_range_kind_name(ckpt_live_range_kind kind);
 
 /* Whether it is something that ran: no copy, wait or free. A reduction across ranks ran: it is a copy on the compute
  * stream. */
@@ -62,16 +63,16 @@ bool ckpt_event_runs(const ckpt_event *event);
 typedef struct ckpt_alive_row {
     const char *name, *layer; /* "h.3.att"; of several "h.0…5.att", of two "h.0,3.att"; layer "" when unknown, or of
                                  several that differ */
-    ckpt_life_kind kind;
+    ckpt_live_range_kind kind;
     ckpt_bytes bytes;   /* of all */
-    const int *life;    /* `count` numbers of lives, largest first */
+    const int *range;   /* `count` numbers of lives, largest first */
     int count;          /* more than 1: several */
-    const char *reason; /* ckpt_life_reason; of several "kept for their own backward, steps 301 to 350" */
+    const char *reason; /* ckpt_live_range_reason; of several "kept for their own backward, steps 301 to 350" */
 } ckpt_alive_row;
 
 /* bytes = sum of the rows' + rest_bytes */
 typedef struct ckpt_alive {
-    const ckpt_lives *lives;
+    const ckpt_live_ranges *ranges;
     int at;              /* event */
     ckpt_bytes bytes;    /* of all stays at it */
     ckpt_alive_row *row; /* largest first */
@@ -84,8 +85,8 @@ typedef struct ckpt_alive {
  * bytes; else repeated blocks' buffers are one (in memory for the same reason, names that differ in numbers between
  * dots or slashes alone; if that explains less than a third, in any numbers). Of a program without a plan blocks of one
  * name, layer and size are one. Cost: O(lives + n log n), n stays at that event. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena *out, ckpt_alive *alive,
-                                        ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_alive_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt_arena *out,
+                                        ckpt_alive *alive, ckpt_err *err);
 
 /* The trace a plan predicts, in program order and without the steps' times (all 0; time_ns is the plan's): bytes by
  * category from its outline and its places. Errors: CKPT_BAD_INPUT (a plan that does not fit, or without an outline),

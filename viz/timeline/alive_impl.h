@@ -23,11 +23,12 @@ typedef enum ckpt_why {
     CKPT_WHY_NEVER
 } ckpt_why;
 
-ckpt_why ckpt_life_why(const ckpt_lives *lives, int which);
+ckpt_why ckpt_live_range_why(const ckpt_live_ranges *ranges, int which);
 
 /* A clause for several stays that have the same ckpt_why; `deep` as below. Of a program without a plan, for one too: it
  * does not repeat who allocated them. */
-const char *ckpt_life_group_reason(const ckpt_lives *lives, const int *which, int count, bool deep, ckpt_arena *out);
+const char *ckpt_live_range_group_reason(const ckpt_live_ranges *ranges, const int *which, int count, bool deep,
+                                         ckpt_arena *out);
 
 /* The name with numbers replaced by "#": those that are a whole part between dots or slashes, "h.#.att/lse", or with
  * `deep` those inside of words too, "down#_conv#". NULL without memory. */

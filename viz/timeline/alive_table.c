@@ -9,10 +9,10 @@
 typedef struct member {
     const char *name, *layer; /* patterns */
     ckpt_why why;
-    ckpt_life_kind kind;
+    ckpt_live_range_kind kind;
     ckpt_bytes bytes; /* of a program without a plan, where names say little; else 0 */
     ckpt_bytes size;
-    int life;
+    int range;
 } member;
 
 static int by_likeness(const void *a, const void *b)
@@ -29,14 +29,14 @@ static int by_likeness_and_size(const void *a, const void *b)
 {
     const member *const x = a, *const y = b;
     const int order = by_likeness(a, b);
-    return order != 0 ? order : x->size != y->size ? (x->size < y->size ? 1 : -1) : x->life - y->life;
+    return order != 0 ? order : x->size != y->size ? (x->size < y->size ? 1 : -1) : x->range - y->range;
 }
 
 /* Largest first; of equal ones that whose largest stay comes first. */
 static int by_bytes(const void *a, const void *b)
 {
     const ckpt_alive_row *const x = a, *const y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->life[0] - y->life[0];
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->range[0] - y->range[0];
 }
 
 /* Stays are told one by one, or together when names differ in numbers between dots, or in any numbers. */
@@ -48,7 +48,7 @@ enum { SINGLE, BLOCKS, DEEP, LEVELS };
 enum { MOST = 5, SOME = 3, LEAST = 1000 };
 
 typedef struct maker {
-    const ckpt_lives *lives;
+    const ckpt_live_ranges *ranges;
     ckpt_arena *out;
     int level;
     bool plan;
@@ -62,9 +62,9 @@ typedef struct maker {
 static void add_row(maker *m, int from, int count)
 {
     ckpt_alive_row *const row = &m->row[m->row_count++];
-    *row = (ckpt_alive_row){.life = &m->which[from], .count = count, .kind = m->lives->life[m->which[from]].kind};
+    *row = (ckpt_alive_row){.range = &m->which[from], .count = count, .kind = m->ranges->range[m->which[from]].kind};
     for (int i = 0; i < count; i++) {
-        if (!ckpt_sum(row->bytes, m->lives->life[row->life[i]].bytes, &row->bytes)) {
+        if (!ckpt_sum(row->bytes, m->ranges->range[row->range[i]].bytes, &row->bytes)) {
             row->bytes = CKPT_BYTES_MAX;
         }
     }
@@ -80,15 +80,15 @@ static const char *pattern(const maker *m, const char *name)
 static bool describe(const maker *m, member *sorted)
 {
     for (int i = 0; i < m->count; i++) {
-        const ckpt_life *const life = &m->lives->life[m->which[i]];
+        const ckpt_live_range *const range = &m->ranges->range[m->which[i]];
         sorted[i] = (member){
-            .name = pattern(m, life->name),
-            .layer = m->plan && m->level < DEEP ? "" : pattern(m, life->layer),
-            .why = ckpt_life_why(m->lives, m->which[i]),
-            .kind = life->kind,
-            .bytes = m->plan || m->level == DEEP ? 0 : life->bytes,
-            .size = life->bytes,
-            .life = m->which[i],
+            .name = pattern(m, range->name),
+            .layer = m->plan && m->level < DEEP ? "" : pattern(m, range->layer),
+            .why = ckpt_live_range_why(m->ranges, m->which[i]),
+            .kind = range->kind,
+            .bytes = m->plan || m->level == DEEP ? 0 : range->bytes,
+            .size = range->bytes,
+            .range = m->which[i],
         };
         if (sorted[i].name == NULL || sorted[i].layer == NULL) {
             return false;
@@ -107,7 +107,7 @@ static bool group(maker *m)
     qsort(sorted, (size_t)m->count, sizeof *sorted, by_likeness_and_size);
     int from = 0;
     for (int i = 0; i < m->count; i++) {
-        m->which[i] = sorted[i].life;
+        m->which[i] = sorted[i].range;
         if (i + 1 == m->count || by_likeness(&sorted[i], &sorted[i + 1]) != 0) {
             add_row(m, from, i + 1 - from);
             from = i + 1;
@@ -119,12 +119,12 @@ static bool group(maker *m)
 /* What the stays of a row have in common: their name, or "" where the layers have none. False without memory. */
 static bool name_row(const maker *m, ckpt_alive_row *row)
 {
-    const ckpt_life *const first = &m->lives->life[row->life[0]];
+    const ckpt_live_range *const first = &m->ranges->range[row->range[0]];
     row->name = first->name;
     row->layer = first->layer;
     row->reason = row->count == 1 && m->plan
-                      ? ckpt_life_reason(m->lives, row->life[0], m->out)
-                      : ckpt_life_group_reason(m->lives, row->life, row->count, m->level == DEEP, m->out);
+                      ? ckpt_live_range_reason(m->ranges, row->range[0], m->out)
+                      : ckpt_live_range_group_reason(m->ranges, row->range, row->count, m->level == DEEP, m->out);
     if (row->count == 1) {
         return row->reason != NULL;
     }
@@ -136,13 +136,13 @@ static bool name_row(const maker *m, ckpt_alive_row *row)
         return false;
     }
     for (int i = 0; i < row->count; i++) {
-        const ckpt_life *const life = &m->lives->life[row->life[i]];
-        const char *const own = pattern(m, life->layer);
+        const ckpt_live_range *const range = &m->ranges->range[row->range[i]];
+        const char *const own = pattern(m, range->layer);
         if (own == NULL) {
             return false;
         }
-        name[i] = life->name;
-        layer[i] = life->layer;
+        name[i] = range->name;
+        layer[i] = range->layer;
         alike = alike && strcmp(own, wanted) == 0;
     }
     row->name = ckpt_name_fold(name, row->count, m->level == DEEP, m->out);
@@ -182,17 +182,18 @@ static ckpt_code no_memory(const maker *m, ckpt_err *err)
     return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a table of %d buffers", m->count);
 }
 
-ckpt_code ckpt_alive_make(const ckpt_lives *lives, int at, int rows, ckpt_arena *out, ckpt_alive *alive, ckpt_err *err)
+ckpt_code ckpt_alive_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt_arena *out, ckpt_alive *alive,
+                          ckpt_err *err)
 {
-    maker m = {.lives = lives, .out = out, .plan = lives->trace->place_count > 0};
-    ckpt_alive made = {.lives = lives, .at = at};
-    ckpt_lives_at(lives, at, NULL, 0, &m.count, &made.bytes);
+    maker m = {.ranges = ranges, .out = out, .plan = ranges->trace->allocation_count > 0};
+    ckpt_alive made = {.ranges = ranges, .at = at};
+    ckpt_live_ranges_at(ranges, at, NULL, 0, &m.count, &made.bytes);
     m.which = CKPT_NEW(out, int, m.count);
     m.row = CKPT_NEW(out, ckpt_alive_row, m.count);
     if (m.which == NULL || m.row == NULL) {
         return no_memory(&m, err);
     }
-    ckpt_lives_at(lives, at, m.which, m.count, &m.count, &made.bytes);
+    ckpt_live_ranges_at(ranges, at, m.which, m.count, &m.count, &made.bytes);
     for (m.level = SINGLE; m.level < LEVELS; m.level++) {
         if (!make_rows(&m)) {
             return no_memory(&m, err);

@@ -27,7 +27,7 @@ typedef enum ckpt_band {
 
 typedef struct ckpt_band_look {
     const char *name;
-    ckpt_ink ink;
+    ckpt_colour_role role;
 } ckpt_band_look;
 extern const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT];
 
@@ -47,7 +47,7 @@ typedef struct ckpt_series {
     const char *verdict;      /* goes after the label: "= predicted at every step"; "" for the base itself */
     bool same;                /* the verdict is: no byte differs */
     bool by_step;             /* from[i] is the event's step; else i, or a time */
-    int runs, again;          /* runs of ops, of which recomputations */
+    int runs, recomputed;     /* runs of ops, of which recomputations */
     int copies, allocations, frees;
     ckpt_ns again_ns, copy_ns;
 } ckpt_series;
@@ -71,7 +71,7 @@ typedef struct ckpt_residual {
     int at;          /* the first event that has it */
     /* Places of the base, how many of them the other has not, and of the other's the base; places 0: not known of both
      */
-    int places, moved, more;
+    int allocations, moved, more;
 } ckpt_residual;
 
 /* Cost: O(events + places log places). Errors: CKPT_NO_MEMORY. */

@@ -5,19 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-ckpt_ink ckpt_life_ink(ckpt_life_kind kind)
+ckpt_colour_role ckpt_live_range_role(ckpt_live_range_kind kind)
 {
     switch (kind) {
-    case CKPT_LIFE_ACTIVATION: return CKPT_INK_ACTIVATIONS;
-    case CKPT_LIFE_SAVED: return CKPT_INK_SAVED;
-    case CKPT_LIFE_GRADIENT: return CKPT_INK_GRADIENTS;
-    case CKPT_LIFE_WORKSPACE: return CKPT_INK_WORKSPACE;
-    case CKPT_LIFE_RECOMPUTED: return CKPT_INK_RECOMPUTE;
-    case CKPT_LIFE_OFFLOADED: return CKPT_INK_OFFLOADED;
+    case CKPT_LIFE_ACTIVATION: return CKPT_ROLE_ACTIVATIONS;
+    case CKPT_LIFE_SAVED: return CKPT_ROLE_SAVED;
+    case CKPT_LIFE_GRADIENT: return CKPT_ROLE_GRADIENTS;
+    case CKPT_LIFE_WORKSPACE: return CKPT_ROLE_WORKSPACE;
+    case CKPT_LIFE_RECOMPUTED: return CKPT_ROLE_RECOMPUTE;
+    case CKPT_LIFE_OFFLOADED: return CKPT_ROLE_OFFLOADED;
     case CKPT_LIFE_OTHER:
     case CKPT_LIFE_KIND_COUNT: break;
     }
-    return CKPT_INK_OTHER;
+    return CKPT_ROLE_OTHER;
 }
 
 /* Distances from the left end of the table, in pixels. */
@@ -28,9 +28,9 @@ typedef struct columns {
 
 enum { SWATCH = 24, BYTES_WIDTH = 80, SHARE_WIDTH = 64, GAP = 16, REASON_LETTERS = 56 };
 
-static ckpt_font font_of(const ckpt_view *view, bool bold, ckpt_ink ink, int align)
+static ckpt_font font_of(const ckpt_view *view, bool bold, ckpt_colour_role role, int align)
 {
-    return (ckpt_font){view->small, bold, ink, align};
+    return (ckpt_font){view->small, bold, role, align};
 }
 
 static const char *name_of(ckpt_view *view, const ckpt_alive_row *row)
@@ -40,7 +40,8 @@ static const char *name_of(ckpt_view *view, const ckpt_alive_row *row)
 
 static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
 {
-    return CKPT_SAY(view, "alive at the peak, %s %d", ckpt_view_unit(view), alive->lives->trace->event[alive->at].step);
+    return CKPT_SAY(view, "alive at the peak, %s %d", ckpt_view_unit(view),
+                    alive->ranges->trace->event[alive->at].step);
 }
 
 /* Names of lowered models begin with their layer, and a gradient belongs to the layer that reads it. */
@@ -52,10 +53,10 @@ static bool tells_more(const ckpt_alive_row *row)
 
 static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width)
 {
-    const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, -1);
-    const double head = ckpt_view_measure(view, font_of(view, true, CKPT_INK_BLACK, -1), heading_of(view, alive));
+    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, -1);
+    const double head = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), heading_of(view, alive));
     columns c = {.name = SWATCH};
-    double layer = ckpt_view_measure(view, font_of(view, true, CKPT_INK_BLACK, -1), "layer");
+    double layer = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), "layer");
     double reason = ckpt_view_measure(view, font, "why");
     for (int i = 0; i < alive->row_count; i++) {
         const ckpt_alive_row *const row = &alive->row[i];
@@ -83,13 +84,13 @@ static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width
 
 static bool has_static(const ckpt_alive *alive)
 {
-    return alive->lives->trace->static_bytes > 0;
+    return alive->ranges->trace->static_bytes > 0;
 }
 
 /* What is counted at that event and has no stay: a trace need not know all addresses. */
 static ckpt_bytes without_stay(const ckpt_alive *alive)
 {
-    const ckpt_trace *const trace = alive->lives->trace;
+    const ckpt_trace *const trace = alive->ranges->trace;
     ckpt_bands bands;
     ckpt_event_bands(trace, &trace->event[alive->at], &bands);
     const ckpt_bytes moving = bands.planned - trace->static_bytes;
@@ -105,7 +106,7 @@ int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width
 
 static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_bytes bytes, ckpt_bytes whole)
 {
-    const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, 1);
+    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, 1);
     ckpt_view_words(view, x + c->bytes, y, font, BYTES_WIDTH - 8, ckpt_view_bytes(view, bytes));
     if (whole > 0) {
         ckpt_view_words(view, x + c->share, y, font, SHARE_WIDTH - 8,
@@ -115,7 +116,7 @@ static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_
 
 static void heading(ckpt_view *view, const ckpt_alive *alive, const columns *c, double x, double y, double width)
 {
-    const ckpt_font left = font_of(view, true, CKPT_INK_BLACK, -1), right = font_of(view, true, CKPT_INK_BLACK, 1);
+    const ckpt_font left = font_of(view, true, CKPT_ROLE_BLACK, -1), right = font_of(view, true, CKPT_ROLE_BLACK, 1);
     ckpt_view_words(view, x, y, left, SWATCH + c->name_width, heading_of(view, alive));
     if (c->has_layer) {
         ckpt_view_words(view, x + c->layer, y, left, c->layer_width - GAP, "layer");
@@ -127,17 +128,17 @@ static void heading(ckpt_view *view, const ckpt_alive *alive, const columns *c, 
     }
     if (!view->canvas.renderer->cells) {
         const double rule = round(y + view->line / 2) - 0.5;
-        ckpt_view_line(view, x, rule, x + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
+        ckpt_view_line(view, x, rule, x + width, rule, (ckpt_pen){CKPT_ROLE_GREY, 0.8, 0});
     }
 }
 
 /* One row; `y` is the middle of its first line. Gives the middle of its last one. */
-static double row_words(ckpt_view *view, const columns *c, const ckpt_alive_row *row, ckpt_ink ink, ckpt_bytes whole,
-                        double x, double y, double width)
+static double row_words(ckpt_view *view, const columns *c, const ckpt_alive_row *row, ckpt_colour_role role,
+                        ckpt_bytes whole, double x, double y, double width)
 {
     const bool cells = view->canvas.renderer->cells;
-    const ckpt_font font = font_of(view, false, CKPT_INK_BLACK, -1), grey = font_of(view, false, CKPT_INK_GREY, -1);
-    ckpt_view_box(view, x, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12, ink);
+    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, -1), grey = font_of(view, false, CKPT_ROLE_GREY, -1);
+    ckpt_view_box(view, x, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12, role);
     ckpt_view_words(view, x + c->name, y, font, c->name_width, name_of(view, row));
     if (c->has_layer) {
         ckpt_view_words(view, x + c->layer, y, font, c->layer_width - GAP, row->layer);
@@ -153,7 +154,7 @@ static ckpt_alive_row static_row(ckpt_view *view, const ckpt_alive *alive)
 {
     static const ckpt_band fixed[] = {CKPT_BAND_WEIGHTS, CKPT_BAND_WEIGHT_GRADIENTS, CKPT_BAND_OPTIMIZER,
                                       CKPT_BAND_INPUTS};
-    const ckpt_trace *const trace = alive->lives->trace;
+    const ckpt_trace *const trace = alive->ranges->trace;
     ckpt_bands bands;
     ckpt_event_bands(trace, &trace->event[alive->at], &bands);
     const char *what = "";
@@ -174,12 +175,12 @@ static ckpt_alive_row static_row(ckpt_view *view, const ckpt_alive *alive)
 void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width)
 {
     const columns c = columns_of(view, alive, width);
-    const ckpt_font grey = font_of(view, false, CKPT_INK_GREY, -1);
+    const ckpt_font grey = font_of(view, false, CKPT_ROLE_GREY, -1);
     y += view->line / 2;
     heading(view, alive, &c, x, y, width);
     for (int i = 0; i < alive->row_count; i++) {
         const ckpt_alive_row *const row = &alive->row[i];
-        y = row_words(view, &c, row, ckpt_life_ink(row->kind), whole, x, y + view->line, width);
+        y = row_words(view, &c, row, ckpt_live_range_role(row->kind), whole, x, y + view->line, width);
     }
     if (alive->rest_count > 0) {
         y += view->line;
@@ -193,6 +194,6 @@ void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes w
     }
     if (has_static(alive)) {
         const ckpt_alive_row row = static_row(view, alive);
-        (void)row_words(view, &c, &row, CKPT_INK_WEIGHTS, whole, x, y + view->line, width);
+        (void)row_words(view, &c, &row, CKPT_ROLE_WEIGHTS, whole, x, y + view->line, width);
     }
 }

@@ -7,17 +7,17 @@
 #include "viz/timeline/view.h"
 
 const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
-    [CKPT_BAND_WEIGHTS] = {"weights", CKPT_INK_WEIGHTS},
-    [CKPT_BAND_OPTIMIZER] = {"optimizer", CKPT_INK_OPTIMIZER},
-    [CKPT_BAND_WEIGHT_GRADIENTS] = {"weight gradients", CKPT_INK_PARAMETER_GRADIENTS},
-    [CKPT_BAND_INPUTS] = {"inputs", CKPT_INK_INPUTS},
-    [CKPT_BAND_ACTIVATIONS] = {"activations", CKPT_INK_ACTIVATIONS},
-    [CKPT_BAND_SAVED] = {"saved", CKPT_INK_SAVED},
-    [CKPT_BAND_GRADIENTS] = {"gradients", CKPT_INK_GRADIENTS},
-    [CKPT_BAND_WORKSPACE] = {"workspace", CKPT_INK_WORKSPACE},
-    [CKPT_BAND_STAGING] = {"copies", CKPT_INK_STAGING},
-    [CKPT_BAND_OTHER] = {"other", CKPT_INK_OTHER},
-    [CKPT_BAND_OUTSIDE] = {"outside the arena", CKPT_INK_OUTSIDE},
+    [CKPT_BAND_WEIGHTS] = {"weights", CKPT_ROLE_WEIGHTS},
+    [CKPT_BAND_OPTIMIZER] = {"optimizer", CKPT_ROLE_OPTIMIZER},
+    [CKPT_BAND_WEIGHT_GRADIENTS] = {"weight gradients", CKPT_ROLE_PARAMETER_GRADIENTS},
+    [CKPT_BAND_INPUTS] = {"inputs", CKPT_ROLE_INPUTS},
+    [CKPT_BAND_ACTIVATIONS] = {"activations", CKPT_ROLE_ACTIVATIONS},
+    [CKPT_BAND_SAVED] = {"saved", CKPT_ROLE_SAVED},
+    [CKPT_BAND_GRADIENTS] = {"gradients", CKPT_ROLE_GRADIENTS},
+    [CKPT_BAND_WORKSPACE] = {"workspace", CKPT_ROLE_WORKSPACE},
+    [CKPT_BAND_STAGING] = {"copies", CKPT_ROLE_STAGING},
+    [CKPT_BAND_OTHER] = {"other", CKPT_ROLE_OTHER},
+    [CKPT_BAND_OUTSIDE] = {"outside the arena", CKPT_ROLE_OUTSIDE},
 };
 
 static const ckpt_category category_of[CKPT_BAND_COUNT] = {
@@ -117,14 +117,14 @@ static void find_peak(ckpt_series *series)
             series->outside_bytes = bands.bytes[CKPT_BAND_OUTSIDE];
         }
         const ckpt_ns ns = event->end_ns > event->start_ns ? event->end_ns - event->start_ns : 0;
-        const bool again = event->span == CKPT_SPAN_RECOMPUTE, run = ckpt_event_runs(event);
+        const bool recomputed = event->span == CKPT_SPAN_RECOMPUTE, run = ckpt_event_runs(event);
         const bool copy = event->span == CKPT_SPAN_COPY && !run;
         series->runs += run;
-        series->again += again;
+        series->recomputed += recomputed;
         series->copies += copy;
         series->allocations += event->span == CKPT_SPAN_ALLOCATE;
         series->frees += event->span == CKPT_SPAN_FREE;
-        series->again_ns = again ? plus(series->again_ns, ns) : series->again_ns;
+        series->again_ns = recomputed ? plus(series->again_ns, ns) : series->again_ns;
         series->copy_ns = copy ? plus(series->copy_ns, ns) : series->copy_ns;
     }
 }

@@ -21,10 +21,10 @@ const char *ckpt_view_keep(ckpt_view *view, const char *text)
     return text != NULL ? text : "";
 }
 
-void ckpt_view_box(ckpt_view *view, double x, double y, double width, double height, ckpt_ink ink)
+void ckpt_view_box(ckpt_view *view, double x, double y, double width, double height, ckpt_colour_role role)
 {
     const ckpt_point corner[4] = {{x, y}, {x + width, y}, {x + width, y + height}, {x, y + height}};
-    view->canvas.renderer->area(&view->canvas, corner, 4, ink);
+    view->canvas.renderer->area(&view->canvas, corner, 4, role);
 }
 
 void ckpt_view_line(ckpt_view *view, double x0, double y0, double x1, double y1, ckpt_pen pen)
@@ -41,7 +41,7 @@ void ckpt_view_words(ckpt_view *view, double x, double y, ckpt_font font, double
 
 /* A thick line, because areas may be hatched. */
 void ckpt_view_words_on(ckpt_view *view, double x, double y, ckpt_font font, double width, const char *text,
-                        ckpt_ink back)
+                        ckpt_colour_role back)
 {
     text = ckpt_view_keep(view, ckpt_canvas_fit(&view->canvas, &font, text, width));
     if (!view->canvas.renderer->cells && text[0] != '\0') {
@@ -98,7 +98,7 @@ static void draw_head(ckpt_view *view)
     ckpt_view_words(view, view->margin, y, ckpt_view_title_font(view), content, view->title);
     y += (cells ? 1 : 1.4) * view->line;
     for (int i = 0; i < view->head_count; i++) {
-        const ckpt_font font = {12.5, false, i == 0 ? CKPT_INK_GREY : CKPT_INK_BLACK, -1};
+        const ckpt_font font = {12.5, false, i == 0 ? CKPT_ROLE_GREY : CKPT_ROLE_BLACK, -1};
         ckpt_view_words(view, view->margin, y, font, content, view->head[i]);
         y += view->line;
     }
@@ -129,7 +129,7 @@ static void draw_parts(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
 
 static ckpt_code draw(ckpt_view *view, ckpt_text *text, ckpt_err *err)
 {
-    const ckpt_font any = {12, false, CKPT_INK_BLACK, -1};
+    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
     const char *const title = ckpt_view_keep(view, ckpt_canvas_fit(&view->canvas, &any, view->title, CKPT_ANY_WIDTH));
     const char *const about = ckpt_view_keep(view, ckpt_canvas_fit(&view->canvas, &any, view->about, CKPT_ANY_WIDTH));
     CKPT_TRY(view->canvas.renderer->open(&view->canvas, title, about, err));
@@ -186,11 +186,11 @@ static ckpt_code prepare(ckpt_view *view, const ckpt_trace *const *trace, ckpt_b
     const ckpt_series *const base = &view->series[view->base];
     view->no_plan = ckpt_trace_follows_no_plan(base->trace);
     ckpt_view_measure_axes(view, capacity);
-    CKPT_TRY(ckpt_lives_make(base->trace, scratch, &view->lives, err));
-    if (view->lives.count > 0) {
-        CKPT_TRY(ckpt_alive_make(&view->lives, base->peak, cells ? TERMINAL_ROWS : ROWS, scratch, &view->alive, err));
+    CKPT_TRY(ckpt_live_ranges_make(base->trace, scratch, &view->ranges, err));
+    if (view->ranges.count > 0) {
+        CKPT_TRY(ckpt_alive_make(&view->ranges, base->peak, cells ? TERMINAL_ROWS : ROWS, scratch, &view->alive, err));
         view->map = !cells;
-        view->map_end = view->lives.top > base->trace->arena_bytes ? view->lives.top : base->trace->arena_bytes;
+        view->map_end = view->ranges.top > base->trace->arena_bytes ? view->ranges.top : base->trace->arena_bytes;
         view->map_end = view->map_end > 0 ? view->map_end : 1;
     }
     CKPT_TRY(ckpt_view_find_lanes(view, err));

@@ -38,10 +38,10 @@ typedef struct ckpt_view {
     int lane_count;
     unsigned char *lane_of; /* per event of the base; CKPT_VIEW_LANES: none */
 
-    ckpt_lives lives;   /* of the base */
-    ckpt_alive alive;   /* at its peak */
-    bool map;           /* lives are drawn */
-    ckpt_bytes map_end; /* at the map's upper edge */
+    ckpt_live_ranges ranges; /* of the base */
+    ckpt_alive alive;        /* at its peak */
+    bool map;                /* lives are drawn */
+    ckpt_bytes map_end;      /* at the map's upper edge */
     ckpt_residual residual;
     const char *residual_words; /* NULL: nothing to compare with */
 
@@ -65,12 +65,12 @@ typedef struct ckpt_view {
 const char *ckpt_view_keep(ckpt_view *view, const char *text);
 #define CKPT_SAY(view, ...) ckpt_view_keep((view), ckpt_arena_format((view)->canvas.scratch, __VA_ARGS__))
 
-void ckpt_view_box(ckpt_view *view, double x, double y, double width, double height, ckpt_ink ink);
+void ckpt_view_box(ckpt_view *view, double x, double y, double width, double height, ckpt_colour_role role);
 void ckpt_view_line(ckpt_view *view, double x0, double y0, double x1, double y1, ckpt_pen pen);
 void ckpt_view_words(ckpt_view *view, double x, double y, ckpt_font font, double width, const char *text);
 /* The same over something: `back` is painted first, as high and wide as the words. A terminal's letters need none. */
 void ckpt_view_words_on(ckpt_view *view, double x, double y, ckpt_font font, double width, const char *text,
-                        ckpt_ink back);
+                        ckpt_colour_role back);
 double ckpt_view_measure(const ckpt_view *view, ckpt_font font, const char *text);
 const ckpt_pen *ckpt_view_outline(int nth);
 double ckpt_view_x(const ckpt_view *view, double at);

@@ -15,14 +15,14 @@ double ckpt_view_y(const ckpt_view *view, double bytes)
 
 static void draw_tick(ckpt_view *view, double bytes, const char *text)
 {
-    const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
+    const ckpt_font font = {view->small, false, CKPT_ROLE_GREY, 1};
     const bool cells = view->canvas.renderer->cells;
     /* In a terminal the row above a height is the first that holds it. */
     const double y = ckpt_view_y(view, bytes) - (cells ? view->canvas.cell_height / 2 : 0);
     ckpt_view_words(view, view->left - 8, y, font, view->gutter, text);
     if (bytes > view->fold) {
         const double sharp = cells ? y : floor(y) + 0.5;
-        ckpt_view_line(view, view->left, sharp, view->right, sharp, (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+        ckpt_view_line(view, view->left, sharp, view->right, sharp, (ckpt_pen){CKPT_ROLE_FAINT, 1, 0});
     }
 }
 
@@ -55,15 +55,15 @@ void ckpt_view_draw_fold(ckpt_view *view)
         const double x = view->left - view->canvas.cell_width / 2;
         const double y = ckpt_view_y(view, view->fold) + view->fold_height * (cells ? 0.5 : 0.12);
         for (int i = 0; i < 2 && !cells; i++) {
-            ckpt_view_line(view, x - 5, y + 4 + 4 * i, x + 5, y - 1 + 4 * i, (ckpt_pen){CKPT_INK_PAPER, 3, 0});
-            ckpt_view_line(view, x - 5, y + 4 + 4 * i, x + 5, y - 1 + 4 * i, (ckpt_pen){CKPT_INK_BLACK, 1.2, 0});
+            ckpt_view_line(view, x - 5, y + 4 + 4 * i, x + 5, y - 1 + 4 * i, (ckpt_pen){CKPT_ROLE_PAPER, 3, 0});
+            ckpt_view_line(view, x - 5, y + 4 + 4 * i, x + 5, y - 1 + 4 * i, (ckpt_pen){CKPT_ROLE_BLACK, 1.2, 0});
         }
-        const ckpt_font font = {view->small, false, CKPT_INK_BLACK, 1};
+        const ckpt_font font = {view->small, false, CKPT_ROLE_BLACK, 1};
         ckpt_view_words(view, view->right - view->canvas.cell_width * (cells ? 0 : 6),
                         ckpt_view_y(view, view->fold) + view->fold_height / 2, font, CKPT_ANY_WIDTH / 2,
                         cells ? " static block, not to scale " : "static block, not to scale");
         if (cells) {
-            ckpt_view_words(view, x, y, (ckpt_font){view->small, true, CKPT_INK_BLACK, 0}, CKPT_ANY_WIDTH / 2, "≈");
+            ckpt_view_words(view, x, y, (ckpt_font){view->small, true, CKPT_ROLE_BLACK, 0}, CKPT_ANY_WIDTH / 2, "≈");
         }
     }
 }
@@ -72,12 +72,12 @@ void ckpt_view_draw_axis(ckpt_view *view, double y)
 {
     const double half = view->canvas.cell_width / 2;
     ckpt_view_line(view, view->left - half, view->top, view->left - half, view->bottom,
-                   (ckpt_pen){CKPT_INK_GREY, 1, 0});
+                   (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
     if (!view->canvas.renderer->cells) {
         ckpt_view_line(view, view->left - half, view->bottom + half, view->right, view->bottom + half,
-                       (ckpt_pen){CKPT_INK_GREY, 1, 0});
+                       (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
     }
-    const ckpt_font font = {view->small, false, CKPT_INK_GREY, 0};
+    const ckpt_font font = {view->small, false, CKPT_ROLE_GREY, 0};
     const int parts = (int)fmax(2, fmin(12, (view->right - view->left) / 70));
     const double step = ckpt_tick_step(view->x_end, parts, 1);
     double clear = -1;
@@ -96,11 +96,11 @@ void ckpt_view_draw_axis(ckpt_view *view, double y)
         }
         clear = middle + width / 2 + 6;
         if (view->canvas.cell_width < 2) {
-            ckpt_view_line(view, floor(x) + 0.5, y, floor(x) + 0.5, y + 4, (ckpt_pen){CKPT_INK_GREY, 1, 0});
+            ckpt_view_line(view, floor(x) + 0.5, y, floor(x) + 0.5, y + 4, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
         }
         ckpt_view_words(view, middle, y + view->axis_drop, font, CKPT_ANY_WIDTH / 2, text);
     }
-    const ckpt_font name = {view->small, false, CKPT_INK_GREY, 1};
+    const ckpt_font name = {view->small, false, CKPT_ROLE_GREY, 1};
     ckpt_view_words(view, view->left - 8, y + view->axis_drop, name, view->gutter,
                     view->time_axis                    ? "time"
                     : view->series[view->base].by_step ? ckpt_view_unit(view)
@@ -125,8 +125,8 @@ void ckpt_view_draw_hairline(ckpt_view *view, double from, double to)
 {
     if (!view->canvas.renderer->cells) {
         const double x = floor(ckpt_view_peak_x(view)) + 0.5;
-        ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_INK_PAPER, 1, 0});
-        ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_INK_BLACK, 1, 4});
+        ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_ROLE_PAPER, 1, 0});
+        ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_ROLE_BLACK, 1, 4});
     }
 }
 
@@ -149,12 +149,12 @@ static bool is_free(const ckpt_view *view, const labels *there, double left, dou
 
 static void put_label(ckpt_view *view, labels *there, double x, double y, int align, const char *text)
 {
-    const ckpt_font font = {view->small, true, CKPT_INK_BLACK, align};
+    const ckpt_font font = {view->small, true, CKPT_ROLE_BLACK, align};
     const double width = ckpt_view_measure(view, font, text), left = x - (align + 1) / 2.0 * width;
     there->left[there->count] = left;
     there->right[there->count] = left + width;
     there->y[there->count++] = y;
-    ckpt_view_words_on(view, x, y, font, CKPT_ANY_WIDTH / 2, text, CKPT_INK_PAPER);
+    ckpt_view_words_on(view, x, y, font, CKPT_ANY_WIDTH / 2, text, CKPT_ROLE_PAPER);
 }
 
 /* A level line over the whole width: where it is drawn. */
@@ -172,7 +172,7 @@ static double draw_level(ckpt_view *view, labels *there, ckpt_bytes bytes, ckpt_
 /* Above the line at its right or left end, or below it; where all that is taken, above on the right. */
 static void label_level(ckpt_view *view, labels *there, double at, const char *text)
 {
-    const ckpt_font font = {view->small, true, CKPT_INK_BLACK, 1};
+    const ckpt_font font = {view->small, true, CKPT_ROLE_BLACK, 1};
     const double width = ckpt_view_measure(view, font, text),
                  far = (view->canvas.renderer->cells ? 1 : 0.62) * view->line;
     for (int i = 0; i < 4; i++) {
@@ -190,7 +190,7 @@ static void label_level(ckpt_view *view, labels *there, double at, const char *t
 void ckpt_view_draw_marks(ckpt_view *view)
 {
     const ckpt_series *const base = &view->series[view->base];
-    const ckpt_font bold = {view->small, true, CKPT_INK_BLACK, 0};
+    const ckpt_font bold = {view->small, true, CKPT_ROLE_BLACK, 0};
     const char *const peak = CKPT_SAY(view, "peak %s", ckpt_view_bytes(view, base->at_peak.planned));
     const double width = ckpt_view_measure(view, bold, peak), x = ckpt_view_peak_x(view);
     const double y = ckpt_view_y(view, (double)base->at_peak.planned);
@@ -199,10 +199,10 @@ void ckpt_view_draw_marks(ckpt_view *view)
     double level[2] = {0, 0};
     labels there = {.count = 0};
     if (view->capacity_line) {
-        level[1] = draw_level(view, &there, view->capacity, (ckpt_pen){CKPT_INK_CAPACITY, 1.6, 2});
+        level[1] = draw_level(view, &there, view->capacity, (ckpt_pen){CKPT_ROLE_CAPACITY, 1.6, 2});
     }
     if (view->budget > 0) {
-        level[0] = draw_level(view, &there, view->budget, (ckpt_pen){CKPT_INK_BUDGET, 1.6, 7});
+        level[0] = draw_level(view, &there, view->budget, (ckpt_pen){CKPT_ROLE_BUDGET, 1.6, 7});
     }
     double label_y = y - (cells ? 1.5 : 1.35) * view->line;
     for (int i = 0; i < 2; i++) { /* above a line that would cross it */
@@ -210,7 +210,7 @@ void ckpt_view_draw_marks(ckpt_view *view)
         label_y = crosses ? level[i] - view->line : label_y;
     }
     label_y = fmax(label_y, view->top + (cells ? 0.5 : 0.4) * view->line);
-    const ckpt_font arrow = {view->small, false, CKPT_INK_BLACK, 0};
+    const ckpt_font arrow = {view->small, false, CKPT_ROLE_BLACK, 0};
     ckpt_view_words(view, x, y - 0.5 * view->line, arrow, CKPT_ANY_WIDTH / 2, "▼");
     put_label(view, &there, middle, label_y, 0, peak);
     if (view->budget > 0) {

@@ -32,7 +32,7 @@ static double snap(double v, double cell)
 
 static void lay_out_sides(ckpt_view *view)
 {
-    const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
+    const ckpt_font font = {view->small, false, CKPT_ROLE_GREY, 1};
     view->gutter = ckpt_view_measure(view, font, "from host") + 8;
     view->gutter = fmax(view->gutter, ckpt_view_measure(view, font, "recompute") + 8);
     for (int i = 0; i < view->lane_count; i++) { /* a stream may have a long name: up to twice the room */

@@ -34,8 +34,8 @@ static int staircase(const ckpt_view *view, const ckpt_series *series, const int
 /* The name of a band inside it, where it is thickest over the width of the name: the second cue beside colour. */
 static void name_band(ckpt_view *view, int b, const ckpt_point *lower, const ckpt_point *upper, int count)
 {
-    const ckpt_ink ink = ckpt_ink_looks[ckpt_view_band(view, b)->ink].text;
-    const ckpt_font font = {view->small, false, ink, 0};
+    const ckpt_colour_role role = ckpt_colour_role_looks[ckpt_view_band(view, b)->role].text;
+    const ckpt_font font = {view->small, false, role, 0};
     const char *const name =
         ckpt_view_keep(view, ckpt_arena_format(view->canvas.scratch, " %s ", ckpt_view_band(view, b)->name));
     const double width = ckpt_view_measure(view, font, name) + 4;
@@ -60,7 +60,7 @@ static void name_band(ckpt_view *view, int b, const ckpt_point *lower, const ckp
         }
     }
     if (best_x > 0) {
-        ckpt_view_words_on(view, best_x, best_y, font, CKPT_ANY_WIDTH / 2, name, ckpt_view_band(view, b)->ink);
+        ckpt_view_words_on(view, best_x, best_y, font, CKPT_ANY_WIDTH / 2, name, ckpt_view_band(view, b)->role);
     }
 }
 
@@ -85,9 +85,9 @@ void ckpt_view_draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
         for (int i = 0; i < count; i++) {
             upper[count + i] = lower[count - 1 - i];
         }
-        view->canvas.renderer->area(&view->canvas, upper, 2 * count, ckpt_view_band(view, b)->ink);
+        view->canvas.renderer->area(&view->canvas, upper, 2 * count, ckpt_view_band(view, b)->role);
         if (hair && b != CKPT_BAND_OUTSIDE) {
-            view->canvas.renderer->line(&view->canvas, upper, count, &(ckpt_pen){CKPT_INK_PAPER, 0.6, 0});
+            view->canvas.renderer->line(&view->canvas, upper, count, &(ckpt_pen){CKPT_ROLE_PAPER, 0.6, 0});
         }
         memcpy(lower, upper, (size_t)count * sizeof *lower);
     }
@@ -102,9 +102,10 @@ void ckpt_view_draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
 
 const ckpt_pen *ckpt_view_outline(int nth)
 {
-    static const ckpt_pen pen[] = {{CKPT_INK_BLACK, 1.8, 0}, {CKPT_INK_STAGING, 1.8, 0}, {CKPT_INK_RECOMPUTE, 1.8, 0},
-                                   {CKPT_INK_BLACK, 1.8, 5}, {CKPT_INK_STAGING, 1.8, 5}, {CKPT_INK_RECOMPUTE, 1.8, 5},
-                                   {CKPT_INK_BLACK, 1.8, 2}};
+    static const ckpt_pen pen[] = {{CKPT_ROLE_BLACK, 1.8, 0},     {CKPT_ROLE_STAGING, 1.8, 0},
+                                   {CKPT_ROLE_RECOMPUTE, 1.8, 0}, {CKPT_ROLE_BLACK, 1.8, 5},
+                                   {CKPT_ROLE_STAGING, 1.8, 5},   {CKPT_ROLE_RECOMPUTE, 1.8, 5},
+                                   {CKPT_ROLE_BLACK, 1.8, 2}};
     return &pen[nth];
 }
 
@@ -119,7 +120,7 @@ static void draw_outline(ckpt_view *view, const ckpt_point *point, int count, ck
     if (count * 2 > view->columns) { /* dense: a thick line would be all there is to see */
         pen.width = 1;
     } else {
-        view->canvas.renderer->line(&view->canvas, point, count, &(ckpt_pen){CKPT_INK_PAPER, pen.width + 1.6, 0});
+        view->canvas.renderer->line(&view->canvas, point, count, &(ckpt_pen){CKPT_ROLE_PAPER, pen.width + 1.6, 0});
     }
     view->canvas.renderer->line(&view->canvas, point, count, &pen);
 }

@@ -181,17 +181,17 @@ ckpt_code ckpt_view_find_lanes(ckpt_view *view, ckpt_err *err)
 }
 
 /* Copies, and what runs a second time, are told apart by colour. */
-static ckpt_ink ink_of(ckpt_span span)
+static ckpt_colour_role role_of(ckpt_span span)
 {
-    return span == CKPT_SPAN_RECOMPUTE ? CKPT_INK_RECOMPUTE
-           : span == CKPT_SPAN_COPY    ? CKPT_INK_OFFLOADED
-                                       : CKPT_INK_INPUTS;
+    return span == CKPT_SPAN_RECOMPUTE ? CKPT_ROLE_RECOMPUTE
+           : span == CKPT_SPAN_COPY    ? CKPT_ROLE_OFFLOADED
+                                       : CKPT_ROLE_INPUTS;
 }
 
 /* What a lane shows: per column the ink, plus one, of what ran there, 0 where nothing did; and how much of the column's
  * time it took. */
 typedef struct ckpt_strip {
-    unsigned char *ink;
+    unsigned char *role;
     float *share;
 } ckpt_strip;
 
@@ -210,10 +210,10 @@ static void mark_columns(const ckpt_view *view, const ckpt_strip *strip)
         const int to = (int)fmin(columns, ceil(end - 1e-3));
         from = from < 0 ? 0 : from;
         const size_t row = (size_t)view->lane_of[i] * (size_t)columns;
-        const unsigned char ink = (unsigned char)(ink_of(event->span) + 1);
+        const unsigned char role = (unsigned char)(role_of(event->span) + 1);
         for (int c = from; c < (to > from ? to : from + 1); c++) {
-            unsigned char *const was = &strip->ink[row + (size_t)c];
-            *was = ink == CKPT_INK_INPUTS + 1 || *was == 0 ? ink : *was;
+            unsigned char *const was = &strip->role[row + (size_t)c];
+            *was = role == CKPT_ROLE_INPUTS + 1 || *was == 0 ? role : *was;
             strip->share[row + (size_t)c] += (float)fmax(0, fmin(end, c + 1) - fmax(start, c));
         }
     }
@@ -224,8 +224,8 @@ static void lighten(const ckpt_view *view, const ckpt_strip *strip)
 {
     const size_t count = (size_t)view->lane_count * (size_t)view->columns;
     for (size_t i = 0; i < count; i++) {
-        if (strip->ink[i] == CKPT_INK_INPUTS + 1 && strip->share[i] < 0.5f) {
-            strip->ink[i] = CKPT_INK_OPTIMIZER + 1;
+        if (strip->role[i] == CKPT_ROLE_INPUTS + 1 && strip->share[i] < 0.5f) {
+            strip->role[i] = CKPT_ROLE_OPTIMIZER + 1;
         }
     }
 }
@@ -236,7 +236,7 @@ static void draw_lane(ckpt_view *view, double y, const unsigned char *mark)
     const bool cells = view->canvas.cell_height > 1;
     const double inset = cells ? 0 : 2, height = view->lane_height - 2 * inset;
     if (!cells) {
-        ckpt_view_box(view, view->left, y + inset, view->right - view->left, height, CKPT_INK_FAINT);
+        ckpt_view_box(view, view->left, y + inset, view->right - view->left, height, CKPT_ROLE_FAINT);
     }
     for (int c = 0; c < view->columns;) {
         int end = c + 1;
@@ -247,9 +247,9 @@ static void draw_lane(ckpt_view *view, double y, const unsigned char *mark)
         if (mark[c] != 0 && cells) {
             const double middle = y + view->lane_height / 2;
             ckpt_view_line(view, x, middle, view->left + end * width, middle,
-                           (ckpt_pen){(ckpt_ink)(mark[c] - 1), 2, 0});
+                           (ckpt_pen){(ckpt_colour_role)(mark[c] - 1), 2, 0});
         } else if (mark[c] != 0) {
-            ckpt_view_box(view, x, y + inset, (end - c) * width, height, (ckpt_ink)(mark[c] - 1));
+            ckpt_view_box(view, x, y + inset, (end - c) * width, height, (ckpt_colour_role)(mark[c] - 1));
         }
         c = end;
     }
@@ -257,11 +257,11 @@ static void draw_lane(ckpt_view *view, double y, const unsigned char *mark)
 
 void ckpt_view_draw_lanes(ckpt_view *view, double y)
 {
-    const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
+    const ckpt_font font = {view->small, false, CKPT_ROLE_GREY, 1};
     const int columns = view->columns, count = view->lane_count;
     const ckpt_strip strip = {CKPT_NEW(view->canvas.scratch, unsigned char, (size_t)count *(size_t)columns),
                               CKPT_NEW(view->canvas.scratch, float, (size_t)count *(size_t)columns)};
-    if (strip.ink == NULL || strip.share == NULL) {
+    if (strip.role == NULL || strip.share == NULL) {
         view->failed = true;
         return;
     }
@@ -270,7 +270,7 @@ void ckpt_view_draw_lanes(ckpt_view *view, double y)
         lighten(view, &strip);
     }
     for (int i = 0; i < count; i++) {
-        draw_lane(view, y, strip.ink + (size_t)i * (size_t)columns);
+        draw_lane(view, y, strip.role + (size_t)i * (size_t)columns);
         ckpt_view_words(view, view->left - 8, y + view->lane_height / 2, font, view->gutter, view->lane[i].name);
         y += view->lane_height;
     }

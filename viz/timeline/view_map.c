@@ -11,19 +11,19 @@ enum { TITLES = 1200, SWATCH = 14, SPACE = 16 };
 
 static ckpt_font heading_font(const ckpt_view *view, bool bold)
 {
-    return (ckpt_font){view->small, bold, CKPT_INK_BLACK, -1};
+    return (ckpt_font){view->small, bold, CKPT_ROLE_BLACK, -1};
 }
 
 static const char *heading(ckpt_view *view)
 {
-    return view->no_plan ? CKPT_SAY(view, "by address, gaps left out, %d blocks", view->lives.count)
+    return view->no_plan ? CKPT_SAY(view, "by address, gaps left out, %d blocks", view->ranges.count)
                          : CKPT_SAY(view, "arena by address, %s", ckpt_view_bytes(view, view->map_end));
 }
 
 static void find_kinds(const ckpt_view *view, bool *there)
 {
-    for (int i = 0; i < view->lives.count; i++) {
-        there[view->lives.life[i].kind] = true;
+    for (int i = 0; i < view->ranges.count; i++) {
+        there[view->ranges.range[i].kind] = true;
     }
 }
 
@@ -44,7 +44,7 @@ static int flow_heading(ckpt_view *view, bool draw)
         if (!there[k]) {
             continue;
         }
-        const char *const name = ckpt_life_kind_name((ckpt_life_kind)k);
+        const char *const name = ckpt_live_range_kind_name((ckpt_live_range_kind)k);
         const double width = SWATCH + 6 + ckpt_view_measure(view, font, name);
         if (x + width > view->right) {
             x = view->left;
@@ -52,7 +52,7 @@ static int flow_heading(ckpt_view *view, bool draw)
             lines++;
         }
         if (draw) {
-            ckpt_view_box(view, x, y - 6, SWATCH, 12, ckpt_life_ink((ckpt_life_kind)k));
+            ckpt_view_box(view, x, y - 6, SWATCH, 12, ckpt_live_range_role((ckpt_live_range_kind)k));
             ckpt_view_words(view, x + SWATCH + 6, y, font, CKPT_ANY_WIDTH / 2, name);
         }
         x += width + SPACE;
@@ -72,14 +72,15 @@ static double map_y(const ckpt_view *view, double bytes)
 
 static ckpt_box box_of(const ckpt_view *view, int which)
 {
-    const ckpt_life *const life = &view->lives.life[which];
+    const ckpt_live_range *const range = &view->ranges.range[which];
     const double *const from = view->series[view->base].from;
-    const double x = ckpt_view_x(view, from[life->from]), y = map_y(view, (double)life->offset + (double)life->bytes);
+    const double x = ckpt_view_x(view, from[range->from]),
+                 y = map_y(view, (double)range->offset + (double)range->bytes);
     return (ckpt_box){.x = x,
                       .y = y,
-                      .width = ckpt_view_x(view, from[life->to + 1]) - x,
-                      .height = map_y(view, (double)life->offset) - y,
-                      .ink = ckpt_life_ink(life->kind)};
+                      .width = ckpt_view_x(view, from[range->to + 1]) - x,
+                      .height = map_y(view, (double)range->offset) - y,
+                      .role = ckpt_live_range_role(range->kind)};
 }
 
 static bool is_speck(const ckpt_box *box)
@@ -103,21 +104,21 @@ static void paint(const ckpt_view *view, const raster *own, const ckpt_box *box)
     const int r1 = (int)fmax(r0 + 1, fmin(own->rows, ceil(y + box->height - 1e-3)));
     for (int r = r0; r < r1; r++) {
         for (int c = c0; c < c1; c++) {
-            own->pixel[(size_t)r * (size_t)own->columns + (size_t)c] = (unsigned char)(box->ink + 1);
+            own->pixel[(size_t)r * (size_t)own->columns + (size_t)c] = (unsigned char)(box->role + 1);
         }
     }
 }
 
 /* Has row `r` exactly this run, no longer and no shorter? */
-static bool has_run(const raster *own, int r, int from, int end, unsigned char ink)
+static bool has_run(const raster *own, int r, int from, int end, unsigned char role)
 {
     if (r < 0 || r >= own->rows) {
         return false;
     }
     const unsigned char *const row = own->pixel + (size_t)r * (size_t)own->columns;
-    bool has = (from == 0 || row[from - 1] != ink) && (end == own->columns || row[end] != ink);
+    bool has = (from == 0 || row[from - 1] != role) && (end == own->columns || row[end] != role);
     for (int c = from; c < end && has; c++) {
-        has = row[c] == ink;
+        has = row[c] == role;
     }
     return has;
 }
@@ -143,7 +144,7 @@ static int trace_raster(const ckpt_view *view, const raster *own, ckpt_box *box)
                                         .y = view->map_top + r,
                                         .width = end - c,
                                         .height = below - r,
-                                        .ink = (ckpt_ink)(row[c] - 1)};
+                                        .role = (ckpt_colour_role)(row[c] - 1)};
             }
             count++;
         }
@@ -161,9 +162,9 @@ static void draw_specks(ckpt_view *view)
         view->failed = true;
         return;
     }
-    for (int i = 0; i < view->lives.count; i++) {
+    for (int i = 0; i < view->ranges.count; i++) {
         const ckpt_box box = box_of(view, i);
-        if (is_speck(&box) && view->lives.life[i].bytes > 0) {
+        if (is_speck(&box) && view->ranges.range[i].bytes > 0) {
             paint(view, &own, &box);
         }
     }
@@ -180,14 +181,14 @@ static void draw_specks(ckpt_view *view)
 
 static const char *title_of(ckpt_view *view, int which)
 {
-    const ckpt_life *const life = &view->lives.life[which];
-    const ckpt_event *const event = view->lives.trace->event;
-    const char *const reason = ckpt_view_keep(view, ckpt_life_reason(&view->lives, which, view->canvas.scratch));
-    return CKPT_SAY(view, "%s: %s, %s at %s, %ss %d to %d; %s", life->name, ckpt_life_kind_name(life->kind),
-                    ckpt_view_bytes(view, life->bytes),
-                    life->address != 0 ? CKPT_SAY(view, "0x%llx", (unsigned long long)life->address)
-                                       : ckpt_view_bytes(view, life->offset),
-                    ckpt_view_unit(view), event[life->from].step, event[life->to].step, reason);
+    const ckpt_live_range *const range = &view->ranges.range[which];
+    const ckpt_event *const event = view->ranges.trace->event;
+    const char *const reason = ckpt_view_keep(view, ckpt_live_range_reason(&view->ranges, which, view->canvas.scratch));
+    return CKPT_SAY(view, "%s: %s, %s at %s, %ss %d to %d; %s", range->name, ckpt_live_range_kind_name(range->kind),
+                    ckpt_view_bytes(view, range->bytes),
+                    range->address != 0 ? CKPT_SAY(view, "0x%llx", (unsigned long long)range->address)
+                                        : ckpt_view_bytes(view, range->offset),
+                    ckpt_view_unit(view), event[range->from].step, event[range->to].step, reason);
 }
 
 /* The area that at most TITLES boxes have. */
@@ -208,23 +209,23 @@ static void name_box(ckpt_view *view, const ckpt_box *box, const char *name)
 {
     enum { PAD = 4, LEAST = 44, SMALLEST = 9, LARGEST = 11 };
     const double size = fmin(LARGEST, box->height - 1.5), room = box->width - 2 * PAD;
-    const ckpt_font font = {size, false, ckpt_ink_looks[box->ink].text, 0};
+    const ckpt_font font = {size, false, ckpt_colour_role_looks[box->role].text, 0};
     if (size >= SMALLEST && room >= LEAST) {
-        ckpt_view_words_on(view, box->x + box->width / 2, box->y + box->height / 2, font, room, name, box->ink);
+        ckpt_view_words_on(view, box->x + box->width / 2, box->y + box->height / 2, font, room, name, box->role);
     }
 }
 
 static void draw_stays(ckpt_view *view)
 {
-    const ckpt_lives *const lives = &view->lives;
-    ckpt_box *const box = CKPT_NEW(view->canvas.scratch, ckpt_box, lives->count);
-    int *const which = CKPT_NEW(view->canvas.scratch, int, lives->count);
+    const ckpt_live_ranges *const ranges = &view->ranges;
+    ckpt_box *const box = CKPT_NEW(view->canvas.scratch, ckpt_box, ranges->count);
+    int *const which = CKPT_NEW(view->canvas.scratch, int, ranges->count);
     if (box == NULL || which == NULL) {
         view->failed = true;
         return;
     }
     int count = 0;
-    for (int i = 0; i < lives->count; i++) {
+    for (int i = 0; i < ranges->count; i++) {
         box[count] = box_of(view, i);
         which[count] = i;
         count += !is_speck(&box[count]);
@@ -236,13 +237,13 @@ static void draw_stays(ckpt_view *view)
     view->canvas.renderer->boxes(&view->canvas, box, count);
     ckpt_view_draw_hairline(view, view->map_top, view->map_bottom);
     for (int i = 0; i < count; i++) {
-        name_box(view, &box[i], lives->life[which[i]].name);
+        name_box(view, &box[i], ranges->range[which[i]].name);
     }
 }
 
 static void draw_ticks(ckpt_view *view)
 {
-    const ckpt_font font = {view->small, false, CKPT_INK_GREY, 1};
+    const ckpt_font font = {view->small, false, CKPT_ROLE_GREY, 1};
     const double height = view->map_bottom - view->map_top, end = (double)view->map_end;
     const double step = ckpt_tick_step(end, (int)fmax(2, fmin(8, height / (1.8 * view->line))), 1);
     char text[CKPT_UNITS_TEXT];
@@ -250,16 +251,17 @@ static void draw_ticks(ckpt_view *view)
         const double y = map_y(view, tick);
         ckpt_view_words(view, view->left - 8, y, font, view->gutter,
                         tick > 0 ? ckpt_tick_bytes(tick, step, end, text) : "0");
-        ckpt_view_line(view, view->left, floor(y) + 0.5, view->right, floor(y) + 0.5, (ckpt_pen){CKPT_INK_FAINT, 1, 0});
+        ckpt_view_line(view, view->left, floor(y) + 0.5, view->right, floor(y) + 0.5,
+                       (ckpt_pen){CKPT_ROLE_FAINT, 1, 0});
     }
 }
 
 static void draw_frame(ckpt_view *view)
 {
     const double left = view->left - 0.5, right = view->right, top = view->map_top - 0.5;
-    ckpt_view_line(view, left, top, left, view->map_bottom + 0.5, (ckpt_pen){CKPT_INK_GREY, 1, 0});
-    ckpt_view_line(view, left, view->map_bottom + 0.5, right, view->map_bottom + 0.5, (ckpt_pen){CKPT_INK_GREY, 1, 0});
-    ckpt_view_line(view, left, top, right, top, (ckpt_pen){CKPT_INK_GREY, 1, 3}); /* the arena's end */
+    ckpt_view_line(view, left, top, left, view->map_bottom + 0.5, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
+    ckpt_view_line(view, left, view->map_bottom + 0.5, right, view->map_bottom + 0.5, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
+    ckpt_view_line(view, left, top, right, top, (ckpt_pen){CKPT_ROLE_GREY, 1, 3}); /* the arena's end */
 }
 
 void ckpt_view_draw_map(ckpt_view *view)

@@ -24,8 +24,8 @@ static ckpt_bytes planned(const ckpt_trace *trace, int event)
 
 static int by_place(const void *a, const void *b)
 {
-    const ckpt_trace_place *const x = *(const ckpt_trace_place *const *)a, *const y =
-                                                                               *(const ckpt_trace_place *const *)b;
+    const ckpt_trace_allocation *const x = *(const ckpt_trace_allocation *const *)a,
+                                       *const y = *(const ckpt_trace_allocation *const *)b;
     if (x->from != y->from) {
         return x->from < y->from ? -1 : 1;
     }
@@ -41,40 +41,41 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static const ckpt_trace_place **sorted(const ckpt_trace *trace, ckpt_arena *scratch)
+static const ckpt_trace_allocation **sorted(const ckpt_trace *trace, ckpt_arena *scratch)
 {
-    const ckpt_trace_place **const place = CKPT_NEW(scratch, const ckpt_trace_place *, trace->place_count);
-    for (int i = 0; i < trace->place_count && place != NULL; i++) {
-        place[i] = &trace->place[i];
+    const ckpt_trace_allocation **const allocation =
+        CKPT_NEW(scratch, const ckpt_trace_allocation *, trace->allocation_count);
+    for (int i = 0; i < trace->allocation_count && allocation != NULL; i++) {
+        allocation[i] = &trace->allocation[i];
     }
-    if (place != NULL && trace->place_count > 1) {
-        qsort(place, (size_t)trace->place_count, sizeof(const ckpt_trace_place *), by_place);
+    if (allocation != NULL && trace->allocation_count > 1) {
+        qsort(allocation, (size_t)trace->allocation_count, sizeof(const ckpt_trace_allocation *), by_place);
     }
-    return place;
+    return allocation;
 }
 
 /* Places that only one of both has, by going through them in one order. */
 static ckpt_code find_moved(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
                             ckpt_residual *residual, ckpt_err *err)
 {
-    if (base->place_count == 0 || other->place_count == 0) {
+    if (base->allocation_count == 0 || other->allocation_count == 0) {
         return CKPT_OK;
     }
     const ckpt_mark mark = ckpt_arena_mark(scratch);
-    const ckpt_trace_place **const a = sorted(base, scratch), **const b = sorted(other, scratch);
+    const ckpt_trace_allocation **const a = sorted(base, scratch), **const b = sorted(other, scratch);
     if (a == NULL || b == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to compare %d places", base->place_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to compare %d places", base->allocation_count);
     }
-    residual->places = base->place_count;
-    for (int i = 0, k = 0; i < base->place_count; i++) {
-        while (k < other->place_count && by_place(&b[k], &a[i]) < 0) {
+    residual->allocations = base->allocation_count;
+    for (int i = 0, k = 0; i < base->allocation_count; i++) {
+        while (k < other->allocation_count && by_place(&b[k], &a[i]) < 0) {
             k++;
         }
-        const bool there = k < other->place_count && by_place(&b[k], &a[i]) == 0;
+        const bool there = k < other->allocation_count && by_place(&b[k], &a[i]) == 0;
         residual->moved += !there;
         k += there;
     }
-    residual->more = other->place_count - (base->place_count - residual->moved);
+    residual->more = other->allocation_count - (base->allocation_count - residual->moved);
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
@@ -94,19 +95,19 @@ ckpt_code ckpt_residual_find(const ckpt_trace *base, const ckpt_trace *other, ck
     return residual->comparable ? find_moved(base, other, scratch, residual, err) : CKPT_OK;
 }
 
-static const char *places(ckpt_view *view, const ckpt_residual *residual)
+static const char *allocations(ckpt_view *view, const ckpt_residual *residual)
 {
-    if (residual->places == 0) {
+    if (residual->allocations == 0) {
         return "";
     }
     if (residual->moved == 0 && residual->more > 0) {
-        return CKPT_SAY(view, "; all %d places and %d more", residual->places, residual->more);
+        return CKPT_SAY(view, "; all %d places and %d more", residual->allocations, residual->more);
     }
     return residual->moved == 0
-               ? CKPT_SAY(view, "; all %d places as %s", residual->places,
+               ? CKPT_SAY(view, "; all %d places as %s", residual->allocations,
                           view->series[view->base].trace->measured ? "before" : "planned")
                : CKPT_SAY(view, "; %d place%s of %d differ%s", residual->moved, residual->moved == 1 ? "" : "s",
-                          residual->places, residual->moved == 1 ? "s" : "");
+                          residual->allocations, residual->moved == 1 ? "s" : "");
 }
 
 static const char *signed_bytes(ckpt_view *view, ckpt_bytes bytes)
@@ -126,11 +127,11 @@ static const char *say(ckpt_view *view, const ckpt_series *base, const ckpt_seri
     }
     if (residual->differing == 0) {
         return CKPT_SAY(view, "%s0 bytes at every step%s%s", names, other->same ? "" : " in sum, not by category",
-                        places(view, residual));
+                        allocations(view, residual));
     }
     return CKPT_SAY(view, "%s%d of %d steps differ, most by %s at step %d%s", names, residual->differing,
                     base->trace->event_count, signed_bytes(view, residual->most), base->trace->event[residual->at].step,
-                    view->canvas.renderer->cells ? "" : places(view, residual));
+                    view->canvas.renderer->cells ? "" : allocations(view, residual));
 }
 
 ckpt_code ckpt_view_find_residual(ckpt_view *view, ckpt_err *err)
@@ -188,8 +189,8 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
     const double zero = y + fmin(height - 2 - (low < 0 ? LEAST : 0),
                                  fmax(2 + (high > 0 ? LEAST : 0), 2 + (height - 4) * high / (high - low)));
     if (!cells) {
-        const ckpt_font font = {11, false, CKPT_INK_GREY, 1};
-        ckpt_view_box(view, view->left, y, view->right - view->left, height, CKPT_INK_FAINT);
+        const ckpt_font font = {11, false, CKPT_ROLE_GREY, 1};
+        ckpt_view_box(view, view->left, y, view->right - view->left, height, CKPT_ROLE_FAINT);
         if (high > 0) {
             ckpt_view_words(view, view->left - 8, y + 8, font, view->gutter, signed_bytes(view, (ckpt_bytes)high));
         }
@@ -197,7 +198,7 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
             ckpt_view_words(view, view->left - 8, y + height - 8, font, view->gutter,
                             signed_bytes(view, (ckpt_bytes)low));
         }
-        ckpt_view_line(view, view->left, zero, view->right, zero, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
+        ckpt_view_line(view, view->left, zero, view->right, zero, (ckpt_pen){CKPT_ROLE_GREY, 0.8, 0});
     }
     for (int c = 0; c < view->columns;) {
         int end = c + 1;
@@ -206,11 +207,11 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
         }
         const double x = view->left + c * column, width = (end - c) * column, scale = (height - 4) / (high - low);
         if ((more[c] > 0 || less[c] < 0) && cells) {
-            ckpt_view_line(view, x, y + height / 2, x + width, y + height / 2, (ckpt_pen){CKPT_INK_RESIDUAL, 2, 0});
+            ckpt_view_line(view, x, y + height / 2, x + width, y + height / 2, (ckpt_pen){CKPT_ROLE_RESIDUAL, 2, 0});
         } else if (more[c] > 0 || less[c] < 0) {
             const double above = fmax(more[c] * scale, more[c] > 0 ? LEAST : 0);
             const double below = fmax(-less[c] * scale, less[c] < 0 ? LEAST : 0);
-            ckpt_view_box(view, x, zero - above, width, above + below, CKPT_INK_RESIDUAL);
+            ckpt_view_box(view, x, zero - above, width, above + below, CKPT_ROLE_RESIDUAL);
         }
         c = end;
     }
@@ -219,7 +220,7 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
 void ckpt_view_draw_residual(ckpt_view *view)
 {
     const ckpt_series *const base = &view->series[view->base], *const other = ckpt_view_other(view);
-    const ckpt_font name = {view->small, false, CKPT_INK_GREY, 1}, words = {view->small, false, CKPT_INK_BLACK, -1};
+    const ckpt_font name = {view->small, false, CKPT_ROLE_GREY, 1}, words = {view->small, false, CKPT_ROLE_BLACK, -1};
     if (view->residual_words == NULL) {
         return;
     }
@@ -227,7 +228,7 @@ void ckpt_view_draw_residual(ckpt_view *view)
     const double height = strip_height(view);
     ckpt_view_words(view, view->left - 8, y + view->line / 2, name, view->gutter, "residual");
     ckpt_view_words_on(view, view->left + (view->canvas.renderer->cells ? 0 : 2), y + view->line / 2, words,
-                       view->right - view->left - 4, view->residual_words, CKPT_INK_PAPER);
+                       view->right - view->left - 4, view->residual_words, CKPT_ROLE_PAPER);
     if (height > 0) {
         y += view->line;
         double *const more = CKPT_NEW(view->canvas.scratch, double, view->columns);

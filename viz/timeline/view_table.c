@@ -51,14 +51,14 @@ static const char *difference(ckpt_view *view, ckpt_bytes base, ckpt_bytes other
 }
 
 /* Words of one row, right-aligned but for the first. */
-static void row(ckpt_view *view, double y, bool bold, ckpt_ink ink, double indent, const char *const word[5])
+static void row(ckpt_view *view, double y, bool bold, ckpt_colour_role role, double indent, const char *const word[5])
 {
     double x = view->margin;
     for (int i = 0; i < 5; i++) {
         if (!has_column(view, i)) {
             continue;
         }
-        const ckpt_font font = {view->small, bold, ink, i == 0 ? -1 : 1};
+        const ckpt_font font = {view->small, bold, role, i == 0 ? -1 : 1};
         if (word[i] != NULL) {
             ckpt_view_words(view, i == 0 ? x + indent : x + widths[i], y, font, widths[i] - (i == 0 ? indent : 8),
                             word[i]);
@@ -81,11 +81,11 @@ void ckpt_view_draw_table(ckpt_view *view)
     double y = view->table_y + view->line / 2;
     const char *const base_name = base->trace->measured ? "measured" : "predicted";
     const char *const other_name = other == NULL ? NULL : other->trace->measured ? "measured" : "predicted";
-    row(view, y, true, CKPT_INK_BLACK, 0,
+    row(view, y, true, CKPT_ROLE_BLACK, 0,
         (const char *const[5]){"at the peak", base_name, "share", other_name, other != NULL ? "difference" : NULL});
     if (!cells) {
         const double rule = round(y + view->line / 2) - 0.5;
-        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
+        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_ROLE_GREY, 0.8, 0});
     }
     y += view->line;
     for (int b = CKPT_BAND_COUNT - 1; b >= 0; b--) { /* as the stack lies */
@@ -94,8 +94,8 @@ void ckpt_view_draw_table(ckpt_view *view)
         }
         const ckpt_bytes bytes = base->at_peak.bytes[b], others = other != NULL ? other->at_peak.bytes[b] : 0;
         ckpt_view_box(view, view->margin, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12,
-                      ckpt_view_band(view, b)->ink);
-        row(view, y, false, CKPT_INK_BLACK, 24,
+                      ckpt_view_band(view, b)->role);
+        row(view, y, false, CKPT_ROLE_BLACK, 24,
             (const char *const[5]){
                 ckpt_view_band(view, b)->name, ckpt_view_bytes(view, bytes),
                 b == CKPT_BAND_OUTSIDE
@@ -108,9 +108,9 @@ void ckpt_view_draw_table(ckpt_view *view)
     const ckpt_bytes sum = base->at_peak.planned;
     if (!cells) {
         const double rule = round(y - view->line / 2) - 0.5;
-        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_INK_GREY, 0.8, 0});
+        ckpt_view_line(view, view->margin, rule, view->margin + width, rule, (ckpt_pen){CKPT_ROLE_GREY, 0.8, 0});
     }
-    row(view, y, true, CKPT_INK_BLACK, 0,
+    row(view, y, true, CKPT_ROLE_BLACK, 0,
         (const char *const[5]){"peak", ckpt_view_bytes(view, sum), "100.0 %",
                                other != NULL ? ckpt_view_bytes(view, other->at_peak.planned) : NULL,
                                other != NULL ? difference(view, sum, other->at_peak.planned) : NULL});
@@ -118,7 +118,7 @@ void ckpt_view_draw_table(ckpt_view *view)
     const ckpt_bytes left = left_of_budget(base), others_left = other != NULL ? left_of_budget(other) : 0;
     if (base->trace->budget_bytes > 0) {
         const bool over = left < 0, has_other = other != NULL && other->trace->budget_bytes > 0;
-        row(view, y, over, CKPT_INK_GREY, 0,
+        row(view, y, over, CKPT_ROLE_GREY, 0,
             (const char *const[5]){over ? "over the budget" : "left of the budget", ckpt_view_bytes(view, llabs(left)),
                                    NULL, has_other ? ckpt_view_bytes(view, llabs(others_left)) : NULL,
                                    !has_other || (others_left < 0) == over ? NULL
@@ -133,7 +133,8 @@ void ckpt_view_draw_facts(ckpt_view *view)
     double y = view->facts_y + view->line / 2;
     for (int i = 0; i < view->fact_count; i++) {
         const ckpt_fact *const f = &view->fact[i];
-        const ckpt_font name = {view->small, false, CKPT_INK_GREY, -1}, text = {view->small, false, CKPT_INK_BLACK, -1};
+        const ckpt_font name = {view->small, false, CKPT_ROLE_GREY, -1},
+                        text = {view->small, false, CKPT_ROLE_BLACK, -1};
         if (f->outline >= 0) {
             const double end = view->facts_x + (view->canvas.renderer->cells ? 32 : 28);
             ckpt_view_line(view, view->facts_x, y, end, y, *ckpt_view_outline(f->outline));

@@ -40,7 +40,7 @@ const char *ckpt_view_unit(const ckpt_view *view)
 
 const ckpt_band_look *ckpt_view_band(const ckpt_view *view, int band)
 {
-    static const ckpt_band_look held = {"held, not in use", CKPT_INK_PARAMETER_GRADIENTS};
+    static const ckpt_band_look held = {"held, not in use", CKPT_ROLE_PARAMETER_GRADIENTS};
     return view->no_plan && band == CKPT_BAND_OUTSIDE ? &held : &ckpt_band_looks[band];
 }
 
@@ -85,11 +85,11 @@ static void say_runs(ckpt_view *view)
 static void say_again(ckpt_view *view, ckpt_ns ns)
 {
     const ckpt_series *const base = &view->series[view->base];
-    if (base->again > 0 && base->again_ns <= 0) {
-        fact(view, "again", CKPT_SAY(view, "%d of %d runs recomputed", base->again, base->runs), -1);
-    } else if (base->again > 0) {
+    if (base->recomputed > 0 && base->again_ns <= 0) {
+        fact(view, "again", CKPT_SAY(view, "%d of %d runs recomputed", base->recomputed, base->runs), -1);
+    } else if (base->recomputed > 0) {
         fact(view, "again",
-             CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->again, base->runs,
+             CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->recomputed, base->runs,
                       ns_of(view, base->again_ns), ckpt_view_percent((double)base->again_ns, (double)ns)),
              -1);
     } else {
@@ -194,7 +194,7 @@ static void say_blocks(ckpt_view *view)
 
 ckpt_font ckpt_view_title_font(const ckpt_view *view)
 {
-    return (ckpt_font){view->canvas.renderer->cells ? view->small : 17, true, CKPT_INK_BLACK, -1};
+    return (ckpt_font){view->canvas.renderer->cells ? view->small : 17, true, CKPT_ROLE_BLACK, -1};
 }
 
 /* Where the words do not fit, what every such picture shows goes first. */
@@ -248,8 +248,8 @@ void ckpt_view_say(ckpt_view *view)
     view->about = CKPT_SAY(view, "%s; %s", view->head[0], view->count == 2 ? view->head[1] : base->label);
 
     say_traces(view);
-    if (view->canvas.renderer->cells && view->residual.differing > 0 && view->residual.places > 0) {
-        fact(view, "places", CKPT_SAY(view, "%d of %d differ", view->residual.moved, view->residual.places), -1);
+    if (view->canvas.renderer->cells && view->residual.differing > 0 && view->residual.allocations > 0) {
+        fact(view, "places", CKPT_SAY(view, "%d of %d differ", view->residual.moved, view->residual.allocations), -1);
     }
     if (view->no_plan) {
         say_blocks(view);
