@@ -1,0 +1,48 @@
+/* Writing JSON: commas, quotes, escapes, line ends and indentation are the writer's. Everything of ours that writes JSON
+ * writes it through this. */
+#ifndef CKPT_CORE_JSON_JSON_WRITE_H
+#define CKPT_CORE_JSON_JSON_WRITE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/text.h"
+
+enum { CKPT_JSON_DEPTH_MAX = 31 };
+
+/* Where the members of an object, or the elements of an array, stand. Inside CKPT_JSON_LINE everything is on that line.
+ */
+typedef enum ckpt_json_layout {
+    CKPT_JSON_LINES, /* each on a line of its own, two columns further in */
+    CKPT_JSON_LINE,  /* one after another: { "a": 1, "b": [1, 2] } */
+} ckpt_json_layout;
+
+typedef struct ckpt_json_writer {
+    ckpt_text *text; /* borrowed; remembers what failed */
+    int depth;       /* objects and arrays that are open */
+    struct {
+        bool array, lines, filled;
+    } open[CKPT_JSON_DEPTH_MAX + 1];
+} ckpt_json_writer;
+
+/* Start a document at the end of `text`. Its one value follows, with the key NULL. */
+void ckpt_json_begin(ckpt_json_writer *writer, ckpt_text *text);
+
+/* In each of these `key` is the member's name inside an object and NULL inside an array. */
+void ckpt_json_begin_object(ckpt_json_writer *writer, const char *key, ckpt_json_layout layout);
+void ckpt_json_begin_array(ckpt_json_writer *writer, const char *key, ckpt_json_layout layout);
+void ckpt_json_end(ckpt_json_writer *writer); /* of the innermost one that is open; of the last one with a line end */
+
+void ckpt_json_put_text(ckpt_json_writer *writer, const char *key, const char *value); /* NULL: null */
+void ckpt_json_put_int(ckpt_json_writer *writer, const char *key, int64_t value);
+void ckpt_json_put_bool(ckpt_json_writer *writer, const char *key, bool value);
+void ckpt_json_put_null(ckpt_json_writer *writer, const char *key);
+/* The shortest decimal that reads back as the same double, or with so many decimals; finite. */
+void ckpt_json_put_real(ckpt_json_writer *writer, const char *key, double value);
+void ckpt_json_put_fixed(ckpt_json_writer *writer, const char *key, double value, int decimals);
+
+/* The place of a value that the caller appends to `text` itself, one JSON value and nothing else: for parts that were
+ * written before. */
+void ckpt_json_put_here(ckpt_json_writer *writer, const char *key);
+
+#endif
