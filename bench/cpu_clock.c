@@ -1,7 +1,7 @@
 /* Time of the processor in place of the clock, and cold caches on demand: what a layer and a step take on a machine
  * where others work too. Preloaded, it answers what ckpt_clock_ns asks with the processor time of the process, so one
  * thread. With COLD=BYTES it also overwrites so much memory after every look at the clock, outside of what is counted,
- * so that no run finds anything in a cache. docs/cost-model.md has figures made with it:
+ * so that no run finds anything in a cache. docs/explanation/cost-model.md has figures made with it:
  *
  *     cc -O2 -shared -fPIC -o cpu_clock.so bench/cpu_clock.c
  *     LD_PRELOAD=./cpu_clock.so COLD=64000000 ckpt-profile --threads 1 --repeats 5 ... */

@@ -4,7 +4,7 @@ recomputes in torch.utils.checkpoint, and records again.
 
 Usage: bench/import_execution.py BIN_DIR WORK_DIR [PERCENT]     (default 60)
 
-The last lines are the figures of docs/imports.md. Memory is what PyTorch's profiler saw allocated from the first op of
+The last lines are the figures of docs/reference/imports.md. Memory is what PyTorch's profiler saw allocated from the first op of
 the step on, over what was there before it (the plan's static block).
 """
 import json

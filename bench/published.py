@@ -15,7 +15,7 @@ them and PyTorch's two trainings run STEPS steps, one after the other, each in a
 minute does not fall on one of them. A run's figure is the median of its steps, a row's the median over rounds, and its
 overhead the median over rounds of its ratio to the same side's keep-all in the same round. Every run is written to WORK
 (out/published) when it is done and not repeated by the next call with the same parameters. The table goes to OUTPUT
-(docs/published.md). Exit 1 when a part failed; the others are in the table.
+(docs/figures/published.md). Exit 1 when a part failed; the others are in the table.
 """
 import argparse
 import hashlib
@@ -62,7 +62,7 @@ parser.add_argument("--effort", default="1", help="of ckpt-plan")
 parser.add_argument("--python", default=f"{ROOT}/.venv/bin/python")
 parser.add_argument("--work", default=f"{ROOT}/out/published")
 parser.add_argument("--limit", type=int, default=300, help="seconds that one program may take")
-parser.add_argument("--output", default=f"{ROOT}/docs/published.md")
+parser.add_argument("--output", default=f"{ROOT}/docs/figures/published.md")
 parser.add_argument("--fresh", action="store_true", help="measure again what WORK has")
 args = parser.parse_args()
 if min(args.rounds, args.bert_rounds, args.steps, args.densenet_batch, args.bert_batch) < 1:

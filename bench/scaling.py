@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ckpt-plan predicts for several ranks: usage scaling.py BIN > docs/scaling.md
+"""What ckpt-plan predicts for several ranks: usage scaling.py BIN > docs/figures/scaling.md
 
 Predictions of the simulator, from rooflines of a named device and a stated rate between ranks; nothing here was run on
 several machines. Data parallel: every rank has the same batch, so the ideal is the time of one rank. Pipeline: the same
@@ -74,7 +74,7 @@ def pipeline(model, settings, rate):
 def main():
     print("# Several ranks, predicted\n")
     print("What the simulator says; no run on several machines is behind it. Times are rooflines of one "
-          f"`{DEVICE}` and a stated rate between ranks. Made by `bench/scaling.py build/release/bin > docs/scaling.md`.")
+          f"`{DEVICE}` and a stated rate between ranks. Made by `bench/scaling.py build/release/bin > docs/figures/scaling.md`.")
     print("\n## Data parallel, the same batch on every rank")
     for rate in ("450GB/s", "25GB/s"):
         data_parallel("gpt2-124m", ["--set", "batch=8"], rate)

@@ -1,4 +1,4 @@
-/* Written by scripts/fit_device from the recordings in traces/cpu-2-threads/profiles: docs/cost-model.md.
+/* Written by scripts/fit_device from the recordings in traces/cpu-2-threads/profiles: docs/explanation/cost-model.md.
  * Per op what its time is, times the roofline's, forward, backward, and of updates. */
 static const ckpt_op_factor cpu_factors[] = {
     {"add", {0.93, 1.1, 0}},

@@ -18,7 +18,7 @@ typedef struct ckpt_op_factor {
 } ckpt_op_factor;
 
 /* Two sets of rates: what the data sheet promises, and what our kernels reach of it. The second is assumed, or fitted
- * to recorded profiles (scripts/fit_device, docs/cost-model.md). */
+ * to recorded profiles (scripts/fit_device, docs/explanation/cost-model.md). */
 typedef struct ckpt_device_model {
     const char *name;  /* "h200" */
     const char *about; /* full name and where the figures come from */

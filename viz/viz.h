@@ -46,7 +46,7 @@ typedef struct ckpt_graph_types {
     const ckpt_tensor *const *buffer; /* per buffer: what it holds; NULL: not known */
 } ckpt_graph_types;
 
-/* The graph for Netron: an ONNX model as JSON (what of it is lost is in docs/views.md). Errors: CKPT_NO_MEMORY.
+/* The graph for Netron: an ONNX model as JSON (what of it is lost is in docs/reference/views.md). Errors: CKPT_NO_MEMORY.
  *   plan    of this graph (ckpt_plan_bind), or NULL
  *   types   or NULL: ops are called by their layers, and buffers are so many bytes */
 CKPT_MUST_USE ckpt_code ckpt_graph_netron(const ckpt_graph *graph, const ckpt_plan *plan, const ckpt_graph_types *types,

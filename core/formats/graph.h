@@ -94,7 +94,7 @@ void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text);
 
 /* SHA-256 of the graph's structure: name, statics, buffers, ops with reads, writes, adds, in-place pairs,
  * recompute and phase, outputs; times, workspaces, link and labels left out, because a profile changes
- * those and a plan stays executable. The exact canonical text is in docs/formats.md. */
+ * those and a plan stays executable. The exact canonical text is in docs/reference/formats.md. */
 CKPT_MUST_USE ckpt_code ckpt_graph_digest(const ckpt_graph *graph, char text[CKPT_DIGEST_TEXT], ckpt_err *err);
 
 const char *ckpt_phase_name(ckpt_phase phase);

@@ -142,7 +142,7 @@ static void canonical_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_
     }
 }
 
-/* docs/formats.md, "The digest of a graph". */
+/* docs/reference/formats.md, "The digest of a graph". */
 static void write_canonical(const ckpt_graph *graph, ckpt_text *text)
 {
     ckpt_text_add(text, "ckpt-graph/1 ");

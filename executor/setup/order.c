@@ -6,7 +6,7 @@
  *     a step waits for an earlier step of another stream exactly when both touch the same bytes, of the arena or of a
  *     buffer's room on the host, one of them writes them, and no wait before has seen to it already.
  *
- * The rules of docs/formats.md follow: an offload waits for what wrote its buffer last (a run, an addition, a fetch);
+ * The rules of docs/reference/formats.md follow: an offload waits for what wrote its buffer last (a run, an addition, a fetch);
  * whoever takes a place waits for the copies that still read or write there (a poison fill does so at the free itself;
  * without one the free holds nobody up, only the next tenant); a fetch waits for the former tenants of its place and
  * for the arrival of what it brings back; whoever uses what was fetched waits for it, once. So do additions and

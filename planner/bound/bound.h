@@ -8,7 +8,7 @@ typedef struct ckpt_bound {
     ckpt_ns time_ns;   /* no schedule in `scope` whose live bytes stay within the limit is faster */
     bool infeasible;   /* proved: there is none at all within the limit */
     const char *how;   /* "lp + branching", ... */
-    const char *scope; /* "all", or a class of docs/formats.md */
+    const char *scope; /* "all", or a class of docs/reference/formats.md */
 } ckpt_bound;
 
 /* The best bound that `options->effort` pays for. `upper` is the time of a schedule that is known (INT64_MAX: none): a

@@ -5,7 +5,7 @@
 #include "core/formats/plan.h"
 #include "core/formats/trace.h"
 
-/* The first broken rule of docs/formats.md, as CKPT_BAD_INPUT naming the step or place; CKPT_OK when the plan can
+/* The first broken rule of docs/reference/formats.md, as CKPT_BAD_INPUT naming the step or place; CKPT_OK when the plan can
  * be replayed on `graph` and keeps its own figures: steps legal, every lifetime exactly one place, no two places
  * that share a step share an address, places inside arena_bytes, static + arena <= budget, summary and layers as
  * replayed.

@@ -96,7 +96,7 @@ static void digest_of(const char *text, char digest[CKPT_DIGEST_TEXT])
     ckpt_arena_fini(&arena);
 }
 
-/* The canonical text of docs/formats.md, written out by hand. */
+/* The canonical text of docs/reference/formats.md, written out by hand. */
 static void test_digest_is_of_the_documented_text(void **state)
 {
     (void)state;

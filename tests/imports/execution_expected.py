@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a graph of an ExecutionTrace must hold, worked out from the raw JSON alone and written from docs/imports.md: a
+"""What a graph of an ExecutionTrace must hold, worked out from the raw JSON alone and written from docs/reference/imports.md: a
 timeline of objects, one step after the other, sharing no code and no tables with the importer.
 
 Usage: execution_expected.py TRACE.json KINETO.json > EXPECTED.json     (the committed expectations were made so)

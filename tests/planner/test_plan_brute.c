@@ -361,7 +361,7 @@ static void nothing_is_below_the_optimum(void **state)
     print("auto, others", &others);
     check_near("auto, others", &others);
     CHECK(chains.equal == chains.cases, "auto: %d of %d limits of chains are optimal", chains.equal, chains.cases);
-    /* docs/plan.md says how far the class of persistent schedules is from the optimum */
+    /* docs/reference/plan.md says how far the class of persistent schedules is from the optimum */
     CHECK(graphs != GRAPHS || (persistent.answered < persistent.cases && persistent.worst > 0.2),
           "persistent schedules are said to be worse than this: %d of %d, worst %.2f %%", persistent.answered,
           persistent.cases, 100 * persistent.worst);

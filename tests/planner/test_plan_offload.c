@@ -265,7 +265,7 @@ static void find_needed(brute *b)
 }
 
 /* Least time within the limit, -1 when there is no schedule that is faster than `below`, TOO_MANY when it has too many
- * states: A* over all states, steps as docs/formats.md allows them. */
+ * states: A* over all states, steps as docs/reference/formats.md allows them. */
 static int brute_time(brute *b)
 {
     const int ops = b->graph->op_count;

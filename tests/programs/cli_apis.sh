@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What other checkpointing APIs do: their documentation's example networks with their checkpoint choices train with the
-# bits of keep-all, in less memory or with the warning that it is not less; docs/apis.md names only tests that exist.
+# bits of keep-all, in less memory or with the warning that it is not less; docs/reference/apis.md names only tests that exist.
 set -u
 export OMP_WAIT_POLICY=passive # spinning threads cost much where other tests share the cores
 source_dir=$1 bin_dir=$2 work_dir=$3
@@ -151,12 +151,12 @@ else
     echo "no mpirun, or a build without MPI: nothing tried on several ranks"
 fi
 
-# docs/apis.md: every argument of the five APIs has a row; every test that a row names is one of ctest or a function in
+# docs/reference/apis.md: every argument of the five APIs has a row; every test that a row names is one of ctest or a function in
 # one; a row without a test says that there is no counterpart.
-python3 - "$source_dir" <<'EOF' || fail "docs/apis.md (or there is no python3)"
+python3 - "$source_dir" <<'EOF' || fail "docs/reference/apis.md (or there is no python3)"
 import glob, re, sys
 source = sys.argv[1]
-text = open(f"{source}/docs/apis.md").read()
+text = open(f"{source}/docs/reference/apis.md").read()
 arguments = """function *args **kwargs use_reentrant preserve_rng_state context_fn determinism_check debug early_stop
     respect_saved_tensors_hooks functions segments input allow_cache_entry_mutation MUST_SAVE PREFER_SAVE MUST_RECOMPUTE
     PREFER_RECOMPUTE MUST_CPU_OFFLOAD PREFER_CPU_OFFLOAD module offload_to_cpu maintain_forward_counter patch_batchnorm
@@ -177,7 +177,7 @@ for number, line in enumerate(text.splitlines(), 1):
     wrong += [f"line {number}: no test is called {name}" for name in found if name not in tests]
     named |= set(found)
 wrong += [f"no row has {argument}" for argument in arguments if not re.search(r"(?<!\w)" + re.escape(argument) + r"(?!\w)", first)]
-print(f"docs/apis.md: {rows} rows, {len(named)} tests")
+print(f"docs/reference/apis.md: {rows} rows, {len(named)} tests")
 if rows < 60 or wrong:
     sys.exit("\n".join(wrong) or f"only {rows} rows were read")
 EOF

@@ -66,7 +66,7 @@ for header in "$source"/ops/device_*_impl.h; do
     name=$(basename "$header") recordings=$(sed -n '1s/.* in \(traces.*\): .*/\1/p' "$header")
     [ -n "$recordings" ] && [ -d "$source/$recordings" ] || fail "$header does not say from which recordings it was made"
     (cd "$source" && scripts/fit_device -q -o "$work/$name" -o "$work/${name%_impl.h}.json" "$recordings"/*.json) || fail "fitting $recordings"
-    cmp "$name" "$header" || fail "$header is not what scripts/fit_device makes of $recordings: write it again (docs/cost-model.md)"
+    cmp "$name" "$header" || fail "$header is not what scripts/fit_device makes of $recordings: write it again (docs/explanation/cost-model.md)"
 done
 
 # With the file of the same fit ckpt-plan gives the same times.

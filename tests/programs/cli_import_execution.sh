@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An ExecutionTrace of PyTorch becomes a graph, and that graph a plan that holds by the rules of docs/formats.md.
+# An ExecutionTrace of PyTorch becomes a graph, and that graph a plan that holds by the rules of docs/reference/formats.md.
 set -u
 source_dir=$1 bin_dir=$2 work_dir=$3
 traces=$source_dir/tests/imports

@@ -74,7 +74,7 @@ import sys
 
 documented, made = (json.load(open(name)) for name in sys.argv[1:])
 for key in ("graph", "budget_bytes", "verdict", "layers", "steps"):
-    assert documented[key] == made[key], f"docs/formats.md: {key}: {documented[key]}, made: {made[key]}"
+    assert documented[key] == made[key], f"docs/reference/formats.md: {key}: {documented[key]}, made: {made[key]}"
 PYTHON
 "$bin/ckpt-plan" --budget 1GB --strategy flags example-model.json >/dev/null
 "$bin/ckpt-view" -o trace.svg example-trace.json >/dev/null

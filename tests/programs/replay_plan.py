@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replays ckpt-plans on a ckpt-graph from docs/formats.md alone, in the plainest way, sharing no code with ckpt.
+"""Replays ckpt-plans on a ckpt-graph from docs/reference/formats.md alone, in the plainest way, sharing no code with ckpt.
 
 Usage: replay_plan.py graph.json plan.json...   (exit 1 and one line when a rule is broken)
 """

@@ -2,7 +2,7 @@
 """Validates files against schema/, and that broken files are refused by it.
 
 usage: schema_check.py SOURCE_DIR [FILE...]
-       schema_check.py SOURCE_DIR --examples FOLDER     (write the examples of docs/formats.md there)
+       schema_check.py SOURCE_DIR --examples FOLDER     (write the examples of docs/reference/formats.md there)
 
 Without files: every models/*.json, every recorded traces/**/*.json of a known format and the good files of
 tests/malformed must be valid; the malformed ones listed in BROKEN must not be. With files: those must be valid.
@@ -73,10 +73,10 @@ def first_fault(validators, path, wanted=None):
 
 def write_examples(source, folder):
     """Each kind's example in the documentation, as example-<kind>.json."""
-    blocks = re.findall(r"```json\n(.*?)```", (source / "docs" / "formats.md").read_text(), re.S)
+    blocks = re.findall(r"```json\n(.*?)```", (source / "docs" / "reference" / "formats.md").read_text(), re.S)
     kinds = [json.loads(block)["format"].split("-")[1].split("/")[0] for block in blocks]
     if sorted(kinds) != sorted(KINDS):
-        print(f"docs/formats.md has examples of {kinds}", file=sys.stderr)
+        print(f"docs/reference/formats.md has examples of {kinds}", file=sys.stderr)
         return 1
     for kind, block in zip(kinds, blocks):
         (folder / f"example-{kind}.json").write_text(block)

@@ -9,7 +9,7 @@ enum { CKPT_BRUTE_BUFFERS = 16, CKPT_BRUTE_OPS = 32 };
 
 /* Which schedules count. */
 typedef enum ckpt_brute_class {
-    CKPT_BRUTE_ALL,      /* all that docs/formats.md allows, without copies */
+    CKPT_BRUTE_ALL,      /* all that docs/reference/formats.md allows, without copies */
     CKPT_BRUTE_BACKWARD, /* an op runs again only after the last forward op */
     CKPT_BRUTE_STAGES,   /* between two first runs ops run again in reference order, each once */
     CKPT_BRUTE_TWICE,    /* twice so */

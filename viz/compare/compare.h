@@ -216,7 +216,7 @@ CKPT_MUST_USE ckpt_code ckpt_compare_make(const ckpt_compare_file *base, const c
                                           const ckpt_compare_options *options, ckpt_arena *out,
                                           const ckpt_compare_report **report, ckpt_err *err);
 
-/* For people: aligned, with escapes for colour when `color`. And everything, for programs (docs/compare.md). */
+/* For people: aligned, with escapes for colour when `color`. And everything, for programs (docs/reference/compare.md). */
 void ckpt_compare_text(const ckpt_compare_report *report, bool color, ckpt_text *text);
 void ckpt_compare_json(const ckpt_compare_report *report, ckpt_text *text);
 
