@@ -124,7 +124,7 @@ static const bench_layer layers[] = {
 /* A node and all its memory, filled with small numbers that are no denormals. */
 typedef struct bench_run {
     ckpt_node node;
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_kernel_args args;
     const void *in[1];
     void *out[1], *saved[CKPT_SAVED_MAX];

@@ -125,7 +125,7 @@ static ckpt_code run_loop(bench *b, const bench_loop *loop, ckpt_err *err)
     const ckpt_tensor one = {.dtype = CKPT_FLOAT32, .shape = {2, {b->count / COLUMNS, COLUMNS}}};
     ckpt_tensor in[2] = {one, one};
     ckpt_node node;
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     CKPT_TRY(make_node(b, loop, in, &node, err));
     CKPT_TRY(ckpt_device_bind(b->device, &node, 0, 0, NULL, &bound, err));
     const void *const ins[] = {b->buffer[0], b->buffer[1]};

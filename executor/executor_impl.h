@@ -68,7 +68,7 @@ typedef struct ckpt_action {
     int batch;    /* micro-batch; -1: of none */
     bool forward; /* of the forward pass: a layer's, or a message of one of its values */
     bool needed;  /* for the losses of that pass, and so for an evaluation */
-    const ckpt_bound *bound;
+    const ckpt_bound_kernel *bound;
     ckpt_kernel_args args;    /* seed and step are written when the step runs */
     ckpt_update_args *update; /* one per parameter */
     int update_count;
@@ -121,8 +121,8 @@ struct ckpt_executor {
     unsigned char *chunk; /* CKPT_CHUNK_BYTES for what is copied, and as many for what a digest hashes */
     void **input;         /* per micro-batch and model input, in `feed`: what the caller fills; NULL: nobody reads it */
     void **upload;        /* likewise: the same, or narrowed to bfloat16 */
-    ckpt_bound *bound;    /* per node; kernel NULL: not bound */
-    ckpt_action *action;  /* per plan step */
+    ckpt_bound_kernel *bound; /* per node; kernel NULL: not bound */
+    ckpt_action *action;      /* per plan step */
     int signal_count;
     int join[CKPT_STREAM_COUNT - 1], join_count; /* signals that compute waits for at the end of a recording */
     void *recorded;                              /* a step, ready to be replayed; NULL: none is */

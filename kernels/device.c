@@ -134,7 +134,7 @@ ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, c
                      what, ckpt_dtype_name(dtype), device->api->kind);
 }
 
-ckpt_code ckpt_device_carry(void *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
+ckpt_code ckpt_device_carry(void *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier, void **self,
                             ckpt_err *err)
 {
     ckpt_device *const own = device;
@@ -154,7 +154,8 @@ const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
 }
 
 /* Whatever is in the file, it was made by a state of this kind of layer when it comes out as it went in. */
-static ckpt_code check_choice(const ckpt_device *device, const ckpt_bound *bound, const char *choice, ckpt_err *err)
+static ckpt_code check_choice(const ckpt_device *device, const ckpt_bound_kernel *bound, const char *choice,
+                              ckpt_err *err)
 {
     const char *const found = ckpt_device_choice(bound);
     if (choice == NULL || strcmp(choice, found) == 0) {
@@ -165,7 +166,7 @@ static ckpt_code check_choice(const ckpt_device *device, const ckpt_bound *bound
 }
 
 ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
-                           ckpt_bytes backward_workspace, const char *choice, ckpt_bound *bound, ckpt_err *err)
+                           ckpt_bytes backward_workspace, const char *choice, ckpt_bound_kernel *bound, ckpt_err *err)
 {
     const ckpt_kernel *const kernel = ckpt_device_find(device, node->op->name);
     if (kernel == NULL) {
@@ -173,7 +174,7 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
                          device->api->kind, node->op->name);
     }
     CKPT_TRY(ckpt_device_check_dtype(device, node->dtype, node->name, err));
-    ckpt_bound made = {.node = node, .kernel = kernel};
+    ckpt_bound_kernel made = {.node = node, .kernel = kernel};
     if (kernel->prepare != NULL) {
         const ckpt_code code =
             kernel->prepare(device->context, node, forward_workspace, backward_workspace, choice, &made.state, err);
@@ -204,25 +205,26 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
     return CKPT_OK;
 }
 
-void ckpt_device_unbind(ckpt_bound *bound)
+void ckpt_device_unbind(ckpt_bound_kernel *bound)
 {
     if (bound->kernel != NULL && bound->kernel->release != NULL && bound->state != NULL) {
         bound->kernel->release(bound->state);
     }
-    *bound = (ckpt_bound){0};
+    *bound = (ckpt_bound_kernel){0};
 }
 
-const char *ckpt_device_remark(const ckpt_bound *bound)
+const char *ckpt_device_remark(const ckpt_bound_kernel *bound)
 {
     return bound->kernel != NULL && bound->kernel->remark != NULL ? bound->kernel->remark(bound->state) : "";
 }
 
-const char *ckpt_device_choice(const ckpt_bound *bound)
+const char *ckpt_device_choice(const ckpt_bound_kernel *bound)
 {
     return bound->kernel != NULL && bound->kernel->choice != NULL ? bound->kernel->choice(bound->state) : "";
 }
 
-static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args)
+static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound_kernel *bound,
+                                 const ckpt_kernel_args *args)
 {
     ckpt_kernel_args own = *args;
     own.context = device->context;
@@ -231,14 +233,15 @@ static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound *bo
     return own;
 }
 
-ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args, ckpt_err *err)
+ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
+                              ckpt_err *err)
 {
     const ckpt_kernel_args own = complete(device, bound, args);
     CKPT_TRY_WHILE(err, bound->kernel->forward(&own, err), "running layer %s", bound->node->name);
     return CKPT_OK;
 }
 
-ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound *bound, const ckpt_kernel_args *args, bool backward,
+ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound_kernel *bound, const ckpt_kernel_args *args, bool backward,
                            ckpt_tuning *tuning, ckpt_err *err)
 {
     if (bound->kernel->tune == NULL) {
@@ -265,7 +268,7 @@ static void *take_workspace(ckpt_kernel_args *args, ckpt_bytes bytes)
 }
 
 /* The kernel overwrites staged copies, which are then added in the order of the staging: inputs, then parameters. */
-static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
+static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
                                  ckpt_bytes staging, ckpt_err *err)
 {
     const ckpt_node *const node = bound->node;
@@ -308,7 +311,7 @@ static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound *bound, c
     return CKPT_OK;
 }
 
-ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
+ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
                                ckpt_err *err)
 {
     const ckpt_bytes staging = ckpt_staging_bytes(bound->node, args->grad_in_adds, args->grad_param_adds);

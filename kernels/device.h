@@ -8,12 +8,12 @@
 typedef struct ckpt_device ckpt_device;
 
 /* A node made ready to run on a device. */
-typedef struct ckpt_bound {
+typedef struct ckpt_bound_kernel {
     const ckpt_node *node;
     const ckpt_kernel *kernel;
     void *state;
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* used; staging not included */
-} ckpt_bound;
+} ckpt_bound_kernel;
 
 /* What is given to one stream runs in order; between streams only signals order. The CPU does everything at once. */
 typedef enum ckpt_stream {
@@ -106,7 +106,7 @@ typedef struct ckpt_device_api {
 
     /* Carries messages between this device's memory and that of other ranks' devices (core/base/carrier.h); collective.
      * NULL: messages are in the host's memory. */
-    ckpt_code (*carry)(ckpt_device *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
+    ckpt_code (*carry)(ckpt_device *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier, void **self,
                        ckpt_err *err);
 
     const ckpt_kernel *const *kernels;              /* NULL ends it */
@@ -134,7 +134,7 @@ CKPT_MUST_USE ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_
                                                 ckpt_err *err);
 
 /* A ckpt_carrier_open for ckpt_ranks_carry: `device` is a ckpt_device. Errors: CKPT_DEVICE (a device of the host). */
-CKPT_MUST_USE ckpt_code ckpt_device_carry(void *device, const ckpt_group *group, const ckpt_carrier **carrier,
+CKPT_MUST_USE ckpt_code ckpt_device_carry(void *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier,
                                           void **self, ckpt_err *err);
 
 /* NULL: this device has no kernel for that op. */
@@ -145,25 +145,25 @@ const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);
  * Errors: CKPT_DEVICE when the device has no kernel for the op, or none fits: the message names the layer, what is
  * given and what is needed; or when it cannot do what `choice` names. */
 CKPT_MUST_USE ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
-                                         ckpt_bytes backward_workspace, const char *choice, ckpt_bound *bound,
+                                         ckpt_bytes backward_workspace, const char *choice, ckpt_bound_kernel *bound,
                                          ckpt_err *err);
-void ckpt_device_unbind(ckpt_bound *bound);
+void ckpt_device_unbind(ckpt_bound_kernel *bound);
 /* The algorithms a layer is bound to, one line that lives until it is tuned or unbound; "": there is no choice. */
-const char *ckpt_device_choice(const ckpt_bound *bound);
+const char *ckpt_device_choice(const ckpt_bound_kernel *bound);
 /* Time the candidates of one direction and bind the layer to the fastest (ckpt_kernel.tune); the workspaces of `bound`
  * follow. `args` as for a run, with the workspace that candidates may use. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound *bound, const ckpt_kernel_args *args,
+CKPT_MUST_USE ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
                                          bool backward, ckpt_tuning *tuning, ckpt_err *err);
 /* Why this layer runs slower than a user might expect ("own kernels: cuDNN ..."), one line; "": it does not. */
-const char *ckpt_device_remark(const ckpt_bound *bound);
+const char *ckpt_device_remark(const ckpt_bound_kernel *bound);
 
 /* Start a layer. args->context, node and state are filled in here. Where the node does not accumulate and backward must
  * add, its results are staged at the start of the workspace (ckpt_staging_bytes) and added in the order inputs, then
  * parameters. Errors: CKPT_DEVICE, with the layer. */
-CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
-                                            ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound *bound, const ckpt_kernel_args *args,
-                                             ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound_kernel *bound,
+                                            const ckpt_kernel_args *args, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound_kernel *bound,
+                                             const ckpt_kernel_args *args, ckpt_err *err);
 /* args[0 .. count): parameters with the same hyper and scale; a GPU updates them in one launch, or a few. Their context
  * and threads are filled in here, and the numbers of `step`, which counts from 1 (a GPU: as `begin` was told). Errors:
  * CKPT_DEVICE (no kernel for this optimizer). */

@@ -57,7 +57,7 @@ typedef struct ckpt_bench {
     ckpt_device *device;
     const ckpt_node *node;
     const ckpt_lowered *lowered;
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     unsigned char *block;
     ckpt_bytes bytes; /* of the block */
     float *chunk;

@@ -185,7 +185,8 @@ static ckpt_code collect_for(void *context, const void *mine, void *all, ckpt_by
 
 ckpt_code ckpt_ranks_carry(ckpt_ranks *ranks, ckpt_carrier_open *open, void *device, ckpt_err *err)
 {
-    const ckpt_group group = {.rank = ranks->rank, .count = ranks->count, .collect = collect_for, .context = ranks};
+    const ckpt_carrier_group group = {
+        .rank = ranks->rank, .count = ranks->count, .collect = collect_for, .context = ranks};
     const ckpt_carrier *carrier = NULL;
     void *self = NULL;
     if (ranks->busy != NULL || ranks->carrier_self != NULL) {

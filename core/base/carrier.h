@@ -24,14 +24,14 @@ typedef struct ckpt_carrier {
 } ckpt_carrier;
 
 /* The ranks that a carrier is opened for: `collect` gives everybody everybody's bytes in the order of ranks. */
-typedef struct ckpt_group {
+typedef struct ckpt_carrier_group {
     int rank, count;
     ckpt_code (*collect)(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
     void *context;
-} ckpt_group;
+} ckpt_carrier_group;
 
 /* Opens a carrier, collectively: where one rank cannot, all fail. `device` is whose memory it is for. */
-typedef ckpt_code ckpt_carrier_open(void *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
-                                    ckpt_err *err);
+typedef ckpt_code ckpt_carrier_open(void *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier,
+                                    void **self, ckpt_err *err);
 
 #endif

@@ -316,7 +316,7 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
     const ckpt_network *const network = executor->lowered->network;
     ckpt_bytes *const forward = CKPT_NEW(&executor->arena, ckpt_bytes, network->node_count);
     ckpt_bytes *const backward = CKPT_NEW(&executor->arena, ckpt_bytes, network->node_count);
-    ckpt_bound *const bound = CKPT_NEW(&executor->arena, ckpt_bound, network->node_count);
+    ckpt_bound_kernel *const bound = CKPT_NEW(&executor->arena, ckpt_bound_kernel, network->node_count);
     if (forward == NULL || backward == NULL || bound == NULL) {
         return ckpt_wire_no_memory(err);
     }

@@ -79,15 +79,15 @@ typedef struct finding {
     ckpt_static_layout layout;  /* of the plain network */
     const in_bucket *in_bucket; /* [node * CKPT_PARAM_MAX + k]; NULL: what is asked for is not sharded */
     int stage, replica;         /* of this rank */
-    ckpt_part *part;
+    ckpt_section_part *part;
     int count, room;
 } finding;
 
-static ckpt_code add_part(finding *f, const ckpt_part *part, ckpt_err *err)
+static ckpt_code add_part(finding *f, const ckpt_section_part *part, ckpt_err *err)
 {
     if (f->count == f->room) {
         const int room = f->room > 0 ? 2 * f->room : 64;
-        ckpt_part *const wider = CKPT_NEW(f->out, ckpt_part, room);
+        ckpt_section_part *const wider = CKPT_NEW(f->out, ckpt_section_part, room);
         if (wider == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d parts of a section", room);
         }
@@ -146,7 +146,7 @@ static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at
         const int64_t replica = (first + done) / bucket->chunk, end = (replica + 1) * bucket->chunk - first;
         const int64_t now = (end < count ? end : count) - done;
         const ckpt_bytes in_chunk = (first + done - replica * bucket->chunk) * (ckpt_bytes)sizeof(float);
-        ckpt_part part = {
+        ckpt_section_part part = {
             at + done * (ckpt_bytes)sizeof(float), now * (ckpt_bytes)sizeof(float), stage, (int)replica, -1, false};
         if (is_here(f, stage, part.replica)) {
             part.local = slot < 0 ? mine->gradients + mine->param[which] + done * (ckpt_bytes)sizeof(float)
@@ -163,7 +163,7 @@ static ckpt_code add_one(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes 
     const ckpt_network *const network = f->executor->lowered->network;
     const int stage = network->stage_of[node];
     const ckpt_bytes here = is_here(f, stage, -1) ? local + f->executor->layout.param[node * CKPT_PARAM_MAX + k] : -1;
-    const ckpt_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, here, copy};
+    const ckpt_section_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, here, copy};
     return add_part(f, &part, err);
 }
 
@@ -213,12 +213,12 @@ static ckpt_code add_stats(finding *f, ckpt_err *err)
     for (int n = 0; n < network->node_count; n++) {
         for (int k = 0; k < network->node[n].stat_count; k++) {
             const int which = n * CKPT_STAT_MAX + k, stage = network->stage_of[n];
-            const ckpt_part part = {f->layout.stat[which],
-                                    ckpt_tensor_bytes(&network->node[n].stat[k].tensor),
-                                    stage,
-                                    -1,
-                                    is_here(f, stage, -1) ? mine->statistics + mine->stat[which] : -1,
-                                    false};
+            const ckpt_section_part part = {f->layout.stat[which],
+                                            ckpt_tensor_bytes(&network->node[n].stat[k].tensor),
+                                            stage,
+                                            -1,
+                                            is_here(f, stage, -1) ? mine->statistics + mine->stat[which] : -1,
+                                            false};
             CKPT_TRY(add_part(f, &part, err));
         }
     }
@@ -250,7 +250,7 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
         network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
     const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
     if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded && gapless) {
-        const ckpt_part all = {0, bytes, 0, -1, section_start(mine, section), false};
+        const ckpt_section_part all = {0, bytes, 0, -1, section_start(mine, section), false};
         return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
     }
     if (sharded) {
@@ -296,7 +296,7 @@ static ckpt_code pad(ckpt_executor *executor, ckpt_bytes from, ckpt_bytes to, ck
     return CKPT_OK;
 }
 
-static ckpt_code hand_out(ckpt_executor *executor, const ckpt_part *part, ckpt_whole_take take, void *context,
+static ckpt_code hand_out(ckpt_executor *executor, const ckpt_section_part *part, ckpt_whole_take take, void *context,
                           ckpt_err *err)
 {
     ckpt_device *const device = executor->device;
@@ -322,7 +322,7 @@ ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt
 {
     ckpt_bytes at = 0;
     for (int i = 0; i < whole->part_count; i++) {
-        const ckpt_part *const part = &whole->part[i];
+        const ckpt_section_part *const part = &whole->part[i];
         if (part->copy) {
             continue;
         }

@@ -6,16 +6,16 @@
 #include "executor/executor_impl.h"
 
 /* Bytes [at, at + bytes) of a whole section, which lie together in one place. */
-typedef struct ckpt_part {
+typedef struct ckpt_section_part {
     ckpt_bytes at, bytes;
     int stage, replica; /* who has it; replica -1: all of the stage's, and the first speaks for them */
     ckpt_bytes local;   /* in this rank's static block; -1: it is not here */
     bool copy;          /* of the part before, which speaks for it: the same bytes, which another layer has too */
-} ckpt_part;
+} ckpt_section_part;
 
 typedef struct ckpt_whole {
     ckpt_bytes bytes;
-    const ckpt_part *part; /* in order of `at`; what lies between them is zero */
+    const ckpt_section_part *part; /* in order of `at`; what lies between them is zero */
     int part_count;
 } ckpt_whole;
 

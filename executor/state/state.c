@@ -171,7 +171,7 @@ static ckpt_code get_section(ckpt_executor *executor, const ckpt_whole *whole, F
 {
     ckpt_device *const device = executor->device;
     for (int i = 0; i < whole->part_count; i++) {
-        const ckpt_part *const part = &whole->part[i];
+        const ckpt_section_part *const part = &whole->part[i];
         if (part->local < 0) {
             continue;
         }

@@ -268,7 +268,7 @@ static ckpt_code connect_all(ckpt_nccl *nccl, const unsigned char *all, size_t e
 }
 
 /* All can, or all fail with the words of the first that cannot. */
-static ckpt_code agree(const ckpt_group *group, const unsigned char *all, size_t each, ckpt_err *err)
+static ckpt_code agree(const ckpt_carrier_group *group, const unsigned char *all, size_t each, ckpt_err *err)
 {
     for (int i = 0; i < group->count; i++) {
         const greeting *const said = (const void *)(all + (size_t)i * each);
@@ -279,7 +279,7 @@ static ckpt_code agree(const ckpt_group *group, const unsigned char *all, size_t
     return CKPT_OK;
 }
 
-static ckpt_code come_together(ckpt_nccl *nccl, const ckpt_group *group, ckpt_err *err)
+static ckpt_code come_together(ckpt_nccl *nccl, const ckpt_carrier_group *group, ckpt_err *err)
 {
     const size_t each = sizeof(greeting) + 2 * (size_t)group->count * sizeof(ncclUniqueId);
     greeting *const mine = ckpt_memory_get(each);
@@ -304,8 +304,8 @@ static ckpt_code come_together(ckpt_nccl *nccl, const ckpt_group *group, ckpt_er
     return code;
 }
 
-ckpt_code ckpt_nccl_open(ckpt_device *device, const ckpt_group *group, const ckpt_carrier **carrier, void **self,
-                         ckpt_err *err)
+ckpt_code ckpt_nccl_open(ckpt_device *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier,
+                         void **self, ckpt_err *err)
 {
     static const ckpt_carrier nccl_carrier = {.on_device = true,
                                               .slot_bytes = sizeof(nccl_slot),

@@ -515,7 +515,7 @@ static int bind_all(const network *n, const ckpt_bytes *forward, const ckpt_byte
     int refused = 0;
     for (int i = 0; i < n->lowered->network->node_count; i++) {
         const ckpt_node *const node = &n->lowered->network->node[i];
-        ckpt_bound bound = {0};
+        ckpt_bound_kernel bound = {0};
         ckpt_err err = {0};
         if (node->alias || (forward[i] < 0 && backward[i] < 0)) {
             continue;

@@ -159,7 +159,7 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
     ckpt_node node = *t->node;
     node.threads = threads;
     ckpt_device *device = NULL;
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_open("cpu", threads, &device, &err), err);
     CHECK_OK(ckpt_device_bind(device, &node, -1, -1, NULL, &bound, &err), err);

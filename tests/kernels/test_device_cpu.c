@@ -163,7 +163,7 @@ static void binding(void **state)
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){5, 8});
     test_layer(&m, "cell", "lstm_cell", "x", "features=9");
     const ckpt_node *const node = last_node(&m);
-    ckpt_bound bound = {0}, none = {0};
+    ckpt_bound_kernel bound = {0}, none = {0};
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     assert_ptr_equal(bound.node, node);
@@ -198,7 +198,7 @@ static ckpt_code open_and_bind(void *context, ckpt_err *err)
 {
     ckpt_device *device = NULL;
     CKPT_TRY(ckpt_device_open("cpu", 2, &device, err));
-    ckpt_bound bound = {0};
+    ckpt_bound_kernel bound = {0};
     const ckpt_code code = ckpt_device_bind(device, context, -1, -1, NULL, &bound, err);
     ckpt_device_unbind(&bound);
     ckpt_device_close(device);
@@ -231,7 +231,7 @@ static void staging(void **state)
     test_input(&m, "x", CKPT_FLOAT32, 1, (int64_t[]){COUNT});
     test_layer(&m, "square", "mul", "x x", "");
     const ckpt_node *const node = last_node(&m);
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, node, 0, 0, NULL, &bound, &err), err);
     for (int i = 0; i < COUNT; i++) {
@@ -290,7 +290,7 @@ static void staging_of_parameters(void **state)
     test_layer(&m, "c", "linear", "h", "features=7");
     test_layer(&m, "cell", "lstm_cell", "fc h c", "features=7");
     const ckpt_node *const node = last_node(&m);
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     for (int t = 0; t < 8; t++) {
@@ -379,7 +379,7 @@ static void wrong_numbers(void **state)
         test_input(&m, "numbers", CKPT_INT32, 1, (int64_t[]){6});
         test_layer(&m, "the.layer", cases[i].op, table ? "numbers" : "x numbers", cases[i].attrs);
         const ckpt_node *const node = last_node(&m);
-        ckpt_bound bound;
+        ckpt_bound_kernel bound;
         ckpt_err err = {0};
         CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
         int32_t numbers[6] = {0, 1, 2, 3, 2, 1};
@@ -426,7 +426,7 @@ static void all_rows_ignored(void **state)
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){2, 3});
     test_input(&m, "t", CKPT_INT32, 1, (int64_t[]){2});
     test_layer(&m, "loss", "cross_entropy", "x t", "");
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, NULL, &bound, &err), err);
     const float x[6] = {1, 2, 3, 4, 5, 6};
@@ -459,7 +459,7 @@ static void dropout_masks(void **state)
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 1, (int64_t[]){COUNT});
     test_layer(&m, "drop", "dropout", "x", "p=0.25");
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, NULL, &bound, &err), err);
     int kept = 0;
@@ -506,7 +506,7 @@ static void loss_gradient(ckpt_device *device, const ckpt_node *node, const floa
     for (int r = 0; r < N; r++) {
         target[r] = r * 7 % K;
     }
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     const void *const in[] = {x, node->in[1].dtype == CKPT_INT32 ? (const void *)target : other};

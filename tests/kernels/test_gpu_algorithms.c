@@ -26,7 +26,7 @@ typedef struct ones {
     test_model m;
     ckpt_device *device;
     const ckpt_node *node;
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     int64_t count[TENSORS];
     ckpt_dtype dtype[TENSORS];
     void *at[TENSORS], *w16, *bias16, *workspace;
@@ -195,7 +195,7 @@ static void sums_are_whole(void **state)
                 ones_do(&o, false, &tuning);
                 check_ones(&o, rows, in, out, "fastest");
                 (void)snprintf(name, sizeof name, "%s", ckpt_device_choice(&o.bound));
-                ckpt_bound recomputed = {0};
+                ckpt_bound_kernel recomputed = {0};
                 CHECK_OK(ckpt_device_bind(gpu->device, o.node, o.bound.forward_workspace_bytes,
                                           o.bound.backward_workspace_bytes, name, &recomputed, &err),
                          err);
@@ -330,7 +330,7 @@ static void unknown_names(void **state)
         ones_init(&o, ckpt_gpus[g].device, CKPT_FLOAT32, 6, 40, 24);
         char name[2048], longer[2 * 2048];
         (void)snprintf(name, sizeof name, "%s", ckpt_device_choice(&o.bound));
-        ckpt_bound bound = {0};
+        ckpt_bound_kernel bound = {0};
         for (size_t k = 0; k < sizeof bad / sizeof bad[0] + 3; k++) {
             const size_t more = sizeof bad / sizeof bad[0];
             (void)snprintf(longer, sizeof longer, k == more ? "%s;input=x" : k == more + 1 ? " %s" : "%sx", name);
@@ -347,7 +347,7 @@ static void unknown_names(void **state)
     }
     /* a device that has no choice */
     test_model m;
-    ckpt_bound bound = {0};
+    ckpt_bound_kernel bound = {0};
     ckpt_err err = {0};
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});

@@ -470,7 +470,7 @@ static void heads_at_once(void **state)
 
 static bool chooses(const ckpt_gpu_case *c, ckpt_bytes backward, const char *choice, const char *begins, bool remark)
 {
-    ckpt_bound bound = {0};
+    ckpt_bound_kernel bound = {0};
     ckpt_err err = {0};
     if (ckpt_device_bind(c->gpu->device, c->node, c->node->forward_workspace_bytes, backward, choice, &bound, &err) !=
         CKPT_OK) {

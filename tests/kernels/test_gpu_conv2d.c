@@ -58,7 +58,7 @@ static ckpt_bytes least_backward(ckpt_gpu_case *c, ckpt_bytes most)
     ckpt_bytes refused = -CKPT_ALIGN, taken = ckpt_round_up(most, CKPT_ALIGN);
     while (taken - refused > CKPT_ALIGN) {
         const ckpt_bytes middle = (refused + taken) / 2 / CKPT_ALIGN * CKPT_ALIGN;
-        ckpt_bound bound = {0};
+        ckpt_bound_kernel bound = {0};
         ckpt_err err = {0};
         const ckpt_code code = ckpt_device_bind(c->gpu->device, c->node, 0, middle, NULL, &bound, &err);
         CHECK(code == CKPT_OK || (code == CKPT_DEVICE && strstr(err.msg, c->node->name) != NULL), "code %d: %s",

@@ -305,7 +305,7 @@ static void begin_of(ckpt_device *device)
     test_layer(&m, "drop", "dropout", "x", "p=0.5");
     const ckpt_network *network = NULL;
     TRY(ckpt_network_infer(&m.model, CKPT_ON_GPU, &m.arena, &network, &try_err));
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     TRY(ckpt_device_bind(device, &network->node[0], 0, 0, NULL, &bound, &try_err));
     float *const x = reserve(device, sizeof ones), *const y = reserve(device, sizeof ones);
     for (int i = 0; i < COUNT; i++) {

@@ -60,7 +60,7 @@ static void check_bits(ckpt_gpu_case *c, const char *what, const unsigned char *
 static void check_elsewhere(ckpt_gpu_case *c, const unsigned char *bits, size_t length, bool backward)
 {
     ckpt_gpu *const here = c->gpu;
-    const ckpt_bound bound = c->bound;
+    const ckpt_bound_kernel bound = c->bound;
     void (*const run)(ckpt_gpu_case *, const ckpt_run *) = backward ? ckpt_gpu_backward : ckpt_gpu_forward;
     ckpt_err err = {0};
     ckpt_emulated_schedule(1);
@@ -293,7 +293,7 @@ static void check_workspace(ckpt_gpu_case *c)
     }
     for (int side = 0; side < 2; side++) {
         const ckpt_bytes given[2] = {forward - (side == 0) * CKPT_ALIGN, backward - (side == 1) * CKPT_ALIGN};
-        ckpt_bound bound = {0};
+        ckpt_bound_kernel bound = {0};
         ckpt_err err = {0};
         if (given[side] < 0) {
             continue;

@@ -526,7 +526,7 @@ static void odd_convolutions_fit_their_allowance(void **unused)
             test_layer(&m, "it", "conv2d", "x", odd[i].attrs);
             const ckpt_network *network = NULL;
             ckpt_device *device = NULL;
-            ckpt_bound bound = {0};
+            ckpt_bound_kernel bound = {0};
             ckpt_err err = {0};
             CHECK_OK(ckpt_network_infer(&m.model, count, &m.arena, &network, &err), err);
             CHECK_OK(ckpt_device_open("cpu", count, &device, &err), err);
@@ -718,7 +718,7 @@ static void sizes_beyond_int_do_not_divide_by_zero(void **unused)
         test_model_init(&m);
         test_input(&m, "x", CKPT_FLOAT32, huge[i].rank, huge[i].dim);
         test_layer(&m, "it", huge[i].op, "x", huge[i].attrs);
-        ckpt_bound bound = {0};
+        ckpt_bound_kernel bound = {0};
         assert_int_equal(ckpt_device_bind(device, &test_infer(&m)->node[0], -1, -1, NULL, &bound, &err), CKPT_DEVICE);
         CHECK(strstr(err.msg, "oneDNN takes sizes up to 2147483647") != NULL, "%s", err.msg);
         test_model_fini(&m);

@@ -108,7 +108,7 @@ static void test_allowances_are_enough(void **state)
                 known = same_work(&network->node[m], node);
             }
             if (!known) {
-                ckpt_bound bound = {0};
+                ckpt_bound_kernel bound = {0};
                 const ckpt_code code = ckpt_device_bind(device, node, node->forward_workspace_bytes,
                                                         node->backward_workspace_bytes, NULL, &bound, &err);
                 CHECK(code == CKPT_OK, "%s, %d threads: %s", table[row].file, threads, err.msg);

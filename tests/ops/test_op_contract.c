@@ -210,7 +210,7 @@ static void check_short_workspace(ckpt_bench *bench)
         if (given[side] < 0) {
             continue;
         }
-        ckpt_bound bound = {0};
+        ckpt_bound_kernel bound = {0};
         ckpt_err err = {0};
         const ckpt_code code = ckpt_device_bind(bench->device, bench->node, given[0], given[1], NULL, &bound, &err);
         if (code == CKPT_OK) {
@@ -373,7 +373,7 @@ static void test_wrong_ids(void **state)
 static ckpt_code bind_and_unbind(void *context, ckpt_err *err)
 {
     ckpt_bench *const bench = context;
-    ckpt_bound bound = {0};
+    ckpt_bound_kernel bound = {0};
     CKPT_TRY(ckpt_device_bind(bench->device, bench->node, -1, -1, NULL, &bound, err));
     ckpt_device_unbind(&bound);
     return CKPT_OK;

@@ -29,7 +29,7 @@ mutations=(
     "pickle-global|imports/pickle_codes.c|s/\"GLOBAL\", CKPT_DO_REFUSE_NAMED/\"GLOBAL\", CKPT_DO_NONE/|a pickle may name code|test_import_pickle"
     "places-elsewhere|executor/setup/wire.c|s/executor->block + place->offset;/executor->block + place->offset - (place->buffer == 1 \&\& place->offset >= 64 ? 64 : 0);/|the executor puts a buffer elsewhere than the plan says|test_executor_hand test_identity"
     "kept-for-nothing|viz/timeline/alive.c|s/return last >= life->from ? last : -1;/return life->to;/|a buffer is said to be kept for the step that frees it|test_viz_alive"
-    "holm-flat|viz/compare/ranks.c|s/most = fmax(most, \*sorted\[i\] \* (count - i));/most = *sorted[i] * count;/|every p of a profile's rows is corrected alike|test_viz_ranks"
+    "holm-flat|viz/compare/rank_tests.c|s/most = fmax(most, \*sorted\[i\] \* (count - i));/most = *sorted[i] * count;/|every p of a profile's rows is corrected alike|test_viz_rank_tests"
     "outline-believed|core/formats/plan.c|s/return ckpt_outline_compare(&plan->outline, b->graph, b->err);/return CKPT_OK;/|a plan's outline may be of another graph|test_core_plan"
     "release-ignored|core/formats/timeline.c|s/^    drop(s, before);/    (void)s;/|what a program releases stays in memory|test_core_timeline"
     "replicas-backwards|executor/run/exchange.c|s/for (int q = 1; q < e.me; q++) {/for (int q = e.me - 1; q >= 1; q--) {/|gradients of replicas are added in another order|test_ranks_executor"

@@ -24,7 +24,7 @@ typedef struct ckpt_bench {
     const ckpt_network *network;
     const ckpt_node *node;
     ckpt_device *device;
-    ckpt_bound bound;
+    ckpt_bound_kernel bound;
     uint64_t seed, step, random;
     ckpt_twin in[CKPT_IN_MAX], param[CKPT_PARAM_MAX];
     ckpt_twin out[CKPT_OUT_MAX], saved[CKPT_SAVED_MAX], stat[CKPT_STAT_MAX]; /* truth: what the reference says */

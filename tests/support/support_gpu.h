@@ -60,7 +60,7 @@ typedef struct ckpt_gpu_case {
     ckpt_device *cpu;
     ckpt_arena arena;
     const ckpt_node *node, *cpu_node;
-    ckpt_bound bound, cpu_bound;
+    ckpt_bound_kernel bound, cpu_bound;
     uint64_t seed, step, random;
     ckpt_gpu_tensor in[CKPT_IN_MAX], param[CKPT_PARAM_MAX], out[CKPT_OUT_MAX], saved[CKPT_SAVED_MAX],
         stat[CKPT_STAT_MAX], stat_before[CKPT_STAT_MAX], grad_out[CKPT_OUT_MAX], grad_in[CKPT_IN_MAX],

@@ -211,7 +211,7 @@ CKPT_MUST_USE ckpt_code ckpt_limits_parse(const char *text, bool increase, ckpt_
 
 /* Each of `fresh` against `base`. The report points into the files.
  * Errors: CKPT_BAD_INPUT (another kind of file; a limit on a metric that the kind lacks, which lists those it has),
- * CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(n log n) in the files' size, beside the tests (ranks.h). */
+ * CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(n log n) in the files' size, beside the tests (rank_tests.h). */
 CKPT_MUST_USE ckpt_code ckpt_compare_make(const ckpt_compare_file *base, const ckpt_compare_file *fresh, int count,
                                           const ckpt_compare_options *options, ckpt_arena *out,
                                           const ckpt_compare_report **report, ckpt_err *err);

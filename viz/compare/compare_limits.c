@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
-#include "viz/compare/ranks.h"
+#include "viz/compare/rank_tests.h"
 
 enum { LINES = 5 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
-#include "viz/compare/ranks.h"
+#include "viz/compare/rank_tests.h"
 
 static const char *const directions[CKPT_DIRECTION_COUNT] = {"forward", "backward", "update"};
 
@@ -230,7 +230,7 @@ static ckpt_code finish_rows(ckpt_comparer *c, ckpt_compare_row *row, int count)
             p[tested++] = &row[i].value.p;
         }
     }
-    CKPT_TRY(ckpt_holm(p, tested, c->out, c->err));
+    CKPT_TRY(ckpt_holm_adjust(p, tested, c->out, c->err));
     for (int i = 0; i < count; i++) {
         CKPT_TRY(ckpt_compare_judge(c, &row[i].value));
     }

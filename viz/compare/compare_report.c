@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
-#include "viz/compare/ranks.h"
+#include "viz/compare/rank_tests.h"
 #include "viz/draw/draw.h"
 
 static const struct {
@@ -91,7 +91,7 @@ ckpt_code ckpt_compare_samples(ckpt_comparer *c, ckpt_compare_value *value, cons
         return CKPT_OK;
     }
     value->tested = true;
-    return ckpt_ranks_test(base, base_count, fresh, fresh_count, c->out, &value->p, c->err);
+    return ckpt_mann_whitney_test(base, base_count, fresh, fresh_count, c->out, &value->p, c->err);
 }
 
 static ckpt_compare_change direction(const ckpt_compare_value *value)

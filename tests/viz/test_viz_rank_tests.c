@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/support/support_test.h"
-#include "viz/compare/ranks.h"
+#include "viz/compare/rank_tests.h"
 
 static double test_of(const int64_t *a, int na, const int64_t *b, int nb)
 {
@@ -14,7 +14,7 @@ static double test_of(const int64_t *a, int na, const int64_t *b, int nb)
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     double p = -1;
-    CHECK_OK(ckpt_ranks_test(a, na, b, nb, &arena, &p, &err), err);
+    CHECK_OK(ckpt_mann_whitney_test(a, na, b, nb, &arena, &p, &err), err);
     ckpt_arena_fini(&arena);
     return p;
 }
@@ -161,16 +161,16 @@ static void holm(void **state)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
-    CHECK_OK(ckpt_holm(each, 4, &arena, &err), err);
+    CHECK_OK(ckpt_holm_adjust(each, 4, &arena, &err), err);
     const double wanted[] = {0.06, 0.5, 0.04, 0.06};
     for (int i = 0; i < 4; i++) {
         CHECK(fabs(p[i] - wanted[i]) < 1e-12, "%d: %.6f, wanted %.6f", i, p[i], wanted[i]);
     }
     double high[] = {0.9, 0.8};
     double *both[] = {&high[0], &high[1]};
-    CHECK_OK(ckpt_holm(both, 2, &arena, &err), err);
+    CHECK_OK(ckpt_holm_adjust(both, 2, &arena, &err), err);
     assert_true(high[0] == 1 && high[1] == 1);
-    CHECK_OK(ckpt_holm(both, 0, &arena, &err), err);
+    CHECK_OK(ckpt_holm_adjust(both, 0, &arena, &err), err);
     ckpt_arena_fini(&arena);
 }
 
@@ -180,8 +180,8 @@ static ckpt_code starved(void *context, ckpt_err *err)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     double p = -1, *one = &p;
-    ckpt_code code = ckpt_ranks_test(a, 5, b, 5, &arena, &p, err);
-    code = code == CKPT_OK ? ckpt_holm(&one, 1, &arena, err) : code;
+    ckpt_code code = ckpt_mann_whitney_test(a, 5, b, 5, &arena, &p, err);
+    code = code == CKPT_OK ? ckpt_holm_adjust(&one, 1, &arena, err) : code;
     ckpt_arena_fini(&arena);
     (void)context;
     return code;

@@ -1,5 +1,5 @@
 /* Ranks are kept doubled, so that the mean of two neighbouring ranks is a whole number and every count is exact. */
-#include "viz/compare/ranks.h"
+#include "viz/compare/rank_tests.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -80,11 +80,11 @@ static double approximate(int a_count, int b_count, int64_t found, double ties)
     return off <= 0 ? 1 : erfc(off / sqrt(2 * variance));
 }
 
-ckpt_code ckpt_ranks_test(const int64_t *a, int a_count, const int64_t *b, int b_count, ckpt_arena *scratch, double *p,
-                          ckpt_err *err)
+ckpt_code ckpt_mann_whitney_test(const int64_t *a, int a_count, const int64_t *b, int b_count, ckpt_arena *scratch,
+                                 double *p, ckpt_err *err)
 {
     if (a_count > b_count) {
-        return ckpt_ranks_test(b, b_count, a, a_count, scratch, p, err);
+        return ckpt_mann_whitney_test(b, b_count, a, a_count, scratch, p, err);
     }
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     const int count = a_count + b_count;
@@ -100,7 +100,7 @@ ckpt_code ckpt_ranks_test(const int64_t *a, int a_count, const int64_t *b, int b
     for (int i = 0; i < count; i++) {
         found += all[i].of_a ? all[i].twice : 0;
     }
-    if (count <= CKPT_RANKS_EXACT) {
+    if (count <= CKPT_RANK_TESTS_EXACT) {
         CKPT_TRY(count_all(all, count, a_count, found, scratch, p, err));
     } else {
         *p = approximate(a_count, b_count, found, ties);
@@ -130,7 +130,7 @@ static int by_probability(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-ckpt_code ckpt_holm(double *const *p, int count, ckpt_arena *scratch, ckpt_err *err)
+ckpt_code ckpt_holm_adjust(double *const *p, int count, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     double **const sorted = CKPT_NEW(scratch, double *, count);
