@@ -1,5 +1,6 @@
 /* What a program says of itself, all from its one table: --help, and with --help-as its man page and the completions of
- * three shells. The build calls --help-as and installs what comes (cmake/ckpt_install.cmake). */
+ * three shells, which the build installs (cmake/ckpt_install.cmake), and its part of docs/reference/options.md, which
+ * scripts/pages writes. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,6 +181,36 @@ static void print_man(const ckpt_cli *cli)
     putchar('\n');
 }
 
+/* ---- a page of the documentation ---- */
+
+static void print_markdown_text(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        printf("%s%c", strchr("*<[", *text) != NULL ? "\\" : "", *text);
+    }
+}
+
+static void print_markdown(const ckpt_cli *cli)
+{
+    printf("## %s\n\n```\n%s\n```\n\n", cli->program, cli->usage);
+    print_markdown_text(cli->about);
+    printf("\n\n");
+    const ckpt_cli_option *o = NULL;
+    for (int i = 0; (o = ckpt_cli_option_at(cli, i)) != NULL; i++) {
+        printf("- `");
+        if (o->letter != 0) {
+            printf("-%c`, `", o->letter);
+        }
+        printf("--%s%s%s`: ", o->name, o->argument != NULL ? " " : "", o->argument != NULL ? o->argument : "");
+        print_markdown_text(o->help);
+        putchar('\n');
+    }
+    for (const char *const *e = cli->example; e != NULL && *e != NULL; e += 2) {
+        printf("%s- `%s`: %s\n", e == cli->example ? "\nExamples:\n\n" : "", e[0], e[1]);
+    }
+    printf("\nExit status: %s.\n", cli->status != NULL ? cli->status : usual_status);
+}
+
 /* ---- completions ---- */
 
 static bool is_path(const ckpt_cli_option *o)
@@ -319,8 +350,8 @@ bool ckpt_cli_help(const ckpt_cli *cli, const char *as)
     static const struct {
         const char *name;
         void (*print)(const ckpt_cli *cli);
-    } forms[] = {
-        {"text", print_help}, {"man", print_man}, {"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+    } forms[] = {{"text", print_help}, {"man", print_man},   {"bash", print_bash},
+                 {"zsh", print_zsh},   {"fish", print_fish}, {"markdown", print_markdown}};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         if (strcmp(as, forms[i].name) == 0) {
             forms[i].print(cli);

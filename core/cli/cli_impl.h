@@ -7,7 +7,7 @@
 /* The program's options and then those of all programs; NULL behind the last. */
 const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which);
 
-/* Print the program's help as "text", "man", "bash", "zsh" or "fish"; false: no such form. */
+/* Print the program's help as "text", "man", "bash", "zsh", "fish" or "markdown"; false: no such form. */
 bool ckpt_cli_help(const ckpt_cli *cli, const char *as);
 
 #endif

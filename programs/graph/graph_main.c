@@ -62,7 +62,7 @@ static void list_attributes(const ckpt_attr_spec *spec)
     }
 }
 
-/* docs/reference/ops.md is this, and a test compares them. */
+/* scripts/pages writes docs/reference/ops.md by this. */
 static int list_ops(void)
 {
     printf("# Ops\n\nWritten by `ckpt-graph --list-ops`. In brackets: the default; of words, the first.\n");

@@ -25,7 +25,7 @@ for program in $programs; do
         fail "$program: help overruns its column"
     [ "$(wc -L <"$work/help")" -le 120 ] || fail "$program: $(wc -L <"$work/help") columns of help"
     head -1 "$work/help" | grep -q "^usage: $program" || fail "$program: $(head -1 "$work/help")"
-    for form in man bash zsh fish; do
+    for form in man bash zsh fish markdown; do
         "$bin/$program" --help-as=$form >"$work/$program.$form"
     done
     # The options of --help, read from its own text, are those of everything else.
