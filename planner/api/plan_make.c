@@ -247,6 +247,7 @@ static ckpt_code place_least(const maker *m, const ckpt_candidate *least, ckpt_b
 static ckpt_code place_answer(const maker *m, const ckpt_candidates *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
 {
     tries t = {.plan = plan};
+    ckpt_candidates_progress(first, "allocation", m->limit, m->options);
     CKPT_TRY(try_answer(m, first, &t, err));
     if (t.lost >= 0) {
         CKPT_TRY(try_fallbacks(m, first, &t, err));
@@ -416,6 +417,7 @@ static ckpt_code infeasible(const maker *m, const ckpt_candidate *least, ckpt_pl
         return CKPT_FAIL(err, CKPT_OVERFLOW, "every plan takes more than 2^63 ns or bytes");
     }
     ckpt_bytes lowest = 0;
+    ckpt_candidates_progress(&(ckpt_candidates){0}, "minimum budget", m->limit, m->options);
     CKPT_TRY(place_least(m, least, 0, NULL, &lowest, err));
     *plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .solver = least->by != NULL ? least->by : m->strategy->name};
     CKPT_TRY(fill_head(m, plan, err));

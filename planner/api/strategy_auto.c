@@ -84,6 +84,7 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
     for (int i = batches ? -1 : 0; i < count; i++) {
         const ckpt_strategy *const strategy = ckpt_strategy_find(i < 0 ? batch_constructor : name[i]);
         ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+        ckpt_candidates_progress(candidates, strategy->name, limit, options);
         CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
         sign(&part, strategy->name);
         if (i < 0 && part.has_bound) {
@@ -119,6 +120,7 @@ static ckpt_code solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs, int
                        ckpt_candidates *known, ckpt_err *err)
 {
     ckpt_candidates part = *candidates;
+    ckpt_candidates_progress(candidates, "ilp", limit, options);
     part.has_bound = known->has_bound;
     part.bound_ns = known->bound_ns;
     part.bound_how = known->bound_how;
@@ -141,6 +143,7 @@ static ckpt_code add_copies(const ckpt_graph *graph, ckpt_bytes limit, const ckp
     more.incumbent = candidates->candidate;
     more.incumbent_count = candidates->count;
     ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates_progress(candidates, joint->name, limit, options);
     CKPT_TRY_WHILE(err, joint->plan(graph, limit, &more, out, &part, err), "planning by %s", joint->name);
     sign(&part, joint->name);
     merge(candidates, &part);
@@ -151,9 +154,11 @@ static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_candida
                          const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
+    ckpt_candidates_progress(candidates, "search", limit, options);
     CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, candidates, err));
     sign(candidates, "search");
     if (paid_for[effort].work > 0 && !is_done(graph, candidates)) {
+        ckpt_candidates_progress(candidates, "ilp", limit, options);
         CKPT_TRY(ckpt_ilp_improve(graph, limit, paid_for[effort].work, options, out, candidates, err));
         sign(candidates, "ilp");
     }
@@ -174,6 +179,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     }
     ckpt_bound bound; /* before the search, which ends when it gets there */
     const ckpt_ns upper = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
+    ckpt_candidates_progress(candidates, "bound", limit, options);
     CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
     ckpt_candidates_bound(candidates, bound.time_ns, bound.how, bound.scope);
     if (bound.infeasible && candidates->min_peak.sequence.op != NULL && is_made_of_one(graph, options)) {
@@ -192,6 +198,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     const bool small = graph->buffer_count <= CKPT_EXACT_BUFFERS && graph->op_count <= CKPT_EXACT_OPS;
     if (small && !bound.infeasible && !graph->has_link &&
         !is_done(graph, candidates)) { /* the exact search, no tries */
+        ckpt_candidates_progress(candidates, "exact search", limit, options);
         CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, 0, options, out, candidates, err));
         sign(candidates, "exact search");
     }

@@ -116,9 +116,7 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     ckpt_bytes peak = 0;
     CKPT_TRY(ckpt_bound_op_peak(graph, out, &peak, err));
     finder f = {.graph = graph, .options = options, .limit = limit, .upper = upper, .bound = bound};
-    f.effort = options->effort < CKPT_EFFORT_LOW    ? CKPT_EFFORT_LOW
-               : options->effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST
-                                                    : options->effort;
+    f.effort = ckpt_effort(options);
     f.work = work_of[f.effort];
     const bool fits = sums_fit(graph, &f.first_runs);
     bound->time_ns = f.first_runs;

@@ -7,7 +7,7 @@
 
 #include "core/base/memory.h"
 #include "core/base/status.h"
-#include "planner/schedule/strategy.h"
+#include "planner/schedule/options.h"
 
 /* Minimise cost * x with row_low <= A x <= row_high, low <= x <= high. Infinities are HUGE_VAL. */
 typedef struct ckpt_program {

@@ -2,7 +2,8 @@
 #ifndef CKPT_PLANNER_PLACEMENT_PLACE_H
 #define CKPT_PLANNER_PLACEMENT_PLACE_H
 
-#include "planner/schedule/strategy.h"
+#include "core/formats/plan.h"
+#include "planner/schedule/options.h"
 
 /* Give every place an offset so that no two that share a step overlap; `arena_bytes` is the highest end.
  * Orders of first and best fit first, then, when those have left the live bound (ckpt_allocations_live), a search for it;

@@ -26,6 +26,9 @@ CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *grap
  * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
  * many. The sequence is not copied. */
 void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *added);
+/* Tell options->progress that `part` begins. */
+void ckpt_candidates_progress(const ckpt_candidates *candidates, const char *part, ckpt_bytes limit,
+                              const ckpt_plan_options *options);
 /* Take a bound, unless the one there is is better: higher, or for all schedules and not lower by more than 0.1 %. */
 void ckpt_candidates_bound(ckpt_candidates *candidates, ckpt_ns time, const char *how, const char *scope);
 /* How its bounds are found. The solver is a floating-point one, so they are no proofs: `how` stays this even where a
@@ -33,8 +36,6 @@ void ckpt_candidates_bound(ckpt_candidates *candidates, ckpt_ns time, const char
 #define CKPT_ILP_HOW "integer program, floating point"
 /* `how` for a plan of that time: "exact" when it reaches the bound and that rests on integers alone. */
 const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time);
-/* The effort asked for, or the nearest that there is. */
-int ckpt_effort(const ckpt_plan_options *options);
 /* Its figures. */
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);

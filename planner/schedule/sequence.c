@@ -88,6 +88,20 @@ void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *adde
     candidates->count = kept + 1;
 }
 
+void ckpt_candidates_progress(const ckpt_candidates *candidates, const char *part, ckpt_bytes limit,
+                              const ckpt_plan_options *options)
+{
+    if (options->progress != NULL) {
+        const ckpt_plan_progress progress = {
+            .part = part,
+            .best_ns = candidates->count > 0 ? candidates->candidate[0].time : 0,
+            .bound_ns = candidates->has_bound ? candidates->bound_ns : 0,
+            .limit_bytes = limit,
+        };
+        options->progress(options->context, &progress);
+    }
+}
+
 void ckpt_candidates_bound(ckpt_candidates *candidates, ckpt_ns time, const char *how, const char *scope)
 {
     const bool all = strcmp(scope, "all") == 0;

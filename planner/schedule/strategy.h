@@ -3,10 +3,9 @@
 #ifndef CKPT_PLANNER_SCHEDULE_STRATEGY_H
 #define CKPT_PLANNER_SCHEDULE_STRATEGY_H
 
-#include <signal.h>
-
 #include "core/formats/plan.h"
 #include "core/formats/trace.h"
+#include "planner/schedule/options.h"
 
 /* What happens, in order: entry >= 0 runs that op (standing again, it is a recomputation), entry < 0 is a copy, see
  * ckpt_sequence_copy. A buffer lives from the run that writes it to its last use before its next rewrite, or before the
@@ -20,32 +19,6 @@ typedef struct ckpt_sequence {
 /* The entry for CKPT_OFFLOAD, CKPT_FREE (of what has been offloaded) or CKPT_FETCH of a buffer, and back. */
 int ckpt_sequence_copy(ckpt_step_kind kind, int buffer);
 ckpt_step_kind ckpt_sequence_kind(int entry, int *target);
-
-struct ckpt_solver; /* planner/ilp/solver.h */
-
-/* Efforts count work, never seconds: the same input gives the same plan on any machine under any load. The times are
- * what a plan of up to 500 ops takes on one core of a common machine. */
-enum { CKPT_EFFORT_LOW, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
-
-typedef struct ckpt_plan_options {
-    ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
-    int effort;              /* CKPT_EFFORT_... */
-    ckpt_bytes host_bytes;   /* room on the host for what is offloaded; 0: no limit */
-    /* Schedules that are known, measured: starts, and candidates where they are within the limit. Kept during the call.
-     */
-    const struct ckpt_candidate *incumbent;
-    int incumbent_count;
-    const struct ckpt_solver *solver; /* of linear programs; NULL: what needs one is left out. Kept during the call. */
-    bool no_min_peak;                 /* answer->least is not looked at: what only serves it may be left out */
-    /* When to end early with the best so far; what comes out then depends on the machine. */
-    ckpt_ns deadline_ns;               /* on ckpt_clock_ns; 0: none */
-    const volatile sig_atomic_t *stop; /* not NULL: end soon once it is not 0 */
-    int64_t *
-        placing_work; /* not NULL: what searches for places have cost is added, in comparisons (planner/placement/place.h) */
-} ckpt_plan_options;
-
-/* True when the search is to end early. Cost: a clock read; ask once in a thousand moves. */
-bool ckpt_plan_stopped(const ckpt_plan_options *options);
 
 /* A sequence and its figures. */
 typedef struct ckpt_candidate {

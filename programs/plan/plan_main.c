@@ -20,6 +20,12 @@ static void interrupt(int signal)
     interrupted = 1;
 }
 
+static bool is_interrupted(void *context)
+{
+    (void)context;
+    return interrupted != 0;
+}
+
 /* Once: the second Ctrl-C ends the program where it stands. */
 static void catch_signals(void)
 {
@@ -401,7 +407,7 @@ int main(int argc, char **argv)
     ckpt_job j = {.cli = &cli,
                   .request = &r,
                   .out = &arena,
-                  .options = {.stop = &interrupted},
+                  .options = {.cancelled = is_interrupted},
                   .strategy = r.strategy != NULL ? r.strategy : "auto",
                   .begin_ns = ckpt_clock_ns(),
                   .usage = -1};

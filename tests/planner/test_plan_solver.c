@@ -281,8 +281,7 @@ static void a_limit_of_work_leaves_a_bound(void **state)
             CHECK(s.bound <= best + 1e-6 || s.outcome == CKPT_NO_POINT, "seed %d: relaxed bound %g, best %g", (int)seed,
                   s.bound, best);
         }
-        const volatile sig_atomic_t now = 1;
-        const ckpt_plan_options stop = {.stop = &now};
+        const ckpt_plan_options stop = {.cancelled = ckpt_test_cancelled};
         ckpt_err err = {0};
         ckpt_solution s = {.x = x};
         CHECK_OK(solver->relax(&r.program, 0, &stop, &s, &err), err);

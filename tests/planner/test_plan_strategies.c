@@ -331,6 +331,49 @@ static void each_block_by_name(void **state)
     ckpt_arena_fini(&arena);
 }
 
+/* Cancels when the search begins. */
+typedef struct watcher {
+    int parts;
+    bool search;
+} watcher;
+
+static void watch(void *context, const ckpt_plan_progress *progress)
+{
+    watcher *const w = context;
+    w->parts++;
+    w->search = w->search || strcmp(progress->part, "search") == 0;
+}
+
+static bool is_cancelled(void *context)
+{
+    return ((const watcher *)context)->search;
+}
+
+/* A plan that is cancelled half way is the best so far, and legal. */
+static void progress_and_cancel(void **state)
+{
+    (void)state;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_graph *const graph = ckpt_test_step(&arena, 5, 30);
+    ckpt_err err = {0};
+    ckpt_bytes whole = 0;
+    ckpt_ns time = 0;
+    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    watcher w = {0};
+    ckpt_plan_options options;
+    ckpt_plan_options_init(&options);
+    options.budget_bytes = whole * 7 / 10;
+    options.cancelled = is_cancelled;
+    options.progress = watch;
+    options.context = &w;
+    ckpt_plan *plan = NULL;
+    CHECK_OK(ckpt_plan_make(graph, "auto", &options, &arena, &plan, &err), err);
+    CHECK(w.parts >= 4 && w.search, "%d parts", w.parts);
+    CHECK_OK(ckpt_plan_check(plan, graph, &err), err);
+    ckpt_arena_fini(&arena);
+}
+
 typedef struct starved {
     const ckpt_graph *graph;
     const char *strategy;
@@ -386,6 +429,7 @@ int main(void)
         cmocka_unit_test(dtr_runs_linearly_often),
         cmocka_unit_test(knapsack_overshoots),
         cmocka_unit_test(each_block_by_name),
+        cmocka_unit_test(progress_and_cancel),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

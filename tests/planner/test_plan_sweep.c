@@ -160,8 +160,7 @@ static void sweep_ends(void **state)
     CHECK_OK(ckpt_sweep_make(graph, "chain", 100, &options, NULL, &arena, &sweep, &err), err);
     assert_int_equal(sweep.count, 3);
 
-    const volatile sig_atomic_t stop = 1;
-    options = (ckpt_plan_options){.stop = &stop};
+    options = (ckpt_plan_options){.cancelled = ckpt_test_cancelled};
     CHECK_OK(ckpt_sweep_make(graph, "chain", 5, &options, NULL, &arena, &sweep, &err), err);
     CHECK(sweep.stopped && sweep.count <= 1, "stopped before it began, and %d points", sweep.count);
     ckpt_arena_fini(&arena);
@@ -221,8 +220,7 @@ static void baselines_are_what_they_say(void **state)
               text.bytes);
         ckpt_text_fini(&text);
 
-        const volatile sig_atomic_t stop = 1;
-        const ckpt_plan_options stopped = {.stop = &stop};
+        const ckpt_plan_options stopped = {.cancelled = ckpt_test_cancelled};
         curve.baseline_count = 0;
         CHECK_OK(ckpt_curve_baselines(&curve, graph, &stopped, NULL, &arena, &err), err);
         CHECK(!curve.complete, "ended early, and complete");

@@ -50,3 +50,9 @@ int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *
         CHECK(allowed < 1000000, "never succeeds");
     }
 }
+
+bool ckpt_test_cancelled(void *context)
+{
+    (void)context;
+    return true;
+}

@@ -40,4 +40,7 @@ uint64_t ckpt_test_rounds(uint64_t all, uint64_t few);
 void ckpt_test_seed(int argc, char **argv);
 uint64_t ckpt_test_draw(uint64_t limit);
 
+/* True: ckpt_plan_options.cancelled of a call that is to end at once. */
+bool ckpt_test_cancelled(void *context);
+
 #endif

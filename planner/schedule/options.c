@@ -1,0 +1,20 @@
+#include "planner/schedule/options.h"
+
+#include "core/base/clock.h"
+
+void ckpt_plan_options_init(ckpt_plan_options *options)
+{
+    *options = (ckpt_plan_options){.effort = CKPT_EFFORT_NORMAL};
+}
+
+int ckpt_effort(const ckpt_plan_options *options)
+{
+    const int effort = options->effort;
+    return effort < CKPT_EFFORT_LOW ? CKPT_EFFORT_LOW : effort > CKPT_EFFORT_MOST ? CKPT_EFFORT_MOST : effort;
+}
+
+bool ckpt_plan_stopped(const ckpt_plan_options *options)
+{
+    return (options->cancelled != NULL && options->cancelled(options->context)) ||
+           (options->deadline_ns > 0 && ckpt_clock_ns() >= options->deadline_ns);
+}

@@ -1,0 +1,53 @@
+/* What a plan is asked for, and when planning ends early. */
+#ifndef CKPT_PLANNER_SCHEDULE_OPTIONS_H
+#define CKPT_PLANNER_SCHEDULE_OPTIONS_H
+
+#include "core/base/units.h"
+
+struct ckpt_candidate; /* planner/schedule/strategy.h */
+struct ckpt_solver;    /* planner/ilp/solver.h */
+
+/* Efforts count work, never seconds: the same input gives the same plan on any machine under any load. The times are
+ * what a plan of up to 500 ops takes on one core of a common machine. */
+enum { CKPT_EFFORT_LOW, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
+
+/* How far planning has come. */
+typedef struct ckpt_plan_progress {
+    const char *part;       /* what begins now: "chain", "search", "minimum budget", ... */
+    ckpt_ns best_ns;        /* time of the fastest schedule so far under the limit being tried; 0: none yet */
+    ckpt_ns bound_ns;       /* no schedule under that limit is faster; 0: no bound yet */
+    ckpt_bytes limit_bytes; /* live bytes beside the static block; CKPT_BYTES_MAX: no limit */
+} ckpt_plan_progress;
+
+/* Begin with ckpt_plan_options_init; a zeroed struct asks for the lowest effort. Everything pointed to must stay as it
+ * is during the call. */
+typedef struct ckpt_plan_options {
+    ckpt_bytes budget_bytes; /* static block and arena; 0: no limit */
+    int effort;              /* CKPT_EFFORT_... */
+    ckpt_bytes host_bytes;   /* room on the host for what is offloaded; 0: no limit */
+    /* Measured schedules that are known: starts, and candidates where they are within the limit. */
+    const struct ckpt_candidate *incumbent;
+    int incumbent_count;
+    const struct ckpt_solver *solver; /* of linear programs; NULL: parts that need one are left out */
+    bool no_min_peak;                 /* nobody reads the candidates' min_peak: what only serves it may be left out */
+
+    /* Ending early, with the best plan so far. That plan depends on the machine. */
+    ckpt_ns deadline_ns;              /* on ckpt_clock_ns; 0: none */
+    bool (*cancelled)(void *context); /* not NULL: planning ends soon after it returns true */
+    /* Not NULL: called whenever a part of the planner begins, from the thread that plans. */
+    void (*progress)(void *context, const ckpt_plan_progress *progress);
+    void *context; /* of both */
+
+    int64_t *placing_work; /* not NULL: what searches for allocations cost is added, in comparisons */
+} ckpt_plan_options;
+
+/* No limits, normal effort, no solver, no end. */
+void ckpt_plan_options_init(ckpt_plan_options *options);
+
+/* The effort asked for, or the nearest that there is. */
+int ckpt_effort(const ckpt_plan_options *options);
+
+/* True when the search is to end early. Cost: a clock read and `cancelled`; ask once in a thousand moves. */
+bool ckpt_plan_stopped(const ckpt_plan_options *options);
+
+#endif
