@@ -188,20 +188,26 @@ static ckpt_code read_fields(const ckpt_item *root, const char *path, ckpt_arena
     return CKPT_OK;
 }
 
-static ckpt_code read_device(const char *path, ckpt_arena *out, const ckpt_device_model **device, ckpt_err *err)
+ckpt_code ckpt_device_model_item(const ckpt_item *root, ckpt_arena *out, const ckpt_device_model **device,
+                                 ckpt_err *err)
 {
+    const char *const source = ckpt_json_source(root->json);
     ckpt_device_model *const read = CKPT_NEW(out, ckpt_device_model, 1);
     if (read == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "device model of %s", path);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "device model of %s", source);
     }
+    CKPT_TRY(read_fields(root, source, out, read, err));
+    *device = read;
+    return CKPT_OK;
+}
+
+static ckpt_code read_device(const char *path, ckpt_arena *out, const ckpt_device_model **device, ckpt_err *err)
+{
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, NULL, &json, &root, err));
-    const ckpt_code code = read_fields(&root, path, out, read, err);
+    const ckpt_code code = ckpt_device_model_item(&root, out, device, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *device = read;
-    }
     return code;
 }
 

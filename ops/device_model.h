@@ -47,6 +47,10 @@ extern const ckpt_device_model ckpt_device_models[]; /* name NULL ends it */
 CKPT_MUST_USE ckpt_code ckpt_device_model_find(const char *name_or_path, ckpt_arena *out,
                                                const ckpt_device_model **device, ckpt_err *err);
 
+/* The device that such a file describes. */
+CKPT_MUST_USE ckpt_code ckpt_device_model_item(const ckpt_item *root, ckpt_arena *out, const ckpt_device_model **device,
+                                               ckpt_err *err);
+
 /* The model of the GPU that CUDA calls so ("NVIDIA H200"); NULL: none of the table. Variants that differ in their rates
  * have names that differ. */
 const ckpt_device_model *ckpt_device_model_of(const char *cuda_name);

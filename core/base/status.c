@@ -11,6 +11,7 @@ ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line
         err->code = code;
         err->file = file;
         err->line = line;
+        err->text_line = err->text_column = 0;
         va_list args;
         va_start(args, format);
         vsnprintf(err->msg, sizeof err->msg, format, args);

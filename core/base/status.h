@@ -28,7 +28,8 @@ typedef struct ckpt_err {
     ckpt_code code;
     const char *file; /* source file where the first failure was raised; static string */
     int line;
-    char msg[512]; /* always terminated */
+    int text_line, text_column; /* from 1: where in the JSON text that was read; 0: nowhere there */
+    char msg[512];              /* always terminated */
 } ckpt_err;
 
 /* Fill `err` (NULL allowed) and give back `code`, so that a function can `return CKPT_FAIL(...)`. */

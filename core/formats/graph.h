@@ -86,6 +86,10 @@ typedef struct ckpt_graph {
  * Cost: O(file) time and memory. */
 CKPT_MUST_USE ckpt_code ckpt_graph_read(const char *path, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err);
 
+/* The same of a document that is open. */
+CKPT_MUST_USE ckpt_code ckpt_graph_item(const ckpt_item *root, ckpt_arena *out, const ckpt_graph **graph,
+                                        ckpt_err *err);
+
 /* Check a graph that was built in memory and fill its derived fields (static_bytes, writer). */
 CKPT_MUST_USE ckpt_code ckpt_graph_check(ckpt_graph *graph, ckpt_arena *out, ckpt_err *err);
 

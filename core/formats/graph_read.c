@@ -264,17 +264,23 @@ static ckpt_code read_graph(reader *r, const ckpt_item *root)
     return check_rules(r, root);
 }
 
+ckpt_code ckpt_graph_item(const ckpt_item *root, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err)
+{
+    reader r = {.out = out, .graph = CKPT_NEW(out, ckpt_graph, 1), .err = err};
+    if (r.graph == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", ckpt_json_source(root->json));
+    }
+    CKPT_TRY(read_graph(&r, root));
+    *graph = r.graph;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_graph_read(const char *path, ckpt_arena *out, const ckpt_graph **graph, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, "ckpt-graph", &json, &root, err));
-    reader r = {.out = out, .graph = CKPT_NEW(out, ckpt_graph, 1), .err = err};
-    const ckpt_code code =
-        r.graph != NULL ? read_graph(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    const ckpt_code code = ckpt_graph_item(&root, out, graph, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *graph = r.graph;
-    }
     return code;
 }

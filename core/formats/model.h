@@ -80,6 +80,8 @@ typedef struct ckpt_model {
  * Errors: CKPT_BAD_INPUT with "file:line:column: found, wanted"; CKPT_OVERFLOW; CKPT_IO; CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_model_read(const char *path, const char *const *set, int set_count, ckpt_arena *out,
                                         const ckpt_model **model, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_model_item(const ckpt_item *root, const char *const *set, int set_count, ckpt_arena *out,
+                                        const ckpt_model **model, ckpt_err *err);
 
 /* The same model with activations of another type: what --dtype asks for. `name` is "float32" or "bfloat16"; NULL: as
  * the file says. Shares all else with `model`. Errors: CKPT_BAD_INPUT (another name), CKPT_NO_MEMORY. */

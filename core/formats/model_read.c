@@ -387,22 +387,30 @@ static ckpt_code read_model(const reader *r, const ckpt_item *root)
     return read_optimizer(r, root);
 }
 
+ckpt_code ckpt_model_item(const ckpt_item *root, const char *const *set, int set_count, ckpt_arena *out,
+                          const ckpt_model **model, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    const reader r = {out, &scratch, set, set_count, CKPT_NEW(out, ckpt_model, 1), err};
+    const ckpt_code code = r.model != NULL
+                               ? read_model(&r, root)
+                               : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", ckpt_json_source(root->json));
+    ckpt_arena_fini(&scratch);
+    if (code == CKPT_OK) {
+        *model = r.model;
+    }
+    return code;
+}
+
 ckpt_code ckpt_model_read(const char *path, const char *const *set, int set_count, ckpt_arena *out,
                           const ckpt_model **model, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, "ckpt-model", &json, &root, err));
-    ckpt_arena scratch;
-    ckpt_arena_init(&scratch);
-    const reader r = {out, &scratch, set, set_count, CKPT_NEW(out, ckpt_model, 1), err};
-    const ckpt_code code =
-        r.model != NULL ? read_model(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
-    ckpt_arena_fini(&scratch);
+    const ckpt_code code = ckpt_model_item(&root, set, set_count, out, model, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *model = r.model;
-    }
     return code;
 }
 

@@ -97,6 +97,7 @@ typedef struct ckpt_plan {
 /* Errors as ckpt_graph_read. Only the form is checked here; ckpt_plan_bind resolves names, ckpt_plan_check (in
  * planner/) replays it. */
 CKPT_MUST_USE ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_plan_item(const ckpt_item *root, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
 void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
 
 /* Fill `target` and `buffer` from names. Refuses a plan of another graph with the reason: other name, another

@@ -295,18 +295,24 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     return ckpt_outline_check(plan, root, r->err);
 }
 
+ckpt_code ckpt_plan_item(const ckpt_item *root, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err)
+{
+    const reader r = {out, CKPT_NEW(out, ckpt_plan, 1), err};
+    if (r.plan == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", ckpt_json_source(root->json));
+    }
+    CKPT_TRY(read_plan(&r, root));
+    *plan = r.plan;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, "ckpt-plan", &json, &root, err));
-    const reader r = {out, CKPT_NEW(out, ckpt_plan, 1), err};
-    const ckpt_code code =
-        r.plan != NULL ? read_plan(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    const ckpt_code code = ckpt_plan_item(&root, out, plan, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *plan = r.plan;
-    }
     return code;
 }
 

@@ -236,18 +236,24 @@ static ckpt_code read_profile(const reader *r, const ckpt_item *root)
     return read_rows(r, root);
 }
 
+ckpt_code ckpt_profile_item(const ckpt_item *root, ckpt_arena *out, const ckpt_profile **profile, ckpt_err *err)
+{
+    const reader r = {out, CKPT_NEW(out, ckpt_profile, 1), err};
+    if (r.profile == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", ckpt_json_source(root->json));
+    }
+    CKPT_TRY(read_profile(&r, root));
+    *profile = r.profile;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_profile_read(const char *path, ckpt_arena *out, const ckpt_profile **profile, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, "ckpt-profile", &json, &root, err));
-    const reader r = {out, CKPT_NEW(out, ckpt_profile, 1), err};
-    const ckpt_code code =
-        r.profile != NULL ? read_profile(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    const ckpt_code code = ckpt_profile_item(&root, out, profile, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *profile = r.profile;
-    }
     return code;
 }
 

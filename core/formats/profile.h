@@ -4,6 +4,7 @@
 
 #include "core/base/units.h"
 #include "core/formats/machine.h"
+#include "core/json/json.h"
 
 /* A time: median over `repeats` runs after warm-up, and the distance from the first to the third quartile. What else a
  * run did, where the device or the processor tells: medians too, and 0 where it does not. */
@@ -63,6 +64,8 @@ typedef struct ckpt_profile {
 } ckpt_profile;
 
 CKPT_MUST_USE ckpt_code ckpt_profile_read(const char *path, ckpt_arena *out, const ckpt_profile **profile,
+                                          ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_profile_item(const ckpt_item *root, ckpt_arena *out, const ckpt_profile **profile,
                                           ckpt_err *err);
 void ckpt_profile_write(const ckpt_profile *profile, ckpt_text *text);
 

@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,32 +21,13 @@ struct ckpt_json {
     json_t *root;
 };
 
-/* Jansson's memory is the document's arena: a tree of many small pieces that goes as a whole. Without memory Jansson
- * says so in several ways, or not at all, and asserts that a long number was kept (lex_unget_unsave, 2.14): it never
- * hears of it, parsing ends here instead, and the arena's owner takes back what there is. Its allocator is the whole
- * process's: for whoever else uses Jansson, in a thread that parses nothing here, it is one like any other. */
-static _Thread_local struct {
-    ckpt_arena *arena; /* NULL: this thread parses no document */
-    jmp_buf refused;
-} parsing;
-
-static void *jansson_get(size_t bytes)
+/* Jansson's memory is the C library's: its allocator is the whole process's, so it is not ours to change. When a small
+ * allocation fails Jansson drops characters or asserts, so room for a common tree is asked for first. */
+static bool has_room(const ckpt_json *json)
 {
-    if (parsing.arena == NULL) {
-        return ckpt_memory_get(bytes);
-    }
-    void *const memory = ckpt_arena_take(parsing.arena, 1, bytes);
-    if (memory == NULL) {
-        longjmp(parsing.refused, 1);
-    }
-    return memory;
-}
-
-static void jansson_put(void *memory)
-{
-    if (parsing.arena == NULL) {
-        ckpt_memory_put(memory);
-    }
+    void *const room = ckpt_memory_get(4 * json->length);
+    ckpt_memory_put(room);
+    return room != NULL;
 }
 
 /* Messages are one line: what a file quotes must not break it. */
@@ -107,6 +87,16 @@ static ckpt_position position(const walker *w)
     return (ckpt_position){w->line, column};
 }
 
+static ckpt_code fail_at(const ckpt_json *json, ckpt_position at, const char *what, ckpt_err *err)
+{
+    const ckpt_code code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", json->source, at.line, at.column, what);
+    if (err != NULL) {
+        err->text_line = at.line;
+        err->text_column = at.column;
+    }
+    return code;
+}
+
 /* Jansson overlooks a NUL byte after a number; our walks over the text would end there. */
 static ckpt_code check_bytes(const ckpt_json *json, ckpt_err *err)
 {
@@ -122,40 +112,37 @@ static ckpt_code check_bytes(const ckpt_json *json, ckpt_err *err)
         }
     }
     const ckpt_position at = position(&w);
-    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: found a NUL byte, wanted JSON text", json->source, at.line,
-                     at.column);
+    return fail_at(json, at, "found a NUL byte, wanted JSON text", err);
 }
 
 static ckpt_code parse(ckpt_json *json, ckpt_err *err)
 {
     CKPT_TRY(check_bytes(json, err));
-    json_error_t error;
-    json_set_alloc_funcs(jansson_get, jansson_put);
-    parsing.arena = &json->arena;
-    if (setjmp(parsing.refused) != 0) {
-        parsing.arena = NULL;
+    if (!has_room(json)) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to parse %zu bytes", json->source, json->length);
     }
+    json_error_t error;
     json->root = json_loadb(json->text, json->length, JSON_REJECT_DUPLICATES, &error);
-    parsing.arena = NULL;
-    if (json->root == NULL) {
-        const ckpt_code code =
-            CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", json->source, error.line > 0 ? error.line : 1,
-                      error.column > 0 ? error.column : 1, error.text);
-        if (err != NULL) {
-            /* Jansson speaks to programmers here. */
-            char *const hint = strstr(err->msg, " without JSON_ALLOW_NUL");
-            if (hint != NULL) {
-                *hint = '\0';
-            }
-            flatten(err->msg);
-        }
-        return code;
+    if (json->root != NULL) {
+        return CKPT_OK;
     }
-    return CKPT_OK;
+    if (json_error_code(&error) == json_error_out_of_memory) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to parse %zu bytes", json->source, json->length);
+    }
+    const ckpt_position at = {error.line > 0 ? error.line : 1, error.column > 0 ? error.column : 1};
+    const ckpt_code code = fail_at(json, at, error.text, err);
+    if (err != NULL) {
+        /* Jansson speaks to programmers here. */
+        char *const hint = strstr(err->msg, " without JSON_ALLOW_NUL");
+        if (hint != NULL) {
+            *hint = '\0';
+        }
+        flatten(err->msg);
+    }
+    return code;
 }
 
-static ckpt_code check_format(const ckpt_item *root, const char *kind, ckpt_err *err)
+ckpt_code ckpt_json_check_format(const ckpt_item *root, const char *kind, ckpt_err *err)
 {
     CKPT_TRY(ckpt_item_object(root, err));
     if (kind == NULL) {
@@ -178,22 +165,36 @@ static ckpt_code check_format(const ckpt_item *root, const char *kind, ckpt_err 
                                                                                     : "");
 }
 
-ckpt_code ckpt_json_open(const char *path, const char *kind, ckpt_json **json, ckpt_item *root, ckpt_err *err)
+static ckpt_code take_text(ckpt_json *json, const char *text, size_t length, ckpt_err *err)
+{
+    char *const copy = ckpt_arena_take(&json->arena, length + 1, 1); /* terminated: walks end there */
+    if (copy == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to keep %zu bytes", json->source, length);
+    }
+    json->text = length > 0 ? memcpy(copy, text, length) : copy;
+    json->length = length;
+    return CKPT_OK;
+}
+
+/* `text` NULL: the file of that name. */
+static ckpt_code open_json(const char *name, const char *text, size_t length, const char *kind, ckpt_json **json,
+                           ckpt_item *root, ckpt_err *err)
 {
     ckpt_json *const opened = ckpt_memory_get(sizeof *opened);
     if (opened == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to open it", path);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to open it", name);
     }
     ckpt_arena_init(&opened->arena);
-    opened->source = ckpt_arena_text(&opened->arena, strcmp(path, "-") == 0 ? "standard input" : path);
-    ckpt_code code = opened->source == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to open it", path)
-                                            : ckpt_file_read(path, &opened->arena, &opened->text, &opened->length, err);
+    opened->source = ckpt_arena_text(&opened->arena, text == NULL && strcmp(name, "-") == 0 ? "standard input" : name);
+    ckpt_code code = opened->source == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to open it", name)
+                     : text != NULL         ? take_text(opened, text, length, err)
+                                            : ckpt_file_read(name, &opened->arena, &opened->text, &opened->length, err);
     if (code == CKPT_OK) {
         code = parse(opened, err);
     }
     const ckpt_item whole = {opened, opened->root, NULL, NULL, 0};
     if (code == CKPT_OK) {
-        code = check_format(&whole, kind, err);
+        code = ckpt_json_check_format(&whole, kind, err);
     }
     if (code != CKPT_OK) {
         ckpt_json_close(opened);
@@ -204,9 +205,21 @@ ckpt_code ckpt_json_open(const char *path, const char *kind, ckpt_json **json, c
     return CKPT_OK;
 }
 
+ckpt_code ckpt_json_open(const char *path, const char *kind, ckpt_json **json, ckpt_item *root, ckpt_err *err)
+{
+    return open_json(path, NULL, 0, kind, json, root, err);
+}
+
+ckpt_code ckpt_json_open_text(const char *name, const char *text, size_t length, const char *kind, ckpt_json **json,
+                              ckpt_item *root, ckpt_err *err)
+{
+    return open_json(name, text != NULL ? text : "", length, kind, json, root, err);
+}
+
 void ckpt_json_close(ckpt_json *json)
 {
     if (json != NULL) {
+        json_decref(json->root); /* NULL is fine */
         ckpt_arena_fini(&json->arena);
         ckpt_memory_put(json);
     }
@@ -344,6 +357,8 @@ ckpt_code ckpt_item_blame(const ckpt_item *item, ckpt_code code, ckpt_err *err)
         const ckpt_position at = ckpt_item_position(item);
         ckpt_err_at(err, "%.200s:%d:%d", item->json->source, at.line, at.column);
         flatten(err->msg);
+        err->text_line = at.line;
+        err->text_column = at.column;
     }
     return code;
 }

@@ -4,6 +4,7 @@
 #define CKPT_CORE_JSON_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/memory.h"
@@ -33,7 +34,12 @@ typedef struct ckpt_item {
  * Errors: CKPT_BAD_INPUT "file:line:column: ...", CKPT_IO, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_json_open(const char *path, const char *kind, ckpt_json **json, ckpt_item *root,
                                        ckpt_err *err);
+/* The same for a text in memory, which is copied. `name` stands for the file in messages. */
+CKPT_MUST_USE ckpt_code ckpt_json_open_text(const char *name, const char *text, size_t length, const char *kind,
+                                            ckpt_json **json, ckpt_item *root, ckpt_err *err);
 void ckpt_json_close(ckpt_json *json); /* NULL is fine */
+/* What `kind` asks of a document that was opened with NULL. */
+CKPT_MUST_USE ckpt_code ckpt_json_check_format(const ckpt_item *root, const char *kind, ckpt_err *err);
 const char *ckpt_json_source(const ckpt_json *json);
 
 /* Member `key` of an object: find says whether it is there, need complains when it is not. */
