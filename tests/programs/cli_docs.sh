@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the pages say is true: every link leads somewhere, and what is made from programs and headers is what they give.
-# (ckpt-graph and the like are needed: scripts/pages.) Refresh: scripts/pages BIN
+# What the pages say is true: every link leads somewhere, and what is made from programs and headers is what they give
+# (ckpt-graph too). Refresh: scripts/pages BIN
 set -euo pipefail
 python3 "$1/tests/programs/docs_check.py" "$1"
-python3 "$1/scripts/pages" --check "$2"
+python3 "$1/scripts/pages" --check "$2" "$1"/docs/reference/*.md
