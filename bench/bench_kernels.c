@@ -12,8 +12,8 @@
 
 #include "core/base/clock.h"
 #include "kernels/device.h"
-#include "kernels/threads.h"
 #include "ops/lowering/network.h"
+#include "programs/cli/settle.h"
 
 enum { REPEATS_MAX = 400, WARMUP = 2 };
 
@@ -310,7 +310,7 @@ static ckpt_code bench(ckpt_device *device, const bench_layer *layer, ckpt_ns sp
 
 int main(int argc, char **argv)
 {
-    ckpt_threads_settle(argv);
+    ckpt_cli_settle_threads(argv);
     const int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 2;
     const ckpt_ns spend = (argc > 2 ? strtol(argv[2], NULL, 10) : 100) * 1000000L;
     ckpt_err err = {0};

@@ -11,7 +11,7 @@
 
 #include "core/base/clock.h"
 #include "kernels/device.h"
-#include "kernels/threads.h"
+#include "programs/cli/settle.h"
 
 enum { REPEATS = 9, COLUMNS = 4096, BUFFERS = 4 };
 
@@ -202,7 +202,7 @@ static ckpt_code run(bench *b, ckpt_err *err)
 
 int main(int argc, char **argv)
 {
-    ckpt_threads_settle(argv);
+    ckpt_cli_settle_threads(argv);
     bench b = {.threads = argc > 1 ? atoi(argv[1]) : 2, .count = argc > 2 ? atoll(argv[2]) : (int64_t)1 << 24};
     ckpt_err err = {0};
     b.count = b.count / COLUMNS * COLUMNS;

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/cli/cli.h"
 #include "planner/placement/pack.h"
+#include "programs/cli/cli.h"
 
 enum { RUNS = 5 };
 

@@ -149,9 +149,9 @@ bool ckpt_ranks_on_device(const ckpt_ranks *ranks)
     return ranks->carrier != NULL && ranks->carrier->on_device;
 }
 
-ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err)
+ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, ckpt_ranks_lost *lost, void *context, ckpt_err *err)
 {
-    return ranks->star != NULL ? ckpt_star_watch(ranks->star, program, err) : CKPT_OK;
+    return ranks->star != NULL ? ckpt_star_watch(ranks->star, lost, context, err) : CKPT_OK;
 }
 
 void ckpt_ranks_note(ckpt_ranks *ranks, const char *note)

@@ -35,13 +35,16 @@ int ckpt_ranks_local(
     const ckpt_ranks *ranks); /* among the ranks of this host, as the launcher says; 0 where it does not */
 const char *ckpt_ranks_library(const ckpt_ranks *ranks); /* "Open MPI 4.1.4"; lives as `ranks` */
 
-/* From now on, when another rank's process ends without ckpt_ranks_close, or says why it gives up, this process prints
- * one line on standard error and ends at once with exit code 3. The line is
- * "<program>: rank 1 of 4: rank 2 has died<, or: gave up: its line>; <note>", `note` being what ckpt_ranks_note set
- * last. Every rank calls it once, after ckpt_ranks_open. What standard output still holds is lost. Where SIGTERM has
- * its default action, mpirun's, which comes at the same moment, waits half a second for that line. Errors: CKPT_DEVICE
- * (no thread). */
-CKPT_MUST_USE ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, const char *program, ckpt_err *err);
+/* Another rank's process has ended without ckpt_ranks_close, or gives up: print `line`
+ * ("rank 1 of 4: rank 2 has died<, or: gave up: its line>; <note>", `note` being what ckpt_ranks_note set last) and end
+ * the process at once, as by _exit: the thread that trains may be waiting for the dead. Called at most once, by a thread of
+ * its own. Must not come back. */
+typedef void ckpt_ranks_lost(void *context, const char *line);
+
+/* From now on `lost` is called when another rank is. Every rank calls this once, after ckpt_ranks_open. mpirun sends
+ * SIGTERM to all ranks when one has died: a process with SIGTERM's default action may end before it hears of the death.
+ * Errors: CKPT_DEVICE (no thread). */
+CKPT_MUST_USE ckpt_code ckpt_ranks_watch(ckpt_ranks *ranks, ckpt_ranks_lost *lost, void *context, ckpt_err *err);
 /* At most 255 bytes are kept; may be called while training ("the last state is s.bin, of step 40"). */
 void ckpt_ranks_note(ckpt_ranks *ranks, const char *note);
 /* This rank gives up: tell the others why, so that their line has it. The caller then writes its own line and ends the

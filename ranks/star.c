@@ -1,4 +1,4 @@
-/* Watching: who has died, who gives up, and this process's last line. */
+/* Watching: who has died, who gives up, and the one line to say about it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -12,8 +12,6 @@
 #include "ranks/star_impl.h"
 
 enum {
-    LAST_CODE = 3,    /* the exit code of who ends because of another */
-    STOP_MS = 500,    /* so long after SIGTERM it may yet turn out that mpirun sent it because a rank has died */
     LINGER_MS = 1000, /* so long an error of ours waits for the news that explains it */
 };
 
@@ -172,8 +170,10 @@ ckpt_star_kind ckpt_star_look(ckpt_star *star, int milliseconds, int *rank, cons
         }
     }
     char byte = 0;
-    const bool stop = star->polled[0].revents != 0 && read(star->wake[0], &byte, 1) == 1 && byte == 't';
-    return stop ? CKPT_STAR_STOP : CKPT_STAR_NOTHING;
+    if (star->polled[0].revents != 0) {
+        (void)!read(star->wake[0], &byte, 1);
+    }
+    return CKPT_STAR_NOTHING;
 }
 
 static void tell_all(const ckpt_star *star, ckpt_star_kind kind, int rank, const char *text)
@@ -195,9 +195,10 @@ static void take_the_end(ckpt_star *star)
     }
 }
 
-static void end_process(ckpt_star *star, ckpt_star_kind kind, int rank, const char *text)
+/* Tell the program, which ends the process. */
+static void lose(ckpt_star *star, ckpt_star_kind kind, int rank, const char *text)
 {
-    char note[CKPT_STAR_NOTE], line[CKPT_STAR_TEXT + CKPT_STAR_NOTE + 256];
+    char note[CKPT_STAR_NOTE], line[CKPT_STAR_TEXT + CKPT_STAR_NOTE + 128];
     take_the_end(star);
     if (star->rank == 0) {
         tell_all(star, kind, rank, text);
@@ -205,11 +206,9 @@ static void end_process(ckpt_star *star, ckpt_star_kind kind, int rank, const ch
     pthread_mutex_lock(&star->lock);
     snprintf(note, sizeof note, "%s", star->note);
     pthread_mutex_unlock(&star->lock);
-    const int length =
-        snprintf(line, sizeof line, "%s: rank %d of %d: rank %d %s%s%s%s\n", star->program, star->rank, star->count,
-                 rank, kind == CKPT_STAR_DIED ? "has died" : "gave up: ", text, note[0] != '\0' ? "; " : "", note);
-    (void)!write(STDERR_FILENO, line, (size_t)length);
-    _exit(LAST_CODE);
+    snprintf(line, sizeof line, "rank %d of %d: rank %d %s%s%s%s", star->rank, star->count, rank,
+             kind == CKPT_STAR_DIED ? "has died" : "gave up: ", text, note[0] != '\0' ? "; " : "", note);
+    star->lost(star->context, line);
 }
 
 /* Have all come to the end? Rank 0 knows, and tells. */
@@ -231,85 +230,33 @@ static bool settle(ckpt_star *star)
     return all;
 }
 
-/* No rank has died within the time: the signal was meant for us. */
-static void end_by_sigterm(ckpt_star *star)
-{
-    take_the_end(star);
-    struct sigaction plain = {.sa_handler = SIG_DFL};
-    sigaction(SIGTERM, &plain, NULL);
-    kill(getpid(), SIGTERM);
-    for (;;) {
-        pause();
-    }
-}
-
 static void *watch(void *argument)
 {
     ckpt_star *const star = argument;
-    int64_t stop_at = -1; /* in milliseconds, once SIGTERM has come */
     while (!settle(star)) {
         int rank = 0;
         const char *text = "";
-        const int64_t left = stop_at < 0 ? -1 : stop_at - ckpt_star_now_ms();
-        if (stop_at >= 0 && left <= 0) {
-            end_by_sigterm(star);
-        }
-        const ckpt_star_kind kind = ckpt_star_look(star, (int)left, &rank, &text);
+        const ckpt_star_kind kind = ckpt_star_look(star, -1, &rank, &text);
         if (kind == CKPT_STAR_DIED || kind == CKPT_STAR_GAVE_UP) {
-            end_process(star, kind, rank, text);
-        }
-        if (kind == CKPT_STAR_STOP && stop_at < 0) {
-            stop_at = ckpt_star_now_ms() + STOP_MS;
+            lose(star, kind, rank, text);
         }
     }
     return NULL;
 }
 
-static volatile sig_atomic_t stop_pipe = -1;
-
-static void on_sigterm(int number)
-{
-    (void)number;
-    const int saved = errno;
-    (void)!write(stop_pipe, "t", 1);
-    errno = saved;
-}
-
-/* mpirun ends the other ranks by SIGTERM as soon as one has died, and they shall say why they end. A program that
- * handles SIGTERM itself lives on anyway. */
-static void hold_sigterm(const ckpt_star *star)
-{
-    struct sigaction before;
-    if (sigaction(SIGTERM, NULL, &before) == 0 && before.sa_handler == SIG_DFL) {
-        const struct sigaction action = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART};
-        stop_pipe = star->wake[1];
-        sigaction(SIGTERM, &action, NULL);
-    }
-}
-
-static void release_sigterm(void)
-{
-    struct sigaction now;
-    if (sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == on_sigterm) {
-        const struct sigaction plain = {.sa_handler = SIG_DFL};
-        sigaction(SIGTERM, &plain, NULL);
-    }
-}
-
-ckpt_code ckpt_star_watch(ckpt_star *star, const char *program, ckpt_err *err)
+ckpt_code ckpt_star_watch(ckpt_star *star, ckpt_ranks_lost *lost, void *context, ckpt_err *err)
 {
     if (star->watching) {
         return CKPT_FAIL(err, CKPT_DEVICE, "ranks are watched already, wanted once");
     }
     sigset_t all, before;
-    snprintf(star->program, sizeof star->program, "%s", program);
-    hold_sigterm(star);
+    star->lost = lost;
+    star->context = context;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
     const int code = pthread_create(&star->thread, NULL, watch, star);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0) {
-        release_sigterm();
         return CKPT_FAIL(err, CKPT_DEVICE, "a thread to watch the other ranks: %s", strerror(code));
     }
     star->watching = true;
@@ -374,7 +321,6 @@ bool ckpt_star_leave(ckpt_star *star)
     }
     pthread_mutex_unlock(&star->lock);
     pthread_join(star->thread, NULL);
-    release_sigterm();
     star->watching = false;
     return true;
 }

@@ -18,6 +18,7 @@
 
 #include "core/base/status.h"
 #include "core/base/units.h"
+#include "ranks/ranks.h"
 
 enum {
     CKPT_STAR_RECORD = 1024,
@@ -33,8 +34,7 @@ typedef enum ckpt_star_kind {
     CKPT_STAR_HERE,    /* all are here */
     CKPT_STAR_DIED,    /* also: a connection has ended */
     CKPT_STAR_GAVE_UP, /* and why */
-    CKPT_STAR_BYE,     /* I have come to the end; from rank 0: all may go */
-    CKPT_STAR_STOP     /* SIGTERM; no record */
+    CKPT_STAR_BYE      /* I have come to the end; from rank 0: all may go */
 } ckpt_star_kind;
 
 typedef struct ckpt_star_record {
@@ -62,7 +62,7 @@ typedef struct ckpt_star_call {
 typedef struct ckpt_star {
     int rank, count;
     int listener;
-    int wake[2];          /* a pipe: 'w' look again, 't' SIGTERM */
+    int wake[2];          /* a pipe: a byte makes the thread look again */
     ckpt_star_peer *peer; /* at rank 0 of every rank, its own unused; elsewhere [0] alone */
     int peers;
     struct pollfd *polled; /* room for all that is polled */
@@ -73,8 +73,9 @@ typedef struct ckpt_star {
     pthread_cond_t changed;
     bool leaving;  /* this rank has come to the end */
     bool released; /* all have */
-    bool ended;    /* it is decided who writes this process's last line */
-    char program[64];
+    bool ended;    /* it is decided who writes this process's last line: the program itself, or `lost` */
+    ckpt_ranks_lost *lost;
+    void *context;
     char note[CKPT_STAR_NOTE];
 } ckpt_star;
 
@@ -89,7 +90,7 @@ CKPT_MUST_USE ckpt_code ckpt_star_listen(ckpt_star *star, const char *address, c
 /* All: come together, within so many seconds. */
 CKPT_MUST_USE ckpt_code ckpt_star_join(ckpt_star *star, const ckpt_star_call *call, int seconds, ckpt_err *err);
 
-CKPT_MUST_USE ckpt_code ckpt_star_watch(ckpt_star *star, const char *program, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_star_watch(ckpt_star *star, ckpt_ranks_lost *lost, void *context, ckpt_err *err);
 void ckpt_star_note(ckpt_star *star, const char *note);
 void ckpt_star_give_up(ckpt_star *star, const char *why);
 /* Something failed, perhaps because a rank has died: let the thread find out, which then ends the process. A second. */

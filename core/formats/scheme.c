@@ -1,10 +1,7 @@
-/* How a step is spread over micro-batches, replicas and stages: its numbers, their options and their place in a plan.
- */
+/* How a step is spread over micro-batches, replicas and stages: its numbers and their place in a plan. */
 #include "core/formats/scheme.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/json/json_member.h"
@@ -73,83 +70,6 @@ ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *err)
     }
     return CKPT_OK;
 }
-
-/* ---- options ---- */
-
-static ckpt_code take_count(const char *name, const char *value, int least, int *count, ckpt_err *err)
-{
-    char *end = NULL;
-    errno = 0;
-    const long found = strtol(value, &end, 10);
-    if (errno != 0 || end == value || *end != '\0' || found < least || found > CKPT_RANKS_MAX) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--%s takes a number from %d to %d, found \"%s\"", name, least,
-                         CKPT_RANKS_MAX, value);
-    }
-    *count = (int)found;
-    return CKPT_OK;
-}
-
-static ckpt_code take_word(const char *name, const char *value, const char *yes, const char *no, bool *is,
-                           ckpt_err *err)
-{
-    *is = strcmp(value, yes) == 0;
-    if (*is || (no != NULL && strcmp(value, no) == 0)) {
-        return CKPT_OK;
-    }
-    return CKPT_FAIL(err, CKPT_BAD_INPUT, "--%s takes %s%s%s, found \"%s\"", name, no != NULL ? no : "",
-                     no != NULL ? " or " : "", yes, value);
-}
-
-static ckpt_code take_bucket(const char *value, ckpt_bytes *bytes, ckpt_err *err)
-{
-    CKPT_TRY_WHILE(err, ckpt_bytes_parse(value, 0, bytes, err), "reading --bucket");
-    return *bytes >= 1 ? CKPT_OK : CKPT_FAIL(err, CKPT_BAD_INPUT, "--bucket takes 1 byte or more, found \"%s\"", value);
-}
-
-ckpt_code ckpt_scheme_take(ckpt_scheme *scheme, const char *name, const char *value, bool *taken, bool *stage_given,
-                           ckpt_err *err)
-{
-    *taken = true;
-    if (strcmp(name, "micro-batches") == 0) {
-        return take_count(name, value, 1, &scheme->micro_batches, err);
-    }
-    if (strcmp(name, "replicas") == 0) {
-        return take_count(name, value, 1, &scheme->replicas, err);
-    }
-    if (strcmp(name, "pipeline-stages") == 0) {
-        return take_count(name, value, 1, &scheme->stages, err);
-    }
-    if (strcmp(name, "stage") == 0) {
-        if (stage_given != NULL) {
-            *stage_given = true;
-        }
-        return take_count(name, value, 0, &scheme->stage, err);
-    }
-    if (strcmp(name, "gradients") == 0) {
-        return take_word(name, value, "fused", "static", &scheme->fused, err);
-    }
-    if (strcmp(name, "tied") == 0) {
-        return take_word(name, value, "apart", "together", &scheme->apart, err);
-    }
-    if (strcmp(name, "shard") == 0) {
-        return take_word(name, value, "optimizer", NULL, &scheme->shard_optimizer, err);
-    }
-    if (strcmp(name, "overlap") == 0) {
-        scheme->overlap = true;
-        return CKPT_OK;
-    }
-    if (strcmp(name, "bucket") == 0) {
-        return take_bucket(value, &scheme->bucket_bytes, err);
-    }
-    if (strcmp(name, "network") == 0) {
-        CKPT_TRY_WHILE(err, ckpt_rate_parse(value, &scheme->network_bytes_per_s, err), "reading --network");
-        return CKPT_OK;
-    }
-    *taken = false;
-    return CKPT_OK;
-}
-
-/* ---- files ---- */
 
 void ckpt_scheme_write(const ckpt_scheme *scheme, ckpt_text *text)
 {

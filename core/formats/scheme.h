@@ -17,7 +17,6 @@
 #include "core/base/status.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
-#include "core/cli/cli.h"
 #include "core/json/json.h"
 
 enum { CKPT_MICRO_BATCHES_MAX = 4096, CKPT_RANKS_MAX = 4096 };
@@ -57,30 +56,6 @@ int ckpt_scheme_ranks(const ckpt_scheme *scheme);
 /* The first number or combination that makes no sense, as CKPT_BAD_INPUT: sharding or overlap with one replica, a stage
  * that does not exist, counts out of range. */
 CKPT_MUST_USE ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *err);
-
-/* Rows for the option table of a program (--micro-batches N, --replicas N, --pipeline-stages N, --stage K,
- * --gradients static|fused, --tied together|apart, --shard optimizer, --overlap, --bucket SIZE, --network RATE),
- * without an end row. */
-#define CKPT_SCHEME_OPTIONS                                                                                            \
-    {"micro-batches", 'm', "N", "batches of a rank in one step; their gradients are summed (default 1)"},              \
-        {"replicas", 0, "N", "data-parallel ranks; gradients are averaged over them (default 1)"},                     \
-        {"pipeline-stages", 0, "N", "pipeline partitions, balanced, or as the layers' \"stage\" says (default 1)"},    \
-        {"stage", 0, "K", "of these only partition K, from 0"},                                                        \
-        {"gradients", 0, "static|fused",                                                                               \
-         "fused: the optimizer runs layer by layer in backward, gradients live no longer"},                            \
-        {"tied", 0, "together|apart",                                                                                  \
-         "apart: layers tied in one stage have copies of their parameters, as if in two"},                             \
-        {"shard", 0, "optimizer", "each data-parallel rank keeps its share of the optimizer state"},                   \
-        {"overlap", 0, NULL, "reduce gradients while backward goes on"},                                               \
-        {"bucket", 0, "SIZE", "gradients reduced together (default 25 MiB)"},                                          \
-    {                                                                                                                  \
-        "network", 0, "RATE", "from rank to rank, for predicted times alone: 25GB/s (default 10GB/s)"                  \
-    }
-
-/* Take option `name` with `value` into the scheme. *taken: it was one of those rows. Errors: CKPT_BAD_INPUT "found,
- * wanted". A value's text may be kept. `stage_given` (may be NULL) is set by --stage. */
-CKPT_MUST_USE ckpt_code ckpt_scheme_take(ckpt_scheme *scheme, const char *name, const char *value, bool *taken,
-                                         bool *stage_given, ckpt_err *err);
 
 /* The member "scheme" of a plan file; nothing is written for a plain scheme, and an absent member reads as
  * ckpt_scheme_alone. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
-#include "core/cli/cli.h"
+#include "programs/cli/cli.h"
 #include "viz/compare/compare.h"
 #include "viz/compare/compare_write.h"
 

@@ -6,10 +6,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
-#include "core/cli/cli.h"
 #include "core/formats/machine.h"
 #include "planner/placement/pack.h"
 #include "planner/replay/replay.h"
+#include "programs/cli/cli.h"
 #include "programs/plan/plan_job_impl.h"
 
 static volatile sig_atomic_t interrupted;

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 #include "core/base/memory.h"
-#include "core/cli/cli.h"
 #include "core/formats/scheme.h"
 #include "planner/directives/choose.h"
+#include "programs/cli/scheme_options.h"
 
 enum { CKPT_SETS_MAX = 64, CKPT_RULES_MAX = 64 };
 

@@ -6,9 +6,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
-#include "cupti/command.h"
 #include "imports/import.h"
-#include "kernels/threads.h"
+#include "programs/cli/settle.h"
+#include "programs/profile/command.h"
 #include "programs/profile/profile_request_impl.h"
 
 static void show_progress(void *context, int done, int total, ckpt_ns elapsed_ns)
@@ -267,7 +267,7 @@ static int work(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_a
 
 int main(int argc, char **argv)
 {
-    ckpt_threads_settle(argv);
+    ckpt_cli_settle_threads(argv);
     ckpt_cli cli = {
         .program = "ckpt-profile",
         .usage = "ckpt-profile [options] model.json\n"

@@ -3,8 +3,8 @@
 #define CKPT_PROGRAMS_PROFILE_PROFILE_REQUEST_IMPL_H
 
 #include "core/base/text.h"
-#include "core/cli/cli.h"
 #include "profiler/profiler.h"
+#include "programs/cli/cli.h"
 
 typedef enum ckpt_profile_job {
     CKPT_PROFILE_LAYERS,  /* measure the layers of a model */

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/cli/cli.h"
-#include "kernels/threads.h"
 #include "planner/replay/replay.h"
+#include "programs/cli/cli.h"
+#include "programs/cli/settle.h"
 #include "programs/train/train_impl.h"
 
 /* Model and plan, until the plan is known to be of this model and sound. */
@@ -178,7 +178,7 @@ static int fail(ckpt_training *training, const ckpt_cli *cli, const ckpt_err *er
 
 int main(int argc, char **argv)
 {
-    ckpt_threads_settle(argv);
+    ckpt_cli_settle_threads(argv);
     static ckpt_training training;
     ckpt_cli cli = {
         .program = "ckpt-train",

@@ -21,7 +21,7 @@ ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err)
     CKPT_TRY(ckpt_ranks_open(&training->ranks, err));
     training->rank = ckpt_ranks_rank(training->ranks);
     ckpt_ranks_note(training->ranks, "training had not begun");
-    return ckpt_ranks_watch(training->ranks, "ckpt-train", err);
+    return ckpt_ranks_watch(training->ranks, ckpt_train_lost_rank, NULL, err);
 }
 
 ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *err)

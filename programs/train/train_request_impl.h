@@ -2,11 +2,11 @@
 #ifndef CKPT_PROGRAMS_TRAIN_TRAIN_REQUEST_IMPL_H
 #define CKPT_PROGRAMS_TRAIN_TRAIN_REQUEST_IMPL_H
 
-#include "core/cli/cli.h"
 #include "core/formats/plan.h"
 #include "core/formats/profile.h"
 #include "executor/data/data.h"
 #include "kernels/device.h"
+#include "programs/cli/cli.h"
 
 typedef struct ckpt_train_options {
     const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
@@ -37,6 +37,8 @@ CKPT_MUST_USE ckpt_code ckpt_train_check_profile(const ckpt_profile *profile, co
  * with a line. */
 void ckpt_train_catch_signals(void);
 bool ckpt_train_stop_wanted(void);
+/* A ckpt_ranks_lost: one line on standard error, and exit code 3. */
+void ckpt_train_lost_rank(void *context, const char *line);
 void ckpt_train_watch_data(const ckpt_data *data);
 
 #endif

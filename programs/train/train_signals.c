@@ -31,6 +31,13 @@ static void say_at_once(const char *text)
     }
 }
 
+void ckpt_train_lost_rank(void *context, const char *line)
+{
+    (void)context;
+    dprintf(STDERR_FILENO, "ckpt-train: %s\n", line); /* what standard output still holds is lost */
+    _exit(ckpt_exit_code(CKPT_DEVICE));
+}
+
 /* The data are read through mappings, and a mapped file that another program cuts short raises SIGBUS. */
 static void data_gone(int number, siginfo_t *info, void *context)
 {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/cli/cli.h"
+#include "programs/cli/cli.h"
 #include "viz/draw/draw.h"
 #include "viz/pipeline/pipeline.h"
 #include "viz/timeline/alive.h"

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* Schemes: their options, their place in a plan file, and what a network makes of them: stages, ties, buckets. What the
+/* Schemes: their place in a plan file, and what a network makes of them: stages, ties, buckets. What the
  * graph of a scheme is: test_ops_scheme.c. */
 #include "tests/support/support_network.h"
 
@@ -10,68 +10,6 @@
 #include "core/formats/plan.h"
 #include "core/formats/scheme.h"
 #include "tests/support/support_core.h"
-
-/* ---- options ---- */
-
-typedef struct option_case {
-    const char *name, *value;
-    const char *wanted; /* part of the complaint; NULL: it is taken */
-} option_case;
-
-static void options_are_taken_or_refused(void **state)
-{
-    (void)state;
-    const option_case cases[] = {
-        {"micro-batches", "4", NULL},
-        {"micro-batches", "0", "--micro-batches takes a number from 1 to 4096, found \"0\""},
-        {"micro-batches", "4x", "found \"4x\""},
-        {"micro-batches", "", "found \"\""},
-        {"micro-batches", "99999999999999999999", "found \"99999999999999999999\""},
-        {"replicas", "2", NULL},
-        {"replicas", "-1", "found \"-1\""},
-        {"pipeline-stages", "3", NULL},
-        {"stage", "2", NULL},
-        {"stage", "-1", "from 0"},
-        {"gradients", "fused", NULL},
-        {"gradients", "Fused", "--gradients takes static or fused, found \"Fused\""},
-        {"tied", "apart", NULL},
-        {"tied", "both", "--tied takes together or apart, found \"both\""},
-        {"shard", "optimizer", NULL},
-        {"shard", "weights", "--shard takes optimizer, found \"weights\""},
-        {"overlap", NULL, NULL},
-        {"bucket", "1MiB", NULL},
-        {"bucket", "0", "--bucket"},
-        {"network", "25GB/s", NULL},
-        {"network", "25GB", "--network"},
-    };
-    ckpt_scheme all = ckpt_scheme_alone;
-    bool stage_given = false;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ckpt_scheme one = ckpt_scheme_alone;
-        ckpt_err err = {0};
-        bool taken = false;
-        const ckpt_code code = ckpt_scheme_take(cases[i].wanted != NULL ? &one : &all, cases[i].name, cases[i].value,
-                                                &taken, &stage_given, &err);
-        assert_true(taken);
-        if (cases[i].wanted == NULL) {
-            CHECK_OK(code, err);
-        } else {
-            assert_int_equal(code, CKPT_BAD_INPUT);
-            assert_non_null(strstr(err.msg, cases[i].wanted));
-        }
-    }
-    assert_int_equal(all.micro_batches, 4);
-    assert_int_equal(all.replicas, 2);
-    assert_int_equal(all.stages, 3);
-    assert_int_equal(all.stage, 2);
-    assert_true(stage_given && all.fused && all.apart && all.shard_optimizer && all.overlap);
-    assert_int_equal(all.bucket_bytes, 1 << 20);
-    assert_int_equal(all.network_bytes_per_s, 25000000000);
-    bool taken = true;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_scheme_take(&all, "budget", "1GB", &taken, NULL, &err), err);
-    assert_false(taken);
-}
 
 static void senseless_schemes_are_refused(void **state)
 {
@@ -415,7 +353,6 @@ static void no_memory_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_taken_or_refused),
         cmocka_unit_test(senseless_schemes_are_refused),
         cmocka_unit_test(plans_carry_their_scheme),
         cmocka_unit_test(bad_schemes_in_plans_are_refused_with_their_place),

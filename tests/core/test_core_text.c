@@ -1,5 +1,5 @@
 /* labels: unit */
-/* Growing texts, whole files, digests, command lines. */
+/* Growing texts, whole files, digests. */
 #include "tests/support/support_test.h"
 
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include "core/base/digest.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/cli/cli.h"
 #include "core/formats/machine.h"
 
 static void test_text_escapes_json_and_xml(void **state)
@@ -283,67 +282,6 @@ static void test_files_and_machine_without_memory(void **state)
     assert_true(ckpt_test_starve(describe_machine, NULL) >= 1);
 }
 
-static const ckpt_cli_option options[] = {
-    {"output", 'o', "FILE", "where to"},
-    {"budget", 0, "SIZE", "how much"},
-    {"verbose", 'v', NULL, "say more"},
-    {"sweep", 0, NULL, "a"},
-    {"sweep-points", 0, "N", "b"},
-    {"set", 0, "VAR=N", "c"},
-    {NULL, 0, NULL, NULL},
-};
-
-/* What a command line is understood as: "name=value;" or "name;", operands as "=value;". */
-static int understand(const char *const *words, char *out, size_t room)
-{
-    char copy[8][64];
-    char *argv[9];
-    int argc = 0;
-    for (; words[argc] != NULL; argc++) {
-        snprintf(copy[argc], sizeof copy[argc], "%s", words[argc]);
-        argv[argc] = copy[argc];
-    }
-    argv[argc] = NULL;
-    ckpt_cli cli = {.program = "p", .usage = "p", .about = "a", .option = options, .argc = argc, .argv = argv};
-    const char *name = NULL;
-    const char *value = NULL;
-    size_t length = 0;
-    int code = 0;
-    out[0] = '\0';
-    while ((code = ckpt_cli_next(&cli, &name, &value)) == 1) {
-        length += (size_t)snprintf(out + length, room - length, "%s%s%s;", name, value != NULL ? "=" : "",
-                                   value != NULL ? value : "");
-    }
-    return code;
-}
-
-static void test_command_lines(void **state)
-{
-    (void)state;
-    char out[256];
-    const char *const all[] = {"p", "a", "-ofile", "--budget=6GB", "-v", "--output", "-", "b", NULL};
-    assert_int_equal(understand(all, out, sizeof out), 0);
-    assert_string_equal(out, "=a;output=file;budget=6GB;verbose;output=-;=b;");
-    const char *const ends[] = {"p", "-o", "--", "--", "--budget", "-v", NULL};
-    assert_int_equal(understand(ends, out, sizeof out), 0);
-    assert_string_equal(out, "output=--;=--budget;=-v;");
-    const char *const prefix[] = {"p", "--bud", "1B", "--sweep", "--sweep-p=3", "--set=a=b", "-", NULL};
-    assert_int_equal(understand(prefix, out, sizeof out), 0);
-    assert_string_equal(out, "budget=1B;sweep;sweep-points=3;set=a=b;=-;");
-    const char *const unknown[] = {"p", "--nonsense", NULL};
-    assert_int_equal(understand(unknown, out, sizeof out), -2);
-    const char *const ambiguous[] = {"p", "--s", NULL};
-    assert_int_equal(understand(ambiguous, out, sizeof out), -2);
-    const char *const lacks[] = {"p", "--budget", NULL};
-    assert_int_equal(understand(lacks, out, sizeof out), -2);
-    const char *const too_much[] = {"p", "--verbose=1", NULL};
-    assert_int_equal(understand(too_much, out, sizeof out), -2);
-    const char *const letter[] = {"p", "-x", NULL};
-    assert_int_equal(understand(letter, out, sizeof out), -2);
-    const char *const none[] = {"p", NULL};
-    assert_int_equal(understand(none, out, sizeof out), 0);
-}
-
 static void test_exit_codes(void **state)
 {
     (void)state;
@@ -372,7 +310,6 @@ int main(void)
         cmocka_unit_test(test_what_is_thrown_away_leaves_nothing),
         cmocka_unit_test(test_files_that_cannot_be),
         cmocka_unit_test(test_files_and_machine_without_memory),
-        cmocka_unit_test(test_command_lines),
         cmocka_unit_test(test_exit_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,9 +13,9 @@
 
 #include "core/base/file.h"
 #include "cupti/activity_trace.h"
-#include "cupti/command.h"
 #include "cupti/demangle.h"
 #include "cupti/spool.h"
+#include "programs/profile/command.h"
 
 static uint64_t state = 1;
 

@@ -13,6 +13,7 @@
 
 #include "ranks/ranks.h"
 #include "tests/emulation/emulation.h"
+#include "tests/support/support_ranks.h"
 #include "tests/support/support_test.h"
 
 enum { SLOTS = 16, ROOM = 3000001, MOST = 4 };
@@ -87,7 +88,7 @@ static int open_all(gpu_rank *r)
     ckpt_emulated_guard(false); /* the double's thread moves the bytes */
     HERE_OK(ckpt_device_emulated.open(0, 1, &r->device, &err));
     HERE_OK(ckpt_ranks_open(&r->ranks, &err));
-    HERE_OK(ckpt_ranks_watch(r->ranks, "test_gpu_ranks", &err));
+    HERE_OK(ckpt_ranks_watch(r->ranks, ckpt_test_lost_rank, "test_gpu_ranks", &err));
     HERE(!ckpt_ranks_on_device(r->ranks));
     HERE_OK(ckpt_ranks_carry(r->ranks, ckpt_device_carry, r->device, &err));
     HERE(ckpt_ranks_on_device(r->ranks));

@@ -244,7 +244,8 @@ static int as_rank(void)
 {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(replicas), cmocka_unit_test(stages)};
     ckpt_err err = {0};
-    if (ckpt_ranks_open(&ranks, &err) != CKPT_OK || ckpt_ranks_watch(ranks, "test_gpu_scheme", &err) != CKPT_OK) {
+    if (ckpt_ranks_open(&ranks, &err) != CKPT_OK ||
+        ckpt_ranks_watch(ranks, ckpt_test_lost_rank, "test_gpu_scheme", &err) != CKPT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         return 3;
     }

@@ -400,7 +400,8 @@ static int as_rank(void)
         cmocka_unit_test(evaluation_is_for_all),
     };
     ckpt_err err = {0};
-    if (ckpt_ranks_open(&ranks, &err) != CKPT_OK || ckpt_ranks_watch(ranks, "test_ranks_executor", &err) != CKPT_OK ||
+    if (ckpt_ranks_open(&ranks, &err) != CKPT_OK ||
+        ckpt_ranks_watch(ranks, ckpt_test_lost_rank, "test_ranks_executor", &err) != CKPT_OK ||
         ckpt_device_open("cpu", 1, &device, &err) != CKPT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         return 3;

@@ -49,7 +49,6 @@ C
 cat >"$work/user/records.c" <<'C'
 #include <stdio.h>
 
-#include "cupti/command.h"
 #include "cupti/recorder.h"
 #include "imports/import.h"
 

@@ -14,6 +14,7 @@
 
 #include "ranks/ranks.h"
 #include "ranks/star_impl.h"
+#include "tests/support/support_ranks.h"
 #include "tests/support/support_test.h"
 
 enum { MOST = 8, PATIENCE_S = 60 };
@@ -146,7 +147,7 @@ static int join(ckpt_ranks **ranks)
 {
     ckpt_err err = {0};
     TRY_HERE(ckpt_ranks_open(ranks, &err));
-    TRY_HERE(ckpt_ranks_watch(*ranks, "prog", &err));
+    TRY_HERE(ckpt_ranks_watch(*ranks, ckpt_test_lost_rank, "prog", &err));
     return 0;
 }
 
@@ -226,7 +227,7 @@ static void alone(void **state)
     char mine = 'x', got = 0;
     (void)state;
     CHECK_OK(ckpt_ranks_open(&ranks, &err), err);
-    CHECK_OK(ckpt_ranks_watch(ranks, "prog", &err), err);
+    CHECK_OK(ckpt_ranks_watch(ranks, ckpt_test_lost_rank, "prog", &err), err);
     CHECK_OK(ckpt_ranks_slots(ranks, 4, &err), err);
     assert_int_equal(ckpt_ranks_count(ranks), 1);
     assert_int_equal(ckpt_ranks_rank(ranks), 0);
@@ -379,6 +380,13 @@ static int train(int rank)
     }
 }
 
+/* ... and handles SIGTERM itself, as ckpt-train does. */
+static int train_on(int rank)
+{
+    signal(SIGTERM, SIG_IGN);
+    return train(rank);
+}
+
 /* Wait for the sign of rank 0 that training has begun. */
 static void begun(void)
 {
@@ -404,7 +412,7 @@ static void kill_some(int count, unsigned dead, bool stop_others)
 {
     take_port();
     for (int i = 0; i < count; i++) {
-        start(i, count, train);
+        start(i, count, stop_others ? train_on : train);
     }
     begun();
     sleep_ms((long)ckpt_test_draw(20));
@@ -767,7 +775,7 @@ static ckpt_code open_and_close(void *context, ckpt_err *err)
     ckpt_ranks *ranks = NULL;
     (void)context;
     CKPT_TRY(ckpt_ranks_open(&ranks, err));
-    ckpt_code code = ckpt_ranks_watch(ranks, "prog", err);
+    ckpt_code code = ckpt_ranks_watch(ranks, ckpt_test_lost_rank, "prog", err);
     code = code == CKPT_OK ? ckpt_ranks_slots(ranks, 5, err) : code;
     if (code == CKPT_OK) {
         code = ckpt_ranks_barrier(ranks, err);

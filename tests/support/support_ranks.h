@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* A ckpt_ranks_lost: "<program>: <line>" on standard error, and exit code 3. */
+void ckpt_test_lost_rank(void *program, const char *line);
+
 /* Is this process one of mpirun's? */
 bool ckpt_test_is_rank(void);
 

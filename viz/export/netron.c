@@ -3,6 +3,7 @@
  * `ir_version`. Its reader wants types of attributes as numbers and texts of attributes in base64, and shows those as
  * Latin-1, so only ASCII stands there; names of layers are metadata. Ops are of the domain "ckpt", since none of them
  * is one of ONNX. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/version.h"

@@ -1,12 +1,12 @@
 /* Command lines, GNU style, without getopt_long (no POSIX function) and without its global state. */
-#include "core/cli/cli.h"
+#include "programs/cli/cli.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/cli/cli_impl.h"
+#include "programs/cli/cli_impl.h"
 
 /* The table entry `name` stands for: the exact one, or the only one it begins. `matches` counts candidates. */
 static const ckpt_cli_option *find_long(const ckpt_cli *cli, const char *name, size_t length, int *matches)

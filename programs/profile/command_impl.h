@@ -1,11 +1,11 @@
 /* What the files of ckpt_command_record share. */
-#ifndef CKPT_CUPTI_COMMAND_IMPL_H
-#define CKPT_CUPTI_COMMAND_IMPL_H
+#ifndef CKPT_PROGRAMS_PROFILE_COMMAND_IMPL_H
+#define CKPT_PROGRAMS_PROFILE_COMMAND_IMPL_H
 
 #include <signal.h>
 
 #include "core/base/memory.h"
-#include "cupti/command.h"
+#include "programs/profile/command.h"
 
 /* Where the injected library leaves its spools; without it in the environment it records nothing. */
 #define CKPT_SPOOL_VARIABLE "CKPT_INJECT_SPOOL"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/cli/cli.h"
-#include "core/cli/cli_impl.h"
+#include "programs/cli/cli.h"
+#include "programs/cli/cli_impl.h"
 
 static const char *const programs[] = {"ckpt-compare", "ckpt-graph", "ckpt-plan",
                                        "ckpt-profile", "ckpt-train", "ckpt-view"};

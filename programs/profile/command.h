@@ -1,6 +1,6 @@
 /* Running a program with libckpt_inject.so inside, and what it recorded as a trace. */
-#ifndef CKPT_CUPTI_COMMAND_H
-#define CKPT_CUPTI_COMMAND_H
+#ifndef CKPT_PROGRAMS_PROFILE_COMMAND_H
+#define CKPT_PROGRAMS_PROFILE_COMMAND_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* From the spools that the processes of a command left to one trace for each that did something on a GPU. */
-#include "cupti/command_impl.h"
+#include "programs/profile/command_impl.h"
 
 #include <dirent.h>
 #include <errno.h>

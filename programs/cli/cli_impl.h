@@ -1,8 +1,8 @@
 /* The two halves of the command line: parsing, and what a program says of itself. */
-#ifndef CKPT_CORE_CLI_CLI_IMPL_H
-#define CKPT_CORE_CLI_CLI_IMPL_H
+#ifndef CKPT_PROGRAMS_CLI_CLI_IMPL_H
+#define CKPT_PROGRAMS_CLI_CLI_IMPL_H
 
-#include "core/cli/cli.h"
+#include "programs/cli/cli.h"
 
 /* The program's options and then those of all programs; NULL behind the last. */
 const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which);

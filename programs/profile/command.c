@@ -3,7 +3,7 @@
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* realpath, mkdtemp */
 #endif
-#include "cupti/command_impl.h"
+#include "programs/profile/command_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool is_variable(const char *entry, const char *name)
     return strncmp(entry, name, length) == 0 && entry[length] == '=';
 }
 
-/* What our own restart set for OpenMP (kernels/threads.c), and what is set anew. */
+/* What our own restart set for OpenMP (programs/cli/settle.c), and what is set anew. */
 static bool is_dropped(const char *entry, bool record)
 {
     const bool settled = getenv("CKPT_SETTLED") != NULL;

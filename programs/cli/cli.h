@@ -1,6 +1,6 @@
 /* What every program's command line shares: --help, --version, -o, errors, exit codes, NO_COLOR, progress. */
-#ifndef CKPT_CORE_CLI_CLI_H
-#define CKPT_CORE_CLI_CLI_H
+#ifndef CKPT_PROGRAMS_CLI_CLI_H
+#define CKPT_PROGRAMS_CLI_CLI_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/threads.h"
+#include "programs/cli/settle.h"
 
 static char *own_path;
 
@@ -41,7 +41,7 @@ static int child(int argc, char **argv)
     if (starts > 5 || argc != 3 || strcmp(argv[2], "a word") != 0 || setenv("CKPT_TEST_STARTS", digit, 1) != 0) {
         return 90;
     }
-    ckpt_threads_settle(argv);
+    ckpt_cli_settle_threads(argv);
     const char *const count = getenv("GOMP_SPINCOUNT");
     return starts + (count == NULL ? 0 : strcmp(count, "2000") == 0 ? 30 : 10);
 }

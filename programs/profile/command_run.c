@@ -1,7 +1,7 @@
 /* Running a command as a shell would: in our process group, with our files, its signals its own. Signals of the
  * terminal reach it directly and are ignored here; what another process sends to us is passed on, because `timeout` and
  * batch systems know only our number. */
-#include "cupti/command_impl.h"
+#include "programs/profile/command_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
