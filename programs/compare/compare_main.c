@@ -7,7 +7,6 @@
 #include "core/base/file.h"
 #include "programs/cli/cli.h"
 #include "viz/compare/compare.h"
-#include "viz/compare/compare_write.h"
 
 enum { OUTPUTS = 8, LIMITS = 64 };
 

@@ -95,7 +95,7 @@ assert changes == sorted(changes, reverse=True)
 assert all(c["new_reason"] for c in d["contributors"] if c["new_bytes"])
 P
 "$bin/ckpt-compare" all.json again.json >out || fail "text"
-has "keep -> recompute: +" "h.4 … h.5.up ×2 " "kB at the peak" "activation, only in base: kept since step "
+has "keep → recompute  " "h.4 … h.5.up   ×2 " "  at the peak" "kB    –  " "  kept since step "
 
 # 3 the peak up by one byte, and 4 faster
 edit all.json byte.json 'd["summary"]["peak_bytes"] += 1'
@@ -229,17 +229,17 @@ five("high.prof", 1005)
 P
 expect 0 "the same" base.prof base.prof
 expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 base.prof noise.prof
-has "not significant (p = " "~ p="
+has "not significant (p = " "~ (p = "
 "$bin/ckpt-compare" --exit-code --max-increase step_time=3%,backward=0 base.prof slow.prof >out
 [ $? = 1 ] || fail "a slower layer: $(cat out)"
 has "1 limit exceeded (step time); worse: step time +" "h.0.down forward: +30.1 us (+100.00 %)" "backward time 745 us, just what --max-increase backward=0 allows" "more that do not differ"
-[ "$(grep -c 'p<0.001' out)" -ge 2 ] && ! grep -q "h.0.up.*worse" out || fail "a slower layer: $(cat out)"
+[ "$(grep -c 'p < 0.001' out)" -ge 2 ] && ! grep -q "h.0.up.*worse" out || fail "a slower layer: $(cat out)"
 expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 --max step_time=1ns base.prof few.prof
 has "not enough samples (3, wanted 5)"
 # 5 samples all above 5 others: p = 2/252 = 0.008. For one sum that is significant; for one of ten rows and more it is
 # not (Holm), but for --alpha 0.5.
 "$bin/ckpt-compare" low.prof high.prof >out
-[ "$(grep -c 'worse p=0.008' out)" = 4 ] && ! grep -q 'by layer' out || fail "Holm: $(cat out)"
+[ "$(grep -c 'worse (p = 0.008)' out)" = 4 ] && ! grep -q 'by layer' out || fail "Holm: $(cat out)"
 "$bin/ckpt-compare" --alpha 0.5 low.prof high.prof >out
 has "; by layer and direction " " worse, 0 better"
 edit base.prof flushed.prof 'd["flushed"] = True'
@@ -270,7 +270,7 @@ edit measured.trace three.trace 'd["step_times_ns"] = [2000000] * 3'
 edit measured.trace cpu.trace 'd["machine"]["device"] = "cpu: another, 1 threads"'
 edit measured.trace bytes.trace 'e = d["events"][2]; e["bytes"]["activations"] += 64; t = [sum(v for k, v in x["bytes"].items() if k != "outside") for x in d["events"]]; d["peak_bytes"] = max(t); d["peak_event"] = t.index(max(t))'
 expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 steps.trace jitter.trace
-has "~ p="
+has "~ (p = "
 expect 1 "1 limit exceeded (step time); worse: step time +100 us (+10.00 %)" --max-increase step_time=3% steps.trace slower.trace
 expect 0 "within limits; worse: step time +100 us (+10.00 %)" --max-increase step_time=11% steps.trace slower.trace
 expect 1 "1 limit exceeded (step time); the same" --max step_time=1.05ms slower.trace slower.trace
@@ -291,8 +291,8 @@ expect 0 "the same" base.sweep base.sweep
 has "step time at" "+500 us" "1 limit exceeded (step time)"
 "$bin/ckpt-compare" --exit-code base.sweep shorter.sweep >out
 [ $? = 1 ] || fail "a shorter sweep: $(cat out)"
-has "NEW has no plan" "worse: least budget"
-# Points at other budgets: between its own a sweep may do better than its stairs, so nothing is worse for certain.
+has "NEW has no plan" "worse: minimum budget"
+# Points at other budgets: between its own a sweep may do better than its steps, so nothing is worse for certain.
 edit base.sweep moved.sweep 'for p in d["points"][1:-1]: p["budget_bytes"] += 64'
 "$bin/ckpt-compare" --exit-code --max-increase step_time=0,mean_time=0 base.sweep moved.sweep >out || fail "other budgets: $(cat out)"
 has "NEW has no point at this budget" "the sweeps have other budgets"

@@ -42,7 +42,7 @@ static void make(made *m, uint64_t seed)
 /* What a stay is of, by its name alone. */
 static ckpt_category category_of(const made *m, const ckpt_live_range *range)
 {
-    if (range->kind == CKPT_LIFE_WORKSPACE) {
+    if (range->kind == CKPT_LIVE_WORKSPACE) {
         return CKPT_CAT_WORKSPACE;
     }
     const int b = ckpt_graph_find_buffer(m->graph, range->name);
@@ -168,7 +168,7 @@ static int last_use(const made *m, const ckpt_live_range *range, int buffer)
 static void stays_have_true_reasons(void **state)
 {
     (void)state;
-    int count[CKPT_LIFE_KIND_COUNT] = {0}, outputs = 0, taken = 0;
+    int count[CKPT_LIVE_KIND_COUNT] = {0}, outputs = 0, taken = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
         make(&m, seed);
@@ -177,7 +177,7 @@ static void stays_have_true_reasons(void **state)
             const ckpt_step *const born = &m.plan->step[range->born];
             count[range->kind]++;
             assert_int_equal(range->born, range->from);
-            if (range->kind == CKPT_LIFE_WORKSPACE) {
+            if (range->kind == CKPT_LIVE_WORKSPACE) {
                 assert_true(range->last == range->from && range->to == range->from);
                 assert_string_equal(range->name, born->name);
                 continue;
@@ -191,11 +191,11 @@ static void stays_have_true_reasons(void **state)
             const ckpt_kind kind = m.graph->buffer[b].kind;
             const bool remade = born->recomputed && kind != CKPT_GRADIENT;
             const bool away = born->kind == CKPT_FETCH || (copied >= 0 && !remade);
-            CHECK(range->kind == (away                      ? CKPT_LIFE_OFFLOADED
-                                  : kind == CKPT_GRADIENT   ? CKPT_LIFE_GRADIENT
-                                  : remade                  ? CKPT_LIFE_RECOMPUTED
-                                  : kind == CKPT_ACTIVATION ? CKPT_LIFE_ACTIVATION
-                                                            : CKPT_LIFE_SAVED),
+            CHECK(range->kind == (away                      ? CKPT_LIVE_OFFLOADED
+                                  : kind == CKPT_GRADIENT   ? CKPT_LIVE_GRADIENT
+                                  : remade                  ? CKPT_LIVE_RECOMPUTED
+                                  : kind == CKPT_ACTIVATION ? CKPT_LIVE_ACTIVATION
+                                                            : CKPT_LIVE_SAVED),
                   "seed %llu: %s from step %d is called %s", (unsigned long long)seed, range->name, range->from,
                   ckpt_live_range_kind_name(range->kind));
             const ckpt_step *const end = &m.plan->step[range->to];
@@ -213,7 +213,7 @@ static void stays_have_true_reasons(void **state)
         }
         ckpt_arena_fini(&m.arena);
     }
-    for (int k = 0; k < CKPT_LIFE_OTHER; k++) {
+    for (int k = 0; k < CKPT_LIVE_OTHER; k++) {
         CHECK(count[k] > 50, "only %d stays are of kind %s", count[k],
               ckpt_live_range_kind_name((ckpt_live_range_kind)k));
     }
@@ -329,7 +329,7 @@ static void ends_of_a_stay(void **state)
     event[1].name = event[2].name = "x";
     event[2] = event[1];
     event[2].step = 2;
-    assert_true(stay(event, 5).copied == 1 && stay(event, 5).kind == CKPT_LIFE_OFFLOADED);
+    assert_true(stay(event, 5).copied == 1 && stay(event, 5).kind == CKPT_LIVE_OFFLOADED);
     event[1].span = event[2].span = CKPT_SPAN_FREE;
     assert_int_equal(stay(event, 5).last, 0);
     for (int wait = 0; wait < 2; wait++) { /* as the trace's last event too */
@@ -342,7 +342,7 @@ static void ends_of_a_stay(void **state)
     event[1].stream = "h2d"; /* fetched, and no run after that */
     event[1].span = CKPT_SPAN_COPY;
     const ckpt_live_range fetched = stay_from(1, event, 4);
-    assert_true(fetched.last == -1 && fetched.kind == CKPT_LIFE_OFFLOADED && fetched.born == 1);
+    assert_true(fetched.last == -1 && fetched.kind == CKPT_LIVE_OFFLOADED && fetched.born == 1);
 }
 
 /* Blocks of a program without a plan: how many events, and whether frees may be missing. */
@@ -403,7 +403,7 @@ static void blocks_without_a_plan(void **state)
         }
         for (int i = 0; i < ranges.count; i++) {
             const ckpt_live_range *const a = &ranges.range[i];
-            assert_true(a->kind == CKPT_LIFE_OTHER && a->born == a->from && a->last == -1);
+            assert_true(a->kind == CKPT_LIVE_OTHER && a->born == a->from && a->last == -1);
             /* Nothing below an offset is used by nobody: it is the bytes that some block covers below the address. */
             ckpt_bytes below = 0;
             for (int64_t base = 0x7f0000000000; base <= a->address; base += INT64_C(1) << 32) {
@@ -463,8 +463,8 @@ static void kinds_without_a_plan(void **state)
 {
     (void)state;
     static const ckpt_live_range_kind kind[CKPT_CATEGORY_COUNT] = {
-        CKPT_LIFE_OTHER, CKPT_LIFE_GRADIENT,  CKPT_LIFE_OTHER, CKPT_LIFE_OTHER, CKPT_LIFE_ACTIVATION,
-        CKPT_LIFE_SAVED, CKPT_LIFE_WORKSPACE, CKPT_LIFE_OTHER, CKPT_LIFE_OTHER, CKPT_LIFE_OTHER,
+        CKPT_LIVE_OTHER, CKPT_LIVE_GRADIENT,  CKPT_LIVE_OTHER, CKPT_LIVE_OTHER, CKPT_LIVE_ACTIVATION,
+        CKPT_LIVE_SAVED, CKPT_LIVE_WORKSPACE, CKPT_LIVE_OTHER, CKPT_LIVE_OTHER, CKPT_LIVE_OTHER,
     };
     ckpt_event event[2 * CKPT_CATEGORY_COUNT];
     ckpt_bytes bytes[CKPT_CATEGORY_COUNT] = {0};

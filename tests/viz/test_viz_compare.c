@@ -10,7 +10,6 @@
 #include "planner/api/planner.h"
 #include "tests/support/support_graphs.h"
 #include "viz/compare/compare.h"
-#include "viz/compare/compare_write.h"
 
 typedef struct fixture {
     ckpt_arena arena;
@@ -138,13 +137,13 @@ static void check_decisions(const ckpt_difference *d, const ckpt_plan *a, const 
             const ckpt_decision_change *const c = &d->decision[found++];
             assert_string_equal(c->layer, b->layer[k].layer);
             assert_true(c->base == a->layer[k].decision && c->fresh == b->layer[k].decision);
-            assert_true(c->again_ns == again_of(b, c->layer) - again_of(a, c->layer));
-            by_layer += c->again_ns;
+            assert_true(c->recomputed_ns == again_of(b, c->layer) - again_of(a, c->layer));
+            by_layer += c->recomputed_ns;
         }
     }
     for (int g = 0; g < d->decision_group_count; g++) {
         grouped += d->decision_group[g].count;
-        by_group += d->decision_group[g].again_ns;
+        by_group += d->decision_group[g].recomputed_ns;
     }
     assert_true(found == d->decision_count && grouped == found && by_layer == by_group);
 }

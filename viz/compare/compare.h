@@ -52,17 +52,15 @@ typedef enum ckpt_compare_change {
     CKPT_CHANGE_UNJUDGED, /* two numbers of different kinds, such as predicted and measured; `why` says which */
 } ckpt_compare_change;
 
-/* A metric as users name it in limits: of the kinds it is in, lower is better unless `neutral`. */
+/* A metric as users name it in limits. The table of them is in compare_metrics.c. */
 typedef struct ckpt_metric {
-    const char *name;  /* "step_time" */
+    const char *name;  /* "step_time": in limits, CSV and JSON */
     const char *label; /* "step time" */
     const char *about; /* one clause, for --list-metrics */
     ckpt_compare_unit unit;
-    bool neutral;
-    unsigned kinds; /* bit 1 << ckpt_compare_kind */
+    bool neutral;                     /* neither more nor less is better; else less is */
+    const struct ckpt_source *source; /* where its number comes from, per ckpt_compare_kind */
 } ckpt_metric;
-
-extern const ckpt_metric ckpt_metrics[]; /* name NULL ends it */
 
 /* One number on both sides. */
 typedef struct ckpt_compare_value {
@@ -115,7 +113,7 @@ typedef struct ckpt_compare_mismatch {
 typedef struct ckpt_decision_change {
     const char *layer;
     ckpt_decision base, fresh;
-    ckpt_ns again_ns;        /* more time in runs again of its ops, NEW less BASE */
+    ckpt_ns recomputed_ns;   /* more time in recomputed runs of its ops, NEW less BASE */
     ckpt_bytes copied_bytes; /* more bytes copied to the host */
     ckpt_bytes peak_bytes;   /* more of what it wrote in memory at the peak */
     int group;               /* index in decision_group */
@@ -127,7 +125,7 @@ typedef struct ckpt_decision_group {
     int count;
     int of; /* blocks from the first to the last, when that is more; else 0 */
     ckpt_decision base, fresh;
-    ckpt_ns again_ns;
+    ckpt_ns recomputed_ns;
     ckpt_bytes copied_bytes, peak_bytes;
 } ckpt_decision_group;
 
@@ -216,23 +214,36 @@ CKPT_MUST_USE ckpt_code ckpt_compare_make(const ckpt_compare_file *base, const c
                                           const ckpt_compare_options *options, ckpt_arena *out,
                                           const ckpt_compare_report **report, ckpt_err *err);
 
-/* For people: aligned, with escapes for colour when `color`. And everything, for programs (docs/reference/compare.md). */
+/* The forms of a report. All but CSV, JSON and JUnit show the same tables (compare_tables.h). Names from files are text in
+ * every form, whatever they hold. */
+
+/* For people: aligned, with escapes for colour when `color`. */
 void ckpt_compare_text(const ckpt_compare_report *report, bool color, ckpt_text *text);
+
+/* GitHub's Markdown. Tables lose their last rows where the text would pass `room` bytes (0: any length): it says how
+ * many. */
+void ckpt_compare_markdown(const ckpt_compare_report *report, size_t room, ckpt_text *text);
+
+/* A page that needs nothing else and runs nothing. */
+void ckpt_compare_html(const ckpt_compare_report *report, ckpt_text *text);
+
+/* Everything, for programs (docs/reference/compare.md); and one line per number (RFC 4180): metrics, rows, decisions,
+ * contributors, limits. */
 void ckpt_compare_json(const ckpt_compare_report *report, ckpt_text *text);
+void ckpt_compare_csv(const ckpt_compare_report *report, ckpt_text *text);
+
+/* JUnit's XML as Jenkins and GitLab read it: a suite per NEW; a test case per metric, and one for whether a plan still
+ * fits. Failed is what the exit code fails for, skipped what the files or samples do not tell (with warn_only: what
+ * would have failed). What cannot be compared is an error. */
+void ckpt_compare_junit(const ckpt_compare_report *report, ckpt_text *text);
+
+/* Workflow commands for GitHub Actions, one a line: an error per exceeded limit (a warning with warn_only), a notice
+ * with the verdict. */
+void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text);
 
 /* The metrics of a kind, or of all, one a line, for --list-metrics. */
 void ckpt_metrics_text(ckpt_text *text);
 
-const char *ckpt_compare_kind_name(ckpt_compare_kind kind);       /* "plan" */
-const char *ckpt_compare_change_name(ckpt_compare_change change); /* "worse" */
-
-/* A number with its unit, "6.00 GB"; the change of it, "+1 B"; and in percent, "+3.10 %", "new" or "" where BASE is 0.
- * Written to `text` (CKPT_UNITS_TEXT bytes) and given back. */
-const char *ckpt_compare_show(ckpt_compare_unit unit, int64_t value, char *text);
-const char *ckpt_compare_show_change(const ckpt_compare_value *value, char *text);
-const char *ckpt_compare_show_percent(const ckpt_compare_value *value, char *text);
-
-/* One line of what is worse, better or exceeded: "peak +75.0 MB (+1.2 %), step time -12.3 ms (-3.1 %)". */
-const char *ckpt_compare_verdict(const ckpt_difference *difference, ckpt_arena *out);
+const char *ckpt_compare_kind_name(ckpt_compare_kind kind); /* "plan" */
 
 #endif

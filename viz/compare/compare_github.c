@@ -2,7 +2,7 @@
  * ":" and "," are escaped as the runner unescapes them (actions/toolkit, packages/core/src/command.ts). */
 #include <string.h>
 
-#include "viz/compare/compare_write.h"
+#include "viz/compare/compare_impl.h"
 
 static void put_data(ckpt_text *text, const char *string, bool property)
 {
@@ -26,37 +26,18 @@ static void begin(ckpt_text *text, const char *command, const ckpt_difference *d
     ckpt_text_add(text, "::");
 }
 
-static void put_refusal(const ckpt_difference *d, ckpt_text *text)
-{
-    begin(text, "error", d, "not comparable");
-    for (int i = 0; i < d->mismatch_count; i++) {
-        put_data(text, i > 0 ? "; " : "", false);
-        put_data(text, d->mismatch[i].what, false);
-        put_data(text, ": ", false);
-        put_data(text, d->mismatch[i].base, false);
-        put_data(text, " and ", false);
-        put_data(text, d->mismatch[i].fresh, false);
-    }
-    ckpt_text_add(text, "\n");
-}
-
 void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text)
 {
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    const char *const bad = report->options.warn_only ? "warning" : "error";
     for (int i = 0; i < report->count; i++) {
         const ckpt_difference *const d = &report->difference[i];
-        if (!d->compared) {
-            put_refusal(d, text);
-            continue;
-        }
         for (int k = 0; k < d->limit_count; k++) {
             const ckpt_limit_result *const r = &d->limit[k];
             if (r->state != CKPT_LIMIT_EXCEEDED) {
                 continue;
             }
-            begin(text, bad, d, r->limit->text);
+            begin(text, report->options.warn_only ? "warning" : "error", d, r->limit->text);
             put_data(text, r->text, false);
             for (int b = 0; b < r->because_count; b++) {
                 put_data(text, "\n", false);
@@ -66,7 +47,7 @@ void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text
         }
         const char *const verdict = ckpt_compare_verdict(d, &arena);
         text->failed = text->failed || verdict == NULL;
-        begin(text, "notice", d, "ckpt-compare");
+        begin(text, d->compared ? "notice" : "error", d, d->compared ? "ckpt-compare" : "not comparable");
         put_data(text, verdict != NULL ? verdict : "", false);
         ckpt_text_add(text, "\n");
     }

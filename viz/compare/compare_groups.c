@@ -91,23 +91,19 @@ static bool one_varies(const ckpt_comparer *c, const member *first, int count, s
 }
 
 /* "h.0 … h.5.mlp" for members first .. last. */
-static ckpt_code name_group(ckpt_comparer *c, const member *first, int count, ckpt_decision_group *group)
+static void name_group(ckpt_comparer *c, const member *first, int count, ckpt_decision_group *group)
 {
     const char *const one = c->d->decision[first[0].at].layer, *const end = c->d->decision[first[count - 1].at].layer;
     int64_t low = 0, high = 0;
     size_t cut = 0;
     group->name = one;
-    if (count == 1) {
-        return CKPT_OK;
-    }
-    if (numbers(one, end, &low, &high, &cut) && one_varies(c, first, count, cut)) {
+    if (count > 1 && numbers(one, end, &low, &high, &cut) && one_varies(c, first, count, cut)) {
         const int64_t span = llabs(high - low) + 1;
-        group->name = ckpt_arena_format(c->out, "%.*s … %s", (int)cut, one, end);
+        group->name = CKPT_COMPARE_SAY(c, "%.*s … %s", (int)cut, one, end);
         group->of = span > count && span <= INT32_MAX ? (int)span : 0;
-    } else {
-        group->name = ckpt_arena_format(c->out, "%s … %s", one, end);
+    } else if (count > 1) {
+        group->name = CKPT_COMPARE_SAY(c, "%s … %s", one, end);
     }
-    return group->name != NULL ? CKPT_OK : CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a comparison");
 }
 
 typedef struct ordered {
@@ -118,7 +114,7 @@ typedef struct ordered {
 static int by_change(const void *a, const void *b)
 {
     const ordered *const x = a, *const y = b;
-    const int64_t times[] = {llabs(x->group.again_ns), llabs(y->group.again_ns)};
+    const int64_t times[] = {llabs(x->group.recomputed_ns), llabs(y->group.recomputed_ns)};
     const int64_t bytes[] = {llabs(x->group.peak_bytes), llabs(y->group.peak_bytes)};
     return times[0] != times[1]   ? (times[0] < times[1] ? 1 : -1)
            : bytes[0] != bytes[1] ? (bytes[0] < bytes[1] ? 1 : -1)
@@ -130,22 +126,20 @@ static bool alike(const member *a, const member *b)
     return strcmp(a->pattern, b->pattern) == 0 && a->base == b->base && a->fresh == b->fresh;
 }
 
-ckpt_code ckpt_group_decisions(ckpt_comparer *c)
+void ckpt_group_decisions(ckpt_comparer *c)
 {
     const int count = c->d->decision_count;
     ckpt_decision_change *const change = (ckpt_decision_change *)c->d->decision;
-    member *const all = CKPT_NEW(c->out, member, count);
-    ordered *const found = CKPT_NEW(c->out, ordered, count);
-    ckpt_decision_group *const group = CKPT_NEW(c->out, ckpt_decision_group, count);
-    int *const allocation = CKPT_NEW(c->out, int, count);
-    if (all == NULL || found == NULL || group == NULL || allocation == NULL) {
-        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d changes", count);
+    member *const all = CKPT_COMPARE_NEW(c, member, count);
+    ordered *const found = CKPT_COMPARE_NEW(c, ordered, count);
+    ckpt_decision_group *const group = CKPT_COMPARE_NEW(c, ckpt_decision_group, count);
+    int *const rank = CKPT_COMPARE_NEW(c, int, count);
+    for (int i = 0; i < count && c->code == CKPT_OK; i++) {
+        const char *const pattern = ckpt_compare_keep(c, pattern_of(change[i].layer, c->out));
+        all[i] = (member){pattern, change[i].base, change[i].fresh, i};
     }
-    for (int i = 0; i < count; i++) {
-        all[i] = (member){pattern_of(change[i].layer, c->out), change[i].base, change[i].fresh, i};
-        if (all[i].pattern == NULL) {
-            return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a name");
-        }
+    if (c->code != CKPT_OK) {
+        return;
     }
     qsort(all, (size_t)count, sizeof *all, by_pattern);
     int groups = 0;
@@ -153,25 +147,24 @@ ckpt_code ckpt_group_decisions(ckpt_comparer *c)
         ordered *const o = &found[groups];
         *o = (ordered){{.base = all[i].base, .fresh = all[i].fresh}, all[i].at, groups};
         for (; end < count && alike(&all[i], &all[end]); end++) {
-            const ckpt_decision_change *const d = &change[all[end].at];
-            o->group.again_ns = ckpt_plus(o->group.again_ns, d->again_ns);
+            ckpt_decision_change *const d = &change[all[end].at];
+            o->group.recomputed_ns = ckpt_plus(o->group.recomputed_ns, d->recomputed_ns);
             o->group.copied_bytes = ckpt_plus(o->group.copied_bytes, d->copied_bytes);
             o->group.peak_bytes = ckpt_plus(o->group.peak_bytes, d->peak_bytes);
-            change[all[end].at].group = groups;
+            d->group = groups;
         }
         o->group.count = end - i;
-        CKPT_TRY(name_group(c, &all[i], end - i, &o->group));
+        name_group(c, &all[i], end - i, &o->group);
         groups++;
     }
     qsort(found, (size_t)groups, sizeof *found, by_change);
     for (int g = 0; g < groups; g++) {
         group[g] = found[g].group;
-        allocation[found[g].nth] = g;
+        rank[found[g].nth] = g;
     }
     for (int i = 0; i < count; i++) {
-        change[i].group = allocation[change[i].group];
+        change[i].group = rank[change[i].group];
     }
     c->d->decision_group = group;
     c->d->decision_group_count = groups;
-    return CKPT_OK;
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "viz/compare/compare_tables.h"
-#include "viz/compare/compare_write.h"
 #include "viz/draw/words.h"
 #include "viz/html/html_hash.h"
 
@@ -18,96 +17,81 @@ static const char style[] =
     "code{overflow-wrap:anywhere}.worse{color:var(--worse);font-weight:bold}.better{color:var(--better)}\n"
     "summary{cursor:pointer;font-weight:bold}p.verdict{font-size:1.1em}\n";
 
-typedef enum cell_kind { WORDS, NUMBER, NAME } cell_kind;
-
-static void put_cell(cell_kind kind, const char *tag, const char *tone, const char *words, ckpt_text *text)
+/* <tag>words</tag>; `class` may be "", `code` shows the words letter by letter. */
+static void put(ckpt_text *text, const char *tag, const char *class, bool code, const char *words)
 {
-    const bool number = kind == NUMBER, toned = tone[0] != '\0' && kind != NAME;
-    const bool code = kind == NAME && words[0] != '\0';
-    ckpt_text_add(text, "<%s", tag);
-    if (number || toned) {
-        ckpt_text_add(text, " class=\"%s%s%s\"", number ? "number" : "", number && toned ? " " : "", toned ? tone : "");
-    }
-    ckpt_text_add(text, code ? "><code>" : ">");
+    ckpt_text_add(text, class[0] != '\0' ? "<%s class=\"%s\">" : "<%s>", tag, class);
+    code = code && words[0] != '\0';
+    ckpt_text_add(text, "%s", code ? "<code>" : "");
     ckpt_words_xml(text, words);
     ckpt_text_add(text, "%s</%s>", code ? "</code>" : "", tag);
 }
 
-static cell_kind kind_of(const ckpt_table *table, int column)
+static void put_row(const ckpt_table *table, const char *tag, const char *const *cell, ckpt_compare_change tone,
+                    ckpt_text *text)
 {
-    return (table->numbers >> column & 1) != 0 ? NUMBER : (table->names >> column & 1) != 0 ? NAME : WORDS;
+    static const char *const classes[2][3] = {{"", "worse", "better"}, {"number", "number worse", "number better"}};
+    const int toned = tone == CKPT_CHANGE_WORSE ? 1 : tone == CKPT_CHANGE_BETTER ? 2 : 0;
+    ckpt_text_add(text, "<tr>");
+    for (int c = 0; c < table->columns; c++) {
+        const bool name = (table->names >> c & 1) != 0;
+        put(text, tag, classes[table->numbers >> c & 1][name ? 0 : toned], name && tag[1] == 'd', cell[c]);
+    }
+    ckpt_text_add(text, "</tr>\n");
 }
 
 static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
 {
     ckpt_text_add(text, "<details%s><summary>", open ? " open" : "");
     ckpt_words_xml(text, table->title);
-    ckpt_text_add(text, " (%d)</summary>\n<div class=\"wide\"><table>\n<tr>", table->row_count);
-    for (int c = 0; c < table->columns; c++) {
-        put_cell(kind_of(table, c) == NUMBER ? NUMBER : WORDS, "th", "", table->header[c], text);
-    }
-    ckpt_text_add(text, "</tr>\n");
+    ckpt_text_add(text, " (%d)</summary>\n<div class=\"wide\"><table>\n", table->row_count);
+    put_row(table, "th", table->header, CKPT_CHANGE_SAME, text);
     for (int r = 0; r < table->row_count; r++) {
-        const ckpt_table_row *const row = &table->row[r];
-        const char *const tone = row->tone == CKPT_CHANGE_WORSE    ? "worse"
-                                 : row->tone == CKPT_CHANGE_BETTER ? "better"
-                                                                   : "";
-        ckpt_text_add(text, "<tr>");
-        for (int c = 0; c < table->columns; c++) {
-            put_cell(kind_of(table, c), "td", tone, row->cell[c], text);
-        }
-        ckpt_text_add(text, "</tr>\n");
+        put_row(table, "td", table->row[r].cell, table->row[r].tone, text);
     }
-    ckpt_text_add(text, "</table></div></details>\n");
+    ckpt_text_add(text, "</table></div>");
+    if (table->note[0] != '\0') {
+        put(text, "p", "", false, table->note);
+    }
+    ckpt_text_add(text, "</details>\n");
 }
 
 static void put_difference(const ckpt_difference *d, ckpt_arena *arena, ckpt_text *text)
 {
-    ckpt_table table[CKPT_TABLES_MAX];
-    int count = 0;
-    ckpt_text_add(text, "<h2><code>");
-    ckpt_words_xml(text, d->base->source);
-    ckpt_text_add(text, "</code> → <code>");
-    ckpt_words_xml(text, d->fresh->source);
-    ckpt_text_add(text, "</code></h2>\n");
+    enum { OPEN_ROWS = 30 };
+    ckpt_page page;
+    if (!ckpt_page_make(d, arena, &page)) {
+        text->failed = true;
+        return;
+    }
+    ckpt_text_add(text, "<h2>");
+    put(text, "code", "", false, d->base->source);
+    ckpt_text_add(text, " → ");
+    put(text, "code", "", false, d->fresh->source);
+    ckpt_text_add(text, "</h2>\n");
     if (d->mismatch_count > 0) {
         ckpt_text_add(text, "<p class=\"worse\">not comparable%s</p>\n<ul>\n",
                       d->compared ? ", compared by force" : "");
         for (int i = 0; i < d->mismatch_count; i++) {
             ckpt_text_add(text, "<li>");
-            ckpt_words_xml(text, d->mismatch[i].what);
-            ckpt_text_add(text, ": <code>");
-            ckpt_words_xml(text, d->mismatch[i].base);
-            ckpt_text_add(text, "</code> and <code>");
-            ckpt_words_xml(text, d->mismatch[i].fresh);
-            ckpt_text_add(text, "</code></li>\n");
+            put(text, "span", "", false, d->mismatch[i].what);
+            ckpt_text_add(text, ": ");
+            put(text, "code", "", false, d->mismatch[i].base);
+            ckpt_text_add(text, " and ");
+            put(text, "code", "", false, d->mismatch[i].fresh);
+            ckpt_text_add(text, "</li>\n");
         }
         ckpt_text_add(text, "</ul>\n");
     }
     if (!d->compared) {
         return;
     }
-    const char *const verdict = ckpt_compare_verdict(d, arena);
-    if (verdict == NULL || ckpt_compare_tables(d, arena, table, &count, NULL) != CKPT_OK) {
-        text->failed = true;
-        return;
+    put(text, "p", d->exceeded ? "verdict worse" : "verdict", false, page.verdict);
+    for (int i = 0; i < page.note_count; i++) {
+        put(text, "p", "", false, page.note[i]);
     }
-    ckpt_text_add(text, "<p class=\"verdict%s\">", d->exceeded ? " worse" : "");
-    ckpt_words_xml(text, verdict);
-    ckpt_text_add(text, "</p>\n");
-    for (int i = 0; i < d->note_count; i++) {
-        ckpt_text_add(text, "<p>");
-        ckpt_words_xml(text, d->note[i]);
-        ckpt_text_add(text, "</p>\n");
-    }
-    if (d->first_difference[0] != '\0') {
-        ckpt_text_add(text, "<p>");
-        ckpt_words_xml(text, d->first_difference);
-        ckpt_text_add(text, "</p>\n");
-    }
-    enum { OPEN_ROWS = 30 };
-    for (int i = 0; i < count; i++) {
-        put_table(&table[i], i == 0 || table[i].row_count <= OPEN_ROWS, text);
+    for (int i = 0; i < page.table_count; i++) {
+        put_table(&page.table[i], i == 0 || page.table[i].row_count <= OPEN_ROWS, text);
     }
 }
 

@@ -1,14 +1,16 @@
-/* What the parts of ckpt-compare share: growing a difference, and looking names up. */
+/* What the parts of ckpt-compare share: a difference in the making, and where a metric's numbers come from. */
 #ifndef CKPT_VIZ_COMPARE_COMPARE_IMPL_H
 #define CKPT_VIZ_COMPARE_COMPARE_IMPL_H
 
+#include "core/base/names.h"
 #include "viz/compare/compare.h"
 
-enum { CKPT_COMPARE_VALUES = 24, CKPT_COMPARE_NOTES = 16, CKPT_COMPARE_MISMATCHES = 8 };
+enum { CKPT_COMPARE_VALUES = 32, CKPT_COMPARE_NOTES = 16, CKPT_COMPARE_MISMATCHES = 8 };
 
-/* One difference in the making. Its arrays have the room above. */
+/* One difference in the making. Its arrays have the room above. The first failure is kept in `code`; what follows it
+ * does nothing, so the parts need not check each step. */
 typedef struct ckpt_comparer {
-    const ckpt_compare_file *base, *fresh;
+    const ckpt_compare_file *file[2]; /* BASE, NEW */
     const ckpt_compare_options *options;
     double alpha;
     ckpt_difference *d;
@@ -17,88 +19,127 @@ typedef struct ckpt_comparer {
     ckpt_compare_mismatch *mismatch;
     bool other_clock; /* one side's times are predicted, the other's measured */
     ckpt_arena *out;
+    ckpt_code code;
     ckpt_err *err;
 } ckpt_comparer;
+
+/* True when `code` is CKPT_OK; else it is remembered. */
+bool ckpt_compare_ok(ckpt_comparer *c, ckpt_code code);
+
+/* Zeroed elements in c->out, or NULL and a failure; the text, or "" and a failure when it is NULL. */
+void *ckpt_compare_take(ckpt_comparer *c, size_t count, size_t size);
+const char *ckpt_compare_keep(ckpt_comparer *c, const char *text);
+#define CKPT_COMPARE_NEW(c, type, count) ((type *)ckpt_compare_take((c), (size_t)(count), sizeof(type)))
+#define CKPT_COMPARE_SAY(c, ...)         ckpt_compare_keep((c), ckpt_arena_format((c)->out, __VA_ARGS__))
+
+/* A number of one file. */
+typedef struct ckpt_number {
+    bool has;
+    int64_t value;
+    ckpt_compare_nature nature;
+    const int64_t *sample; /* SAMPLED: `samples` of them, in c->out or in the file */
+    int samples;
+    const char *where, *why; /* a clause: what it is of, where that varies; why it is no more than a bound; "" */
+} ckpt_number;
+
+/* Fill what BASE (side 0) or NEW (side 1) has; *number is zero, `why` "". `of` comes from the metric's row. */
+typedef void ckpt_number_read(ckpt_comparer *c, int side, int of, ckpt_number *number);
+
+/* Where a metric's number of one kind of file comes from: a field, or a function. */
+typedef struct ckpt_source {
+    enum { CKPT_NOT_THERE, CKPT_ALWAYS, CKPT_WHEN_EITHER, CKPT_WHEN_POSITIVE, CKPT_WHEN_FITS } has;
+    size_t field;           /* offset of an int64_t in ckpt_plan, ckpt_trace, ... */
+    ckpt_number_read *read; /* not NULL: instead of the field */
+    int of;                 /* what it is to read */
+} ckpt_source;
+
+extern const ckpt_metric ckpt_metrics[]; /* name NULL ends it */
+const ckpt_metric *ckpt_metric_find(const char *name);
+
+ckpt_number_read ckpt_plan_min_budget, ckpt_plan_excess, ckpt_plan_bound;
+ckpt_number_read ckpt_profile_time, ckpt_profile_bytes, ckpt_profile_copy;
+ckpt_number_read ckpt_trace_step_time, ckpt_trace_span, ckpt_trace_process;
+ckpt_number_read ckpt_sweep_min_budget, ckpt_sweep_step_time, ckpt_sweep_mean;
+
+/* What ckpt_plan_excess and ckpt_profile_time read. */
+enum { CKPT_OVER_KEEP_ALL, CKPT_OVER_BOUND };
+enum { CKPT_ALL_DIRECTIONS = -1 };
+
+/* Mismatches and notes of a kind, before anything is compared; then its rows, decisions and contributors. */
+void ckpt_match_plans(ckpt_comparer *c);
+void ckpt_match_profiles(ckpt_comparer *c);
+void ckpt_match_traces(ckpt_comparer *c);
+void ckpt_match_sweeps(ckpt_comparer *c);
+void ckpt_compare_plans(ckpt_comparer *c);
+void ckpt_compare_profiles(ckpt_comparer *c);
+void ckpt_compare_traces(ckpt_comparer *c);
+void ckpt_compare_sweeps(ckpt_comparer *c);
+
+/* All metrics of the kind that either side has, in the table's order. */
+void ckpt_compare_metrics(ckpt_comparer *c);
+
+/* Results of all limits, with what explains those that are exceeded. */
+void ckpt_compare_limits(ckpt_comparer *c);
 
 /* A limit on a metric that the kind lacks is CKPT_BAD_INPUT. */
 CKPT_MUST_USE ckpt_code ckpt_limits_check(const ckpt_limit *limit, int count, ckpt_compare_kind kind, ckpt_arena *out,
                                           ckpt_err *err);
 
-/* Add what the kind has: mismatches first (and notes), then, where the files are compared, everything else. */
-CKPT_MUST_USE ckpt_code ckpt_match_plans(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_match_profiles(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_match_traces(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_match_sweeps(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_compare_plans(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_compare_profiles(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_compare_traces(ckpt_comparer *c);
-CKPT_MUST_USE ckpt_code ckpt_compare_sweeps(ckpt_comparer *c);
-
-/* a + b, but not beyond what 63 bits hold: files may say anything. */
-int64_t ckpt_plus(int64_t a, int64_t b);
-
 /* The decisions that changed, by groups. */
-CKPT_MUST_USE ckpt_code ckpt_group_decisions(ckpt_comparer *c);
+void ckpt_group_decisions(ckpt_comparer *c);
 
-/* Mismatches that kinds share: names; where it runs; "profile p.json" or "roofline of h200", of which a folder does not
- * count. */
-CKPT_MUST_USE ckpt_code ckpt_match_name(ckpt_comparer *c, const char *what, const char *base, const char *fresh);
-CKPT_MUST_USE ckpt_code ckpt_match_target(ckpt_comparer *c, bool base_gpu, int base_threads, bool gpu, int threads);
-CKPT_MUST_USE ckpt_code ckpt_match_costs(ckpt_comparer *c, const char *base, const char *fresh);
-CKPT_MUST_USE ckpt_code ckpt_match_machines(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh);
+/* Live ranges of a side, and those at both peaks, matched by name. Static blocks are in memory all the time. */
+bool ckpt_compare_ranges(ckpt_comparer *c, const ckpt_trace *trace, const char *source, ckpt_live_ranges *ranges);
+void ckpt_compare_peaks(ckpt_comparer *c, const ckpt_live_ranges ranges[2], const ckpt_static *const statics[2],
+                        const int static_count[2]);
 
-/* A note where both sides name their libraries, and not the same. */
-CKPT_MUST_USE ckpt_code ckpt_note_software(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh);
+/* Mismatches that kinds share (compare_match.c): names; where it runs; where times come from ("profile p.json" or
+ * "roofline of h200", of which a folder does not count; true when both are known to be the same); machines, with a note
+ * where both name their libraries and not the same. */
+void ckpt_match_name(ckpt_comparer *c, const char *what, const char *base, const char *fresh);
+void ckpt_match_target(ckpt_comparer *c, bool base_gpu, int base_threads, bool gpu, int threads);
+bool ckpt_match_costs(ckpt_comparer *c, const char *base, const char *fresh);
+void ckpt_match_machines(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh);
 
-/* Stays at both peaks, matched by name. `base_statics` and `statics` are in memory all the time. */
-CKPT_MUST_USE ckpt_code ckpt_compare_peaks(ckpt_comparer *c, const ckpt_live_ranges *base,
-                                           const ckpt_live_ranges *fresh, const ckpt_static *base_static,
-                                           int base_static_count, const ckpt_static *fresh_static,
-                                           int fresh_static_count);
+/* A line of the difference, or both sides of a mismatch. */
+void ckpt_compare_note(ckpt_comparer *c, const char *text);
+void ckpt_compare_mismatched(ckpt_comparer *c, const char *what, const char *base, const char *fresh);
 
-/* Results of all limits, with what explains those that are exceeded. */
-CKPT_MUST_USE ckpt_code ckpt_compare_limits(ckpt_comparer *c);
+/* A name that fits a message: no control characters, at most 60 letters. */
+const char *ckpt_compare_name(ckpt_comparer *c, const char *name);
 
-/* A line of the difference, or one side of a mismatch. `text` NULL is no memory. */
-CKPT_MUST_USE ckpt_code ckpt_compare_note(ckpt_comparer *c, const char *text);
-CKPT_MUST_USE ckpt_code ckpt_compare_mismatched(ckpt_comparer *c, const char *what, const char *base,
-                                                const char *fresh);
-
-/* A name that fits a message: no control characters, at most as many letters (200 and fewer). NULL without memory. */
-enum { CKPT_COMPARE_LETTERS = 60 };
-const char *ckpt_compare_clip(ckpt_arena *out, const char *name, int letters);
-const char *ckpt_compare_name(ckpt_arena *out, const char *name); /* CKPT_COMPARE_LETTERS of them */
-
-/* A number of that metric, and one appended to the difference. Both sides have it; changes are judged later, once. */
-ckpt_compare_value ckpt_compare_number(const char *metric, int64_t base, int64_t fresh);
-ckpt_compare_value *ckpt_compare_add(ckpt_comparer *c, const char *metric, int64_t base, int64_t fresh);
-
-/* Samples of both sides (as many as *_count says, NULL for none) make the value a sampled one, and are tested where
- * they are enough. Those of NEW are kept for limits and must stay. */
-CKPT_MUST_USE ckpt_code ckpt_compare_samples(ckpt_comparer *c, ckpt_compare_value *value, const ckpt_ns *base,
-                                             int base_count, const ckpt_ns *fresh, int fresh_count);
-
-/* "another" model, "other" threads. */
-const char *ckpt_compare_another(const char *what);
-
-/* What the change of a value is, from all that is in it. */
-CKPT_MUST_USE ckpt_code ckpt_compare_judge(const ckpt_comparer *c, ckpt_compare_value *value);
+/* One number from those of both sides; and what its change is. */
+ckpt_compare_value ckpt_compare_value_of(ckpt_comparer *c, const ckpt_metric *metric, const ckpt_number *base,
+                                         const ckpt_number *fresh);
+void ckpt_compare_judge(ckpt_comparer *c, ckpt_compare_value *value);
+static inline ckpt_number ckpt_exact(int64_t value)
+{
+    return (ckpt_number){.has = true, .value = value, .where = "", .why = ""};
+}
 
 /* The value of that metric; NULL: there is none. */
 const ckpt_compare_value *ckpt_compare_find(const ckpt_difference *difference, const ckpt_metric *metric);
 
-/* Numbers of names, for looking up. A name that comes twice gives the first. */
-typedef struct ckpt_name_at {
-    const char *name;
-    int at;
-} ckpt_name_at;
-typedef struct ckpt_name_table {
-    ckpt_name_at *entry; /* by name */
-    int count;
-} ckpt_name_table;
-CKPT_MUST_USE ckpt_code ckpt_name_table_init(ckpt_name_table *table, int room, ckpt_comparer *c);
-void ckpt_name_table_add(ckpt_name_table *table, const char *name, int at);
-void ckpt_name_table_sort(ckpt_name_table *table); /* after the last add, before the first find */
-int ckpt_name_table_find(const ckpt_name_table *table, const char *name); /* -1: not there */
+/* a + b, but not beyond what 63 bits hold: files may say anything. */
+int64_t ckpt_plus(int64_t a, int64_t b);
+
+/* What all forms of a report write alike: "worse"; "exceeded"; "bytes"; "another" model, "other" threads; a name
+ * without control characters and of at most so many letters (200 and fewer), NULL without memory. */
+const char *ckpt_compare_change_name(ckpt_compare_change change);
+const char *ckpt_limit_state_name(ckpt_limit_state state);
+const char *ckpt_compare_unit_name(ckpt_compare_unit unit);
+const char *ckpt_compare_another(const char *what);
+enum { CKPT_COMPARE_LETTERS = 60 };
+const char *ckpt_compare_clip(ckpt_arena *out, const char *name, int letters);
+
+/* A number with its unit, "6.00 GB"; the change of it, "+1 B" or ""; and in percent, "+3.10 %", or "" where BASE is 0.
+ * Written to `text` (CKPT_UNITS_TEXT bytes) and given back. */
+const char *ckpt_compare_show(ckpt_compare_unit unit, int64_t value, char *text);
+const char *ckpt_compare_show_change(const ckpt_compare_value *value, char *text);
+const char *ckpt_compare_show_percent(const ckpt_compare_value *value, char *text);
+
+/* One line of what is worse, better or exceeded: "peak +75.0 MB (+1.2 %), step time -12.3 ms (-3.1 %)"; of what is not
+ * comparable why. NULL without memory. */
+const char *ckpt_compare_verdict(const ckpt_difference *difference, ckpt_arena *out);
 
 #endif

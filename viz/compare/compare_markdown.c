@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "viz/compare/compare_tables.h"
-#include "viz/compare/compare_write.h"
 #include "viz/draw/draw.h"
 
 enum { NAME_BYTES = 400 };
@@ -104,24 +103,31 @@ static void put_table(const ckpt_table *table, bool folded, size_t end, ckpt_tex
     if (shown < table->row_count) {
         ckpt_text_add(text, "\n%d more rows are not shown here.\n", table->row_count - shown);
     }
+    if (table->note[0] != '\0') {
+        ckpt_text_add(text, "\n");
+        put_plain(text, table->note);
+        ckpt_text_add(text, "\n");
+    }
     ckpt_text_add(text, folded ? "\n</details>\n\n" : "\n");
 }
 
 static void put_difference(const ckpt_compare_report *report, const ckpt_difference *d, size_t end, ckpt_arena *arena,
                            ckpt_text *text)
 {
-    ckpt_table table[CKPT_TABLES_MAX];
-    int count = 0;
+    enum { OPEN_ROWS = 12 };
+    ckpt_page page;
+    if (!ckpt_page_make(d, arena, &page)) {
+        text->failed = true;
+        return;
+    }
     ckpt_text_add(text, "### %s ", ckpt_compare_kind_name(report->kind));
     put_code(text, d->base->source);
     ckpt_text_add(text, " → ");
     put_code(text, d->fresh->source);
     ckpt_text_add(text, "\n\n");
     for (int i = 0; i < d->mismatch_count; i++) {
-        ckpt_text_add(text, "- %s: ",
-                      i > 0         ? "and"
-                      : d->compared ? "**not comparable**, compared by force"
-                                    : "**not comparable**");
+        ckpt_text_add(text, "- %s%s: ", i > 0 ? "and" : "**not comparable**",
+                      i == 0 && d->compared ? ", compared by force" : "");
         put_plain(text, d->mismatch[i].what);
         ckpt_text_add(text, ": ");
         put_code(text, d->mismatch[i].base);
@@ -133,25 +139,15 @@ static void put_difference(const ckpt_compare_report *report, const ckpt_differe
     if (!d->compared) {
         return;
     }
-    const char *const verdict = ckpt_compare_verdict(d, arena);
-    if (verdict == NULL || ckpt_compare_tables(d, arena, table, &count, NULL) != CKPT_OK) {
-        text->failed = true;
-        return;
-    }
-    put_plain(text, verdict);
+    put_plain(text, page.verdict);
     ckpt_text_add(text, "\n\n");
-    for (int i = 0; i < d->note_count; i++) {
+    for (int i = 0; i < page.note_count; i++) {
         ckpt_text_add(text, "- ");
-        put_plain(text, d->note[i]);
-        ckpt_text_add(text, "%s", i + 1 < d->note_count ? "\n" : "\n\n");
+        put_plain(text, page.note[i]);
+        ckpt_text_add(text, "%s", i + 1 < page.note_count ? "\n" : "\n\n");
     }
-    if (d->first_difference[0] != '\0') {
-        put_plain(text, d->first_difference);
-        ckpt_text_add(text, "\n\n");
-    }
-    enum { OPEN_ROWS = 12 };
-    for (int i = 0; i < count; i++) {
-        put_table(&table[i], i > 0 && table[i].row_count > OPEN_ROWS, end, text);
+    for (int i = 0; i < page.table_count; i++) {
+        put_table(&page.table[i], i > 0 && page.table[i].row_count > OPEN_ROWS, end, text);
     }
 }
 

@@ -6,10 +6,14 @@
 
 enum { REASONS = 100 }; /* more contributors are never read */
 
-/* A stay, or a static block, at one peak. */
+/* What may share a name is told apart. */
+typedef enum sort { STATIC, WORKSPACE, BUFFER } sort;
+
+/* A live range, or a static block, at one peak. */
 typedef struct entry {
     const char *name, *layer, *what;
-    bool workspace, fresh;
+    sort sort;
+    int side;
     ckpt_bytes bytes;
     int range; /* -1: static */
 } entry;
@@ -19,13 +23,22 @@ typedef struct pile {
     int count;
 } pile;
 
-/* A contributor with the stays it was made of, for their reasons. */
+/* A contributor with the live ranges it was made of, for their reasons; -1: none. */
 typedef struct merged {
     ckpt_contributor is;
-    int base_life, fresh_life; /* -1: none */
+    int range[2];
 } merged;
 
-static void add_side(pile *all, const ckpt_live_ranges *ranges, bool fresh)
+bool ckpt_compare_ranges(ckpt_comparer *c, const ckpt_trace *trace, const char *source, ckpt_live_ranges *ranges)
+{
+    if (!ckpt_compare_ok(c, ckpt_live_ranges_make(trace, c->out, ranges, c->err))) {
+        ckpt_err_while(c->err, "reading %.120s", source);
+        return false;
+    }
+    return true;
+}
+
+static void add_side(pile *all, const ckpt_live_ranges *ranges, int side)
 {
     const int at = ranges->trace->peak_event;
     for (int i = 0; i < ranges->count && ranges->range[i].from <= at; i++) {
@@ -34,37 +47,26 @@ static void add_side(pile *all, const ckpt_live_ranges *ranges, bool fresh)
             all->at[all->count++] = (entry){.name = range->name,
                                             .layer = range->layer,
                                             .what = ckpt_live_range_kind_name(range->kind),
-                                            .workspace = range->kind == CKPT_LIFE_WORKSPACE,
-                                            .fresh = fresh,
+                                            .sort = range->kind == CKPT_LIVE_WORKSPACE ? WORKSPACE : BUFFER,
+                                            .side = side,
                                             .bytes = range->bytes,
                                             .range = i};
         }
     }
 }
 
-static void add_statics(pile *all, const ckpt_static *statics, int count, bool fresh)
+static void add_statics(pile *all, const ckpt_static *statics, int count, int side)
 {
     for (int i = 0; i < count; i++) {
-        all->at[all->count++] = (entry){.name = statics[i].name,
-                                        .layer = "",
-                                        .what = "static",
-                                        .fresh = fresh,
-                                        .bytes = statics[i].bytes,
-                                        .range = -1};
+        all->at[all->count++] = (entry){statics[i].name, "", "static", STATIC, side, statics[i].bytes, -1};
     }
-}
-
-/* What may share a name is told apart: a static block, a workspace, anything else. */
-static int sort_of(const entry *e)
-{
-    return e->range < 0 ? 0 : e->workspace ? 1 : 2;
 }
 
 static int by_name(const void *a, const void *b)
 {
     const entry *const x = a, *const y = b;
     const int order = strcmp(x->name, y->name);
-    return order != 0 ? order : sort_of(x) != sort_of(y) ? sort_of(x) - sort_of(y) : x->fresh - y->fresh;
+    return order != 0 ? order : x->sort != y->sort ? (int)x->sort - (int)y->sort : x->side - y->side;
 }
 
 static int by_change(const void *a, const void *b)
@@ -81,14 +83,13 @@ static int merge(const pile *all, merged *out)
     int count = 0;
     for (int i = 0, end = 0; i < all->count; i = end) {
         const entry *const first = &all->at[i];
-        merged m = {{.name = first->name, .layer = "", .what = first->what, .base_reason = "", .reason = ""}, -1, -1};
-        for (; end < all->count && strcmp(all->at[end].name, first->name) == 0 &&
-               sort_of(&all->at[end]) == sort_of(first);
+        merged m = {{.name = first->name, .base_reason = "", .reason = ""}, {-1, -1}};
+        for (; end < all->count && strcmp(all->at[end].name, first->name) == 0 && all->at[end].sort == first->sort;
              end++) {
             const entry *const e = &all->at[end];
-            ckpt_bytes *const side = e->fresh ? &m.is.fresh : &m.is.base;
-            *side = ckpt_plus(*side, e->bytes);
-            *(e->fresh ? &m.fresh_life : &m.base_life) = e->range;
+            ckpt_bytes *const sum = e->side == 0 ? &m.is.base : &m.is.fresh;
+            *sum = ckpt_plus(*sum, e->bytes);
+            m.range[e->side] = e->range;
             m.is.layer = e->layer;
             m.is.what = e->what;
         }
@@ -99,25 +100,13 @@ static int merge(const pile *all, merged *out)
     return count;
 }
 
-static ckpt_code reason_of(ckpt_comparer *c, const ckpt_live_ranges *ranges, int range, const char **reason)
+static const char *peak_of(ckpt_comparer *c, const ckpt_trace *trace)
 {
-    if (range >= 0) {
-        *reason = ckpt_live_range_reason(ranges, range, c->out);
-    }
-    return *reason != NULL ? CKPT_OK : CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for a reason");
+    const ckpt_event *const at = &trace->event[trace->peak_event];
+    return trace->event_count > 0 ? CKPT_COMPARE_SAY(c, "%s at step %d", ckpt_compare_name(c, at->name), at->step) : "";
 }
 
-static const char *peak_of(ckpt_comparer *c, const ckpt_live_ranges *ranges)
-{
-    const ckpt_trace *const trace = ranges->trace;
-    const char *const name =
-        trace->event_count > 0 ? ckpt_compare_name(c->out, trace->event[trace->peak_event].name) : "";
-    return trace->event_count > 0 && name != NULL
-               ? ckpt_arena_format(c->out, "%s at step %d", name, trace->event[trace->peak_event].step)
-               : name;
-}
-
-/* What the stays do not explain: in memory, but in no place that the file tells. */
+/* What the live ranges do not explain: in memory, but at no address that the file tells. */
 static void add_rest(merged *all, int *count, ckpt_bytes change)
 {
     ckpt_bytes told = 0;
@@ -126,52 +115,48 @@ static void add_rest(merged *all, int *count, ckpt_bytes change)
     }
     const ckpt_bytes rest = ckpt_plus(change, -told);
     if (rest != 0) {
-        all[(*count)++] = (merged){{.name = "in no place that the files tell",
+        all[(*count)++] = (merged){{.name = "at no address that the files tell",
                                     .layer = "",
                                     .what = "",
                                     .base = rest < 0 ? -rest : 0,
                                     .fresh = rest > 0 ? rest : 0,
                                     .base_reason = "",
                                     .reason = ""},
-                                   -1,
-                                   -1};
+                                   {-1, -1}};
     }
 }
 
-ckpt_code ckpt_compare_peaks(ckpt_comparer *c, const ckpt_live_ranges *base, const ckpt_live_ranges *fresh,
-                             const ckpt_static *base_static, int base_static_count, const ckpt_static *fresh_static,
-                             int fresh_static_count)
+void ckpt_compare_peaks(ckpt_comparer *c, const ckpt_live_ranges ranges[2], const ckpt_static *const statics[2],
+                        const int static_count[2])
 {
     const size_t most =
-        (size_t)base->count + (size_t)fresh->count + (size_t)base_static_count + (size_t)fresh_static_count;
-    pile all = {CKPT_NEW(c->out, entry, most), 0};
-    merged *const found = CKPT_NEW(c->out, merged, most + 1);
-    c->d->base_peak = peak_of(c, base);
-    c->d->peak = peak_of(c, fresh);
-    if (all.at == NULL || found == NULL || c->d->base_peak == NULL || c->d->peak == NULL) {
-        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %zu stays", most);
+        (size_t)ranges[0].count + (size_t)ranges[1].count + (size_t)static_count[0] + (size_t)static_count[1];
+    pile all = {CKPT_COMPARE_NEW(c, entry, most), 0};
+    merged *const found = CKPT_COMPARE_NEW(c, merged, most + 1);
+    c->d->base_peak = peak_of(c, ranges[0].trace);
+    c->d->peak = peak_of(c, ranges[1].trace);
+    if (c->code != CKPT_OK) {
+        return;
     }
-    add_statics(&all, base_static, base_static_count, false);
-    add_statics(&all, fresh_static, fresh_static_count, true);
-    add_side(&all, base, false);
-    add_side(&all, fresh, true);
+    for (int side = 0; side < 2; side++) {
+        add_statics(&all, statics[side], static_count[side], side);
+        add_side(&all, &ranges[side], side);
+    }
     qsort(all.at, (size_t)all.count, sizeof *all.at, by_name);
     int count = merge(&all, found);
-    add_rest(found, &count, fresh->trace->peak_bytes - base->trace->peak_bytes);
+    add_rest(found, &count, ranges[1].trace->peak_bytes - ranges[0].trace->peak_bytes);
     qsort(found, (size_t)count, sizeof *found, by_change);
-    ckpt_contributor *const contributor = CKPT_NEW(c->out, ckpt_contributor, count);
-    if (contributor == NULL) {
-        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d buffers", count);
-    }
-    for (int i = 0; i < count; i++) {
-        if (i < REASONS) {
-            CKPT_TRY(reason_of(c, base, found[i].base_life, &found[i].is.base_reason));
-            CKPT_TRY(reason_of(c, fresh, found[i].fresh_life, &found[i].is.reason));
+    ckpt_contributor *const contributor = CKPT_COMPARE_NEW(c, ckpt_contributor, count);
+    for (int i = 0; i < count && c->code == CKPT_OK; i++) {
+        for (int side = 0; side < 2 && i < REASONS; side++) {
+            if (found[i].range[side] >= 0) {
+                const char *const reason = ckpt_live_range_reason(&ranges[side], found[i].range[side], c->out);
+                *(side == 0 ? &found[i].is.base_reason : &found[i].is.reason) = ckpt_compare_keep(c, reason);
+            }
         }
         contributor[i] = found[i].is;
     }
     c->d->contributor = contributor;
     c->d->contributor_count = count;
     c->d->contributors_known = true;
-    return CKPT_OK;
 }

@@ -14,197 +14,157 @@ static const ckpt_timing *timing_of(const ckpt_profile_row *row, int direction)
                                                   : &row->update;
 }
 
-/* A profile with its rows by name. */
-typedef struct side {
-    const ckpt_profile *profile;
-    ckpt_name_table rows;
-} side;
-
-static ckpt_code index_rows(ckpt_comparer *c, const ckpt_profile *profile, side *s)
+/* False: a failure. */
+static bool index_rows(ckpt_comparer *c, const ckpt_profile *profile, ckpt_names *rows)
 {
-    s->profile = profile;
-    CKPT_TRY(ckpt_name_table_init(&s->rows, profile->row_count, c));
-    for (int i = 0; i < profile->row_count; i++) {
-        ckpt_name_table_add(&s->rows, profile->row[i].layer, i);
+    const bool ok = ckpt_compare_ok(c, ckpt_names_init(rows, profile->row_count, c->out, c->err));
+    for (int i = 0; i < profile->row_count && ok; i++) {
+        (void)ckpt_names_add(rows, profile->row[i].layer, i);
     }
-    ckpt_name_table_sort(&s->rows);
-    return CKPT_OK;
+    return ok;
 }
 
-/* "cpu: AMD EPYC, 2 threads, Linux 6.18" names a device up to its first comma. */
-ckpt_code ckpt_match_machines(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh)
+/* The first layer that only one of them has. */
+static void match_layers(ckpt_comparer *c, const ckpt_names rows[2])
 {
-    const size_t a = strcspn(base->device, ","), b = strcspn(fresh->device, ",");
-    if (a > 0 && b > 0 && (a != b || strncmp(base->device, fresh->device, a) != 0)) {
-        return ckpt_compare_mismatched(
-            c, "device",
-            ckpt_compare_name(c->out, ckpt_arena_format(c->out, "%.*s", (int)(a < 200 ? a : 200), base->device)),
-            ckpt_compare_name(c->out, ckpt_arena_format(c->out, "%.*s", (int)(b < 200 ? b : 200), fresh->device)));
-    }
-    return ckpt_match_target(c, base->gpu, base->threads, fresh->gpu, fresh->threads);
-}
-
-ckpt_code ckpt_note_software(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh)
-{
-    if (strcmp(base->libraries, fresh->libraries) == 0 || base->libraries[0] == '\0' || fresh->libraries[0] == '\0') {
-        return CKPT_OK;
-    }
-    const char *const was = ckpt_compare_name(c->out, base->libraries), *const is =
-                                                                            ckpt_compare_name(c->out, fresh->libraries);
-    return ckpt_compare_note(
-        c, was != NULL && is != NULL ? ckpt_arena_format(c->out, "other libraries: %s, now %s", was, is) : NULL);
-}
-
-static ckpt_code match_layers(ckpt_comparer *c, const side *a, const side *b)
-{
-    for (int turn = 0; turn < 2; turn++) {
-        const side *const has = turn == 0 ? a : b, *const lacks = turn == 0 ? b : a;
-        for (int i = 0; i < has->profile->row_count; i++) {
-            const char *const layer = has->profile->row[i].layer;
-            if (ckpt_name_table_find(&lacks->rows, layer) < 0) {
-                const char *const name = ckpt_compare_name(c->out, layer);
-                const char *const none = name != NULL ? ckpt_arena_format(c->out, "no %s", name) : NULL;
-                return ckpt_compare_mismatched(c, "layers", turn == 0 ? name : none, turn == 0 ? none : name);
+    for (int side = 0; side < 2; side++) {
+        const ckpt_profile *const profile = c->file[side]->profile;
+        for (int i = 0; i < profile->row_count; i++) {
+            if (ckpt_names_find(&rows[1 - side], profile->row[i].layer) < 0) {
+                const char *const name = ckpt_compare_name(c, profile->row[i].layer);
+                const char *const none = CKPT_COMPARE_SAY(c, "no %s", name);
+                ckpt_compare_mismatched(c, "layers", side == 0 ? name : none, side == 0 ? none : name);
+                return;
             }
         }
     }
-    return CKPT_OK;
 }
 
 /* Outputs of another size: as much work on them is another type of number, else another batch. */
-static ckpt_code match_sizes(ckpt_comparer *c, const side *a, const side *b)
+static void match_sizes(ckpt_comparer *c, const ckpt_names *rows)
 {
-    for (int i = 0; i < a->profile->row_count; i++) {
-        const ckpt_profile_row *const x = &a->profile->row[i];
-        const int at = ckpt_name_table_find(&b->rows, x->layer);
-        const ckpt_profile_row *const y = at >= 0 ? &b->profile->row[at] : x;
-        if (x->parameter_bytes == y->parameter_bytes && x->output_bytes == y->output_bytes) {
+    const ckpt_profile *const base = c->file[0]->profile, *const fresh = c->file[1]->profile;
+    for (int i = 0; i < base->row_count; i++) {
+        const ckpt_profile_row *const x = &base->row[i];
+        const int at = ckpt_names_find(rows, x->layer);
+        const ckpt_profile_row *const y = at >= 0 ? &fresh->row[at] : x;
+        const bool model = x->parameter_bytes != y->parameter_bytes;
+        if (!model && x->output_bytes == y->output_bytes) {
             continue;
         }
-        char was[CKPT_UNITS_TEXT], is[CKPT_UNITS_TEXT];
-        const bool model = x->parameter_bytes != y->parameter_bytes;
         const bool dtype = !model && x->forward.flop > 0 && x->forward.flop == y->forward.flop;
-        const char *const name = ckpt_compare_name(c->out, x->layer);
-        if (name == NULL) {
-            return ckpt_compare_mismatched(c, "batch", NULL, NULL);
+        const char *const name = ckpt_compare_name(c, x->layer), *side[2];
+        for (int k = 0; k < 2; k++) {
+            const ckpt_profile_row *const row = k == 0 ? x : y;
+            char bytes[CKPT_UNITS_TEXT];
+            side[k] = CKPT_COMPARE_SAY(c, "%s %s %s",
+                                       ckpt_bytes_show(model ? row->parameter_bytes : row->output_bytes, bytes),
+                                       model ? "parameters in" : "from", name);
         }
-        const char *const of = model ? "parameters in" : "from";
-        return ckpt_compare_mismatched(
-            c,
-            model   ? "layers"
-            : dtype ? "dtype"
-                    : "batch",
-            ckpt_arena_format(c->out, "%s %s %s", ckpt_bytes_show(model ? x->parameter_bytes : x->output_bytes, was),
-                              of, name),
-            ckpt_arena_format(c->out, "%s %s %s", ckpt_bytes_show(model ? y->parameter_bytes : y->output_bytes, is), of,
-                              name));
+        ckpt_compare_mismatched(c, model ? "layers" : dtype ? "dtype" : "batch", side[0], side[1]);
+        return;
     }
-    return CKPT_OK;
 }
 
-ckpt_code ckpt_match_profiles(ckpt_comparer *c)
+void ckpt_match_profiles(ckpt_comparer *c)
 {
-    const ckpt_profile *const base = c->base->profile, *const fresh = c->fresh->profile;
-    side a, b;
-    CKPT_TRY(index_rows(c, base, &a));
-    CKPT_TRY(index_rows(c, fresh, &b));
-    CKPT_TRY(ckpt_match_name(c, "model", base->model, fresh->model));
+    const ckpt_profile *const base = c->file[0]->profile, *const fresh = c->file[1]->profile;
+    ckpt_names rows[2];
+    if (!index_rows(c, base, &rows[0]) || !index_rows(c, fresh, &rows[1])) {
+        return;
+    }
+    ckpt_match_name(c, "model", base->model, fresh->model);
     if (c->d->mismatch_count == 0) {
-        CKPT_TRY(match_layers(c, &a, &b));
+        match_layers(c, rows);
     }
     if (c->d->mismatch_count == 0) {
-        CKPT_TRY(match_sizes(c, &a, &b));
+        match_sizes(c, &rows[1]);
     }
-    CKPT_TRY(ckpt_match_machines(c, &base->machine, &fresh->machine));
+    ckpt_match_machines(c, &base->machine, &fresh->machine);
     if (base->flushed != fresh->flushed) {
-        CKPT_TRY(ckpt_compare_mismatched(c, "caches", base->flushed ? "flushed before each run" : "left warm",
-                                         fresh->flushed ? "flushed before each run" : "left warm"));
+        ckpt_compare_mismatched(c, "caches", base->flushed ? "flushed before each run" : "left warm",
+                                fresh->flushed ? "flushed before each run" : "left warm");
     }
-    return ckpt_note_software(c, &base->machine, &fresh->machine);
 }
 
-static bool ran(const ckpt_timing *timing, unsigned which, int direction)
+/* The time of a layer in one direction. */
+static ckpt_number time_of(const ckpt_timing *timing)
 {
-    return (which & 1U << direction) != 0 && (timing->median_ns > 0 || timing->repeats > 0);
+    ckpt_number number = ckpt_exact(timing->median_ns);
+    number.nature = CKPT_SAMPLED;
+    number.sample = timing->sample_ns;
+    number.samples = timing->sample_ns != NULL ? timing->repeats : 0;
+    return number;
 }
 
-/* Every layer's k-th sample added up, for as many k as all of them have. *count 0: some have none. */
-static ckpt_code add_up(ckpt_comparer *c, const ckpt_profile *profile, unsigned which, ckpt_ns *median,
-                        const ckpt_ns **sample, int *count)
+static bool ran(const ckpt_timing *timing, int of, int direction)
 {
-    int least = -1;
-    *median = 0;
-    for (int i = 0; i < profile->row_count; i++) {
-        for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
-            const ckpt_timing *const t = timing_of(&profile->row[i], d);
-            if (ran(t, which, d)) {
-                const int samples = t->sample_ns != NULL ? t->repeats : 0;
-                *median = ckpt_plus(*median, t->median_ns);
-                least = least < 0 || samples < least ? samples : least;
+    return (of == direction || of == CKPT_ALL_DIRECTIONS) && (timing->median_ns > 0 || timing->repeats > 0);
+}
+
+/* Of all layers; the samples are every layer's k-th added up, for as many k as all of them have. */
+void ckpt_profile_time(ckpt_comparer *c, int side, int of, ckpt_number *number)
+{
+    const ckpt_profile *const profile = c->file[side]->profile;
+    int fewest = -1;
+    ckpt_ns *sum = NULL;
+    for (int pass = 0; pass < 2; pass++) { /* how many samples there are; what they add up to */
+        for (int i = 0; i < profile->row_count * CKPT_DIRECTION_COUNT; i++) {
+            const int direction = i % CKPT_DIRECTION_COUNT;
+            const ckpt_timing *const timing = timing_of(&profile->row[i / CKPT_DIRECTION_COUNT], direction);
+            const ckpt_number own = time_of(timing);
+            if (!ran(timing, of, direction)) {
+                continue;
+            }
+            if (pass == 0) {
+                number->value = ckpt_plus(number->value, own.value);
+                fewest = fewest < 0 || own.samples < fewest ? own.samples : fewest;
+            }
+            for (int k = 0; k < fewest && sum != NULL; k++) {
+                sum[k] = ckpt_plus(sum[k], own.sample[k]);
             }
         }
+        fewest = fewest > 0 ? fewest : 0;
+        sum = pass == 0 ? CKPT_COMPARE_NEW(c, ckpt_ns, fewest) : sum;
     }
-    *count = least > 0 ? least : 0;
-    ckpt_ns *const sum = CKPT_NEW(c->out, ckpt_ns, *count);
-    if (sum == NULL) {
-        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d samples", *count);
-    }
+    number->has = of != CKPT_ALL_DIRECTIONS || number->value > 0;
+    number->nature = CKPT_SAMPLED;
+    number->sample = sum;
+    number->samples = sum != NULL ? fewest : 0;
+}
+
+/* Of all layers together; of the workspaces the largest. */
+void ckpt_profile_bytes(ckpt_comparer *c, int side, int of, ckpt_number *number)
+{
+    const ckpt_profile *const profile = c->file[side]->profile;
+    *number = ckpt_exact(0);
     for (int i = 0; i < profile->row_count; i++) {
-        for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
-            const ckpt_timing *const t = timing_of(&profile->row[i], d);
-            for (int k = 0; k < *count && ran(t, which, d); k++) {
-                sum[k] = ckpt_plus(sum[k], t->sample_ns[k]);
-            }
+        const ckpt_profile_row *const row = &profile->row[i];
+        ckpt_bytes bytes = 0;
+        memcpy(&bytes, (const char *)row + of, sizeof bytes);
+        if ((size_t)of == offsetof(ckpt_profile_row, forward_workspace_bytes)) {
+            bytes = bytes > row->backward_workspace_bytes ? bytes : row->backward_workspace_bytes;
+            number->value = bytes > number->value ? bytes : number->value;
+        } else {
+            number->value = ckpt_plus(number->value, bytes);
         }
     }
-    *sample = sum;
-    return CKPT_OK;
 }
 
-static ckpt_code add_time(ckpt_comparer *c, const char *metric, unsigned which)
+/* Of 10^9 bytes, at the rate that stands there; only where both have measured it. */
+void ckpt_profile_copy(ckpt_comparer *c, int side, int of, ckpt_number *number)
 {
-    ckpt_ns was = 0, is = 0;
-    const ckpt_ns *base = NULL, *fresh = NULL;
-    int base_count = 0, count = 0;
-    CKPT_TRY(add_up(c, c->base->profile, which, &was, &base, &base_count));
-    CKPT_TRY(add_up(c, c->fresh->profile, which, &is, &fresh, &count));
-    if (was == 0 && is == 0) {
-        return CKPT_OK;
-    }
-    return ckpt_compare_samples(c, ckpt_compare_add(c, metric, was, is), base, base_count, fresh, count);
-}
-
-static void add_bytes(ckpt_comparer *c)
-{
-    ckpt_bytes sum[2][4] = {{0}};
+    int64_t rate[2];
     for (int s = 0; s < 2; s++) {
-        const ckpt_profile *const p = s == 0 ? c->base->profile : c->fresh->profile;
-        for (int i = 0; i < p->row_count; i++) {
-            const ckpt_profile_row *const row = &p->row[i];
-            const ckpt_bytes workspace = row->forward_workspace_bytes > row->backward_workspace_bytes
-                                             ? row->forward_workspace_bytes
-                                             : row->backward_workspace_bytes;
-            sum[s][0] = ckpt_plus(sum[s][0], row->output_bytes);
-            sum[s][1] = ckpt_plus(sum[s][1], row->saved_bytes);
-            sum[s][2] = workspace > sum[s][2] ? workspace : sum[s][2];
-            sum[s][3] = ckpt_plus(sum[s][3], row->parameter_bytes);
-        }
+        memcpy(&rate[s], (const char *)c->file[s]->profile + of, sizeof rate[s]);
     }
-    static const char *const metric[4] = {"outputs", "saved", "workspace", "parameters"};
-    for (int k = 0; k < 4; k++) {
-        ckpt_compare_add(c, metric[k], sum[0][k], sum[1][k]);
+    if (rate[0] > 0 && rate[1] > 0) {
+        *number = ckpt_exact((ckpt_ns)(1e18 / (double)rate[side]));
+        number->nature = CKPT_ONCE;
     }
 }
 
-static void add_link(ckpt_comparer *c, const char *metric, int64_t base, int64_t fresh)
-{
-    if (base > 0 && fresh > 0) {
-        ckpt_compare_add(c, metric, (ckpt_ns)(1e18 / (double)base), (ckpt_ns)(1e18 / (double)fresh))->nature =
-            CKPT_ONCE;
-    }
-}
-
-/* Tested together, and so by Holm's correction; then the most telling first. */
+/* The most telling first. */
 static int by_weight(const void *x, const void *y)
 {
     const ckpt_compare_row *const a = x, *const b = y;
@@ -218,72 +178,52 @@ static int by_weight(const void *x, const void *y)
                             : strcmp(a->part, b->part);
 }
 
-static ckpt_code finish_rows(ckpt_comparer *c, ckpt_compare_row *row, int count)
+/* Tested together, and so by Holm's correction. */
+static void finish_rows(ckpt_comparer *c, ckpt_compare_row *row, int count)
 {
-    double **const p = CKPT_NEW(c->out, double *, count);
-    if (p == NULL) {
-        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d layers", count);
-    }
+    double **const p = CKPT_COMPARE_NEW(c, double *, count);
     int tested = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && p != NULL; i++) {
         if (row[i].value.tested) {
             p[tested++] = &row[i].value.p;
         }
     }
-    CKPT_TRY(ckpt_holm_adjust(p, tested, c->out, c->err));
+    if (p == NULL || !ckpt_compare_ok(c, ckpt_holm_adjust(p, tested, c->out, c->err))) {
+        return;
+    }
     for (int i = 0; i < count; i++) {
-        CKPT_TRY(ckpt_compare_judge(c, &row[i].value));
+        ckpt_compare_judge(c, &row[i].value);
     }
     qsort(row, (size_t)count, sizeof *row, by_weight);
     c->d->row = row;
     c->d->row_count = count;
     c->d->row_title = "layer";
-    return CKPT_OK;
 }
 
 /* Layers that were measured in both, not those that repeat another's figures. */
-static ckpt_code add_rows(ckpt_comparer *c, const side *a, const side *b)
+void ckpt_compare_profiles(ckpt_comparer *c)
 {
-    ckpt_compare_row *const row =
-        CKPT_NEW(c->out, ckpt_compare_row, (size_t)a->profile->row_count * CKPT_DIRECTION_COUNT);
-    if (row == NULL) {
-        return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "no memory for %d layers", a->profile->row_count);
-    }
+    const ckpt_profile *const base = c->file[0]->profile, *const fresh = c->file[1]->profile;
+    ckpt_compare_row *const row = CKPT_COMPARE_NEW(c, ckpt_compare_row, (size_t)base->row_count * CKPT_DIRECTION_COUNT);
+    ckpt_names rows;
     int count = 0;
-    for (int i = 0; i < a->profile->row_count; i++) {
-        const ckpt_profile_row *const x = &a->profile->row[i];
-        const int at = ckpt_name_table_find(&b->rows, x->layer);
-        const ckpt_profile_row *const y = at >= 0 ? &b->profile->row[at] : NULL;
-        if (y == NULL || (x->same_as[0] != '\0' && y->same_as[0] != '\0')) {
-            continue;
-        }
-        for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
-            const ckpt_timing *const s = timing_of(x, d), *const t = timing_of(y, d);
-            if (s->median_ns == 0 && t->median_ns == 0) {
-                continue;
+    if (row == NULL || !index_rows(c, fresh, &rows)) {
+        return;
+    }
+    for (int i = 0; i < base->row_count; i++) {
+        const ckpt_profile_row *const x = &base->row[i];
+        const int at = ckpt_names_find(&rows, x->layer);
+        const ckpt_profile_row *const y = at >= 0 ? &fresh->row[at] : NULL;
+        for (int d = 0; d < CKPT_DIRECTION_COUNT && y != NULL && (x->same_as[0] == '\0' || y->same_as[0] == '\0');
+             d++) {
+            const ckpt_number was = time_of(timing_of(x, d)), is = time_of(timing_of(y, d));
+            if (was.value != 0 || is.value != 0) {
+                row[count++] =
+                    (ckpt_compare_row){.name = x->layer,
+                                       .part = directions[d],
+                                       .value = ckpt_compare_value_of(c, ckpt_metric_find(directions[d]), &was, &is)};
             }
-            ckpt_compare_row *const r = &row[count++];
-            *r = (ckpt_compare_row){.name = x->layer,
-                                    .part = directions[d],
-                                    .value = ckpt_compare_number(directions[d], s->median_ns, t->median_ns)};
-            CKPT_TRY(ckpt_compare_samples(c, &r->value, s->sample_ns, s->sample_ns != NULL ? s->repeats : 0,
-                                          t->sample_ns, t->sample_ns != NULL ? t->repeats : 0));
         }
     }
-    return finish_rows(c, row, count);
-}
-
-ckpt_code ckpt_compare_profiles(ckpt_comparer *c)
-{
-    side a, b;
-    CKPT_TRY(index_rows(c, c->base->profile, &a));
-    CKPT_TRY(index_rows(c, c->fresh->profile, &b));
-    CKPT_TRY(add_time(c, "step_time", 7));
-    for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
-        CKPT_TRY(add_time(c, directions[d], 1U << d));
-    }
-    add_bytes(c);
-    add_link(c, "copy_out", a.profile->d2h_bytes_per_s, b.profile->d2h_bytes_per_s);
-    add_link(c, "copy_in", a.profile->h2d_bytes_per_s, b.profile->h2d_bytes_per_s);
-    return add_rows(c, &a, &b);
+    finish_rows(c, row, count);
 }

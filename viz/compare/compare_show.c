@@ -1,9 +1,50 @@
-/* How numbers of a comparison are written, and its verdict in one line; every form of the report uses these. */
+/* How numbers and names of a comparison are written, and its verdict in one line; every form of the report uses these.
+ */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
+#include "viz/draw/draw.h"
+
+const char *ckpt_compare_change_name(ckpt_compare_change change)
+{
+    static const char *const names[] = {"same",  "better",          "worse",   "changed",
+                                        "noise", "too few samples", "missing", "not judged"};
+    return names[change];
+}
+
+const char *ckpt_limit_state_name(ckpt_limit_state state)
+{
+    static const char *const names[] = {"held", "exceeded", "open"};
+    return names[state];
+}
+
+const char *ckpt_compare_unit_name(ckpt_compare_unit unit)
+{
+    static const char *const names[] = {"bytes", "ns", "millionths"};
+    return names[unit];
+}
+
+const char *ckpt_compare_another(const char *what)
+{
+    const size_t length = strlen(what);
+    return length > 0 && what[length - 1] == 's' ? "other" : "another"; /* "other threads" */
+}
+
+const char *ckpt_compare_clip(ckpt_arena *out, const char *name, int letters)
+{
+    enum { MOST = 200 };
+    char clean[4 * MOST + 4];
+    size_t length = 0;
+    for (int i = 0; *name != '\0' && i < letters && i < MOST; i++) {
+        const int bytes = ckpt_utf8_length(name);
+        memcpy(clean + length, bytes > 0 ? name : "?", bytes > 0 ? (size_t)bytes : 1);
+        length += bytes > 0 ? (size_t)bytes : 1;
+        name += bytes > 0 ? bytes : 1;
+    }
+    strcpy(clean + length, *name != '\0' ? "…" : "");
+    return ckpt_arena_text(out, clean);
+}
 
 const char *ckpt_compare_show(ckpt_compare_unit unit, int64_t value, char *text)
 {
@@ -43,50 +84,32 @@ const char *ckpt_compare_show_percent(const ckpt_compare_value *value, char *tex
     return text;
 }
 
-/* "peak +75.0 MB (+1.20 %), step time +12.3 ms (+3.10 %)" of those that changed so. */
-static const char *list(const ckpt_difference *d, ckpt_compare_change change, ckpt_arena *out)
+static const char *comma(const ckpt_text *text)
 {
-    const char *all = "";
-    for (int i = 0; i < d->value_count && all != NULL; i++) {
+    return text->length > 0 ? ", " : "";
+}
+
+/* "peak +75.0 MB (+1.20 %), step time +12.3 ms (+3.10 %)" of those that changed so. */
+static void put_changed(const ckpt_difference *d, ckpt_compare_change change, ckpt_text *text)
+{
+    for (int i = 0; i < d->value_count; i++) {
         const ckpt_compare_value *const v = &d->value[i];
         char more[CKPT_UNITS_TEXT], percent[CKPT_UNITS_TEXT];
         if (v->change == change) {
-            ckpt_compare_show_change(v, more);
-            ckpt_compare_show_percent(v, percent);
-            all = ckpt_arena_format(out, "%s%s%s %s%s%s%s", all, all[0] != '\0' ? ", " : "", v->metric->label, more,
-                                    percent[0] != '\0' ? " (" : "", percent, percent[0] != '\0' ? ")" : "");
+            ckpt_text_add(text, "%s%s %s", comma(text), v->metric->label, ckpt_compare_show_change(v, more));
+            ckpt_text_add(text, ckpt_compare_show_percent(v, percent)[0] != '\0' ? " (%s)" : "", percent);
         }
     }
-    return all;
 }
 
-const char *ckpt_compare_another(const char *what)
+/* How many layers of a profile a test finds different, though the sums over all layers need not be. */
+static int tested_rows(const ckpt_difference *d, ckpt_compare_change change)
 {
-    const size_t length = strlen(what);
-    return length > 0 && what[length - 1] == 's' ? "other" : "another"; /* "other threads" */
-}
-
-static const char *mismatches(const ckpt_difference *d, ckpt_arena *out)
-{
-    const char *all = "";
-    for (int i = 0; i < d->mismatch_count && all != NULL; i++) {
-        const ckpt_compare_mismatch *const m = &d->mismatch[i];
-        all = ckpt_arena_format(out, "%s%s%s %s (%s, not %s)", all, i > 0 ? ", " : "", ckpt_compare_another(m->what),
-                                m->what, m->fresh, m->base);
-    }
-    return all;
-}
-
-/* Layers of a profile that a test finds different, though the sums over all layers need not be. */
-static const char *layers(const ckpt_difference *d, ckpt_arena *out)
-{
-    int worse = 0, better = 0;
+    int count = 0;
     for (int i = 0; i < d->row_count; i++) {
-        worse += d->row[i].value.tested && d->row[i].value.change == CKPT_CHANGE_WORSE;
-        better += d->row[i].value.tested && d->row[i].value.change == CKPT_CHANGE_BETTER;
+        count += d->row[i].value.tested && d->row[i].value.change == change;
     }
-    return worse + better > 0 ? ckpt_arena_format(out, "; by layer and direction %d worse, %d better", worse, better)
-                              : "";
+    return count;
 }
 
 static bool untouched(const ckpt_difference *d)
@@ -98,47 +121,69 @@ static bool untouched(const ckpt_difference *d)
     return same;
 }
 
-/* Limits in a state: "peak, step time". */
-static const char *limits(const ckpt_difference *d, ckpt_limit_state state, int *count, ckpt_arena *out)
+/* Labels of the metrics whose limit is exceeded. */
+static int put_exceeded(const ckpt_difference *d, ckpt_text *text)
 {
-    const char *all = "";
-    *count = 0;
-    for (int i = 0; i < d->limit_count && all != NULL; i++) {
-        if (d->limit[i].state == state) {
-            (*count)++;
-            all = ckpt_arena_format(out, "%s%s%s", all, all[0] != '\0' ? ", " : "", d->limit[i].limit->metric->label);
+    int count = 0;
+    for (int i = 0; i < d->limit_count; i++) {
+        if (d->limit[i].state == CKPT_LIMIT_EXCEEDED) {
+            ckpt_text_add(text, "%s%s", comma(text), d->limit[i].limit->metric->label);
+            count++;
         }
     }
-    return all;
+    return count;
 }
 
-const char *ckpt_compare_verdict(const ckpt_difference *d, ckpt_arena *out)
+static void put_verdict(const ckpt_difference *d, ckpt_text *text, ckpt_text part[3])
 {
+    for (int i = 0; i < d->mismatch_count && !d->compared; i++) {
+        const ckpt_compare_mismatch *const m = &d->mismatch[i];
+        ckpt_text_add(text, "%s%s %s (%s, not %s)", i == 0 ? "not comparable: " : ", ", ckpt_compare_another(m->what),
+                      m->what, m->fresh, m->base);
+    }
     if (!d->compared) {
-        const char *const why = mismatches(d, out);
-        return why != NULL ? ckpt_arena_format(out, "not comparable: %s", why) : NULL;
+        return;
     }
-    int over = 0;
-    const char *const exceeded = limits(d, CKPT_LIMIT_EXCEEDED, &over, out);
-    const char *const worse = list(d, CKPT_CHANGE_WORSE, out), *const better = list(d, CKPT_CHANGE_BETTER, out);
-    const char *const rows = layers(d, out);
-    if (exceeded == NULL || worse == NULL || better == NULL || rows == NULL) {
-        return NULL;
-    }
-    const bool none = worse[0] == '\0' && better[0] == '\0';
-    const char *const calm = !none || d->lost  ? ""
-                             : untouched(d)    ? "the same"
-                             : rows[0] != '\0' ? "nothing is better or worse in all"
-                                               : "nothing is better or worse";
-    char many[48] = "";
+    const int over = put_exceeded(d, &part[0]);
+    put_changed(d, CKPT_CHANGE_WORSE, &part[1]);
+    put_changed(d, CKPT_CHANGE_BETTER, &part[2]);
+    const bool worse = part[1].length > 0, better = part[2].length > 0;
+    const int rows_worse = tested_rows(d, CKPT_CHANGE_WORSE), rows_better = tested_rows(d, CKPT_CHANGE_BETTER);
+    const bool rows = rows_worse + rows_better > 0;
     if (over > 0) {
-        snprintf(many, sizeof many, "%d limit%s exceeded (", over, over > 1 ? "s" : "");
+        ckpt_text_add(text, "%d limit%s exceeded (%s); ", over, over > 1 ? "s" : "", part[0].bytes);
     } else if (d->limit_count > 0) {
-        snprintf(many, sizeof many, "within limits; ");
+        ckpt_text_add(text, "within limits; ");
     }
-    return ckpt_arena_format(out, "%s%s%s%s%s%s%s%s%s%s%s", many, exceeded, over > 0 ? "); " : "",
-                             d->lost ? "no longer fits its budget" : "", d->lost && !none ? "; " : "",
-                             worse[0] != '\0' ? "worse: " : "", worse,
-                             worse[0] != '\0' && better[0] != '\0' ? "; " : "", better[0] != '\0' ? "better: " : "",
-                             none ? calm : better, rows);
+    if (d->lost) {
+        ckpt_text_add(text, "no longer fits its budget%s", worse || better ? "; " : "");
+    } else if (!worse && !better) {
+        ckpt_text_add(text, "%s",
+                      untouched(d) ? "the same"
+                      : rows       ? "nothing is better or worse in all"
+                                   : "nothing is better or worse");
+    }
+    ckpt_text_add(text, worse ? "worse: %s%s" : "", part[1].bytes, better ? "; " : "");
+    ckpt_text_add(text, better ? "better: %s" : "", part[2].bytes);
+    if (rows) {
+        ckpt_text_add(text, "; by layer and direction %d worse, %d better", rows_worse, rows_better);
+    }
+}
+
+const char *ckpt_compare_verdict(const ckpt_difference *difference, ckpt_arena *out)
+{
+    ckpt_text text, part[3];
+    ckpt_text_init(&text);
+    for (int i = 0; i < 3; i++) {
+        ckpt_text_init(&part[i]);
+    }
+    put_verdict(difference, &text, part);
+    bool failed = text.failed;
+    for (int i = 0; i < 3; i++) {
+        failed = failed || part[i].failed;
+        ckpt_text_fini(&part[i]);
+    }
+    const char *const verdict = failed ? NULL : ckpt_arena_text(out, text.bytes != NULL ? text.bytes : "");
+    ckpt_text_fini(&text);
+    return verdict;
 }

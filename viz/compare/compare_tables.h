@@ -1,8 +1,8 @@
-/* A comparison as tables of words, for the forms that are tables: Markdown and HTML. */
+/* A comparison as words and tables of words, for the forms that people read: text, Markdown and HTML. */
 #ifndef CKPT_VIZ_COMPARE_COMPARE_TABLES_H
 #define CKPT_VIZ_COMPARE_COMPARE_TABLES_H
 
-#include "viz/compare/compare.h"
+#include "viz/compare/compare_impl.h"
 
 enum { CKPT_TABLE_COLUMNS = 6, CKPT_TABLES_MAX = 5 };
 
@@ -15,14 +15,27 @@ typedef struct ckpt_table {
     const char *title;
     const char *header[CKPT_TABLE_COLUMNS];
     int columns;
-    unsigned numbers;          /* bit 1 << column: aligned right */
-    unsigned names;            /* bit 1 << column: from a file, shown letter by letter */
-    const ckpt_table_row *row; /* a cell may have line ends */
+    unsigned numbers; /* bit 1 << column: aligned right */
+    unsigned names;   /* bit 1 << column: from a file, shown letter by letter */
+    bool lines;       /* cells have line ends of ours, and names in them are clean */
+    bool cut;         /* where room is short, the first rows that differ will do */
+    ckpt_table_row *row;
     int row_count;
+    int telling;      /* rows that differ */
+    const char *note; /* a line on all of it, or "" */
 } ckpt_table;
 
-/* Metrics, limits, decisions, contributors, rows: those that there are. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_compare_tables(const ckpt_difference *difference, ckpt_arena *out,
-                                            ckpt_table table[CKPT_TABLES_MAX], int *count, ckpt_err *err);
+/* What a form shows of one difference, in this order. */
+typedef struct ckpt_page {
+    const ckpt_difference *difference;
+    const char *verdict;
+    const char *note[CKPT_COMPARE_NOTES + 1]; /* and the first difference of two traces */
+    int note_count;
+    ckpt_table table[CKPT_TABLES_MAX]; /* those that there are: metrics, limits, decisions, contributors, rows */
+    int table_count;
+} ckpt_page;
+
+/* False without memory. */
+bool ckpt_page_make(const ckpt_difference *difference, ckpt_arena *out, ckpt_page *page);
 
 #endif

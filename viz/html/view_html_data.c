@@ -259,17 +259,17 @@ static void put_bands(const writer *w)
 /* Kinds of stays and of spans with their looks. What has no band of its own goes into the legend too. */
 static void put_looks(const writer *w)
 {
-    bool used[CKPT_LIFE_KIND_COUNT] = {false};
+    bool used[CKPT_LIVE_KIND_COUNT] = {false};
     for (int i = 0; i < w->ranges.count; i++) {
         used[w->ranges.range[i].kind] = true;
     }
     ckpt_text_add(w->json, "\"kinds\":[");
-    for (int k = 0; k < CKPT_LIFE_KIND_COUNT; k++) {
+    for (int k = 0; k < CKPT_LIVE_KIND_COUNT; k++) {
         ckpt_text_put(w->json, ",", k > 0);
         put_look(w->json, ckpt_live_range_kind_name((ckpt_live_range_kind)k),
                  ckpt_live_range_role((ckpt_live_range_kind)k));
         ckpt_text_add(w->json, ",\"used\":%s,\"extra\":%s}", used[k] ? "true" : "false",
-                      k == CKPT_LIFE_RECOMPUTED || k == CKPT_LIFE_OFFLOADED ? "true" : "false");
+                      k == CKPT_LIVE_RECOMPUTED || k == CKPT_LIVE_OFFLOADED ? "true" : "false");
     }
     /* Of what shares a column of a lane the last of these shows. */
     static const ckpt_colour_role roles[] = {CKPT_ROLE_INPUTS, CKPT_ROLE_RECOMPUTE, CKPT_ROLE_STAGING};

@@ -10,13 +10,13 @@
 
 #include "core/formats/timeline.h"
 
-static const char *const kinds[CKPT_LIFE_KIND_COUNT] = {
+static const char *const kinds[CKPT_LIVE_KIND_COUNT] = {
     "activation", "saved", "gradient", "workspace", "recomputed", "offloaded", "other",
 };
 
 const char *ckpt_live_range_kind_name(ckpt_live_range_kind kind)
 {
-    return (size_t)kind < CKPT_LIFE_KIND_COUNT ? kinds[kind] : "unknown";
+    return (size_t)kind < CKPT_LIVE_KIND_COUNT ? kinds[kind] : "unknown";
 }
 
 static bool copies(const ckpt_event *event, const char *stream)
@@ -103,23 +103,23 @@ static ckpt_code check_steps(const ckpt_trace *trace, ckpt_err *err)
 static ckpt_live_range_kind kind_of(const ckpt_trace *trace, ckpt_category category, int born)
 {
     switch (category) {
-    case CKPT_CAT_WORKSPACE: return CKPT_LIFE_WORKSPACE;
-    case CKPT_CAT_GRADIENTS: return CKPT_LIFE_GRADIENT;
+    case CKPT_CAT_WORKSPACE: return CKPT_LIVE_WORKSPACE;
+    case CKPT_CAT_GRADIENTS: return CKPT_LIVE_GRADIENT;
     case CKPT_CAT_ACTIVATIONS:
     case CKPT_CAT_SAVED: break;
-    default: return CKPT_LIFE_OTHER;
+    default: return CKPT_LIVE_OTHER;
     }
     if (trace->event[born].span == CKPT_SPAN_RECOMPUTE) {
-        return CKPT_LIFE_RECOMPUTED;
+        return CKPT_LIVE_RECOMPUTED;
     }
-    return category == CKPT_CAT_SAVED ? CKPT_LIFE_SAVED : CKPT_LIFE_ACTIVATION;
+    return category == CKPT_CAT_SAVED ? CKPT_LIVE_SAVED : CKPT_LIVE_ACTIVATION;
 }
 
 /* What it was kept for: the run that took its place, or the last one before it was freed; -1 when nothing ended it.
  *   run_before   per event the last run up to it */
 static int last_of(const ckpt_trace *trace, const ckpt_live_range *range, const int *run_before)
 {
-    if (range->kind == CKPT_LIFE_WORKSPACE) {
+    if (range->kind == CKPT_LIVE_WORKSPACE) {
         return range->from;
     }
     const bool freed = frees(&trace->event[range->to], range->name);
@@ -155,7 +155,7 @@ static ckpt_code place_life(const ckpt_trace *trace, int nth, const int *run_bef
         .copied = -1,
     };
     if (copies(born, "h2d")) {
-        range->kind = CKPT_LIFE_OFFLOADED;
+        range->kind = CKPT_LIVE_OFFLOADED;
     }
     range->last = last_of(trace, range, run_before);
     return CKPT_OK;
@@ -205,14 +205,14 @@ static ckpt_code find_copies(const ckpt_trace *trace, ckpt_live_range *range, in
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d places", count);
             }
             for (int k = 0; k < count; k++) {
-                sorted[k] = (named){range[k].kind == CKPT_LIFE_WORKSPACE ? "" : range[k].name, k, range[k].from};
+                sorted[k] = (named){range[k].kind == CKPT_LIVE_WORKSPACE ? "" : range[k].name, k, range[k].from};
             }
             qsort(sorted, (size_t)count, sizeof *sorted, by_name);
         }
         const int at = find_stay(sorted, range, count, trace->event[i].name, i);
         if (at >= 0 && range[at].copied < 0) {
             range[at].copied = i;
-            range[at].kind = range[at].kind == CKPT_LIFE_RECOMPUTED ? range[at].kind : CKPT_LIFE_OFFLOADED;
+            range[at].kind = range[at].kind == CKPT_LIVE_RECOMPUTED ? range[at].kind : CKPT_LIVE_OFFLOADED;
         }
     }
     return CKPT_OK;
@@ -273,16 +273,16 @@ static bool moves(const ckpt_event *event)
 static ckpt_live_range_kind kind_of_allocation(const ckpt_trace *trace, int born)
 {
     static const ckpt_live_range_kind kind[CKPT_CATEGORY_COUNT] = {
-        [CKPT_CAT_WEIGHTS] = CKPT_LIFE_OTHER,
-        [CKPT_CAT_GRADIENTS] = CKPT_LIFE_GRADIENT,
-        [CKPT_CAT_OPTIMIZER] = CKPT_LIFE_OTHER,
-        [CKPT_CAT_INPUTS] = CKPT_LIFE_OTHER,
-        [CKPT_CAT_ACTIVATIONS] = CKPT_LIFE_ACTIVATION,
-        [CKPT_CAT_SAVED] = CKPT_LIFE_SAVED,
-        [CKPT_CAT_WORKSPACE] = CKPT_LIFE_WORKSPACE,
-        [CKPT_CAT_STAGING] = CKPT_LIFE_OTHER,
-        [CKPT_CAT_OTHER] = CKPT_LIFE_OTHER,
-        [CKPT_CAT_OUTSIDE] = CKPT_LIFE_OTHER,
+        [CKPT_CAT_WEIGHTS] = CKPT_LIVE_OTHER,
+        [CKPT_CAT_GRADIENTS] = CKPT_LIVE_GRADIENT,
+        [CKPT_CAT_OPTIMIZER] = CKPT_LIVE_OTHER,
+        [CKPT_CAT_INPUTS] = CKPT_LIVE_OTHER,
+        [CKPT_CAT_ACTIVATIONS] = CKPT_LIVE_ACTIVATION,
+        [CKPT_CAT_SAVED] = CKPT_LIVE_SAVED,
+        [CKPT_CAT_WORKSPACE] = CKPT_LIVE_WORKSPACE,
+        [CKPT_CAT_STAGING] = CKPT_LIVE_OTHER,
+        [CKPT_CAT_OTHER] = CKPT_LIVE_OTHER,
+        [CKPT_CAT_OUTSIDE] = CKPT_LIVE_OTHER,
     };
     const ckpt_event *const event = &trace->event[born];
     for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
@@ -291,7 +291,7 @@ static ckpt_live_range_kind kind_of_allocation(const ckpt_trace *trace, int born
             return kind[c];
         }
     }
-    return CKPT_LIFE_OTHER;
+    return CKPT_LIVE_OTHER;
 }
 
 static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)

@@ -8,14 +8,14 @@
 
 /* What a stay is coloured by. */
 typedef enum ckpt_live_range_kind {
-    CKPT_LIFE_ACTIVATION,
-    CKPT_LIFE_SAVED,
-    CKPT_LIFE_GRADIENT,
-    CKPT_LIFE_WORKSPACE,
-    CKPT_LIFE_RECOMPUTED, /* an activation or saved tensor that was made again */
-    CKPT_LIFE_OFFLOADED,  /* one that is copied to the host during this stay, or was fetched back for it */
-    CKPT_LIFE_OTHER,      /* of a program that follows no plan */
-    CKPT_LIFE_KIND_COUNT
+    CKPT_LIVE_ACTIVATION,
+    CKPT_LIVE_SAVED,
+    CKPT_LIVE_GRADIENT,
+    CKPT_LIVE_WORKSPACE,
+    CKPT_LIVE_RECOMPUTED, /* an activation or saved tensor that was made again */
+    CKPT_LIVE_OFFLOADED,  /* one that is copied to the host during this stay, or was fetched back for it */
+    CKPT_LIVE_OTHER,      /* of a program that follows no plan */
+    CKPT_LIVE_KIND_COUNT
 } ckpt_live_range_kind;
 
 typedef struct ckpt_live_range {

@@ -20,7 +20,7 @@ ckpt_why ckpt_live_range_why(const ckpt_live_ranges *ranges, int which)
     if (trace->allocation_count == 0) {
         return why_without_plan(trace, range);
     }
-    if (range->kind == CKPT_LIFE_WORKSPACE) {
+    if (range->kind == CKPT_LIVE_WORKSPACE) {
         return CKPT_WHY_SCRATCH;
     }
     if (range->copied >= 0) {
@@ -34,7 +34,7 @@ ckpt_why ckpt_live_range_why(const ckpt_live_ranges *ranges, int which)
     }
     const ckpt_span born = trace->event[range->born].span, last = trace->event[range->last].span;
     const bool remakes = last == CKPT_SPAN_RECOMPUTE;
-    if (range->kind == CKPT_LIFE_OFFLOADED) {
+    if (range->kind == CKPT_LIVE_OFFLOADED) {
         return remakes ? CKPT_WHY_FETCHED_TO_REMAKE : CKPT_WHY_FETCHED;
     }
     if (born == CKPT_SPAN_RECOMPUTE) {
@@ -43,7 +43,7 @@ ckpt_why ckpt_live_range_why(const ckpt_live_ranges *ranges, int which)
     if (born == CKPT_SPAN_FORWARD && last != CKPT_SPAN_FORWARD) {
         return remakes ? CKPT_WHY_KEPT_TO_REMAKE : CKPT_WHY_KEPT;
     }
-    return range->kind == CKPT_LIFE_GRADIENT ? CKPT_WHY_PASSED_BACK : CKPT_WHY_IN_USE;
+    return range->kind == CKPT_LIVE_GRADIENT ? CKPT_WHY_PASSED_BACK : CKPT_WHY_IN_USE;
 }
 
 /* Around what it is in memory for: "fetched back at" step 700 "for" an op; of several "fetched back for" ops. */

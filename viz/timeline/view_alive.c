@@ -8,14 +8,14 @@
 ckpt_colour_role ckpt_live_range_role(ckpt_live_range_kind kind)
 {
     switch (kind) {
-    case CKPT_LIFE_ACTIVATION: return CKPT_ROLE_ACTIVATIONS;
-    case CKPT_LIFE_SAVED: return CKPT_ROLE_SAVED;
-    case CKPT_LIFE_GRADIENT: return CKPT_ROLE_GRADIENTS;
-    case CKPT_LIFE_WORKSPACE: return CKPT_ROLE_WORKSPACE;
-    case CKPT_LIFE_RECOMPUTED: return CKPT_ROLE_RECOMPUTE;
-    case CKPT_LIFE_OFFLOADED: return CKPT_ROLE_OFFLOADED;
-    case CKPT_LIFE_OTHER:
-    case CKPT_LIFE_KIND_COUNT: break;
+    case CKPT_LIVE_ACTIVATION: return CKPT_ROLE_ACTIVATIONS;
+    case CKPT_LIVE_SAVED: return CKPT_ROLE_SAVED;
+    case CKPT_LIVE_GRADIENT: return CKPT_ROLE_GRADIENTS;
+    case CKPT_LIVE_WORKSPACE: return CKPT_ROLE_WORKSPACE;
+    case CKPT_LIVE_RECOMPUTED: return CKPT_ROLE_RECOMPUTE;
+    case CKPT_LIVE_OFFLOADED: return CKPT_ROLE_OFFLOADED;
+    case CKPT_LIVE_OTHER:
+    case CKPT_LIVE_KIND_COUNT: break;
     }
     return CKPT_ROLE_OTHER;
 }
@@ -47,7 +47,7 @@ static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
 /* Names of lowered models begin with their layer, and a gradient belongs to the layer that reads it. */
 static bool tells_more(const ckpt_alive_row *row)
 {
-    return row->kind != CKPT_LIFE_GRADIENT && row->layer[0] != '\0' &&
+    return row->kind != CKPT_LIVE_GRADIENT && row->layer[0] != '\0' &&
            strncmp(row->name, row->layer, strlen(row->layer)) != 0;
 }
 

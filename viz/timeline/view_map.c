@@ -38,9 +38,9 @@ static int flow_heading(ckpt_view *view, bool draw)
         ckpt_view_words(view, x, y, bold, view->right - view->left, words);
     }
     x += ckpt_view_measure(view, bold, words) + 2 * SPACE;
-    bool there[CKPT_LIFE_KIND_COUNT] = {false};
+    bool there[CKPT_LIVE_KIND_COUNT] = {false};
     find_kinds(view, there);
-    for (int k = 0; k < CKPT_LIFE_KIND_COUNT; k++) {
+    for (int k = 0; k < CKPT_LIVE_KIND_COUNT; k++) {
         if (!there[k]) {
             continue;
         }
