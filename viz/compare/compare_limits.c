@@ -1,4 +1,5 @@
 /* Limits: as people write them, and what became of each; an exceeded one says which layers and buffers did it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
