@@ -45,16 +45,17 @@ function(ckpt_program name)
 endfunction()
 
 # ckpt_table(<target> TYPE <type> PREFIX <p> HEADER <h> TABLE <name> FILES <glob...>): write <name>.c, a
-# NULL-terminated array of the address of every `const <type> <p><x> = {` constant that starts a line in the files.
+# NULL-terminated array of the addresses of all constants whose definitions in the files start with a line
+# `const <type> <p><x> = {`, or in C++ `extern "C" const <type> <p><x> = {`.
 function(ckpt_table target)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "TYPE;PREFIX;HEADER;TABLE" "FILES")
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${ARG_FILES})
   set(names "")
   foreach(file IN LISTS files)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-    file(STRINGS ${file} lines REGEX "^const ${ARG_TYPE} ${ARG_PREFIX}[a-z0-9_]+ = {")
+    file(STRINGS ${file} lines REGEX "^(extern \"C\" )?const ${ARG_TYPE} ${ARG_PREFIX}[a-z0-9_]+ = {")
     foreach(line IN LISTS lines)
-      string(REGEX REPLACE "^const ${ARG_TYPE} (${ARG_PREFIX}[a-z0-9_]+) = .*" "\\1" name "${line}")
+      string(REGEX REPLACE "^.*const ${ARG_TYPE} (${ARG_PREFIX}[a-z0-9_]+) = .*" "\\1" name "${line}")
       list(APPEND names ${name})
     endforeach()
   endforeach()

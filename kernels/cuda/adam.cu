@@ -55,14 +55,12 @@ static ckpt_code adamw(const ckpt_update_args *args, int count, const float *num
     return step_all(args, count, 1.0 - args->hyper[LR] * args->hyper[WEIGHT_DECAY], 0.0, err);
 }
 
-CKPT_TABLE_ENTRY const ckpt_optimizer_kernel ckpt_cuda_adam;
-const ckpt_optimizer_kernel ckpt_cuda_adam = {
+extern "C" const ckpt_optimizer_kernel ckpt_cuda_adam = {
     .optimizer = "adam",
     .update = adam,
 };
 
-CKPT_TABLE_ENTRY const ckpt_optimizer_kernel ckpt_cuda_adamw;
-const ckpt_optimizer_kernel ckpt_cuda_adamw = {
+extern "C" const ckpt_optimizer_kernel ckpt_cuda_adamw = {
     .optimizer = "adamw",
     .update = adamw,
 };

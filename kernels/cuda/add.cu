@@ -1,12 +1,11 @@
 /* Sum of two or more tensors, added in the order of the inputs. Forward reads n tensors and writes one, for n - 1 FLOP
- * an element; backward reads the gradient once and writes n tensors (reads those it adds to): bound by memory. */
+ * an element; backward reads the gradient once and writes n tensors (and reads those it adds to). Both are bound by
+ * memory. */
 #include "kernels/cuda/device.cuh"
-
-enum { THREADS = 256 };
 
 namespace
 {
-/* By value among a kernel's arguments, which the GPU keeps in constant memory. */
+/* Passed by value: the GPU keeps a kernel's arguments in constant memory. */
 struct add_inputs {
     int count;
     const void *at[CKPT_IN_MAX];
@@ -19,11 +18,10 @@ struct add_gradients {
 };
 } // namespace
 
-/* The output may be any of the inputs' places: it is written last. */
-template <typename T> __global__ void __launch_bounds__(THREADS) add_forward(int64_t packs, add_inputs x, T *y)
+/* The output may be one of the inputs, so it is written last. */
+template <typename T> __global__ void __launch_bounds__(ITEM_THREADS) add_forward(int64_t packs, add_inputs x, T *y)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+    for (int64_t i = first_item(); i < packs; i += item_step()) {
         const int64_t at = i * pack<T>::count;
         const pack<T> first = load16((const T *)x.at[0] + at), second = load16((const T *)x.at[1] + at);
         float sum[pack<T>::count];
@@ -45,12 +43,11 @@ template <typename T> __global__ void __launch_bounds__(THREADS) add_forward(int
     }
 }
 
-/* In increasing order of the inputs: two of them may be one buffer, and the first may be the gradient's own. */
+/* In increasing order of the inputs: two of them may be one buffer, and the first may be dy itself. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS) add_backward(int64_t packs, const T *dy, add_gradients dx)
+__global__ void __launch_bounds__(ITEM_THREADS) add_backward(int64_t packs, const T *dy, add_gradients dx)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+    for (int64_t i = first_item(); i < packs; i += item_step()) {
         const int64_t at = i * pack<T>::count;
         const pack<T> slope = load16(dy + at);
         for (int k = 0; k < dx.count; k++) {
@@ -71,45 +68,32 @@ __global__ void __launch_bounds__(THREADS) add_backward(int64_t packs, const T *
     }
 }
 
+template <typename T> static int64_t packs_in(const ckpt_kernel_args *args)
+{
+    return packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
+}
+
 template <typename T> static void start_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const int64_t packs = packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
     add_inputs x = {.count = args->node->in_count};
     for (int k = 0; k < x.count; k++) {
         x.at[k] = args->in[k];
     }
-    CKPT_LAUNCH(cuda, add_forward<T>, grid_for(cuda, packs, THREADS), THREADS, 0, packs, x, (T *)args->out[0]);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), add_forward<T>, packs_in<T>(args), x, (T *)args->out[0]);
 }
 
 template <typename T> static void start_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const int64_t packs = packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
     add_gradients dx = {.count = args->node->in_count, .adds = args->grad_in_adds};
     for (int k = 0; k < dx.count; k++) {
         dx.at[k] = args->grad_in[k];
     }
-    CKPT_LAUNCH(cuda, add_backward<T>, grid_for(cuda, packs, THREADS), THREADS, 0, packs, (const T *)args->grad_out[0],
-                dx);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), add_backward<T>, packs_in<T>(args), (const T *)args->grad_out[0], dx);
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args);
-    return ckpt_cuda_launched("add", err);
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args);
-    return ckpt_cuda_launched("add backward", err);
-}
-
-/* ckpt_cuda_add is what the device itself adds with (sum.cu). */
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_op_add;
-const ckpt_kernel ckpt_cuda_op_add = {
+/* ckpt_cuda_add is the device's own sum (sum.cu). */
+extern "C" const ckpt_kernel ckpt_cuda_op_add = {
     .op = "add",
-    .forward = forward,
-    .backward = backward,
+    .forward = CKPT_TYPED(start_forward),
+    .backward = CKPT_TYPED(start_backward),
 };

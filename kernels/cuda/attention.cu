@@ -458,8 +458,7 @@ ckpt_code tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning,
 
 } // namespace
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_attention;
-const ckpt_kernel ckpt_cuda_attention = {
+extern "C" const ckpt_kernel ckpt_cuda_attention = {
     .op = "attention",
     .prepare = prepare,
     .release = release,

@@ -1,14 +1,14 @@
-/* Batch norm over the rows (N H W) of each channel, by own kernels and not cuDNN's: the order of their sums is fixed by
- * construction, evaluation and recomputation follow the CPU's to the letter, and all of it is compared with the CPU
- * where there is no GPU too. It moves what cuDNN's deterministic mode moves.
+/* Batch norm over the rows (N H W) of each channel. These are our own kernels rather than cuDNN's: the order of their
+ * sums is fixed by construction, evaluation and recomputation follow the CPU exactly, and all of it can be compared
+ * with the CPU without a GPU. They move as many bytes as cuDNN's deterministic mode.
  *
  * Sums go down the columns of [rows x channels] as bias gradients do (sum.cu): a block sums 256 channels of one part of
  * the rows (ckpt_gpu_part_rows), then the parts are added in order, in double. As on the CPU they are sums of x minus
  * the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
- * backward reads x and dy twice and writes dx (which it reads where it adds), 11 FLOP: bound by memory.
+ * backward reads x and dy twice and writes dx (which it reads where it adds), 11 FLOP. Both are bound by memory.
  *
- * Frozen it is an affine map by the running statistics, and what it divides by is worked out anew each way, in
- * workspace: forward reads x once, backward dy once, and for the gradients of learned parameters both once more. */
+ * A frozen batch norm is an affine map by the running statistics. Each direction computes 1 / sqrt(variance) again, in
+ * workspace. Forward reads x once and backward dy once; the gradients of learned parameters read both once more. */
 #include "kernels/cuda/wide.cuh"
 
 namespace
@@ -32,18 +32,8 @@ template <int N> struct batchnorm_place {
     }
 };
 
-template <int N, typename T> __device__ inline wide<float, N> batchnorm_load(const T *from)
-{
-    const wide<T, N> v = load_wide<N>(from);
-    wide<float, N> result;
-    for (int j = 0; j < N; j++) {
-        result.at[j] = to_float(v.at[j]);
-    }
-    return result;
-}
-
-/* part[p][0][c] = sum of v, part[p][1][c] = sum of v (x - center), over the rows of part p; v is dy, or x - center
- * where dy is NULL. center: NULL for the first row of x. */
+/* part[p][0][c] = sum of v, part[p][1][c] = sum of v (x - center), over the rows of part p. v is dy, or x - center
+ * where dy is NULL. A NULL center stands for the first row of x. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     batchnorm_sums(batchnorm_sizes s, int across, const T *x, const T *dy, const float *center, float *part)
@@ -55,12 +45,12 @@ __global__ void __launch_bounds__(THREADS)
     wide<float, N> sum = {}, squares = {};
     if (at.inside) {
         const wide<float, N> middle =
-            center != NULL ? load_wide<N>(center + at.channel) : batchnorm_load<N>(x + at.channel);
+            center != NULL ? load_wide<N>(center + at.channel) : load_floats<N>(x + at.channel);
 #pragma unroll 4
         for (int64_t r = start + at.row; r < end; r += at.high) {
             const int64_t from = r * s.channels + at.channel;
-            const wide<float, N> a = batchnorm_load<N>(x + from);
-            const wide<float, N> b = dy != NULL ? batchnorm_load<N>(dy + from) : a;
+            const wide<float, N> a = load_floats<N>(x + from);
+            const wide<float, N> b = dy != NULL ? load_floats<N>(dy + from) : a;
             for (int j = 0; j < N; j++) {
                 const float u = a.at[j] - middle.at[j], v = dy != NULL ? b.at[j] : u;
                 sum.at[j] += v;
@@ -87,8 +77,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Adds the parts of 32 channels: 16 threads share a channel's parts and are added in order. True for the one thread
- * that then has both sums of its channel. */
+/* Adds the parts of 32 channels: 16 threads share the parts of a channel and are added in order. True for the one
+ * thread of each channel that gets both sums. */
 __device__ inline bool batchnorm_total(const batchnorm_sizes &s, const float *part, int64_t *channel, double *plain,
                                        double *product)
 {
@@ -118,7 +108,7 @@ __device__ inline bool batchnorm_total(const batchnorm_sizes &s, const float *pa
     return true;
 }
 
-/* running_mean NULL: a recomputation. */
+/* running_mean is NULL in a recomputation. */
 template <typename T>
 __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     batchnorm_moments(batchnorm_sizes s, double eps, double momentum, const T *x, const float *part, float *mean,
@@ -152,7 +142,7 @@ __global__ void batchnorm_use_statistics(int64_t channels, float eps, const floa
     }
 }
 
-/* The parameters' gradients, and what dx takes from the sums: factor[0][c] = db / n, factor[1][c] = dw rstd / n. */
+/* The parameters' gradients, and what dx needs of the sums: factor[0][c] = db / n, factor[1][c] = dw rstd / n. */
 __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     batchnorm_slopes(batchnorm_sizes s, const float *part, const float *rstd, float *dscale, float *dshift,
                      uint64_t adds, float *factor)
@@ -182,7 +172,7 @@ __global__ void __launch_bounds__(THREADS)
         }
         const int64_t step = (int64_t)gridDim.y * at.high;
         for (int64_t r = (int64_t)blockIdx.y * at.high + at.row; r < s.rows; r += step) {
-            wide<float, N> v = batchnorm_load<N>(dy + r * s.channels + at.channel);
+            wide<float, N> v = load_floats<N>(dy + r * s.channels + at.channel);
             for (int j = 0; j < N; j++) {
                 v.at[j] *= slope.at[j];
             }
@@ -209,7 +199,7 @@ __global__ void __launch_bounds__(THREADS)
             /* Two rows in flight. */
             const int64_t one = r * s.channels + at.channel;
             const int64_t two = r + step < s.rows ? one + step * s.channels : one;
-            wide<float, N> a = batchnorm_load<N>(x + one), b = batchnorm_load<N>(x + two);
+            wide<float, N> a = load_floats<N>(x + one), b = load_floats<N>(x + two);
             for (int j = 0; j < N; j++) {
                 a.at[j] = (a.at[j] - middle.at[j]) * slope.at[j] + last.at[j];
                 b.at[j] = (b.at[j] - middle.at[j]) * slope.at[j] + last.at[j];
@@ -220,7 +210,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* dx = (dy - db / n - (x - mean) dw rstd / n) (rstd w). Source: Ioffe & Szegedy 2015, section 3, collected. */
+/* dx = (dy - db / n - (x - mean) dw rstd / n) (rstd w). Source: Ioffe & Szegedy 2015, section 3, terms collected. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     batchnorm_input(batchnorm_sizes s, int across, const T *x, const T *dy, const float *mean, const float *rstd,
@@ -237,7 +227,7 @@ __global__ void __launch_bounds__(THREADS)
         const int64_t step = (int64_t)gridDim.y * at.high;
         for (int64_t r = (int64_t)blockIdx.y * at.high + at.row; r < s.rows; r += step) {
             const int64_t from = r * s.channels + at.channel;
-            const wide<float, N> a = batchnorm_load<N>(x + from), b = batchnorm_load<N>(dy + from);
+            const wide<float, N> a = load_floats<N>(x + from), b = load_floats<N>(dy + from);
             wide<float, N> result;
             for (int j = 0; j < N; j++) {
                 result.at[j] = (b.at[j] - plain.at[j] - (a.at[j] - middle.at[j]) * product.at[j]) * slope.at[j];
@@ -255,17 +245,6 @@ batchnorm_sizes batchnorm_sizes_of(const ckpt_node *node)
     return {rows, channels, part_rows, (rows + part_rows - 1) / part_rows};
 }
 
-/* Threads across a strip: the power of two that covers its channels, N each. */
-int batchnorm_across(int64_t channels, int N)
-{
-    const int64_t cells = ((channels < STRIP ? channels : (int64_t)STRIP) + N - 1) / N;
-    int across = 1;
-    while (across < cells) {
-        across *= 2;
-    }
-    return across;
-}
-
 dim3 batchnorm_grid(const batchnorm_sizes &s, int64_t rows_per_block)
 {
     const int64_t blocks = (s.rows + rows_per_block - 1) / rows_per_block;
@@ -278,7 +257,7 @@ int batchnorm_last_blocks(const batchnorm_sizes &s)
     return (int)((s.channels + LAST_COLUMNS - 1) / LAST_COLUMNS);
 }
 
-/* Weight and bias: parameters, or statistics where they do not learn. */
+/* Weight and bias are parameters, or statistics where they do not learn. */
 const float *batchnorm_affine(const ckpt_kernel_args *args, int k)
 {
     return args->node->param_count > 0 ? args->param[k] : args->stat[2 + k];
@@ -286,17 +265,15 @@ const float *batchnorm_affine(const ckpt_kernel_args *args, int k)
 
 void start_statistics(const ckpt_kernel_args *args, int64_t channels, float *mean, float *rstd)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    CKPT_LAUNCH(cuda, batchnorm_use_statistics, grid_for(cuda, channels, THREADS), THREADS, 0, channels,
-                (float)ckpt_node_float(args->node, "eps"), (const float *)args->stat[0], (const float *)args->stat[1],
-                mean, rstd);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), batchnorm_use_statistics, channels, (float)ckpt_node_float(args->node, "eps"),
+                      (const float *)args->stat[0], (const float *)args->stat[1], mean, rstd);
 }
 
 template <typename T, int N>
 void start_apply(const ckpt_kernel_args *args, const batchnorm_sizes &s, const float *mean, const float *rstd)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const int across = batchnorm_across(s.channels, N);
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const int across = strip_threads(s.channels, STRIP, N);
     CKPT_LAUNCH(cuda, (batchnorm_apply<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS, 0,
                 s, across, (const T *)args->in[0], mean, rstd, batchnorm_affine(args, 0), batchnorm_affine(args, 1),
                 (T *)args->out[0]);
@@ -304,11 +281,11 @@ void start_apply(const ckpt_kernel_args *args, const batchnorm_sizes &s, const f
 
 template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const ckpt_node *const node = args->node;
     const batchnorm_sizes s = batchnorm_sizes_of(node);
     const double eps = (double)(float)ckpt_node_float(node, "eps");
-    const int across = batchnorm_across(s.channels, N);
+    const int across = strip_threads(s.channels, STRIP, N);
     const T *const x = (const T *)args->in[0];
     if (ckpt_node_bool(node, "frozen")) {
         float *const rstd = (float *)args->workspace;
@@ -330,90 +307,49 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
     start_apply<T, N>(args, s, mean, rstd);
 }
 
-template <typename T, int N> void start_backward_frozen(const ckpt_kernel_args *args)
-{
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const batchnorm_sizes s = batchnorm_sizes_of(args->node);
-    const int across = batchnorm_across(s.channels, N);
-    const T *const dy = (const T *)args->grad_out[0];
-    float *const rstd = (float *)args->workspace;
-    float *const factor = rstd + ckpt_round_up(s.channels, CKPT_ALIGN / 4);
-    float *const part = factor + ckpt_round_up(2 * s.channels, CKPT_ALIGN / 4);
-    start_statistics(args, s.channels, NULL, rstd);
-    if (args->node->param_count > 0) {
-        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across,
-                    (const T *)args->in[0], dy, (const float *)args->stat[0], part);
-        CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s,
-                    (const float *)part, (const float *)rstd, args->grad_param[0], args->grad_param[1],
-                    args->grad_param_adds, factor);
-    }
-    if (args->grad_in[0] != NULL) {
-        CKPT_LAUNCH(cuda, (batchnorm_frozen_input<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS),
-                    THREADS, 0, s, across, dy, (const float *)rstd, batchnorm_affine(args, 0), (T *)args->grad_in[0],
-                    (args->grad_in_adds & 1) != 0);
-    }
-}
-
 template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const bool frozen = ckpt_node_bool(args->node, "frozen");
     const batchnorm_sizes s = batchnorm_sizes_of(args->node);
-    const int across = batchnorm_across(s.channels, N);
+    const int across = strip_threads(s.channels, STRIP, N);
+    const dim3 grid = batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS);
     const T *const x = (const T *)args->in[0], *const dy = (const T *)args->grad_out[0];
-    const float *const mean = (const float *)args->saved[0], *const rstd = (const float *)args->saved[1];
-    float *const factor = (float *)args->workspace;
+    T *const dx = (T *)args->grad_in[0];
+    float *const own_rstd = (float *)args->workspace; /* frozen: rstd is not saved */
+    float *const factor = own_rstd + (frozen ? ckpt_round_up(s.channels, CKPT_ALIGN / 4) : 0);
     float *const part = factor + ckpt_round_up(2 * s.channels, CKPT_ALIGN / 4);
-    CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, mean, part);
-    CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s, (const float *)part,
-                rstd, args->grad_param[0], args->grad_param[1], args->grad_param_adds, factor);
-    if (args->grad_in[0] != NULL) {
-        CKPT_LAUNCH(cuda, (batchnorm_input<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS,
-                    0, s, across, x, dy, mean, rstd, args->param[0], (const float *)factor, (T *)args->grad_in[0],
-                    (args->grad_in_adds & 1) != 0);
+    const float *const mean = frozen ? args->stat[0] : (const float *)args->saved[0];
+    const float *const rstd = frozen ? own_rstd : (const float *)args->saved[1];
+    const float *const scale = batchnorm_affine(args, 0);
+    const bool adds = (args->grad_in_adds & 1) != 0;
+    if (frozen) {
+        start_statistics(args, s.channels, NULL, own_rstd);
+    }
+    if (args->node->param_count > 0) {
+        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, mean,
+                    part);
+        CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s,
+                    (const float *)part, rstd, args->grad_param[0], args->grad_param[1], args->grad_param_adds, factor);
+    }
+    if (dx != NULL && frozen) {
+        CKPT_LAUNCH(cuda, (batchnorm_frozen_input<T, N>), grid, THREADS, 0, s, across, dy, rstd, scale, dx, adds);
+    } else if (dx != NULL) {
+        CKPT_LAUNCH(cuda, (batchnorm_input<T, N>), grid, THREADS, 0, s, across, x, dy, mean, rstd, scale,
+                    (const float *)factor, dx, adds);
     }
 }
 
-template <typename T> void batchnorm_forward_of(const ckpt_kernel_args *args)
+int64_t batchnorm_channels(const ckpt_node *node)
 {
-    enum { N = pack<T>::count };
-    args->node->in[0].shape.dim[1] % N == 0 ? start_forward<T, N>(args) : start_forward<T, 1>(args);
-}
-
-template <typename T> void batchnorm_backward_of(const ckpt_kernel_args *args)
-{
-    enum { N = pack<T>::count };
-    const bool packs = args->node->in[0].shape.dim[1] % N == 0;
-    if (ckpt_node_bool(args->node, "frozen")) {
-        packs ? start_backward_frozen<T, N>(args) : start_backward_frozen<T, 1>(args);
-    } else {
-        packs ? start_backward<T, N>(args) : start_backward<T, 1>(args);
-    }
-}
-
-void batchnorm_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
-{
-    (void)state;
-    node->op->gpu_workspace(node, forward, backward);
-}
-
-ckpt_code batchnorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, batchnorm_forward_of, args);
-    return ckpt_cuda_launched("batchnorm", err);
-}
-
-ckpt_code batchnorm_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, batchnorm_backward_of, args);
-    return ckpt_cuda_launched("batchnorm backward", err);
+    return node->in[0].shape.dim[1];
 }
 
 } // namespace
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_batchnorm;
-const ckpt_kernel ckpt_cuda_batchnorm = {
+extern "C" const ckpt_kernel ckpt_cuda_batchnorm = {
     .op = "batchnorm",
-    .workspace = batchnorm_workspace,
-    .forward = batchnorm_forward,
-    .backward = batchnorm_backward,
+    .workspace = op_workspace,
+    .forward = CKPT_WIDE(batchnorm_channels, start_forward),
+    .backward = CKPT_WIDE(batchnorm_channels, start_backward),
 };

@@ -1,11 +1,11 @@
-/* conv2d in three ways, chosen when the layer is made ready. 1 x 1 filters without stride and padding are a matrix
- * product over pixels (cuBLASLt: the bias rides along, filters lie right, their gradient comes out in float32).
- * Depthwise filters have own kernels (conv2d_direct.cu). The rest is cuDNN's, with filters turned to out, height,
- * width, in / groups in the workspace and their gradient turned back, which moves the filters twice; where cuDNN has
- * nothing that fits the workspace, the own kernels again. A product of rows pixels is 2 rows (in / groups) taps out
- * FLOP a direction: bound by arithmetic from a few dozen channels on.
+/* conv2d is computed in one of three ways, chosen when the layer is bound. 1 x 1 filters without stride and padding are
+ * a matrix product over pixels, by cuBLASLt: it adds the bias, reads the filters as they lie and gives their gradient
+ * in float32. Depthwise filters have our own kernels (conv2d_direct.cu). Everything else is cuDNN's: filters are
+ * transposed to [out, height, width, in / groups] in the workspace and their gradient is transposed back, which moves
+ * the filters twice. Where cuDNN has nothing that fits the workspace, our own kernels compute it. A direction is 2
+ * pixels (in / groups) taps out FLOP: bound by arithmetic from a few dozen channels on.
  *
- * With cuDNN a bias is added to what was rounded to y's type; its gradient is a column sum (sum.cu). */
+ * With cuDNN the bias is added after y is rounded to its type; the bias gradient is a column sum (sum.cu). */
 #include "kernels/cuda/blas_layer.cuh"
 #include "kernels/cuda/conv2d_direct.cuh"
 #include "kernels/cuda/wide.cuh"
@@ -13,20 +13,19 @@
 namespace
 {
 
-enum { THREADS = 256 };
 enum conv2d_direction { FORWARD, INPUT, WEIGHT, DIRECTIONS }; /* as ckpt_cudnn_direction */
 
-/* Per direction one of product, library; or neither: own kernels. */
+/* Each direction has a product, or a library call, or neither: then our own kernels compute it. */
 struct conv2d_state {
     ckpt_blas_product *product[DIRECTIONS];
     ckpt_cudnn_convolution *library[DIRECTIONS];
-    char remark[sizeof(((ckpt_err *)0)->msg)]; /* "", or why own kernels do what is the library's */
-    bool own[DIRECTIONS];                      /* own kernels do what is the library's */
+    char remark[sizeof(((ckpt_err *)0)->msg)]; /* why our own kernels replace the library, or "" */
+    bool own[DIRECTIONS];                      /* our own kernels replace the library */
     char choice[CKPT_CHOICE_TEXT];
 };
 const char *const conv2d_key[DIRECTIONS] = {"forward", "input", "weight"};
 
-/* After algorithms have changed. */
+/* To be called after algorithms have changed. */
 void conv2d_name(conv2d_state *c)
 {
     c->choice[0] = '\0';
@@ -42,9 +41,8 @@ void conv2d_name(conv2d_state *c)
 }
 
 /* to[o][tap][c] = from[o][c][tap] */
-template <typename T> __global__ void conv2d_turn(int64_t filters, int64_t channels, int64_t taps, const T *from, T *to)
+template <typename T> __global__ void conv2d_turn(int64_t count, int64_t channels, int64_t taps, const T *from, T *to)
 {
-    const int64_t count = filters * channels * taps;
     for (int64_t k = first_item(); k < count; k += item_step()) {
         const quotient at = divide(k, channels), tap = divide(at.whole, taps);
         to[k] = from[(tap.whole * channels + at.rest) * taps + tap.rest];
@@ -53,18 +51,16 @@ template <typename T> __global__ void conv2d_turn(int64_t filters, int64_t chann
 
 /* to[o][c][tap] = from[o][tap][c], in float32 */
 template <typename T>
-__global__ void conv2d_turn_back(int64_t filters, int64_t channels, int64_t taps, const T *from, float *to)
+__global__ void conv2d_turn_back(int64_t count, int64_t channels, int64_t taps, const T *from, float *to)
 {
-    const int64_t count = filters * channels * taps;
     for (int64_t k = first_item(); k < count; k += item_step()) {
         const quotient at = divide(k, taps), channel = divide(at.whole, channels);
         to[k] = to_float(from[(channel.whole * taps + at.rest) * channels + channel.rest]);
     }
 }
 
-template <typename T, int N> __global__ void conv2d_add_bias(int64_t rows, int64_t channels, const float *bias, T *y)
+template <typename T, int N> __global__ void conv2d_add_bias(int64_t count, int64_t across, const float *bias, T *y)
 {
-    const int64_t across = channels / N, count = rows * across;
     for (int64_t k = first_item(); k < count; k += item_step()) {
         const int64_t c = divide(k, across).rest * N;
         wide<float, N> value;
@@ -110,14 +106,14 @@ bool conv2d_is_product(const ckpt_cudnn_shape &s)
            s.padding[1] == 0;
 }
 
-/* Filters lie otherwise than cuDNN wants them. */
+/* Do filters lie in another order than cuDNN wants? */
 bool conv2d_turns(const ckpt_cudnn_shape &s)
 {
     return conv2d_taps(s) > 1 && s.in_channels > s.groups;
 }
 
-/* What lies before the library's own workspace: turned filters, or a gradient of them that is not yet float32 or not
- * yet turned back. */
+/* Bytes before the library's own workspace: transposed filters, or their gradient before it is converted to float32 or
+ * transposed back. */
 ckpt_bytes conv2d_piece(const ckpt_cudnn_shape &s, int direction)
 {
     const bool needed = conv2d_turns(s) || (direction == WEIGHT && s.dtype == CKPT_BFLOAT16);
@@ -133,21 +129,23 @@ ckpt_code conv2d_make_product(conv2d_state *state, ckpt_cuda *cuda, const ckpt_n
     /* As in linear.cu. */
     forward = forward < 0 ? node->forward_workspace_bytes : forward;
     backward = backward < 0 ? node->backward_workspace_bytes : backward;
-    const ckpt_blas_shape y = blas_of(rows, out, in, false, true, s.dtype, s.dtype, node->param_count > 1, false);
-    const ckpt_blas_shape dw = blas_of(out, in, rows, true, false, s.dtype, CKPT_FLOAT32, false, false);
-    const ckpt_blas_shape dx = blas_of(rows, in, out, false, false, s.dtype, s.dtype, false, false);
-    CKPT_TRY(ckpt_blas_product_create(cuda, &y, forward, ckpt_choice_get(choice, conv2d_key[FORWARD], piece),
-                                      &state->product[FORWARD], err));
-    CKPT_TRY(ckpt_blas_product_create(cuda, &dw, backward, ckpt_choice_get(choice, conv2d_key[WEIGHT], piece),
-                                      &state->product[WEIGHT], err));
-    return (node->grad_in & 1) == 0
-               ? CKPT_OK
-               : ckpt_blas_product_create(cuda, &dx, backward, ckpt_choice_get(choice, conv2d_key[INPUT], piece),
-                                          &state->product[INPUT], err);
+    const ckpt_blas_shape shape[DIRECTIONS] = {
+        /* forward, input, weight */
+        blas_of(rows, out, in, false, true, s.dtype, s.dtype, node->param_count > 1, false),
+        blas_of(rows, in, out, false, false, s.dtype, s.dtype, false, false),
+        blas_of(out, in, rows, true, false, s.dtype, CKPT_FLOAT32, false, false),
+    };
+    for (int k = 0; k < DIRECTIONS; k++) {
+        if (k != INPUT || (node->grad_in & 1) != 0) {
+            CKPT_TRY(ckpt_blas_product_create(cuda, &shape[k], k == FORWARD ? forward : backward,
+                                              ckpt_choice_get(choice, conv2d_key[k], piece), &state->product[k], err));
+        }
+    }
+    return CKPT_OK;
 }
 
-/* cuDNN where it has something within `limit`, else nothing, which stands for the own kernels, and a remark; or what
- * the choice says. */
+/* Takes cuDNN if it has something within `limit`; else leaves library[direction] NULL, for our own kernels, with a
+ * remark. A choice is followed. */
 ckpt_code conv2d_make_library(conv2d_state *state, ckpt_cuda *cuda, const ckpt_cudnn_shape &s, int direction,
                               ckpt_bytes limit, const char *choice, ckpt_err *err)
 {
@@ -263,40 +261,32 @@ const char *conv2d_choice(const void *state)
 
 template <typename T> void start_turn(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *from, void *to)
 {
-    const int64_t channels = s.in_channels / s.groups, count = s.out_channels * channels * conv2d_taps(s);
-    CKPT_LAUNCH(cuda, conv2d_turn<T>, grid_for(cuda, count, THREADS), THREADS, 0, s.out_channels, channels,
-                conv2d_taps(s), (const T *)from, (T *)to);
+    const int64_t channels = s.in_channels / s.groups, taps = conv2d_taps(s);
+    CKPT_LAUNCH_ITEMS(cuda, conv2d_turn<T>, s.out_channels * channels * taps, channels, taps, (const T *)from, (T *)to);
 }
 
 template <typename T>
 void start_turn_back(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *from, float *to)
 {
-    const int64_t channels = s.in_channels / s.groups, count = s.out_channels * channels * conv2d_taps(s);
-    CKPT_LAUNCH(cuda, conv2d_turn_back<T>, grid_for(cuda, count, THREADS), THREADS, 0, s.out_channels, channels,
-                conv2d_taps(s), (const T *)from, to);
+    const int64_t channels = s.in_channels / s.groups, taps = conv2d_taps(s);
+    CKPT_LAUNCH_ITEMS(cuda, conv2d_turn_back<T>, s.out_channels * channels * taps, channels, taps, (const T *)from, to);
 }
 
-template <typename T> void start_bias(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const float *bias, void *y)
+template <typename T, int N>
+void start_bias(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const float *bias, void *y)
 {
-    enum { N = pack<T>::count };
-    const int64_t rows = conv2d_rows(s), channels = s.out_channels;
-    if (channels % N == 0) {
-        CKPT_LAUNCH(cuda, (conv2d_add_bias<T, N>), grid_for(cuda, rows * channels / N, THREADS), THREADS, 0, rows,
-                    channels, bias, (T *)y);
-    } else {
-        CKPT_LAUNCH(cuda, (conv2d_add_bias<T, 1>), grid_for(cuda, rows * channels, THREADS), THREADS, 0, rows, channels,
-                    bias, (T *)y);
-    }
+    const int64_t across = s.out_channels / N;
+    CKPT_LAUNCH_ITEMS(cuda, (conv2d_add_bias<T, N>), conv2d_rows(s) * across, across, bias, (T *)y);
 }
 
-/* The filters as cuDNN reads them: where they are, or turned at the start of the workspace. */
+/* The filters as cuDNN reads them: in place, or transposed at the start of the workspace. */
 const void *conv2d_filters(const ckpt_kernel_args *args, const ckpt_cudnn_shape &s)
 {
     const void *const w = blas_param(args, 0);
     if (!conv2d_turns(s)) {
         return w;
     }
-    CKPT_BY_DTYPE(s.dtype, start_turn, (const ckpt_cuda *)args->context, s, w, args->workspace);
+    CKPT_BY_DTYPE(s.dtype, start_turn, cuda_of(args), s, w, args->workspace);
     return args->workspace;
 }
 
@@ -308,7 +298,7 @@ void *conv2d_scratch(const ckpt_kernel_args *args, const ckpt_cudnn_shape &s, in
 ckpt_code conv2d_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const conv2d_state *const c = (const conv2d_state *)args->state;
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const ckpt_cudnn_shape s = conv2d_shape_of(args->node);
     const bool bias = args->node->param_count > 1;
     if (c->product[FORWARD] != NULL) {
@@ -323,7 +313,7 @@ ckpt_code conv2d_forward(const ckpt_kernel_args *args, ckpt_err *err)
     CKPT_TRY(ckpt_cudnn_convolution_run(c->library[FORWARD], args->in[0], conv2d_filters(args, s), args->out[0],
                                         conv2d_scratch(args, s, FORWARD), err));
     if (bias) {
-        CKPT_BY_DTYPE(s.dtype, start_bias, cuda, s, args->param[1], args->out[0]);
+        CKPT_BY_WIDTH(s.dtype, s.out_channels, start_bias, cuda, s, args->param[1], args->out[0]);
     }
     return ckpt_cuda_launched("conv2d", err);
 }
@@ -331,7 +321,7 @@ ckpt_code conv2d_forward(const ckpt_kernel_args *args, ckpt_err *err)
 ckpt_code conv2d_weight(const ckpt_kernel_args *args, const ckpt_cudnn_shape &s, ckpt_err *err)
 {
     const conv2d_state *const c = (const conv2d_state *)args->state;
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const void *const x = args->in[0], *const dy = args->grad_out[0];
     if (c->product[WEIGHT] != NULL) {
         return ckpt_blas_product_run(c->product[WEIGHT], dy, x, args->grad_param[0], NULL, args->workspace, err);
@@ -359,7 +349,7 @@ ckpt_code conv2d_input(const ckpt_kernel_args *args, const ckpt_cudnn_shape &s, 
                                      args->workspace, err);
     }
     if (c->library[INPUT] == NULL) {
-        ckpt_conv2d_direct_input((const ckpt_cuda *)args->context, s, dy, blas_param(args, 0), args->grad_in[0]);
+        ckpt_conv2d_direct_input(cuda_of(args), s, dy, blas_param(args, 0), args->grad_in[0]);
         return ckpt_cuda_launched("conv2d input gradient", err);
     }
     CKPT_TRY(ckpt_cudnn_convolution_run(c->library[INPUT], dy, conv2d_filters(args, s), args->grad_in[0],
@@ -367,7 +357,7 @@ ckpt_code conv2d_input(const ckpt_kernel_args *args, const ckpt_cudnn_shape &s, 
     return ckpt_cuda_launched("conv2d input gradient", err);
 }
 
-/* One after the other on one stream, so they share the workspace. */
+/* Both run one after the other on one stream, so they share the workspace. */
 ckpt_code conv2d_backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const ckpt_cudnn_shape s = conv2d_shape_of(args->node);
@@ -379,7 +369,7 @@ ckpt_code conv2d_backward(const ckpt_kernel_args *args, ckpt_err *err)
     return args->grad_in[0] == NULL ? CKPT_OK : conv2d_input(args, s, err);
 }
 
-/* One direction: c from a and b. The filters are turned already, where cuDNN wants that. */
+/* One direction: c from a and b. Filters are in cuDNN's order already. */
 ckpt_code conv2d_tune_one(const ckpt_kernel_args *args, int direction, const void *a, const void *b, void *c,
                           ckpt_tuning *tuning, ckpt_err *err)
 {
@@ -420,8 +410,7 @@ ckpt_code conv2d_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *
 
 } // namespace
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_conv2d;
-const ckpt_kernel ckpt_cuda_conv2d = {
+extern "C" const ckpt_kernel ckpt_cuda_conv2d = {
     .op = "conv2d",
     .prepare = conv2d_prepare,
     .release = conv2d_release,

@@ -1,7 +1,7 @@
-/* Convolutions straight from the formula. Depthwise ones are at home here: two FLOP for each tap of each value, each
- * tensor from memory once and its neighbours from the caches, so bound by memory; 16 bytes of neighbouring channels per
- * thread. For the rest these are what is taken when cuDNN has nothing deterministic that fits the workspace: right, and
- * many times slower than tensor cores.
+/* Convolutions straight from the formula. They are meant for depthwise convolutions: two FLOP for each tap of each
+ * value, every tensor read from memory once and its neighbours from the caches, so bound by memory; a thread takes 16
+ * bytes of neighbouring channels. Other convolutions come here when cuDNN has nothing deterministic that fits the
+ * workspace: correct, and many times slower than tensor cores.
  *
  * The weight gradient sums over all pixels: a block takes 256 filters, one of their taps and one part of the pixels
  * (ckpt_gpu_part_rows), and a second kernel adds the parts in order. */
@@ -21,16 +21,6 @@ __device__ inline direct_pixel direct_pixel_of(int64_t row, const int64_t size[2
 {
     const quotient line = divide(row, size[1]), image = divide(line.whole, size[0]);
     return {image.whole, image.rest, line.rest};
-}
-
-template <int N, typename T> __device__ inline wide<float, N> direct_load(const T *from)
-{
-    const wide<T, N> v = load_wide<N>(from);
-    wide<float, N> result;
-    for (int j = 0; j < N; j++) {
-        result.at[j] = to_float(v.at[j]);
-    }
-    return result;
 }
 
 /* N > 1: depthwise only. */
@@ -60,7 +50,7 @@ __global__ void direct_forward(ckpt_cudnn_shape s, const T *x, const T *w, const
                 const T *const from = x + ((p.n * s.in[0] + a) * s.in[1] + b) * C + first;
                 const T *const filter = w + o * Cg * taps + u * s.kernel[1] + v;
                 if constexpr (N > 1) {
-                    const wide<float, N> value = direct_load<N>(from);
+                    const wide<float, N> value = load_floats<N>(from);
                     for (int j = 0; j < N; j++) {
                         sum.at[j] += value.at[j] * to_float(filter[j * taps]);
                     }
@@ -75,7 +65,7 @@ __global__ void direct_forward(ckpt_cudnn_shape s, const T *x, const T *w, const
     }
 }
 
-/* The output line that sees input line `a` through tap u, or -1. */
+/* The output line that reads input line `a` through tap u, or -1. */
 __device__ inline int64_t direct_seen_by(int64_t a, int64_t u, int64_t padding, int64_t stride, int64_t size)
 {
     const int64_t t = a + padding - u;
@@ -111,7 +101,7 @@ template <typename T, int N> __global__ void direct_input(ckpt_cudnn_shape s, co
                 const T *const from = dy + ((p.n * s.out[0] + i) * s.out[1] + j) * O + o;
                 const T *const filter = w + (o * Cg + group.rest) * taps + u * s.kernel[1] + v;
                 if constexpr (N > 1) {
-                    const wide<float, N> value = direct_load<N>(from);
+                    const wide<float, N> value = load_floats<N>(from);
                     for (int l = 0; l < N; l++) {
                         sum.at[l] += value.at[l] * to_float(filter[l * taps]);
                     }
@@ -127,11 +117,12 @@ template <typename T, int N> __global__ void direct_input(ckpt_cudnn_shape s, co
 }
 
 struct direct_parts {
-    int64_t rows, each, count; /* pixels of y, of one part; parts */
-    int64_t strips, weights;   /* of 256 filters; of one filter */
+    int64_t rows, each, count; /* pixels of y, pixels of one part, parts */
+    int64_t strips, weights;   /* strips of 256 filters, weights of one filter */
 };
 
-/* part[p][k][o] = sum over part p's pixels of dy[o] times what weight k of filter o saw. N > 1: depthwise only. */
+/* part[p][k][o] = sum over the pixels of part p of dy[o] times the value that weight k of filter o is multiplied with.
+ * N > 1: depthwise only. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
     direct_weight(ckpt_cudnn_shape s, direct_parts parts, int across, const T *x, const T *dy, float *part)
@@ -152,8 +143,8 @@ __global__ void __launch_bounds__(THREADS)
             const int64_t a = p.i * s.stride[0] + uv.whole - s.padding[0];
             const int64_t b = p.j * s.stride[1] + uv.rest - s.padding[1];
             if (a >= 0 && a < s.in[0] && b >= 0 && b < s.in[1]) {
-                const wide<float, N> seen = direct_load<N>(x + ((p.n * s.in[0] + a) * s.in[1] + b) * C + c);
-                const wide<float, N> slope = direct_load<N>(dy + r * O + o);
+                const wide<float, N> seen = load_floats<N>(x + ((p.n * s.in[0] + a) * s.in[1] + b) * C + c);
+                const wide<float, N> slope = load_floats<N>(dy + r * O + o);
                 for (int j = 0; j < N; j++) {
                     sum.at[j] += slope.at[j] * seen.at[j];
                 }
@@ -197,10 +188,10 @@ direct_parts direct_parts_of(const ckpt_cudnn_shape &s)
     return {rows, each, (rows + each - 1) / each, (s.out_channels + STRIP - 1) / STRIP, weights};
 }
 
-/* Sixteen bytes at a time? */
-template <typename T> bool direct_is_wide(const ckpt_cudnn_shape &s)
+/* Channels that threads may take several of at a time. */
+int64_t direct_neighbours(const ckpt_cudnn_shape &s)
 {
-    return conv2d_is_depthwise(s) && s.in_channels % pack<T>::count == 0;
+    return conv2d_is_depthwise(s) ? s.in_channels : 1;
 }
 
 template <typename T, int N>
@@ -225,14 +216,9 @@ void start_weight(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *
                   void *workspace)
 {
     const direct_parts parts = direct_parts_of(s);
-    const int64_t cells = ((s.out_channels < STRIP ? s.out_channels : (int64_t)STRIP) + N - 1) / N;
-    int across = 1;
-    while (across < cells) {
-        across *= 2;
-    }
     const dim3 grid((unsigned)(parts.strips * parts.weights), (unsigned)parts.count);
-    CKPT_LAUNCH(cuda, (direct_weight<T, N>), grid, THREADS, 0, s, parts, across, (const T *)x, (const T *)dy,
-                (float *)workspace);
+    CKPT_LAUNCH(cuda, (direct_weight<T, N>), grid, THREADS, 0, s, parts, strip_threads(s.out_channels, STRIP, N),
+                (const T *)x, (const T *)dy, (float *)workspace);
     CKPT_LAUNCH(cuda, direct_weight_sum, grid_for(cuda, parts.weights * s.out_channels, THREADS), THREADS, 0,
                 parts.count, parts.weights, s.out_channels, (const float *)workspace, dw);
 }
@@ -245,24 +231,19 @@ ckpt_bytes ckpt_conv2d_direct_workspace(const ckpt_cudnn_shape &s)
     return ckpt_round_up(4 * parts.count * parts.weights * s.out_channels, CKPT_ALIGN);
 }
 
-#define BY_SHAPE(function, s, ...)                                                                                     \
-    ((s).dtype == CKPT_BFLOAT16                                                                                        \
-         ? (direct_is_wide<bf16>(s) ? function<bf16, 8>(__VA_ARGS__) : function<bf16, 1>(__VA_ARGS__))                 \
-         : (direct_is_wide<float>(s) ? function<float, 4>(__VA_ARGS__) : function<float, 1>(__VA_ARGS__)))
-
 void ckpt_conv2d_direct_forward(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *x, const void *w,
                                 const float *bias, void *y)
 {
-    BY_SHAPE(start_forward, s, cuda, s, x, w, bias, y);
+    CKPT_BY_WIDTH(s.dtype, direct_neighbours(s), start_forward, cuda, s, x, w, bias, y);
 }
 
 void ckpt_conv2d_direct_input(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *dy, const void *w, void *dx)
 {
-    BY_SHAPE(start_input, s, cuda, s, dy, w, dx);
+    CKPT_BY_WIDTH(s.dtype, direct_neighbours(s), start_input, cuda, s, dy, w, dx);
 }
 
 void ckpt_conv2d_direct_weight(const ckpt_cuda *cuda, const ckpt_cudnn_shape &s, const void *x, const void *dy,
                                float *dw, void *workspace)
 {
-    BY_SHAPE(start_weight, s, cuda, s, x, dy, dw, workspace);
+    CKPT_BY_WIDTH(s.dtype, direct_neighbours(s), start_weight, cuda, s, x, dy, dw, workspace);
 }

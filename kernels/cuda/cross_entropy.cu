@@ -1,10 +1,10 @@
-/* Softmax and negative log-likelihood in one, over rows of classes, which may have a pitch. Nothing of the size of the
- * logits is made beside the gradient, and that may lie where the logits are: a row is read and written by one team
- * only, pack by pack, so any chunk of rows can be done by itself.
+/* Softmax and negative log-likelihood in one, over rows of classes, which may have a pitch. The gradient is the only
+ * other tensor of the size of the logits, and it may lie where the logits are: one team alone reads and writes a row,
+ * pack by pack.
  *
- * Forward reads the logits once (maximum and sum together), 4 FLOP and an exponential an element; backward reads them
- * once and writes the gradient, 3 FLOP and an exponential: bound by memory, in bfloat16 with little to spare forward.
- * A target that is no class makes the loss and its row of the gradient NaN; it is never used as an index. */
+ * Forward reads the logits once (maximum and sum together), 4 FLOP and an exponential an element. Backward reads them
+ * once and writes the gradient, 3 FLOP and an exponential. Both are bound by memory, forward in bfloat16 only just. A
+ * target that is no class makes the loss and its row of the gradient NaN; it is never used as an index. */
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(THREADS)
                 const int64_t q = p + f * TEAM, away = hot - q * pack<T>::count;
                 const int own = away >= 0 && away < pack<T>::count ? (int)away : -1;
                 for (int j = 0; j < pack<T>::count; j++) {
-                    const float share = scale * exp_for<T>(to_float(v[f].at[j]) - shift);
-                    const float slope = j == own ? share - scale : share;
+                    const float weight = scale * exp_for<T>(to_float(v[f].at[j]) - shift);
+                    const float slope = j == own ? weight - scale : weight;
                     v[f].at[j] = from_float<T>(ignored ? 0.0f : slope);
                 }
                 place.store(dx, q, v[f]);
@@ -101,40 +101,25 @@ static row_set find_rows(const ckpt_kernel_args *args)
             .ignore = ckpt_node_int(args->node, "ignore_index")};
 }
 
-template <typename T, int TEAM> static void start_rows(const ckpt_kernel_args *args, const row_set &rows)
+/* Threads for a row, so that each gets a pack or more: 4, 32 or all of a block. A function of the shape only. */
+template <typename T> static int team_for(const row_set &rows)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    CKPT_LAUNCH(cuda, (cross_entropy_rows<T, TEAM>), row_grid(rows.count, THREADS / TEAM), THREADS, 0, rows.count,
-                rows.classes, rows.pitch, (const T *)args->in[0], (float *)args->saved[0]);
+    const int64_t packs = row_packs<T>(rows.classes);
+    return packs <= 8 ? 4 : packs <= 256 ? 32 : THREADS;
 }
-
-template <typename T, int TEAM> static void start_gradient(const ckpt_kernel_args *args, const row_set &rows)
-{
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    CKPT_LAUNCH(cuda, (cross_entropy_gradient<T, TEAM>), row_grid(rows.count, THREADS / TEAM), THREADS, 0, rows,
-                (const T *)args->in[0], (const float *)args->saved[0], (const float *)args->saved[1],
-                (const float *)args->grad_out[0], (T *)args->grad_in[0]);
-}
-
-/* The team for a row: each thread gets a pack or more. A function of the shape only. */
-#define BY_TEAM(packs, start, ...)                                                                                     \
-    do {                                                                                                               \
-        if ((packs) <= 8) {                                                                                            \
-            start<T, 4>(__VA_ARGS__);                                                                                  \
-        } else if ((packs) <= 256) {                                                                                   \
-            start<T, 32>(__VA_ARGS__);                                                                                 \
-        } else {                                                                                                       \
-            start<T, THREADS>(__VA_ARGS__);                                                                            \
-        }                                                                                                              \
-    } while (0)
 
 template <typename T> static void start_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const row_set rows = find_rows(args);
-    BY_TEAM(row_packs<T>(rows.classes), start_rows, args, rows);
+    const int team = team_for<T>(rows);
+    const auto sums = team == 4    ? cross_entropy_rows<T, 4>
+                      : team == 32 ? cross_entropy_rows<T, 32>
+                                   : cross_entropy_rows<T, THREADS>;
     const int64_t parts = (rows.count + CKPT_GPU_LOSS_TERMS - 1) / CKPT_GPU_LOSS_TERMS;
     loss_part *const part = (loss_part *)args->workspace;
+    CKPT_LAUNCH(cuda, sums, row_grid(rows.count, THREADS / team), THREADS, 0, rows.count, rows.classes, rows.pitch,
+                (const T *)args->in[0], (float *)args->saved[0]);
     CKPT_LAUNCH(cuda, cross_entropy_parts<T>, (unsigned)parts, LOSS_THREADS, 0, rows, (const T *)args->in[0],
                 (const float *)args->saved[0], part);
     CKPT_LAUNCH(cuda, loss_finish, 1, LOSS_THREADS, 0, parts, (const loss_part *)part, 0.0, (float *)args->out[0],
@@ -144,32 +129,18 @@ template <typename T> static void start_forward(const ckpt_kernel_args *args)
 template <typename T> static void start_backward(const ckpt_kernel_args *args)
 {
     const row_set rows = find_rows(args);
-    BY_TEAM(row_packs<T>(rows.classes), start_gradient, args, rows);
+    const int team = team_for<T>(rows);
+    const auto gradient = team == 4    ? cross_entropy_gradient<T, 4>
+                          : team == 32 ? cross_entropy_gradient<T, 32>
+                                       : cross_entropy_gradient<T, THREADS>;
+    CKPT_LAUNCH(cuda_of(args), gradient, row_grid(rows.count, THREADS / team), THREADS, 0, rows, (const T *)args->in[0],
+                (const float *)args->saved[0], (const float *)args->saved[1], (const float *)args->grad_out[0],
+                (T *)args->grad_in[0]);
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args);
-    return ckpt_cuda_launched("cross_entropy", err);
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args);
-    return ckpt_cuda_launched("cross_entropy backward", err);
-}
-
-static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
-{
-    (void)state;
-    *forward = *backward = 0;
-    node->op->gpu_workspace(node, forward, backward);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_cross_entropy;
-const ckpt_kernel ckpt_cuda_cross_entropy = {
+extern "C" const ckpt_kernel ckpt_cuda_cross_entropy = {
     .op = "cross_entropy",
-    .workspace = workspace,
-    .forward = forward,
-    .backward = backward,
+    .workspace = op_workspace,
+    .forward = CKPT_TYPED(start_forward),
+    .backward = CKPT_TYPED(start_backward),
 };

@@ -6,8 +6,9 @@
  * uses tensor cores, which there means TF32. PyTorch selects by the same notes (ATen/native/cudnn/Conv_v8.cpp). What is
  * chosen depends on the shape, the workspace, the kind of GPU and the library's version, and on nothing else.
  *
- * tests/kernels/test_cudnn.c runs, without a GPU, all of this but the handle and what executes a plan: cuDNN makes plans for a
- * GPU that is only described to it. cuDNN is opened by the first layer that wants it: it is large and slow to load. */
+ * tests/kernels/test_cudnn.c runs, without a GPU, all of this but the handle and what executes a plan: cuDNN makes
+ * plans for a GPU that is only described to it. cuDNN is opened by the first layer that wants it: it is large and slow
+ * to load. */
 #include "kernels/cuda/cudnn.h"
 
 #include <inttypes.h>

@@ -1,10 +1,10 @@
-/* Dropout. The mask is drawn from a counter, by the element's place in memory, with the CPU's words, threshold and
- * factor, so it is the CPU's mask. Seed and step come from the device's counters: a recorded step replays with new
- * ones. Moves 2 tensors (3 when backward adds) and takes about 80 integer operations for the four words of Philox, 20
- * an element: bound by memory in float32; in bfloat16, 4 bytes an element, they take about as long on an H100. */
+/* Dropout. The mask is drawn from a counter, by the element's position in memory, with the CPU's words, threshold and
+ * factor, so it is the CPU's mask. Seed and step come from the device's counters, so a recorded step replays with new
+ * ones. Moves 2 tensors (3 when backward adds). Four words of Philox take about 80 integer operations, 20 an element:
+ * in float32 memory is the bound; in bfloat16, at 4 bytes an element, both take about as long on an H100. */
 #include "kernels/cuda/device.cuh"
 
-enum { THREADS = 256, STREAM = 0 };
+enum { STREAM = 0 };
 
 namespace
 {
@@ -14,7 +14,7 @@ struct dropout_rule {
 };
 } // namespace
 
-/* dropped = the elements of pack i that are kept, times scale; zero for the others. */
+/* dropped = the elements of pack i that are kept, times scale, and zero for the others. */
 template <typename T>
 __device__ inline void dropout_pack(const ckpt_cuda_counters *counters, const dropout_rule &rule, int64_t i,
                                     const pack<T> &x, float dropped[pack<T>::count])
@@ -30,14 +30,13 @@ __device__ inline void dropout_pack(const ckpt_cuda_counters *counters, const dr
     }
 }
 
-/* Forward is y from x; backward is dx from dy, where it may add. */
+/* Forward makes y from x. Backward makes dx from dy and may add. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(ITEM_THREADS)
     dropout_apply(int64_t packs, const ckpt_cuda_counters *counters, dropout_rule rule, bool adds, const T *x, T *y)
 {
     const ckpt_cuda_counters now = *counters;
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+    for (int64_t i = first_item(); i < packs; i += item_step()) {
         const int64_t at = i * pack<T>::count;
         const pack<T> v = load16(x + at), old = adds ? load16(y + at) : pack<T>();
         float dropped[pack<T>::count];
@@ -50,10 +49,9 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) dropout_copy(int64_t packs, const T *x, T *y)
+template <typename T> __global__ void __launch_bounds__(ITEM_THREADS) dropout_copy(int64_t packs, const T *x, T *y)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+    for (int64_t i = first_item(); i < packs; i += item_step()) {
         store16(y + i * pack<T>::count, load16(x + i * pack<T>::count));
     }
 }
@@ -68,14 +66,13 @@ static dropout_rule make_rule(const ckpt_node *node)
 
 template <typename T> static void start(const ckpt_kernel_args *args, const void *from, void *to, bool adds)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const int64_t packs = packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
-    const int grid = grid_for(cuda, packs, THREADS);
     if (!args->evaluating) {
-        CKPT_LAUNCH(cuda, dropout_apply<T>, grid, THREADS, 0, packs, cuda->counters, make_rule(args->node), adds,
-                    (const T *)from, (T *)to);
+        CKPT_LAUNCH_ITEMS(cuda, dropout_apply<T>, packs, cuda->counters, make_rule(args->node), adds, (const T *)from,
+                          (T *)to);
     } else if (from != to) {
-        CKPT_LAUNCH(cuda, dropout_copy<T>, grid, THREADS, 0, packs, (const T *)from, (T *)to);
+        CKPT_LAUNCH_ITEMS(cuda, dropout_copy<T>, packs, (const T *)from, (T *)to);
     }
 }
 
@@ -92,8 +89,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     return ckpt_cuda_launched("dropout backward", err);
 }
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_dropout;
-const ckpt_kernel ckpt_cuda_dropout = {
+extern "C" const ckpt_kernel ckpt_cuda_dropout = {
     .op = "dropout",
     .forward = forward,
     .backward = backward,

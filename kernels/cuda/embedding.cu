@@ -1,17 +1,16 @@
-/* Rows of a table by number. An id outside the table (which data should not have: the CPU refuses it) reads nothing and
- * gives a row of NaN, so that the loss says so; its gradient goes nowhere.
+/* Rows of a table by number. An id outside the table is an error in the data, which the CPU refuses. Here it reads
+ * nothing and gives a row of NaN, so that the loss shows it; its gradient goes nowhere.
  *
  * Forward moves every token's row once in and once out. Backward moves dy once, writes the table's gradient once when
- * it does not add, and reads and writes the rows that tokens name. No atomics: the tokens are sorted by id (sort.cuh),
- * then every SEGMENT neighbours in that order are added up by one warp for its share of the features. A run of one id
- * inside a segment goes to the table at once; one that crosses segments leaves a partial row in each, and these are
- * then added in order. So a token that is half of the text costs no more than others, and the order of the sums
- * depends on the ids alone. Both are bound by memory. */
+ * it does not add, and reads and writes the rows that tokens name. It needs no atomics: the tokens are sorted by id
+ * (sort.cuh), then one warp adds up every SEGMENT neighbours in that order, for its part of the features. A run of one
+ * id inside a segment goes straight to the table. A run that crosses segments leaves a partial row in each, and these
+ * are then added in order. So a token that is half of the text costs no more than others, and the order of the sums
+ * depends on the ids alone. Both directions are bound by memory. */
 #include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/wide.cuh"
 
 enum {
-    THREADS = 256,
     SUM_THREADS = 128, /* many registers each */
     SEGMENT = 32,      /* in ops/defs/embedding.c too */
     AHEAD = 8          /* rows of dy under way at a time */
@@ -35,8 +34,8 @@ __global__ void embedding_forward(int64_t items, int64_t rows, int64_t packs, co
     }
 }
 
-/* Where sums go. A segment that begins inside a run leaves that run's part at part[2 segment], one that ends inside a
- * run that it began leaves it at part[2 segment + 1]. */
+/* Where sums go. A segment that begins inside a run leaves that run's part at part[2 segment]. A segment that ends
+ * inside a run that began in it leaves that part at part[2 segment + 1]. */
 struct embedding_sums {
     sort_tokens tokens;
     int64_t features, segments;
@@ -98,7 +97,7 @@ template <typename T, int N> __global__ void embedding_segments(int64_t items, e
     }
 }
 
-/* The runs that begin in a segment and cross its end. */
+/* Adds up the runs that begin in a segment and cross its end. */
 template <int N> __global__ void embedding_crossing(int64_t items, embedding_sums sums)
 {
     const int64_t F = sums.features;
@@ -113,7 +112,7 @@ template <int N> __global__ void embedding_crossing(int64_t items, embedding_sum
         if (!began_here || sort_key_at(sums.tokens, end) != key) {
             continue;
         }
-        /* Segments low and before begin inside the run, those from high on do not. */
+        /* Segments up to `low` begin inside the run, those from `high` on do not. */
         int64_t low = segment.whole + 1, high = sums.segments;
         while (high - low > 1) {
             const int64_t middle = low + (high - low) / 2;
@@ -132,25 +131,16 @@ template <int N> __global__ void embedding_crossing(int64_t items, embedding_sum
     }
 }
 
-static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+template <typename T, int N> static void start_forward(const ckpt_kernel_args *args)
 {
-    (void)state;
-    *forward = *backward = 0;
-    node->op->gpu_workspace(node, forward, backward);
-}
-
-template <typename T, int N> static void launch_forward(const ckpt_kernel_args *args)
-{
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const ckpt_node *const node = args->node;
     const int64_t *const table = node->param[0].tensor.shape.dim;
-    const int64_t items = ckpt_shape_count(&node->out[0].shape) / N;
     const void *const weight = sizeof(T) == 2 ? args->param16[0] : (const void *)args->param[0];
-    CKPT_LAUNCH(cuda, (embedding_forward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, items, table[0],
-                table[1] / N, (const int32_t *)args->in[0], (const T *)weight, (T *)args->out[0]);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (embedding_forward<T, N>), ckpt_shape_count(&node->out[0].shape) / N, table[0],
+                      table[1] / N, (const int32_t *)args->in[0], (const T *)weight, (T *)args->out[0]);
 }
 
-template <typename T, int N> static void launch_sums(const ckpt_cuda *cuda, const embedding_sums *sums, const void *dy)
+template <typename T, int N> static void start_sums(const ckpt_cuda *cuda, const embedding_sums *sums, const void *dy)
 {
     const int64_t items = sums->segments * (sums->features / N);
     CKPT_LAUNCH(cuda, (embedding_segments<T, N>), grid_for(cuda, items, SUM_THREADS), SUM_THREADS, 0, items, *sums,
@@ -160,27 +150,15 @@ template <typename T, int N> static void launch_sums(const ckpt_cuda *cuda, cons
     }
 }
 
-template <typename T> static void start_forward(const ckpt_kernel_args *args)
-{
-    args->node->param[0].tensor.shape.dim[1] % pack<T>::count == 0 ? launch_forward<T, pack<T>::count>(args)
-                                                                   : launch_forward<T, 1>(args);
-}
-
-template <typename T> static void start_sums(const ckpt_cuda *cuda, const embedding_sums *sums, const void *dy)
-{
-    sums->features % pack<T>::count == 0 ? launch_sums<T, pack<T>::count>(cuda, sums, dy)
-                                         : launch_sums<T, 1>(cuda, sums, dy);
-}
-
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    CKPT_BY_DTYPE(args->node->out[0].dtype, start_forward, args);
+    CKPT_BY_WIDTH(args->node->out[0].dtype, args->node->param[0].tensor.shape.dim[1], start_forward, args);
     return ckpt_cuda_launched("embedding", err);
 }
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const ckpt_tensor *const table = &args->node->param[0].tensor;
     embedding_sums sums = {};
     sums.tokens.ids = (const int32_t *)args->in[0];
@@ -201,14 +179,13 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         cuda->launched->copies++;
         CKPT_TRY(ckpt_cuda_check(cleared, "clearing the gradient of the table", err));
     }
-    CKPT_BY_DTYPE(args->node->out[0].dtype, start_sums, cuda, &sums, args->grad_out[0]);
+    CKPT_BY_WIDTH(args->node->out[0].dtype, sums.features, start_sums, cuda, &sums, args->grad_out[0]);
     return ckpt_cuda_launched("embedding backward", err);
 }
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_embedding;
-const ckpt_kernel ckpt_cuda_embedding = {
+extern "C" const ckpt_kernel ckpt_cuda_embedding = {
     .op = "embedding",
-    .workspace = workspace,
+    .workspace = op_workspace,
     .forward = forward,
     .backward = backward,
 };

@@ -90,21 +90,8 @@ template <typename T> static void start_backward(const ckpt_kernel_args *args)
     }
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args);
-    return ckpt_cuda_launched("gelu", err);
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args);
-    return ckpt_cuda_launched("gelu backward", err);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_gelu;
-const ckpt_kernel ckpt_cuda_gelu = {
+extern "C" const ckpt_kernel ckpt_cuda_gelu = {
     .op = "gelu",
-    .forward = forward,
-    .backward = backward,
+    .forward = CKPT_TYPED(start_forward),
+    .backward = CKPT_TYPED(start_backward),
 };

@@ -1,16 +1,37 @@
 /* Layer normalisation over rows. Forward holds a row in the registers of a warp or a block: it reads x and writes y
- * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP; where it adds, it reads dx first: the
- * sum of a residual stream's gradient with this one is made here, in float32, and rounded once. The same pass sums the
- * gradients of weight and bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in
- * order, 8 bytes a feature and group. All bound by memory; the weights come from the cache.
+ * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP. Where it adds, it reads dx first, so a
+ * residual stream's gradient is added here in float32 and rounded once. The same pass sums the gradients of weight and
+ * bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in order, 8 bytes a feature and
+ * group. All are bound by memory; the weights come from the cache.
  *
  * Rows that are no multiple of 16 bytes, or too long for registers (backward beyond 1024 packs, forward beyond 2048),
- * take the plain kernels of layernorm_any.cuh, which read the row again for every sum. */
+ * take the plain kernels of layernorm_any.cuh, which read the row once more for every sum. */
 #include "kernels/cuda/layernorm_any.cuh"
 
 enum { WARPS = 4, LAST_COLUMNS = 32, LAST_ROWS = 32 };
 
-/* A thread's packs of a row; zeros behind the row's end, and for the row `end`. */
+/* V floats from and to addresses of whole packs. As arrays, which keeps the backward kernel's loops unrolled together. */
+template <int V> __device__ inline void load_weights(const float *from, float at[V])
+{
+    for (int j = 0; j < V; j += 4) {
+        const pack<float> four = load16(from + j);
+        for (int n = 0; n < 4; n++) {
+            at[j + n] = four.at[n];
+        }
+    }
+}
+template <int V> __device__ inline void store_floats(float *to, const float at[V])
+{
+    for (int j = 0; j < V; j += 4) {
+        pack<float> four;
+        for (int n = 0; n < 4; n++) {
+            four.at[n] = at[j + n];
+        }
+        store16(to + j, four);
+    }
+}
+
+/* A thread's packs of a row, with zeros behind the row's end. Zeros for rows from `end` on. */
 template <typename T, int TEAM, int P>
 __device__ inline void layernorm_load(const T *x, int64_t row, int64_t end, int width, int lane, pack<T> v[P])
 {
@@ -27,7 +48,8 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
                       float *rstd)
 {
     __shared__ float shared[32];
-    const int V = pack<T>::count, teams = (int)blockDim.x / TEAM, team = (int)threadIdx.x / TEAM;
+    constexpr int V = pack<T>::count;
+    const int teams = (int)blockDim.x / TEAM, team = (int)threadIdx.x / TEAM;
     const int lane = (int)threadIdx.x % TEAM;
     for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows; row += (int64_t)gridDim.x * teams) {
         pack<T> v[P];
@@ -53,11 +75,9 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
         for (int p = 0; p < P; p++) {
             const int column = (lane + p * TEAM) * V;
             if (column < width) {
-                float weight[pack<T>::count], bias[pack<T>::count];
-                load_floats<pack<T>::count>(w + column, weight);
-                load_floats<pack<T>::count>(b + column, bias);
+                const wide<float, V> weight = load_wide<V>(w + column), bias = load_wide<V>(b + column);
                 for (int j = 0; j < V; j++) {
-                    v[p].at[j] = from_float<T>((to_float(v[p].at[j]) - m) * k * weight[j] + bias[j]);
+                    v[p].at[j] = from_float<T>((to_float(v[p].at[j]) - m) * k * weight.at[j] + bias.at[j]);
                 }
                 store16(y + row * width + column, v[p]);
             }
@@ -65,9 +85,9 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
     }
 }
 
-/* dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)), or added to dx, for the rows of one group, and the group's sums
- * of dy xhat and dy to part[group][0 and 1][width]. Teams take turns at the rows; their sums are added in order. A team
- * that is a block waits for itself at every row, so it fetches the next one before. */
+/* dx = (adds ? dx : 0) + rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group; part[group][0] and
+ * part[group][1] get the group's sums of dy xhat and dy. Teams take turns at the rows, and their sums are added in
+ * order. A team that is a block waits for its own threads at every row, so it fetches the next row before that. */
 template <typename T, int TEAM, int P>
 __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                                                                  : P > 3    ? 3
@@ -96,7 +116,7 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
             const int column = (lane + p * TEAM) * V;
             if (column < width) {
                 float weight[V];
-                load_floats<V>(w + column, weight);
+                load_weights<V>(w + column, weight);
                 for (int j = 0; j < V; j++) {
                     const float g = to_float(slope[p].at[j]), u = (to_float(value[p].at[j]) - m) * k;
                     plain += g * weight[j];
@@ -114,7 +134,7 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                 float weight[V];
                 T *const to = dx + row * width + column;
                 const pack<T> base = adds ? load16(to) : pack<T>();
-                load_floats<V>(w + column, weight);
+                load_weights<V>(w + column, weight);
                 for (int j = 0; j < V; j++) {
                     const float g = to_float(slope[p].at[j]) * weight[j], u = (to_float(value[p].at[j]) - m) * k;
                     const float own = k * (g - g_mean - u * slant);
@@ -160,7 +180,7 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
     }
 }
 
-/* Columns of [groups][2 width] added in order: up to 32 threads share a column's groups and are added in order. */
+/* Adds the columns of [groups][2 width]: up to 32 threads share the groups of a column and are added in order. */
 static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     layernorm_groups(int64_t groups, int64_t width, const float *part, float *dw, bool dw_adds, float *db, bool db_adds)
 {
@@ -283,17 +303,9 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     return ckpt_cuda_launched("layernorm backward", err);
 }
 
-static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
-{
-    (void)state;
-    *forward = *backward = 0;
-    node->op->gpu_workspace(node, forward, backward);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_layernorm;
-const ckpt_kernel ckpt_cuda_layernorm = {
+extern "C" const ckpt_kernel ckpt_cuda_layernorm = {
     .op = "layernorm",
-    .workspace = workspace,
+    .workspace = op_workspace,
     .forward = forward,
     .backward = backward,
 };

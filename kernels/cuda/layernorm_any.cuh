@@ -1,7 +1,7 @@
-/* Layer normalisation of rows of any width: a team goes over its row once for every sum, in aligned packs; the
- * gradients of weight and bias are summed by columns, from x and dy read once more. Forward reads x three times and
- * backward x and dy three times (and dx once where it adds), mostly from the cache: for widths the register kernels of
- * layernorm.cu do not take. */
+/* Layer normalisation of rows of any width, for those that the register kernels of layernorm.cu do not take. A team
+ * goes over its row once for every sum, in aligned packs. The gradients of weight and bias are summed by columns, which
+ * reads x and dy once more. Forward reads x three times and backward x and dy three times (and dx once where it adds),
+ * mostly from the cache. */
 #ifndef CKPT_KERNELS_CUDA_LAYERNORM_ANY_CUH
 #define CKPT_KERNELS_CUDA_LAYERNORM_ANY_CUH
 
@@ -139,26 +139,21 @@ __global__ void __launch_bounds__(ANY_THREADS)
 
 template <typename T> static void start_any_forward(const layernorm_call &call)
 {
-    const T *const x = (const T *)call.x;
-    if (row_packs<T>(call.width) <= 128) {
-        CKPT_LAUNCH(call.cuda, (layernorm_any_forward<T, 32>), row_grid(call.rows, ANY_THREADS / 32), ANY_THREADS, 0,
-                    call.rows, call.width, call.eps, x, call.w, call.b, (T *)call.y, call.mean, call.rstd);
-    } else {
-        CKPT_LAUNCH(call.cuda, (layernorm_any_forward<T, ANY_THREADS>), row_grid(call.rows, 1), ANY_THREADS, 0,
-                    call.rows, call.width, call.eps, x, call.w, call.b, (T *)call.y, call.mean, call.rstd);
-    }
+    const bool warps = row_packs<T>(call.width) <= 128;
+    CKPT_LAUNCH(call.cuda, (warps ? layernorm_any_forward<T, 32> : layernorm_any_forward<T, ANY_THREADS>),
+                row_grid(call.rows, warps ? ANY_THREADS / 32 : 1), ANY_THREADS, 0, call.rows, call.width, call.eps,
+                (const T *)call.x, call.w, call.b, (T *)call.y, call.mean, call.rstd);
 }
 
 template <typename T> static void start_any_backward(const layernorm_call &call)
 {
     const T *const x = (const T *)call.x, *const dy = (const T *)call.dy;
     const float *const mean = call.mean, *const rstd = call.rstd;
-    if (call.dx != NULL && row_packs<T>(call.width) <= 128) {
-        CKPT_LAUNCH(call.cuda, (layernorm_any_backward<T, 32>), row_grid(call.rows, ANY_THREADS / 32), ANY_THREADS, 0,
-                    call.rows, call.width, x, dy, call.w, mean, rstd, (T *)call.dx, call.adds);
-    } else if (call.dx != NULL) {
-        CKPT_LAUNCH(call.cuda, (layernorm_any_backward<T, ANY_THREADS>), row_grid(call.rows, 1), ANY_THREADS, 0,
-                    call.rows, call.width, x, dy, call.w, mean, rstd, (T *)call.dx, call.adds);
+    const bool warps = row_packs<T>(call.width) <= 128;
+    if (call.dx != NULL) {
+        CKPT_LAUNCH(call.cuda, (warps ? layernorm_any_backward<T, 32> : layernorm_any_backward<T, ANY_THREADS>),
+                    row_grid(call.rows, warps ? ANY_THREADS / 32 : 1), ANY_THREADS, 0, call.rows, call.width, x, dy,
+                    call.w, mean, rstd, (T *)call.dx, call.adds);
     }
     const dim3 grid((unsigned)((call.width + ANY_COLUMNS - 1) / ANY_COLUMNS), (unsigned)call.groups);
     CKPT_LAUNCH(call.cuda, layernorm_any_columns<T>, grid, ANY_THREADS, 0, call.rows, call.width, call.group_rows, x,

@@ -246,8 +246,7 @@ ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *
 
 } // namespace
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_linear;
-const ckpt_kernel ckpt_cuda_linear = {
+extern "C" const ckpt_kernel ckpt_cuda_linear = {
     .op = "linear",
     .prepare = linear_prepare,
     .release = linear_release,

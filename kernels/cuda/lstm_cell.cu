@@ -1,14 +1,13 @@
-/* One step of an LSTM: matrix products by cuBLASLt, the rest in one pass over the gates, which lie as i, f, g, o. With
- * one input the state before is zero and its products are left out. In a float32 model the products put the gates
- * before their nonlinearities where the gates after them go; in a bfloat16 model into float32 workspace, so that the
- * sum of both products is rounded once. Both biases are added in the pass.
- * Forward: 8 N H (I + H) FLOP of products, backward twice that. The passes move, for each of the N x H cells, 4 gates
+/* One step of an LSTM: matrix products by cuBLASLt, the rest in one pass over the gates, in the order i, f, g, o. With
+ * one input the previous state is zero and its products are left out. The products write the gates before their
+ * nonlinearities: in a float32 model to where the finished gates go, in a bfloat16 model to float32 workspace, so that
+ * the sum of both products is rounded once. The pass adds both biases.
+ * Forward: 8 N H (I + H) FLOP of products; backward: twice that. The passes move, for each of the N x H cells, 4 gates
  * in and 4 out and about 4 values of state, at some 60 operations: bound by memory. */
 #include "kernels/cuda/blas_layer.cuh"
 #include "kernels/cuda/wide.cuh"
 
 enum { X_GATES, H_GATES, DX, DH, DW_X, DW_H, CALLS };
-enum { THREADS = 256 };
 
 struct lstm_state {
     ckpt_cuda *cuda;
@@ -22,7 +21,7 @@ struct lstm_shape {
     int64_t rows, inputs, width; /* N, I, H */
     bool stateful;               /* h and c are given */
     ckpt_dtype dtype;
-    ckpt_bytes gates_bytes;  /* of the gates before their nonlinearities; 0: they have a place of their own */
+    ckpt_bytes gates_bytes;  /* of the gates before their nonlinearities, in workspace; 0: in saved[0] */
     ckpt_bytes dgates_bytes; /* of their gradient */
 };
 
@@ -40,29 +39,18 @@ static lstm_shape shape_of(const ckpt_node *node)
     return shape;
 }
 
-/* y[rows x columns] = x[rows x inner] w[inner x columns], both of the model's type, either turned. */
 static ckpt_code make_call(lstm_state *state, int which, int64_t rows, int64_t columns, int64_t inner, ckpt_dtype in,
                            ckpt_dtype out, ckpt_bytes limit, const char *choice, ckpt_err *err)
 {
     char piece[CKPT_PIECE_TEXT];
-    const bool forward = which == X_GATES || which == H_GATES;
-    ckpt_blas_shape shape = {};
-    shape.rows = rows;
-    shape.columns = columns;
-    shape.inner = inner;
-    shape.x_turned = which == DW_X || which == DW_H; /* the gradient of the gates, by its columns */
-    shape.w_turned = forward;                        /* weights lie as [out, in] */
-    shape.x_stride = shape.x_turned ? rows : inner;
-    shape.w_stride = shape.w_turned ? inner : columns;
-    shape.y_stride = columns;
-    shape.in = in;
-    shape.out = out;
-    shape.adds = which == H_GATES;
+    const bool forward = which == X_GATES || which == H_GATES; /* weights lie as [out, in] */
+    const bool weights = which == DW_X || which == DW_H;       /* x is the gradient of the gates, by its columns */
+    const ckpt_blas_shape shape = blas_of(rows, columns, inner, weights, forward, in, out, false, which == H_GATES);
     return ckpt_blas_product_create(state->cuda, &shape, limit, ckpt_choice_get(choice, call_key[which], piece),
                                     &state->call[which], err);
 }
 
-/* After the algorithms have changed: what they use, and their names. */
+/* To be called after algorithms have changed: adds up what they use and names them. */
 static void look_at_calls(lstm_state *state)
 {
     state->forward_bytes = state->backward_bytes = 0;
@@ -106,7 +94,7 @@ static void release(void *memory)
     ckpt_memory_put(state);
 }
 
-/* What is left for products of `given` bytes, -1 being as much as they want. */
+/* What is left for products of `given` bytes; -1 stays -1, no limit. */
 static ckpt_bytes rest_of(ckpt_bytes given, ckpt_bytes own)
 {
     return given < 0 ? -1 : given > own ? given - own : 0;
@@ -132,7 +120,7 @@ static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forwar
     return CKPT_OK;
 }
 
-/* After the gates' gradient come the products and the sums of its columns, one after another. */
+/* Behind the gates' gradient, the products and the column sums use the same bytes one after another. */
 static void workspace(const ckpt_node *node, const void *memory, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     const lstm_state *const state = (const lstm_state *)memory;
@@ -159,7 +147,7 @@ __device__ static float lstm_sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* The pointers of the pass forward; `before` may be `gates`, c may be NULL. */
+/* The arguments of the forward pass; `before` may be `gates`, c may be NULL. */
 template <typename T> struct lstm_forward_args {
     int64_t width;
     const float *before, *bias_ih, *bias_hh;
@@ -167,7 +155,7 @@ template <typename T> struct lstm_forward_args {
     T *gates, *tanh_c, *new_h, *new_c;
 };
 
-/* Gate number `gate` of a row, with its biases, before its nonlinearity. */
+/* A gate of a row with its biases, before its nonlinearity. */
 template <int N, typename T>
 __device__ static wide<float, N> lstm_gate(const lstm_forward_args<T> &a, int64_t row, int64_t k, int gate)
 {
@@ -212,14 +200,14 @@ template <typename T, int N> __global__ void lstm_forward(int64_t items, lstm_fo
     }
 }
 
-/* The pointers of the pass backward; dh, dc, c and dc_before may be NULL. */
+/* The arguments of the backward pass; dh, dc, c and dc_before may be NULL. */
 template <typename T> struct lstm_backward_args {
     int64_t width;
     const T *gates, *tanh_c, *c, *dh, *dc;
     T *dgates, *dc_before;
 };
 
-/* NULL is zeros. */
+/* Zeros if `from` is NULL. */
 template <int N, typename T> __device__ static wide<T, N> lstm_load_or_zero(const T *from, int64_t at)
 {
     wide<T, N> value = {};
@@ -261,15 +249,9 @@ template <typename T, int N> __global__ void lstm_backward(int64_t items, lstm_b
     }
 }
 
-/* Parameter k as products read it. */
-static const void *weight_of(const ckpt_kernel_args *args, int k)
+template <typename T, int N>
+static void start_forward(const ckpt_kernel_args *args, const lstm_shape &shape, float *before)
 {
-    return args->node->saved[0].dtype == CKPT_BFLOAT16 ? args->param16[k] : (const void *)args->param[k];
-}
-
-template <typename T> static void start_forward(const ckpt_kernel_args *args, const lstm_shape &shape, float *before)
-{
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     lstm_forward_args<T> a = {};
     a.width = shape.width;
     a.before = before;
@@ -280,29 +262,23 @@ template <typename T> static void start_forward(const ckpt_kernel_args *args, co
     a.tanh_c = (T *)args->saved[1];
     a.new_h = (T *)args->out[0];
     a.new_c = (T *)args->out[1];
-    const int64_t cells = shape.rows * shape.width, packs = cells / pack<T>::count;
-    if (shape.width % pack<T>::count == 0) {
-        CKPT_LAUNCH(cuda, (lstm_forward<T, pack<T>::count>), grid_for(cuda, packs, THREADS), THREADS, 0, packs, a);
-    } else {
-        CKPT_LAUNCH(cuda, (lstm_forward<T, 1>), grid_for(cuda, cells, THREADS), THREADS, 0, cells, a);
-    }
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (lstm_forward<T, N>), shape.rows * shape.width / N, a);
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const lstm_shape shape = shape_of(args->node);
     float *const before = (float *)(shape.gates_bytes > 0 ? args->workspace : args->saved[0]);
-    CKPT_TRY(product(args, X_GATES, args->in[0], weight_of(args, 0), before, shape.gates_bytes, err));
+    CKPT_TRY(product(args, X_GATES, args->in[0], blas_param(args, 0), before, shape.gates_bytes, err));
     if (shape.stateful) {
-        CKPT_TRY(product(args, H_GATES, args->in[1], weight_of(args, 1), before, shape.gates_bytes, err));
+        CKPT_TRY(product(args, H_GATES, args->in[1], blas_param(args, 1), before, shape.gates_bytes, err));
     }
-    CKPT_BY_DTYPE(shape.dtype, start_forward, args, shape, before);
+    CKPT_BY_WIDTH(shape.dtype, shape.width, start_forward, args, shape, before);
     return ckpt_cuda_launched("lstm_cell", err);
 }
 
-template <typename T> static void start_backward(const ckpt_kernel_args *args, const lstm_shape &shape)
+template <typename T, int N> static void start_backward(const ckpt_kernel_args *args, const lstm_shape &shape)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     lstm_backward_args<T> a = {};
     a.width = shape.width;
     a.gates = (const T *)args->saved[0];
@@ -312,15 +288,10 @@ template <typename T> static void start_backward(const ckpt_kernel_args *args, c
     a.dc = (const T *)args->grad_out[1];
     a.dgates = (T *)args->workspace;
     a.dc_before = shape.stateful ? (T *)args->grad_in[2] : NULL;
-    const int64_t cells = shape.rows * shape.width, packs = cells / pack<T>::count;
-    if (shape.width % pack<T>::count == 0) {
-        CKPT_LAUNCH(cuda, (lstm_backward<T, pack<T>::count>), grid_for(cuda, packs, THREADS), THREADS, 0, packs, a);
-    } else {
-        CKPT_LAUNCH(cuda, (lstm_backward<T, 1>), grid_for(cuda, cells, THREADS), THREADS, 0, cells, a);
-    }
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (lstm_backward<T, N>), shape.rows * shape.width / N, a);
 }
 
-/* The gradients of both biases are the same; without a state before, those of its weights are zeros. */
+/* Both biases have the same gradient. Without a previous state the gradient of its weights is zero. */
 static ckpt_code bias_gradients(const ckpt_kernel_args *args, const lstm_shape &shape, ckpt_err *err)
 {
     ckpt_cuda *const cuda = (ckpt_cuda *)args->context;
@@ -344,13 +315,13 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const lstm_shape shape = shape_of(args->node);
     const ckpt_bytes scratch = shape.dgates_bytes;
     void *const dgates = args->workspace;
-    CKPT_BY_DTYPE(shape.dtype, start_backward, args, shape);
+    CKPT_BY_WIDTH(shape.dtype, shape.width, start_backward, args, shape);
     CKPT_TRY(ckpt_cuda_launched("lstm_cell backward", err));
     if (args->grad_in[0] != NULL) {
-        CKPT_TRY(product(args, DX, dgates, weight_of(args, 0), args->grad_in[0], scratch, err));
+        CKPT_TRY(product(args, DX, dgates, blas_param(args, 0), args->grad_in[0], scratch, err));
     }
     if (shape.stateful && args->grad_in[1] != NULL) {
-        CKPT_TRY(product(args, DH, dgates, weight_of(args, 1), args->grad_in[1], scratch, err));
+        CKPT_TRY(product(args, DH, dgates, blas_param(args, 1), args->grad_in[1], scratch, err));
     }
     CKPT_TRY(product(args, DW_X, dgates, args->in[0], args->grad_param[0], scratch, err));
     if (shape.stateful) {
@@ -370,7 +341,8 @@ static ckpt_code tune_product(const ckpt_kernel_args *args, int which, const voi
                                         args->workspace_bytes - offset, tuning, &took, err);
 }
 
-/* As in a run: forward the gates before their nonlinearities, backward from the gradient of the gates. */
+/* The products get their operands as in a run: forward writes the gates before their nonlinearities, backward starts
+ * from the gradient of the gates. */
 static ckpt_code tune(const ckpt_kernel_args *args, bool is_backward, ckpt_tuning *tuning, ckpt_err *err)
 {
     const lstm_shape shape = shape_of(args->node);
@@ -378,23 +350,22 @@ static ckpt_code tune(const ckpt_kernel_args *args, bool is_backward, ckpt_tunin
     void *const gates = is_backward || shape.gates_bytes > 0 ? args->workspace : args->saved[0];
     if (is_backward) {
         CKPT_TRY(backward(args, err));
-        CKPT_TRY(tune_product(args, DX, gates, weight_of(args, 0), args->grad_in[0], room, tuning, err));
+        CKPT_TRY(tune_product(args, DX, gates, blas_param(args, 0), args->grad_in[0], room, tuning, err));
         CKPT_TRY(tune_product(args, DW_X, gates, args->in[0], args->grad_param[0], room, tuning, err));
     } else {
-        CKPT_TRY(tune_product(args, X_GATES, args->in[0], weight_of(args, 0), gates, room, tuning, err));
+        CKPT_TRY(tune_product(args, X_GATES, args->in[0], blas_param(args, 0), gates, room, tuning, err));
     }
     if (shape.stateful && is_backward) {
-        CKPT_TRY(tune_product(args, DH, gates, weight_of(args, 1), args->grad_in[1], room, tuning, err));
+        CKPT_TRY(tune_product(args, DH, gates, blas_param(args, 1), args->grad_in[1], room, tuning, err));
         CKPT_TRY(tune_product(args, DW_H, gates, args->in[1], args->grad_param[1], room, tuning, err));
     } else if (shape.stateful) {
-        CKPT_TRY(tune_product(args, H_GATES, args->in[1], weight_of(args, 1), gates, room, tuning, err));
+        CKPT_TRY(tune_product(args, H_GATES, args->in[1], blas_param(args, 1), gates, room, tuning, err));
     }
     look_at_calls((lstm_state *)args->state);
     return CKPT_OK;
 }
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_lstm_cell;
-const ckpt_kernel ckpt_cuda_lstm_cell = {
+extern "C" const ckpt_kernel ckpt_cuda_lstm_cell = {
     .op = "lstm_cell",
     .prepare = prepare,
     .release = release,

@@ -1,10 +1,10 @@
 /* Mean squared error. Either side may be the one that learns. Forward reads both tensors, 3 FLOP an element; backward
- * reads both and writes one or two, 2 FLOP: bound by memory. */
+ * reads both and writes one or two, 2 FLOP. Both are bound by memory. */
 #include "kernels/cuda/loss.cuh"
 
-enum { THREADS = 256, PART = 16 * CKPT_GPU_LOSS_TERMS /* elements: a term of the sum is 16 of them */ };
+enum { PART = 16 * CKPT_GPU_LOSS_TERMS /* elements; a term of the sum is 16 of them */ };
 
-/* A thread adds its squares in float32, one sum for each place in a pack, at most 16 of them each; then double. */
+/* A thread adds its squares in float32, one sum of at most 16 squares for each position in a pack; then in double. */
 template <typename T>
 __global__ void __launch_bounds__(LOSS_THREADS) mse_parts(int64_t count, const T *x, const T *target, loss_part *part)
 {
@@ -32,14 +32,13 @@ __global__ void __launch_bounds__(LOSS_THREADS) mse_parts(int64_t count, const T
     }
 }
 
-/* dx = 2 (x - target) grad / count, dt = -dx; NULL where not wanted. Where both are one buffer, the second stands. */
+/* dx = 2 (x - target) grad / count, dt = -dx; NULL where not wanted. If both are one buffer, it ends up with dt. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(ITEM_THREADS)
     mse_gradient(int64_t packs, double factor, const T *x, const T *target, const float *grad, T *dx, T *dt)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
     const float scale = (float)(factor * (double)loss_gradient(grad));
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += stride) {
+    for (int64_t i = first_item(); i < packs; i += item_step()) {
         const int64_t at = i * pack<T>::count;
         const pack<T> a = load16(x + at), b = load16(target + at);
         pack<T> up, down;
@@ -59,47 +58,25 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename T> static void start_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape), parts = (count + PART - 1) / PART;
     loss_part *const part = (loss_part *)args->workspace;
-    CKPT_LAUNCH(cuda, mse_parts<T>, (unsigned)parts, LOSS_THREADS, 0, count, (const T *)args->in[0],
+    CKPT_LAUNCH(cuda_of(args), mse_parts<T>, (unsigned)parts, LOSS_THREADS, 0, count, (const T *)args->in[0],
                 (const T *)args->in[1], part);
-    CKPT_LAUNCH(cuda, loss_finish, 1, LOSS_THREADS, 0, parts, (const loss_part *)part, (double)count,
+    CKPT_LAUNCH(cuda_of(args), loss_finish, 1, LOSS_THREADS, 0, parts, (const loss_part *)part, (double)count,
                 (float *)args->out[0], (float *)NULL);
 }
 
 template <typename T> static void start_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const int64_t count = ckpt_shape_count(&args->node->in[0].shape), packs = packs_of<T>(count);
-    CKPT_LAUNCH(cuda, mse_gradient<T>, grid_for(cuda, packs, THREADS), THREADS, 0, packs, 2.0 / (double)count,
-                (const T *)args->in[0], (const T *)args->in[1], (const float *)args->grad_out[0], (T *)args->grad_in[0],
-                (T *)args->grad_in[1]);
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), mse_gradient<T>, packs_of<T>(count), 2.0 / (double)count, (const T *)args->in[0],
+                      (const T *)args->in[1], (const float *)args->grad_out[0], (T *)args->grad_in[0],
+                      (T *)args->grad_in[1]);
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args);
-    return ckpt_cuda_launched("mse", err);
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args);
-    return ckpt_cuda_launched("mse backward", err);
-}
-
-static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
-{
-    (void)state;
-    *forward = *backward = 0;
-    node->op->gpu_workspace(node, forward, backward);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_mse;
-const ckpt_kernel ckpt_cuda_mse = {
+extern "C" const ckpt_kernel ckpt_cuda_mse = {
     .op = "mse",
-    .workspace = workspace,
-    .forward = forward,
-    .backward = backward,
+    .workspace = op_workspace,
+    .forward = CKPT_TYPED(start_forward),
+    .backward = CKPT_TYPED(start_backward),
 };

@@ -295,7 +295,7 @@ static ckpt_code come_together(ckpt_nccl *nccl, const ckpt_carrier_group *group,
         if (code != CKPT_OK) {
             snprintf(mine->why, sizeof mine->why, "%.*s", WORDS - 1, own.msg);
         }
-        code = group->collect(group->context, mine, all, (ckpt_bytes)each, err);
+        code = group->allgather(group->context, mine, all, (ckpt_bytes)each, err);
         code = code == CKPT_OK ? agree(group, all, each, err) : code;
         code = code == CKPT_OK ? connect_all(nccl, all, each, err) : code;
     }

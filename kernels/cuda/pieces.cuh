@@ -1,7 +1,7 @@
-/* A tensor as pieces along one dimension: what concat and split do, forward and backward, in both directions. In memory
- * the whole is `outer` rows, each the rows of the pieces one after another. A block works on one piece (its row of
- * blocks in the grid), so that nobody searches. Moved: everything that is copied once in and once out, bound by
- * memory; 16 bytes an access where every piece's rows are a multiple of that long. */
+/* A tensor as pieces along one dimension, joined or cut up: concat and split, forward and backward. In memory the whole
+ * is `outer` rows, each the rows of the pieces one after another. A block works on one piece, given by its y index in
+ * the grid. Every copied byte is read once and written once: bound by memory. An access is 16 bytes if the rows of all
+ * pieces are multiples of 16 bytes. */
 #ifndef CKPT_KERNELS_CUDA_PIECES_CUH
 #define CKPT_KERNELS_CUDA_PIECES_CUH
 
@@ -9,7 +9,7 @@
 
 enum { PIECES_THREADS = 256 };
 
-/* One launch; in units of one access. */
+/* The argument of one launch, in units of one access. */
 struct pieces_launch {
     int64_t outer, whole_length;
     int64_t length[CKPT_IN_MAX], offset[CKPT_IN_MAX]; /* of a piece in one row of the whole */
@@ -55,56 +55,50 @@ static void pieces_start(const ckpt_cuda *cuda, const pieces_launch *pieces, int
     CKPT_LAUNCH(cuda, (pieces_move<T, N, JOIN>), grid, PIECES_THREADS, 0, *pieces, whole);
 }
 
-/* The launch for pieces `first` .. of `described`, as many as there are before a buffer comes a second time: two
- * gradients may be one buffer, the first is written and the second added, so they must not run at once. A piece with
- * nothing to do is left out. */
-template <typename T, int N, bool JOIN>
-static int pieces_batch(const ckpt_cuda *cuda, const pieces_launch *described, int first, int count, T *whole)
-{
-    pieces_launch batch = {};
-    batch.outer = described->outer;
-    batch.whole_length = described->whole_length / N;
-    int used = 0, k = first;
-    for (; k < count; k++) {
-        void *const piece = described->piece[k];
-        const uint64_t adds = described->adds >> k & 1;
-        bool recomputed = false;
-        for (int j = 0; j < used && !JOIN; j++) {
-            recomputed = recomputed || batch.piece[j] == piece;
-        }
-        if (recomputed) {
-            break;
-        }
-        if (piece != NULL || (JOIN && adds == 0)) {
-            batch.length[used] = described->length[k] / N;
-            batch.offset[used] = described->offset[k] / N;
-            batch.piece[used] = piece;
-            batch.adds |= adds << used;
-            used++;
-        }
-    }
-    if (used > 0) {
-        pieces_start<T, N, JOIN>(cuda, &batch, used, whole);
-    }
-    return k;
-}
-
+/* Launches the pieces in batches. Two gradients may be one buffer, of which the first is written and the second added:
+ * a batch ends before a buffer that it has already, so that these do not run at once. A piece with nothing to do is
+ * left out. */
 template <typename T, int N, bool JOIN>
 static void pieces_run(const ckpt_cuda *cuda, const pieces_launch *described, int count, void *whole)
 {
     for (int k = 0; k < count;) {
-        k = pieces_batch<T, N, JOIN>(cuda, described, k, count, (T *)whole);
+        pieces_launch batch = {};
+        batch.outer = described->outer;
+        batch.whole_length = described->whole_length / N;
+        int used = 0;
+        for (; k < count; k++) {
+            void *const piece = described->piece[k];
+            const uint64_t adds = described->adds >> k & 1;
+            bool repeated = false;
+            for (int j = 0; j < used && !JOIN; j++) {
+                repeated = repeated || batch.piece[j] == piece;
+            }
+            if (repeated) {
+                break;
+            }
+            if (piece != NULL || (JOIN && adds == 0)) {
+                batch.length[used] = described->length[k] / N;
+                batch.offset[used] = described->offset[k] / N;
+                batch.piece[used] = piece;
+                batch.adds |= adds << used;
+                used++;
+            }
+        }
+        if (used > 0) {
+            pieces_start<T, N, JOIN>(cuda, &batch, used, (T *)whole);
+        }
     }
 }
 
-/* Pieces `tensor[0..count)` of `whole` along dimension `axis` (of the shape as written; negative from the end), lying
- * at `piece`. JOIN: whole = the pieces side by side, a NULL piece is zeros; all bits of `adds`: whole += pieces. Else
- * every piece that is not NULL from the whole, finished in increasing order; bit k of `adds`: piece k += instead. */
+/* Pieces `tensor[0..count)` of `whole`, of shape `shape`, along the layer's axis. Piece k lies at piece[k]. JOIN: whole
+ * = the pieces side by side, with zeros for a NULL piece; if all bits of `adds` are set, whole += pieces. Otherwise
+ * every piece that is not NULL is cut from the whole, in increasing order; bit k of `adds`: piece k += instead. */
 template <typename T, bool JOIN>
-static void pieces_copy(const ckpt_cuda *cuda, const ckpt_shape *shape, const ckpt_tensor *tensor, int count,
-                        int64_t axis, const void *const *piece, uint64_t adds, void *whole)
+static void pieces_copy(const ckpt_kernel_args *args, const ckpt_shape *shape, const ckpt_tensor *tensor, int count,
+                        const void *const *piece, uint64_t adds, void *whole)
 {
-    const int64_t d = axis < 0 ? axis + shape->rank : axis;
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const int64_t axis = ckpt_node_int(args->node, "axis"), d = axis < 0 ? axis + shape->rank : axis;
     int64_t stride[CKPT_RANK_MAX];
     ckpt_shape_strides(shape, stride);
     pieces_launch described = {};

@@ -1,6 +1,6 @@
 /* Ops that work element by element, from one tensor to one of the same shape: forward y = f(x), backward dx = f'(a) dy,
- * a being the input or the output. `f` is a type of the op's own file with `float operator()` on the device.
- * 16 bytes per access, two packs in flight of each tensor. x and y, dy and dx may be the same tensor. */
+ * where a is the input or the output. `f` is a type from the op's own file with a `float operator()` on the device.
+ * 16 bytes per access, two packs in flight of each tensor. x and y may be the same tensor, and so may dy and dx. */
 #ifndef CKPT_KERNELS_CUDA_POINTWISE_CUH
 #define CKPT_KERNELS_CUDA_POINTWISE_CUH
 
@@ -29,8 +29,8 @@ __device__ inline pack<T> pointwise_slope(F f, bool adds, const pack<T> &a, cons
 template <typename T, typename F>
 __global__ void __launch_bounds__(POINTWISE_THREADS) pointwise_forward(int64_t packs, F f, const T *x, T *y)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x, V = pack<T>::count;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += 2 * stride) {
+    const int64_t stride = item_step(), V = pack<T>::count;
+    for (int64_t i = first_item(); i < packs; i += 2 * stride) {
         const bool both = i + stride < packs;
         const int64_t first = i * V, second = both ? (i + stride) * V : first;
         const pack<T> a = load16(x + first), b = load16(x + second);
@@ -45,8 +45,8 @@ template <typename T, typename F>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     pointwise_backward(int64_t packs, F f, bool adds, const T *a, const T *dy, T *dx)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x, V = pack<T>::count;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < packs; i += 2 * stride) {
+    const int64_t stride = item_step(), V = pack<T>::count;
+    for (int64_t i = first_item(); i < packs; i += 2 * stride) {
         const bool both = i + stride < packs;
         const int64_t first = i * V, second = both ? (i + stride) * V : first;
         const pack<T> a0 = load16(a + first), a1 = load16(a + second);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 
 template <typename T, typename F> static void start_pointwise_forward(const ckpt_kernel_args *args, F f)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const int64_t packs = packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
     CKPT_LAUNCH(cuda, (pointwise_forward<T, F>), grid_for(cuda, packs, 2 * POINTWISE_THREADS), POINTWISE_THREADS, 0,
                 packs, f, (const T *)args->in[0], (T *)args->out[0]);
@@ -71,7 +71,7 @@ template <typename T, typename F> static void start_pointwise_forward(const ckpt
 template <typename T, typename F>
 static void start_pointwise_backward(const ckpt_kernel_args *args, F f, const void *read)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    const ckpt_cuda *const cuda = cuda_of(args);
     const int64_t packs = packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
     CKPT_LAUNCH(cuda, (pointwise_backward<T, F>), grid_for(cuda, packs, 2 * POINTWISE_THREADS), POINTWISE_THREADS, 0,
                 packs, f, (args->grad_in_adds & 1) != 0, (const T *)read, (const T *)args->grad_out[0],

@@ -1,10 +1,10 @@
 /* Pooling: maxpool2d, avgpool2d and global_avgpool. Memory order is N, H, W, C, so a thread has a pack of channels of
- * one pixel. Own kernels and not cuDNN's: max pooling saves where the first maximum stood and backward reads only
- * that, while cuDNN's backward wants x and y again, which a plan would have to keep. Backward gathers: each input pixel
- * adds up the windows that cover it, in order, so that nothing is shared and no atomics are needed.
- * Moved: max forward x, y and 4 bytes of index for each y; max backward dy, the index and dx (twice when it adds); the
- * averages x and y, or dy and dx. Windows that overlap read through the caches. One operation for each element of a
- * window: bound by memory. */
+ * one pixel. These are our own kernels rather than cuDNN's: max pooling saves where the first maximum stood and its
+ * backward reads only that, while cuDNN's backward reads x and y, which a plan would have to keep. Backward gathers:
+ * each input pixel adds up the windows that cover it, in order, so threads write to no common element and need no
+ * atomics. Bytes moved: max forward x, y and 4 bytes of index for each y; max backward dy, the index and dx (twice when
+ * it adds); the averages x and y, or dy and dx. Windows that overlap read through the caches. One operation for each
+ * element of a window: bound by memory. */
 #include "kernels/cuda/wide.cuh"
 
 enum { THREADS = 256, GROUP = 8, LANES = THREADS / GROUP };
@@ -114,7 +114,7 @@ __global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const
     }
 }
 
-/* Forward: the pixels that a window covers. Backward: the windows that cover a pixel. */
+/* Forward averages the pixels that a window covers, backward the windows that cover a pixel. */
 template <typename T, int N, bool BACKWARD>
 __global__ void pool_average(int64_t items, pool_window w, float scale, const T *from, T *to)
 {
@@ -192,157 +192,77 @@ __global__ void pool_global_backward(int64_t items, int64_t pixels, int64_t chan
     }
 }
 
-/* Channels in packs where every pixel then starts on 16 bytes. */
-#define POOL_BY_WIDTH(T, channels, function, ...)                                                                      \
-    ((channels) % pack<T>::count == 0 ? function<T, pack<T>::count>(__VA_ARGS__) : function<T, 1>(__VA_ARGS__))
-
-template <typename T, int N> static void launch_max_forward(const ckpt_kernel_args *args)
+static int64_t channels_of(const ckpt_node *node)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const int64_t items = ckpt_shape_count(&args->node->out[0].shape) / N;
-    CKPT_LAUNCH(cuda, (pool_max_forward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, items,
-                window_of(args->node), (const T *)args->in[0], (T *)args->out[0], (int32_t *)args->saved[0]);
+    return node->in[0].shape.dim[1];
 }
 
-template <typename T, int N> static void launch_max_backward(const ckpt_kernel_args *args)
+template <typename T, int N> static void start_max_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const int64_t items = ckpt_shape_count(&args->node->in[0].shape) / N;
-    CKPT_LAUNCH(cuda, (pool_max_backward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, items,
-                window_of(args->node), (args->grad_in_adds & 1) != 0, (const T *)args->grad_out[0],
-                (const int32_t *)args->saved[0], (T *)args->grad_in[0]);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_max_forward<T, N>), ckpt_shape_count(&args->node->out[0].shape) / N,
+                      window_of(args->node), (const T *)args->in[0], (T *)args->out[0], (int32_t *)args->saved[0]);
 }
 
-static float average_scale(const pool_window &w)
+template <typename T, int N> static void start_max_backward(const ckpt_kernel_args *args)
 {
-    return 1 / (float)(w.kernel[0] * w.kernel[1]);
+    if (args->grad_in[0] != NULL) {
+        CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_max_backward<T, N>), ckpt_shape_count(&args->node->in[0].shape) / N,
+                          window_of(args->node), (args->grad_in_adds & 1) != 0, (const T *)args->grad_out[0],
+                          (const int32_t *)args->saved[0], (T *)args->grad_in[0]);
+    }
 }
 
-template <typename T, int N> static void launch_average_forward(const ckpt_kernel_args *args)
+template <typename T, int N, bool BACKWARD>
+static void start_average(const ckpt_kernel_args *args, const ckpt_tensor *written, const void *from, void *to)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const pool_window w = window_of(args->node);
-    const int64_t items = ckpt_shape_count(&args->node->out[0].shape) / N;
-    CKPT_LAUNCH(cuda, (pool_average<T, N, false>), grid_for(cuda, items, THREADS), THREADS, 0, items, w,
-                average_scale(w), (const T *)args->in[0], (T *)args->out[0]);
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_average<T, N, BACKWARD>), ckpt_shape_count(&written->shape) / N, w,
+                      1 / (float)(w.kernel[0] * w.kernel[1]), (const T *)from, (T *)to);
 }
 
-template <typename T, int N> static void launch_average_backward(const ckpt_kernel_args *args)
+template <typename T, int N> static void start_average_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const pool_window w = window_of(args->node);
-    const int64_t items = ckpt_shape_count(&args->node->in[0].shape) / N;
-    CKPT_LAUNCH(cuda, (pool_average<T, N, true>), grid_for(cuda, items, THREADS), THREADS, 0, items, w,
-                average_scale(w), (const T *)args->grad_out[0], (T *)args->grad_in[0]);
+    start_average<T, N, false>(args, &args->node->out[0], args->in[0], args->out[0]);
 }
 
-template <typename T, int N> static void launch_global_forward(const ckpt_kernel_args *args)
+template <typename T, int N> static void start_average_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
+    if (args->grad_in[0] != NULL) {
+        start_average<T, N, true>(args, &args->node->in[0], args->grad_out[0], args->grad_in[0]);
+    }
+}
+
+template <typename T, int N> static void start_global_forward(const ckpt_kernel_args *args)
+{
     const int64_t *const dim = args->node->in[0].shape.dim;
     const int64_t groups = (dim[1] / N + GROUP - 1) / GROUP;
-    CKPT_LAUNCH(cuda, (pool_global_forward<T, N>), grid_for(cuda, groups * dim[0], 1), THREADS, 0, groups, dim[0],
-                dim[2] * dim[3], dim[1], (const T *)args->in[0], (T *)args->out[0]);
+    CKPT_LAUNCH(cuda_of(args), (pool_global_forward<T, N>), grid_for(cuda_of(args), groups * dim[0], 1), THREADS, 0,
+                groups, dim[0], dim[2] * dim[3], dim[1], (const T *)args->in[0], (T *)args->out[0]);
 }
 
-template <typename T, int N> static void launch_global_backward(const ckpt_kernel_args *args)
+template <typename T, int N> static void start_global_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const ckpt_shape *const x = &args->node->in[0].shape;
-    const int64_t items = ckpt_shape_count(x) / N;
-    CKPT_LAUNCH(cuda, (pool_global_backward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, items,
-                x->dim[2] * x->dim[3], x->dim[1], (const T *)args->grad_out[0], (T *)args->grad_in[0]);
-}
-
-static int64_t channels_of(const ckpt_kernel_args *args)
-{
-    return args->node->in[0].shape.dim[1];
-}
-
-template <typename T> static void start_max_forward(const ckpt_kernel_args *args)
-{
-    POOL_BY_WIDTH(T, channels_of(args), launch_max_forward, args);
-}
-template <typename T> static void start_max_backward(const ckpt_kernel_args *args)
-{
-    POOL_BY_WIDTH(T, channels_of(args), launch_max_backward, args);
-}
-template <typename T> static void start_average_forward(const ckpt_kernel_args *args)
-{
-    POOL_BY_WIDTH(T, channels_of(args), launch_average_forward, args);
-}
-template <typename T> static void start_average_backward(const ckpt_kernel_args *args)
-{
-    POOL_BY_WIDTH(T, channels_of(args), launch_average_backward, args);
-}
-template <typename T> static void start_global_forward(const ckpt_kernel_args *args)
-{
-    POOL_BY_WIDTH(T, channels_of(args), launch_global_forward, args);
-}
-template <typename T> static void start_global_backward(const ckpt_kernel_args *args)
-{
-    POOL_BY_WIDTH(T, channels_of(args), launch_global_backward, args);
-}
-
-static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_max_forward, args);
-    return ckpt_cuda_launched("maxpool2d", err);
-}
-
-static ckpt_code max_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
     if (args->grad_in[0] != NULL) {
-        CKPT_BY_DTYPE(args->node->in[0].dtype, start_max_backward, args);
+        CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_global_backward<T, N>), ckpt_shape_count(x) / N, x->dim[2] * x->dim[3],
+                          x->dim[1], (const T *)args->grad_out[0], (T *)args->grad_in[0]);
     }
-    return ckpt_cuda_launched("maxpool2d backward", err);
 }
 
-static ckpt_code average_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_average_forward, args);
-    return ckpt_cuda_launched("avgpool2d", err);
-}
-
-static ckpt_code average_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    if (args->grad_in[0] != NULL) {
-        CKPT_BY_DTYPE(args->node->in[0].dtype, start_average_backward, args);
-    }
-    return ckpt_cuda_launched("avgpool2d backward", err);
-}
-
-static ckpt_code global_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_global_forward, args);
-    return ckpt_cuda_launched("global_avgpool", err);
-}
-
-static ckpt_code global_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    if (args->grad_in[0] != NULL) {
-        CKPT_BY_DTYPE(args->node->in[0].dtype, start_global_backward, args);
-    }
-    return ckpt_cuda_launched("global_avgpool backward", err);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_maxpool2d;
-const ckpt_kernel ckpt_cuda_maxpool2d = {
+extern "C" const ckpt_kernel ckpt_cuda_maxpool2d = {
     .op = "maxpool2d",
-    .forward = max_forward,
-    .backward = max_backward,
+    .forward = CKPT_WIDE(channels_of, start_max_forward),
+    .backward = CKPT_WIDE(channels_of, start_max_backward),
 };
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_avgpool2d;
-const ckpt_kernel ckpt_cuda_avgpool2d = {
+extern "C" const ckpt_kernel ckpt_cuda_avgpool2d = {
     .op = "avgpool2d",
-    .forward = average_forward,
-    .backward = average_backward,
+    .forward = CKPT_WIDE(channels_of, start_average_forward),
+    .backward = CKPT_WIDE(channels_of, start_average_backward),
 };
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_global_avgpool;
-const ckpt_kernel ckpt_cuda_global_avgpool = {
+extern "C" const ckpt_kernel ckpt_cuda_global_avgpool = {
     .op = "global_avgpool",
-    .forward = global_forward,
-    .backward = global_backward,
+    .forward = CKPT_WIDE(channels_of, start_global_forward),
+    .backward = CKPT_WIDE(channels_of, start_global_backward),
 };

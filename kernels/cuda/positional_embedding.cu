@@ -1,10 +1,8 @@
-/* A learned row per position, added to every sequence of the batch. The parameter is float32 in any model: it is read
- * once for each sequence, from the caches. Backward in one pass: a thread has the same place in all sequences, hands
- * each gradient on and adds them up in order. Moved: forward x, y and the table; backward dy, dx (twice when it adds)
- * and the table's gradient; one addition for each element: bound by memory. */
+/* A learned row per position, added to every sequence of the batch. The parameter is float32 in any model; it is read
+ * once for each sequence, from the caches. Backward takes one pass: a thread has the same position in all sequences,
+ * copies each gradient to dx and adds them up in order. Bytes moved: forward x, y and the table; backward dy, dx (twice
+ * when it adds) and the table's gradient. One addition for each element: bound by memory. */
 #include "kernels/cuda/wide.cuh"
-
-enum { THREADS = 256 };
 
 template <typename T, int N>
 __global__ void positional_forward(int64_t items, int64_t plane, const T *x, const float *table, T *y)
@@ -19,7 +17,8 @@ __global__ void positional_forward(int64_t items, int64_t plane, const T *x, con
     }
 }
 
-/* `plane`: accesses in one sequence; `rest`: those of the table behind its positions. dx may be NULL, or dy. */
+/* `plane`: accesses in one sequence. `rest`: those of the table's rows behind the last position. dx may be NULL, or
+ * dy. */
 struct positional_gradient {
     int64_t batch, plane, rest;
     bool x_adds, table_adds;
@@ -49,18 +48,16 @@ __global__ void positional_backward(positional_gradient shape, const T *dy, T *d
     }
 }
 
-template <typename T, int N> static void launch_forward(const ckpt_kernel_args *args)
+template <typename T, int N> static void start_forward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const int64_t *const dim = args->node->in[0].shape.dim;
-    const int64_t plane = dim[1] * dim[2] / N, items = dim[0] * plane;
-    CKPT_LAUNCH(cuda, (positional_forward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, items, plane,
-                (const T *)args->in[0], args->param[0], (T *)args->out[0]);
+    const int64_t plane = dim[1] * dim[2] / N;
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (positional_forward<T, N>), dim[0] * plane, plane, (const T *)args->in[0],
+                      args->param[0], (T *)args->out[0]);
 }
 
-template <typename T, int N> static void launch_backward(const ckpt_kernel_args *args)
+template <typename T, int N> static void start_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
     const int64_t *const dim = args->node->in[0].shape.dim;
     positional_gradient shape = {};
     shape.batch = dim[0];
@@ -69,35 +66,18 @@ template <typename T, int N> static void launch_backward(const ckpt_kernel_args 
     shape.x_adds = (args->grad_in_adds & 1) != 0;
     shape.table_adds = (args->grad_param_adds & 1) != 0;
     const int64_t items = shape.plane > shape.rest ? shape.plane : shape.rest;
-    CKPT_LAUNCH(cuda, (positional_backward<T, N>), grid_for(cuda, items, THREADS), THREADS, 0, shape,
-                (const T *)args->grad_out[0], (T *)args->grad_in[0], args->grad_param[0]);
+    CKPT_LAUNCH(cuda_of(args), (positional_backward<T, N>), grid_for(cuda_of(args), items, ITEM_THREADS), ITEM_THREADS,
+                0, shape, (const T *)args->grad_out[0], (T *)args->grad_in[0], args->grad_param[0]);
 }
 
-/* Packs where every row of the table starts on 16 bytes. */
-template <typename T> static void start(const ckpt_kernel_args *args, bool backward)
+/* Packs need every row of the table to start at 16 bytes. */
+static int64_t features_of(const ckpt_node *node)
 {
-    if (args->node->in[0].shape.dim[2] % pack<T>::count == 0) {
-        backward ? launch_backward<T, pack<T>::count>(args) : launch_forward<T, pack<T>::count>(args);
-    } else {
-        backward ? launch_backward<T, 1>(args) : launch_forward<T, 1>(args);
-    }
+    return node->in[0].shape.dim[2];
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start, args, false);
-    return ckpt_cuda_launched("positional_embedding", err);
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start, args, true);
-    return ckpt_cuda_launched("positional_embedding backward", err);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_positional_embedding;
-const ckpt_kernel ckpt_cuda_positional_embedding = {
+extern "C" const ckpt_kernel ckpt_cuda_positional_embedding = {
     .op = "positional_embedding",
-    .forward = forward,
-    .backward = backward,
+    .forward = CKPT_WIDE(features_of, start_forward),
+    .backward = CKPT_WIDE(features_of, start_backward),
 };

@@ -65,15 +65,13 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     return ckpt_cuda_launched("reshape backward", err);
 }
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_reshape;
-const ckpt_kernel ckpt_cuda_reshape = {
+extern "C" const ckpt_kernel ckpt_cuda_reshape = {
     .op = "reshape",
     .forward = forward,
     .backward = backward,
 };
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_flatten;
-const ckpt_kernel ckpt_cuda_flatten = {
+extern "C" const ckpt_kernel ckpt_cuda_flatten = {
     .op = "flatten",
     .forward = forward,
     .backward = backward,

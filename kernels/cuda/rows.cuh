@@ -1,14 +1,15 @@
-/* Rows that lie one behind the other, each worked on by a team of threads: 4 lanes, a warp, or a block of TEAM threads.
- * A row of any width is read in aligned packs of 16 bytes: its first and last pack may hold elements of its neighbours,
- * which are masked when read, and written one by one around. So rows of odd width cost no more than others. */
+/* Rows that follow each other, each worked on by a team of threads: 4 lanes, a warp, or a block of TEAM threads.
+ * A row of any width is read in aligned packs of 16 bytes. Its first and last pack may hold elements of its neighbours:
+ * these are masked when read, and left out when the row is written. So rows of odd width cost no more than others. */
 #ifndef CKPT_KERNELS_CUDA_ROWS_CUH
 #define CKPT_KERNELS_CUDA_ROWS_CUH
 
 #include <float.h>
 
 #include "kernels/cuda/fast.cuh"
+#include "kernels/cuda/wide.cuh"
 
-/* For all threads of the warp (TEAM <= 32) or block to call; `shared`: 32 floats, see block_sum. */
+/* All threads of the warp (TEAM <= 32) or of the block must call. `shared`: 32 floats, see block_sum. */
 template <int TEAM> __device__ inline float team_sum(float x, float *shared)
 {
     if constexpr (TEAM > 32) {
@@ -32,7 +33,7 @@ template <int TEAM> __device__ inline float team_max(float x, float *shared)
     }
 }
 
-/* Two sums at once: half the waiting. `shared`: 64 floats. */
+/* Two sums with half the waiting. `shared`: 64 floats. */
 template <int TEAM> __device__ inline float2 team_sums(float x, float y, float *shared)
 {
     if constexpr (TEAM > 32) {
@@ -59,11 +60,11 @@ template <int TEAM> __device__ inline float2 team_sums(float x, float y, float *
 }
 
 /* Where a row lies: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. Rows with a
- * pitch start at packs, so they have no head; their gap is up to the pitch, a multiple of V. */
+ * pitch, which is a multiple of V, start at packs: they have no head, and a gap up to the pitch. */
 template <typename T> struct row_place {
     enum { V = pack<T>::count };
     int64_t first, width, packs;
-    int64_t filled; /* packs, and those of the gap */
+    int64_t filled; /* packs with those of the gap */
     int head;       /* elements of the first pack that belong to the row before */
     bool gap;       /* between this row and the next: `store` puts 0 there */
 
@@ -89,7 +90,7 @@ template <typename T> struct row_place {
     {
         return p * V >= head && (p + 1) * V <= head + width;
     }
-    /* Pack p of the row of `x`; `outside` for what is not the row's, and everywhere when there is no pack p. */
+    /* Pack p of the row of `x`, with `outside` where an element is not the row's or there is no pack p. */
     __device__ pack<T> load(const T *x, int64_t p, float outside) const
     {
         pack<T> v;
@@ -123,13 +124,13 @@ template <typename T> struct row_place {
     }
 };
 
-/* The largest element of a row, and the sum of exp(x - most). */
+/* The largest element of a row and the sum of exp(x - most). */
 struct row_exps {
     float most, sum;
 };
 
-/* One pass over the row, four packs in flight. A thread keeps the maximum so far and the sum relative to it, which
- * shrinks when a batch of packs brings a larger one; -FLT_MAX to begin with, so that logits of -inf add 0. */
+/* One pass over the row, four packs in flight. A thread keeps the maximum so far and the sum relative to it, and scales
+ * the sum down when the maximum grows. The maximum starts at -FLT_MAX, so that logits of -inf add 0. */
 template <typename T, int TEAM>
 __device__ inline row_exps row_exp_sum(const row_place<T> &place, const T *x, int lane, float *shared)
 {
@@ -160,76 +161,14 @@ __device__ inline row_exps row_exp_sum(const row_place<T> &place, const T *x, in
     return {all, team_sum<TEAM>(sum * exp_for<T>(most - all), shared)};
 }
 
-/* V neighbouring elements as float, in one access: a pack where they start at 16 bytes, or one. */
-template <typename T, int V> struct cell {
-    float at[V];
-};
-template <int V, typename T> __device__ inline cell<T, V> load_cell(const T *from)
-{
-    cell<T, V> c;
-    if constexpr (V == 1) {
-        c.at[0] = to_float(*from);
-    } else {
-        const pack<T> v = load16(from);
-        for (int j = 0; j < V; j++) {
-            c.at[j] = to_float(v.at[j]);
-        }
-    }
-    return c;
-}
-template <typename T, int V> __device__ inline void store_cell(T *to, const cell<T, V> &c)
-{
-    if constexpr (V == 1) {
-        *to = from_float<T>(c.at[0]);
-    } else {
-        pack<T> v;
-        for (int j = 0; j < V; j++) {
-            v.at[j] = from_float<T>(c.at[j]);
-        }
-        store16(to, v);
-    }
-}
-
-/* V neighbouring float32 values beside a pack of T, such as the weights of its columns: `from` at 16 bytes. */
-template <int V> __device__ inline void load_floats(const float *from, float at[V])
-{
-    for (int j = 0; j < V; j += 4) {
-        const pack<float> four = load16(from + j);
-        for (int n = 0; n < 4; n++) {
-            at[j + n] = four.at[n];
-        }
-    }
-}
-template <int V> __device__ inline void store_floats(float *to, const float at[V])
-{
-    for (int j = 0; j < V; j += 4) {
-        pack<float> four;
-        for (int n = 0; n < 4; n++) {
-            four.at[n] = at[j + n];
-        }
-        store16(to + j, four);
-    }
-}
-
-/* Packs that a row of `width` may touch: its start may lie anywhere in a pack. */
+/* The most packs that a row of `width` may touch: it may start anywhere in a pack. */
 template <typename T> static inline int64_t row_packs(int64_t width)
 {
     const int64_t V = pack<T>::count;
     return width % V == 0 ? width / V : (width + V - 2) / V + 1;
 }
 
-/* Where a block sums a strip of columns: its threads side by side, the power of two that covers them, V each. */
-static inline int strip_width(int64_t columns, int strip, int V)
-{
-    const int64_t cells = ((columns < strip ? columns : (int64_t)strip) + V - 1) / V;
-    int wide = 1;
-    while (wide < cells) {
-        wide *= 2;
-    }
-    return wide;
-}
-
-/* A block for every `teams` rows; kernels stride over rows that are more than a grid may have. */
+/* A block for every `teams` rows. Kernels stride over rows that a grid cannot hold. */
 static inline unsigned row_grid(int64_t rows, int64_t teams)
 {
     const int64_t wanted = (rows + teams - 1) / teams, most = (int64_t)1 << 30;

@@ -48,8 +48,7 @@ static ckpt_code update(const ckpt_update_args *args, int count, const float *nu
     return ckpt_cuda_launched("sgd", err);
 }
 
-CKPT_TABLE_ENTRY const ckpt_optimizer_kernel ckpt_cuda_sgd;
-const ckpt_optimizer_kernel ckpt_cuda_sgd = {
+extern "C" const ckpt_optimizer_kernel ckpt_cuda_sgd = {
     .optimizer = "sgd",
     .update = update,
 };

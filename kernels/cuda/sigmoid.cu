@@ -32,21 +32,8 @@ template <typename T> static void start_backward(const ckpt_kernel_args *args)
     start_pointwise_backward<T>(args, sigmoid_slope(), args->out[0]);
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args);
-    return ckpt_cuda_launched("sigmoid", err);
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args);
-    return ckpt_cuda_launched("sigmoid backward", err);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_sigmoid;
-const ckpt_kernel ckpt_cuda_sigmoid = {
+extern "C" const ckpt_kernel ckpt_cuda_sigmoid = {
     .op = "sigmoid",
-    .forward = forward,
-    .backward = backward,
+    .forward = CKPT_TYPED(start_forward),
+    .backward = CKPT_TYPED(start_backward),
 };

@@ -1,7 +1,7 @@
-/* Softmax and log-softmax along one axis. Where the axis is the fastest in memory a team of threads holds a row in
- * registers (up to 1024 packs of 16 bytes; longer ones are read twice): forward moves 2 tensors, backward 3, for an
+/* Softmax and log-softmax along one axis. If the axis is the fastest in memory, a team of threads holds a row in
+ * registers (up to 1024 packs of 16 bytes; longer rows are read twice): forward moves 2 tensors, backward 3, for an
  * exponential and about 5 FLOP an element. Along another axis a thread goes down a few neighbouring columns, twice:
- * 3 tensors forward, 5 backward, the second time from the cache where it is large enough. Bound by memory. */
+ * 3 tensors forward, 5 backward, the second time from the cache if that is large enough. Bound by memory. */
 #include "kernels/cuda/rows.cuh"
 
 enum { THREADS = 256, FLIGHT = 4 };
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Rows that no block holds: once for maximum and sum, once to write. */
+/* Rows too long for the registers of a block: read once for maximum and sum, once more to write. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS) softmax_long_rows(bool is_log, int64_t rows, int64_t width, const T *x, T *y)
 {
@@ -129,13 +129,13 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Along an axis whose neighbours lie `inner` elements apart; V neighbouring columns for each thread. */
+/* Along an axis whose neighbours lie `inner` elements apart. Each thread has V neighbouring columns. */
 template <typename T, int V>
 __global__ void __launch_bounds__(THREADS)
     softmax_columns(bool is_log, int64_t outer, int64_t length, int64_t inner, const T *x, T *y)
 {
-    const int64_t cells = inner / V, stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < outer * cells; i += stride) {
+    const int64_t cells = inner / V;
+    for (int64_t i = first_item(); i < outer * cells; i += item_step()) {
         const int64_t from = i / cells * length * inner + i % cells * V;
         float most[V], sum[V];
         for (int j = 0; j < V; j++) {
@@ -143,9 +143,9 @@ __global__ void __launch_bounds__(THREADS)
             sum[j] = 0;
         }
         for (int64_t a = 0; a < length; a += FLIGHT) {
-            cell<T, V> v[FLIGHT];
-            for (int f = 0; f < FLIGHT; f++) { /* the last again, where there is none: it counts for nothing below */
-                v[f] = load_cell<V>(x + from + (a + f < length ? a + f : length - 1) * inner);
+            wide<float, V> v[FLIGHT];
+            for (int f = 0; f < FLIGHT; f++) { /* behind the last: the last once more, which is not counted below */
+                v[f] = load_floats<V>(x + from + (a + f < length ? a + f : length - 1) * inner);
             }
             for (int j = 0; j < V; j++) {
                 const float top = fmaxf(most[j], fmaxf(fmaxf(v[0].at[j], v[1].at[j]), fmaxf(v[2].at[j], v[3].at[j])));
@@ -162,11 +162,11 @@ __global__ void __launch_bounds__(THREADS)
         }
 #pragma unroll 4
         for (int64_t a = 0; a < length; a++) {
-            cell<T, V> v = load_cell<V>(x + from + a * inner);
+            wide<float, V> v = load_floats<V>(x + from + a * inner);
             for (int j = 0; j < V; j++) {
                 v.at[j] = is_log ? v.at[j] - sum[j] : exp_for<T>(v.at[j] - most[j]) * sum[j];
             }
-            store_cell(y + from + a * inner, v);
+            put_wide<V>(y + from + a * inner, v, false);
         }
     }
 }
@@ -175,25 +175,26 @@ template <typename T, int V>
 __global__ void __launch_bounds__(THREADS)
     softmax_column_gradients(bool is_log, int64_t outer, int64_t length, int64_t inner, const T *y, const T *dy, T *dx)
 {
-    const int64_t cells = inner / V, stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < outer * cells; i += stride) {
+    const int64_t cells = inner / V;
+    for (int64_t i = first_item(); i < outer * cells; i += item_step()) {
         const int64_t from = i / cells * length * inner + i % cells * V;
         float sum[V] = {0};
 #pragma unroll 4
         for (int64_t a = 0; a < length; a++) {
-            const cell<T, V> value = load_cell<V>(y + from + a * inner), slope = load_cell<V>(dy + from + a * inner);
+            const wide<float, V> value = load_floats<V>(y + from + a * inner),
+                                 slope = load_floats<V>(dy + from + a * inner);
             for (int j = 0; j < V; j++) {
                 sum[j] += is_log ? slope.at[j] : value.at[j] * slope.at[j];
             }
         }
         for (int64_t a = 0; a < length; a++) {
-            const cell<T, V> value = load_cell<V>(y + from + a * inner);
-            cell<T, V> slope = load_cell<V>(dy + from + a * inner);
+            const wide<float, V> value = load_floats<V>(y + from + a * inner);
+            wide<float, V> slope = load_floats<V>(dy + from + a * inner);
             for (int j = 0; j < V; j++) {
                 const float v = value.at[j], g = slope.at[j];
                 slope.at[j] = is_log ? g - exp_for<T>(v) * sum[j] : v * (g - sum[j]);
             }
-            store_cell(dx + from + a * inner, slope);
+            put_wide<V>(dx + from + a * inner, slope, false);
         }
     }
 }
@@ -203,6 +204,7 @@ namespace
 /* x[o][a][i]: `inner` elements lie between neighbours along the axis. */
 struct axis_view {
     int64_t outer, length, inner;
+    bool is_log;
 };
 } // namespace
 
@@ -212,97 +214,68 @@ static axis_view view_axis(const ckpt_node *node)
     const int64_t axis = ckpt_node_int(node, "axis"), d = axis < 0 ? axis + shape->rank : axis;
     int64_t stride[CKPT_RANK_MAX];
     ckpt_shape_strides(shape, stride);
-    return {ckpt_shape_count(shape) / (shape->dim[d] * stride[d]), shape->dim[d], stride[d]};
+    return {ckpt_shape_count(shape) / (shape->dim[d] * stride[d]), shape->dim[d], stride[d],
+            strcmp(node->op->name, "log_softmax") == 0};
 }
 
-template <typename T> static void start_forward(const ckpt_kernel_args *args, bool is_log)
+/* Rows that a block works on at a time. */
+static int teams_for(int64_t packs)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const axis_view view = view_axis(args->node);
-    const int64_t rows = view.outer, width = view.length, packs = row_packs<T>(width);
+    return packs <= 4 ? THREADS / 4 : packs <= 128 ? THREADS / 32 : 1;
+}
+
+template <typename T, int V> static void start_forward(const ckpt_kernel_args *args)
+{
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const axis_view v = view_axis(args->node);
+    const int64_t packs = row_packs<T>(v.length);
     const T *const x = (const T *)args->in[0];
     T *const y = (T *)args->out[0];
-    if (view.inner > 1 && view.inner % pack<T>::count == 0) {
-        CKPT_LAUNCH(cuda, (softmax_columns<T, pack<T>::count>),
-                    grid_for(cuda, view.outer * packs_of<T>(view.inner), THREADS), THREADS, 0, is_log, view.outer,
-                    view.length, view.inner, x, y);
-    } else if (view.inner > 1) {
-        CKPT_LAUNCH(cuda, (softmax_columns<T, 1>), grid_for(cuda, view.outer * view.inner, THREADS), THREADS, 0, is_log,
-                    view.outer, view.length, view.inner, x, y);
-    } else if (packs <= 4) {
-        CKPT_LAUNCH(cuda, (softmax_rows<T, 4, 1>), row_grid(rows, THREADS / 4), THREADS, 0, is_log, rows, width, x, y);
-    } else if (packs <= 128) {
-        CKPT_LAUNCH(cuda, (softmax_rows<T, 32, 4>), row_grid(rows, THREADS / 32), THREADS, 0, is_log, rows, width, x,
-                    y);
-    } else if (packs <= 1024) {
-        CKPT_LAUNCH(cuda, (softmax_rows<T, THREADS, 4>), row_grid(rows, 1), THREADS, 0, is_log, rows, width, x, y);
+    const auto rows = packs <= 4      ? softmax_rows<T, 4, 1>
+                      : packs <= 128  ? softmax_rows<T, 32, 4>
+                      : packs <= 1024 ? softmax_rows<T, THREADS, 4>
+                                      : softmax_long_rows<T>;
+    if (v.inner > 1) {
+        CKPT_LAUNCH(cuda, (softmax_columns<T, V>), grid_for(cuda, v.outer * (v.inner / V), THREADS), THREADS, 0,
+                    v.is_log, v.outer, v.length, v.inner, x, y);
     } else {
-        CKPT_LAUNCH(cuda, softmax_long_rows<T>, row_grid(rows, 1), THREADS, 0, is_log, rows, width, x, y);
+        CKPT_LAUNCH(cuda, rows, row_grid(v.outer, teams_for(packs)), THREADS, 0, v.is_log, v.outer, v.length, x, y);
     }
 }
 
-template <typename T> static void start_backward(const ckpt_kernel_args *args, bool is_log)
+template <typename T, int V> static void start_backward(const ckpt_kernel_args *args)
 {
-    const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
-    const axis_view view = view_axis(args->node);
-    const int64_t rows = view.outer, width = view.length, packs = row_packs<T>(width);
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const axis_view v = view_axis(args->node);
+    const int64_t packs = row_packs<T>(v.length);
     const T *const y = (const T *)args->out[0], *const dy = (const T *)args->grad_out[0];
     T *const dx = (T *)args->grad_in[0];
-    if (view.inner > 1 && view.inner % pack<T>::count == 0) {
-        CKPT_LAUNCH(cuda, (softmax_column_gradients<T, pack<T>::count>),
-                    grid_for(cuda, view.outer * packs_of<T>(view.inner), THREADS), THREADS, 0, is_log, view.outer,
-                    view.length, view.inner, y, dy, dx);
-    } else if (view.inner > 1) {
-        CKPT_LAUNCH(cuda, (softmax_column_gradients<T, 1>), grid_for(cuda, view.outer * view.inner, THREADS), THREADS,
-                    0, is_log, view.outer, view.length, view.inner, y, dy, dx);
-    } else if (packs <= 4) {
-        CKPT_LAUNCH(cuda, (softmax_row_gradients<T, 4, 1>), row_grid(rows, THREADS / 4), THREADS, 0, is_log, rows,
-                    width, y, dy, dx);
-    } else if (packs <= 128) {
-        CKPT_LAUNCH(cuda, (softmax_row_gradients<T, 32, 4>), row_grid(rows, THREADS / 32), THREADS, 0, is_log, rows,
-                    width, y, dy, dx);
-    } else if (packs <= 1024) {
-        CKPT_LAUNCH(cuda, (softmax_row_gradients<T, THREADS, 4>), row_grid(rows, 1), THREADS, 0, is_log, rows, width, y,
-                    dy, dx);
+    const auto rows = packs <= 4      ? softmax_row_gradients<T, 4, 1>
+                      : packs <= 128  ? softmax_row_gradients<T, 32, 4>
+                      : packs <= 1024 ? softmax_row_gradients<T, THREADS, 4>
+                                      : softmax_long_gradients<T>;
+    if (v.inner > 1) {
+        CKPT_LAUNCH(cuda, (softmax_column_gradients<T, V>), grid_for(cuda, v.outer * (v.inner / V), THREADS), THREADS,
+                    0, v.is_log, v.outer, v.length, v.inner, y, dy, dx);
     } else {
-        CKPT_LAUNCH(cuda, softmax_long_gradients<T>, row_grid(rows, 1), THREADS, 0, is_log, rows, width, y, dy, dx);
+        CKPT_LAUNCH(cuda, rows, row_grid(v.outer, teams_for(packs)), THREADS, 0, v.is_log, v.outer, v.length, y, dy,
+                    dx);
     }
 }
 
-static ckpt_code softmax_forward(const ckpt_kernel_args *args, ckpt_err *err)
+static int64_t inner_of(const ckpt_node *node)
 {
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args, false);
-    return ckpt_cuda_launched("softmax", err);
+    return view_axis(node).inner;
 }
 
-static ckpt_code softmax_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args, false);
-    return ckpt_cuda_launched("softmax backward", err);
-}
-
-static ckpt_code log_softmax_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_forward, args, true);
-    return ckpt_cuda_launched("log_softmax", err);
-}
-
-static ckpt_code log_softmax_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    CKPT_BY_DTYPE(args->node->in[0].dtype, start_backward, args, true);
-    return ckpt_cuda_launched("log_softmax backward", err);
-}
-
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_softmax;
-const ckpt_kernel ckpt_cuda_softmax = {
+extern "C" const ckpt_kernel ckpt_cuda_softmax = {
     .op = "softmax",
-    .forward = softmax_forward,
-    .backward = softmax_backward,
+    .forward = CKPT_WIDE(inner_of, start_forward),
+    .backward = CKPT_WIDE(inner_of, start_backward),
 };
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_log_softmax;
-const ckpt_kernel ckpt_cuda_log_softmax = {
+extern "C" const ckpt_kernel ckpt_cuda_log_softmax = {
     .op = "log_softmax",
-    .forward = log_softmax_forward,
-    .backward = log_softmax_backward,
+    .forward = CKPT_WIDE(inner_of, start_forward),
+    .backward = CKPT_WIDE(inner_of, start_backward),
 };

@@ -1,10 +1,10 @@
-/* What the device itself adds: staged gradients (to += from), bfloat16 copies of parameters, and sums down the columns
- * of a matrix, which bias gradients are. `add` moves 3 tensors for one FLOP an element, `narrow` 6 bytes an element,
- * the sums read the matrix once for one FLOP an element and move less than 1 MiB of partial sums: all bound by memory.
+/* The device's own sums: staged gradients (to += from), bfloat16 copies of parameters, and sums down the columns of a
+ * matrix, such as bias gradients. `add` moves 3 tensors for one FLOP an element, `narrow` 6 bytes an element; the
+ * column sums read the matrix once for one FLOP an element and move less than 1 MiB of partial sums. All are bound by
+ * memory.
  *
- * Column sums: a block sums 256 columns of one part of the rows (ckpt_gpu_part_rows), its threads strided over the rows
- * and then added in order; a second kernel adds the parts in order. Nothing depends on the device. */
-#include "kernels/cuda/rows.cuh"
+ * Column sums: a block sums 256 columns of one part of the rows (ckpt_gpu_part_rows). Its threads stride over the rows
+ * and are then added in order. A second kernel adds the parts in order. No bit depends on the device. */
 #include "kernels/cuda/wide.cuh"
 
 enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16 };
@@ -18,11 +18,10 @@ template <typename T> __device__ inline pack<T> sum_of(const pack<T> &a, const p
     return sum;
 }
 
-/* Two packs in flight of each tensor. Nothing behind `count` is touched: the caller's pieces need no padding. */
+/* Two packs in flight of each tensor. Nothing behind `count` is touched, so the caller's pieces need no padding. */
 template <typename T> __global__ void sum_add(int64_t count, T *to, const T *from)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x, packs = count / pack<T>::count;
-    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t stride = item_step(), packs = count / pack<T>::count, first = first_item();
     for (int64_t i = first; i < packs; i += 2 * stride) {
         const bool both = i + stride < packs;
         T *const a = to + i * pack<T>::count, *const b = both ? a + stride * pack<T>::count : a;
@@ -56,9 +55,8 @@ static __global__ void sum_narrow_piece(int64_t count, bf16 *to, const float *fr
 
 static __global__ void sum_narrow(int64_t count, bf16 *to, const float *from)
 {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x, packs = count / pack<bf16>::count;
-    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    for (int64_t i = first; i < packs; i += stride) {
+    const int64_t packs = count / pack<bf16>::count, first = first_item();
+    for (int64_t i = first; i < packs; i += item_step()) {
         const pack<float> low = load16(from + i * 8), high = load16(from + i * 8 + 4);
         pack<bf16> narrow;
         for (int j = 0; j < 4; j++) {
@@ -73,14 +71,15 @@ static __global__ void sum_narrow(int64_t count, bf16 *to, const float *from)
     }
 }
 
-/* Block (strip, part): threads are `wide` columns of V times THREADS / wide rows. The block's rows are added four at a
- * time, so four loads are in flight. Writes to[part][column], or the sum itself where there is one part. */
+/* A block is one (strip, part). Its threads are `across` columns of V times THREADS / across rows. The block's rows are
+ * added four at a time, so four loads are in flight. It writes to[part][column], or the sum itself if there is one
+ * part. */
 template <typename T, int V>
 __global__ void __launch_bounds__(THREADS)
-    sum_columns(int64_t rows, int64_t columns, int64_t part_rows, int wide, const T *x, float *to, bool adds)
+    sum_columns(int64_t rows, int64_t columns, int64_t part_rows, int across, const T *x, float *to, bool adds)
 {
     __shared__ float sums[THREADS * V];
-    const int x_at = (int)threadIdx.x % wide, y_at = (int)threadIdx.x / wide, high = THREADS / wide;
+    const int x_at = (int)threadIdx.x % across, y_at = (int)threadIdx.x / across, high = THREADS / across;
     const int64_t strip = (int64_t)blockIdx.x * STRIP, column = strip + x_at * V;
     const int64_t start = (int64_t)blockIdx.y * part_rows;
     const int64_t end = start + part_rows < rows ? start + part_rows : rows;
@@ -89,36 +88,36 @@ __global__ void __launch_bounds__(THREADS)
         const T *const at = x + column;
         int64_t r = start + y_at;
         for (; r + 3 * high < end; r += 4 * high) {
-            const cell<T, V> a = load_cell<V>(at + r * columns), b = load_cell<V>(at + (r + high) * columns);
-            const cell<T, V> c = load_cell<V>(at + (r + 2 * high) * columns),
-                             d = load_cell<V>(at + (r + 3 * high) * columns);
+            const wide<float, V> a = load_floats<V>(at + r * columns), b = load_floats<V>(at + (r + high) * columns);
+            const wide<float, V> c = load_floats<V>(at + (r + 2 * high) * columns),
+                                 d = load_floats<V>(at + (r + 3 * high) * columns);
             for (int j = 0; j < V; j++) {
                 sum[j] += (a.at[j] + b.at[j]) + (c.at[j] + d.at[j]);
             }
         }
         for (; r < end; r += high) {
-            const cell<T, V> a = load_cell<V>(at + r * columns);
+            const wide<float, V> a = load_floats<V>(at + r * columns);
             for (int j = 0; j < V; j++) {
                 sum[j] += a.at[j];
             }
         }
     }
     for (int j = 0; j < V; j++) {
-        sums[(y_at * wide + x_at) * V + j] = sum[j];
+        sums[(y_at * across + x_at) * V + j] = sum[j];
     }
     __syncthreads();
     const int mine = (int)threadIdx.x;
-    if (mine < wide * V && strip + mine < columns) {
+    if (mine < across * V && strip + mine < columns) {
         float total = 0;
         for (int y = 0; y < high; y++) {
-            total += sums[y * wide * V + mine];
+            total += sums[y * across * V + mine];
         }
         float *const place = to + (int64_t)blockIdx.y * columns + strip + mine;
         *place = adds ? *place + total : total;
     }
 }
 
-/* sum[c] = parts added in order: up to 16 threads share a column's parts and are added in order. */
+/* sum[c] = parts added in order: up to 16 threads share the parts of a column and are added in order. */
 static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     sum_parts(int64_t parts, int64_t columns, const float *part, float *sum, bool adds)
 {
@@ -144,53 +143,37 @@ static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
     }
 }
 
-template <typename T> static void start_add(const ckpt_cuda *cuda, T *to, const T *from, int64_t count)
+template <typename T> static void start_add(const ckpt_cuda *cuda, void *to, const void *from, int64_t count)
 {
-    if (starts_pack(to, 16) && starts_pack(from, 16)) {
-        CKPT_LAUNCH(cuda, sum_add<T>, grid_for(cuda, packs_of<T>(count), 2 * THREADS), THREADS, 0, count, to, from);
-    } else {
-        CKPT_LAUNCH(cuda, sum_add_piece<T>, grid_for(cuda, count, 4 * THREADS), THREADS, 0, count, to, from);
-    }
+    const bool packed = starts_pack(to, 16) && starts_pack(from, 16);
+    const int grid = packed ? grid_for(cuda, packs_of<T>(count), 2 * THREADS) : grid_for(cuda, count, 4 * THREADS);
+    CKPT_LAUNCH(cuda, (packed ? sum_add<T> : sum_add_piece<T>), grid, THREADS, 0, count, (T *)to, (const T *)from);
 }
 
 extern "C" ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,
                                    ckpt_err *err)
 {
-    if (dtype == CKPT_BFLOAT16) {
-        start_add<bf16>(cuda, (bf16 *)to, (const bf16 *)from, count);
-    } else {
-        start_add<float>(cuda, (float *)to, (const float *)from, count);
-    }
+    CKPT_BY_DTYPE(dtype, start_add, cuda, to, from, count);
     return ckpt_cuda_launched("adding a gradient", err);
 }
 
 extern "C" ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *from, int64_t count, ckpt_err *err)
 {
-    if (starts_pack(to, 16) && starts_pack(from, 16)) {
-        CKPT_LAUNCH(cuda, sum_narrow, grid_for(cuda, packs_of<bf16>(count), THREADS), THREADS, 0, count, (bf16 *)to,
-                    from);
-    } else {
-        CKPT_LAUNCH(cuda, sum_narrow_piece, grid_for(cuda, count, 4 * THREADS), THREADS, 0, count, (bf16 *)to, from);
-    }
+    const bool packed = starts_pack(to, 16) && starts_pack(from, 16);
+    const int grid = packed ? grid_for(cuda, packs_of<bf16>(count), THREADS) : grid_for(cuda, count, 4 * THREADS);
+    CKPT_LAUNCH(cuda, (packed ? sum_narrow : sum_narrow_piece), grid, THREADS, 0, count, (bf16 *)to, from);
     return ckpt_cuda_launched("rounding to bfloat16", err);
 }
 
-template <typename T>
-static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, const T *x, float *sum, bool adds,
+template <typename T, int V>
+static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, const void *x, float *sum, bool adds,
                           float *workspace)
 {
-    enum { V = pack<T>::count };
     const int64_t part_rows = ckpt_gpu_part_rows(1, rows, columns), parts = (rows + part_rows - 1) / part_rows;
     const dim3 grid((unsigned)((columns + STRIP - 1) / STRIP), (unsigned)parts);
     float *const to = parts > 1 ? workspace : sum;
-    const bool at_once = adds && parts == 1;
-    if (columns % V == 0) { /* then every row starts at 16 bytes */
-        CKPT_LAUNCH(cuda, (sum_columns<T, V>), grid, THREADS, 0, rows, columns, part_rows,
-                    strip_width(columns, STRIP, V), x, to, at_once);
-    } else {
-        CKPT_LAUNCH(cuda, (sum_columns<T, 1>), grid, THREADS, 0, rows, columns, part_rows,
-                    strip_width(columns, STRIP, 1), x, to, at_once);
-    }
+    CKPT_LAUNCH(cuda, (sum_columns<T, V>), grid, THREADS, 0, rows, columns, part_rows, strip_threads(columns, STRIP, V),
+                (const T *)x, to, adds && parts == 1);
     if (parts > 1) {
         const int blocks = (int)((columns + LAST_COLUMNS - 1) / LAST_COLUMNS);
         const int high = parts < LAST_ROWS ? (int)parts : LAST_ROWS;
@@ -202,10 +185,6 @@ static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, 
 extern "C" ckpt_code ckpt_cuda_column_sums(ckpt_cuda *cuda, ckpt_dtype dtype, int64_t rows, int64_t columns,
                                            const void *x, float *sum, bool adds, void *workspace, ckpt_err *err)
 {
-    if (dtype == CKPT_BFLOAT16) {
-        start_columns<bf16>(cuda, rows, columns, (const bf16 *)x, sum, adds, (float *)workspace);
-    } else {
-        start_columns<float>(cuda, rows, columns, (const float *)x, sum, adds, (float *)workspace);
-    }
+    CKPT_BY_WIDTH(dtype, columns, start_columns, cuda, rows, columns, x, sum, adds, (float *)workspace);
     return ckpt_cuda_launched("column sums", err);
 }

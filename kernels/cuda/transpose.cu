@@ -29,8 +29,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     return ckpt_cuda_launched("transpose backward", err);
 }
 
-CKPT_TABLE_ENTRY const ckpt_kernel ckpt_cuda_transpose;
-const ckpt_kernel ckpt_cuda_transpose = {
+extern "C" const ckpt_kernel ckpt_cuda_transpose = {
     .op = "transpose",
     .forward = forward,
     .backward = backward,

@@ -1,12 +1,12 @@
-/* What the kernels that move pieces of tensors share: N neighbouring elements in one access, and the place of a number
- * in a grid. Rows inside a tensor are only sometimes a multiple of 16 bytes long: each kernel comes twice, for
- * N = pack<T>::count, where every row starts on 16 bytes, and for N = 1. */
+/* N neighbouring elements in one access, and division of a number into indices. Rows inside a tensor are not always a
+ * multiple of 16 bytes long, so each kernel exists twice: for N = pack<T>::count, where every row starts at 16 bytes,
+ * and for N = 1. */
 #ifndef CKPT_KERNELS_CUDA_WIDE_CUH
 #define CKPT_KERNELS_CUDA_WIDE_CUH
 
 #include "kernels/cuda/device.cuh"
 
-/* float in eights (beside bfloat16 in eights) takes two accesses of 16 bytes. */
+/* Eight floats, the partner of eight bfloat16, take two accesses of 16 bytes. */
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) wide {
     T at[N];
 };
@@ -17,6 +17,16 @@ template <int N, typename T> __device__ inline wide<T, N> load_wide(const T *fro
 template <int N, typename T> __device__ inline void store_wide(T *to, const wide<T, N> &from)
 {
     *reinterpret_cast<wide<T, N> *>(to) = from;
+}
+
+template <int N, typename T> __device__ inline wide<float, N> load_floats(const T *from)
+{
+    const wide<T, N> v = load_wide<N>(from);
+    wide<float, N> result;
+    for (int j = 0; j < N; j++) {
+        result.at[j] = to_float(v.at[j]);
+    }
+    return result;
 }
 
 /* to[0..N) = value, or += value, rounded to T once. */
@@ -32,7 +42,7 @@ template <int N, typename T> __device__ inline void put_wide(T *to, const wide<f
     store_wide<N>(to, result);
 }
 
-/* number = whole * divisor + rest, for number >= 0. A division of 32 bits is several times faster, and nearly always
+/* number = whole * divisor + rest, for number >= 0. A 32-bit division is several times faster and nearly always
  * enough. */
 struct quotient {
     int64_t whole, rest;
@@ -47,20 +57,22 @@ __device__ inline quotient divide(int64_t number, int64_t divisor)
     return {whole, number - whole * divisor};
 }
 
-/* Is that an address of whole packs of `bytes`? NULL is. A tensor's is, a piece of one may start at any element. */
+/* Is the address a multiple of `bytes`? NULL is, and so is a tensor's; a piece of a tensor may start at any element. */
 static inline bool starts_pack(const void *address, unsigned bytes)
 {
     return (uintptr_t)address % bytes == 0;
 }
 
-/* Threads stride over the grid: for (int64_t i = first_item(); i < count; i += item_step()). */
-__device__ inline int64_t first_item()
+/* Threads across a strip of at most `strip` columns that a block sums, V columns each: the power of two that covers
+ * it. */
+static inline int strip_threads(int64_t columns, int strip, int V)
 {
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-__device__ inline int64_t item_step()
-{
-    return (int64_t)gridDim.x * blockDim.x;
+    const int64_t wanted = ((columns < strip ? columns : (int64_t)strip) + V - 1) / V;
+    int across = 1;
+    while (across < wanted) {
+        across *= 2;
+    }
+    return across;
 }
 
 #endif
