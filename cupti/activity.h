@@ -1,4 +1,4 @@
-/* One thing that a CUDA program did: what CUPTI's activity records say, in one type, without CUPTI. */
+/* One thing that a CUDA program did: the contents of CUPTI's activity records in one type that needs no CUPTI. */
 #ifndef CKPT_CUPTI_ACTIVITY_H
 #define CKPT_CUPTI_ACTIVITY_H
 
@@ -14,7 +14,7 @@ typedef enum ckpt_activity_kind {
     CKPT_ACTIVITY_ALLOCATE, /* device memory; an instant */
     CKPT_ACTIVITY_RELEASE,
     CKPT_ACTIVITY_CALL,     /* of the runtime or driver, on the host */
-    CKPT_ACTIVITY_OVERHEAD, /* time that recording itself took, on the host */
+    CKPT_ACTIVITY_OVERHEAD, /* host time that recording itself took */
     CKPT_ACTIVITY_RANGE,    /* NVTX, pushed and popped by one thread, or started and ended */
     CKPT_ACTIVITY_MARK,     /* NVTX, an instant */
     CKPT_ACTIVITY_KIND_COUNT
@@ -27,7 +27,7 @@ typedef enum ckpt_copy_way {
     CKPT_COPY_ON_DEVICE
 } ckpt_copy_way;
 
-/* Times are of CUPTI's clock, in ns. What does not apply is 0 or "". */
+/* Times are in ns of CUPTI's clock. Fields that do not apply are 0 or "". */
 typedef struct ckpt_activity {
     ckpt_activity_kind kind;
     ckpt_copy_way way;        /* copies */
@@ -41,7 +41,7 @@ typedef struct ckpt_activity {
     uint64_t address; /* of the allocation */
 } ckpt_activity;
 
-/* Did it run on the device? Kernels, copies and fills do. */
+/* Did it run on the device? Kernels, copies and fills did. */
 bool ckpt_activity_ran(const ckpt_activity *activity);
 
 /* "kernel", "copy", ... */

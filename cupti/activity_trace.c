@@ -1,5 +1,5 @@
 /* Calls and ranges are sorted by thread and time and swept once: each call gets the ranges that are open on its thread.
- * A table by correlation then leads from a kernel to its call, and so to the ranges. */
+ * A hash table by correlation then gives the call of a kernel, and with it the ranges. */
 #include "cupti/activity_trace.h"
 
 #include <stdio.h>
@@ -10,20 +10,20 @@
 
 enum { OPEN_MAX = 64, STREAM_TEXT = 64 };
 
-/* A call, or a range; of equal start the range is first, and of two ranges the longer. */
+/* A call or a range. Of those with equal start the range is first, and of two ranges the longer. */
 typedef struct host_item {
     const ckpt_activity *activity;
-    int index; /* in the activities: order where nothing else decides */
+    int index; /* in the activities; decides the order if nothing else does */
 } host_item;
 
 typedef struct call {
-    const ckpt_activity *activity; /* NULL: a free place */
+    const ckpt_activity *activity; /* NULL: a free slot */
     const char *layer;
 } call;
 
 typedef struct call_table {
     call *at;
-    uint32_t mask; /* places - 1; at most half of them are taken */
+    uint32_t mask; /* slots - 1; at most half of the slots are used */
 } call_table;
 
 static ckpt_code no_memory(ckpt_err *err)
@@ -57,19 +57,19 @@ static int by_thread_and_start(const void *a, const void *b)
 
 static call *look_up(const call_table *table, uint32_t correlation)
 {
-    uint32_t allocation = correlation * UINT32_C(2654435769) & table->mask; /* 2^32 / golden ratio */
-    while (table->at[allocation].activity != NULL && table->at[allocation].activity->correlation != correlation) {
-        allocation = (allocation + 1) & table->mask;
+    uint32_t slot = correlation * UINT32_C(2654435769) & table->mask; /* 2^32 / golden ratio */
+    while (table->at[slot].activity != NULL && table->at[slot].activity->correlation != correlation) {
+        slot = (slot + 1) & table->mask;
     }
-    return &table->at[allocation];
+    return &table->at[slot];
 }
 
-/* Ranges open on one thread, outermost first, and their names as one text, made when a call wants it. */
+/* Ranges open on one thread, outermost first, and their names as one text, made when a call needs it. */
 typedef struct open_ranges {
     const ckpt_activity *at[OPEN_MAX];
     int count;
     uint32_t thread;
-    const char *text; /* NULL: not made since a range came or went */
+    const char *text; /* NULL: not made since a range opened or closed */
 } open_ranges;
 
 static void close_ranges(open_ranges *open, const ckpt_activity *now)
@@ -119,12 +119,12 @@ static ckpt_code sweep_host(const host_item *item, int count, const call_table *
             }
             continue;
         }
-        call *const allocation = look_up(table, now->correlation);
-        if (allocation->activity == NULL) {
+        call *const slot = look_up(table, now->correlation);
+        if (slot->activity == NULL) {
             if (open.text == NULL) {
                 CKPT_TRY(join_names(&open, out, err));
             }
-            *allocation = (call){now, open.text};
+            *slot = (call){now, open.text};
         }
     }
     return CKPT_OK;
@@ -137,12 +137,12 @@ static ckpt_code find_calls(const ckpt_activity *activity, int count, ckpt_arena
     for (int i = 0; i < count; i++) {
         items += on_host(&activity[i]);
     }
-    uint32_t allocations = 16;
-    while (allocations / 2 < (uint32_t)items) {
-        allocations *= 2;
+    uint32_t slots = 16;
+    while (slots / 2 < (uint32_t)items) {
+        slots *= 2;
     }
     host_item *const item = CKPT_NEW(out, host_item, items);
-    *table = (call_table){CKPT_NEW(out, call, allocations), allocations - 1};
+    *table = (call_table){CKPT_NEW(out, call, slots), slots - 1};
     if (item == NULL || table->at == NULL) {
         return no_memory(err);
     }
@@ -180,7 +180,7 @@ static const char *copy_name(ckpt_copy_way way)
                                         : "copy";
 }
 
-/* The event of an activity; false: it is none. */
+/* Makes the event of an activity; false: the activity is not an event of the trace. */
 static bool make_event(const ckpt_activity *activity, const call *from, ckpt_event *event,
                        ckpt_activity_summary *summary)
 {
@@ -224,7 +224,7 @@ static bool make_event(const ckpt_activity *activity, const call *from, ckpt_eve
     return true;
 }
 
-/* Names read so far, by where they lie: those of one spool lie in few places. */
+/* Demangled names by the address of the original: a spool has each name at few addresses. */
 typedef struct name_cache {
     const char *from, *to;
 } name_cache;

@@ -1,5 +1,5 @@
-/* One record of CUPTI as a ckpt_activity. Which struct libcupti writes depends on its version, not on the headers this
- * was compiled with:
+/* Decodes a record of CUPTI into a ckpt_activity. The struct that libcupti writes depends on its version, not on the
+ * headers this was compiled with:
  *
  *                       11.8     12.0     12.2  12.8  13.0      13.2      reads up to
  *     kernel            Kernel8  Kernel9              Kernel10  Kernel11  name, byte 112
@@ -10,8 +10,8 @@
  *     overhead          Overhead -> Overhead2 -> Overhead3                end, 40
  *     call, tag, marker API, ExternalCorrelation, Marker2                 all
  *
- * Fields have only ever been added at the end: what is read here lies at the same place in all of them, which the
- * assertions below hold the headers to. Sizes are libcupti's business (cuptiActivityGetNextRecord). */
+ * Fields have only ever been added at the end: the fields read here have the same offset in all versions, and the
+ * assertions below check the headers for that. libcupti knows the sizes (cuptiActivityGetNextRecord). */
 #include "cupti/activity.h"
 
 #ifdef CKPT_HAVE_CUPTI
@@ -80,13 +80,13 @@ static_assert(sizeof(CUpti_ActivityAPI) == 40 && sizeof(CUpti_ActivityExternalCo
                   sizeof(CUpti_ActivityMarker2) == 56,
               "a record that was whole has grown");
 
-/* Contexts and streams that do not apply are numbered 0 here, as from CUPTI 13.2 on, and 2^32 - 1 before. */
+/* Contexts and streams that do not apply are 0 here, as in CUPTI since 13.2; before, it wrote 2^32 - 1. */
 static uint32_t number(uint32_t id)
 {
     return id == UINT32_MAX ? 0 : id;
 }
 
-/* Times that something can have: both known, in order, in 63 bits. */
+/* Takes the times. They are valid if both are known, in order and within 63 bits. */
 static ckpt_cupti_record_kind ran(ckpt_activity *a, uint64_t start, uint64_t end)
 {
     a->start_ns = (ckpt_ns)start;
@@ -100,15 +100,17 @@ static ckpt_cupti_record_kind moved(ckpt_activity *a, uint64_t bytes, uint64_t s
     return bytes <= INT64_MAX ? ran(a, start, end) : CKPT_CUPTI_ODD;
 }
 
+/* Fields of one name in every struct of something that ran. */
+#define RAN_ON(a, r)                                                                                                   \
+    ((a)->device = (r)->deviceId, (a)->context = (r)->contextId, (a)->stream = (r)->streamId,                          \
+     (a)->correlation = (r)->correlationId)
+
 static ckpt_cupti_record_kind decode_kernel(const void *record, ckpt_activity *a)
 {
-    const CUpti_ActivityKernel8 *const r = record; /* the shortest there is */
+    const CUpti_ActivityKernel8 *const r = record; /* the shortest version */
     a->kind = CKPT_ACTIVITY_KERNEL;
     a->name = r->name != NULL ? r->name : "";
-    a->device = r->deviceId;
-    a->context = r->contextId;
-    a->stream = r->streamId;
-    a->correlation = r->correlationId;
+    RAN_ON(a, r);
     return ran(a, r->start, r->end);
 }
 
@@ -132,10 +134,7 @@ static ckpt_cupti_record_kind decode_copy(const void *record, ckpt_activity *a)
     const CUpti_ActivityMemcpy5 *const r = record;
     a->kind = CKPT_ACTIVITY_COPY;
     a->way = way_of(r->copyKind);
-    a->device = r->deviceId;
-    a->context = r->contextId;
-    a->stream = r->streamId;
-    a->correlation = r->correlationId;
+    RAN_ON(a, r);
     return moved(a, r->bytes, r->start, r->end);
 }
 
@@ -143,10 +142,7 @@ static ckpt_cupti_record_kind decode_peer_copy(const void *record, ckpt_activity
 {
     const CUpti_ActivityMemcpyPtoP4 *const r = record;
     a->kind = CKPT_ACTIVITY_COPY;
-    a->device = r->deviceId;
-    a->context = r->contextId;
-    a->stream = r->streamId;
-    a->correlation = r->correlationId;
+    RAN_ON(a, r);
     return moved(a, r->bytes, r->start, r->end);
 }
 
@@ -154,14 +150,11 @@ static ckpt_cupti_record_kind decode_fill(const void *record, ckpt_activity *a)
 {
     const CUpti_ActivityMemset4 *const r = record;
     a->kind = CKPT_ACTIVITY_FILL;
-    a->device = r->deviceId;
-    a->context = r->contextId;
-    a->stream = r->streamId;
-    a->correlation = r->correlationId;
+    RAN_ON(a, r);
     return moved(a, r->bytes, r->start, r->end);
 }
 
-/* Memory of the device; page-locked and pageable memory of the host is none of it. */
+/* Device memory only: page-locked and pageable host memory is not recorded. */
 static ckpt_cupti_record_kind decode_memory(const void *record, ckpt_activity *a)
 {
     const CUpti_ActivityMemory3 *const r = record;
@@ -245,7 +238,7 @@ static const char *overhead_name(int kind)
     case CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH: return "giving records back";
     case CUPTI_ACTIVITY_OVERHEAD_CUPTI_INSTRUMENTATION: return "instrumentation";
     case CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE: return "resources";
-    case 4 << 16: /* these have names in later headers only */ return "loading a module";
+    case 4 << 16: /* only later headers name these */ return "loading a module";
     case 5 << 16: return "loading a function";
     case 6 << 16: return "command buffer full";
     case 7 << 16: return "asking for a buffer";

@@ -1,5 +1,5 @@
-/* The C++ library is opened at run time: nothing of ours is C++, and a name that stays as it is is no loss. Source of
- * the function: Itanium C++ ABI, section 3.4, abi::__cxa_demangle. */
+/* The C++ library is opened at run time, because nothing else of ours needs it. Without it names stay mangled. Source
+ * of the function: Itanium C++ ABI, section 3.4, abi::__cxa_demangle. */
 #include "cupti/demangle.h"
 
 #include <dlfcn.h>

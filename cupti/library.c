@@ -1,6 +1,5 @@
-/* Finding libcupti. NVIDIA's driver and a device of its are looked for first: CUPTI 13.2 where the driver cannot be
- * used brings the process down, whatever it is asked. Who names a library is believed, so that tests can give a double
- * without any driver. */
+/* Finds libcupti. Looks for NVIDIA's driver and a device first: without a working driver, any call of CUPTI 13.2
+ * crashes the process. A library that the caller names is opened without this check, so that tests need no driver. */
 #include "cupti/recorder.h"
 
 #ifdef CKPT_HAVE_CUPTI
@@ -14,9 +13,9 @@
 #include "cupti/cupti_impl.h"
 
 enum {
-    OLDEST = 18,     /* CUDA 11.8: the first with the layouts of decode.c in every record we ask for */
-    LAST_PLAIN = 99, /* up to 12.9 versions were counted; then they are xxyyzz */
-    NEWEST = 13      /* the major version up to which fields were only ever added at the end of a record */
+    OLDEST = 18,     /* CUDA 11.8: the first version whose records all have the layouts of decode.c */
+    LAST_PLAIN = 99, /* versions up to 12.9 are counted from 1; later ones are xxyyzz */
+    NEWEST = 13      /* the last major version that is known to add fields only at the end of a record */
 };
 
 bool ckpt_cupti_driver(void)
@@ -28,14 +27,14 @@ bool ckpt_cupti_driver(void)
     return driver != NULL;
 }
 
-/* A container may have libcuda.so.1 (the image's, for forward compatibility) and no device: on Linux, in WSL, on Tegra.
- */
+/* The device files of Linux, WSL and Tegra. A container image may bring libcuda.so.1 (for forward compatibility)
+ * without a device. */
 static bool device_is_there(void)
 {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 || access("/dev/nvmap", F_OK) == 0;
 }
 
-/* One that is loaded comes first, so that a program's own profiler and we are not two. */
+/* A libcupti that is loaded already comes first: a program's own profiler and we must use the same. */
 static const ckpt_library cupti_library = {
     .name = (const char *const[]){"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL}, .package = "cuda_cupti"};
 
@@ -66,7 +65,7 @@ static ckpt_code open_library(const char *library, void **handle, ckpt_err *err)
 
 static ckpt_code resolve(void *handle, ckpt_cupti *cupti, ckpt_err *err)
 {
-    /* ISO C has no conversion from an object pointer to a function's; POSIX promises it and shows this way. */
+    /* ISO C cannot convert an object pointer to a function pointer. POSIX can, and recommends this form. */
 #define RESOLVE(function)                                                                                              \
     *(void **)&cupti->function = dlsym(handle, #function);                                                             \
     if (cupti->function == NULL) {                                                                                     \
@@ -78,7 +77,7 @@ static ckpt_code resolve(void *handle, ckpt_cupti *cupti, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The version as the toolkit's: CUPTI counted up to 12.9 (cupti_version.h). */
+/* Names the version as the toolkit does: up to 12.9 CUPTI counted its versions (cupti_version.h). */
 static void name_version(ckpt_cupti *cupti)
 {
     static const char *const counted[] = {"11.8", "12.0", "12.2", "12.3", "12.4",  "12.5",
@@ -131,7 +130,7 @@ ckpt_code ckpt_cupti_fail(const ckpt_cupti *cupti, CUptiResult result, const cha
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
         return CKPT_FAIL(err, CKPT_DEVICE, "no permission for %s: the hypervisor of this virtual GPU forbids it", what);
     case CUPTI_ERROR_NOT_INITIALIZED:
-    case CUPTI_ERROR_UNKNOWN: /* all that CUPTI says without a driver */
+    case CUPTI_ERROR_UNKNOWN: /* CUPTI's only error without a driver */
         if (!ckpt_cupti_driver()) {
             return CKPT_FAIL(err, CKPT_DEVICE, "no NVIDIA driver here: libcuda.so.1 is not found (%s, %s)", cupti->name,
                              what);

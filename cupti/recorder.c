@@ -1,7 +1,7 @@
-/* The recorder. CUPTI keeps the callbacks it was given for the rest of the process and calls them on threads of its
- * own, so the buffers outlive a recorder, and each says which one it was handed out for. Two locks: that of the buffers
- * is held for a few instructions, since programs wait in the request of one; that of the records while a buffer is
- * read. */
+/* The recorder. CUPTI keeps our callbacks for the rest of the process and calls them on threads of its own. So buffers
+ * outlive a recorder, and each names the session it was given out for. There are two locks. The lock of the buffers is
+ * held for a few instructions only, because programs wait when CUPTI asks for a buffer. The lock of the records is held
+ * while a buffer is read. */
 #include "cupti/recorder.h"
 
 #ifdef CKPT_HAVE_CUPTI
@@ -15,12 +15,12 @@
 #include "cupti/cupti_impl.h"
 
 enum {
-    BUFFER_BYTES = 2 << 20, /* NVIDIA's advice is 1 to 10 MB: some 8000 launches */
-    SLACK_BYTES = 1024,     /* behind a buffer, zero: longer than any record */
-    MOST_BUFFERS = 256,     /* then records are dropped, and counted */
+    BUFFER_BYTES = 2 << 20, /* about 8000 launches; NVIDIA recommends 1 to 10 MB */
+    SLACK_BYTES = 1024,     /* zeros behind a buffer: more than any record */
+    MOST_BUFFERS = 256,     /* beyond them records are dropped and counted */
     STUCK = 130000,         /* may deadlock when kernels are disabled while a thread launches; 13.0.1 does not */
     NONE_ALLOWED = 27,      /* CUDA 12.9: before, CUPTI crashes when it gets no buffer (pytorch/kineto#1275) */
-    POOL_LIMIT = 32         /* of CUPTI's own buffers of 3 MB, page-locked by our wish */
+    POOL_LIMIT = 32         /* of CUPTI's own 3 MB buffers, which we ask it to page-lock */
 };
 
 struct ckpt_recorder {
@@ -31,7 +31,7 @@ struct ckpt_recorder {
     /* Under records_lock: */
     ckpt_records *records;
     ckpt_recorder_report report;
-    int64_t lost; /* records there was no memory for */
+    int64_t lost; /* records that found no memory */
 };
 
 typedef struct buffer {
@@ -46,8 +46,8 @@ static struct {
     uint64_t session;   /* of the open recorder; 0: none */
     uint64_t sessions;
     int64_t count, most;
-    bool must;    /* there is no saying no: beyond any number, and when nobody records */
-    bool refused; /* for want of memory */
+    bool must;    /* CUPTI must always get a buffer: beyond the limit, and without a recorder */
+    bool refused; /* a buffer, for lack of memory */
 } pool;
 
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -77,7 +77,7 @@ static void CUPTIAPI give_buffer(uint8_t **bytes, size_t *size, size_t *most_rec
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* Take the buffer out of those CUPTI has; NULL: it is none of ours. */
+/* Removes the buffer from those that CUPTI has. NULL: it is not ours. */
 static buffer *take_back(const uint8_t *bytes)
 {
     pthread_mutex_lock(&buffers_lock);
@@ -106,7 +106,7 @@ static void put_away(buffer *b)
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* What to do with one record, now that it is known what it says. */
+/* Keeps a decoded record, or gives it to the sink. */
 static void take_record(ckpt_recorder *r, ckpt_cupti_record_kind kind, const ckpt_cupti_record *record)
 {
     ckpt_activity whole = record->activity;
@@ -138,8 +138,8 @@ static void take_record(ckpt_recorder *r, ckpt_cupti_record_kind kind, const ckp
     r->lost += !good;
 }
 
-/* A buffer that ends in the middle of a record looks to libcupti like one that ends before it. With some of what lies
- * behind it given too, that record shows; nothing shows behind a whole one but zeros. */
+/* Does the buffer end in the middle of a record? libcupti does not tell: to it the buffer ends before that record. So
+ * we offer it the zeros behind the buffer too: then it shows a record that was cut, and nothing after a whole one. */
 static bool is_cut(const ckpt_cupti *cupti, uint8_t *bytes, size_t valid, CUpti_Activity *last)
 {
     CUpti_Activity *next = last;
@@ -180,7 +180,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *by
     put_away(b);
 }
 
-/* We want no callbacks of the callback API; CUPTI wants a function. */
+/* We use no callbacks of the callback API, but CUPTI requires a function. */
 static void CUPTIAPI no_callback(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
 {
     (void)context;
@@ -199,8 +199,8 @@ static ckpt_code subscribe(ckpt_recorder *r, ckpt_err *err)
     return result == CUPTI_SUCCESS ? CKPT_OK : ckpt_cupti_fail(&r->cupti, result, "starting to record", holder, err);
 }
 
-/* CUPTI's own buffers on the host. Not every device can (confidential computing); then it takes of the device's memory,
- * and does not say how much. */
+/* Asks CUPTI to keep its own buffers on the host. Not every device can (confidential computing). CUPTI then takes
+ * device memory and does not say how much. */
 static void set_attributes(ckpt_recorder *r)
 {
     uint8_t yes = 1;
@@ -211,10 +211,10 @@ static void set_attributes(ckpt_recorder *r)
                                                            &yes_size, &yes) == CUPTI_SUCCESS;
     r->report.device_bytes = pinned ? 0 : -1;
     (void)r->cupti.cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &limit_size, &limit);
-    (void)r->cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM); /* as the system numbers them */
+    (void)r->cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM); /* the numbers that the system uses */
 }
 
-/* What to ask for, in this order. Tags are told of calls, so a recorder with tags asks for calls as well. */
+/* What we ask CUPTI to record, in this order. Tags belong to calls, so a recorder with tags records calls as well. */
 typedef enum want { ALWAYS, WHERE_POSSIBLE, MEMORY, CALLS, TAGS, RANGES } want;
 static const struct {
     CUpti_ActivityKind kind;
@@ -271,7 +271,7 @@ static ckpt_code enable(ckpt_recorder *r, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* From now on buffers are given out, and belong to `r`; with NULL to nobody. */
+/* From now on buffers are given out for `r`. NULL: no more are given out. */
 static void hand_over(ckpt_recorder *r)
 {
     pthread_mutex_lock(&records_lock);
@@ -291,8 +291,8 @@ static void hand_over(ckpt_recorder *r)
     pthread_mutex_unlock(&buffers_lock);
 }
 
-/* A forked child is recorded by nobody, and a lock that another thread of its parent held is never given back: should
- * CUPTI come to our callbacks there, when the child exits for one, they must not wait. */
+/* A forked child is not recorded, and a lock that another thread of the parent held stays locked in it. CUPTI may call
+ * our callbacks in the child, for example when it exits: they must not wait. */
 static void in_child(void)
 {
     pthread_mutex_init(&records_lock, NULL);
@@ -324,7 +324,7 @@ static ckpt_code start(ckpt_recorder *r, ckpt_err *err)
     return code;
 }
 
-/* The one that may be open, from before it starts to after it ended. */
+/* Claims or (NULL) releases the right to be the one open recorder. */
 static bool claim(uint64_t *session)
 {
     static bool taken;
@@ -378,7 +378,7 @@ void ckpt_recorder_close(ckpt_recorder *r)
         return;
     }
     disable(r);
-    /* Buffers come back, and what stands in them goes to the sink; what still runs is given up. */
+    /* Buffers come back and their records go to the sink, without those of work that still runs. */
     (void)r->cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     (void)r->cupti.cuptiUnsubscribe(r->subscriber);
     hand_over(NULL);
@@ -428,7 +428,7 @@ ckpt_code ckpt_recorder_flush_last(ckpt_recorder *r, ckpt_err *err)
     return flush(r, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, err);
 }
 
-/* Was memory refused since it was last asked? */
+/* Was memory short since the last call? */
 static bool went_short(ckpt_recorder *r, int64_t *lost)
 {
     pthread_mutex_lock(&buffers_lock);
@@ -440,8 +440,8 @@ static bool went_short(ckpt_recorder *r, int64_t *lost)
     return refused || *lost > 0;
 }
 
-/* A plain flush leaves buffers back in which something is not complete, now and then without a reason one can see; a
- * forced one brings them too. The device has been waited for, so nothing in them is incomplete. */
+/* A plain flush keeps buffers with incomplete records, and sometimes others for no visible reason. A forced flush
+ * returns these too. The device has finished, so no record in them is incomplete. */
 ckpt_code ckpt_recorder_collect(ckpt_recorder *r, ckpt_arena *out, const ckpt_activity **activity, int *count,
                                 ckpt_err *err)
 {

@@ -1,6 +1,5 @@
-/* What was recorded, until it is collected: activities with their names kept once, which call stands under which tag,
- * and ranges whose other half is still to come. CUPTI gives buffers back thread by thread, so nothing here relies on
- * order. */
+/* Keeps what was recorded until it is collected: activities, each name once, the tags of calls, and ranges whose other
+ * half is still missing. CUPTI gives buffers back thread by thread, so nothing here relies on order. */
 #include "cupti/activity.h"
 
 #ifdef CKPT_HAVE_CUPTI
@@ -20,7 +19,7 @@ typedef struct name {
     uint64_t hash;
 } name;
 
-/* One fact about a call: the tag it stands under, or when it began. */
+/* One fact about a call: its tag, or when it began. */
 typedef struct link {
     uint32_t correlation;
     bool tag;
@@ -38,9 +37,9 @@ struct ckpt_records {
     kept *kept;
     link *link;
     name *name;
-    size_t *allocation; /* number of a name + 1; 0: free */
+    size_t *slot; /* number of a name + 1; 0: free */
     half *half;
-    size_t kept_count, kept_capacity, link_count, link_capacity, name_count, name_capacity, allocations;
+    size_t kept_count, kept_capacity, link_count, link_capacity, name_count, name_capacity, slot_count;
     size_t half_count, halves;
     ckpt_arena texts;
 };
@@ -70,13 +69,13 @@ void ckpt_records_destroy(ckpt_records *r)
     }
     forget(r);
     ckpt_memory_put(r->name);
-    ckpt_memory_put(r->allocation);
+    ckpt_memory_put(r->slot);
     ckpt_memory_put(r->half);
     ckpt_arena_fini(&r->texts);
     ckpt_memory_put(r);
 }
 
-/* `array` with room for one element more than `count`, or NULL, and then it is as it was. */
+/* `array`, grown if necessary to hold one element more than `count`. NULL: no memory, and the array is unchanged. */
 static void *room(void *array, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity) {
@@ -99,41 +98,41 @@ static uint64_t hash_text(const char *text)
     return h;
 }
 
-static bool grow_places(ckpt_records *r)
+static bool grow_slots(ckpt_records *r)
 {
-    if (2 * (r->name_count + 1) <= r->allocations) {
+    if (2 * (r->name_count + 1) <= r->slot_count) {
         return true;
     }
-    const size_t allocations = r->allocations > 0 ? 2 * r->allocations : 128;
-    size_t *const allocation = ckpt_memory_get(allocations * sizeof *allocation);
-    if (allocation == NULL) {
+    const size_t slots = r->slot_count > 0 ? 2 * r->slot_count : 128;
+    size_t *const slot = ckpt_memory_get(slots * sizeof *slot);
+    if (slot == NULL) {
         return false;
     }
     for (size_t i = 0; i < r->name_count; i++) {
-        size_t at = r->name[i].hash & (allocations - 1);
-        while (allocation[at] != 0) {
-            at = (at + 1) & (allocations - 1);
+        size_t at = r->name[i].hash & (slots - 1);
+        while (slot[at] != 0) {
+            at = (at + 1) & (slots - 1);
         }
-        allocation[at] = i + 1;
+        slot[at] = i + 1;
     }
-    ckpt_memory_put(r->allocation);
-    r->allocation = allocation;
-    r->allocations = allocations;
+    ckpt_memory_put(r->slot);
+    r->slot = slot;
+    r->slot_count = slots;
     return true;
 }
 
-/* The number of this name, kept from now on. */
+/* Keeps the name and gives its number. */
 static bool keep_name(ckpt_records *r, const char *text, size_t *number)
 {
     const uint64_t hash = hash_text(text);
-    if (!grow_places(r)) {
+    if (!grow_slots(r)) {
         return false;
     }
-    size_t at = hash & (r->allocations - 1);
-    for (; r->allocation[at] != 0; at = (at + 1) & (r->allocations - 1)) {
-        const name *const n = &r->name[r->allocation[at] - 1];
+    size_t at = hash & (r->slot_count - 1);
+    for (; r->slot[at] != 0; at = (at + 1) & (r->slot_count - 1)) {
+        const name *const n = &r->name[r->slot[at] - 1];
         if (n->hash == hash && strcmp(n->text, text) == 0) {
-            *number = r->allocation[at] - 1;
+            *number = r->slot[at] - 1;
             return true;
         }
     }
@@ -148,7 +147,7 @@ static bool keep_name(ckpt_records *r, const char *text, size_t *number)
     }
     names[r->name_count] = (name){.text = copy, .hash = hash};
     *number = r->name_count++;
-    r->allocation[at] = *number + 1;
+    r->slot[at] = *number + 1;
     return true;
 }
 
@@ -183,7 +182,7 @@ bool ckpt_records_call(ckpt_records *r, uint32_t correlation, ckpt_ns start_ns)
     return keep_link(r, (link){correlation, false, (uint64_t)start_ns});
 }
 
-/* Markers are numbered one after the other: any odd factor spreads them. */
+/* Markers have consecutive numbers: any odd factor spreads them. */
 static size_t home_of(const ckpt_records *r, uint32_t marker)
 {
     return (size_t)(marker * 2654435761U) & (r->halves - 1);
@@ -215,7 +214,7 @@ static bool grow_halves(ckpt_records *r)
     return true;
 }
 
-/* Take out the one at `at` and close the gap: later ones that would not be found any more move up (Knuth, The Art of
+/* Removes the entry at `at` and closes the gap: later entries that could no longer be found move up (Knuth, The Art of
  * Computer Programming 3, 6.4, algorithm R). */
 static void remove_half(ckpt_records *r, size_t at)
 {
@@ -277,8 +276,8 @@ static int compare_links(const void *a, const void *b)
                                             : (x->tag > y->tag) - (x->tag < y->tag);
 }
 
-/* By start; what starts together in a fixed order, whatever thread's buffer came first: what lasts longer before what
- * may lie inside it. */
+/* By start. Activities that start together have a fixed order, whichever thread's buffer came first: a longer one
+ * before those that may lie inside it. */
 static int compare_kept(const void *a, const void *b)
 {
     const ckpt_activity *const x = &((const kept *)a)->activity;
@@ -295,7 +294,7 @@ static int compare_kept(const void *a, const void *b)
     return (x->correlation > y->correlation) - (x->correlation < y->correlation);
 }
 
-/* Give `a` its tag, and see how long before its call it started. */
+/* Gives `a` its tag, and measures how long before its call it started. */
 static void join(const ckpt_records *r, ckpt_activity *a, ckpt_ns *skew_ns)
 {
     size_t low = 0;

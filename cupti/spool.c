@@ -1,6 +1,6 @@
-/* Writing a spool: records gather in a block of memory and are appended to the file when it is full or when asked.
- * Names have numbers from a table with one place for each hash: a name that finds its place taken by another drives it
- * out and is written again, so that the table never grows. */
+/* Writes a spool: records gather in a block of memory, which is appended to the file when it is full or on request. A
+ * name's number is its hash. The table has one slot for each number: a name that finds its slot used by another
+ * replaces it and is written to the file once more, so the table never grows. */
 #include "cupti/spool_impl.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum { BLOCK = 256 << 10, FILES_MAX = 100000, LAST_WORDS = 2048 };
 struct ckpt_spool {
     ckpt_arena arena; /* of the path */
     const char *path;
-    dev_t device; /* which file that is */
+    dev_t device; /* with `number`: which file that is */
     ino_t number;
     int64_t written, limit, reserve;
     bool stopped;
@@ -42,7 +42,7 @@ static void put_bytes(ckpt_spool *spool, const void *bytes, size_t length)
     spool->used += length;
 }
 
-/* A text of at most CKPT_SPOOL_TEXT_MAX bytes, and no half of a UTF-8 character at its end. */
+/* The length of a text, at most CKPT_SPOOL_TEXT_MAX, without half of a UTF-8 character at its end. */
 static size_t text_length(const char *text)
 {
     size_t length = strlen(text);
@@ -55,8 +55,8 @@ static size_t text_length(const char *text)
     return length;
 }
 
-/* Why a file of `size` bytes cannot get `more`; NULL: it can. A limit of the process is looked at before, because to
- * write beyond it raises SIGXFSZ. */
+/* Why the file cannot grow by `more` bytes; NULL: it can. The process's limit is checked first, because writing beyond
+ * it raises SIGXFSZ. */
 static const char *no_room(const ckpt_spool *spool, int fd, int64_t more)
 {
     struct rlimit allowed;
@@ -75,7 +75,7 @@ static const char *no_room(const ckpt_spool *spool, int fd, int64_t more)
     return NULL;
 }
 
-/* Append `length` bytes, all or none. NULL: done, else why not. */
+/* Appends all of `length` bytes, or none. NULL: done, else why not. */
 static const char *append(ckpt_spool *spool, const unsigned char *bytes, size_t length)
 {
     struct stat status;
@@ -99,7 +99,7 @@ static const char *append(ckpt_spool *spool, const unsigned char *bytes, size_t 
         if (count <= 0) {
             why = "the disk is full";
             if (ftruncate(fd, (off_t)spool->written) != 0) {
-                spool->limit = 0; /* half a record stays at the end: nothing may follow it */
+                spool->limit = 0; /* half a record is left at the end: nothing may follow it */
             }
             break;
         }
@@ -118,7 +118,7 @@ static void put_word(ckpt_spool *spool, ckpt_spool_word word, const char *text)
     put_bytes(spool, text, length);
 }
 
-/* The block into the file. `written` less than the limit by LAST_WORDS leaves room to say why it stops. */
+/* Writes the block to the file. When it stops, LAST_WORDS bytes beyond the limit are left to say why. */
 static void write_block(ckpt_spool *spool)
 {
     if (spool->stopped || spool->used == 0) {
@@ -195,7 +195,7 @@ ckpt_code ckpt_spool_create(const ckpt_spool_options *options, ckpt_spool **spoo
     put_number(made, length);
     put_bytes(made, options->program, length);
     const int64_t reserve = made->reserve;
-    made->reserve = 0; /* so that a full disk can be told */
+    made->reserve = 0; /* so that a full disk is reported */
     const char *const why = append(made, made->block, made->used);
     if (why != NULL) {
         ckpt_spool_destroy(made);
@@ -219,7 +219,7 @@ void ckpt_spool_destroy(ckpt_spool *spool)
     ckpt_memory_put(spool);
 }
 
-/* The number of a name, which is written first when the file does not have it. */
+/* The number of a name. Writes the name first if the file does not have it. */
 static uint64_t name_number(ckpt_spool *spool, const char *name)
 {
     const size_t length = text_length(name);
@@ -242,7 +242,7 @@ static uint64_t name_number(ckpt_spool *spool, const char *name)
     put_bytes(spool, scratch, digits);
     put_bytes(spool, name, length);
     ckpt_memory_put(known);
-    spool->name[number] = ckpt_memory_get(length + 1); /* without memory it is written again the next time */
+    spool->name[number] = ckpt_memory_get(length + 1); /* without memory it is written once more the next time */
     if (spool->name[number] != NULL) {
         memcpy(spool->name[number], name, length);
     }

@@ -1,4 +1,4 @@
-/* What the spool's writer and reader share: see spool.h for the layout. */
+/* Shared by the spool's writer and reader; spool.h has the layout. */
 #ifndef CKPT_CUPTI_SPOOL_IMPL_H
 #define CKPT_CUPTI_SPOOL_IMPL_H
 
@@ -8,7 +8,7 @@
 
 enum {
     CKPT_SPOOL_VERSION = 1,
-    CKPT_SPOOL_NAMES = 8192,      /* numbers a name may have; a later name of the same number replaces it */
+    CKPT_SPOOL_NAMES = 8192,      /* numbers of names; a later name with the same number replaces the earlier */
     CKPT_SPOOL_TEXT_MAX = 8191,   /* longer names are cut */
     CKPT_SPOOL_VARINT_MAX = 10,   /* bytes of a 64-bit number */
     CKPT_SPOOL_KIND_NAME = 32,    /* number, text; activities have their ckpt_activity_kind */
@@ -16,7 +16,7 @@ enum {
     CKPT_SPOOL_RECORD_MAX = 8320, /* the longest text, its number and kind */
 };
 
-/* Differences may be negative: 0, -1, 1, -2, ... as 0, 1, 2, 3, ... */
+/* Differences may be negative: 0, -1, 1, -2, ... are written as 0, 1, 2, 3, ... */
 static inline uint64_t ckpt_spool_zigzag(uint64_t difference)
 {
     return difference << 1 ^ (uint64_t) - (int64_t)(difference >> 63);

@@ -1,5 +1,5 @@
-/* Reading a spool twice: first its records are counted, then they are decoded into arrays of just that size. Where the
- * file ends within a record it was cut, which is no fault; anything else that no writer writes is one. */
+/* Reads a spool twice: counts its records first, then decodes them into arrays of that size. A file that ends within a
+ * record was cut, which is not an error; anything else that no writer writes is one. */
 #include "cupti/spool_impl.h"
 
 #include <inttypes.h>
@@ -20,7 +20,8 @@ static ckpt_code refuse(const reader *r, const char *found, uint64_t value, cons
                      value, wanted);
 }
 
-/* false: it does not end before `end`. A number of more than 64 bits loses its upper ones; no rule depends on them. */
+/* false: the number does not end before `end`. One of more than 64 bits loses the upper ones; no rule depends on
+ * them. */
 static bool take_number(const unsigned char *bytes, size_t *at, size_t end, uint64_t *number)
 {
     uint64_t sum = 0;
@@ -35,7 +36,7 @@ static bool take_number(const unsigned char *bytes, size_t *at, size_t end, uint
     return false;
 }
 
-/* A text that becomes a C string. */
+/* Copies a text to a C string. */
 static ckpt_code take_text(const reader *r, size_t from, size_t to, ckpt_arena *out, const char **text)
 {
     if (memchr(r->bytes + from, '\0', to - from) != NULL) {
@@ -50,7 +51,7 @@ static ckpt_code take_text(const reader *r, size_t from, size_t to, ckpt_arena *
     return CKPT_OK;
 }
 
-/* The head; *whole false: the file ends within it. */
+/* Reads the head. *whole is false if the file ends within it. */
 static ckpt_code read_head(reader *r, ckpt_arena *out, ckpt_spool_content *content, bool *whole)
 {
     const size_t magic = strlen(CKPT_SPOOL_MAGIC);
@@ -89,7 +90,7 @@ static ckpt_code read_head(reader *r, ckpt_arena *out, ckpt_spool_content *conte
     return CKPT_OK;
 }
 
-/* The next record is bytes[r->at .. *end); *whole false: the file ends before. */
+/* Finds the next record, bytes[r->at .. *end). *whole is false if the file ends before its end. */
 static ckpt_code next_record(reader *r, size_t *end, bool *whole)
 {
     uint64_t length = 0;
@@ -145,7 +146,7 @@ static ckpt_code decode_name(reader *r, size_t end, decoder *d, ckpt_arena *out)
 
 enum { WAY, NAME, START, LONG, DEVICE, CONTEXT, STREAM, CORRELATION, TAG, THREAD, BYTES, ADDRESS, NUMBERS };
 
-/* The most each number of an activity may be; the start is looked at when the last one is added. */
+/* The largest value of each number of an activity. The start is checked after the last one is added. */
 static const uint64_t most[NUMBERS] = {
     [WAY] = CKPT_COPY_ON_DEVICE, [NAME] = CKPT_SPOOL_NAMES - 1, [START] = UINT64_MAX,  [LONG] = INT64_MAX,
     [DEVICE] = UINT32_MAX,       [CONTEXT] = UINT32_MAX,        [STREAM] = UINT32_MAX, [CORRELATION] = UINT32_MAX,

@@ -1,11 +1,11 @@
-/* Who is who, from the environment. */
+/* The rank of this process and the number of ranks, from the environment. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ranks/ranks_impl.h"
 
-/* A whole number from `least` to a million in variable `name`; `absent` where it is not set or empty. */
-static ckpt_code read_number(const char *name, int least, int absent, int *number, ckpt_err *err)
+/* A whole number from `lowest` to a million in variable `name`; `absent` where it is not set or empty. */
+static ckpt_code read_number(const char *name, int lowest, int absent, int *number, ckpt_err *err)
 {
     const char *const text = getenv(name);
     if (text == NULL || text[0] == '\0') {
@@ -14,15 +14,15 @@ static ckpt_code read_number(const char *name, int least, int absent, int *numbe
     }
     char *end = NULL;
     const long value = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value < least || value > 1000000) {
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value < lowest || value > 1000000) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: found %s=%.40s, wanted a number from %d to 1000000", name,
-                         text, least);
+                         text, lowest);
     }
     *number = (int)value;
     return CKPT_OK;
 }
 
-/* What mpirun leaves: Open MPI's, and that of Hydra (MPICH, Intel MPI). */
+/* The variables of mpirun: Open MPI's, and those of Hydra (MPICH, Intel MPI). */
 static ckpt_code read_mpirun(int *rank, int *count, ckpt_err *err)
 {
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}};
@@ -34,7 +34,7 @@ static ckpt_code read_mpirun(int *rank, int *count, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The rank among those of this host: Open MPI's, Hydra's, a launcher's. */
+/* The rank among those of this host, from Open MPI, Hydra or a launcher. */
 static ckpt_code read_local(int *local, ckpt_err *err)
 {
     static const char *const names[] = {"LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"};
@@ -86,7 +86,7 @@ ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
         launch->mpi = true;
         return CKPT_OK;
     }
-    /* RANK alone is a name that others use, too. */
+    /* RANK alone does not count: other programs use that name too. */
     return world > 0 ? read_launcher(launch, world_rank, world, err) : CKPT_OK;
 }
 

@@ -1,8 +1,8 @@
 /* Messages by MPI: libckpt_mpi.so, the only file that sees mpi.h.
  *
- * One thread calls (MPI_THREAD_FUNNELED): that which trains. Everything is started without blocking and then asked for,
- * with a short sleep between two questions after the first few: ranks may be more than processors, and a rank that
- * waits must not take one from a rank that computes. */
+ * Only the thread that trains calls MPI (MPI_THREAD_FUNNELED). Everything is started without blocking and then polled,
+ * after the first polls with a short sleep in between: there may be more ranks than processors, and a rank that waits
+ * must not take a processor from a rank that computes. */
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
@@ -12,8 +12,8 @@
 
 #include "ranks/ranks_impl.h"
 
-/* MPI does not give all its memory back, and unloads the components whose addresses would name it in a report. While
- * it starts and ends nothing of ours is allocated, so what is taken then is left out of the leaks. */
+/* MPI does not free all its memory, and it unloads the components that a report of leaks would have to name. Nothing of
+ * ours is allocated while MPI starts and ends, so the leak sanitizer ignores what is allocated then. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
 #else
@@ -22,9 +22,9 @@
 #endif
 
 enum {
-    YIELDS = 500,       /* so often a wait only yields: some 100 microseconds */
-    SLEEP_NS = 20000,   /* then it sleeps that long, and what the kernel's timer adds */
-    PIECE = 1024 * 1024 /* bytes: INT_MAX of them are 2^51 */
+    YIELDS = 500,       /* polls that only yield: about 100 microseconds */
+    SLEEP_NS = 20000,   /* of sleep between later polls; the kernel's timer adds to it */
+    PIECE = 1024 * 1024 /* bytes; INT_MAX pieces are 2^51 bytes */
 };
 
 typedef struct mpi_slot {
@@ -60,7 +60,7 @@ static ckpt_code failed(int code, const char *what, ckpt_err *err)
         }                                                                                                              \
     } while (0)
 
-/* MPI_Waitall that leaves the processor to others. */
+/* MPI_Waitall, but it gives the processor to others while it waits. */
 static int wait_for(int count, MPI_Request *request, MPI_Status *status)
 {
     for (int asked = 0;; asked++) {
@@ -166,7 +166,7 @@ static void mpi_split(int64_t limit, int piece)
     mpi.limit = make_piece(piece, NULL) == CKPT_OK ? limit : INT_MAX;
 }
 
-/* How a message is cut: counts and types of its parts. A message of no bytes is a message too. */
+/* Cuts a message into parts: their counts and types. A message of no bytes has one part. */
 static ckpt_code cut(mpi_slot *slot, ckpt_bytes bytes, int count[2], ckpt_err *err)
 {
     if (bytes <= mpi.limit) {
@@ -249,34 +249,34 @@ static ckpt_code mpi_wait(void *self, void *slot, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code mpi_share(int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code mpi_broadcast(int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     for (ckpt_bytes done = 0; done < bytes; done += INT_MAX) {
         const int count = (int)(bytes - done < INT_MAX ? bytes - done : INT_MAX);
         MPI_Request request;
-        TRY_MPI(MPI_Ibcast((char *)memory + done, count, MPI_BYTE, root, mpi.comm, &request), "sharing");
-        TRY_MPI(wait_for(1, &request, MPI_STATUSES_IGNORE), "sharing");
+        TRY_MPI(MPI_Ibcast((char *)memory + done, count, MPI_BYTE, root, mpi.comm, &request), "broadcast");
+        TRY_MPI(wait_for(1, &request, MPI_STATUSES_IGNORE), "broadcast");
     }
     return CKPT_OK;
 }
 
-static ckpt_code mpi_collect(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code mpi_allgather(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
     if (bytes > INT_MAX) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "MPI: collecting: found %lld bytes of each rank, wanted at most %d",
+        return CKPT_FAIL(err, CKPT_DEVICE, "MPI: all-gather: found %lld bytes of each rank, wanted at most %d",
                          (long long)bytes, INT_MAX);
     }
     MPI_Request request;
-    TRY_MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi.comm, &request), "collecting");
-    TRY_MPI(wait_for(1, &request, MPI_STATUSES_IGNORE), "collecting");
+    TRY_MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi.comm, &request), "all-gather");
+    TRY_MPI(wait_for(1, &request, MPI_STATUSES_IGNORE), "all-gather");
     return CKPT_OK;
 }
 
-static ckpt_code mpi_meet(ckpt_err *err)
+static ckpt_code mpi_barrier(ckpt_err *err)
 {
     MPI_Request request;
-    TRY_MPI(MPI_Ibarrier(mpi.comm, &request), "meeting");
-    TRY_MPI(wait_for(1, &request, MPI_STATUSES_IGNORE), "meeting");
+    TRY_MPI(MPI_Ibarrier(mpi.comm, &request), "barrier");
+    TRY_MPI(wait_for(1, &request, MPI_STATUSES_IGNORE), "barrier");
     return CKPT_OK;
 }
 
@@ -286,7 +286,7 @@ const ckpt_mpi_api ckpt_mpi = {
     .open = mpi_open,
     .close = mpi_close,
     .split = mpi_split,
-    .share = mpi_share,
-    .collect = mpi_collect,
-    .meet = mpi_meet,
+    .broadcast = mpi_broadcast,
+    .allgather = mpi_allgather,
+    .barrier = mpi_barrier,
 };

@@ -1,4 +1,4 @@
-/* The library of MPI's functions, opened when several ranks want it. */
+/* Opens the library that calls MPI, when there are several ranks. */
 #include "ranks/ranks_impl.h"
 
 #ifdef CKPT_HAVE_MPI
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /* libckpt_mpi.so is found by the program's run path. Open MPI's components look up names of libmpi, so these must be
- * global ("Dynamically loading libmpi at runtime" in its documentation). Where it waits by itself (to start and to
- * end) it shall let others compute: there may be more ranks than processors. */
+ * global ("Dynamically loading libmpi at runtime" in its documentation). Where MPI waits by itself, at its start and
+ * end, it must let others compute: there may be more ranks than processors. */
 ckpt_code ckpt_mpi_load(const ckpt_mpi_api **api, ckpt_err *err)
 {
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);

@@ -23,7 +23,7 @@ static ckpt_code open_mpi(ckpt_ranks *ranks, const ckpt_launch *launch, bool *on
     return CKPT_OK;
 }
 
-/* By MPI rank 0 tells where it listens; a launcher has told everybody. */
+/* How to reach rank 0: with MPI it broadcasts where it listens; a launcher has told every rank. */
 static ckpt_code call_ranks(ckpt_ranks *ranks, const ckpt_launch *launch, bool one_host, ckpt_star_call *call,
                             ckpt_err *err)
 {
@@ -40,8 +40,8 @@ static ckpt_code call_ranks(ckpt_ranks *ranks, const ckpt_launch *launch, bool o
     if (ranks->rank == 0) {
         code = ckpt_star_listen(ranks->star, launch->address, launch->port, one_host, call, &own);
     }
-    if (launch->mpi) { /* also when rank 0 cannot listen: the others wait for this */
-        CKPT_TRY(ranks->mpi->share(0, call, sizeof *call, err));
+    if (launch->mpi) { /* even if rank 0 cannot listen: the others wait for it */
+        CKPT_TRY(ranks->mpi->broadcast(0, call, sizeof *call, err));
     }
     if (code != CKPT_OK && err != NULL) {
         *err = own;
@@ -94,7 +94,7 @@ ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err)
     made->local = launch.local;
     snprintf(made->library, sizeof made->library, "none");
     ckpt_code code = CKPT_OK;
-    if (launch.count > 1) { /* memory first: where it is refused, nobody waits for us yet */
+    if (launch.count > 1) { /* memory first: if there is none, no other rank waits for us yet */
         code = ckpt_star_create(&made->star, launch.rank, launch.count, err);
         code = code == CKPT_OK ? join(made, &launch, launch.seconds, err) : code;
     }
@@ -112,7 +112,7 @@ void ckpt_ranks_close(ckpt_ranks *ranks)
         return;
     }
     const bool together = ranks->star == NULL || ckpt_star_leave(ranks->star);
-    if (together) { /* to close would wait for the dead */
+    if (together) { /* closing would wait for a dead rank */
         release_slots(ranks);
         if (ranks->carrier != NULL && ranks->carrier->close != NULL) {
             ranks->carrier->close(ranks->carrier_self);
@@ -168,8 +168,8 @@ void ckpt_ranks_give_up(ckpt_ranks *ranks, const char *why)
     }
 }
 
-/* A message that fails often does because a rank has died: then that is what there is to say, and the thread that
- * watches says it. */
+/* A failed message often means that a rank has died. The watching thread reports that death, so give it time to do
+ * so. */
 static ckpt_code explained(const ckpt_ranks *ranks, ckpt_code code)
 {
     if (code != CKPT_OK && ranks->star != NULL) {
@@ -178,7 +178,7 @@ static ckpt_code explained(const ckpt_ranks *ranks, ckpt_code code)
     return code;
 }
 
-static ckpt_code collect_for(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code allgather_for(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
     return ckpt_ranks_allgather(context, mine, all, bytes, err);
 }
@@ -186,7 +186,7 @@ static ckpt_code collect_for(void *context, const void *mine, void *all, ckpt_by
 ckpt_code ckpt_ranks_carry(ckpt_ranks *ranks, ckpt_carrier_open *open, void *device, ckpt_err *err)
 {
     const ckpt_carrier_group group = {
-        .rank = ranks->rank, .count = ranks->count, .collect = collect_for, .context = ranks};
+        .rank = ranks->rank, .count = ranks->count, .allgather = allgather_for, .context = ranks};
     const ckpt_carrier *carrier = NULL;
     void *self = NULL;
     if (ranks->busy != NULL || ranks->carrier_self != NULL) {
@@ -287,11 +287,11 @@ ckpt_code ckpt_ranks_wait(ckpt_ranks *ranks, int slot, ckpt_err *err)
 ckpt_code ckpt_ranks_broadcast(ckpt_ranks *ranks, int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     if (root < 0 || root >= ranks->count || bytes < 0) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "sharing %lld bytes of rank %d, wanted one of %d", (long long)bytes, root,
-                         ranks->count);
+        return CKPT_FAIL(err, CKPT_DEVICE, "broadcast of %lld bytes from rank %d, wanted one of %d", (long long)bytes,
+                         root, ranks->count);
     }
     if (ranks->mpi != NULL) {
-        return explained(ranks, ranks->mpi->share(root, memory, bytes, err));
+        return explained(ranks, ranks->mpi->broadcast(root, memory, bytes, err));
     }
     return ranks->star != NULL ? explained(ranks, ckpt_star_broadcast(ranks->star, root, memory, bytes, err)) : CKPT_OK;
 }
@@ -299,10 +299,10 @@ ckpt_code ckpt_ranks_broadcast(ckpt_ranks *ranks, int root, void *memory, ckpt_b
 ckpt_code ckpt_ranks_allgather(ckpt_ranks *ranks, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
     if (bytes < 0) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "collecting %lld bytes, wanted 0 or more", (long long)bytes);
+        return CKPT_FAIL(err, CKPT_DEVICE, "all-gather of %lld bytes, wanted 0 or more", (long long)bytes);
     }
     if (ranks->mpi != NULL) {
-        return explained(ranks, ranks->mpi->collect(mine, all, bytes, err));
+        return explained(ranks, ranks->mpi->allgather(mine, all, bytes, err));
     }
     if (ranks->star != NULL) {
         return explained(ranks, ckpt_star_allgather(ranks->star, mine, all, bytes, err));
@@ -316,7 +316,7 @@ ckpt_code ckpt_ranks_allgather(ckpt_ranks *ranks, const void *mine, void *all, c
 ckpt_code ckpt_ranks_barrier(ckpt_ranks *ranks, ckpt_err *err)
 {
     if (ranks->mpi != NULL) {
-        return explained(ranks, ranks->mpi->meet(err));
+        return explained(ranks, ranks->mpi->barrier(err));
     }
     return ranks->star != NULL ? explained(ranks, ckpt_star_allgather(ranks->star, NULL, NULL, 0, err)) : CKPT_OK;
 }

@@ -8,12 +8,12 @@
 #include "ranks/ranks.h"
 #include "ranks/star_impl.h"
 
-#define CKPT_TAGS 32768 /* tags are below; the least that MPI promises */
+#define CKPT_TAGS 32768 /* tags are smaller than this, the bound that every MPI supports */
 
-/* Who this process is, as its environment says. */
+/* Who this process is, according to its environment. */
 typedef struct ckpt_launch {
     int rank, count, local;
-    bool mpi;            /* by mpirun; else by RANK and the others, or, with count 1, by nobody */
+    bool mpi;            /* started by mpirun; false: by a launcher (RANK, WORLD_SIZE ...), or alone if count is 1 */
     const char *address; /* of rank 0, without mpirun: MASTER_ADDR and MASTER_PORT */
     const char *port;
     int seconds; /* to wait for ranks that have not come: CKPT_RANKS_WAIT, 60 without it */
@@ -27,14 +27,14 @@ typedef struct ckpt_mpi_api {
      * been closed before in this process. */
     ckpt_code (*open)(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err);
     void (*close)(void); /* collective */
-    /* A message of more bytes than this is two: whole pieces of `piece` bytes, and the rest. For tests: the limit is
-     * that of a count, INT_MAX. */
+    /* For tests: a message of more than `limit` bytes (INT_MAX without this call) goes as whole pieces of `piece` bytes
+     * and a rest. */
     void (*split)(int64_t limit, int piece);
-    ckpt_code (*share)(int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
-    ckpt_code (*collect)(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
-    ckpt_code (*meet)(ckpt_err *err);
+    ckpt_code (*broadcast)(int root, void *memory, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*allgather)(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*barrier)(ckpt_err *err);
 } ckpt_mpi_api;
-/* Load it; stays loaded. */
+/* Loads the library, which stays loaded. */
 CKPT_MUST_USE ckpt_code ckpt_mpi_load(const ckpt_mpi_api **api, ckpt_err *err);
 
 struct ckpt_ranks {

@@ -7,7 +7,7 @@
  *     rank 3 ---'                from rank 0:  all are here, one has died, one gives up (why), all may go
  *
  * A thread of each process waits for records (star.c). A host that vanishes without a word is noticed by keep-alive
- * within a minute. Without MPI a second connection of each rank carries what is shared and collected (star_talk.c). */
+ * within a minute. Without MPI a second connection of each rank carries broadcasts and all-gathers (star_talk.c). */
 #ifndef CKPT_RANKS_STAR_IMPL_H
 #define CKPT_RANKS_STAR_IMPL_H
 
@@ -52,8 +52,8 @@ typedef struct ckpt_star_peer {
 
 /* How to find rank 0, and what to say to it first. */
 typedef struct ckpt_star_call {
-    unsigned char word[CKPT_STAR_WORD]; /* drawn by rank 0 and shared by MPI; zeros without */
-    int talk;                           /* 1: a second connection for what is shared and collected */
+    unsigned char word[CKPT_STAR_WORD]; /* drawn by rank 0 and broadcast by MPI; zeros without MPI */
+    int talk;                           /* 1: a second connection, for broadcasts and all-gathers */
     int address_count;                  /* 0: rank 0 cannot listen, `port` says why */
     char port[256];
     char address[CKPT_STAR_ADDRESSES][256];
@@ -87,7 +87,7 @@ void ckpt_star_destroy(ckpt_star *star); /* NULL is fine; stops no thread */
  * `one_host`, and a word is drawn. On failure call->address_count is 0. */
 CKPT_MUST_USE ckpt_code ckpt_star_listen(ckpt_star *star, const char *address, const char *port, bool one_host,
                                          ckpt_star_call *call, ckpt_err *err);
-/* All: come together, within so many seconds. */
+/* All ranks: connect, within so many seconds. */
 CKPT_MUST_USE ckpt_code ckpt_star_join(ckpt_star *star, const ckpt_star_call *call, int seconds, ckpt_err *err);
 
 CKPT_MUST_USE ckpt_code ckpt_star_watch(ckpt_star *star, ckpt_ranks_lost *lost, void *context, ckpt_err *err);

@@ -1,11 +1,11 @@
-/* Coming together: rank 0 listens, the others connect and say who they are.
+/* How ranks connect: rank 0 listens, the others connect and say who they are.
  *
  *     hello, 36 bytes:   "ckptrank" | word (16) | rank | count | line       numbers of 4 bytes, highest first
  *     answer, 8 bytes:   0 welcome, 1 another count, 2 that rank is here | a number
  *
- * Whoever does not say the word is let go; it comes by MPI, so that only ranks of this job know it. By a launcher's
- * environment there is none: then anybody who reaches the port and knows the number of ranks can pose as one, as with
- * PyTorch's own store. */
+ * Rank 0 closes a connection that does not send the word. MPI broadcasts the word, so only ranks of this job know it. A
+ * launcher's environment has no word: anybody who reaches the port and knows the number of ranks can pose as a rank, as
+ * with PyTorch's own store. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -24,8 +24,8 @@
 enum {
     HELLO = 36,
     ANSWER = 8,
-    STRANGER_MS = 5000, /* so long a connection may take to say who it is, and rank 0 to answer */
-    AGAIN_MS = 50,      /* between two tries to reach rank 0 */
+    STRANGER_MS = 5000, /* the time a connection has to say who it is, and rank 0 to answer */
+    RETRY_MS = 50,      /* between two tries to reach rank 0 */
     GRACE_MS = 5000     /* rank 0 gives up first, since it can say who is missing */
 };
 
@@ -43,7 +43,7 @@ static unsigned get_number(const unsigned char *at)
     return (unsigned)at[0] << 24 | (unsigned)at[1] << 16 | (unsigned)at[2] << 8 | at[3];
 }
 
-/* Small messages at once, and a host that vanishes is noticed within half a minute. */
+/* Small messages go out at once, and a host that vanishes is noticed within half a minute. */
 static void set_socket(int socket)
 {
     static const int on = 1, idle = 10, interval = 5, tries = 4;
@@ -79,7 +79,7 @@ static int listen_at(const struct addrinfo *at)
     return -1;
 }
 
-/* A listener on the first address of `host` that can be had; -1: none, and `why` tells. NULL: every address. */
+/* Listens on the first address of `host` that works (NULL: on every address). -1: none, and `why` says so. */
 static int listen_on(const char *host, const char *port, char *why, size_t room)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
@@ -104,7 +104,7 @@ static int listen_on(const char *host, const char *port, char *why, size_t room)
     return made;
 }
 
-/* The addresses of this host that others may reach; none where it has no network. */
+/* The addresses of this host that others may reach; none without a network. */
 static int own_addresses(ckpt_star_call *call)
 {
     struct ifaddrs *list = NULL;
@@ -143,7 +143,7 @@ static ckpt_code no_listener(ckpt_star_call *call, const char *where, const char
     return CKPT_FAIL(err, CKPT_DEVICE, "rank 0 cannot listen on %.200s: %s", where, why);
 }
 
-/* MASTER_ADDR may be an address that leads here and is not this host's: then every address. */
+/* MASTER_ADDR may lead here without being an address of this host: then listen on every address. */
 static ckpt_code listen_by_launcher(ckpt_star *star, const char *address, const char *port, ckpt_star_call *call,
                                     ckpt_err *err)
 {
@@ -206,7 +206,7 @@ static void dismiss(stranger *who)
     who->socket = -1;
 }
 
-/* All of the hello is here: a rank, or nobody of ours. */
+/* The hello is complete: it comes from a rank, or from a stranger. */
 static void admit(ckpt_star *star, const ckpt_star_call *call, stranger *who)
 {
     const unsigned rank = get_number(who->hello + 24), count = get_number(who->hello + 28),
@@ -261,7 +261,7 @@ static void greet(const ckpt_star *star, stranger *pending)
     *place = (stranger){.socket = made, .until = ckpt_star_now_ms() + STRANGER_MS};
 }
 
-/* One look at the listener and at who has not said a hello yet, of at most 100 ms. */
+/* Serves the listener and the connections without a hello yet, for at most 100 ms. */
 static void receive_ranks(ckpt_star *star, const ckpt_star_call *call, stranger *pending)
 {
     nfds_t count = 0;
@@ -288,7 +288,7 @@ static void receive_ranks(ckpt_star *star, const ckpt_star_call *call, stranger 
     }
 }
 
-/* The first rank that is not here; `count`: all are. */
+/* The first rank that is missing; `count` if none is. */
 static int missing(const ckpt_star *star, int lines, int *others)
 {
     int first = star->count;
@@ -394,7 +394,7 @@ static int connect_at(const struct addrinfo *at, int64_t until)
     return -1;
 }
 
-/* Say who we are: 1 welcome, 0 that was not rank 0, -1 rank 0 does not want us, and `err` says why. */
+/* Says who we are. 1: welcome, 0: that was not rank 0, -1: rank 0 refuses us, and `err` says why. */
 static int say_hello(const ckpt_star *star, const ckpt_star_call *call, int socket, int line, int64_t until,
                      ckpt_err *err)
 {
@@ -472,7 +472,7 @@ static ckpt_code reach(ckpt_star *star, const ckpt_star_call *call, int line, in
             return CKPT_FAIL(err, CKPT_DEVICE, "rank %d of %d cannot reach rank 0 at %.200s, port %.40s: %s",
                              star->rank, star->count, call->address[0], call->port, why);
         }
-        nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
 }
 

@@ -1,4 +1,4 @@
-/* What is shared and collected where there is no MPI: small things, by way of rank 0. */
+/* Broadcast and all-gather of small data without MPI, by way of rank 0. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static void wait_for(int socket, short events)
     poll(&polled, 1, -1);
 }
 
-/* All of `bytes` to or from `socket`. */
+/* Moves all of `bytes` to or from `socket`. */
 static ckpt_code move(int socket, bool out, void *memory, ckpt_bytes bytes, int other, ckpt_err *err)
 {
     for (ckpt_bytes done = 0; done < bytes;) {
@@ -33,7 +33,7 @@ static ckpt_code move(int socket, bool out, void *memory, ckpt_bytes bytes, int 
     return CKPT_OK;
 }
 
-/* The number of bytes goes first: both sides must mean the same. */
+/* The number of bytes goes first, so that the receiver can check it. */
 static ckpt_code put(const ckpt_star *star, int to, const void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     unsigned char size[8];
@@ -79,7 +79,7 @@ ckpt_code ckpt_star_allgather(ckpt_star *star, const void *mine, void *all, ckpt
 {
     ckpt_bytes total = 0;
     if (__builtin_mul_overflow(bytes, star->count, &total)) {
-        return CKPT_FAIL(err, CKPT_OVERFLOW, "collecting %lld bytes of each of %d ranks: more than 63 bits",
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "all-gather of %lld bytes of each of %d ranks: more than 63 bits",
                          (long long)bytes, star->count);
     }
     if (star->rank > 0) {

@@ -1,5 +1,5 @@
-/* What takes messages from one process to another: MPI between the memories of hosts, NCCL between those of GPUs. Here
- * because those who have one (ranks/, kernels/) do not know each other. */
+/* A carrier takes messages from one process to another: MPI between host memories, NCCL between GPU memories. It is
+ * declared here because the folders that meet in it, ranks/ and kernels/, do not know each other. */
 #ifndef CKPT_CORE_BASE_CARRIER_H
 #define CKPT_CORE_BASE_CARRIER_H
 
@@ -23,10 +23,10 @@ typedef struct ckpt_carrier {
     void (*close)(void *self);          /* when all have come so far; NULL: its owner does */
 } ckpt_carrier;
 
-/* The ranks that a carrier is opened for: `collect` gives everybody everybody's bytes in the order of ranks. */
+/* The ranks that a carrier is opened for: `allgather` gives every rank the bytes of all, in the order of ranks. */
 typedef struct ckpt_carrier_group {
     int rank, count;
-    ckpt_code (*collect)(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
+    ckpt_code (*allgather)(void *context, const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err);
     void *context;
 } ckpt_carrier_group;
 

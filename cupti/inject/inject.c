@@ -2,10 +2,10 @@
  * CUDA, and calls InitializeInjection; NVTX does the same with $NVTX_INJECTION64_PATH. It records into a spool in
  * $CKPT_INJECT_SPOOL until the process ends.
  *
- * It is a guest: it says nothing (but with CKPT_INJECT_VERBOSE), touches no signal handler, keeps errno, leaves no file
- * open, and whatever goes wrong in it ends the recording and nothing else. It tells the driver 1, success, even when it
- * records nothing: 0 is a failed injection, which is the program's business no more than ours. A forked child has
- * neither our thread nor CUDA, so it records nothing until it executes a program of its own. */
+ * It is a guest in the program: it prints nothing (except with CKPT_INJECT_VERBOSE), touches no signal handler, keeps
+ * errno and leaves no file open, and its errors end the recording and nothing else. It returns 1 (success) to the
+ * driver even when it records nothing, because 0 would be a failed injection, which the program would notice. A forked
+ * child has neither our thread nor CUDA, so nothing is recorded in it until it executes a program of its own. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
 #endif
@@ -26,7 +26,7 @@
 #include "cupti/spool.h"
 
 enum {
-    FLUSH_MS = 100, /* what a process did up to then survives SIGKILL and _exit */
+    FLUSH_MS = 100, /* between two flushes; what was flushed survives SIGKILL and _exit */
     PATIENCE_S = 5,
     STACK_BYTES = 1 << 20,
     INSTANCES = 64,      /* of NVTX before CUDA is initialised */
@@ -44,22 +44,22 @@ static ckpt_recorder *recorder;
 static pid_t owner; /* the process that records */
 static atomic_bool started, ended, nvtx_refused;
 
-/* NVTX wants the libcupti that records, and only this process knows which one that is: the program may bring its own.
- * It may come before CUDA does, and CUPTI must not be touched then: 13.2 crashes where the driver cannot be used, and
- * the program may never want it. So an instance of NVTX is told that all is well, does nothing, and is handed to CUPTI
- * when recording begins: NVTX looks at its table of functions at every call. */
+/* NVTX must be connected to the libcupti that records. Only this process knows which one that is, because the program
+ * may bring its own. NVTX may start before CUDA, when CUPTI must not be touched: 13.2 crashes without a working driver,
+ * and the program may never use CUDA. So an instance of NVTX gets "success" and does nothing until recording begins,
+ * when we hand it to CUPTI. That works because NVTX looks at its table of functions at every call. */
 typedef enum nvtx_entry { NVTX_1, NVTX_2, NVTX_ENTRIES } nvtx_entry;
 typedef struct nvtx_instance {
     nvtx_entry entry;
     void *get_export_table;
-    void *library; /* that it lies in, to see whether it was unloaded */
+    void *library; /* that contains it, to detect that it was unloaded */
 } nvtx_instance;
 static struct {
     pthread_mutex_t lock;
     int (*initialise[NVTX_ENTRIES])(void *); /* of libcupti; NULL: not yet, or never */
-    nvtx_instance instance[INSTANCES];       /* that wait */
+    nvtx_instance instance[INSTANCES];       /* waiting */
     int count;
-    bool decided; /* whether there is a recording: nobody need wait any more */
+    bool decided; /* it is known whether we record: no instance waits any more */
 } nvtx = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void explain(const char *what, const char *more)
@@ -69,7 +69,7 @@ static void explain(const char *what, const char *more)
     }
 }
 
-/* Waits for a few seconds at most: a program must never hang in us. */
+/* Waits for a few seconds at most: the program must never hang because of us. */
 static bool lock_soon(pthread_mutex_t *lock)
 {
     struct timespec until;
@@ -78,8 +78,8 @@ static bool lock_soon(pthread_mutex_t *lock)
     return pthread_mutex_timedlock(lock, &until) == 0;
 }
 
-/* Calls that start nothing on a GPU and touch no memory of it. PyTorch makes several for every kernel, and no event of
- * a trace comes from them. */
+/* Is it a call that starts nothing on a GPU and touches none of its memory? PyTorch makes several for every kernel, and
+ * no event of a trace comes from them. */
 static bool only_asks(const ckpt_activity *activity)
 {
     static const char *const what[] = {"Get",        "Set",     "Peek",      "Stream",  "Event",  "DeviceGet",
@@ -110,8 +110,8 @@ static void keep(void *context, const ckpt_activity *activity)
     }
 }
 
-/* What recorded, and what that cost so far; without spool_lock, because the recorder has a lock that it holds while it
- * calls `keep`. */
+/* Writes which recorder it is and what it cost so far. Called without spool_lock, because the recorder holds a lock of
+ * its own while it calls `keep`. */
 static void say_recorder(void)
 {
     ckpt_arena arena;
@@ -149,7 +149,7 @@ static void flush(bool last)
     pthread_mutex_unlock(&spool_lock);
 }
 
-/* With its file full, or gone, CUPTI need not go on watching a program that may run for days. */
+/* If the file is full or gone, stop CUPTI: the program may run for days. */
 static void stop_when_full(void)
 {
     pthread_mutex_lock(&spool_lock);
@@ -177,8 +177,8 @@ static void *flush_often(void *context)
     return NULL;
 }
 
-/* At exit, before the destructors of libcupti, which was loaded earlier. The recorder stays open: closing it while
- * other threads still use CUDA is what makes programs crash at their end. */
+/* Runs at exit, before the destructors of libcupti, which was loaded earlier. The recorder stays open: closing it while
+ * other threads still use CUDA can crash the program. */
 static void finish(void)
 {
     if (atomic_load(&ended) || getpid() != owner) {
@@ -199,7 +199,7 @@ static void in_child(void)
     atomic_store(&ended, true);
 }
 
-/* A thread of ours gets no signal that is meant for the program. */
+/* Starts our thread. It gets no signals: those are for the program. */
 static bool start_thread(void)
 {
     pthread_t thread;
@@ -226,7 +226,7 @@ static void program_name(char *name, size_t room)
     name[strcspn(name, "\n")] = '\0';
 }
 
-/* From now on NVTX goes to the libcupti that records. */
+/* Connects NVTX to the libcupti that records. */
 static void hand_over_nvtx(void)
 {
     static const char *const names[NVTX_ENTRIES] = {"InitializeInjectionNvtx", "InitializeInjectionNvtx2"};
@@ -257,7 +257,7 @@ static void hand_over_nvtx(void)
     pthread_mutex_unlock(&nvtx.lock);
 }
 
-/* The spool says why when there is no recorder. */
+/* Starts recording. If that fails, the spool says why. */
 static void record(const char *folder)
 {
     char name[64];
@@ -296,7 +296,7 @@ int InitializeInjection(void)
     if (!atomic_exchange(&started, true) && folder != NULL && folder[0] == '/') {
         sigset_t all, before;
         sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); /* threads that are made here, CUPTI's too, inherit this */
+        pthread_sigmask(SIG_SETMASK, &all, &before); /* threads made here, CUPTI's included, inherit the mask */
         record(folder);
         pthread_mutex_lock(&nvtx.lock);
         nvtx.decided = true;
@@ -307,14 +307,14 @@ int InitializeInjection(void)
     return 1;
 }
 
-/* What NVTX gives when one of its instances (each library that was built with it has its own) initialises itself. */
+/* Called when an instance of NVTX initialises itself; each library that was built with NVTX has its own. */
 static int take_nvtx(nvtx_entry entry, void *get_export_table)
 {
     Dl_info where;
     const int kept = errno;
     const char *const folder = getenv("CKPT_INJECT_SPOOL");
-    int done = 0;                 /* NVTX is off in the program, as without us */
-    if (!lock_soon(&nvtx.lock)) { /* a fork found it taken: its holder does not live here */
+    int done = 0;                 /* 0: NVTX is off in the program, as without us */
+    if (!lock_soon(&nvtx.lock)) { /* a forked child cannot get a lock that another thread of the parent held */
         return 0;
     }
     if (nvtx.initialise[entry] != NULL && !atomic_load(&ended)) {

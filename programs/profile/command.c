@@ -1,5 +1,5 @@
-/* ckpt_command_record: a private folder for the spools, the command with our library in its environment, and after its
- * end the traces. Everything that can be found out before the command runs is. */
+/* ckpt_command_record: makes a private folder for the spools, runs the command with our library in its environment, and
+ * writes the traces after its end. Errors that can be found before the command runs are found then. */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* realpath, mkdtemp */
 #endif
@@ -21,7 +21,7 @@ static bool is_variable(const char *entry, const char *name)
     return strncmp(entry, name, length) == 0 && entry[length] == '=';
 }
 
-/* What our own restart set for OpenMP (programs/cli/settle.c), and what is set anew. */
+/* Is the variable left out? Those are what our own restart set for OpenMP (programs/cli/settle.c), and what we set here. */
 static bool is_dropped(const char *entry, bool record)
 {
     const bool settled = getenv("CKPT_SETTLED") != NULL;
@@ -29,7 +29,7 @@ static bool is_dropped(const char *entry, bool record)
            (record && (is_variable(entry, "CUDA_INJECTION64_PATH") || is_variable(entry, CKPT_SPOOL_VARIABLE)));
 }
 
-/* A variable that is set to something. */
+/* The value of a variable; NULL: not set, or empty. */
 static const char *given(const char *name)
 {
     const char *const value = getenv(name);
@@ -51,7 +51,8 @@ ckpt_code ckpt_command_environment(const char *library, const char *folder, ckpt
             made[kept++] = environ[i];
         }
     }
-    const int added = given("NVTX_INJECTION64_PATH") != NULL ? 2 : 3; /* another tool's ranges stay its own */
+    const int added =
+        given("NVTX_INJECTION64_PATH") != NULL ? 2 : 3; /* if another tool takes the ranges, leave them to it */
     for (int i = 0; made != NULL && folder != NULL && i < added; i++) {
         char *const text = ckpt_arena_format(arena, "%s=%s", name[i], value[i]);
         if (text == NULL) {
@@ -66,7 +67,7 @@ ckpt_code ckpt_command_environment(const char *library, const char *folder, ckpt
     return CKPT_OK;
 }
 
-/* The real path of a file that can be read, in the arena; `what` is for the message when it cannot. */
+/* The real path of a readable file, in the arena. `what` is for the message if it cannot be read. */
 static ckpt_code real_path(const char *path, const char *what, ckpt_arena *arena, const char **real, ckpt_err *err)
 {
     char *const found = realpath(path, NULL); /* the C library's malloc */
@@ -82,13 +83,13 @@ static ckpt_code real_path(const char *path, const char *what, ckpt_arena *arena
 
 static ckpt_code beside_program(ckpt_arena *arena, const char **library, ckpt_err *err)
 {
-    static const char *const allocation[] = {"lib", CKPT_LIBDIR};
+    static const char *const folders[] = {"lib", CKPT_LIBDIR};
     const char *self = NULL;
     CKPT_TRY(real_path("/proc/self/exe", "this program's own file, or CKPT_INJECT_LIBRARY to name libckpt_inject.so",
                        arena, &self, err));
     const int folder = (int)(strrchr(self, '/') - self);
-    for (size_t i = 0; i < sizeof allocation / sizeof *allocation; i++) {
-        const char *const path = ckpt_arena_format(arena, "%.*s/../%s/libckpt_inject.so", folder, self, allocation[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *const path = ckpt_arena_format(arena, "%.*s/../%s/libckpt_inject.so", folder, self, folders[i]);
         if (path == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the path of libckpt_inject.so");
         }
@@ -126,7 +127,7 @@ static ckpt_code make_folder(ckpt_arena *arena, const char **folder, ckpt_err *e
     return CKPT_OK;
 }
 
-/* Without recording, because somebody else's library is in our place. */
+/* Runs the command without recording, because another tool's library is injected already. */
 static ckpt_code run_only(const ckpt_command *command, const char *holder, void (*note)(const char *line), bool *ran,
                           int *exit_code, ckpt_arena *arena, ckpt_err *err)
 {

@@ -1,4 +1,4 @@
-/* Running a program with libckpt_inject.so inside, and what it recorded as a trace. */
+/* Runs a program with libckpt_inject.so inside and writes what it recorded as traces. */
 #ifndef CKPT_PROGRAMS_PROFILE_COMMAND_H
 #define CKPT_PROGRAMS_PROFILE_COMMAND_H
 
@@ -14,13 +14,17 @@ typedef struct ckpt_command {
     char *const *argv_all;
 } ckpt_command;
 
-/* Run it to its end and write what its processes did on GPUs: the one that did most into the output, another one into
- * "<output without .json>.<process>.json"; no file when nothing was recorded. Its input, output and signals are its
- * own; nothing is printed while it runs. *exit_code is 0 to 255, or -N when signal N ended it, and is valid when
- * CKPT_OK is given or `ran` is true: whatever recording could not do never hides how the program ended. `note` is
- * called with one line for each thing the user should know ("no process used CUDA: nothing was recorded"). Errors:
- * CKPT_BAD_INPUT (no such program), CKPT_IO, CKPT_INTERRUPTED, CKPT_DEVICE (this build has no CUPTI), CKPT_NO_MEMORY.
- */
+/* Runs the command to its end and writes what its processes did on GPUs. The process that did most goes to the output,
+ * any other to "<output without .json>.<process>.json"; without a recording there is no file. The command has its own
+ * input, output and signals, and nothing is printed while it runs.
+ *
+ *   note       called with one line for each thing the user should know ("no process used CUDA: nothing was recorded")
+ *   ran        did the command run? Then *exit_code is valid even after an error: a failed recording never hides how the
+ *              program ended
+ *   exit_code  0 to 255, or -N if signal N ended the command
+ *
+ * Errors: CKPT_BAD_INPUT (no such program), CKPT_IO, CKPT_INTERRUPTED, CKPT_DEVICE (this build has no CUPTI),
+ * CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_command_record(const ckpt_command *command, void (*note)(const char *line), bool *ran,
                                             int *exit_code, ckpt_err *err);
 

@@ -7,7 +7,7 @@
 #include "core/base/memory.h"
 #include "programs/profile/command.h"
 
-/* Where the injected library leaves its spools; without it in the environment it records nothing. */
+/* The variable that names the folder for spools. The injected library records nothing without it. */
 #define CKPT_SPOOL_VARIABLE "CKPT_INJECT_SPOOL"
 
 /* The environment for the command, recording into `folder` (NULL: not at all). `library` absolute. */
@@ -16,28 +16,31 @@ CKPT_MUST_USE ckpt_code ckpt_command_environment(const char *library, const char
 /* libckpt_inject.so: `asked`, $CKPT_INJECT_LIBRARY, or where the programs or the installation have it. */
 CKPT_MUST_USE ckpt_code ckpt_command_library(const char *asked, ckpt_arena *arena, const char **library, ckpt_err *err);
 
-/* The signals that end programs, from before the command starts until its traces are written and its folder is gone. */
+/* The signals that end programs are handled from before the command starts until its traces are written and its folder
+ * is removed. */
 typedef struct ckpt_command_signals {
     struct sigaction action[8], ours[4];
     sigset_t mask;
 } ckpt_command_signals;
 
-/* Block them, and be ready to pass them on. */
+/* Blocks these signals and prepares to pass them on. */
 void ckpt_command_take_signals(ckpt_command_signals *before);
-/* As they were; one that came since the command's end has its effect now. */
+/* Restores them. A signal that came after the command's end takes effect now. */
 void ckpt_command_return_signals(const ckpt_command_signals *before);
-/* Whether one waits. */
+/* Is one of them pending? */
 bool ckpt_command_interrupted(void);
 
-/* Start argv with that environment and wait for its end. *started false: no such program, or no process. Signals that
- * other processes send us meanwhile go on to it; those of the terminal it has already. */
+/* Starts argv with that environment and waits for its end. *started is false if there is no such program, or no
+ * process. Signals that other processes send us meanwhile are passed on to it; those of the terminal reach it
+ * anyway. */
 CKPT_MUST_USE ckpt_code ckpt_command_run(char *const *argv, char **environment, const ckpt_command_signals *before,
                                          bool *started, int *exit_code, ckpt_err *err);
 
-/* All spools in `folder` as traces; one line for each thing worth knowing. Errors: CKPT_INTERRUPTED, too. */
+/* Writes all spools in `folder` as traces, and notes one line for each thing worth knowing. Errors also:
+ * CKPT_INTERRUPTED. */
 CKPT_MUST_USE ckpt_code ckpt_command_traces(const ckpt_command *command, const char *folder,
                                             void (*note)(const char *line), ckpt_err *err);
-/* Remove it and what lies in it. */
+/* Removes the folder and what it holds. */
 void ckpt_command_clean(const char *folder);
 
 #endif

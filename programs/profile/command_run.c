@@ -1,6 +1,6 @@
-/* Running a command as a shell would: in our process group, with our files, its signals its own. Signals of the
- * terminal reach it directly and are ignored here; what another process sends to us is passed on, because `timeout` and
- * batch systems know only our number. */
+/* Runs a command as a shell would: in our process group, with our files and its own signal handling. Signals from the
+ * terminal reach the command directly and are ignored here. Signals that another process sends to us are passed on,
+ * because `timeout` and batch systems know only our process. */
 #include "programs/profile/command_impl.h"
 
 #include <errno.h>
@@ -15,8 +15,9 @@ extern char **environ;
 static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 enum { PASSED = sizeof passed / sizeof *passed };
 
-/* How we take others: who ignores SIGCHLD is told of no child's end; a line for a reader that is gone, or for a file
- * that may not grow, is no reason to leave without the trace and the command's exit code. */
+/* Our own handling of other signals. A process that ignores SIGCHLD is not told when its child ends. Neither a line for
+ * a reader that is gone nor a file that may not grow is a reason to end without the trace and the command's exit
+ * code. */
 static const struct {
     int number;
     void (*action)(int);
@@ -52,7 +53,7 @@ void ckpt_command_take_signals(ckpt_command_signals *before)
     sigprocmask(SIG_BLOCK, &all, &before->mask);
     for (int i = 0; i < PASSED; i++) {
         sigaction(passed[i], NULL, &before->action[i]);
-        if (before->action[i].sa_handler != SIG_IGN) { /* what is ignored stays so (nohup) */
+        if (before->action[i].sa_handler != SIG_IGN) { /* an ignored signal stays ignored (nohup) */
             sigaction(passed[i], &ours, NULL);
         }
     }
@@ -85,7 +86,7 @@ bool ckpt_command_interrupted(void)
     return found;
 }
 
-/* In the new process. `report` takes errno when the program cannot be started. */
+/* Runs in the new process. Writes errno to `report` if the program cannot be started. */
 static void become(char *const *argv, char **environment, const ckpt_command_signals *before, int report)
 {
     ckpt_command_return_signals(before);

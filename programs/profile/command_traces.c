@@ -1,4 +1,4 @@
-/* From the spools that the processes of a command left to one trace for each that did something on a GPU. */
+/* Makes traces of the spools that a command left: one for each process that did something on a GPU. */
 #include "programs/profile/command_impl.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 
 typedef struct spool_file {
     char *name; /* in the folder */
-    int events; /* what a trace of it will have */
+    int events; /* of its trace */
 } spool_file;
 
 typedef struct traces {
@@ -82,7 +82,7 @@ static int by_events(const void *a, const void *b)
     return x->events != y->events ? (x->events > y->events ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* "process 123 (python)", with a line after it. */
+/* Notes "process 123 (python): ...". */
 static ckpt_code tell(const traces *t, const ckpt_spool_content *content, const char *what, const char *more)
 {
     const ckpt_mark mark = ckpt_arena_mark(t->arena);
@@ -106,13 +106,13 @@ static ckpt_code read_spool(const traces *t, const spool_file *file, ckpt_spool_
     return path != NULL ? ckpt_spool_read(path, t->arena, content, t->err) : no_memory(t);
 }
 
-/* How many events, and a line about a process that will have none. */
+/* Counts the events of a spool. Notes a line about a process that has none. */
 static ckpt_code look_at(traces *t, spool_file *file)
 {
     const ckpt_mark mark = ckpt_arena_mark(t->arena);
     ckpt_spool_content content;
     const ckpt_code code = read_spool(t, file, &content);
-    if (code == CKPT_BAD_INPUT || code == CKPT_IO) { /* of one process: the others' are read */
+    if (code == CKPT_BAD_INPUT || code == CKPT_IO) { /* one bad spool does not stop the others */
         t->note(t->err->msg);
         return CKPT_OK;
     }
@@ -132,7 +132,7 @@ static ckpt_code look_at(traces *t, spool_file *file)
     return CKPT_OK;
 }
 
-/* The output for the process with most to show, "<stem>.<process>.json" beside it for the others. */
+/* The output for the process with most events, "<stem>.<process>.json" for any other. */
 static const char *output_of(const traces *t, const spool_file *file)
 {
     const char *const output = t->command->output;
@@ -150,7 +150,7 @@ static const char *output_of(const traces *t, const spool_file *file)
     return ckpt_arena_format(t->arena, "%.*s.%.*s.json", (int)stem, output, name, file->name);
 }
 
-/* What the driver calls the first GPU of this machine. */
+/* The driver's name for the first GPU of this machine. */
 static void gpu_name(char *name, size_t room)
 {
     snprintf(name, room, "GPU of a name the system does not tell");
@@ -192,7 +192,7 @@ static ckpt_code write_trace(const traces *t, const ckpt_trace *trace, const cha
     return ckpt_file_write_text(path, &text, t->err);
 }
 
-/* "12 kernels, 3 copies, ... -> trace.json" and what is missing. */
+/* Notes "12 kernels, 3 copies, ... in trace.json", and what is missing. */
 static ckpt_code tell_trace(const traces *t, const ckpt_spool_content *content, const ckpt_activity_summary *summary,
                             ckpt_ns time_ns, const char *path)
 {
