@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# The steps of memory-plan.yml; they run on any machine that has ckpt and git.
+# The steps of memory-plan.yml, for any machine that has ckpt and git. Files go to memory-plan/.
 #
-#   check-plan.sh lock           $PLAN is what the planner gives for $MODEL, and fits
-#   check-plan.sh compare REF    $PLAN against the one of REF, within $LIMITS; also as JUnit and as a page
+#   check-plan.sh lock           is $PLAN what the planner gives for $MODEL, and does it fit?
+#   check-plan.sh compare REF    is $PLAN within $LIMITS of REF's? Also as JUnit and as a page
 #   check-plan.sh draw           what is in memory when, as a page and a picture
 #
-# Exit codes are those of ckpt-plan and ckpt-compare: 0 fine, 1 the gate says no, 2 and 3 it could not be asked.
-# What is written is in memory-plan/.
+# Exit codes are those of ckpt-plan and ckpt-compare: 0 fine, 1 the gate says no, 2 and 3 the question could not be asked.
 set -euo pipefail
 model=${MODEL:-model.json} plan=${PLAN:-plan.json} limits=${LIMITS:-peak=0,step_time=3%,recompute=5%}
 out=memory-plan
@@ -27,7 +26,7 @@ compare)
         exit 0
     fi
     git show "$ref:$plan" >"$out/base.json"
-    # The page and JUnit's file are written whatever the gate says.
+    # The page and the JUnit file are written whatever the gate says.
     ckpt-compare --max-increase "$limits" ${GITHUB_STEP_SUMMARY:+--github} -o "$out/compare.xml" -o "$out/compare.html" \
         "$out/base.json" "$plan"
     ;;
