@@ -1,4 +1,4 @@
-/* A Chrome trace as a ckpt-trace/1: the memory of one device and what ran on it, or on the CPU's threads. */
+/* Makes a ckpt-trace/1 of a Chrome trace: the memory of one device and the work on it, or on the CPU's threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,18 +6,13 @@
 #include "imports/chrome_impl.h"
 #include "imports/import.h"
 
-static int compare(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
 static int by_gpu_and_order(const void *a, const void *b)
 {
     const ckpt_chrome_work *const x = a, *const y = b;
-    return x->device != y->device ? compare(x->device, y->device) : compare(x->order, y->order);
+    return x->device != y->device ? ckpt_import_compare(x->device, y->device) : ckpt_import_compare(x->order, y->order);
 }
 
-/* The GPU whose memory it is, else the one with the most work. */
+/* Chooses the GPU whose memory was chosen, else the one with the most work. */
 static void choose_works(ckpt_chrome_import *in)
 {
     ckpt_chrome_work *const work = in->chrome->works.at;
@@ -48,46 +43,23 @@ static void choose_works(ckpt_chrome_import *in)
 
 static bool is_run(const ckpt_chrome_import *in, const ckpt_chrome_span *span)
 {
-    return in->chrome->works.count == 0 && span->allocation.op == span;
+    return in->chrome->works.count == 0 && span->place.op == span;
 }
 
-/* Whether there is a backward, and when the first of all that is taken starts. */
+/* Finds whether the trace has a backward, and the start of the first event to be taken. */
 static void look_over(ckpt_chrome_import *in)
 {
     const ckpt_chrome_span *const span = in->chrome->spans.at;
     const ckpt_chrome_work *const work = in->chrome->works.at;
     in->first_ns = in->memory_count > 0 ? in->memory[0].at_ns : INT64_MAX;
     for (int i = 0; i < in->chrome->spans.count; i++) {
-        in->backward = in->backward || span[i].allocation.backward;
+        in->backward = in->backward || span[i].place.backward;
         in->first_ns = is_run(in, &span[i]) && span[i].start_ns < in->first_ns ? span[i].start_ns : in->first_ns;
     }
     for (int i = 0; i < in->chrome->works.count; i++) {
         const bool first = work[i].device == in->work_of && work[i].start_ns < in->first_ns;
         in->first_ns = first ? work[i].start_ns : in->first_ns;
     }
-}
-
-static ckpt_code no_memory(const ckpt_chrome_import *in)
-{
-    return CKPT_FAIL(in->err, CKPT_NO_MEMORY, "%.200s: no memory for a name", in->chrome->scan.source);
-}
-
-/* The name after its prefix, when it has one. NULL: no memory. */
-static const char *name_of(ckpt_chrome_import *in, ckpt_slice name, const char *prefix)
-{
-    char *const text = name.at != NULL ? ckpt_slice_text(name, &in->scratch) : ckpt_arena_text(&in->scratch, "");
-    const size_t length = strlen(prefix);
-    return text != NULL && strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
-}
-
-const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *op)
-{
-    return name_of(in, op->name, "autograd::engine::evaluate_function: ");
-}
-
-const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *allocation)
-{
-    return allocation != NULL && allocation->layer != NULL ? name_of(in, allocation->layer->name, "nn.Module: ") : "";
 }
 
 static const char *thread_text(ckpt_chrome_import *in, const ckpt_chrome_span *span)
@@ -98,36 +70,17 @@ static const char *thread_text(ckpt_chrome_import *in, const ckpt_chrome_span *s
     if (tid == NULL || said == NULL) {
         return NULL;
     }
-    /* Kineto's names have the number in them; others' may be the same for several threads. */
+    /* Kineto puts the number into the name; others may give several threads one name. */
     return strstr(said, tid) != NULL ? said : ckpt_arena_format(&in->scratch, "%s %s", said, tid);
 }
 
-static ckpt_span phase_of(const ckpt_chrome_import *in, const ckpt_chrome_place *allocation)
+static ckpt_span phase_of(const ckpt_chrome_import *in, const ckpt_chrome_place *place)
 {
-    return allocation == NULL     ? CKPT_SPAN_OTHER
-           : allocation->update   ? CKPT_SPAN_UPDATE
-           : allocation->backward ? CKPT_SPAN_BACKWARD
-           : in->backward         ? CKPT_SPAN_FORWARD
-                                  : CKPT_SPAN_OTHER;
-}
-
-/* The timeline does not know the file. */
-static ckpt_code in_file(const ckpt_chrome_import *in, ckpt_code code)
-{
-    if (code != CKPT_OK && code != CKPT_NO_MEMORY) {
-        ckpt_err_at(in->err, "%.200s", in->chrome->scan.source);
-    }
-    return code;
-}
-
-ckpt_code ckpt_chrome_put(ckpt_chrome_import *in, const ckpt_event *event)
-{
-    if (event->name == NULL || event->layer == NULL || event->stream == NULL) {
-        return no_memory(in);
-    }
-    const ckpt_code code = ckpt_timeline_add(in->timeline, event, CKPT_CAT_OTHER, in->err);
-    ckpt_arena_rewind(&in->scratch, in->empty);
-    return in_file(in, code);
+    return place == NULL     ? CKPT_SPAN_OTHER
+           : place->update   ? CKPT_SPAN_UPDATE
+           : place->backward ? CKPT_SPAN_BACKWARD
+           : in->backward    ? CKPT_SPAN_FORWARD
+                             : CKPT_SPAN_OTHER;
 }
 
 static ckpt_code add_works(ckpt_chrome_import *in)
@@ -140,10 +93,10 @@ static ckpt_code add_works(ckpt_chrome_import *in)
         }
         const char *const stream = w->stream.at != NULL ? ckpt_slice_text(w->stream, &in->scratch) : "?";
         const ckpt_event event = {
-            .name = name_of(in, w->name, ""),
-            .layer = ckpt_chrome_layer_name(in, w->allocation),
+            .name = ckpt_chrome_name(in, w->name, ""),
+            .layer = ckpt_chrome_layer_name(in, w->place),
             .stream = stream != NULL ? ckpt_arena_format(&in->scratch, "stream %s", stream) : NULL,
-            .span = w->kind == CKPT_CHROME_COPY ? CKPT_SPAN_COPY : phase_of(in, w->allocation),
+            .span = w->kind == CKPT_CHROME_COPY ? CKPT_SPAN_COPY : phase_of(in, w->place),
             .start_ns = w->start_ns,
             .end_ns = w->end_ns,
             .size_bytes = w->bytes,
@@ -153,7 +106,7 @@ static ckpt_code add_works(ckpt_chrome_import *in)
     return CKPT_OK;
 }
 
-/* The outermost operations of each thread: they do not overlap, and together take all the time operations take. */
+/* Adds the outermost operations of each thread: they do not overlap and cover all time spent in operations. */
 static ckpt_code add_ops(ckpt_chrome_import *in, int *taken)
 {
     const ckpt_chrome_span *const span = in->chrome->spans.at;
@@ -164,9 +117,9 @@ static ckpt_code add_ops(ckpt_chrome_import *in, int *taken)
         }
         const ckpt_event event = {
             .name = ckpt_chrome_op_name(in, s),
-            .layer = ckpt_chrome_layer_name(in, &s->allocation),
+            .layer = ckpt_chrome_layer_name(in, &s->place),
             .stream = thread_text(in, s),
-            .span = phase_of(in, &s->allocation),
+            .span = phase_of(in, &s->place),
             .start_ns = s->start_ns,
             .end_ns = s->end_ns,
         };
@@ -224,7 +177,9 @@ static ckpt_code fill_trace(const ckpt_chrome_import *in, ckpt_arena *out, ckpt_
             trace->machine.device = ckpt_slice_text(devices[i].name, out);
         }
     }
-    return trace->source != NULL && trace->machine.device != NULL ? CKPT_OK : no_memory(in);
+    return trace->source != NULL && trace->machine.device != NULL
+               ? CKPT_OK
+               : CKPT_FAIL(in->err, CKPT_NO_MEMORY, "%.200s: no memory for a name", chrome->scan.source);
 }
 
 static ckpt_code import(ckpt_chrome_import *in, ckpt_arena *out, ckpt_trace **trace)
@@ -240,9 +195,9 @@ static ckpt_code import(ckpt_chrome_import *in, ckpt_arena *out, ckpt_trace **tr
     CKPT_TRY(ckpt_chrome_put_before(in));
     CKPT_TRY(add_works(in));
     CKPT_TRY(add_ops(in, &ops));
-    CKPT_TRY(ckpt_chrome_put_memory(in)); /* after what starts at the same moment */
+    CKPT_TRY(ckpt_chrome_put_memory(in)); /* after other events that start at the same moment */
     const char *const name = ckpt_import_base_name(in->chrome->scan.source);
-    CKPT_TRY(in_file(in, ckpt_timeline_finish(in->timeline, name, &made, &report, in->err)));
+    CKPT_TRY(ckpt_chrome_in_file(in, ckpt_timeline_finish(in->timeline, name, &made, &report, in->err)));
     if (made->event_count == 0) {
         return CKPT_FAIL(in->err, CKPT_BAD_INPUT,
                          "%.200s: found %d events, but no \"[memory]\" with an address, kernel or operation",

@@ -1,18 +1,13 @@
-/* The memory of a Chrome trace.
+/* The memory events of a Chrome trace.
  *
- * What was allocated before the recording began is known twice: by "Total Allocated" of the first event, and by the
- * frees of blocks that nobody allocated. Each such block becomes an allocation at the start, and what is left of the
- * total one more, so that the sum over time is the recorder's own. */
+ * Two things tell what was allocated before the recording began: "Total Allocated" of the first event, and frees of
+ * blocks that no event allocated. Each such block becomes an allocation at the start. The rest of the total becomes one
+ * more allocation, so that the sum over time is what the recorder saw. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "imports/chrome_impl.h"
-
-static int compare(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
 
 static const char *device_name(ckpt_chrome_device_id d, char text[64])
 {
@@ -29,18 +24,14 @@ static const char *device_name(ckpt_chrome_device_id d, char text[64])
 static int by_device_and_time(const void *a, const void *b)
 {
     const ckpt_chrome_memory *const x = a, *const y = b;
-    const int64_t keys[][2] = {
-        {x->device_type, y->device_type}, {x->device, y->device}, {x->at_ns, y->at_ns}, {x->order, y->order}};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (keys[i][0] != keys[i][1]) {
-            return compare(keys[i][0], keys[i][1]);
-        }
-    }
-    return 0;
+    const int device = x->device_type != y->device_type ? ckpt_import_compare(x->device_type, y->device_type)
+                                                        : ckpt_import_compare(x->device, y->device);
+    const int time = device != 0 ? device : ckpt_import_compare(x->at_ns, y->at_ns);
+    return time != 0 ? time : ckpt_import_compare(x->order, y->order);
 }
 
-/* The most bytes a device ever held, by its own totals or the running sum. Sums wrap rather than overflow: they only
- * choose; the timeline checks. */
+/* The most bytes that a device held, by the recorder's totals or else the running sum. The sum may wrap: it only helps
+ * to choose a device, and the timeline checks for overflow. */
 static uint64_t most_bytes(const ckpt_chrome_memory *memory, int count)
 {
     uint64_t sum = 0;
@@ -53,7 +44,6 @@ static uint64_t most_bytes(const ckpt_chrome_memory *memory, int count)
     return most;
 }
 
-/* One device's memory: of the GPU with the most bytes, else of the CPU. */
 void ckpt_chrome_choose_memory(ckpt_chrome_import *in)
 {
     ckpt_chrome_memory *const all = in->chrome->memories.at;
@@ -102,8 +92,8 @@ static ckpt_code add_before(ckpt_chrome_import *in, int64_t address, ckpt_bytes 
     return ckpt_chrome_put(in, &event);
 }
 
-/* Blocks of before the recording: those freed without having been allocated, and the rest of the first total. An
- * allocator gives no block at address 0, so that is where the rest lies. */
+/* Adds the blocks from before the recording: those freed without an allocation, and the rest of the first total. The
+ * rest gets address 0, where no allocator places a block. */
 static ckpt_code add_blocks_before(ckpt_chrome_import *in)
 {
     ckpt_bytes known = 0;
@@ -137,7 +127,7 @@ static ckpt_code add_blocks_before(ckpt_chrome_import *in)
     return CKPT_OK;
 }
 
-/* The name under which a block was allocated: it is freed under the same. */
+/* The event that allocated the block of event i: a free takes its name from there. NULL: not recorded. */
 static const ckpt_chrome_memory *allocation_of(const ckpt_chrome_import *in, int i)
 {
     const ckpt_chrome_memory *const m = &in->memory[i];
@@ -154,12 +144,12 @@ ckpt_code ckpt_chrome_put_memory(ckpt_chrome_import *in)
             freed_twice++;
             continue;
         }
-        const ckpt_chrome_place *const allocation = made != NULL ? &made->span->allocation : NULL;
+        const ckpt_chrome_place *const place = made != NULL ? &made->span->place : NULL;
         const ckpt_event event = {
-            .name = allocation == NULL       ? before_name
-                    : allocation->op != NULL ? ckpt_chrome_op_name(in, allocation->op)
-                                             : "[memory]",
-            .layer = ckpt_chrome_layer_name(in, allocation),
+            .name = place == NULL       ? before_name
+                    : place->op != NULL ? ckpt_chrome_op_name(in, place->op)
+                                        : "[memory]",
+            .layer = ckpt_chrome_layer_name(in, place),
             .stream = "compute",
             .span = m->bytes > 0 ? CKPT_SPAN_ALLOCATE : CKPT_SPAN_FREE,
             .start_ns = m->at_ns,
@@ -194,7 +184,6 @@ ckpt_code ckpt_chrome_put_before(ckpt_chrome_import *in)
     return add_blocks_before(in);
 }
 
-/* How far the sum of what was imported is from the totals the recorder wrote itself. */
 void ckpt_chrome_check_totals(const ckpt_chrome_import *in)
 {
     int said = 0;

@@ -1,7 +1,7 @@
-/* Where each event of a trace stands. On one thread, what starts later and within another is inside it; so one walk
- * over the spans of a thread in order of their start, with a stack, tells for each the outermost operation and the
- * innermost module around it. A kernel stands where the call that started it does. A node of autograd stands where the
- * operation of the same sequence number did that made it. */
+/* Finds what encloses each event of a trace. On one thread, a span that starts later and within another is inside it.
+ * One walk over the spans of a thread in order of their start, with a stack, finds the outermost operation and the
+ * innermost module around each. A kernel belongs where the call that launched it is. An autograd node belongs to the
+ * layer of the forward operation with the same sequence number. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,22 +9,17 @@
 
 static const char backward_node[] = "autograd::engine::evaluate_function: ";
 
-static int compare_times(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
 static int by_thread_and_start(const void *a, const void *b)
 {
     const ckpt_chrome_mark *const x = a, *const y = b;
     if (x->span.thread != y->span.thread) {
         return x->span.thread < y->span.thread ? -1 : 1;
     }
-    const int order = compare_times(x->span.start_ns, y->span.start_ns);
-    return order != 0 ? order : compare_times(x->span.order, y->span.order);
+    const int order = ckpt_import_compare(x->span.start_ns, y->span.start_ns);
+    return order != 0 ? order : ckpt_import_compare(x->span.order, y->span.order);
 }
 
-/* What is around comes first: of spans that start together the longest, and instants last. */
+/* The enclosing span first: of spans that start together the longest, and instants last. */
 static int by_nesting(const void *a, const void *b)
 {
     const ckpt_chrome_span *const x = a, *const y = b;
@@ -32,12 +27,12 @@ static int by_nesting(const void *a, const void *b)
         return x->thread < y->thread ? -1 : 1;
     }
     if (x->start_ns != y->start_ns) {
-        return compare_times(x->start_ns, y->start_ns);
+        return ckpt_import_compare(x->start_ns, y->start_ns);
     }
     if ((x->kind == CKPT_CHROME_MEMORY) != (y->kind == CKPT_CHROME_MEMORY)) {
         return x->kind == CKPT_CHROME_MEMORY ? 1 : -1;
     }
-    return x->end_ns != y->end_ns ? compare_times(y->end_ns, x->end_ns) : compare_times(x->order, y->order);
+    return x->end_ns != y->end_ns ? ckpt_import_compare(y->end_ns, x->end_ns) : ckpt_import_compare(x->order, y->order);
 }
 
 static int by_thread(const void *a, const void *b)
@@ -56,7 +51,7 @@ ckpt_slice ckpt_chrome_thread_name(const ckpt_chrome *chrome, uint64_t thread)
     return found != NULL ? found->name : (ckpt_slice){NULL, 0};
 }
 
-/* The last moment of the trace, where what never ended ends. */
+/* The last moment of the trace: spans that never end are taken to end here. */
 static ckpt_ns last_moment(const ckpt_chrome *chrome)
 {
     const ckpt_chrome_span *const span = chrome->spans.at;
@@ -81,7 +76,7 @@ static ckpt_code close_mark(ckpt_chrome *chrome, const ckpt_chrome_span *begun, 
     return CKPT_OK;
 }
 
-/* Begins and ends that stand alone become spans: an end closes the last begin of its thread that is open. */
+/* Makes spans of separate begin and end events: an end closes the last open begin of its thread. */
 static ckpt_code pair_marks(ckpt_chrome *chrome, ckpt_err *err)
 {
     ckpt_chrome_mark *const mark = chrome->marks.at;
@@ -91,7 +86,7 @@ static ckpt_code pair_marks(ckpt_chrome *chrome, ckpt_err *err)
     }
     const ckpt_ns last = last_moment(chrome);
     qsort(mark, (size_t)count, sizeof *mark, by_thread_and_start);
-    int depth = 0; /* the open begins are moved to the front of the array: what was there has been seen */
+    int depth = 0; /* open begins are moved to the front of the array, over events that are done with */
     for (int i = 0; i <= count; i++) {
         while (depth > 0 && (i == count || mark[depth - 1].span.thread != mark[i].span.thread)) {
             chrome->unfinished++;
@@ -113,30 +108,30 @@ static ckpt_code pair_marks(ckpt_chrome *chrome, ckpt_err *err)
 
 typedef struct open_span {
     ckpt_ns end_ns;
-    ckpt_chrome_place allocation; /* of what is inside */
+    ckpt_chrome_place place; /* of what is inside */
 } open_span;
 
-/* Annotations that say what part of training runs, or nothing, and not which layer. */
+/* False for annotations that name a part of training, or nothing, instead of a layer. */
 static bool names_a_layer(const ckpt_chrome_span *span)
 {
     return !ckpt_slice_begins(span->name, "ProfilerStep#") && !ckpt_slice_begins(span->name, "Optimizer.") &&
            !ckpt_slice_begins(span->name, "enumerate(DataLoader)") && !ckpt_slice_begins(span->name, "[");
 }
 
-/* The place of what is inside `span`, which itself stands at `place`. */
-static ckpt_chrome_place inside_of(const ckpt_chrome_span *span, ckpt_chrome_place allocation, bool generic)
+/* The place of events inside `span`, which itself is at `place`. */
+static ckpt_chrome_place inside_of(const ckpt_chrome_span *span, ckpt_chrome_place place, bool generic)
 {
     if (span->kind == CKPT_CHROME_OP || (span->kind == CKPT_CHROME_ANY && generic)) {
-        allocation.op = allocation.op == NULL ? span : allocation.op;
-        allocation.sequence = span->sequence >= 0 ? span->sequence : allocation.sequence;
-        allocation.backward = allocation.backward || ckpt_slice_begins(span->name, backward_node);
+        place.op = place.op == NULL ? span : place.op;
+        place.sequence = span->sequence >= 0 ? span->sequence : place.sequence;
+        place.backward = place.backward || ckpt_slice_begins(span->name, backward_node);
     } else if (span->kind == CKPT_CHROME_ANNOTATION) {
-        allocation.update = allocation.update || ckpt_slice_begins(span->name, "Optimizer.");
-        allocation.layer = names_a_layer(span) ? span : allocation.layer;
+        place.update = place.update || ckpt_slice_begins(span->name, "Optimizer.");
+        place.layer = names_a_layer(span) ? span : place.layer;
     } else if (span->kind == CKPT_CHROME_MODULE) {
-        allocation.layer = span;
+        place.layer = span;
     }
-    return allocation;
+    return place;
 }
 
 /* A thread of autograd's engine; PyTorch calls them pt_autograd_0 and so on. */
@@ -169,105 +164,61 @@ static void walk_threads(ckpt_chrome *chrome, open_span *stack, bool generic)
                (instant ? stack[depth - 1].end_ns < s->start_ns : stack[depth - 1].end_ns <= s->start_ns)) {
             depth--;
         }
-        const ckpt_chrome_place allocation = depth > 0 ? stack[depth - 1].allocation : outside;
-        const ckpt_chrome_place inner = inside_of(s, allocation, generic);
-        s->allocation = inner;
+        const ckpt_chrome_place place = depth > 0 ? stack[depth - 1].place : outside;
+        const ckpt_chrome_place inner = inside_of(s, place, generic);
+        s->place = inner;
         if (!instant && s->kind != CKPT_CHROME_LAUNCH) {
-            /* what ends after what it began in counts as ended with it: clocks are not perfect, lanes do not overlap */
+            /* clocks are not perfect: a span that ends after its enclosing span is cut, so that lanes do not overlap */
             s->end_ns = depth > 0 && stack[depth - 1].end_ns < s->end_ns ? stack[depth - 1].end_ns : s->end_ns;
             stack[depth++] = (open_span){s->end_ns, inner};
         }
     }
 }
 
-/* Spans under a number, to be found by it. */
-typedef struct numbered {
-    int64_t number;
-    const ckpt_chrome_span *span;
-} numbered;
-
-typedef struct number_index {
-    numbered *at;
-    int count;
-} number_index;
-
-static int by_number(const void *a, const void *b)
+static void add_span(ckpt_import_index *index, int64_t number, const ckpt_chrome *chrome, int i)
 {
-    const numbered *const x = a, *const y = b;
-    if (x->number != y->number) {
-        return compare_times(x->number, y->number);
-    }
-    return x->span->start_ns != y->span->start_ns ? compare_times(x->span->start_ns, y->span->start_ns)
-                                                  : compare_times(x->span->order, y->span->order);
+    const ckpt_chrome_span *const span = (const ckpt_chrome_span *)chrome->spans.at + i;
+    ckpt_import_index_add(index, (ckpt_import_entry){number, span->start_ns, span->order, i});
 }
 
-/* The last of that number; NULL: none. */
-static const ckpt_chrome_span *find_number(const number_index *index, int64_t number)
-{
-    int low = 0;
-    int high = index->count;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (index->at[middle].number <= number) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low > 0 && index->at[low - 1].number == number ? index->at[low - 1].span : NULL;
-}
-
-static void add_number(number_index *index, int64_t number, const ckpt_chrome_span *span)
-{
-    if (number >= 0) {
-        index->at[index->count++] = (numbered){number, span};
-    }
-}
-
-static void sort_numbers(number_index *index)
-{
-    if (index->count > 0) {
-        qsort(index->at, (size_t)index->count, sizeof *index->at, by_number);
-    }
-}
-
-/* `room` for all spans. The layer of a node is that of the operation before it with its number. */
-static void place_backward(ckpt_chrome *chrome, numbered *room)
+/* Gives each autograd node without a layer that of the last forward operation with its sequence number. `room`: for all
+ * spans. */
+static void place_backward(ckpt_chrome *chrome, ckpt_import_entry *room)
 {
     ckpt_chrome_span *const span = chrome->spans.at;
-    number_index forward = {room, 0};
+    ckpt_import_index forward = {room, 0};
     for (int i = 0; i < chrome->spans.count; i++) {
-        if (span[i].kind == CKPT_CHROME_OP && !span[i].allocation.backward && span[i].allocation.layer != NULL) {
-            add_number(&forward, span[i].sequence, &span[i]);
+        if (span[i].kind == CKPT_CHROME_OP && !span[i].place.backward && span[i].place.layer != NULL) {
+            add_span(&forward, span[i].sequence, chrome, i);
         }
     }
-    sort_numbers(&forward);
+    ckpt_import_index_sort(&forward);
     for (int i = 0; i < chrome->spans.count; i++) {
-        ckpt_chrome_place *const allocation = &span[i].allocation;
-        const bool lost = allocation->backward && allocation->layer == NULL && allocation->sequence >= 0;
-        const ckpt_chrome_span *const made = lost ? find_number(&forward, allocation->sequence) : NULL;
-        allocation->layer = made != NULL ? made->allocation.layer : allocation->layer;
+        ckpt_chrome_place *const place = &span[i].place;
+        const bool lost = place->backward && place->layer == NULL && place->sequence >= 0;
+        const int64_t made = lost ? ckpt_import_index_find(&forward, place->sequence) : -1;
+        place->layer = made >= 0 ? span[made].place.layer : place->layer;
     }
 }
 
-/* By the call that started it; else by the operation around that. */
-static void place_works(ckpt_chrome *chrome, numbered *room)
+/* By the call that launched it, else by the operation around that call. */
+static void place_works(ckpt_chrome *chrome, ckpt_import_entry *room)
 {
     ckpt_chrome_span *const span = chrome->spans.at;
     ckpt_chrome_work *const work = chrome->works.at;
     for (int pass = 0; pass < 2; pass++) {
-        number_index index = {room, 0};
+        ckpt_import_index index = {room, 0};
         for (int i = 0; i < chrome->spans.count; i++) {
             if (span[i].kind == (pass == 0 ? CKPT_CHROME_LAUNCH : CKPT_CHROME_OP)) {
-                add_number(&index, pass == 0 ? span[i].correlation : span[i].external, &span[i]);
+                add_span(&index, pass == 0 ? span[i].correlation : span[i].external, chrome, i);
             }
         }
-        sort_numbers(&index);
+        ckpt_import_index_sort(&index);
         for (int i = 0; i < chrome->works.count; i++) {
-            const ckpt_chrome_span *const found =
-                work[i].allocation != NULL ? NULL
-                                           : find_number(&index, pass == 0 ? work[i].correlation : work[i].external);
-            work[i].allocation = found != NULL ? &found->allocation : work[i].allocation;
+            const int64_t found = ckpt_import_index_find(&index, pass == 0 ? work[i].correlation : work[i].external);
+            if (work[i].place == NULL && found >= 0) {
+                work[i].place = &span[found].place;
+            }
         }
     }
 }
@@ -288,7 +239,8 @@ ckpt_code ckpt_chrome_nest(ckpt_chrome *chrome, ckpt_err *err)
     if (count == 0) {
         return CKPT_OK;
     }
-    void *const room = ckpt_memory_get((size_t)count * sizeof(open_span)); /* more than a numbered */
+    _Static_assert(sizeof(open_span) >= sizeof(ckpt_import_entry), "one array serves for both");
+    void *const room = ckpt_memory_get((size_t)count * sizeof(open_span));
     if (room == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d events", count);
     }

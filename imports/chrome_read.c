@@ -1,18 +1,22 @@
-/* From the text of a trace to lists of what counts in it. The format: "Trace Event Format" (Chromium project), and what
- * PyTorch's profiler writes in it through Kineto (libkineto/src/output_json.cpp): categories, and in "args" what links
- * a kernel to the call that started it ("correlation") and to the operator around that ("External id"). */
+/* Reads the text of a trace into lists of the events that count. Sources: "Trace Event Format" (Chromium project), and
+ * Kineto's output for PyTorch's profiler (libkineto/src/output_json.cpp): its categories, and the "args" that link a
+ * kernel to the call that launched it ("correlation") and to the operator around that call ("External id"). */
 #include <string.h>
 
 #include "core/base/file.h"
 #include "imports/chrome_impl.h"
 
-/* The members of an event that are looked at, as they stand. */
+/* The members of an event that the importer uses, as slices of the text. */
 typedef struct raw_event {
     const char *at;
     ckpt_slice ph, cat, name, ts, dur, pid, tid;
-    ckpt_slice arg_name, device_type, device_id, address, bytes, total; /* of "args" from here on */
+    ckpt_slice arg_name, device_type, device_id, address, bytes, total; /* from here on: members of "args" */
     ckpt_slice sequence, correlation, external, function, device, stream, moved;
 } raw_event;
+
+typedef struct raw_device {
+    ckpt_slice id, name;
+} raw_device;
 
 typedef struct member {
     const char *key;
@@ -42,7 +46,13 @@ static const member arguments[] = {
     {NULL, 0},
 };
 
-/* Categories, also as PyTorch 1.8 to 1.11 wrote them. */
+static const member device_members[] = {
+    {"id", offsetof(raw_device, id)},
+    {"name", offsetof(raw_device, name)},
+    {NULL, 0},
+};
+
+/* Categories, with the names that PyTorch 1.8 to 1.11 wrote. */
 typedef struct category {
     const char *name;
     ckpt_chrome_kind kind;
@@ -63,7 +73,7 @@ static const category categories[] = {
     {"gpu_memset", CKPT_CHROME_FILL},
     {"Memset", CKPT_CHROME_FILL},
     {"Trace", CKPT_CHROME_IGNORED},               /* the recording itself */
-    {"gpu_user_annotation", CKPT_CHROME_IGNORED}, /* an annotation's kernels again */
+    {"gpu_user_annotation", CKPT_CHROME_IGNORED}, /* an annotation repeated around its kernels */
     {"overhead", CKPT_CHROME_IGNORED},
     {"cuda_sync", CKPT_CHROME_IGNORED},
     {"ac2g", CKPT_CHROME_IGNORED},
@@ -84,8 +94,8 @@ ckpt_code ckpt_chrome_add(ckpt_chrome_list *list, size_t size, void **added, ckp
     return CKPT_OK;
 }
 
-/* An object's members into the slices of the table; "args" of the event into theirs. */
-static ckpt_code read_members(ckpt_scan *scan, const member *table, raw_event *raw, ckpt_err *err)
+/* Reads an object: the slices of `into` that the table names. An event's "args" go into the same struct. */
+static ckpt_code read_members(ckpt_scan *scan, const member *table, void *into, ckpt_err *err)
 {
     bool first = true;
     CKPT_TRY(ckpt_scan_open(scan, '{', err));
@@ -99,19 +109,19 @@ static ckpt_code read_members(ckpt_scan *scan, const member *table, raw_event *r
         }
         ckpt_scan_space(scan);
         if (table == members && ckpt_slice_is(key, "args") && scan->at < scan->end && *scan->at == '{') {
-            CKPT_TRY(read_members(scan, arguments, raw, err));
+            CKPT_TRY(read_members(scan, arguments, into, err));
             continue;
         }
         CKPT_TRY(ckpt_scan_value(scan, &value, err));
         for (const member *m = table; m->key != NULL; m++) {
             if (ckpt_slice_is(key, m->key)) {
-                memcpy((char *)raw + m->offset, &value, sizeof value);
+                memcpy((char *)into + m->offset, &value, sizeof value);
             }
         }
     }
 }
 
-/* FNV-1a. Threads are told apart by 64 bits of their process and their own number or name. */
+/* FNV-1a. A thread's identity is a 64-bit hash of its process and its number or name. */
 static uint64_t mix(uint64_t hash, ckpt_slice slice)
 {
     for (size_t i = 0; i < slice.length; i++) {
@@ -125,7 +135,7 @@ static uint64_t thread_of(const raw_event *raw)
     return mix(mix(14695981039346656037u, raw->pid), raw->tid);
 }
 
-/* A number that must be there; below one that may be missing, or null. */
+/* A number that must be there. */
 static ckpt_code need_number(const ckpt_scan *scan, const raw_event *raw, const char *key, ckpt_slice slice, int shift,
                              int64_t *value, ckpt_err *err)
 {
@@ -139,6 +149,7 @@ static ckpt_code need_number(const ckpt_scan *scan, const raw_event *raw, const 
     return CKPT_OK;
 }
 
+/* A number, or `missing` if it is missing or null. */
 static ckpt_code find_number(const ckpt_scan *scan, const raw_event *raw, const char *key, ckpt_slice slice,
                              int64_t missing, int64_t *value, ckpt_err *err)
 {
@@ -151,7 +162,7 @@ static ckpt_chrome_kind kind_of(const raw_event *raw)
     for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++) {
         if (ckpt_slice_is(raw->cat, categories[i].name)) {
             const bool call = categories[i].kind == CKPT_CHROME_MODULE && !ckpt_slice_begins(raw->name, "nn.Module: ");
-            return call ? CKPT_CHROME_IGNORED : categories[i].kind; /* other functions of Python */
+            return call ? CKPT_CHROME_IGNORED : categories[i].kind; /* a Python function that is no module */
         }
     }
     return CKPT_CHROME_ANY;
@@ -225,7 +236,7 @@ static ckpt_code add_memory(ckpt_chrome *chrome, const raw_event *raw, ckpt_err 
         chrome->placeless_memories++;
         return CKPT_OK;
     }
-    memory.address &= INT64_MAX; /* some devices' addresses have the sign bit set, and those below it too */
+    memory.address &= INT64_MAX; /* some devices' addresses have the sign bit set */
     CKPT_TRY(find_number(scan, raw, "Device Type", raw->device_type, 0, &memory.device_type, err));
     CKPT_TRY(find_number(scan, raw, "Device Id", raw->device_id, 0, &memory.device, err));
     CKPT_TRY(find_number(scan, raw, "Total Allocated", raw->total, -1, &memory.total, err));
@@ -252,7 +263,7 @@ static ckpt_code add_mark(ckpt_chrome *chrome, const raw_event *raw, ckpt_err *e
     return read_span(chrome, raw, kind, &mark->span, err);
 }
 
-/* One element of "traceEvents". Flows, counters, asynchronous and object events are left out. */
+/* Reads one element of "traceEvents". Flow, counter, asynchronous and object events are ignored. */
 static ckpt_code read_event(ckpt_chrome *chrome, ckpt_err *err)
 {
     raw_event raw = {.at = NULL};
@@ -289,7 +300,7 @@ static ckpt_code read_events(ckpt_chrome *chrome, ckpt_err *err)
         bool more = false;
         CKPT_TRY(ckpt_scan_more(scan, ']', &first, NULL, &more, err));
         ckpt_scan_space(scan);
-        if (more && scan->at < scan->end && *scan->at == ']') { /* after a comma too many */
+        if (more && scan->at < scan->end && *scan->at == ']') { /* after a trailing comma */
             scan->at++;
             more = false;
         }
@@ -309,32 +320,20 @@ static ckpt_code read_events(ckpt_chrome *chrome, ckpt_err *err)
 static ckpt_code read_devices(ckpt_chrome *chrome, ckpt_err *err)
 {
     ckpt_scan *const scan = &chrome->scan;
-    bool first_device = true;
+    bool first = true;
     CKPT_TRY(ckpt_scan_open(scan, '[', err));
     for (;;) {
-        ckpt_chrome_device device = {.id = -1};
-        bool first = true;
+        raw_device raw = {.name.at = NULL};
         bool more = false;
-        CKPT_TRY(ckpt_scan_more(scan, ']', &first_device, NULL, &more, err));
+        CKPT_TRY(ckpt_scan_more(scan, ']', &first, NULL, &more, err));
         if (!more) {
             return CKPT_OK;
         }
-        CKPT_TRY(ckpt_scan_open(scan, '{', err));
-        for (;;) {
-            ckpt_slice key;
-            ckpt_slice value;
-            CKPT_TRY(ckpt_scan_more(scan, '}', &first, &key, &more, err));
-            if (!more) {
-                break;
-            }
-            CKPT_TRY(ckpt_scan_value(scan, &value, err));
-            if (ckpt_slice_is(key, "id") && !ckpt_slice_number(value, 0, &device.id)) {
-                device.id = -1;
-            }
-            device.name = ckpt_slice_is(key, "name") ? value : device.name;
-        }
-        if (device.name.at != NULL) {
+        CKPT_TRY(read_members(scan, device_members, &raw, err));
+        if (raw.name.at != NULL) {
             void *added = NULL;
+            ckpt_chrome_device device = {.name = raw.name};
+            device.id = raw.id.at != NULL && ckpt_slice_number(raw.id, 0, &device.id) ? device.id : -1;
             CKPT_TRY(ckpt_chrome_add(&chrome->devices, sizeof device, &added, err));
             *(ckpt_chrome_device *)added = device;
         }
@@ -377,7 +376,7 @@ static ckpt_code read_all(ckpt_chrome *chrome, ckpt_err *err)
     const ckpt_code code = array ? read_events(chrome, err) : read_object(chrome, err);
     if (code != CKPT_OK && scan->ended && chrome->event_count > 0) {
         if (err != NULL) {
-            *err = (ckpt_err){0}; /* a program that died leaves the end out; what is whole counts */
+            *err = (ckpt_err){0}; /* a program that died wrote no end: keep the whole events */
         }
         return CKPT_OK;
     }
@@ -393,7 +392,7 @@ ckpt_code ckpt_chrome_read(ckpt_chrome *chrome, const char *path, ckpt_err *err)
     ckpt_arena_init(&chrome->arena);
     chrome->scan.source = ckpt_import_shown(path);
     CKPT_TRY(ckpt_file_read(path, &chrome->arena, &chrome->scan.text, &length, err));
-    const bool mark = length >= 3 && memcmp(chrome->scan.text, "\xef\xbb\xbf", 3) == 0; /* of byte order */
+    const bool mark = length >= 3 && memcmp(chrome->scan.text, "\xef\xbb\xbf", 3) == 0; /* a byte order mark */
     chrome->scan.at = chrome->scan.text + (mark ? 3 : 0);
     chrome->scan.end = chrome->scan.text + length;
     return read_all(chrome, err);

@@ -1,4 +1,4 @@
-/* A cursor over JSON that builds nothing: a trace of hundreds of megabytes is mostly members that nobody asks for. */
+/* A cursor over JSON that builds nothing: most of a trace of hundreds of megabytes is members that nobody needs. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ ckpt_code ckpt_scan_fail(const ckpt_scan *scan, const char *at, ckpt_err *err, c
     return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", scan->source, line, column, message);
 }
 
-/* Where the text ended, or what stands there and does not belong. */
+/* Fails with "the file ends here", or with the text found. */
 static ckpt_code unexpected(ckpt_scan *scan, ckpt_err *err, const char *wanted)
 {
     if (scan->at >= scan->end) {
@@ -99,7 +99,7 @@ static ckpt_code scan_word(ckpt_scan *scan, ckpt_slice *value, ckpt_err *err)
         known = word.length == strlen(words[i]) && memcmp(word.at, words[i], word.length) == 0;
     }
     if (!known) {
-        scan->at = c == scan->end ? c : start; /* half a word at the end of the file is an end */
+        scan->at = c == scan->end ? c : start; /* half a word at the end of the file counts as its end */
         return unexpected(scan, err, "a value");
     }
     scan->at = c;

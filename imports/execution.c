@@ -1,11 +1,11 @@
-/* PyTorch's ExecutionTrace -> ckpt-graph/1, and what is said about what the trace does not hold. */
+/* Makes a ckpt-graph/1 of PyTorch's ExecutionTrace, and notes what the trace lacks. */
 #include <math.h>
 
 #include "imports/execution_impl.h"
 
 typedef void (*listener)(const char *line);
 
-/* Ops without a time of their own: the bytes they move. Those the GPU did nothing for take none. */
+/* Gives ops without a time the time to move their bytes. On a GPU, ops that launched nothing take none. */
 static void fill_times(ckpt_et_step *step, bool kernels, double bytes_per_s)
 {
     for (int i = 0; i < step->op_count; i++) {
@@ -32,7 +32,7 @@ static void tell_times(listener note, const char *times, const ckpt_et_timing *t
     }
 }
 
-static void tell_once_only(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
+static void tell_not_recomputed(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
 {
     int random = 0;
     int statics = 0;
@@ -49,18 +49,16 @@ static void tell_once_only(listener note, const ckpt_et_trace *trace, const ckpt
         }
     }
     if (random > 0) {
-        ckpt_import_say(
-            note,
-            "%d forward ops draw random numbers (%.80s) and are not run again: whether the same would be drawn "
-            "is not in the trace",
-            random, first_random);
+        ckpt_import_say(note,
+                        "%d forward ops draw random numbers (%.80s) and are not recomputed: the trace does not "
+                        "tell whether they would draw the same",
+                        random, first_random);
     }
     if (statics > 0) {
-        ckpt_import_say(
-            note,
-            "%d forward ops change what outlives the step, such as running statistics (%.80s), and are not run "
-            "again",
-            statics, first_static);
+        ckpt_import_say(note,
+                        "%d forward ops change what outlives the step, such as running statistics (%.80s), and are not "
+                        "recomputed",
+                        statics, first_static);
     }
 }
 
@@ -73,7 +71,7 @@ static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_st
     ckpt_import_say(note, "%.80s, the last of %d in the file", step->name, step->candidates);
     ckpt_import_say(note, "%d of %d ops make views only or touch nothing on %.40s, and are left out", views,
                     step->op_count, trace->device_count > 0 ? trace->device[trace->main_device] : "the device");
-    tell_once_only(note, trace, step);
+    tell_not_recomputed(note, trace, step);
     if (step->optimizer_steps == 0) {
         ckpt_import_say(note, "no optimizer's step is in it: parameters count as inputs");
     } else if (step->optimizer_steps > 1) {

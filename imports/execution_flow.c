@@ -1,8 +1,8 @@
-/* Which storage holds which value when.
+/* Finds the values that storages hold.
  *
- * The trace has no frees, and a storage's number comes again when its address does. A value is born where an op has a
- * storage, inside it or as a result, that it was not given; it ends at its last use. What was there before the step's
- * first op is static. A write in place is a new value in the place of the old one. */
+ * The trace has no frees, and a storage at a reused address has the same number. A value begins where an op has a
+ * storage, as an output or inside, that is not among its inputs. It ends at its last use. A value from before the
+ * step's first op is static. A write in place makes a new value that replaces the old one. */
 #include <string.h>
 
 #include "imports/execution_impl.h"
@@ -11,9 +11,9 @@ typedef struct follower {
     const ckpt_et_trace *trace;
     ckpt_et_step *step;
     ckpt_et_flow *flow;
-    int *current;      /* per storage: its value; -1 none yet */
-    int *tensor_value; /* per tensor number: the value it was last seen with */
-    int *given_to;     /* per storage: the last op that it was an input of */
+    int *current;      /* per storage: its value; -1: none yet */
+    int *tensor_value; /* per tensor number: its last known value */
+    int *given_to;     /* per storage: the last op with it as an input */
     int op;
 } follower;
 
@@ -31,8 +31,8 @@ static ckpt_bytes bytes_of(const ckpt_et_tensor *t)
     return t->end >= 0 ? t->end : t->bytes;
 }
 
-/* Memory that no op of the step gave out: it was there before. So it is when it reaches beyond the value last seen at
- * that address: that one has gone, and something the trace does not show took its place. */
+/* The value of an input. Memory that no op of the step made is from before the step. So is memory that reaches beyond
+ * the last value at its address: that value was freed, and something outside the trace replaced it. */
 static int find_value(follower *f, const ckpt_et_tensor *t)
 {
     const int v = f->current[t->storage];
@@ -44,7 +44,7 @@ static int find_value(follower *f, const ckpt_et_tensor *t)
     return v >= 0 && t->end <= f->flow->value[v].bytes ? v : add_value(f, -1, t, bytes_of(t));
 }
 
-/* A number that Python wrapped into a tensor, at the address of a larger value that has gone. */
+/* True for a number that Python wrapped into a tensor, at the address of a larger value that was freed. */
 static bool is_wrapped_number(const follower *f, const ckpt_et_tensor *t)
 {
     const int v = f->current[t->storage];
@@ -82,7 +82,7 @@ static void use_inputs(follower *f, const ckpt_et_node *root)
     }
 }
 
-/* A tensor inside the op, or what it gives out: of memory it was given, or of its own. */
+/* Looks at a tensor inside the op, or its output: in the memory of an input, or in memory of its own. */
 static void look_at(follower *f, const ckpt_et_tensor *t, bool output)
 {
     int v = t->storage >= 0 ? f->current[t->storage] : -1;
@@ -90,7 +90,8 @@ static void look_at(follower *f, const ckpt_et_tensor *t, bool output)
         return;
     }
     if (f->given_to[t->storage] == f->op) {
-        const bool reduced = output && f->step->op[f->op].phase == CKPT_REDUCE; /* their schemas do not say so */
+        const bool reduced =
+            output && f->step->op[f->op].phase == CKPT_REDUCE; /* schemas of collectives do not mark writes */
         if ((t->written || reduced) && f->flow->value[v].last_op == f->op) {
             use(f, v, CKPT_ET_WRITE);
         }
@@ -120,7 +121,7 @@ static bool adds_up(const follower *f, const ckpt_et_op *op, const ckpt_et_value
            f->step->op[f->flow->value[value->lineage].op].phase == CKPT_BACKWARD;
 }
 
-/* What the op wrote in place becomes a value of its own. */
+/* Makes a new value of each value that the op wrote in place. */
 static void settle_writes(follower *f, ckpt_et_op *op)
 {
     for (int k = op->first_use; k < op->first_use + op->use_count; k++) {
@@ -150,7 +151,7 @@ static void settle_writes(follower *f, ckpt_et_op *op)
     }
 }
 
-/* What the op gives out is what its writes left there, and a parameter's gradient when autograd hands it over. */
+/* Sets the values of the op's outputs, after its writes. Under AccumulateGrad they are gradients of parameters. */
 static void settle_outputs(const follower *f, const ckpt_et_op *op)
 {
     const ckpt_et_node *const root = &f->trace->node[op->node];
@@ -179,7 +180,7 @@ static ckpt_bytes count_moved(const follower *f, const ckpt_et_node *root, int *
     return moved < 9e18 ? (ckpt_bytes)moved : CKPT_BYTES_MAX;
 }
 
-/* A view costs nothing and holds nothing of its own; what it is a view of is used by who reads it. */
+/* An op that only makes views is left out: its readers use the viewed value itself. */
 static void finish_op(follower *f, ckpt_et_op *op, int first_value)
 {
     int outputs = 0;
@@ -221,7 +222,7 @@ static void mark_uses(ckpt_et_step *step, ckpt_et_flow *flow)
     }
 }
 
-/* Scratch of an op: what was allocated inside it and is neither given out nor used later. */
+/* Sums the scratch of each op: values made inside it that are neither outputs nor used later. */
 static ckpt_code add_scratch(const ckpt_et_trace *trace, ckpt_et_step *step, const ckpt_et_flow *flow, ckpt_err *err)
 {
     for (int v = 0; v < flow->value_count; v++) {
@@ -240,8 +241,8 @@ static ckpt_code add_scratch(const ckpt_et_trace *trace, ckpt_et_step *step, con
 ckpt_code ckpt_et_follow(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt_et_flow *flow, ckpt_err *err)
 {
     ckpt_arena *const work = trace->work;
-    const int64_t tensors =
-        trace->tensor_count; /* a tensor makes at most one use, and a value when it is born or written */
+    /* each tensor makes at most one use, and at most two values: one when it begins and one when it is written */
+    const int64_t tensors = trace->tensor_count;
     *flow =
         (ckpt_et_flow){CKPT_NEW(work, ckpt_et_value, 2 * tensors + 1), 0, CKPT_NEW(work, ckpt_et_use, tensors + 1), 0};
     follower f = {.trace = trace,

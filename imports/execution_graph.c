@@ -1,4 +1,4 @@
-/* Values and ops -> ckpt_graph. */
+/* Makes a ckpt_graph of values and ops. */
 #include <string.h>
 
 #include "imports/execution_impl.h"
@@ -14,8 +14,8 @@ typedef struct builder {
     ckpt_graph *graph;
     ckpt_buffer *buffer;
     ckpt_graph_op *op;
-    int *of_op;           /* per op of the step: its number in the graph; -1 */
-    int *written, *named; /* per op: buffers it writes, how many of them have a name */
+    int *of_op;           /* per op of the step: its index in the graph; -1: left out */
+    int *written, *named; /* per op: buffers it writes, and how many of them have a name */
     int *saved;
     ckpt_err *err;
 } builder;
@@ -25,7 +25,7 @@ static ckpt_code no_memory(const builder *b)
     return CKPT_FAIL(b->err, CKPT_NO_MEMORY, "%.200s: no memory for its graph", b->trace->path);
 }
 
-/* What was there before the step, by who reads and writes it. */
+/* The role of a value from before the step, by the phases that read and write it. */
 static int role_of(const ckpt_et_value *value)
 {
     const bool computes = value->read[CKPT_FORWARD] || value->read[CKPT_BACKWARD];
@@ -41,7 +41,7 @@ static int role_of(const ckpt_et_value *value)
     return computes ? INPUTS : OPTIMIZER;
 }
 
-/* Gradients of parameters that take the place of last step's after forward has begun are there all the time. */
+/* Parameters' gradients count as static when the previous step's are freed only after forward has begun. */
 static bool is_static_gradient(const builder *b, const ckpt_et_value *value)
 {
     return b->step->late_zero_grad && b->flow->value[value->lineage].parameter_gradient;
@@ -88,8 +88,8 @@ static ckpt_kind kind_of(const builder *b, const ckpt_et_value *value)
                : CKPT_ACTIVATION;
 }
 
-/* "aten::linear#5" is what node 5 gives out, "aten::linear#5:1" the second of that; "aten::linear#5/saved" what was
- * made inside it and is used later. */
+/* "aten::linear#5" is the output of node 5, "aten::linear#5:1" its second output, "aten::linear#5/saved" a value made
+ * inside it and used later. */
 static const char *name_buffer(builder *b, const ckpt_et_value *value)
 {
     const char *const op = b->op[b->of_op[value->op]].name;
@@ -126,7 +126,7 @@ static ckpt_code add_buffers(builder *b)
     return CKPT_OK;
 }
 
-/* An op is numbered in the graph before its buffers are, because they are named after it. */
+/* Ops get their indices before their buffers, which are named after them. */
 static ckpt_code name_ops(builder *b)
 {
     for (int i = 0; i < b->step->op_count; i++) {
@@ -207,7 +207,7 @@ static ckpt_code add_ops(builder *b)
     return CKPT_OK;
 }
 
-/* The file's name without folder and ".json". */
+/* The file's name without folder and extension. */
 static ckpt_code name_graph(builder *b)
 {
     const char *const base = ckpt_import_base_name(b->trace->path);

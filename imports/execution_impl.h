@@ -1,9 +1,9 @@
-/* What the parts of the ExecutionTrace importer share, in the order they run:
- *   read   JSON -> nodes with their tensors, sorted by id (= the order in which they began)
- *   step   one training step of them, its outermost ops, their phases and layers
- *   flow   which storage holds which value when: births, reads, writes in place
- *   graph  values and ops -> ckpt_graph
- *   times  a Kineto trace of the same run -> time of each op */
+/* Shared by the parts of the ExecutionTrace importer, in the order they run:
+ *   read   JSON -> nodes with their tensors, sorted by id, the order in which they began
+ *   step   nodes of one training step -> its outermost ops with phases and layers
+ *   flow   tensors -> values: which op makes, reads and overwrites what a storage holds
+ *   times  a Kineto trace of the same run -> the time of each op
+ *   graph  values and ops -> ckpt_graph */
 #ifndef CKPT_IMPORTS_EXECUTION_IMPL_H
 #define CKPT_IMPORTS_EXECUTION_IMPL_H
 
@@ -15,27 +15,27 @@
 #include "imports/import.h"
 #include "imports/import_impl.h"
 
-/* The trace numbers addresses, not objects: a number comes again when memory is used again. */
+/* Numbers are those of addresses, not objects: memory that is reused has the same number. */
 typedef struct ckpt_et_tensor {
-    int64_t number;   /* of the tensor; as the file has it until all are read, then 0..number_count-1 */
-    int64_t storage;  /* the same of its memory; -1: none that counts (undefined, empty, on another device) */
+    int64_t number;   /* of the tensor: from the file at first; 0..number_count-1 when all are read */
+    int64_t storage;  /* likewise of its memory; -1: none (undefined, empty, on another device) */
     ckpt_bytes bytes; /* elements times their size */
-    ckpt_bytes end;   /* bytes of its storage up to its last element; -1: the file has no strides */
-    int argument;     /* which input or output of its node it is, or is in */
+    ckpt_bytes end;   /* bytes of its storage up to its last element; -1: no strides in the file */
+    int argument;     /* the input or output of its node that it is or belongs to */
     int device;       /* index into the device names */
     bool scalar;      /* no dimensions */
-    bool written;     /* an input the node's schema says it writes */
+    bool written;     /* an input that the node writes, by its schema */
 } ckpt_et_tensor;
 
 typedef struct ckpt_et_node {
     int64_t id, parent_id, rf_id, seq_id, scope;
     const char *name, *schema; /* schema "": no operator */
     int parent;                /* -1: none in the file */
-    int allocation;            /* index in the file's "nodes" */
+    int position;              /* index in the file's "nodes" */
     int input, input_count;    /* tensors */
     int output, output_count;
     bool random;   /* draws numbers, by its schema and arguments */
-    bool compiled; /* code that torch.compile made: what it reads and writes is not in the trace */
+    bool compiled; /* made by torch.compile: its reads and writes are not in the trace */
 } ckpt_et_node;
 
 enum { CKPT_ET_SCOPE_BACKWARD = 1, CKPT_ET_SCOPE_USER = 7 }; /* at::RecordScope */
@@ -49,20 +49,20 @@ typedef struct ckpt_et_trace {
     int tensor_count, number_count;
     const char **device;
     int device_count, main_device; /* the one that holds most */
-    int other_device_count;        /* tensors left out because they lie elsewhere */
+    int other_device_count;        /* tensors left out because they are on other devices */
     int sparse_count;              /* tensors without memory of their own */
     int cut_lists;                 /* lists that PyTorch cut off at 4096 elements */
 } ckpt_et_trace;
 
 typedef struct ckpt_et_op {
     int node;
-    int first_below; /* its nodes in order, itself first: next through ckpt_et_step.below; -1 ends */
+    int first_below; /* its first node, itself; ckpt_et_step.below gives the next; -1 ends */
     ckpt_phase phase;
     const char *layer;
     bool accumulates_parameter; /* under AccumulateGrad: its outputs are the gradients of parameters */
-    bool root_gradient;         /* the ones that backward begins with */
-    bool random, writes_static; /* why it may not run again */
-    bool left_out;              /* makes views only, or touches nothing of the device */
+    bool root_gradient;         /* makes the ones that backward begins with */
+    bool random, writes_static; /* why it may not be recomputed */
+    bool left_out;              /* only makes views, or touches nothing on the device */
     ckpt_bytes moved, workspace;
     ckpt_ns time_ns;
     bool timed;
@@ -74,27 +74,27 @@ typedef struct ckpt_et_step {
     int op_count;
     const int *below;    /* per node: the next of the same op */
     const int *top;      /* per node: its op, -1 none */
-    const char *name;    /* "ProfilerStep#3"; what bounds it otherwise */
+    const char *name;    /* "ProfilerStep#3", or what else bounds the step */
     int candidates;      /* steps the file has */
-    bool late_zero_grad; /* last step's gradients are let go after forward has begun */
+    bool late_zero_grad; /* the previous step's gradients are freed after forward has begun */
     int optimizer_steps; /* in the window */
 } ckpt_et_step;
 
-/* What a storage holds between two writes. */
+/* The content of a storage between two writes. */
 typedef struct ckpt_et_value {
-    int op; /* that wrote it; -1: it was there before the step */
+    int op; /* that wrote it; -1: from before the step */
     int64_t storage;
     ckpt_bytes bytes;
-    int previous;             /* the value it was written over; -1 */
-    int lineage;              /* the first of those */
-    bool output;              /* of the op itself, not of one inside it */
-    bool parameter_gradient;  /* of a lineage's first: what autograd handed over as a parameter's gradient */
-    bool superseded;          /* another value was written over it */
-    bool loss;                /* what backward began from */
-    bool used;                /* by a later op: else it is scratch of its own, when it is no output */
+    int previous;             /* the value that it overwrote; -1 */
+    int lineage;              /* the first value of that chain */
+    bool output;              /* of the op itself, not of an op inside it */
+    bool parameter_gradient;  /* set on a lineage's first value: autograd made it a parameter's gradient */
+    bool superseded;          /* another value overwrote it */
+    bool loss;                /* backward began from it */
+    bool used;                /* by a later op; a value that is neither used nor an output is scratch */
     bool read[4], written[4]; /* by ops of that phase */
     int buffer;               /* in the graph; -1 */
-    int last_op;              /* the last op with a use of it, and where that use stands */
+    int last_op;              /* the last op that uses it, and the index of that use */
     int last_use;
 } ckpt_et_value;
 
@@ -103,19 +103,19 @@ typedef enum ckpt_et_use_kind { CKPT_ET_READ, CKPT_ET_WRITE, CKPT_ET_ADD } ckpt_
 typedef struct ckpt_et_use {
     int value;
     ckpt_et_use_kind kind;
-    int next; /* CKPT_ET_WRITE: the value that takes its place; -1 when it was there before the step */
+    int next; /* CKPT_ET_WRITE: the value that replaces it; -1 if it is from before the step */
 } ckpt_et_use;
 
 typedef struct ckpt_et_flow {
     ckpt_et_value *value;
     int value_count;
-    ckpt_et_use *use; /* of op after op */
+    ckpt_et_use *use; /* sorted by op */
     int use_count;
 } ckpt_et_flow;
 
 CKPT_MUST_USE ckpt_code ckpt_et_read(const char *path, ckpt_arena *work, ckpt_et_trace *trace, ckpt_err *err);
 
-/* One argument of an operator's schema; false at the end. *at starts at the schema and is moved on. */
+/* Reads one argument of an operator's schema; false at the end. *at begins at the schema and moves. */
 typedef struct ckpt_et_argument {
     const char *type, *name;
     int type_length, name_length;

@@ -1,5 +1,5 @@
-/* ExecutionTrace JSON -> nodes. A tensor is [number, storage, offset, elements, element bytes, device]; shapes and
- * strides stand beside it in lists of the same form as the values. */
+/* Reads the nodes of an ExecutionTrace. A tensor is [number, storage, offset, elements, element bytes, device]; shapes
+ * and strides are in lists beside it, nested like the values. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum { LIST_DEPTH = 16, PYTORCH_LIST_LIMIT = 4096, DEVICES = 64 };
 typedef struct reader {
     ckpt_et_trace *trace;
     ckpt_arena scratch; /* texts that are only compared */
-    bool filling;       /* second pass: tensors are kept; the first counts them */
+    bool filling;       /* the second pass, which keeps tensors; the first only counts them */
     ckpt_err *err;
 } reader;
 
@@ -93,7 +93,7 @@ static ckpt_code read_tensor(reader *r, const ckpt_item *value, const ckpt_item 
     }
     const bool shaped = shape != NULL && ckpt_item_count(shape) > 0;
     t.scalar = shape != NULL && !shaped && elements == 1;
-    r->trace->sparse_count += t.number > 0 && shaped && element_bytes == 0; /* an undefined one has no shape */
+    r->trace->sparse_count += t.number > 0 && shaped && element_bytes == 0; /* an undefined tensor has no shape */
     r->trace->tensor[r->trace->tensor_count++] = t;
     return CKPT_OK;
 }
@@ -119,7 +119,8 @@ static const ckpt_item *element(const ckpt_item *list, int count, int index, ckp
     return ckpt_item_type(item) == CKPT_JSON_ARRAY ? item : NULL;
 }
 
-/* The tensors in a list of values, and in the lists in it. `argument` -1: each is an argument of its own. */
+/* Reads the tensors in a list of values and in its nested lists. `argument` -1: each value is an argument of its
+ * own. */
 static ckpt_code walk(reader *r, const ckpt_item *values, const ckpt_item *shapes, const ckpt_item *strides,
                       int argument, int depth)
 {
@@ -164,7 +165,7 @@ static ckpt_code walk_side(reader *r, const ckpt_item *node, const char *side, c
     return walk(r, values, has_shapes ? &shapes : NULL, has_strides ? &strides : NULL, -1, 0);
 }
 
-/* Of the attributes, those that count here. */
+/* Reads the attributes that the importer uses. */
 static ckpt_code read_attributes(reader *r, const ckpt_item *object, ckpt_et_node *node)
 {
     ckpt_item list;
@@ -215,16 +216,16 @@ static bool is_false(const ckpt_item *value)
     return ckpt_item_type(value) == CKPT_JSON_BOOL && ckpt_item_bool(value, &yes, NULL) == CKPT_OK && !yes;
 }
 
-/* Draws random numbers: takes a generator, makes a tensor of them (aten::rand, randn, randperm), or drops out. A
- * composite op (aten::dropout) does so only through an op inside it. */
+/* True if the op draws random numbers: it takes a generator, makes a random tensor (aten::rand, randn, randperm) or
+ * drops out. A composite op (aten::dropout) draws only through an op inside it. */
 static bool is_random(const char *name, bool generator, bool drops, bool off)
 {
     const bool fused = strcmp(name, "aten::native_dropout") == 0 || strcmp(name, "aten::_fused_dropout") == 0;
     return generator || strncmp(name, "aten::rand", strlen("aten::rand")) == 0 || ((fused || drops) && !off);
 }
 
-/* What the schema says of the node's arguments, and batch norm's running statistics, which native_batch_norm
- * changes without saying so. */
+/* Marks what the node writes, and whether it draws random numbers, by its schema and arguments. Adds batch norm's
+ * running statistics: native_batch_norm changes them although its schema does not say so. */
 static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node *node)
 {
     const char *at = node->schema;
@@ -308,16 +309,12 @@ static ckpt_code read_node(reader *r, const ckpt_item *object, ckpt_et_node *nod
 
 static int by_id(const void *a, const void *b)
 {
-    const int64_t x = ((const ckpt_et_node *)a)->id;
-    const int64_t y = ((const ckpt_et_node *)b)->id;
-    return (x > y) - (x < y);
+    return ckpt_import_compare(((const ckpt_et_node *)a)->id, ((const ckpt_et_node *)b)->id);
 }
 
 static int by_value(const void *a, const void *b)
 {
-    const int64_t x = *(const int64_t *)a;
-    const int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    return ckpt_import_compare(*(const int64_t *)a, *(const int64_t *)b);
 }
 
 static ckpt_code link_nodes(const reader *r, const ckpt_item *nodes)
@@ -328,7 +325,7 @@ static ckpt_code link_nodes(const reader *r, const ckpt_item *nodes)
         ckpt_et_node *const node = &t->node[i];
         if (i > 0 && node[-1].id == node->id) {
             ckpt_item item;
-            ckpt_item_at(nodes, node->allocation > node[-1].allocation ? node->allocation : node[-1].allocation, &item);
+            ckpt_item_at(nodes, node->position > node[-1].position ? node->position : node[-1].position, &item);
             return ckpt_item_fail(&item, r->err, "found a second node %lld", (long long)node->id);
         }
         const ckpt_et_node key = {.id = node->parent_id};
@@ -338,7 +335,7 @@ static ckpt_code link_nodes(const reader *r, const ckpt_item *nodes)
     return CKPT_OK;
 }
 
-/* Numbers of tensors and storages are made dense, and what lies on another device than most is let go. */
+/* Renumbers tensors and storages from 0, and leaves out storages on other devices than the one that holds most. */
 static ckpt_code number_tensors(const reader *r)
 {
     ckpt_et_trace *const t = r->trace;
@@ -388,7 +385,7 @@ static ckpt_code check_schema(reader *r, const ckpt_item *root)
     return CKPT_OK;
 }
 
-/* Twice over the nodes: count the tensors, then keep them. */
+/* Two passes over the nodes: count the tensors, then keep them. */
 static ckpt_code read_nodes(reader *r, const ckpt_item *root)
 {
     ckpt_et_trace *const t = r->trace;
@@ -419,7 +416,7 @@ static ckpt_code read_nodes(reader *r, const ckpt_item *root)
     for (int i = 0; i < t->node_count; i++) {
         ckpt_item node;
         ckpt_item_at(&nodes, i, &node);
-        t->node[i].allocation = i;
+        t->node[i].position = i;
         CKPT_TRY(read_node(r, &node, &t->node[i]));
     }
     CKPT_TRY(link_nodes(r, &nodes));

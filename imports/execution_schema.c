@@ -1,5 +1,5 @@
-/* Operator schemas as PyTorch prints them, "aten::relu_(Tensor(a!) self) -> Tensor(a!)": the arguments stand in the
- * order of a node's inputs, keyword-only ones included, and "(a!)" marks what the operator writes. */
+/* Reads operator schemas as PyTorch prints them: "aten::relu_(Tensor(a!) self) -> Tensor(a!)". Arguments, keyword-only
+ * ones included, are in the order of a node's inputs. "(a!)" marks what the operator writes. */
 #include <string.h>
 
 #include "imports/execution_impl.h"
@@ -64,7 +64,7 @@ bool ckpt_et_next_argument(const char **at, ckpt_et_argument *argument)
             return true;
         }
         begin = *at;
-    } while (*begin == ','); /* "*" only says that keywords follow */
+    } while (*begin == ','); /* "*" only marks that keywords follow */
     return false;
 }
 

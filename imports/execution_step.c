@@ -1,10 +1,9 @@
-/* One training step of the trace and its operators.
+/* Finds one training step of the trace and its operators.
  *
- * Nodes are numbered when they begin, on all threads, and written when they end: a step is what began and ended inside
- * its annotation, the backward thread of a GPU run too, which is no child of it. An op is an outermost node with an
- * operator schema; what it calls is inside. */
+ * PyTorch numbers nodes of all threads when they begin and writes them when they end. A step is every node that began
+ * and ended inside the step's annotation. This includes the backward thread of a GPU run, whose nodes are not children
+ * of the annotation. An op is an outermost node with an operator schema; the ops it calls are part of it. */
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "imports/execution_impl.h"
@@ -34,38 +33,38 @@ static bool is_backward(const ckpt_et_node *node)
     return begins(node->name, "autograd::engine::evaluate_function") || node->scope == CKPT_ET_SCOPE_BACKWARD;
 }
 
-/* What may be a step. A node stands in the file where it ended, and has its number from when it began. */
+/* A possible step. Nodes are in the file in the order they ended, and numbered in the order they began. */
 typedef struct window {
     const char *name;
     int64_t first_id; /* 0, unless `after` is -1 */
-    int after, last;  /* places in the file: behind `after`, up to `last` */
+    int after, last;  /* positions in the file: behind `after`, up to `last` */
     bool backward, update;
 } window;
 
-/* Of one kind of node, up to a place in the file: the last place and the highest number. -1: none. */
+/* The last position and the highest number of one kind of node so far. -1: none. */
 typedef struct seen {
-    int allocation;
+    int position;
     int64_t id;
 } seen;
 
 static bool is_inside(const window *w, const ckpt_et_node *node)
 {
-    return node->id >= w->first_id && node->allocation > w->after && node->allocation <= w->last;
+    return node->id >= w->first_id && node->position > w->after && node->position <= w->last;
 }
 
 static void see(seen *s, const ckpt_et_node *node)
 {
-    s->allocation = node->allocation;
+    s->position = node->position;
     s->id = node->id > s->id ? node->id : s->id;
 }
 
 static bool has(const window *w, const seen *s)
 {
-    return s->allocation > w->after && s->id >= w->first_id;
+    return s->position > w->after && s->id >= w->first_id;
 }
 
-/* The last whole step, or the last with a backward. `steps`: of those the profiler marked; else of those an
- * optimizer ends. */
+/* The last step that has a backward and an update, else the last with a backward. `steps`: the profiler's annotations
+ * are steps; else each step of an optimizer ends one. */
 static window find_marked(const ckpt_et_trace *trace, const ckpt_et_node *const *in_file, bool steps, int *candidates)
 {
     window best = {"the whole trace", 0, -1, INT_MAX, false, false};
@@ -97,7 +96,7 @@ static window find_marked(const ckpt_et_trace *trace, const ckpt_et_node *const 
         after = i;
     }
     if (*candidates == 0) {
-        best.backward = backward.allocation >= 0;
+        best.backward = backward.position >= 0;
     }
     return best;
 }
@@ -109,13 +108,13 @@ static ckpt_code find_window(const ckpt_et_trace *trace, window *found, int *can
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for its steps", trace->path);
     }
     for (int i = 0; i < trace->node_count; i++) {
-        in_file[trace->node[i].allocation] = &trace->node[i];
+        in_file[trace->node[i].position] = &trace->node[i];
     }
     *found = find_marked(trace, in_file, true, candidates);
     if (*candidates == 0) {
         *found = find_marked(trace, in_file, false, candidates);
     }
-    *candidates += *candidates == 0; /* no step is marked: the whole trace is one */
+    *candidates += *candidates == 0; /* no step is marked: the whole trace is one step */
     return CKPT_OK;
 }
 
@@ -127,15 +126,16 @@ typedef struct surroundings {
     bool backward, update, accumulate;
 } surroundings;
 
-/* An op that an exception left (as torch.utils.checkpoint's runs again end) stays on PyTorch's stack and is not in the
- * file: what follows is written as if inside it. What cannot be inside an op is taken out again. */
+/* When an exception leaves an op, as at the end of a recomputation by torch.utils.checkpoint, the op stays on PyTorch's
+ * stack and is missing in the file. PyTorch then writes later nodes as if they were inside that op. Nodes that cannot
+ * be inside an op are therefore taken out of it. */
 static surroundings surround(const ckpt_et_node *node, const surroundings *outside)
 {
     surroundings s = *outside;
     if (is_profiler_step(node) || is_optimizer(node, "Optimizer.")) {
         s = (surroundings){.op = -1, .forward_seq = -1};
     }
-    if (begins(node->name, "autograd::engine::evaluate_function")) { /* what is around it says "backward" at best */
+    if (begins(node->name, "autograd::engine::evaluate_function")) { /* the label around it says "backward" at best */
         s.label = NULL;
         s.op = -1;
     }
@@ -169,35 +169,6 @@ static ckpt_code name_op(const ckpt_et_trace *trace, const ckpt_et_node *node, c
     return *name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a name", trace->path);
 }
 
-/* Which forward op made the autograd node of that sequence number: the last that began with it, because an op that
- * makes none leaves the number to the next. */
-typedef struct origin {
-    int64_t seq, id;
-    int op;
-} origin;
-
-static int by_seq(const void *a, const void *b)
-{
-    const origin *const x = a;
-    const origin *const y = b;
-    return x->seq != y->seq ? (x->seq > y->seq) - (x->seq < y->seq) : (x->id > y->id) - (x->id < y->id);
-}
-
-static int find_origin(const origin *origins, int count, int64_t seq)
-{
-    int low = 0;
-    int high = count;
-    while (low < high) { /* the first beyond seq */
-        const int middle = low + (high - low) / 2;
-        if (origins[middle].seq <= seq) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low > 0 && origins[low - 1].seq == seq ? origins[low - 1].op : -1;
-}
-
 typedef struct finder {
     const ckpt_et_trace *trace;
     ckpt_et_step *step;
@@ -209,7 +180,7 @@ typedef struct finder {
     ckpt_err *err;
 } finder;
 
-/* A parent that is not in the file was where the node that began before it was. */
+/* The surroundings of a node. If its parent is not in the file: those of the last node that began before the parent. */
 static const surroundings *outside_of(finder *f, const ckpt_et_node *node)
 {
     static const surroundings nothing = {.op = -1, .forward_seq = -1};
@@ -241,7 +212,8 @@ static ckpt_code add_node(finder *f, int i)
     *s = surround(node, outside_of(f, node));
     f->below[i] = -1;
     if (node->scope == CKPT_ET_SCOPE_BACKWARD && node->seq_id >= 0 && node->parent >= 0) {
-        f->around[node->parent].forward_seq = node->seq_id; /* what autograd does around the function belongs to it */
+        f->around[node->parent].forward_seq =
+            node->seq_id; /* autograd's work around the function belongs to the same op */
     }
     if (!is_inside(&f->window, node)) {
         s->op = -1;
@@ -268,27 +240,28 @@ static ckpt_code add_node(finder *f, int i)
     return CKPT_OK;
 }
 
-/* Forward op without a label: its own name; backward: that of its forward op. */
+/* Names the layer of ops without a label: a backward op takes that of its forward op, a forward op its own name.
+ * The forward op of an autograd node is the last that began with the node's sequence number: an op that makes no node
+ * leaves the number to the next. */
 static ckpt_code label_ops(finder *f)
 {
     const ckpt_et_trace *const trace = f->trace;
     ckpt_et_step *const step = f->step;
-    origin *const origins = CKPT_NEW(trace->work, origin, trace->node_count);
-    if (origins == NULL) {
+    ckpt_import_index origins = {CKPT_NEW(trace->work, ckpt_import_entry, trace->node_count), 0};
+    if (origins.at == NULL) {
         return CKPT_FAIL(f->err, CKPT_NO_MEMORY, "%.200s: no memory for its layers", trace->path);
     }
-    int count = 0;
     for (int i = 0; i < trace->node_count; i++) {
         const ckpt_et_node *const node = &trace->node[i];
-        if (f->top[i] >= 0 && node->seq_id >= 0 && step->op[f->top[i]].phase == CKPT_FORWARD) {
-            origins[count++] = (origin){node->seq_id, node->id, f->top[i]};
+        if (f->top[i] >= 0 && step->op[f->top[i]].phase == CKPT_FORWARD) {
+            ckpt_import_index_add(&origins, (ckpt_import_entry){node->seq_id, node->id, 0, f->top[i]});
         }
     }
-    qsort(origins, (size_t)count, sizeof *origins, by_seq);
-    for (int i = 0; i < step->op_count; i++) { /* forward ops of a step stand before the backward ops they explain */
+    ckpt_import_index_sort(&origins);
+    for (int i = 0; i < step->op_count; i++) { /* forward ops come before their backward ops */
         ckpt_et_op *const op = &step->op[i];
         const int64_t seq = f->around[op->node].forward_seq;
-        const int from = op->layer == NULL && seq >= 0 ? find_origin(origins, count, seq) : -1;
+        const int64_t from = op->layer == NULL ? ckpt_import_index_find(&origins, seq) : -1;
         if (from >= 0 && from < i) {
             op->layer = step->op[from].layer;
         } else if (op->layer == NULL && op->phase == CKPT_FORWARD) {
@@ -299,7 +272,8 @@ static ckpt_code label_ops(finder *f)
     return CKPT_OK;
 }
 
-/* After the last backward op all is update (clipping of gradients); the ones that backward begins with are its own. */
+/* Ops after the last backward op are part of the update, such as clipping of gradients. The tensor of ones that
+ * backward begins with is part of backward. */
 static void settle_phases(finder *f)
 {
     ckpt_et_step *const step = f->step;

@@ -1,52 +1,25 @@
 /* Times of ops from a Kineto trace of the same run.
  *
- * Both files carry the number of each recorded function: "rf_id" here, "Record function id" there. Without a GPU an
- * op's time is that of its own event. With one it is the sum of its kernels, copies and fills: those carry the
- * "External id" of the op that launched them, or the "correlation" of a runtime call that does. */
-#include <stdlib.h>
+ * Both files hold the number of each recorded function: "rf_id" in the ExecutionTrace, "Record function id" in the
+ * Kineto trace. Without a GPU, an op takes the time of its own event. With one, it takes the sum of its kernels, copies
+ * and fills: they carry the "External id" of the op that launched them, or the "correlation" of a runtime call that
+ * carries it. */
 #include <string.h>
 
 #include "imports/chrome_impl.h"
 #include "imports/execution_impl.h"
 
-typedef struct pair {
-    int64_t key, value;
-} pair;
-
-typedef struct table {
-    pair *at;
-    int count;
-} table;
-
 typedef struct reader {
     const ckpt_et_trace *trace;
     ckpt_et_step *step;
     ckpt_chrome chrome;
-    table node_of_function; /* "Record function id" -> node */
-    table node_of_external; /* "External id" -> node */
-    table external_of_call; /* "correlation" -> "External id" */
+    ckpt_import_index node_of_function; /* "Record function id" -> node */
+    ckpt_import_index node_of_external; /* "External id" -> node */
+    ckpt_import_index external_of_call; /* "correlation" -> "External id" */
     ckpt_err *err;
 } reader;
 
-static int by_key(const void *a, const void *b)
-{
-    const int64_t x = ((const pair *)a)->key;
-    const int64_t y = ((const pair *)b)->key;
-    return (x > y) - (x < y);
-}
-
-static void sort(table *t)
-{
-    qsort(t->at, (size_t)t->count, sizeof *t->at, by_key);
-}
-
-static const pair *find(const table *t, int64_t key)
-{
-    const pair wanted = {key, 0};
-    return key < 0 ? NULL : bsearch(&wanted, t->at, (size_t)t->count, sizeof wanted, by_key);
-}
-
-/* The event of a function of the step must have its name, or the run is another one. */
+/* Fails if an event has another name than the node with its function number: the trace is of another run. */
 static ckpt_code check_name(reader *r, const ckpt_chrome_span *span, const ckpt_et_node *node)
 {
     const ckpt_mark mark = ckpt_arena_mark(r->trace->work);
@@ -73,43 +46,43 @@ static ckpt_code add_time(const reader *r, int op, ckpt_ns ns)
                : CKPT_FAIL(r->err, CKPT_OVERFLOW, "%.200s: times do not fit 63 bits", r->chrome.scan.source);
 }
 
-/* Who is who, and without a GPU how long the op took. */
+/* Indexes the event's numbers. Without a GPU, adds its duration to its op. */
 static ckpt_code learn(reader *r, const ckpt_chrome_span *span, bool kernels)
 {
     if (span->kind == CKPT_CHROME_LAUNCH && span->correlation >= 0 && span->external >= 0) {
-        r->external_of_call.at[r->external_of_call.count++] = (pair){span->correlation, span->external};
+        ckpt_import_index_add(&r->external_of_call,
+                              (ckpt_import_entry){.number = span->correlation, .value = span->external});
     }
-    const pair *const found = span->kind == CKPT_CHROME_OP ? find(&r->node_of_function, span->function) : NULL;
-    if (found == NULL) {
+    const int node =
+        span->kind == CKPT_CHROME_OP ? (int)ckpt_import_index_find(&r->node_of_function, span->function) : -1;
+    if (node < 0) {
         return CKPT_OK;
     }
-    const int node = (int)found->value;
     CKPT_TRY(check_name(r, span, &r->trace->node[node]));
-    if (span->external >= 0) {
-        r->node_of_external.at[r->node_of_external.count++] = (pair){span->external, node};
-    }
+    ckpt_import_index_add(&r->node_of_external, (ckpt_import_entry){.number = span->external, .value = node});
     const int op = r->step->top[node];
     return kernels || r->step->op[op].node != node ? CKPT_OK : add_time(r, op, span->end_ns - span->start_ns);
 }
 
 static ckpt_code add_kernel(const reader *r, const ckpt_chrome_work *work)
 {
-    const pair *found = find(&r->node_of_external, work->external);
-    if (found == NULL) {
-        const pair *const call = find(&r->external_of_call, work->correlation);
-        found = call != NULL ? find(&r->node_of_external, call->value) : NULL;
+    int64_t node = ckpt_import_index_find(&r->node_of_external, work->external);
+    if (node < 0) {
+        const int64_t external = ckpt_import_index_find(&r->external_of_call, work->correlation);
+        node = ckpt_import_index_find(&r->node_of_external, external);
     }
-    return found != NULL ? add_time(r, r->step->top[found->value], work->end_ns - work->start_ns) : CKPT_OK;
+    return node >= 0 ? add_time(r, r->step->top[node], work->end_ns - work->start_ns) : CKPT_OK;
 }
 
 static void list_functions(reader *r)
 {
     for (int i = 0; i < r->trace->node_count; i++) {
         if (r->step->top[i] >= 0 && r->trace->node[i].rf_id > 0) {
-            r->node_of_function.at[r->node_of_function.count++] = (pair){r->trace->node[i].rf_id, i};
+            ckpt_import_index_add(&r->node_of_function,
+                                  (ckpt_import_entry){.number = r->trace->node[i].rf_id, .value = i});
         }
     }
-    sort(&r->node_of_function);
+    ckpt_import_index_sort(&r->node_of_function);
 }
 
 static ckpt_code take_times(reader *r, ckpt_et_timing *timing)
@@ -118,9 +91,9 @@ static ckpt_code take_times(reader *r, ckpt_et_timing *timing)
     const ckpt_chrome_span *const span = r->chrome.spans.at;
     const ckpt_chrome_work *const kernel = r->chrome.works.at;
     const int spans = r->chrome.spans.count;
-    r->node_of_function.at = CKPT_NEW(work, pair, r->trace->node_count);
-    r->node_of_external.at = CKPT_NEW(work, pair, spans);
-    r->external_of_call.at = CKPT_NEW(work, pair, spans);
+    r->node_of_function.at = CKPT_NEW(work, ckpt_import_entry, r->trace->node_count);
+    r->node_of_external.at = CKPT_NEW(work, ckpt_import_entry, spans);
+    r->external_of_call.at = CKPT_NEW(work, ckpt_import_entry, spans);
     if (r->node_of_function.at == NULL || r->node_of_external.at == NULL || r->external_of_call.at == NULL) {
         return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d events", r->chrome.scan.source, spans);
     }
@@ -129,8 +102,8 @@ static ckpt_code take_times(reader *r, ckpt_et_timing *timing)
     for (int i = 0; i < spans; i++) {
         CKPT_TRY(learn(r, &span[i], timing->kernels));
     }
-    sort(&r->node_of_external);
-    sort(&r->external_of_call);
+    ckpt_import_index_sort(&r->node_of_external);
+    ckpt_import_index_sort(&r->external_of_call);
     for (int i = 0; i < r->chrome.works.count; i++) {
         CKPT_TRY(add_kernel(r, &kernel[i]));
     }

@@ -1,6 +1,7 @@
-/* What the importers share: lines to the user, and names that are the file's. */
+/* Helpers that all importers use. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "imports/import_impl.h"
@@ -39,4 +40,41 @@ void ckpt_import_say(void (*note)(const char *line), const char *format, ...)
         *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
     }
     note(line);
+}
+
+void ckpt_import_index_add(ckpt_import_index *index, ckpt_import_entry entry)
+{
+    if (entry.number >= 0) {
+        index->at[index->count++] = entry;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const ckpt_import_entry *const x = a, *const y = b;
+    const int number = ckpt_import_compare(x->number, y->number);
+    const int rank = number != 0 ? number : ckpt_import_compare(x->rank, y->rank);
+    return rank != 0 ? rank : ckpt_import_compare(x->order, y->order);
+}
+
+void ckpt_import_index_sort(ckpt_import_index *index)
+{
+    if (index->count > 0) {
+        qsort(index->at, (size_t)index->count, sizeof *index->at, by_number);
+    }
+}
+
+int64_t ckpt_import_index_find(const ckpt_import_index *index, int64_t number)
+{
+    int low = 0;
+    int high = index->count;
+    while (low < high) { /* the first beyond the number */
+        const int middle = low + (high - low) / 2;
+        if (index->at[middle].number <= number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low > 0 && index->at[low - 1].number == number ? index->at[low - 1].value : -1;
 }

@@ -1,6 +1,6 @@
 /* The stack machine of Python's pickles, without the instructions that name or call code.
  * Source: CPython, Lib/pickletools.py, which describes each opcode; PEP 307 (protocol 2), 3154 (4) and 574 (5).
- * No recursion anywhere: nesting lives on the machine's own stack, which grows by one value per byte at most. */
+ * Nothing here recurses: nested values are on the machine's own stack, which grows by at most one value per byte. */
 #include "imports/pickle_impl.h"
 
 #include <string.h>
@@ -11,16 +11,16 @@ enum { FIRST_ROOM = 8, PROTOCOL_MIN = 2, PROTOCOL_MAX = 5, NAME_MAX_BYTES = 60 }
 
 typedef struct machine {
     const unsigned char *bytes;
-    size_t length, at; /* `at` is behind the opcode that runs, then behind its argument */
+    size_t length, at; /* `at`: behind the current opcode, then behind its argument */
     size_t opcode_at;
     const ckpt_opcode *opcode;
     ckpt_arena *arena;
     ckpt_pickle_value **stack;
     int stack_count, stack_room;
-    int *mark; /* stack_count at each mark that is open */
+    int *mark; /* stack_count at each open mark */
     int mark_count, mark_room;
-    ckpt_pickle_value **memo;     /* NULL: nothing there */
-    size_t memo_count, memo_room; /* memo_count: in use, which is the number MEMOIZE takes */
+    ckpt_pickle_value **memo;     /* NULL: unused */
+    size_t memo_count, memo_room; /* memo_count: entries in use, which is the next number of MEMOIZE */
     ckpt_pickle_value *constant;  /* None, False, True */
     int64_t value_count;
     ckpt_err *err;
@@ -37,7 +37,7 @@ static ckpt_code bad(const machine *m, const char *why)
     return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "found opcode %s at byte %zu: %s", m->opcode->name, m->opcode_at, why);
 }
 
-/* Room for one more of `size` bytes in an array of `*room`, which moves. */
+/* Makes room for one more element of `size` bytes; the array may move. */
 static ckpt_code grow(const machine *m, void **array, int count, int *room, size_t size)
 {
     if (count < *room) {
@@ -76,7 +76,7 @@ static ckpt_code push_new(machine *m, ckpt_pickle_value value)
     return push(m, made);
 }
 
-/* The lowest stack position that may be taken: nothing is taken from below the last open mark. */
+/* The lowest stack position that an opcode may take: that of the last open mark. */
 static int floor_of(const machine *m)
 {
     return m->mark_count > 0 ? m->mark[m->mark_count - 1] : 0;
@@ -87,7 +87,7 @@ static ckpt_code need(const machine *m, int count)
     return m->stack_count - floor_of(m) >= count ? CKPT_OK : bad(m, "it takes more values than there are");
 }
 
-/* Where the values since the last mark begin; the mark is gone afterwards. */
+/* Removes the last mark; *first: where its values begin. */
 static ckpt_code pop_mark(machine *m, int *first)
 {
     if (m->mark_count == 0) {
@@ -126,8 +126,7 @@ static ckpt_code push_int(machine *m, int64_t value)
     return push_new(m, (ckpt_pickle_value){.type = CKPT_PICKLE_INT, .as.integer = value});
 }
 
-/* LONG1 and LONG4: two's complement, little-endian, `width` bytes, of which those beyond the eighth may only repeat the
- * sign. */
+/* LONG1 and LONG4: two's complement, little-endian. Bytes beyond the eighth may only repeat the sign. */
 static ckpt_code push_long(machine *m)
 {
     uint64_t width = 0;
@@ -166,7 +165,7 @@ static ckpt_code push_real(machine *m)
     const unsigned char *byte = NULL;
     CKPT_TRY(take(m, 8, &byte));
     uint64_t bits = 0;
-    for (int i = 0; i < 8; i++) { /* big-endian, unlike everything else */
+    for (int i = 0; i < 8; i++) { /* big-endian, unlike all other numbers */
         bits = bits << 8 | byte[i];
     }
     ckpt_pickle_value value = {.type = CKPT_PICKLE_REAL};
@@ -188,7 +187,7 @@ static ckpt_code push_bytes(machine *m)
                                            .as.bytes = (const char *)bytes});
 }
 
-/* A tuple or a set of the values from `first` on, or an empty container. */
+/* Makes a tuple or a set of the values from `first` on, or an empty container. */
 static ckpt_code push_items(machine *m, int first)
 {
     const int count = m->stack_count - first;
@@ -204,7 +203,7 @@ static ckpt_code push_items(machine *m, int first)
                            .type = (ckpt_pickle_type)m->opcode->makes, .count = count, .as.item = item, .room = count});
 }
 
-/* Put the values from `first` on into the container below them. */
+/* Adds the values from `first` on to the container below them. */
 static ckpt_code add_items(machine *m, int first)
 {
     const int per_item = m->opcode->makes == CKPT_PICKLE_DICT ? 2 : 1;
@@ -236,7 +235,7 @@ static ckpt_code add_items(machine *m, int first)
 static ckpt_code memo_put(machine *m, uint64_t index)
 {
     CKPT_TRY(need(m, 1));
-    if (index >= m->length) { /* each put takes a byte at least, and Python numbers them from 0 */
+    if (index >= m->length) { /* each PUT takes at least one byte, and Python numbers them from 0 */
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
                          "found opcode %s at byte %zu with number %llu, wanted less than the file's %zu bytes",
                          m->opcode->name, m->opcode_at, (unsigned long long)index, m->length);
@@ -292,7 +291,7 @@ static ckpt_code protocol(machine *m)
     return CKPT_OK;
 }
 
-/* A frame only says that so many bytes follow; they are already here. */
+/* FRAME says how many bytes follow; all bytes are in memory already. */
 static ckpt_code frame(machine *m)
 {
     uint64_t length = 0;
@@ -304,7 +303,7 @@ static ckpt_code frame(machine *m)
     return CKPT_OK;
 }
 
-/* Printable ASCII of `bytes` up to a newline, for a message. */
+/* Copies `bytes` up to a newline as printable ASCII, for a message. */
 static int printable(char *to, const char *bytes, size_t length)
 {
     int count = 0;
@@ -316,7 +315,7 @@ static int printable(char *to, const char *bytes, size_t length)
     return count;
 }
 
-/* Refuse an opcode that would name or run code, with the name where the file gives one. */
+/* Refuses an opcode that would name or run code; the message has the name if the file has one. */
 static ckpt_code refuse(const machine *m)
 {
     char module[NAME_MAX_BYTES + 1] = "";
@@ -349,7 +348,7 @@ static ckpt_code tuple_of(machine *m, int count)
     return push_items(m, m->stack_count - count);
 }
 
-/* Python's POP takes the mark when there is nothing above it. */
+/* As in Python, POP removes the mark if no value is above it. */
 static ckpt_code pop(machine *m)
 {
     if (m->mark_count > 0 && floor_of(m) == m->stack_count) {
@@ -405,7 +404,7 @@ static ckpt_code run(machine *m)
     case CKPT_DO_DUP: CKPT_TRY(need(m, 1)); return push(m, m->stack[m->stack_count - 1]);
     case CKPT_DO_OLD: return bad(m, "of protocol 0 or 1; wanted a pickle of protocol 2 to 5");
     case CKPT_DO_STOP:
-    case CKPT_DO_UNKNOWN: break; /* run_all sees to both */
+    case CKPT_DO_UNKNOWN: break; /* handled by run_all */
     case CKPT_DO_REFUSE:
     case CKPT_DO_REFUSE_NAMED:
     case CKPT_DO_REFUSE_STACKED: return refuse(m);

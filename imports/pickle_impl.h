@@ -1,8 +1,8 @@
-/* Python pickles as plain data. The format is a program for a stack machine; this machine knows the instructions that
- * build data and none that names, calls or loads anything. Nothing is executed.
+/* Reads Python pickles as plain data. A pickle is a program for a stack machine. This machine has the instructions that
+ * build data, and none that names, calls or loads code.
  *
- * What is read is a graph, not a tree: a value that the file refers to twice is there once, and a list may contain
- * itself. Who walks it must bound the walk (value_count is the number of values). */
+ * The result is a graph, not a tree: a value may be referred to twice, and a list may contain itself. A walk over it
+ * must be bounded (value_count is the number of values). */
 #ifndef CKPT_IMPORTS_PICKLE_IMPL_H
 #define CKPT_IMPORTS_PICKLE_IMPL_H
 
@@ -31,28 +31,28 @@ struct ckpt_pickle_value {
     union {
         int64_t integer; /* a bool too */
         double real;
-        const char *bytes;              /* inside the file's own bytes: not terminated, may hold zeros */
+        const char *bytes;              /* points into the file: not terminated, may hold zeros */
         const ckpt_pickle_value **item; /* of a dict: key, value, key, value, ... in file order */
     } as;
-    int room; /* of item; the reader's own business */
+    int room; /* of item; only for the reader */
 };
 
-/* The pickle of protocol 2 to 5 at `bytes`, which must live as long as the values; `path` is for messages. What follows
- * the pickle's end is not looked at, as Python's own reader does.
+/* Reads a pickle of protocol 2 to 5 at `bytes`, which must outlive the values. `path` is for messages. Bytes behind the
+ * pickle's end are ignored, as in Python.
  * Errors: CKPT_BAD_INPUT ("path: found ... at byte 17 ..., wanted ..."), CKPT_NO_MEMORY.
  * Cost: O(length) time and at most about 100 bytes of memory per byte. */
 CKPT_MUST_USE ckpt_code ckpt_pickle_read(const char *path, const char *bytes, size_t length, ckpt_arena *arena,
                                          const ckpt_pickle_value **root, int64_t *value_count, ckpt_err *err);
 
-/* The value of that key, the last one as in Python; NULL: not a dict, or no such key. Only the last
- * CKPT_PICKLE_KEYS keys are looked at: dicts of records are small, and a large one shared by many is an attack. */
+/* The last value of the key, as in Python; NULL: not a dict, or no such key. Only the last CKPT_PICKLE_KEYS keys count:
+ * dicts of records are small, and a large dict shared by many records is an attack. */
 enum { CKPT_PICKLE_KEYS = 64 };
 const ckpt_pickle_value *ckpt_pickle_find(const ckpt_pickle_value *dict, const char *key);
 
 bool ckpt_pickle_is_text(const ckpt_pickle_value *value, const char *text);
 const char *ckpt_pickle_type_name(ckpt_pickle_type type); /* "a dict" */
 
-/* What an opcode makes the machine do. The last four are the ones that are never done. */
+/* The action of an opcode. The last four are refused. */
 typedef enum ckpt_opcode_does {
     CKPT_DO_UNKNOWN, /* no such opcode */
     CKPT_DO_PROTO,
@@ -74,20 +74,20 @@ typedef enum ckpt_opcode_does {
     CKPT_DO_BYTES,
     CKPT_DO_EMPTY,
     CKPT_DO_TUPLE,
-    CKPT_DO_MAKE_MARKED, /* of all since the last mark */
+    CKPT_DO_MAKE_MARKED, /* of all values since the last mark */
     CKPT_DO_ADD,
     CKPT_DO_ADD_MARKED,
     CKPT_DO_OLD,
     CKPT_DO_REFUSE,
     CKPT_DO_REFUSE_NAMED,  /* the name follows in two lines */
-    CKPT_DO_REFUSE_STACKED /* the name is the two texts on top of the stack */
+    CKPT_DO_REFUSE_STACKED /* the two texts on top of the stack are the name */
 } ckpt_opcode_does;
 
 typedef struct ckpt_opcode {
     const char *name; /* as in pickletools; NULL: no such opcode */
     ckpt_opcode_does does;
-    int width; /* bytes of the number that follows, or values it takes */
-    int makes; /* ckpt_pickle_type of what is made or added to */
+    int width; /* bytes of the number that follows, or number of values taken */
+    int makes; /* the ckpt_pickle_type made or added to */
 } ckpt_opcode;
 
 extern const ckpt_opcode ckpt_opcodes[256];

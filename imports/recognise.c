@@ -1,5 +1,5 @@
-/* Which kind of file it is: a pickle by the opcode every pickle since protocol 2 begins with, JSON by the keys that
- * only one tool writes. */
+/* Recognises the kind of a file: a pickle by the opcode that every pickle since protocol 2 begins with, JSON by keys
+ * that only one tool writes. */
 #include <string.h>
 
 #include "core/base/file.h"
@@ -10,7 +10,7 @@ enum { PICKLE_PROTO = 0x80 };
 
 static ckpt_code recognise(const char *path, const char *bytes, size_t length, ckpt_import_kind *kind, ckpt_err *err)
 {
-    const size_t mark = length >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of byte order */
+    const size_t mark = length >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark */
     const size_t first = mark + strspn(bytes + mark, " \t\r\n");
     const char begin = bytes[first];
     if (length > 0 && (unsigned char)bytes[0] == PICKLE_PROTO) {

@@ -1,6 +1,6 @@
-/* PyTorch's memory snapshot as a trace. The file has the last entries of a ring and the state at the end; what was
- * allocated before the first entry follows from both: blocks that are freed and were never allocated, and blocks of the
- * end whose place no entry touches. Those stand at the start of the trace.
+/* Makes a trace of PyTorch's memory snapshot. The file holds the last entries of a ring buffer and the final state.
+ * Both tell what was allocated before the first entry: blocks that are freed without an allocation, and blocks of the
+ * final state whose addresses no entry touches. The trace begins with these.
  *
  * Bytes that the allocator holds and nobody uses are `outside`: reserved minus allocated. */
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "imports/import.h"
 #include "imports/snapshot_impl.h"
 
-#define ALLOCATOR_STREAM "allocator" /* of what the allocator does, not the program */
+#define ALLOCATOR_STREAM "allocator" /* for events of the allocator itself */
 static const char before_recording[] = "before the recording";
 
 typedef struct range {
@@ -23,7 +23,7 @@ typedef struct importer {
     ckpt_snapshot *s;
     ckpt_timeline *timeline;
     int *previous;  /* of each entry, then each block: the allocation or free before it at its address; -1 */
-    range *touched; /* by allocations and frees; disjoint and ascending after merge */
+    range *touched; /* addresses that entries allocate or free; disjoint and ascending after merge */
     int touched_count;
     const char **name; /* of each entry; NULL: left out */
     ckpt_bytes *delta; /* of reserved bytes, per event on the allocator's stream */
@@ -91,7 +91,7 @@ static ckpt_ns first_time(const ckpt_snapshot *s)
     return s->entry_count > 0 ? s->entry[0].time_ns : 0;
 }
 
-/* An allocation from before the first entry. `value` NULL: nothing is known but that it is freed later. */
+/* Adds an allocation from before the first entry. `value` NULL: only its later free is known. */
 static ckpt_code add_before(importer *im, int64_t address, ckpt_bytes size_bytes, int64_t stream,
                             const ckpt_pickle_value *value)
 {
@@ -107,7 +107,7 @@ static ckpt_code add_before(importer *im, int64_t address, ckpt_bytes size_bytes
                       &entry);
 }
 
-/* Remember where entry i allocates or frees, and what it is called. */
+/* Records the addresses that entry i allocates or frees, and its name. */
 static ckpt_code scan_entry(importer *im, int i)
 {
     const ckpt_snapshot_entry *const entry = &im->s->entry[i];
@@ -130,7 +130,7 @@ static ckpt_code scan_entry(importer *im, int i)
     } else if (before < 0) {
         im->name[i] = before_recording;
         CKPT_TRY(add_before(im, entry->address, entry->size_bytes, entry->stream, NULL));
-    } else { /* freed twice: the allocation between is not in the file */
+    } else { /* freed twice: the allocation in between is not in the file */
         im->lost_count++;
     }
     return CKPT_OK;
@@ -139,7 +139,7 @@ static ckpt_code scan_entry(importer *im, int i)
 static int by_first(const void *a, const void *b)
 {
     const range *const x = a, *const y = b;
-    return (x->first > y->first) - (x->first < y->first);
+    return ckpt_import_compare(x->first, y->first);
 }
 
 static void merge(importer *im)
@@ -172,7 +172,7 @@ static bool is_touched(const importer *im, int64_t first, int64_t end)
     return low < im->touched_count && im->touched[low].first < end;
 }
 
-/* All that was allocated before the first entry. */
+/* Finds all that was allocated before the first entry. */
 static ckpt_code find_before(importer *im)
 {
     const ckpt_snapshot *const s = im->s;
@@ -197,7 +197,7 @@ static ckpt_code find_before(importer *im)
     return CKPT_OK;
 }
 
-/* What the allocator itself did: an event without a length of its own. */
+/* Adds an event of the allocator itself, without a duration. */
 static ckpt_code add_allocator(importer *im, const ckpt_snapshot_entry *entry)
 {
     const ckpt_snapshot *const s = im->s;
@@ -244,8 +244,8 @@ static ckpt_code add_entries(importer *im)
     return CKPT_OK;
 }
 
-/* Reserved bytes before the first entry: those at the end, less all that changed. No sum on the way from there to the
- * end leaves 63 bits when these two do not. */
+/* Reserved bytes before the first entry: the final bytes minus all changes. If the two sums here fit 63 bits, every
+ * partial sum does. */
 static ckpt_code reserved_before(const importer *im, ckpt_bytes *before)
 {
     ckpt_bytes gained = 0;
@@ -261,7 +261,7 @@ static ckpt_code reserved_before(const importer *im, ckpt_bytes *before)
     return CKPT_OK;
 }
 
-/* Fill `outside` of every event. The events on the allocator's stream stand in the order they were added. */
+/* Fills `outside` of every event. Events of the allocator's stream are in the order they were added. */
 static ckpt_code fill_outside(const importer *im, ckpt_arena *out, ckpt_trace *trace)
 {
     const ckpt_snapshot *const s = im->s;

@@ -1,10 +1,10 @@
-/* "external_annotations": where the program's record_function ranges began and ended, as runs of the trace.
+/* Reads "external_annotations", the begins and ends of the program's record_function ranges, as spans of the trace.
  * Source: torch/csrc/cuda/memory_snapshot.cpp, recorded with _record_memory_history(global_record_annotations=True). */
 #include <string.h>
 
 #include "imports/snapshot_impl.h"
 
-/* Ranges nest as deep as the program's calls; an END is looked for among so many open ones only. */
+/* Ranges nest as deep as the program's calls; an END is matched against at most this many open ranges. */
 enum { OPEN_MAX = 64, NAME_MAX_BYTES = 100 };
 #define ANNOTATION_STREAM "annotations"
 
@@ -16,13 +16,13 @@ typedef struct open_range {
 typedef struct annotations {
     const ckpt_snapshot *s;
     ckpt_timeline *timeline;
-    ckpt_ns first_ns, last_ns; /* of the entries: what lies outside is cut off */
+    ckpt_ns first_ns, last_ns; /* of the entries: ranges are cut to this time */
     open_range open[OPEN_MAX];
     int open_count;
     int odd_count; /* left out */
 } annotations;
 
-/* As far as names are kept. */
+/* Compares only the bytes that are kept. */
 static bool same_text(const ckpt_pickle_value *a, const ckpt_pickle_value *b)
 {
     const int count = a->count < NAME_MAX_BYTES ? a->count : NAME_MAX_BYTES;
@@ -49,7 +49,7 @@ static ckpt_code add_range(annotations *an, const ckpt_pickle_value *name, ckpt_
     return CKPT_OK;
 }
 
-/* The end of the newest open range of that name; one that was open before the first entry began with it. */
+/* Ends the newest open range of that name. A range that was open before the first entry begins there. */
 static ckpt_code end_range(annotations *an, const ckpt_pickle_value *name, ckpt_ns end_ns)
 {
     ckpt_ns start_ns = an->first_ns;

@@ -1,4 +1,4 @@
-/* A snapshot's pickle, checked: which device, its entries in order, the blocks in use at the end.
+/* Checks a snapshot's pickle: chooses a device, reads its entries in order and the blocks in use at the end.
  * Source: torch/csrc/cuda/memory_snapshot.cpp, torch/cuda/memory.py (_snapshot) and what torch/cuda/_memory_viz.py
  * reads, of PyTorch 2.1 and 2.15. Older files: no time_us, blocks without an address, "real_size" in a "history". */
 #include <stdio.h>
@@ -6,13 +6,13 @@
 #include "core/base/units.h"
 #include "imports/snapshot_impl.h"
 
-/* Where in the file: device_traces[0][17], segments[3].blocks[2] (item < 0: the list's element itself). */
-typedef struct allocation {
+/* A location in the file: device_traces[0][17], segments[3].blocks[2]; item < 0: the element of the list itself. */
+typedef struct location {
     const char *list, *between;
     int index, item;
-} allocation;
+} location;
 
-static ckpt_code bad(const ckpt_snapshot *s, const allocation *at, const char *key, const ckpt_pickle_value *found,
+static ckpt_code bad(const ckpt_snapshot *s, const location *at, const char *key, const ckpt_pickle_value *found,
                      const char *wanted)
 {
     char where[80];
@@ -35,9 +35,9 @@ static ckpt_code bad(const ckpt_snapshot *s, const allocation *at, const char *k
                      ckpt_pickle_type_name(found->type), wanted);
 }
 
-/* An integer of 0 to `most`; `missing` (negative: it must be there) when there is none. */
-static ckpt_code member_int(const ckpt_snapshot *s, const allocation *at, const ckpt_pickle_value *dict,
-                            const char *key, int64_t most, int64_t missing, int64_t *number)
+/* An integer of 0 to `most`; `missing` if the dict has none. A negative `missing`: it must be there. */
+static ckpt_code member_int(const ckpt_snapshot *s, const location *at, const ckpt_pickle_value *dict, const char *key,
+                            int64_t most, int64_t missing, int64_t *number)
 {
     const ckpt_pickle_value *const found = ckpt_pickle_find(dict, key);
     if (found == NULL && missing >= 0) {
@@ -70,7 +70,7 @@ static ckpt_code root_list(const ckpt_snapshot *s, const char *key, const ckpt_p
     return CKPT_OK;
 }
 
-/* The device with the most entries; with none at all the one of the first segment. */
+/* Chooses the device with the most entries; without entries, that of the first segment. */
 static ckpt_code choose_device(ckpt_snapshot *s, const ckpt_pickle_value *traces, const ckpt_pickle_value *segments,
                                const ckpt_pickle_value **entries)
 {
@@ -78,7 +78,7 @@ static ckpt_code choose_device(ckpt_snapshot *s, const ckpt_pickle_value *traces
     for (int i = 0; traces != NULL && i < traces->count; i++) {
         const ckpt_pickle_value *const list = traces->as.item[i];
         if (list->type != CKPT_PICKLE_LIST) {
-            return bad(s, &(allocation){"device_traces", "", i, -1}, NULL, list, "a list of entries");
+            return bad(s, &(location){"device_traces", "", i, -1}, NULL, list, "a list of entries");
         }
         if (list->count > (*entries != NULL ? (*entries)->count : 0)) {
             *entries = list;
@@ -88,7 +88,7 @@ static ckpt_code choose_device(ckpt_snapshot *s, const ckpt_pickle_value *traces
     if (*entries == NULL && segments != NULL && segments->count > 0) {
         int64_t device = 0;
         CKPT_TRY(
-            member_int(s, &(allocation){"segments", "", 0, -1}, segments->as.item[0], "device", INT32_MAX, 0, &device));
+            member_int(s, &(location){"segments", "", 0, -1}, segments->as.item[0], "device", INT32_MAX, 0, &device));
         s->device = (int)device;
     }
     int others = 0;
@@ -133,8 +133,8 @@ static const action_row *find_action(const ckpt_pickle_value *text)
     return NULL;
 }
 
-/* Whether any free of this device was completed: if so, memory is in use until then (another stream may still read
- * it). A recording may leave those out (skip_actions); then the request is all there is. */
+/* True if the entries have completed frees. Then memory is in use until a free completes, because another stream may
+ * still read it. A recording may leave completed frees out (skip_actions); then the requested ones count. */
 static bool has_completed(const ckpt_pickle_value *entries)
 {
     for (int i = 0; i < entries->count; i++) {
@@ -152,8 +152,8 @@ typedef struct entry_counts {
     const ckpt_pickle_value *first_other;
 } entry_counts;
 
-/* The time of entry i: its own, but not before the one before it. */
-static ckpt_code decode_time(const ckpt_snapshot *s, const allocation *at, ckpt_snapshot_entry *entry,
+/* Sets the entry's time: its own, but not before the previous entry's. */
+static ckpt_code decode_time(const ckpt_snapshot *s, const location *at, ckpt_snapshot_entry *entry,
                              entry_counts *counts)
 {
     int64_t time_us = 0;
@@ -169,7 +169,7 @@ static ckpt_code decode_time(const ckpt_snapshot *s, const allocation *at, ckpt_
     return CKPT_OK;
 }
 
-static ckpt_code decode_entry(const ckpt_snapshot *s, const allocation *at, bool completed, ckpt_snapshot_entry *entry,
+static ckpt_code decode_entry(const ckpt_snapshot *s, const location *at, bool completed, ckpt_snapshot_entry *entry,
                               entry_counts *counts)
 {
     const ckpt_pickle_value *const action = ckpt_pickle_find(entry->value, "action");
@@ -205,7 +205,7 @@ static ckpt_code decode_entries(ckpt_snapshot *s, const ckpt_pickle_value *entri
     entry_counts counts = {0};
     for (int i = 0; i < count; i++) {
         entry[i].value = entries->as.item[i];
-        CKPT_TRY(decode_entry(s, &(allocation){"device_traces", "", s->device, i}, completed, &entry[i], &counts));
+        CKPT_TRY(decode_entry(s, &(location){"device_traces", "", s->device, i}, completed, &entry[i], &counts));
     }
     s->timed = counts.timed > 0;
     for (int i = 0; !s->timed && i < count; i++) { /* an old file */
@@ -227,8 +227,8 @@ static ckpt_code decode_entries(ckpt_snapshot *s, const ckpt_pickle_value *entri
     return CKPT_OK;
 }
 
-/* What the program asked for: less than the block is large. */
-static ckpt_code requested_size(const ckpt_snapshot *s, const allocation *at, ckpt_snapshot_block *block)
+/* The size that the program asked for, which may be less than the block's. */
+static ckpt_code requested_size(const ckpt_snapshot *s, const location *at, ckpt_snapshot_block *block)
 {
     const ckpt_pickle_value *const history = ckpt_pickle_find(block->value, "history");
     if (history != NULL && history->type == CKPT_PICKLE_LIST && history->count > 0) {
@@ -245,14 +245,14 @@ typedef struct segment {
     ckpt_bytes total_bytes;
 } segment;
 
-/* Keep the blocks in use, and give the sum of all. */
+/* Keeps the blocks in use; *sum: bytes of all blocks. */
 static ckpt_code decode_blocks(ckpt_snapshot *s, const segment *in, ckpt_snapshot_block *block, ckpt_bytes *sum)
 {
     const ckpt_pickle_value *const blocks = ckpt_pickle_find(in->value, "blocks");
     int64_t address = in->address;
     *sum = 0;
     for (int i = 0; blocks != NULL && i < blocks->count; i++) {
-        const allocation at = {"segments", ".blocks", in->index, i};
+        const location at = {"segments", ".blocks", in->index, i};
         ckpt_snapshot_block b = {.value = blocks->as.item[i], .stream = in->stream};
         if (b.value->type != CKPT_PICKLE_DICT) {
             return bad(s, &at, NULL, b.value, "a dict");
@@ -276,10 +276,10 @@ static ckpt_code decode_blocks(ckpt_snapshot *s, const segment *in, ckpt_snapsho
     return CKPT_OK;
 }
 
-/* Segment i, if it is this device's. */
+/* Reads segment i if it belongs to the chosen device. */
 static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value, int i, ckpt_snapshot_block *block)
 {
-    const allocation at = {"segments", "", i, -1};
+    const location at = {"segments", "", i, -1};
     segment in = {.value = value, .index = i};
     int64_t device = 0;
     ckpt_bytes sum = 0;
@@ -291,14 +291,14 @@ static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value
     CKPT_TRY(member_int(s, &at, value, "address", INT64_MAX, -1, &in.address));
     CKPT_TRY(member_int(s, &at, value, "total_size", INT64_MAX, -1, &in.total_bytes));
     CKPT_TRY(member_int(s, &at, value, "stream", INT64_MAX, 0, &in.stream));
-    /* torch.profiler's snapshots have segments that span the addresses it saw; the allocator's say what is in use */
+    /* segments from torch.profiler only span the addresses it saw; those from the allocator say what is in use */
     s->knows_reserved = s->knows_reserved || ckpt_pickle_find(value, "allocated_size") != NULL;
     if (!ckpt_sum(s->reserved_bytes, in.total_bytes, &s->reserved_bytes)) {
         return CKPT_FAIL(s->err, CKPT_OVERFLOW, "%.200s: the sum of all segments does not fit 63 bits", s->path);
     }
     const int before = s->block_count;
     CKPT_TRY(decode_blocks(s, &in, block, &sum));
-    if (sum != in.total_bytes) { /* then where they lie is not known either */
+    if (sum != in.total_bytes) { /* then their addresses are unknown too */
         ckpt_import_say(s->note, "segments[%d] is of %lld bytes, its blocks of %lld: its %d blocks in use are left out",
                         i, (long long)in.total_bytes, (long long)sum, s->block_count - before);
         s->block_count = before;
@@ -306,13 +306,13 @@ static ckpt_code decode_segment(ckpt_snapshot *s, const ckpt_pickle_value *value
     return CKPT_OK;
 }
 
-/* A block stands in one segment, as a value of its own. A file in which many segments share one list of blocks holds
- * more blocks than values, and would cost more than its size. */
+/* Each block must be a value of its own. A hostile file in which many segments share one list of blocks has more blocks
+ * than values and would need far more memory than its size. */
 static ckpt_code count_blocks(const ckpt_snapshot *s, const ckpt_pickle_value *segments, int64_t *count)
 {
     *count = 0;
     for (int i = 0; segments != NULL && i < segments->count; i++) {
-        const allocation at = {"segments", "", i, -1};
+        const location at = {"segments", "", i, -1};
         if (segments->as.item[i]->type != CKPT_PICKLE_DICT) {
             return bad(s, &at, NULL, segments->as.item[i], "a dict");
         }

@@ -1,11 +1,11 @@
-/* Names for allocations out of their stack frames: the innermost frame that is the user's own Python, else the backward
- * function of autograd (its threads have no Python), else the innermost Python of a library. */
+/* Names allocations by their stack frames: the innermost frame of the user's own Python, else autograd's backward
+ * function (its threads have no Python frames), else the innermost Python frame of a library. */
 #include <string.h>
 
 #include "imports/snapshot_impl.h"
 
-/* A stack is shared by thousands of entries, so the walk over one is bounded: frames from the inside and bytes of a
- * text that are looked at; and bytes that are kept. */
+/* Thousands of entries may share a stack, so these bound the walk: frames from the inside and bytes of a text that are
+ * read, and bytes of names that are kept. */
 enum { FRAMES_MAX = 256, TEXT_MAX_BYTES = 1024, PART_MAX_BYTES = 60, LAYER_MAX_BYTES = 100 };
 
 typedef struct text {
@@ -40,7 +40,7 @@ static bool ends_with(text in, const char *what)
     return in.length >= length && memcmp(in.bytes + in.length - length, what, (size_t)length) == 0;
 }
 
-/* The profiler's frames say all in the name: "net/layers.py(130): forward". */
+/* The profiler's frames have file and line in the name: "net/layers.py(130): forward". */
 static frame split(frame from)
 {
     const char *const open = memchr(from.name.bytes, '(', (size_t)from.name.length);
@@ -60,7 +60,7 @@ static frame split(frame from)
     return made;
 }
 
-/* Of a long path the end counts, of a long name the start. */
+/* Keeps the end of a long path and the start of a long name. */
 static frame frame_of(const ckpt_pickle_value *value)
 {
     const ckpt_pickle_value *const line = ckpt_pickle_find(value, "line");
