@@ -21,7 +21,8 @@ static bool is_variable(const char *entry, const char *name)
     return strncmp(entry, name, length) == 0 && entry[length] == '=';
 }
 
-/* Is the variable left out? Those are what our own restart set for OpenMP (programs/cli/settle.c), and what we set here. */
+/* Is the variable left out? Those are the ones our own restart set for OpenMP (programs/cli/settle.c) and those set
+ * here. */
 static bool is_dropped(const char *entry, bool record)
 {
     const bool settled = getenv("CKPT_SETTLED") != NULL;

@@ -19,8 +19,8 @@ typedef struct ckpt_command {
  * input, output and signals, and nothing is printed while it runs.
  *
  *   note       called with one line for each thing the user should know ("no process used CUDA: nothing was recorded")
- *   ran        did the command run? Then *exit_code is valid even after an error: a failed recording never hides how the
- *              program ended
+ *   ran        did the command run? Then *exit_code is valid even after an error: a failed recording does not hide how
+ *              the program ended
  *   exit_code  0 to 255, or -N if signal N ended the command
  *
  * Errors: CKPT_BAD_INPUT (no such program), CKPT_IO, CKPT_INTERRUPTED, CKPT_DEVICE (this build has no CUPTI),
