@@ -13,8 +13,10 @@
 #ifndef CKPT_EXECUTOR_EXECUTOR_H
 #define CKPT_EXECUTOR_EXECUTOR_H
 
+#include "core/base/text.h"
 #include "core/formats/trace.h"
 #include "cupti/recorder.h"
+#include "executor/state/section.h"
 #include "kernels/device.h"
 #include "ops/lowering/network.h"
 #include "ranks/ranks.h"
@@ -118,13 +120,6 @@ ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor);
  *
  * All processors hash. Collective; every rank gets it. Gradients that are fused are gone: CKPT_BAD_INPUT. Statistics
  * are those of replica 0. */
-enum { CKPT_DIGEST_LEAF = 1 << 16 };
-typedef enum ckpt_section {
-    CKPT_SECTION_WEIGHTS,
-    CKPT_SECTION_GRADIENTS,
-    CKPT_SECTION_OPTIMIZER,
-    CKPT_SECTION_STATISTICS
-} ckpt_section;
 CKPT_MUST_USE ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section, char text[CKPT_DIGEST_TEXT],
                                              ckpt_err *err);
 
@@ -143,5 +138,8 @@ CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int nod
  * is read on a GPU and the other way round. Written by ckpt_file_begin. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err);
+
+/* The first line that a state file would have now: the same on all ranks that train alike. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_executor_state_header(const ckpt_executor *executor, ckpt_text *text, ckpt_err *err);
 
 #endif

@@ -3,19 +3,7 @@
  * nothing has no length, and follows the step before it on its stream; where records were lost it keeps its stamps. */
 #include <string.h>
 
-#include "executor/executor_impl.h"
-
-void ckpt_executor_trace_record(ckpt_trace *trace, ckpt_recorder *recorder)
-{
-    ckpt_measured *const measured = (ckpt_measured *)trace;
-    measured->recorder = recorder;
-}
-
-const char *ckpt_executor_trace_lost(const ckpt_trace *trace)
-{
-    const ckpt_measured *const measured = (const ckpt_measured *)trace;
-    return measured->lost.msg[0] != '\0' ? measured->lost.msg : NULL;
-}
+#include "executor/run/run_impl.h"
 
 /* Training goes on, and the trace has the stamps' times. */
 static void keep_going(ckpt_measured *measured, ckpt_code code)
@@ -99,13 +87,13 @@ static ckpt_ns find_origin(const ckpt_measured *measured, const ckpt_stretch *st
 }
 
 /* `all`: no record was lost. Steps of one stream run in order; stamps are exact to half a microsecond or so. */
-static void put_times(const ckpt_executor *executor, ckpt_measured *measured, const ckpt_stretch *stretch, bool all)
+static void put_times(const ckpt_program *program, ckpt_measured *measured, const ckpt_stretch *stretch, bool all)
 {
     const ckpt_ns origin = find_origin(measured, stretch);
     ckpt_ns free_from[CKPT_STREAM_COUNT] = {0};
     for (int s = 0; s < measured->trace.event_count; s++) {
         ckpt_event *const event = &measured->event[s];
-        ckpt_ns *const from = &free_from[executor->action[s].stream];
+        ckpt_ns *const from = &free_from[program->action[s].stream];
         if (event->launches > 0) {
             event->start_ns = stretch[s].start_ns - origin;
             event->end_ns = stretch[s].end_ns - origin;
@@ -118,7 +106,7 @@ static void put_times(const ckpt_executor *executor, ckpt_measured *measured, co
     }
 }
 
-static ckpt_code join(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+static ckpt_code join(const ckpt_program *program, ckpt_measured *measured, ckpt_err *err)
 {
     const ckpt_activity *activity = NULL;
     int count = 0;
@@ -132,18 +120,18 @@ static ckpt_code join(const ckpt_executor *executor, ckpt_measured *measured, ck
     }
     ckpt_recorder_report report = {0};
     ckpt_recorder_tell(measured->recorder, &report);
-    put_times(executor, measured, stretch, report.dropped + report.odd == measured->dropped_before);
+    put_times(program, measured, stretch, report.dropped + report.odd == measured->dropped_before);
     return CKPT_OK;
 }
 
-void ckpt_records_end(const ckpt_executor *executor, ckpt_measured *measured)
+void ckpt_records_end(const ckpt_program *program, ckpt_measured *measured)
 {
     if (!measured->recording) {
         return;
     }
     measured->recording = false;
     const ckpt_mark mark = ckpt_arena_mark(measured->out);
-    const ckpt_code code = join(executor, measured, &measured->lost);
+    const ckpt_code code = join(program, measured, &measured->lost);
     ckpt_arena_rewind(measured->out, mark);
     if (code != CKPT_OK) {
         return;

@@ -1,65 +1,65 @@
 /* What goes to other ranks and comes from them, in a step: values and gradients between stages, gradients and weights
- * between replicas. Everything is counted and addressed at set-up (exchange_join.c, wire_exchange.c); nothing here
+ * between replicas. Everything is counted and addressed at set-up (wire_messages.c, wire_exchange.c); nothing here
  * allocates.
  *
  * Messages are read from and written to where the numbers are, piece by piece: a bucket is never packed. Of a GPU whose
  * messages are in the host's memory they go through page-locked rooms; where NCCL carries them, out of the GPU's own
  * memory, when all that was started before has finished. */
-#include "executor/executor_impl.h"
+#include "executor/run/run_impl.h"
 
-static int other_rank(const ckpt_executor *executor, int replica)
+static int other_rank(const ckpt_program *program, int replica)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     return replica * scheme->stages + scheme->stage;
 }
 
 /* Messages out of the device's memory know nothing of its streams. */
-static ckpt_code settle(const ckpt_executor *executor, ckpt_err *err)
+static ckpt_code settle(const ckpt_program *program, ckpt_err *err)
 {
-    const bool direct = executor->device->api->gpu && ckpt_ranks_on_device(executor->options.ranks);
-    return direct ? executor->device->api->finish(executor->device, err) : CKPT_OK;
+    const bool direct = program->device->api->gpu && ckpt_ranks_on_device(program->ranks);
+    return direct ? program->device->api->finish(program->device, err) : CKPT_OK;
 }
 
 /* From one place on the device to another, in pieces through the host where it is a GPU. */
-static ckpt_code copy_within(ckpt_executor *executor, void *to, const void *from, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code copy_within(const ckpt_program *program, void *to, const void *from, ckpt_bytes bytes, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
+    ckpt_device *const device = program->device;
     if (!device->api->gpu) {
         return device->api->upload(device, to, from, bytes, err);
     }
     for (ckpt_bytes done = 0; done < bytes; done += CKPT_CHUNK_BYTES) {
         const ckpt_bytes now = bytes - done < CKPT_CHUNK_BYTES ? bytes - done : CKPT_CHUNK_BYTES;
-        CKPT_TRY(device->api->download(device, executor->chunk, (const unsigned char *)from + done, now, err));
-        CKPT_TRY(device->api->upload(device, (unsigned char *)to + done, executor->chunk, now, err));
+        CKPT_TRY(device->api->download(device, program->memory.chunk, (const unsigned char *)from + done, now, err));
+        CKPT_TRY(device->api->upload(device, (unsigned char *)to + done, program->memory.chunk, now, err));
     }
     return CKPT_OK;
 }
 
-static ckpt_code send(ckpt_executor *executor, const ckpt_transfer *t, ckpt_err *err)
+static ckpt_code send(const ckpt_program *program, const ckpt_transfer *t, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
-    if (t->room != NULL) {
-        CKPT_TRY(device->api->download(device, t->room, t->from, t->bytes, err));
-        return ckpt_ranks_send(executor->options.ranks, t->slot, t->rank, t->tag, t->room, t->bytes, err);
+    ckpt_device *const device = program->device;
+    if (t->staging != NULL) {
+        CKPT_TRY(device->api->download(device, t->staging, t->from, t->bytes, err));
+        return ckpt_ranks_send(program->ranks, t->slot, t->rank, t->tag, t->staging, t->bytes, err);
     }
-    CKPT_TRY(copy_within(executor, t->message, t->from, t->bytes, err));
-    CKPT_TRY(settle(executor, err));
-    return ckpt_ranks_send(executor->options.ranks, t->slot, t->rank, t->tag, t->message, t->bytes, err);
+    CKPT_TRY(copy_within(program, t->message, t->from, t->bytes, err));
+    CKPT_TRY(settle(program, err));
+    return ckpt_ranks_send(program->ranks, t->slot, t->rank, t->tag, t->message, t->bytes, err);
 }
 
-static ckpt_code receive(ckpt_executor *executor, const ckpt_transfer *t, ckpt_err *err)
+static ckpt_code receive(const ckpt_program *program, const ckpt_transfer *t, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
-    void *const to = t->room != NULL ? t->room : t->message;
-    CKPT_TRY(settle(executor, err));
-    CKPT_TRY(ckpt_ranks_receive(executor->options.ranks, t->slot, t->rank, t->tag, to, t->bytes, err));
-    CKPT_TRY(ckpt_ranks_wait(executor->options.ranks, t->slot, err));
-    return t->room != NULL ? device->api->upload(device, t->message, t->room, t->bytes, err) : CKPT_OK;
+    ckpt_device *const device = program->device;
+    void *const to = t->staging != NULL ? t->staging : t->message;
+    CKPT_TRY(settle(program, err));
+    CKPT_TRY(ckpt_ranks_receive(program->ranks, t->slot, t->rank, t->tag, to, t->bytes, err));
+    CKPT_TRY(ckpt_ranks_wait(program->ranks, t->slot, err));
+    return t->staging != NULL ? device->api->upload(device, t->message, t->staging, t->bytes, err) : CKPT_OK;
 }
 
 /* A bucket's exchange, as its replicas see each other. */
 typedef struct exchanging {
-    ckpt_executor *executor;
+    const ckpt_program *program;
     const ckpt_action *action;
     const ckpt_exchange *x;
     int me, replicas;
@@ -67,13 +67,13 @@ typedef struct exchanging {
     ckpt_err *err;
 } exchanging;
 
-static exchanging exchange_of(ckpt_executor *executor, const ckpt_action *action, ckpt_err *err)
+static exchanging exchange_of(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
-    return (exchanging){.executor = executor,
+    return (exchanging){.program = program,
                         .action = action,
                         .x = action->exchange,
-                        .me = executor->replica,
-                        .replicas = executor->lowered->network->scheme.replicas,
+                        .me = program->replica,
+                        .replicas = program->lowered->network->scheme.replicas,
                         .slot = action->exchange->slot,
                         .err = err};
 }
@@ -98,20 +98,20 @@ static ckpt_code send_piece(exchanging *e, int i, int q, int tag)
 {
     const ckpt_piece *const piece = &e->x->piece[i];
     const float *const from = e->x->mirror != NULL ? e->x->mirror + piece->at : e->action->piece[i];
-    return ckpt_ranks_send(e->executor->options.ranks, e->slot++, other_rank(e->executor, q), tag, from,
-                           piece_bytes(piece), e->err);
+    return ckpt_ranks_send(e->program->ranks, e->slot++, other_rank(e->program, q), tag, from, piece_bytes(piece),
+                           e->err);
 }
 
 static ckpt_code receive_piece(exchanging *e, int i, int q, int tag, float *to)
 {
-    return ckpt_ranks_receive(e->executor->options.ranks, e->slot++, other_rank(e->executor, q), tag, to,
+    return ckpt_ranks_receive(e->program->ranks, e->slot++, other_rank(e->program, q), tag, to,
                               piece_bytes(&e->x->piece[i]), e->err);
 }
 
 /* To the mirror, or from it, the pieces of replica q's chunk. */
 static ckpt_code mirror(const exchanging *e, int q, bool down)
 {
-    ckpt_device *const device = e->executor->device;
+    ckpt_device *const device = e->program->device;
     for (int i = e->x->first[q]; e->x->mirror != NULL && i < e->x->first[q + 1]; i++) {
         float *const host = e->x->mirror + e->x->piece[i].at, *const here = e->action->piece[i];
         const ckpt_bytes bytes = piece_bytes(&e->x->piece[i]);
@@ -122,41 +122,41 @@ static ckpt_code mirror(const exchanging *e, int q, bool down)
 }
 
 /* Every replica gets of all others what they have of its chunk. */
-static ckpt_code start_exchange(ckpt_executor *executor, const ckpt_action *action, ckpt_err *err)
+static ckpt_code start_exchange(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
-    exchanging e = exchange_of(executor, action, err);
+    exchanging e = exchange_of(program, action, err);
     const int *const first = e.x->first;
     float *const base = e.x->incoming != NULL ? e.x->incoming : action->staging;
-    CKPT_TRY(settle(executor, err));
+    CKPT_TRY(settle(program, err));
     for (int q = 0; q < e.replicas; q++) {
         for (int i = first[e.me]; q != e.me && i < first[e.me + 1]; i++) {
-            CKPT_TRY(
-                receive_piece(&e, i, q, CKPT_TAG_EXCHANGE, staged(&e, base, q) + (e.x->piece[i].at - own_start(&e))));
+            CKPT_TRY(receive_piece(&e, i, q, CKPT_TAG_REDUCE_SCATTER,
+                                   staged(&e, base, q) + (e.x->piece[i].at - own_start(&e))));
         }
     }
     for (int q = 0; q < e.replicas; q++) {
         CKPT_TRY(q != e.me ? mirror(&e, q, true) : CKPT_OK);
         for (int i = first[q]; q != e.me && i < first[q + 1]; i++) {
-            CKPT_TRY(send_piece(&e, i, q, CKPT_TAG_EXCHANGE));
+            CKPT_TRY(send_piece(&e, i, q, CKPT_TAG_REDUCE_SCATTER));
         }
     }
     return CKPT_OK;
 }
 
-static ckpt_code wait_exchange(ckpt_executor *executor, const ckpt_exchange *x, ckpt_err *err)
+static ckpt_code wait_exchange(const ckpt_program *program, const ckpt_exchange *x, ckpt_err *err)
 {
     for (int i = 0; i < x->slot_count; i++) {
-        CKPT_TRY(ckpt_ranks_wait(executor->options.ranks, x->slot + i, err));
+        CKPT_TRY(ckpt_ranks_wait(program->ranks, x->slot + i, err));
     }
     return CKPT_OK;
 }
 
 /* ((g0 + g1) + g2) + ..., the own gradient in its turn: in float a + b is b + a, so those before it are summed first,
  * in the place of the first, and then added to it. */
-static ckpt_code sum_up(ckpt_executor *executor, const ckpt_action *action, ckpt_err *err)
+static ckpt_code sum_up(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
-    const exchanging e = exchange_of(executor, action, err);
-    ckpt_device *const device = executor->device;
+    const exchanging e = exchange_of(program, action, err);
+    ckpt_device *const device = program->device;
     const int from = e.x->first[e.me], to = e.x->first[e.me + 1];
     if (from == to) {
         return CKPT_OK;
@@ -182,11 +182,11 @@ static ckpt_code sum_up(ckpt_executor *executor, const ckpt_action *action, ckpt
 }
 
 /* Every replica gets of all others their chunks. */
-static ckpt_code start_spread(ckpt_executor *executor, const ckpt_action *action, int tag, ckpt_err *err)
+static ckpt_code start_spread(const ckpt_program *program, const ckpt_action *action, int tag, ckpt_err *err)
 {
-    exchanging e = exchange_of(executor, action, err);
+    exchanging e = exchange_of(program, action, err);
     const int *const first = e.x->first;
-    CKPT_TRY(settle(executor, err));
+    CKPT_TRY(settle(program, err));
     for (int q = 0; q < e.replicas; q++) {
         for (int i = first[q]; q != e.me && i < first[q + 1]; i++) {
             float *const to = e.x->mirror != NULL ? e.x->mirror + e.x->piece[i].at : action->piece[i];
@@ -202,44 +202,44 @@ static ckpt_code start_spread(ckpt_executor *executor, const ckpt_action *action
     return CKPT_OK;
 }
 
-static ckpt_code wait_spread(ckpt_executor *executor, const ckpt_action *action, ckpt_err *err)
+static ckpt_code wait_spread(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
-    const exchanging e = exchange_of(executor, action, err);
-    CKPT_TRY(wait_exchange(executor, action->exchange, err));
+    const exchanging e = exchange_of(program, action, err);
+    CKPT_TRY(wait_exchange(program, action->exchange, err));
     for (int q = 0; q < e.replicas; q++) {
         CKPT_TRY(q != e.me ? mirror(&e, q, false) : CKPT_OK);
     }
     return CKPT_OK;
 }
 
-static ckpt_code reduce(ckpt_executor *executor, const ckpt_action *action, ckpt_err *err)
+static ckpt_code reduce(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     const ckpt_exchange *const x = action->exchange;
-    CKPT_TRY(scheme->overlap ? CKPT_OK : start_exchange(executor, action, err));
-    CKPT_TRY(wait_exchange(executor, x, err));
+    CKPT_TRY(scheme->overlap ? CKPT_OK : start_exchange(program, action, err));
+    CKPT_TRY(wait_exchange(program, x, err));
     if (x->incoming != NULL) {
-        CKPT_TRY(executor->device->api->upload(executor->device, action->staging, x->incoming, x->bucket->staging_bytes,
-                                               err));
+        CKPT_TRY(
+            program->device->api->upload(program->device, action->staging, x->incoming, x->bucket->staging_bytes, err));
     }
-    CKPT_TRY(sum_up(executor, action, err));
+    CKPT_TRY(sum_up(program, action, err));
     if (scheme->shard_optimizer) {
         return CKPT_OK;
     }
-    CKPT_TRY(start_spread(executor, action, CKPT_TAG_SPREAD, err));
-    return scheme->overlap ? CKPT_OK : wait_spread(executor, action, err);
+    CKPT_TRY(start_spread(program, action, CKPT_TAG_SUMS, err));
+    return scheme->overlap ? CKPT_OK : wait_spread(program, action, err);
 }
 
 /* The bfloat16 copies of what has come are made here: they are half as many bytes, but as many messages. */
-static ckpt_code gather(ckpt_executor *executor, const ckpt_action *action, ckpt_err *err)
+static ckpt_code gather(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
-    const exchanging e = exchange_of(executor, action, err);
-    ckpt_device *const device = executor->device;
-    CKPT_TRY(start_spread(executor, action, CKPT_TAG_GATHER, err));
-    CKPT_TRY(wait_spread(executor, action, err));
+    const exchanging e = exchange_of(program, action, err);
+    ckpt_device *const device = program->device;
+    CKPT_TRY(start_spread(program, action, CKPT_TAG_WEIGHTS, err));
+    CKPT_TRY(wait_spread(program, action, err));
     for (int i = 0; i < e.x->first[e.replicas]; i++) {
         const ckpt_piece *const piece = &e.x->piece[i];
-        unsigned char *const narrow = ckpt_executor_param16_at(executor, piece->node, piece->param);
+        unsigned char *const narrow = ckpt_program_param16(program, piece->node, piece->param);
         if (narrow != NULL && (i < e.x->first[e.me] || i >= e.x->first[e.me + 1])) {
             CKPT_TRY(device->api->narrow(device, narrow + 2 * piece->first, action->piece[i], piece->count, err));
         }
@@ -248,26 +248,25 @@ static ckpt_code gather(ckpt_executor *executor, const ckpt_action *action, ckpt
 }
 
 /* Holder h's gradient as messages have it. */
-static float *copy_at(const ckpt_copies *c, int h)
+static float *copy_at(const ckpt_tied_gradients *c, int h)
 {
-    return c->room != NULL ? c->room + h * c->count : c->at[h];
+    return c->staging != NULL ? c->staging + h * c->count : c->at[h];
 }
 
 /* To every other stage that has copies, the gradients of this one's; each stage's first holder stands for it. */
-static ckpt_code send_copies(ckpt_executor *executor, const ckpt_copies *c, int *slot, ckpt_err *err)
+static ckpt_code send_copies(const ckpt_program *program, const ckpt_tied_gradients *c, int *slot, ckpt_err *err)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     const ckpt_bytes bytes = c->count * (ckpt_bytes)sizeof(float);
     for (int h = 0; h < c->holders; h++) {
-        if (c->stage[h] == scheme->stage && c->room != NULL) {
-            CKPT_TRY(executor->device->api->download(executor->device, copy_at(c, h), c->at[h], bytes, err));
+        if (c->stage[h] == scheme->stage && c->staging != NULL) {
+            CKPT_TRY(program->device->api->download(program->device, copy_at(c, h), c->at[h], bytes, err));
         }
         for (int i = 0; c->stage[h] == scheme->stage && i < c->holders; i++) {
             const bool first = i == 0 || c->stage[i] != c->stage[i - 1]; /* holders come in the order of stages */
             if (first && c->stage[i] != scheme->stage) {
-                CKPT_TRY(ckpt_ranks_send(executor->options.ranks, (*slot)++,
-                                         executor->replica * scheme->stages + c->stage[i], CKPT_TAG_SHARED,
-                                         copy_at(c, h), bytes, err));
+                CKPT_TRY(ckpt_ranks_send(program->ranks, (*slot)++, program->replica * scheme->stages + c->stage[i],
+                                         CKPT_TAG_TIED, copy_at(c, h), bytes, err));
             }
         }
     }
@@ -275,47 +274,46 @@ static ckpt_code send_copies(ckpt_executor *executor, const ckpt_copies *c, int 
 }
 
 /* All stages come to the same sum, ((h0 + h1) + h2) + ... in the order of holders, for all their copies. */
-static ckpt_code share(ckpt_executor *executor, const ckpt_copies *c, ckpt_err *err)
+static ckpt_code share(const ckpt_program *program, const ckpt_tied_gradients *c, ckpt_err *err)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
-    ckpt_device *const device = executor->device;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
+    ckpt_device *const device = program->device;
     const ckpt_bytes bytes = c->count * (ckpt_bytes)sizeof(float);
     int slot = c->slot;
-    CKPT_TRY(executor->options.ranks != NULL ? settle(executor, err) : CKPT_OK);
+    CKPT_TRY(program->ranks != NULL ? settle(program, err) : CKPT_OK);
     for (int h = 0; h < c->holders; h++) {
         if (c->stage[h] != scheme->stage) {
-            CKPT_TRY(ckpt_ranks_receive(executor->options.ranks, slot++,
-                                        executor->replica * scheme->stages + c->stage[h], CKPT_TAG_SHARED,
-                                        copy_at(c, h), bytes, err));
+            CKPT_TRY(ckpt_ranks_receive(program->ranks, slot++, program->replica * scheme->stages + c->stage[h],
+                                        CKPT_TAG_TIED, copy_at(c, h), bytes, err));
         }
     }
-    CKPT_TRY(send_copies(executor, c, &slot, err));
+    CKPT_TRY(send_copies(program, c, &slot, err));
     for (int i = c->slot; i < slot; i++) {
-        CKPT_TRY(ckpt_ranks_wait(executor->options.ranks, i, err));
+        CKPT_TRY(ckpt_ranks_wait(program->ranks, i, err));
     }
     for (int h = 0; h < c->holders; h++) {
-        if (c->stage[h] != scheme->stage && c->room != NULL) {
+        if (c->stage[h] != scheme->stage && c->staging != NULL) {
             CKPT_TRY(device->api->upload(device, c->at[h], copy_at(c, h), bytes, err));
         }
         CKPT_TRY(h > 0 ? device->api->add(device, CKPT_FLOAT32, c->at[0], c->at[h], c->count, err) : CKPT_OK);
     }
     for (int h = 1; h < c->holders; h++) {
-        CKPT_TRY(c->stage[h] == scheme->stage ? copy_within(executor, c->at[h], c->at[0], bytes, err) : CKPT_OK);
+        CKPT_TRY(c->stage[h] == scheme->stage ? copy_within(program, c->at[h], c->at[0], bytes, err) : CKPT_OK);
     }
     return CKPT_OK;
 }
 
-ckpt_code ckpt_executor_exchange(ckpt_executor *executor, ckpt_action *action, ckpt_err *err)
+ckpt_code ckpt_run_exchange(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
     switch (action->task) {
-    case CKPT_TASK_SEND: return send(executor, &action->transfer, err);
-    case CKPT_TASK_SENT: return ckpt_ranks_wait(executor->options.ranks, action->transfer.slot, err);
-    case CKPT_TASK_RECEIVE: return receive(executor, &action->transfer, err);
-    case CKPT_TASK_BUCKET: return start_exchange(executor, action, err);
-    case CKPT_TASK_REDUCE: return reduce(executor, action, err);
-    case CKPT_TASK_SUMMED: return wait_spread(executor, action, err);
-    case CKPT_TASK_GATHER: return gather(executor, action, err);
-    case CKPT_TASK_SHARED: return share(executor, &action->copies, err);
+    case CKPT_TASK_SEND: return send(program, &action->transfer, err);
+    case CKPT_TASK_SENT: return ckpt_ranks_wait(program->ranks, action->transfer.slot, err);
+    case CKPT_TASK_RECEIVE: return receive(program, &action->transfer, err);
+    case CKPT_TASK_BUCKET: return start_exchange(program, action, err);
+    case CKPT_TASK_REDUCE: return reduce(program, action, err);
+    case CKPT_TASK_SUMMED: return wait_spread(program, action, err);
+    case CKPT_TASK_GATHER: return gather(program, action, err);
+    case CKPT_TASK_SHARED: return share(program, &action->tied, err);
     case CKPT_TASK_LAYER:
     case CKPT_TASK_NORM: break;
     }

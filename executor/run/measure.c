@@ -1,7 +1,6 @@
 /* The measured trace: what the executor itself counts while it runs, and what the process says about it. Nothing
  * here is taken from the simulator. */
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #if defined(__linux__)
@@ -9,7 +8,7 @@
 #endif
 
 #include "core/base/clock.h"
-#include "executor/executor_impl.h"
+#include "executor/run/run_impl.h"
 
 /* Bytes that malloc has given out and not got back; 0 where the C library does not tell. */
 static ckpt_bytes heap_bytes(void)
@@ -22,24 +21,18 @@ static ckpt_bytes heap_bytes(void)
 #endif
 }
 
-void ckpt_executor_outside_start(ckpt_executor *executor)
+void ckpt_outside_start(ckpt_run *run)
 {
-    if (executor->heap_bytes < 0) {
-        executor->heap_bytes = heap_bytes();
+    if (run->heap_bytes < 0) {
+        run->heap_bytes = heap_bytes();
     }
 }
 
-ckpt_bytes ckpt_process_peak_bytes(void)
+ckpt_bytes ckpt_outside_look(ckpt_run *run)
 {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (ckpt_bytes)usage.ru_maxrss * 1024 : 0; /* Linux counts KiB */
-}
-
-ckpt_bytes ckpt_executor_outside_look(ckpt_executor *executor)
-{
-    const ckpt_bytes more = heap_bytes() - executor->heap_bytes;
+    const ckpt_bytes more = heap_bytes() - run->heap_bytes;
     const ckpt_bytes outside = more > 0 ? more : 0;
-    executor->outside_bytes = outside > executor->outside_bytes ? outside : executor->outside_bytes;
+    run->outside_bytes = outside > run->outside_bytes ? outside : run->outside_bytes;
     return outside;
 }
 
@@ -59,9 +52,9 @@ static ckpt_code capacity(ckpt_device *device, ckpt_bytes *bytes, ckpt_err *err)
     return CKPT_OK;
 }
 
-static bool has_stamps(const ckpt_executor *executor)
+static bool has_stamps(const ckpt_program *program)
 {
-    return executor->device->api->stamps != NULL;
+    return program->device->api->stamps != NULL;
 }
 
 /* Stamp 0 stands before the first step; then one before and one behind each. */
@@ -75,10 +68,10 @@ static int stamp_behind(int step)
     return 2 + 2 * step;
 }
 
-ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out, ckpt_trace **trace, ckpt_err *err)
+ckpt_code ckpt_measured_create(const ckpt_program *program, ckpt_arena *out, ckpt_measured **created, ckpt_err *err)
 {
-    const ckpt_plan *const plan = executor->plan;
-    ckpt_device *const device = executor->device;
+    const ckpt_plan *const plan = program->plan;
+    ckpt_device *const device = program->device;
     ckpt_measured *const measured = CKPT_NEW(out, ckpt_measured, 1);
     ckpt_event *const event = CKPT_NEW(out, ckpt_event, plan->step_count);
     if (measured == NULL || event == NULL) {
@@ -94,15 +87,15 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
         .plan = plan->solver,
         .measured = true,
         .budget_bytes = plan->budget_bytes,
-        .static_bytes = executor->layout.total,
+        .static_bytes = program->layout.total,
         .arena_bytes = plan->arena_bytes,
         .recorder = "",
         .event = event,
     };
     CKPT_TRY(
-        ckpt_measured_allocations(executor, out, &measured->trace.allocation, &measured->trace.allocation_count, err));
+        ckpt_measured_allocations(program, out, &measured->trace.allocation, &measured->trace.allocation_count, err));
     CKPT_TRY(capacity(device, &measured->trace.capacity_bytes, err));
-    if (has_stamps(executor)) {
+    if (has_stamps(program)) {
         CKPT_TRY(device->api->stamps(device, stamp_before(plan->step_count), err));
     }
     CKPT_TRY(ckpt_machine_read(device->threads, device->api->libraries(device), 0, NULL, out, &measured->trace.machine,
@@ -110,35 +103,35 @@ ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *
     if (device->api->gpu) {
         CKPT_TRY(ckpt_machine_set_gpu(&measured->trace.machine, device->api->describe(device), out, err));
     }
-    *trace = &measured->trace;
+    *created = measured;
     return CKPT_OK;
 }
 
-ckpt_code ckpt_measured_start(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+ckpt_code ckpt_measured_start(const ckpt_program *program, ckpt_measured *measured, ckpt_err *err)
 {
     if (measured == NULL) {
         return CKPT_OK;
     }
     measured->start_ns = ckpt_clock_ns();
     measured->trace.event_count = 0;
-    measured->trace.peak_bytes = executor->layout.total;
+    measured->trace.peak_bytes = program->layout.total;
     measured->trace.peak_event = 0;
-    if (!has_stamps(executor)) {
+    if (!has_stamps(program)) {
         return CKPT_OK;
     }
     ckpt_records_start(measured);
-    return executor->device->api->stamp(executor->device, 0, CKPT_STREAM_COMPUTE, err);
+    return program->device->api->stamp(program->device, 0, CKPT_STREAM_COMPUTE, err);
 }
 
-ckpt_code ckpt_measured_before(const ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err)
+ckpt_code ckpt_measured_before(const ckpt_program *program, ckpt_measured *measured, int step, ckpt_err *err)
 {
     if (measured == NULL) {
         return CKPT_OK;
     }
-    if (has_stamps(executor)) {
-        ckpt_device *const device = executor->device;
+    if (has_stamps(program)) {
+        ckpt_device *const device = program->device;
         ckpt_records_push(measured, step);
-        return device->api->stamp(device, stamp_before(step), executor->action[step].stream, err);
+        return device->api->stamp(device, stamp_before(step), program->action[step].stream, err);
     }
     measured->event[step].start_ns = ckpt_clock_ns() - measured->start_ns;
     return CKPT_OK;
@@ -152,12 +145,12 @@ static const char *stream_name(ckpt_stream stream)
 /* mallinfo2 walks over every free piece of the heap. Where there are many, a walk after every op takes longer than the
  * ops do and throws what they need out of the caches: looking may take a twentieth of the time, and in between what
  * was seen last is told again. */
-static ckpt_bytes look_outside(ckpt_executor *executor, ckpt_measured *measured)
+static ckpt_bytes look_outside(ckpt_run *run, ckpt_measured *measured)
 {
     enum { SHARE = 20 };
     const ckpt_ns now = ckpt_clock_ns();
     if (now - measured->looked_ns >= SHARE * measured->look_ns) {
-        measured->outside_bytes = ckpt_executor_outside_look(executor);
+        measured->outside_bytes = ckpt_outside_look(run);
         measured->looked_ns = ckpt_clock_ns();
         measured->look_ns = measured->looked_ns - now;
     }
@@ -165,9 +158,10 @@ static ckpt_bytes look_outside(ckpt_executor *executor, ckpt_measured *measured)
 }
 
 /* What is in memory is known when a step is started; when it ran is not. */
-static void add_event(ckpt_executor *executor, ckpt_measured *measured, int step)
+static void add_event(ckpt_run *run, ckpt_measured *measured, int step)
 {
-    const ckpt_action *const action = &executor->action[step];
+    const ckpt_program *const program = run->program;
+    const ckpt_action *const action = &program->action[step];
     ckpt_event *const event = &measured->event[step];
     event->step = step;
     event->name = action->name;
@@ -176,14 +170,14 @@ static void add_event(ckpt_executor *executor, ckpt_measured *measured, int step
     event->span = action->span;
     event->kernel_ns = 0;
     event->launches = 0;
-    memcpy(event->bytes, executor->live, sizeof event->bytes);
+    memcpy(event->bytes, run->live, sizeof event->bytes);
     event->bytes[CKPT_CAT_WORKSPACE] = action->args.workspace_bytes;
     ckpt_bytes total = 0;
     for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
         total += event->bytes[c];
     }
     /* A recorder's buffers would be all there is to see. */
-    event->bytes[CKPT_CAT_OUTSIDE] = measured->recorder == NULL ? look_outside(executor, measured) : 0;
+    event->bytes[CKPT_CAT_OUTSIDE] = measured->recorder == NULL ? look_outside(run, measured) : 0;
     if (total > measured->trace.peak_bytes || step == 0) {
         measured->trace.peak_bytes = total;
         measured->trace.peak_event = step;
@@ -191,28 +185,29 @@ static void add_event(ckpt_executor *executor, ckpt_measured *measured, int step
     measured->trace.event_count = step + 1;
 }
 
-ckpt_code ckpt_measured_after(ckpt_executor *executor, ckpt_measured *measured, int step, ckpt_err *err)
+ckpt_code ckpt_measured_after(ckpt_run *run, ckpt_measured *measured, int step, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
+    const ckpt_program *const program = run->program;
+    ckpt_device *const device = program->device;
     if (measured == NULL) {
         return CKPT_OK;
     }
-    if (has_stamps(executor)) {
+    if (has_stamps(program)) {
         ckpt_records_pop(measured);
-        CKPT_TRY(device->api->stamp(device, stamp_behind(step), executor->action[step].stream, err));
+        CKPT_TRY(device->api->stamp(device, stamp_behind(step), program->action[step].stream, err));
     } else {
         CKPT_TRY(device->api->finish(device, err));
         measured->event[step].end_ns = ckpt_clock_ns() - measured->start_ns;
     }
     const ckpt_ns now = ckpt_clock_ns();
-    add_event(executor, measured, step);
+    add_event(run, measured, step);
     measured->start_ns += ckpt_clock_ns() - now; /* the host's clock stands still meanwhile: it is no part of a step */
     return CKPT_OK;
 }
 
-static ckpt_code read_stamps(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+static ckpt_code read_stamps(const ckpt_program *program, ckpt_measured *measured, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
+    ckpt_device *const device = program->device;
     for (int s = 0; s < measured->trace.event_count; s++) {
         ckpt_event *const event = &measured->event[s];
         CKPT_TRY(device->api->stamp_ns(device, stamp_before(s), &event->start_ns, err));
@@ -224,70 +219,21 @@ static ckpt_code read_stamps(const ckpt_executor *executor, ckpt_measured *measu
     return CKPT_OK;
 }
 
-ckpt_code ckpt_measured_end(const ckpt_executor *executor, ckpt_measured *measured, ckpt_err *err)
+ckpt_code ckpt_measured_end(const ckpt_program *program, ckpt_measured *measured, ckpt_err *err)
 {
     if (measured == NULL) {
         return CKPT_OK;
     }
     measured->trace.time_ns = ckpt_clock_ns() - measured->start_ns;
-    measured->trace.process_peak_bytes = ckpt_process_peak_bytes();
-    if (!has_stamps(executor)) {
+    if (!has_stamps(program)) {
         return CKPT_OK;
     }
-    CKPT_TRY(read_stamps(executor, measured, err));
-    ckpt_records_end(executor, measured);
+    CKPT_TRY(read_stamps(program, measured, err));
+    ckpt_records_end(program, measured);
     measured->trace.time_ns = 0;
     for (int s = 0; s < measured->trace.event_count; s++) {
         const ckpt_ns end = measured->event[s].end_ns;
         measured->trace.time_ns = end > measured->trace.time_ns ? end : measured->trace.time_ns;
     }
     return CKPT_OK;
-}
-
-ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor)
-{
-    return executor->peak_bytes;
-}
-
-ckpt_bytes ckpt_executor_outside(const ckpt_executor *executor)
-{
-    return executor->outside_bytes;
-}
-
-int ckpt_executor_remarks(const ckpt_executor *executor, const char **layer, const char **why)
-{
-    int count = 0;
-    for (int n = 0; n < executor->lowered->network->node_count; n++) {
-        const char *const text = ckpt_device_remark(&executor->bound[n]);
-        if (text[0] == '\0') {
-            continue;
-        }
-        if (count++ == 0) {
-            *layer = executor->lowered->network->node[n].name;
-            *why = text;
-        }
-    }
-    return count;
-}
-
-int ckpt_executor_algorithms(const ckpt_executor *executor, const char *op, const char **layer, const char **which)
-{
-    int count = 0;
-    for (int n = 0; n < executor->lowered->network->node_count; n++) {
-        const ckpt_node *const node = &executor->lowered->network->node[n];
-        const char *const text = ckpt_device_choice(&executor->bound[n]);
-        if (text[0] == '\0' || strcmp(node->op->name, op) != 0) {
-            continue;
-        }
-        if (count++ == 0) {
-            *layer = node->name;
-            *which = text;
-        }
-    }
-    return count;
-}
-
-ckpt_bytes ckpt_executor_host_bytes(const ckpt_executor *executor)
-{
-    return executor->slab_bytes;
 }

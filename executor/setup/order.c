@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/executor_impl.h"
+#include "executor/setup/wire_impl.h"
 
 enum { STREAMS = CKPT_STREAM_COUNT, NEVER = -1 };
 
@@ -44,7 +44,7 @@ typedef struct past {
 } past;
 
 typedef struct ordering {
-    ckpt_executor *executor;
+    ckpt_program *program;
     const ckpt_allocations *allocations;
     past past;
     const ckpt_allocation **held; /* per buffer: its place now */
@@ -154,11 +154,11 @@ static void former_tenants(const ordering *o, const ckpt_allocation *allocation,
     }
 }
 
-static int signal_behind(ckpt_executor *executor, int step)
+static int signal_behind(ckpt_program *program, int step)
 {
-    ckpt_action *const action = &executor->action[step];
+    ckpt_action *const action = &program->action[step];
     if (action->signal < 0) {
-        action->signal = executor->signal_count++;
+        action->signal = program->signal_count++;
     }
     return action->signal;
 }
@@ -182,7 +182,7 @@ static int list_waits(ordering *o, ckpt_stream stream, latest need, int wait[])
     for (int t = 0; t < STREAMS; t++) {
         if (need.step[t] >= 0) {
             raise_to(&o->known[stream], &o->done[need.step[t]]);
-            wait[count++] = signal_behind(o->executor, need.step[t]);
+            wait[count++] = signal_behind(o->program, need.step[t]);
         }
     }
     return count;
@@ -191,7 +191,7 @@ static int list_waits(ordering *o, ckpt_stream stream, latest need, int wait[])
 /* Step s, given to `stream`, needs what `need` says to be finished. */
 static void settle(ordering *o, int s, ckpt_stream stream, const latest *need)
 {
-    ckpt_action *const action = &o->executor->action[s];
+    ckpt_action *const action = &o->program->action[s];
     action->wait_count = list_waits(o, stream, *need, action->wait);
     o->known[stream].step[stream] = s;
     o->done[s] = o->known[stream];
@@ -235,8 +235,8 @@ static void leave(ordering *o, int buffer)
 
 static void order_run(ordering *o, int s)
 {
-    const ckpt_lowered *const lowered = o->executor->lowered;
-    const ckpt_step *const step = &o->executor->plan->step[s];
+    const ckpt_lowered *const lowered = o->program->lowered;
+    const ckpt_step *const step = &o->program->plan->step[s];
     const ckpt_graph_op *const op = &lowered->graph->op[step->target];
     latest need = never;
     for (int i = 0; i < op->reads.count; i++) {
@@ -256,19 +256,19 @@ static void order_run(ordering *o, int s)
 
 static void order_free(ordering *o, int s)
 {
-    touches *const buffer = &o->buffer[o->executor->plan->step[s].target];
+    touches *const buffer = &o->buffer[o->program->plan->step[s].target];
     latest need = never;
-    if (o->executor->options.poison) {
+    if (o->program->poison) {
         need = buffer->touched;
         note_write(buffer, CKPT_STREAM_COMPUTE, s);
     }
-    leave(o, o->executor->plan->step[s].target);
+    leave(o, o->program->plan->step[s].target);
     settle(o, s, CKPT_STREAM_COMPUTE, &need);
 }
 
 static void order_offload(ordering *o, int s)
 {
-    const int b = o->executor->plan->step[s].target;
+    const int b = o->program->plan->step[s].target;
     latest need = o->buffer[b].wrote;
     raise_to(&need, &o->room[b].touched);
     note_read(&o->buffer[b], CKPT_STREAM_D2H, s);
@@ -278,7 +278,7 @@ static void order_offload(ordering *o, int s)
 
 static void order_fetch(ordering *o, int s)
 {
-    const int b = o->executor->plan->step[s].target;
+    const int b = o->program->plan->step[s].target;
     latest need = o->room[b].wrote;
     note_read(&o->room[b], CKPT_STREAM_H2D, s);
     open_all(o, s, CKPT_STREAM_H2D, &need);
@@ -287,8 +287,8 @@ static void order_fetch(ordering *o, int s)
 
 static ckpt_code begin(ordering *o, ckpt_arena *scratch, ckpt_err *err)
 {
-    const ckpt_plan *const plan = o->executor->plan;
-    const int buffers = o->executor->lowered->graph->buffer_count;
+    const ckpt_plan *const plan = o->program->plan;
+    const int buffers = o->program->lowered->graph->buffer_count;
     o->held = CKPT_NEW(scratch, const ckpt_allocation *, buffers);
     o->buffer = CKPT_NEW(scratch, touches, buffers);
     o->room = CKPT_NEW(scratch, touches, buffers);
@@ -307,8 +307,8 @@ static ckpt_code begin(ordering *o, ckpt_arena *scratch, ckpt_err *err)
 
 static void order_all(ordering *o)
 {
-    ckpt_executor *const executor = o->executor;
-    const ckpt_plan *const plan = executor->plan;
+    ckpt_program *const program = o->program;
+    const ckpt_plan *const plan = program->plan;
     latest last = never;
     for (int s = 0; s < plan->step_count; s++) {
         switch (plan->step[s].kind) {
@@ -317,19 +317,19 @@ static void order_all(ordering *o)
         case CKPT_OFFLOAD: order_offload(o, s); break;
         case CKPT_FETCH: order_fetch(o, s); break;
         }
-        last.step[executor->action[s].stream] = s;
+        last.step[program->action[s].stream] = s;
     }
-    executor->join_count = list_waits(o, CKPT_STREAM_COMPUTE, last, executor->join);
+    program->join_count = list_waits(o, CKPT_STREAM_COMPUTE, last, program->join);
 }
 
-ckpt_code ckpt_executor_order(ckpt_executor *executor, const ckpt_allocations *allocations, ckpt_err *err)
+ckpt_code ckpt_wire_order(ckpt_program *program, const ckpt_allocations *allocations, ckpt_err *err)
 {
-    if (executor->slab_bytes == 0) {
+    if (program->memory.slab.bytes == 0) {
         return CKPT_OK; /* one stream does it all */
     }
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ordering o = {.executor = executor, .allocations = allocations};
+    ordering o = {.program = program, .allocations = allocations};
     const ckpt_code code = begin(&o, &scratch, err);
     if (code == CKPT_OK) {
         order_all(&o);

@@ -18,17 +18,17 @@ static int send_of(const ckpt_lowered *lowered, int op)
 static ckpt_code wire_transfer(const ckpt_wiring *wiring, int s, const ckpt_op_role *role, ckpt_action *action,
                                ckpt_err *err)
 {
-    const ckpt_executor *const executor = wiring->executor;
-    const ckpt_lowered *const lowered = executor->lowered;
-    const int target = executor->plan->step[s].target;
+    const ckpt_program *const program = wiring->program;
+    const ckpt_lowered *const lowered = program->lowered;
+    const int target = program->plan->step[s].target;
     const ckpt_graph_op *const op = &lowered->graph->op[target];
     const int source = role->task == CKPT_TASK_SENT ? send_of(lowered, target) : target;
     const int message = role->task == CKPT_TASK_SENT ? op->reads.at[0] : op->writes.at[0];
     if (source < 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d waits for a message that was never sent",
-                         executor->plan->source, s);
+                         program->plan->source, s);
     }
-    action->transfer = executor->transfer[source];
+    action->transfer = wiring->transfer[source];
     CKPT_TRY(ckpt_wire_buffer(wiring, message, s, &action->transfer.message, err));
     if (role->task == CKPT_TASK_SEND) {
         void *from = NULL;
@@ -42,10 +42,10 @@ static ckpt_code wire_transfer(const ckpt_wiring *wiring, int s, const ckpt_op_r
 /* Gradients are where they are at this step; weights always in the same place. */
 static ckpt_code wire_pieces(const ckpt_wiring *wiring, int s, ckpt_action *action, ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
+    const ckpt_program *const program = wiring->program;
     const ckpt_exchange *const x = action->exchange;
-    const int count = x->first[executor->lowered->network->scheme.replicas];
-    action->piece = CKPT_NEW(&executor->arena, float *, count);
+    const int count = x->first[program->lowered->network->scheme.replicas];
+    action->piece = CKPT_NEW(wiring->out, float *, count);
     if (action->piece == NULL) {
         return ckpt_wire_no_memory(err);
     }
@@ -53,7 +53,7 @@ static ckpt_code wire_pieces(const ckpt_wiring *wiring, int s, ckpt_action *acti
         const ckpt_piece *const piece = &x->piece[i];
         float *at = NULL;
         if (action->task == CKPT_TASK_GATHER) {
-            at = ckpt_executor_param_at(executor, executor->layout.weights, piece->node, piece->param);
+            at = ckpt_program_param(program, program->layout.weights, piece->node, piece->param);
         } else {
             int buffer = -1;
             CKPT_TRY(ckpt_wire_gradient(wiring, piece->node, piece->param, s, &buffer, &at, err));
@@ -78,11 +78,11 @@ static int bucket_buffer(const ckpt_lowered *lowered, const ckpt_list *list)
 static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_role *role, ckpt_action *action,
                              ckpt_err *err)
 {
-    const ckpt_executor *const executor = wiring->executor;
-    const ckpt_lowered *const lowered = executor->lowered;
-    const ckpt_graph_op *const op = &lowered->graph->op[executor->plan->step[s].target];
+    const ckpt_program *const program = wiring->program;
+    const ckpt_lowered *const lowered = program->lowered;
+    const ckpt_graph_op *const op = &lowered->graph->op[program->plan->step[s].target];
     const bool staged = role->task == CKPT_TASK_BUCKET || role->task == CKPT_TASK_REDUCE;
-    action->exchange = &executor->exchange[role->bucket];
+    action->exchange = &wiring->exchange[role->bucket];
     CKPT_TRY(wire_pieces(wiring, s, action, err));
     if (!staged) {
         return CKPT_OK;
@@ -98,7 +98,7 @@ static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_rol
     action->staging = action->args.workspace;
     if (action->args.workspace_bytes < action->exchange->bucket->staging_bytes) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d has a workspace of %lld bytes, wanted %lld",
-                         executor->plan->source, s, (long long)action->args.workspace_bytes,
+                         program->plan->source, s, (long long)action->args.workspace_bytes,
                          (long long)action->exchange->bucket->staging_bytes);
     }
     return CKPT_OK;
@@ -107,13 +107,13 @@ static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_rol
 static ckpt_code wire_shared(const ckpt_wiring *wiring, int s, const ckpt_op_role *role, ckpt_action *action,
                              ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
-    const ckpt_network *const network = executor->lowered->network;
+    const ckpt_program *const program = wiring->program;
+    const ckpt_network *const network = program->lowered->network;
     const ckpt_shared *const shared = &network->shared[role->shared];
     const ckpt_tensor *const tensor = &network->node[shared->owner].param[shared->param].tensor;
     const ckpt_bytes each = ckpt_round_up(ckpt_tensor_bytes(tensor), CKPT_ALIGN);
-    int *const stage = CKPT_NEW(&executor->arena, int, shared->holder_count);
-    float **const at = CKPT_NEW(&executor->arena, float *, shared->holder_count);
+    int *const stage = CKPT_NEW(wiring->out, int, shared->holder_count);
+    float **const at = CKPT_NEW(wiring->out, float *, shared->holder_count);
     if (stage == NULL || at == NULL) {
         return ckpt_wire_no_memory(err);
     }
@@ -131,53 +131,55 @@ static ckpt_code wire_shared(const ckpt_wiring *wiring, int s, const ckpt_op_rol
     }
     if (used > action->args.workspace_bytes) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d has a workspace of %lld bytes, wanted %lld",
-                         executor->plan->source, s, (long long)action->args.workspace_bytes, (long long)used);
+                         program->plan->source, s, (long long)action->args.workspace_bytes, (long long)used);
     }
-    action->copies = (ckpt_copies){.count = ckpt_shape_count(&tensor->shape),
-                                   .holders = shared->holder_count,
-                                   .stage = stage,
-                                   .at = at,
-                                   .slot = executor->shared_slot,
-                                   .room = executor->shared_room};
+    action->tied = (ckpt_tied_gradients){.count = ckpt_shape_count(&tensor->shape),
+                                         .holders = shared->holder_count,
+                                         .stage = stage,
+                                         .at = at,
+                                         .slot = wiring->tied_slot,
+                                         .staging = wiring->tied_staging};
     return CKPT_OK;
 }
 
-static int most_squares(const ckpt_executor *executor)
+static int most_squares(const ckpt_wiring *wiring)
 {
-    int count = executor->lowered->network->node_count;
-    for (int k = 0; k < executor->lowered->bucket_count; k++) {
-        count += executor->exchange[k].first[executor->lowered->network->scheme.replicas];
+    const ckpt_lowered *const lowered = wiring->program->lowered;
+    int count = lowered->network->node_count;
+    for (int k = 0; k < lowered->bucket_count; k++) {
+        count += wiring->exchange[k].first[lowered->network->scheme.replicas];
     }
     return count;
 }
 
 /* A node's own parameters lie one behind the other, zeros between them; those that are copies of another stage's, and
  * count there, come first. */
-static void add_node(const ckpt_executor *executor, int n, ckpt_square *to, int *count)
+static void add_node(const ckpt_program *program, int n, ckpt_square *to, int *count)
 {
-    const ckpt_node *const node = &executor->lowered->network->node[n];
+    const ckpt_node *const node = &program->lowered->network->node[n];
     ckpt_bytes start = -1, end = 0;
     for (int k = 0; k < node->param_count; k++) {
-        const ckpt_bytes at = executor->layout.param[n * CKPT_PARAM_MAX + k];
+        const ckpt_bytes at = program->layout.param[n * CKPT_PARAM_MAX + k];
         if (node->param[k].tied < 0 && node->param[k].copy_of < 0 && at >= 0) {
             start = start < 0 ? at : start;
             end = at + ckpt_tensor_bytes(&node->param[k].tensor);
         }
     }
     if (start >= 0) {
-        unsigned char *const from = executor->statics + executor->layout.gradients + start;
+        unsigned char *const from = program->memory.statics.at + program->layout.gradients + start;
         to[(*count)++] = (ckpt_square){n, 0, (const float *)(void *)from, (end - start) / (ckpt_bytes)sizeof(float)};
     }
 }
 
-static void add_pieces(const ckpt_executor *executor, int replica, ckpt_square *to, int *count)
+static void add_pieces(const ckpt_wiring *wiring, int replica, ckpt_square *to, int *count)
 {
-    for (int k = 0; k < executor->lowered->bucket_count; k++) {
-        const ckpt_exchange *const x = &executor->exchange[k];
+    const ckpt_program *const program = wiring->program;
+    for (int k = 0; k < program->lowered->bucket_count; k++) {
+        const ckpt_exchange *const x = &wiring->exchange[k];
         for (int i = x->first[replica]; i < x->first[replica + 1]; i++) {
             const ckpt_piece *const piece = &x->piece[i];
-            float *const at = ckpt_executor_param_at(executor, executor->layout.gradients, piece->node, piece->param);
-            if (executor->lowered->network->node[piece->node].param[piece->param].copy_of < 0) {
+            float *const at = ckpt_program_param(program, program->layout.gradients, piece->node, piece->param);
+            if (program->lowered->network->node[piece->node].param[piece->param].copy_of < 0) {
                 to[(*count)++] = (ckpt_square){piece->node, replica, at + piece->first, piece->count};
             }
         }
@@ -186,28 +188,28 @@ static void add_pieces(const ckpt_executor *executor, int replica, ckpt_square *
 
 static ckpt_code wire_norm(const ckpt_wiring *wiring, int s, ckpt_action *action, ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
-    const ckpt_network *const network = executor->lowered->network;
-    ckpt_square *const square = CKPT_NEW(&executor->arena, ckpt_square, most_squares(executor));
+    const ckpt_program *const program = wiring->program;
+    const ckpt_network *const network = program->lowered->network;
+    ckpt_square *const square = CKPT_NEW(wiring->out, ckpt_square, most_squares(wiring));
     if (square == NULL) {
         return ckpt_wire_no_memory(err);
     }
     int count = 0;
     for (int n = 0; network->scheme.replicas == 1 && n < network->node_count; n++) {
-        add_node(executor, n, square, &count);
+        add_node(program, n, square, &count);
     }
     for (int r = 0; network->scheme.replicas > 1 && r < network->scheme.replicas; r++) {
-        if (!network->scheme.shard_optimizer || r == executor->replica) {
-            add_pieces(executor, r, square, &count);
+        if (!network->scheme.shard_optimizer || r == program->replica) {
+            add_pieces(wiring, r, square, &count);
         }
     }
     action->square = square;
     action->square_count = count;
     for (int i = 0; i < count; i++) {
-        const ckpt_bytes wanted = executor->device->api->square_workspace(square[i].count);
+        const ckpt_bytes wanted = program->device->api->square_workspace(square[i].count);
         if (wanted > action->args.workspace_bytes) {
             return CKPT_FAIL(err, CKPT_DEVICE, "%s: step %d has a workspace of %lld bytes, wanted %lld",
-                             executor->plan->source, s, (long long)action->args.workspace_bytes, (long long)wanted);
+                             program->plan->source, s, (long long)action->args.workspace_bytes, (long long)wanted);
         }
     }
     return CKPT_OK;

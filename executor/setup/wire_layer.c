@@ -9,8 +9,8 @@ static bool bit(uint64_t mask, int k)
 ckpt_code ckpt_wire_gradient(const ckpt_wiring *wiring, int node, int k, int step, int *buffer, float **address,
                              ckpt_err *err)
 {
-    const ckpt_executor *const executor = wiring->executor;
-    const ckpt_lowered *const lowered = executor->lowered;
+    const ckpt_program *const program = wiring->program;
+    const ckpt_lowered *const lowered = program->lowered;
     const int tied = lowered->network->node[node].param[k].tied;
     const int owner = tied >= 0 ? tied : node;
     *buffer = lowered->network->scheme.fused ? lowered->param_grad_buffer[owner * CKPT_PARAM_MAX + k] : -1;
@@ -20,27 +20,26 @@ ckpt_code ckpt_wire_gradient(const ckpt_wiring *wiring, int node, int k, int ste
         *address = allocation;
         return CKPT_OK;
     }
-    *address =
-        lowered->network->scheme.fused ? NULL : ckpt_executor_param_at(executor, executor->layout.gradients, node, k);
+    *address = lowered->network->scheme.fused ? NULL : ckpt_program_param(program, program->layout.gradients, node, k);
     return CKPT_OK;
 }
 
 /* Parameters and statistics: the same addresses in every run. */
-static ckpt_code wire_statics(ckpt_executor *executor, const ckpt_node *node, ckpt_kernel_args *args, ckpt_err *err)
+static ckpt_code wire_statics(const ckpt_wiring *wiring, const ckpt_node *node, ckpt_kernel_args *args, ckpt_err *err)
 {
-    const float **const param = CKPT_NEW(&executor->arena, const float *, node->param_count);
-    const void **const param16 = CKPT_NEW(&executor->arena, const void *, node->param_count);
-    float **const stat = CKPT_NEW(&executor->arena, float *, node->stat_count);
+    const ckpt_program *const program = wiring->program;
+    const float **const param = CKPT_NEW(wiring->out, const float *, node->param_count);
+    const void **const param16 = CKPT_NEW(wiring->out, const void *, node->param_count);
+    float **const stat = CKPT_NEW(wiring->out, float *, node->stat_count);
     if (param == NULL || param16 == NULL || stat == NULL) {
         return ckpt_wire_no_memory(err);
     }
     for (int k = 0; k < node->param_count; k++) {
-        param16[k] = ckpt_executor_param16_at(executor, node->index, k);
-        param[k] = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k);
+        param16[k] = ckpt_program_param16(program, node->index, k);
+        param[k] = ckpt_program_param(program, program->layout.weights, node->index, k);
     }
     for (int k = 0; k < node->stat_count; k++) {
-        stat[k] = (float *)(void *)(executor->statics + executor->layout.statistics +
-                                    executor->layout.stat[node->index * CKPT_STAT_MAX + k]);
+        stat[k] = ckpt_program_statistic(program, node->index, k);
     }
     args->param = param;
     args->param16 = param16;
@@ -53,13 +52,13 @@ static ckpt_code wire_statics(ckpt_executor *executor, const ckpt_node *node, ck
 static ckpt_code wire_tensors(const ckpt_wiring *wiring, const ckpt_node *node, int batch, int step, uint64_t ins,
                               uint64_t outs, uint64_t saveds, ckpt_kernel_args *args, ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
-    const size_t nodes = (size_t)executor->lowered->network->node_count;
+    const ckpt_program *const program = wiring->program;
+    const size_t nodes = (size_t)program->lowered->network->node_count;
     const int *const saved_buffer =
-        &executor->lowered->saved_buffer[((size_t)batch * nodes + (size_t)node->index) * CKPT_SAVED_MAX];
-    void **const in = CKPT_NEW(&executor->arena, void *, node->in_count);
-    void **const out = CKPT_NEW(&executor->arena, void *, node->out_count);
-    void **const saved = CKPT_NEW(&executor->arena, void *, node->saved_count);
+        &program->lowered->saved_buffer[((size_t)batch * nodes + (size_t)node->index) * CKPT_SAVED_MAX];
+    void **const in = CKPT_NEW(wiring->out, void *, node->in_count);
+    void **const out = CKPT_NEW(wiring->out, void *, node->out_count);
+    void **const saved = CKPT_NEW(wiring->out, void *, node->saved_count);
     if (in == NULL || out == NULL || saved == NULL) {
         return ckpt_wire_no_memory(err);
     }
@@ -88,7 +87,7 @@ static ckpt_code wire_tensors(const ckpt_wiring *wiring, const ckpt_node *node, 
 static ckpt_code wire_param_gradients(const ckpt_wiring *wiring, const ckpt_node *node, int step, ckpt_action *action,
                                       ckpt_err *err)
 {
-    float **const grad = CKPT_NEW(&wiring->executor->arena, float *, node->param_count);
+    float **const grad = CKPT_NEW(wiring->out, float *, node->param_count);
     if (grad == NULL) {
         return ckpt_wire_no_memory(err);
     }
@@ -102,21 +101,21 @@ static ckpt_code wire_param_gradients(const ckpt_wiring *wiring, const ckpt_node
 }
 
 /* The loss's gradient is 1, or what scales it. */
-static const void *loss_gradient(const ckpt_executor *executor, const ckpt_node *node, int k)
+static const void *loss_gradient(const ckpt_program *program, const ckpt_node *node, int k)
 {
-    const ckpt_network *const network = executor->lowered->network;
+    const ckpt_network *const network = program->lowered->network;
     const bool scaled = node->index == network->loss_node && k == 0 && network->loss_scale != 1;
-    return scaled ? ckpt_executor_scale_at(executor, 1) : NULL;
+    return scaled ? ckpt_program_scale(program, 1) : NULL;
 }
 
 static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node, int batch, int step,
                                ckpt_kernel_args *args, ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
+    const ckpt_program *const program = wiring->program;
     const int *const grad_buffer =
-        &executor->lowered->grad_buffer[(size_t)batch * (size_t)executor->lowered->network->value_count];
-    const void **const grad_out = CKPT_NEW(&executor->arena, const void *, node->out_count);
-    void **const grad_in = CKPT_NEW(&executor->arena, void *, node->in_count);
+        &program->lowered->grad_buffer[(size_t)batch * (size_t)program->lowered->network->value_count];
+    const void **const grad_out = CKPT_NEW(wiring->out, const void *, node->out_count);
+    void **const grad_in = CKPT_NEW(wiring->out, void *, node->in_count);
     if (grad_out == NULL || grad_in == NULL) {
         return ckpt_wire_no_memory(err);
     }
@@ -131,7 +130,7 @@ static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node,
     }
     for (int k = 0; k < node->out_count; k++) {
         CKPT_TRY(ckpt_wire_buffer(wiring, grad_buffer[node->out_value[k]], step, &address, err));
-        grad_out[k] = address != NULL ? address : loss_gradient(executor, node, k);
+        grad_out[k] = address != NULL ? address : loss_gradient(program, node, k);
     }
     args->grad_out = grad_out;
     args->grad_in = grad_in;
@@ -142,16 +141,16 @@ static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node,
 static ckpt_code wire_piece(const ckpt_wiring *wiring, const ckpt_piece *piece, ckpt_bytes state, int step,
                             ckpt_action *action, ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
-    const ckpt_network *const network = executor->lowered->network;
+    const ckpt_program *const program = wiring->program;
+    const ckpt_network *const network = program->lowered->network;
     const int slots = network->optimizer->slots(network->hyper);
-    float **const slot = CKPT_NEW(&executor->arena, float *, slots);
+    float **const slot = CKPT_NEW(wiring->out, float *, slots);
     if (slot == NULL) {
         return ckpt_wire_no_memory(err);
     }
     for (int i = 0; i < slots; i++) {
-        slot[i] =
-            (float *)(void *)(executor->statics + executor->layout.optimizer + i * executor->layout.slot_bytes + state);
+        slot[i] = (float *)(void *)(program->memory.statics.at + program->layout.optimizer +
+                                    i * program->layout.slot_bytes + state);
     }
     int buffer = -1;
     float *grad = NULL;
@@ -160,15 +159,15 @@ static ckpt_code wire_piece(const ckpt_wiring *wiring, const ckpt_piece *piece, 
         return CKPT_OK; /* fused, and no gradient comes to it */
     }
     CKPT_TRY(ckpt_wire_touch(wiring, action, buffer, grad, err));
-    unsigned char *const param16 = ckpt_executor_param16_at(executor, piece->node, piece->param);
+    unsigned char *const param16 = ckpt_program_param16(program, piece->node, piece->param);
     action->update[action->update_count++] = (ckpt_update_args){
         .hyper = network->hyper,
         .decay = network->node[piece->node].param[piece->param].decay,
         .count = piece->count,
-        .param = ckpt_executor_param_at(executor, executor->layout.weights, piece->node, piece->param) + piece->first,
+        .param = ckpt_program_param(program, program->layout.weights, piece->node, piece->param) + piece->first,
         .param16 = param16 != NULL ? param16 + 2 * piece->first : NULL,
         .grad = grad + piece->first,
-        .scale = ckpt_executor_scale_at(executor, 0),
+        .scale = ckpt_program_scale(program, 0),
         .slot = slot,
     };
     return CKPT_OK;
@@ -178,10 +177,10 @@ static ckpt_code wire_piece(const ckpt_wiring *wiring, const ckpt_piece *piece, 
 static ckpt_code wire_shard(const ckpt_wiring *wiring, const ckpt_node *node, int bucket, int step, ckpt_action *action,
                             ckpt_err *err)
 {
-    const ckpt_executor *const executor = wiring->executor;
-    const ckpt_exchange *const exchange = &executor->exchange[bucket];
-    const int64_t start = executor->replica * exchange->bucket->chunk;
-    for (int i = exchange->first[executor->replica]; i < exchange->first[executor->replica + 1]; i++) {
+    const ckpt_program *const program = wiring->program;
+    const ckpt_exchange *const exchange = &wiring->exchange[bucket];
+    const int64_t start = program->replica * exchange->bucket->chunk;
+    for (int i = exchange->first[program->replica]; i < exchange->first[program->replica + 1]; i++) {
         const ckpt_piece *const piece = &exchange->piece[i];
         if (piece->node == node->index) {
             const ckpt_bytes state = exchange->bucket->shard + (piece->at - start) * (ckpt_bytes)sizeof(float);
@@ -195,21 +194,21 @@ static ckpt_code wire_shard(const ckpt_wiring *wiring, const ckpt_node *node, in
 static ckpt_code wire_update(const ckpt_wiring *wiring, const ckpt_node *node, int bucket, int step,
                              ckpt_action *action, ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
+    const ckpt_program *const program = wiring->program;
     wiring->updated[node->index] = true;
-    action->update = CKPT_NEW(&executor->arena, ckpt_update_args, node->param_count);
+    action->update = CKPT_NEW(wiring->out, ckpt_update_args, node->param_count);
     if (action->update == NULL) {
         return ckpt_wire_no_memory(err);
     }
-    if (executor->lowered->network->scheme.shard_optimizer) {
+    if (program->lowered->network->scheme.shard_optimizer) {
         return wire_shard(wiring, node, bucket, step, action, err);
     }
     for (int k = 0; k < node->param_count; k++) {
         if (node->param[k].tied < 0) {
             const ckpt_piece whole = {
                 .node = node->index, .param = k, .count = ckpt_shape_count(&node->param[k].tensor.shape)};
-            CKPT_TRY(wire_piece(wiring, &whole, executor->layout.param[node->index * CKPT_PARAM_MAX + k], step, action,
-                                err));
+            CKPT_TRY(
+                wire_piece(wiring, &whole, program->layout.param[node->index * CKPT_PARAM_MAX + k], step, action, err));
         }
     }
     return CKPT_OK;
@@ -218,15 +217,15 @@ static ckpt_code wire_update(const ckpt_wiring *wiring, const ckpt_node *node, i
 ckpt_code ckpt_wire_layer(const ckpt_wiring *wiring, int step, const ckpt_op_role *role, ckpt_action *action,
                           ckpt_err *err)
 {
-    ckpt_executor *const executor = wiring->executor;
-    const ckpt_node *const node = &executor->lowered->network->node[role->node];
-    action->bound = &executor->bound[role->node];
+    const ckpt_program *const program = wiring->program;
+    const ckpt_node *const node = &program->lowered->network->node[role->node];
+    action->bound = &program->bound[role->node];
     action->args.node = node;
     action->args.state = action->bound->state;
     if (role->phase == CKPT_UPDATE) {
         return wire_update(wiring, node, role->bucket, step, action, err);
     }
-    CKPT_TRY(wire_statics(executor, node, &action->args, err));
+    CKPT_TRY(wire_statics(wiring, node, &action->args, err));
     if (role->phase == CKPT_FORWARD) {
         return wire_tensors(wiring, node, role->batch, step, UINT64_MAX, UINT64_MAX, UINT64_MAX, &action->args, err);
     }

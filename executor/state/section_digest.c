@@ -46,21 +46,21 @@ static ckpt_code hash(void *context, const unsigned char *bytes, ckpt_bytes coun
     return CKPT_OK;
 }
 
-static ckpt_code hash_whole(ckpt_executor *executor, const ckpt_whole *whole, char text[CKPT_DIGEST_TEXT],
+static ckpt_code hash_whole(const ckpt_program *program, const ckpt_whole *whole, char text[CKPT_DIGEST_TEXT],
                             ckpt_err *err)
 {
     hashing h = {.root = ckpt_digest_create(),
-                 .chunk = executor->chunk + CKPT_CHUNK_BYTES,
-                 .threads = ckpt_executor_host_threads(executor)};
+                 .chunk = program->memory.chunk + CKPT_CHUNK_BYTES,
+                 .threads = ckpt_program_threads(program)};
     if (h.root == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
     }
     char found[CKPT_DIGEST_TEXT];
-    ckpt_code code = ckpt_whole_walk(executor, whole, hash, &h, err);
+    ckpt_code code = ckpt_whole_walk(program, whole, hash, &h, err);
     hash_leaves(&h);
     ckpt_digest_end(h.root, found);
-    if (code == CKPT_OK && executor->options.ranks != NULL) {
-        code = ckpt_ranks_broadcast(executor->options.ranks, 0, found, sizeof found, err);
+    if (code == CKPT_OK && program->ranks != NULL) {
+        code = ckpt_ranks_broadcast(program->ranks, 0, found, sizeof found, err);
     }
     if (code == CKPT_OK) {
         memcpy(text, found, sizeof found);
@@ -68,15 +68,15 @@ static ckpt_code hash_whole(ckpt_executor *executor, const ckpt_whole *whole, ch
     return code;
 }
 
-ckpt_code ckpt_executor_digest(ckpt_executor *executor, ckpt_section section, char text[CKPT_DIGEST_TEXT],
-                               ckpt_err *err)
+ckpt_code ckpt_state_digest(const ckpt_program *program, ckpt_section section, char text[CKPT_DIGEST_TEXT],
+                            ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_whole whole;
-    ckpt_code code = ckpt_whole_section(executor, section, &scratch, &whole, err);
+    ckpt_code code = ckpt_whole_section(program, section, &scratch, &whole, err);
     if (code == CKPT_OK) {
-        code = hash_whole(executor, &whole, text, err);
+        code = hash_whole(program, &whole, text, err);
     }
     ckpt_arena_fini(&scratch);
     return code;

@@ -4,11 +4,6 @@
 
 #include "executor/state/sections_impl.h"
 
-int ckpt_executor_rank(const ckpt_executor *executor)
-{
-    return executor->options.ranks != NULL ? ckpt_ranks_rank(executor->options.ranks) : 0;
-}
-
 /* Files know nothing of gaps between rows and of spare elements: they are of one device's memory. */
 static ckpt_code close_gaps(ckpt_node *node, int node_count, ckpt_value *value, int value_count, ckpt_arena *out,
                             ckpt_err *err)
@@ -36,9 +31,9 @@ static ckpt_code close_gaps(ckpt_node *node, int node_count, ckpt_value *value, 
     return CKPT_OK;
 }
 
-ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckpt_network *network, ckpt_err *err)
+ckpt_code ckpt_whole_network(const ckpt_program *program, ckpt_arena *out, ckpt_network *network, ckpt_err *err)
 {
-    const ckpt_network *const mine = executor->lowered->network;
+    const ckpt_network *const mine = program->lowered->network;
     int *const stage_of = CKPT_NEW(out, int, mine->node_count);
     ckpt_node *const node = CKPT_NEW(out, ckpt_node, mine->node_count);
     ckpt_value *const value = CKPT_NEW(out, ckpt_value, mine->value_count);
@@ -73,7 +68,7 @@ typedef struct in_bucket {
 } in_bucket;
 
 typedef struct finding {
-    const ckpt_executor *executor;
+    const ckpt_program *program;
     ckpt_arena *out;
     ckpt_network plain;
     ckpt_static_layout layout;  /* of the plain network */
@@ -109,7 +104,7 @@ static bool is_here(const finding *f, int stage, int replica)
 /* The buckets of all stages: a rank knows those of its own, and the others' follow from the same network. */
 static ckpt_code find_buckets(finding *f, ckpt_err *err)
 {
-    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_network *const network = f->program->lowered->network;
     in_bucket *const found = CKPT_NEW(f->out, in_bucket, (size_t)network->node_count * CKPT_PARAM_MAX);
     if (found == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the shards of %d layers", network->node_count);
@@ -136,8 +131,8 @@ static ckpt_code find_buckets(finding *f, ckpt_err *err)
  * places; else of a slot of the optimizer, which has the chunks alone. */
 static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at, ckpt_err *err)
 {
-    const ckpt_static_layout *const mine = &f->executor->layout;
-    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_static_layout *const mine = &f->program->layout;
+    const ckpt_network *const network = f->program->lowered->network;
     const int which = node * CKPT_PARAM_MAX + k, stage = network->stage_of[node];
     const ckpt_bucket *const bucket = f->in_bucket[which].bucket;
     const int64_t count = ckpt_shape_count(&network->node[node].param[k].tensor.shape);
@@ -160,9 +155,9 @@ static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at
 
 static ckpt_code add_one(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, bool copy, ckpt_err *err)
 {
-    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_network *const network = f->program->lowered->network;
     const int stage = network->stage_of[node];
-    const ckpt_bytes here = is_here(f, stage, -1) ? local + f->executor->layout.param[node * CKPT_PARAM_MAX + k] : -1;
+    const ckpt_bytes here = is_here(f, stage, -1) ? local + f->program->layout.param[node * CKPT_PARAM_MAX + k] : -1;
     const ckpt_section_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, here, copy};
     return add_part(f, &part, err);
 }
@@ -170,7 +165,7 @@ static ckpt_code add_one(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes 
 /* A parameter, and behind it the copies that other stages or layers have. */
 static ckpt_code add_param(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, ckpt_err *err)
 {
-    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_network *const network = f->program->lowered->network;
     CKPT_TRY(add_one(f, node, k, at, local, false, err));
     for (int i = 0; i < network->shared_count; i++) {
         const ckpt_shared *const shared = &network->shared[i];
@@ -208,8 +203,8 @@ static ckpt_code add_params(finding *f, ckpt_bytes from, ckpt_bytes local, int s
 
 static ckpt_code add_stats(finding *f, ckpt_err *err)
 {
-    const ckpt_network *const network = f->executor->lowered->network;
-    const ckpt_static_layout *const mine = &f->executor->layout;
+    const ckpt_network *const network = f->program->lowered->network;
+    const ckpt_static_layout *const mine = &f->program->layout;
     for (int n = 0; n < network->node_count; n++) {
         for (int k = 0; k < network->node[n].stat_count; k++) {
             const int which = n * CKPT_STAT_MAX + k, stage = network->stage_of[n];
@@ -227,8 +222,8 @@ static ckpt_code add_stats(finding *f, ckpt_err *err)
 
 static ckpt_code add_slots(finding *f, ckpt_err *err)
 {
-    const ckpt_static_layout *const mine = &f->executor->layout;
-    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_static_layout *const mine = &f->program->layout;
+    const ckpt_network *const network = f->program->lowered->network;
     for (int slot = 0; slot < network->optimizer->slots(network->hyper); slot++) {
         CKPT_TRY(add_params(f, slot * f->layout.weight_bytes, mine->optimizer + slot * mine->slot_bytes, slot, err));
     }
@@ -244,8 +239,8 @@ static ckpt_bytes section_start(const ckpt_static_layout *layout, ckpt_section s
 
 static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, ckpt_err *err)
 {
-    const ckpt_static_layout *const mine = &f->executor->layout;
-    const ckpt_network *const network = f->executor->lowered->network;
+    const ckpt_static_layout *const mine = &f->program->layout;
+    const ckpt_network *const network = f->program->lowered->network;
     const bool sharded =
         network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
     const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
@@ -265,18 +260,15 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
     return add_stats(f, err);
 }
 
-ckpt_code ckpt_whole_section(const ckpt_executor *executor, ckpt_section section, ckpt_arena *out, ckpt_whole *whole,
+ckpt_code ckpt_whole_section(const ckpt_program *program, ckpt_section section, ckpt_arena *out, ckpt_whole *whole,
                              ckpt_err *err)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     if (section == CKPT_SECTION_GRADIENTS && scheme->fused) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "fused gradients are gone when the step is over");
     }
-    finding f = {.executor = executor,
-                 .out = out,
-                 .stage = scheme->stage,
-                 .replica = ckpt_executor_rank(executor) / scheme->stages};
-    CKPT_TRY(ckpt_whole_network(executor, out, &f.plain, err));
+    finding f = {.program = program, .out = out, .stage = scheme->stage, .replica = program->rank / scheme->stages};
+    CKPT_TRY(ckpt_whole_network(program, out, &f.plain, err));
     CKPT_TRY(ckpt_network_statics(&f.plain, out, &f.layout, err));
     const ckpt_bytes bytes = section_start(&f.layout, (ckpt_section)(section + 1)) - section_start(&f.layout, section);
     CKPT_TRY(find_parts(&f, section, bytes, err));
@@ -285,39 +277,40 @@ ckpt_code ckpt_whole_section(const ckpt_executor *executor, ckpt_section section
 }
 
 /* Zeros up to `to`: what lies between tensors, each of which begins at a multiple of CKPT_ALIGN. */
-static ckpt_code pad(ckpt_executor *executor, ckpt_bytes from, ckpt_bytes to, ckpt_whole_take take, void *context,
+static ckpt_code pad(const ckpt_program *program, ckpt_bytes from, ckpt_bytes to, ckpt_whole_take take, void *context,
                      ckpt_err *err)
 {
-    for (ckpt_bytes at = from; at < to && ckpt_executor_rank(executor) == 0; at += CKPT_CHUNK_BYTES) {
+    for (ckpt_bytes at = from; at < to && program->rank == 0; at += CKPT_CHUNK_BYTES) {
         const ckpt_bytes now = to - at < CKPT_CHUNK_BYTES ? to - at : CKPT_CHUNK_BYTES;
-        memset(executor->chunk, 0, (size_t)now);
-        CKPT_TRY(take(context, executor->chunk, now, err));
+        memset(program->memory.chunk, 0, (size_t)now);
+        CKPT_TRY(take(context, program->memory.chunk, now, err));
     }
     return CKPT_OK;
 }
 
-static ckpt_code hand_out(ckpt_executor *executor, const ckpt_section_part *part, ckpt_whole_take take, void *context,
-                          ckpt_err *err)
+static ckpt_code hand_out(const ckpt_program *program, const ckpt_section_part *part, ckpt_whole_take take,
+                          void *context, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
-    const int stages = executor->lowered->network->scheme.stages, rank = ckpt_executor_rank(executor);
+    ckpt_device *const device = program->device;
+    const int stages = program->lowered->network->scheme.stages, rank = program->rank;
     const int owner = (part->replica < 0 ? 0 : part->replica) * stages + part->stage;
     for (ckpt_bytes done = 0; done < part->bytes; done += CKPT_CHUNK_BYTES) {
         const ckpt_bytes left = part->bytes - done, now = left < CKPT_CHUNK_BYTES ? left : CKPT_CHUNK_BYTES;
         if (rank == owner) {
-            CKPT_TRY(device->api->download(device, executor->chunk, executor->statics + part->local + done, now, err));
+            CKPT_TRY(device->api->download(device, program->memory.chunk,
+                                           program->memory.statics.at + part->local + done, now, err));
         }
         if (owner != 0) { /* rank 0 has what it takes itself, and nobody else wants it */
-            CKPT_TRY(ckpt_ranks_broadcast(executor->options.ranks, owner, executor->chunk, now, err));
+            CKPT_TRY(ckpt_ranks_broadcast(program->ranks, owner, program->memory.chunk, now, err));
         }
         if (rank == 0) {
-            CKPT_TRY(take(context, executor->chunk, now, err));
+            CKPT_TRY(take(context, program->memory.chunk, now, err));
         }
     }
     return CKPT_OK;
 }
 
-ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt_whole_take take, void *context,
+ckpt_code ckpt_whole_walk(const ckpt_program *program, const ckpt_whole *whole, ckpt_whole_take take, void *context,
                           ckpt_err *err)
 {
     ckpt_bytes at = 0;
@@ -326,9 +319,9 @@ ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt
         if (part->copy) {
             continue;
         }
-        CKPT_TRY(pad(executor, at, part->at, take, context, err));
-        CKPT_TRY(hand_out(executor, part, take, context, err));
+        CKPT_TRY(pad(program, at, part->at, take, context, err));
+        CKPT_TRY(hand_out(program, part, take, context, err));
         at = part->at + part->bytes;
     }
-    return pad(executor, at, whole->bytes, take, context, err);
+    return pad(program, at, whole->bytes, take, context, err);
 }

@@ -3,7 +3,7 @@
 #ifndef CKPT_EXECUTOR_STATE_SECTIONS_IMPL_H
 #define CKPT_EXECUTOR_STATE_SECTIONS_IMPL_H
 
-#include "executor/executor_impl.h"
+#include "executor/state/state_impl.h"
 
 /* Bytes [at, at + bytes) of a whole section, which lie together in one place. */
 typedef struct ckpt_section_part {
@@ -19,23 +19,20 @@ typedef struct ckpt_whole {
     int part_count;
 } ckpt_whole;
 
-/* The network of one rank and one micro-batch that this executor's share was cut from, its tensors without gaps: what
+/* The network of one rank and one micro-batch that this rank's part was cut from, its tensors without gaps: what
  * is the same on every device. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_whole_network(const ckpt_executor *executor, ckpt_arena *out, ckpt_network *network,
+CKPT_MUST_USE ckpt_code ckpt_whole_network(const ckpt_program *program, ckpt_arena *out, ckpt_network *network,
                                            ckpt_err *err);
 
 /* Where a section's bytes are; the same list on all ranks, but for `local`. Cost: O(parameters). Errors: CKPT_BAD_INPUT
  * (fused gradients are gone), CKPT_OVERFLOW, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_whole_section(const ckpt_executor *executor, ckpt_section section, ckpt_arena *out,
+CKPT_MUST_USE ckpt_code ckpt_whole_section(const ckpt_program *program, ckpt_section section, ckpt_arena *out,
                                            ckpt_whole *whole, ckpt_err *err);
 
 /* All bytes of a section in order, `take` being called on rank 0 with at most CKPT_CHUNK_BYTES of them at a time.
  * Collective: every rank hands out what it has. */
 typedef ckpt_code (*ckpt_whole_take)(void *context, const unsigned char *bytes, ckpt_bytes count, ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_whole_walk(ckpt_executor *executor, const ckpt_whole *whole, ckpt_whole_take take,
+CKPT_MUST_USE ckpt_code ckpt_whole_walk(const ckpt_program *program, const ckpt_whole *whole, ckpt_whole_take take,
                                         void *context, ckpt_err *err);
-
-/* The rank of this process; 0 where there is one. */
-int ckpt_executor_rank(const ckpt_executor *executor);
 
 #endif

@@ -23,7 +23,6 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "executor/state/sections_impl.h"
-#include "executor/state/state_header.h"
 
 enum { HEADER_MAX = 1 << 16, TAIL = CKPT_DIGEST_TEXT }; /* 64 digits and a newline */
 
@@ -37,11 +36,11 @@ static ckpt_bytes smaller(ckpt_bytes a, ckpt_bytes b)
 }
 
 /* Where the bytes of all saved sections are. */
-static ckpt_code find_sections(const ckpt_executor *executor, ckpt_arena *out, ckpt_whole whole[SAVED_SECTIONS],
+static ckpt_code find_sections(const ckpt_program *program, ckpt_arena *out, ckpt_whole whole[SAVED_SECTIONS],
                                ckpt_err *err)
 {
     for (int i = 0; i < SAVED_SECTIONS; i++) {
-        CKPT_TRY(ckpt_whole_section(executor, saved_section[i], out, &whole[i], err));
+        CKPT_TRY(ckpt_whole_section(program, saved_section[i], out, &whole[i], err));
     }
     return CKPT_OK;
 }
@@ -60,20 +59,21 @@ static ckpt_code put(void *context, const unsigned char *bytes, ckpt_bytes count
 }
 
 /* Collective, whether this rank writes (`w`) or not (NULL). */
-static ckpt_code put_sections(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], writing *w,
+static ckpt_code put_sections(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], writing *w,
                               ckpt_err *err)
 {
     for (int i = 0; i < SAVED_SECTIONS; i++) {
-        CKPT_TRY(ckpt_whole_walk(executor, &whole[i], put, w, err));
+        CKPT_TRY(ckpt_whole_walk(program, &whole[i], put, w, err));
     }
     return CKPT_OK;
 }
 
-static ckpt_code put_header(const ckpt_executor *executor, const char *path, writing *w, ckpt_err *err)
+static ckpt_code put_header(const ckpt_program *program, const ckpt_progress *progress, const char *path, writing *w,
+                            ckpt_err *err)
 {
     ckpt_text header;
     ckpt_text_init(&header);
-    ckpt_code code = ckpt_state_header_add(executor, &header, err);
+    ckpt_code code = ckpt_state_header_add(program, progress, &header, err);
     if (code == CKPT_OK && header.length >= HEADER_MAX) {
         code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: a header of %zu bytes, and at most %d are read back", path,
                          header.length, HEADER_MAX);
@@ -85,8 +85,8 @@ static ckpt_code put_header(const ckpt_executor *executor, const char *path, wri
     return code;
 }
 
-static ckpt_code write_file(ckpt_executor *executor, const char *path, const ckpt_whole whole[SAVED_SECTIONS],
-                            ckpt_err *err)
+static ckpt_code write_file(const ckpt_program *program, const ckpt_progress *progress, const char *path,
+                            const ckpt_whole whole[SAVED_SECTIONS], ckpt_err *err)
 {
     writing w = {.digest = ckpt_digest_create()};
     if (w.digest == NULL) {
@@ -95,10 +95,10 @@ static ckpt_code write_file(ckpt_executor *executor, const char *path, const ckp
     char tail[CKPT_DIGEST_TEXT];
     ckpt_code code = ckpt_file_begin(path, &w.file, err);
     if (code == CKPT_OK) {
-        code = put_header(executor, path, &w, err);
+        code = put_header(program, progress, path, &w, err);
     }
     if (code == CKPT_OK) {
-        code = put_sections(executor, whole, &w, err);
+        code = put_sections(program, whole, &w, err);
     }
     ckpt_digest_end(w.digest, tail);
     tail[TAIL - 1] = '\n';
@@ -112,19 +112,19 @@ static ckpt_code write_file(ckpt_executor *executor, const char *path, const ckp
     return code;
 }
 
-ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err)
+ckpt_code ckpt_state_write(const ckpt_program *program, const ckpt_progress *progress, const char *path, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_whole whole[SAVED_SECTIONS];
-    ckpt_code code = find_sections(executor, &scratch, whole, err);
+    ckpt_code code = find_sections(program, &scratch, whole, err);
     if (code == CKPT_OK) {
-        code = ckpt_executor_rank(executor) == 0 ? write_file(executor, path, whole, err)
-                                                 : put_sections(executor, whole, NULL, err);
+        code = program->rank == 0 ? write_file(program, progress, path, whole, err)
+                                  : put_sections(program, whole, NULL, err);
     }
     ckpt_arena_fini(&scratch);
-    if (code == CKPT_OK && executor->options.ranks != NULL) {
-        code = ckpt_ranks_barrier(executor->options.ranks, err); /* on no rank before the file has its name */
+    if (code == CKPT_OK && program->ranks != NULL) {
+        code = ckpt_ranks_barrier(program->ranks, err); /* on no rank before the file has its name */
     }
     return code;
 }
@@ -139,7 +139,8 @@ static ckpt_code get(FILE *file, void *bytes, size_t length, const char *path, c
 }
 
 /* The SHA-256 at the end is of everything before it. */
-static ckpt_code check_sound(ckpt_executor *executor, FILE *file, ckpt_bytes length, const char *path, ckpt_err *err)
+static ckpt_code check_sound(const ckpt_program *program, FILE *file, ckpt_bytes length, const char *path,
+                             ckpt_err *err)
 {
     char unused[CKPT_DIGEST_TEXT], found[CKPT_DIGEST_TEXT] = {0}, stated[CKPT_DIGEST_TEXT] = {0};
     ckpt_digest *const digest = ckpt_digest_create();
@@ -148,12 +149,12 @@ static ckpt_code check_sound(ckpt_executor *executor, FILE *file, ckpt_bytes len
     }
     for (ckpt_bytes done = 0; done < length - TAIL; done += CKPT_CHUNK_BYTES) {
         const size_t now = (size_t)smaller(length - TAIL - done, CKPT_CHUNK_BYTES);
-        const ckpt_code code = get(file, executor->chunk, now, path, err);
+        const ckpt_code code = get(file, program->memory.chunk, now, path, err);
         if (code != CKPT_OK) {
             ckpt_digest_end(digest, unused);
             return code;
         }
-        ckpt_digest_add(digest, executor->chunk, now);
+        ckpt_digest_add(digest, program->memory.chunk, now);
     }
     ckpt_digest_end(digest, found);
     CKPT_TRY(get(file, stated, TAIL - 1, path, err));
@@ -166,10 +167,10 @@ static ckpt_code check_sound(ckpt_executor *executor, FILE *file, ckpt_bytes len
 }
 
 /* The parts of a section that this rank has, out of the file, where the section begins at byte `start`. */
-static ckpt_code get_section(ckpt_executor *executor, const ckpt_whole *whole, FILE *file, ckpt_bytes start,
+static ckpt_code get_section(const ckpt_program *program, const ckpt_whole *whole, FILE *file, ckpt_bytes start,
                              const char *path, ckpt_err *err)
 {
-    ckpt_device *const device = executor->device;
+    ckpt_device *const device = program->device;
     for (int i = 0; i < whole->part_count; i++) {
         const ckpt_section_part *const part = &whole->part[i];
         if (part->local < 0) {
@@ -180,14 +181,15 @@ static ckpt_code get_section(ckpt_executor *executor, const ckpt_whole *whole, F
         }
         for (ckpt_bytes done = 0; done < part->bytes; done += CKPT_CHUNK_BYTES) {
             const ckpt_bytes now = smaller(part->bytes - done, CKPT_CHUNK_BYTES);
-            CKPT_TRY(get(file, executor->chunk, (size_t)now, path, err));
-            CKPT_TRY(device->api->upload(device, executor->statics + part->local + done, executor->chunk, now, err));
+            CKPT_TRY(get(file, program->memory.chunk, (size_t)now, path, err));
+            CKPT_TRY(device->api->upload(device, program->memory.statics.at + part->local + done, program->memory.chunk,
+                                         now, err));
         }
     }
     return CKPT_OK;
 }
 
-static ckpt_code get_sections(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], FILE *file,
+static ckpt_code get_sections(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], FILE *file,
                               ckpt_bytes header, ckpt_bytes length, const char *path, ckpt_err *err)
 {
     ckpt_bytes start[SAVED_SECTIONS + 1] = {header};
@@ -200,14 +202,14 @@ static ckpt_code get_sections(ckpt_executor *executor, const ckpt_whole whole[SA
                          (long long)wanted);
     }
     for (int i = 0; i < SAVED_SECTIONS; i++) {
-        CKPT_TRY(get_section(executor, &whole[i], file, start[i], path, err));
+        CKPT_TRY(get_section(program, &whole[i], file, start[i], path, err));
     }
-    return ckpt_executor_narrow(executor, err);
+    return ckpt_program_narrow(program, err);
 }
 
 /* `header`: room for HEADER_MAX bytes. */
-static ckpt_code read_file(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], FILE *file, char *header,
-                           const char *path, ckpt_err *err)
+static ckpt_code read_file(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], FILE *file,
+                           char *header, const char *path, ckpt_progress *progress, ckpt_err *err)
 {
     if (fseek(file, 0, SEEK_END) != 0) {
         return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
@@ -217,43 +219,40 @@ static ckpt_code read_file(ckpt_executor *executor, const ckpt_whole whole[SAVED
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld bytes are no training state", path, (long long)length);
     }
     rewind(file);
-    CKPT_TRY(check_sound(executor, file, (ckpt_bytes)length, path, err));
+    CKPT_TRY(check_sound(program, file, (ckpt_bytes)length, path, err));
     rewind(file);
     if (fgets(header, HEADER_MAX, file) == NULL || strchr(header, '\n') == NULL) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line is no header of a training state", path);
     }
-    ckpt_state_header at;
-    CKPT_TRY(ckpt_state_header_read(executor, header, path, &at, err));
-    CKPT_TRY(get_sections(executor, whole, file, (ckpt_bytes)strlen(header), (ckpt_bytes)length, path, err));
-    executor->seed = at.seed;
-    executor->steps = at.steps;
-    executor->last_loss = strtof(at.loss, NULL);
-    memcpy(executor->data, at.data, sizeof at.data);
+    ckpt_progress found;
+    CKPT_TRY(ckpt_state_header_read(program, header, path, &found, err));
+    CKPT_TRY(get_sections(program, whole, file, (ckpt_bytes)strlen(header), (ckpt_bytes)length, path, err));
+    *progress = found;
     return CKPT_OK;
 }
 
-static ckpt_code open_and_read(ckpt_executor *executor, const ckpt_whole whole[SAVED_SECTIONS], char *header,
-                               const char *path, ckpt_err *err)
+static ckpt_code open_and_read(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], char *header,
+                               const char *path, ckpt_progress *progress, ckpt_err *err)
 {
     FILE *const file = fopen(path, "rb");
     if (file == NULL) {
         return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
     }
-    const ckpt_code code = read_file(executor, whole, file, header, path, err);
+    const ckpt_code code = read_file(program, whole, file, header, path, progress, err);
     fclose(file);
     return code;
 }
 
-ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err)
+ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, ckpt_progress *progress, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_whole whole[SAVED_SECTIONS];
     char *const header = CKPT_NEW(&scratch, char, HEADER_MAX);
-    ckpt_code code = header != NULL ? find_sections(executor, &scratch, whole, err)
+    ckpt_code code = header != NULL ? find_sections(program, &scratch, whole, err)
                                     : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a state's header");
     if (code == CKPT_OK) {
-        code = open_and_read(executor, whole, header, path, err);
+        code = open_and_read(program, whole, header, path, progress, err);
     }
     ckpt_arena_fini(&scratch);
     return code;

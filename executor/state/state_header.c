@@ -6,9 +6,9 @@
 
 #include "core/base/digest.h"
 #include "executor/state/sections_impl.h"
-#include "executor/state/state_header.h"
+#include "executor/state/state_impl.h"
 
-/* What a state must agree on with this executor, as "key": value pairs in this order. */
+/* What a state must agree on with this training, as "key": value pairs in this order. */
 typedef enum ckpt_state_key {
     KEY_FORMAT,
     KEY_MODEL,
@@ -96,14 +96,14 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
 }
 
 /* The digests are those of the model for one rank with one micro-batch on a CPU: all schemes and devices have them. */
-static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key, char digest[CKPT_DIGEST_TEXT],
+static ckpt_code model_digest(const ckpt_program *program, ckpt_state_key key, char digest[CKPT_DIGEST_TEXT],
                               ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_network plain;
     const ckpt_lowered *lowered = NULL;
-    ckpt_code code = ckpt_whole_network(executor, &scratch, &plain, err);
+    ckpt_code code = ckpt_whole_network(program, &scratch, &plain, err);
     plain.threads = 1;
     if (code == CKPT_OK && key == KEY_PARAMETERS) {
         code = parameters_digest(&plain, digest, err);
@@ -115,10 +115,10 @@ static ckpt_code model_digest(const ckpt_executor *executor, ckpt_state_key key,
     return code;
 }
 
-/* The value of `key` as this executor would write it. */
-static ckpt_code add_value(const ckpt_executor *executor, ckpt_state_key key, ckpt_text *text, ckpt_err *err)
+/* The value of `key` as this training would write it. */
+static ckpt_code add_value(const ckpt_program *program, ckpt_state_key key, ckpt_text *text, ckpt_err *err)
 {
-    const ckpt_network *const network = executor->lowered->network;
+    const ckpt_network *const network = program->lowered->network;
     char digest[CKPT_DIGEST_TEXT];
     switch (key) {
     case KEY_FORMAT: ckpt_text_json(text, "ckpt-state/1"); break;
@@ -127,7 +127,7 @@ static ckpt_code add_value(const ckpt_executor *executor, ckpt_state_key key, ck
     case KEY_THREADS: ckpt_text_add(text, "%d", network->threads); break;
     case KEY_PARAMETERS:
     case KEY_GRAPH:
-        CKPT_TRY(model_digest(executor, key, digest, err));
+        CKPT_TRY(model_digest(program, key, digest, err));
         ckpt_text_json(text, digest);
         break;
     case KEY_COUNT: break;
@@ -135,24 +135,25 @@ static ckpt_code add_value(const ckpt_executor *executor, ckpt_state_key key, ck
     return CKPT_OK;
 }
 
-static uint64_t batches_per_step(const ckpt_executor *executor)
+static uint64_t batches_per_step(const ckpt_program *program)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     return (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas;
 }
 
-ckpt_code ckpt_state_header_add(const ckpt_executor *executor, ckpt_text *text, ckpt_err *err)
+ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress *progress, ckpt_text *text,
+                                ckpt_err *err)
 {
     for (int key = 0; key < KEY_COUNT; key++) {
         ckpt_text_add(text, "%s\"%s\": ", key == 0 ? "{" : ", ", state_key[key].key);
-        CKPT_TRY(add_value(executor, (ckpt_state_key)key, text, err));
+        CKPT_TRY(add_value(program, (ckpt_state_key)key, text, err));
     }
-    if (batches_per_step(executor) != 1) {
-        ckpt_text_add(text, ", \"batches\": %" PRIu64, batches_per_step(executor));
+    if (batches_per_step(program) != 1) {
+        ckpt_text_add(text, ", \"batches\": %" PRIu64, batches_per_step(program));
     }
-    ckpt_text_add(text, ", \"seed\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": \"%a\", \"data\": ", executor->seed,
-                  executor->steps, (double)executor->last_loss);
-    ckpt_text_json(text, executor->data);
+    ckpt_text_add(text, ", \"seed\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": \"%a\", \"data\": ", progress->seed,
+                  progress->steps, (double)progress->last_loss);
+    ckpt_text_json(text, progress->data);
     ckpt_text_add(text, "}\n");
     return ckpt_text_end(text, err);
 }
@@ -203,18 +204,18 @@ static ckpt_code read_words(const char *header, const char *key, const char *pat
 }
 
 /* From the CPU to a GPU or back: the values go on, the bits of what follows are the other device's. */
-static bool goes_over(const ckpt_executor *executor, const char *found)
+static bool goes_over(const ckpt_program *program, const char *found)
 {
     const bool counted = found != NULL && found[0] >= '0' && found[0] <= '9';
-    return counted && (executor->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
+    return counted && (program->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
 }
 
-static ckpt_code check_header(const ckpt_executor *executor, const char *header, const char *path, ckpt_err *err)
+static ckpt_code check_header(const ckpt_program *program, const char *header, const char *path, ckpt_err *err)
 {
     for (int key = 0; key < KEY_COUNT; key++) {
         ckpt_text wanted;
         ckpt_text_init(&wanted);
-        ckpt_code code = add_value(executor, (ckpt_state_key)key, &wanted, err);
+        ckpt_code code = add_value(program, (ckpt_state_key)key, &wanted, err);
         if (code == CKPT_OK) {
             code = ckpt_text_end(&wanted, err);
         }
@@ -222,7 +223,7 @@ static ckpt_code check_header(const ckpt_executor *executor, const char *header,
         const char *const found = find_member(header, state_key[key].key, &length);
         const bool same = code == CKPT_OK && found != NULL && strncmp(found, wanted.bytes, wanted.length) == 0 &&
                           (found[wanted.length] == ',' || found[wanted.length] == '}');
-        if (code == CKPT_OK && !same && key == KEY_THREADS && goes_over(executor, found)) {
+        if (code == CKPT_OK && !same && key == KEY_THREADS && goes_over(program, found)) {
             ckpt_text_fini(&wanted);
             continue;
         }
@@ -238,31 +239,33 @@ static ckpt_code check_header(const ckpt_executor *executor, const char *header,
 }
 
 /* The sum of gradients over a step is of so many batches, and the data go on behind them. */
-static ckpt_code check_batches(const ckpt_executor *executor, const char *header, const char *path, ckpt_err *err)
+static ckpt_code check_batches(const ckpt_program *program, const char *header, const char *path, ckpt_err *err)
 {
-    const ckpt_scheme *const scheme = &executor->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     uint64_t found = 1;
     size_t length = 0;
     if (find_member(header, "batches", &length) != NULL) {
         CKPT_TRY(read_count(header, "batches", path, &found, err));
     }
-    if (found == batches_per_step(executor)) {
+    if (found == batches_per_step(program)) {
         return CKPT_OK;
     }
     return CKPT_FAIL(err, CKPT_BAD_INPUT,
                      "%s: the state is of a training with %" PRIu64 " batch%s in a step; this one has %" PRIu64
                      " (%d micro-batch%s of %d replica%s), whose steps are others",
-                     path, found, found == 1 ? "" : "es", batches_per_step(executor), scheme->micro_batches,
+                     path, found, found == 1 ? "" : "es", batches_per_step(program), scheme->micro_batches,
                      scheme->micro_batches == 1 ? "" : "es", scheme->replicas, scheme->replicas == 1 ? "" : "s");
 }
 
-ckpt_code ckpt_state_header_read(const ckpt_executor *executor, const char *header, const char *path,
-                                 ckpt_state_header *at, ckpt_err *err)
+ckpt_code ckpt_state_header_read(const ckpt_program *program, const char *header, const char *path,
+                                 ckpt_progress *progress, ckpt_err *err)
 {
-    CKPT_TRY(check_header(executor, header, path, err));
-    CKPT_TRY(check_batches(executor, header, path, err));
-    CKPT_TRY(read_count(header, "seed", path, &at->seed, err));
-    CKPT_TRY(read_count(header, "step", path, &at->steps, err));
-    CKPT_TRY(read_words(header, "loss", path, at->loss, sizeof at->loss, err));
-    return read_words(header, "data", path, at->data, sizeof at->data, err);
+    char loss[40];
+    CKPT_TRY(check_header(program, header, path, err));
+    CKPT_TRY(check_batches(program, header, path, err));
+    CKPT_TRY(read_count(header, "seed", path, &progress->seed, err));
+    CKPT_TRY(read_count(header, "step", path, &progress->steps, err));
+    CKPT_TRY(read_words(header, "loss", path, loss, sizeof loss, err));
+    progress->last_loss = strtof(loss, NULL);
+    return read_words(header, "data", path, progress->data, sizeof progress->data, err);
 }

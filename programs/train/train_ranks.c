@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "executor/state/state_header.h"
 #include "programs/train/train_impl.h"
 
 ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err)
@@ -190,7 +189,7 @@ ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err)
     }
     ckpt_text text;
     ckpt_text_init(&text);
-    const ckpt_code code = check_same(training, &text, ckpt_state_header_add(training->executor, &text, err), err);
+    const ckpt_code code = check_same(training, &text, ckpt_executor_state_header(training->executor, &text, err), err);
     ckpt_text_fini(&text);
     return code;
 }

@@ -125,7 +125,7 @@ static void list_conflicts(subject *x, const ckpt_graph *graph, bool poison, ckp
     x->conflict = CKPT_NEW(arena, pair, (size_t)x->steps * (size_t)x->steps / 2);
     for (int s = 0; s < x->steps; s++) {
         f[s] = footprint_of(x->plan, graph, s, poison);
-        assert_int_equal(f[s].stream, x->executor->action[s].stream);
+        assert_int_equal(f[s].stream, x->executor->program.action[s].stream);
         for (int e = 0; e < s; e++) {
             if (f[e].stream != f[s].stream && conflict(&f[e], &f[s])) {
                 x->conflict[x->conflicts++] = (pair){e, s};
@@ -150,10 +150,10 @@ static int work_out(const subject *x, int lost)
 {
     int behind[4096];
     int last[CKPT_STREAM_COUNT] = {-1, -1, -1}, waits = 0;
-    assert_true(x->executor->signal_count <= 4096);
+    assert_true(x->executor->program.signal_count <= 4096);
     memset(x->before, 0, (size_t)x->steps * (size_t)x->words * sizeof(uint64_t));
     for (int s = 0; s < x->steps; s++) {
-        const ckpt_action *const action = &x->executor->action[s];
+        const ckpt_action *const action = &x->executor->program.action[s];
         if (last[action->stream] >= 0) {
             follow(x, s, last[action->stream]);
         }
@@ -186,16 +186,16 @@ static void check_joins(const subject *x)
     bool joined[CKPT_STREAM_COUNT] = {true, true, true};
     int last[CKPT_STREAM_COUNT] = {-1, -1, -1};
     for (int s = 0; s < x->steps; s++) {
-        last[x->executor->action[s].stream] = s;
+        last[x->executor->program.action[s].stream] = s;
     }
     const int end = last[CKPT_STREAM_COMPUTE];
     for (int t = CKPT_STREAM_D2H; t < CKPT_STREAM_COUNT; t++) {
         joined[t] =
             last[t] < 0 || (x->before[(size_t)end * (size_t)x->words + (size_t)last[t] / 64] >> last[t] % 64 & 1);
-        for (int i = 0; i < x->executor->join_count; i++) {
+        for (int i = 0; i < x->executor->program.join_count; i++) {
             for (int s = 0; s < x->steps && last[t] >= 0; s++) {
                 const uint64_t *const before = x->before + (size_t)s * (size_t)x->words;
-                joined[t] = joined[t] || (x->executor->action[s].signal == x->executor->join[i] &&
+                joined[t] = joined[t] || (x->executor->program.action[s].signal == x->executor->program.join[i] &&
                                           (s == last[t] || (before[last[t] / 64] >> last[t] % 64 & 1)));
             }
         }

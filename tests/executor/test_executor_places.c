@@ -63,12 +63,12 @@ static const ckpt_trace_allocation *place_at(const ckpt_trace *trace, const char
 static int find_reader(const subject *s, int *which)
 {
     for (int k = 0; k < s->plan->step_count; k++) {
-        const ckpt_action *const action = &s->executor->action[k];
+        const ckpt_action *const action = &s->executor->program.action[k];
         for (int i = 0; action->kind == CKPT_RUN && action->phase == CKPT_FORWARD && i < action->args.node->in_count;
              i++) {
             const unsigned char *const at = action->args.in[i];
             if (s->t.lowered->value_buffer[action->args.node->in_value[i]] >= 0 &&
-                at >= s->executor->block + CKPT_ALIGN) {
+                at >= s->executor->program.memory.arena.at + CKPT_ALIGN) {
                 *which = i;
                 return k;
             }
@@ -86,7 +86,7 @@ static void a_step_that_reads_elsewhere_is_seen(void **state)
     set_up(&s);
     int which = 0;
     const int step = find_reader(&s, &which);
-    ckpt_kernel_args *const args = &s.executor->action[step].args;
+    ckpt_kernel_args *const args = &s.executor->program.action[step].args;
     const int buffer = s.t.lowered->value_buffer[args->node->in_value[which]];
     const char *const name = s.t.lowered->graph->buffer[buffer].name;
     const ckpt_trace *const before = trace_of(&s);
@@ -113,8 +113,9 @@ static void what_lies_outside_is_an_error(void **state)
     set_up(&s);
     int which = 0;
     const int step = find_reader(&s, &which);
-    const void **const in = (const void **)(uintptr_t)s.executor->action[step].args.in;
-    const unsigned char *const outside[] = {s.executor->block - CKPT_ALIGN, s.executor->block + s.plan->arena_bytes};
+    const void **const in = (const void **)(uintptr_t)s.executor->program.action[step].args.in;
+    const unsigned char *const outside[] = {s.executor->program.memory.arena.at - CKPT_ALIGN,
+                                            s.executor->program.memory.arena.at + s.plan->arena_bytes};
     for (int i = 0; i < 2; i++) {
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
@@ -133,9 +134,9 @@ static void a_workspace_elsewhere_is_seen(void **state)
     set_up(&s);
     int moved = 0;
     for (int k = 0; k < s.plan->step_count; k++) {
-        ckpt_kernel_args *const args = &s.executor->action[k].args;
-        if (s.executor->action[k].kind == CKPT_RUN && args->workspace_bytes > 0) {
-            args->workspace = s.executor->block;
+        ckpt_kernel_args *const args = &s.executor->program.action[k].args;
+        if (s.executor->program.action[k].kind == CKPT_RUN && args->workspace_bytes > 0) {
+            args->workspace = s.executor->program.memory.arena.at;
             assert_int_equal(place_at(trace_of(&s), "workspace", k)->offset, 0);
             moved++;
         }

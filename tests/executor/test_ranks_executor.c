@@ -304,7 +304,8 @@ static void check_scale(const char *file, const char *set, ckpt_scheme scheme, i
         sum += all[ckpt_ranks_rank(ranks) / stages * stages + s];
     }
     const double base = 1 / (scheme.micro_batches * scheme.replicas * loss_scale);
-    const double wanted = base * clip / (sqrt(sum) * base + 1e-6), found = (double)*ckpt_executor_scale_at(executor, 0);
+    const double wanted = base * clip / (sqrt(sum) * base + 1e-6),
+                 found = (double)*ckpt_program_scale(&executor->program, 0);
     CHECK(wanted < base, "%s: nothing is clipped", file);
     CHECK(fabs(found - wanted) < 1e-6 * wanted, "%s, %d stages of %d replicas%s: gradients times %g, wanted %g", file,
           stages, scheme.replicas, scheme.apart ? ", apart" : "", found, wanted);

@@ -1,10 +1,10 @@
 /* Where everything in the arena lies, as the steps will find it: read from the addresses that kernels, copies and
  * frees are given, not from the plan that those were worked out from. A buffer lies where a step first touches it; a
  * step that were given it elsewhere would open another place of the same buffer there. */
-#include "executor/executor_impl.h"
+#include "executor/run/run_impl.h"
 
 typedef struct walker {
-    const ckpt_executor *executor;
+    const ckpt_program *program;
     ckpt_trace_allocation *allocation; /* NULL: only count */
     int count;
     int *open;          /* per buffer: its place now; -1: not in memory */
@@ -16,11 +16,11 @@ typedef struct walker {
 static ckpt_code add(walker *w, const char *name, ckpt_category category, ckpt_bytes bytes, const void *address,
                      ckpt_bytes *offset)
 {
-    const ckpt_bytes at = (ckpt_bytes)((intptr_t)address - (intptr_t)w->executor->block);
-    if (at < 0 || at > w->executor->plan->arena_bytes - bytes) {
+    const ckpt_bytes at = (ckpt_bytes)((intptr_t)address - (intptr_t)w->program->memory.arena.at);
+    if (at < 0 || at > w->program->plan->arena_bytes - bytes) {
         return CKPT_FAIL(w->err, CKPT_DEVICE,
                          "step %d: \"%.80s\" of %lld bytes lies %lld bytes from the start of the arena of %lld bytes",
-                         w->step, name, (long long)bytes, (long long)at, (long long)w->executor->plan->arena_bytes);
+                         w->step, name, (long long)bytes, (long long)at, (long long)w->program->plan->arena_bytes);
     }
     if (w->allocation != NULL) {
         w->allocation[w->count] = (ckpt_trace_allocation){name, category, w->step, w->step, at, bytes};
@@ -44,19 +44,19 @@ static ckpt_code touch(walker *w, int buffer, const void *address)
     if (buffer < 0 || address == NULL) {
         return CKPT_OK;
     }
-    const intptr_t at = (intptr_t)address - (intptr_t)w->executor->block;
+    const intptr_t at = (intptr_t)address - (intptr_t)w->program->memory.arena.at;
     if (w->open[buffer] >= 0 && w->offset[buffer] == (ckpt_bytes)at) {
         return CKPT_OK;
     }
     shut(w, buffer, w->step - 1);
     w->open[buffer] = w->count;
-    const ckpt_buffer *const b = &w->executor->lowered->graph->buffer[buffer];
+    const ckpt_buffer *const b = &w->program->lowered->graph->buffer[buffer];
     return add(w, b->name, ckpt_kind_category(b->kind), b->bytes, address, &w->offset[buffer]);
 }
 
 static ckpt_code touch_layer(walker *w, const ckpt_action *action)
 {
-    const ckpt_lowered *const lowered = w->executor->lowered;
+    const ckpt_lowered *const lowered = w->program->lowered;
     const ckpt_network *const network = lowered->network;
     const ckpt_kernel_args *const args = &action->args;
     const ckpt_node *const node = args->node;
@@ -81,7 +81,7 @@ static ckpt_code touch_layer(walker *w, const ckpt_action *action)
 
 static ckpt_code walk_run(walker *w, const ckpt_step *step, const ckpt_action *action)
 {
-    const ckpt_graph_op *const op = &w->executor->lowered->graph->op[step->target];
+    const ckpt_graph_op *const op = &w->program->lowered->graph->op[step->target];
     if (action->task == CKPT_TASK_LAYER && action->phase != CKPT_UPDATE) {
         CKPT_TRY(touch_layer(w, action));
     }
@@ -99,15 +99,15 @@ static ckpt_code walk_run(walker *w, const ckpt_step *step, const ckpt_action *a
 
 static ckpt_code walk(walker *w)
 {
-    const ckpt_plan *const plan = w->executor->plan;
-    const int buffers = w->executor->lowered->graph->buffer_count;
+    const ckpt_plan *const plan = w->program->plan;
+    const int buffers = w->program->lowered->graph->buffer_count;
     w->count = 0;
     for (int b = 0; b < buffers; b++) {
         w->open[b] = -1;
     }
     for (w->step = 0; w->step < plan->step_count; w->step++) {
         const ckpt_step *const step = &plan->step[w->step];
-        const ckpt_action *const action = &w->executor->action[w->step];
+        const ckpt_action *const action = &w->program->action[w->step];
         if (step->kind == CKPT_RUN) {
             CKPT_TRY(walk_run(w, step, action));
             continue;
@@ -123,13 +123,13 @@ static ckpt_code walk(walker *w)
     return CKPT_OK;
 }
 
-ckpt_code ckpt_measured_allocations(const ckpt_executor *executor, ckpt_arena *out,
+ckpt_code ckpt_measured_allocations(const ckpt_program *program, ckpt_arena *out,
                                     const ckpt_trace_allocation **allocation, int *count, ckpt_err *err)
 {
-    const int buffers = executor->lowered->graph->buffer_count;
+    const int buffers = program->lowered->graph->buffer_count;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    walker w = {.executor = executor,
+    walker w = {.program = program,
                 .open = CKPT_NEW(&scratch, int, buffers),
                 .offset = CKPT_NEW(&scratch, ckpt_bytes, buffers),
                 .err = err};
@@ -144,6 +144,6 @@ ckpt_code ckpt_measured_allocations(const ckpt_executor *executor, ckpt_arena *o
         *count = w.count;
     }
     return code == CKPT_NO_MEMORY
-               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the places of %d steps", executor->plan->step_count)
+               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the places of %d steps", program->plan->step_count)
                : code;
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "executor/executor_impl.h"
+#include "executor/state/state_impl.h"
 #include "kernels/philox.h"
 
 enum { FIRST_STREAM = 2 }; /* stream 2 + k starts parameter k; 0 and 1 are dropout's */
@@ -31,8 +31,8 @@ static void four_values(ckpt_init init, float scale, const uint32_t word[4], flo
 }
 
 /* Elements first .. first + count - 1 of a parameter; first is a multiple of 4. */
-static void fill_values(const ckpt_executor *executor, const ckpt_node *node, int k, int64_t first, int64_t count,
-                        float *to)
+static void fill_values(const ckpt_program *program, uint64_t seed, const ckpt_node *node, int k, int64_t first,
+                        int64_t count, float *to)
 {
     const ckpt_param *const param = &node->param[k];
     if (param->init == CKPT_INIT_ZERO || param->init == CKPT_INIT_ONE) {
@@ -41,11 +41,10 @@ static void fill_values(const ckpt_executor *executor, const ckpt_node *node, in
         }
         return;
     }
-    const uint64_t seed = executor->seed;
     const uint32_t layer = (uint32_t)node->index, stream = (uint32_t)(FIRST_STREAM + k);
     const float scale = (float)param->scale;
     const int64_t blocks = (count + 3) / 4;
-    const int threads = ckpt_executor_host_threads(executor);
+    const int threads = ckpt_program_threads(program);
     (void)threads;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t b = 0; b < blocks; b++) {
@@ -58,66 +57,63 @@ static void fill_values(const ckpt_executor *executor, const ckpt_node *node, in
     }
 }
 
-static ckpt_code start_param(ckpt_executor *executor, const ckpt_node *node, int k, ckpt_err *err)
+static ckpt_code start_param(const ckpt_program *program, uint64_t seed, const ckpt_node *node, int k, ckpt_err *err)
 {
     const int64_t step = CKPT_CHUNK_BYTES / (int64_t)sizeof(float);
     const int64_t count = ckpt_shape_count(&node->param[k].tensor.shape);
-    float *const to = ckpt_executor_param_at(executor, executor->layout.weights, node->index, k);
+    float *const to = ckpt_program_param(program, program->layout.weights, node->index, k);
     const int copy_of = node->param[k].copy_of;
-    const ckpt_node *const from = copy_of >= 0 ? &executor->lowered->network->node[copy_of] : node;
-    float *const chunk = (float *)(void *)executor->chunk;
+    const ckpt_node *const from = copy_of >= 0 ? &program->lowered->network->node[copy_of] : node;
+    float *const chunk = (float *)(void *)program->memory.chunk;
     for (int64_t done = 0; done < count; done += step) {
         const int64_t now = count - done < step ? count - done : step;
-        fill_values(executor, from, k, done, now, chunk);
-        CKPT_TRY(
-            executor->device->api->upload(executor->device, to + done, chunk, now * (ckpt_bytes)sizeof(float), err));
+        fill_values(program, seed, from, k, done, now, chunk);
+        CKPT_TRY(program->device->api->upload(program->device, to + done, chunk, now * (ckpt_bytes)sizeof(float), err));
     }
     return CKPT_OK;
 }
 
-static ckpt_code start_stat(ckpt_executor *executor, const ckpt_node *node, int k, ckpt_err *err)
+static ckpt_code start_stat(const ckpt_program *program, const ckpt_node *node, int k, ckpt_err *err)
 {
     const int64_t step = CKPT_CHUNK_BYTES / (int64_t)sizeof(float);
     const int64_t count = ckpt_shape_count(&node->stat[k].tensor.shape);
-    unsigned char *const to =
-        executor->statics + executor->layout.statistics + executor->layout.stat[node->index * CKPT_STAT_MAX + k];
-    float *const chunk = (float *)(void *)executor->chunk;
+    float *const to = ckpt_program_statistic(program, node->index, k);
+    float *const chunk = (float *)(void *)program->memory.chunk;
     for (int64_t i = 0; i < (count < step ? count : step); i++) {
         chunk[i] = (float)node->stat[k].initial;
     }
     for (int64_t done = 0; done < count; done += step) {
         const int64_t now = count - done < step ? count - done : step;
-        CKPT_TRY(executor->device->api->upload(executor->device, to + done * (int64_t)sizeof(float), chunk,
-                                               now * (ckpt_bytes)sizeof(float), err));
+        CKPT_TRY(program->device->api->upload(program->device, to + done, chunk, now * (ckpt_bytes)sizeof(float), err));
     }
     return CKPT_OK;
 }
 
 /* What gradients are multiplied by where no norm says otherwise, and what the loss's gradient starts with. */
-static ckpt_code start_scales(ckpt_executor *executor, ckpt_err *err)
+static ckpt_code start_scales(const ckpt_program *program, ckpt_err *err)
 {
-    const float scale[2] = {(float)ckpt_executor_base_scale(executor), (float)executor->lowered->network->loss_scale};
-    float *const to = ckpt_executor_scale_at(executor, 0);
+    const float scale[2] = {(float)ckpt_program_base_scale(program), (float)program->lowered->network->loss_scale};
+    float *const to = ckpt_program_scale(program, 0);
     return to == NULL ? CKPT_OK
-                      : executor->device->api->upload(executor->device, to, scale, (ckpt_bytes)sizeof scale, err);
+                      : program->device->api->upload(program->device, to, scale, (ckpt_bytes)sizeof scale, err);
 }
 
-ckpt_code ckpt_executor_initialise(ckpt_executor *executor, ckpt_err *err)
+ckpt_code ckpt_state_initialise(const ckpt_program *program, uint64_t seed, ckpt_err *err)
 {
-    const ckpt_network *const network = executor->lowered->network;
+    const ckpt_network *const network = program->lowered->network;
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
         for (int k = 0; k < node->param_count; k++) {
-            if (node->param[k].tied < 0 && executor->layout.param[n * CKPT_PARAM_MAX + k] >= 0) {
-                CKPT_TRY(start_param(executor, node, k, err));
+            if (node->param[k].tied < 0 && program->layout.param[n * CKPT_PARAM_MAX + k] >= 0) {
+                CKPT_TRY(start_param(program, seed, node, k, err));
             }
         }
         for (int k = 0; k < node->stat_count; k++) {
-            if (executor->layout.stat[n * CKPT_STAT_MAX + k] >= 0) {
-                CKPT_TRY(start_stat(executor, node, k, err));
+            if (program->layout.stat[n * CKPT_STAT_MAX + k] >= 0) {
+                CKPT_TRY(start_stat(program, node, k, err));
             }
         }
     }
-    CKPT_TRY(start_scales(executor, err));
-    return ckpt_executor_narrow(executor, err);
+    CKPT_TRY(start_scales(program, err));
+    return ckpt_program_narrow(program, err);
 }
