@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """A synthetic training step of about N ops, for measuring how planning scales: layers of random sizes and times in stages,
-residual connections, some branches; backward reads inputs or outputs at random. Fixed seed: the same file every time.
+residual connections, some branches; backward reads inputs or outputs at random. The same N and SEED (20000) give the same file.
 
-Usage: bench/synthetic_graph.py N > graph.json
+Usage: bench/synthetic_graph.py N [SEED] > graph.json
 """
 import json
 import random
 import sys
 
 wanted = int(sys.argv[1])
-draw = random.Random(20000)
+draw = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 20000)
 buffers, forward, backward = [], [], []
 size, last, residual = 64 << 20, None, None
 

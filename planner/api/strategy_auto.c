@@ -55,6 +55,11 @@ static void merge(ckpt_candidates *candidates, const ckpt_candidates *part)
     }
 }
 
+static bool has_part(const ckpt_plan_options *options, unsigned part)
+{
+    return (options->without & part) == 0;
+}
+
 /* Else there is one sequence without copies: keep-all. */
 static bool may_recompute(const ckpt_graph *graph)
 {
@@ -80,8 +85,11 @@ static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt
     }
     const char *const *const name = graph->op_count > VAST_OPS ? vast_constructors : constructors;
     const int count = may_recompute(graph) ? CONSTRUCTORS : 1;
-    const bool batches = count > 1 && ckpt_batch_count(graph) > 1;
+    const bool batches = count > 1 && ckpt_batch_count(graph) > 1 && has_part(options, CKPT_PART_MICRO);
     for (int i = batches ? -1 : 0; i < count; i++) {
+        if ((i == 1 && !has_part(options, CKPT_PART_CHAIN)) || (i == 2 && !has_part(options, CKPT_PART_HIERARCHY))) {
+            continue;
+        }
         const ckpt_strategy *const strategy = ckpt_strategy_find(i < 0 ? batch_constructor : name[i]);
         ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
         ckpt_candidates_progress(candidates, strategy->name, limit, options);
@@ -119,8 +127,11 @@ static ckpt_code solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs, int
                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
                        ckpt_candidates *known, ckpt_err *err)
 {
+    if (!has_part(options, CKPT_PART_PROGRAM)) {
+        return CKPT_OK;
+    }
     ckpt_candidates part = *candidates;
-    ckpt_candidates_progress(candidates, "ilp", limit, options);
+    ckpt_candidates_progress(candidates, "program", limit, options);
     part.has_bound = known->has_bound;
     part.bound_ns = known->bound_ns;
     part.bound_how = known->bound_how;
@@ -154,11 +165,13 @@ static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_candida
                          const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
-    ckpt_candidates_progress(candidates, "search", limit, options);
-    CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, candidates, err));
-    sign(candidates, "search");
-    if (paid_for[effort].work > 0 && !is_done(graph, candidates)) {
-        ckpt_candidates_progress(candidates, "ilp", limit, options);
+    if (has_part(options, CKPT_PART_SEARCH)) {
+        ckpt_candidates_progress(candidates, "search", limit, options);
+        CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, candidates, err));
+        sign(candidates, "search");
+    }
+    if (paid_for[effort].work > 0 && has_part(options, CKPT_PART_NEIGHBOURHOOD) && !is_done(graph, candidates)) {
+        ckpt_candidates_progress(candidates, "neighbourhood", limit, options);
         CKPT_TRY(ckpt_ilp_improve(graph, limit, paid_for[effort].work, options, out, candidates, err));
         sign(candidates, "ilp");
     }
@@ -177,11 +190,13 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     if (is_done(graph, candidates) || (!may_recompute(graph) && !graph->has_link)) {
         return CKPT_OK;
     }
-    ckpt_bound bound; /* before the search, which ends when it gets there */
-    const ckpt_ns upper = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
-    ckpt_candidates_progress(candidates, "bound", limit, options);
-    CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
-    ckpt_candidates_bound(candidates, bound.time_ns, bound.how, bound.scope);
+    ckpt_bound bound = {.infeasible = false}; /* before the search, which ends when it gets there */
+    if (has_part(options, CKPT_PART_BOUND)) {
+        const ckpt_ns upper = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
+        ckpt_candidates_progress(candidates, "bound", limit, options);
+        CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
+        ckpt_candidates_bound(candidates, bound.time_ns, bound.how, bound.scope);
+    }
     if (bound.infeasible && candidates->min_peak.sequence.op != NULL && is_made_of_one(graph, options)) {
         return CKPT_OK;
     }
@@ -189,21 +204,19 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
         ckpt_candidates program = {.has_bound = false};
         CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, candidates,
                        &program, err));
-        const bool proved =
-            candidates->count > 0 && candidates->has_bound && candidates->candidate[0].time <= candidates->bound_ns;
-        if (!proved) {
+        if (!is_done(graph, candidates)) {
             CKPT_TRY(improve(graph, limit, &program, options, out, candidates, err));
         }
     }
     const bool small = graph->buffer_count <= CKPT_EXACT_BUFFERS && graph->op_count <= CKPT_EXACT_OPS;
-    if (small && !bound.infeasible && !graph->has_link &&
+    if (small && has_part(options, CKPT_PART_EXACT) && !bound.infeasible && !graph->has_link &&
         !is_done(graph, candidates)) { /* the exact search, no tries */
-        ckpt_candidates_progress(candidates, "exact search", limit, options);
+        ckpt_candidates_progress(candidates, "exact", limit, options);
         CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, 0, options, out, candidates, err));
         sign(candidates, "exact search");
     }
-    return graph->has_link && !is_done(graph, candidates) ? add_copies(graph, limit, options, out, candidates, err)
-                                                          : CKPT_OK;
+    const bool copies = graph->has_link && has_part(options, CKPT_PART_JOINT);
+    return copies && !is_done(graph, candidates) ? add_copies(graph, limit, options, out, candidates, err) : CKPT_OK;
 }
 
 const ckpt_strategy ckpt_strategy_auto = {

@@ -11,6 +11,19 @@ struct ckpt_solver;    /* planner/ilp/solver.h */
  * what a plan of up to 500 ops takes on one core of a common machine. */
 enum { CKPT_EFFORT_LOW, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
 
+/* Parts of the strategy `auto`. */
+enum {
+    CKPT_PART_CHAIN = 1 << 0,
+    CKPT_PART_HIERARCHY = 1 << 1,
+    CKPT_PART_MICRO = 1 << 2,
+    CKPT_PART_BOUND = 1 << 3,
+    CKPT_PART_PROGRAM = 1 << 4,       /* integer programs of the whole graph */
+    CKPT_PART_NEIGHBOURHOOD = 1 << 5, /* integer programs of neighbourhoods */
+    CKPT_PART_SEARCH = 1 << 6,
+    CKPT_PART_EXACT = 1 << 7,
+    CKPT_PART_JOINT = 1 << 8,
+};
+
 /* How far planning has come. */
 typedef struct ckpt_plan_progress {
     const char *part;       /* what begins now: "chain", "search", "minimum budget", ... */
@@ -38,6 +51,7 @@ typedef struct ckpt_plan_options {
     void (*progress)(void *context, const ckpt_plan_progress *progress);
     void *context; /* of both */
 
+    unsigned without;      /* CKPT_PART_...: parts that auto leaves out, to measure what they are worth */
     int64_t *placing_work; /* not NULL: what searches for allocations cost is added, in comparisons */
 } ckpt_plan_options;
 

@@ -1,0 +1,228 @@
+/* Candidates to steps and allocations. */
+#include <string.h>
+
+#include "planner/api/plan_make_impl.h"
+#include "planner/bound/bound.h"
+#include "planner/placement/place.h"
+#include "planner/schedule/batches.h"
+
+enum {
+    ROUNDS = 4,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
+    PACKINGS = 5, /* candidates of one call of a strategy that are packed */
+};
+
+static ckpt_code pack_sequence(const ckpt_maker *m, const ckpt_sequence *sequence, ckpt_bytes enough, int effort,
+                               ckpt_plan *plan, ckpt_err *err)
+{
+    ckpt_plan_options options = *m->options;
+    options.effort = effort;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_code code = ckpt_sequence_steps(m->graph, sequence, m->out, plan, err);
+    if (code == CKPT_OK) {
+        code = ckpt_sequence_pack(m->graph, plan, enough, &options, &scratch, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
+/* Steps and allocations of a candidate; an arena of `enough` bytes will do. */
+static ckpt_code pack(const ckpt_maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, int effort,
+                      ckpt_plan *plan, ckpt_err *err)
+{
+    const ckpt_sequence *const sequence = &candidate->sequence;
+    ckpt_sequence moved;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_code code = ckpt_sequence_reduce_first(m->graph, sequence, &scratch, &moved, err);
+    code = code == CKPT_OK ? pack_sequence(m, &moved, enough, effort, plan, err) : code;
+    const bool same = code != CKPT_OK || moved.op == sequence->op ||
+                      memcmp(moved.op, sequence->op, (size_t)moved.count * sizeof *moved.op) == 0;
+    ckpt_arena_fini(&scratch);
+    if (!same && enough > 0 && plan->arena_bytes > enough) { /* memory first */
+        ckpt_plan unmoved = {0};
+        code = pack_sequence(m, sequence, enough, effort, &unmoved, err);
+        *plan = code == CKPT_OK && unmoved.arena_bytes <= enough ? unmoved : *plan;
+    }
+    ckpt_bytes sum = 0;
+    plan->solver = candidate->by != NULL ? candidate->by : m->strategy->name;
+    if (code == CKPT_OK && !ckpt_sum(plan->arena_bytes, m->graph->static_bytes, &sum)) {
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "static block and arena of more than 2^63 bytes");
+    }
+    return code;
+}
+
+/* What has been packed so far. */
+typedef struct tries {
+    ckpt_plan *plan; /* the fastest that fits, when `fits` */
+    bool fits;
+    bool better; /* one of the last candidates is now in `plan` */
+    ckpt_bytes
+        lost; /* least fragmentation among the last candidates that did not fit, in thousandths; -1: all fitted */
+} tries;
+
+/* Pack a candidate; it is taken when it fits. */
+static ckpt_code try_candidate(const ckpt_maker *m, const ckpt_candidate *candidate, tries *t, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(m->out);
+    ckpt_plan packed = {0};
+    CKPT_TRY(pack(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, m->options->effort, &packed, err));
+    if (packed.arena_bytes <= m->limit) {
+        *t->plan = packed;
+        t->fits = t->better = true;
+        return CKPT_OK;
+    }
+    const ckpt_bytes lost = (packed.arena_bytes - candidate->peak) / (candidate->peak / 1000 + 1);
+    t->lost = t->lost < 0 || lost < t->lost ? lost : t->lost;
+    ckpt_arena_rewind(m->out, mark);
+    return CKPT_OK;
+}
+
+/* The fastest candidate that fits, when it is faster than what there is. Candidates are passed over when they would
+ * have to lose much less than those before them. */
+static ckpt_code try_candidates(const ckpt_maker *m, const ckpt_candidates *candidates, tries *t, ckpt_err *err)
+{
+    t->better = false;
+    t->lost = -1;
+    for (int i = 0, packed = 0; i < candidates->count && packed < PACKINGS && !t->better; i++) {
+        const ckpt_candidate *const candidate = &candidates->candidate[i];
+        if (t->fits && candidate->time >= t->plan->time_ns) {
+            break;
+        }
+        if (candidate->peak > m->limit ||
+            (t->lost > 0 && m->limit - candidate->peak < candidate->peak / 1000 * (t->lost / 4 * 3))) {
+            continue;
+        }
+        CKPT_TRY(try_candidate(m, candidate, t, err));
+        packed++;
+    }
+    return CKPT_OK;
+}
+
+/* A schedule may fit where the better one that was made from it does not. */
+static ckpt_code try_fallbacks(const ckpt_maker *m, const ckpt_candidates *candidates, tries *t, ckpt_err *err)
+{
+    const ckpt_bytes lost = t->lost; /* of the best: it says how much lower to ask */
+    for (int i = 0; i < candidates->fallback_count; i++) {
+        const ckpt_candidate *const fallback = &candidates->fallback[i];
+        if (fallback->peak <= m->limit && !(t->fits && fallback->time >= t->plan->time_ns)) {
+            CKPT_TRY(try_candidate(m, fallback, t, err));
+        }
+    }
+    t->lost = lost;
+    return CKPT_OK;
+}
+
+/* Ask under lower limits. What was lost to fragmentation says how much lower; when that fits, go halfway back. */
+static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries *t, ckpt_err *err)
+{
+    ckpt_plan_options options = *m->options;
+    ckpt_candidates known = *first;
+    /* where something fits already, this can only make it faster: less is paid for that */
+    options.effort -= options.effort > (t->fits ? CKPT_EFFORT_LOW : CKPT_EFFORT_NORMAL);
+    ckpt_bytes above = m->limit; /* the lowest limit whose candidates did not fit */
+    ckpt_bytes below = 0;        /* the highest one whose candidates did, or that had none */
+    ckpt_bytes lowest = 0;
+    CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &lowest, err));
+    options.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
+    for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
+        const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
+        const ckpt_bytes next = above - above / 50;
+        const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
+        if (limit < lowest) {
+            break; /* no schedule gets there */
+        }
+        options.incumbent = known.candidate;
+        options.incumbent_count = known.count;
+        ckpt_candidates candidates;
+        CKPT_TRY(ckpt_maker_ask(m, &options, limit, &candidates, err));
+        CKPT_TRY(try_candidates(m, &candidates, t, err));
+        for (int i = 0; i < candidates.count; i++) {
+            ckpt_candidates_add(&known, &candidates.candidate[i]);
+        }
+        if (t->better || t->lost < 0) {
+            below = limit;
+        } else {
+            above = limit;
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code find_packed(const ckpt_maker *m, const ckpt_sequence *sequence, ckpt_packed **found, ckpt_err *err)
+{
+    const size_t size = (size_t)sequence->count * sizeof *sequence->op;
+    for (ckpt_packed *p = m->packed->first; p != NULL; p = p->next) {
+        if (p->sequence.count == sequence->count && memcmp(p->sequence.op, sequence->op, size) == 0) {
+            *found = p;
+            return CKPT_OK;
+        }
+    }
+    ckpt_packed *const made = CKPT_NEW(&m->packed->arena, ckpt_packed, 1);
+    int *const op = CKPT_NEW(&m->packed->arena, int, sequence->count);
+    if (made == NULL || op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d entries", sequence->count);
+    }
+    memcpy(op, sequence->op, size);
+    *made = (ckpt_packed){.next = m->packed->first, .sequence = {op, sequence->count}, .bytes = {-1, -1}};
+    m->packed->first = made;
+    *found = made;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_maker_pack_min_peak(const ckpt_maker *m, const ckpt_candidate *min_peak, ckpt_bytes enough,
+                                   ckpt_plan *plan, ckpt_bytes *bytes, ckpt_err *err)
+{
+    ckpt_packed *known = NULL;
+    CKPT_TRY(find_packed(m, &min_peak->sequence, &known, err));
+    for (int harder = 0; harder < 2; harder++) {
+        const ckpt_mark mark = ckpt_arena_mark(m->out);
+        ckpt_plan packed = {.arena_bytes = known->bytes[harder]};
+        if (plan != NULL || known->bytes[harder] < 0) {
+            CKPT_TRY(pack(m, min_peak, 0, m->options->effort + harder, &packed, err));
+            known->bytes[harder] = packed.arena_bytes;
+        }
+        const bool lower = harder == 0 || packed.arena_bytes < *bytes;
+        *bytes = lower ? packed.arena_bytes : *bytes;
+        if (plan == NULL) {
+            ckpt_arena_rewind(m->out, mark);
+        } else if (lower) {
+            *plan = packed;
+        }
+        if (*bytes <= min_peak->peak || *bytes <= enough || m->options->effort >= CKPT_EFFORT_MOST) {
+            break;
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The fastest candidate that fits: of `first`, the candidates under the full limit, of those under lower limits, and
+ * last the one of minimum peak. */
+static ckpt_code allocate(const ckpt_maker *m, const ckpt_candidates *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
+{
+    tries t = {.plan = plan};
+    ckpt_candidates_progress(first, "allocation", m->limit, m->options);
+    CKPT_TRY(try_candidates(m, first, &t, err));
+    if (t.lost >= 0) {
+        CKPT_TRY(try_fallbacks(m, first, &t, err));
+    }
+    const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
+    if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted && !m->trial) {
+        CKPT_TRY(repair(m, first, &t, err));
+    }
+    if (!t.fits && first->min_peak.sequence.op != NULL && first->min_peak.peak <= m->limit) {
+        ckpt_bytes bytes = 0;
+        CKPT_TRY(ckpt_maker_pack_min_peak(m, &first->min_peak, m->limit, m->trial ? NULL : plan, &bytes, err));
+        t.fits = bytes <= m->limit;
+    }
+    *fits = t.fits;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_maker_attempt(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_plan *plan, bool *fits,
+                             ckpt_err *err)
+{
+    *fits = false;
+    CKPT_TRY(ckpt_maker_ask(m, m->options, m->limit, candidates, err));
+    return allocate(m, candidates, plan, fits, err);
+}
