@@ -35,13 +35,13 @@ typedef struct ckpt_inplace {
 } ckpt_inplace;
 
 /* What a policy says of an op; the names are those of PyTorch's CheckpointPolicy. */
-typedef enum ckpt_wish {
-    CKPT_NO_WISH,
+typedef enum ckpt_policy {
+    CKPT_NO_POLICY,
     CKPT_MUST_SAVE,
     CKPT_PREFER_SAVE,
     CKPT_MUST_RECOMPUTE,
     CKPT_PREFER_RECOMPUTE,
-} ckpt_wish;
+} ckpt_policy;
 
 typedef struct ckpt_graph_op {
     const char *name; /* unique among ops */
@@ -58,7 +58,7 @@ typedef struct ckpt_graph_op {
     const char *kind;    /* of the layer it comes from (key "op"), "linear"; NULL: unknown */
     ckpt_choice offload; /* the user's flag, as `checkpoint` */
     int stage;           /* pipeline partition + 1; 0: none is set */
-    ckpt_wish wish;      /* of --policy; in no file */
+    ckpt_policy policy;  /* of --policy; in no file */
 } ckpt_graph_op;
 
 /* Equations that ckpt_graph_check tests, in this order:

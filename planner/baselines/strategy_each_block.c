@@ -15,7 +15,7 @@ static ckpt_code flag_units(const ckpt_graph *graph, ckpt_arena *scratch, const 
     for (int o = 0; o < graph->op_count; o++) {
         op[o] = graph->op[o];
         op[o].checkpoint = CKPT_UNSET;
-        op[o].wish = CKPT_NO_WISH;
+        op[o].policy = CKPT_NO_POLICY;
     }
     *flagged = *graph;
     flagged->op = op;

@@ -138,18 +138,18 @@ static ckpt_code apply_names(const ckpt_graph *graph, const ckpt_rule *rule, int
 }
 
 /* "prefer-recompute" or "prefer_recompute"; false: none of them. */
-static bool read_wish(const char *word, ckpt_wish *wish, bool *offload)
+static bool read_policy(const char *word, ckpt_policy *policy, bool *offload)
 {
     static const struct {
         const char *word;
-        ckpt_wish wish;
+        ckpt_policy policy;
     } table[] = {{"save", CKPT_MUST_SAVE},
                  {"must_save", CKPT_MUST_SAVE},
                  {"prefer_save", CKPT_PREFER_SAVE},
                  {"recompute", CKPT_MUST_RECOMPUTE},
                  {"must_recompute", CKPT_MUST_RECOMPUTE},
                  {"prefer_recompute", CKPT_PREFER_RECOMPUTE},
-                 {"offload", CKPT_NO_WISH}};
+                 {"offload", CKPT_NO_POLICY}};
     char plain[WORD_MAX + 1];
     size_t n = 0;
     for (; word[n] != '\0' && n < WORD_MAX; n++) {
@@ -161,8 +161,8 @@ static bool read_wish(const char *word, ckpt_wish *wish, bool *offload)
     plain[n] = '\0';
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(plain, table[i].word) == 0) {
-            *wish = table[i].wish;
-            *offload = table[i].wish == CKPT_NO_WISH;
+            *policy = table[i].policy;
+            *offload = table[i].policy == CKPT_NO_POLICY;
             return true;
         }
     }
@@ -189,9 +189,9 @@ static ckpt_code list_kinds(const ckpt_graph *graph, ckpt_arena *out, const char
 static ckpt_code apply_clause(const ckpt_graph *graph, const char *pattern, const char *word, ckpt_graph_op *op,
                               bool *decided, ckpt_arena *out, ckpt_err *err)
 {
-    ckpt_wish wish = CKPT_NO_WISH;
+    ckpt_policy policy = CKPT_NO_POLICY;
     bool offload = false;
-    if (!read_wish(word, &wish, &offload)) {
+    if (!read_policy(word, &policy, &offload)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "--policy: found '%.60s=%.60s', wanted save, recompute, must-save, prefer-save, "
                          "must-recompute, prefer-recompute or offload behind the =",
@@ -210,7 +210,7 @@ static ckpt_code apply_clause(const ckpt_graph *graph, const char *pattern, cons
         stuck = op[o].recompute ? stuck : op[o].name;
         if (!decided[o]) {
             decided[o] = true;
-            op[o].wish = wish;
+            op[o].policy = policy;
             op[o].offload = offload ? CKPT_YES : op[o].offload;
         }
     }
@@ -220,7 +220,7 @@ static ckpt_code apply_clause(const ckpt_graph *graph, const char *pattern, cons
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "--policy '%.60s=%.30s' matches no op; %s%.140s", pattern, word,
                          kinds[0] != '\0' ? "there are " : "this graph does not say what its ops are", kinds);
     }
-    return may == 0 && wish == CKPT_MUST_RECOMPUTE
+    return may == 0 && policy == CKPT_MUST_RECOMPUTE
                ? CKPT_FAIL(err, CKPT_BAD_INPUT, "--policy '%.60s=%.30s' cannot be: %.80s may not run again", pattern,
                            word, stuck)
                : CKPT_OK;
@@ -310,7 +310,7 @@ bool ckpt_chosen_any(const ckpt_graph *graph)
     bool any = false;
     for (int o = 0; o < graph->op_count && !any; o++) {
         const ckpt_graph_op *const op = &graph->op[o];
-        any = op->checkpoint != CKPT_UNSET || op->wish != CKPT_NO_WISH || op->offload == CKPT_YES;
+        any = op->checkpoint != CKPT_UNSET || op->policy != CKPT_NO_POLICY || op->offload == CKPT_YES;
     }
     return any;
 }

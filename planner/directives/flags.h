@@ -10,12 +10,12 @@
  *   - A unit (`segment` of ops with `checkpoint` CKPT_YES) is recomputed as one, as far as backward still needs it
  *     (what PyTorch calls early stop). What leaves the unit is kept. A unit inside another is recomputed in that one's
  *     recomputation too, but for what it keeps inside, which waits until backward needs it.
- *   - An op that a policy has recomputed (`wish`) and that is in no unit runs again by itself, with those that it needs
+ *   - An op that a policy has recomputed (`policy`) and that is in no unit runs again by itself, with those that it needs
  *     and that are not in memory.
  *   - What is flagged CKPT_NO, or may not run again, is kept.
  *   - A unit with nothing behind it but the loss is kept where recomputing it would lower the peak by nothing.
  *
- *   prefer   the wishes CKPT_PREFER_... count as the wishes that must be met
+ *   prefer   CKPT_PREFER_... count as CKPT_MUST_...
  *
  * Errors: CKPT_NO_MEMORY, CKPT_OVERFLOW. Cost: O(uses + units * ops of the largest unit). */
 CKPT_MUST_USE ckpt_code ckpt_flags_order(const ckpt_graph *graph, bool prefer, ckpt_order *order, ckpt_err *err);

@@ -33,13 +33,13 @@ typedef struct obeyed {
 
 static bool must_keep(const obeyed *f, const ckpt_graph_op *op)
 {
-    return !op->recompute || op->checkpoint == CKPT_NO || op->wish == CKPT_MUST_SAVE ||
-           (f->prefer && op->wish == CKPT_PREFER_SAVE);
+    return !op->recompute || op->checkpoint == CKPT_NO || op->policy == CKPT_MUST_SAVE ||
+           (f->prefer && op->policy == CKPT_PREFER_SAVE);
 }
 
 static bool runs_by_itself(const obeyed *f, const ckpt_graph_op *op)
 {
-    return op->wish == CKPT_MUST_RECOMPUTE || (f->prefer && op->wish == CKPT_PREFER_RECOMPUTE);
+    return op->policy == CKPT_MUST_RECOMPUTE || (f->prefer && op->policy == CKPT_PREFER_RECOMPUTE);
 }
 
 /* How much of a segment's name says the units around an op: of what is kept, not its own. */

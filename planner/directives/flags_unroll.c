@@ -74,7 +74,7 @@ static ckpt_code add_run(const unroller *u, int run, bool recomputed, ckpt_buffe
     CKPT_TRY(map_list(u, &from->writes, &op->writes));
     CKPT_TRY(map_inplace(u, from, &op->reads, op));
     op->phase = recomputed ? CKPT_BACKWARD : from->phase;
-    op->recompute = !recomputed && from->recompute && from->checkpoint != CKPT_NO && from->wish != CKPT_MUST_SAVE &&
+    op->recompute = !recomputed && from->recompute && from->checkpoint != CKPT_NO && from->policy != CKPT_MUST_SAVE &&
                     !touches_twice(u, from);
     u->to->op[made->op_count++] = run;
     return CKPT_OK;

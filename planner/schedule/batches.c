@@ -201,7 +201,7 @@ static ckpt_code set_op(ckpt_graph_op *op, const ckpt_graph_op *like, ckpt_arena
     const int batch = ckpt_batch_of(op->layer, NULL);
     op->checkpoint = like != NULL ? like->checkpoint : CKPT_UNSET;
     op->offload = like != NULL ? like->offload : op->offload; /* of no layer: see choose.c */
-    op->wish = like != NULL ? like->wish : CKPT_NO_WISH;
+    op->policy = like != NULL ? like->policy : CKPT_NO_POLICY;
     op->segment = like != NULL ? like->segment : NULL;
     if (op->segment != NULL && batch >= 0) {
         op->segment = batch_path(op->segment, batch, out);

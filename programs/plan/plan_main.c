@@ -132,7 +132,8 @@ static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
     bool recompute = false;
     for (int o = 0; o < j->source.graph->op_count && !recompute; o++) {
         const ckpt_graph_op *const op = &j->source.graph->op[o];
-        recompute = op->checkpoint == CKPT_YES || op->wish == CKPT_MUST_RECOMPUTE || op->wish == CKPT_PREFER_RECOMPUTE;
+        recompute =
+            op->checkpoint == CKPT_YES || op->policy == CKPT_MUST_RECOMPUTE || op->policy == CKPT_PREFER_RECOMPUTE;
     }
     char stage[32] = "";
     if (j->source.scheme.stages > 1) {

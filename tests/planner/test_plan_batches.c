@@ -134,7 +134,7 @@ static void what_is_set_holds_in_every_micro_batch(void **state)
                 units++;
             }
             CHECK(found->checkpoint == wanted->checkpoint && found->offload == wanted->offload &&
-                      found->wish == wanted->wish,
+                      found->policy == wanted->policy,
                   "case %d: %s", (int)c, found->name);
             CHECK(strcmp(found->segment != NULL ? found->segment : "", path) == 0, "case %d: %s is in %s, wanted %s",
                   (int)c, found->name, found->segment, path);

@@ -134,13 +134,13 @@ static void policy_saves_what_the_unit_recomputes(void **state)
     fixture f;
     start(&f, 8);
     flag(&f, 1, 5, CKPT_YES, "unit");
-    f.op[3].wish = CKPT_MUST_SAVE;
+    f.op[3].policy = CKPT_MUST_SAVE;
     ckpt_order order;
     order_of(&f, true, &order);
     assert_int_equal(f.runs[3], 1);
     assert_int_equal(f.runs[2], 2);
     ckpt_order_fini(&order);
-    f.op[3].wish = CKPT_PREFER_SAVE;
+    f.op[3].policy = CKPT_PREFER_SAVE;
     order_of(&f, true, &order);
     assert_int_equal(f.runs[3], 1);
     ckpt_order_fini(&order);
@@ -150,7 +150,7 @@ static void policy_saves_what_the_unit_recomputes(void **state)
     ckpt_arena_fini(&f.arena);
 }
 
-/* Random steps, random flags and wishes, random budgets: plans pass the checker (ckpt_plan_make asks it) and a plain
+/* Random steps, random flags and policies, random budgets: plans pass the checker (ckpt_plan_make asks it) and a plain
  * replay; what is kept runs once, what must be recomputed is; and no plan within the budget is left out that the flags
  * alone would give. */
 static void what_is_set_is_not_obeyed_under_a_budget(void **state)
@@ -173,7 +173,7 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
             op[o].checkpoint = (ckpt_choice)ckpt_dice_roll(&dice, 3);
             op[o].segment = segment[ckpt_dice_roll(&dice, 5)];
             op[o].offload = ckpt_dice_roll(&dice, 3) == 0 ? CKPT_YES : CKPT_UNSET;
-            op[o].wish = ckpt_dice_roll(&dice, 2) == 0 ? CKPT_NO_WISH : (ckpt_wish)ckpt_dice_roll(&dice, 5);
+            op[o].policy = ckpt_dice_roll(&dice, 2) == 0 ? CKPT_NO_POLICY : (ckpt_policy)ckpt_dice_roll(&dice, 5);
         }
         graph.op = op;
         graph.has_link = seed % 2 == 0;
@@ -200,7 +200,7 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
                 copied += plan->step[s].kind == CKPT_FETCH;
                 if (plan->step[s].kind == CKPT_RUN && plan->step[s].recomputed) {
                     recomputed++;
-                    CHECK(run->checkpoint != CKPT_NO && run->wish != CKPT_MUST_SAVE, "%s: %s runs again", what,
+                    CHECK(run->checkpoint != CKPT_NO && run->policy != CKPT_MUST_SAVE, "%s: %s runs again", what,
                           run->name);
                 }
             }
