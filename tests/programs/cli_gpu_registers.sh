@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of registers in docs/explanation/gpu.md has every CUDA kernel and no other, and none that uses local memory without a
+# The table of registers in docs/figures/registers.md has every CUDA kernel and no other, and none that uses local memory without a
 # reason. Nothing is compiled: scripts/gpu_registers without --check makes the table.
 set -u
 source_dir=$1
