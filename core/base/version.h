@@ -1,8 +1,9 @@
-/* The version of ckpt: of its programs, its libraries and the C API (semantic versioning, https://semver.org). */
+/* The date of the version that include/ckpt.h names: of the programs, the libraries and the C API. */
 #ifndef CKPT_CORE_BASE_VERSION_H
 #define CKPT_CORE_BASE_VERSION_H
 
-#define CKPT_VERSION      "0.1.0"
+#include "include/ckpt.h"
+
 #define CKPT_VERSION_DATE "2026-11-20"
 
 #endif

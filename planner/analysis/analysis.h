@@ -33,11 +33,11 @@ typedef struct ckpt_sweep {
  * keep-all's peak when that is 0 (one point: only the upper end). Each plan is a start of the next, and is kept where
  * the next comes out slower; a bound also holds for all smaller budgets.
  *
- *   report   called after each plan with how many there are; NULL: nobody
+ *   report   called with options->context and how many plans there are, after each; NULL: nobody
  *
  * Errors: as ckpt_plan_make. Cost: points + 1 plans. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points,
-                                        const ckpt_plan_options *options, void (*report)(int done, int points),
+                                        const ckpt_plan_options *options, void (*report)(void *context, int done, int points),
                                         ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err);
 
 /* The figures of a sweep, without baselines. Its texts are the plans'. Errors: CKPT_NO_MEMORY. */
@@ -48,7 +48,7 @@ CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *ou
  * Ended early, by `options`, the curve is no longer complete. Errors: as ckpt_plan_make. Cost: about as many plans as
  * the curve has points, for each baseline. */
 CKPT_MUST_USE ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph,
-                                             const ckpt_plan_options *options, void (*report)(int done, int count),
+                                             const ckpt_plan_options *options, void (*report)(void *context, int done, int count),
                                              ckpt_arena *out, ckpt_err *err);
 
 /* A line per point; with baselines a last column says which are theirs. */

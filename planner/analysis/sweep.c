@@ -100,7 +100,7 @@ static void hand_down_bounds(ckpt_plan *const *plan, int count)
 }
 
 ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points, const ckpt_plan_options *options,
-                          void (*report)(int done, int points), ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err)
+                          void (*report)(void *context, int done, int points), ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err)
 {
     sweeper s = {.graph = graph, .strategy = strategy, .options = *options, .out = out};
     ckpt_plan **const plan = CKPT_NEW(out, ckpt_plan *, points);
@@ -127,7 +127,7 @@ ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int poi
             break;
         }
         if (report != NULL) {
-            report(i, points);
+            report(options->context, i, points);
         }
         const ckpt_bytes budget =
             i == points - 1 ? top : low + (ckpt_bytes)((double)(top - low) * (double)i / (points - 1));
@@ -142,7 +142,7 @@ ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int poi
     }
     hand_down_bounds(plan, sweep->count);
     if (report != NULL) {
-        report(points, points);
+        report(options->context, points, points);
     }
     return CKPT_OK;
 }

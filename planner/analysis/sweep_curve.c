@@ -108,7 +108,7 @@ static int count_compared(const ckpt_graph *graph)
 }
 
 ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph, const ckpt_plan_options *options,
-                               void (*report)(int done, int count), ckpt_arena *out, ckpt_err *err)
+                               void (*report)(void *context, int done, int count), ckpt_arena *out, ckpt_err *err)
 {
     const int most = count_compared(graph);
     ckpt_curve_baseline *const baseline = CKPT_NEW(out, ckpt_curve_baseline, most);
@@ -122,7 +122,7 @@ ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph, const
             continue;
         }
         if (report != NULL) {
-            report(done, most);
+            report(options->context, done, most);
         }
         measure m = {.graph = graph, .strategy = strategy, .options = *options, .curve = curve};
         m.point = CKPT_NEW(out, ckpt_curve_point, curve->point_count + 1);
@@ -142,7 +142,7 @@ ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph, const
     curve->complete = curve->complete && !ckpt_plan_stopped(options);
     curve->baseline = baseline;
     if (report != NULL) {
-        report(most, most);
+        report(options->context, most, most);
     }
     return CKPT_OK;
 }

@@ -7,9 +7,10 @@
 
 #include "core/base/file.h"
 #include "core/json/json.h"
+#include "libckpt/scheme_options.h"
 #include "ops/lowering/staged.h"
 #include "planner/directives/choose.h"
-#include "programs/cli/scheme_options.h"
+#include "programs/cli/cli.h"
 #include "viz/viz.h"
 
 enum { SETS = 64, RULES = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };

@@ -194,13 +194,15 @@ static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
 
 static ckpt_ns report_begin;
 
-static void report_sweep(int done, int points)
+static void report_sweep(void *context, int done, int points)
 {
+    (void)context;
     ckpt_cli_progress("budgets", done, points, ckpt_clock_ns() - report_begin);
 }
 
-static void report_baselines(int done, int count)
+static void report_baselines(void *context, int done, int count)
 {
+    (void)context;
     ckpt_cli_progress("baselines", done, count, ckpt_clock_ns() - report_begin);
 }
 

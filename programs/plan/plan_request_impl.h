@@ -6,8 +6,9 @@
 
 #include "core/base/memory.h"
 #include "core/formats/scheme.h"
+#include "libckpt/scheme_options.h"
 #include "planner/directives/choose.h"
-#include "programs/cli/scheme_options.h"
+#include "programs/cli/cli.h"
 
 enum { CKPT_SETS_MAX = 64, CKPT_RULES_MAX = 64 };
 

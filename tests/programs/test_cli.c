@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "programs/cli/scheme_options.h"
+#include "libckpt/scheme_options.h"
+#include "programs/cli/cli.h"
 
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "where to"},

@@ -1,9 +1,8 @@
 /* How a step is spread over micro-batches, replicas and stages (core/formats/scheme.h), as command line options. */
-#ifndef CKPT_PROGRAMS_CLI_SCHEME_OPTIONS_H
-#define CKPT_PROGRAMS_CLI_SCHEME_OPTIONS_H
+#ifndef CKPT_LIBCKPT_SCHEME_OPTIONS_H
+#define CKPT_LIBCKPT_SCHEME_OPTIONS_H
 
 #include "core/formats/scheme.h"
-#include "programs/cli/cli.h"
 
 /* Rows for a program's option table, without an end row (--micro-batches N, --replicas N, --pipeline-stages N, --stage K,
  * --gradients static|fused, --tied together|apart, --shard optimizer, --overlap, --bucket SIZE, --network RATE). */

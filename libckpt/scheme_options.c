@@ -1,5 +1,5 @@
 /* The options of a scheme: one row each, with where its value goes. */
-#include "programs/cli/scheme_options.h"
+#include "libckpt/scheme_options.h"
 
 #include <errno.h>
 #include <stdlib.h>

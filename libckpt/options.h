@@ -1,0 +1,109 @@
+/* What a plan is asked for, option by option: by the names of ckpt-plan's command line, which takes its rows from here. */
+#ifndef CKPT_LIBCKPT_OPTIONS_H
+#define CKPT_LIBCKPT_OPTIONS_H
+
+#include "core/formats/scheme.h"
+#include "include/ckpt.h"
+#include "planner/directives/choose.h"
+
+enum { CKPT_SETS_MAX = 64, CKPT_RULES_MAX = 64 };
+
+/* A JSON file that an option names. `text` not NULL: what stands in it, so that it is not looked for. */
+typedef struct ckpt_document {
+    const char *name; /* NULL: the option is not set */
+    const char *text;
+    size_t length;
+} ckpt_document;
+
+/* Texts are borrowed, but for those that came through ckpt_options_set: they are in `texts`. */
+struct ckpt_options {
+    ckpt_arena texts;
+    char budget_bytes[24]; /* what `budget` points to when it was given as a number */
+    const char *budget, *reserve, *strategy, *dtype, *link, *host_memory;
+    ckpt_document start, profile, device;
+    const char *set[CKPT_SETS_MAX + 1]; /* one more than may be set: for the variable of --maximize */
+    int set_count;
+    ckpt_rule rule[CKPT_RULES_MAX]; /* in the order given */
+    int rule_count;
+    bool ignore_flags; /* the model's checkpoint flags */
+    int effort;
+    int threads;        /* 0: default */
+    double time_limit;  /* seconds; 0: none */
+    ckpt_scheme scheme; /* first_layer is not chosen here */
+    bool stage_given;
+    const char *scheme_option;        /* the first of its options that was given; NULL: none */
+    const struct ckpt_solver *solver; /* NULL: none */
+    void *solver_library;             /* to close; NULL: none */
+    int32_t (*cancel)(void *context);
+    void *cancel_context;
+    void (*progress)(void *context, const ckpt_progress *progress);
+    void *progress_context;
+};
+
+/* The options, a row each: name, letter, argument, help, how it is taken and where it is kept. Those of the scheme
+ * (CKPT_SCHEME_OPTIONS) stand between the last two lists. */
+#define CKPT_BUDGET_OPTIONS(ROW)                                                                                       \
+    ROW("budget", 'b', "SIZE",                                                                                         \
+        "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit); of pipeline stages "     \
+        "each, or 6GB,5GB,...",                                                                                        \
+        text, budget)                                                                                                  \
+    ROW("reserve", 0, "SIZE",                                                                                          \
+        "of --budget: kept for what is neither static nor arena, a GPU's context and libraries (0)", text, reserve)
+
+#define CKPT_MODEL_OPTIONS(ROW)                                                                                        \
+    ROW("strategy", 's', "NAME", "one strategy alone, see --list-strategies (auto: the fastest of all that fit)",      \
+        text, strategy)                                                                                                \
+    ROW("effort", 'e', "0..3", "how hard to look; for 500 ops 1 takes up to a second, 2 ten, 3 a minute (1)", effort,  \
+        effort)                                                                                                        \
+    ROW("time-limit", 0, "SECONDS", "end with the best plan so far, which then depends on the machine's speed",        \
+        seconds, time_limit)                                                                                           \
+    ROW("checkpoint", 0, "PATTERN",                                                                                    \
+        "recompute each layer or block of that name as a unit: 'h.*', 'h.[0-5].mlp'; repeatable", rule, rule)          \
+    ROW("keep", 0, "PATTERN", "never recompute the layers of that name, or in blocks of that name; repeatable", rule,  \
+        rule)                                                                                                          \
+    ROW("offload", 0, "PATTERN", "take what they keep to the host and back; needs a link; repeatable", rule, rule)     \
+    ROW("policy", 0, "OP=WHAT,...",                                                                                    \
+        "by kind of op: linear=save,*=prefer-recompute; WHAT: [must-|prefer-]save, [must-|prefer-]recompute, offload", \
+        rule, rule)                                                                                                    \
+    ROW("ignore-flags", 0, NULL, "forget the checkpoint and offload flags of the model; they are obeyed otherwise",    \
+        flag, ignore_flags)                                                                                            \
+    ROW("start", 0, "FILE", "a plan of the same graph to begin with: where it fits, the answer is no slower",          \
+        document, start)                                                                                               \
+    ROW("profile", 'p', "FILE", "measured times and workspaces, from ckpt-profile", document, profile)                 \
+    ROW("device", 'd', "NAME", "device whose roofline gives what no profile does, or its JSON file (cpu)", document,   \
+        device)                                                                                                        \
+    ROW("set", 0, "VAR=N", "override a variable of the model; may be repeated", set, set)                              \
+    ROW("dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (as the model says)", text, dtype)        \
+    ROW("threads", 't', "N", "threads of the CPU's kernels (as in the profile, else all processors; a GPU has none)",  \
+        threads, threads)
+
+#define CKPT_LINK_OPTIONS(ROW)                                                                                         \
+    ROW("link", 0, "RATE", "offload to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)", text, link)   \
+    ROW("host-memory", 0, "SIZE", "room on the host for what is offloaded (no limit)", text, host_memory)
+
+/* Defaults: no budget, strategy auto, normal effort, no solver, one rank. */
+void ckpt_options_init(ckpt_options *options);
+
+/* Set option `name`, without dashes, to `value`, which is borrowed (NULL for a switch). *taken: there is such an option.
+ * Errors: CKPT_BAD_INPUT "found, wanted". */
+CKPT_MUST_USE ckpt_code ckpt_options_take(ckpt_options *options, const char *name, const char *value, bool *taken,
+                                          ckpt_err *err);
+
+/* What does not go together, or is for several graphs. Errors: CKPT_BAD_INPUT. */
+CKPT_MUST_USE ckpt_code ckpt_options_check(const ckpt_options *options, ckpt_err *err);
+
+/* All pipeline stages are meant, one plan for each. */
+bool ckpt_options_staged(const ckpt_options *options);
+
+/* Options that decide what plan comes out, as words for ckpt-plan's command line: by long name, and the input last.
+ *   input      name of the model's or graph's file; NULL: not known
+ *   maximize   the variable of --maximize; NULL: none
+ * Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_options_words(const ckpt_options *options, const char *input, const char *maximize,
+                                           ckpt_arena *out, const char *const **words, int *count, ckpt_err *err);
+
+/* Those of them that a model is lowered by, which then are in its graph. */
+CKPT_MUST_USE ckpt_code ckpt_options_model_words(const ckpt_options *options, ckpt_arena *out,
+                                                 const char *const **words, int *count, ckpt_err *err);
+
+#endif
