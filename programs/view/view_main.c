@@ -11,7 +11,7 @@
 #include "programs/cli/cli.h"
 #include "viz/draw/draw.h"
 #include "viz/pipeline/pipeline.h"
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 #include "viz/viz.h"
 
 enum { INPUTS = CKPT_VIEW_STAGES, LARGEST = 16384 };

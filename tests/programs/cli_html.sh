@@ -10,7 +10,7 @@ cannot() {
     exit 77
 }
 command -v python3 >/dev/null || cannot "no python3"
-export PYTHONPATH=$source/tests PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$source/tests/programs PYTHONDONTWRITEBYTECODE=1
 python3 -c 'import html_drive, sys; sys.exit(html_drive.find_browser() is None)' ||
     cannot "no chromium (CHROMIUM names another)"
 # Cairo's font library keeps what it read until the process ends.

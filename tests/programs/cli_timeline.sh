@@ -35,7 +35,7 @@ overlay() {
     "$bin/ckpt-train" --plan plan.json "$name.json" "$@" --steps 3 --trace "$name.measured.json" >said
     "$bin/ckpt-view" "$name.predicted.json" "$name.measured.json" --width 140 -f txt -o "$name.txt"
     grep -q 'measured = predicted at every step, to the byte' "$name.txt" || fail "$name: $(head -5 "$name.txt")"
-    grep -q '0 bytes at every step; all [0-9]* places as planned' "$name.txt" || fail "$name: $(grep residual "$name.txt")"
+    grep -q '0 bytes at every step; all [0-9]* allocations as planned' "$name.txt" || fail "$name: $(grep residual "$name.txt")"
     "$bin/ckpt-view" "$name.predicted.json" "$name.measured.json" -o "$name.svg"
     "$bin/ckpt-view" "$name.predicted.json" "$name.measured.json" -o "$name.html"
     "$bin/ckpt-compare" --max-increase peak=0 "$name.predicted.json" "$name.measured.json" >said || fail "$name: $(cat said)"
@@ -64,5 +64,5 @@ P
 ! grep -q 'at every step' more.txt || fail "a byte more is not seen"
 grep -q 'step 20' more.txt && grep -q '1 B\b' more.txt || fail "a byte more at step 20: $(grep -i residual -A2 more.txt)"
 "$bin/ckpt-view" byte-gpt.predicted.json elsewhere.json --width 140 -f txt -o elsewhere.txt
-! grep -q 'places as planned' elsewhere.txt || fail "a buffer elsewhere is not seen"
+! grep -q 'allocations as planned' elsewhere.txt || fail "a buffer elsewhere is not seen"
 echo "three networks measured as planned; one byte more and one place elsewhere are seen"

@@ -92,7 +92,7 @@ EOF
 "$bin/ckpt-plan" --effort 0 -d h200 -b 60% "$source/models/byte-gpt.json" -o a.plan >/dev/null || fail "no plan"
 COLUMNS=40 view a.plan >narrow.txt || fail "a plan in a narrow terminal"
 [ "$(wc -L <narrow.txt)" -le 40 ] || fail "$(wc -L <narrow.txt) columns in a terminal of 40"
-grep -q "budget 3" narrow.txt && grep -q "alive at" narrow.txt || fail "no budget or table in the terminal"
+grep -q "budget 3" narrow.txt && grep -q "live at" narrow.txt || fail "no budget or table in the terminal"
 for format in svg png pdf txt html json csv; do
     view a.plan --capacity 400MB -o "all.$format" || fail "a plan as $format"
     [ -s "all.$format" ] || fail "an empty $format"

@@ -72,7 +72,7 @@ def check_markup(name):
 
 
 class Trace:
-    """The stays of a trace as its file tells them."""
+    """The live ranges of a trace as its file tells them."""
 
     def __init__(self, name):
         self.file = json.loads(read(name))
@@ -103,7 +103,7 @@ def view(browser):
 
 
 def pixel(browser, trace, stay, across=0.5, up=0.5):
-    """The middle of a stay on the screen, or another part of it, on the axis of steps."""
+    """The middle of a live range on the screen, or another part of it, on the axis of steps."""
     at = view(browser)
     step = stay["from"] + across * (stay["to"] + 1 - stay["from"])
     part = (stay["offset"] + up * stay["bytes"]) / trace.top
@@ -120,7 +120,7 @@ def tooltip(browser):
 
 
 def check_hover(browser, trace):
-    """The largest stays, and a few of each kind, at their computed pixels."""
+    """The largest live ranges, and a few of each kind, at their computed pixels."""
     some = sorted(trace.stays, key=lambda s: -(s["to"] - s["from"] + 1) * s["bytes"])[:8]
     some += [s for s in trace.stays if s["what"] == "workspace" and s["bytes"] > trace.top / 30][:3]
     for stay in some:
@@ -161,13 +161,13 @@ def check_table(browser, trace):
     row = browser.run("(r => { r.scrollIntoView({block: 'center'}); return r.getBoundingClientRect().toJSON(); })"
                       "(document.querySelectorAll('#alive-rows tr')[1])")
     browser.hover(row["left"] + 20, row["top"] + 8)
-    cursor = browser.run("ckpt.state.cursor && ckpt.data.texts[ckpt.lives.name[ckpt.state.cursor.life]]")
+    cursor = browser.run("ckpt.state.cursor && ckpt.data.texts[ckpt.ranges.name[ckpt.state.cursor.range]]")
     check(cursor == rows[1][0], f"a row of {rows[1][0]} points at {cursor}")
     check(browser.run("document.querySelectorAll('#alive-rows tr.over').length") == 1, "no row is marked")
     browser.run("document.querySelector('#alive-rows tr').focus()")
     browser.key("ArrowDown")
     browser.key("ArrowDown")
-    cursor = browser.run("ckpt.data.texts[ckpt.lives.name[ckpt.state.cursor.life]]")
+    cursor = browser.run("ckpt.data.texts[ckpt.ranges.name[ckpt.state.cursor.range]]")
     check(cursor == rows[2][0], f"the keys go to the row of {rows[2][0]}, found {cursor}")
     browser.run("document.activeElement.blur()")
     browser.run("document.getElementById('head-name').firstChild.click()")
@@ -186,7 +186,7 @@ def colors_at(browser, canvas, places):
 
 
 def check_drawn(browser, trace):
-    """Pixels: the stack is as high as the bytes, a search fades the others, the layer's other stays are outlined."""
+    """Pixels: the stack is as high as the bytes, a search fades the others, the layer's other live ranges are outlined."""
     browser.run("location.hash = '#x=240~262'")
     browser.wait("ckpt.state.from === 240")
     browser.settle()
@@ -287,7 +287,7 @@ def check_search(browser, trace):
              (r"/BACKWARD$/i", lambda t: re.search("backward$", t, re.I)), ("no such thing", lambda t: False)]
     for words, test in cases:
         stays, steps = trace.count(test), trace.count_events(test)
-        many = f"{stays:,} stay{'' if stays == 1 else 's'}, {steps:,} step{'' if steps == 1 else 's'}"
+        many = f"{stays:,} live range{'' if stays == 1 else 's'}, {steps:,} step{'' if steps == 1 else 's'}"
         got = search(browser, words)
         check(got == [many, "false"], f"search {words}: {got}, wanted {many}")
     got = search(browser, "/h.(/")
@@ -301,11 +301,11 @@ def check_search(browser, trace):
     browser.key("Enter")
     browser.key("Escape")
     browser.key("n")
-    at = browser.run("[ckpt.search.at, ckpt.state.pin.life === ckpt.search.lives[1]]")
+    at = browser.run("[ckpt.search.at, ckpt.state.pin.range === ckpt.search.ranges[1]]")
     check(at == [1, True], f"Enter and n go to match {at}")
     browser.key("N", modifiers=8)
     check(browser.run("ckpt.search.at") == 0, "N goes back")
-    for _ in range(browser.run("ckpt.search.lives.length")):
+    for _ in range(browser.run("ckpt.search.ranges.length")):
         browser.key("n")
     check(browser.run("ckpt.search.at") == 0, "after the last match comes the first")
     search(browser, " ")
@@ -445,7 +445,7 @@ def check_hash(browser, trace, url):
     keep = "[ckpt.state.from, ckpt.state.to, ckpt.state.pin, ckpt.state.find, ckpt.state.table, ckpt.state.axis]"
     browser.wait("location.hash.includes('find=qkv')")
     before, link = browser.run(keep), browser.run("location.href")
-    name = browser.run("ckpt.data.texts[ckpt.lives.name[ckpt.state.pin.life]]")
+    name = browser.run("ckpt.data.texts[ckpt.ranges.name[ckpt.state.pin.range]]")
     check(name == stay["name"], f"a click on {stay['name']} pins {name}")
     check(link.startswith(url + "#") and "pin=" in link, f"link {link}")
     browser.open(link)
@@ -461,7 +461,7 @@ def check_hash(browser, trace, url):
     browser.wait("ckpt.state.find === '</script>'")
     at = view(browser)
     check(at["from"] == 0 and at["pin"] is None and at["axis"] == "steps" and at["theme"] == "auto", "a foreign link")
-    browser.run(f"location.hash = '#pin=3.{len(trace.stays) - 1}'")  # the last stay to begin
+    browser.run(f"location.hash = '#pin=3.{len(trace.stays) - 1}'")  # the last live range to begin
     browser.wait("ckpt.state.find === ''")
     check(view(browser)["pin"] is None, "a pin of another trace's is kept")
     # A frame of somebody else's may forbid it.
@@ -512,8 +512,8 @@ def check_contrast(browser):
         browser.wait(f"document.documentElement.dataset.look === '{theme}'")
         colors = browser.run("ckpt.colors")
         pairs = [(rgb(colors[ink]), rgb(colors[ground]), f"{ink} on {ground}") for ground in ("paper", "panel")
-                 for ink in ("ink", "quiet", "hit")]
-        for ground, ink, name in browser.run("ckpt.data.kinds.map(k => [ckpt.tint(k.rgb), ckpt.inkOn(ckpt.tint(k.rgb))"
+                 for ink in ("text", "quiet", "hit")]
+        for ground, ink, name in browser.run("ckpt.data.kinds.map(k => [ckpt.tint(k.rgb), ckpt.textOn(ckpt.tint(k.rgb))"
                                              ", k.name])"):
             pairs.append((rgb(ink), ground, f"the name of {name}"))
         for ink, ground, words in pairs:
@@ -584,11 +584,11 @@ def check_hostile(browser, url):
         ends = "not before the end" if stay["to"] == len(names) - 1 else f"after step {stay['to']}, "
         check(tip["death"].startswith(ends), f"death in {tip}, wanted {ends}")
     got = search(browser, "onerror=alert(1)>")
-    check(got == ["1 stay, 1 step", "false"], f"search for markup: {got}")
+    check(got == ["1 live range, 1 step", "false"], f"search for markup: {got}")
     got = search(browser, "uPPER c")
-    check(got == ["1 stay, 1 step", "false"], f"search in letters of the other case: {got}")
+    check(got == ["1 live range, 1 step", "false"], f"search in letters of the other case: {got}")
     got = search(browser, "/x{10000}/")
-    check(got == ["1 stay, 1 step", "false"], f"search for a long name: {got}")
+    check(got == ["1 live range, 1 step", "false"], f"search for a long name: {got}")
     check(browser.run("document.documentElement.scrollWidth") <= 1280, "a long name widens the page")
     browser.run("document.getElementById('axis-time').click()")
     browser.settle()
@@ -632,7 +632,7 @@ def check_long(browser, url):
     check((tooltip(browser) or {}).get("") == stay["name"], f"hover among 100,000 shows {tooltip(browser)}")
     got = search(browser, "/block\\.77\\./")
     stays = trace.count(lambda t: "block.77." in t)
-    check(got[0].startswith(f"{stays:,} stays, "), f"search among 100,000: {got}, wanted {stays}")
+    check(got[0].startswith(f"{stays:,} live ranges, "), f"search among 100,000: {got}, wanted {stays}")
 
 
 def main():
@@ -670,7 +670,7 @@ def main():
         check(browser.run("document.getElementById('axis-time').disabled"), "a plan has no times")
         check_quiet(browser, "a plan alone")
         browser.open(pages["program"])
-        check(browser.run("ckpt.lives.count") > 100 and browser.run("ckpt.state.axis") == "time", "a program's blocks")
+        check(browser.run("ckpt.ranges.count") > 100 and browser.run("ckpt.state.axis") == "time", "a program's blocks")
         check_ticks(browser, "a program without a plan")
         check_quiet(browser, "a program without a plan")
         check_late(browser, pages["late"])

@@ -28,7 +28,7 @@ mutations=(
     "spool-cut|cupti/spool_read.c|s/if (length > r->end - at) {/if (length > r->end - at + 1) {/|a record whose last byte was cut is read|test_cupti_stream test_cupti_trace"
     "pickle-global|imports/pickle_codes.c|s/\"GLOBAL\", CKPT_DO_REFUSE_NAMED/\"GLOBAL\", CKPT_DO_NONE/|a pickle may name code|test_import_pickle"
     "places-elsewhere|executor/setup/wire.c|s/memory.arena.at + allocation->offset;/memory.arena.at + allocation->offset - (allocation->buffer == 1 \&\& allocation->offset >= 64 ? 64 : 0);/|the executor puts a buffer elsewhere than the plan says|test_executor_hand test_identity"
-    "kept-for-nothing|viz/timeline/alive.c|s/return last >= range->from ? last : -1;/return range->to;/|a buffer is said to be kept for the step that frees it|test_viz_alive"
+    "kept-for-nothing|viz/timeline/live_ranges.c|s/return last >= range->from ? last : -1;/return range->to;/|a buffer is said to be kept for the step that frees it|test_viz_live_ranges"
     "holm-flat|viz/compare/rank_tests.c|s/most = fmax(most, \*sorted\[i\] \* (count - i));/most = *sorted[i] * count;/|every p of a profile's rows is corrected alike|test_viz_rank_tests"
     "outline-believed|core/formats/plan.c|s/return ckpt_outline_compare(&plan->outline, b->graph, b->err);/return CKPT_OK;/|a plan's outline may be of another graph|test_core_plan"
     "release-ignored|core/formats/timeline.c|s/^    drop(s, before);/    (void)s;/|what a program releases stays in memory|test_core_timeline"

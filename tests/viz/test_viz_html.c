@@ -1,5 +1,5 @@
 /* labels: unit */
-/* The page's bytes: its data read back by Jansson is the trace, its stays and their reasons; no name can end the block
+/* The page's bytes: its data read back by Jansson is the trace, its live ranges and their reasons; no name can end the block
  * it stands in; nothing is asked from anywhere; no memory, no trace. What a browser shows: cli_html.sh. */
 #include "tests/support/support_test.h"
 
@@ -10,7 +10,7 @@
 
 #include "planner/replay/replay.h"
 #include "tests/support/support_sequence.h"
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 #include "viz/timeline/view.h"
 
 static const char data_begins[] = "<script type=\"application/json\" id=\"data\">";
@@ -152,32 +152,36 @@ static void same_bytes(const json_t *data, const ckpt_trace *trace)
 }
 
 /* As reasonOf in viz/html/data.js. */
-static void expand(const ckpt_live_ranges *ranges, const ckpt_live_range *range, const char *shape, ckpt_text *out)
+static void expand(const ckpt_live_ranges *ranges, const ckpt_live_range *range, const char *clause, ckpt_text *out)
 {
-    const int event[4] = {range->last, range->born, range->to, range->from};
-    for (const char *c = shape; *c != '\0'; c++) {
-        const int word = *c >= 1 && *c <= 8 ? *c - 1 : -1;
-        if (word < 0) {
+    const ckpt_event *const event = ranges->trace->event;
+    for (const char *c = clause; *c != '\0'; c++) {
+        if (*c != '%') {
             ckpt_text_put(out, c, 1);
-        } else if (word == 5 || word == 7) {
-            ckpt_text_add(out, "%s", word == 5 ? range->name : range->layer);
-        } else if (word % 2 == 0) {
-            ckpt_text_add(out, "%d", ranges->trace->event[event[word / 2]].step);
+            continue;
+        }
+        static const char letters[] = "nyBLblceft";
+        const char *const name[] = {range->name, range->layer, range->born >= 0 ? event[range->born].name : "",
+                                    range->last >= 0 ? event[range->last].name : ""};
+        const int at[] = {range->born, range->last, range->copied, range->to};
+        const long letter = strchr(letters, *++c) - letters;
+        if (letter < 4) {
+            ckpt_text_add(out, "%s%s", letter == 1 && name[1][0] != '\0' ? " in " : "", name[letter]);
         } else {
-            ckpt_text_add(out, "%s", ranges->trace->event[event[word / 2]].name);
+            ckpt_text_add(out, "%d", letter < 8 ? event[at[letter - 4]].step : letter == 8 ? range->from : range->to);
         }
     }
 }
 
-static void same_lives(const json_t *data, const ckpt_trace *trace, ckpt_arena *arena)
+static void same_ranges(const json_t *data, const ckpt_trace *trace, ckpt_arena *arena)
 {
     ckpt_live_ranges ranges;
     ckpt_err err = {0};
     CHECK_OK(ckpt_live_ranges_make(trace, arena, &ranges, &err), err);
-    const json_t *const object = json_object_get(data, "lives");
+    const json_t *const object = json_object_get(data, "ranges");
     assert_int_equal(json_integer_value(json_object_get(object, "count")), ranges.count);
-    static const char *const name[] = {"name", "layer",  "kind",   "from",  "to",   "born",
-                                       "last", "reason", "offset", "bytes", "high", "low"};
+    static const char *const name[] = {"name", "layer", "kind",   "from",  "to",   "born",
+                                       "last", "why",   "offset", "bytes", "high", "low"};
     enum { FIELDS = sizeof name / sizeof name[0] };
     int64_t *got[FIELDS];
     for (int f = 0; f < FIELDS; f++) {
@@ -189,11 +193,11 @@ static void same_lives(const json_t *data, const ckpt_trace *trace, ckpt_arena *
         assert_string_equal(text_at(data, "texts", got[1][i]), range->layer);
         const int64_t wanted[] = {range->kind, range->from, range->to, range->born, range->last};
         for (int f = 0; f < 5; f++) {
-            CHECK(got[2 + f][i] == wanted[f], "%s of stay %d is %lld", name[2 + f], i, (long long)got[2 + f][i]);
+            CHECK(got[2 + f][i] == wanted[f], "%s of live range %d is %lld", name[2 + f], i, (long long)got[2 + f][i]);
         }
         assert_int_equal(got[8][i], range->offset);
         assert_int_equal(got[9][i], range->bytes);
-        CHECK((got[10][i] << 32) + got[11][i] == range->address, "address of stay %d", i);
+        CHECK((got[10][i] << 32) + got[11][i] == range->address, "address of live range %d", i);
         ckpt_text reason;
         ckpt_text_init(&reason);
         expand(&ranges, range, text_at(data, "reasons", got[7][i]), &reason);
@@ -208,7 +212,7 @@ static void same_lives(const json_t *data, const ckpt_trace *trace, ckpt_arena *
 static void data_is_the_trace(void **state)
 {
     (void)state;
-    int stays = 0;
+    int ranges = 0;
     for (uint64_t seed = 1; seed <= 24; seed++) {
         page p;
         begin(&p);
@@ -216,13 +220,13 @@ static void data_is_the_trace(void **state)
         json_t *const data = draw(&p);
         same_events(data, p.trace[0]);
         same_bytes(data, p.trace[0]);
-        same_lives(data, p.trace[0], &p.arena);
-        stays += (int)json_integer_value(json_object_get(json_object_get(data, "lives"), "count"));
-        CHECK(json_array_size(json_object_get(data, "reasons")) < 40, "reasons are not taken together");
+        same_ranges(data, p.trace[0], &p.arena);
+        assert_int_equal(json_array_size(json_object_get(data, "reasons")), CKPT_WHY_COUNT);
+        ranges += (int)json_integer_value(json_object_get(json_object_get(data, "ranges"), "count"));
         json_decref(data);
         end(&p);
     }
-    CHECK(stays > 300, "only %d stays in all", stays);
+    CHECK(ranges > 300, "only %d live ranges in all", ranges);
 }
 
 /* Addresses of 63 bits, which are more than a number of JavaScript holds; and a block that is never freed. */
@@ -276,8 +280,8 @@ static void a_program(void **state)
     p.trace[0] = &trace;
     json_t *const data = draw(&p);
     same_events(data, &trace);
-    same_lives(data, &trace, &p.arena);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(data, "lives"), "count")), 2);
+    same_ranges(data, &trace, &p.arena);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(data, "ranges"), "count")), 2);
     assert_string_equal(json_string_value(json_object_get(data, "axis")), "time");
     json_decref(data);
     end(&p);

@@ -98,7 +98,7 @@ static void bars_are_where_runs_are(void **state)
         {"stage 0: messages of micro-batch 0, 20 ns from 200 ns on", 200, 220},
         {"stage 0: forward of micro-batch 1, 200 ns from 220 ns on", 220, 420},
         {"stage 0: backward of micro-batch 0, 100 ns from 600 ns on", 600, 700},
-        {"stage 0: run again of micro-batch 0, 50 ns from 700 ns on", 700, 750},
+        {"stage 0: recompute of micro-batch 0, 50 ns from 700 ns on", 700, 750},
         {"stage 0: backward of micro-batch 0, 50 ns from 750 ns on", 750, 800},
         {"stage 0: backward of micro-batch 1, 160 ns from 800 ns on", 800, 960},
         {"stage 0: update, 40 ns from 960 ns on", 960, 1000},

@@ -10,7 +10,7 @@
 #include "planner/replay/replay.h"
 #include "tests/support/support_sequence.h"
 #include "tests/support/support_train.h"
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 
 typedef struct made {
     ckpt_arena arena;

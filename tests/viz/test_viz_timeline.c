@@ -170,7 +170,7 @@ static int boxes_of(const char *svg, shown *out, int room)
 }
 
 /* Every titled box is a place of its name: x follows the steps, y the addresses, along one straight line each. */
-static void boxes_are_the_places(void **state)
+static void boxes_are_the_allocations(void **state)
 {
     enum { ROOM = 2000 };
     fixture *const f = *state;
@@ -178,7 +178,7 @@ static void boxes_are_the_places(void **state)
     draw(f, &trace, 1, "svg", NULL);
     shown *const box = test_calloc(ROOM, sizeof *box);
     const int count = boxes_of(f->text.bytes, box, ROOM);
-    CHECK(count > trace->allocation_count / 2, "%d boxes for %d places", count, trace->allocation_count);
+    CHECK(count > trace->allocation_count / 2, "%d boxes for %d allocations", count, trace->allocation_count);
     /* The map's edges are those of its frame: the lowest and the highest box, and the axis of 128 steps. */
     double left = 1e9, right = 0, top = 1e9, bottom = 0;
     int first = trace->event_count, last = 0;
@@ -215,7 +215,7 @@ static void zero_is_said_in_words(void **state)
     fixture *const f = *state;
     const ckpt_trace *const trace[2] = {step_of(f, 24, 5, false), step_of(f, 24, 5, true)};
     char words[120];
-    snprintf(words, sizeof words, "measured − predicted: 0 bytes at every step; all %d places as planned",
+    snprintf(words, sizeof words, "measured − predicted: 0 bytes at every step; all %d allocations as planned",
              trace[0]->allocation_count);
     draw(f, trace, 2, "svg", NULL);
     CHECK(has(f, words), "\"%s\" is not said", words);
@@ -290,13 +290,13 @@ static void another_place_is_said(void **state)
     for (int many = 1; many <= 3; many++) {
         allocation[7 * many].offset += 512;
         draw(f, trace, 2, "svg", NULL);
-        snprintf(words, sizeof words, "; %d place%s of %d differ%s<", many, many > 1 ? "s" : "", base->allocation_count,
+        snprintf(words, sizeof words, "; %d allocation%s of %d differ%s<", many, many > 1 ? "s" : "", base->allocation_count,
                  many > 1 ? "" : "s");
         CHECK(has(f, words), "\"%s\" is not said", words);
     }
     /* The order in which they are listed says nothing. */
     draw(f, trace, 2, "txt", NULL);
-    assert_true(has(f, "residual 0 bytes at every step; 3 places of"));
+    assert_true(has(f, "residual 0 bytes at every step; 3 allocations of"));
     const ckpt_trace_allocation swap = allocation[0];
     allocation[0] = allocation[20];
     allocation[20] = swap;
@@ -316,7 +316,7 @@ static void a_place_more_is_said(void **state)
     other.allocation = allocation;
     const ckpt_trace *const trace[2] = {base, &other};
     char words[80];
-    snprintf(words, sizeof words, "; all %d places and 1 more<", base->allocation_count);
+    snprintf(words, sizeof words, "; all %d allocations and 1 more<", base->allocation_count);
     draw(f, trace, 2, "svg", NULL);
     CHECK(has(f, words), "\"%s\" is not said", words);
 }
@@ -367,7 +367,7 @@ static void copies_are_counted(void **state)
     const ckpt_trace *const only = &trace;
     draw(f, &only, 1, "svg", NULL);
     assert_true(has(f, ">1 between device and host, 70 ns<"));
-    assert_true(has(f, ">1 of 3 runs recomputed<"));
+    assert_true(has(f, ">1 of 3 runs<"));
     trace.plan = "";
     trace.arena_bytes = 0;
     draw(f, &only, 1, "svg", NULL);
@@ -554,7 +554,7 @@ static void without_times(void **state)
 }
 
 /* A place whose steps the trace does not have is refused, in one line that names the file. */
-static void bad_places(void **state)
+static void bad_allocations(void **state)
 {
     fixture *const f = *state;
     ckpt_trace trace = *step_of(f, 24, 5, false);
@@ -572,7 +572,7 @@ int main(int argc, char **argv)
     ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(no_word_lies_on_another, setup, teardown),
-        cmocka_unit_test_setup_teardown(boxes_are_the_places, setup, teardown),
+        cmocka_unit_test_setup_teardown(boxes_are_the_allocations, setup, teardown),
         cmocka_unit_test_setup_teardown(zero_is_said_in_words, setup, teardown),
         cmocka_unit_test_setup_teardown(a_residual_is_said_and_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(a_column_shows_its_largest_residual, setup, teardown),
@@ -587,7 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_title_that_is_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(capacity, setup, teardown),
         cmocka_unit_test_setup_teardown(without_times, setup, teardown),
-        cmocka_unit_test_setup_teardown(bad_places, setup, teardown),
+        cmocka_unit_test_setup_teardown(bad_allocations, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "core/formats/plan.h"
 #include "core/formats/profile.h"
 #include "core/formats/trace.h"
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 
 typedef enum ckpt_compare_kind {
     CKPT_COMPARE_PLAN,

@@ -341,8 +341,9 @@ static void label_lines(ckpt_curve_picture *p)
     }
 }
 
-static void draw_parts(ckpt_curve_picture *p)
+static void draw(void *picture)
 {
+    ckpt_curve_picture *const p = picture;
     ckpt_view *const v = &p->view;
     char text[CKPT_UNITS_TEXT];
     draw_title(p);
@@ -365,38 +366,32 @@ static void draw_parts(ckpt_curve_picture *p)
     draw_budgets(p);
 }
 
-static ckpt_code draw(ckpt_curve_picture *p, ckpt_text *text, ckpt_err *err)
+/* Where the axes stand, and what they span. */
+static ckpt_code lay_out(ckpt_curve_picture *p, ckpt_err *err)
 {
-    ckpt_view *const v = &p->view;
-    ckpt_canvas *const canvas = &v->canvas;
-    const bool cells = canvas->renderer->cells;
     enum { OBSTACLES = 20000 };
-    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
+    ckpt_view *const v = &p->view;
+    const bool cells = v->canvas.renderer->cells;
     p->left = v->margin + (cells ? 72 : 62);
-    p->right = canvas->width - v->margin - (cells ? 80 : 66);
+    p->right = v->canvas.width - v->margin - (cells ? 80 : 66);
     p->top = v->margin + (cells ? 5 : 6) * v->line;
-    p->bottom = canvas->height - v->margin - (cells ? 48 : 46);
+    p->bottom = v->canvas.height - v->margin - (cells ? 48 : 46);
     int most = p->curve->point_count;
     for (int b = 0; b < p->curve->baseline_count; b++) {
         most = p->curve->baseline[b].point_count > most ? p->curve->baseline[b].point_count : most;
     }
-    p->point = CKPT_NEW(canvas->scratch, ckpt_point, 4 * (size_t)most + 4);
+    p->point = CKPT_NEW(v->canvas.scratch, ckpt_point, 4 * (size_t)most + 4);
     if (p->point == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a curve of %d points", most);
     }
-    CKPT_TRY(ckpt_obstacles_init(&p->obstacles, OBSTACLES, (ckpt_rect){p->left, p->top, p->right, p->bottom, 0},
-                                 canvas->scratch, err));
     if (p->curve->point_count > 0) {
         measure_axes(p);
     }
     v->title = CKPT_SAY(v, is_narrow(p) ? "%s: time over budget" : "%s: time of a step over its memory budget",
                         p->curve->graph_name);
-    const char *const title = ckpt_view_keep(v, ckpt_canvas_fit(canvas, &any, v->title, CKPT_ANY_WIDTH));
-    CKPT_TRY(canvas->renderer->open(canvas, title, "Planned times, proved bounds and baselines over the budget", err));
-    draw_parts(p);
-    const ckpt_code code = v->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a curve's words") : CKPT_OK;
-    const ckpt_code closed = canvas->renderer->close(canvas, code == CKPT_OK ? text : NULL, err);
-    return code != CKPT_OK ? code : closed;
+    v->about = "Planned times, proved bounds and baselines over the budget";
+    return ckpt_obstacles_init(&p->obstacles, OBSTACLES, (ckpt_rect){p->left, p->top, p->right, p->bottom, 0},
+                               v->canvas.scratch, err);
 }
 
 /* Plans of another graph, or that hold no schedule, have no place on the curve. */
@@ -416,34 +411,14 @@ static ckpt_code check_chosen(const ckpt_curve *curve, const ckpt_plan *const *c
 ckpt_code ckpt_curve_draw(const ckpt_curve *curve, const ckpt_plan *const *chosen, int chosen_count, const char *format,
                           const ckpt_view_options *options, ckpt_text *text, ckpt_err *err)
 {
-    static const ckpt_view_options defaults;
-    options = options != NULL ? options : &defaults;
-    const ckpt_renderer *const renderer = ckpt_renderer_find(format);
-    if (renderer == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found format \"%s\", wanted one of %s", format, ckpt_renderer_names());
-    }
-    CKPT_TRY(check_chosen(curve, chosen, chosen_count, err));
-    const bool cells = renderer->cells;
-    const int width = options->width > 0 ? options->width : cells ? renderer->width : 860;
-    const int height = options->height > 0 ? options->height : cells ? 32 : 520;
+    static const ckpt_view_size size = {860, 520, 32, 420, 300, 16};
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_curve_picture p = {.view = {.canvas = {.renderer = renderer,
-                                                .color = options->color,
-                                                .ascii = options->ascii,
-                                                .scratch = &scratch,
-                                                .cell_width = cells ? 8 : 1,
-                                                .cell_height = cells ? 16 : 1},
-                                     .line = cells ? 16 : 18,
-                                     .small = 12,
-                                     .margin = cells ? 0 : 16},
-                            .curve = curve,
-                            .chosen = chosen,
-                            .chosen_count = chosen_count};
-    ckpt_canvas *const canvas = &p.view.canvas;
-    canvas->width = fmin(fmax(cells ? 40 : 420, width), CKPT_VIEW_LARGEST) * canvas->cell_width;
-    canvas->height = fmin(fmax(cells ? 16 : 300, height), CKPT_VIEW_LARGEST) * canvas->cell_height;
-    const ckpt_code code = draw(&p, text, err);
+    ckpt_curve_picture p = {.curve = curve, .chosen = chosen, .chosen_count = chosen_count};
+    CKPT_TRY(ckpt_view_init(&p.view, format, options, &size, &scratch, err));
+    CKPT_TRY(check_chosen(curve, chosen, chosen_count, err));
+    ckpt_code code = lay_out(&p, err);
+    code = code == CKPT_OK ? ckpt_view_draw_with(&p.view, draw, &p, text, err) : code;
     ckpt_arena_fini(&scratch);
     return code == CKPT_OK ? ckpt_text_end(text, err) : code;
 }

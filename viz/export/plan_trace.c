@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 
 typedef struct named {
     const char *name;
@@ -111,7 +111,7 @@ static ckpt_code name_step(const maker *m, int s)
 }
 
 /* What a place is of, and who wrote it. */
-static ckpt_code name_place(const maker *m, int p)
+static ckpt_code name_allocation(const maker *m, int p)
 {
     const ckpt_allocation *const allocation = &m->plan->allocation[p];
     ckpt_category category = CKPT_CAT_WORKSPACE;
@@ -232,7 +232,7 @@ ckpt_code ckpt_plan_as_trace(const ckpt_plan *plan, ckpt_arena *out, const ckpt_
     const ckpt_mark mark = ckpt_arena_mark(out);
     CKPT_TRY(find_names(&m));
     for (int p = 0; p < plan->allocation_count; p++) {
-        CKPT_TRY(name_place(&m, p));
+        CKPT_TRY(name_allocation(&m, p));
     }
     for (int s = 0; s < plan->step_count; s++) {
         CKPT_TRY(name_step(&m, s));

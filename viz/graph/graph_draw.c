@@ -333,7 +333,7 @@ static void put_plan(const drawing *d, const ckpt_plan *plan)
     if (plan->verdict == CKPT_FITS) {
         ckpt_text_add(d->text, ": peak %s", ckpt_bytes_show(plan->peak_bytes, text));
     } else {
-        ckpt_text_add(d->text, ": does not fit, least budget %s", ckpt_bytes_show(plan->min_budget_bytes, text));
+        ckpt_text_add(d->text, ": does not fit, minimum budget %s", ckpt_bytes_show(plan->min_budget_bytes, text));
     }
     if (plan->budget_bytes > 0) {
         ckpt_text_add(d->text, ", budget %s", ckpt_bytes_show(plan->budget_bytes, text));
@@ -363,7 +363,7 @@ static void put_title(const drawing *d)
     ckpt_text_add(d->text, "a box: layer; bytes it writes + saved for backward; time forward + backward%s\\l",
                   f->boxed ? "; neighbours share one" : "");
     if (segments) {
-        ckpt_text_add(d->text, "a dashed frame runs again as one: what that saves and costs\\l");
+        ckpt_text_add(d->text, "a dashed frame is recomputed as one: what that saves and costs\\l");
     }
     if (f->folded) {
         ckpt_text_add(d->text, "a block ×N is drawn once, times are the mean; dashed arrows go to the next one\\l");

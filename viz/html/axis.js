@@ -21,8 +21,8 @@ function layOut(width) {
     y = top + height + GAP;
     return { top, height, bottom: top + height };
   };
-  layout.map = lives.count > 0 ? panel(Math.round(wanted * 0.55)) : null;
-  layout.chart = panel(Math.round(wanted * (lives.count > 0 ? 0.45 : 0.8)));
+  layout.map = ranges.count > 0 ? panel(Math.round(wanted * 0.55)) : null;
+  layout.chart = panel(Math.round(wanted * (ranges.count > 0 ? 0.45 : 0.8)));
   layout.residual = others.map(() => panel(30));
   const height = LANE * data.lanes.length;
   layout.lanes = height > 0 ? { top: y, height, bottom: y + height } : null;
@@ -44,9 +44,9 @@ const placeAt = (x) => state.from + ((x - layout.left) / (layout.right - layout.
 
 // Addresses grow upwards.
 const offsetAt = (y) =>
-  (state.low + ((layout.map.bottom - y) / layout.map.height) * (state.high - state.low)) * lives.top;
+  (state.low + ((layout.map.bottom - y) / layout.map.height) * (state.high - state.low)) * ranges.top;
 const mapY = (offset) =>
-  layout.map.bottom - ((offset / lives.top - state.low) / (state.high - state.low)) * layout.map.height;
+  layout.map.bottom - ((offset / ranges.top - state.low) / (state.high - state.low)) * layout.map.height;
 
 // The smallest of 1, 2, 5 * 10^k that cuts `range` into at most `parts` pieces.
 function tickStep(range, parts, least) {

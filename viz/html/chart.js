@@ -102,7 +102,7 @@ function drawOthers(context) {
     context.stroke();
     context.setLineDash(DASHES[nth]);
     context.lineWidth = 1.6;
-    context.strokeStyle = colors.ink;
+    context.strokeStyle = colors.text;
     context.stroke();
     context.setLineDash([]);
   });
@@ -115,7 +115,7 @@ function label(context, text, x, y, align) {
   context.lineJoin = "round";
   context.strokeStyle = colors.paper;
   context.strokeText(text, x, y);
-  context.fillStyle = colors.ink;
+  context.fillStyle = colors.text;
   context.fillText(text, x, y);
 }
 
@@ -141,12 +141,12 @@ function drawMarks(context) {
     taken.push({ y, left: right - 8 - context.measureText(text).width });
   };
   rule(data.budget, "budget", [7, 4], colors.mark);
-  rule(data.capacity, "capacity", [2, 3], colors.ink);
+  rule(data.capacity, "capacity", [2, 3], colors.text);
   const peak = data.peak, at = positions(), x = (plotX(at[peak]) + plotX(at[peak + 1])) / 2;
   if (x >= left && x <= right) {
     const y = chartY(base.planned[peak]), text = `peak ${bytesText(base.planned[peak])}`;
     const half = context.measureText(text).width / 2;
-    context.fillStyle = colors.ink;
+    context.fillStyle = colors.text;
     context.beginPath();
     context.moveTo(x, y);
     context.lineTo(x - 4.5, y - 8);
@@ -232,12 +232,12 @@ function drawLanes(context) {
     }
     const a = clamp(Math.floor((from - state.from) * per + 1e-3), 0, columns - 1);
     const b = clamp(Math.ceil((to - state.from) * per - 1e-3), a + 1, columns);
-    const ink = data.spans[events.span[i]].ink + 1;
+    const role = data.spans[events.span[i]].role + 1;
     for (let c = lane * columns + a; c < lane * columns + b; c++) {
-      mark[c] = mark[c] > ink ? mark[c] : ink;
+      mark[c] = mark[c] > role ? mark[c] : role;
     }
   }
-  const ink = data.inks.map((look) => patternOf(context, look));
+  const roles = data.roles.map((look) => patternOf(context, look));
   context.font = FONT;
   context.textBaseline = "middle";
   data.lanes.forEach((name, lane) => {
@@ -248,7 +248,7 @@ function drawLanes(context) {
       const is = mark[lane * columns + c];
       for (start = c + 1; start < columns && mark[lane * columns + start] === is; start++);
       if (is) {
-        context.fillStyle = ink[is - 1];
+        context.fillStyle = roles[is - 1];
         context.fillRect(left + c / ratio, y + 2, (start - c) / ratio, LANE - 3);
       }
     }

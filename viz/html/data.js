@@ -89,26 +89,28 @@ const events = {
   end: column(data.events.end, base.count, Float64Array),
   step: column(data.events.step, base.count, Float64Array),
 };
-const lives = { count: data.lives.count, top: data.lives.top };
-for (const key of ["name", "layer", "reason", "from", "to", "born", "last"]) {
-  lives[key] = column(data.lives[key], lives.count, Int32Array);
+const ranges = { count: data.ranges.count, top: data.top };
+for (const key of ["name", "layer", "from", "to", "born", "last", "copied"]) {
+  ranges[key] = column(data.ranges[key], ranges.count, Int32Array);
 }
 for (const key of ["offset", "bytes", "high", "low"]) {
-  lives[key] = column(data.lives[key], lives.count, Float64Array);
+  ranges[key] = column(data.ranges[key], ranges.count, Float64Array);
 }
-lives.kind = column(data.lives.kind, lives.count, Uint8Array);
-// Lives are in order of birth; whole blocks of them that are over before the picture begins are skipped.
+for (const key of ["kind", "why"]) {
+  ranges[key] = column(data.ranges[key], ranges.count, Uint8Array);
+}
+// Live ranges are in order of birth; whole blocks of them that are over before the picture begins are skipped.
 const BLOCK = 256;
-lives.over = new Int32Array(Math.ceil(lives.count / BLOCK));
-for (let i = 0; i < lives.count; i++) {
+ranges.over = new Int32Array(Math.ceil(ranges.count / BLOCK));
+for (let i = 0; i < ranges.count; i++) {
   const block = Math.floor(i / BLOCK);
-  lives.over[block] = Math.max(lives.over[block], lives.to[i]);
+  ranges.over[block] = Math.max(ranges.over[block], ranges.to[i]);
 }
-lives.ofLayer = new Map();
-for (let i = 0; i < lives.count; i++) {
-  if (data.texts[lives.layer[i]] !== "") {
-    const kin = lives.ofLayer.get(lives.layer[i]);
-    kin ? kin.push(i) : lives.ofLayer.set(lives.layer[i], [i]);
+ranges.ofLayer = new Map();
+for (let i = 0; i < ranges.count; i++) {
+  if (data.texts[ranges.layer[i]] !== "") {
+    const kin = ranges.ofLayer.get(ranges.layer[i]);
+    kin ? kin.push(i) : ranges.ofLayer.set(ranges.layer[i], [i]);
   }
 }
 
@@ -140,9 +142,9 @@ function show(text, most = 300) {
 }
 
 const nameOf = (event) => data.texts[events.name[event]];
-// A stay that reaches the last event ends with it only where that is a free.
-const isFreed = (life) =>
-  lives.to[life] < base.count - 1 || data.spans[events.span[lives.to[life]]].name === "free";
+// A live range that reaches the last event ends with it only where that is a free.
+const isFreed = (range) =>
+  ranges.to[range] < base.count - 1 || data.spans[events.span[ranges.to[range]]].name === "free";
 const grouped = (value) => String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
 function quantity(value, units) {
@@ -160,19 +162,20 @@ const bytesText = (value) => quantity(value, BYTE_UNITS);
 const nsText = (value) => quantity(value, NS_UNITS);
 const stepText = (event) => `${data.unit} ${events.step[event]}`;
 
-// A reason has characters 1 .. 8 where words stood that are in the data already (words_of in view_html_data.c).
-function reasonOf(life) {
-  const last = lives.last[life], born = lives.born[life];
-  const step = (event) => (event >= 0 ? String(events.step[event]) : "");
-  const name = (event) => (event >= 0 ? nameOf(event) : "");
-  const word = [step(last), name(last), step(born), name(born), step(lives.to[life]), data.texts[lives.name[life]],
-    step(lives.from[life]), data.texts[lives.layer[life]]];
-  return data.reasons[lives.reason[life]].replace(/[\u0001-\u0008]/g, (mark) => word[mark.charCodeAt(0) - 1]);
+// A clause with its words: the letters behind % as in live_reasons.c.
+function reasonOf(range) {
+  const step = (event) => (event >= 0 ? events.step[event] : ""), name = (event) => (event >= 0 ? nameOf(event) : "");
+  const { from, to, born, last, copied } = ranges, layer = data.texts[ranges.layer[range]];
+  const word = {
+    n: data.texts[ranges.name[range]], y: layer ? ` in ${layer}` : "", b: step(born[range]), B: name(born[range]),
+    l: step(last[range]), L: name(last[range]), c: step(copied[range]), e: step(to[range]), f: from[range], t: to[range],
+  };
+  return data.reasons[ranges.why[range]].replace(/%(\w)/g, (_, letter) => word[letter]);
 }
 
-function addressOf(life) {
-  const { high, low } = lives;
-  return high[life] || low[life]
-    ? "0x" + ((BigInt(high[life]) << 32n) + BigInt(low[life])).toString(16)
-    : grouped(lives.offset[life]);
+function addressOf(range) {
+  const { high, low } = ranges;
+  return high[range] || low[range]
+    ? "0x" + ((BigInt(high[range]) << 32n) + BigInt(low[range])).toString(16)
+    : grouped(ranges.offset[range]);
 }

@@ -1,30 +1,30 @@
 // The map of addresses over the axis. First every stay that lies in the picture writes its number into one plane of
 // screen pixels, then the plane is coloured in one pass. So the cost is that of the pixels and of a few operations per
 // stay, and what the mouse points at is what the pixel under it says.
-const plane = { width: 0, height: 0, life: new Int32Array(0), image: null };
-let faded = null; // per life 1 where a search is on and it does not match
+const plane = { width: 0, height: 0, range: new Int32Array(0), image: null };
+let faded = null; // per range 1 where a search is on and it does not match
 
 function fitPlane(width, height) {
   if (plane.width !== width || plane.height !== height) {
     plane.width = width;
     plane.height = height;
-    plane.life = new Int32Array(width * height);
+    plane.range = new Int32Array(width * height);
     plane.image = new ImageData(width, height);
   }
 }
 
-// Calls `see(life)` for every stay that touches the picture.
+// Calls `see(range)` for every stay that touches the picture.
 function visit(first, last, see) {
-  for (let block = 0; block < lives.over.length; block++) {
-    if (lives.over[block] < first) {
+  for (let block = 0; block < ranges.over.length; block++) {
+    if (ranges.over[block] < first) {
       continue;
     }
-    const end = Math.min(lives.count, (block + 1) * BLOCK);
-    if (lives.from[block * BLOCK] > last) {
+    const end = Math.min(ranges.count, (block + 1) * BLOCK);
+    if (ranges.from[block * BLOCK] > last) {
       return;
     }
     for (let i = block * BLOCK; i < end; i++) {
-      if (lives.to[i] >= first && lives.from[i] <= last) {
+      if (ranges.to[i] >= first && ranges.from[i] <= last) {
         see(i);
       }
     }
@@ -32,23 +32,23 @@ function visit(first, last, see) {
 }
 
 // In pixels of the stage, not cut at the panel's edge.
-function rectOf(life) {
+function rectOf(range) {
   const at = positions();
-  const left = plotX(at[lives.from[life]]), right = plotX(at[lives.to[life] + 1]);
-  const top = mapY(lives.offset[life] + lives.bytes[life]), bottom = mapY(lives.offset[life]);
+  const left = plotX(at[ranges.from[range]]), right = plotX(at[ranges.to[range] + 1]);
+  const top = mapY(ranges.offset[range] + ranges.bytes[range]), bottom = mapY(ranges.offset[range]);
   return { left, top, right, bottom };
 }
 
 function fillPlane(first, last, big) {
-  const { width, height, life: pixel } = plane, at = positions(), ratio = layout.ratio;
-  const perPlace = width / (state.to - state.from), perByte = height / ((state.high - state.low) * lives.top);
-  const floor = state.low * lives.top;
+  const { width, height, range: pixel } = plane, at = positions(), ratio = layout.ratio;
+  const perPlace = width / (state.to - state.from), perByte = height / ((state.high - state.low) * ranges.top);
+  const floor = state.low * ranges.top;
   pixel.fill(-1);
   visit(first, last, (i) => {
-    let left = Math.round((at[lives.from[i]] - state.from) * perPlace);
-    let right = Math.round((at[lives.to[i] + 1] - state.from) * perPlace);
-    let bottom = height - Math.round((lives.offset[i] - floor) * perByte);
-    let top = height - Math.round((lives.offset[i] + lives.bytes[i] - floor) * perByte);
+    let left = Math.round((at[ranges.from[i]] - state.from) * perPlace);
+    let right = Math.round((at[ranges.to[i] + 1] - state.from) * perPlace);
+    let bottom = height - Math.round((ranges.offset[i] - floor) * perByte);
+    let top = height - Math.round((ranges.offset[i] + ranges.bytes[i] - floor) * perByte);
     right = right > left ? right : left + 1; // whatever is there has a pixel
     top = top < bottom ? top : bottom - 1;
     if (right <= 0 || left >= width || bottom <= 0 || top >= height) {
@@ -71,7 +71,7 @@ function fillPlane(first, last, big) {
 // Colours, hatching, and an edge on the left and top of what is large enough to have one. Looks are in flat arrays,
 // twice the kind and one more where a search fades it: this loop sees every pixel of the screen.
 function colorPlane(big) {
-  const { width, height, life: pixel } = plane, out = new Uint32Array(plane.image.data.buffer), { kind } = lives;
+  const { width, height, range: pixel } = plane, out = new Uint32Array(plane.image.data.buffer), { kind } = ranges;
   const scale = Math.max(1, Math.round(layout.ratio)), empty = packed(rgbOf(colors.panel)), tile = 60;
   const plain = new Uint32Array(2 * data.kinds.length), marked = plain.slice(), edge = plain.slice();
   const hatch = new Uint8Array(data.kinds.length * tile * tile);
@@ -87,20 +87,20 @@ function colorPlane(big) {
       hatch[k * tile * tile + i] = HATCH[one.hatch](i % tile, Math.floor(i / tile));
     }
   });
-  const edged = new Uint8Array(lives.count), pale = faded || new Uint8Array(lives.count);
+  const edged = new Uint8Array(ranges.count), pale = faded || new Uint8Array(ranges.count);
   big.forEach((i) => (edged[i] = 1));
   const across = Uint8Array.from({ length: width }, (_, x) => Math.floor(x / scale) % tile);
   for (let y = 0, i = 0; y < height; y++) {
     const row = (Math.floor(y / scale) % tile) * tile;
     for (let x = 0; x < width; x++, i++) {
-      const life = pixel[i];
-      if (life < 0) {
+      const range = pixel[i];
+      if (range < 0) {
         out[i] = empty;
         continue;
       }
-      const look = 2 * kind[life] + pale[life];
-      out[i] = edged[life] && ((x > 0 && pixel[i - 1] !== life) || (y > 0 && pixel[i - width] !== life)) ? edge[look]
-        : hatch[kind[life] * tile * tile + row + across[x]] ? marked[look] : plain[look];
+      const look = 2 * kind[range] + pale[range];
+      out[i] = edged[range] && ((x > 0 && pixel[i - 1] !== range) || (y > 0 && pixel[i - width] !== range)) ? edge[look]
+        : hatch[kind[range] * tile * tile + row + across[x]] ? marked[look] : plain[look];
     }
   }
 }
@@ -108,27 +108,27 @@ function colorPlane(big) {
 // Names in rectangles that have room for one, the largest first.
 function labelMap(context, big) {
   const room = [];
-  for (const life of big) {
-    const rect = rectOf(life), { map, left, right } = layout;
+  for (const range of big) {
+    const rect = rectOf(range), { map, left, right } = layout;
     const x0 = Math.max(rect.left, left), x1 = Math.min(rect.right, right);
     const y0 = Math.max(rect.top, map.top), y1 = Math.min(rect.bottom, map.bottom);
     if (x1 - x0 >= 34 && y1 - y0 >= 13) {
-      room.push({ life, x0, x1, y0, y1 });
+      room.push({ range, x0, x1, y0, y1 });
     }
   }
   room.sort((a, b) => (b.x1 - b.x0) * (b.y1 - b.y0) - (a.x1 - a.x0) * (a.y1 - a.y0));
   context.font = '11px "DejaVu Sans", Verdana, system-ui, sans-serif';
   context.textAlign = "left";
   context.textBaseline = "middle";
-  for (const { life, x0, x1, y0, y1 } of room.slice(0, 300)) {
-    const plain = tint(data.kinds[lives.kind[life]].rgb), rgb = faded && faded[life] ? fade(plain) : plain;
-    const text = fitText(context, data.texts[lives.name[life]], x1 - x0 - 10), width = context.measureText(text).width;
+  for (const { range, x0, x1, y0, y1 } of room.slice(0, 300)) {
+    const plain = tint(data.kinds[ranges.kind[range]].rgb), rgb = faded && faded[range] ? fade(plain) : plain;
+    const text = fitText(context, data.texts[ranges.name[range]], x1 - x0 - 10), width = context.measureText(text).width;
     if (text === "") {
       continue;
     }
     context.fillStyle = css(rgb); // a quiet ground, or the hatch runs through the letters
     context.fillRect(x0 + 3, (y0 + y1) / 2 - 6.5, width + 4, 13);
-    context.fillStyle = inkOn(rgb);
+    context.fillStyle = textOn(rgb);
     context.fillText(text, x0 + 5, (y0 + y1) / 2 + 0.5);
   }
 }
@@ -144,7 +144,7 @@ function drawMap(context) {
   fillPlane(eventAt(state.from), eventAt(state.to), big);
   colorPlane(big);
   context.putImageData(plane.image, Math.round(left * ratio), Math.round(map.top * ratio));
-  drawLevels(context, map, state.low * lives.top, state.high * lives.top, mapY, false);
+  drawLevels(context, map, state.low * ranges.top, state.high * ranges.top, mapY, false);
   labelMap(context, big);
   context.strokeStyle = colors.line;
   context.lineWidth = 1;
@@ -152,7 +152,7 @@ function drawMap(context) {
 }
 
 // What the pixel shows; near a pixel that shows nothing, what is next to it.
-function lifeAt(x, y) {
+function rangeAt(x, y) {
   const { map, left, ratio } = layout;
   if (!map || y < map.top || y >= map.bottom || !plane.width) {
     return -1;
@@ -165,9 +165,9 @@ function lifeAt(x, y) {
       if (cx < 0 || cy < 0 || cx >= plane.width || cy >= plane.height) {
         continue;
       }
-      const life = plane.life[cy * plane.width + cx], far = dx * dx + dy * dy;
-      if (life >= 0 && far < distance) {
-        best = life;
+      const range = plane.range[cy * plane.width + cx], far = dx * dx + dy * dy;
+      if (range >= 0 && far < distance) {
+        best = range;
         distance = far;
       }
     }

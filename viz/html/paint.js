@@ -31,7 +31,7 @@ const contrast = (rgb) => (lightness(rgb) < 0.4 ? lighter(rgb, 0.42) : darker(rg
 const edgeOf = (rgb) => (lightness(rgb) < 0.4 ? lighter(rgb, 0.75) : darker(rgb, 0.6));
 
 // Black or white, whichever has more contrast by WCAG 2.2: they are alike on a relative luminance of 0.179.
-function inkOn(rgb) {
+function textOn(rgb) {
   const [r, g, b] = rgb.map((v) => (v <= 10 ? v / 3294.6 : Math.pow((v / 255 + 0.055) / 1.055, 2.4)));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }
@@ -79,7 +79,7 @@ const DASHES = [[], [6, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [4, 1]];
 const stroke = (nth) => small((context) => {
   context.setLineDash(DASHES[nth]);
   context.lineWidth = 1.6;
-  context.strokeStyle = colors.ink;
+  context.strokeStyle = colors.text;
   context.beginPath();
   context.moveTo(0, 6);
   context.lineTo(16, 6);

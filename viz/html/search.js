@@ -1,7 +1,7 @@
 // Search by a part of a name or layer (letters of either case), or by a /regular expression/ with its own flags. Each
 // text of the file is tried once, however many stays and steps are called so. An expression that takes long is given up
 // between two texts; one that goes on and on within a single text nothing here can stop, only the browser.
-const search = { lives: [], events: [], at: -1, error: "" };
+const search = { ranges: [], events: [], at: -1, error: "" };
 const LISTED = 200, PATIENCE = 2000; // matches, milliseconds
 
 function matcher(words) {
@@ -26,7 +26,7 @@ function matcher(words) {
 }
 
 function find() {
-  Object.assign(search, { lives: [], events: [], at: -1, error: "" });
+  Object.assign(search, { ranges: [], events: [], at: -1, error: "" });
   faded = null;
   const field = $("find");
   if (field.value !== state.find) {
@@ -35,9 +35,9 @@ function find() {
   if (state.find !== "") {
     try {
       const test = matcher(state.find), hit = data.texts.map((text) => (text !== "" && test(text) ? 1 : 0));
-      for (let i = 0; i < lives.count; i++) {
-        if (hit[lives.name[i]] || hit[lives.layer[i]]) {
-          search.lives.push(i);
+      for (let i = 0; i < ranges.count; i++) {
+        if (hit[ranges.name[i]] || hit[ranges.layer[i]]) {
+          search.ranges.push(i);
         }
       }
       for (let i = 0; i < base.count; i++) {
@@ -49,39 +49,39 @@ function find() {
       search.error = error.message;
     }
   }
-  if (state.find !== "" && !search.error && lives.count) {
-    faded = new Uint8Array(lives.count).fill(1);
-    search.lives.forEach((life) => (faded[life] = 0));
+  if (state.find !== "" && !search.error && ranges.count) {
+    faded = new Uint8Array(ranges.count).fill(1);
+    search.ranges.forEach((range) => (faded[range] = 0));
   }
   field.setAttribute("aria-invalid", String(search.error !== ""));
   sayCount();
   listMatches();
 }
 
-const targets = () => (search.lives.length ? search.lives : search.events);
+const targets = () => (search.ranges.length ? search.ranges : search.events);
 
 function sayCount() {
   const many = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : "s"}`;
   const at = search.at >= 0 ? `${grouped(search.at + 1)} of ` : "";
   $("find-count").textContent = state.find === "" ? ""
     : search.error ? search.error
-    : lives.count ? `${at}${many(search.lives.length, "stay")}, ${many(search.events.length, data.unit)}`
+    : ranges.count ? `${at}${many(search.ranges.length, "live range")}, ${many(search.events.length, data.unit)}`
     : `${at}${many(search.events.length, data.unit)}`;
 }
 
 function listMatches() {
-  const list = targets(), ofLives = search.lives.length > 0;
+  const list = targets(), ofRanges = search.ranges.length > 0;
   $("found").hidden = list.length === 0;
   $("found-head").textContent =
     list.length > LISTED ? `The first ${LISTED} of ${grouped(list.length)} matches` : "Matches";
   $("found-list").replaceChildren(...list.slice(0, LISTED).map((one, i) => {
     const item = document.createElement("li"), button = document.createElement("button");
     button.type = "button";
-    button.textContent = ofLives
-      ? `${show(data.texts[lives.name[one]], 80)}, ${bytesText(lives.bytes[one])}, ${stepText(lives.from[one])}`
+    button.textContent = ofRanges
+      ? `${show(data.texts[ranges.name[one]], 80)}, ${bytesText(ranges.bytes[one])}, ${stepText(ranges.from[one])}`
       : `${show(nameOf(one), 80)}, ${stepText(one)}`;
     button.addEventListener("click", () => goTo(i));
-    if (ofLives) {
+    if (ofRanges) {
       button.addEventListener("pointerenter", () => pointAt(one));
       button.addEventListener("pointerleave", () => letGo());
     }
@@ -98,11 +98,11 @@ function goTo(i) {
   }
   search.at = (i + list.length) % list.length;
   const one = list[search.at];
-  if (search.lives.length) {
-    pin({ event: lives.from[one], life: one });
+  if (search.ranges.length) {
+    pin({ event: ranges.from[one], range: one });
     reveal(one);
   } else {
-    pin({ event: one, life: -1 });
+    pin({ event: one, range: -1 });
     revealEvent(one);
   }
   sayCount();

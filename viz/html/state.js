@@ -9,9 +9,9 @@ const state = {
   to: 1,
   low: 0, // of the addresses: parts of their whole, 0 .. 1
   high: 1,
-  cursor: null, // {event, life or -1, panel, x, y}; x and y in pixels of the stage, or null from the keyboard
+  cursor: null, // {event, range or -1, panel, x, y}; x and y in pixels of the stage, or null from the keyboard
   seen: -1, // the event under the cursor, and after it went
-  pin: null, // {event, life or -1}
+  pin: null, // {event, range or -1}
   box: null, // {x0, x1, y0, y1} in pixels: what a drag with Shift has framed
   find: "",
   theme: "auto",
@@ -84,7 +84,7 @@ function readColors(forceLight = false) {
   const night = dark() && !forceLight;
   document.documentElement.dataset.look = night ? "dark" : "light";
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["paper", "panel", "ink", "quiet", "faint", "line", "mark", "hit"]) {
+  for (const name of ["paper", "panel", "text", "quiet", "faint", "line", "mark", "hit"]) {
     colors[name] = style.getPropertyValue("--" + name).trim();
   }
   colors.night = night;
@@ -113,7 +113,7 @@ function writeHash() {
     part.set("y", digits(state.low) + "~" + digits(state.high));
   }
   if (state.pin) {
-    part.set("pin", state.pin.life >= 0 ? `${state.pin.event}.${state.pin.life}` : String(state.pin.event));
+    part.set("pin", state.pin.range >= 0 ? `${state.pin.event}.${state.pin.range}` : String(state.pin.event));
   }
   for (const [key, plain] of [["find", ""], ["theme", "auto"], ["table", "peak"]]) {
     if (state[key] !== plain) {
@@ -152,7 +152,7 @@ function readHash() {
     zoomAddresses(y[0], y[1]);
   }
   const pin = /^(\d+)(?:\.(\d+))?$/.exec(part.get("pin") || "");
-  const event = pin ? Number(pin[1]) : base.count, life = pin && pin[2] !== undefined ? Number(pin[2]) : -1;
-  const alive = life === -1 || (life < lives.count && lives.from[life] <= event && event <= lives.to[life]);
-  state.pin = event < base.count && alive ? { event, life } : null;
+  const event = pin ? Number(pin[1]) : base.count, range = pin && pin[2] !== undefined ? Number(pin[2]) : -1;
+  const alive = range === -1 || (range < ranges.count && ranges.from[range] <= event && event <= ranges.to[range]);
+  state.pin = event < base.count && alive ? { event, range } : null;
 }

@@ -2,16 +2,16 @@
 const ROWS = 200;
 // `seen`: in windows that have room, by classes of the style sheet.
 const COLUMNS = [
-  { key: "name", text: "name", of: (i) => data.texts[lives.name[i]] },
-  { key: "layer", text: "layer", of: (i) => data.texts[lives.layer[i]], seen: "spare" },
-  { key: "kind", text: "kind", of: (i) => data.kinds[lives.kind[i]].name, seen: "wide" },
-  { key: "bytes", text: "bytes", of: (i) => lives.bytes[i], number: true, show: (i) => grouped(lives.bytes[i]) },
-  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => lives.offset[i], number: true, seen: "spare",
+  { key: "name", text: "name", of: (i) => data.texts[ranges.name[i]] },
+  { key: "layer", text: "layer", of: (i) => data.texts[ranges.layer[i]], seen: "spare" },
+  { key: "kind", text: "kind", of: (i) => data.kinds[ranges.kind[i]].name, seen: "wide" },
+  { key: "bytes", text: "bytes", of: (i) => ranges.bytes[i], number: true, show: (i) => grouped(ranges.bytes[i]) },
+  { key: "place", text: data.noPlan ? "address" : "offset", of: (i) => ranges.offset[i], number: true, seen: "spare",
     show: addressOf },
-  { key: "birth", text: "birth", of: (i) => lives.from[i], number: true, seen: "wide",
-    show: (i) => grouped(events.step[lives.from[i]]) },
-  { key: "death", text: "death", of: (i) => lives.to[i], number: true, seen: "wide",
-    show: (i) => (isFreed(i) ? grouped(events.step[lives.to[i]]) : "end") },
+  { key: "birth", text: "birth", of: (i) => ranges.from[i], number: true, seen: "wide",
+    show: (i) => grouped(events.step[ranges.from[i]]) },
+  { key: "death", text: "death", of: (i) => ranges.to[i], number: true, seen: "wide",
+    show: (i) => (isFreed(i) ? grouped(events.step[ranges.to[i]]) : "end") },
   { key: "why", text: "why", of: (i) => reasonOf(i) },
 ];
 const table = { key: "", rows: [], timer: 0 };
@@ -24,11 +24,11 @@ function tableEvent() {
   return state.table === "cursor" && state.seen >= 0 ? state.seen : data.peak;
 }
 
-function sortLives(which) {
+function sortRanges(which) {
   const by = COLUMNS.find((one) => one.key === state.sort.key) || COLUMNS[3], sign = state.sort.down ? -1 : 1;
   const value = new Map(which.map((i) => [i, by.of(i)]));
   const compare = (a, b) => (value.get(a) < value.get(b) ? -1 : value.get(a) > value.get(b) ? 1 : 0);
-  return which.sort((a, b) => sign * compare(a, b) || lives.bytes[b] - lives.bytes[a] || a - b);
+  return which.sort((a, b) => sign * compare(a, b) || ranges.bytes[b] - ranges.bytes[a] || a - b);
 }
 
 function cell(row, words, kind) {
@@ -39,22 +39,22 @@ function cell(row, words, kind) {
   return td;
 }
 
-function fillRow(life) {
+function fillRow(range) {
   const row = document.createElement("tr");
-  row.dataset.life = life;
+  row.dataset.range = range;
   row.tabIndex = -1;
   for (const one of COLUMNS) {
-    const words = one.show ? one.show(life) : show(one.of(life), 120);
+    const words = one.show ? one.show(range) : show(one.of(range), 120);
     const td = cell(row, words, (one.number ? "number" : "text") + (one.seen ? " " + one.seen : ""));
     if (one.key === "name") {
-      td.prepend(swatch(data.kinds[lives.kind[life]]));
+      td.prepend(swatch(data.kinds[ranges.kind[range]]));
     }
   }
   return row;
 }
 
 function fillTable(soon = false) {
-  if (!lives.count) {
+  if (!ranges.count) {
     return;
   }
   const event = tableEvent(), key = `${event} ${state.sort.key} ${state.sort.down} ${colors.night}`;
@@ -76,9 +76,9 @@ function fillTable(soon = false) {
   let sum = 0;
   visit(event, event, (i) => {
     alive.push(i);
-    sum += lives.bytes[i];
+    sum += ranges.bytes[i];
   });
-  sortLives(alive);
+  sortRanges(alive);
   const more = alive.length > ROWS ? `; the first ${ROWS} are listed` : "";
   $("alive-sum").textContent =
     `${stepText(event)}${event === data.peak ? " (peak)" : ""}, ${show(nameOf(event), 100)}: ` +
@@ -97,19 +97,19 @@ function fillTable(soon = false) {
 }
 
 function markRows() {
-  const here = state.cursor ? state.cursor.life : -1, pinned = state.pin ? state.pin.life : -1;
-  const kin = here >= 0 ? lives.layer[here] : pinned >= 0 ? lives.layer[pinned] : -1;
+  const here = state.cursor ? state.cursor.range : -1, pinned = state.pin ? state.pin.range : -1;
+  const kin = here >= 0 ? ranges.layer[here] : pinned >= 0 ? ranges.layer[pinned] : -1;
   const named = kin >= 0 && data.texts[kin] !== "";
   for (const row of table.rows) {
-    const life = Number(row.dataset.life);
-    row.classList.toggle("over", life === here);
-    row.classList.toggle("pinned", life === pinned);
-    row.classList.toggle("kin", named && lives.layer[life] === kin);
+    const range = Number(row.dataset.range);
+    row.classList.toggle("over", range === here);
+    row.classList.toggle("pinned", range === pinned);
+    row.classList.toggle("kin", named && ranges.layer[range] === kin);
   }
 }
 
 function buildTable() {
-  $("alive").hidden = !lives.count;
+  $("alive").hidden = !ranges.count;
   for (const one of COLUMNS) {
     const th = document.createElement("th"), button = document.createElement("button");
     th.id = "head-" + one.key;
@@ -124,18 +124,18 @@ function buildTable() {
     th.append(button);
     $("alive-heads").append(th);
   }
-  const body = $("alive-rows"), lifeOf = (event) => Number(event.target.closest("tr")?.dataset.life ?? -1);
-  body.addEventListener("pointerover", (event) => pointAt(lifeOf(event)));
+  const body = $("alive-rows"), rangeOf = (event) => Number(event.target.closest("tr")?.dataset.range ?? -1);
+  body.addEventListener("pointerover", (event) => pointAt(rangeOf(event)));
   body.addEventListener("pointerleave", () => letGo());
   const choose = (event) => {
-    const life = lifeOf(event);
-    if (life >= 0) {
-      pin({ event: tableEvent(), life });
-      reveal(life);
+    const range = rangeOf(event);
+    if (range >= 0) {
+      pin({ event: tableEvent(), range });
+      reveal(range);
     }
   };
   body.addEventListener("click", choose);
-  body.addEventListener("focusin", (event) => pointAt(lifeOf(event)));
+  body.addEventListener("focusin", (event) => pointAt(rangeOf(event)));
   body.addEventListener("focusout", () => letGo());
   body.addEventListener("keydown", (event) => {
     const row = event.target.closest("tr");

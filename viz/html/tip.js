@@ -2,8 +2,8 @@
 // pin, matches; and the words about what is pointed at.
 const tip = $("tip");
 
-function outline(context, life, color, width) {
-  const { map, left, right } = layout, rect = rectOf(life);
+function outline(context, range, color, width) {
+  const { map, left, right } = layout, rect = rectOf(range);
   const x0 = Math.max(rect.left, left - 2), x1 = Math.min(rect.right, right + 2);
   const y0 = Math.max(rect.top, map.top - 2), y1 = Math.min(rect.bottom, map.bottom + 2);
   if (x1 < left || x0 > right || y1 < map.top || y0 > map.bottom) {
@@ -14,7 +14,7 @@ function outline(context, life, color, width) {
   context.strokeRect(x0, y0, Math.max(1, x1 - x0), Math.max(1, y1 - y0));
 }
 
-const kinOf = (life) => (life >= 0 && lives.ofLayer.get(lives.layer[life])) || [];
+const kinOf = (range) => (range >= 0 && ranges.ofLayer.get(ranges.layer[range])) || [];
 
 function crosshair(context, event, dash) {
   const at = positions(), middle = (plotX(at[event]) + plotX(at[event + 1])) / 2;
@@ -22,7 +22,7 @@ function crosshair(context, event, dash) {
     return;
   }
   context.setLineDash(dash);
-  context.strokeStyle = colors.ink;
+  context.strokeStyle = colors.text;
   context.lineWidth = 1;
   context.beginPath();
   context.moveTo(middle, 0);
@@ -32,10 +32,10 @@ function crosshair(context, event, dash) {
 }
 
 // The time a stay lasts, over chart and lanes.
-function shade(context, life) {
-  const rect = rectOf(life), { left, right } = layout;
+function shade(context, range) {
+  const rect = rectOf(range), { left, right } = layout;
   const x0 = clamp(rect.left, left, right), x1 = clamp(rect.right, left, right);
-  context.fillStyle = colors.ink;
+  context.fillStyle = colors.text;
   context.globalAlpha = 0.1;
   context.fillRect(x0, layout.chart.top, Math.max(1, x1 - x0), layout.axisY - layout.chart.top);
   context.globalAlpha = 1;
@@ -49,20 +49,20 @@ function drawOver() {
     context.beginPath();
     context.rect(layout.left, layout.map.top, layout.right - layout.left, layout.map.height);
     context.clip();
-    if (search.lives.length && search.lives.length <= 2000) {
-      search.lives.forEach((life) => outline(context, life, colors.hit, 1.2));
+    if (search.ranges.length && search.ranges.length <= 2000) {
+      search.ranges.forEach((range) => outline(context, range, colors.hit, 1.2));
     }
     for (const spot of [state.pin, state.cursor]) {
-      if (spot && spot.life >= 0) {
-        kinOf(spot.life).slice(0, 2000).forEach((life) => outline(context, life, colors.ink, 1.2));
-        outline(context, spot.life, colors.paper, 5);
-        outline(context, spot.life, colors.hit, 2.6);
+      if (spot && spot.range >= 0) {
+        kinOf(spot.range).slice(0, 2000).forEach((range) => outline(context, range, colors.text, 1.2));
+        outline(context, spot.range, colors.paper, 5);
+        outline(context, spot.range, colors.hit, 2.6);
       }
     }
     context.restore();
     for (const spot of [state.pin, state.cursor]) {
-      if (spot && spot.life >= 0) {
-        shade(context, spot.life);
+      if (spot && spot.range >= 0) {
+        shade(context, spot.range);
       }
     }
   }
@@ -87,18 +87,18 @@ function drawOver() {
 const eventText = (event) => (event < 0 ? "unknown" : `${stepText(event)}, ${show(nameOf(event), 120)}`);
 const whenText = (event) => (hasTime && event >= 0 ? `, ${nsText(base.time[event])}` : "");
 
-function lifeRows(life) {
-  const layer = data.texts[lives.layer[life]];
-  const death = lives.to[life];
-  const born = lives.born[life] >= 0 ? lives.born[life] : lives.from[life];
+function rangeRows(range) {
+  const layer = data.texts[ranges.layer[range]];
+  const death = ranges.to[range];
+  const born = ranges.born[range] >= 0 ? ranges.born[range] : ranges.from[range];
   return [
     ["layer", layer === "" ? "none" : show(layer)],
-    ["kind", data.kinds[lives.kind[life]].name],
-    ["bytes", `${grouped(lives.bytes[life])} (${bytesText(lives.bytes[life])})`],
-    [data.noPlan ? "address" : "offset", addressOf(life)],
+    ["kind", data.kinds[ranges.kind[range]].name],
+    ["bytes", `${grouped(ranges.bytes[range])} (${bytesText(ranges.bytes[range])})`],
+    [data.noPlan ? "address" : "offset", addressOf(range)],
     ["birth", eventText(born) + whenText(born)],
-    ["death", isFreed(life) ? `after ${eventText(death)}${whenText(death + 1)}` : "not before the end"],
-    ["why", show(reasonOf(life))],
+    ["death", isFreed(range) ? `after ${eventText(death)}${whenText(death + 1)}` : "not before the end"],
+    ["why", show(reasonOf(range))],
   ];
 }
 
@@ -130,10 +130,10 @@ function eventRows(event, panel) {
 
 function fillTip(cursor) {
   const head = document.createElement("strong"), list = document.createElement("dl");
-  const life = cursor.life;
+  const range = cursor.range;
   const step = `${stepText(cursor.event)}: ${show(nameOf(cursor.event))}`;
-  head.textContent = life >= 0 ? show(data.texts[lives.name[life]]) : step;
-  for (const [name, words] of life >= 0 ? lifeRows(life) : eventRows(cursor.event, cursor.panel)) {
+  head.textContent = range >= 0 ? show(data.texts[ranges.name[range]]) : step;
+  for (const [name, words] of range >= 0 ? rangeRows(range) : eventRows(cursor.event, cursor.panel)) {
     const dt = document.createElement("dt"), dd = document.createElement("dd");
     dt.textContent = name;
     dd.textContent = words;
@@ -165,8 +165,8 @@ const say = (words) => {
 };
 
 function describe(spot) {
-  const { life } = spot;
-  return life >= 0
-    ? `${show(data.texts[lives.name[life]], 80)}, ${bytesText(lives.bytes[life])}, ${show(reasonOf(life), 120)}`
+  const { range } = spot;
+  return range >= 0
+    ? `${show(data.texts[ranges.name[range]], 80)}, ${bytesText(ranges.bytes[range])}, ${show(reasonOf(range), 120)}`
     : `${stepText(spot.event)}, ${show(nameOf(spot.event), 80)}, ${bytesText(base.planned[spot.event])} in memory`;
 }

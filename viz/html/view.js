@@ -95,7 +95,7 @@ function setCursor(spot) {
 
 // The table follows a pin, unless it follows the cursor.
 function pin(spot) {
-  state.pin = { event: spot.event, life: spot.life };
+  state.pin = { event: spot.event, range: spot.range };
   state.table = state.table === "peak" ? "pin" : state.table;
   say("pinned " + describe(spot));
   refresh();
@@ -109,10 +109,10 @@ function unpin() {
 }
 
 // From the table or the list of matches.
-function pointAt(life) {
-  if (life >= 0) {
-    const event = clamp(tableEvent(), lives.from[life], lives.to[life]);
-    state.cursor = { event, life, quiet: true, x: null, y: null };
+function pointAt(range) {
+  if (range >= 0) {
+    const event = clamp(tableEvent(), ranges.from[range], ranges.to[range]);
+    state.cursor = { event, range, quiet: true, x: null, y: null };
     refreshOver();
   }
 }
@@ -132,13 +132,13 @@ function revealEvent(event) {
   refresh();
 }
 
-function reveal(life) {
-  const at = positions(), from = at[lives.from[life]], to = at[lives.to[life] + 1];
+function reveal(range) {
+  const at = positions(), from = at[ranges.from[range]], to = at[ranges.to[range] + 1];
   if (to < state.from || from > state.to) {
     const length = Math.max(state.to - state.from, (to - from) * 1.2);
     zoomTo((from + to - length) / 2, (from + to + length) / 2);
   }
-  const low = lives.offset[life] / lives.top, high = (lives.offset[life] + lives.bytes[life]) / lives.top;
+  const low = ranges.offset[range] / ranges.top, high = (ranges.offset[range] + ranges.bytes[range]) / ranges.top;
   if (high < state.low || low > state.high) {
     const half = (state.high - state.low) / 2;
     zoomAddresses((low + high) / 2 - half, (low + high) / 2 + half);
@@ -199,10 +199,10 @@ function spotAt(x, y) {
   if (x < layout.left || x > layout.right || y < 0 || y > layout.axisY) {
     return null;
   }
-  const panel = panelAt(y), life = panel === "map" ? lifeAt(x, y) : -1;
+  const panel = panelAt(y), range = panel === "map" ? rangeAt(x, y) : -1;
   const ran = panel === "lanes" ? laneEvent(x, y) : -1;
   const event = ran >= 0 ? ran : eventAt(placeAt(x));
-  return { event: life >= 0 ? clamp(event, lives.from[life], lives.to[life]) : event, life, panel, x, y };
+  return { event: range >= 0 ? clamp(event, ranges.from[range], ranges.to[range]) : event, range, panel, x, y };
 }
 
 function spotOf(event) {
@@ -239,7 +239,7 @@ function boxTo(event) {
 }
 
 function zoomToBox({ x0, x1, y0, y1, inMap }) {
-  const low = inMap && offsetAt(y1) / lives.top, high = inMap && offsetAt(y0) / lives.top;
+  const low = inMap && offsetAt(y1) / ranges.top, high = inMap && offsetAt(y0) / ranges.top;
   if (x1 > x0) {
     zoomTo(placeAt(x0), placeAt(x1));
     inMap && zoomAddresses(low, high);
@@ -298,7 +298,7 @@ function onPointerUp(event) {
   }
   const spot = spotOf(event);
   setCursor(spot);
-  const same = spot && state.pin && state.pin.event === spot.event && state.pin.life === spot.life;
+  const same = spot && state.pin && state.pin.event === spot.event && state.pin.range === spot.range;
   spot && !same ? pin(spot) : unpin();
 }
 
@@ -308,7 +308,7 @@ function onWheel(event) {
   const lines = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 100 : 1;
   const dx = event.deltaX * lines, dy = event.deltaY * lines;
   if (event.shiftKey && layout.map) {
-    const part = offsetAt(event.clientY - stage.top) / lives.top;
+    const part = offsetAt(event.clientY - stage.top) / ranges.top;
     zoomAddressesAround(Math.exp(clamp((dy || dx) * 0.002, -1, 1)), clamp(part, state.low, state.high));
   } else if (Math.abs(dx) > Math.abs(dy)) {
     pan(dx / (layout.right - layout.left));
@@ -320,7 +320,7 @@ function onWheel(event) {
 function moveCursor(by) {
   const now = state.cursor || state.pin, first = eventAt(state.from);
   const event = clamp(now ? now.event + by : first, 0, base.count - 1);
-  setCursor({ event, life: -1, panel: "chart", x: null, y: null });
+  setCursor({ event, range: -1, panel: "chart", x: null, y: null });
   revealEvent(event);
   say(describe(state.cursor));
 }
@@ -350,7 +350,7 @@ const keys = {
 };
 
 function goToPeak() {
-  setCursor({ event: data.peak, life: -1, panel: "chart", x: null, y: null });
+  setCursor({ event: data.peak, range: -1, panel: "chart", x: null, y: null });
   revealEvent(data.peak);
   say(describe(state.cursor));
 }
@@ -457,7 +457,7 @@ function listen() {
 
 // For tests and the curious: the state, where things lie in the picture, and what the last redraw took.
 window.ckpt = {
-  state, layout, drawn, search, data, lives, events, rectOf, plotX, colors, tint, inkOn,
+  state, layout, drawn, search, data, ranges, events, rectOf, plotX, colors, tint, textOn,
   highest: (from, to) => highest(base.planned, base.highest, from, to),
   get redrawMs() { return redrawMs; },
   get busy() { return wanted || overWanted; },

@@ -2,7 +2,7 @@
 #ifndef CKPT_VIZ_HTML_VIEW_HTML_IMPL_H
 #define CKPT_VIZ_HTML_VIEW_HTML_IMPL_H
 
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 #include "viz/timeline/view_draw.h"
 
 /* The page's parts as they stand in viz/html/, written into the library by the build. Terminated; sizes without that.

@@ -23,7 +23,7 @@ static const struct {
     const char *name;
     ckpt_colour_role role;
 } looks[KINDS] = {{"forward", CKPT_ROLE_ACTIVATIONS}, {"backward", CKPT_ROLE_GRADIENTS},
-                  {"run again", CKPT_ROLE_RECOMPUTE}, {"messages", CKPT_ROLE_OFFLOADED},
+                  {"recompute", CKPT_ROLE_RECOMPUTE}, {"messages", CKPT_ROLE_OFFLOADED},
                   {"update", CKPT_ROLE_WEIGHTS},      {"other", CKPT_ROLE_OTHER}};
 
 typedef struct bar {
@@ -223,7 +223,7 @@ static void lay_out(picture *p, int height)
     v->canvas.height = v->bottom + foot;
 }
 
-/* Are they one stretch of a micro-batch's forward, or of its backward with what runs again for it? */
+/* Are they one stretch of a micro-batch's forward, or of its backward with what is recomputed for it? */
 static bool together(const bar *a, const bar *b)
 {
     return a->batch == b->batch && a->kind <= RECOMPUTE && b->kind <= RECOMPUTE &&
@@ -390,13 +390,11 @@ static void draw_legend(picture *p)
     }
 }
 
-static ckpt_code draw(picture *p, ckpt_text *text, ckpt_err *err)
+static void draw(void *drawn)
 {
+    picture *const p = drawn;
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
-    const char *const title = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &any, v->title, CKPT_ANY_WIDTH));
-    CKPT_TRY(v->canvas.renderer->open(&v->canvas, title, v->about, err));
     const double content = v->canvas.width - 2 * v->margin;
     const double y = v->margin + (cells ? 0.5 : 0.6) * v->line;
     ckpt_view_words(v, v->margin, y, ckpt_view_title_font(v), content, v->title);
@@ -407,43 +405,24 @@ static ckpt_code draw(picture *p, ckpt_text *text, ckpt_err *err)
     }
     draw_axis(p);
     draw_legend(p);
-    const ckpt_code code = v->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the picture's words") : CKPT_OK;
-    const ckpt_code closed = v->canvas.renderer->close(&v->canvas, code == CKPT_OK ? text : NULL, err);
-    return code != CKPT_OK ? code : closed;
 }
 
 ckpt_code ckpt_pipeline_draw(const ckpt_trace *const *trace, int count, const char *format,
                              const ckpt_view_options *options, ckpt_text *text, ckpt_err *err)
 {
-    static const ckpt_view_options defaults;
-    options = options != NULL ? options : &defaults;
-    const ckpt_renderer *const renderer = ckpt_renderer_find(format);
-    if (renderer == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found format \"%s\", wanted one of %s", format, ckpt_renderer_names());
-    }
-    const bool cells = renderer->cells;
-    const int width = options->width > 0 ? options->width : cells ? renderer->width : 1240;
+    static const ckpt_view_size size = {.width = 1240, .least_width = 420};
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     picture *const p = CKPT_NEW(&scratch, picture, 1);
     if (p == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a picture");
     }
-    p->view = (ckpt_view){.canvas = {.renderer = renderer,
-                                     .color = options->color,
-                                     .ascii = options->ascii,
-                                     .scratch = &scratch,
-                                     .cell_width = cells ? 8 : 1,
-                                     .cell_height = cells ? 16 : 1},
-                          .line = cells ? 16 : 18,
-                          .small = 12,
-                          .margin = cells ? 0 : 16};
-    p->view.canvas.width = fmin(fmax(cells ? 40 : 420, width), CKPT_VIEW_LARGEST) * p->view.canvas.cell_width;
-    ckpt_code code = make_rows(p, trace, count, err);
+    ckpt_code code = ckpt_view_init(&p->view, format, options, &size, &scratch, err);
+    code = code == CKPT_OK ? make_rows(p, trace, count, err) : code;
     if (code == CKPT_OK) {
         say(p);
-        lay_out(p, options->height < CKPT_VIEW_LARGEST ? options->height : CKPT_VIEW_LARGEST);
-        code = draw(p, text, err);
+        lay_out(p, options != NULL ? options->height : 0);
+        code = ckpt_view_draw_with(&p->view, draw, p, text, err);
     }
     ckpt_arena_fini(&scratch);
     return code == CKPT_OK ? ckpt_text_end(text, err) : code;

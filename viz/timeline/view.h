@@ -49,7 +49,7 @@ typedef struct ckpt_series {
     bool by_step;             /* from[i] is the event's step; else i, or a time */
     int runs, recomputed;     /* runs of ops, of which recomputations */
     int copies, allocations, frees;
-    ckpt_ns again_ns, copy_ns;
+    ckpt_ns recomputed_ns, copy_ns;
 } ckpt_series;
 
 /* Of a program that follows no plan: its events are numbered, its memory is what it allocated. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 #include "viz/timeline/view.h"
 
 const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
@@ -124,7 +124,7 @@ static void find_peak(ckpt_series *series)
         series->copies += copy;
         series->allocations += event->span == CKPT_SPAN_ALLOCATE;
         series->frees += event->span == CKPT_SPAN_FREE;
-        series->again_ns = recomputed ? plus(series->again_ns, ns) : series->again_ns;
+        series->recomputed_ns = recomputed ? plus(series->recomputed_ns, ns) : series->recomputed_ns;
         series->copy_ns = copy ? plus(series->copy_ns, ns) : series->copy_ns;
     }
 }

@@ -6,14 +6,62 @@
  *     lanes: what ran when
  *     residual: measured less predicted
  *     axis
- *     what is alive at the peak and why
+ *     what is live at the peak and why
  *     what makes the peak by category   facts
  *
  * All panels share the axis; a hairline marks the peak in each. */
 #include <math.h>
 
-#include "viz/timeline/view_alive.h"
 #include "viz/timeline/view_draw.h"
+#include "viz/timeline/view_live_set.h"
+
+ckpt_code ckpt_view_init(ckpt_view *view, const char *format, const ckpt_view_options *options,
+                         const ckpt_view_size *size, ckpt_arena *scratch, ckpt_err *err)
+{
+    static const ckpt_view_options defaults;
+    options = options != NULL ? options : &defaults;
+    const ckpt_renderer *const renderer = ckpt_renderer_find(format);
+    if (renderer == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found format \"%s\", wanted one of %s", format, ckpt_renderer_names());
+    }
+    if (options->width < 0 || options->height < 0 || options->width > CKPT_VIEW_LARGEST ||
+        options->height > CKPT_VIEW_LARGEST) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found a picture of %d x %d, wanted at most %d each way", options->width,
+                         options->height, CKPT_VIEW_LARGEST);
+    }
+    const bool cells = renderer->cells;
+    *view = (ckpt_view){.canvas = {.renderer = renderer,
+                                   .color = options->color,
+                                   .ascii = options->ascii,
+                                   .scratch = scratch,
+                                   .cell_width = cells ? 8 : 1,
+                                   .cell_height = cells ? 16 : 1},
+                        .line = cells ? 16 : 18,
+                        .small = 12,
+                        .margin = cells ? 0 : 16,
+                        .title = "",
+                        .about = ""};
+    const int width = options->width > 0 ? options->width : cells ? renderer->width : size->width;
+    const int height = options->height > 0 ? options->height : cells ? size->rows : size->height;
+    view->canvas.width = fmax(cells ? 40 : size->least_width, width) * view->canvas.cell_width;
+    view->canvas.height = fmax(cells ? size->least_rows : size->least_height, height) * view->canvas.cell_height;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_view_draw_with(ckpt_view *view, void (*draw)(void *picture), void *picture, ckpt_text *text,
+                              ckpt_err *err)
+{
+    ckpt_canvas *const canvas = &view->canvas;
+    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
+    const char *const title = ckpt_view_keep(view, ckpt_canvas_fit(canvas, &any, view->title, CKPT_ANY_WIDTH));
+    const char *const about = ckpt_view_keep(view, ckpt_canvas_fit(canvas, &any, view->about, CKPT_ANY_WIDTH));
+    CKPT_TRY(canvas->renderer->open(canvas, title, about, err));
+    draw(picture);
+    const ckpt_code code =
+        view->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the picture's points and words") : CKPT_OK;
+    const ckpt_code closed = canvas->renderer->close(canvas, code == CKPT_OK ? text : NULL, err);
+    return code != CKPT_OK ? code : closed;
+}
 
 const char *ckpt_view_keep(ckpt_view *view, const char *text)
 {
@@ -75,19 +123,18 @@ const ckpt_series *ckpt_view_other(const ckpt_view *view)
     return view->count > 1 ? &view->series[view->base == 0 ? 1 : 0] : NULL;
 }
 
-static ckpt_code fill_columns(ckpt_view *view, ckpt_err *err)
+static bool fill_columns(ckpt_view *view)
 {
     view->columns = (int)((view->right - view->left) / view->canvas.cell_width);
     ckpt_bytes *const most = CKPT_NEW(view->canvas.scratch, ckpt_bytes, view->columns);
-    bool enough = most != NULL;
-    for (int s = 0; s < view->count && enough; s++) {
+    for (int s = 0; s < view->count && most != NULL; s++) {
         view->event[s] = CKPT_NEW(view->canvas.scratch, int, view->columns);
-        enough = view->event[s] != NULL;
-        if (enough) {
-            ckpt_series_columns(&view->series[s], view->x_end, view->columns, view->event[s], most);
+        if (view->event[s] == NULL) {
+            return false;
         }
+        ckpt_series_columns(&view->series[s], view->x_end, view->columns, view->event[s], most);
     }
-    return enough ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d columns", view->columns);
+    return most != NULL;
 }
 
 static void draw_head(ckpt_view *view)
@@ -104,8 +151,16 @@ static void draw_head(ckpt_view *view)
     }
 }
 
-static void draw_parts(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
+static void draw(void *picture)
 {
+    ckpt_view *const view = picture;
+    const bool filled = fill_columns(view);
+    ckpt_point *const point = CKPT_NEW(view->canvas.scratch, ckpt_point, 4 * view->columns + 4);
+    ckpt_point *const lower = CKPT_NEW(view->canvas.scratch, ckpt_point, 2 * view->columns + 4);
+    if (!filled || point == NULL || lower == NULL) {
+        view->failed = true;
+        return;
+    }
     draw_head(view);
     if (view->map) {
         ckpt_view_draw_map(view);
@@ -119,61 +174,27 @@ static void draw_parts(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
     ckpt_view_draw_marks(view);
     ckpt_view_draw_axis(view, view->axis_y);
     ckpt_view_draw_fold(view);
-    if (view->alive.row_count > 0) {
-        ckpt_view_draw_alive(view, &view->alive, view->series[view->base].at_peak.planned, view->margin, view->alive_y,
-                             view->canvas.width - 2 * view->margin);
+    if (view->live_set.row_count > 0) {
+        ckpt_view_draw_live_set(view, &view->live_set, view->series[view->base].at_peak.planned, view->margin,
+                                view->live_set_y, view->canvas.width - 2 * view->margin);
     }
     ckpt_view_draw_table(view);
     ckpt_view_draw_facts(view);
 }
 
-static ckpt_code draw(ckpt_view *view, ckpt_text *text, ckpt_err *err)
+/* Whether all traces are of programs without a plan, and whether all know times: one axis is for all, and a plan without
+ * times beside a measured trace would stand on its first moment. */
+static void look_at(const ckpt_trace *const *trace, int count, bool *no_plans, bool *timed)
 {
-    const ckpt_font any = {12, false, CKPT_ROLE_BLACK, -1};
-    const char *const title = ckpt_view_keep(view, ckpt_canvas_fit(&view->canvas, &any, view->title, CKPT_ANY_WIDTH));
-    const char *const about = ckpt_view_keep(view, ckpt_canvas_fit(&view->canvas, &any, view->about, CKPT_ANY_WIDTH));
-    CKPT_TRY(view->canvas.renderer->open(&view->canvas, title, about, err));
-    ckpt_code code = fill_columns(view, err);
-    if (code == CKPT_OK) {
-        ckpt_point *const point = CKPT_NEW(view->canvas.scratch, ckpt_point, 4 * view->columns + 4);
-        ckpt_point *const lower = CKPT_NEW(view->canvas.scratch, ckpt_point, 2 * view->columns + 4);
-        if (point != NULL && lower != NULL) {
-            draw_parts(view, point, lower);
-        }
-        if (point == NULL || lower == NULL || view->failed) {
-            code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the picture's points and words");
-        }
-    }
-    const ckpt_code closed = view->canvas.renderer->close(&view->canvas, code == CKPT_OK ? text : NULL, err);
-    return code != CKPT_OK ? code : closed;
-}
-
-static bool all_without_plan(const ckpt_trace *const *trace, int count)
-{
-    bool all = true;
+    *no_plans = *timed = true;
     for (int i = 0; i < count; i++) {
-        all = all && ckpt_trace_follows_no_plan(trace[i]);
+        bool times = false;
+        for (int e = 0; e < trace[i]->event_count && !times; e++) {
+            times = trace[i]->event[e].end_ns > 0;
+        }
+        *no_plans = *no_plans && ckpt_trace_follows_no_plan(trace[i]);
+        *timed = *timed && times;
     }
-    return all;
-}
-
-static bool is_timed(const ckpt_trace *trace)
-{
-    bool timed = false;
-    for (int i = 0; i < trace->event_count && !timed; i++) {
-        timed = trace->event[i].end_ns > 0;
-    }
-    return timed;
-}
-
-/* One axis for all: a plan without times beside a measured trace would stand on its first moment. */
-static bool all_timed(const ckpt_trace *const *trace, int count)
-{
-    bool all = true;
-    for (int i = 0; i < count; i++) {
-        all = all && is_timed(trace[i]);
-    }
-    return all;
 }
 
 /* All that is drawn, before it has a place. */
@@ -188,7 +209,8 @@ static ckpt_code prepare(ckpt_view *view, const ckpt_trace *const *trace, ckpt_b
     ckpt_view_measure_axes(view, capacity);
     CKPT_TRY(ckpt_live_ranges_make(base->trace, scratch, &view->ranges, err));
     if (view->ranges.count > 0) {
-        CKPT_TRY(ckpt_alive_make(&view->ranges, base->peak, cells ? TERMINAL_ROWS : ROWS, scratch, &view->alive, err));
+        CKPT_TRY(
+            ckpt_live_set_make(&view->ranges, base->peak, cells ? TERMINAL_ROWS : ROWS, scratch, &view->live_set, err));
         view->map = !cells;
         view->map_end = view->ranges.top > base->trace->arena_bytes ? view->ranges.top : base->trace->arena_bytes;
         view->map_end = view->map_end > 0 ? view->map_end : 1;
@@ -199,53 +221,29 @@ static ckpt_code prepare(ckpt_view *view, const ckpt_trace *const *trace, ckpt_b
     return view->failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the picture's words") : CKPT_OK;
 }
 
-static ckpt_code check(const ckpt_renderer *renderer, int count, const char *format, const ckpt_view_options *options,
-                       ckpt_err *err)
-{
-    if (renderer == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found format \"%s\", wanted one of %s", format, ckpt_renderer_names());
-    }
-    if (count < 1 || count > CKPT_VIEW_TRACES) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found %d traces, wanted 1 to %d", count, CKPT_VIEW_TRACES);
-    }
-    if (options->width < 0 || options->height < 0 || options->width > CKPT_VIEW_LARGEST ||
-        options->height > CKPT_VIEW_LARGEST) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found a picture of %d x %d, wanted at most %d each way", options->width,
-                         options->height, CKPT_VIEW_LARGEST);
-    }
-    return CKPT_OK;
-}
-
 ckpt_code ckpt_view_draw(const ckpt_trace *const *trace, int trace_count, const char *format,
                          const ckpt_view_options *options, ckpt_text *text, ckpt_err *err)
 {
     static const ckpt_view_options defaults;
+    static const ckpt_view_size size = {.width = 960, .height = 640, .rows = 46, .least_width = 560};
     options = options != NULL ? options : &defaults;
-    const ckpt_renderer *const renderer = ckpt_renderer_find(format);
-    CKPT_TRY(check(renderer, trace_count, format, options, err));
-    const bool cells = renderer->cells;
-    const bool time_axis = options->time_axis || (!options->step_axis && all_without_plan(trace, trace_count));
+    ckpt_view view;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_view view = {
-        .canvas = {.renderer = renderer, .color = options->color, .ascii = options->ascii, .scratch = &scratch},
-        .count = trace_count,
-        .time_axis = time_axis && all_timed(trace, trace_count),
-        .line = cells ? 16 : 18,
-        .small = 12,
-        .margin = cells ? 0 : 16,
-    };
-    view.no_time = time_axis && !view.time_axis;
-    view.canvas.cell_width = cells ? 8 : 1;
-    view.canvas.cell_height = cells ? 16 : 1;
-    const int width = options->width > 0 ? options->width : renderer->width;
-    const int height = options->height > 0 ? options->height : renderer->height;
-    view.canvas.width = fmax(cells ? 40 : 560, width) * view.canvas.cell_width;
-    view.canvas.height = height * view.canvas.cell_height;
+    CKPT_TRY(ckpt_view_init(&view, format, options, &size, &scratch, err));
+    if (trace_count < 1 || trace_count > CKPT_VIEW_TRACES) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found %d traces, wanted 1 to %d", trace_count, CKPT_VIEW_TRACES);
+    }
+    bool no_plans, timed;
+    look_at(trace, trace_count, &no_plans, &timed);
+    const bool time_axis = options->time_axis || (!options->step_axis && no_plans);
+    view.count = trace_count;
+    view.time_axis = time_axis && timed;
+    view.no_time = time_axis && !timed;
     ckpt_code code = prepare(&view, trace, options->capacity_bytes, err);
     if (code == CKPT_OK) {
         ckpt_view_lay_out(&view, options->height == 0);
-        code = draw(&view, text, err);
+        code = ckpt_view_draw_with(&view, draw, &view, text, err);
     }
     ckpt_arena_fini(&scratch);
     return code == CKPT_OK ? ckpt_text_end(text, err) : code;

@@ -2,7 +2,7 @@
 #ifndef CKPT_VIZ_TIMELINE_VIEW_DRAW_H
 #define CKPT_VIZ_TIMELINE_VIEW_DRAW_H
 
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 #include "viz/timeline/view.h"
 
 enum { CKPT_VIEW_FACTS = 32, CKPT_VIEW_HEADS = 2, CKPT_VIEW_LARGEST = 16384, CKPT_VIEW_LANES = 12 };
@@ -39,7 +39,7 @@ typedef struct ckpt_view {
     unsigned char *lane_of; /* per event of the base; CKPT_VIEW_LANES: none */
 
     ckpt_live_ranges ranges; /* of the base */
-    ckpt_alive alive;        /* at its peak */
+    ckpt_live_set live_set;  /* at its peak */
     bool map;                /* lives are drawn */
     ckpt_bytes map_end;      /* at the map's upper edge */
     ckpt_residual residual;
@@ -57,9 +57,22 @@ typedef struct ckpt_view {
     double map_y, map_top, map_bottom; /* its heading, its edges */
     double chart_y, top, bottom;
     double lane_height, axis_drop, lanes_y, residual_y, residual_bottom, axis_y;
-    double alive_y, table_y, facts_x, facts_y;
+    double live_set_y, table_y, facts_x, facts_y;
     bool beside; /* facts stand to the right of the table, not below */
 } ckpt_view;
+
+/* The size of a picture in pixels, its rows in a terminal, and what it takes at least (40 columns in a terminal). */
+typedef struct ckpt_view_size {
+    int width, height, rows, least_width, least_height, least_rows;
+} ckpt_view_size;
+
+/* An empty view that draws in that format, as large as the options say or else `size`. Errors: CKPT_BAD_INPUT. */
+CKPT_MUST_USE ckpt_code ckpt_view_init(ckpt_view *view, const char *format, const ckpt_view_options *options,
+                                       const ckpt_view_size *size, ckpt_arena *scratch, ckpt_err *err);
+
+/* Open the renderer, with the view's title and what it is about; draw; close it, with the picture in `text`. */
+CKPT_MUST_USE ckpt_code ckpt_view_draw_with(ckpt_view *view, void (*draw)(void *picture), void *picture,
+                                            ckpt_text *text, ckpt_err *err);
 
 /* `text`, or "" and the view failed when it is NULL. */
 const char *ckpt_view_keep(ckpt_view *view, const char *text);

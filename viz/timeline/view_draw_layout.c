@@ -1,8 +1,8 @@
 /* Where everything goes. Positions are on lines of text and snapped to the renderer's cells. */
 #include <math.h>
 
-#include "viz/timeline/view_alive.h"
 #include "viz/timeline/view_draw.h"
+#include "viz/timeline/view_live_set.h"
 
 /* Ends of both axes. A budget far above everything would flatten the picture: no line; so would the device's memory. */
 void ckpt_view_measure_axes(ckpt_view *view, ckpt_bytes capacity)
@@ -53,11 +53,11 @@ static double lay_out_tables(ckpt_view *view)
     view->facts_x = view->beside ? snap(view->margin + table + 32, view->canvas.cell_width) : view->margin;
     const int rows = ckpt_view_table_rows(view);
     const int below = view->beside ? (rows > view->fact_count ? rows : view->fact_count) : rows + 1 + view->fact_count;
-    const int alive = view->alive.row_count > 0 ? ckpt_view_alive_lines(view, &view->alive, content) + 1 : 0;
-    view->alive_y = 0;
-    view->table_y = alive * line;
+    const int live = view->live_set.row_count > 0 ? ckpt_view_live_set_lines(view, &view->live_set, content) + 1 : 0;
+    view->live_set_y = 0;
+    view->table_y = live * line;
     view->facts_y = view->table_y + (view->beside ? 0 : (rows + 1) * line);
-    return (alive + below) * line;
+    return (live + below) * line;
 }
 
 /* What the height leaves over goes to the map and the chart. `any_height`: nobody asked for one. */
@@ -100,7 +100,7 @@ void ckpt_view_lay_out(ckpt_view *view, bool any_height)
     view->residual_bottom = view->residual_y + residual;
     view->axis_y = view->bottom + strips;
     const double tables_y = view->canvas.height - view->margin - tables;
-    view->alive_y += tables_y;
+    view->live_set_y += tables_y;
     view->table_y += tables_y;
     view->facts_y += tables_y;
 }

@@ -3,8 +3,8 @@
  * hatching, so neighbours of one kind run into one another and only the chart's bands would be left of it. */
 #include <math.h>
 
-#include "viz/timeline/view_alive.h"
 #include "viz/timeline/view_draw.h"
+#include "viz/timeline/view_live_set.h"
 
 /* Titles for at most so many boxes, the largest: they are most of an SVG's length. */
 enum { TITLES = 1200, SWATCH = 14, SPACE = 16 };
@@ -215,7 +215,7 @@ static void name_box(ckpt_view *view, const ckpt_box *box, const char *name)
     }
 }
 
-static void draw_stays(ckpt_view *view)
+static void draw_ranges(ckpt_view *view)
 {
     const ckpt_live_ranges *const ranges = &view->ranges;
     ckpt_box *const box = CKPT_NEW(view->canvas.scratch, ckpt_box, ranges->count);
@@ -269,7 +269,7 @@ void ckpt_view_draw_map(ckpt_view *view)
     (void)flow_heading(view, true);
     draw_ticks(view);
     draw_specks(view);
-    draw_stays(view);
+    draw_ranges(view);
     draw_frame(view);
     const ckpt_font font = heading_font(view, true);
     ckpt_view_words(view, view->left, view->chart_y + view->line / 2, font, view->right - view->left,

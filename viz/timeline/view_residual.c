@@ -101,12 +101,12 @@ static const char *allocations(ckpt_view *view, const ckpt_residual *residual)
         return "";
     }
     if (residual->moved == 0 && residual->more > 0) {
-        return CKPT_SAY(view, "; all %d places and %d more", residual->allocations, residual->more);
+        return CKPT_SAY(view, "; all %d allocations and %d more", residual->allocations, residual->more);
     }
     return residual->moved == 0
-               ? CKPT_SAY(view, "; all %d places as %s", residual->allocations,
+               ? CKPT_SAY(view, "; all %d allocations as %s", residual->allocations,
                           view->series[view->base].trace->measured ? "before" : "planned")
-               : CKPT_SAY(view, "; %d place%s of %d differ%s", residual->moved, residual->moved == 1 ? "" : "s",
+               : CKPT_SAY(view, "; %d allocation%s of %d differ%s", residual->moved, residual->moved == 1 ? "" : "s",
                           residual->allocations, residual->moved == 1 ? "s" : "");
 }
 

@@ -82,19 +82,16 @@ static void say_runs(ckpt_view *view)
     }
 }
 
-static void say_again(ckpt_view *view, ckpt_ns ns)
+static void say_recomputed(ckpt_view *view, ckpt_ns ns)
 {
     const ckpt_series *const base = &view->series[view->base];
-    if (base->recomputed > 0 && base->again_ns <= 0) {
-        fact(view, "again", CKPT_SAY(view, "%d of %d runs recomputed", base->recomputed, base->runs), -1);
-    } else if (base->recomputed > 0) {
-        fact(view, "again",
-             CKPT_SAY(view, "%d of %d runs recomputed, %s (%.1f %%)", base->recomputed, base->runs,
-                      ns_of(view, base->again_ns), ckpt_view_percent((double)base->again_ns, (double)ns)),
-             -1);
-    } else {
-        fact(view, "again", "nothing is recomputed", -1);
+    const char *words =
+        base->recomputed > 0 ? CKPT_SAY(view, "%d of %d runs", base->recomputed, base->runs) : "nothing";
+    if (base->recomputed > 0 && base->recomputed_ns > 0) {
+        words = CKPT_SAY(view, "%s, %s (%.1f %%)", words, ns_of(view, base->recomputed_ns),
+                         ckpt_view_percent((double)base->recomputed_ns, (double)ns));
     }
+    fact(view, "recompute", words, -1);
 }
 
 static void say_times(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
@@ -125,7 +122,7 @@ static void say_time(ckpt_view *view)
     if (view->no_plan) {
         say_runs(view);
     } else {
-        say_again(view, ns);
+        say_recomputed(view, ns);
     }
     if (base->copies > 0) {
         const char *const ns_words = base->copy_ns > 0 ? CKPT_SAY(view, ", %s", ns_of(view, base->copy_ns)) : "";
@@ -249,7 +246,8 @@ void ckpt_view_say(ckpt_view *view)
 
     say_traces(view);
     if (view->canvas.renderer->cells && view->residual.differing > 0 && view->residual.allocations > 0) {
-        fact(view, "places", CKPT_SAY(view, "%d of %d differ", view->residual.moved, view->residual.allocations), -1);
+        fact(view, "placement",
+             CKPT_SAY(view, "%d of %d allocations differ", view->residual.moved, view->residual.allocations), -1);
     }
     if (view->no_plan) {
         say_blocks(view);

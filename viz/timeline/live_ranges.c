@@ -3,7 +3,7 @@
  * A place says from which step to which; what happened at its ends says the rest: a run or a fetch put it there, a free
  * or a run in place ended it. Planners free a buffer right after its last use, so the last run before that is what it
  * was kept for. */
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,8 +131,8 @@ static int last_of(const ckpt_trace *trace, const ckpt_live_range *range, const 
     return last >= range->from ? last : -1;
 }
 
-static ckpt_code place_life(const ckpt_trace *trace, int nth, const int *run_before, ckpt_live_range *range,
-                            ckpt_err *err)
+static ckpt_code range_of_allocation(const ckpt_trace *trace, int nth, const int *run_before, ckpt_live_range *range,
+                                     ckpt_err *err)
 {
     const ckpt_trace_allocation *const allocation = &trace->allocation[nth];
     const int from = first_event(trace, allocation->from), to = first_event(trace, (int64_t)allocation->to + 1) - 1;
@@ -174,7 +174,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The stay of that buffer that `event` falls into; -1: none. */
-static int find_stay(const named *sorted, const ckpt_live_range *range, int count, const char *name, int event)
+static int find_range(const named *sorted, const ckpt_live_range *range, int count, const char *name, int event)
 {
     int low = 0, high = count; /* the first that is of a later name or birth */
     while (low < high) {
@@ -209,7 +209,7 @@ static ckpt_code find_copies(const ckpt_trace *trace, ckpt_live_range *range, in
             }
             qsort(sorted, (size_t)count, sizeof *sorted, by_name);
         }
-        const int at = find_stay(sorted, range, count, trace->event[i].name, i);
+        const int at = find_range(sorted, range, count, trace->event[i].name, i);
         if (at >= 0 && range[at].copied < 0) {
             range[at].copied = i;
             range[at].kind = range[at].kind == CKPT_LIVE_RECOMPUTED ? range[at].kind : CKPT_LIVE_OFFLOADED;
@@ -218,7 +218,7 @@ static ckpt_code find_copies(const ckpt_trace *trace, ckpt_live_range *range, in
     return CKPT_OK;
 }
 
-static ckpt_code from_places(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)
+static ckpt_code from_allocation_list(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)
 {
     CKPT_TRY(check_steps(trace, err));
     ckpt_live_range *const range = CKPT_NEW(out, ckpt_live_range, trace->allocation_count);
@@ -231,7 +231,7 @@ static ckpt_code from_places(const ckpt_trace *trace, ckpt_arena *out, ckpt_live
         run_before[i] = ckpt_event_runs(&trace->event[i]) ? i : i > 0 ? run_before[i - 1] : -1;
     }
     for (int i = 0; i < trace->allocation_count; i++) {
-        CKPT_TRY(place_life(trace, i, run_before, &range[i], err));
+        CKPT_TRY(range_of_allocation(trace, i, run_before, &range[i], err));
     }
     CKPT_TRY(find_copies(trace, range, trace->allocation_count, out, err));
     ckpt_arena_rewind(out, mark);
@@ -303,9 +303,9 @@ static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt
     ckpt_live_range *const range = CKPT_NEW(out, ckpt_live_range, allocations);
     const ckpt_mark mark = ckpt_arena_mark(out);
     int64_t *const address = CKPT_NEW(out, int64_t, trace->event_count);
-    int *const life_of = CKPT_NEW(out, int, trace->event_count);
+    int *const range_of = CKPT_NEW(out, int, trace->event_count);
     int *previous = NULL;
-    if (range == NULL || address == NULL || life_of == NULL) {
+    if (range == NULL || address == NULL || range_of == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d allocations", allocations);
     }
     for (int i = 0; i < trace->event_count; i++) {
@@ -319,11 +319,11 @@ static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt
             continue;
         }
         if (previous[i] >= 0 && trace->event[previous[i]].span == CKPT_SPAN_ALLOCATE) {
-            range[life_of[previous[i]]].to =
+            range[range_of[previous[i]]].to =
                 event->span == CKPT_SPAN_FREE ? i : i - 1; /* or its free was not recorded */
         }
         if (event->span == CKPT_SPAN_ALLOCATE) {
-            life_of[i] = count;
+            range_of[i] = count;
             range[count++] = (ckpt_live_range){
                 .name = event->name,
                 .layer = event->layer != NULL ? event->layer : "",
@@ -348,7 +348,7 @@ static ckpt_code from_allocations(const ckpt_trace *trace, ckpt_arena *out, ckpt
 ckpt_code ckpt_live_ranges_make(const ckpt_trace *trace, ckpt_arena *out, ckpt_live_ranges *ranges, ckpt_err *err)
 {
     ckpt_live_ranges made = {.trace = trace};
-    CKPT_TRY(trace->allocation_count > 0 ? from_places(trace, out, &made, err)
+    CKPT_TRY(trace->allocation_count > 0 ? from_allocation_list(trace, out, &made, err)
                                          : from_allocations(trace, out, &made, err));
     *ranges = made;
     return CKPT_OK;

@@ -1,7 +1,7 @@
 /* What is in memory when, and why: every stay of a buffer at an address, from birth to death. The address map, the
- * table of what is alive at the peak, the HTML page and ckpt-compare are made of this. */
-#ifndef CKPT_VIZ_TIMELINE_ALIVE_H
-#define CKPT_VIZ_TIMELINE_ALIVE_H
+ * table of what is live at the peak, the HTML page and ckpt-compare are made of this. */
+#ifndef CKPT_VIZ_TIMELINE_LIVE_RANGES_H
+#define CKPT_VIZ_TIMELINE_LIVE_RANGES_H
 
 #include "core/formats/plan.h"
 #include "core/formats/trace.h"
@@ -48,6 +48,31 @@ CKPT_MUST_USE ckpt_code ckpt_live_ranges_make(const ckpt_trace *trace, ckpt_aren
  * *bytes of all. What a free takes away is still there at that free. Cost: O(lives log room). */
 void ckpt_live_ranges_at(const ckpt_live_ranges *ranges, int at, int *which, int room, int *count, ckpt_bytes *bytes);
 
+/* Why it is in memory. */
+typedef enum ckpt_why {
+    CKPT_WHY_SCRATCH, /* of the op that runs */
+    CKPT_WHY_COPIED,
+    CKPT_WHY_OUTPUT,
+    CKPT_WHY_UNREAD, /* the op that wrote it is the last that had to do with it */
+    CKPT_WHY_FETCHED,
+    CKPT_WHY_FETCHED_TO_RECOMPUTE, /* something else; likewise below */
+    CKPT_WHY_RECOMPUTED,
+    CKPT_WHY_RECOMPUTED_TO_RECOMPUTE,
+    CKPT_WHY_KEPT, /* across the turn from forward to what comes then */
+    CKPT_WHY_KEPT_TO_RECOMPUTE,
+    CKPT_WHY_PASSED_BACK,
+    CKPT_WHY_IN_USE,
+    CKPT_WHY_UNKNOWN,
+    CKPT_WHY_FREED, /* of a program without a plan; likewise below */
+    CKPT_WHY_LOST,  /* its free is not recorded */
+    CKPT_WHY_NEVER,
+    CKPT_WHY_COUNT
+} ckpt_why;
+ckpt_why ckpt_live_range_why(const ckpt_live_ranges *ranges, int which);
+
+/* The clause for it, with letters behind % for the words of a range (live_reasons.c): the page fills them in itself. */
+const char *ckpt_why_clause(ckpt_why why);
+
 /* One clause on why it is in memory: "kept since step 12 for h.3.att/backward (step 812)", "recomputed at step 790 for
  * ...", "fetched back at step ... for ...", "in use until ...", "copied to the host from step ... and freed at step
  * ...". Names are as in the trace, however long. NULL without memory. */
@@ -60,7 +85,7 @@ const char *ckpt_live_range_kind_name(ckpt_live_range_kind kind);
 bool ckpt_event_runs(const ckpt_event *event);
 
 /* One buffer, or the same buffer of several repeated blocks. */
-typedef struct ckpt_alive_row {
+typedef struct ckpt_live_set_row {
     const char *name, *layer; /* "h.3.att"; of several "h.0…5.att", of two "h.0,3.att"; layer "" when unknown, or of
                                  several that differ */
     ckpt_live_range_kind kind;
@@ -68,25 +93,25 @@ typedef struct ckpt_alive_row {
     const int *range;   /* `count` numbers of lives, largest first */
     int count;          /* more than 1: several */
     const char *reason; /* ckpt_live_range_reason; of several "kept for their own backward, steps 301 to 350" */
-} ckpt_alive_row;
+} ckpt_live_set_row;
 
 /* bytes = sum of the rows' + rest_bytes */
-typedef struct ckpt_alive {
+typedef struct ckpt_live_set {
     const ckpt_live_ranges *ranges;
-    int at;              /* event */
-    ckpt_bytes bytes;    /* of all stays at it */
-    ckpt_alive_row *row; /* largest first */
+    int at;                 /* event */
+    ckpt_bytes bytes;       /* of all stays at it */
+    ckpt_live_set_row *row; /* largest first */
     int row_count;
     int rest_count; /* stays in no row: smaller than any row */
     ckpt_bytes rest_bytes;
-} ckpt_alive;
+} ckpt_live_set;
 
 /* What is in memory at event `at` in at most `rows` rows. Each stay has its own where that explains four fifths of the
  * bytes; else repeated blocks' buffers are one (in memory for the same reason, names that differ in numbers between
  * dots or slashes alone; if that explains less than a third, in any numbers). Of a program without a plan blocks of one
  * name, layer and size are one. Cost: O(lives + n log n), n stays at that event. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_alive_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt_arena *out,
-                                        ckpt_alive *alive, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_live_set_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt_arena *out,
+                                           ckpt_live_set *live, ckpt_err *err);
 
 /* The trace a plan predicts, in program order and without the steps' times (all 0; time_ns is the plan's): bytes by
  * category from its outline and its places. Errors: CKPT_BAD_INPUT (a plan that does not fit, or without an outline),

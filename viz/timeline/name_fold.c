@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
-#include "viz/timeline/alive_impl.h"
+#include "viz/timeline/live_ranges_impl.h"
 
 static bool separates(char c)
 {

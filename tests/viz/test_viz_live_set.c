@@ -8,8 +8,8 @@
 
 #include "planner/replay/replay.h"
 #include "tests/support/support_sequence.h"
-#include "viz/timeline/alive_impl.h"
-#include "viz/timeline/view_alive.h"
+#include "viz/timeline/live_ranges_impl.h"
+#include "viz/timeline/view_live_set.h"
 
 enum { BLOCKS = 6, ROLES = 4, EVENTS = BLOCKS * ROLES + BLOCKS + 2 };
 
@@ -109,7 +109,7 @@ static void names_of_blocks(void **state)
     ckpt_arena_fini(&arena);
 }
 
-static void row_is(const ckpt_alive_row *row, const char *name, int count, const char *reason)
+static void row_is(const ckpt_live_set_row *row, const char *name, int count, const char *reason)
 {
     assert_string_equal(row->name, name);
     assert_int_equal(row->count, count);
@@ -121,15 +121,15 @@ static void blocks_are_told_together(void **state)
     (void)state;
     blocks b;
     ckpt_err err = {0};
-    ckpt_alive alive;
+    ckpt_live_set alive;
     make(&b, "h.%d.%s", 1000);
     /* All have room: each its own, largest first. */
-    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 25, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&b.ranges, b.trace.peak_event, 25, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 25);
     row_is(&alive.row[0], "loss", 1, "scratch of loss while it runs");
     row_is(&alive.row[1], "h.0.fc2", 1, "kept since step 3 for h.0.all/backward (step 31)");
     /* They have not: a row for each role. */
-    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&b.ranges, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 5);
     row_is(&alive.row[0], "h.0…5.fc2", 6, "kept for h.0…5.all/backward, steps 26 to 31");
     row_is(&alive.row[3], "h.0…5.ln", 6, "kept for h.0…5.all/backward, steps 26 to 31");
@@ -139,7 +139,7 @@ static void blocks_are_told_together(void **state)
     b.event[0].layer = "p";
     b.allocation[BLOCKS * ROLES].bytes = 9;
     CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
-    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&b.ranges, b.trace.peak_event, 10, &b.arena, &alive, &err), err);
     assert_true(alive.row_count == 4 && alive.rest_count == 1 && alive.rest_bytes == 9);
     assert_string_equal(alive.row[3].name, "h.0…5.ln");
     assert_string_equal(alive.row[3].layer, "");
@@ -148,18 +148,18 @@ static void blocks_are_told_together(void **state)
     b.allocation[BLOCKS * ROLES].bytes = 5000;
     CHECK_OK(ckpt_live_ranges_make(&b.trace, &b.arena, &b.ranges, &err), err);
     /* Not even these: all that differs in numbers. fc1 and fc2 are one then. */
-    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 1, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&b.ranges, b.trace.peak_event, 1, &b.arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 1);
     row_is(&alive.row[0], "h.0…5.fc1,2", 12, "kept for h.0…5.all/backward, steps 26 to 31");
     assert_string_equal(alive.row[0].layer, "h.0…5.fc1,2");
     assert_int_equal(alive.rest_count, 13);
     assert_true(alive.rest_bytes == 6006 + 6000 + 5000);
-    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 0, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&b.ranges, b.trace.peak_event, 0, &b.arena, &alive, &err), err);
     assert_true(alive.row_count == 0 && alive.rest_count == 25 && alive.rest_bytes == alive.bytes);
     ckpt_arena_fini(&b.arena);
     /* Numbers inside of words count where there are no others. */
     make(&b, "down%d_%s", 1000);
-    CHECK_OK(ckpt_alive_make(&b.ranges, b.trace.peak_event, 5, &b.arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&b.ranges, b.trace.peak_event, 5, &b.arena, &alive, &err), err);
     row_is(&alive.row[0], "down0…5_fc1,2", 12, "kept for down0…5_all/backward, steps 26 to 31");
     ckpt_arena_fini(&b.arena);
 }
@@ -193,9 +193,9 @@ static void how_much_rows_explain(void **state)
         ckpt_arena_init(&arena);
         ckpt_err err = {0};
         ckpt_live_ranges ranges;
-        ckpt_alive alive;
+        ckpt_live_set alive;
         CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
-        CHECK_OK(ckpt_alive_make(&ranges, 0, table[i].rows, &arena, &alive, &err), err);
+        CHECK_OK(ckpt_live_set_make(&ranges, 0, table[i].rows, &arena, &alive, &err), err);
         CHECK(strcmp(alive.row[0].name, table[i].first) == 0, "%d of %d: \"%s\", wanted \"%s\"", table[i].rows,
               table[i].stays, alive.row[0].name, table[i].first);
         ckpt_arena_fini(&arena);
@@ -221,18 +221,18 @@ static void blocks_without_a_plan(void **state)
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
     ckpt_live_ranges ranges;
-    ckpt_alive alive;
+    ckpt_live_set alive;
     CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
-    CHECK_OK(ckpt_alive_make(&ranges, 39, 3, &arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&ranges, 39, 3, &arena, &alive, &err), err);
     assert_int_equal(alive.row_count, 3);
     assert_true(alive.row[0].bytes == 11000 && alive.row[1].bytes == 10600 && alive.row[2].bytes == 10400);
     row_is(&alive.row[0], "malloc", 10, "never freed");
     assert_string_equal(alive.row[0].layer, "a");
-    CHECK_OK(ckpt_alive_make(&ranges, 39, 1, &arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&ranges, 39, 1, &arena, &alive, &err), err);
     assert_true(alive.row_count == 1 && alive.rest_count == 10 && alive.row[0].bytes == 31200);
     row_is(&alive.row[0], "malloc", 30, "never freed");
     assert_string_equal(alive.row[0].layer, "b");
-    CHECK_OK(ckpt_alive_make(&ranges, 1, 2, &arena, &alive, &err), err);
+    CHECK_OK(ckpt_live_set_make(&ranges, 1, 2, &arena, &alive, &err), err);
     row_is(&alive.row[0], "malloc", 1, "since event 0, never freed");
     ckpt_arena_fini(&arena);
 }
@@ -355,8 +355,8 @@ static void rows_add_up(void **state)
         int *const seen = CKPT_NEW(&arena, int, ranges.count), *const largest = CKPT_NEW(&arena, int, ranges.count);
         for (int at = 0; at < trace->event_count; at += 5) {
             const int rows = 1 + (int)((seed + (uint64_t)at) % 9);
-            ckpt_alive alive;
-            CHECK_OK(ckpt_alive_make(&ranges, at, rows, &arena, &alive, &err), err);
+            ckpt_live_set alive;
+            CHECK_OK(ckpt_live_set_make(&ranges, at, rows, &arena, &alive, &err), err);
             int there = 0, listed = 0;
             ckpt_bytes bytes = 0, told = 0, single = 0;
             ckpt_live_ranges_at(&ranges, at, largest, ranges.count, &there, &bytes);
@@ -366,7 +366,7 @@ static void rows_add_up(void **state)
             memset(seen, 0, (size_t)ranges.count * sizeof *seen);
             assert_true(alive.row_count <= rows && alive.bytes == bytes && alive.at == at);
             for (int r = 0; r < alive.row_count; r++) {
-                const ckpt_alive_row *const row = &alive.row[r];
+                const ckpt_live_set_row *const row = &alive.row[r];
                 ckpt_bytes sum = 0;
                 for (int k = 0; k < row->count; k++) {
                     const ckpt_live_range *const range = &ranges.range[row->range[k]];
@@ -399,20 +399,20 @@ static ckpt_code draw_table(const ckpt_live_ranges *ranges, const char *format, 
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    ckpt_alive alive;
+    ckpt_live_set alive;
     ckpt_view view = {.canvas = {.renderer = ckpt_renderer_find(format), .scratch = &scratch}, .small = 11.5};
     const bool cells = view.canvas.renderer->cells;
     view.canvas.cell_width = cells ? 8 : 1;
     view.canvas.cell_height = cells ? 16 : 1;
     view.canvas.width = cells ? 8 * width : width;
     view.line = cells ? 16 : 18;
-    ckpt_code code = ckpt_alive_make(ranges, ranges->trace->peak_event, rows, &scratch, &alive, err);
+    ckpt_code code = ckpt_live_set_make(ranges, ranges->trace->peak_event, rows, &scratch, &alive, err);
     if (code == CKPT_OK) {
-        view.canvas.height = view.line * ckpt_view_alive_lines(&view, &alive, view.canvas.width);
+        view.canvas.height = view.line * ckpt_view_live_set_lines(&view, &alive, view.canvas.width);
         code = view.canvas.renderer->open(&view.canvas, "title", "about", err);
     }
     if (code == CKPT_OK) {
-        ckpt_view_draw_alive(&view, &alive, 100000, 0, 0, view.canvas.width);
+        ckpt_view_draw_live_set(&view, &alive, 100000, 0, 0, view.canvas.width);
         code = view.canvas.renderer->close(&view.canvas, view.failed ? NULL : text, err);
         code = view.failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "words") : code;
     }
@@ -430,12 +430,12 @@ static void drawn(void **state)
     ckpt_text_init(&text);
     CHECK_OK(draw_table(&b.ranges, "txt", 100, 4, &text, &err), err);
     assert_string_equal(text.bytes,
-                        "alive at the peak, step 24     bytes   share  why\n"
-                        "aa h.0…5.fc2 ×6              6.02 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
-                        "aa h.0…5.fc1 ×6              6.01 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
-                        "aa h.0…5.att ×6              6.01 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
-                        "aa h.0…5.ln ×6               6.00 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
-                        "   and 1 smaller             5.00 kB   5.0 %\n");
+                        "live at the peak, step 24     bytes   share  why\n"
+                        "aa h.0…5.fc2 ×6             6.02 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
+                        "aa h.0…5.fc1 ×6             6.01 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
+                        "aa h.0…5.att ×6             6.01 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
+                        "aa h.0…5.ln ×6              6.00 kB   6.0 %  kept for h.0…5.all/backward, steps 26 to 31\n"
+                        "   and 1 smaller            5.00 kB   5.0 %\n");
     /* Too narrow for names and reasons side by side; the layer that wrote a gradient is no column. */
     b.allocation[3].category = CKPT_CAT_GRADIENTS;
     b.event[3].layer = "writer";
@@ -446,7 +446,7 @@ static void drawn(void **state)
     ckpt_text_fini(&text);
     ckpt_text_init(&text);
     CHECK_OK(draw_table(&b.ranges, "txt", 60, 25, &text, &err), err);
-    assert_ptr_equal(strstr(text.bytes, "alive at the peak, step 24                     bytes   share\n"
+    assert_ptr_equal(strstr(text.bytes, "live at the peak, step 24                      bytes   share\n"
                                         "ww loss                                      5.00 kB   5.0 %\n"
                                         "   scratch of loss while it runs\n"
                                         "gg h.0.fc2                                   1.00 kB   1.0 %\n"
@@ -466,7 +466,7 @@ static void drawn(void **state)
     ckpt_text_fini(&text);
     ckpt_text_init(&text);
     CHECK_OK(draw_table(&b.ranges, "txt", 120, 25, &text, &err), err);
-    CHECK(strstr(text.bytes, "\nss h.0.fc2                  writer    1.00 kB") != NULL, "%s", text.bytes);
+    CHECK(strstr(text.bytes, "\nss h.0.fc2                 writer    1.00 kB") != NULL, "%s", text.bytes);
     ckpt_arena_fini(&b.arena);
     /* Names from anywhere: nothing leaves its column, whatever the width. */
     static char longest[10001];

@@ -10,7 +10,7 @@
 #include "core/formats/timeline.h"
 #include "planner/replay/replay.h"
 #include "tests/support/support_sequence.h"
-#include "viz/timeline/alive.h"
+#include "viz/timeline/live_ranges.h"
 
 enum { LIVES_MAX = 1024 };
 

@@ -1,6 +1,6 @@
 /* What is in memory and why, as a table. The reason says most, so it gets what the other columns leave; where that is
  * too little it stands below its row. */
-#include "viz/timeline/view_alive.h"
+#include "viz/timeline/view_live_set.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,33 +33,33 @@ static ckpt_font font_of(const ckpt_view *view, bool bold, ckpt_colour_role role
     return (ckpt_font){view->small, bold, role, align};
 }
 
-static const char *name_of(ckpt_view *view, const ckpt_alive_row *row)
+static const char *name_of(ckpt_view *view, const ckpt_live_set_row *row)
 {
     return row->count > 1 ? CKPT_SAY(view, "%s ×%d", row->name, row->count) : row->name;
 }
 
-static const char *heading_of(ckpt_view *view, const ckpt_alive *alive)
+static const char *heading_of(ckpt_view *view, const ckpt_live_set *live)
 {
-    return CKPT_SAY(view, "alive at the peak, %s %d", ckpt_view_unit(view),
-                    alive->ranges->trace->event[alive->at].step);
+    return CKPT_SAY(view, "live at the peak, %s %d", ckpt_view_unit(view),
+                    live->ranges->trace->event[live->at].step);
 }
 
 /* Names of lowered models begin with their layer, and a gradient belongs to the layer that reads it. */
-static bool tells_more(const ckpt_alive_row *row)
+static bool tells_more(const ckpt_live_set_row *row)
 {
     return row->kind != CKPT_LIVE_GRADIENT && row->layer[0] != '\0' &&
            strncmp(row->name, row->layer, strlen(row->layer)) != 0;
 }
 
-static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width)
+static columns columns_of(ckpt_view *view, const ckpt_live_set *live, double width)
 {
     const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, -1);
-    const double head = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), heading_of(view, alive));
+    const double head = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), heading_of(view, live));
     columns c = {.name = SWATCH};
     double layer = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), "layer");
     double reason = ckpt_view_measure(view, font, "why");
-    for (int i = 0; i < alive->row_count; i++) {
-        const ckpt_alive_row *const row = &alive->row[i];
+    for (int i = 0; i < live->row_count; i++) {
+        const ckpt_live_set_row *const row = &live->row[i];
         c.name_width = fmax(c.name_width, ckpt_view_measure(view, font, name_of(view, row)));
         layer = fmax(layer, ckpt_view_measure(view, font, row->layer));
         reason = fmax(reason, ckpt_view_measure(view, font, row->reason));
@@ -82,26 +82,26 @@ static columns columns_of(ckpt_view *view, const ckpt_alive *alive, double width
     return c;
 }
 
-static bool has_static(const ckpt_alive *alive)
+static bool has_static(const ckpt_live_set *live)
 {
-    return alive->ranges->trace->static_bytes > 0;
+    return live->ranges->trace->static_bytes > 0;
 }
 
 /* What is counted at that event and has no stay: a trace need not know all addresses. */
-static ckpt_bytes without_stay(const ckpt_alive *alive)
+static ckpt_bytes without_address(const ckpt_live_set *live)
 {
-    const ckpt_trace *const trace = alive->ranges->trace;
+    const ckpt_trace *const trace = live->ranges->trace;
     ckpt_bands bands;
-    ckpt_event_bands(trace, &trace->event[alive->at], &bands);
+    ckpt_event_bands(trace, &trace->event[live->at], &bands);
     const ckpt_bytes moving = bands.planned - trace->static_bytes;
-    return moving > alive->bytes ? moving - alive->bytes : 0;
+    return moving > live->bytes ? moving - live->bytes : 0;
 }
 
-int ckpt_view_alive_lines(ckpt_view *view, const ckpt_alive *alive, double width)
+int ckpt_view_live_set_lines(ckpt_view *view, const ckpt_live_set *live, double width)
 {
-    const bool stacked = columns_of(view, alive, width).stacked;
-    return 1 + (alive->row_count + has_static(alive)) * (stacked ? 2 : 1) + (alive->rest_count > 0) +
-           (without_stay(alive) > 0);
+    const bool stacked = columns_of(view, live, width).stacked;
+    return 1 + (live->row_count + has_static(live)) * (stacked ? 2 : 1) + (live->rest_count > 0) +
+           (without_address(live) > 0);
 }
 
 static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_bytes bytes, ckpt_bytes whole)
@@ -114,10 +114,10 @@ static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_
     }
 }
 
-static void heading(ckpt_view *view, const ckpt_alive *alive, const columns *c, double x, double y, double width)
+static void heading(ckpt_view *view, const ckpt_live_set *live, const columns *c, double x, double y, double width)
 {
     const ckpt_font left = font_of(view, true, CKPT_ROLE_BLACK, -1), right = font_of(view, true, CKPT_ROLE_BLACK, 1);
-    ckpt_view_words(view, x, y, left, SWATCH + c->name_width, heading_of(view, alive));
+    ckpt_view_words(view, x, y, left, SWATCH + c->name_width, heading_of(view, live));
     if (c->has_layer) {
         ckpt_view_words(view, x + c->layer, y, left, c->layer_width - GAP, "layer");
     }
@@ -133,7 +133,7 @@ static void heading(ckpt_view *view, const ckpt_alive *alive, const columns *c, 
 }
 
 /* One row; `y` is the middle of its first line. Gives the middle of its last one. */
-static double row_words(ckpt_view *view, const columns *c, const ckpt_alive_row *row, ckpt_colour_role role,
+static double row_words(ckpt_view *view, const columns *c, const ckpt_live_set_row *row, ckpt_colour_role role,
                         ckpt_bytes whole, double x, double y, double width)
 {
     const bool cells = view->canvas.renderer->cells;
@@ -150,20 +150,20 @@ static double row_words(ckpt_view *view, const columns *c, const ckpt_alive_row 
 }
 
 /* The static block as a row: it is most of what is in memory in many a step. */
-static ckpt_alive_row static_row(ckpt_view *view, const ckpt_alive *alive)
+static ckpt_live_set_row static_row(ckpt_view *view, const ckpt_live_set *live)
 {
     static const ckpt_band fixed[] = {CKPT_BAND_WEIGHTS, CKPT_BAND_WEIGHT_GRADIENTS, CKPT_BAND_OPTIMIZER,
                                       CKPT_BAND_INPUTS};
-    const ckpt_trace *const trace = alive->ranges->trace;
+    const ckpt_trace *const trace = live->ranges->trace;
     ckpt_bands bands;
-    ckpt_event_bands(trace, &trace->event[alive->at], &bands);
+    ckpt_event_bands(trace, &trace->event[live->at], &bands);
     const char *what = "";
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
         if (bands.bytes[fixed[i]] > 0) {
             what = CKPT_SAY(view, "%s%s%s", what, what[0] != '\0' ? ", " : "", ckpt_view_band(view, fixed[i])->name);
         }
     }
-    return (ckpt_alive_row){
+    return (ckpt_live_set_row){
         .name = "static block",
         .layer = "",
         .bytes = trace->static_bytes,
@@ -172,28 +172,29 @@ static ckpt_alive_row static_row(ckpt_view *view, const ckpt_alive *alive)
     };
 }
 
-void ckpt_view_draw_alive(ckpt_view *view, const ckpt_alive *alive, ckpt_bytes whole, double x, double y, double width)
+void ckpt_view_draw_live_set(ckpt_view *view, const ckpt_live_set *live, ckpt_bytes whole, double x, double y,
+                             double width)
 {
-    const columns c = columns_of(view, alive, width);
+    const columns c = columns_of(view, live, width);
     const ckpt_font grey = font_of(view, false, CKPT_ROLE_GREY, -1);
     y += view->line / 2;
-    heading(view, alive, &c, x, y, width);
-    for (int i = 0; i < alive->row_count; i++) {
-        const ckpt_alive_row *const row = &alive->row[i];
+    heading(view, live, &c, x, y, width);
+    for (int i = 0; i < live->row_count; i++) {
+        const ckpt_live_set_row *const row = &live->row[i];
         y = row_words(view, &c, row, ckpt_live_range_role(row->kind), whole, x, y + view->line, width);
     }
-    if (alive->rest_count > 0) {
+    if (live->rest_count > 0) {
         y += view->line;
-        ckpt_view_words(view, x + c.name, y, grey, c.name_width, CKPT_SAY(view, "and %d smaller", alive->rest_count));
-        figures(view, &c, x, y, alive->rest_bytes, whole);
+        ckpt_view_words(view, x + c.name, y, grey, c.name_width, CKPT_SAY(view, "and %d smaller", live->rest_count));
+        figures(view, &c, x, y, live->rest_bytes, whole);
     }
-    if (without_stay(alive) > 0) {
+    if (without_address(live) > 0) {
         y += view->line;
         ckpt_view_words(view, x + c.name, y, grey, c.name_width, "address not known");
-        figures(view, &c, x, y, without_stay(alive), whole);
+        figures(view, &c, x, y, without_address(live), whole);
     }
-    if (has_static(alive)) {
-        const ckpt_alive_row row = static_row(view, alive);
+    if (has_static(live)) {
+        const ckpt_live_set_row row = static_row(view, live);
         (void)row_words(view, &c, &row, CKPT_ROLE_WEIGHTS, whole, x, y + view->line, width);
     }
 }

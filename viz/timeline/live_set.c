@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "viz/timeline/alive_impl.h"
+#include "viz/timeline/live_ranges_impl.h"
 
 /* A stay and what it has to have in common with others to be told with them. */
 typedef struct member {
@@ -35,7 +35,7 @@ static int by_likeness_and_size(const void *a, const void *b)
 /* Largest first; of equal ones that whose largest stay comes first. */
 static int by_bytes(const void *a, const void *b)
 {
-    const ckpt_alive_row *const x = a, *const y = b;
+    const ckpt_live_set_row *const x = a, *const y = b;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->range[0] - y->range[0];
 }
 
@@ -54,15 +54,15 @@ typedef struct maker {
     bool plan;
     int *which; /* the stays, in the order of the rows they go into */
     int count;
-    ckpt_alive_row *row;
+    ckpt_live_set_row *row;
     int row_count;
 } maker;
 
 /* One row for `count` stays that stand at which[from]. */
 static void add_row(maker *m, int from, int count)
 {
-    ckpt_alive_row *const row = &m->row[m->row_count++];
-    *row = (ckpt_alive_row){.range = &m->which[from], .count = count, .kind = m->ranges->range[m->which[from]].kind};
+    ckpt_live_set_row *const row = &m->row[m->row_count++];
+    *row = (ckpt_live_set_row){.range = &m->which[from], .count = count, .kind = m->ranges->range[m->which[from]].kind};
     for (int i = 0; i < count; i++) {
         if (!ckpt_sum(row->bytes, m->ranges->range[row->range[i]].bytes, &row->bytes)) {
             row->bytes = CKPT_BYTES_MAX;
@@ -117,7 +117,7 @@ static bool group(maker *m)
 }
 
 /* What the stays of a row have in common: their name, or "" where the layers have none. False without memory. */
-static bool name_row(const maker *m, ckpt_alive_row *row)
+static bool name_row(const maker *m, ckpt_live_set_row *row)
 {
     const ckpt_live_range *const first = &m->ranges->range[row->range[0]];
     row->name = first->name;
@@ -182,14 +182,14 @@ static ckpt_code no_memory(const maker *m, ckpt_err *err)
     return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a table of %d buffers", m->count);
 }
 
-ckpt_code ckpt_alive_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt_arena *out, ckpt_alive *alive,
-                          ckpt_err *err)
+ckpt_code ckpt_live_set_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt_arena *out, ckpt_live_set *live,
+                             ckpt_err *err)
 {
     maker m = {.ranges = ranges, .out = out, .plan = ranges->trace->allocation_count > 0};
-    ckpt_alive made = {.ranges = ranges, .at = at};
+    ckpt_live_set made = {.ranges = ranges, .at = at};
     ckpt_live_ranges_at(ranges, at, NULL, 0, &m.count, &made.bytes);
     m.which = CKPT_NEW(out, int, m.count);
-    m.row = CKPT_NEW(out, ckpt_alive_row, m.count);
+    m.row = CKPT_NEW(out, ckpt_live_set_row, m.count);
     if (m.which == NULL || m.row == NULL) {
         return no_memory(&m, err);
     }
@@ -218,6 +218,6 @@ ckpt_code ckpt_alive_make(const ckpt_live_ranges *ranges, int at, int rows, ckpt
     for (int i = made.row_count; i < m.row_count; i++) {
         made.rest_count += m.row[i].count;
     }
-    *alive = made;
+    *live = made;
     return CKPT_OK;
 }
