@@ -47,7 +47,7 @@ typedef struct ckpt_param {
     bool decay;      /* weight decay applies: matrices and filters yes, biases and norms no */
     int64_t padding; /* elements of zeros behind it, and behind its gradient, wherever they lie (ckpt_node_pitch) */
     int tied;        /* node whose parameter of the same number this is; -1: its own */
-    int copy_of;     /* its own, but equal to this node's of the same number (ckpt_shared); -1: of none */
+    int copy_of;     /* a copy of this node's of the same number (ckpt_tied_group); -1: of none */
 } ckpt_param;
 
 /* A statistic a layer carries from step to step (batch norm's running mean); starts filled with `initial`. */

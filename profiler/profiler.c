@@ -4,8 +4,6 @@
  * can be overwritten they are cold, as between large layers, unless options.warm. */
 #include "profiler/profiler.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -19,18 +17,6 @@ enum {
 
 #define LEAST_NS ((ckpt_ns)5 * 1000 * 1000)   /* default: shortest time for them */
 #define SPEND_NS ((ckpt_ns)400 * 1000 * 1000) /* default: longest time for the repeats of one direction */
-
-void ckpt_profile_note(const ckpt_profiling *profiling, const char *format, ...)
-{
-    char line[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    if (profiling->options.note != NULL) {
-        profiling->options.note(profiling->options.context, line);
-    }
-}
 
 static bool same_tensor(const ckpt_tensor *a, const ckpt_tensor *b)
 {
@@ -285,45 +271,6 @@ static ckpt_code prepare(ckpt_profiling *profiling, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void say_tally(const ckpt_profiling *profiling)
-{
-    static const char *const name[] = {"forward", "backward", "update"};
-    const ckpt_profile_tally *const tally = &profiling->tally;
-    if (tally->lost_runs > 0) {
-        ckpt_profile_note(profiling, "%d runs were not recorded whole and are left out", tally->lost_runs);
-    }
-    if (tally->by_stamps > 0) {
-        ckpt_profile_note(profiling,
-                          "%d of %d directions of layers have the time between two stamps of the device: fewer than %d "
-                          "of their runs were recorded whole",
-                          tally->by_stamps, tally->directions, CKPT_PROFILE_REPEATS_MIN);
-    }
-    if (tally->apart > 0) {
-        char stamps[CKPT_UNITS_TEXT], span[CKPT_UNITS_TEXT];
-        ckpt_profile_note(profiling,
-                          "%d of %d directions of layers took another time by the device's stamps than by its kernels, "
-                          "most %s of %s: %s between stamps, %s by kernels",
-                          tally->apart, tally->directions, name[tally->direction], tally->layer,
-                          ckpt_ns_show(tally->stamps_ns, stamps), ckpt_ns_show(tally->span_ns, span));
-    }
-}
-
-static void say_tuning(const ckpt_profiling *profiling)
-{
-    char first[CKPT_UNITS_TEXT], fastest[CKPT_UNITS_TEXT];
-    const ckpt_tuning *const t = &profiling->tuning;
-    if (t->tuned > 0) {
-        ckpt_profile_note(profiling,
-                          "%d products, convolutions and directions of attention timed with %d algorithms, %d use "
-                          "another than their library's first: %s together instead of %s",
-                          t->tuned, t->candidates, t->changed, ckpt_ns_show(t->fastest_ns, fastest),
-                          ckpt_ns_show(t->first_ns, first));
-    }
-    if (t->refused > 0) {
-        ckpt_profile_note(profiling, "%d algorithms are refused, the last: %s", t->refused, t->refusal);
-    }
-}
-
 static ckpt_code take_tables(ckpt_profiling *profiling, int **first, int **row_of, ckpt_err *err)
 {
     const int nodes = profiling->lowered->network->node_count;
@@ -348,11 +295,10 @@ static ckpt_code fill_profile(ckpt_profiling *profiling, ckpt_profile *made, ckp
     profiling->tuning.flush = profiling->flush;
     profiling->tuning.flush_bytes = profiling->flush_bytes;
     CKPT_TRY(measure_all(profiling, row, &made->row_count, first, row_of, err));
-    say_tuning(profiling);
+    ckpt_profile_note_end(profiling);
     made->flushed = profiling->flush != NULL;
     CKPT_TRY_WHILE(err, ckpt_profile_link(profiling->device, made, err), "measuring the link");
     if (profiling->options.recorder != NULL) {
-        say_tally(profiling);
         made->recorder = ckpt_recorder_describe(profiling->options.recorder, profiling->out);
     }
     return made->recorder != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for what was recorded");

@@ -49,8 +49,9 @@ typedef struct ckpt_profiling {
 
 enum { CKPT_BENCH_CHUNK = 1 << 16 };
 
-/* A line to the caller's options.note. */
+/* A line to the caller's options.note; and, when all layers are timed, lines about tuning and the tally. */
 void ckpt_profile_note(const ckpt_profiling *profiling, const char *format, ...) CKPT_PRINTF(2, 3);
+void ckpt_profile_note_end(const ckpt_profiling *profiling);
 
 /* One layer being measured: every tensor at its own address in one block of device memory. */
 typedef struct ckpt_bench {

@@ -28,12 +28,12 @@ typedef struct ckpt_scheme {
     int stage;         /* 0 .. stages - 1: the one that is meant */
     /* [stages] names of the first layer of each stage; NULL: not yet chosen, or stages is 1 */
     const char *const *first_layer;
-    bool apart; /* layers that are tied have copies of the parameter, and gradients of their own, even in one stage, as
-                   they always have in different ones (ckpt_shared) */
-    bool fused; /* gradients of parameters are buffers, alive from the first backward that writes one to its
-                             update, which follows as soon as nothing adds to it any more */
-    bool shard_optimizer;        /* each replica keeps the optimizer state of its share of the parameters */
-    bool overlap;                /* buckets are exchanged while backward goes on */
+    bool apart; /* tied layers have copies of the parameter and gradients of their own even within one stage, as they
+                   always have in different stages (ckpt_tied_group) */
+    bool fused; /* gradients of parameters are buffers, live from the first backward that writes one to its update,
+                   which follows as soon as nothing adds to it any more */
+    bool shard_optimizer;        /* each replica keeps the optimizer state of its chunks of the parameters */
+    bool overlap;                /* buckets are reduced while backward goes on */
     ckpt_bytes bucket_bytes;     /* gradients that are reduced together are at least so many bytes; >= 1 */
     int64_t network_bytes_per_s; /* from rank to rank; for times alone; >= 1 */
 } ckpt_scheme;

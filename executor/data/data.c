@@ -2,63 +2,18 @@
  * data has to be saved with the training state. */
 #include "executor/data/data.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "executor/data/data_impl.h"
 #include "kernels/philox.h"
-
-static uint32_t low(uint64_t n)
-{
-    return (uint32_t)(n & 0xFFFFFFFFu);
-}
-
-void ckpt_data_words(const ckpt_data *data, uint32_t use, uint64_t a, uint32_t b, uint32_t word[4])
-{
-    const uint32_t counter[4] = {low(a), low(a >> 32), b, 0xFFFFFF00u | use};
-    const uint32_t key[2] = {low(data->seed), low(data->seed >> 32)};
-    ckpt_philox(counter, key, word);
-}
-
-ckpt_code ckpt_data_map(ckpt_data *data, const char *path, const ckpt_mapped **mapped, ckpt_err *err)
-{
-    const int file = open(path, O_RDONLY);
-    struct stat about;
-    if (file < 0 || fstat(file, &about) != 0) {
-        const int reason = errno;
-        if (file >= 0) {
-            close(file);
-        }
-        return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(reason));
-    }
-    if (!S_ISREG(about.st_mode) || about.st_size <= 0) {
-        close(file);
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %s, wanted a file with data in it", path,
-                         S_ISREG(about.st_mode) ? "empty" : "no regular file");
-    }
-    void *const bytes = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    const int reason = errno;
-    close(file);
-    if (bytes == MAP_FAILED) {
-        return CKPT_FAIL(err, reason == ENOMEM ? CKPT_NO_MEMORY : CKPT_IO, "%s: cannot map %lld bytes: %s", path,
-                         (long long)about.st_size, strerror(reason));
-    }
-    ckpt_mapped *const allocation = &data->file[data->file_count++];
-    *allocation = (ckpt_mapped){.path = path, .bytes = bytes, .length = (size_t)about.st_size};
-    *mapped = allocation;
-    return CKPT_OK;
-}
 
 static void fill_floats(const ckpt_data *data, uint64_t step, int input, int64_t count, float *to)
 {
     for (int64_t i = 0; i < count; i += 4) {
         uint32_t word[4];
-        ckpt_data_words(data, (uint32_t)input, (uint64_t)(i / 4), low(step), word);
+        ckpt_data_words(data, (uint32_t)input, (uint64_t)(i / 4), (uint32_t)step, word);
         for (int64_t j = i; j < count && j < i + 4; j++) {
             to[j] = 2.0f * ckpt_philox_uniform(word[j - i]) - 1.0f;
         }
@@ -70,7 +25,7 @@ static void fill_integers(const ckpt_data *data, uint64_t step, int input, int64
     const int64_t limit = data->class_limit[input];
     for (int64_t i = 0; i < count; i += 4) {
         uint32_t word[4];
-        ckpt_data_words(data, (uint32_t)input, (uint64_t)(i / 4), low(step), word);
+        ckpt_data_words(data, (uint32_t)input, (uint64_t)(i / 4), (uint32_t)step, word);
         for (int64_t j = i; j < count && j < i + 4; j++) {
             to[j] = limit > 0 ? (int32_t)(word[j - i] % (uint64_t)limit) : 0;
         }

@@ -1,10 +1,9 @@
-/* What goes to other ranks and comes from them, in a step: values and gradients between stages, gradients and weights
- * between replicas. Everything is counted and addressed at set-up (wire_messages.c, wire_exchange.c); nothing here
- * allocates.
+/* Messages to and from other ranks in a step: values and gradients between stages, gradients and weights between replicas.
+ * Set-up has counted and addressed everything (wire_messages.c, wire_exchange.c).
  *
- * Messages are read from and written to where the numbers are, piece by piece: a bucket is never packed. Of a GPU whose
- * messages are in the host's memory they go through page-locked rooms; where NCCL carries them, out of the GPU's own
- * memory, when all that was started before has finished. */
+ * Messages are read and written piece by piece where the numbers lie: a bucket is never packed. A GPU's messages go through
+ * page-locked memory of the host, or, where NCCL carries them, out of its own memory when all that was started before has
+ * finished. */
 #include "executor/run/run_impl.h"
 
 static int other_rank(const ckpt_program *program, int replica)
@@ -13,14 +12,14 @@ static int other_rank(const ckpt_program *program, int replica)
     return replica * scheme->stages + scheme->stage;
 }
 
-/* Messages out of the device's memory know nothing of its streams. */
+/* Messages out of the device's memory do not wait for its streams. */
 static ckpt_code settle(const ckpt_program *program, ckpt_err *err)
 {
     const bool direct = program->device->api->gpu && ckpt_ranks_on_device(program->ranks);
     return direct ? program->device->api->finish(program->device, err) : CKPT_OK;
 }
 
-/* From one place on the device to another, in pieces through the host where it is a GPU. */
+/* Copy within the device; on a GPU in pieces through the host. */
 static ckpt_code copy_within(const ckpt_program *program, void *to, const void *from, ckpt_bytes bytes, ckpt_err *err)
 {
     ckpt_device *const device = program->device;
@@ -57,7 +56,7 @@ static ckpt_code receive(const ckpt_program *program, const ckpt_transfer *t, ck
     return t->staging != NULL ? device->api->upload(device, t->message, t->staging, t->bytes, err) : CKPT_OK;
 }
 
-/* A bucket's exchange, as its replicas see each other. */
+/* A collective of one bucket, as replica `me` sees it. */
 typedef struct exchanging {
     const ckpt_program *program;
     const ckpt_action *action;
@@ -78,7 +77,7 @@ static exchanging exchange_of(const ckpt_program *program, const ckpt_action *ac
                         .err = err};
 }
 
-/* What replica q sends of the own chunk comes here. */
+/* Where what replica q sends of the own chunk arrives. */
 static float *staged(const exchanging *e, float *base, int q)
 {
     return base + (q < e->me ? q : q - 1) * e->x->bucket->chunk;
@@ -121,8 +120,8 @@ static ckpt_code mirror(const exchanging *e, int q, bool down)
     return CKPT_OK;
 }
 
-/* Every replica gets of all others what they have of its chunk. */
-static ckpt_code start_exchange(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
+/* The reduce-scatter: every replica receives what all others have of its chunk. */
+static ckpt_code start_reduce_scatter(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
     exchanging e = exchange_of(program, action, err);
     const int *const first = e.x->first;
@@ -143,7 +142,7 @@ static ckpt_code start_exchange(const ckpt_program *program, const ckpt_action *
     return CKPT_OK;
 }
 
-static ckpt_code wait_exchange(const ckpt_program *program, const ckpt_exchange *x, ckpt_err *err)
+static ckpt_code wait_messages(const ckpt_program *program, const ckpt_exchange *x, ckpt_err *err)
 {
     for (int i = 0; i < x->slot_count; i++) {
         CKPT_TRY(ckpt_ranks_wait(program->ranks, x->slot + i, err));
@@ -151,8 +150,8 @@ static ckpt_code wait_exchange(const ckpt_program *program, const ckpt_exchange 
     return CKPT_OK;
 }
 
-/* ((g0 + g1) + g2) + ..., the own gradient in its turn: in float a + b is b + a, so those before it are summed first,
- * in the place of the first, and then added to it. */
+/* ((g0 + g1) + g2) + ..., the own gradient in its turn. a + b is b + a in float: the gradients before the own one are
+ * summed in the memory of the first, and then added to it. */
 static ckpt_code sum_up(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
     const exchanging e = exchange_of(program, action, err);
@@ -181,8 +180,8 @@ static ckpt_code sum_up(const ckpt_program *program, const ckpt_action *action, 
     return CKPT_OK;
 }
 
-/* Every replica gets of all others their chunks. */
-static ckpt_code start_spread(const ckpt_program *program, const ckpt_action *action, int tag, ckpt_err *err)
+/* The all-gather: every replica receives the chunks of all others. */
+static ckpt_code start_all_gather(const ckpt_program *program, const ckpt_action *action, int tag, ckpt_err *err)
 {
     exchanging e = exchange_of(program, action, err);
     const int *const first = e.x->first;
@@ -202,10 +201,10 @@ static ckpt_code start_spread(const ckpt_program *program, const ckpt_action *ac
     return CKPT_OK;
 }
 
-static ckpt_code wait_spread(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
+static ckpt_code wait_all_gather(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
     const exchanging e = exchange_of(program, action, err);
-    CKPT_TRY(wait_exchange(program, action->exchange, err));
+    CKPT_TRY(wait_messages(program, action->exchange, err));
     for (int q = 0; q < e.replicas; q++) {
         CKPT_TRY(q != e.me ? mirror(&e, q, false) : CKPT_OK);
     }
@@ -216,8 +215,8 @@ static ckpt_code reduce(const ckpt_program *program, const ckpt_action *action, 
 {
     const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     const ckpt_exchange *const x = action->exchange;
-    CKPT_TRY(scheme->overlap ? CKPT_OK : start_exchange(program, action, err));
-    CKPT_TRY(wait_exchange(program, x, err));
+    CKPT_TRY(scheme->overlap ? CKPT_OK : start_reduce_scatter(program, action, err));
+    CKPT_TRY(wait_messages(program, x, err));
     if (x->incoming != NULL) {
         CKPT_TRY(
             program->device->api->upload(program->device, action->staging, x->incoming, x->bucket->staging_bytes, err));
@@ -226,17 +225,17 @@ static ckpt_code reduce(const ckpt_program *program, const ckpt_action *action, 
     if (scheme->shard_optimizer) {
         return CKPT_OK;
     }
-    CKPT_TRY(start_spread(program, action, CKPT_TAG_SUMS, err));
-    return scheme->overlap ? CKPT_OK : wait_spread(program, action, err);
+    CKPT_TRY(start_all_gather(program, action, CKPT_TAG_SUMS, err));
+    return scheme->overlap ? CKPT_OK : wait_all_gather(program, action, err);
 }
 
-/* The bfloat16 copies of what has come are made here: they are half as many bytes, but as many messages. */
-static ckpt_code gather(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
+/* Narrows what has arrived: bfloat16 copies would be half the bytes, but as many messages. */
+static ckpt_code gather_weights(const ckpt_program *program, const ckpt_action *action, ckpt_err *err)
 {
     const exchanging e = exchange_of(program, action, err);
     ckpt_device *const device = program->device;
-    CKPT_TRY(start_spread(program, action, CKPT_TAG_WEIGHTS, err));
-    CKPT_TRY(wait_spread(program, action, err));
+    CKPT_TRY(start_all_gather(program, action, CKPT_TAG_WEIGHTS, err));
+    CKPT_TRY(wait_all_gather(program, action, err));
     for (int i = 0; i < e.x->first[e.replicas]; i++) {
         const ckpt_piece *const piece = &e.x->piece[i];
         unsigned char *const narrow = ckpt_program_param16(program, piece->node, piece->param);
@@ -247,13 +246,13 @@ static ckpt_code gather(const ckpt_program *program, const ckpt_action *action, 
     return CKPT_OK;
 }
 
-/* Holder h's gradient as messages have it. */
+/* Holder h's gradient, where messages read and write it. */
 static float *copy_at(const ckpt_tied_gradients *c, int h)
 {
     return c->staging != NULL ? c->staging + h * c->count : c->at[h];
 }
 
-/* To every other stage that has copies, the gradients of this one's; each stage's first holder stands for it. */
+/* Send the gradients of this stage's copies to every other stage that has copies, once per stage. */
 static ckpt_code send_copies(const ckpt_program *program, const ckpt_tied_gradients *c, int *slot, ckpt_err *err)
 {
     const ckpt_scheme *const scheme = &program->lowered->network->scheme;
@@ -273,8 +272,8 @@ static ckpt_code send_copies(const ckpt_program *program, const ckpt_tied_gradie
     return CKPT_OK;
 }
 
-/* All stages come to the same sum, ((h0 + h1) + h2) + ... in the order of holders, for all their copies. */
-static ckpt_code share(const ckpt_program *program, const ckpt_tied_gradients *c, ckpt_err *err)
+/* The all-reduce of a tied group: every stage computes ((h0 + h1) + h2) + ... in the order of holders. */
+static ckpt_code reduce_tied(const ckpt_program *program, const ckpt_tied_gradients *c, ckpt_err *err)
 {
     const ckpt_scheme *const scheme = &program->lowered->network->scheme;
     ckpt_device *const device = program->device;
@@ -309,11 +308,11 @@ ckpt_code ckpt_run_exchange(const ckpt_program *program, const ckpt_action *acti
     case CKPT_TASK_SEND: return send(program, &action->transfer, err);
     case CKPT_TASK_SENT: return ckpt_ranks_wait(program->ranks, action->transfer.slot, err);
     case CKPT_TASK_RECEIVE: return receive(program, &action->transfer, err);
-    case CKPT_TASK_BUCKET: return start_exchange(program, action, err);
+    case CKPT_TASK_REDUCE_START: return start_reduce_scatter(program, action, err);
     case CKPT_TASK_REDUCE: return reduce(program, action, err);
-    case CKPT_TASK_SUMMED: return wait_spread(program, action, err);
-    case CKPT_TASK_GATHER: return gather(program, action, err);
-    case CKPT_TASK_SHARED: return share(program, &action->tied, err);
+    case CKPT_TASK_REDUCE_END: return wait_all_gather(program, action, err);
+    case CKPT_TASK_ALL_GATHER: return gather_weights(program, action, err);
+    case CKPT_TASK_REDUCE_TIED: return reduce_tied(program, &action->tied, err);
     case CKPT_TASK_LAYER:
     case CKPT_TASK_NORM: break;
     }

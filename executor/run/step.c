@@ -60,11 +60,11 @@ static ckpt_code run_task(ckpt_run *run, const ckpt_action *action, ckpt_err *er
     case CKPT_TASK_SEND:
     case CKPT_TASK_SENT:
     case CKPT_TASK_RECEIVE:
-    case CKPT_TASK_BUCKET:
+    case CKPT_TASK_REDUCE_START:
     case CKPT_TASK_REDUCE:
-    case CKPT_TASK_SUMMED:
-    case CKPT_TASK_GATHER:
-    case CKPT_TASK_SHARED: break;
+    case CKPT_TASK_REDUCE_END:
+    case CKPT_TASK_ALL_GATHER:
+    case CKPT_TASK_REDUCE_TIED: break;
     }
     return ckpt_run_exchange(run->program, action, err);
 }
@@ -345,7 +345,7 @@ static bool can_record(const ckpt_program *program)
 {
     const ckpt_network *const network = program->lowered->network;
     return network->scheme.micro_batches == 1 && ckpt_scheme_ranks(&network->scheme) == 1 &&
-           network->shared_count == 0 && program->device->api->capture_begin != NULL;
+           network->tied_group_count == 0 && program->device->api->capture_begin != NULL;
 }
 
 ckpt_code ckpt_run_rehearse(ckpt_run *run, uint64_t seed, bool wanted, ckpt_err *err)

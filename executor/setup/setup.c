@@ -1,6 +1,7 @@
 /* Set-up: reserve all memory and write the program, so that a step has nothing left to find out. */
 #include "executor/setup/setup_impl.h"
 
+#include "executor/setup/memory_impl.h"
 #include "executor/setup/wire_impl.h"
 
 static ckpt_code refuse_unfit(const ckpt_program *program, ckpt_err *err)
@@ -67,36 +68,6 @@ static ckpt_code place_inputs(ckpt_program *program, ckpt_err *err)
     return CKPT_OK;
 }
 
-ckpt_code ckpt_reserve_host(ckpt_device *device, ckpt_bytes bytes, const char *what, ckpt_reserved *reserved,
-                            ckpt_err *err)
-{
-    void *base = NULL;
-    if (bytes == 0) {
-        return CKPT_OK;
-    }
-    CKPT_TRY_WHILE(err, device->api->reserve_host(device, bytes, &base, err), "reserving the host's %lld bytes for %s",
-                   (long long)bytes, what);
-    *reserved = (ckpt_reserved){base, bytes};
-    return CKPT_OK;
-}
-
-static ckpt_code reserve_device(ckpt_program *program, ckpt_err *err)
-{
-    ckpt_device *const device = program->device;
-    const ckpt_bytes static_bytes = program->layout.total, arena_bytes = program->plan->arena_bytes;
-    char static_text[CKPT_UNITS_TEXT], arena_text[CKPT_UNITS_TEXT];
-    void *base = NULL;
-    ckpt_bytes_show(static_bytes, static_text);
-    CKPT_TRY_WHILE(err, device->api->reserve(device, static_bytes, &base, err), "reserving the static block of %s",
-                   static_text);
-    program->memory.statics = (ckpt_reserved){base, static_bytes};
-    CKPT_TRY_WHILE(err, device->api->reserve(device, arena_bytes, &base, err),
-                   "reserving the arena of %s beside the static block of %s", ckpt_bytes_show(arena_bytes, arena_text),
-                   static_text);
-    program->memory.arena = (ckpt_reserved){base, arena_bytes};
-    return CKPT_OK;
-}
-
 /* Who this process is among the ranks of the scheme. */
 static ckpt_code find_rank(ckpt_program *program, ckpt_err *err)
 {
@@ -131,38 +102,18 @@ ckpt_code ckpt_program_init(ckpt_program *program, ckpt_err *err)
                          (long long)program->layout.total, (long long)lowered->graph->static_bytes);
     }
     CKPT_TRY(place_inputs(program, err));
-    CKPT_TRY(reserve_device(program, err));
+    CKPT_TRY(ckpt_reserve_device(program, err));
     CKPT_TRY(ckpt_wire(program, err));
     return program->device->api->signals(program->device, program->signal_count, err);
 }
 
-static void release_host(ckpt_device *device, const ckpt_reserved *reserved)
-{
-    if (reserved->at != NULL) {
-        device->api->release_host(device, reserved->at, reserved->bytes);
-    }
-}
-
-static void release(ckpt_device *device, const ckpt_reserved *reserved)
-{
-    if (reserved->at != NULL) {
-        device->api->release(device, reserved->at, reserved->bytes);
-    }
-}
-
 void ckpt_program_fini(ckpt_program *program)
 {
-    ckpt_device *const device = program->device;
-    const ckpt_blocks *const memory = &program->memory;
     for (int n = 0; program->bound != NULL && n < program->lowered->network->node_count; n++) {
         if (program->bound[n].kernel != NULL) {
             ckpt_device_unbind(&program->bound[n]);
         }
     }
-    release(device, &memory->arena);
-    release(device, &memory->statics);
-    release_host(device, &memory->slab);
-    release_host(device, &memory->feed);
-    release_host(device, &memory->post);
+    ckpt_release(program->device, &program->memory);
     ckpt_arena_fini(&program->arena);
 }

@@ -9,8 +9,4 @@
 CKPT_MUST_USE ckpt_code ckpt_program_init(ckpt_program *program, ckpt_err *err);
 void ckpt_program_fini(ckpt_program *program);
 
-/* Reserve page-locked host memory; `what` is said in messages. Nothing for 0 bytes. */
-CKPT_MUST_USE ckpt_code ckpt_reserve_host(ckpt_device *device, ckpt_bytes bytes, const char *what,
-                                          ckpt_reserved *reserved, ckpt_err *err);
-
 #endif

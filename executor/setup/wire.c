@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-ckpt_code ckpt_wire_no_memory(ckpt_err *err)
-{
-    return CKPT_FAIL(err, CKPT_NO_MEMORY, "no host memory for the plan's addresses");
-}
-
 /* Sort places by the step that opens them (counting sort). */
 static ckpt_code index_allocations(ckpt_wiring *wiring, ckpt_err *err)
 {
@@ -72,63 +67,6 @@ static ckpt_code reserve_slab(ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void *allocation_address(const ckpt_program *program, const ckpt_allocation *allocation)
-{
-    return allocation == NULL ? NULL : program->memory.arena.at + allocation->offset;
-}
-
-ckpt_code ckpt_wire_buffer(const ckpt_wiring *wiring, int buffer, int step, void **address, ckpt_err *err)
-{
-    const ckpt_program *const program = wiring->program;
-    *address = buffer < 0 ? NULL : allocation_address(program, wiring->held[buffer]);
-    if (buffer >= 0 && *address == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d needs %s, which is not in memory then",
-                         program->plan->source, step, program->lowered->graph->buffer[buffer].name);
-    }
-    return CKPT_OK;
-}
-
-ckpt_code ckpt_wire_value(const ckpt_wiring *wiring, int batch, int v, int step, void **address, ckpt_err *err)
-{
-    const ckpt_program *const program = wiring->program;
-    const ckpt_network *const network = program->lowered->network;
-    const ckpt_value *const storage = &network->value[network->value[v].storage];
-    if (storage->node < 0) {
-        const ckpt_bytes offset = program->layout.input[batch * network->model->input_count + storage->output];
-        *address = offset < 0 ? NULL : program->memory.statics.at + program->layout.inputs + offset;
-    } else {
-        const int buffer = program->lowered->value_buffer[batch * network->value_count + v];
-        *address = buffer < 0 ? NULL : allocation_address(program, wiring->held[buffer]);
-    }
-    if (*address == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d needs %s, which is not in memory then",
-                         program->plan->source, step, storage->name);
-    }
-    return CKPT_OK;
-}
-
-ckpt_code ckpt_wire_touch(const ckpt_wiring *wiring, ckpt_action *action, int buffer, const void *address,
-                          ckpt_err *err)
-{
-    if (buffer < 0 || address == NULL) {
-        return CKPT_OK;
-    }
-    if (action->touch_count == action->touch_capacity) {
-        const int room = 2 * action->touch_capacity + 4;
-        ckpt_touch *const wider = CKPT_NEW(wiring->out, ckpt_touch, room);
-        if (wider == NULL) {
-            return ckpt_wire_no_memory(err);
-        }
-        if (action->touch_count > 0) {
-            memcpy(wider, action->touch, (size_t)action->touch_count * sizeof *wider);
-        }
-        action->touch = wider;
-        action->touch_capacity = room;
-    }
-    action->touch[action->touch_count++] = (ckpt_touch){buffer, address};
-    return CKPT_OK;
-}
-
 static ckpt_category buffer_category(const ckpt_program *program, int buffer)
 {
     return ckpt_kind_category(program->lowered->graph->buffer[buffer].kind);
@@ -141,7 +79,7 @@ static void open_allocations(const ckpt_wiring *wiring, int step, ckpt_action *a
     for (int i = wiring->allocations.first[step]; i < wiring->allocations.first[step + 1]; i++) {
         const ckpt_allocation *const allocation = wiring->allocations.by_step[i];
         if (allocation->buffer < 0) {
-            action->args.workspace = allocation->bytes > 0 ? allocation_address(program, allocation) : NULL;
+            action->args.workspace = allocation->bytes > 0 ? ckpt_wire_allocation(program, allocation) : NULL;
             action->args.workspace_bytes = allocation->bytes;
         } else {
             wiring->held[allocation->buffer] = allocation;
@@ -164,13 +102,13 @@ static ckpt_span run_span(const ckpt_op_role *role, bool recomputed)
     switch (role->task) {
     case CKPT_TASK_LAYER: break;
     case CKPT_TASK_SEND:
-    case CKPT_TASK_BUCKET: return CKPT_SPAN_COPY;
+    case CKPT_TASK_REDUCE_START: return CKPT_SPAN_COPY;
     case CKPT_TASK_SENT:
     case CKPT_TASK_RECEIVE:
     case CKPT_TASK_REDUCE:
-    case CKPT_TASK_SUMMED:
-    case CKPT_TASK_GATHER:
-    case CKPT_TASK_SHARED: return CKPT_SPAN_WAIT;
+    case CKPT_TASK_REDUCE_END:
+    case CKPT_TASK_ALL_GATHER:
+    case CKPT_TASK_REDUCE_TIED: return CKPT_SPAN_WAIT;
     case CKPT_TASK_NORM: return CKPT_SPAN_UPDATE;
     }
     return recomputed                     ? CKPT_SPAN_RECOMPUTE

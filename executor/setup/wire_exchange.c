@@ -52,7 +52,7 @@ static ckpt_code wire_pieces(const ckpt_wiring *wiring, int s, ckpt_action *acti
     for (int i = 0; i < count; i++) {
         const ckpt_piece *const piece = &x->piece[i];
         float *at = NULL;
-        if (action->task == CKPT_TASK_GATHER) {
+        if (action->task == CKPT_TASK_ALL_GATHER) {
             at = ckpt_program_param(program, program->layout.weights, piece->node, piece->param);
         } else {
             int buffer = -1;
@@ -81,14 +81,14 @@ static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_rol
     const ckpt_program *const program = wiring->program;
     const ckpt_lowered *const lowered = program->lowered;
     const ckpt_graph_op *const op = &lowered->graph->op[program->plan->step[s].target];
-    const bool staged = role->task == CKPT_TASK_BUCKET || role->task == CKPT_TASK_REDUCE;
+    const bool staged = role->task == CKPT_TASK_REDUCE_START || role->task == CKPT_TASK_REDUCE;
     action->exchange = &wiring->exchange[role->bucket];
     CKPT_TRY(wire_pieces(wiring, s, action, err));
     if (!staged) {
         return CKPT_OK;
     }
     if (lowered->network->scheme.overlap) {
-        const int buffer = bucket_buffer(lowered, role->task == CKPT_TASK_BUCKET ? &op->writes : &op->reads);
+        const int buffer = bucket_buffer(lowered, role->task == CKPT_TASK_REDUCE_START ? &op->writes : &op->reads);
         void *staging = NULL;
         CKPT_TRY(ckpt_wire_buffer(wiring, buffer, s, &staging, err));
         CKPT_TRY(ckpt_wire_touch(wiring, action, buffer, staging, err));
@@ -104,25 +104,25 @@ static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_rol
     return CKPT_OK;
 }
 
-static ckpt_code wire_shared(const ckpt_wiring *wiring, int s, const ckpt_op_role *role, ckpt_action *action,
+static ckpt_code wire_tied(const ckpt_wiring *wiring, int s, const ckpt_op_role *role, ckpt_action *action,
                              ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_network *const network = program->lowered->network;
-    const ckpt_shared *const shared = &network->shared[role->shared];
-    const ckpt_tensor *const tensor = &network->node[shared->owner].param[shared->param].tensor;
+    const ckpt_tied_group *const group = &network->tied_group[role->tied_group];
+    const ckpt_tensor *const tensor = &network->node[group->owner].param[group->param].tensor;
     const ckpt_bytes each = ckpt_round_up(ckpt_tensor_bytes(tensor), CKPT_ALIGN);
-    int *const stage = CKPT_NEW(wiring->out, int, shared->holder_count);
-    float **const at = CKPT_NEW(wiring->out, float *, shared->holder_count);
+    int *const stage = CKPT_NEW(wiring->out, int, group->holder_count);
+    float **const at = CKPT_NEW(wiring->out, float *, group->holder_count);
     if (stage == NULL || at == NULL) {
         return ckpt_wire_no_memory(err);
     }
     ckpt_bytes used = 0;
-    for (int h = 0; h < shared->holder_count; h++) {
-        stage[h] = network->stage_of[shared->holder[h]];
+    for (int h = 0; h < group->holder_count; h++) {
+        stage[h] = network->stage_of[group->holder[h]];
         if (stage[h] == network->scheme.stage) {
             int buffer = -1;
-            CKPT_TRY(ckpt_wire_gradient(wiring, shared->holder[h], shared->param, s, &buffer, &at[h], err));
+            CKPT_TRY(ckpt_wire_gradient(wiring, group->holder[h], group->param, s, &buffer, &at[h], err));
             CKPT_TRY(ckpt_wire_touch(wiring, action, buffer, at[h], err));
         } else {
             at[h] = (float *)(void *)((unsigned char *)action->args.workspace + used);
@@ -134,7 +134,7 @@ static ckpt_code wire_shared(const ckpt_wiring *wiring, int s, const ckpt_op_rol
                          program->plan->source, s, (long long)action->args.workspace_bytes, (long long)used);
     }
     action->tied = (ckpt_tied_gradients){.count = ckpt_shape_count(&tensor->shape),
-                                         .holders = shared->holder_count,
+                                         .holders = group->holder_count,
                                          .stage = stage,
                                          .at = at,
                                          .slot = wiring->tied_slot,
@@ -222,11 +222,11 @@ ckpt_code ckpt_wire_exchange(const ckpt_wiring *wiring, int step, const ckpt_op_
     case CKPT_TASK_SEND:
     case CKPT_TASK_SENT:
     case CKPT_TASK_RECEIVE: return wire_transfer(wiring, step, role, action, err);
-    case CKPT_TASK_BUCKET:
+    case CKPT_TASK_REDUCE_START:
     case CKPT_TASK_REDUCE:
-    case CKPT_TASK_SUMMED:
-    case CKPT_TASK_GATHER: return wire_bucket(wiring, step, role, action, err);
-    case CKPT_TASK_SHARED: return wire_shared(wiring, step, role, action, err);
+    case CKPT_TASK_REDUCE_END:
+    case CKPT_TASK_ALL_GATHER: return wire_bucket(wiring, step, role, action, err);
+    case CKPT_TASK_REDUCE_TIED: return wire_tied(wiring, step, role, action, err);
     case CKPT_TASK_NORM: return wire_norm(wiring, step, action, err);
     case CKPT_TASK_LAYER: break;
     }

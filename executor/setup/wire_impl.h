@@ -2,7 +2,7 @@
 #ifndef CKPT_EXECUTOR_SETUP_WIRE_IMPL_H
 #define CKPT_EXECUTOR_SETUP_WIRE_IMPL_H
 
-#include "executor/setup/setup_impl.h"
+#include "executor/setup/memory_impl.h"
 
 /* The plan's allocations by the step that makes them: by_step[first[step]] .. by_step[first[step + 1] - 1]. */
 typedef struct ckpt_allocations {
@@ -36,6 +36,9 @@ ckpt_code ckpt_wire_messages(ckpt_wiring *wiring, ckpt_err *err);
 ckpt_code ckpt_wire_order(ckpt_program *program, const ckpt_allocations *allocations, ckpt_err *err);
 
 ckpt_code ckpt_wire_no_memory(ckpt_err *err);
+
+/* Where an allocation lies; NULL: of none. */
+void *ckpt_wire_allocation(const ckpt_program *program, const ckpt_allocation *allocation);
 
 /* Where a buffer is at this moment; -1: NULL. */
 ckpt_code ckpt_wire_buffer(const ckpt_wiring *wiring, int buffer, int step, void **address, ckpt_err *err);

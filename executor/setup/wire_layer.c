@@ -6,24 +6,6 @@ static bool bit(uint64_t mask, int k)
     return (mask >> k & 1u) != 0;
 }
 
-ckpt_code ckpt_wire_gradient(const ckpt_wiring *wiring, int node, int k, int step, int *buffer, float **address,
-                             ckpt_err *err)
-{
-    const ckpt_program *const program = wiring->program;
-    const ckpt_lowered *const lowered = program->lowered;
-    const int tied = lowered->network->node[node].param[k].tied;
-    const int owner = tied >= 0 ? tied : node;
-    *buffer = lowered->network->scheme.fused ? lowered->param_grad_buffer[owner * CKPT_PARAM_MAX + k] : -1;
-    if (*buffer >= 0) {
-        void *allocation = NULL;
-        CKPT_TRY(ckpt_wire_buffer(wiring, *buffer, step, &allocation, err));
-        *address = allocation;
-        return CKPT_OK;
-    }
-    *address = lowered->network->scheme.fused ? NULL : ckpt_program_param(program, program->layout.gradients, node, k);
-    return CKPT_OK;
-}
-
 /* Parameters and statistics: the same addresses in every run. */
 static ckpt_code wire_statics(const ckpt_wiring *wiring, const ckpt_node *node, ckpt_kernel_args *args, ckpt_err *err)
 {

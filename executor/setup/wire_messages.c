@@ -134,13 +134,13 @@ static ckpt_bytes hand_tied(handing *h)
     const ckpt_network *const network = h->program->lowered->network;
     ckpt_bytes most = 0;
     int holders = 0;
-    for (int i = 0; i < network->shared_count; i++) {
-        const ckpt_shared *const shared = &network->shared[i];
-        const ckpt_bytes each = ckpt_tensor_bytes(&network->node[shared->owner].param[shared->param].tensor);
+    for (int i = 0; i < network->tied_group_count; i++) {
+        const ckpt_tied_group *const group = &network->tied_group[i];
+        const ckpt_bytes each = ckpt_tensor_bytes(&network->node[group->owner].param[group->param].tensor);
         ckpt_bytes all = 0;
-        h->overflow = h->overflow || !ckpt_product(each, shared->holder_count, &all);
+        h->overflow = h->overflow || !ckpt_product(each, group->holder_count, &all);
         most = all > most ? all : most;
-        holders = shared->holder_count > holders ? shared->holder_count : holders;
+        holders = group->holder_count > holders ? group->holder_count : holders;
     }
     h->wiring->tied_slot = (int)h->slots;
     h->slots += (int64_t)holders * (holders + 1); /* each from another, and every own one to each of those */

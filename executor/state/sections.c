@@ -56,8 +56,8 @@ ckpt_code ckpt_whole_network(const ckpt_program *program, ckpt_arena *out, ckpt_
     network->node = node;
     network->value = value;
     network->stage_of = stage_of;
-    network->shared = NULL;
-    network->shared_count = 0;
+    network->tied_group = NULL;
+    network->tied_group_count = 0;
     return CKPT_OK;
 }
 
@@ -167,12 +167,12 @@ static ckpt_code add_param(finding *f, int node, int k, ckpt_bytes at, ckpt_byte
 {
     const ckpt_network *const network = f->program->lowered->network;
     CKPT_TRY(add_one(f, node, k, at, local, false, err));
-    for (int i = 0; i < network->shared_count; i++) {
-        const ckpt_shared *const shared = &network->shared[i];
-        const bool mine = shared->owner == node && shared->param == k;
-        for (int h = 0; mine && h < shared->holder_count; h++) {
-            if (shared->holder[h] != node) {
-                CKPT_TRY(add_one(f, shared->holder[h], k, at, local, true, err));
+    for (int i = 0; i < network->tied_group_count; i++) {
+        const ckpt_tied_group *const group = &network->tied_group[i];
+        const bool mine = group->owner == node && group->param == k;
+        for (int h = 0; mine && h < group->holder_count; h++) {
+            if (group->holder[h] != node) {
+                CKPT_TRY(add_one(f, group->holder[h], k, at, local, true, err));
             }
         }
     }
@@ -244,7 +244,7 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
     const bool sharded =
         network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
     const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
-    if (network->scheme.stages == 1 && network->shared_count == 0 && !sharded && gapless) {
+    if (network->scheme.stages == 1 && network->tied_group_count == 0 && !sharded && gapless) {
         const ckpt_section_part all = {0, bytes, 0, -1, section_start(mine, section), false};
         return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
     }

@@ -21,98 +21,21 @@
 #include "ops/lowering/network_impl.h"
 #include "ops/ops_impl.h"
 
-const ckpt_buffer_role ckpt_lower_holds_nothing = {.value = -1, .node = -1, .saved = -1, .batch = -1, .bucket = -1};
-
-void ckpt_lower_collect(ckpt_collected *list, int buffer)
+/* With which layer's backward the gradients of a layer's parameters are complete. */
+static ckpt_code find_gradients(ckpt_lowering *l, ckpt_err *err)
 {
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == buffer) {
-            return;
-        }
+    const ckpt_network *const network = l->network;
+    CKPT_TRY(ckpt_network_reach(network, l->out, &l->has_backward, err));
+    l->completes = CKPT_NEW(l->out, int, network->node_count);
+    if (l->completes == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "gradients of %d layers", network->node_count);
     }
-    assert(list->count < CKPT_COLLECTED_MAX);
-    list->at[list->count++] = buffer;
-}
-
-ckpt_code ckpt_lower_list(const ckpt_lowering *l, const int *from, int count, ckpt_list *list, ckpt_err *err)
-{
-    int *const at = CKPT_NEW(l->out, int, count);
-    if (at == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "list of %d buffers", count);
-    }
-    memcpy(at, from, (size_t)count * sizeof *at);
-    *list = (ckpt_list){.at = at, .count = count};
+    ckpt_network_completes(network, l->has_backward, l->completes);
     return CKPT_OK;
-}
-
-ckpt_code ckpt_lower_keep(const ckpt_lowering *l, const ckpt_collected *from, ckpt_list *list, ckpt_err *err)
-{
-    return ckpt_lower_list(l, from->at, from->count, list, err);
-}
-
-const char *ckpt_lower_label(const ckpt_lowering *l, const char *name)
-{
-    return l->network->scheme.micro_batches == 1 ? name : ckpt_arena_format(l->out, "%s@%d", name, l->batch);
-}
-
-const char *ckpt_lower_value_name(const ckpt_lowering *l, int value)
-{
-    const ckpt_value *const v = &l->network->value[value];
-    if (l->network->scheme.micro_batches == 1) {
-        return v->name;
-    }
-    const char *const layer = l->network->node[v->node].name;
-    return v->output == 0 ? ckpt_arena_format(l->out, "%s@%d", layer, l->batch)
-                          : ckpt_arena_format(l->out, "%s@%d:%d", layer, l->batch, v->output);
-}
-
-static size_t in_batch(const ckpt_lowering *l, int value)
-{
-    return (size_t)l->batch * (size_t)l->network->value_count + (size_t)l->network->value[value].storage;
-}
-
-int *ckpt_lower_value(const ckpt_lowering *l, int value)
-{
-    return &l->value_buffer[in_batch(l, value)];
-}
-
-int *ckpt_lower_grad(const ckpt_lowering *l, int value)
-{
-    return &l->grad_buffer[in_batch(l, value)];
-}
-
-ckpt_code ckpt_lower_buffer(ckpt_lowering *l, const char *name, const char *suffix, ckpt_bytes bytes, ckpt_kind kind,
-                            ckpt_buffer_role role, int *index, ckpt_err *err)
-{
-    const char *const full = name == NULL || suffix == NULL ? name : ckpt_arena_format(l->out, "%s/%s", name, suffix);
-    if (full == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a buffer's name");
-    }
-    assert(l->buffer_count < l->buffer_room);
-    *index = l->buffer_count++;
-    l->buffer[*index] = (ckpt_buffer){.name = full, .bytes = ckpt_round_up(bytes, CKPT_ALIGN), .kind = kind};
-    l->buffer_role[*index] = role;
-    return CKPT_OK;
-}
-
-ckpt_code ckpt_lower_op(ckpt_lowering *l, const char *label, const char *prefix, const char *what, ckpt_phase phase,
-                        ckpt_graph_op **op, ckpt_op_role **role, ckpt_err *err)
-{
-    assert(l->op_count < l->op_room);
-    *op = &l->op[l->op_count];
-    *role = &l->op_role[l->op_count];
-    l->op_count++;
-    **role =
-        (ckpt_op_role){.node = -1, .batch = -1, .value = -1, .peer = -1, .bucket = -1, .shared = -1, .phase = phase};
-    **op = (ckpt_graph_op){.phase = phase, .layer = label};
-    if (label != NULL && prefix != NULL) {
-        (*op)->name = what != NULL ? ckpt_arena_format(l->out, "%s/%s", prefix, what) : prefix;
-    }
-    return (*op)->name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an op's name");
 }
 
 /* At most so many ops and buffers, of all micro-batches; each message is two ops at one end and one at the other. */
-static ckpt_code count_rooms(ckpt_lowering *l, ckpt_err *err)
+static ckpt_code count_capacities(ckpt_lowering *l, ckpt_err *err)
 {
     enum { MESSAGE_OPS = 3, MESSAGES = 2, ROUTE_BUFFERS = 4, BUCKET_OPS = 4 };
     const ckpt_network *const network = l->network;
@@ -127,16 +50,16 @@ static ckpt_code count_rooms(ckpt_lowering *l, ckpt_err *err)
         }
     }
     const int64_t messages = (int64_t)l->route_count * MESSAGES * MESSAGE_OPS;
-    const int64_t ops =
-        batches * (2 * nodes + messages) + nodes + BUCKET_OPS * (int64_t)l->bucket_count + l->network->shared_count + 1;
+    const int64_t ops = batches * (2 * nodes + messages) + nodes + BUCKET_OPS * (int64_t)l->bucket_count +
+                        l->network->tied_group_count + 1;
     buffers = batches * (buffers + ROUTE_BUFFERS * (int64_t)l->route_count) + params + l->bucket_count;
     const int64_t tables = batches * (network->value_count + (int64_t)network->node_count * CKPT_SAVED_MAX);
     if (ops > INT32_MAX || buffers > INT32_MAX || tables > INT32_MAX) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "%s: %lld operations and %lld buffers in %lld micro-batches",
                          network->model->source, (long long)ops, (long long)buffers, (long long)batches);
     }
-    l->op_room = (int)ops;
-    l->buffer_room = (int)buffers;
+    l->op_capacity = (int)ops;
+    l->buffer_capacity = (int)buffers;
     return CKPT_OK;
 }
 
@@ -154,17 +77,17 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     const ckpt_network *const network = l->network;
     const size_t nodes = (size_t)network->node_count;
     const size_t batches = (size_t)network->scheme.micro_batches;
-    CKPT_TRY(count_rooms(l, err));
+    CKPT_TRY(count_capacities(l, err));
     l->row = CKPT_NEW(l->out, const ckpt_profile_row *, nodes);
-    l->op = CKPT_NEW(l->out, ckpt_graph_op, l->op_room);
-    l->op_role = CKPT_NEW(l->out, ckpt_op_role, l->op_room);
-    l->buffer = CKPT_NEW(l->out, ckpt_buffer, l->buffer_room);
-    l->buffer_role = CKPT_NEW(l->out, ckpt_buffer_role, l->buffer_room);
+    l->op = CKPT_NEW(l->out, ckpt_graph_op, l->op_capacity);
+    l->op_role = CKPT_NEW(l->out, ckpt_op_role, l->op_capacity);
+    l->buffer = CKPT_NEW(l->out, ckpt_buffer, l->buffer_capacity);
+    l->buffer_role = CKPT_NEW(l->out, ckpt_buffer_role, l->buffer_capacity);
     l->value_buffer = new_table(l, batches * (size_t)network->value_count);
     l->grad_buffer = new_table(l, batches * (size_t)network->value_count);
     l->saved_buffer = new_table(l, batches * nodes * CKPT_SAVED_MAX);
     l->param_grad_buffer = new_table(l, nodes * CKPT_PARAM_MAX);
-    l->pass_end = new_table(l, (size_t)l->buffer_room);
+    l->pass_end = new_table(l, (size_t)l->buffer_capacity);
     l->param_written = CKPT_NEW(l->out, bool, nodes *CKPT_PARAM_MAX);
     if (l->row == NULL || l->op == NULL || l->op_role == NULL || l->buffer == NULL || l->buffer_role == NULL ||
         l->value_buffer == NULL || l->grad_buffer == NULL || l->saved_buffer == NULL || l->param_grad_buffer == NULL ||
@@ -363,7 +286,7 @@ static ckpt_code make_graph(ckpt_lowering *l, ckpt_graph *graph, ckpt_err *err)
 
 static ckpt_code look_ahead(ckpt_lowering *l, ckpt_err *err)
 {
-    CKPT_TRY(ckpt_lower_gradients(l, err));
+    CKPT_TRY(find_gradients(l, err));
     CKPT_TRY(ckpt_lower_routes(l, err));
     CKPT_TRY(ckpt_lower_buckets(l, err));
     CKPT_TRY(take_tables(l, err));

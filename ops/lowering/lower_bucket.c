@@ -1,13 +1,13 @@
-/* Gradients that replicas exchange, copies of parameters that stages share, the norm of all, and the updates behind.
+/* Reductions over replicas, all-reduces of tied parameters over stages, the norm of all gradients, and the updates.
  *
- *     static      backward ............................. | reduce 0, 1, 2 | shared | norm | updates
+ *     static      backward ............................. | reduce 0, 1, 2 | tied | norm | updates
  *     overlap     backward . start 0 .. reduce 0, start 1 .. | reduce 1 | ...
- *     fused       backward . reduce 0, updates of 0 ..... reduce 1, updates of 1 | shared | updates of copies
+ *     fused       backward . reduce 0, updates of 0 ..... reduce 1, updates of 1 | tied | updates of copies
  *     both        . start 0 . reduce 0, start 1 . summed 0, updates of 0, reduce 1, start 2 .
  *     and sharded . start 0 . reduce 0, start 1, updates of 0, gather 0 . reduce 1, start 2 .
  *
- * One thing after the other goes over the network: an exchange that is started while sums are being spread waits for
- * them, so the times that are left when something is waited for come from a clock of it. */
+ * The network does one thing after the other: a reduce-scatter that is started during an all-gather begins when that
+ * ends. So lowering keeps a clock of the network, and an op that waits takes what is left by it. */
 #include "ops/device_model.h"
 #include "ops/lowering/lower_impl.h"
 #include "ops/ops_impl.h"
@@ -17,14 +17,14 @@ static const ckpt_scheme *scheme_of(const ckpt_lowering *l)
     return &l->network->scheme;
 }
 
-/* Layers whose updates wait for the sums of copies. */
+/* Layers whose updates wait for the all-reduce of a tied group. */
 static void find_late(ckpt_lowering *l)
 {
-    for (int i = 0; i < l->network->shared_count; i++) {
-        const ckpt_shared *const shared = &l->network->shared[i];
-        for (int h = 0; h < shared->holder_count; h++) {
-            l->late[shared->holder[h]] = true;
-            l->has_late = l->has_late || ckpt_lower_here(l, shared->holder[h]);
+    for (int i = 0; i < l->network->tied_group_count; i++) {
+        const ckpt_tied_group *const group = &l->network->tied_group[i];
+        for (int h = 0; h < group->holder_count; h++) {
+            l->late[group->holder[h]] = true;
+            l->has_late = l->has_late || ckpt_lower_here(l, group->holder[h]);
         }
     }
 }
@@ -122,7 +122,7 @@ static ckpt_code lower_start(ckpt_lowering *l, int number, ckpt_err *err)
     const ckpt_bucket *const bucket = &l->bucket[number];
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
-    CKPT_TRY(bucket_op(l, number, CKPT_TASK_BUCKET, "start", &op, &role, err));
+    CKPT_TRY(bucket_op(l, number, CKPT_TASK_REDUCE_START, "start", &op, &role, err));
     ckpt_buffer_role held = ckpt_lower_holds_nothing;
     held.holds = CKPT_HOLDS_BUCKET;
     held.bucket = number;
@@ -130,7 +130,7 @@ static ckpt_code lower_start(ckpt_lowering *l, int number, ckpt_err *err)
                                &l->progress[number].buffer, err));
     CKPT_TRY(list_gradients(l, bucket, &op->reads, err));
     CKPT_TRY(ckpt_lower_list(l, &l->progress[number].buffer, 1, &op->writes, err));
-    l->progress[number].exchanged = give_to_network(l, bucket->staging_bytes);
+    l->progress[number].scattered = give_to_network(l, bucket->staging_bytes);
     return CKPT_OK;
 }
 
@@ -139,7 +139,7 @@ static ckpt_code lower_reduce(ckpt_lowering *l, int number, ckpt_err *err)
     const ckpt_bucket *const bucket = &l->bucket[number];
     ckpt_bucket_progress *const progress = &l->progress[number];
     const bool overlap = scheme_of(l)->overlap;
-    const ckpt_ns come = overlap ? progress->exchanged : give_to_network(l, bucket->staging_bytes);
+    const ckpt_ns come = overlap ? progress->scattered : give_to_network(l, bucket->staging_bytes);
     const ckpt_ns wait = come > now(l) ? come - now(l) : 0;
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
@@ -155,7 +155,7 @@ static ckpt_code lower_reduce(ckpt_lowering *l, int number, ckpt_err *err)
     op->time_ns = ckpt_plus(
         wait, ckpt_roofline_ns(l->device, NULL, CKPT_DIRECTION_UPDATE, CKPT_FLOAT32, role->flop, role->moved_bytes));
     if (!scheme_of(l)->shard_optimizer && overlap) {
-        progress->spread = give_to_network(l, bucket->staging_bytes);
+        progress->gathered = give_to_network(l, bucket->staging_bytes);
     } else if (!scheme_of(l)->shard_optimizer) {
         op->time_ns = ckpt_plus(op->time_ns, ckpt_lower_network_ns(l, bucket->staging_bytes));
     }
@@ -173,9 +173,9 @@ static ckpt_code lower_summed(ckpt_lowering *l, int number, ckpt_err *err)
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
     const ckpt_ns at = now(l);
-    CKPT_TRY(bucket_op(l, number, CKPT_TASK_SUMMED, "summed", &op, &role, err));
+    CKPT_TRY(bucket_op(l, number, CKPT_TASK_REDUCE_END, "summed", &op, &role, err));
     CKPT_TRY(list_gradients(l, &l->bucket[number], &op->adds, err));
-    op->time_ns = progress->spread > at ? progress->spread - at : 0;
+    op->time_ns = progress->gathered > at ? progress->gathered - at : 0;
     progress->summed = true;
     return CKPT_OK;
 }
@@ -185,7 +185,7 @@ static ckpt_code lower_gather(ckpt_lowering *l, int number, ckpt_err *err)
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
     const ckpt_ns at = now(l), come = give_to_network(l, l->bucket[number].staging_bytes);
-    CKPT_TRY(bucket_op(l, number, CKPT_TASK_GATHER, "gather", &op, &role, err));
+    CKPT_TRY(bucket_op(l, number, CKPT_TASK_ALL_GATHER, "gather", &op, &role, err));
     op->time_ns = come - at;
     return CKPT_OK;
 }
@@ -216,8 +216,8 @@ static ckpt_code settle(ckpt_lowering *l, int number, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Reduce a bucket whose exchange is under way, behind the updates of the one before it, whose sums have had that long
- * to come back. */
+/* Reduce a bucket whose reduce-scatter is under way. The updates of the bucket before it come first: its all-gather has
+ * had that long to end. */
 static ckpt_code reduce_started(ckpt_lowering *l, int number, ckpt_err *err)
 {
     if (scheme_of(l)->fused && !scheme_of(l)->shard_optimizer && number > 0) {
@@ -242,7 +242,7 @@ static ckpt_code complete_bucket(ckpt_lowering *l, ckpt_err *err)
         CKPT_TRY(reduce_started(l, number - 1, err));
     }
     CKPT_TRY(lower_start(l, number, err));
-    /* The sums of a shard need not come back. */
+    /* A sharded optimizer needs no all-gather of the sums. */
     return number > 0 && fused && scheme_of(l)->shard_optimizer ? settle(l, number - 1, err) : CKPT_OK;
 }
 
@@ -268,7 +268,7 @@ ckpt_code ckpt_lower_completed(ckpt_lowering *l, const ckpt_node *node, ckpt_err
     return scheme_of(l)->fused && scheme_of(l)->replicas == 1 ? update_behind(l, node, err) : CKPT_OK;
 }
 
-/* What is left of exchanges when backward is at its end. */
+/* The reductions that are left at the end of backward. */
 static ckpt_code reduce_rest(ckpt_lowering *l, ckpt_err *err)
 {
     for (int b = 0; b < l->bucket_count; b++) {
@@ -280,24 +280,24 @@ static ckpt_code reduce_rest(ckpt_lowering *l, ckpt_err *err)
         CKPT_TRY(settle(l, l->bucket_count - 1, err));
     }
     for (int b = 0; b < l->bucket_count && (l->has_late || l->network->clip_norm > 0); b++) {
-        CKPT_TRY(lower_summed(l, b, err)); /* those that are summed up next must be there */
+        CKPT_TRY(lower_summed(l, b, err)); /* their sums are read next */
     }
     return CKPT_OK;
 }
 
-/* Copies of one parameter in several stages: their gradients' sum to all of them. */
-static ckpt_code lower_shared(ckpt_lowering *l, int number, ckpt_err *err)
+/* The all-reduce of one tied group. */
+static ckpt_code reduce_tied(ckpt_lowering *l, int number, ckpt_err *err)
 {
-    const ckpt_shared *const shared = &l->network->shared[number];
-    const ckpt_bytes bytes = ckpt_tensor_bytes(&l->network->node[shared->owner].param[shared->param].tensor);
-    int *const adds = CKPT_NEW(l->out, int, shared->holder_count); /* layers that are apart can be many */
+    const ckpt_tied_group *const group = &l->network->tied_group[number];
+    const ckpt_bytes bytes = ckpt_tensor_bytes(&l->network->node[group->owner].param[group->param].tensor);
+    int *const adds = CKPT_NEW(l->out, int, group->holder_count); /* layers that are apart can be many */
     int here = 0, buffers = 0;
     if (adds == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d copies of a parameter", shared->holder_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d copies of a parameter", group->holder_count);
     }
-    for (int h = 0; h < shared->holder_count; h++) {
-        const int buffer = l->param_grad_buffer[(size_t)shared->holder[h] * CKPT_PARAM_MAX + (size_t)shared->param];
-        here += ckpt_lower_here(l, shared->holder[h]);
+    for (int h = 0; h < group->holder_count; h++) {
+        const int buffer = l->param_grad_buffer[(size_t)group->holder[h] * CKPT_PARAM_MAX + (size_t)group->param];
+        here += ckpt_lower_here(l, group->holder[h]);
         if (buffer >= 0) {
             adds[buffers++] = buffer;
         }
@@ -307,14 +307,14 @@ static ckpt_code lower_shared(ckpt_lowering *l, int number, ckpt_err *err)
     }
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
-    CKPT_TRY(reduce_op(l, "shared", number, CKPT_TASK_SHARED, "reduce", &op, &role, err));
+    CKPT_TRY(reduce_op(l, "shared", number, CKPT_TASK_REDUCE_TIED, "reduce", &op, &role, err));
     op->adds = (ckpt_list){.at = adds, .count = buffers};
-    role->shared = number;
-    op->workspace_bytes = ckpt_times(shared->holder_count - 1, ckpt_round_up(bytes, CKPT_ALIGN));
-    role->flop = ckpt_times(shared->holder_count - 1, bytes / (int64_t)sizeof(float));
-    role->moved_bytes = ckpt_times(shared->holder_count + here, bytes);
+    role->tied_group = number;
+    op->workspace_bytes = ckpt_times(group->holder_count - 1, ckpt_round_up(bytes, CKPT_ALIGN));
+    role->flop = ckpt_times(group->holder_count - 1, bytes / (int64_t)sizeof(float));
+    role->moved_bytes = ckpt_times(group->holder_count + here, bytes);
     op->time_ns = ckpt_plus(
-        ckpt_lower_network_ns(l, ckpt_times(shared->holder_count - here, bytes)),
+        ckpt_lower_network_ns(l, ckpt_times(group->holder_count - here, bytes)),
         ckpt_roofline_ns(l->device, NULL, CKPT_DIRECTION_UPDATE, CKPT_FLOAT32, role->flop, role->moved_bytes));
     return CKPT_OK;
 }
@@ -367,8 +367,8 @@ static ckpt_code lower_norm(ckpt_lowering *l, ckpt_err *err)
 ckpt_code ckpt_lower_updates(ckpt_lowering *l, ckpt_err *err)
 {
     CKPT_TRY(reduce_rest(l, err));
-    for (int i = 0; i < l->network->shared_count; i++) {
-        CKPT_TRY(lower_shared(l, i, err));
+    for (int i = 0; i < l->network->tied_group_count; i++) {
+        CKPT_TRY(reduce_tied(l, i, err));
     }
     if (l->network->clip_norm > 0) {
         CKPT_TRY(lower_norm(l, err));

@@ -1,11 +1,11 @@
 /* What the parts of lowering share: a network becomes a graph op by op, in reference order.
  *
  *     lower.c          the order of a step (1F1B), and the graph at the end
+ *     lower_graph.c    ops, buffers and lists of that graph
  *     lower_layer.c    forward, backward and update of one layer
  *     lower_pass.c     gradients that one buffer stands for
- *     lower_gradient.c with which backward a layer's gradients are complete
  *     lower_stage.c    values and gradients that travel between stages
- *     lower_bucket.c   gradients that are summed up over ranks, their norm, the order of updates
+ *     lower_bucket.c   reductions over ranks, the norm of all gradients, the order of updates
  *     lower_time.c     how long an op takes */
 #ifndef CKPT_OPS_LOWERING_LOWER_IMPL_H
 #define CKPT_OPS_LOWERING_LOWER_IMPL_H
@@ -41,10 +41,10 @@ typedef struct ckpt_pending {
 } ckpt_pending;
 
 typedef struct ckpt_bucket_progress {
-    int last;                  /* the node whose backward completes it */
-    int buffer;                /* "@bucket.k"; -1: not there */
-    int updates;               /* still to come */
-    ckpt_ns exchanged, spread; /* when what was started is through */
+    int last;                    /* the node whose backward completes it */
+    int buffer;                  /* "@bucket.k"; -1: not there */
+    int updates;                 /* still to come */
+    ckpt_ns scattered, gathered; /* when the reduce-scatter and the all-gather of the sums end */
     bool reduced, summed;
 } ckpt_bucket_progress;
 
@@ -58,10 +58,10 @@ typedef struct ckpt_lowering {
     const char *label;            /* of the layer that is lowered, in that micro-batch */
     ckpt_graph_op *op;
     ckpt_op_role *op_role;
-    int op_count, op_room;
+    int op_count, op_capacity;
     ckpt_buffer *buffer;
     ckpt_buffer_role *buffer_role;
-    int buffer_count, buffer_room;
+    int buffer_count, buffer_capacity;
     int *value_buffer, *grad_buffer, *saved_buffer, *param_grad_buffer; /* as in ckpt_lowered */
     int *pass_end;            /* per buffer: the producer that is the last to read a gradient that stands for several
                                  (lower_pass.c); -1: it stands for one */
@@ -72,16 +72,16 @@ typedef struct ckpt_lowering {
     int route_count;
     int *route_of;         /* per value; -1: it does not travel */
     ckpt_pending *pending; /* in the order in which they were sent */
-    size_t pending_count, pending_room;
+    size_t pending_count, pending_capacity;
     int back; /* the route whose gradient is the next to be sent back; all above are gone */
     const ckpt_bucket *bucket;
     int bucket_count;
     ckpt_bucket_progress *progress; /* per bucket */
     int *bucket_of;                 /* per node; -1: none */
     int completed;                  /* buckets whose gradients are complete */
-    bool *late;                     /* per node: its update waits for the sum of copies (ckpt_shared) */
+    bool *late;                     /* per node: its update waits for a tied group's all-reduce */
     bool has_late;                  /* a node of this stage does */
-    ckpt_ns elapsed, network_free;  /* by all ops before `timed`; when what the network was given is through */
+    ckpt_ns elapsed, network_free;  /* by all ops before `timed`; when the network has nothing left to do */
     int timed;
 } ckpt_lowering;
 
@@ -114,9 +114,6 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
 uint64_t ckpt_lower_pass(ckpt_lowering *l, const ckpt_node *node);
 /* Nothing where no gradient reaches parameters of its own. */
 ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket, ckpt_err *err);
-
-/* has_backward and completes. */
-ckpt_code ckpt_lower_gradients(ckpt_lowering *l, ckpt_err *err);
 
 /* Stages: the routes; what stands before a forward and before a backward of a micro-batch, behind a forward and a
  * backward op, and at the end. */

@@ -21,11 +21,6 @@
 #include "ops/lowering/lower_impl.h"
 #include "ops/ops_impl.h"
 
-bool ckpt_lower_here(const ckpt_lowering *l, int node)
-{
-    return l->network->stage_of[node] == l->network->scheme.stage;
-}
-
 /* What a value's readers say of its way. */
 typedef struct way {
     int from, to; /* last stage before, first behind this one that has it; -1: none */
@@ -92,8 +87,8 @@ ckpt_code ckpt_lower_routes(ckpt_lowering *l, ckpt_err *err)
     l->route = CKPT_NEW(l->out, ckpt_route, l->route_count);
     const int at_once =
         network->scheme.stages < network->scheme.micro_batches ? network->scheme.stages : network->scheme.micro_batches;
-    l->pending_room = 2 * (size_t)l->route_count * (size_t)at_once; /* of a value or gradient, see the clock */
-    l->pending = CKPT_NEW(l->out, ckpt_pending, l->pending_room);
+    l->pending_capacity = 2 * (size_t)l->route_count * (size_t)at_once; /* of a value or gradient, see the clock */
+    l->pending = CKPT_NEW(l->out, ckpt_pending, l->pending_capacity);
     if (l->route == NULL || l->pending == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "ways of %d values", l->route_count);
     }
@@ -192,7 +187,7 @@ static ckpt_code lower_send(ckpt_lowering *l, int index, bool gradient, ckpt_err
     op->time_ns =
         ckpt_roofline_ns(l->device, NULL, CKPT_DIRECTION_FORWARD, l->network->model->dtype, 0, role->moved_bytes);
     sent.due = time_of(l, role->peer, l->batch, gradient);
-    assert(l->pending_count < l->pending_room);
+    assert(l->pending_count < l->pending_capacity);
     l->pending[l->pending_count++] = sent;
     return CKPT_OK;
 }

@@ -19,14 +19,15 @@ typedef struct ckpt_value {
     bool needs_grad;  /* some parameter lies upstream and it is no integer */
 } ckpt_value;
 
-/* A parameter that several layers have copies of, because they are in different stages: one layer of each stage, others
- * of the stage being tied to that. Every copy has its gradient, and before the updates all get the sum, in the order of
- * `holder`: the last layer's first, as backward comes to them. So they stay equal, and their optimizer states too. */
-typedef struct ckpt_shared {
-    int owner, param;  /* whose it was before, and what files and the norm of all gradients have it as */
+/* A tied parameter whose layers are in several stages. One layer of each stage holds a copy; other layers of the stage
+ * are tied to that one. Every copy has its own gradient, and an all-reduce before the updates gives each the sum, in the
+ * order of `holder`: the last layer's gradient first, as backward reaches it. So the copies and their optimizer states
+ * stay equal. */
+typedef struct ckpt_tied_group {
+    int owner, param;  /* whose it is without stages, in files and in the norm of all gradients */
     const int *holder; /* nodes, the last first; the owner is one of them */
     int holder_count;  /* 2 or more */
-} ckpt_shared;
+} ckpt_tied_group;
 
 typedef struct ckpt_network {
     const ckpt_model *model;
@@ -41,9 +42,9 @@ typedef struct ckpt_network {
     double clip_norm;  /* gradients longer than this, all of them as one vector, are shortened to it; 0: never */
     double loss_scale; /* the loss's gradient starts with this and is divided out again before the update; 1: plain */
     ckpt_scheme scheme;
-    const int *stage_of; /* per node: its pipeline stage; all 0 when there is one */
-    const ckpt_shared *shared;
-    int shared_count;
+    const int *stage_of;               /* per node: its pipeline stage; all 0 when there is one */
+    const ckpt_tied_group *tied_group; /* parameters that stages have copies of */
+    int tied_group_count;
 } ckpt_network;
 
 /* `threads`: what the CPU's kernels will use, >= 1; CKPT_ON_GPU: workspaces are those of a GPU. With the model's dtype
@@ -61,32 +62,32 @@ CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads,
 CKPT_MUST_USE ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                                             const ckpt_network **spread, ckpt_err *err);
 
-/* What the executor does for an op of the lowered graph. */
+/* What the executor does for an op of the lowered graph. A bucket is reduced by a reduce-scatter, each replica summing
+ * its own chunk in the order of replicas, and an all-gather of the sums. */
 typedef enum ckpt_task {
-    CKPT_TASK_LAYER,   /* the node's kernel, by `phase`; of an update: its parameters' */
+    CKPT_TASK_LAYER,   /* the node's kernel, by `phase`; an update's: of its parameters */
     CKPT_TASK_SEND,    /* copy the value (or its gradient) to the buffer it writes, and start sending that to `peer` */
-    CKPT_TASK_SENT,    /* wait until it has gone */
-    CKPT_TASK_RECEIVE, /* wait for it from `peer`, in the buffer it writes */
-    CKPT_TASK_BUCKET,  /* start to exchange the gradients of `bucket` into the buffer it writes (only with overlap) */
-    CKPT_TASK_REDUCE,  /* wait for that (without overlap: start it too, in workspace), sum up the own chunk in the order
-                          of replicas, and without sharding start to spread the sums (without overlap: and wait) */
-    CKPT_TASK_SUMMED,  /* wait until all sums of `bucket` have come (only with overlap and without sharding) */
-    CKPT_TASK_GATHER,  /* sharded optimizer: spread the updated parameters of `bucket`, and wait */
-    CKPT_TASK_SHARED,  /* give all copies of `shared` the sum of their gradients, workspace: the copies that come from
-                          others */
-    CKPT_TASK_NORM,    /* the length of all gradients, and from it the scale of the updates (only with clip_norm) */
+    CKPT_TASK_SENT,    /* wait until the message has gone */
+    CKPT_TASK_RECEIVE, /* wait for the message from `peer`, in the buffer it writes */
+    CKPT_TASK_REDUCE_START, /* overlap: start the reduce-scatter of `bucket` into the buffer it writes */
+    CKPT_TASK_REDUCE,       /* end the reduce-scatter (without overlap: all of it, in workspace); without sharding start
+                               the all-gather of the sums (without overlap: and end it) */
+    CKPT_TASK_REDUCE_END,   /* overlap without sharding: end the all-gather of the sums of `bucket` */
+    CKPT_TASK_ALL_GATHER,   /* sharded optimizer: all-gather of the updated parameters of `bucket` */
+    CKPT_TASK_REDUCE_TIED,  /* all-reduce of the gradients of `tied_group`; workspace: the copies that others send */
+    CKPT_TASK_NORM, /* the length of all gradients, and from it the scale of the updates (only with clip_norm) */
 } ckpt_task;
 
 /* What an op of the lowered graph is. */
 typedef struct ckpt_op_role {
     ckpt_task task;
-    int node;      /* LAYER; SEND, SENT, RECEIVE: the producer of the value; else -1 */
-    int batch;     /* micro-batch; -1: of none (update, reduce) */
-    int value;     /* SEND, SENT, RECEIVE: storage value id; else -1 */
-    bool gradient; /* of them: its gradient */
-    int peer;      /* of them: the other stage; else -1 */
-    int bucket;    /* BUCKET .. GATHER, and an update's when there are buckets; else -1 */
-    int shared;    /* SHARED: of network->shared; else -1 */
+    int node;       /* LAYER; SEND, SENT, RECEIVE: the producer of the value; else -1 */
+    int batch;      /* micro-batch; -1: of none (update, reduce) */
+    int value;      /* SEND, SENT, RECEIVE: storage value id; else -1 */
+    bool gradient;  /* of them: its gradient */
+    int peer;       /* of them: the other stage; else -1 */
+    int bucket;     /* REDUCE_START .. ALL_GATHER, and an update's when there are buckets; else -1 */
+    int tied_group; /* REDUCE_TIED: of network->tied_group; else -1 */
     ckpt_phase phase;
     /* backward: bit k of grad_in_adds = the gradient of input k is added to what is there, not written;
      * grad_param_adds likewise for parameters (a tied one is written by the first backward op that reaches it) */
@@ -103,7 +104,7 @@ typedef enum ckpt_holds {
     CKPT_HOLDS_GRADIENT,
     CKPT_HOLDS_PARAM_GRADIENT, /* with fused gradients */
     CKPT_HOLDS_MESSAGE,        /* a value or gradient on its way to another stage */
-    CKPT_HOLDS_BUCKET,         /* what other replicas have sent of a bucket */
+    CKPT_HOLDS_BUCKET,         /* what other replicas have sent of the own chunk of a bucket */
 } ckpt_holds;
 typedef struct ckpt_buffer_role {
     ckpt_holds holds;
@@ -113,20 +114,19 @@ typedef struct ckpt_buffer_role {
     int bucket;      /* BUCKET */
 } ckpt_buffer_role;
 
-/* Parameters whose gradients are exchanged together: all own (not tied) parameters that a gradient reaches of
- * consecutive nodes in the order in which their gradients are complete, so that a bucket can go while backward goes on;
- * a bucket ends with the node that brings it to scheme.bucket_bytes. Its elements are numbered through: nodes in this
- * order, each node's own parameters in increasing k, no padding. Replica r sums up, and when the optimizer is sharded
- * updates, elements [r * chunk, min((r + 1) * chunk, count)). */
+/* Parameters whose gradients are reduced together: those of consecutive nodes, in the order in which their gradients are
+ * complete, so that a bucket is sent while backward goes on. Tied parameters, and those that no gradient reaches, are in
+ * none. A bucket ends with the node that brings it to scheme.bucket_bytes. Its elements are numbered: node after node,
+ * each node's parameters in increasing k, no padding. Replica r sums up, and with a sharded optimizer updates, elements
+ * [r * chunk, min((r + 1) * chunk, count)). */
 typedef struct ckpt_bucket {
     const int *node;
     int node_count;
     int64_t count;            /* elements, of 4 bytes */
     int64_t chunk;            /* ceil(count / replicas), rounded up to a multiple of 16 */
-    ckpt_bytes staging_bytes; /* (replicas - 1) * chunk floats: what the others send of the own chunk, by replica
-                                 without the own one */
-    ckpt_bytes shard;         /* where its chunk starts in each slot of a sharded optimizer */
-    const uint8_t *reached;   /* per node of the network: bit k: parameter k is its own, and a gradient comes to it */
+    ckpt_bytes staging_bytes; /* (replicas - 1) * chunk floats: what each other replica sends of the own chunk */
+    ckpt_bytes shard;         /* offset of its chunk in each slot of a sharded optimizer */
+    const uint8_t *reached;   /* per node of the network: bit k: parameter k is its own, and a gradient reaches it */
 } ckpt_bucket;
 
 /* A run of consecutive elements of one parameter. */
@@ -151,7 +151,7 @@ typedef struct ckpt_lowered {
     const ckpt_op_role *op_role;         /* per graph op */
     const ckpt_buffer_role *buffer_role; /* per graph buffer */
     /* Of micro-batch j: [j * value_count + value] and [j * node_count * CKPT_SAVED_MAX + node * CKPT_SAVED_MAX + k]. */
-    const int *value_buffer;      /* buffer of the value's storage; -1 for model inputs and what this stage has not */
+    const int *value_buffer;      /* buffer of the value's storage; -1: a model input, or of another stage */
     const int *grad_buffer;       /* buffer of its storage's gradient; -1: none */
     const int *saved_buffer;      /* -1: none */
     const int *param_grad_buffer; /* [node * CKPT_PARAM_MAX + k] of owners; -1: in the static block */
@@ -163,58 +163,55 @@ typedef struct ckpt_lowered {
  *
  * Ops, in order: "<layer>/forward" for every node that is no alias; "<layer>/backward" in reverse for every node that
  * is the last or that a gradient flows into, and that has parameters or an input with needs_grad; "<layer>/update" for
- * every node with parameters of its own that a gradient reaches. Buffers: "<layer>" or
- * "<layer>:k" for outputs, "<layer>/<saved>" for saved tensors, "<layer>/grad" or "<layer>:k/grad". Statics:
- * "weights", "gradients", "optimizer", "statistics", "inputs" (each parameter, statistic and input rounded up to
- * CKPT_ALIGN), and in a bfloat16 model "weights16". Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is
- * in `outputs`; it has no gradient. An op has one in-place pair at most: of several inputs the first that nothing reads
- * afterwards, or the first; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
+ * every node with parameters of its own that a gradient reaches. Buffers: "<layer>" or "<layer>:k" for outputs,
+ * "<layer>/<saved>" for saved tensors, "<layer>/grad" or "<layer>:k/grad". Statics: "weights", "gradients",
+ * "optimizer", "statistics", "inputs" (each parameter, statistic and input rounded up to CKPT_ALIGN), and in a bfloat16
+ * model "weights16". Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is in `outputs`; it has no
+ * gradient. An op has one in-place pair at most: a forward op's is the first input that nothing reads afterwards, or
+ * else the first input; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
  *
- * The gradient of a value is written by the backward op of its last reader and added to by the others. On a GPU that of
- * a sum may stand for those of its inputs too; a backward op of which nothing is left then is not there (lower_pass.c).
- * When a backward op adds, or several of its inputs share one gradient, and its op does not accumulate, its workspace
- * grows by the staged gradients (ckpt_staging_bytes).
+ * The backward op of a value's last reader writes the value's gradient, the others add to it. On a GPU the gradient of a
+ * sum may be that of its inputs too; a backward op that then has nothing to do is left out (lower_pass.c). When a
+ * backward op adds, or several of its inputs have one gradient, and its op does not accumulate, its workspace grows by
+ * the staged gradients (ckpt_staging_bytes).
  *
  * By the network's scheme:
  *
- * Micro-batches. Each is lowered as above, with "@j" behind the layer in labels and names ("h.0@1/forward",
- * "h.0@1/grad", segment "h.0@1") where there are several. In 1F1B order (PipeDream, SOSP 2019; Megatron-LM,
+ * Micro-batches. Each is lowered as above; where there are several, names carry "@j" behind the layer
+ * ("h.0@1/forward", "h.0@1/grad", segment "h.0@1"). The order is 1F1B (PipeDream, SOSP 2019; Megatron-LM,
  * arXiv:2104.04473): stage s runs the forward of min(m, stages - 1 - s) micro-batches, then forward and backward in
  * turn, then the backwards that are left; with one stage, each forward with its backward. From the second micro-batch
- * on the backward adds to the gradients of parameters.
+ * on, backward adds to the gradients of parameters.
  *
- * Stages. Only the nodes of the stage. A value that later stages read (layers, not views) goes from its producer's
- * stage to the first of them, from there to the next: "<layer>/send" (reads it, writes the copy "<layer>/message")
- * behind its producer or its receipt, "<layer>/sent" (reads the copy), "<layer>/receive" (writes "<layer>") before the
- * micro-batch's forward. Gradients go the same way back ("<layer>/grad/send" behind the last of the stage that adds,
- * ...
- * "/grad/receive" before the micro-batch's backward), and the stage's own readers add to what came: the sums have the
- * order of the unpartitioned network. Between two stages values go in increasing, gradients in decreasing number of the
- * value. With the forward of micro-batch j at s + 2j and its backward at 2j + 2 stages - 1 - s on a clock, a forward
- * and a backward begin with their receipts and then have the "sent" of all that the other stages have received by then,
- * or it stands at the end, before reductions and updates: so no two stages wait for each other (lower_stage.c says
- * why). Between stages further apart several messages of one value may be under way. None of these may run again.
+ * Stages. Only the nodes of the stage. A value that later stages read (a layer's, not a view) goes from its producer's
+ * stage to the first of them, from there to the next: "<layer>/send" (reads the value, writes the copy
+ * "<layer>/message") behind its producer or its receipt, "<layer>/sent" (reads the copy), "<layer>/receive" (writes
+ * "<layer>") before the micro-batch's forward. Gradients go the same way back: "<layer>/grad/send" behind the last op of
+ * the stage that adds, "<layer>/grad/receive" before the micro-batch's backward. The stage's own readers add to the
+ * gradient that arrived, so sums have the order of the network without stages. Between two stages values are sent in
+ * increasing, gradients in decreasing number of the value. Where "sent" stands is said in lower_stage.c; no two stages
+ * wait for each other. Between stages further apart several messages of one value may be under way. None of these ops
+ * may be recomputed.
  *
- * Fused gradients of parameters are buffers "<layer>/<parameter>/grad", written by the first backward op that reaches
- * the parameter, added to by the others, read by "<layer>/update", which stands right behind the last of them (with
+ * Fused gradients of parameters are buffers "<layer>/<parameter>/grad": the first backward op that reaches the
+ * parameter writes one, the others add to it, and "<layer>/update", right behind the last of them, reads it (with
  * buckets: behind the bucket's end). The static block has none.
  *
  * Replicas. Per bucket k "@bucket.k/reduce", workspace staging_bytes: at the end of backward, or with fused gradients
  * right behind the backward op that completes it. With overlap: "@bucket.k/start" there, writing the buffer
- * "@bucket.k";
- * "@bucket.k/reduce", reading it, right before the next bucket's start or at the end of backward; "@bucket.k/summed"
- * before the bucket's first update. Sharded: "@bucket.k/gather" behind the bucket's last update. With fused gradients a
- * start reads them, a reduce and a summed add to them.
+ * "@bucket.k"; "@bucket.k/reduce", reading it, right before the next bucket's start or at the end of backward;
+ * "@bucket.k/summed" before the bucket's first update. Sharded: "@bucket.k/gather" behind the bucket's last update.
+ * With fused gradients a start reads them, a reduce and a summed add to them.
  *
- * Shared parameters. "@shared.i/reduce", for parameter i of network->shared of which the stage has a copy: behind all
- * else of backward and of reduction, before the first update of a copy; workspace: (holder_count - 1) copies' bytes,
- * each rounded up to CKPT_ALIGN.
+ * Tied parameters of several stages. "@shared.i/reduce", for each tied group i of which the stage has a copy: behind
+ * backward and the reductions, before the first update of a copy; workspace: (holder_count - 1) copies' bytes, each
+ * rounded up to CKPT_ALIGN.
  *
  * clip_norm. "@norm" before the first update; copies (param.copy_of >= 0) do not count.
  *
- * Times: a receive and an exchange take bytes / network_bytes_per_s (a bucket's exchange moves (replicas - 1) chunks
- * each way, the spreading of its sums as much again); with overlap what is left of that when backward, in reference
- * order without recomputation, has hidden its part; waiting for another rank is not in the graph.
+ * Times. A receive, a reduce-scatter and an all-gather take bytes / network_bytes_per_s; for a bucket each of the two
+ * moves (replicas - 1) chunks each way. With overlap the time counts that backward, in reference order without
+ * recomputation, has not hidden. Waiting for another rank is not in the graph.
  *
  *   profile    times and workspaces, by layer; NULL: from `device` and the ops' allowances
  *   device     roofline for what the profile does not have (a time of 0 from 0 repeats, no link); NULL: "cpu"

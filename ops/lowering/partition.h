@@ -24,7 +24,7 @@ typedef struct ckpt_part {
  * (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all, bytes being its state and, for each
  * of the min(micro_batches, stages - s) micro-batches that stage s has under way at once (1F1B), what it stores; "of
  * all" is with the mean of these numbers. Where layers of several parts share a parameter, each part has it
- * (ckpt_shared). An alias is where what it shows is made, and every part has a layer that runs.
+ * (ckpt_tied_group). An alias is where what it shows is made, and every part has a layer that runs.
  *
  *   whole        the network lowered by a plain scheme, for times and sizes
  *   scheme       its stages, micro_batches and apart

@@ -39,24 +39,24 @@ static ckpt_code cut(const ckpt_network *network, const ckpt_scheme *scheme, int
     return CKPT_OK;
 }
 
-/* ---- parameters that several stages have ---- */
+/* ---- tied parameters of several stages ---- */
 
 /* Tables: [node * CKPT_PARAM_MAX + k], of the owner's parameter. */
-typedef struct sharing {
+typedef struct tying {
     const ckpt_network *network;
     const ckpt_scheme *scheme;
     const int *stage_of;
-    ckpt_node *node;     /* of the network that is made */
-    int *latest;         /* the holder that was found last; only with `holders` */
-    int *holders;        /* layers that have the parameter or a copy of it */
-    ckpt_shared *shared; /* of several holders */
+    ckpt_node *node;             /* of the network that is made */
+    int *latest;                 /* the holder that was found last; only with `holders` */
+    int *holders;                /* layers that have the parameter or a copy of it */
+    ckpt_tied_group *tied_group; /* of several holders */
     int count;
-} sharing;
+} tying;
 
-/* Who has parameter k of `owner` for node n, which is that node or tied to it, when all before it are known: the owner
- * in its own stage, in another the first of the stage's layers that are tied to it, and every one by itself when they
- * are to be apart. */
-static int holder_of(const sharing *s, int owner, int k, int n)
+/* The node that holds parameter k of `owner` for node n, which is the owner or tied to it; nodes before n have theirs.
+ * In the owner's stage it is the owner, in another stage the first node there that is tied to it; with scheme.apart
+ * every node holds its own. */
+static int holder_of(const tying *s, int owner, int k, int n)
 {
     if (n == owner || s->scheme->apart) {
         return n;
@@ -68,7 +68,7 @@ static int holder_of(const sharing *s, int owner, int k, int n)
     return s->holders[at] > 0 && s->stage_of[s->latest[at]] == s->stage_of[n] ? s->latest[at] : n;
 }
 
-static void find_holders(sharing *s)
+static void find_holders(tying *s)
 {
     for (int n = 0; n < s->network->node_count; n++) {
         for (int k = 0; k < s->node[n].param_count; k++) {
@@ -88,7 +88,7 @@ static void find_holders(sharing *s)
 }
 
 /* Those that several layers have, in the order of their owners; the holders of each, the last first. */
-static ckpt_code list_holders(sharing *s, ckpt_arena *out, ckpt_err *err)
+static ckpt_code list_holders(tying *s, ckpt_arena *out, ckpt_err *err)
 {
     const int params = s->network->node_count * CKPT_PARAM_MAX;
     int all = 0;
@@ -96,16 +96,16 @@ static ckpt_code list_holders(sharing *s, ckpt_arena *out, ckpt_err *err)
         all += s->holders[i] > 1 ? s->holders[i] : 0;
     }
     int *const holder = CKPT_NEW(out, int, all);
-    s->shared = CKPT_NEW(out, ckpt_shared, all / 2);
-    if (holder == NULL || s->shared == NULL) {
+    s->tied_group = CKPT_NEW(out, ckpt_tied_group, all / 2);
+    if (holder == NULL || s->tied_group == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
     }
-    int *number = s->latest; /* which of `shared`; -1: of one holder */
+    int *number = s->latest; /* which tied group; -1: of one holder */
     for (int i = 0, at = 0; i < params; i++) {
         number[i] = s->holders[i] > 1 ? s->count++ : -1;
         if (number[i] >= 0) {
-            s->shared[number[i]] =
-                (ckpt_shared){.owner = i / CKPT_PARAM_MAX, .param = i % CKPT_PARAM_MAX, .holder = &holder[at]};
+            s->tied_group[number[i]] =
+                (ckpt_tied_group){.owner = i / CKPT_PARAM_MAX, .param = i % CKPT_PARAM_MAX, .holder = &holder[at]};
             at += s->holders[i];
         }
     }
@@ -115,7 +115,7 @@ static ckpt_code list_holders(sharing *s, ckpt_arena *out, ckpt_err *err)
             const int owner = param->copy_of >= 0 ? param->copy_of : n;
             const int at = number[owner * CKPT_PARAM_MAX + k];
             if (param->tied < 0 && at >= 0) {
-                holder[s->shared[at].holder - holder + s->shared[at].holder_count++] = n;
+                holder[s->tied_group[at].holder - holder + s->tied_group[at].holder_count++] = n;
             }
         }
     }
@@ -123,33 +123,33 @@ static ckpt_code list_holders(sharing *s, ckpt_arena *out, ckpt_err *err)
 }
 
 /* A copy that never has a gradient would never be updated. */
-static ckpt_code check_reached(const sharing *s, ckpt_arena *out, ckpt_err *err)
+static ckpt_code check_reached(const tying *s, ckpt_arena *out, ckpt_err *err)
 {
     const bool *backward = NULL;
     CKPT_TRY(ckpt_network_reach(s->network, out, &backward, err));
     for (int i = 0; i < s->count; i++) {
-        const ckpt_shared *const shared = &s->shared[i];
-        for (int h = 0; h < shared->holder_count; h++) {
-            if (!backward[shared->holder[h]]) {
+        const ckpt_tied_group *const group = &s->tied_group[i];
+        for (int h = 0; h < group->holder_count; h++) {
+            if (!backward[group->holder[h]]) {
                 return CKPT_FAIL(err, CKPT_BAD_INPUT,
                                  "%s: layer %s shares parameters over stages with %s, and no gradient comes to it",
-                                 s->network->model->source, s->network->node[shared->holder[h]].name,
-                                 s->network->node[shared->holder[h > 0 ? 0 : 1]].name);
+                                 s->network->model->source, s->network->node[group->holder[h]].name,
+                                 s->network->node[group->holder[h > 0 ? 0 : 1]].name);
             }
         }
     }
     return CKPT_OK;
 }
 
-static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ckpt_arena *out, ckpt_err *err)
+static ckpt_code copy_tied(const ckpt_network *network, ckpt_network *spread, ckpt_arena *out, ckpt_err *err)
 {
     const size_t params = (size_t)network->node_count * CKPT_PARAM_MAX;
-    sharing s = {.network = network,
-                 .scheme = &spread->scheme,
-                 .stage_of = spread->stage_of,
-                 .node = CKPT_NEW(out, ckpt_node, network->node_count),
-                 .latest = CKPT_NEW(out, int, params),
-                 .holders = CKPT_NEW(out, int, params)};
+    tying s = {.network = network,
+               .scheme = &spread->scheme,
+               .stage_of = spread->stage_of,
+               .node = CKPT_NEW(out, ckpt_node, network->node_count),
+               .latest = CKPT_NEW(out, int, params),
+               .holders = CKPT_NEW(out, int, params)};
     if (s.node == NULL || s.latest == NULL || s.holders == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
     }
@@ -158,14 +158,14 @@ static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ck
     CKPT_TRY(list_holders(&s, out, err));
     CKPT_TRY(check_reached(&s, out, err));
     spread->node = s.node;
-    spread->shared = s.shared;
-    spread->shared_count = s.count;
+    spread->tied_group = s.tied_group;
+    spread->tied_group_count = s.count;
     if (s.count > 0 && spread->scheme.shard_optimizer) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "%s: layers %s and %s share parameters over stages, which a sharded optimizer cannot: leave "
                          "--shard out",
-                         network->model->source, network->node[s.shared[0].holder[1]].name,
-                         network->node[s.shared[0].holder[0]].name);
+                         network->model->source, network->node[s.tied_group[0].holder[1]].name,
+                         network->node[s.tied_group[0].holder[0]].name);
     }
     return CKPT_OK;
 }
@@ -173,7 +173,7 @@ static ckpt_code share_all(const ckpt_network *network, ckpt_network *spread, ck
 ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                               const ckpt_network **spread, ckpt_err *err)
 {
-    assert(network->shared_count == 0); /* its ties would be gone */
+    assert(network->tied_group_count == 0); /* its ties would be gone */
     CKPT_TRY(ckpt_scheme_check(scheme, err));
     ckpt_network *const made = CKPT_NEW(out, ckpt_network, 1);
     int *const stage_of = CKPT_NEW(out, int, network->node_count);
@@ -198,7 +198,7 @@ ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *sc
     made->scheme = *scheme;
     made->stage_of = stage_of;
     if (scheme->stages > 1 || scheme->apart) {
-        CKPT_TRY(share_all(network, made, out, err));
+        CKPT_TRY(copy_tied(network, made, out, err));
     }
     *spread = made;
     return CKPT_OK;

@@ -208,18 +208,18 @@ static void tied_layers_of_two_stages_have_copies(void **state)
             scheme.apart = apart == 1;
             CHECK_OK(ckpt_network_spread(network, &scheme, &arena, &spread, &err), err);
             const bool copies = i == 0 || apart == 1;
-            assert_int_equal(spread->shared_count, copies ? 2 : 0); /* weight and bias */
+            assert_int_equal(spread->tied_group_count, copies ? 2 : 0); /* weight and bias */
             for (int k = 0; k < 2; k++) {
                 assert_int_equal(network->node[2].param[k].tied, 0); /* the model's own is as it was */
                 assert_int_equal(spread->node[2].param[k].tied, copies ? -1 : 0);
                 assert_int_equal(spread->node[2].param[k].copy_of, copies ? 0 : -1);
                 assert_int_equal(spread->node[0].param[k].copy_of, -1);
                 if (copies) {
-                    assert_int_equal(spread->shared[k].owner, 0);
-                    assert_int_equal(spread->shared[k].param, k);
-                    assert_int_equal(spread->shared[k].holder_count, 2);
-                    assert_int_equal(spread->shared[k].holder[0], 2); /* backward comes to it first */
-                    assert_int_equal(spread->shared[k].holder[1], 0);
+                    assert_int_equal(spread->tied_group[k].owner, 0);
+                    assert_int_equal(spread->tied_group[k].param, k);
+                    assert_int_equal(spread->tied_group[k].holder_count, 2);
+                    assert_int_equal(spread->tied_group[k].holder[0], 2); /* backward comes to it first */
+                    assert_int_equal(spread->tied_group[k].holder[1], 0);
                 }
             }
         }

@@ -252,19 +252,19 @@ static void copies_drift_apart(void **state)
     scheme.apart = true;
     ckpt_executor *const found = one_step(&t, &scheme);
     const ckpt_network *const network = t.lowered->network;
-    for (int i = 0; i < network->shared_count; i++) {
-        const ckpt_shared *const shared = &network->shared[i];
-        const int64_t count = ckpt_shape_count(&network->node[shared->owner].param[shared->param].tensor.shape);
+    for (int i = 0; i < network->tied_group_count; i++) {
+        const ckpt_tied_group *const group = &network->tied_group[i];
+        const int64_t count = ckpt_shape_count(&network->node[group->owner].param[group->param].tensor.shape);
         float *const whole = CKPT_NEW(&t.arena, float, count), *const one = CKPT_NEW(&t.arena, float, count);
         float *const weight = CKPT_NEW(&t.arena, float, count), *const first = CKPT_NEW(&t.arena, float, count);
-        CHECK_OK(ckpt_executor_grad(wanted, shared->owner, shared->param, whole, &err), err);
+        CHECK_OK(ckpt_executor_grad(wanted, group->owner, group->param, whole, &err), err);
         double most = 0;
         for (int64_t e = 0; e < count; e++) {
             most = fmax(most, fabs((double)whole[e]));
         }
-        for (int h = 0; h < shared->holder_count; h++) {
-            CHECK_OK(ckpt_executor_grad(found, shared->holder[h], shared->param, one, &err), err);
-            CHECK_OK(ckpt_executor_param(found, shared->holder[h], shared->param, weight, &err), err);
+        for (int h = 0; h < group->holder_count; h++) {
+            CHECK_OK(ckpt_executor_grad(found, group->holder[h], group->param, one, &err), err);
+            CHECK_OK(ckpt_executor_param(found, group->holder[h], group->param, weight, &err), err);
             for (int64_t e = 0; e < count; e++) {
                 CHECK(fabs((double)one[e] - (double)whole[e]) <= 1e-5 * most, "copy %d: gradient %lld is %g, wanted %g",
                       h, (long long)e, (double)one[e], (double)whole[e]);

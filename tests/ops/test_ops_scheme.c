@@ -189,7 +189,7 @@ static void check_param_gradient(const ckpt_lowered *lowered, int buffer)
     int update = -1, last_add = g->writer[buffer], sums = 0;
     for (int i = 0; i < g->op_count; i++) {
         last_add = lists(g->op[i].adds, buffer) ? i : last_add;
-        sums += lists(g->op[i].adds, buffer) && lowered->op_role[i].task == CKPT_TASK_SHARED;
+        sums += lists(g->op[i].adds, buffer) && lowered->op_role[i].task == CKPT_TASK_REDUCE_TIED;
         if (lists(g->op[i].reads, buffer)) {
             assert_int_equal(update, -1);
             update = i;
@@ -200,11 +200,11 @@ static void check_param_gradient(const ckpt_lowered *lowered, int buffer)
     assert_int_equal(lowered->op_role[update].node, lowered->buffer_role[buffer].node);
     const int node = lowered->buffer_role[buffer].node;
     bool copied = false, late = false;
-    for (int i = 0; i < network->shared_count; i++) {
-        for (int h = 0; h < network->shared[i].holder_count; h++) {
-            late = late || network->shared[i].holder[h] == node;
-            copied = copied || (network->shared[i].holder[h] == node &&
-                                network->shared[i].param == lowered->buffer_role[buffer].saved);
+    for (int i = 0; i < network->tied_group_count; i++) {
+        for (int h = 0; h < network->tied_group[i].holder_count; h++) {
+            late = late || network->tied_group[i].holder[h] == node;
+            copied = copied || (network->tied_group[i].holder[h] == node &&
+                                network->tied_group[i].param == lowered->buffer_role[buffer].saved);
         }
     }
     assert_int_equal(sums, copied);
@@ -263,7 +263,7 @@ static void test_fused_gradients(void **state)
         scheme.fused = true;
         const ckpt_network *const alone = test_infer(&m);
         const ckpt_network *const network = test_spread(&m, alone, scheme);
-        shared += network->shared_count;
+        shared += network->tied_group_count;
         for (int s = 0; s < network->scheme.stages; s++) {
             const ckpt_lowered *const lowered = test_lower_network(&m, test_stage(&m, alone, network->scheme, s));
             bool *const seen = CKPT_NEW(&m.arena, bool, lowered->graph->buffer_count);

@@ -58,8 +58,8 @@ static int find_bucket_op(const ckpt_lowered *lowered, ckpt_task task, int bucke
 
 static bool is_reduction(const ckpt_op_role *role)
 {
-    return role->task == CKPT_TASK_BUCKET || role->task == CKPT_TASK_REDUCE || role->task == CKPT_TASK_SUMMED ||
-           role->task == CKPT_TASK_GATHER;
+    return role->task == CKPT_TASK_REDUCE_START || role->task == CKPT_TASK_REDUCE ||
+           role->task == CKPT_TASK_REDUCE_END || role->task == CKPT_TASK_ALL_GATHER;
 }
 
 static bool is_update(const ckpt_op_role *role)
@@ -216,12 +216,12 @@ static void check_bucket(const spread_step *s, int k)
     const ckpt_graph *const g = lowered->graph;
     const ckpt_bucket *const bucket = &lowered->bucket[k];
     const ckpt_scheme *const scheme = &s->spread->scheme;
-    const int start = find_bucket_op(lowered, CKPT_TASK_BUCKET, k);
+    const int start = find_bucket_op(lowered, CKPT_TASK_REDUCE_START, k);
     const int reduce = find_bucket_op(lowered, CKPT_TASK_REDUCE, k);
-    const int summed = find_bucket_op(lowered, CKPT_TASK_SUMMED, k);
-    const int gather = find_bucket_op(lowered, CKPT_TASK_GATHER, k);
+    const int summed = find_bucket_op(lowered, CKPT_TASK_REDUCE_END, k);
+    const int gather = find_bucket_op(lowered, CKPT_TASK_ALL_GATHER, k);
     const int complete = last_giver(lowered, bucket), end = end_of_backward(lowered);
-    const int next = find_bucket_op(lowered, CKPT_TASK_BUCKET, k + 1);
+    const int next = find_bucket_op(lowered, CKPT_TASK_REDUCE_START, k + 1);
     assert_true(complete >= 0 && reduce > complete);
     check_parts(s, bucket);
     assert_int_equal(start >= 0, scheme->overlap);
@@ -265,7 +265,7 @@ static void check_bucket(const spread_step *s, int k)
     assert_int_equal(updates, bucket->node_count);
     assert_true(first > reduce && (summed < 0 || (summed > reduce && summed < first)));
     assert_true(gather < 0 || gather == last + 1);
-    if (scheme->fused && !scheme->overlap && s->spread->shared_count == 0) {
+    if (scheme->fused && !scheme->overlap && s->spread->tied_group_count == 0) {
         assert_int_equal(first, reduce + 1);
     }
 }
@@ -303,7 +303,7 @@ static void check_norm(const spread_step *s)
             const int parts = s->spread->scheme.shard_optimizer ? s->spread->scheme.replicas : 1;
             assert_int_equal(role->moved_bytes, norm_bytes(s) / parts);
         }
-        assert_true(is_update(role) || role->task == CKPT_TASK_GATHER ? i > norm : i <= norm);
+        assert_true(is_update(role) || role->task == CKPT_TASK_ALL_GATHER ? i > norm : i <= norm);
     }
 }
 
@@ -358,12 +358,12 @@ static void check_holders(const spread_step *s)
 }
 
 /* The others' copies come over the network; then all are summed up, and given to those that are here. */
-static void check_sum_time(const spread_step *s, const ckpt_shared *shared, ckpt_bytes bytes, int i)
+static void check_sum_time(const spread_step *s, const ckpt_tied_group *group, ckpt_bytes bytes, int i)
 {
     const ckpt_op_role *const role = &s->lowered->op_role[i];
     int64_t others = 0;
-    for (int h = 0; h < shared->holder_count; h++) {
-        others += s->spread->stage_of[shared->holder[h]] != s->spread->scheme.stage;
+    for (int h = 0; h < group->holder_count; h++) {
+        others += s->spread->stage_of[group->holder[h]] != s->spread->scheme.stage;
     }
     const ckpt_ns network = (ckpt_ns)((double)(others * bytes) * 1e9 / (double)s->spread->scheme.network_bytes_per_s);
     const ckpt_ns sum = ckpt_roofline_ns(&ckpt_device_models[0], NULL, CKPT_DIRECTION_UPDATE, CKPT_FLOAT32, role->flop,
@@ -386,41 +386,41 @@ static void test_sums_of_copies(void **state)
         check_holders(&s);
         for (int i = 0; i < lowered->graph->op_count; i++) {
             const ckpt_op_role *const role = &lowered->op_role[i];
-            if (role->task != CKPT_TASK_SHARED) {
+            if (role->task != CKPT_TASK_REDUCE_TIED) {
                 continue;
             }
-            const ckpt_shared *const shared = &s.spread->shared[role->shared];
-            assert_true(role->shared > last && i > end_of_backward(lowered));
-            last = role->shared;
+            const ckpt_tied_group *const group = &s.spread->tied_group[role->tied_group];
+            assert_true(role->tied_group > last && i > end_of_backward(lowered));
+            last = role->tied_group;
             bool here = false;
-            for (int h = 0; h < shared->holder_count; h++) {
-                here = here || s.spread->stage_of[shared->holder[h]] == s.spread->scheme.stage;
+            for (int h = 0; h < group->holder_count; h++) {
+                here = here || s.spread->stage_of[group->holder[h]] == s.spread->scheme.stage;
                 for (int u = 0; u < i; u++) {
-                    assert_false(is_update(&lowered->op_role[u]) && lowered->op_role[u].node == shared->holder[h]);
+                    assert_false(is_update(&lowered->op_role[u]) && lowered->op_role[u].node == group->holder[h]);
                 }
             }
             for (int u = i; u < lowered->graph->op_count; u++) {
                 assert_false(lowered->op_role[u].task == CKPT_TASK_REDUCE ||
-                             lowered->op_role[u].task == CKPT_TASK_SUMMED ||
+                             lowered->op_role[u].task == CKPT_TASK_REDUCE_END ||
                              lowered->op_role[u].task == CKPT_TASK_SENT);
             }
-            const ckpt_tensor *const tensor = &s.spread->node[shared->owner].param[shared->param].tensor;
+            const ckpt_tensor *const tensor = &s.spread->node[group->owner].param[group->param].tensor;
             assert_true(here);
             assert_int_equal(lowered->graph->op[i].workspace_bytes,
-                             (shared->holder_count - 1) * ((ckpt_tensor_bytes(tensor) + 63) / 64 * 64));
-            check_sum_time(&s, shared, ckpt_tensor_bytes(tensor), i);
+                             (group->holder_count - 1) * ((ckpt_tensor_bytes(tensor) + 63) / 64 * 64));
+            check_sum_time(&s, group, ckpt_tensor_bytes(tensor), i);
             sums++;
         }
         int wanted = 0;
-        for (int i = 0; i < s.spread->shared_count; i++) {
+        for (int i = 0; i < s.spread->tied_group_count; i++) {
             bool here = false;
-            for (int h = 0; h < s.spread->shared[i].holder_count; h++) {
-                here = here || s.spread->stage_of[s.spread->shared[i].holder[h]] == s.spread->scheme.stage;
+            for (int h = 0; h < s.spread->tied_group[i].holder_count; h++) {
+                here = here || s.spread->stage_of[s.spread->tied_group[i].holder[h]] == s.spread->scheme.stage;
             }
             wanted += here;
         }
         for (int i = 0; i < lowered->graph->op_count; i++) {
-            wanted -= lowered->op_role[i].task == CKPT_TASK_SHARED;
+            wanted -= lowered->op_role[i].task == CKPT_TASK_REDUCE_TIED;
         }
         assert_int_equal(wanted, 0);
         test_model_fini(&s.m);

@@ -43,7 +43,7 @@ static void build(pipeline *p, int layers, bool replicas)
 static bool is_message(const ckpt_op_role *role)
 {
     return role->task == CKPT_TASK_SEND || role->task == CKPT_TASK_SENT || role->task == CKPT_TASK_RECEIVE ||
-           role->task == CKPT_TASK_SHARED;
+           role->task == CKPT_TASK_REDUCE_TIED;
 }
 
 /* What an op does, in words. */
@@ -302,10 +302,10 @@ static int sent_number(const ckpt_lowered *lowered, int sent)
 }
 
 /* Has another stage come to its part of the sum of copies, if it has one? */
-static bool has_come(const ckpt_lowered *other, int at, int shared)
+static bool has_come(const ckpt_lowered *other, int at, int group)
 {
     for (int i = 0; i < other->graph->op_count; i++) {
-        if (other->op_role[i].task == CKPT_TASK_SHARED && other->op_role[i].shared == shared) {
+        if (other->op_role[i].task == CKPT_TASK_REDUCE_TIED && other->op_role[i].tied_group == group) {
             return at >= i;
         }
     }
@@ -320,9 +320,9 @@ static bool may_pass(const pipeline *p, const process *all, int r, int s)
     for (int q = 0; q < p->network->scheme.replicas; q++) {
         for (int t = 0; t < p->stages; t++) {
             const int other = all[q * STAGES + t].at;
-            const bool reduces = role->task == CKPT_TASK_REDUCE || role->task == CKPT_TASK_SUMMED;
+            const bool reduces = role->task == CKPT_TASK_REDUCE || role->task == CKPT_TASK_REDUCE_END;
             if ((reduces && t == s && other < at) ||
-                (role->task == CKPT_TASK_SHARED && q == r && !has_come(p->stage[t], other, role->shared))) {
+                (role->task == CKPT_TASK_REDUCE_TIED && q == r && !has_come(p->stage[t], other, role->tied_group))) {
                 return false;
             }
         }

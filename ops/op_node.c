@@ -1,0 +1,295 @@
+/* A node's attributes, and what infer functions are made of. They know no op by name. */
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "ops/ops_impl.h"
+
+const ckpt_attr *ckpt_node_attr(const ckpt_node *node, const char *name)
+{
+    const ckpt_attr_spec *const specs = node->op->attrs;
+    for (int i = 0; specs != NULL && specs[i].name != NULL; i++) {
+        if (strcmp(specs[i].name, name) == 0) {
+            return &node->attr[i];
+        }
+    }
+    assert(!"the op does not know this attribute");
+    return NULL;
+}
+
+int64_t ckpt_node_int(const ckpt_node *node, const char *name)
+{
+    const ckpt_attr *const attr = ckpt_node_attr(node, name);
+    assert(attr->kind == CKPT_INT);
+    return attr->integer;
+}
+
+bool ckpt_node_bool(const ckpt_node *node, const char *name)
+{
+    const ckpt_attr *const attr = ckpt_node_attr(node, name);
+    assert(attr->kind == CKPT_BOOL);
+    return attr->integer != 0;
+}
+
+double ckpt_node_float(const ckpt_node *node, const char *name)
+{
+    const ckpt_attr *const attr = ckpt_node_attr(node, name);
+    assert(attr->kind == CKPT_FLOAT);
+    return attr->real;
+}
+
+const char *ckpt_node_string(const ckpt_node *node, const char *name)
+{
+    const ckpt_attr *const attr = ckpt_node_attr(node, name);
+    assert(attr->kind == CKPT_STRING);
+    return attr->string;
+}
+
+int64_t ckpt_node_int_at(const ckpt_node *node, const char *name, int i)
+{
+    const ckpt_attr *const attr = ckpt_node_attr(node, name);
+    assert(attr->kind == CKPT_INTS);
+    if (attr->int_count == 0) {
+        return attr->integer;
+    }
+    assert(attr->int_count == 1 || i < attr->int_count);
+    return attr->ints[attr->int_count == 1 ? 0 : i];
+}
+
+ckpt_code ckpt_node_add_output(ckpt_node *node, ckpt_dtype dtype, const ckpt_shape *shape, ckpt_err *err)
+{
+    if (node->out_count == CKPT_OUT_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "more than %d outputs", CKPT_OUT_MAX);
+    }
+    CKPT_TRY(ckpt_shape_check(shape, dtype, err));
+    node->out[node->out_count] = (ckpt_tensor){.dtype = dtype, .shape = *shape};
+    node->out_count++;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtype, const ckpt_shape *shape,
+                              ckpt_err *err)
+{
+    assert(node->saved_count < CKPT_SAVED_MAX);
+    CKPT_TRY(ckpt_shape_check(shape, dtype, err));
+    node->saved[node->saved_count] = (ckpt_tensor){.name = name, .dtype = dtype, .shape = *shape};
+    node->saved_count++;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
+                              bool decay, ckpt_err *err)
+{
+    assert(node->param_count < CKPT_PARAM_MAX);
+    CKPT_TRY(ckpt_shape_check(shape, CKPT_FLOAT32, err));
+    node->param[node->param_count] = (ckpt_param){.tensor = {.name = name, .dtype = CKPT_FLOAT32, .shape = *shape},
+                                                  .init = init,
+                                                  .scale = scale,
+                                                  .decay = decay,
+                                                  .tied = -1,
+                                                  .copy_of = -1};
+    node->param_count++;
+    return CKPT_OK;
+}
+
+int64_t ckpt_node_pitch(ckpt_node *node)
+{
+    ckpt_tensor *const y = &node->out[0];
+    const int64_t size = ckpt_dtype_bytes(y->dtype), row = y->shape.dim[y->shape.rank - 1];
+    if (!node->pitchable || row < CKPT_PITCH_LEAST || row * size % 16 == 0) {
+        return row;
+    }
+    y->pitch = ckpt_round_up(row * size, CKPT_PITCH_BYTES) / size;
+    return y->pitch;
+}
+
+ckpt_bytes ckpt_param_bytes(const ckpt_param *param)
+{
+    return ckpt_tensor_bytes(&param->tensor) + param->padding * ckpt_dtype_bytes(param->tensor.dtype);
+}
+
+ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err)
+{
+    assert(node->stat_count < CKPT_STAT_MAX);
+    CKPT_TRY(ckpt_shape_check(shape, CKPT_FLOAT32, err));
+    node->stat[node->stat_count] =
+        (ckpt_stat){.tensor = {.name = name, .dtype = CKPT_FLOAT32, .shape = *shape}, .initial = initial};
+    node->stat_count++;
+    return CKPT_OK;
+}
+
+int64_t ckpt_times(int64_t a, int64_t b)
+{
+    int64_t product = INT64_MAX;
+    return ckpt_product(a, b, &product) ? product : INT64_MAX;
+}
+
+int64_t ckpt_plus(int64_t a, int64_t b)
+{
+    int64_t sum = INT64_MAX;
+    return ckpt_sum(a, b, &sum) ? sum : INT64_MAX;
+}
+
+int64_t ckpt_node_in_count(const ckpt_node *node, int k)
+{
+    return ckpt_shape_count(&node->in[k].shape);
+}
+
+int64_t ckpt_node_limit(const ckpt_node *node, int k)
+{
+    if (node->op->loss && k > 0) {
+        const ckpt_shape *const logits = &node->in[0].shape;
+        return logits->rank == 0 ? 0 : logits->dim[logits->rank == 4 ? 1 : logits->rank - 1];
+    }
+    if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
+        return node->param[0].tensor.shape.dim[0];
+    }
+    return 0;
+}
+
+/* What reading a parameter moves: kernels of a bfloat16 network read the copy of that type. */
+static ckpt_bytes param_read_bytes(const ckpt_node *node, int k)
+{
+    return ckpt_times(ckpt_shape_count(&node->param[k].tensor.shape), ckpt_dtype_bytes(node->dtype));
+}
+
+bool ckpt_node_accumulates(const ckpt_node *node)
+{
+    return node->op->accumulates || (node->op->gpu_accumulates && node->threads == CKPT_ON_GPU);
+}
+
+ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
+{
+    ckpt_bytes bytes = 0;
+    for (int k = 0; k < node->in_count; k++) {
+        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->in[k]));
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->out[k]));
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->saved[k]));
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        bytes = ckpt_plus(bytes, param_read_bytes(node, k));
+    }
+    return bytes;
+}
+
+/* Backward: what it declared to read, the gradients that come in and go out, weights read and their gradients
+ * written. */
+static ckpt_bytes backward_moved(const ckpt_node *node)
+{
+    ckpt_bytes bytes = 0;
+    for (int k = 0; k < node->in_count; k++) {
+        const int times = (int)(node->backward_in >> k & 1) + (int)(node->grad_in >> k & 1);
+        bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->in[k])));
+    }
+    for (int k = 0; k < node->out_count; k++) {
+        const int times = (int)(node->backward_out >> k & 1) + (ckpt_dtype_is_float(node->out[k].dtype) ? 1 : 0);
+        bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->out[k])));
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        const int times = (int)(node->backward_saved >> k & 1);
+        bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->saved[k])));
+    }
+    for (int k = 0; k < node->param_count; k++) {
+        const ckpt_bytes gradient = ckpt_tensor_bytes(&node->param[k].tensor);
+        bytes = ckpt_plus(bytes, ckpt_plus(param_read_bytes(node, k), gradient));
+    }
+    return bytes;
+}
+
+void ckpt_node_fill_moved(ckpt_node *node)
+{
+    if (node->forward_moved_bytes == 0) {
+        node->forward_moved_bytes = ckpt_node_touched_bytes(node);
+    }
+    if (node->backward_moved_bytes == 0) {
+        node->backward_moved_bytes = backward_moved(node);
+    }
+}
+
+ckpt_code ckpt_node_need(const ckpt_node *node, int k, ckpt_dtype dtype, ckpt_err *err)
+{
+    if (node->in[k].dtype != dtype) {
+        char text[CKPT_SHAPE_TEXT];
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input %d is %s %s, wanted %s", k, ckpt_dtype_name(node->in[k].dtype),
+                         ckpt_shape_show(&node->in[k].shape, text), ckpt_dtype_name(dtype));
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char *shape_text, ckpt_err *err)
+{
+    if (node->in[k].shape.rank != rank) {
+        char text[CKPT_SHAPE_TEXT];
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input %d has shape %s, wanted %s", k,
+                         ckpt_shape_show(&node->in[k].shape, text), shape_text);
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
+    CKPT_TRY(ckpt_node_add_output(node, node->dtype, &node->in[0].shape, err));
+    node->forward_flop = ckpt_times(forward_flop, ckpt_node_in_count(node, 0));
+    node->backward_flop = ckpt_times(backward_flop, ckpt_node_in_count(node, 0));
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err)
+{
+    const ckpt_attr *const attr = ckpt_node_attr(node, name);
+    if (attr->int_count > 2) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" has %d elements, wanted one number or two", name,
+                         attr->int_count);
+    }
+    for (int i = 0; i < 2; i++) {
+        pair[i] = ckpt_node_int_at(node, name, i);
+        if (pair[i] < min || pair[i] > INT32_MAX) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %lld, wanted %lld to %d", name, (long long)pair[i],
+                             (long long)min, INT32_MAX);
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int *axis, ckpt_err *err)
+{
+    const int64_t given = ckpt_node_int(node, name);
+    if (rank == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 is a scalar, wanted at least one dim");
+    }
+    if (given < -rank || given >= rank) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %lld, wanted %d to %d for %d dims", name, (long long)given,
+                         -rank, rank - 1, rank);
+    }
+    *axis = (int)(given < 0 ? given + rank : given);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_int_between(const ckpt_node *node, const char *name, int64_t min, int64_t max, int64_t *value,
+                                ckpt_err *err)
+{
+    const int64_t given = ckpt_node_int(node, name);
+    if (given < min || given > max) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %lld, wanted %lld to %lld", name, (long long)given,
+                         (long long)min, (long long)max);
+    }
+    *value = given;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_float_between(const ckpt_node *node, const char *name, double min, double end, double *value,
+                                  ckpt_err *err)
+{
+    const double given = ckpt_node_float(node, name);
+    if (!(given >= min && given < end)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %g, wanted at least %g and less than %g", name, given, min,
+                         end);
+    }
+    *value = given;
+    return CKPT_OK;
+}
