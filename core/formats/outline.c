@@ -1,11 +1,9 @@
-/* The outline of a graph in a plan: made, read, written, and held against the plan that carries it and the graph it is
- * of. Readers of plans without the graph believe it, so what is read here agrees with itself. */
+/* The outline of a graph: made, read, written, compared with its graph. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/base/names.h"
 #include "core/formats/graph_impl.h"
-#include "core/formats/plan_impl.h"
+#include "core/formats/outline_impl.h"
 #include "core/json/json_member.h"
 
 ckpt_code ckpt_plan_outline(const ckpt_graph *graph, ckpt_arena *out, ckpt_outline *outline, ckpt_err *err)
@@ -60,150 +58,6 @@ ckpt_code ckpt_outline_read(const ckpt_item *graph, ckpt_arena *out, ckpt_outlin
     CKPT_TRY(ckpt_statics_read(graph, true, out, &outline->statics, &outline->static_count, err));
     CKPT_TRY(ckpt_buffers_read(graph, out, &outline->buffer, &outline->buffer_count, err));
     return read_ops(graph, out, outline, err);
-}
-
-typedef struct checker {
-    const ckpt_plan *plan;
-    const ckpt_item *root;
-    ckpt_names buffers, ops;
-    ckpt_arena scratch;
-    ckpt_err *err;
-} checker;
-
-/* Entry `index` of an array of the plan, or of its "graph". */
-static ckpt_code blame(const checker *c, bool in_graph, const char *array, int index, ckpt_code code)
-{
-    ckpt_item graph;
-    ckpt_item list;
-    ckpt_item entry;
-    if ((in_graph && !ckpt_item_find(c->root, "graph", &graph)) ||
-        !ckpt_item_find(in_graph ? &graph : c->root, array, &list)) {
-        return ckpt_item_blame(c->root, code, c->err);
-    }
-    ckpt_item_at(&list, index, &entry);
-    return ckpt_item_blame(&entry, code, c->err);
-}
-
-static ckpt_code add_name(checker *c, ckpt_names *names, const char *array, const char *name, int index)
-{
-    const bool scratch = names == &c->buffers && strcmp(name, "workspace") == 0;
-    if (name[0] == '\0' || scratch) {
-        return blame(
-            c, true, array, index,
-            CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%d of \"%s\" %s", index, array,
-                      scratch ? "is named \"workspace\", which in a plan means an op's scratch" : "has no name"));
-    }
-    const int first = ckpt_names_add(names, name, index);
-    if (first < 0) {
-        return CKPT_OK;
-    }
-    return blame(
-        c, true, array, index,
-        CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%d and %d of \"%s\" are both named \"%.80s\"", first, index, array, name));
-}
-
-static ckpt_code check_names(checker *c)
-{
-    const ckpt_outline *const o = &c->plan->outline;
-    ckpt_names statics;
-    CKPT_TRY(ckpt_names_init(&statics, o->static_count, &c->scratch, c->err));
-    CKPT_TRY(ckpt_names_init(&c->buffers, o->buffer_count, &c->scratch, c->err));
-    CKPT_TRY(ckpt_names_init(&c->ops, o->op_count, &c->scratch, c->err));
-    for (int i = 0; i < o->static_count; i++) {
-        CKPT_TRY(add_name(c, &statics, "static", o->statics[i].name, i));
-    }
-    for (int i = 0; i < o->buffer_count; i++) {
-        CKPT_TRY(add_name(c, &c->buffers, "buffers", o->buffer[i].name, i));
-    }
-    for (int i = 0; i < o->op_count; i++) {
-        CKPT_TRY(add_name(c, &c->ops, "ops", o->op[i].name, i));
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code check_sums(const checker *c)
-{
-    const ckpt_outline *const o = &c->plan->outline;
-    ckpt_bytes held = 0;
-    ckpt_bytes all = 0;
-    for (int i = 0; i < o->static_count; i++) {
-        if (!ckpt_sum(held, o->statics[i].bytes, &held)) {
-            return blame(c, true, "static", i,
-                         CKPT_FAIL(c->err, CKPT_OVERFLOW, "the sum of bytes does not fit 63 bits"));
-        }
-    }
-    for (int i = 0; i < o->buffer_count; i++) {
-        if (!ckpt_sum(all, o->buffer[i].bytes, &all)) {
-            return blame(c, true, "buffers", i,
-                         CKPT_FAIL(c->err, CKPT_OVERFLOW, "the sum of bytes does not fit 63 bits"));
-        }
-    }
-    ckpt_item graph;
-    if (held != c->plan->static_bytes && ckpt_item_find(c->root, "graph", &graph)) {
-        return ckpt_item_fail(&graph, c->err,
-                              "the blocks of \"static\" have %" PRId64 " bytes together, but static_bytes is %" PRId64,
-                              held, c->plan->static_bytes);
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code check_steps(const checker *c)
-{
-    for (int i = 0; i < c->plan->step_count; i++) {
-        const ckpt_step *const step = &c->plan->step[i];
-        const bool run = step->kind == CKPT_RUN;
-        if (ckpt_names_find(run ? &c->ops : &c->buffers, step->name) < 0) {
-            return blame(c, false, "steps", i,
-                         CKPT_FAIL(c->err, CKPT_BAD_INPUT,
-                                   "step %d: %s \"%.80s\", which is not among the \"%s\" of \"graph\"", i,
-                                   ckpt_step_kind_name(step->kind), step->name, run ? "ops" : "buffers"));
-        }
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code check_places(const checker *c)
-{
-    for (int i = 0; i < c->plan->allocation_count; i++) {
-        const ckpt_allocation *const allocation = &c->plan->allocation[i];
-        if (strcmp(allocation->name, "workspace") == 0) {
-            continue;
-        }
-        const int b = ckpt_names_find(&c->buffers, allocation->name);
-        if (b < 0) {
-            return blame(c, false, "places", i,
-                         CKPT_FAIL(c->err, CKPT_BAD_INPUT,
-                                   "place %d: \"%.80s\", which is not among the \"buffers\" of \"graph\"", i,
-                                   allocation->name));
-        }
-        if (allocation->bytes != c->plan->outline.buffer[b].bytes) {
-            return blame(c, false, "places", i,
-                         CKPT_FAIL(c->err, CKPT_BAD_INPUT,
-                                   "place %d: \"%.80s\" has %" PRId64 " bytes here and %" PRId64 " in \"graph\"", i,
-                                   allocation->name, allocation->bytes, c->plan->outline.buffer[b].bytes));
-        }
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code check(checker *c)
-{
-    CKPT_TRY(check_names(c));
-    CKPT_TRY(check_sums(c));
-    CKPT_TRY(check_steps(c));
-    return check_places(c);
-}
-
-ckpt_code ckpt_outline_check(const ckpt_plan *plan, const ckpt_item *root, ckpt_err *err)
-{
-    if (plan->outline.op_count == 0) {
-        return CKPT_OK;
-    }
-    checker c = {.plan = plan, .root = root, .err = err};
-    ckpt_arena_init(&c.scratch);
-    const ckpt_code code = check(&c);
-    ckpt_arena_fini(&c.scratch);
-    return code;
 }
 
 void ckpt_outline_write(const ckpt_outline *outline, ckpt_text *text)

@@ -1,4 +1,5 @@
-/* Binding a plan to a graph, and the words plans use. */
+/* Binding a plan to its graph or to the outline it carries, and the words plans use. Readers of plans without the graph
+ * believe the outline, so it must agree with the plan. */
 #include "core/formats/plan.h"
 
 #include <inttypes.h>
@@ -6,7 +7,9 @@
 
 #include "core/base/digest.h"
 #include "core/base/names.h"
+#include "core/formats/outline_impl.h"
 #include "core/formats/plan_impl.h"
+#include "core/json/json_member.h"
 
 const char *ckpt_step_kind_name(ckpt_step_kind kind)
 {
@@ -29,34 +32,203 @@ const char *ckpt_decision_name(ckpt_decision decision)
     return "unknown";
 }
 
-typedef struct binder {
-    const ckpt_graph *graph;
+/* Names and sizes that a plan may speak of. */
+typedef struct known_names {
     ckpt_names ops, buffers;
-    int *step_target, *place_buffer;
-    ckpt_err *err;
-} binder;
+    const ckpt_buffer *buffer;
+} known_names;
 
-static ckpt_code index_names(binder *b, ckpt_arena *scratch)
+static ckpt_code init_names(known_names *n, int ops, const ckpt_buffer *buffer, int buffers, ckpt_arena *scratch,
+                            ckpt_err *err)
 {
-    const ckpt_graph *const g = b->graph;
-    CKPT_TRY(ckpt_names_init(&b->ops, g->op_count, scratch, b->err));
-    for (int i = 0; i < g->op_count; i++) {
-        ckpt_names_add(&b->ops, g->op[i].name, i);
+    n->buffer = buffer;
+    CKPT_TRY(ckpt_names_init(&n->ops, ops, scratch, err));
+    return ckpt_names_init(&n->buffers, buffers, scratch, err);
+}
+
+/* Which op or buffer a step is about; -1: none has that name. */
+static int step_target(const known_names *n, const ckpt_step *step)
+{
+    return ckpt_names_find(step->kind == CKPT_RUN ? &n->ops : &n->buffers, step->name);
+}
+
+static bool is_workspace(const char *name)
+{
+    return strcmp(name, "workspace") == 0;
+}
+
+/* ---- the outline in the plan's file ---- */
+
+typedef struct checker {
+    const ckpt_plan *plan;
+    const ckpt_item *root;
+    known_names known;
+    ckpt_arena scratch;
+    ckpt_err *err;
+} checker;
+
+/* Entry `index` of an array of the plan, or of its "graph". */
+static ckpt_code blame(const checker *c, bool in_graph, const char *array, int index, ckpt_code code)
+{
+    ckpt_item graph;
+    ckpt_item list;
+    ckpt_item entry;
+    if ((in_graph && !ckpt_item_find(c->root, "graph", &graph)) ||
+        !ckpt_item_find(in_graph ? &graph : c->root, array, &list)) {
+        return ckpt_item_blame(c->root, code, c->err);
     }
-    CKPT_TRY(ckpt_names_init(&b->buffers, g->buffer_count, scratch, b->err));
-    for (int i = 0; i < g->buffer_count; i++) {
-        ckpt_names_add(&b->buffers, g->buffer[i].name, i);
+    ckpt_item_at(&list, index, &entry);
+    return ckpt_item_blame(&entry, code, c->err);
+}
+
+static ckpt_code add_name(checker *c, ckpt_names *names, const char *array, const char *name, int index)
+{
+    const bool scratch = names == &c->known.buffers && is_workspace(name);
+    if (name[0] == '\0' || scratch) {
+        return blame(
+            c, true, array, index,
+            CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%d of \"%s\" %s", index, array,
+                      scratch ? "is named \"workspace\", which in a plan means an op's scratch" : "has no name"));
+    }
+    const int first = ckpt_names_add(names, name, index);
+    if (first < 0) {
+        return CKPT_OK;
+    }
+    return blame(
+        c, true, array, index,
+        CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%d and %d of \"%s\" are both named \"%.80s\"", first, index, array, name));
+}
+
+static ckpt_code check_names(checker *c)
+{
+    const ckpt_outline *const o = &c->plan->outline;
+    ckpt_names statics;
+    CKPT_TRY(ckpt_names_init(&statics, o->static_count, &c->scratch, c->err));
+    CKPT_TRY(init_names(&c->known, o->op_count, o->buffer, o->buffer_count, &c->scratch, c->err));
+    for (int i = 0; i < o->static_count; i++) {
+        CKPT_TRY(add_name(c, &statics, "static", o->statics[i].name, i));
+    }
+    for (int i = 0; i < o->buffer_count; i++) {
+        CKPT_TRY(add_name(c, &c->known.buffers, "buffers", o->buffer[i].name, i));
+    }
+    for (int i = 0; i < o->op_count; i++) {
+        CKPT_TRY(add_name(c, &c->known.ops, "ops", o->op[i].name, i));
     }
     return CKPT_OK;
 }
 
-static ckpt_code find_steps(const binder *b, const ckpt_plan *plan)
+static ckpt_code check_sums(const checker *c)
+{
+    const ckpt_outline *const o = &c->plan->outline;
+    ckpt_bytes held = 0;
+    ckpt_bytes all = 0;
+    for (int i = 0; i < o->static_count; i++) {
+        if (!ckpt_sum(held, o->statics[i].bytes, &held)) {
+            return blame(c, true, "static", i,
+                         CKPT_FAIL(c->err, CKPT_OVERFLOW, "the sum of bytes does not fit 63 bits"));
+        }
+    }
+    for (int i = 0; i < o->buffer_count; i++) {
+        if (!ckpt_sum(all, o->buffer[i].bytes, &all)) {
+            return blame(c, true, "buffers", i,
+                         CKPT_FAIL(c->err, CKPT_OVERFLOW, "the sum of bytes does not fit 63 bits"));
+        }
+    }
+    ckpt_item graph;
+    if (held != c->plan->static_bytes && ckpt_item_find(c->root, "graph", &graph)) {
+        return ckpt_item_fail(&graph, c->err,
+                              "the blocks of \"static\" have %" PRId64 " bytes together, but static_bytes is %" PRId64,
+                              held, c->plan->static_bytes);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code check_steps(const checker *c)
+{
+    for (int i = 0; i < c->plan->step_count; i++) {
+        const ckpt_step *const step = &c->plan->step[i];
+        if (step_target(&c->known, step) < 0) {
+            return blame(
+                c, false, "steps", i,
+                CKPT_FAIL(c->err, CKPT_BAD_INPUT, "step %d: %s \"%.80s\", which is not among the \"%s\" of \"graph\"",
+                          i, ckpt_step_kind_name(step->kind), step->name, step->kind == CKPT_RUN ? "ops" : "buffers"));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code check_allocations(const checker *c)
+{
+    for (int i = 0; i < c->plan->allocation_count; i++) {
+        const ckpt_allocation *const allocation = &c->plan->allocation[i];
+        if (is_workspace(allocation->name)) {
+            continue;
+        }
+        const int b = ckpt_names_find(&c->known.buffers, allocation->name);
+        if (b < 0) {
+            return blame(c, false, "places", i,
+                         CKPT_FAIL(c->err, CKPT_BAD_INPUT,
+                                   "place %d: \"%.80s\", which is not among the \"buffers\" of \"graph\"", i,
+                                   allocation->name));
+        }
+        if (allocation->bytes != c->known.buffer[b].bytes) {
+            return blame(c, false, "places", i,
+                         CKPT_FAIL(c->err, CKPT_BAD_INPUT,
+                                   "place %d: \"%.80s\" has %" PRId64 " bytes here and %" PRId64 " in \"graph\"", i,
+                                   allocation->name, allocation->bytes, c->known.buffer[b].bytes));
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code check(checker *c)
+{
+    CKPT_TRY(check_names(c));
+    CKPT_TRY(check_sums(c));
+    CKPT_TRY(check_steps(c));
+    return check_allocations(c);
+}
+
+ckpt_code ckpt_plan_check_outline(const ckpt_plan *plan, const ckpt_item *root, ckpt_err *err)
+{
+    if (plan->outline.op_count == 0) {
+        return CKPT_OK;
+    }
+    checker c = {.plan = plan, .root = root, .err = err};
+    ckpt_arena_init(&c.scratch);
+    const ckpt_code code = check(&c);
+    ckpt_arena_fini(&c.scratch);
+    return code;
+}
+
+/* ---- the graph ---- */
+
+typedef struct binder {
+    const ckpt_graph *graph;
+    known_names known;
+    int *target, *buffer; /* of every step, of every allocation */
+    ckpt_err *err;
+} binder;
+
+static ckpt_code index_graph(binder *b, ckpt_arena *scratch)
+{
+    const ckpt_graph *const g = b->graph;
+    CKPT_TRY(init_names(&b->known, g->op_count, g->buffer, g->buffer_count, scratch, b->err));
+    for (int i = 0; i < g->op_count; i++) {
+        ckpt_names_add(&b->known.ops, g->op[i].name, i);
+    }
+    for (int i = 0; i < g->buffer_count; i++) {
+        ckpt_names_add(&b->known.buffers, g->buffer[i].name, i);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code bind_steps(const binder *b, const ckpt_plan *plan)
 {
     for (int i = 0; i < plan->step_count; i++) {
         const ckpt_step *const step = &plan->step[i];
-        const bool run = step->kind == CKPT_RUN;
-        b->step_target[i] = ckpt_names_find(run ? &b->ops : &b->buffers, step->name);
-        if (b->step_target[i] < 0) {
+        b->target[i] = step_target(&b->known, step);
+        if (b->target[i] < 0) {
             return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
                              "step %d: %s \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model",
                              i, ckpt_step_kind_name(step->kind), step->name, b->graph->name);
@@ -65,15 +237,15 @@ static ckpt_code find_steps(const binder *b, const ckpt_plan *plan)
     return CKPT_OK;
 }
 
-static ckpt_code find_places(const binder *b, const ckpt_plan *plan)
+static ckpt_code bind_allocations(const binder *b, const ckpt_plan *plan)
 {
     for (int i = 0; i < plan->allocation_count; i++) {
         const ckpt_allocation *const allocation = &plan->allocation[i];
-        b->place_buffer[i] = -1;
-        if (strcmp(allocation->name, "workspace") == 0) {
+        b->buffer[i] = -1;
+        if (is_workspace(allocation->name)) {
             continue;
         }
-        const int buffer = ckpt_names_find(&b->buffers, allocation->name);
+        const int buffer = ckpt_names_find(&b->known.buffers, allocation->name);
         if (buffer < 0) {
             return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
                              "place %d: \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model",
@@ -85,7 +257,7 @@ static ckpt_code find_places(const binder *b, const ckpt_plan *plan)
                              " in the graph: made for another batch, dtype or other vars?",
                              i, allocation->name, allocation->bytes, b->graph->buffer[buffer].bytes);
         }
-        b->place_buffer[i] = buffer;
+        b->buffer[i] = buffer;
     }
     return CKPT_OK;
 }
@@ -97,14 +269,14 @@ static ckpt_code bind(binder *b, ckpt_plan *plan, ckpt_arena *scratch)
         return CKPT_FAIL(b->err, CKPT_BAD_INPUT, "the plan is of graph \"%.80s\", this is \"%.80s\"", plan->graph_name,
                          b->graph->name);
     }
-    b->step_target = CKPT_NEW(scratch, int, plan->step_count);
-    b->place_buffer = CKPT_NEW(scratch, int, plan->allocation_count);
-    if (b->step_target == NULL || b->place_buffer == NULL) {
+    b->target = CKPT_NEW(scratch, int, plan->step_count);
+    b->buffer = CKPT_NEW(scratch, int, plan->allocation_count);
+    if (b->target == NULL || b->buffer == NULL) {
         return CKPT_FAIL(b->err, CKPT_NO_MEMORY, "no memory to bind a plan of %d steps", plan->step_count);
     }
-    CKPT_TRY(index_names(b, scratch));
-    CKPT_TRY(find_steps(b, plan));
-    CKPT_TRY(find_places(b, plan));
+    CKPT_TRY(index_graph(b, scratch));
+    CKPT_TRY(bind_steps(b, plan));
+    CKPT_TRY(bind_allocations(b, plan));
     /* Last, because the reasons above say more. */
     CKPT_TRY(ckpt_graph_digest(b->graph, digest, b->err));
     if (strcmp(plan->graph_sha256, digest) != 0) {
@@ -128,10 +300,10 @@ ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err
         ckpt_step *const step = (ckpt_step *)plan->step;
         ckpt_allocation *const allocation = (ckpt_allocation *)plan->allocation;
         for (int i = 0; i < plan->step_count; i++) {
-            step[i].target = b.step_target[i];
+            step[i].target = b.target[i];
         }
         for (int i = 0; i < plan->allocation_count; i++) {
-            allocation[i].buffer = b.place_buffer[i];
+            allocation[i].buffer = b.buffer[i];
         }
     } else if (code != CKPT_NO_MEMORY && plan->source != NULL && plan->source[0] != '\0') {
         ckpt_err_at(err, "%.200s", plan->source);

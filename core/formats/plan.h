@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "core/formats/graph.h"
+#include "core/formats/outline.h"
 #include "core/formats/scheme.h"
 
 typedef enum ckpt_verdict { CKPT_FITS, CKPT_INFEASIBLE } ckpt_verdict;
@@ -36,23 +36,6 @@ typedef struct ckpt_layer_decision {
 typedef struct ckpt_layer_algorithms {
     const char *layer, *algorithms;
 } ckpt_layer_algorithms;
-
-typedef struct ckpt_outline_op {
-    const char *name, *layer; /* layer: "" for none */
-    ckpt_phase phase;
-    ckpt_ns time_ns;
-} ckpt_outline_op;
-
-/* What a plan knows of its graph, so that it can be drawn and compared without it: the graph's own statics, buffers
- * and ops (members of "graph" in the file). op_count 0: an older file, which knows nothing. */
-typedef struct ckpt_outline {
-    const ckpt_static *statics;
-    int static_count;
-    const ckpt_buffer *buffer;
-    int buffer_count;
-    const ckpt_outline_op *op;
-    int op_count;
-} ckpt_outline;
 
 typedef struct ckpt_plan {
     const char *source; /* file name, for messages */
@@ -103,10 +86,6 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
 /* Fill `target` and `buffer` from names. Refuses a plan of another graph with the reason: other name, another
  * size of a buffer (another batch?), a name the graph does not have, or another structure (digest). */
 CKPT_MUST_USE ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
-
-/* The outline of a graph. Its texts and arrays are the graph's where they can be. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_plan_outline(const ckpt_graph *graph, ckpt_arena *out, ckpt_outline *outline,
-                                          ckpt_err *err);
 
 const char *ckpt_step_kind_name(ckpt_step_kind kind);
 const char *ckpt_decision_name(ckpt_decision decision);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/formats/machine.h"
+#include "core/formats/outline_impl.h"
 #include "core/formats/plan_impl.h"
 #include "core/json/json_member.h"
 
@@ -292,7 +293,7 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     CKPT_TRY(read_options(r, root));
     CKPT_TRY(read_steps(r, root));
     CKPT_TRY(read_places(r, root));
-    return ckpt_outline_check(plan, root, r->err);
+    return ckpt_plan_check_outline(plan, root, r->err);
 }
 
 ckpt_code ckpt_plan_item(const ckpt_item *root, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err)
