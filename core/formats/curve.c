@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "core/json/json_member.h"
+#include "core/json/json_write.h"
 
 typedef struct reader {
     ckpt_arena *out;
@@ -142,58 +143,66 @@ ckpt_code ckpt_curve_read(const char *path, ckpt_arena *out, const ckpt_curve **
     return code;
 }
 
-static void write_point(const ckpt_curve *curve, const ckpt_curve_point *point, ckpt_text *text)
+static void write_points(const ckpt_curve *curve, const ckpt_curve_point *point, int count, ckpt_json_writer *w)
 {
-    ckpt_text_add(text,
-                  "{ \"budget_bytes\": %" PRId64 ", \"peak_bytes\": %" PRId64 ", \"arena_bytes\": %" PRId64
-                  ", \"time_ns\": %" PRId64 ", \"overhead\": ",
-                  point->budget_bytes, point->peak_bytes, point->arena_bytes, point->time_ns);
-    ckpt_text_real(text, ckpt_excess(point->time_ns, curve->keep_all_time_ns));
-    if (point->has_bound) {
-        ckpt_text_add(text, ", \"bound\": { \"time_ns\": %" PRId64 ", \"gap\": ", point->bound_ns);
-        ckpt_text_real(text, ckpt_excess(point->time_ns, point->bound_ns));
-        ckpt_text_member(text, ", \"how\": ", point->bound_how);
-        ckpt_text_member(text, ", \"scope\": ", point->bound_scope);
-        ckpt_text_add(text, " }");
+    ckpt_json_begin_array(w, "points", CKPT_JSON_ROWS);
+    for (int i = 0; i < count; i++) {
+        const ckpt_curve_point *const p = &point[i];
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        CKPT_JSON_INTS(w, {"budget_bytes", p->budget_bytes}, {"peak_bytes", p->peak_bytes},
+                       {"arena_bytes", p->arena_bytes}, {"time_ns", p->time_ns});
+        ckpt_json_put_real(w, "overhead", ckpt_excess(p->time_ns, curve->keep_all_time_ns));
+        if (p->has_bound) {
+            ckpt_json_begin_object(w, "bound", CKPT_JSON_LINE);
+            ckpt_json_put_int(w, "time_ns", p->bound_ns);
+            ckpt_json_put_real(w, "gap", ckpt_excess(p->time_ns, p->bound_ns));
+            ckpt_json_put_or_empty(w, "how", p->bound_how);
+            ckpt_json_put_or_empty(w, "scope", p->bound_scope);
+            ckpt_json_end(w);
+        }
+        ckpt_json_put_or_empty(w, "strategy", p->strategy);
+        ckpt_json_end(w);
     }
-    ckpt_text_member(text, ", \"strategy\": ", point->strategy);
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
 }
 
-static void write_points(const ckpt_curve *curve, const ckpt_curve_point *point, int count, const char *indent,
-                         ckpt_text *text)
+static void write_head(const ckpt_curve *curve, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "\"points\": [");
-    for (int i = 0; i < count; i++) {
-        ckpt_text_add(text, "%s%s  ", i > 0 ? "," : "", indent);
-        write_point(curve, &point[i], text);
+    ckpt_json_put_text(w, "format", "ckpt-sweep/1");
+    ckpt_json_begin_object(w, "graph", CKPT_JSON_LINE);
+    ckpt_json_put_or_empty(w, "name", curve->graph_name);
+    ckpt_json_put_given(w, "sha256", curve->graph_sha256);
+    ckpt_json_end(w);
+    ckpt_json_put_or_empty(w, "costs", curve->costs);
+    ckpt_json_put_int(w, "static_bytes", curve->static_bytes);
+    ckpt_json_join(w);
+    ckpt_json_begin_object(w, "keep_all", CKPT_JSON_LINE);
+    CKPT_JSON_INTS(w, {"peak_bytes", curve->keep_all_peak_bytes}, {"time_ns", curve->keep_all_time_ns});
+    ckpt_json_end(w);
+    if (curve->min_budget_bytes > 0) {
+        ckpt_json_put_int(w, "least_budget_bytes", curve->min_budget_bytes);
+        ckpt_json_join(w);
     }
-    ckpt_text_add(text, "%s]", count > 0 ? indent : "");
+    ckpt_json_put_bool(w, "complete", curve->complete);
 }
 
 void ckpt_curve_write(const ckpt_curve *curve, ckpt_text *text)
 {
-    ckpt_text_member(text, "{\n  \"format\": \"ckpt-sweep/1\",\n  \"graph\": { \"name\": ", curve->graph_name);
-    if (curve->graph_sha256[0] != '\0') {
-        ckpt_text_add(text, ", \"sha256\": \"%s\"", curve->graph_sha256);
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINES);
+    write_head(curve, &w);
+    write_points(curve, curve->point, curve->point_count, &w);
+    if (curve->baseline_count > 0) {
+        ckpt_json_begin_array(&w, "baselines", CKPT_JSON_LINES);
+        for (int i = 0; i < curve->baseline_count; i++) {
+            const ckpt_curve_baseline *const baseline = &curve->baseline[i];
+            ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINE);
+            ckpt_json_put_or_empty(&w, "strategy", baseline->strategy);
+            write_points(curve, baseline->point, baseline->point_count, &w);
+            ckpt_json_end(&w);
+        }
+        ckpt_json_end(&w);
     }
-    ckpt_text_member(text, " },\n  \"costs\": ", curve->costs);
-    ckpt_text_add(text,
-                  ",\n  \"static_bytes\": %" PRId64 ", \"keep_all\": { \"peak_bytes\": %" PRId64
-                  ", \"time_ns\": %" PRId64 " },\n  ",
-                  curve->static_bytes, curve->keep_all_peak_bytes, curve->keep_all_time_ns);
-    if (curve->min_budget_bytes > 0) {
-        ckpt_text_add(text, "\"least_budget_bytes\": %" PRId64 ", ", curve->min_budget_bytes);
-    }
-    ckpt_text_add(text, "\"complete\": %s,\n  ", curve->complete ? "true" : "false");
-    write_points(curve, curve->point, curve->point_count, "\n  ", text);
-    for (int i = 0; i < curve->baseline_count; i++) {
-        const ckpt_curve_baseline *const baseline = &curve->baseline[i];
-        ckpt_text_member(text, i > 0 ? ",\n    { \"strategy\": " : ",\n  \"baselines\": [\n    { \"strategy\": ",
-                         baseline->strategy);
-        ckpt_text_add(text, ", ");
-        write_points(curve, baseline->point, baseline->point_count, "\n    ", text);
-        ckpt_text_add(text, " }");
-    }
-    ckpt_text_add(text, "%s\n}\n", curve->baseline_count > 0 ? "\n  ]" : "");
+    ckpt_json_end(&w);
 }

@@ -5,6 +5,7 @@
 
 #include "core/formats/graph.h"
 #include "core/json/json.h"
+#include "core/json/json_write.h"
 
 typedef struct ckpt_graph_where {
     const char *array; /* "static", "buffers", "ops", "outputs"; NULL: the whole graph */
@@ -21,8 +22,8 @@ CKPT_MUST_USE ckpt_code ckpt_buffers_read(const ckpt_item *object, ckpt_arena *o
                                           int *count, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_phase_read(const ckpt_item *op, ckpt_arena *out, ckpt_phase *phase, ckpt_err *err);
 
-/* "[...]", an entry a line. */
-void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_text *text);
-void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_text *text);
+/* The members "static" and "buffers", an entry a line. */
+void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_json_writer *w);
+void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_json_writer *w);
 
 #endif

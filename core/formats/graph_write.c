@@ -3,116 +3,111 @@
 
 #include "core/formats/graph_impl.h"
 
-static void write_list(const ckpt_graph *graph, const ckpt_list *list, ckpt_text *text)
+static void write_list(const ckpt_graph *graph, const char *key, const ckpt_list *list, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "[");
+    ckpt_json_begin_array(w, key, CKPT_JSON_LINE);
     for (int i = 0; i < list->count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ", " : "");
-        ckpt_text_json(text, graph->buffer[list->at[i]].name);
+        ckpt_json_put_text(w, NULL, graph->buffer[list->at[i]].name);
     }
-    ckpt_text_add(text, "]");
+    ckpt_json_end(w);
 }
 
-static void write_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_text *text)
+static void write_inplace(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "    { \"name\": ");
-    ckpt_text_json(text, op->name);
-    ckpt_text_add(text, ", \"phase\": \"%s\"", ckpt_phase_name(op->phase));
-    if (op->layer != NULL && op->layer[0] != '\0') {
-        ckpt_text_add(text, ", \"layer\": ");
-        ckpt_text_json(text, op->layer);
-    }
-    ckpt_text_add(text, ", \"reads\": ");
-    write_list(graph, &op->reads, text);
-    ckpt_text_add(text, ", \"writes\": ");
-    write_list(graph, &op->writes, text);
-    if (op->adds.count > 0) {
-        ckpt_text_add(text, ", \"adds\": ");
-        write_list(graph, &op->adds, text);
-    }
+    ckpt_json_begin_array(w, "inplace", CKPT_JSON_LINE);
     for (int k = 0; k < op->inplace_count; k++) {
-        ckpt_text_add(text, "%s[", k == 0 ? ", \"inplace\": [" : ", ");
-        ckpt_text_json(text, graph->buffer[op->inplace[k].out].name);
-        ckpt_text_add(text, ", ");
-        ckpt_text_json(text, graph->buffer[op->inplace[k].in].name);
-        ckpt_text_add(text, "]%s", k + 1 == op->inplace_count ? "]" : "");
+        ckpt_json_put_texts(
+            w, NULL,
+            (const char *const[]){graph->buffer[op->inplace[k].out].name, graph->buffer[op->inplace[k].in].name}, 2);
     }
-    ckpt_text_add(text, ", \"time_ns\": %" PRId64, op->time_ns);
+    ckpt_json_end(w);
+}
+
+static void write_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_json_writer *w)
+{
+    ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+    ckpt_json_put_text(w, "name", op->name);
+    ckpt_json_put_text(w, "phase", ckpt_phase_name(op->phase));
+    ckpt_json_put_given(w, "layer", op->layer);
+    write_list(graph, "reads", &op->reads, w);
+    write_list(graph, "writes", &op->writes, w);
+    if (op->adds.count > 0) {
+        write_list(graph, "adds", &op->adds, w);
+    }
+    if (op->inplace_count > 0) {
+        write_inplace(graph, op, w);
+    }
+    ckpt_json_put_int(w, "time_ns", op->time_ns);
     if (op->workspace_bytes > 0) {
-        ckpt_text_add(text, ", \"workspace_bytes\": %" PRId64, op->workspace_bytes);
+        ckpt_json_put_int(w, "workspace_bytes", op->workspace_bytes);
     }
     if (op->recompute != (op->phase == CKPT_FORWARD && op->adds.count == 0)) {
-        ckpt_text_add(text, ", \"recompute\": %s", op->recompute ? "true" : "false");
+        ckpt_json_put_bool(w, "recompute", op->recompute);
     }
     if (op->checkpoint != CKPT_UNSET) {
-        ckpt_text_add(text, ", \"checkpoint\": %s", op->checkpoint == CKPT_YES ? "true" : "false");
+        ckpt_json_put_bool(w, "checkpoint", op->checkpoint == CKPT_YES);
     }
     if (op->segment != NULL) {
-        ckpt_text_add(text, ", \"segment\": ");
-        ckpt_text_json(text, op->segment);
+        ckpt_json_put_text(w, "segment", op->segment);
     }
     if (op->kind != NULL) {
-        ckpt_text_add(text, ", \"op\": ");
-        ckpt_text_json(text, op->kind);
+        ckpt_json_put_text(w, "op", op->kind);
     }
     if (op->offload != CKPT_UNSET) {
-        ckpt_text_add(text, ", \"offload\": %s", op->offload == CKPT_YES ? "true" : "false");
+        ckpt_json_put_bool(w, "offload", op->offload == CKPT_YES);
     }
     if (op->stage > 0) {
-        ckpt_text_add(text, ", \"stage\": %d", op->stage - 1);
+        ckpt_json_put_int(w, "stage", op->stage - 1);
     }
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
 }
 
-/* Between entries of an array, and before its end. */
-static const char *after(int i, int count)
+void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_json_writer *w)
 {
-    return i + 1 < count ? ",\n" : "\n  ";
-}
-
-void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_text *text)
-{
-    ckpt_text_add(text, "[%s", count > 0 ? "\n" : "");
+    ckpt_json_begin_array(w, "static", CKPT_JSON_ROWS);
     for (int i = 0; i < count; i++) {
-        ckpt_text_add(text, "    { \"name\": ");
-        ckpt_text_json(text, statics[i].name);
-        ckpt_text_add(text, ", \"bytes\": %" PRId64 " }%s", statics[i].bytes, after(i, count));
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "name", statics[i].name);
+        ckpt_json_put_int(w, "bytes", statics[i].bytes);
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "]");
+    ckpt_json_end(w);
 }
 
-void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_text *text)
+void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "[%s", count > 0 ? "\n" : "");
+    ckpt_json_begin_array(w, "buffers", CKPT_JSON_ROWS);
     for (int i = 0; i < count; i++) {
-        ckpt_text_add(text, "    { \"name\": ");
-        ckpt_text_json(text, buffer[i].name);
-        ckpt_text_add(text, ", \"bytes\": %" PRId64 ", \"kind\": \"%s\" }%s", buffer[i].bytes,
-                      ckpt_kind_name(buffer[i].kind), after(i, count));
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "name", buffer[i].name);
+        ckpt_json_put_int(w, "bytes", buffer[i].bytes);
+        ckpt_json_put_text(w, "kind", ckpt_kind_name(buffer[i].kind));
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "]");
+    ckpt_json_end(w);
 }
 
 void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text)
 {
-    ckpt_text_add(text, "{\n  \"format\": \"ckpt-graph/1\",\n  \"name\": ");
-    ckpt_text_json(text, graph->name);
-    ckpt_text_add(text, ",\n  \"static\": ");
-    ckpt_statics_write(graph->statics, graph->static_count, text);
-    ckpt_text_add(text, ",\n  \"buffers\": ");
-    ckpt_buffers_write(graph->buffer, graph->buffer_count, text);
-    ckpt_text_add(text, ",\n  \"ops\": [%s", graph->op_count > 0 ? "\n" : "");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINES);
+    ckpt_json_put_text(&w, "format", "ckpt-graph/1");
+    ckpt_json_put_text(&w, "name", graph->name);
+    ckpt_statics_write(graph->statics, graph->static_count, &w);
+    ckpt_buffers_write(graph->buffer, graph->buffer_count, &w);
+    ckpt_json_begin_array(&w, "ops", CKPT_JSON_LINES);
     for (int i = 0; i < graph->op_count; i++) {
-        write_op(graph, &graph->op[i], text);
-        ckpt_text_add(text, "%s", after(i, graph->op_count));
+        write_op(graph, &graph->op[i], &w);
     }
-    ckpt_text_add(text, "],\n  \"outputs\": ");
-    write_list(graph, &graph->outputs, text);
+    ckpt_json_end(&w);
+    write_list(graph, "outputs", &graph->outputs, &w);
     if (graph->has_link) {
-        ckpt_text_add(text, ",\n  \"link\": { \"d2h_bytes_per_s\": %" PRId64 ", \"h2d_bytes_per_s\": %" PRId64 " }",
-                      graph->d2h_bytes_per_s, graph->h2d_bytes_per_s);
+        ckpt_json_begin_object(&w, "link", CKPT_JSON_LINE);
+        CKPT_JSON_INTS(&w, {"d2h_bytes_per_s", graph->d2h_bytes_per_s}, {"h2d_bytes_per_s", graph->h2d_bytes_per_s});
+        ckpt_json_end(&w);
     }
-    ckpt_text_add(text, "\n}\n");
+    ckpt_json_end(&w);
 }
 
 static void canonical_list(const ckpt_graph *graph, const char *key, const ckpt_list *list, ckpt_text *text)

@@ -145,24 +145,27 @@ ckpt_code ckpt_machine_set_gpu(ckpt_machine *machine, const char *device, ckpt_a
     return CKPT_OK;
 }
 
-static void write_member(ckpt_text *text, const char *key, const char *value)
-{
-    ckpt_text_add(text, "\"%s\": ", key);
-    ckpt_text_json(text, value != NULL ? value : "");
-    ckpt_text_add(text, ", ");
-}
+static const struct {
+    const char *key;
+    size_t offset;
+} texts[] = {
+    {"device", offsetof(ckpt_machine, device)}, {"driver", offsetof(ckpt_machine, driver)},
+    {"clocks", offsetof(ckpt_machine, clocks)}, {"libraries", offsetof(ckpt_machine, libraries)},
+    {"commit", offsetof(ckpt_machine, commit)}, {"command", offsetof(ckpt_machine, command)},
+    {"date", offsetof(ckpt_machine, date)},
+};
+enum { TEXTS = sizeof texts / sizeof *texts };
 
-void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text)
+void ckpt_machine_write(const ckpt_machine *machine, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "{");
-    write_member(text, "device", machine->device);
-    write_member(text, "driver", machine->driver);
-    write_member(text, "clocks", machine->clocks);
-    write_member(text, "libraries", machine->libraries);
-    write_member(text, "commit", machine->commit);
-    write_member(text, "command", machine->command);
-    write_member(text, "date", machine->date);
-    ckpt_text_add(text, "\"target\": \"%s\", \"threads\": %d}", machine->gpu ? "gpu" : "cpu", machine->threads);
+    ckpt_json_begin_object(w, "machine", CKPT_JSON_TIGHT);
+    for (int i = 0; i < TEXTS; i++) {
+        const char *const *const value = (const char *const *)(const void *)((const char *)machine + texts[i].offset);
+        ckpt_json_put_or_empty(w, texts[i].key, *value);
+    }
+    ckpt_json_put_text(w, "target", machine->gpu ? "gpu" : "cpu");
+    ckpt_json_put_int(w, "threads", machine->threads);
+    ckpt_json_end(w);
 }
 
 ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machine *machine, ckpt_err *err)
@@ -173,13 +176,10 @@ ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machi
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_item_object(&item, err));
-    CKPT_TRY(ckpt_member_text(&item, "device", "", out, &machine->device, err));
-    CKPT_TRY(ckpt_member_text(&item, "driver", "", out, &machine->driver, err));
-    CKPT_TRY(ckpt_member_text(&item, "clocks", "", out, &machine->clocks, err));
-    CKPT_TRY(ckpt_member_text(&item, "libraries", "", out, &machine->libraries, err));
-    CKPT_TRY(ckpt_member_text(&item, "commit", "", out, &machine->commit, err));
-    CKPT_TRY(ckpt_member_text(&item, "command", "", out, &machine->command, err));
-    CKPT_TRY(ckpt_member_text(&item, "date", "", out, &machine->date, err));
+    for (int i = 0; i < TEXTS; i++) {
+        const char **const value = (const char **)(void *)((char *)machine + texts[i].offset);
+        CKPT_TRY(ckpt_member_text(&item, texts[i].key, "", out, value, err));
+    }
     int64_t threads = 0;
     CKPT_TRY(ckpt_member_target(&item, out, &machine->gpu, err));
     CKPT_TRY(ckpt_member_int(&item, "threads", 0, INT32_MAX, 0, &threads, err));

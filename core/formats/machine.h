@@ -7,7 +7,7 @@
 
 #include "core/base/memory.h"
 #include "core/base/status.h"
-#include "core/base/text.h"
+#include "core/json/json_write.h"
 
 /* Every text may be "", never NULL. */
 typedef struct ckpt_machine {
@@ -36,6 +36,7 @@ int ckpt_machine_threads(void);
 /* What the processor calls itself, or "unknown processor". */
 void ckpt_machine_processor(char *name, size_t room);
 
-void ckpt_machine_write(const ckpt_machine *machine, ckpt_text *text);
+/* The member "machine" of a file. */
+void ckpt_machine_write(const ckpt_machine *machine, ckpt_json_writer *w);
 
 #endif

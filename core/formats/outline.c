@@ -1,5 +1,4 @@
 /* The outline of a graph: made, read, written, compared with its graph. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "core/formats/graph_impl.h"
@@ -60,28 +59,24 @@ ckpt_code ckpt_outline_read(const ckpt_item *graph, ckpt_arena *out, ckpt_outlin
     return read_ops(graph, out, outline, err);
 }
 
-void ckpt_outline_write(const ckpt_outline *outline, ckpt_text *text)
+void ckpt_outline_write(const ckpt_outline *outline, ckpt_json_writer *w)
 {
-    if (outline->op_count == 0) {
-        return;
-    }
-    ckpt_text_add(text, ",\n  \"static\": ");
-    ckpt_statics_write(outline->statics, outline->static_count, text);
-    ckpt_text_add(text, ",\n  \"buffers\": ");
-    ckpt_buffers_write(outline->buffer, outline->buffer_count, text);
-    ckpt_text_add(text, ",\n  \"ops\": [");
+    ckpt_json_break(w, 2);
+    ckpt_statics_write(outline->statics, outline->static_count, w);
+    ckpt_json_break(w, 2);
+    ckpt_buffers_write(outline->buffer, outline->buffer_count, w);
+    ckpt_json_break(w, 2);
+    ckpt_json_begin_array(w, "ops", CKPT_JSON_ROWS);
     for (int i = 0; i < outline->op_count; i++) {
         const ckpt_outline_op *const op = &outline->op[i];
-        ckpt_text_add(text, "%s    { \"name\": ", i > 0 ? ",\n" : "\n");
-        ckpt_text_json(text, op->name);
-        ckpt_text_add(text, ", \"phase\": \"%s\"", ckpt_phase_name(op->phase));
-        if (op->layer != NULL && op->layer[0] != '\0') {
-            ckpt_text_add(text, ", \"layer\": ");
-            ckpt_text_json(text, op->layer);
-        }
-        ckpt_text_add(text, ", \"time_ns\": %" PRId64 " }", op->time_ns);
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "name", op->name);
+        ckpt_json_put_text(w, "phase", ckpt_phase_name(op->phase));
+        ckpt_json_put_given(w, "layer", op->layer);
+        ckpt_json_put_int(w, "time_ns", op->time_ns);
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "\n  ]");
+    ckpt_json_end(w);
 }
 
 static ckpt_code differs(ckpt_err *err, const char *what, int index, const char *name)

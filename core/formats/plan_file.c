@@ -6,6 +6,7 @@
 #include "core/formats/outline_impl.h"
 #include "core/formats/plan_impl.h"
 #include "core/json/json_member.h"
+#include "core/json/json_write.h"
 
 typedef struct reader {
     ckpt_arena *out;
@@ -317,107 +318,138 @@ ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ck
     return code;
 }
 
-static void write_head(const ckpt_plan *plan, ckpt_text *text)
+static void write_verdict(const ckpt_plan *plan, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "{\n  \"format\": \"ckpt-plan/1\",\n  \"budget_bytes\": %" PRId64 ",\n", plan->budget_bytes);
+    ckpt_json_put_int(w, "budget_bytes", plan->budget_bytes);
     if (plan->reserve_bytes > 0) {
-        ckpt_text_add(text, "  \"reserve_bytes\": %" PRId64 ",\n", plan->reserve_bytes);
+        ckpt_json_put_int(w, "reserve_bytes", plan->reserve_bytes);
     }
-    ckpt_text_add(text, "  \"verdict\": \"%s\",\n", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
+    ckpt_json_put_text(w, "verdict", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
     if (plan->verdict == CKPT_INFEASIBLE) {
-        ckpt_text_add(text, "  \"least_budget_bytes\": %" PRId64 ",\n", plan->min_budget_bytes);
+        ckpt_json_put_int(w, "least_budget_bytes", plan->min_budget_bytes);
         if (plan->no_schedule_below_bytes > 0) {
-            ckpt_text_add(text, "  \"no_schedule_below_bytes\": %" PRId64 ",\n", plan->no_schedule_below_bytes);
+            ckpt_json_put_int(w, "no_schedule_below_bytes", plan->no_schedule_below_bytes);
         }
     }
-    ckpt_text_add(text,
-                  "  \"summary\": { \"peak_bytes\": %" PRId64 ", \"static_bytes\": %" PRId64
-                  ", \"arena_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 ", \"recompute_ns\": %" PRId64
-                  ",\n    \"offload_bytes\": %" PRId64 ", \"host_bytes\": %" PRId64
-                  ", \"keep_all\": { \"peak_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 " } },\n",
-                  plan->peak_bytes, plan->static_bytes, plan->arena_bytes, plan->time_ns, plan->recompute_ns,
-                  plan->offload_bytes, plan->host_bytes, plan->keep_all_peak_bytes, plan->keep_all_time_ns);
+}
+
+static void write_summary(const ckpt_plan *plan, ckpt_json_writer *w)
+{
+    ckpt_json_begin_object(w, "summary", CKPT_JSON_LINE);
+    CKPT_JSON_INTS(w, {"peak_bytes", plan->peak_bytes}, {"static_bytes", plan->static_bytes},
+                   {"arena_bytes", plan->arena_bytes}, {"time_ns", plan->time_ns},
+                   {"recompute_ns", plan->recompute_ns});
+    ckpt_json_break(w, 4);
+    CKPT_JSON_INTS(w, {"offload_bytes", plan->offload_bytes}, {"host_bytes", plan->host_bytes});
+    ckpt_json_begin_object(w, "keep_all", CKPT_JSON_LINE);
+    CKPT_JSON_INTS(w, {"peak_bytes", plan->keep_all_peak_bytes}, {"time_ns", plan->keep_all_time_ns});
+    ckpt_json_end(w);
+    ckpt_json_end(w);
+}
+
+static void write_bound_solver(const ckpt_plan *plan, ckpt_json_writer *w)
+{
     if (plan->has_bound) {
-        const double gap = plan->bound_ns > 0 && plan->time_ns > plan->bound_ns
+        ckpt_json_begin_object(w, "bound", CKPT_JSON_LINE);
+        ckpt_json_put_int(w, "time_ns", plan->bound_ns);
+        ckpt_json_put_real(w, "gap",
+                           plan->bound_ns > 0 && plan->time_ns > plan->bound_ns
                                ? (double)(plan->time_ns - plan->bound_ns) / (double)plan->bound_ns
-                               : 0.0;
-        ckpt_text_add(text, "  \"bound\": { \"time_ns\": %" PRId64 ", \"gap\": ", plan->bound_ns);
-        ckpt_text_real(text, gap);
-        ckpt_text_member(text, ", \"how\": ", plan->bound_how);
-        ckpt_text_member(text, ", \"scope\": ", plan->bound_scope);
-        ckpt_text_add(text, " },\n");
+                               : 0.0);
+        ckpt_json_put_or_empty(w, "how", plan->bound_how);
+        ckpt_json_put_or_empty(w, "scope", plan->bound_scope);
+        ckpt_json_end(w);
     }
-    ckpt_text_member(text, "  \"solver\": { \"name\": ", plan->solver);
-    ckpt_text_add(text, ", \"seconds\": ");
-    ckpt_text_real(text, plan->solver_seconds);
-    ckpt_text_member(text, " },\n  \"costs\": ", plan->costs);
+    ckpt_json_begin_object(w, "solver", CKPT_JSON_LINE);
+    ckpt_json_put_or_empty(w, "name", plan->solver);
+    ckpt_json_put_real(w, "seconds", plan->solver_seconds);
+    ckpt_json_end(w);
+}
+
+/* What the plan is for, and what made it. */
+static void write_origin(const ckpt_plan *plan, ckpt_json_writer *w)
+{
+    ckpt_json_put_or_empty(w, "costs", plan->costs);
     if (plan->gpu) {
-        ckpt_text_add(text, ",\n  \"target\": \"gpu\"");
+        ckpt_json_put_text(w, "target", "gpu");
     } else if (plan->threads > 0) {
-        ckpt_text_add(text, ",\n  \"target\": \"cpu\", \"threads\": %d", plan->threads);
+        ckpt_json_put_text(w, "target", "cpu");
+        ckpt_json_join(w);
+        ckpt_json_put_int(w, "threads", plan->threads);
     }
-    ckpt_scheme_write(&plan->scheme, text);
-    for (int i = 0; i < plan->option_count; i++) {
-        ckpt_text_member(text, i > 0 ? ", " : ",\n  \"options\": [", plan->option[i]);
+    ckpt_scheme_write(&plan->scheme, w);
+    if (plan->option_count > 0) {
+        ckpt_json_put_texts(w, "options", plan->option, plan->option_count);
     }
-    ckpt_text_add(text, "%s", plan->option_count > 0 ? "]" : "");
 }
 
-/* Last, because it is long and people read the head of a file. */
-static void write_graph(const ckpt_plan *plan, ckpt_text *text)
+static void write_layers(const ckpt_plan *plan, ckpt_json_writer *w)
 {
-    ckpt_text_member(text, ",\n  \"graph\": { \"name\": ", plan->graph_name);
-    ckpt_text_add(text, ", \"sha256\": \"%s\"", plan->graph_sha256);
-    ckpt_outline_write(&plan->outline, text);
-    ckpt_text_add(text, " }");
-}
-
-static void write_step(const ckpt_step *step, ckpt_text *text)
-{
-    ckpt_text_add(text, "    { \"%s\": ", ckpt_step_kind_name(step->kind));
-    ckpt_text_json(text, step->name);
-    ckpt_text_add(text, "%s%s }", step->recomputed ? ", \"again\": true" : "",
-                  step->inplace ? ", \"inplace\": true" : "");
-}
-
-static void write_place(const ckpt_allocation *allocation, ckpt_text *text)
-{
-    ckpt_text_member(text, "    { \"what\": ", allocation->name);
-    ckpt_text_add(text, ", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }",
-                  allocation->from, allocation->to, allocation->offset, allocation->bytes);
-}
-
-static void write_algorithms(const ckpt_plan *plan, ckpt_text *text)
-{
-    for (int i = 0; i < plan->algorithms_count; i++) {
-        const ckpt_layer_algorithms *const a = &plan->algorithms[i];
-        ckpt_text_member(text, i > 0 ? ",\n    " : ",\n  \"algorithms\": {\n    ", a->layer);
-        ckpt_text_member(text, ": ", a->algorithms);
+    ckpt_json_begin_object(w, "layers", CKPT_JSON_LINES);
+    for (int i = 0; i < plan->layer_count; i++) {
+        ckpt_json_put_text(w, plan->layer[i].layer, ckpt_decision_name(plan->layer[i].decision));
     }
-    ckpt_text_add(text, "%s", plan->algorithms_count > 0 ? "\n  }" : "");
+    ckpt_json_end(w);
+    if (plan->algorithms_count > 0) {
+        ckpt_json_begin_object(w, "algorithms", CKPT_JSON_LINES);
+        for (int i = 0; i < plan->algorithms_count; i++) {
+            ckpt_json_put_or_empty(w, plan->algorithms[i].layer, plan->algorithms[i].algorithms);
+        }
+        ckpt_json_end(w);
+    }
+}
+
+static void write_steps(const ckpt_plan *plan, ckpt_json_writer *w)
+{
+    ckpt_json_begin_array(w, "steps", CKPT_JSON_LINES);
+    for (int i = 0; i < plan->step_count; i++) {
+        const ckpt_step *const step = &plan->step[i];
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, ckpt_step_kind_name(step->kind), step->name);
+        if (step->recomputed) {
+            ckpt_json_put_bool(w, "again", true);
+        }
+        if (step->inplace) {
+            ckpt_json_put_bool(w, "inplace", true);
+        }
+        ckpt_json_end(w);
+    }
+    ckpt_json_end(w);
+}
+
+static void write_allocations(const ckpt_plan *plan, ckpt_json_writer *w)
+{
+    ckpt_json_begin_array(w, "places", CKPT_JSON_LINES);
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const a = &plan->allocation[i];
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_or_empty(w, "what", a->name);
+        CKPT_JSON_INTS(w, {"from", a->from}, {"to", a->to}, {"offset", a->offset}, {"bytes", a->bytes});
+        ckpt_json_end(w);
+    }
+    ckpt_json_end(w);
 }
 
 void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text)
 {
-    write_head(plan, text);
-    ckpt_text_add(text, ",\n  \"layers\": {");
-    for (int i = 0; i < plan->layer_count; i++) {
-        ckpt_text_member(text, i > 0 ? ",\n    " : "\n    ", plan->layer[i].layer);
-        ckpt_text_add(text, ": \"%s\"", ckpt_decision_name(plan->layer[i].decision));
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINES);
+    ckpt_json_put_text(&w, "format", "ckpt-plan/1");
+    write_verdict(plan, &w);
+    write_summary(plan, &w);
+    write_bound_solver(plan, &w);
+    write_origin(plan, &w);
+    write_layers(plan, &w);
+    write_steps(plan, &w);
+    write_allocations(plan, &w);
+    ckpt_json_begin_object(&w, "graph",
+                           CKPT_JSON_LINE); /* last, because it is long and people read the head of a file */
+    ckpt_json_put_or_empty(&w, "name", plan->graph_name);
+    ckpt_json_put_text(&w, "sha256", plan->graph_sha256);
+    if (plan->outline.op_count > 0) {
+        ckpt_outline_write(&plan->outline, &w);
     }
-    ckpt_text_add(text, "%s}", plan->layer_count > 0 ? "\n  " : "");
-    write_algorithms(plan, text);
-    ckpt_text_add(text, ",\n  \"steps\": [");
-    for (int i = 0; i < plan->step_count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
-        write_step(&plan->step[i], text);
-    }
-    ckpt_text_add(text, "%s],\n  \"places\": [", plan->step_count > 0 ? "\n  " : "");
-    for (int i = 0; i < plan->allocation_count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
-        write_place(&plan->allocation[i], text);
-    }
-    ckpt_text_add(text, "%s]", plan->allocation_count > 0 ? "\n  " : "");
-    write_graph(plan, text);
-    ckpt_text_add(text, "\n}\n");
+    ckpt_json_end(&w);
+    ckpt_json_end(&w);
 }

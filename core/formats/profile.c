@@ -1,7 +1,6 @@
 /* ckpt-profile/1 to and from a file, one layer a line. */
 #include "core/formats/profile.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "core/base/names.h"
@@ -257,103 +256,107 @@ ckpt_code ckpt_profile_read(const char *path, ckpt_arena *out, const ckpt_profil
     return code;
 }
 
-static void write_text_member(ckpt_text *text, const char *key, const char *value)
+static int64_t int_at(const void *of, size_t offset)
 {
-    if (value != NULL && value[0] != '\0') {
-        ckpt_text_add(text, ", \"%s\": ", key);
-        ckpt_text_json(text, value);
-    }
+    return *(const int64_t *)(const void *)((const char *)of + offset);
 }
 
-static void write_timing(ckpt_text *text, const char *key, const ckpt_timing *timing, bool samples)
+static void write_timing(const char *key, const ckpt_timing *timing, bool samples, ckpt_json_writer *w)
 {
     const bool listed = samples && timing->sample_ns != NULL; /* on a line of their own: there may be a thousand */
-    ckpt_text_add(text, ",%s\"%s\": { \"median_ns\": %" PRId64 ", \"spread_ns\": %" PRId64 ", \"repeats\": %d",
-                  listed ? "\n      " : " ", key, timing->median_ns, timing->spread_ns, timing->repeats);
+    if (listed) {
+        ckpt_json_break(w, 6);
+    }
+    ckpt_json_begin_object(w, key, CKPT_JSON_LINE);
+    CKPT_JSON_INTS(w, {"median_ns", timing->median_ns}, {"spread_ns", timing->spread_ns}, {"repeats", timing->repeats});
     if (timing->launches > 0) {
-        ckpt_text_add(text, ", \"launches\": %d", timing->launches);
+        ckpt_json_put_int(w, "launches", timing->launches);
     }
     for (int f = 0; f < FACT_COUNT; f++) {
-        const int64_t *const value = (const int64_t *)(const void *)((const char *)timing + facts[f].offset);
-        if (*value > 0) {
-            ckpt_text_add(text, ", \"%s\": %" PRId64, facts[f].key, *value);
+        const int64_t value = int_at(timing, facts[f].offset);
+        if (value > 0) {
+            ckpt_json_put_int(w, facts[f].key, value);
         }
     }
     if (timing->roofline > 0) {
-        ckpt_text_add(text, ", \"roofline\": ");
-        ckpt_text_real(text, timing->roofline);
+        ckpt_json_put_real(w, "roofline", timing->roofline);
     }
     if (listed) {
-        ckpt_text_add(text, ",\n        \"samples_ns\": ");
-        ckpt_ns_list_write(timing->sample_ns, timing->repeats, text);
+        ckpt_json_break(w, 8);
+        ckpt_json_put_int_list(w, "samples_ns", timing->sample_ns, timing->repeats);
     }
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
 }
 
-static void write_kernels(const ckpt_profile_row *row, ckpt_text *text)
+static void write_kernels(const ckpt_profile_row *row, ckpt_json_writer *w)
 {
+    ckpt_json_break(w, 6);
+    ckpt_json_begin_array(w, "kernels", CKPT_JSON_LINE);
     for (int k = 0; k < row->kernel_count; k++) {
         const ckpt_profile_kernel *const kernel = &row->kernel[k];
-        ckpt_text_add(text, "%s\n        { \"direction\": \"%s\", \"name\": ", k > 0 ? "," : ",\n      \"kernels\": [",
-                      directions[kernel->direction]);
-        ckpt_text_json(text, kernel->name);
-        ckpt_text_add(text, ", \"count\": %d, \"median_ns\": %" PRId64 " }", kernel->count, kernel->median_ns);
+        ckpt_json_break(w, 8);
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "direction", directions[kernel->direction]);
+        ckpt_json_put_text(w, "name", kernel->name);
+        CKPT_JSON_INTS(w, {"count", kernel->count}, {"median_ns", kernel->median_ns});
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "%s", row->kernel_count > 0 ? "]" : "");
+    ckpt_json_end(w);
 }
 
 /* The rates while computing stand beside those alone, which must be there. */
-static void write_link(const ckpt_profile *profile, ckpt_text *text)
+static void write_link(const ckpt_profile *p, ckpt_json_writer *w)
 {
-    if (profile->d2h_bytes_per_s <= 0 || profile->h2d_bytes_per_s <= 0) {
+    if (p->d2h_bytes_per_s <= 0 || p->h2d_bytes_per_s <= 0) {
         return;
     }
-    ckpt_text_add(text, ",\n  \"link\": { \"d2h_bytes_per_s\": %" PRId64 ", \"h2d_bytes_per_s\": %" PRId64,
-                  profile->d2h_bytes_per_s, profile->h2d_bytes_per_s);
-    if (profile->d2h_busy_bytes_per_s > 0 && profile->h2d_busy_bytes_per_s > 0) {
-        ckpt_text_add(text, ",\n    \"d2h_busy_bytes_per_s\": %" PRId64 ", \"h2d_busy_bytes_per_s\": %" PRId64,
-                      profile->d2h_busy_bytes_per_s, profile->h2d_busy_bytes_per_s);
+    ckpt_json_begin_object(w, "link", CKPT_JSON_LINE);
+    CKPT_JSON_INTS(w, {"d2h_bytes_per_s", p->d2h_bytes_per_s}, {"h2d_bytes_per_s", p->h2d_bytes_per_s});
+    if (p->d2h_busy_bytes_per_s > 0 && p->h2d_busy_bytes_per_s > 0) {
+        ckpt_json_break(w, 4);
+        CKPT_JSON_INTS(w, {"d2h_busy_bytes_per_s", p->d2h_busy_bytes_per_s},
+                       {"h2d_busy_bytes_per_s", p->h2d_busy_bytes_per_s});
     }
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
 }
 
-static void write_row(const ckpt_profile_row *row, ckpt_text *text)
+static void write_row(const ckpt_profile_row *row, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "    { \"layer\": ");
-    ckpt_text_json(text, row->layer);
-    write_text_member(text, "op", row->op);
-    write_text_member(text, "same_as", row->same_as);
     const bool measured = row->same_as == NULL || row->same_as[0] == '\0';
-    write_timing(text, "forward", &row->forward, measured);
-    write_timing(text, "backward", &row->backward, measured);
-    write_timing(text, "update", &row->update, measured);
+    ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+    ckpt_json_put_text(w, "layer", row->layer);
+    ckpt_json_put_given(w, "op", row->op);
+    ckpt_json_put_given(w, "same_as", row->same_as);
+    write_timing("forward", &row->forward, measured, w);
+    write_timing("backward", &row->backward, measured, w);
+    write_timing("update", &row->update, measured, w);
     for (int f = 0; f < FIELD_COUNT; f++) {
-        const int64_t *const value = (const int64_t *)(const void *)((const char *)row + fields[f].offset);
-        ckpt_text_add(text, ", \"%s\": %" PRId64, fields[f].key, *value);
+        ckpt_json_put_int(w, fields[f].key, int_at(row, fields[f].offset));
     }
     if (measured) {
-        write_text_member(text, "algorithms", row->algorithms);
+        ckpt_json_put_given(w, "algorithms", row->algorithms);
     }
-    write_kernels(row, text);
-    ckpt_text_add(text, " }");
+    if (row->kernel_count > 0) {
+        write_kernels(row, w);
+    }
+    ckpt_json_end(w);
 }
 
 void ckpt_profile_write(const ckpt_profile *profile, ckpt_text *text)
 {
-    ckpt_text_add(text, "{\n  \"format\": \"ckpt-profile/1\",\n  \"model\": ");
-    ckpt_text_json(text, profile->model);
-    ckpt_text_add(text, ",\n  \"machine\": ");
-    ckpt_machine_write(&profile->machine, text);
-    if (profile->recorder != NULL && profile->recorder[0] != '\0') {
-        ckpt_text_add(text, ",\n  \"recorder\": ");
-        ckpt_text_json(text, profile->recorder);
-    }
-    ckpt_text_add(text, ",\n  \"flushed\": %s", profile->flushed ? "true" : "false");
-    write_link(profile, text);
-    ckpt_text_add(text, ",\n  \"layers\": [");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINES);
+    ckpt_json_put_text(&w, "format", "ckpt-profile/1");
+    ckpt_json_put_text(&w, "model", profile->model);
+    ckpt_machine_write(&profile->machine, &w);
+    ckpt_json_put_given(&w, "recorder", profile->recorder);
+    ckpt_json_put_bool(&w, "flushed", profile->flushed);
+    write_link(profile, &w);
+    ckpt_json_begin_array(&w, "layers", CKPT_JSON_LINES);
     for (int i = 0; i < profile->row_count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
-        write_row(&profile->row[i], text);
+        write_row(&profile->row[i], &w);
     }
-    ckpt_text_add(text, "%s]\n}\n", profile->row_count > 0 ? "\n  " : "");
+    ckpt_json_end(&w);
+    ckpt_json_end(&w);
 }

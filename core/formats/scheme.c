@@ -1,7 +1,6 @@
 /* How a step is spread over micro-batches, replicas and stages: its numbers and their place in a plan. */
 #include "core/formats/scheme.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "core/json/json_member.h"
@@ -71,31 +70,30 @@ ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *err)
     return CKPT_OK;
 }
 
-void ckpt_scheme_write(const ckpt_scheme *scheme, ckpt_text *text)
+void ckpt_scheme_write(const ckpt_scheme *scheme, ckpt_json_writer *w)
 {
     if (ckpt_scheme_is_plain(scheme)) {
         return;
     }
-    ckpt_text_add(text, ",\n  \"scheme\": { \"micro_batches\": %d, \"gradients\": \"%s\"", scheme->micro_batches,
-                  scheme->fused ? "fused" : "static");
-    ckpt_text_add(text, "%s", scheme->apart ? ", \"tied\": \"apart\"" : "");
+    ckpt_json_begin_object(w, "scheme", CKPT_JSON_LINE);
+    ckpt_json_put_int(w, "micro_batches", scheme->micro_batches);
+    ckpt_json_put_text(w, "gradients", scheme->fused ? "fused" : "static");
+    ckpt_json_put_given(w, "tied", scheme->apart ? "apart" : NULL);
     if (scheme->replicas > 1) {
-        ckpt_text_add(text, ", \"replicas\": %d, \"bucket_bytes\": %" PRId64 "%s%s", scheme->replicas,
-                      scheme->bucket_bytes, scheme->shard_optimizer ? ", \"shard\": \"optimizer\"" : "",
-                      scheme->overlap ? ", \"overlap\": true" : "");
+        CKPT_JSON_INTS(w, {"replicas", scheme->replicas}, {"bucket_bytes", scheme->bucket_bytes});
+        ckpt_json_put_given(w, "shard", scheme->shard_optimizer ? "optimizer" : NULL);
+        if (scheme->overlap) {
+            ckpt_json_put_bool(w, "overlap", true);
+        }
     }
     if (scheme->stages > 1) {
-        ckpt_text_add(text, ", \"stages\": %d, \"stage\": %d, \"first_layers\": [", scheme->stages, scheme->stage);
-        for (int s = 0; s < scheme->stages; s++) {
-            ckpt_text_add(text, "%s", s > 0 ? ", " : "");
-            ckpt_text_json(text, scheme->first_layer[s]);
-        }
-        ckpt_text_add(text, "]");
+        CKPT_JSON_INTS(w, {"stages", scheme->stages}, {"stage", scheme->stage});
+        ckpt_json_put_texts(w, "first_layers", scheme->first_layer, scheme->stages);
     }
     if (scheme->replicas > 1 || scheme->stages > 1) {
-        ckpt_text_add(text, ", \"network_bytes_per_s\": %" PRId64, scheme->network_bytes_per_s);
+        ckpt_json_put_int(w, "network_bytes_per_s", scheme->network_bytes_per_s);
     }
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
 }
 
 static ckpt_code read_count(const ckpt_item *item, const char *key, int least, int most, int *count, ckpt_err *err)

@@ -15,9 +15,9 @@
 
 #include "core/base/memory.h"
 #include "core/base/status.h"
-#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/json/json.h"
+#include "core/json/json_write.h"
 
 enum { CKPT_MICRO_BATCHES_MAX = 4096, CKPT_RANKS_MAX = 4096 };
 
@@ -59,7 +59,7 @@ CKPT_MUST_USE ckpt_code ckpt_scheme_check(const ckpt_scheme *scheme, ckpt_err *e
 
 /* The member "scheme" of a plan file; nothing is written for a plain scheme, and an absent member reads as
  * ckpt_scheme_alone. */
-void ckpt_scheme_write(const ckpt_scheme *scheme, ckpt_text *text);
+void ckpt_scheme_write(const ckpt_scheme *scheme, ckpt_json_writer *w);
 CKPT_MUST_USE ckpt_code ckpt_scheme_read(const ckpt_item *plan, ckpt_arena *out, ckpt_scheme *scheme, ckpt_err *err);
 
 #endif

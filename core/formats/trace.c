@@ -286,82 +286,89 @@ ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **
     return code;
 }
 
-static void write_event(const ckpt_event *event, ckpt_text *text)
+static void write_event(const ckpt_event *event, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "    { \"step\": %d, \"name\": ", event->step);
-    ckpt_text_json(text, event->name);
-    if (event->layer != NULL && event->layer[0] != '\0') {
-        ckpt_text_add(text, ", \"layer\": ");
-        ckpt_text_json(text, event->layer);
-    }
-    ckpt_text_add(text, ", \"stream\": ");
-    ckpt_text_json(text, event->stream != NULL ? event->stream : "compute");
-    ckpt_text_add(text, ", \"phase\": \"%s\", \"start_ns\": %" PRId64 ", \"end_ns\": %" PRId64 ", \"bytes\": {",
-                  ckpt_span_name(event->span), event->start_ns, event->end_ns);
-    const char *between = "";
+    ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+    ckpt_json_put_int(w, "step", event->step);
+    ckpt_json_put_text(w, "name", event->name);
+    ckpt_json_put_given(w, "layer", event->layer);
+    ckpt_json_put_text(w, "stream", event->stream != NULL ? event->stream : "compute");
+    ckpt_json_put_text(w, "phase", ckpt_span_name(event->span));
+    CKPT_JSON_INTS(w, {"start_ns", event->start_ns}, {"end_ns", event->end_ns});
+    ckpt_json_begin_object(w, "bytes", CKPT_JSON_LINE);
     for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
         if (event->bytes[c] != 0) {
-            ckpt_text_add(text, "%s \"%s\": %" PRId64, between, categories[c], event->bytes[c]);
-            between = ",";
+            ckpt_json_put_int(w, categories[c], event->bytes[c]);
         }
     }
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
     if (event->size_bytes != 0) {
-        ckpt_text_add(text, ", \"size_bytes\": %" PRId64, event->size_bytes);
+        ckpt_json_put_int(w, "size_bytes", event->size_bytes);
     }
     if (event->address != 0) {
-        ckpt_text_add(text, ", \"address\": %" PRId64, event->address);
+        ckpt_json_put_int(w, "address", event->address);
     }
     if (event->launches != 0) {
-        ckpt_text_add(text, ", \"kernel_ns\": %" PRId64 ", \"launches\": %d", event->kernel_ns, event->launches);
+        CKPT_JSON_INTS(w, {"kernel_ns", event->kernel_ns}, {"launches", event->launches});
     }
-    ckpt_text_add(text, " }");
+    ckpt_json_end(w);
 }
 
-static void write_place(const ckpt_trace_allocation *allocation, ckpt_text *text)
+static void write_allocations(const ckpt_trace *trace, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "    { \"what\": ");
-    ckpt_text_json(text, allocation->name);
-    ckpt_text_add(text,
-                  ", \"category\": \"%s\", \"from\": %d, \"to\": %d, \"offset\": %" PRId64 ", \"bytes\": %" PRId64 " }",
-                  ckpt_category_name(allocation->category), allocation->from, allocation->to, allocation->offset,
-                  allocation->bytes);
+    ckpt_json_begin_array(w, "places", CKPT_JSON_LINES);
+    for (int i = 0; i < trace->allocation_count; i++) {
+        const ckpt_trace_allocation *const a = &trace->allocation[i];
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "what", a->name);
+        ckpt_json_put_text(w, "category", ckpt_category_name(a->category));
+        CKPT_JSON_INTS(w, {"from", a->from}, {"to", a->to}, {"offset", a->offset}, {"bytes", a->bytes});
+        ckpt_json_end(w);
+    }
+    ckpt_json_end(w);
+}
+
+static void write_head(const ckpt_trace *trace, ckpt_json_writer *w)
+{
+    ckpt_json_put_text(w, "format", "ckpt-trace/1");
+    ckpt_json_put_text(w, "name", trace->name);
+    ckpt_json_put_or_empty(w, "plan", trace->plan);
+    ckpt_json_put_bool(w, "measured", trace->measured);
+    ckpt_json_put_int(w, "budget_bytes", trace->budget_bytes);
+    ckpt_json_join(w);
+    ckpt_json_put_int(w, "static_bytes", trace->static_bytes);
+    ckpt_json_join(w);
+    ckpt_json_put_int(w, "arena_bytes", trace->arena_bytes);
+    ckpt_json_put_int(w, "peak_bytes", trace->peak_bytes);
+    ckpt_json_join(w);
+    ckpt_json_put_int(w, "peak_event", trace->peak_event);
+    ckpt_json_join(w);
+    ckpt_json_put_int(w, "time_ns", trace->time_ns);
+    ckpt_json_join(w);
+    ckpt_json_put_int(w, "process_peak_bytes", trace->process_peak_bytes);
+    ckpt_machine_write(&trace->machine, w);
+    ckpt_json_put_given(w, "recorder", trace->recorder);
+    if (trace->capacity_bytes > 0) {
+        ckpt_json_put_int(w, "capacity_bytes", trace->capacity_bytes);
+    }
+    if (trace->step_ns_count > 0) {
+        ckpt_json_put_int_list(w, "step_times_ns", trace->step_ns, trace->step_ns_count);
+    }
 }
 
 void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text)
 {
-    ckpt_text_add(text, "{\n  \"format\": \"ckpt-trace/1\",\n  \"name\": ");
-    ckpt_text_json(text, trace->name);
-    ckpt_text_add(text, ",\n  \"plan\": ");
-    ckpt_text_json(text, trace->plan != NULL ? trace->plan : "");
-    ckpt_text_add(text,
-                  ",\n  \"measured\": %s,\n  \"budget_bytes\": %" PRId64 ", \"static_bytes\": %" PRId64
-                  ", \"arena_bytes\": %" PRId64 ",\n  \"peak_bytes\": %" PRId64
-                  ", \"peak_event\": %d, \"time_ns\": %" PRId64 ", \"process_peak_bytes\": %" PRId64
-                  ",\n  \"machine\": ",
-                  trace->measured ? "true" : "false", trace->budget_bytes, trace->static_bytes, trace->arena_bytes,
-                  trace->peak_bytes, trace->peak_event, trace->time_ns, trace->process_peak_bytes);
-    ckpt_machine_write(&trace->machine, text);
-    if (trace->recorder != NULL && trace->recorder[0] != '\0') {
-        ckpt_text_add(text, ",\n  \"recorder\": ");
-        ckpt_text_json(text, trace->recorder);
-    }
-    if (trace->capacity_bytes > 0) {
-        ckpt_text_add(text, ",\n  \"capacity_bytes\": %" PRId64, trace->capacity_bytes);
-    }
-    if (trace->step_ns_count > 0) {
-        ckpt_text_add(text, ",\n  \"step_times_ns\": ");
-        ckpt_ns_list_write(trace->step_ns, trace->step_ns_count, text);
-    }
-    ckpt_text_add(text, ",\n  \"events\": [");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINES);
+    write_head(trace, &w);
+    ckpt_json_begin_array(&w, "events", CKPT_JSON_LINES);
     for (int i = 0; i < trace->event_count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "\n");
-        write_event(&trace->event[i], text);
+        write_event(&trace->event[i], &w);
     }
-    ckpt_text_add(text, "%s]", trace->event_count > 0 ? "\n  " : "");
-    for (int i = 0; i < trace->allocation_count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ",\n" : ",\n  \"places\": [\n");
-        write_place(&trace->allocation[i], text);
+    ckpt_json_end(&w);
+    if (trace->allocation_count > 0) {
+        write_allocations(trace, &w);
     }
-    ckpt_text_add(text, "%s\n}\n", trace->allocation_count > 0 ? "\n  ]" : "");
+    ckpt_json_end(&w);
 }

@@ -110,17 +110,3 @@ ckpt_code ckpt_ns_list_read(const ckpt_item *array, int64_t *time, ckpt_err *err
     }
     return CKPT_OK;
 }
-
-void ckpt_ns_list_write(const int64_t *time, int count, ckpt_text *text)
-{
-    for (int i = 0; i < count; i++) {
-        ckpt_text_add(text, "%s%" PRId64, i > 0 ? ", " : "[", time[i]);
-    }
-    ckpt_text_add(text, "%s]", count > 0 ? "" : "[");
-}
-
-void ckpt_text_member(ckpt_text *text, const char *before, const char *value)
-{
-    ckpt_text_add(text, "%s", before);
-    ckpt_text_json(text, value != NULL ? value : "");
-}

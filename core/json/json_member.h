@@ -38,11 +38,7 @@ CKPT_MUST_USE ckpt_code ckpt_need_digest(const ckpt_item *object, const char *ke
 CKPT_MUST_USE ckpt_code ckpt_member_array(const ckpt_item *object, const char *key, ckpt_item *array, int *count,
                                           ckpt_err *err);
 
-/* Times of 0 or more whose sum fits 63 bits, to and from an array; `time` has room for its elements. */
+/* Times of 0 or more whose sum fits 63 bits; `time` has room for the array's elements. */
 CKPT_MUST_USE ckpt_code ckpt_ns_list_read(const ckpt_item *array, int64_t *time, ckpt_err *err);
-void ckpt_ns_list_write(const int64_t *time, int count, ckpt_text *text);
-
-/* Write `before`, which ends in the member's key, and then the value as a JSON string; NULL is "". */
-void ckpt_text_member(ckpt_text *text, const char *before, const char *value);
 
 #endif

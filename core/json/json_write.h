@@ -4,24 +4,30 @@
 #define CKPT_CORE_JSON_JSON_WRITE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/base/text.h"
 
 enum { CKPT_JSON_DEPTH_MAX = 31 };
 
-/* Where the members of an object, or the elements of an array, stand. Inside CKPT_JSON_LINE everything is on that line.
- */
+/* Where the members of an object, or the elements of an array, stand. Inside CKPT_JSON_LINE and _TIGHT everything is
+ * on that line. */
 typedef enum ckpt_json_layout {
     CKPT_JSON_LINES, /* each on a line of its own, two columns further in */
     CKPT_JSON_LINE,  /* one after another: { "a": 1, "b": [1, 2] } */
+    CKPT_JSON_TIGHT, /* CKPT_JSON_LINE without the blanks: {"a": 1, "b": [1, 2]} */
+    CKPT_JSON_ROWS,  /* CKPT_JSON_LINES, inside the other two as well */
 } ckpt_json_layout;
 
 typedef struct ckpt_json_writer {
     ckpt_text *text; /* borrowed; remembers what failed */
     int depth;       /* objects and arrays that are open */
+    int indent;      /* of these: with a line for each entry */
+    int column;      /* where ckpt_json_break puts what follows; -1: nowhere else than usual */
+    bool joined;     /* ckpt_json_join was called */
     struct {
-        bool array, lines, filled;
+        bool array, lines, tight, filled;
     } open[CKPT_JSON_DEPTH_MAX + 1];
 } ckpt_json_writer;
 
@@ -33,13 +39,33 @@ void ckpt_json_begin_object(ckpt_json_writer *writer, const char *key, ckpt_json
 void ckpt_json_begin_array(ckpt_json_writer *writer, const char *key, ckpt_json_layout layout);
 void ckpt_json_end(ckpt_json_writer *writer); /* of the innermost one that is open; of the last one with a line end */
 
-void ckpt_json_put_text(ckpt_json_writer *writer, const char *key, const char *value); /* NULL: null */
+void ckpt_json_put_text(ckpt_json_writer *writer, const char *key, const char *value);     /* NULL: null */
+void ckpt_json_put_or_empty(ckpt_json_writer *writer, const char *key, const char *value); /* NULL: "" */
+void ckpt_json_put_given(ckpt_json_writer *writer, const char *key, const char *value);    /* NULL or "": nothing */
 void ckpt_json_put_int(ckpt_json_writer *writer, const char *key, int64_t value);
+/* CKPT_JSON_INTS(w, {"key", value}, {"key", value}): several of them, in an object. */
+typedef struct ckpt_json_int {
+    const char *key;
+    int64_t value;
+} ckpt_json_int;
+#define CKPT_JSON_INTS(writer, ...)                                                                                    \
+    ckpt_json_put_ints(writer, (const ckpt_json_int[]){__VA_ARGS__},                                                   \
+                       sizeof((const ckpt_json_int[]){__VA_ARGS__}) / sizeof(ckpt_json_int))
+void ckpt_json_put_ints(ckpt_json_writer *writer, const ckpt_json_int *list, size_t count);
 void ckpt_json_put_bool(ckpt_json_writer *writer, const char *key, bool value);
 void ckpt_json_put_null(ckpt_json_writer *writer, const char *key);
 /* The shortest decimal that reads back as the same double, or with so many decimals; finite. */
 void ckpt_json_put_real(ckpt_json_writer *writer, const char *key, double value);
 void ckpt_json_put_fixed(ckpt_json_writer *writer, const char *key, double value, int decimals);
+
+/* Arrays on one line. */
+void ckpt_json_put_texts(ckpt_json_writer *writer, const char *key, const char *const *list, int count);
+void ckpt_json_put_int_list(ckpt_json_writer *writer, const char *key, const int64_t *list, int count);
+
+/* Where the next value stands, when not where the layout says: on a line of its own, so many columns in; or, among
+ * CKPT_JSON_LINES, behind the one before. */
+void ckpt_json_break(ckpt_json_writer *writer, int column);
+void ckpt_json_join(ckpt_json_writer *writer);
 
 /* The place of a value that the caller appends to `text` itself, one JSON value and nothing else: for parts that were
  * written before. */

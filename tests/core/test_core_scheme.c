@@ -92,7 +92,10 @@ static void plans_carry_their_scheme(void **state)
     ckpt_plan *plan = NULL;
     ckpt_arena_init(&arena);
     ckpt_text_init(&text);
-    ckpt_scheme_write(&scheme, &text);
+    ckpt_json_writer w;
+    ckpt_text_add(&text, ","); /* behind another member */
+    ckpt_json_begin(&w, &text);
+    ckpt_scheme_write(&scheme, &w);
     CHECK_OK(ckpt_text_end(&text, &err), err);
     CHECK_OK(read_back(text.bytes, &arena, &plan, &err), err);
     same_scheme(&plan->scheme, &scheme);
@@ -100,7 +103,8 @@ static void plans_carry_their_scheme(void **state)
     CHECK_OK(read_back("", &arena, &plan, &err), err);
     same_scheme(&plan->scheme, &ckpt_scheme_alone);
     ckpt_text_init(&text);
-    ckpt_scheme_write(&plan->scheme, &text);
+    ckpt_json_begin(&w, &text);
+    ckpt_scheme_write(&plan->scheme, &w);
     CHECK_OK(ckpt_text_end(&text, &err), err);
     assert_int_equal(text.length, 0); /* plans of one rank are what they were */
     ckpt_text_fini(&text);
