@@ -105,7 +105,7 @@ done
 # The drawing of a plan that does not fit said "peak 0 B".
 "$bin/ckpt-plan" --budget 1kB gpt.json -o infeasible.json >/dev/null 2>&1
 graph gpt.json --plan infeasible.json -o infeasible.dot || fail "drawing an infeasible plan"
-grep -q 'does not fit, least budget [1-9].*, budget 1.00 kB' infeasible.dot || fail "an infeasible plan is not drawn as one"
+grep -q 'does not fit, minimum budget [1-9].*, budget 1.00 kB' infeasible.dot || fail "an infeasible plan is not drawn as one"
 grep -q 'peak' infeasible.dot && fail "an infeasible plan has a peak"
 
 # Blocks that repeat are drawn once, beyond 300 layers or as many as --fold says.

@@ -195,7 +195,7 @@ export_both two "$golden/predicted.json" "$golden/measured.json"
     fail "a plan with copies"
 export_both copied copies.json
 [ "$(cat copied.arrows)" -ge 2 ] || fail "$(cat copied.arrows) arrows between copies"
-grep -q '"name":"h\.[0-9]*","cat":"layer"' copied.json || fail "no slice around a block"
+grep -q '"name": "h\.[0-9]*", "cat": "layer"' copied.json || fail "no slice around a block"
 
 # Plans have an order and no times.
 "$bin/ckpt-view" plan.json -o plan.trace.json || fail "a plan as json"

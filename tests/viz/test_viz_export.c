@@ -53,7 +53,7 @@ static void members_that_are_not_set(void **state)
         ckpt_text_init(&text);
         CHECK_OK(writers[w](&given, 1, &text, &err), err);
         CHECK(strstr(text.bytes, "(null)") == NULL, "%s", text.bytes);
-        CHECK(writers[w] == ckpt_view_csv || strstr(text.bytes, "\"ts\":0.000,\"dur\":0.007") != NULL, "%s",
+        CHECK(writers[w] == ckpt_view_csv || strstr(text.bytes, "\"ts\": 0.000, \"dur\": 0.007") != NULL, "%s",
               text.bytes);
         ckpt_text_fini(&text);
     }

@@ -186,11 +186,11 @@ static void bad_plans(void **state)
     allocation[1].bytes = CKPT_BYTES_MAX;
     plan_refused(&plan, "more than 2^63 bytes");
     allocation[1].to = plan.step_count;
-    plan_refused(&plan, "p.json: place 1 is from step ");
+    plan_refused(&plan, "p.json: allocation 1 is from step ");
     allocation[1].to = allocation[1].from - 1;
-    plan_refused(&plan, "p.json: place 1 is from step ");
+    plan_refused(&plan, "p.json: allocation 1 is from step ");
     allocation[1].from = allocation[1].to = -1;
-    plan_refused(&plan, "p.json: place 1 is from step -1 to step -1");
+    plan_refused(&plan, "p.json: allocation 1 is from step -1 to step -1");
     allocation[1] = m.plan->allocation[1];
     ckpt_step *const step = CKPT_NEW(&m.arena, ckpt_step, plan.step_count);
     memcpy(step, plan.step, (size_t)plan.step_count * sizeof *step);

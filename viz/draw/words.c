@@ -39,3 +39,16 @@ void ckpt_words_csv(ckpt_text *text, const char *string)
     }
     ckpt_text_put(text, "\"", 1);
 }
+
+void ckpt_words_base64(ckpt_text *text, const void *bytes, size_t length)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *const byte = bytes;
+    for (size_t i = 0; i < length; i += 3) {
+        const unsigned b = i + 1 < length ? byte[i + 1] : 0, c = i + 2 < length ? byte[i + 2] : 0;
+        const unsigned all = (unsigned)byte[i] << 16 | b << 8 | c;
+        const char four[] = {letters[all >> 18], letters[all >> 12 & 63], i + 1 < length ? letters[all >> 6 & 63] : '=',
+                             i + 2 < length ? letters[all & 63] : '='};
+        ckpt_text_put(text, four, sizeof four);
+    }
+}

@@ -12,4 +12,7 @@ void ckpt_words_xml(ckpt_text *text, const char *string);
  * formula, so that gets an apostrophe before it. */
 void ckpt_words_csv(ckpt_text *text, const char *string);
 
+/* As base64 (RFC 4648, section 4). */
+void ckpt_words_base64(ckpt_text *text, const void *bytes, size_t length);
+
 #endif

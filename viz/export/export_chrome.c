@@ -4,9 +4,11 @@
  * Viewers want the slices of a thread to nest. Those of a stream come one after the other; one that overlaps the one
  * before goes to another thread of the same stream. A trace without times is drawn with one microsecond a step. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json/json_write.h"
 #include "viz/timeline/view.h"
 
 typedef struct slice {
@@ -26,7 +28,7 @@ typedef struct exporter {
     slice *slice;
     int count;
     int flow; /* number of the last one */
-    ckpt_text *text;
+    ckpt_json_writer *json;
 } exporter;
 
 enum { PHASES_THREAD = 1 };
@@ -49,29 +51,57 @@ static ckpt_ns end_of(const exporter *x, int index)
 }
 
 /* Microseconds, exact to the nanosecond. */
-static void time_member(exporter *x, const char *key, ckpt_ns ns)
+static void put_time(exporter *x, const char *key, ckpt_ns ns)
 {
-    ckpt_text_add(x->text, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+    ckpt_json_put_here(x->json, key);
+    ckpt_text_add(x->json->text, "%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
 }
 
+/* An event, open; what it has beside a phase of the format, a thread and a name follows, then its arguments. */
 static void begin(exporter *x, const char *phase, int thread, const char *name)
 {
-    ckpt_text_add(x->text, ",\n{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"name\":", phase, x->process, thread);
-    ckpt_text_json(x->text, name);
+    ckpt_json_begin_object(x->json, NULL, CKPT_JSON_LINE);
+    ckpt_json_put_text(x->json, "ph", phase);
+    ckpt_json_put_int(x->json, "pid", x->process);
+    ckpt_json_put_int(x->json, "tid", thread);
+    ckpt_json_put_text(x->json, "name", name);
 }
 
-static void name_of(exporter *x, const char *what, int thread, const char *name)
+static void begin_arguments(exporter *x)
 {
-    begin(x, "M", thread, what);
-    ckpt_text_add(x->text, ",\"args\":{\"name\":");
-    ckpt_text_json(x->text, name);
-    ckpt_text_add(x->text, "}}");
+    ckpt_json_begin_object(x->json, "args", CKPT_JSON_LINE);
 }
 
-static void rank_of(exporter *x, const char *what, int thread, int rank)
+static void end(exporter *x)
+{
+    ckpt_json_end(x->json);
+    ckpt_json_end(x->json);
+}
+
+/* What a process (thread 0) or a thread is called, and where it stands among the others. */
+static void put_name(exporter *x, const char *what, const char *order, int thread, const char *name)
 {
     begin(x, "M", thread, what);
-    ckpt_text_add(x->text, ",\"args\":{\"sort_index\":%d}}", rank);
+    begin_arguments(x);
+    ckpt_json_put_text(x->json, "name", name);
+    end(x);
+    begin(x, "M", thread, order);
+    begin_arguments(x);
+    ckpt_json_put_int(x->json, "sort_index", thread > 0 ? thread : x->process);
+    end(x);
+}
+
+/* A slice of `runs` runs. */
+static void put_span(exporter *x, int thread, const char *name, const char *category, ckpt_ns from, ckpt_ns to,
+                     int runs)
+{
+    begin(x, "X", thread, name);
+    ckpt_json_put_text(x->json, "cat", category);
+    put_time(x, "ts", from);
+    put_time(x, "dur", to - from);
+    begin_arguments(x);
+    ckpt_json_put_int(x->json, "runs", runs);
+    end(x);
 }
 
 static ckpt_code name_process(exporter *x, ckpt_arena *scratch, ckpt_err *err)
@@ -83,8 +113,7 @@ static ckpt_code name_process(exporter *x, ckpt_arena *scratch, ckpt_err *err)
     if (name == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a name");
     }
-    name_of(x, "process_name", 0, name);
-    rank_of(x, "process_sort_index", 0, x->process);
+    put_name(x, "process_name", "process_sort_index", 0, name);
     return CKPT_OK;
 }
 
@@ -164,43 +193,42 @@ static ckpt_code make_slices(exporter *x, ckpt_arena *scratch, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void put_arguments(exporter *x, const slice *s)
-{
-    const ckpt_event *const event = s->event;
-    ckpt_text_add(x->text, ",\"args\":{\"step\":%d", event->step);
-    if (event->layer != NULL && event->layer[0] != '\0') {
-        ckpt_text_add(x->text, ",\"layer\":");
-        ckpt_text_json(x->text, event->layer);
-    }
-    if (s->point && event->end_ns > event->start_ns) {
-        ckpt_text_add(x->text, ",\"took_ns\":%" PRId64, event->end_ns - event->start_ns);
-    }
-    if (event->size_bytes > 0) {
-        ckpt_text_add(x->text, ",\"bytes\":%" PRId64, event->size_bytes);
-    }
-    if (event->address > 0) {
-        ckpt_text_add(x->text, ",\"address\":\"0x%" PRIx64 "\"", event->address);
-    }
-    if (event->launches > 0) {
-        ckpt_text_add(x->text, ",\"kernel_ns\":%" PRId64 ",\"launches\":%d", event->kernel_ns, event->launches);
-    }
-    ckpt_text_add(x->text, "}}");
-}
-
 static void put_slice(exporter *x, const slice *s)
 {
-    begin(x, s->point ? "i" : "X", s->thread, s->event->name);
-    ckpt_text_add(x->text, ",\"cat\":\"%s\"", ckpt_span_name(s->event->span));
-    time_member(x, "ts", s->start);
+    const ckpt_event *const event = s->event;
+    begin(x, s->point ? "i" : "X", s->thread, event->name);
+    ckpt_json_put_text(x->json, "cat", ckpt_span_name(event->span));
+    put_time(x, "ts", s->start);
     if (s->point) {
-        ckpt_text_add(x->text, ",\"s\":\"t\"");
+        ckpt_json_put_text(x->json, "s", "t");
     } else {
-        time_member(x, "dur", s->end - s->start);
+        put_time(x, "dur", s->end - s->start);
     }
-    put_arguments(x, s);
+    begin_arguments(x);
+    ckpt_json_put_int(x->json, "step", event->step);
+    if (event->layer != NULL && event->layer[0] != '\0') {
+        ckpt_json_put_text(x->json, "layer", event->layer);
+    }
+    if (s->point && event->end_ns > event->start_ns) {
+        ckpt_json_put_int(x->json, "took_ns", event->end_ns - event->start_ns);
+    }
+    if (event->size_bytes > 0) {
+        ckpt_json_put_int(x->json, "bytes", event->size_bytes);
+    }
+    if (event->address > 0) {
+        char address[24];
+        snprintf(address, sizeof address, "0x%" PRIx64, event->address);
+        ckpt_json_put_text(x->json, "address", address);
+    }
+    if (event->launches > 0) {
+        ckpt_json_put_int(x->json, "kernel_ns", event->kernel_ns);
+        ckpt_json_put_int(x->json, "launches", event->launches);
+    }
+    end(x);
 }
 
-static void put_group(exporter *x, const slice *s, int count, const char *name, size_t length, const char *category)
+/* A slice around `count` others, called by the first `length` bytes of a name. */
+static void put_group(exporter *x, const slice *s, int count, const char *name, size_t length)
 {
     char shown[200];
     size_t fits = length < sizeof shown - 1 ? length : sizeof shown - 1;
@@ -209,11 +237,7 @@ static void put_group(exporter *x, const slice *s, int count, const char *name, 
     }
     memcpy(shown, name, fits);
     shown[fits] = '\0';
-    begin(x, "X", s->thread, shown);
-    ckpt_text_add(x->text, ",\"cat\":\"%s\"", category);
-    time_member(x, "ts", s->start);
-    time_member(x, "dur", s[count - 1].end - s->start);
-    ckpt_text_add(x->text, ",\"args\":{\"runs\":%d}}", count);
+    put_span(x, s->thread, shown, "layer", s->start, s[count - 1].end, count);
 }
 
 /* Bytes of "h.3.att" of the first `depth` parts between dots; 0 when it has fewer. */
@@ -262,7 +286,7 @@ static void put_layers(exporter *x, const slice *s, int count, int depth)
             parts++;
         }
         const char *const layer = s[i].event->layer;
-        put_group(x, s + i, run, layer, prefix(layer, parts), "layer");
+        put_group(x, s + i, run, layer, prefix(layer, parts));
         put_layers(x, s + i, run, parts + 1);
         i += run;
     }
@@ -287,8 +311,7 @@ static ckpt_code put_threads(exporter *x, ckpt_arena *scratch, ckpt_err *err)
         if (name == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a name");
         }
-        name_of(x, "thread_name", thread, name);
-        rank_of(x, "thread_sort_index", thread, thread);
+        put_name(x, "thread_name", "thread_sort_index", thread, name);
         put_layers(x, first, runs, 1);
         for (int i = from + runs; i < to; i++) {
             put_slice(x, &x->slice[i]);
@@ -323,41 +346,39 @@ static void put_phases(exporter *x)
         }
         if (strcmp(first.stream, "compute") == 0) {
             if (!named) {
-                name_of(x, "thread_name", PHASES_THREAD, "phases");
-                rank_of(x, "thread_sort_index", PHASES_THREAD, PHASES_THREAD);
+                put_name(x, "thread_name", "thread_sort_index", PHASES_THREAD, "phases");
                 named = true;
             }
-            const char *const phase = ckpt_span_name(first.event->span);
-            begin(x, "X", PHASES_THREAD, phase);
-            ckpt_text_add(x->text, ",\"cat\":\"phase\"");
-            time_member(x, "ts", first.start);
-            time_member(x, "dur", x->slice[last].end - first.start);
-            ckpt_text_add(x->text, ",\"args\":{\"runs\":%d}}", runs);
+            put_span(x, PHASES_THREAD, ckpt_span_name(first.event->span), "phase", first.start, x->slice[last].end,
+                     runs);
         }
         i = next;
     }
 }
 
-static void put_count(exporter *x, const char *name, ckpt_ns at, ckpt_bytes bytes)
+static void begin_counter(exporter *x, const char *name, ckpt_ns at)
 {
     begin(x, "C", 0, name);
-    time_member(x, "ts", at);
-    ckpt_text_add(x->text, ",\"args\":{\"bytes\":%" PRId64 "}}", bytes);
+    put_time(x, "ts", at);
+    begin_arguments(x);
+}
+
+static void put_count(exporter *x, const char *name, ckpt_ns at, ckpt_bytes bytes)
+{
+    begin_counter(x, name, at);
+    ckpt_json_put_int(x->json, "bytes", bytes);
+    end(x);
 }
 
 static void put_memory(exporter *x, ckpt_ns at, const ckpt_event *event, const bool *used)
 {
-    begin(x, "C", 0, "memory");
-    time_member(x, "ts", at);
-    const char *between = "";
-    ckpt_text_add(x->text, ",\"args\":{");
+    begin_counter(x, "memory", at);
     for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
         if (used[c]) {
-            ckpt_text_add(x->text, "%s\"%s\":%" PRId64, between, ckpt_category_name((ckpt_category)c), event->bytes[c]);
-            between = ",";
+            ckpt_json_put_int(x->json, ckpt_category_name((ckpt_category)c), event->bytes[c]);
         }
     }
-    ckpt_text_add(x->text, "}}");
+    end(x);
 }
 
 /* Bytes by category from the moment each event begins, their sum as the budget counts it, and the limits. */
@@ -370,13 +391,13 @@ static void put_counters(exporter *x)
             used[c] = used[c] || t->event[i].bytes[c] != 0;
         }
     }
-    ckpt_ns now = 0, end = 0;
+    ckpt_ns now = 0, last = 0;
     ckpt_bytes before = -1;
     for (int i = 0; i < t->event_count; i++) {
         ckpt_bands bands;
         ckpt_event_bands(t, &t->event[i], &bands);
         now = start_of(x, i) > now ? start_of(x, i) : now;
-        end = end_of(x, i) > end ? end_of(x, i) : end;
+        last = end_of(x, i) > last ? end_of(x, i) : last;
         put_memory(x, now, &t->event[i], used);
         if (bands.planned != before) {
             put_count(x, "in use", now, bands.planned);
@@ -384,21 +405,24 @@ static void put_counters(exporter *x)
         }
         if (i == t->peak_event) {
             begin(x, "i", 0, "peak");
-            time_member(x, "ts", now);
-            ckpt_text_add(x->text, ",\"s\":\"p\",\"args\":{\"bytes\":%" PRId64 ",\"step\":%d}}", bands.planned,
-                          t->event[i].step);
+            put_time(x, "ts", now);
+            ckpt_json_put_text(x->json, "s", "p");
+            begin_arguments(x);
+            ckpt_json_put_int(x->json, "bytes", bands.planned);
+            ckpt_json_put_int(x->json, "step", t->event[i].step);
+            end(x);
         }
     }
     if (t->event_count > 0) { /* so that the last values have a length */
-        put_memory(x, end > now ? end : now, &t->event[t->event_count - 1], used);
-        put_count(x, "in use", end > now ? end : now, before);
+        put_memory(x, last > now ? last : now, &t->event[t->event_count - 1], used);
+        put_count(x, "in use", last > now ? last : now, before);
     }
     for (int n = 0; n < 2; n++) {
         const char *const name = n == 0 ? "budget" : "capacity";
         const ckpt_bytes limit = n == 0 ? t->budget_bytes : t->capacity_bytes;
         if (limit > 0) {
             put_count(x, name, 0, limit);
-            put_count(x, name, end > now ? end : now, limit);
+            put_count(x, name, last > now ? last : now, limit);
         }
     }
 }
@@ -413,9 +437,13 @@ static int by_name_and_time(const void *a, const void *b)
 static void put_flow(exporter *x, const char *phase, const slice *s)
 {
     begin(x, phase, s->thread, "offloaded");
-    ckpt_text_add(x->text, ",\"cat\":\"copy\",\"id\":%d", x->flow);
-    time_member(x, "ts", s->start);
-    ckpt_text_add(x->text, "%s}", phase[0] == 'f' ? ",\"bp\":\"e\"" : "");
+    ckpt_json_put_text(x->json, "cat", "copy");
+    ckpt_json_put_int(x->json, "id", x->flow);
+    put_time(x, "ts", s->start);
+    if (phase[0] == 'f') {
+        ckpt_json_put_text(x->json, "bp", "e");
+    }
+    ckpt_json_end(x->json);
 }
 
 /* An arrow from a copy to the host to the next copy of the same buffer back. */
@@ -443,21 +471,6 @@ static ckpt_code put_flows(exporter *x, ckpt_arena *scratch, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void put_about(const ckpt_trace *t, ckpt_text *text)
-{
-    ckpt_text_add(text, "{\"name\":");
-    ckpt_text_json(text, t->name);
-    ckpt_text_add(text, ",\"plan\":");
-    ckpt_text_json(text, t->plan != NULL ? t->plan : "");
-    ckpt_text_add(text,
-                  ",\"measured\":%s,\"budget_bytes\":%" PRId64 ",\"static_bytes\":%" PRId64 ",\"arena_bytes\":%" PRId64
-                  ",\"peak_bytes\":%" PRId64 ",\"time_ns\":%" PRId64 ",\"machine\":",
-                  t->measured ? "true" : "false", t->budget_bytes, t->static_bytes, t->arena_bytes, t->peak_bytes,
-                  t->time_ns);
-    ckpt_text_json(text, t->machine.device != NULL ? t->machine.device : "");
-    ckpt_text_add(text, "}");
-}
-
 static ckpt_code put_trace(exporter *x, ckpt_arena *scratch, ckpt_err *err)
 {
     ckpt_ns last = 0;
@@ -475,26 +488,27 @@ static ckpt_code put_trace(exporter *x, ckpt_arena *scratch, ckpt_err *err)
 
 ckpt_code ckpt_view_chrome(const ckpt_trace *const *trace, int trace_count, ckpt_text *text, ckpt_err *err)
 {
-    ckpt_text_add(text, "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"made by\":\"ckpt-view\",\"traces\":[");
-    for (int i = 0; i < trace_count; i++) {
-        ckpt_text_add(text, "%s", i > 0 ? ",\n" : "");
-        put_about(trace[i], text);
-    }
-    /* The comma before every event needs one that comes first. */
-    ckpt_text_add(text, "]},\n\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_labels\","
-                        "\"args\":{\"labels\":\"ckpt\"}}");
+    ckpt_json_writer json;
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
+    ckpt_json_begin(&json, text);
+    ckpt_json_begin_object(&json, NULL, CKPT_JSON_LINES);
+    ckpt_json_put_text(&json, "displayTimeUnit", "ns");
+    ckpt_json_begin_object(&json, "otherData", CKPT_JSON_LINE);
+    ckpt_json_put_text(&json, "made by", "ckpt-view");
+    ckpt_json_end(&json);
+    ckpt_json_begin_array(&json, "traceEvents", CKPT_JSON_LINES);
     ckpt_code code = CKPT_OK;
-    int flow = 0;
+    exporter x = {.json = &json};
     for (int i = 0; i < trace_count && code == CKPT_OK; i++) {
         const ckpt_mark mark = ckpt_arena_mark(&scratch);
-        exporter x = {.trace = trace[i], .process = i + 1, .flow = flow, .text = text};
+        x.trace = trace[i];
+        x.process = i + 1;
         code = put_trace(&x, &scratch, err);
-        flow = x.flow;
         ckpt_arena_rewind(&scratch, mark);
     }
     ckpt_arena_fini(&scratch);
-    ckpt_text_add(text, "\n]}\n");
+    ckpt_json_end(&json);
+    ckpt_json_end(&json);
     return code == CKPT_OK ? ckpt_text_end(text, err) : code;
 }

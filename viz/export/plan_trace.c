@@ -1,70 +1,42 @@
-/* A plan as the trace it predicts, without its graph: what is in memory follows from its places, what things are called
+/* A plan as the trace it predicts, without its graph: what is in memory follows from its allocations, what things are called
  * from its outline. The same bytes at every step as the simulator gives; of times only that of the whole step. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/names.h"
 #include "viz/timeline/live_ranges.h"
-
-typedef struct named {
-    const char *name;
-    int index;
-} named;
-
-/* Names of the outline, sorted. */
-typedef struct names {
-    named *at;
-    int count;
-} names;
 
 typedef struct maker {
     const ckpt_plan *plan;
     const char *source;
     ckpt_arena *out;
     ckpt_err *err;
-    names ops, buffers;
-    const char **layer; /* per buffer: of the op that writes it */
+    ckpt_names ops, buffers; /* of the outline */
+    const char **layer;      /* per buffer: of the op that writes it */
     ckpt_event *event;
     ckpt_trace_allocation *allocation;
 } maker;
 
-static int by_name(const void *a, const void *b)
-{
-    const named *const x = a, *const y = b;
-    return strcmp(x->name, y->name);
-}
-
 static ckpt_code no_memory(const maker *m)
 {
-    return CKPT_FAIL(m->err, CKPT_NO_MEMORY, "no memory for a plan of %d steps and %d places", m->plan->step_count,
+    return CKPT_FAIL(m->err, CKPT_NO_MEMORY, "no memory for a plan of %d steps and %d allocations", m->plan->step_count,
                      m->plan->allocation_count);
-}
-
-static int find(const names *all, const char *name)
-{
-    const named key = {name, -1};
-    const named *const found = all->count > 0 ? bsearch(&key, all->at, (size_t)all->count, sizeof key, by_name) : NULL;
-    return found != NULL ? found->index : -1;
 }
 
 static ckpt_code find_names(maker *m)
 {
     const ckpt_outline *const outline = &m->plan->outline;
-    m->ops = (names){CKPT_NEW(m->out, named, outline->op_count), outline->op_count};
-    m->buffers = (names){CKPT_NEW(m->out, named, outline->buffer_count), outline->buffer_count};
+    CKPT_TRY(ckpt_names_init(&m->ops, outline->op_count, m->out, m->err));
+    CKPT_TRY(ckpt_names_init(&m->buffers, outline->buffer_count, m->out, m->err));
     m->layer = CKPT_NEW(m->out, const char *, outline->buffer_count);
-    if (m->ops.at == NULL || m->buffers.at == NULL || m->layer == NULL) {
+    if (m->layer == NULL) {
         return no_memory(m);
     }
     for (int i = 0; i < outline->op_count; i++) {
-        m->ops.at[i] = (named){outline->op[i].name, i};
+        (void)ckpt_names_add(&m->ops, outline->op[i].name, i);
     }
     for (int i = 0; i < outline->buffer_count; i++) {
-        m->buffers.at[i] = (named){outline->buffer[i].name, i};
+        (void)ckpt_names_add(&m->buffers, outline->buffer[i].name, i);
         m->layer[i] = "";
-    }
-    qsort(m->ops.at, (size_t)m->ops.count, sizeof *m->ops.at, by_name);
-    if (m->buffers.count > 0) {
-        qsort(m->buffers.at, (size_t)m->buffers.count, sizeof *m->buffers.at, by_name);
     }
     return CKPT_OK;
 }
@@ -89,7 +61,7 @@ static ckpt_code name_step(const maker *m, int s)
     const ckpt_step *const step = &m->plan->step[s];
     ckpt_event *const event = &m->event[s];
     const bool run = step->kind == CKPT_RUN;
-    const int target = find(run ? &m->ops : &m->buffers, step->name);
+    const int target = ckpt_names_find(run ? &m->ops : &m->buffers, step->name);
     if (target < 0) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
                          "%.200s: step %d (%s \"%.80s\"): the plan's own \"graph\" has no such %s", m->source, s,
@@ -110,20 +82,20 @@ static ckpt_code name_step(const maker *m, int s)
     return CKPT_OK;
 }
 
-/* What a place is of, and who wrote it. */
+/* What an allocation is of, and who wrote it. */
 static ckpt_code name_allocation(const maker *m, int p)
 {
     const ckpt_allocation *const allocation = &m->plan->allocation[p];
     ckpt_category category = CKPT_CAT_WORKSPACE;
     if (strcmp(allocation->name, "workspace") != 0) {
-        const int buffer = find(&m->buffers, allocation->name);
+        const int buffer = ckpt_names_find(&m->buffers, allocation->name);
         if (buffer < 0) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
-                             "%.200s: place %d is of \"%.80s\", and the plan's own \"graph\" has no such buffer",
+                             "%.200s: allocation %d is of \"%.80s\", and the plan's own \"graph\" has no such buffer",
                              m->source, p, allocation->name);
         }
         const ckpt_step *const step = &m->plan->step[allocation->from];
-        const int writer = step->kind == CKPT_RUN ? find(&m->ops, step->name) : -1;
+        const int writer = step->kind == CKPT_RUN ? ckpt_names_find(&m->ops, step->name) : -1;
         if (writer >= 0 && m->plan->outline.op[writer].layer != NULL) {
             m->layer[buffer] = m->plan->outline.op[writer].layer;
         }
@@ -169,7 +141,7 @@ static ckpt_code add_bytes(const maker *m, ckpt_bytes *static_bytes)
         }
     }
     if (!fits) {
-        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: statics and places add up to more than 2^63 bytes",
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: statics and allocations add up to more than 2^63 bytes",
                          m->source);
     }
     for (int s = 0; s < plan->step_count; s++) {
@@ -212,7 +184,7 @@ static ckpt_code check(const maker *m)
         const ckpt_allocation *const allocation = &plan->allocation[p];
         if (allocation->from < 0 || allocation->to < allocation->from || allocation->to >= plan->step_count) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
-                             "%.200s: place %d is from step %d to step %d, and there are %d steps", m->source, p,
+                             "%.200s: allocation %d is from step %d to step %d, and there are %d steps", m->source, p,
                              allocation->from, allocation->to, plan->step_count);
         }
     }

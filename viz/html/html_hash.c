@@ -4,21 +4,9 @@
 #include <stdio.h>
 
 #include "core/base/digest.h"
+#include "viz/draw/words.h"
 
 enum { BYTES = 32 };
-
-/* RFC 4648, section 4. */
-static void put_base64(ckpt_text *text, const unsigned char *bytes, int count)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (int i = 0; i < count; i += 3) {
-        const unsigned b = i + 1 < count ? bytes[i + 1] : 0, c = i + 2 < count ? bytes[i + 2] : 0;
-        const unsigned all = (unsigned)bytes[i] << 16 | b << 8 | c;
-        const char four[] = {letters[all >> 18], letters[all >> 12 & 63], i + 1 < count ? letters[all >> 6 & 63] : '=',
-                             i + 2 < count ? letters[all & 63] : '='};
-        ckpt_text_put(text, four, sizeof four);
-    }
-}
 
 void ckpt_html_hash(ckpt_text *text, const char *bytes, size_t length)
 {
@@ -37,6 +25,6 @@ void ckpt_html_hash(ckpt_text *text, const char *bytes, size_t length)
         digest[i] = (unsigned char)byte;
     }
     ckpt_text_add(text, "'sha256-");
-    put_base64(text, digest, BYTES);
+    ckpt_words_base64(text, digest, BYTES);
     ckpt_text_add(text, "'");
 }
