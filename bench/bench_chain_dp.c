@@ -97,7 +97,7 @@ static void run(const char *name, int count, int percent, int points)
     }
     const ckpt_plan_options options = {0};
     const ckpt_dp_effort effort = {.points = points};
-    ckpt_dp_answer candidates;
+    ckpt_dp_result candidates;
     ckpt_err err = {0};
     const clock_t start = clock();
     const ckpt_code code = ckpt_dp_solve(&chain, whole / 100 * percent, &effort, &options, &out, &candidates, &err);

@@ -43,7 +43,7 @@ CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *str
 /* The figures of a sweep, without baselines. Its texts are the plans'. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve *curve, ckpt_err *err);
 
-/* What each baseline of the strategies does on the same graph, at the least budget it can meet and at those of the
+/* What each baseline of the strategies does on the same graph, at the minimum budget it can meet and at those of the
  * curve above that (one that does not look at the budget: at the least alone); one that meets none of them is left out.
  * Ended early, by `options`, the curve is no longer complete. Errors: as ckpt_plan_make. Cost: about as many plans as
  * the curve has points, for each baseline. */
@@ -105,8 +105,8 @@ typedef struct ckpt_layer_report {
     ckpt_bytes kept_bytes;    /* of what its forward wrote, in memory when the last forward op (of its micro-batch) has
                                  run */
     ckpt_bytes host_bytes;    /* of the rest, on the host or on its way there */
-    ckpt_bytes dropped_bytes; /* of the rest, made again later: what keeping it would take */
-    ckpt_ns again_ns;         /* in runs again, of all its forward ops */
+    ckpt_bytes dropped_bytes; /* of the rest, recomputed later: what keeping it would take */
+    ckpt_ns recompute_ns;     /* in recomputations, of all its forward ops */
 } ckpt_layer_report;
 
 typedef struct ckpt_more {

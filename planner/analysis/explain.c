@@ -137,11 +137,11 @@ static void add_kept(whereabouts *w, int batch, const int *row_of, ckpt_layer_re
     }
 }
 
-/* A run again: its time, and the bytes behind the boundary that only it provides. */
-static void add_again(whereabouts *w, int o, bool behind, ckpt_layer_report *row)
+/* A recomputation: its time, and the bytes behind the boundary that only it provides. */
+static void add_recomputed(whereabouts *w, int o, bool behind, ckpt_layer_report *row)
 {
     const ckpt_graph_op *const op = &w->graph->op[o];
-    row->again_ns += op->time_ns;
+    row->recompute_ns += op->time_ns;
     row->decision = CKPT_RECOMPUTE;
     for (int i = 0; behind && i < op->writes.count; i++) {
         const int b = op->writes.at[i];
@@ -178,7 +178,7 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
         batch = step->kind == CKPT_RUN ? batch_of(&w, step->target) : batch;
         follow(&w, step);
         if (step->kind == CKPT_RUN && step->recomputed && row >= 0) {
-            add_again(&w, step->target, i > boundary[batch], &rows[row]);
+            add_recomputed(&w, step->target, i > boundary[batch], &rows[row]);
         } else if (step->kind == CKPT_OFFLOAD && row >= 0 && rows[row].decision == CKPT_KEEP) {
             rows[row].decision = CKPT_OFFLOADED;
         }
@@ -229,7 +229,7 @@ ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *graph, const cha
 
 static double ns_per_mib(const ckpt_layer_report *row)
 {
-    return row->dropped_bytes > 0 ? (double)row->again_ns * 1048576 / (double)row->dropped_bytes : 0;
+    return row->dropped_bytes > 0 ? (double)row->recompute_ns * 1048576 / (double)row->dropped_bytes : 0;
 }
 
 /* Right-aligned, "-" for nothing; not at all without `shown`. */
@@ -253,7 +253,7 @@ static void add_row(ckpt_text *text, int width, bool host, const char *decision,
     add_cell(text, true, row->kept_bytes, ckpt_bytes_show);
     add_cell(text, host, row->host_bytes, ckpt_bytes_show);
     add_cell(text, true, row->dropped_bytes, ckpt_bytes_show);
-    add_cell(text, true, row->again_ns, ckpt_ns_show);
+    add_cell(text, true, row->recompute_ns, ckpt_ns_show);
     add_cell(text, true, (ckpt_ns)(ns_per_mib(row) + 0.5), ckpt_ns_show);
     ckpt_text_add(text, "\n");
 }
@@ -286,7 +286,7 @@ void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
         sum.kept_bytes += row->kept_bytes;
         sum.host_bytes += row->host_bytes;
         sum.dropped_bytes += row->dropped_bytes;
-        sum.again_ns += row->again_ns;
+        sum.recompute_ns += row->recompute_ns;
     }
     const bool host = sum.host_bytes > 0;
     if (explanation->batches > 1) {
@@ -321,7 +321,7 @@ void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_text *te
                       ", \"decision\": \"%s\", \"kept_bytes\": %lld, \"host_bytes\": %lld, \"dropped_bytes\": %lld, "
                       "\"recompute_ns\": %lld, \"ns_per_mib\": %.1f}",
                       ckpt_decision_name(row->decision), (long long)row->kept_bytes, (long long)row->host_bytes,
-                      (long long)row->dropped_bytes, (long long)row->again_ns, ns_per_mib(row));
+                      (long long)row->dropped_bytes, (long long)row->recompute_ns, ns_per_mib(row));
     }
     ckpt_text_add(text, "\n], \"more_budget\": [");
     for (int i = 0; i < explanation->more_count; i++) {

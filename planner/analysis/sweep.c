@@ -5,7 +5,7 @@
 #include "planner/analysis/analysis.h"
 #include "planner/schedule/schedule.h"
 
-enum { LEAST_ROUNDS = 8 };
+enum { MIN_BUDGET_ROUNDS = 8 };
 
 /* Backwards: what is freed is a copy's only when the next thing that happens to the buffer is a fetch. */
 ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
@@ -50,12 +50,12 @@ static ckpt_code make(sweeper *s, ckpt_bytes budget, ckpt_plan **plan, ckpt_err 
     return ckpt_plan_make(s->graph, s->strategy, &s->options, s->out, plan, err);
 }
 
-/* The plan under the least budget. What the planner names as the least is planned at; should it name a larger one then,
- * that one is. */
-static ckpt_code find_least(sweeper *s, ckpt_plan **plan, ckpt_err *err)
+/* The plan under the lowest budget. What the planner names as the lowest is planned at; should it name a larger one
+ * then, that one is. */
+static ckpt_code find_min_budget(sweeper *s, ckpt_plan **plan, ckpt_err *err)
 {
     CKPT_TRY(make(s, 1, plan, err));
-    for (int i = 0; i < LEAST_ROUNDS && (*plan)->verdict == CKPT_INFEASIBLE; i++) {
+    for (int i = 0; i < MIN_BUDGET_ROUNDS && (*plan)->verdict == CKPT_INFEASIBLE; i++) {
         CKPT_TRY(make(s, (*plan)->min_budget_bytes, plan, err));
     }
     return CKPT_OK;
@@ -104,23 +104,23 @@ ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int poi
 {
     sweeper s = {.graph = graph, .strategy = strategy, .options = *options, .out = out};
     ckpt_plan **const plan = CKPT_NEW(out, ckpt_plan *, points);
-    ckpt_plan *least = NULL;
+    ckpt_plan *lowest = NULL;
     if (plan == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "sweep of %d points", points);
     }
     *sweep = (ckpt_sweep){.plan = plan, .count = 1};
-    CKPT_TRY(find_least(&s, &least, err));
-    const ckpt_bytes low = least->budget_bytes;
-    ckpt_bytes top = options->budget_bytes > 0 ? options->budget_bytes : least->keep_all_peak_bytes;
+    CKPT_TRY(find_min_budget(&s, &lowest, err));
+    const ckpt_bytes low = lowest->budget_bytes;
+    ckpt_bytes top = options->budget_bytes > 0 ? options->budget_bytes : lowest->keep_all_peak_bytes;
     top = options->budget_bytes == 0 && top < low ? low : top;
-    plan[0] = least;
+    plan[0] = lowest;
     points = top - low < points ? (int)(top > low ? top - low : 0) + 1 : points;
-    if (least->verdict == CKPT_INFEASIBLE || top < low) { /* stopped before anything was found; or nothing to sweep */
-        sweep->stopped = least->verdict == CKPT_INFEASIBLE;
+    if (lowest->verdict == CKPT_INFEASIBLE || top < low) { /* stopped before anything was found; or nothing to sweep */
+        sweep->stopped = lowest->verdict == CKPT_INFEASIBLE;
         return sweep->stopped ? CKPT_OK : make(&s, top, &plan[0], err);
     }
     for (int i = points > 1 ? 1 : 0; i < points; i++) {
-        const ckpt_plan *const before = points > 1 ? plan[i - 1] : least;
+        const ckpt_plan *const before = points > 1 ? plan[i - 1] : lowest;
         sweep->count = i > 0 ? i : 1;
         if (ckpt_plan_stopped(&s.options)) {
             sweep->stopped = true;

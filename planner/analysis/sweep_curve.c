@@ -4,7 +4,7 @@
 
 #include "planner/analysis/analysis.h"
 
-enum { LEAST_ROUNDS = 8 };
+enum { MIN_BUDGET_ROUNDS = 8 };
 
 static ckpt_curve_point point_of(const ckpt_plan *plan)
 {
@@ -56,14 +56,15 @@ typedef struct measure {
     int count;
 } measure;
 
-/* One more point where the strategy has a plan within the budget; in *least what it says it needs where it has none. */
-static ckpt_code try_budget(measure *m, ckpt_bytes budget, ckpt_bytes *least, ckpt_arena *scratch, ckpt_err *err)
+/* One more point where the strategy has a plan within the budget; in *lowest what it says it needs where it has
+ * none. */
+static ckpt_code try_budget(measure *m, ckpt_bytes budget, ckpt_bytes *lowest, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     ckpt_plan *plan = NULL;
     m->options.budget_bytes = budget;
     CKPT_TRY(ckpt_plan_make(m->graph, m->strategy->name, &m->options, scratch, &plan, err));
-    *least = plan->min_budget_bytes;
+    *lowest = plan->min_budget_bytes;
     if (plan->verdict == CKPT_FITS) {
         m->point[m->count] = point_of(plan);
         m->point[m->count].has_bound = false; /* the planner's is the better one */
@@ -74,18 +75,18 @@ static ckpt_code try_budget(measure *m, ckpt_bytes budget, ckpt_bytes *least, ck
     return CKPT_OK;
 }
 
-/* At the least budget it can meet, and, where the budget changes what it does, at those of the curve above that. */
+/* At the lowest budget it can meet, and, where the budget changes what it does, at those of the curve above that. */
 static ckpt_code measure_baseline(measure *m, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_bytes top = m->curve->point[m->curve->point_count - 1].budget_bytes;
-    ckpt_bytes least = 1;
-    for (int i = 0; i < LEAST_ROUNDS && m->count == 0 && least > 0 && least <= top; i++) {
-        CKPT_TRY(try_budget(m, least, &least, scratch, err));
+    ckpt_bytes lowest = 1;
+    for (int i = 0; i < MIN_BUDGET_ROUNDS && m->count == 0 && lowest > 0 && lowest <= top; i++) {
+        CKPT_TRY(try_budget(m, lowest, &lowest, scratch, err));
     }
     for (int i = 0; m->strategy->budgeted && m->count > 0 && i < m->curve->point_count; i++) {
         const ckpt_bytes budget = m->curve->point[i].budget_bytes;
         if (budget > m->point[m->count - 1].budget_bytes && !ckpt_plan_stopped(&m->options)) {
-            CKPT_TRY(try_budget(m, budget, &least, scratch, err));
+            CKPT_TRY(try_budget(m, budget, &lowest, scratch, err));
         }
     }
     return CKPT_OK;

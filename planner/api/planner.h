@@ -6,7 +6,7 @@
 
 /* Plan `graph` by strategy `name` ("auto": the fastest of all that fit).
  *
- *   plan   set on CKPT_OK only; verdict CKPT_INFEASIBLE names the least budget at which this strategy does find a
+ *   plan   set on CKPT_OK only; verdict CKPT_INFEASIBLE names the minimum budget at which this strategy does find a
  *          plan. A plan that fits has been through ckpt_plan_check.
  *
  * Errors: CKPT_BAD_INPUT (no such strategy), CKPT_OVERFLOW, CKPT_NO_MEMORY. */

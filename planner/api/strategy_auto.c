@@ -1,6 +1,6 @@
 /* The portfolio: constructors that suit any graph, then local search from what they found, then, where a solver is at
- * hand, integer programs on neighbourhoods. Every part adds candidates to one answer and starts from those before it,
- * so no part can make the answer worse. */
+ * hand, integer programs on neighbourhoods. Every part starts from the candidates before it and adds its own, so none
+ * makes them worse. */
 #include <string.h>
 
 #include "planner/bound/bound.h"

@@ -1,7 +1,7 @@
 /* Writes the order of runs for a set of dropped outputs.
  *
  * What the forward section let go without any later reader counts as gone as well: when a dropped op reads it, its
- * writer runs again too, unless it may not. What may not be made again is never gone: a later run that reads it is
+ * writer is recomputed too, unless it may not. What may not be recomputed is never gone: a later run that reads it is
  * what keeps it in memory. */
 #include "planner/baselines/retain_impl.h"
 
@@ -60,7 +60,7 @@ ckpt_code ckpt_retained_find(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_
 
 typedef struct retain {
     const ckpt_graph *graph;
-    bool *gone;      /* per buffer: not in memory, and to be made again when it is read */
+    bool *gone;      /* per buffer: not in memory, and to be recomputed when it is read */
     int *stack;      /* ops whose runs are wanted; each op goes through it once */
     int *recomputed; /* those runs */
     bool *taken;
@@ -86,7 +86,7 @@ static int want(retain *r, const ckpt_list *list, int top)
     return top;
 }
 
-/* Run again, in reference order, what op `o` needs. */
+/* Recompute, in reference order, what op `o` needs. */
 static void restore(retain *r, int o, ckpt_order *order)
 {
     int top = want(r, &r->graph->op[o].reads, 0);

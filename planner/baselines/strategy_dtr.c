@@ -1,11 +1,11 @@
 /* Dynamic tensor rematerialization: the reference order is run once, and whenever memory is full the buffer with the
- * lowest h = cost / (bytes * staleness) goes; what is read and gone is made again on the spot.
+ * lowest h = cost / (bytes * staleness) goes; what is read and gone is recomputed on the spot.
  *
  *   cost       of a buffer: its op's time and that of the evicted buffers next to it, transitively. Their sums are kept
  * in a union-find; a buffer that comes back leaves its sum, but the set is not split ("h_DTR^eq"). staleness  time
  * since a run last read or wrote it
  *
- * What the step has read for the last time goes at once and counts as evicted: to make others again it may be needed.
+ * What the step has read for the last time goes at once and counts as evicted: recomputing others may need it.
  * What is needed for nothing any more is forgotten. Departure: the paper sees references being dropped, here the last
  * use is known, which comes to the same. A buffer counts from its run until it is evicted; the true peak may be lower.
  */
@@ -23,7 +23,7 @@ typedef struct dtr {
     /* per buffer: readers of b are reader[first_reader[b]] .. reader[first_reader[b + 1] - 1] */
     int *first_reader, *reader;
     int *last_use;  /* last op in reference order that uses it; op_count: an output of the step */
-    int *last_need; /* the same, and runs counted that make something else again until then */
+    int *last_need; /* the same, and counting recomputations of others until then */
     int *ending;    /* per op: buffers that are needed for the last time, by_need[ending[o]] .. */
     int *by_need;
 
@@ -33,7 +33,7 @@ typedef struct dtr {
     bool *in;  /* per buffer: in memory */
     int *pins; /* per buffer: more than 0: must not go */
     ckpt_ns *used_at;
-    int *resident, *resident_at; /* what is in memory and may be made again; where each stands; -1 */
+    int *resident, *resident_at; /* what is in memory and may be recomputed; where each stands; -1 */
     int resident_count, offset;
 
     int *set;     /* per buffer: the set of its last eviction; -1: none */
@@ -42,7 +42,7 @@ typedef struct dtr {
     int *seen_at; /* per root: the count it was last added up in */
     int set_count, set_max, seen;
 
-    int *stack, *next; /* ops being made again, and which of its reads each has come to */
+    int *stack, *next; /* ops being recomputed, and which of its reads each has come to */
 } dtr;
 
 static int find_root(const dtr *d, int set)
@@ -219,7 +219,7 @@ static bool run(dtr *d, int o)
     return true;
 }
 
-/* Of `list` what reference op `now` was the last to use goes, when it can be made again. */
+/* Of `list` what reference op `now` was the last to use goes, when it can be recomputed. */
 static bool drop_unread(dtr *d, int now, const ckpt_list *list)
 {
     bool done = true;
@@ -245,7 +245,7 @@ static bool let_go(dtr *d, int now)
     return drop_unread(d, now, &op->reads) && drop_unread(d, now, &op->writes);
 }
 
-/* Run reference op `o`, after making again what it reads and is gone. */
+/* Run reference op `o`, after recomputing what it reads and is gone. */
 static bool step(dtr *d, int o)
 {
     int depth = 0;

@@ -1,4 +1,4 @@
-/* Drop what is cheapest to make again per byte until the step fits.
+/* Drop what is cheapest to recompute per byte until the step fits.
  *
  * The order of dropping is fixed beforehand by each op's own time and bytes, as simple tools do; that making an op
  * again may drag its dropped inputs along is not foreseen, only paid. The peak that decides is the true one. Departure

@@ -136,7 +136,7 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     return CKPT_OK;
 }
 
-/* Raise `peak` until every group has a way through its window: from one set of comparisons to the next. */
+/* Raise `peak` until every group can come through its window: from one set of comparisons to the next. */
 static ckpt_code raise_peak(ckpt_groups *groups, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
 {
     ckpt_group_room room;
@@ -147,7 +147,7 @@ static ckpt_code raise_peak(ckpt_groups *groups, ckpt_arena *scratch, ckpt_bytes
         do {
             *peak = table != NULL ? table->high : *peak;
             CKPT_TRY(ckpt_group_find(&groups->group[k], *peak, 0, &room, scratch, &work, &table, err));
-        } while (table->ways[0].count == 0 && table->high < INT64_MAX && work > 0);
+        } while (table->front[0].count == 0 && table->high < INT64_MAX && work > 0);
     }
     return CKPT_OK;
 }

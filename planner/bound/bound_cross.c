@@ -36,7 +36,7 @@ static int find_crossings(const ckpt_grouping *b, crossing *all, int *index)
         const ckpt_list *const reads = &b->graph->op[o].reads;
         for (int i = 0; i < reads->count; i++) {
             const int buffer = reads->at[i];
-            /* only an op that may run again makes a difference */
+            /* only an op that may be recomputed makes a difference */
             if (b->bit[buffer] < 0 || b->count[o] == 0 || b->group[b->graph->writer[buffer]] + 1 >= b->group[o]) {
                 continue;
             }
@@ -106,7 +106,7 @@ ckpt_code ckpt_groups_cross(const ckpt_grouping *b, ckpt_groups *groups, ckpt_er
             !imports_fit(b, groups, c, first, reader, i + 1)) {
             continue;
         }
-        const ckpt_group_cross cross = {slot, b->bit[c->buffer], ckpt_bound_again(b, c->buffer)};
+        const ckpt_group_cross cross = {slot, b->bit[c->buffer], ckpt_bound_recompute(b, c->buffer)};
         from->export[from->export_count++] = cross;
         for (int k = c->from; k < c->to; k++) {
             used[k] |= 1U << slot;

@@ -163,7 +163,7 @@ static ckpt_ns fetch_time(const ckpt_grouping *b, int buffer)
     return fits && time < CKPT_BOUND_LONG ? ckpt_bound_weigh(time, w.offload + w.fetch) : CKPT_BOUND_LONG;
 }
 
-ckpt_ns ckpt_bound_again(const ckpt_grouping *b, int buffer)
+ckpt_ns ckpt_bound_recompute(const ckpt_grouping *b, int buffer)
 {
     const ckpt_ns run =
         ckpt_bound_weigh(b->graph->op[b->graph->writer[buffer]].time_ns, CKPT_WEIGHTS - b->weight.fetch);

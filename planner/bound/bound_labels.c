@@ -1,7 +1,7 @@
 /* The shortest path over groups: labels (bytes held by the groups so far, time paid), exact bytes.
  *
  * Labels are thrown into cells by their bytes. A cell keeps the least bytes and the least time of what falls in: with
- * one label in a cell that is the label, with several it is better than each of them, so the answer stays a bound. */
+ * one label in a cell that is the label, with several it is better than each of them, so the result stays a bound. */
 #include "planner/bound/bound_impl.h"
 
 enum { FEW = 8, CELLS_MAX = 1 << 16, CELLS_MIN = 1 << 10, CELLS_ALL = 1 << 23 };
@@ -93,7 +93,7 @@ static void collect(path *p)
     *p->work -= (int64_t)p->cells * p->states / 4;
 }
 
-/* All ways on from one label. */
+/* All labels that one label leads to. */
 static void extend_label(path *p, const ckpt_group *group, const ckpt_group_table *table, unsigned state, label from)
 {
     for (unsigned held = 0; held < 1U << group->export_count; held++) {
@@ -101,12 +101,12 @@ static void extend_label(path *p, const ckpt_group *group, const ckpt_group_tabl
         for (int e = 0; e < group->export_count; e++) {
             next |= (held >> e & 1) == 0 ? 1U << group->export[e].slot : 0;
         }
-        const ckpt_group_ways *const ways = &table->ways[held];
-        for (int w = 0; w < ways->count && ways->at[w].held <= p->limit - from.bytes; w++) {
-            const ckpt_ns time = from.time + ways->at[w].time;
-            throw_in(p, next, from.bytes + ways->at[w].held, time < CKPT_BOUND_LONG ? time : CKPT_BOUND_LONG);
+        const ckpt_group_front *const front = &table->front[held];
+        for (int w = 0; w < front->count && front->at[w].held <= p->limit - from.bytes; w++) {
+            const ckpt_ns time = from.time + front->at[w].time;
+            throw_in(p, next, from.bytes + front->at[w].held, time < CKPT_BOUND_LONG ? time : CKPT_BOUND_LONG);
         }
-        *p->work -= ways->count;
+        *p->work -= front->count;
     }
 }
 

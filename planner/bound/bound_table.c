@@ -218,8 +218,8 @@ static ckpt_ns pays(const pass *p, unsigned s, unsigned not_held)
     return least;
 }
 
-/* The ways with exactly the exports `held` in the set, the others not held. Counted when `way` is NULL. */
-static int find_ways(const pass *p, unsigned held, ckpt_group_way *way)
+/* The front with exactly the exports `held` in the set, the others not held. Counted when `point` is NULL. */
+static int find_front(const pass *p, unsigned held, ckpt_group_point *point)
 {
     const ckpt_group *const group = p->group;
     unsigned all = 0, in = 0;
@@ -238,8 +238,8 @@ static int find_ways(const pass *p, unsigned held, ckpt_group_way *way)
         const ckpt_ns time = pays(p, s, not_held);
         if (time < least) {
             least = time;
-            if (way != NULL) {
-                way[count] = (ckpt_group_way){p->room->bytes[s], time};
+            if (point != NULL) {
+                point[count] = (ckpt_group_point){p->room->bytes[s], time};
             }
             count++;
         }
@@ -247,15 +247,15 @@ static int find_ways(const pass *p, unsigned held, ckpt_group_way *way)
     return count;
 }
 
-static ckpt_code keep_ways(const pass *p, ckpt_arena *out, ckpt_group_table *table, ckpt_err *err)
+static ckpt_code keep_front(const pass *p, ckpt_arena *out, ckpt_group_table *table, ckpt_err *err)
 {
     for (unsigned held = 0; held < 1U << p->group->export_count; held++) {
-        const int count = find_ways(p, held, NULL);
-        ckpt_group_way *const way = CKPT_NEW(out, ckpt_group_way, count);
-        if (way == NULL) {
-            return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d ways through a group", count);
+        const int count = find_front(p, held, NULL);
+        ckpt_group_point *const point = CKPT_NEW(out, ckpt_group_point, count);
+        if (point == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d points of a group", count);
         }
-        table->ways[held] = (ckpt_group_ways){way, find_ways(p, held, way)};
+        table->front[held] = (ckpt_group_front){point, find_front(p, held, point)};
     }
     return CKPT_OK;
 }
@@ -282,7 +282,7 @@ ckpt_code ckpt_group_find(ckpt_group *group, ckpt_bytes limit, unsigned imports,
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a table of %d sets", p.sets);
     }
     *table = (ckpt_group_table){.imports = imports, .low = p.low, .high = p.high, .next = owner->table};
-    CKPT_TRY(keep_ways(&p, out, table, err));
+    CKPT_TRY(keep_front(&p, out, table, err));
     owner->table = table;
     *found = table;
     return CKPT_OK;

@@ -19,7 +19,7 @@ typedef struct builder {
 
 static bool in_pass(const ckpt_graph *graph, const unsigned char *use, int o, int pass, int purpose)
 {
-    return pass == CKPT_FIRST || ((use[o] & purpose) != 0 && graph->op[o].recompute);
+    return pass == CKPT_DP_FIRST || ((use[o] & purpose) != 0 && graph->op[o].recompute);
 }
 
 void ckpt_chain_forward(const ckpt_chain *chain, int k, int pass, int use, ckpt_order *order)
@@ -232,7 +232,7 @@ static void assign_backward(builder *b)
     block[1].back_to = graph->op_count;
 }
 
-/* Which ops of a block must run again for what crosses the cut behind it, and for what its backward reads. */
+/* Which ops of a block must be recomputed for what crosses the cut behind it, and for what its backward reads. */
 static void mark_uses(builder *b, int k)
 {
     const ckpt_graph *const graph = b->graph;
@@ -441,7 +441,7 @@ static void measure_block(builder *b, int k)
             block->saved_bytes += b->saved[buffer] || crosses(b, buffer, k) ? bytes : 0;
         }
         const ckpt_ns time = graph->op[o].time_ns;
-        for (int pass = 0; pass < CKPT_PASSES; pass++) {
+        for (int pass = 0; pass < CKPT_DP_PASSES; pass++) {
             block->out_ns[pass] += in_pass(graph, b->chain->use, o, pass, CKPT_IN_OUT) ? time : 0;
             block->leaf_ns[pass] += in_pass(graph, b->chain->use, o, pass, CKPT_IN_BACKWARD) ? time : 0;
             block->keep_ns[pass] += in_pass(graph, b->chain->use, o, pass, CKPT_IN_OUT | CKPT_IN_BACKWARD) ? time : 0;
@@ -450,7 +450,7 @@ static void measure_block(builder *b, int k)
     for (int o = block->back_from; o < block->back_to; o++) {
         block->back_ns += graph->op[o].time_ns;
     }
-    for (int pass = 0; pass < CKPT_PASSES; pass++) {
+    for (int pass = 0; pass < CKPT_DP_PASSES; pass++) {
         const keeping all = {pass, CKPT_IN_OUT | CKPT_IN_BACKWARD, true, true, false, false};
         const keeping drop = {pass, CKPT_IN_OUT, false, true, false, false};
         const keeping go = {pass, CKPT_IN_OUT, false, true, true, false};

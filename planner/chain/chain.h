@@ -10,6 +10,7 @@
 #ifndef CKPT_PLANNER_CHAIN_CHAIN_H
 #define CKPT_PLANNER_CHAIN_CHAIN_H
 
+#include "planner/chain/chain_dp.h"
 #include "planner/schedule/schedule.h"
 
 enum {
@@ -18,22 +19,19 @@ enum {
     CKPT_IN_BACKWARD = 2, /* op is needed for what the block's backward reads */
 };
 
-/* How a block runs forward: for the first time, or again. */
-enum { CKPT_FIRST, CKPT_AGAIN, CKPT_PASSES };
-
 typedef struct ckpt_block {
     int from, to;              /* forward ops from .. to - 1 */
     int back_from, back_to;    /* its backward ops */
     ckpt_bytes crossing_bytes; /* what crosses the cut behind it */
     ckpt_bytes saved_bytes;    /* kept by a run that keeps all, beside its input: saved set and crossing */
     ckpt_bytes gradient_bytes; /* held for backward ops that are still to come, when its backward starts */
-    ckpt_ns out_ns[CKPT_PASSES], keep_ns[CKPT_PASSES], leaf_ns[CKPT_PASSES]; /* forward, for each purpose */
+    ckpt_ns out_ns[CKPT_DP_PASSES], keep_ns[CKPT_DP_PASSES], leaf_ns[CKPT_DP_PASSES]; /* forward, for each purpose */
     ckpt_ns back_ns;
     /* Most live bytes of a forward run, its input not counted: keeping all; keeping only what crosses. */
-    ckpt_bytes keep_peak[CKPT_PASSES], drop_peak[CKPT_PASSES];
-    ckpt_bytes pass_peak[CKPT_PASSES]; /* keeping only what crosses, input counted until its last reader */
-    ckpt_bytes leaf_peak[CKPT_PASSES]; /* forward for backward, then backward; input not counted */
-    ckpt_bytes back_peak;              /* backward from the saved set; input not counted */
+    ckpt_bytes keep_peak[CKPT_DP_PASSES], drop_peak[CKPT_DP_PASSES];
+    ckpt_bytes pass_peak[CKPT_DP_PASSES]; /* keeping only what crosses, input counted until its last reader */
+    ckpt_bytes leaf_peak[CKPT_DP_PASSES]; /* forward for backward, then backward; input not counted */
+    ckpt_bytes back_peak;                 /* backward from the saved set; input not counted */
 } ckpt_block;
 
 typedef struct ckpt_chain {
@@ -51,7 +49,8 @@ typedef struct ckpt_chain {
 CKPT_MUST_USE ckpt_code ckpt_chain_build(const ckpt_graph *graph, bool relaxed, ckpt_arena *out, ckpt_chain **chain,
                                          ckpt_err *err);
 
-/* Append the forward ops of block k that are in `use`; of a pass that is not the first, those that may run again. */
+/* Append the forward ops of block k that are in `use`; of a pass that is not the first, those that may be
+ * recomputed. */
 void ckpt_chain_forward(const ckpt_chain *chain, int k, int pass, int use, ckpt_order *order);
 void ckpt_chain_backward(const ckpt_chain *chain, int k, ckpt_order *order);
 

@@ -1,20 +1,15 @@
-/* The least time of a chain of blocks as a step function of the bytes there are, by dynamic programming.
+/* The least time of a chain of blocks as a step function of the bytes there are: docs/explanation/chain-program.md.
  *
  *   X(s, t, m) = min  leaf    time(s),                                                        s = t
  *                     keep o  time(s, o) + X(s+1, t, m - bytes(s, o))
  *                     drop r  forward(s..r-1) + X(r, t, m - crossing(s, r)) + X(s, r-1, m)
  *
- * each where m is at least the peak of the way. (Beaumont et al. 2019, theorem 1; saved sets as in Zhao et al. 2023.)
- * Departure: no slots. X(s, t, .) is a falling step function and is kept as its steps, in bytes, so nothing is rounded;
- * times are excess over the least that each block takes in any case, and what a schedule better than the best known
- * cannot use is not kept: an interval that ends before the chain does has been dropped at least once, so of the excess
- * E of the whole only E - forward(s..t) is left for it; longer ones than that have no steps at all. E is found by
- * doubling. Functions of more than `points` steps are thinned: upwards for a schedule, and in a second run downwards
- * for a bound; where nothing was thinned one run is both. Equal intervals are solved once (ckpt_dp_classes). */
+ * X(s, t, .) is kept as its steps, in exact bytes. Steps that a schedule better than the best known cannot use are left
+ * out. Functions of more than `points` steps are thinned: upwards for a schedule, downwards for a bound. */
 #include <assert.h>
 
 #include "planner/chain/chain_dp_impl.h"
-#include "planner/chain/stairs_impl.h"
+#include "planner/chain/step_function_impl.h"
 
 enum {
     POINTS_DEFAULT = 256,
@@ -36,16 +31,16 @@ typedef struct dp {
     bool thinned, stopped;
     int64_t work_max, polled;
     ckpt_dp_windows windows;
-    ckpt_stairs **row;  /* [s][t - s], t < n, as the windows */
-    ckpt_stairs *spine; /* [s]: X(s, n, .) */
-    ckpt_stairs_maker maker;
+    ckpt_stepfn **row;  /* [s][t - s], t < n, as the windows */
+    ckpt_stepfn *spine; /* [s]: X(s, n, .) */
+    ckpt_stepfn_maker maker;
     ckpt_arena *scratch;
     ckpt_mark start; /* of what a run takes: behind the figures, so that the first block of memory stays */
 } dp;
 
-static const ckpt_stairs *stairs_of(const dp *d, int s, int t)
+static const ckpt_stepfn *stepfn_of(const dp *d, int s, int t)
 {
-    static const ckpt_stairs none = {NULL, 0};
+    static const ckpt_stepfn none = {NULL, 0};
     if (t == d->f->n) {
         return &d->spine[s];
     }
@@ -62,7 +57,7 @@ static void make_leaves(dp *d, int s, int pass)
 {
     const ckpt_dp_block *const block = &d->f->chain->block[s];
     for (int o = 0; o < block->leaf_count; o++) {
-        ckpt_stairs_point(&d->maker, block->leaf[o].peak[pass], block->leaf[o].time[pass] - d->f->base[pass][s]);
+        ckpt_stepfn_add_point(&d->maker, block->leaf[o].peak[pass], block->leaf[o].time[pass] - d->f->base[pass][s]);
     }
 }
 
@@ -76,8 +71,8 @@ static void make_interval(dp *d, int s, int t)
         return;
     }
     for (int o = 0; o < block->keep_count; o++) {
-        ckpt_stairs_sum(&d->maker, stairs_of(d, s + 1, t), block->keep[o].bytes, NULL,
-                        block->keep[o].time[pass] - f->base[pass][s], ckpt_dp_keeping(f, s, t, o));
+        ckpt_stepfn_add_sum(&d->maker, stepfn_of(d, s + 1, t), block->keep[o].bytes, NULL,
+                            block->keep[o].time[pass] - f->base[pass][s], ckpt_dp_keeping(f, s, t, o));
     }
     ckpt_bytes dropping = 0;
     for (int r = s + 1; r <= t; r++) {
@@ -87,7 +82,8 @@ static void make_interval(dp *d, int s, int t)
         if (time > d->maker.time_max || from > d->maker.bytes_max) {
             break; /* both only rise with r */
         }
-        ckpt_stairs_sum(&d->maker, stairs_of(d, r, t), ckpt_dp_crossing(f, s, r), stairs_of(d, s, r - 1), time, from);
+        ckpt_stepfn_add_sum(&d->maker, stepfn_of(d, r, t), ckpt_dp_crossing(f, s, r), stepfn_of(d, s, r - 1), time,
+                            from);
     }
 }
 
@@ -105,10 +101,10 @@ static bool look_up(dp *d)
 static ckpt_code take_rows(dp *d, ckpt_err *err)
 {
     const int n = d->f->n;
-    d->row = CKPT_NEW(d->scratch, ckpt_stairs *, n + 1);
-    d->spine = CKPT_NEW(d->scratch, ckpt_stairs, n + 1);
+    d->row = CKPT_NEW(d->scratch, ckpt_stepfn *, n + 1);
+    d->spine = CKPT_NEW(d->scratch, ckpt_stepfn, n + 1);
     for (int s = 1; s < n && d->row != NULL; s++) {
-        d->row[s] = CKPT_NEW(d->scratch, ckpt_stairs, d->windows.row_count[s]);
+        d->row[s] = CKPT_NEW(d->scratch, ckpt_stepfn, d->windows.row_count[s]);
         if (d->row[s] == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "intervals of %d blocks", n);
         }
@@ -126,8 +122,8 @@ static ckpt_code fill_length(dp *d, int length, const ckpt_dp_classes *classes, 
             const ckpt_dp_window *const mine = &d->windows.window[s][length - 1];
             ckpt_dp_window *const all = &d->windows.window[classes->rep[s]][length - 1];
             all->time = mine->time > all->time ? mine->time : all->time;
-            all->least = mine->least < all->least ? mine->least : all->least;
-            all->most = mine->most > all->most ? mine->most : all->most;
+            all->low = mine->low < all->low ? mine->low : all->low;
+            all->high = mine->high > all->high ? mine->high : all->high;
         }
     }
     for (int s = 1; s + length - 1 < n && look_up(d); s++) {
@@ -139,9 +135,9 @@ static ckpt_code fill_length(dp *d, int length, const ckpt_dp_classes *classes, 
         if (classes->rep[s] < s) {
             d->row[s][length - 1] = d->row[classes->rep[s]][length - 1];
         } else if (window->time >= 0) {
-            ckpt_stairs_begin(&d->maker, window->least, window->most, window->time);
+            ckpt_stepfn_begin(&d->maker, window->low, window->high, window->time);
             make_interval(d, s, s + length - 1);
-            CKPT_TRY(ckpt_stairs_take(&d->maker, d->points, d->thinning, d->scratch, &d->row[s][length - 1],
+            CKPT_TRY(ckpt_stepfn_take(&d->maker, d->points, d->thinning, d->scratch, &d->row[s][length - 1],
                                       &d->thinned, err));
         }
     }
@@ -159,11 +155,11 @@ static ckpt_code fill_spine(dp *d, ckpt_err *err)
         ckpt_dp_relief_put(&before, k, 1);
     }
     for (int s = n; s >= 1 && look_up(d); s--) {
-        ckpt_stairs_begin(&d->maker, 0, d->limit, d->excess);
+        ckpt_stepfn_begin(&d->maker, 0, d->limit, d->excess);
         make_interval(d, s, n);
         int kept = 0;
         for (int k = 0; k < d->maker.count; k++) {
-            const ckpt_stair step = d->maker.at[k];
+            const ckpt_stepfn_point step = d->maker.at[k];
             if (ckpt_dp_relief_time(&before, d->limit - step.bytes) <= d->excess - step.time &&
                 ckpt_dp_price_before(&d->windows, s, step.bytes) <= d->excess - step.time) {
                 d->maker.at[kept++] = step;
@@ -171,7 +167,7 @@ static ckpt_code fill_spine(dp *d, ckpt_err *err)
         }
         d->maker.count = kept;
         const int most = d->points * SPINE;
-        CKPT_TRY(ckpt_stairs_take(&d->maker, most, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
+        CKPT_TRY(ckpt_stepfn_take(&d->maker, most, d->thinning, d->scratch, &d->spine[s], &d->thinned, err));
         if (s > 1) {
             ckpt_dp_relief_put(&before, s - 1, -1);
         }
@@ -211,35 +207,35 @@ static void begin(dp *d, ckpt_ns excess, int points, ckpt_thinning thinning)
 
 static ckpt_ns value(const dp *d, int s, int t, ckpt_bytes m)
 {
-    const ckpt_stairs *const stairs = stairs_of(d, s, t);
-    const int k = ckpt_stairs_find(stairs, m);
-    return k < 0 ? INT64_MAX / 4 : stairs->at[k].time;
+    const ckpt_stepfn *const fn = stepfn_of(d, s, t);
+    const int k = ckpt_stepfn_find(fn, m);
+    return k < 0 ? INT64_MAX / 4 : fn->at[k].time;
 }
 
-typedef struct way {
+typedef struct choice {
     ckpt_dp_do what;
     int option; /* of DROP: r */
     ckpt_ns time;
-} way;
+} choice;
 
 /* What gives X(s, t, m), or less where it was thinned. */
-static way choose(const dp *d, int s, int t, ckpt_bytes m)
+static choice choose(const dp *d, int s, int t, ckpt_bytes m)
 {
     const ckpt_dp_figures *const f = d->f;
     const ckpt_dp_block *const block = &f->chain->block[s];
     const int pass = ckpt_dp_pass(f, t);
-    way best = {CKPT_DP_BACK, 0, INT64_MAX / 4};
+    choice best = {CKPT_DP_BACK, 0, INT64_MAX / 4};
     for (int o = 0; s == t && o < block->leaf_count; o++) {
         const ckpt_ns time = block->leaf[o].time[pass] - f->base[pass][s];
         if (block->leaf[o].peak[pass] <= m && time < best.time) {
-            best = (way){CKPT_DP_LEAF, o, time};
+            best = (choice){CKPT_DP_LEAF, o, time};
         }
     }
     for (int o = 0; s < t && o < block->keep_count; o++) {
         if (ckpt_dp_keeping(f, s, t, o) <= m) {
             const ckpt_ns time =
                 ckpt_dp_add(block->keep[o].time[pass] - f->base[pass][s], value(d, s + 1, t, m - block->keep[o].bytes));
-            best = time < best.time ? (way){CKPT_DP_KEEP, o, time} : best;
+            best = time < best.time ? (choice){CKPT_DP_KEEP, o, time} : best;
         }
     }
     ckpt_bytes dropping = 0;
@@ -250,7 +246,7 @@ static way choose(const dp *d, int s, int t, ckpt_bytes m)
             break;
         }
         const ckpt_ns time = alone + value(d, r, t, m - ckpt_dp_crossing(f, s, r)) + value(d, s, r - 1, m);
-        best = time < best.time ? (way){CKPT_DP_DROP, r, time} : best;
+        best = time < best.time ? (choice){CKPT_DP_DROP, r, time} : best;
     }
     return best;
 }
@@ -259,7 +255,7 @@ static void write_interval(const dp *d, int s, int t, ckpt_bytes m, ckpt_dp_acti
 {
     const ckpt_dp_figures *const f = d->f;
     const int pass = ckpt_dp_pass(f, t);
-    const way best = choose(d, s, t, m);
+    const choice best = choose(d, s, t, m);
     if (best.what == CKPT_DP_DROP) {
         ckpt_dp_actions_drop(actions, f, s, best.option, pass);
         write_interval(d, best.option, t, m - ckpt_dp_crossing(f, s, best.option), actions);
@@ -274,14 +270,14 @@ static void write_interval(const dp *d, int s, int t, ckpt_bytes m, ckpt_dp_acti
     }
 }
 
-static ckpt_code write_schedule(const dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
+static ckpt_code write_schedule(const dp *d, ckpt_arena *out, ckpt_dp_result *result, ckpt_err *err)
 {
     ckpt_dp_schedule schedule;
     ckpt_dp_actions actions = {0};
     write_interval(d, 1, d->f->n, d->limit, &actions);
     CKPT_TRY(ckpt_dp_actions_end(&actions, out, &schedule, err));
-    if (candidates->schedule.count == 0 || schedule.time < candidates->schedule.time) {
-        candidates->schedule = schedule;
+    if (result->schedule.count == 0 || schedule.time < result->schedule.time) {
+        result->schedule = schedule;
     }
     return CKPT_OK;
 }
@@ -304,8 +300,8 @@ static ckpt_code relax(dp *d, ckpt_ns *least, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The schedule of least peak, when that is within the limit. */
-static ckpt_code take_least(dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
+/* The schedule of minimum peak, when that is within the limit. */
+static ckpt_code take_min_peak(dp *d, ckpt_arena *out, ckpt_dp_result *result, ckpt_err *err)
 {
     ckpt_dp_needs needs;
     ckpt_dp_actions actions = {0};
@@ -314,17 +310,18 @@ static ckpt_code take_least(dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, 
         return CKPT_OK;
     }
     ckpt_dp_needs_write(&needs, 1, d->f->n, d->limit, &actions);
-    return ckpt_dp_actions_end(&actions, out, &candidates->schedule, err);
+    return ckpt_dp_actions_end(&actions, out, &result->schedule, err);
 }
 
 /* Some schedule within the limit, and so an E. First a bound on E, which costs little, then gaps above it that double
- * until a thinned run finds something. A thinned run may miss what there is, so the schedule of least peak ends it. */
-static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
+ * until a thinned run finds something. A thinned run may miss what there is, so the schedule of minimum peak ends
+ * it. */
+static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_result *result, ckpt_err *err)
 {
     const int n = d->f->n;
     const ckpt_ns once = d->f->drop[CKPT_DP_FIRST][n];
     ckpt_ns least = 0;
-    bool asked = false; /* for the schedule of least peak */
+    bool asked = false; /* for the schedule of minimum peak */
     CKPT_TRY(relax(d, &least, err));
     for (ckpt_ns gap = once / 128 + 1; least < CKPT_DP_FOREVER && gap < once; gap *= 2) {
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
@@ -340,71 +337,71 @@ static ckpt_code find_excess(dp *d, ckpt_arena *out, ckpt_dp_answer *candidates,
         }
     }
     for (ckpt_ns gap = once / 256 + 1; least < CKPT_DP_FOREVER && !d->stopped; gap *= 2) {
-        candidates->bound = ckpt_dp_add(d->f->base_time, least);
+        result->bound = ckpt_dp_add(d->f->base_time, least);
         begin(d, least + gap, POINTS_COARSE, CKPT_THIN_UP);
         CKPT_TRY(fill(d, err));
         if (!d->stopped && value(d, 1, n, d->limit) <= d->excess) {
-            CKPT_TRY(write_schedule(d, out, candidates, err));
-            candidates->bound = d->thinned ? candidates->bound : candidates->schedule.time;
+            CKPT_TRY(write_schedule(d, out, result, err));
+            result->bound = d->thinned ? result->bound : result->schedule.time;
             return CKPT_OK;
         }
         least = d->windows.bound > least ? d->windows.bound : least;
         if (gap > once / 8 && !asked) {
-            CKPT_TRY(take_least(d, out, candidates, err));
-            if (candidates->schedule.count == 0) {
+            CKPT_TRY(take_min_peak(d, out, result, err));
+            if (result->schedule.count == 0) {
                 return CKPT_OK;
             }
             asked = true;
         }
-        if (asked && candidates->schedule.time - d->f->base_time <= least + gap) {
+        if (asked && result->schedule.time - d->f->base_time <= least + gap) {
             return CKPT_OK;
         }
     }
-    return candidates->schedule.count == 0 ? take_least(d, out, candidates, err) : CKPT_OK;
+    return result->schedule.count == 0 ? take_min_peak(d, out, result, err) : CKPT_OK;
 }
 
 /* Look for anything faster than what is known. True in `proved` when that showed that there is nothing. */
-static ckpt_code look_below(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *candidates, bool *proved, ckpt_err *err)
+static ckpt_code look_below(dp *d, int points, ckpt_arena *out, ckpt_dp_result *result, bool *proved, ckpt_err *err)
 {
-    begin(d, candidates->schedule.time - d->f->base_time - 1, points, CKPT_THIN_UP);
+    begin(d, result->schedule.time - d->f->base_time - 1, points, CKPT_THIN_UP);
     CKPT_TRY(fill(d, err));
     const bool found = !d->stopped && value(d, 1, d->f->n, d->limit) <= d->excess;
     *proved = !d->stopped && !d->thinned;
-    return found ? write_schedule(d, out, candidates, err) : CKPT_OK;
+    return found ? write_schedule(d, out, result, err) : CKPT_OK;
 }
 
-static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
+static ckpt_code solve(dp *d, int points, ckpt_arena *out, ckpt_dp_result *result, ckpt_err *err)
 {
     bool proved = false;
-    CKPT_TRY(find_excess(d, out, candidates, err));
-    if (candidates->schedule.count == 0 || candidates->schedule.time <= candidates->bound) {
+    CKPT_TRY(find_excess(d, out, result, err));
+    if (result->schedule.count == 0 || result->schedule.time <= result->bound) {
         return CKPT_OK;
     }
-    CKPT_TRY(look_below(d, points, out, candidates, &proved, err));
+    CKPT_TRY(look_below(d, points, out, result, &proved, err));
     if (proved) {
-        candidates->bound = candidates->schedule.time;
+        result->bound = result->schedule.time;
         return CKPT_OK;
     }
-    if (d->stopped || candidates->schedule.time <= candidates->bound) {
+    if (d->stopped || result->schedule.time <= result->bound) {
         return CKPT_OK;
     }
-    begin(d, candidates->schedule.time - d->f->base_time - 1, points, CKPT_THIN_DOWN);
+    begin(d, result->schedule.time - d->f->base_time - 1, points, CKPT_THIN_DOWN);
     CKPT_TRY(fill(d, err));
     if (!d->stopped) {
         const ckpt_ns least = value(d, 1, d->f->n, d->limit);
-        const ckpt_ns bound = least <= d->excess ? d->f->base_time + least : candidates->schedule.time;
-        candidates->bound = bound > candidates->bound ? bound : candidates->bound;
+        const ckpt_ns bound = least <= d->excess ? d->f->base_time + least : result->schedule.time;
+        result->bound = bound > result->bound ? bound : result->bound;
     }
     return CKPT_OK;
 }
 
 ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
-                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *candidates, ckpt_err *err)
+                        const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_result *result, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_dp_figures f;
-    *candidates = (ckpt_dp_answer){0};
+    *result = (ckpt_dp_result){0};
     ckpt_code code = ckpt_dp_figures_init(&f, chain, &scratch, err);
     dp d = {
         .f = &f,
@@ -415,13 +412,13 @@ ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt
         .start = ckpt_arena_mark(&scratch),
     };
     if (code == CKPT_OK) {
-        candidates->bound = f.base_time;
-        code = solve(&d, effort->points > 0 ? effort->points : POINTS_DEFAULT, out, candidates, err);
-        candidates->bound = limit > BYTES_ENOUGH ? f.base_time : candidates->bound;
-        candidates->exact = candidates->schedule.count > 0 && candidates->bound == candidates->schedule.time;
-        candidates->work = d.maker.work;
+        result->bound = f.base_time;
+        code = solve(&d, effort->points > 0 ? effort->points : POINTS_DEFAULT, out, result, err);
+        result->bound = limit > BYTES_ENOUGH ? f.base_time : result->bound;
+        result->exact = result->schedule.count > 0 && result->bound == result->schedule.time;
+        result->work = d.maker.work;
     }
-    ckpt_stairs_end(&d.maker);
+    ckpt_stepfn_end(&d.maker);
     ckpt_arena_fini(&scratch);
     return code;
 }

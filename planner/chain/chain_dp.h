@@ -15,8 +15,9 @@
 
 #include "planner/schedule/strategy.h"
 
-/* A forward is the first of its block, or a later one; they may differ in what has to run and in what else is held. */
-enum { CKPT_DP_FIRST, CKPT_DP_AGAIN, CKPT_DP_PASSES };
+/* The forward of a block is its first run or a recomputation. The two may differ in what has to run and in what else is
+ * held. */
+enum { CKPT_DP_FIRST, CKPT_DP_RECOMPUTED, CKPT_DP_PASSES };
 
 /* A way to run forward and, after the blocks behind, backward. */
 typedef struct ckpt_dp_keep {
@@ -40,7 +41,7 @@ typedef struct ckpt_dp_block {
      * go when it has been read (>= drop_peak; the lesser of the two views is taken; CKPT_BYTES_MAX: it stays). */
     ckpt_ns drop_time[CKPT_DP_PASSES];
     ckpt_bytes drop_peak[CKPT_DP_PASSES], going_peak[CKPT_DP_PASSES];
-    ckpt_bytes gradient_bytes; /* held for its backward: while blocks before it and itself run again */
+    ckpt_bytes gradient_bytes; /* held for its backward: while it and blocks before it are recomputed */
     ckpt_bytes crossing_bytes; /* what crosses the cut behind it; not read when the chain has `fresh` */
 } ckpt_dp_block;
 
@@ -72,29 +73,29 @@ typedef struct ckpt_dp_schedule {
     ckpt_ns time;
 } ckpt_dp_schedule;
 
-typedef struct ckpt_dp_answer {
+typedef struct ckpt_dp_result {
     ckpt_dp_schedule schedule; /* the best that was found within the limit; none exactly when there is none */
     ckpt_ns bound;             /* no persistent schedule within the limit is faster; without one it means nothing */
     bool exact;                /* bound == schedule.time */
     int64_t work;              /* breakpoints and intervals looked at: what it cost, on any machine */
-} ckpt_dp_answer;
+} ckpt_dp_result;
 
 /* What to spend; zero means default. */
 typedef struct ckpt_dp_effort {
     int points;   /* breakpoints that a step function may have before it is thinned, which may cost exactness; >= 2 */
-    int64_t work; /* end early, with the best so far, when answer->work comes to that; default: no end */
+    int64_t work; /* end early, with the best so far, when result->work comes to that; default: no end */
 } ckpt_dp_effort;
 
 /* The fastest persistent schedule whose peak, input of block 1 not counted, is within `limit`. Equal blocks (all
- * figures equal) and equal runs of blocks are solved once. Same input, same answer.
+ * figures equal) and equal runs of blocks are solved once. Same input, same result.
  * Errors: CKPT_OVERFLOW (the chain takes more than 2^63 ns), CKPT_NO_MEMORY. Cost: chain_dp.c. */
 CKPT_MUST_USE ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes limit, const ckpt_dp_effort *effort,
-                                      const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_answer *candidates,
+                                      const ckpt_plan_options *options, ckpt_arena *out, ckpt_dp_result *result,
                                       ckpt_err *err);
 
-/* The least peak of all persistent schedules, exactly, and a fast one of that peak.
+/* The minimum peak of all persistent schedules, exactly, and a fast one of that peak.
  * Cost: O(n^3 / 6) comparisons, fewer where blocks are equal. */
-CKPT_MUST_USE ckpt_code ckpt_dp_least(const ckpt_dp_chain *chain, ckpt_arena *out, ckpt_bytes *peak,
-                                      ckpt_dp_schedule *schedule, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_dp_min_peak(const ckpt_dp_chain *chain, ckpt_arena *out, ckpt_bytes *peak,
+                                         ckpt_dp_schedule *schedule, ckpt_err *err);
 
 #endif

@@ -34,13 +34,14 @@ ckpt_code ckpt_dp_figures_init(ckpt_dp_figures *f, const ckpt_dp_chain *chain, c
     }
     for (int k = 1; k <= f->n; k++) {
         const ckpt_dp_block *const block = &chain->block[k];
-        const ckpt_ns again = least_time(block, CKPT_DP_AGAIN);
-        const ckpt_ns twice = ckpt_dp_add(block->drop_time[CKPT_DP_FIRST], again);
+        const ckpt_ns recomputed = least_time(block, CKPT_DP_RECOMPUTED);
+        const ckpt_ns twice = ckpt_dp_add(block->drop_time[CKPT_DP_FIRST], recomputed);
         ckpt_ns first = least_time(block, CKPT_DP_FIRST);
         first = twice < first ? twice : first;
-        f->base[CKPT_DP_AGAIN][k] = again;
+        f->base[CKPT_DP_RECOMPUTED][k] = recomputed;
         f->base[CKPT_DP_FIRST][k] = first;
-        f->drop[CKPT_DP_AGAIN][k] = add_times(f->drop[CKPT_DP_AGAIN][k - 1], block->drop_time[CKPT_DP_AGAIN]);
+        f->drop[CKPT_DP_RECOMPUTED][k] =
+            add_times(f->drop[CKPT_DP_RECOMPUTED][k - 1], block->drop_time[CKPT_DP_RECOMPUTED]);
         f->drop[CKPT_DP_FIRST][k] = add_times(f->drop[CKPT_DP_FIRST][k - 1], twice - first);
         if (!ckpt_sum(f->base_time, first, &f->base_time)) {
             return CKPT_FAIL(err, CKPT_OVERFLOW, "%d blocks take more than 2^63 ns", f->n);

@@ -12,7 +12,7 @@ typedef struct ckpt_dp_figures {
     const ckpt_dp_chain *chain;
     int n;
     ckpt_ns *base[CKPT_DP_PASSES]; /* [1 .. n] */
-    ckpt_ns *drop[CKPT_DP_PASSES]; /* [0 .. n]: excess of dropping blocks 1..k once, then running all of them again */
+    ckpt_ns *drop[CKPT_DP_PASSES]; /* [0 .. n]: excess of dropping blocks 1..k once, then recomputing all of them */
     ckpt_ns base_time;             /* of the whole chain */
 } ckpt_dp_figures;
 
@@ -28,7 +28,7 @@ static inline ckpt_bytes ckpt_dp_crossing(const ckpt_dp_figures *f, int s, int r
 
 static inline int ckpt_dp_pass(const ckpt_dp_figures *f, int t)
 {
-    return t == f->n ? CKPT_DP_FIRST : CKPT_DP_AGAIN;
+    return t == f->n ? CKPT_DP_FIRST : CKPT_DP_RECOMPUTED;
 }
 
 static inline ckpt_bytes ckpt_dp_larger(ckpt_bytes a, ckpt_bytes b)
@@ -53,7 +53,7 @@ static inline ckpt_bytes ckpt_dp_dropping(const ckpt_dp_figures *f, int s, int k
     return k > s && block->going_peak[pass] < staying ? block->going_peak[pass] : staying;
 }
 
-/* Gradients held while blocks up to t run again. */
+/* Gradients held while blocks up to t are recomputed. */
 static inline ckpt_bytes ckpt_dp_gradient(const ckpt_dp_figures *f, int t)
 {
     return t == f->n ? 0 : f->chain->block[t].gradient_bytes;
@@ -81,9 +81,8 @@ CKPT_MUST_USE ckpt_code ckpt_dp_classes_init(ckpt_dp_classes *c, const ckpt_dp_f
                                              ckpt_err *err); /* length 1 */
 void ckpt_dp_classes_longer(ckpt_dp_classes *c);
 
-/* The least excess at which a set of blocks can do with some bytes, each block for itself: bytes that have to leave
- * memory, times the cheapest ns per byte, over the convex hull of what each block offers (keep o, or nothing at all for
- * another forward). A relaxation of the whole DP, and so a bound. */
+/* A relaxation of the whole program: each block for itself gives up bytes at its cheapest ns per byte, over the convex
+ * hull of what it offers (keep o, or nothing at all for another forward). */
 typedef struct ckpt_dp_offer {
     int block;
     ckpt_bytes bytes;
@@ -91,12 +90,12 @@ typedef struct ckpt_dp_offer {
 } ckpt_dp_offer;
 
 typedef struct ckpt_dp_relief {
-    int count, top;         /* of offers, and the greatest power of two in it */
-    ckpt_dp_offer *offer;   /* [1 .. count], cheapest first */
-    int *from, *allocation; /* offers of block k: place[from[k]] .. place[from[k + 1] - 1] */
-    ckpt_bytes *held_of;    /* [k]: held when nothing leaves */
-    ckpt_ns *floor_of;      /* [k]: excess in that case */
-    ckpt_bytes *bytes_sum;  /* Fenwick trees over the offers of the blocks in the set */
+    int count, top;        /* of offers, and the greatest power of two in it */
+    ckpt_dp_offer *offer;  /* [1 .. count], cheapest first */
+    int *from, *position;  /* offers of block k: position[from[k]] .. position[from[k + 1] - 1] */
+    ckpt_bytes *held_of;   /* [k]: held when nothing leaves */
+    ckpt_ns *floor_of;     /* [k]: excess in that case */
+    ckpt_bytes *bytes_sum; /* Fenwick trees over the offers of the blocks in the set */
     ckpt_ns *time_sum;
     ckpt_bytes held;
     ckpt_ns floor;
@@ -114,8 +113,8 @@ ckpt_bytes ckpt_dp_relief_bytes(const ckpt_dp_relief *relief, ckpt_ns excess);
 /* What part of X(s, t, .) a schedule of the whole chain with no more than some excess can use. */
 typedef struct ckpt_dp_window {
     ckpt_ns time; /* most excess; below 0: this interval is of no use */
-    ckpt_bytes least, most;
-    ckpt_ns floor; /* X(s, t, most) is no less */
+    ckpt_bytes low, high;
+    ckpt_ns floor; /* X(s, t, high) is no less */
 } ckpt_dp_window;
 
 /* The main line with a price on bytes instead of a limit. */
@@ -174,8 +173,8 @@ typedef struct ckpt_dp_needs {
 
 CKPT_MUST_USE ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, ckpt_arena *scratch,
                                            ckpt_err *err);
-/* s..t within `left` >= N(s, t) bytes: what the least peak leaves over is used to recompute less, by the times that
- * were found for the least peaks of the parts. */
+/* s..t within `left` >= N(s, t) bytes: bytes beyond the minimum peak are used to recompute less, by the times that
+ * were found for the minimum peaks of the parts. */
 void ckpt_dp_needs_write(const ckpt_dp_needs *needs, int s, int t, ckpt_bytes left, ckpt_dp_actions *actions);
 
 #endif

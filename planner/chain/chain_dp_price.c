@@ -1,8 +1,5 @@
-/* A bound on the main line of a schedule by Lagrangian relaxation: every byte that is held until the last block runs
- * has a price, and the limit on them is dropped. For any price the least of excess and price, less the price of all
- * there is, is no more than the excess of any schedule; the price for which that is most is found by bisection. In
- * contrast to ckpt_dp_relief what crosses behind a dropped stretch is paid for, and stretches that do not fit are left
- * out. In floating point; bounds are lowered by far more than its error. */
+/* A bound on the main line of a schedule by Lagrangian relaxation: docs/explanation/chain-program.md. In floating
+ * point; bounds are lowered by far more than its error. */
 #include <math.h>
 
 #include "planner/chain/chain_dp_impl.h"

@@ -1,7 +1,5 @@
-/* Bytes that have to leave memory, times the cheapest ns per byte: the linear relaxation of a multiple-choice knapsack
- * (Sinha, Zoltners 1979), over sets of blocks that change, by Fenwick trees over the offers in the order of their
- * price. Prices are compared in floating point, so an answer is lowered by more than what a wrong order of nearly equal
- * prices could add. */
+/* Bytes that have to leave memory, times the cheapest ns per byte: docs/explanation/chain-program.md. Prices are
+ * compared in floating point; a result is lowered by more than a wrong order of nearly equal prices could add. */
 #include <stdlib.h>
 
 #include "planner/chain/chain_dp_impl.h"
@@ -101,13 +99,13 @@ ckpt_code ckpt_dp_relief_init(ckpt_dp_relief *relief, const ckpt_dp_figures *f, 
     *relief = (ckpt_dp_relief){
         .offer = CKPT_NEW(scratch, ckpt_dp_offer, offers),
         .from = CKPT_NEW(scratch, int, blocks),
-        .allocation = CKPT_NEW(scratch, int, offers),
+        .position = CKPT_NEW(scratch, int, offers),
         .held_of = CKPT_NEW(scratch, ckpt_bytes, blocks),
         .floor_of = CKPT_NEW(scratch, ckpt_ns, blocks),
         .bytes_sum = CKPT_NEW(scratch, ckpt_bytes, offers),
         .time_sum = CKPT_NEW(scratch, ckpt_ns, offers),
     };
-    if (relief->offer == NULL || relief->from == NULL || relief->allocation == NULL || relief->held_of == NULL ||
+    if (relief->offer == NULL || relief->from == NULL || relief->position == NULL || relief->held_of == NULL ||
         relief->floor_of == NULL || relief->bytes_sum == NULL || relief->time_sum == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "offers of %d blocks", f->n);
     }
@@ -123,7 +121,7 @@ ckpt_code ckpt_dp_relief_init(ckpt_dp_relief *relief, const ckpt_dp_figures *f, 
         relief->from[k] += relief->from[k - 1];
     }
     for (int i = relief->count; i >= 1; i--) { /* from[k + 1] goes down to where k starts */
-        relief->allocation[--relief->from[relief->offer[i].block + 1]] = i;
+        relief->position[--relief->from[relief->offer[i].block + 1]] = i;
     }
     for (int k = 0; k <= f->n; k++) {
         relief->from[k] = relief->from[k + 1];
@@ -144,8 +142,8 @@ void ckpt_dp_relief_put(ckpt_dp_relief *relief, int block, int sign)
     relief->held += sign * relief->held_of[block];
     relief->floor += sign * relief->floor_of[block];
     for (int o = relief->from[block]; o < relief->from[block + 1]; o++) {
-        const ckpt_dp_offer *const offer = &relief->offer[relief->allocation[o]];
-        for (int i = relief->allocation[o]; i <= relief->count; i += i & -i) {
+        const ckpt_dp_offer *const offer = &relief->offer[relief->position[o]];
+        for (int i = relief->position[o]; i <= relief->count; i += i & -i) {
             relief->bytes_sum[i] += sign * offer->bytes;
             relief->time_sum[i] += sign * offer->time;
         }

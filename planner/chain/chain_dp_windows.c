@@ -1,8 +1,4 @@
-/* What of each step function can be part of a schedule with no more than a given excess.
- *
- * An interval s..t that ends before the chain does is met in four ways: dropped from the schedule's main line, or as a
- * part of a longer interval: its left part behind a drop, its right part after one, or its rest after a keep. What the
- * blocks outside of it need at least (ckpt_dp_relief) is not left for it. */
+/* What part of each step function a schedule of at most a given excess can use: docs/explanation/chain-program.md. */
 #include "planner/chain/chain_dp_impl.h"
 
 enum {
@@ -17,7 +13,7 @@ typedef struct finder {
     ckpt_dp_relief outside; /* blocks not in s..t; first pass */
     ckpt_dp_relief before;  /* blocks before s; first pass */
     ckpt_dp_relief behind;  /* blocks behind t; first pass */
-    ckpt_dp_relief inside;  /* blocks s..t-1, running again */
+    ckpt_dp_relief inside;  /* blocks s..t-1, recomputed */
     ckpt_ns *most_at;       /* [t]: the most that any interval to t has, so far */
 } finder;
 
@@ -26,7 +22,7 @@ static ckpt_ns dropped(const ckpt_dp_figures *f, int pass, int s, int t)
     return f->drop[pass][t] - f->drop[pass][s - 1];
 }
 
-static ckpt_bytes least_leaf(const ckpt_dp_figures *f, int t)
+static ckpt_bytes lowest_leaf(const ckpt_dp_figures *f, int t)
 {
     const ckpt_dp_block *const block = &f->chain->block[t];
     ckpt_bytes least = CKPT_BYTES_MAX;
@@ -43,16 +39,16 @@ static void widen(ckpt_dp_window *window, ckpt_ns time, ckpt_bytes least, ckpt_b
 {
     if (time >= 0 && most >= 0) {
         window->time = time > window->time ? time : window->time;
-        window->least = least < window->least ? least : window->least;
-        window->most = most > window->most ? most : window->most;
+        window->low = least < window->low ? least : window->low;
+        window->high = most > window->high ? most : window->high;
     }
 }
 
 /* What a longer interval leaves that takes `time` and holds `bytes` beside this one. */
 static void widen_by(ckpt_dp_window *window, const ckpt_dp_window *longer, ckpt_ns time, ckpt_bytes bytes)
 {
-    widen(window, longer->time - time, longer->least > bytes ? longer->least - bytes : 0,
-          longer->most >= bytes ? longer->most - bytes : -1);
+    widen(window, longer->time - time, longer->low > bytes ? longer->low - bytes : 0,
+          longer->high >= bytes ? longer->high - bytes : -1);
 }
 
 /* Dropped from the main line: `outside`, `before` and `behind` hold the right blocks. */
@@ -62,7 +58,7 @@ static ckpt_dp_window from_main(const finder *w, int s, int t)
     const ckpt_bytes limit = w->windows->limit;
     ckpt_dp_window window = useless;
     const ckpt_ns left = w->windows->excess - dropped(f, CKPT_DP_FIRST, s, t);
-    const ckpt_bytes held = ckpt_dp_add(ckpt_dp_crossing(f, s, t + 1), least_leaf(f, f->n));
+    const ckpt_bytes held = ckpt_dp_add(ckpt_dp_crossing(f, s, t + 1), lowest_leaf(f, f->n));
     if (left < 0 || held > limit) {
         return window;
     }
@@ -86,12 +82,14 @@ static void from_before(const finder *w, int s, int t, ckpt_ns most, ckpt_dp_win
         const ckpt_dp_block *const block = &f->chain->block[s - 1];
         for (int o = 0; o < block->keep_count; o++) {
             widen_by(window, &w->windows->window[s - 1][t - s + 1],
-                     block->keep[o].time[CKPT_DP_AGAIN] - f->base[CKPT_DP_AGAIN][s - 1], block->keep[o].bytes);
+                     block->keep[o].time[CKPT_DP_RECOMPUTED] - f->base[CKPT_DP_RECOMPUTED][s - 1],
+                     block->keep[o].bytes);
         }
     }
-    for (int r = s - 1; r >= 1 && dropped(f, CKPT_DP_AGAIN, r, s - 1) <= most && t - r < w->windows->row_count[r];
+    for (int r = s - 1; r >= 1 && dropped(f, CKPT_DP_RECOMPUTED, r, s - 1) <= most && t - r < w->windows->row_count[r];
          r--) {
-        widen_by(window, &w->windows->window[r][t - r], dropped(f, CKPT_DP_AGAIN, r, s - 1), ckpt_dp_crossing(f, r, s));
+        widen_by(window, &w->windows->window[r][t - r], dropped(f, CKPT_DP_RECOMPUTED, r, s - 1),
+                 ckpt_dp_crossing(f, r, s));
     }
 }
 
@@ -124,16 +122,16 @@ static void find_row(finder *w, int s)
     ckpt_dp_window longest = useless;
     for (int t = s + count - 1; t >= s; t--) {
         ckpt_dp_window *const window = &row[t - s];
-        widen_by(window, &longest, dropped(f, CKPT_DP_AGAIN, s, t), 0);
+        widen_by(window, &longest, dropped(f, CKPT_DP_RECOMPUTED, s, t), 0);
         from_before(w, s, t, w->most_at[t], window);
         if (!w->priced) { /* what is found for a larger window holds for a smaller one */
-            const ckpt_bytes leaf = least_leaf(f, t);
-            window->floor = leaf <= window->most ? ckpt_dp_relief_time(&w->inside, window->most - leaf) : INT64_MAX;
+            const ckpt_bytes leaf = lowest_leaf(f, t);
+            window->floor = leaf <= window->high ? ckpt_dp_relief_time(&w->inside, window->high - leaf) : INT64_MAX;
         }
         if (window->floor > window->time) {
             *window = useless;
         }
-        widen(&longest, window->time, window->least, window->most);
+        widen(&longest, window->time, window->low, window->high);
         w->most_at[t] = window->time > w->most_at[t] ? window->time : w->most_at[t];
         move_end(w, s, t, -1);
     }
@@ -203,7 +201,7 @@ ckpt_code ckpt_dp_windows_find(ckpt_dp_windows *windows, const ckpt_dp_figures *
     CKPT_TRY(ckpt_dp_relief_init(&w.outside, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.before, f, CKPT_DP_FIRST, scratch, err));
     CKPT_TRY(ckpt_dp_relief_init(&w.behind, f, CKPT_DP_FIRST, scratch, err));
-    CKPT_TRY(ckpt_dp_relief_init(&w.inside, f, CKPT_DP_AGAIN, scratch, err));
+    CKPT_TRY(ckpt_dp_relief_init(&w.inside, f, CKPT_DP_RECOMPUTED, scratch, err));
     if (w.most_at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "windows of %d blocks", f->n);
     }

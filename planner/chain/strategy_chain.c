@@ -6,11 +6,10 @@
  * Where several cross (a second, finer chain, tried when it exists) they err upwards: what a schedule measures less
  * than the limit is added to what the DP is given. */
 #include "planner/chain/chain.h"
-#include "planner/chain/chain_dp.h"
 
 enum { ROUNDS = 3 };
 
-/* What an effort pays for in all, in units of ckpt_dp_answer.work: about 10 to 20 ns each. */
+/* What an effort pays for in all, in units of ckpt_dp_result.work: about 10 to 20 ns each. */
 typedef struct pay {
     int64_t work;
     int points;
@@ -83,7 +82,7 @@ static void write_schedule(const ckpt_chain *chain, const ckpt_dp_schedule *sche
 
 /* The DP's best within `aim` bytes, offered as a candidate; `used`: what it measures, 0 when there is none. */
 static ckpt_code try_aim(search *f, const ckpt_chain *chain, const ckpt_dp_chain *described, ckpt_bytes aim,
-                         ckpt_arena *scratch, ckpt_dp_answer *found, ckpt_bytes *used, ckpt_err *err)
+                         ckpt_arena *scratch, ckpt_dp_result *found, ckpt_bytes *used, ckpt_err *err)
 {
     const ckpt_dp_effort effort = {.points = f->left.points, .work = f->left.work > 0 ? f->left.work : 1};
     CKPT_TRY(ckpt_dp_solve(described, aim, &effort, f->options, scratch, found, err));
@@ -99,7 +98,7 @@ static ckpt_code try_aim(search *f, const ckpt_chain *chain, const ckpt_dp_chain
     return ckpt_order_offer(&f->order, f->graph, f->limit, f->out, f->candidates, err);
 }
 
-/* Candidates of lower peak, for when the places of the first take more than what is live: as long as there is work
+/* Candidates of lower peak, for when the allocations of the first take more than what is live: as long as there is work
  * left for them. */
 static ckpt_code try_lower(search *f, const ckpt_chain *chain, const ckpt_dp_chain *described, ckpt_bytes aim,
                            ckpt_bytes need, int64_t work, ckpt_arena *scratch, ckpt_err *err)
@@ -107,7 +106,7 @@ static ckpt_code try_lower(search *f, const ckpt_chain *chain, const ckpt_dp_cha
     static const int parts[] = {200, 100, 50, 30, 20, 14, 10};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && work <= f->left.work; i++) {
         const ckpt_bytes lower = aim - f->limit / parts[i];
-        ckpt_dp_answer found;
+        ckpt_dp_result found;
         ckpt_bytes used = 0;
         if (lower < need) {
             break;
@@ -117,7 +116,7 @@ static ckpt_code try_lower(search *f, const ckpt_chain *chain, const ckpt_dp_cha
     return CKPT_OK;
 }
 
-/* Least peak, and when that is within the limit the best within it. `bound`: 0 when nothing is proved. */
+/* Minimum peak, and when that is within the limit the best within it. `bound`: 0 when nothing is proved. */
 static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, ckpt_arena *scratch, ckpt_err *err)
 {
     ckpt_dp_chain described;
@@ -125,7 +124,7 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, 
     ckpt_bytes need = 0;
     *bound = 0;
     CKPT_TRY(describe(chain, scratch, &described, err));
-    CKPT_TRY(ckpt_dp_least(&described, scratch, &need, &least, err));
+    CKPT_TRY(ckpt_dp_min_peak(&described, scratch, &need, &least, err));
     if (least.count > 0) {
         write_schedule(chain, &least, &f->order);
         CKPT_TRY(ckpt_order_end(&f->order, f->graph, f->limit, f->out, f->candidates, err));
@@ -137,7 +136,7 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, 
     ckpt_bytes best = aim;
     int64_t work = 0;
     for (int round = 0; round < ROUNDS && work <= f->left.work; round++) {
-        ckpt_dp_answer found;
+        ckpt_dp_result found;
         ckpt_bytes used = 0;
         CKPT_TRY(try_aim(f, chain, &described, aim, scratch, &found, &used, err));
         work = found.work;

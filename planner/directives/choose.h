@@ -20,8 +20,8 @@ typedef struct ckpt_rule {
 
 /* The same graph with that set on its ops. What a name is matched by decides for all below it; of several names the
  * longest, of several rules for it the last, and one matched by CKPT_RULE_CHECKPOINT inside another is a unit inside a
- * unit. Of a policy the first clause that matches decides. In a graph with micro-batches (planner/schedule/batches.h) names are
- * those without micro-batch, and what is set holds in all of them; units and groups are of one micro-batch each.
+ * unit. Of a policy the first clause that matches decides. In a graph with micro-batches (planner/schedule/batches.h)
+ * names are those without micro-batch, and a rule holds in all of them; units and groups are of one micro-batch each.
  *
  *   ignore    what the model says is forgotten first
  *   grouping  NULL, or one that ckpt_grouping_known: units become segments

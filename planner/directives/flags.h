@@ -10,9 +10,9 @@
  *   - A unit (`segment` of ops with `checkpoint` CKPT_YES) is recomputed as one, as far as backward still needs it
  *     (what PyTorch calls early stop). What leaves the unit is kept. A unit inside another is recomputed in that one's
  *     recomputation too, but for what it keeps inside, which waits until backward needs it.
- *   - An op that a policy has recomputed (`policy`) and that is in no unit runs again by itself, with those that it needs
- *     and that are not in memory.
- *   - What is flagged CKPT_NO, or may not run again, is kept.
+ *   - An op in no unit whose `policy` says so is recomputed by itself, with the ops that it needs and that are not in
+ *     memory.
+ *   - What is flagged CKPT_NO, or may not be recomputed, is kept.
  *   - A unit with nothing behind it but the loss is kept where recomputing it would lower the peak by nothing.
  *
  *   prefer   CKPT_PREFER_... count as CKPT_MUST_...
@@ -27,8 +27,8 @@ CKPT_MUST_USE ckpt_code ckpt_flags_order(const ckpt_graph *graph, bool prefer, c
 CKPT_MUST_USE ckpt_code ckpt_flags_copies(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes host_bytes,
                                           ckpt_err *err);
 
-/* A graph whose reference order is `order`: a run again is an op of its own there, which writes buffers of its own. So
- * no schedule of it can do without it. What such an op makes again is not made a third time.
+/* A graph whose reference order is `order`: a recomputation is an op of its own there, which writes buffers of its own.
+ * So no schedule of it can do without it. What such an op recomputes is not made a third time.
  *
  *   op, buffer   of each op and buffer of the new graph: which one of `graph` it is
  *

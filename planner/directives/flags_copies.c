@@ -17,7 +17,7 @@ typedef struct copier {
     const ckpt_graph *graph;
     const ckpt_order *order;
     bool *away;      /* per buffer: it is to be offloaded */
-    int *last, *end; /* per buffer: its use before; 1: its first life is over */
+    int *last, *end; /* per buffer: its use before; 1: its first live range is over */
     pause *best;     /* per buffer: to 0: none */
     ckpt_ns *start;  /* per entry, and of the end */
     pause *made;

@@ -188,7 +188,7 @@ static void find_alive(obeyed *f)
     }
 }
 
-/* Run again, in order, all that makes what is wanted of ops up to `last`: what it needs and what is not in memory is
+/* Recompute, in order, all that makes what is wanted of ops up to `last`: what it needs and what is not in memory is
  * wanted too. In what is hidden deeper than `depth` that is only so for what the recomputation there will read. */
 static void run_closure(obeyed *f, int last, int first, int depth, int wanted, ckpt_order *order)
 {
@@ -293,22 +293,22 @@ static void write_order(obeyed *f, const int *first, ckpt_order *order)
     }
 }
 
-/* The last unit of each micro-batch is kept where it is recomputed: no forward op behind it there could run again.
- * Gives whether there is one. `last_again`: per micro-batch + 1, scratch. */
-static bool skip_last(obeyed *f, int *last_again)
+/* The last unit of each micro-batch is kept where it is recomputed: no forward op behind it there could be recomputed.
+ * Gives whether there is one. `last_recomputed`: per micro-batch + 1, scratch. */
+static bool skip_last(obeyed *f, int *last_recomputed)
 {
     bool any = false;
     for (int i = 0; i < f->batches; i++) {
-        last_again[i] = -1;
+        last_recomputed[i] = -1;
     }
     for (int o = 0; o < f->graph->op_count; o++) {
         if (f->graph->op[o].phase == CKPT_FORWARD && f->graph->op[o].recompute) {
-            last_again[batch_of(f, o)] = o;
+            last_recomputed[batch_of(f, o)] = o;
         }
     }
     for (int i = 0; i < f->batches; i++) {
         const int unit = f->first_unit[i];
-        if (unit >= 0 && last_again[i] <= f->last[unit]) {
+        if (unit >= 0 && last_recomputed[i] <= f->last[unit]) {
             f->skipped[unit] = true;
             any = true;
         }
@@ -335,12 +335,12 @@ static ckpt_code obey(obeyed *f, ckpt_arena *scratch, ckpt_order *order, ckpt_er
     ckpt_candidate with;
     ckpt_candidate without;
     bool *const skipped = f->skipped;
-    int *const last_again = CKPT_NEW(scratch, int, f->batches);
+    int *const last_recomputed = CKPT_NEW(scratch, int, f->batches);
     f->skipped = CKPT_NEW(scratch, bool, f->units);
-    if (f->skipped == NULL || last_again == NULL) {
+    if (f->skipped == NULL || last_recomputed == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d units", f->units);
     }
-    if (!skip_last(f, last_again)) {
+    if (!skip_last(f, last_recomputed)) {
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_order_measure(order, f->graph, scratch, &with, err));

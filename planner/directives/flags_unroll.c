@@ -1,4 +1,4 @@
-/* What is set to run again, as part of the graph: then what is planned around it cannot leave it out. */
+/* Recomputations that the user asked for, as ops of the graph: a plan around them cannot leave them out. */
 #include <string.h>
 
 #include "planner/directives/flags.h"
@@ -80,7 +80,7 @@ static ckpt_code add_run(const unroller *u, int run, bool recomputed, ckpt_buffe
     return CKPT_OK;
 }
 
-/* Planning adds up without looking, because ckpt_graph_check has: of the runs again it has not. */
+/* Planning adds up without looking, because ckpt_graph_check has: of the recomputations it has not. */
 static ckpt_code check_sums(const ckpt_graph *graph, ckpt_err *err)
 {
     int64_t bytes = graph->static_bytes, time = 0, during = 0;

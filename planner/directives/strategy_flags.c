@@ -26,7 +26,7 @@ static ckpt_code plan_rest(const ckpt_graph *graph, const ckpt_unrolled *unrolle
     fresh.incumbent_count = 0;
     ckpt_candidates *const rest = CKPT_NEW(out, ckpt_candidates, 1);
     if (rest == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer around what is set");
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates around what is set");
     }
     *rest = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     CKPT_TRY(ckpt_strategy_find("auto")->plan(&unrolled->graph, limit, &fresh, out, rest, err));

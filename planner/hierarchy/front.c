@@ -49,8 +49,8 @@ static int compare_groups(const void *a, const void *b)
             return x->stretch[i].most < y->stretch[i].most ? -1 : 1;
         }
     }
-    if (x->again_count != y->again_count) {
-        return x->again_count < y->again_count ? -1 : 1;
+    if (x->recomputed_count != y->recomputed_count) {
+        return x->recomputed_count < y->recomputed_count ? -1 : 1;
     }
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
@@ -184,34 +184,34 @@ static int compare_hopes(const void *a, const void *b)
     return x->hope != y->hope ? (x->hope < y->hope ? -1 : 1) : compare_ranks(a, b);
 }
 
-ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarchy_wish *wish, const ckpt_outlook *outlook,
+ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarchy_goal *goal, const ckpt_outlook *outlook,
                            ckpt_err *err)
 {
     if (labels->count <= 1) {
         return CKPT_OK;
     }
     drop_needless(labels, 0);
-    if (labels->count > wish->width && wish->slack > 0) {
-        drop_needless(labels, wish->slack);
+    if (labels->count > goal->width && goal->slack > 0) {
+        drop_needless(labels, goal->slack);
     }
-    if (labels->count <= wish->width) {
+    if (labels->count <= goal->width) {
         return CKPT_OK;
     }
     int kept = 0;
     if (outlook != NULL) {
         for (int i = 0; i < labels->count; i++) {
             ckpt_label *const x = &labels->at[i];
-            x->hope = look_out(outlook, wish->limit - x->rank);
+            x->hope = look_out(outlook, goal->limit - x->rank);
             if (x->hope < INT64_MAX && !ckpt_sum(x->hope, x->time, &x->hope)) {
                 x->hope = INT64_MAX;
             }
         }
         qsort(labels->at, (size_t)labels->count, sizeof *labels->at, compare_hopes);
-        while (kept < wish->width / 2 && labels->at[kept].hope < INT64_MAX) {
+        while (kept < goal->width / 2 && labels->at[kept].hope < INT64_MAX) {
             kept++;
         }
     }
-    CKPT_TRY(keep_layers(labels, kept, wish->width - kept, &kept, err));
+    CKPT_TRY(keep_layers(labels, kept, goal->width - kept, &kept, err));
     labels->count = kept;
     return CKPT_OK;
 }

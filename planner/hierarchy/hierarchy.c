@@ -86,12 +86,12 @@ static void find_taken(ckpt_hierarchy *s, const bool *reread)
     }
 }
 
-/* Which ops never run again, what they hold, and which moments have to be told apart for whom. */
+/* Which ops are never recomputed, what they hold, and which moments have to be told apart for whom. */
 static ckpt_code find_base(ckpt_hierarchy *s, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = s->graph;
     const int n = graph->op_count;
-    bool *const reread = CKPT_NEW(scratch, bool, graph->buffer_count); /* by an op that may run again */
+    bool *const reread = CKPT_NEW(scratch, bool, graph->buffer_count); /* by an op that may be recomputed */
     if (reread == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", n);
     }
@@ -173,7 +173,7 @@ static int compare_prospects(const void *a, const void *b)
 }
 
 /* The outlook from every op: what the labels that are left at the end added to what they were there. */
-static ckpt_code find_outlooks(const ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, ckpt_arena *scratch,
+static ckpt_code find_outlooks(const ckpt_hierarchy *s, const ckpt_hierarchy_goal *goal, ckpt_arena *scratch,
                                ckpt_err *err)
 {
     const int count = s->now.count;
@@ -198,14 +198,14 @@ static ckpt_code find_outlooks(const ckpt_hierarchy *s, const ckpt_hierarchy_wis
                 all[kept++] = all[i];
             }
         }
-        ckpt_prospect *const list = CKPT_NEW(wish->keep, ckpt_prospect, kept);
+        ckpt_prospect *const list = CKPT_NEW(goal->keep, ckpt_prospect, kept);
         if (list == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d labels", count);
         }
         if (kept > 0) {
             memcpy(list, all, (size_t)kept * sizeof *list);
         }
-        wish->seen[v] = (ckpt_outlook){list, kept};
+        goal->seen[v] = (ckpt_outlook){list, kept};
     }
     return CKPT_OK;
 }
@@ -215,16 +215,16 @@ static ckpt_code settle(ckpt_hierarchy *s, int v, ckpt_err *err)
 {
     for (int i = 0; i < s->next.count; i++) {
         ckpt_label *const label = &s->next.at[i];
-        if (label->again_count > 0) {
+        if (label->recomputed_count > 0) {
             ckpt_choices *const choices = ckpt_arena_take(
-                &s->choices, 1, sizeof *choices + (size_t)label->again_count * sizeof *label->recomputed);
+                &s->choices, 1, sizeof *choices + (size_t)label->recomputed_count * sizeof *label->recomputed);
             if (choices == NULL) {
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "choices for op '%s'", s->graph->op[v].name);
             }
             choices->rest = label->rest;
             choices->op = v;
-            choices->count = label->again_count;
-            memcpy(choices->moment, label->recomputed, (size_t)label->again_count * sizeof *label->recomputed);
+            choices->count = label->recomputed_count;
+            memcpy(choices->moment, label->recomputed, (size_t)label->recomputed_count * sizeof *label->recomputed);
             label->rest = choices;
         }
     }
@@ -271,10 +271,10 @@ static ckpt_code write_order(const ckpt_hierarchy *s, const ckpt_label *label, c
     return CKPT_OK;
 }
 
-static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, ckpt_arena *out,
+static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_goal *goal, ckpt_arena *out,
                            ckpt_candidates *candidates, ckpt_err *err)
 {
-    const ckpt_hierarchy_wish few = {.limit = wish->limit, .width = CKPT_CANDIDATES_MAX};
+    const ckpt_hierarchy_goal few = {.limit = goal->limit, .width = CKPT_CANDIDATES_MAX};
     CKPT_TRY(ckpt_labels_thin(&s->now, &few, NULL, err));
     ckpt_order order;
     ckpt_order_init(&order);
@@ -282,15 +282,15 @@ static ckpt_code hand_over(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, c
     for (int i = 0; i < s->now.count && code == CKPT_OK; i++) {
         code = write_order(s, &s->now.at[i], &s->next.arena, &order, err);
         if (code == CKPT_OK) {
-            code = wish->min_peak ? ckpt_order_end(&order, s->graph, wish->offer, out, candidates, err)
-                                  : ckpt_order_offer(&order, s->graph, wish->offer, out, candidates, err);
+            code = goal->min_peak ? ckpt_order_end(&order, s->graph, goal->offer, out, candidates, err)
+                                  : ckpt_order_offer(&order, s->graph, goal->offer, out, candidates, err);
         }
     }
     ckpt_order_fini(&order);
     return code;
 }
 
-static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, const ckpt_plan_options *options,
+static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_goal *goal, const ckpt_plan_options *options,
                        ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     CKPT_TRY(take_memory(s, scratch, err));
@@ -307,30 +307,30 @@ static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_wish *wish, const
     }
     const int n = s->graph->op_count;
     for (int v = n - 1; v >= 0 && s->now.count > 0; v--) {
-        if (ckpt_plan_stopped(options) || (wish->most_work > 0 && s->work > 2 * wish->most_work)) {
+        if (ckpt_plan_stopped(options) || (goal->most_work > 0 && s->work > 2 * goal->most_work)) {
             return CKPT_OK;
         }
         CKPT_TRY(ckpt_hierarchy_decide(s, v, err));
-        ckpt_hierarchy_wish now = *wish;
-        if (wish->most_work > 0 && s->work / (n - v) > wish->most_work / n) {
-            now.width = wish->width < FEW ? wish->width : FEW;
+        ckpt_hierarchy_goal now = *goal;
+        if (goal->most_work > 0 && s->work / (n - v) > goal->most_work / n) {
+            now.width = goal->width < FEW ? goal->width : FEW;
         }
-        CKPT_TRY(ckpt_labels_thin(&s->next, &now, s->wish->outlook != NULL ? &s->wish->outlook[v] : NULL, err));
-        if (wish->seen != NULL) {
+        CKPT_TRY(ckpt_labels_thin(&s->next, &now, s->goal->outlook != NULL ? &s->goal->outlook[v] : NULL, err));
+        if (goal->seen != NULL) {
             CKPT_TRY(remember(s, v, err));
         }
         CKPT_TRY(settle(s, v, err));
     }
-    if (wish->seen != NULL) {
-        CKPT_TRY(find_outlooks(s, wish, scratch, err));
+    if (goal->seen != NULL) {
+        CKPT_TRY(find_outlooks(s, goal, scratch, err));
     }
-    return hand_over(s, wish, out, candidates, err);
+    return hand_over(s, goal, out, candidates, err);
 }
 
-ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish *wish, const ckpt_plan_options *options,
+ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_goal *goal, const ckpt_plan_options *options,
                              ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
-    ckpt_hierarchy s = {.graph = graph, .wish = wish, .shift = 1, .covered = -1};
+    ckpt_hierarchy s = {.graph = graph, .goal = goal, .shift = 1, .covered = -1};
     while (((ckpt_when)1 << s.shift) <= graph->op_count) {
         s.shift++;
     }
@@ -340,9 +340,9 @@ ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish 
     ckpt_arena_init(&s.now.arena);
     ckpt_arena_init(&s.next.arena);
     ckpt_arena_init(&s.choices);
-    const ckpt_code code = sweep(&s, wish, options, &scratch, out, candidates, err);
-    if (wish->work != NULL) {
-        *wish->work += s.work;
+    const ckpt_code code = sweep(&s, goal, options, &scratch, out, candidates, err);
+    if (goal->work != NULL) {
+        *goal->work += s.work;
     }
     ckpt_memory_put(s.now.at);
     ckpt_memory_put(s.next.at);

@@ -1,24 +1,19 @@
-/* A sweep over the ops from the last to the first that decides, for each, when it runs again.
+/* A sweep over the ops from the last to the first that decides, for each, when it is recomputed. A label is one set of
+ * decisions for the ops from v on: its open demands, and the most that is live in each stretch of time whose ends a
+ * later decision can still tell apart. How and why: docs/explanation/hierarchy.md.
  *
- * When op v is decided, everything that can read its buffers has been: the first runs of later ops, and their runs
- * again ("demands"). Between two demands v either keeps its buffers or drops them and runs again just before the
- * second one, which puts demands on what v reads. A label is one set of decisions for the ops from v on. Most of what
- * such a set does to memory is past caring about: all that is left is the open demands and, for each stretch of time
- * whose ends a later decision can still tell apart, the most that is live in it. So at a narrow place of the graph a
- * label is little more than (peak, time), and equal blocks give equal fronts without anybody looking for blocks.
- *
- * Time is a code: op u running in the moment before the first run of op j is j * stride + u, the first run of j itself
- * j * stride + j; the moment op_count is the end, where outputs are wanted. */
+ * Time is a code: op u that is recomputed in the moment before the first run of op j is j * stride + u, the first run
+ * of j itself j * stride + j; the moment op_count is the end, where outputs are wanted. */
 #ifndef CKPT_PLANNER_HIERARCHY_HIERARCHY_IMPL_H
 #define CKPT_PLANNER_HIERARCHY_HIERARCHY_IMPL_H
 
 #include "planner/schedule/schedule.h"
 
-enum { CKPT_HIERARCHY_MOMENTS = 60 }; /* of one op, before which it may run again */
+enum { CKPT_HIERARCHY_MOMENTS = 60 }; /* of one op, before which it may be recomputed */
 
 typedef int64_t ckpt_when;
 
-/* Buffer that a run again reads, and when. */
+/* A buffer that a recomputation reads, and when. */
 typedef struct ckpt_demand {
     int buffer;
     ckpt_when when;
@@ -31,7 +26,7 @@ typedef struct ckpt_stretch {
     ckpt_bytes pass; /* live just before it; kept only where a moment begins, else 0 */
 } ckpt_stretch;
 
-/* The moments before which an op runs again; a list through all ops decided so far. */
+/* The moments before which an op is recomputed; a list through all ops decided so far. */
 typedef struct ckpt_choices {
     const struct ckpt_choices *rest;
     int op, count;
@@ -59,7 +54,7 @@ typedef struct ckpt_past {
 } ckpt_past;
 
 typedef struct ckpt_label {
-    ckpt_ns time; /* of the runs again */
+    ckpt_ns time; /* of the recomputations */
     ckpt_bytes peak;
     ckpt_bytes rank;       /* the peak that labels with other demands are compared by */
     uint64_t key;          /* hash of the demands: equal ones have stretches with equal ends */
@@ -68,11 +63,11 @@ typedef struct ckpt_label {
     int demand_count, stretch_count;
     const ckpt_choices *rest; /* of the label it comes from */
     const int *recomputed;    /* moments chosen for the op just decided */
-    int again_count;
+    int recomputed_count;
     int parent;   /* index of that label */
     int serial;   /* in which it was made among those of its op */
     int layer;    /* scratch of ckpt_labels_thin */
-    ckpt_ns hope; /* of ckpt_labels_thin: time of all runs again as the outlook sees it; INT64_MAX: none */
+    ckpt_ns hope; /* of ckpt_labels_thin: time of all recomputations as the outlook sees it; INT64_MAX: none */
 } ckpt_label;
 
 /* Labels of one step. */
@@ -83,27 +78,27 @@ typedef struct ckpt_labels {
 } ckpt_labels;
 
 /* What a sweep is for. */
-typedef struct ckpt_hierarchy_wish {
+typedef struct ckpt_hierarchy_goal {
     ckpt_bytes limit; /* no label above it */
     int width;        /* labels kept after each op */
     ckpt_bytes slack; /* labels so near to one that is no slower go first when there are too many */
     bool whole;       /* the rank counts every buffer demanded, not only those that no first run keeps so long anyway */
-    ckpt_bytes offer; /* candidates up to this peak are added to the answer */
-    bool min_peak;    /* the limit is not the user's: what is found may be the answer's least */
+    ckpt_bytes offer; /* candidates up to this peak are offered */
+    bool min_peak;    /* the limit is not the user's: what is found may be the candidates' min_peak */
     const ckpt_outlook *outlook; /* per op, from an earlier sweep of the same `whole`; NULL: none */
     ckpt_outlook *seen;          /* room for one per op: the outlook that this sweep gives; NULL: not wanted */
     ckpt_arena *keep;            /* where that lives */
     int64_t most_work;           /* behind an even pace towards this, labels are thinned to a few; at twice it the
-                                    sweep ends without an answer; 0: no limit */
+                                    sweep ends with nothing; 0: no limit */
     int64_t *work;               /* what was done is added here, about 15 ns each; NULL: not wanted */
-} ckpt_hierarchy_wish;
+} ckpt_hierarchy_goal;
 
 typedef struct ckpt_hierarchy {
     const ckpt_graph *graph;
-    const ckpt_hierarchy_wish *wish;
+    const ckpt_hierarchy_goal *goal;
     ckpt_when stride; /* 2^shift, above the number of ops */
     int shift;
-    bool *fixed;      /* per op: never runs again */
+    bool *fixed;      /* per op: never recomputed */
     int *reader_from; /* per buffer: its first-run readers are reader[reader_from[b]] .. reader[reader_from[b + 1] - 1]
                        */
     int *reader;
@@ -128,17 +123,17 @@ typedef struct ckpt_hierarchy {
     int added_count;
 } ckpt_hierarchy;
 
-/* The ways of op v for every label of `now`, into `next`. Errors: CKPT_NO_MEMORY. */
+/* What can be decided about op v, for every label of `now`, into `next`. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_hierarchy_decide(ckpt_hierarchy *sweep, int v, ckpt_err *err);
 
-/* Drop labels of which another is as good in all that matters, then all but the wish's width. Errors: CKPT_NO_MEMORY.
+/* Drop labels of which another is as good in all that matters, then all but the goal's width. Errors: CKPT_NO_MEMORY.
  * Cost: O(n log n) and the comparisons within equal demands. */
-CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarchy_wish *wish,
+CKPT_MUST_USE ckpt_code ckpt_labels_thin(ckpt_labels *labels, const ckpt_hierarchy_goal *goal,
                                          const ckpt_outlook *outlook, ckpt_err *err);
 
-/* Offer the sequences of a sweep's front to `answer`. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: about 2 us for each
- * op that may run again and label, where the graph is narrow. */
-CKPT_MUST_USE ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_wish *wish,
+/* Offer the sequences of a sweep's front. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: about 2 us for each
+ * op that may be recomputed and label, where the graph is narrow. */
+CKPT_MUST_USE ckpt_code ckpt_hierarchy_run(const ckpt_graph *graph, const ckpt_hierarchy_goal *goal,
                                            const ckpt_plan_options *options, ckpt_arena *out,
                                            ckpt_candidates *candidates, ckpt_err *err);
 

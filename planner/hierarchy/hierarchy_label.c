@@ -5,7 +5,7 @@
 #include "planner/hierarchy/hierarchy_impl.h"
 
 enum {
-    ALL_WAYS = 5, /* moments up to which every set of runs again is tried */
+    ALL_SETS = 5, /* moments up to which every set of recomputations is tried */
     PAIRS = 12,   /* up to which all sets of one or two are */
 };
 
@@ -41,7 +41,7 @@ static int compare_demands(const void *a, const void *b)
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* What reads the buffers of op v: in first runs, and in the runs again of this label. */
+/* What reads the buffers of op v: in first runs, and in the recomputations of this label. */
 static bool gather(ckpt_hierarchy *s, int v, const ckpt_label *label)
 {
     const ckpt_list *const writes = &s->graph->op[v].writes;
@@ -103,7 +103,7 @@ static void take_place(const ckpt_hierarchy *s, ckpt_label *label, int buffer, c
     label->stretch[i].most -= s->graph->buffer[buffer].bytes;
 }
 
-/* Where a run again of op v in this moment is put: in a stretch of its own before all others of the moment. */
+/* Where a recomputation of op v in this moment is put: in a stretch of its own before all others of the moment. */
 static void insert_run(const ckpt_hierarchy *s, ckpt_label *label, int v, int moment)
 {
     const ckpt_when start = moment * s->stride;
@@ -118,8 +118,8 @@ static void insert_run(const ckpt_hierarchy *s, ckpt_label *label, int v, int mo
     label->stretch[at + 1].pass = 0;
 }
 
-/* A demand on what a run again reads. One that is there for the same moment or a first run in it, being later, says it
- * already. */
+/* A demand on what a recomputation reads. One that is there for the same moment or a first run in it, being later, says
+ * it already. */
 static void insert_demand(const ckpt_hierarchy *s, ckpt_label *label, int buffer, int moment, int v)
 {
     for (int r = s->reader_from[buffer]; r < s->reader_from[buffer + 1]; r++) {
@@ -182,7 +182,7 @@ static bool counts(const ckpt_hierarchy *s, const ckpt_label *label, int d)
 {
     const int b = label->demand[d].buffer;
     const int end = s->reader_from[b + 1];
-    if (!s->wish->whole && end > s->reader_from[b] && s->reader[end - 1] * s->stride > label->demand[d].when) {
+    if (!s->goal->whole && end > s->reader_from[b] && s->reader[end - 1] * s->stride > label->demand[d].when) {
         return false;
     }
     for (int e = 0; e < d; e++) {
@@ -210,19 +210,19 @@ static void sum_up(const ckpt_hierarchy *s, ckpt_label *label)
     label->rank = label->peak + open;
 }
 
-/* Runs of op v: its first one, and one before each moment whose bit is in `ways`. Every buffer is kept from each run to
+/* Runs of op v: its first one, and one before each moment whose bit is in `runs`. Every buffer is kept from each run to
  * its last demand before the next run. */
-static void apply_runs(const ckpt_hierarchy *s, ckpt_label *label, int v, uint64_t ways)
+static void apply_runs(const ckpt_hierarchy *s, ckpt_label *label, int v, uint64_t runs)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
     for (int m = 0; m < s->moment_count; m++) {
-        if ((ways >> m & 1) != 0) {
+        if ((runs >> m & 1) != 0) {
             insert_run(s, label, v, s->moment[m]);
         }
     }
     int moment = v; /* of the run before the one under way */
     for (int m = 0; m <= s->moment_count; m++) {
-        if (m < s->moment_count && (ways >> m & 1) == 0) {
+        if (m < s->moment_count && (runs >> m & 1) == 0) {
             continue;
         }
         const ckpt_when run = moment * s->stride + v;
@@ -261,7 +261,7 @@ static void prolong(const ckpt_hierarchy *s, ckpt_label *label, int v)
     }
 }
 
-/* Append the stretches of moment j before any run again in it: two when ops up to `undecided` may have their place
+/* Append the stretches of moment j before any recomputation in it: two when ops up to `undecided` may have their place
  * taken. */
 static int add_moment(const ckpt_hierarchy *s, ckpt_stretch *stretch, int count, int j, int undecided)
 {
@@ -273,17 +273,17 @@ static int add_moment(const ckpt_hierarchy *s, ckpt_stretch *stretch, int count,
     return count;
 }
 
-/* A child of `old` in `next`: the same decisions, and `ways` for op v. */
-static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uint64_t ways, ckpt_err *err)
+/* A child of `old` in `next`: the same decisions, and `runs` for op v. */
+static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uint64_t runs, ckpt_err *err)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
     const ckpt_mark mark = ckpt_arena_mark(&s->next.arena);
     int recomputed = 0;
-    for (uint64_t w = ways; w != 0; w &= w - 1) {
+    for (uint64_t w = runs; w != 0; w &= w - 1) {
         recomputed++;
     }
     ckpt_label child = {
-        .time = old->time, .rest = old->rest, .again_count = recomputed, .parent = (int)(old - s->now.at)};
+        .time = old->time, .rest = old->rest, .recomputed_count = recomputed, .parent = (int)(old - s->now.at)};
     for (int i = 0; i < recomputed; i++) {
         if (!ckpt_sum(child.time, op->time_ns, &child.time)) {
             return CKPT_OK; /* more than 63 bits hold: no label */
@@ -313,7 +313,7 @@ static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uin
     }
     int chosen = 0;
     for (int m = 0; m < s->moment_count; m++) {
-        if ((ways >> m & 1) != 0) {
+        if ((runs >> m & 1) != 0) {
             moments[chosen++] = s->moment[m];
             for (int i = 0; i < op->reads.count; i++) {
                 insert_demand(s, &child, op->reads.at[i], s->moment[m], v);
@@ -324,12 +324,12 @@ static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uin
     if (s->fixed[v]) {
         prolong(s, &child, v);
     } else {
-        apply_runs(s, &child, v, ways);
+        apply_runs(s, &child, v, runs);
     }
     join(s, &child, v);
     sum_up(s, &child);
     s->work += 20 + 2 * child.stretch_count;
-    if (child.peak <= s->wish->limit) {
+    if (child.peak <= s->goal->limit) {
         child.serial = s->next.count;
         s->next.at[s->next.count++] = child;
     } else {
@@ -338,7 +338,8 @@ static ckpt_code make_child(ckpt_hierarchy *s, const ckpt_label *old, int v, uin
     return CKPT_OK;
 }
 
-/* Moments before which a run again of op v would not fit already: it needs what is live there and what it writes. */
+/* Moments before which a recomputation of op v would not fit already: it needs what is live there and what it
+ * writes. */
 static uint64_t find_full(const ckpt_hierarchy *s, const ckpt_label *old, int v)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
@@ -355,22 +356,22 @@ static uint64_t find_full(const ckpt_hierarchy *s, const ckpt_label *old, int v)
             at++;
         }
         const bool found = at < old->stretch_count && old->stretch[at].from == start;
-        full |= found && old->stretch[at].pass > s->wish->limit - own ? (uint64_t)1 << m : 0;
+        full |= found && old->stretch[at].pass > s->goal->limit - own ? (uint64_t)1 << m : 0;
     }
     return full;
 }
 
-/* Sets of moments before which op v runs again. Before the very next op it never does. */
+/* Sets of moments before which op v is recomputed. Before the very next op it never does. */
 static ckpt_code make_children(ckpt_hierarchy *s, const ckpt_label *old, int v, ckpt_err *err)
 {
     const int n = s->fixed[v] ? 0 : s->moment_count;
     const uint64_t next = n > 0 && s->moment[0] == v + 1 ? 1 : 0;
     const uint64_t barred = n > 0 ? next | find_full(s, old, v) : 0;
     CKPT_TRY(make_child(s, old, v, 0, err));
-    if (n <= ALL_WAYS) {
-        for (uint64_t ways = 1; ways < (uint64_t)1 << n; ways++) {
-            if ((ways & barred) == 0) {
-                CKPT_TRY(make_child(s, old, v, ways, err));
+    if (n <= ALL_SETS) {
+        for (uint64_t runs = 1; runs < (uint64_t)1 << n; runs++) {
+            if ((runs & barred) == 0) {
+                CKPT_TRY(make_child(s, old, v, runs, err));
             }
         }
         return CKPT_OK;

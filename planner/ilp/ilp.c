@@ -1,4 +1,4 @@
-/* Integer programs solved whole: reduced costs against the incumbent leave few of the reruns to branch on. */
+/* Integer programs solved whole: reduced costs against the incumbent leave few of the recomputations to branch on. */
 #include "planner/ilp/ilp.h"
 
 #include <math.h>
@@ -140,7 +140,7 @@ static ckpt_code relax(whole *w, int *fixed, ckpt_err *err)
     ckpt_linear *linear = NULL;
     CKPT_TRY(w->options->solver->open(p, &linear, err));
     ckpt_solution s = {.x = x};
-    const ckpt_code code = w->options->solver->relax_again(linear, HUGE_VAL, 0, w->options, &s, reduced, err);
+    const ckpt_code code = w->options->solver->relax_open(linear, HUGE_VAL, 0, w->options, &s, reduced, err);
     w->options->solver->close(linear);
     CKPT_TRY(code);
     w->work += s.work;
@@ -199,7 +199,7 @@ static ckpt_code solve(whole *w, int64_t nodes, ckpt_arena *out, ckpt_candidates
     return found ? offer(w, out, candidates, err) : CKPT_OK;
 }
 
-/* As much as is small enough: any rerun anywhere, or at least what backward needs. */
+/* As much as is small enough: any recomputation anywhere, or at least what backward needs. */
 static ckpt_code choose_pairs(whole *w, int pairs_max, const char **scope, ckpt_err *err)
 {
     static const struct {

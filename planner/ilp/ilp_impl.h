@@ -6,11 +6,11 @@
 #include "planner/ilp/solver.h"
 #include "planner/schedule/schedule.h"
 
-/* Op `op` may run again in stage `stage`. Stages are passes over the ops in reference order: the reruns of a stage come
- * in that order, and the last of every `passes` stages ends with the first run of op stage / passes. */
+/* Op `op` may be recomputed in stage `stage`. Stages are passes over the ops in reference order: the recomputations of
+ * a stage come in that order, and the last of every `passes` stages ends with the first run of op stage / passes. */
 typedef struct ckpt_ilp_pair {
     int stage, op;
-    int depth;  /* reruns between it and what op `stage` reads, at least; 0: it writes that */
+    int depth;  /* recomputations between it and what op `stage` reads, at least; 0: it writes that */
     bool free;  /* decided by the program; else `runs` says */
     bool runs;  /* what the incumbent does */
     int column; /* -1: not free */
@@ -24,10 +24,10 @@ typedef struct ckpt_ilp_pairs {
     int passes, stages; /* stages: (op_count + 1) * passes */
 } ckpt_ilp_pairs;
 
-/* What may run again, as pairs: the ancestors of what each stage reads, in the stages behind the last forward op (in
- * all, when nothing is behind it); or with `any` in all stages, and the ancestors of what later stages read too. Gives
- * up with count > `most`, also where merely looking takes too long. Errors: CKPT_NO_MEMORY. Cost: O(stages * uses), at
- * most about 0.1 s. */
+/* What may be recomputed, as pairs: the ancestors of what each stage reads, in the stages behind the last forward op
+ * (in all, when nothing is behind it); or with `any` in all stages, and the ancestors of what later stages read too.
+ * Gives up with count > `most`, also where merely looking takes too long. Errors: CKPT_NO_MEMORY. Cost: O(stages *
+ * uses), at most about 0.1 s. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int passes, int most, ckpt_arena *out,
                                             ckpt_ilp_pairs *pairs, ckpt_err *err);
 
@@ -36,13 +36,13 @@ bool ckpt_ilp_pairs_read(const ckpt_graph *graph, const ckpt_sequence *sequence,
 /* The order in which `runs` says, written. */
 void ckpt_ilp_pairs_write(const ckpt_graph *graph, const ckpt_ilp_pairs *pairs, ckpt_order *order);
 
-enum { CKPT_ILP_REAL = -1 /* continuous */, CKPT_ILP_COUNT = -2 /* how often an op runs again */ };
+enum { CKPT_ILP_REAL = -1 /* continuous */, CKPT_ILP_COUNT = -2 /* how often an op is recomputed */ };
 
 typedef struct ckpt_ilp_model {
     ckpt_program program; /* times and bytes are scaled */
     int *pair_of;         /* per column: the pair, CKPT_ILP_COUNT or CKPT_ILP_REAL */
     double ns;            /* of one unit of cost */
-    ckpt_ns fixed_ns;     /* first runs, and reruns that are not free */
+    ckpt_ns fixed_ns;     /* first runs, and recomputations that are not free */
     bool impossible;      /* what is fixed already breaks the limit */
 } ckpt_ilp_model;
 

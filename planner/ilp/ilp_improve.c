@@ -1,11 +1,12 @@
 /* Neighbourhoods of a schedule, each solved as an integer program (large-neighbourhood search: Shaw, Using constraint
- * programming and local search methods to solve vehicle routing problems, CP 1998): the reruns of ops that stand
- * together are free, all others stay as they are.
+ * programming and local search methods to solve vehicle routing problems, CP 1998): the recomputations of ops that
+ * stand together are free, all others stay as they are.
  *
- * Most reruns of a good schedule lie close before what needs them. So an op of the neighbourhood is free in the stages
- * whose own reads it is a few reruns away from, where it runs already, and where it would feed what runs already. The
- * fewer reruns away, the more ops fit into one neighbourhood: from few ops in every stage to many ops in theirs.
- */
+ * Most recomputations of a good schedule lie close before what needs them. So an op of the neighbourhood is free in the
+ * stages whose own reads it is a few recomputations away from, where it runs already, and where it would feed what runs
+ * already. The fewer recomputations away, the more ops fit into one neighbourhood: from few ops in every stage to many
+ * ops in theirs.
+ *  */
 #include "planner/ilp/ilp_impl.h"
 
 enum {
@@ -22,14 +23,14 @@ typedef struct improver {
     ckpt_ilp_pairs pairs;
     bool *near;    /* per pair: free when its op is in the neighbourhood */
     int *near_ops; /* per op: how many of those it has */
-    int *feeds;    /* per op: the last stage in which what it writes is read by a rerun */
+    int *feeds;    /* per op: the last stage in which what it writes is read by a recomputation */
     ckpt_ns grain;
     ckpt_candidates *candidates;
     int64_t work;
 } improver;
 
-/* Fill `near` for at most `depth` reruns between. Stages from the last pair to the first, ops falling: what a rerun
- * reads is written by lower ops. */
+/* Fill `near` for at most `depth` recomputations between. Stages from the last pair to the first, ops falling: what a
+ * recomputation reads is written by lower ops. */
 static void find_near(improver *m, int depth)
 {
     const ckpt_graph *const g = m->graph;

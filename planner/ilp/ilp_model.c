@@ -1,23 +1,17 @@
-/* The compact integer program of a graph under a limit.
+/* The compact integer program of a graph under a limit: docs/explanation/integer-program.md.
  *
- * Stage t ends with the first run of op t; before it, ops may run again, in reference order, each once:
+ * Stage t ends with the first run of op t; before it, ops may be recomputed, in reference order, each once:
  *
- *     R[t,v]  op v runs again in stage t: 0 or 1, only where v is an ancestor of what op t reads
+ *     R[t,v]  op v is recomputed in stage t: 0 or 1, only where v is an ancestor of what op t reads
  *     S[b,g]  buffer b stays in memory through gap g, between two stages that may write or use it
  *     Z       largest of several: what b takes during a run is max(S after the stage, R of its later readers in it)
- *     N[v]    sum over stages of R[t,v]: whole, to branch on. Whether an op runs again at all decides nearly
- *             everything; in which stage is often all the same, and branching on that alone gets nowhere
+ *     N[v]    sum over stages of R[t,v]: whole, to branch on
  *
  *     minimise  sum of time[v] N[v]
  *     S after <= S before + R[t,writer]            what is kept was there or was made
- *     R[t,u]  <= S before + R[t,writer]            what a rerun reads was there or is made (1 for the read of op t)
- *     S before + R[t,writer] <= 1                  an op with one output does not run again while that is in memory
- *     sum of bytes in memory + workspace R[t,w] <= limit       during every run
- *
- * S and Z are continuous: with R whole they are whole in a best point. This is Jain et al., Checkmate, MLSys 2020,
- * arXiv:1910.02653, eq. (1)-(8), without its FREE variables (lifetimes end at the last use), without the R that only
- * shuffle (R[t,v] where op t needs no v), without S per stage (nothing changes between stages that do not touch b) and
- * with the exact memory during each rerun. */
+ *     R[t,u]  <= S before + R[t,writer]            what is read was there or is made (1 for the read of op t)
+ *     S before + R[t,writer] <= 1                  an op with one output is not recomputed while that is in memory
+ *     sum of bytes in memory + workspace R[t,w] <= limit       during every run */
 #include <math.h>
 
 #include "planner/ilp/ilp_impl.h"
@@ -40,7 +34,7 @@ static bool is_one(term t)
     return t.column < 0 && t.constant > 0;
 }
 
-/* A rerun in this stage that reads the buffer; in the order of ops. */
+/* A recomputation in this stage that reads the buffer; in the order of ops. */
 typedef struct reader {
     int pair, next, previous;
     term later; /* the largest of this and all later ones, and of what is kept after the stage */
@@ -56,11 +50,11 @@ typedef struct event {
     term during;     /* while `maker` runs */
 } event;
 
-typedef struct life {
+typedef struct live_range {
     int first, last; /* events; -1: nobody ever uses it again */
     int now;         /* while rows are written: the event of this stage or the next one */
     bool alone;      /* the only buffer its op writes that anyone reads */
-} life;
+} live_range;
 
 typedef struct builder {
     const ckpt_graph *graph;
@@ -68,7 +62,7 @@ typedef struct builder {
     ckpt_arena *out, scratch;
     bool failed;
     bool impossible;
-    life *life;
+    live_range *live_range;
     event *event;
     int event_count, event_room;
     reader *reader;
@@ -195,7 +189,7 @@ static term largest(builder *b, term x, term y)
 
 static event *touch(builder *b, int buffer, int stage)
 {
-    life *const l = &b->life[buffer];
+    live_range *const l = &b->live_range[buffer];
     if (l->last < 0 || b->event[l->last].stage != stage) {
         b->event = grow(b, &b->scratch, b->event, b->event_count, &b->event_room, sizeof *b->event);
         if (b->failed) {
@@ -272,7 +266,7 @@ static void find_events(builder *b)
 }
 
 /* In memory before the stage: certainly, certainly not, or up to the program. */
-static term before(builder *b, const life *l, const event *e)
+static term before(builder *b, const live_range *l, const event *e)
 {
     const term made = pair_term(b, e->maker);
     bool wanted = e->required || !is_zero(e->out), certain = e->required || is_one(e->out);
@@ -286,7 +280,7 @@ static term before(builder *b, const life *l, const event *e)
     return certain && is_zero(made) ? one : add_column(b, 0, CKPT_ILP_REAL);
 }
 
-static void bind_event(builder *b, const life *l, event *e)
+static void bind_event(builder *b, const live_range *l, event *e)
 {
     const term made = pair_term(b, e->maker);
     add_order(b, e->out, e->in, made);
@@ -315,7 +309,7 @@ static term bind_readers(builder *b, const event *e)
 }
 
 /* Gaps from the last event to the first, for what is wanted later decides what is kept before. */
-static void bind_life(builder *b, life *l, int *order)
+static void bind_live_range(builder *b, live_range *l, int *order)
 {
     int count = 0;
     for (int e = l->first; e >= 0; e = b->event[e].next) {
@@ -348,7 +342,7 @@ static bool is_destroyed(const ckpt_graph_op *op, int buffer)
 /* What buffer x takes while op w runs: again in stage s, or for the first time, which ends it. */
 static term held(const builder *b, int x, int s, int w, bool first)
 {
-    const life *const l = &b->life[x];
+    const live_range *const l = &b->live_range[x];
     if (l->now < 0) {
         return zero;
     }
@@ -405,7 +399,7 @@ static void add_memory_row(builder *b, ckpt_bytes limit, const int *live, int li
         gather(b, pair_term(b, pair), (double)op->workspace_bytes / b->unit, start, &constant);
         for (int i = 0; i < op->writes.count; i++) { /* what nobody needs later is there for the run itself */
             const int x = op->writes.at[i];
-            if (b->life[x].now < 0) {
+            if (b->live_range[x].now < 0) {
                 gather(b, pair_term(b, pair), (double)g->buffer[x].bytes / b->unit, start, &constant);
             }
         }
@@ -434,13 +428,13 @@ static void add_memory(builder *b, ckpt_bytes limit, int *live)
     const ckpt_graph *const g = b->graph;
     int live_count = 0;
     for (int x = 0; x < g->buffer_count; x++) {
-        b->life[x].now = b->life[x].first;
+        b->live_range[x].now = b->live_range[x].first;
     }
     for (int s = 0; s < b->pairs->stages && !b->failed; s++) {
         const int t = s / b->pairs->passes;
         int kept = 0;
         for (int i = 0; i < live_count; i++) {
-            life *const l = &b->life[live[i]];
+            live_range *const l = &b->live_range[live[i]];
             while (l->now >= 0 && b->event[l->now].stage < s) {
                 l->now = b->event[l->now].next;
             }
@@ -471,10 +465,10 @@ static void find_alone(builder *b)
     for (int o = 0; o < g->op_count; o++) {
         int used = 0;
         for (int i = 0; i < g->op[o].writes.count; i++) {
-            used += b->life[g->op[o].writes.at[i]].first >= 0;
+            used += b->live_range[g->op[o].writes.at[i]].first >= 0;
         }
         for (int i = 0; i < g->op[o].writes.count; i++) {
-            b->life[g->op[o].writes.at[i]].alone = used == 1;
+            b->live_range[g->op[o].writes.at[i]].alone = used == 1;
         }
     }
 }
@@ -496,7 +490,7 @@ static void add_pairs(builder *b, ckpt_ilp_model *model)
     }
 }
 
-/* N[v] = sum over stages of R[t,v]: to branch on whether an op runs again at all says more than in which stage. */
+/* N[v] = sum over stages of R[t,v]: to branch on whether an op is recomputed at all says more than in which stage. */
 static void add_counts(builder *b, const ckpt_ilp_model *model)
 {
     const ckpt_graph *const g = b->graph;
@@ -532,13 +526,13 @@ static void add_counts(builder *b, const ckpt_ilp_model *model)
 static ckpt_code build(builder *b, ckpt_bytes limit, ckpt_ilp_model *model, ckpt_err *err)
 {
     const ckpt_graph *const g = b->graph;
-    b->life = CKPT_NEW(&b->scratch, life, g->buffer_count);
+    b->live_range = CKPT_NEW(&b->scratch, live_range, g->buffer_count);
     int *const live = CKPT_NEW(&b->scratch, int, g->buffer_count);
-    if (b->life == NULL || live == NULL) {
+    if (b->live_range == NULL || live == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "integer program of %d buffers", g->buffer_count);
     }
     for (int x = 0; x < g->buffer_count; x++) {
-        b->life[x] = (life){.first = -1, .last = -1};
+        b->live_range[x] = (live_range){.first = -1, .last = -1};
     }
     b->unit = limit > 0 ? (double)limit : 1;
     add_pairs(b, model);
@@ -547,7 +541,7 @@ static ckpt_code build(builder *b, ckpt_bytes limit, ckpt_ilp_model *model, ckpt
     find_alone(b);
     int *const order = CKPT_NEW(&b->scratch, int, b->event_count);
     for (int x = 0; x < g->buffer_count && order != NULL && !b->failed; x++) {
-        bind_life(b, &b->life[x], order);
+        bind_live_range(b, &b->live_range[x], order);
     }
     b->at = CKPT_NEW(&b->scratch, int, b->column_count);
     if (order == NULL || b->at == NULL || b->failed) {

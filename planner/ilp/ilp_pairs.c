@@ -1,4 +1,4 @@
-/* Which op may run again in which stage, and back from that to an order of runs. */
+/* Which op may be recomputed in which stage, and back from that to an order of runs. */
 #include "planner/ilp/ilp_impl.h"
 
 enum {
@@ -16,7 +16,7 @@ static int first_stage(const ckpt_graph *graph)
 }
 
 /* An op that reads what others add to may have to wait for the right number of additions: it is left alone. */
-static bool may_run_again(const ckpt_graph *graph, const bool *added, int o)
+static bool may_recompute(const ckpt_graph *graph, const bool *added, int o)
 {
     bool may = graph->op[o].recompute;
     for (int i = 0; i < graph->op[o].reads.count; i++) {
@@ -141,7 +141,7 @@ ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int passes, int
             }
         }
         for (int o = 0; o < n; o++) {
-            f.may[o] = may_run_again(graph, added, o);
+            f.may[o] = may_recompute(graph, added, o);
             f.seen[o] = -1;
         }
         code = find(&f, any ? 1 : first_stage(graph), most, out, pairs, err);
@@ -169,7 +169,7 @@ bool ckpt_ilp_pairs_read(const ckpt_graph *graph, const ckpt_sequence *sequence,
     for (int p = 0; p < pairs->count; p++) {
         pairs->pair[p].runs = false;
     }
-    int next = 0, pass = 0, last = -1; /* op of the last rerun in this pass */
+    int next = 0, pass = 0, last = -1; /* op of the last recomputation in this pass */
     for (int i = 0; i < sequence->count; i++) {
         const int o = sequence->op[i];
         if (o == next && next < graph->op_count) {

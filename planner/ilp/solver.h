@@ -55,8 +55,8 @@ typedef struct ckpt_solver {
     /* `added` is read for its rows alone; its columns are those of the program. */
     ckpt_code (*add_rows)(ckpt_linear *linear, const ckpt_program *added, ckpt_err *err);
     /* `reduced` (may be NULL): room for the reduced costs of the columns. */
-    ckpt_code (*relax_again)(ckpt_linear *linear, double cutoff, long work, const ckpt_plan_options *options,
-                             ckpt_solution *solution, double *reduced, ckpt_err *err);
+    ckpt_code (*relax_open)(ckpt_linear *linear, double cutoff, long work, const ckpt_plan_options *options,
+                            ckpt_solution *solution, double *reduced, ckpt_err *err);
     void (*close)(ckpt_linear *linear); /* NULL is fine */
 } ckpt_solver;
 

@@ -540,6 +540,6 @@ const ckpt_solver ckpt_solver_glpk = {
     .open = linear_open,
     .change = linear_change,
     .add_rows = linear_add_rows,
-    .relax_again = linear_relax,
+    .relax_open = linear_relax,
     .close = linear_close,
 };

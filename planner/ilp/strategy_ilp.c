@@ -2,7 +2,8 @@
 #include "planner/ilp/ilp.h"
 #include "planner/schedule/schedule.h"
 
-/* Reruns to choose from that still make a program to be solved whole, branchings, and work on neighbourhoods. */
+/* Recomputations to choose from that still make a program to be solved whole, branchings, and work on
+ * neighbourhoods. */
 static const struct {
     int pairs, nodes, work;
 } paid[] = {{400, 2000, 1000}, {600, 2000, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};

@@ -26,7 +26,7 @@ static void touch(finding *f, const ckpt_list *list, int batch)
     }
 }
 
-/* Only waits: reads what is not made again, and gives nothing. Where it stands need not be the same in each copy. */
+/* Only waits: reads what is not recomputed, and gives nothing. Where it stands need not be the same in each copy. */
 static bool floats(const ckpt_graph *graph, const ckpt_graph_op *op)
 {
     bool fixed =
@@ -272,7 +272,7 @@ static ckpt_code make_buffers(finding *f, ckpt_err *err)
         if (f->owner[b] == 0 && m->batch[g->writer[b]] == 0) {
             f->number[b] = count;
             buffer[count] = g->buffer[b];
-            buffer[count].name = ckpt_arena_format(f->out, "%d", b); /* a graph of runs again has names twice */
+            buffer[count].name = ckpt_arena_format(f->out, "%d", b); /* a graph of recomputations has names twice */
             if (buffer[count++].name == NULL) {
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "name of a buffer");
             }

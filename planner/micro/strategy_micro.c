@@ -21,7 +21,7 @@
 
 enum {
     POOL = 48,            /* schedules of one micro-batch that are remembered */
-    OFFERED = 6,          /* of an answer, that are put together and measured */
+    OFFERED = 6,          /* candidates of one call that are put together and measured */
     CORRECTIONS = 2,      /* of the limit, for one value of `held` */
     REFINED = 2,          /* times the grid is halved around the best */
     PROJECTED = 4,        /* schedules of the whole that are known, of which those of one are taken */
@@ -50,7 +50,7 @@ typedef struct micro {
     int *at;
     part pool[POOL];
     int pool_count;
-    const part *best; /* of which all of `answer`'s fastest is made; NULL: none is within the limit */
+    const part *best; /* of which all of `candidates`'s fastest is made; NULL: none is within the limit */
     ckpt_ns best_ns;
     ckpt_bytes extra;
 } micro;
@@ -142,10 +142,10 @@ static ckpt_code offer(micro *x, const part *p, bool least, ckpt_candidate *meas
                  : ckpt_order_offer(&x->order, x->m->whole, x->limit, x->out, x->candidates, err);
 }
 
-/* Remember and offer what an answer holds. `over`: by how much the fastest of them was beyond the limit; negative: so
- * much was left. `fastest`: its time, of the whole. */
-static ckpt_code offer_answer(micro *x, const ckpt_candidates *candidates, ckpt_bytes *over, ckpt_ns *fastest,
-                              ckpt_err *err)
+/* Remember and offer candidates of one micro-batch. `over`: by how much the fastest of them was beyond the limit;
+ * negative: so much was left. `fastest`: its time, of the whole. */
+static ckpt_code offer_candidates(micro *x, const ckpt_candidates *candidates, ckpt_bytes *over, ckpt_ns *fastest,
+                                  ckpt_err *err)
 {
     for (int i = 0; i < candidates->count && i < OFFERED; i++) {
         part made;
@@ -172,7 +172,7 @@ static ckpt_code try_held(micro *x, ckpt_bytes held, int effort, ckpt_ns *time, 
     const int w = x->m->in_flight;
     ckpt_candidates *const candidates = CKPT_NEW(x->out, ckpt_candidates, 1);
     if (candidates == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer for a micro-batch");
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates for a micro-batch");
     }
     ckpt_bytes limit = x->limit - x->extra - w * held;
     *time = INT64_MAX;
@@ -180,7 +180,7 @@ static ckpt_code try_held(micro *x, ckpt_bytes held, int effort, ckpt_ns *time, 
         ckpt_bytes over = 0;
         CKPT_TRY(plan_one(x, limit, limit - held, effort, candidates, err));
         ckpt_ns fastest = INT64_MAX;
-        CKPT_TRY(offer_answer(x, candidates, &over, &fastest, err));
+        CKPT_TRY(offer_candidates(x, candidates, &over, &fastest, err));
         const bool slower = over > 0 && x->best != NULL && fastest >= x->best_ns; /* with less still more so */
         if (candidates->count == 0 || slower || (over <= 0 && -over <= x->limit / 256)) {
             break;
@@ -248,7 +248,7 @@ static ckpt_code take_from(micro *x, int j, const twins *twin, ckpt_err *err)
         CKPT_TRY(ckpt_order_offer(&x->order, &x->m->one, CKPT_BYTES_MAX, x->out, &one, err));
         ckpt_bytes over = 0;
         ckpt_ns fastest = 0;
-        CKPT_TRY(offer_answer(x, &one, &over, &fastest, err));
+        CKPT_TRY(offer_candidates(x, &one, &over, &fastest, err));
     }
     return CKPT_OK;
 }
@@ -318,12 +318,12 @@ static ckpt_code look_for_held(micro *x, ckpt_err *err)
 }
 
 /* The lowest peaks, the same whatever the limit is: of one, and of what it holds, and in between. */
-static ckpt_code find_least(micro *x, ckpt_err *err)
+static ckpt_code find_min_peak(micro *x, ckpt_err *err)
 {
     ckpt_bytes lowest = 0;
     ckpt_candidates *const candidates = CKPT_NEW(x->out, ckpt_candidates, 1);
     if (candidates == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer for a micro-batch");
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates for a micro-batch");
     }
     x->pool_count = 0;
     for (int i = 0; i < LEASTS && (i == 0 || x->m->in_flight > 0); i++) {
@@ -348,7 +348,7 @@ static ckpt_code plan_wider(micro *x, ckpt_err *err)
 {
     ckpt_candidates *const candidates = CKPT_NEW(x->out, ckpt_candidates, 1);
     if (candidates == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "answer for a micro-batch");
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates for a micro-batch");
     }
     for (int quarter = 1; quarter <= 4 && x->best->peak < x->limit && !ckpt_plan_stopped(x->options); quarter++) {
         const ckpt_bytes limit = x->best->peak + (x->limit - x->best->peak) / 4 * quarter;
@@ -459,7 +459,7 @@ static ckpt_code plan_micro(micro *x, ckpt_err *err)
     if (x->chosen == NULL || x->at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "schedules of %d micro-batches", x->m->batches);
     }
-    CKPT_TRY(x->options->no_min_peak ? CKPT_OK : find_least(x, err));
+    CKPT_TRY(x->options->no_min_peak ? CKPT_OK : find_min_peak(x, err));
     if (!x->options->no_min_peak && x->limit < x->candidates->min_peak.peak) {
         return bound(x, err);
     }

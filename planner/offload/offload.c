@@ -10,7 +10,7 @@
 #include "planner/search/search.h"
 
 enum {
-    LOWER = 7,  /* answers below the limit, in case places take more than what is live */
+    LOWER = 7,  /* candidates below the limit, in case allocations take more than what is live */
     TINY = 100, /* ops; what is smaller is not searched longer */
     SMALL = 40, /* ops of a graph that is searched in rounds */
     ROUNDS = 8,
@@ -82,7 +82,7 @@ static void keep_all(const improver *w, ckpt_marked *m, uint64_t leaves)
 
 /* The lowest limit at which copies alone do: what is live with everything marked away; above that when the host cannot
  * hold it. */
-static ckpt_code find_least(improver *w, ckpt_err *err)
+static ckpt_code find_min_peak(improver *w, ckpt_err *err)
 {
     ckpt_offload_search *const s = &w->s;
     keep_all(w, &s->tried, 0);
@@ -117,7 +117,7 @@ static ckpt_code find_least(improver *w, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The sequences of one more answer, as starts. */
+/* The sequences of more candidates, as starts. */
 static void offer_starts(improver *w, const ckpt_candidates *candidates)
 {
     for (int i = 0; i < candidates->count; i++) {
@@ -245,7 +245,7 @@ static ckpt_code improve(improver *w, ckpt_offload_mode mode, int64_t tries, ckp
     s->options = w->options;
     s->tries = tries;
     if (mode != CKPT_OFFLOAD_RECOMPUTE) {
-        CKPT_TRY(find_least(w, err));
+        CKPT_TRY(find_min_peak(w, err));
         if (mode == CKPT_OFFLOAD_COPIES && w->floor > w->limit) {
             return CKPT_OK; /* copies alone do not get there */
         }

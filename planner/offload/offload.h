@@ -10,9 +10,9 @@ typedef enum ckpt_offload_mode { CKPT_OFFLOAD_JOINT, CKPT_OFFLOAD_COPIES, CKPT_O
 /* Graphs of no more than that are searched exactly, larger ones are hardly ever done within the nodes. */
 enum { CKPT_EXACT_BUFFERS = 20, CKPT_EXACT_OPS = 32 };
 
-/* Improve `answer`, whose candidates (and least) are starts, beside those that are made here: better
- * candidates within `limit` are added, and answer->least is lowered. Without a link there is nothing to copy, and
- * nothing is done but for CKPT_OFFLOAD_RECOMPUTE. What is offloaded takes at most options->host_bytes on the host.
+/* Improve `candidates`, whose candidates (and least) are starts, beside those that are made here: better candidates
+ * within `limit` are added, and candidates->min_peak is lowered. Without a link there is nothing to copy, and nothing
+ * is done but for CKPT_OFFLOAD_RECOMPUTE. What is offloaded takes at most options->host_bytes on the host.
  *   tries   how many schedules are looked at in all
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(tries * uses). Source: planner/offload/offload_search.c. */
 CKPT_MUST_USE ckpt_code ckpt_offload_improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_offload_mode mode,

@@ -2,7 +2,7 @@
  *
  * A node is what is in memory and on the host, the op whose first run is due, and when compute, the two copy engines
  * and each copy are done. Of nodes that differ only in times, one that is nowhere later dominates the others. The time
- * to come is bounded from below by the first runs that are due and the runs again without which they cannot be.
+ * to come is bounded from below by the first runs that are due and the recomputations without which they cannot be.
  *
  * Rules that lose no schedule faster than all others, as what breaks them can be moved so that no copy or run starts
  * later: an offload is issued right after the run that writes its buffer, or behind another offload (the order of the
@@ -35,11 +35,11 @@ typedef struct node {
 typedef struct exact {
     const ckpt_offload *o;
     const ckpt_graph *graph;
-    bool recomputed[OPS]; /* may run again */
+    bool recomputed[OPS]; /* may be recomputed */
     uint32_t reads[OPS], uses[OPS], writes[OPS];
     uint32_t taken[OPS];       /* inputs that an in-place run destroys */
     uint32_t due[OPS + 1];     /* buffers that first runs from here on use, or that are outputs */
-    uint32_t wanted[OPS + 1];  /* and what runs again may use */
+    uint32_t wanted[OPS + 1];  /* and what is recomputed may use */
     uint32_t written[OPS + 1]; /* by the ops before */
     ckpt_ns rest[OPS + 1];     /* first runs from here on */
     uint32_t sums, movable;    /* buffers that are added to; that may be copied */

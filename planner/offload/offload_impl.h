@@ -1,8 +1,9 @@
 /* What the files of offload planning share: a schedule as runs with marks, and what it comes to.
  *
- * A use of a buffer is followed by another use in the same life, or by none. Between the two there is a gap, in which
- * the buffer may leave memory: a mark on the first use says so. Where exactly the copies start and the place is freed
- * is not chosen here but follows (ckpt_offload_try), so that every set of marks whose bytes fit is a legal schedule. */
+ * A use of a buffer is followed by another use in the same live range, or by none. Between the two there is a gap, in
+ * which the buffer may leave memory: a mark on the first use says so. Where exactly the copies start and the place is
+ * freed is not chosen here but follows (ckpt_offload_try), so that every set of marks whose bytes fit is a legal
+ * schedule. */
 #ifndef CKPT_PLANNER_OFFLOAD_OFFLOAD_IMPL_H
 #define CKPT_PLANNER_OFFLOAD_OFFLOAD_IMPL_H
 

@@ -117,7 +117,7 @@ static void find_next(ckpt_offload *o, const ckpt_marked *m)
             const int b = op->writes.at[i];
             next[reads + i] = o->next_use[b];
             o->next_use[b] = CKPT_NEXT_NONE;
-            o->later[b] = o->later[b] || marked(o, m, t, reads + i, b); /* in a later life too: one copy does */
+            o->later[b] = o->later[b] || marked(o, m, t, reads + i, b); /* in a later live range too: one copy does */
             if (o->later[b] && next[reads + i] != CKPT_NEXT_NONE && reads + i < CKPT_MARKS) {
                 o->goes[t] |= UINT64_C(1) << (reads + i);
             }
@@ -386,7 +386,7 @@ static bool before_run(ckpt_offload *o, int t, int *head)
     return true;
 }
 
-/* The buffers whose life ends with run t go. */
+/* The buffers whose live range ends with run t go. */
 static bool free_dead(ckpt_offload *o, const ckpt_graph_op *op, int t)
 {
     const int keys = op->reads.count + op->writes.count;

@@ -173,7 +173,7 @@ static void remove_run(ckpt_marked *m, int at)
 }
 
 /* Ops to run, after what they read, so that op's results are there; most of what is not there is recomputed too, the
- * rest is kept from where it was used last. False when something must not run again. */
+ * rest is kept from where it was used last. False when something must not be recomputed. */
 static bool add_closure(ckpt_offload_search *s, int o, int *count)
 {
     const ckpt_graph_op *const op = &s->look.graph->op[o];
@@ -390,7 +390,7 @@ static bool swap_marks(ckpt_offload_search *s, ckpt_marked *m)
 }
 
 /* A run that is not its op's first, at random; -1: there is none. */
-static int draw_again(ckpt_offload_search *s, const ckpt_marked *m)
+static int draw_recomputed(ckpt_offload_search *s, const ckpt_marked *m)
 {
     int found = 0;
     int chosen = -1;
@@ -406,9 +406,9 @@ static int draw_again(ckpt_offload_search *s, const ckpt_marked *m)
 }
 
 /* Run one op less; `mark`: what it wrote comes from the host instead. */
-static bool drop_again(ckpt_offload_search *s, ckpt_marked *m, bool mark)
+static bool drop_recomputed(ckpt_offload_search *s, ckpt_marked *m, bool mark)
 {
-    const int t = draw_again(s, m);
+    const int t = draw_recomputed(s, m);
     if (t < 0) {
         return false;
     }
@@ -475,7 +475,7 @@ static bool move(ckpt_offload_search *s, ckpt_marked *m)
 {
     const int kind = draw(s, 100);
     if (s->look.mode == CKPT_OFFLOAD_RECOMPUTE) {
-        return kind < 50 ? drop_again(s, m, false) : recompute_random(s, m);
+        return kind < 50 ? drop_recomputed(s, m, false) : recompute_random(s, m);
     }
     if (kind < 4) {
         return change_lead(s, m);
@@ -486,7 +486,7 @@ static bool move(ckpt_offload_search *s, ckpt_marked *m)
     if (s->look.mode == CKPT_OFFLOAD_COPIES || kind < 50) {
         return kind < 25 || kind % 2 == 0 ? mark_random(s, m) : swap_marks(s, m);
     }
-    return kind < 75 ? drop_again(s, m, kind % 2 == 0) : recompute_random(s, m);
+    return kind < 75 ? drop_recomputed(s, m, kind % 2 == 0) : recompute_random(s, m);
 }
 
 void ckpt_offload_search_run(ckpt_offload_search *s, int64_t tries)

@@ -32,7 +32,7 @@ void ckpt_pack_write(const ckpt_pack *pack, ckpt_text *text);
 /* Read `path`, pack, write `output` ("-": standard output).
  *
  *   capacity   as ckpt_bytes_parse has it, percentages of the live bound; NULL: the live bound
- *   options    effort (a hard problem gets more than a plan's places do), deadline and stop
+ *   options    effort (a hard problem gets more than a plan's allocations do), deadline and stop
  *   summary    one line is added
  *   within     set: the packing takes no more than the capacity; else it is the best that was found
  *

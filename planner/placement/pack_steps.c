@@ -1,8 +1,8 @@
 /* Offsets for the buffers of a plan's steps: an in-place output and its input are one for the packer. */
 #include "planner/placement/place.h"
 
-/* Per place: the place whose address it has, itself for most. An in-place output lies where its input lay, which may
- * lie where another did: the first of them stands for all. */
+/* Per allocation: the allocation whose address it has, itself for most. An in-place output lies where its input lay,
+ * which may lie where another did: the first of them stands for all. */
 static void find_roots(const ckpt_graph *graph, const ckpt_plan *plan, int *held, int *root)
 {
     for (int i = 0; i < plan->allocation_count; i++) {

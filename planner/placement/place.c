@@ -7,8 +7,8 @@
 #include "planner/placement/place_impl.h"
 
 /* Comparisons of the search, a nanosecond or less each; and of repairs of greedy orders, where there are too many
- * places to search. */
-#define LEAST_WORK  ((int64_t)10000000)
+ * allocations to search. */
+#define LOW_WORK    ((int64_t)10000000)
 #define NORMAL_WORK ((int64_t)100000000)
 #define REPAIR_WORK ((int64_t)15000000)
 enum { SEARCH_MAX = 4000, HALVINGS = 4 };
@@ -72,7 +72,7 @@ int64_t ckpt_allocations_preorder(int order, int k, ckpt_bytes bytes, int64_t wi
     }
 }
 
-/* A place, and its span counted in steps at which places begin: nothing happens between those. */
+/* An allocation, and its span counted in steps at which allocations begin: nothing happens between those. */
 typedef struct spanned {
     int from, to, index;
 } spanned;
@@ -90,14 +90,14 @@ static int compare_spans(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Places of the same span as one: there are fewer then, and it is rarely worth while to keep them apart. */
+/* Allocations of the same span as one: there are fewer then, and it is rarely worth while to keep them apart. */
 typedef struct groups {
     ckpt_allocation *group;
     int count;
-    spanned *span; /* places in the order of their groups */
+    spanned *span; /* allocations in the order of their groups */
 } groups;
 
-/* Places get their offsets within their group. */
+/* Allocations get their offsets within their group. */
 static ckpt_code group_places(ckpt_allocation *allocation, int count, ckpt_arena *scratch, groups *g, ckpt_err *err)
 {
     const int steps = ckpt_allocations_steps(allocation, count);
@@ -168,21 +168,21 @@ typedef struct packing {
     ckpt_arena *scratch;
 } packing;
 
-/* Search within `capacity` with so much work, on groups or on single places. */
+/* Search within `capacity` with so much work, on groups or on single allocations. */
 static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grouped, ckpt_err *err)
 {
-    ckpt_pack_answer candidates = CKPT_PACK_SPENT;
+    ckpt_pack_outcome outcome = CKPT_PACK_SPENT;
     ckpt_allocation *const allocation = grouped ? p->g.group : p->allocation;
     const int count = grouped ? p->g.count : p->count;
     if (count > SEARCH_MAX) {
         return CKPT_OK;
     }
     int64_t left = work;
-    CKPT_TRY(ckpt_allocations_search(allocation, count, capacity, &left, p->options, p->scratch, &candidates, err));
+    CKPT_TRY(ckpt_allocations_search(allocation, count, capacity, &left, p->options, p->scratch, &outcome, err));
     if (p->options != NULL && p->options->placing_work != NULL) {
         *p->options->placing_work += work - left;
     }
-    if (candidates == CKPT_PACK_FOUND) {
+    if (outcome == CKPT_PACK_FOUND) {
         if (grouped) {
             ungroup(p->allocation, p->count, &p->g);
         }
@@ -191,11 +191,11 @@ static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grou
     return CKPT_OK;
 }
 
-/* The bound first; then what would be enough; then places of a group apart from each other; then halfway there. */
+/* The bound first; then what would be enough; then allocations of a group apart from each other; then halfway there. */
 static ckpt_code search_all(packing *p, ckpt_err *err)
 {
     const int effort = p->options == NULL ? CKPT_EFFORT_NORMAL : p->options->effort;
-    const int64_t work = effort <= CKPT_EFFORT_LOW      ? LEAST_WORK
+    const int64_t work = effort <= CKPT_EFFORT_LOW      ? LOW_WORK
                          : effort == CKPT_EFFORT_NORMAL ? NORMAL_WORK
                          : effort == CKPT_EFFORT_MORE   ? 10 * NORMAL_WORK
                                                         : 100 * NORMAL_WORK;

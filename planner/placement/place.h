@@ -5,18 +5,18 @@
 #include "core/formats/plan.h"
 #include "planner/schedule/options.h"
 
-/* Give every place an offset so that no two that share a step overlap; `arena_bytes` is the highest end.
- * Orders of first and best fit first, then, when those have left the live bound (ckpt_allocations_live), a search for it;
- * when that finds none and takes more than `enough` bytes, for `enough`; 0: the live bound. options->effort says how
- * much is searched (options NULL: normal), in comparisons: same input, same answer. Errors: CKPT_OVERFLOW,
- * CKPT_NO_MEMORY. Cost: O(n log n + n gaps), and beyond that a fixed number of comparisons: about 0.1 s, 1 s, 10 s at
- * effort 1, 2, 3. */
+/* Give every allocation an offset so that no two that share a step overlap; `arena_bytes` is the highest end. Orders of
+ * first and best fit first, then, when those have left the live bound (ckpt_allocations_live), a search for it; when
+ * that finds none and takes more than `enough` bytes, for `enough`; 0: the live bound. options->effort says how much is
+ * searched (options NULL: normal), in comparisons: same input, same answer. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY.
+ * Cost: O(n log n + n gaps), and beyond that a fixed number of comparisons: about 0.1 s, 1 s, 10 s at effort 1, 2,
+ * 3. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_pack(ckpt_allocation *allocation, int count, ckpt_bytes enough,
                                               const ckpt_plan_options *options, ckpt_arena *scratch,
                                               ckpt_bytes *arena_bytes, ckpt_err *err);
 
-/* Where a packing is above `capacity`: by how much, and the span of steps of all places that are. 0 bytes: nowhere. A
- * sequence that holds that much less in those steps can be placed as this one was. */
+/* Where a packing is above `capacity`: by how much, and the span of steps of all allocations that are. 0 bytes:
+ * nowhere. A sequence that holds that much less in those steps can be placed as this one was. */
 void ckpt_allocations_overflow(const ckpt_allocation *allocation, int count, ckpt_bytes capacity, int *from, int *to,
                                ckpt_bytes *bytes);
 
@@ -24,8 +24,8 @@ void ckpt_allocations_overflow(const ckpt_allocation *allocation, int count, ckp
 CKPT_MUST_USE ckpt_code ckpt_allocations_live(const ckpt_allocation *allocation, int count, ckpt_arena *scratch,
                                               ckpt_bytes *most, ckpt_err *err);
 
-/* Offsets for the places of ckpt_sequence_steps, and arena_bytes, by ckpt_allocations_pack: an in-place output and its input are one place to
- * the packer. */
+/* Offsets for the allocations of ckpt_sequence_steps, and arena_bytes, by ckpt_allocations_pack. An in-place output and
+ * its input are one allocation to the packer. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_bytes enough,
                                            const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err);
 

@@ -3,9 +3,10 @@
  * First as an allocator would do it that sees the steps one by one, forwards and backwards: a list of gaps, fast at any
  * size. Then along the skyline (place_skyline.c). Then greedy passes, each of which puts places one by one at the first
  * (or tightest) gap between those put before it that share a step with it. What counts is the order. After the usual
- * ones (long-lived first, large first, busiest step first) the best may be repaired, which is for more places than can
- * be searched: places that end above the live bound move to the front a random way and all is put again (squeaky wheel
- * optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when the work is spent. */
+ * ones (long-lived first, large first, busiest step first) the best may be repaired, which is for more allocations than
+ * can be searched: allocations that end above the live bound move to the front a random way and all is put again
+ * (squeaky wheel optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when the work is
+ * spent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ typedef struct box {
     int from, to;
 } box;
 
-/* One way of sorting places: by `key` falling, ties by bytes falling, then by number. */
+/* One way of sorting allocations: by `key` falling, ties by bytes falling, then by number. */
 typedef struct ranked {
     int64_t key, bytes;
     int index;
@@ -35,15 +36,15 @@ typedef struct packer {
     int count, steps;
     ckpt_bytes bound;   /* live bound */
     ckpt_bytes enough;  /* at this or less the repair stops */
-    ckpt_bytes *peak;   /* per place: the most that is live in any of its steps */
+    ckpt_bytes *peak;   /* per allocation: the most that is live in any of its steps */
     box *box;           /* those put so far, by rising offset */
     ckpt_bytes *offset; /* of the pass under way */
     ckpt_bytes *best_offset;
     int *order, *best_order;
-    int *ending; /* places in the order in which a walk gives their room back */
+    int *ending; /* allocations in the order in which a walk gives their room back */
     ranked *rank;
     ckpt_bytes best;
-    box *gap; /* free room between places, in the order of addresses; the last one is open */
+    box *gap; /* free room between allocations, in the order of addresses; the last one is open */
     int gaps, gaps_max;
     int64_t work, work_max;
     uint64_t random;
@@ -231,7 +232,8 @@ static void give_room(packer *p, ckpt_bytes offset, ckpt_bytes bytes)
     }
 }
 
-/* Walk through the steps, forwards or backwards: room is taken where a place begins and given where it has ended. */
+/* Walk through the steps, forwards or backwards: room is taken where an allocation begins and given where it has
+ * ended. */
 static ckpt_bytes walk(packer *p, bool backwards, bool tightest)
 {
     ckpt_bytes highest = 0;
@@ -274,7 +276,7 @@ static uint32_t draw(packer *p)
     return (uint32_t)((p->random * UINT64_C(2685821657736338717)) >> 32);
 }
 
-/* Move every place that ends above `aim` forward in the order: to the front, or a random part of the way. */
+/* Move every allocation that ends above `aim` forward in the order: to the front, or a random part of the way. */
 static void promote(packer *p, ckpt_bytes aim)
 {
     const bool to_front = draw(p) % 4 == 0;
@@ -316,7 +318,7 @@ static void improve(packer *p)
     }
 }
 
-/* The busiest step of every place, by a table of maxima over 2^k steps. */
+/* The busiest step of every allocation, by a table of maxima over 2^k steps. */
 static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scratch, ckpt_err *err)
 {
     int levels = 1;

@@ -8,7 +8,8 @@
 CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *allocation, int count, int steps,
                                                     ckpt_bytes *live, uint64_t *ended, ckpt_bytes *most, ckpt_err *err);
 
-int ckpt_allocations_steps(const ckpt_allocation *allocation, int count); /* the last step of any place, and one more */
+/* The last step of any allocation, and one more. */
+int ckpt_allocations_steps(const ckpt_allocation *allocation, int count);
 
 /* Orders of first and best fit, and repair of the best one, until `enough` or the work is reached. Offsets are set.
  *   repair   how many comparisons to spend on repair
@@ -18,29 +19,31 @@ CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int
                                                 ckpt_err *err);
 
 /* Six orders of the skyline, until one takes no more than `enough`. When one takes less than *arena_bytes that is set,
- * and offsets are. busy   per place: the most that is live in any of its steps work   nodes to look at Errors:
- * CKPT_NO_MEMORY. Cost: about O(n log n) for each order. */
+ * and offsets are.
+ *   busy   per allocation: the most that is live in any of its steps
+ *   work   nodes to look at
+ * Errors: CKPT_NO_MEMORY. Cost: about O(n log n) for each order. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_bytes enough,
                                                  const ckpt_bytes *busy, int64_t work, ckpt_arena *scratch,
                                                  ckpt_bytes *arena_bytes, ckpt_err *err);
 
 enum { CKPT_PREORDERS = 6 };
 
-/* Key k = 0, 1, 2 of a place in one of the orders, the larger the sooner: how busy its busiest step is, its width in
- * steps, its area, its bytes. */
+/* Key k = 0, 1, 2 of an allocation in one of the orders, the larger the sooner: how busy its busiest step is, its width
+ * in steps, its area, its bytes. */
 int64_t ckpt_allocations_preorder(int order, int k, ckpt_bytes bytes, int64_t width, ckpt_bytes busy);
 
-typedef enum ckpt_pack_answer {
+typedef enum ckpt_pack_outcome {
     CKPT_PACK_FOUND, /* offsets are set */
     CKPT_PACK_NONE,  /* proved: there is no packing within the capacity */
     CKPT_PACK_SPENT, /* neither found nor refuted with that much work */
-} ckpt_pack_answer;
+} ckpt_pack_outcome;
 
 /* A packing within `capacity`, or the proof that there is none.
  *   work   elementary comparisons to spend; what was spent is taken off
  * Offsets are written when found only. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_search(ckpt_allocation *allocation, int count, ckpt_bytes capacity,
                                                 int64_t *work, const ckpt_plan_options *options, ckpt_arena *scratch,
-                                                ckpt_pack_answer *candidates, ckpt_err *err);
+                                                ckpt_pack_outcome *outcome, ckpt_err *err);
 
 #endif

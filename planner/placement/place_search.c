@@ -1,27 +1,28 @@
 /* Is there a packing within a capacity? Exact search for dynamic storage allocation, with restarts.
  *
- * Time is cut into sections: the largest sets of places that are live together. A search state is a set of places that
- * are put, all of them below all others they share a section with; every other place then has a floor, the highest
- * end under it. A place is chosen: either it is put on its floor, below all others that it still meets, or it is
- * blocked: another one comes below it first, so it stays blocked until one that it meets has been put. That covers all
- * packings in which every place rests on another or on 0, in any order of choice, each once. From Moffitt,
- * "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023), come sections
- * and their bound, canonical solutions, dominance, preorders and cutting the rest where nothing crosses; blocking in
- * place of its rising offsets gives stronger floors, since what is blocked lies on another one that is not put yet.
+ * Time is cut into sections: the largest sets of allocations that are live together. A search state is a set of
+ * allocations that are put, all of them below all others they share a section with; every other allocation then has a
+ * floor, the highest end under it. An allocation is chosen: either it is put on its floor, below all others that it
+ * still meets, or it is blocked: another one comes below it first, so it stays blocked until one that it meets has been
+ * put. That covers all packings in which every allocation rests on another or on 0, in any order of choice, each once.
+ * From Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023),
+ * come sections and their bound, canonical solutions, dominance, preorders and cutting the rest where nothing crosses;
+ * blocking in place of its rising offsets gives stronger floors, since what is blocked lies on another one that is not
+ * put yet.
  *
- *   section bound   lowest floor of any place in it + bytes of all places in it <= capacity
- *   dominance       a place that fits under the floors of all it meets is put there, no alternative is looked at
- *   symmetry        of two places of the same span that lie on each other the one of lower rank is below
- *   restarts        of Luby length (Luby, Sinclair & Zuckerman 1993); places in sections where the search failed move
- *                   to the front (weights as in Boussemart et al., ECAI 2004), with fixed random numbers */
+ *   section bound   lowest floor of any allocation in it + bytes of all allocations in it <= capacity
+ *   dominance       an allocation that fits under the floors of all it meets is put there, no alternative is looked at
+ *   symmetry        of two allocations of the same span that lie on each other the one of lower rank is below
+ *   restarts        of Luby length (Luby, Sinclair & Zuckerman 1993); allocations in sections where the search failed
+ *                   move to the front (weights as in Boussemart et al., ECAI 2004), with fixed random numbers */
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner/placement/place_impl.h"
 
 enum {
-    NODES = 500,       /* of the shortest run, and as many as there are places */
-    WEIGHT_ONE = 1024, /* what a failure adds to the weight of a place */
+    NODES = 500,       /* of the shortest run, and as many as there are allocations */
+    WEIGHT_ONE = 1024, /* what a failure adds to the weight of an allocation */
     FORGET = 20,       /* a restart takes this part off all weights */
 };
 
@@ -41,7 +42,7 @@ typedef struct item {
 } item;
 
 typedef struct section {
-    ckpt_bytes left;        /* bytes of places in it that are not put */
+    ckpt_bytes left;        /* bytes of allocations in it that are not put */
     ckpt_bytes low, second; /* lowest and second lowest `least` of those not put */
     int lowest;             /* the one that has the lowest; -1: none left */
     bool stale;             /* those have to be looked for again */
@@ -445,7 +446,7 @@ static int64_t luby(int n)
     }
 }
 
-static ckpt_pack_answer search_runs(searcher *z, keyed *key)
+static ckpt_pack_outcome search_runs(searcher *z, keyed *key)
 {
     for (int run = 0; *z->work > 0 && !z->stopped && !z->no_memory; run++) {
         rank_items(z, run, key);
@@ -468,7 +469,7 @@ static ckpt_pack_answer search_runs(searcher *z, keyed *key)
     return CKPT_PACK_SPENT;
 }
 
-/* --- From places to items --- */
+/* --- From allocations to items --- */
 
 static int compare_items(const void *a, const void *b)
 {
@@ -481,7 +482,7 @@ static int compare_items(const void *a, const void *b)
 }
 
 /* A section for every step at which something ends, when something has begun since the section before: no other step
- * has more places in it. Places that meet, meet in a section. */
+ * has more allocations in it. Allocations that meet, meet in a section. */
 static ckpt_code cut_sections(searcher *z, const ckpt_allocation *allocation, int count, ckpt_arena *scratch,
                               ckpt_err *err)
 {
@@ -540,7 +541,7 @@ static bool fill_sections(searcher *z)
     return true;
 }
 
-static ckpt_code search_all(searcher *z, ckpt_allocation *allocation, ckpt_arena *scratch, ckpt_pack_answer *candidates,
+static ckpt_code search_all(searcher *z, ckpt_allocation *allocation, ckpt_arena *scratch, ckpt_pack_outcome *outcome,
                             ckpt_err *err)
 {
     z->section = CKPT_NEW(scratch, section, z->sections);
@@ -549,24 +550,24 @@ static ckpt_code search_all(searcher *z, ckpt_allocation *allocation, ckpt_arena
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching places of %d buffers", z->count);
     }
     if (!fill_sections(z)) {
-        *candidates = CKPT_PACK_NONE;
+        *outcome = CKPT_PACK_NONE;
         return CKPT_OK;
     }
     void *list = NULL;
     z->no_memory = !grow(&list, &z->list_room, (size_t)z->count + 1, sizeof *z->list);
     z->list = list;
-    *candidates = search_runs(z, key);
+    *outcome = search_runs(z, key);
     if (z->no_memory) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching places of %d buffers", z->count);
     }
-    for (int i = 0; i < z->count && *candidates == CKPT_PACK_FOUND; i++) {
+    for (int i = 0; i < z->count && *outcome == CKPT_PACK_FOUND; i++) {
         allocation[z->item[i].index].offset = z->item[i].floor;
     }
     return CKPT_OK;
 }
 
 ckpt_code ckpt_allocations_search(ckpt_allocation *allocation, int count, ckpt_bytes capacity, int64_t *work,
-                                  const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_pack_answer *candidates,
+                                  const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_pack_outcome *outcome,
                                   ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
@@ -576,11 +577,11 @@ ckpt_code ckpt_allocations_search(ckpt_allocation *allocation, int count, ckpt_b
                   .options = options,
                   .random = UINT64_C(0x9E3779B97F4A7C15)};
     CKPT_TRY(cut_sections(&z, allocation, count, scratch, err));
-    const ckpt_code code = search_all(&z, allocation, scratch, candidates, err);
+    const ckpt_code code = search_all(&z, allocation, scratch, outcome, err);
     ckpt_memory_put(z.list);
     ckpt_memory_put(z.trail);
     ckpt_arena_rewind(scratch, mark);
-    for (int i = 0; i < count && code == CKPT_OK && *candidates == CKPT_PACK_FOUND; i++) {
+    for (int i = 0; i < count && code == CKPT_OK && *outcome == CKPT_PACK_FOUND; i++) {
         allocation[i].offset = allocation[i].bytes > 0 ? allocation[i].offset : 0;
     }
     return code;

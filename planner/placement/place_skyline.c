@@ -1,13 +1,13 @@
-/* A greedy order whose cost hardly grows faster than the number of places: from the bottom up along the skyline.
+/* A greedy order whose cost hardly grows faster than the number of allocations: from the bottom up along the skyline.
  *
  *     address      |  #######
- *        ^         |  #######  valley ######      The lowest valley is looked at. Of the places whose span lies
+ *        ^         |  #######  valley ######      The lowest valley is looked at. Of the allocations whose span lies
  *        |         |#########_________######      within it the one that comes first in an order is put on its floor.
  *        +-> step  |########################      When there is none, the valley is filled up to its lower side.
  *
  * Lowest position first, as in strip packing (Burke, Kendall & Whitwell, Operations Research 52(4), 2004); what differs
- * is that here places have their position along the steps. Lifetimes of training steps nest, and then most come out at
- * the live bound, where a place that is put by order of its size or length alone leaves room under it. */
+ * is that here allocations have their position along the steps. Lifetimes of training steps nest, and then most come
+ * out at the live bound, where an allocation that is put by order of its size or length alone leaves room under it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,7 +141,7 @@ static void fill(skyline *s, int at, int from, int to, ckpt_bytes floor)
     join(s, from);
 }
 
-/* --- Finding places --- */
+/* --- Finding allocations --- */
 
 static void tree_fill(skyline *s)
 {

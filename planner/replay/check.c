@@ -1,10 +1,10 @@
 /* Checks that a plan can be replayed as it says. Knows no strategy.
  *
  * The rules, in the order in which they are tested:
- *   1 form        the plan is bound; an infeasible one has no steps and a least budget above its budget
+ *   1 form        the plan is bound; an infeasible one has no steps and a minimum budget above its budget
  *   2 steps       each is legal when it comes (see check_run, check_move); all is done at the end
- *   3 lifetimes   every lifetime and every workspace has exactly one place with its from, to and bytes
- *   4 addresses   places lie inside the arena, in-place outputs where their inputs lay, none on another
+ *   3 live ranges   every live range and every workspace has exactly one allocation with its from, to and bytes
+ *   4 addresses   allocations lie inside the arena, in-place outputs where their inputs lay, none on another
  *   5 budget      static + arena <= budget
  *   6 figures     the summary is what the replay gives; no bound above the plan's own time
  *   7 layers      none, or every one with what the steps do to it
@@ -19,15 +19,15 @@
 #include "planner/replay/clock.h"
 
 /* A buffer's stay in memory, or a workspace (buffer -1). */
-typedef struct lifetime {
+typedef struct live_range {
     int buffer, from, to;
-    int taken_buffer, taken_from; /* in-place output: the lifetime whose place it takes; -1: none */
-} lifetime;
+    int taken_buffer, taken_from; /* in-place output: the live range whose place it takes; -1: none */
+} live_range;
 
 typedef struct replay {
     const ckpt_plan *plan;
     const ckpt_graph *graph;
-    int *open;     /* per buffer: its lifetime while in memory, else -1 */
+    int *open;     /* per buffer: its live range while in memory, else -1 */
     int *added;    /* per buffer: additions since it was written */
     int *added_at; /* per buffer: step of the last addition; -1: none */
     int *whole;    /* per buffer: additions in reference order */
@@ -36,11 +36,11 @@ typedef struct replay {
     int *first;    /* per op: where its part of `expected` starts */
     bool *ran;
     int next; /* op whose first run is due */
-    lifetime *life;
-    int life_count;
+    live_range *range;
+    int range_count;
     ckpt_bytes offload_bytes, host_bytes;
     ckpt_ns recompute_ns;
-    bool *has_workspace; /* per step: a place says so; NULL: the graph's workspaces and times hold */
+    bool *has_workspace; /* per step: an allocation says so; NULL: the graph's workspaces and times hold */
 } replay;
 
 #define REFUSE(err, ...) CKPT_FAIL(err, CKPT_BAD_INPUT, __VA_ARGS__)
@@ -86,10 +86,10 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
     for (int o = 0; o < graph->op_count; o++) {
         uses += (size_t)graph->op[o].reads.count + (size_t)graph->op[o].adds.count;
     }
-    size_t lives = 0;
+    size_t ranges = 0;
     for (int i = 0; i < r->plan->step_count; i++) {
         const ckpt_step *const step = &r->plan->step[i];
-        lives += step->kind == CKPT_RUN ? 1 + (size_t)graph->op[step->target].writes.count : 1;
+        ranges += step->kind == CKPT_RUN ? 1 + (size_t)graph->op[step->target].writes.count : 1;
     }
     const size_t buffers = (size_t)graph->buffer_count;
     r->open = CKPT_NEW(scratch, int, buffers);
@@ -100,9 +100,9 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
     r->expected = CKPT_NEW(scratch, int, uses);
     r->first = CKPT_NEW(scratch, int, graph->op_count);
     r->ran = CKPT_NEW(scratch, bool, graph->op_count);
-    r->life = CKPT_NEW(scratch, lifetime, lives);
+    r->range = CKPT_NEW(scratch, live_range, ranges);
     if (r->open == NULL || r->added == NULL || r->added_at == NULL || r->whole == NULL || r->host == NULL ||
-        r->expected == NULL || r->first == NULL || r->ran == NULL || r->life == NULL) {
+        r->expected == NULL || r->first == NULL || r->ran == NULL || r->range == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", r->plan->step_count);
     }
     int at = 0;
@@ -124,13 +124,13 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
 
 static void open_life(replay *r, int buffer, int step)
 {
-    r->open[buffer] = r->life_count;
-    r->life[r->life_count++] = (lifetime){buffer, step, r->plan->step_count - 1, -1, -1};
+    r->open[buffer] = r->range_count;
+    r->range[r->range_count++] = (live_range){buffer, step, r->plan->step_count - 1, -1, -1};
 }
 
 static void close_life(replay *r, int buffer, int step)
 {
-    r->life[r->open[buffer]].to = step;
+    r->range[r->open[buffer]].to = step;
     r->open[buffer] = -1;
 }
 
@@ -213,13 +213,13 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
         r->added[op->writes.at[k]] = 0;
     }
     for (int p = 0; step->inplace && p < op->inplace_count; p++) {
-        lifetime *const made = &r->life[r->open[op->inplace[p].out]];
+        live_range *const made = &r->range[r->open[op->inplace[p].out]];
         made->taken_buffer = op->inplace[p].in;
-        made->taken_from = r->life[r->open[op->inplace[p].in]].from;
+        made->taken_from = r->range[r->open[op->inplace[p].in]].from;
         close_life(r, op->inplace[p].in, i - 1);
     }
     if (r->has_workspace != NULL ? r->has_workspace[i] : op->workspace_bytes > 0) {
-        r->life[r->life_count++] = (lifetime){-1, i, i, -1, -1};
+        r->range[r->range_count++] = (live_range){-1, i, i, -1, -1};
     }
     if (step->recomputed && !ckpt_sum(r->recompute_ns, op->time_ns, &r->recompute_ns)) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d: recomputation takes more than 2^63 ns", i);
@@ -296,17 +296,17 @@ static int compare_numbers(int a, int b)
     return (a > b) - (a < b);
 }
 
-static int compare_lives(const void *a, const void *b)
+static int compare_ranges(const void *a, const void *b)
 {
-    const lifetime *const x = a;
-    const lifetime *const y = b;
+    const live_range *const x = a;
+    const live_range *const y = b;
     const int order = compare_numbers(x->buffer, y->buffer);
     return order != 0 ? order : compare_numbers(x->from, y->from);
 }
 
-/* A place with its number in the plan, for messages. */
+/* An allocation with its number in the plan, for messages. */
 typedef struct numbered {
-    lifetime key; /* buffer and from; the rest unused */
+    live_range key; /* buffer and from; the rest unused */
     int index;
 } numbered;
 
@@ -317,53 +317,54 @@ static int compare_offsets(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static const char *life_name(const replay *r, const lifetime *life)
+static const char *range_name(const replay *r, const live_range *range)
 {
-    return life->buffer < 0 ? "workspace" : r->graph->buffer[life->buffer].name;
+    return range->buffer < 0 ? "workspace" : r->graph->buffer[range->buffer].name;
 }
 
-static ckpt_bytes life_bytes(const replay *r, const lifetime *life)
+static ckpt_bytes range_bytes(const replay *r, const live_range *range)
 {
-    return life->buffer < 0 ? r->graph->op[r->plan->step[life->from].target].workspace_bytes
-                            : r->graph->buffer[life->buffer].bytes;
+    return range->buffer < 0 ? r->graph->op[r->plan->step[range->from].target].workspace_bytes
+                             : r->graph->buffer[range->buffer].bytes;
 }
 
-/* Rule 3: sorted by buffer and first step, lifetimes and places must agree one by one. `sorted` is left sorted. */
+/* Rule 3: sorted by buffer and first step, live ranges and allocations must agree one by one. `sorted` is left
+ * sorted. */
 static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
 {
     const ckpt_plan *const plan = r->plan;
     for (int i = 0; i < plan->allocation_count; i++) {
         sorted[i] = (numbered){{plan->allocation[i].buffer, plan->allocation[i].from, 0, -1, -1}, i};
     }
-    qsort(sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_lives);
-    qsort(r->life, (size_t)r->life_count, sizeof *r->life, compare_lives);
-    for (int i = 0; i < r->life_count || i < plan->allocation_count; i++) {
-        const lifetime *const life = i < r->life_count ? &r->life[i] : NULL;
+    qsort(sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_ranges);
+    qsort(r->range, (size_t)r->range_count, sizeof *r->range, compare_ranges);
+    for (int i = 0; i < r->range_count || i < plan->allocation_count; i++) {
+        const live_range *const range = i < r->range_count ? &r->range[i] : NULL;
         const numbered *const n = i < plan->allocation_count ? &sorted[i] : NULL;
-        const int order = life == NULL ? 1 : n == NULL ? -1 : compare_lives(life, n);
+        const int order = range == NULL ? 1 : n == NULL ? -1 : compare_ranges(range, n);
         if (order < 0) {
-            return REFUSE(err, "%s, in memory from step %d to %d, has no place", life_name(r, life), life->from,
-                          life->to);
+            return REFUSE(err, "%s, in memory from step %d to %d, has no place", range_name(r, range), range->from,
+                          range->to);
         }
         const ckpt_allocation *const allocation = &plan->allocation[n->index];
         if (order > 0) {
             return REFUSE(err, "place %d (%s from step %d) belongs to nothing that starts there", n->index,
                           allocation->name, allocation->from);
         }
-        if (allocation->to != life->to) {
+        if (allocation->to != range->to) {
             return REFUSE(err, "place %d (%s from step %d) ends with step %d, its lifetime with %d", n->index,
-                          allocation->name, allocation->from, allocation->to, life->to);
+                          allocation->name, allocation->from, allocation->to, range->to);
         }
-        const bool any_size = life->buffer < 0 && r->has_workspace != NULL;
-        if (any_size ? allocation->bytes < 0 : allocation->bytes != life_bytes(r, life)) {
+        const bool any_size = range->buffer < 0 && r->has_workspace != NULL;
+        if (any_size ? allocation->bytes < 0 : allocation->bytes != range_bytes(r, range)) {
             return REFUSE(err, "place %d (%s from step %d) has %lld bytes, needed are %lld", n->index, allocation->name,
-                          allocation->from, (long long)allocation->bytes, (long long)life_bytes(r, life));
+                          allocation->from, (long long)allocation->bytes, (long long)range_bytes(r, range));
         }
     }
     return CKPT_OK;
 }
 
-/* Skyline over steps: `top` is the place that ends highest anywhere below a node, `all` the highest of those that
+/* Skyline over steps: `top` is the allocation that ends highest anywhere below a node, `all` the highest of those that
  * cover the whole node. */
 typedef struct skyline {
     const ckpt_allocation **top, **all;
@@ -404,7 +405,7 @@ static void skyline_put(const skyline *s, int node, int low, int high, const ckp
     skyline_put(s, 2 * node + 1, middle + 1, high, allocation);
 }
 
-/* Rule 4, second half: put places in the order of their offsets on a skyline; each must start above all that share
+/* Rule 4, second half: put allocations in the order of their offsets on a skyline; each must start above all that share
  * a step with it. O(n log n). */
 static ckpt_code check_overlap(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_err *err)
 {
@@ -451,12 +452,12 @@ static ckpt_code check_addresses(const replay *r, const numbered *sorted, ckpt_a
                           (long long)plan->arena_bytes);
         }
     }
-    for (int i = 0; i < r->life_count; i++) {
-        const lifetime *const life = &r->life[i];
-        if (life->taken_buffer >= 0) {
-            const numbered key = {{life->taken_buffer, life->taken_from, 0, -1, -1}, 0};
+    for (int i = 0; i < r->range_count; i++) {
+        const live_range *const range = &r->range[i];
+        if (range->taken_buffer >= 0) {
+            const numbered key = {{range->taken_buffer, range->taken_from, 0, -1, -1}, 0};
             const numbered *const taken =
-                bsearch(&key, sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_lives);
+                bsearch(&key, sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_ranges);
             const ckpt_allocation *const out = &plan->allocation[sorted[i].index];
             if (taken == NULL || plan->allocation[taken->index].offset != out->offset) {
                 return REFUSE(err, "place %d (%s): an in-place output lies where its input lay", sorted[i].index,

@@ -5,15 +5,14 @@
 #include "core/formats/plan.h"
 #include "core/formats/trace.h"
 
-/* The first broken rule of docs/reference/formats.md, as CKPT_BAD_INPUT naming the step or place; CKPT_OK when the plan can
- * be replayed on `graph` and keeps its own figures: steps legal, every lifetime exactly one place, no two places
- * that share a step share an address, places inside arena_bytes, static + arena <= budget, summary and layers as
- * replayed.
- * The plan must be bound. Cost: O(steps + places log places). */
+/* The first broken rule of docs/reference/formats.md, as CKPT_BAD_INPUT naming the step or allocation; CKPT_OK when the
+ * plan can be replayed on `graph` and keeps its own figures: steps legal, every live range exactly one allocation, no
+ * two allocations that share a step share an address, allocations inside arena_bytes, static + arena <= budget, summary
+ * and layers as replayed. The plan must be bound. Cost: O(steps + allocations log allocations). */
 CKPT_MUST_USE ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
 
 /* The same for who is going to run the plan and does not know what it was costed with (a profile, another device's
- * roofline): workspaces are what the places say, and times, the link, keep-all and layers are not looked at. */
+ * roofline): workspaces are what the allocations say, and times, the link, keep-all and layers are not looked at. */
 CKPT_MUST_USE ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
 
 /* Replay on the clock: ops one after another on "compute", copies beside them, one at a time in each direction, a

@@ -176,7 +176,7 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
     event->layer = event->layer != NULL ? event->layer : "";
 }
 
-/* The plan's places, each with the category of what lies there. */
+/* The plan's allocations, each with the category of what lies there. */
 static ckpt_code copy_places(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
                              const ckpt_trace_allocation **allocations, ckpt_err *err)
 {

@@ -19,7 +19,7 @@ static bool touches(const ckpt_graph_op *op, int buffer)
     return has(&op->reads, buffer) || has(&op->writes, buffer) || has(&op->adds, buffer);
 }
 
-/* May run `again` stand behind `reduce` as well as before it? */
+/* May recomputation `again` stand behind `reduce` as well as before it? */
 static bool apart(const ckpt_graph_op *recomputed, const ckpt_graph_op *reduce)
 {
     for (int i = 0; i < recomputed->writes.count; i++) {
@@ -35,7 +35,7 @@ static bool apart(const ckpt_graph_op *recomputed, const ckpt_graph_op *reduce)
     return true;
 }
 
-/* Entries [from, to) run again, [to, end) reduce: can they change places? */
+/* Entries [from, to) recompute, [to, end) reduce: can they be swapped? */
 static bool may_swap(const ckpt_graph *graph, const int *op, int from, int to, int end)
 {
     for (int a = from; a < to; a++) {
@@ -48,19 +48,19 @@ static bool may_swap(const ckpt_graph *graph, const int *op, int from, int to, i
     return from < to && to < end;
 }
 
-/* What is again[] moves along. `first_again`: the entries that come to the front run again; else those behind do. */
-static void swap(int *op, bool *recomputed, int from, int to, int end, bool first_again, int *scratch)
+/* recomputed[] moves along. `first_recomputed`: the entries that come to the front recompute; else those behind do. */
+static void swap(int *op, bool *recomputed, int from, int to, int end, bool first_recomputed, int *scratch)
 {
     const int middle = from + (end - to);
     memcpy(scratch, op + from, (size_t)(to - from) * sizeof *op);
     memmove(op + from, op + to, (size_t)(end - to) * sizeof *op);
     memcpy(op + middle, scratch, (size_t)(to - from) * sizeof *op);
     for (int t = from; t < end; t++) {
-        recomputed[t] = (t < middle) == first_again;
+        recomputed[t] = (t < middle) == first_recomputed;
     }
 }
 
-/* The next run of reductions with something that runs again right before it, from entry *end on: [*from, *to) and
+/* The next run of reductions with something that is recomputed right before it, from entry *end on: [*from, *to) and
  * [*to, *end). */
 static bool find(const ckpt_graph *graph, const int *op, const bool *recomputed, int count, int *from, int *to,
                  int *end)
@@ -94,8 +94,8 @@ static bool reduces(const ckpt_graph *graph)
     return false;
 }
 
-/* again[t]: entry t is not the first run of its op, nor a copy. */
-static void mark_again(const int *op, int count, bool *ran, bool *recomputed)
+/* recomputed[t]: entry t is not the first run of its op, nor a copy. */
+static void mark_recomputed(const int *op, int count, bool *ran, bool *recomputed)
 {
     for (int t = 0; t < count; t++) {
         recomputed[t] = op[t] >= 0 && ran[op[t]];
@@ -119,7 +119,7 @@ ckpt_code ckpt_sequence_reduce_first(const ckpt_graph *graph, const ckpt_sequenc
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d entries", sequence->count);
     }
     memcpy(op, sequence->op, count * sizeof *op);
-    mark_again(op, sequence->count, ran, recomputed);
+    mark_recomputed(op, sequence->count, ran, recomputed);
     *moved = (ckpt_sequence){op, sequence->count};
     ckpt_bytes most = 0;
     ckpt_ns longest = 0; /* with copies it may take longer in another order */

@@ -19,10 +19,10 @@ void ckpt_order_range(ckpt_order *order, int from, int to); /* ops from .. to - 
  * time and peak. The order is empty afterwards and may be written again; ckpt_order_fini ends it. */
 CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
                                          ckpt_candidates *candidates, ckpt_err *err);
-/* The same for an order that does not depend on the limit: it may also be the answer's least. */
+/* The same for an order that does not depend on the limit: it may also be the candidates' min_peak. */
 CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
                                        ckpt_candidates *candidates, ckpt_err *err);
-/* Add a measured candidate within the limit to those of an answer, unless one of them is as good in time and peak. They
+/* Add a measured candidate within the limit, unless one of them is as good in time and peak. They
  * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
  * many. The sequence is not copied. */
 void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *added);
@@ -40,12 +40,13 @@ const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time);
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);
 
-/* The same runs, with those that stand right before a reduction and run again moved behind it, wherever the peak does
- * not rise for that. In `out`. Errors: CKPT_NO_MEMORY, as ckpt_sequence_measure. Cost: a measurement per move. */
+/* The same runs, with those that stand right before a reduction and are recomputations moved behind it, wherever the
+ * peak does not rise for that. In `out`. Errors: CKPT_NO_MEMORY, as ckpt_sequence_measure. Cost: a measurement per
+ * move. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_reduce_first(const ckpt_graph *graph, const ckpt_sequence *sequence,
                                                    ckpt_arena *out, ckpt_sequence *moved, ckpt_err *err);
 
-/* Steps, unplaced places (workspaces included), peak, times and what is copied of a sequence into `plan`. */
+/* Steps, unplaced allocations (workspaces included), peak, times and what is copied of a sequence into `plan`. */
 CKPT_MUST_USE ckpt_code ckpt_sequence_steps(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *out,
                                             ckpt_plan *plan, ckpt_err *err);
 

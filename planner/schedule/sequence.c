@@ -1,4 +1,4 @@
-/* Sequences as strategies write them, and the candidates of an answer. What a sequence means is in sequence_steps.c. */
+/* Sequences as strategies write them, and candidates. What a sequence means is in sequence_steps.c. */
 #include <string.h>
 
 #include "planner/schedule/schedule.h"
@@ -145,16 +145,16 @@ static ckpt_code end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limi
         wanted = wanted && !as_good(&candidates->candidate[i], &added);
     }
     const ckpt_candidate *const least = &candidates->min_peak;
-    const bool is_least = any_limit && countable &&
-                          (least->sequence.op == NULL || added.peak < least->peak ||
-                           (added.peak == least->peak && added.time < least->time));
-    if (wanted || is_least) {
+    const bool is_min_peak = any_limit && countable &&
+                             (least->sequence.op == NULL || added.peak < least->peak ||
+                              (added.peak == least->peak && added.time < least->time));
+    if (wanted || is_min_peak) {
         CKPT_TRY(copy_order(order, out, &added, err));
     }
     if (wanted) {
         ckpt_candidates_add(candidates, &added);
     }
-    if (is_least) {
+    if (is_min_peak) {
         candidates->min_peak = added;
     }
     order->count = 0;

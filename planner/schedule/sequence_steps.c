@@ -1,10 +1,11 @@
 /* What a sequence means: its peak and time, and the same as steps with frees.
  *
  * A buffer lives from the run that writes it to its last use before its next rewrite, or before the end; what nobody
- * uses goes right after its run. So an op that runs again always finds the places of its outputs empty, and what a
- * strategy drops is decided by where it runs things again: there is no second list of decisions to contradict it.
- * Copies follow the same rule: a fetch opens a life as a write does, an offload is a use, and an explicit CKPT_FREE,
- * which stands behind the last use of a life, ends it in its place, because a free waits for the copy. */
+ * uses goes right after its run. So an op that is recomputed always finds the allocations of its outputs empty, and
+ * what a strategy drops is decided by where it recomputes: there is no second list of decisions to contradict it.
+ * Copies follow the same rule: a fetch opens a live range as a write does, an offload is a use, and an explicit
+ * CKPT_FREE, which stands behind the last use of a live range, ends it in its place, because a free waits for the
+ * copy. */
 #include <string.h>
 
 #include "planner/replay/clock.h"
@@ -88,8 +89,9 @@ static bool goes_after(const deaths *d, int t, int buffer)
     return false;
 }
 
-/* In place when the life of every input in a pair ends with this run; what the run adds to is a result, not destroyed.
- */
+/* In place when the live range of every input in a pair ends with this run; what the run adds to is a result, not
+ * destroyed.
+ *  */
 static bool runs_in_place(const ckpt_graph_op *op, const deaths *d, int t)
 {
     for (int p = 0; p < op->inplace_count; p++) {
@@ -105,7 +107,7 @@ static bool runs_in_place(const ckpt_graph_op *op, const deaths *d, int t)
     return op->inplace_count > 0;
 }
 
-/* Bytes that the places of a run's in-place inputs give to its outputs. */
+/* Bytes that the allocations of a run's in-place inputs give to its outputs. */
 static ckpt_bytes taken_bytes(const ckpt_graph *graph, const ckpt_graph_op *op)
 {
     ckpt_bytes bytes = 0;
@@ -308,7 +310,7 @@ static bool write_entry(writer *w, int entry, int t)
     return fine;
 }
 
-/* Steps and places there will be, at most. */
+/* Steps and allocations there will be, at most. */
 static size_t count_room(const ckpt_graph *graph, const ckpt_sequence *sequence, size_t *allocations)
 {
     size_t opened = 0;

@@ -7,10 +7,10 @@
 #include "core/formats/trace.h"
 #include "planner/schedule/options.h"
 
-/* What happens, in order: entry >= 0 runs that op (standing again, it is a recomputation), entry < 0 is a copy, see
+/* What happens, in order: entry >= 0 runs that op (a second time: a recomputation), entry < 0 is a copy, see
  * ckpt_sequence_copy. A buffer lives from the run that writes it to its last use before its next rewrite, or before the
  * end; one that is offloaded and fetched again lives until its CKPT_FREE entry, and again from its CKPT_FETCH entry.
- * A run is done in place when the op has in-place pairs and the life of each pair's input ends with that run. */
+ * A run is done in place when the op has in-place pairs and the live range of each pair's input ends with that run. */
 typedef struct ckpt_sequence {
     const int *op;
     int count;
@@ -25,18 +25,18 @@ typedef struct ckpt_candidate {
     ckpt_sequence sequence;
     ckpt_bytes peak; /* the most that is live in any step: workspaces counted, static not */
     ckpt_ns time;
-    const char *by; /* the strategy that found it, where that is another than the one that answers; else NULL */
+    const char *by; /* the strategy that found it, where that is another than the one that was asked; else NULL */
 } ckpt_candidate;
 
 enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4 };
 
-/* What a strategy answers. */
+/* What a strategy knows to do. */
 typedef struct ckpt_candidates {
-    /* Within the limit, fastest first. The slower ones have lower peaks: they are for when the places of those before
-     * take more than what is live. */
+    /* Within the limit, fastest first. The slower ones have lower peaks: they are for when the allocations of those
+     * before take more than what is live. */
     ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
     int count; /* 0: this strategy has no schedule within the limit */
-    /* The fastest of each part that built from nothing, for when the places of all candidates so far take more. */
+    /* The fastest of each part that built from nothing, for when the allocations of all candidates so far take more. */
     ckpt_candidate fallback[CKPT_FALLBACKS_MAX];
     int fallback_count;
     /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. At every
@@ -56,7 +56,7 @@ typedef struct ckpt_strategy {
     bool link;     /* is for graphs with a link */
     bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
-     * `answer` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
+     * `candidates` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err);

@@ -11,21 +11,21 @@ enum {
     MOVE = 20, /* work of choosing a move */
     WORK_PER_MOVE = 50,
     ADAPT = 128,
-    LEVELS = 8,          /* limits for which the best is kept, for when places of the fastest do not fit */
+    LEVELS = 8,          /* limits for which the best is kept, for when allocations of the fastest do not fit */
     LEVEL_PARTS = 200,   /* each lower by this part of the limit */
     ROUND_WORK = 110000, /* for every op */
     ROUNDS_MAX = 12,
-    LEAST_PARTS = 16,
-    LEAST_WORK = 200000,
+    MIN_PEAK_PARTS = 16,
+    MIN_PEAK_WORK = 200000,
 };
 
-/* Temperatures in units of the mean time of an op that may run again. */
+/* Temperatures in units of the mean time of an op that may be recomputed. */
 static const double HOT = 2;
 static const double COLD = 0.02;
-static const double FIRST = 0.6;  /* part of the work for annealing from keep-all; the rest is for that from the best */
-static const double LEAST = 0.25; /* part for the lowest peak, when nothing is within the limit */
-static const double AGAIN = 0.1;  /* temperature of annealing from the best */
-static const double RESCUE = 0.5; /* the same, when that is the schedule of least peak */
+static const double FIRST = 0.6; /* part of the work for annealing from keep-all; the rest is for that from the best */
+static const double MIN_PEAK_SHARE = 0.25; /* part for the lowest peak, when nothing is within the limit */
+static const double REHEAT = 0.1;          /* temperature of annealing from the best */
+static const double RESCUE = 0.5;          /* the same, when that is the schedule of minimum peak */
 /* How much the sum of what all stages are above the limit counts beside the peak. */
 static const double WIDE = 1;
 static const double NARROW = 0.1;
@@ -48,9 +48,9 @@ typedef struct improver {
     ckpt_arena scratch;
     ckpt_bytes limit;
     memo best[LEVELS]; /* fastest within the limit, and within limits that are lower and lower */
-    memo min_peak;     /* of least peak */
+    memo min_peak;     /* of minimum peak */
     ckpt_ns enough;    /* no schedule is faster */
-    bool for_least;    /* only the peak counts */
+    bool for_min_peak; /* only the peak counts */
     bool thorough;     /* remember every improvement, however small */
     bool stopped;
 } improver;
@@ -58,8 +58,8 @@ typedef struct improver {
 static bool remember(improver *m, memo *to)
 {
     const ckpt_search *const s = &m->w.search;
-    if (s->again_count > to->room) {
-        const int room = 2 * s->again_count + 64;
+    if (s->recomputed_count > to->room) {
+        const int room = 2 * s->recomputed_count + 64;
         ckpt_instant *const pair = CKPT_NEW(&m->scratch, ckpt_instant, room);
         if (pair == NULL) {
             m->w.search.failed = true;
@@ -68,10 +68,10 @@ static bool remember(improver *m, memo *to)
         to->pair = pair;
         to->room = room;
     }
-    if (s->again_count > 0) {
-        memcpy(to->pair, s->recomputed, (size_t)s->again_count * sizeof *to->pair);
+    if (s->recomputed_count > 0) {
+        memcpy(to->pair, s->recomputed, (size_t)s->recomputed_count * sizeof *to->pair);
     }
-    to->count = s->again_count;
+    to->count = s->recomputed_count;
     to->peak = s->most[1];
     to->time = s->time;
     to->is_set = true;
@@ -82,7 +82,7 @@ static bool remember(improver *m, memo *to)
  * take longer than the search. */
 static ckpt_ns worth_noting(const improver *m, const memo *best)
 {
-    const int pairs = m->w.search.again_count;
+    const int pairs = m->w.search.recomputed_count;
     return pairs < 256 || m->thorough ? 0 : best->time / 1000000 * (pairs / 256);
 }
 
@@ -90,7 +90,7 @@ static void note(improver *m)
 {
     const ckpt_search *const s = &m->w.search;
     const ckpt_bytes peak = s->most[1];
-    if (m->for_least) {
+    if (m->for_min_peak) {
         if (!m->min_peak.is_set || peak < m->min_peak.peak ||
             (peak == m->min_peak.peak && s->time < m->min_peak.time)) {
             (void)remember(m, &m->min_peak);
@@ -158,7 +158,7 @@ static double root_of(double ratio, int64_t steps)
 /* Nothing more to be found. */
 static bool is_enough(const improver *m)
 {
-    return m->for_least ? m->min_peak.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
+    return m->for_min_peak ? m->min_peak.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
 }
 
 static void anneal(improver *m, const schedule *plan)
@@ -224,7 +224,7 @@ static ckpt_code offer(improver *m, const memo *what, bool min_peak, ckpt_arena 
     return code;
 }
 
-/* What ops that may run again take, and what they write. */
+/* What ops that may be recomputed take, and what they write. */
 typedef struct totals {
     double mean_ns, ns_per_byte;
 } totals;
@@ -316,7 +316,7 @@ static ckpt_bytes floor_of(const ckpt_search *s)
 }
 
 /* The lowest peak: limits that are a step below the lowest so far, and smaller steps where that is too much. */
-static void find_least(improver *m, int64_t work)
+static void find_min_peak(improver *m, int64_t work)
 {
     static const double heats[] = {0.1, 0.8, 8, 0.1, 0.4, 1.6};
     double mean = 1;
@@ -324,7 +324,9 @@ static void find_least(improver *m, int64_t work)
         mean += (double)m->w.search.graph->buffer[b].bytes / m->w.search.graph->buffer_count;
     }
     const ckpt_search *const s = &m->w.search;
-    const int64_t parts = work / LEAST_WORK < 6 ? 6 : work / LEAST_WORK < LEAST_PARTS ? work / LEAST_WORK : LEAST_PARTS;
+    const int64_t parts = work / MIN_PEAK_WORK < 6                ? 6
+                          : work / MIN_PEAK_WORK < MIN_PEAK_PARTS ? work / MIN_PEAK_WORK
+                                                                  : MIN_PEAK_PARTS;
     const ckpt_bytes floor = floor_of(s);
     const int64_t end = s->work + work;
     const double peak = (double)m->min_peak.peak + 1;
@@ -355,11 +357,12 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Starts from answer->least when there is one, and never from what was found within the limit: the least peak is the
- * same at every limit. */
-static ckpt_code improve_least(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+/* Starts from candidates->min_peak when there is one, and never from what was found within the limit: the minimum peak
+ * is the same at every limit. */
+static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates,
+                                  ckpt_err *err)
 {
-    m->for_least = true;
+    m->for_min_peak = true;
     m->w.dice = SEED;
     ckpt_search_assign(&m->w.search, NULL, 0);
     note(m);
@@ -368,8 +371,8 @@ static ckpt_code improve_least(improver *m, int64_t work, ckpt_arena *out, ckpt_
         note(m);
     }
     go_to(m, &m->min_peak);
-    find_least(m, work);
-    m->for_least = false;
+    find_min_peak(m, work);
+    m->for_min_peak = false;
     return offer(m, &m->min_peak, true, out, candidates, err);
 }
 
@@ -386,9 +389,9 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
     if (!is_enough(m)) {
         search_within(m, candidates, (int64_t)((double)work * FIRST));
     }
-    double hot = AGAIN;
+    double hot = REHEAT;
     if (!m->best[0].is_set) {
-        CKPT_TRY(improve_least(m, (int64_t)((double)work * LEAST), out, candidates, err));
+        CKPT_TRY(improve_min_peak(m, (int64_t)((double)work * MIN_PEAK_SHARE), out, candidates, err));
         if (m->min_peak.peak <= m->limit) {
             hot = RESCUE;
             go_to(m, &m->min_peak);
@@ -427,7 +430,7 @@ static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool m
     ckpt_arena_init(&m->scratch);
     ckpt_code code = prepare(m, graph, err);
     if (code == CKPT_OK) {
-        code = (min_peak ? improve_least : improve)(m, work_of(graph, moves), out, candidates, err);
+        code = (min_peak ? improve_min_peak : improve)(m, work_of(graph, moves), out, candidates, err);
     }
     if (code == CKPT_OK && m->w.search.failed) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
@@ -444,8 +447,9 @@ ckpt_code ckpt_search_improve(const ckpt_graph *graph, ckpt_bytes limit, int64_t
     return with_improver(graph, limit, false, moves, options, out, candidates, err);
 }
 
-ckpt_code ckpt_search_least(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+ckpt_code ckpt_search_min_peak(const ckpt_graph *graph, ckpt_bytes limit, int64_t moves,
+                               const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
+                               ckpt_err *err)
 {
     return with_improver(graph, limit, true, moves, options, out, candidates, err);
 }

@@ -1,11 +1,11 @@
-/* The state of the search: which ops run again, and before which op; and what that costs in time and memory.
+/* The state of the search: which ops are recomputed, and before which op; and what that costs in time and memory.
  *
  *     stage:   0      1      2              k                   n - 1
- *            [ 0 ] [ 1 ] [ 2 ] ... [ v  v'  k ] ... [  ..   n - 1 ]      v < v' < k run again, then op k
+ *            [ 0 ] [ 1 ] [ 2 ] ... [ v  v'  k ] ... [  ..   n - 1 ]      v < v' < k are recomputed, then op k
  *
  * A moment is (stage, op), written as one number that orders moments by time. Any set of pairs (k, v) is a legal
- * sequence, since everything has run once before; a pair more or less changes the lives of what v writes and the ends
- * of the lives of what v reads, and nothing else. */
+ * sequence, since everything has run once before; a pair more or less changes the live ranges of what v writes and the
+ * ends of the live ranges of what v reads, and nothing else. */
 #ifndef CKPT_PLANNER_SEARCH_SEARCH_IMPL_H
 #define CKPT_PLANNER_SEARCH_SEARCH_IMPL_H
 
@@ -28,7 +28,7 @@ typedef struct ckpt_instants {
 typedef struct ckpt_stage {
     int *op;
     ckpt_bytes *bytes; /* live during the run, workspace included, less what was added to the whole stage */
-    int *index;        /* into search->again; -1: the first run */
+    int *index;        /* into search->recomputed; -1: the first run */
     bool *inplace;     /* done in place: search->saved is taken off bytes */
     int count, room;
 } ckpt_stage;
@@ -37,7 +37,7 @@ typedef struct ckpt_search {
     const ckpt_graph *graph;
     ckpt_arena *arena;   /* of all below */
     int count;           /* ops */
-    int stages;          /* count; one more when there are outputs, for what runs again after the last op */
+    int stages;          /* count; one more when there are outputs, for what is recomputed after the last op */
     ckpt_stage *stage;   /* that of the end holds `count`, which stands for an op that reads the outputs */
     ckpt_instants *runs; /* per op: its runs; (v, v) comes first */
     ckpt_instants *uses; /* per buffer: the runs that read it or add to it; (count, count) when it is an output */
@@ -49,10 +49,10 @@ typedef struct ckpt_search {
      * node holds for all below it, and is in its own most. most[1] is the peak. */
     ckpt_bytes *most, *added;
     int leaves;
-    bool vast; /* more bytes than the tree's sums can take: nothing runs again */
+    bool vast; /* more bytes than the tree's sums can take: nothing is recomputed */
 
     ckpt_instant *recomputed; /* all pairs (k, v), in no order */
-    int again_count, again_room;
+    int recomputed_count, recomputed_room;
     ckpt_ns time;
     int64_t work; /* done so far: steps through trees and lists, about 5 ns each */
     bool failed;  /* no memory: a pair was not added */
@@ -63,7 +63,7 @@ CKPT_MUST_USE ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *ar
                                          ckpt_err *err);
 
 bool ckpt_search_has(const ckpt_search *search, int k, int v);
-/* Let v run again before op k, or no longer. False when that cannot be: v may not run again, v >= k, the time would not
+/* Recompute v before op k, or no longer. False when that cannot be: v may not be recomputed, v >= k, the time would not
  * fit 63 bits, the graph holds more than 2^56 bytes, or there is no memory (search->failed). Cost: O((reads + writes)
  * (log ops + runs in the stages)). */
 bool ckpt_search_toggle(ckpt_search *search, int k, int v);

@@ -34,7 +34,7 @@ void ckpt_move_undo(ckpt_searcher *w, int count)
     }
 }
 
-/* Run v again before op k, and what it reads where that would otherwise have to live through instant t. */
+/* Recompute v before op k, and what it reads where that would otherwise have to live through instant t. */
 static bool bring(ckpt_searcher *w, int k, int v, ckpt_instant t, ckpt_bytes gain)
 {
     const ckpt_search *const s = &w->search;
@@ -65,8 +65,8 @@ static bool bring(ckpt_searcher *w, int k, int v, ckpt_instant t, ckpt_bytes gai
     return true;
 }
 
-/* The pair (k, v) that ends the life of b before instant t when it is added; -1: b does not live through t unused, or
- * its writer may not run again. */
+/* The pair (k, v) that ends the live range of b before instant t when it is added; -1: b does not live through t
+ * unused, or its writer may not be recomputed. */
 static ckpt_instant gap_end(const ckpt_search *s, int b, ckpt_instant t)
 {
     const int v = s->graph->writer[b];
@@ -159,14 +159,14 @@ static void take_out(ckpt_searcher *w, int k, int v)
     }
 }
 
-static ckpt_instant any_again(ckpt_searcher *w)
+static ckpt_instant any_recomputed(ckpt_searcher *w)
 {
-    return w->search.again_count > 0 ? w->search.recomputed[ckpt_search_roll(w, w->search.again_count)] : -1;
+    return w->search.recomputed_count > 0 ? w->search.recomputed[ckpt_search_roll(w, w->search.recomputed_count)] : -1;
 }
 
 static void take_out_any(ckpt_searcher *w)
 {
-    const ckpt_instant at = any_again(w);
+    const ckpt_instant at = any_recomputed(w);
     if (at >= 0) {
         take_out(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
     }
@@ -176,7 +176,7 @@ static void take_out_any(ckpt_searcher *w)
 static void shift(ckpt_searcher *w)
 {
     const ckpt_search *const s = &w->search;
-    const ckpt_instant at = any_again(w);
+    const ckpt_instant at = any_recomputed(w);
     if (at < 0) {
         return;
     }
@@ -288,7 +288,7 @@ void ckpt_search_polish(ckpt_searcher *w, int64_t work, const ckpt_plan_options 
     w->log_max = CKPT_SEARCH_LOG;
     int unchanged = 0;          /* pairs in a row that led to nothing */
     int64_t polled = INT64_MIN; /* work at the last look at the clock */
-    for (int i = 0; s->work < end && unchanged < s->again_count; i++) {
+    for (int i = 0; s->work < end && unchanged < s->recomputed_count; i++) {
         if (s->work >= polled + CKPT_SEARCH_POLL) {
             polled = s->work;
             if (ckpt_plan_stopped(options)) {
@@ -296,7 +296,7 @@ void ckpt_search_polish(ckpt_searcher *w, int64_t work, const ckpt_plan_options 
             }
         }
         const ckpt_ns best = s->time;
-        const ckpt_instant at = s->recomputed[i % s->again_count];
+        const ckpt_instant at = s->recomputed[i % s->recomputed_count];
         w->log_count = 0;
         take_out(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
         const bool better = s->time < best && (s->most[1] <= w->limit || replace(w, best));

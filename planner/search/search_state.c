@@ -277,21 +277,21 @@ static bool stage_reserve(ckpt_stage *stage, ckpt_arena *arena)
     return true;
 }
 
-static bool again_reserve(ckpt_search *s)
+static bool recomputed_reserve(ckpt_search *s)
 {
-    if (s->again_count < s->again_room) {
+    if (s->recomputed_count < s->recomputed_room) {
         return true;
     }
-    const int room = s->again_room > 0 ? 2 * s->again_room : 64;
+    const int room = s->recomputed_room > 0 ? 2 * s->recomputed_room : 64;
     ckpt_instant *const recomputed = CKPT_NEW(s->arena, ckpt_instant, room);
     if (recomputed == NULL) {
         return false;
     }
-    if (s->again_count > 0) {
-        memcpy(recomputed, s->recomputed, (size_t)s->again_count * sizeof *recomputed);
+    if (s->recomputed_count > 0) {
+        memcpy(recomputed, s->recomputed, (size_t)s->recomputed_count * sizeof *recomputed);
     }
     s->recomputed = recomputed;
-    s->again_room = room;
+    s->recomputed_room = room;
     return true;
 }
 
@@ -299,7 +299,8 @@ static bool again_reserve(ckpt_search *s)
 static bool pair_reserve(ckpt_search *s, int k, int v)
 {
     const ckpt_graph_op *const op = &s->graph->op[v];
-    bool enough = again_reserve(s) && stage_reserve(&s->stage[k], s->arena) && instants_reserve(&s->runs[v], s->arena);
+    bool enough =
+        recomputed_reserve(s) && stage_reserve(&s->stage[k], s->arena) && instants_reserve(&s->runs[v], s->arena);
     for (int i = 0; i < op->reads.count && enough; i++) {
         enough = instants_reserve(&s->uses[op->reads.at[i]], s->arena);
     }
@@ -359,9 +360,9 @@ static void pair_add(ckpt_search *s, int k, int v)
             add_between(s, ckpt_search_last_event(s, b, at), at, -graph->buffer[b].bytes);
         }
     }
-    stage_insert(stage, slot, v, bytes, s->again_count);
+    stage_insert(stage, slot, v, bytes, s->recomputed_count);
     settle(s, k);
-    s->recomputed[s->again_count++] = at;
+    s->recomputed[s->recomputed_count++] = at;
     instants_add(&s->runs[v], at);
     for (int i = 0; i < op->reads.count; i++) {
         instants_add(&s->uses[op->reads.at[i]], at);
@@ -377,7 +378,7 @@ static void pair_remove(ckpt_search *s, int k, int v)
     ckpt_stage *const stage = &s->stage[k];
     s->work += 10 + 10 * (op->reads.count + op->writes.count);
     const int slot = slot_of(stage, v);
-    const ckpt_instant moved = s->recomputed[--s->again_count];
+    const ckpt_instant moved = s->recomputed[--s->recomputed_count];
     const int index = stage->index[slot];
     s->recomputed[index] = moved;
     ckpt_stage *const other = &s->stage[CKPT_INSTANT_STAGE(moved)];
@@ -422,7 +423,7 @@ bool ckpt_search_toggle(ckpt_search *search, int k, int v)
     } else {
         return false;
     }
-    if (search->has_inplace) { /* the runs where a life has come to end, or no longer ends */
+    if (search->has_inplace) { /* the runs where a live range has come to end, or no longer ends */
         const ckpt_instant at = CKPT_INSTANT(k, v);
         for (int i = 0; i < op->reads.count; i++) {
             refresh_inplace(search, ckpt_search_last_event(search, op->reads.at[i], at));
@@ -618,8 +619,8 @@ void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence)
 
 void ckpt_search_assign(ckpt_search *search, const ckpt_instant *pair, int count)
 {
-    while (search->again_count > 0) {
-        const ckpt_instant last = search->recomputed[search->again_count - 1];
+    while (search->recomputed_count > 0) {
+        const ckpt_instant last = search->recomputed[search->recomputed_count - 1];
         (void)ckpt_search_toggle(search, CKPT_INSTANT_STAGE(last), CKPT_INSTANT_OP(last));
     }
     for (int i = 0; i < count; i++) {

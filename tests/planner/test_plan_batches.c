@@ -234,8 +234,9 @@ static void memory_ends(void **state)
     ckpt_arena_fini(&arena);
 }
 
-/* What is said of a budget that cannot be met needs the places of the candidate of least peak at two efforts. They were
- * worked out again for every other budget that was tried: half a minute for resnet50 with --policy linear=save. */
+/* What is said of a budget that cannot be met needs the allocations of the candidate of minimum peak at two efforts.
+ * They were worked out again for every other budget that was tried: half a minute for resnet50 with --policy
+ * linear=save. */
 static void places_of_what_cannot_fit_are_worked_out_once(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* Bounds against the true optimum of tiny graphs, at every limit from below the least peak to above keep-all's. */
+/* Bounds against the true optimum of tiny graphs, at every limit from below the minimum peak to above keep-all's. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -391,8 +391,8 @@ static ckpt_graph *set_something(const ckpt_graph *graph, uint64_t seed, ckpt_ar
     return made;
 }
 
-/* The best of all schedules that run again what is set, by trying them: those of the graph in which those runs are ops
- * of their own. */
+/* The best of all schedules that are recomputed what is set, by trying them: those of the graph in which those runs are
+ * ops of their own. */
 static void nothing_that_obeys_is_below_its_bound(void **state)
 {
     (void)state;

@@ -261,7 +261,7 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
         sum->feasible += best < INT64_MAX;
         sum->squeezed += best < INT64_MAX && best > keep_all;
     }
-    ckpt_candidates candidates; /* what only the least peak of the class fits, and what nothing does */
+    ckpt_candidates candidates; /* what only the minimum peak of the class fits, and what nothing does */
     ckpt_ns time = 0;
     ask(graph, least, CKPT_EFFORT_NORMAL, arena, &candidates, &time);
     CHECK(candidates.count > 0 && time <= best_of_class(e, least), "seed %d: nothing at the least peak %lld", seed,
@@ -312,7 +312,7 @@ static const ckpt_graph *in_place_inside(const ckpt_graph *graph, const enumerat
     return made;
 }
 
-/* Blocks of several ops: what a run keeps, drops and runs again inside a block matters. */
+/* Blocks of several ops: what a run keeps, drops and is recomputed inside a block matters. */
 static void equals_its_class_of_blocks(void **state)
 {
     (void)state;
@@ -368,7 +368,7 @@ static void never_below_the_optimum(void **state)
 }
 
 /* Less effort may cost time, never legality, and its bound stays a bound. */
-static void least_effort(void **state)
+static void low_effort(void **state)
 {
     (void)state;
     int exact = 0;
@@ -404,7 +404,7 @@ int main(void)
         cmocka_unit_test(equals_its_class),
         cmocka_unit_test(equals_its_class_of_blocks),
         cmocka_unit_test(never_below_the_optimum),
-        cmocka_unit_test(least_effort),
+        cmocka_unit_test(low_effort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

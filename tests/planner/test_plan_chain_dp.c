@@ -94,7 +94,7 @@ static void add_way(ways *w, ckpt_bytes peak, ckpt_ns time)
 /* Every schedule of s..t, the input of s not counted. */
 static ways all_ways(const figures *c, int s, int t, ckpt_arena *arena)
 {
-    const int pass = t == c->chain.count ? CKPT_DP_FIRST : CKPT_DP_AGAIN;
+    const int pass = t == c->chain.count ? CKPT_DP_FIRST : CKPT_DP_RECOMPUTED;
     const ckpt_dp_block *const block = &c->block[s];
     const ckpt_bytes gradient = pass == CKPT_DP_FIRST ? 0 : c->block[t].gradient_bytes;
     ways mine = {CKPT_NEW(arena, way, WAYS_MAX), 0};
@@ -171,7 +171,7 @@ static void replay(const figures *c, const ckpt_dp_schedule *schedule, ckpt_byte
         const ckpt_dp_action *const action = &schedule->action[i];
         const int k = action->block;
         const ckpt_dp_block *const block = &c->block[k];
-        const int pass = ran[k] ? CKPT_DP_AGAIN : CKPT_DP_FIRST;
+        const int pass = ran[k] ? CKPT_DP_RECOMPUTED : CKPT_DP_FIRST;
         assert_true(output[k - 1] || saved[k - 1] >= 0);
         assert_true(action->what == CKPT_DP_BACK || (action->pass == pass && saved[k] < 0 && k < done));
         ckpt_bytes others = done <= n ? c->block[done - 1].gradient_bytes : 0;
@@ -217,14 +217,14 @@ static void replay(const figures *c, const ckpt_dp_schedule *schedule, ckpt_byte
     assert_true(done == 1);
 }
 
-static ckpt_dp_answer solve(const figures *c, ckpt_bytes limit, int points, ckpt_arena *arena)
+static ckpt_dp_result solve(const figures *c, ckpt_bytes limit, int points, ckpt_arena *arena)
 {
     ckpt_err err = {0};
-    ckpt_dp_answer candidates;
+    ckpt_dp_result result;
     const ckpt_plan_options options = {0};
     const ckpt_dp_effort effort = {.points = points};
-    CHECK_OK(ckpt_dp_solve(&c->chain, limit, &effort, &options, arena, &candidates, &err), err);
-    return candidates;
+    CHECK_OK(ckpt_dp_solve(&c->chain, limit, &effort, &options, arena, &result, &err), err);
+    return result;
 }
 
 static ckpt_ns time_of(const figures *c, const ckpt_dp_schedule *schedule)
@@ -251,7 +251,7 @@ static void compare(const figures *c, int seed, ckpt_arena *arena, int *cases, i
     for (int i = 0; i < all.count; i++) {
         least = all.at[i].peak < least ? all.at[i].peak : least;
     }
-    CHECK_OK(ckpt_dp_least(&c->chain, arena, &found, &schedule, &err), err);
+    CHECK_OK(ckpt_dp_min_peak(&c->chain, arena, &found, &schedule, &err), err);
     CHECK(found == least, "seed %d: least peak %lld, there is one of %lld", seed, (long long)found, (long long)least);
     CHECK((schedule.count > 0) == (least < CKPT_BYTES_MAX) && schedule.time == time_of(c, &schedule),
           "seed %d: least schedule of %d actions", seed, schedule.count);
@@ -265,8 +265,8 @@ static void compare(const figures *c, int seed, ckpt_arena *arena, int *cases, i
             if (limit < 0) {
                 continue;
             }
-            const ckpt_dp_answer fine = solve(c, limit, 0, arena);
-            const ckpt_dp_answer thin = solve(c, limit, 2, arena);
+            const ckpt_dp_result fine = solve(c, limit, 0, arena);
+            const ckpt_dp_result thin = solve(c, limit, 2, arena);
             const ckpt_ns time = fine.schedule.count > 0 ? fine.schedule.time : INT64_MAX;
             CHECK(time == best && fine.exact == (best < INT64_MAX), "seed %d, limit %lld: %lld ns, there is %lld", seed,
                   (long long)limit, (long long)time, (long long)best);
@@ -324,7 +324,7 @@ static ckpt_ns value_of(const table *x, int s, int t, ckpt_bytes m)
 
 static ckpt_ns best_of(const figures *c, const table *x, int s, int t, ckpt_bytes m)
 {
-    const int pass = t == c->chain.count ? CKPT_DP_FIRST : CKPT_DP_AGAIN;
+    const int pass = t == c->chain.count ? CKPT_DP_FIRST : CKPT_DP_RECOMPUTED;
     const ckpt_dp_block *const block = &c->block[s];
     const ckpt_bytes gradient = pass == CKPT_DP_FIRST ? 0 : c->block[t].gradient_bytes;
     ckpt_ns best = INT64_MAX / 8;
@@ -410,15 +410,14 @@ static void equals_the_table(void **state)
         fill(&c, x);
         for (ckpt_bytes limit = 1; limit <= BYTES; limit += 3) {
             const ckpt_ns best = x->at[1][n][limit];
-            const ckpt_dp_answer candidates = solve(&c, limit, seed % 2 == 0 ? 0 : 6, &arena);
+            const ckpt_dp_result result = solve(&c, limit, seed % 2 == 0 ? 0 : 6, &arena);
             const bool none = best >= INT64_MAX / 8;
-            CHECK((candidates.schedule.count == 0) == none, "seed %d, limit %lld", seed, (long long)limit);
-            CHECK(none || (candidates.bound <= best && best <= candidates.schedule.time),
+            CHECK((result.schedule.count == 0) == none, "seed %d, limit %lld", seed, (long long)limit);
+            CHECK(none || (result.bound <= best && best <= result.schedule.time),
                   "seed %d, limit %lld: %lld .. %lld, "
                   "there is %lld",
-                  seed, (long long)limit, (long long)candidates.bound, (long long)candidates.schedule.time,
-                  (long long)best);
-            CHECK(none || seed % 2 == 1 || candidates.exact, "seed %d, limit %lld: not exact", seed, (long long)limit);
+                  seed, (long long)limit, (long long)result.bound, (long long)result.schedule.time, (long long)best);
+            CHECK(none || seed % 2 == 1 || result.exact, "seed %d, limit %lld: not exact", seed, (long long)limit);
             squeezed += !none && best > x->at[1][n][BYTES];
         }
         ckpt_arena_fini(&arena);
@@ -449,8 +448,8 @@ static void equal_blocks_are_solved_once(void **state)
         }
         other->chain.block = other->block;
         for (ckpt_bytes limit = 40; limit <= 400; limit += 60) {
-            const ckpt_dp_answer once = solve(&c, limit, 0, &arena);
-            const ckpt_dp_answer each = solve(other, limit, 0, &arena);
+            const ckpt_dp_result once = solve(&c, limit, 0, &arena);
+            const ckpt_dp_result each = solve(other, limit, 0, &arena);
             CHECK(once.schedule.count == each.schedule.count && once.schedule.time == each.schedule.time &&
                       once.exact == each.exact && once.exact == (once.schedule.count > 0),
                   "seed %d, limit %lld: %lld and %lld ns", seed, (long long)limit, (long long)once.schedule.time,
@@ -468,11 +467,11 @@ static ckpt_code starved(void *context, ckpt_err *err)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     const ckpt_dp_effort effort = {.points = 4};
-    ckpt_dp_answer candidates;
+    ckpt_dp_result result;
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
-    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, &arena, &candidates, err);
-    code = code == CKPT_OK ? ckpt_dp_least(&c->chain, &arena, &peak, &schedule, err) : code;
+    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, &arena, &result, err);
+    code = code == CKPT_OK ? ckpt_dp_min_peak(&c->chain, &arena, &peak, &schedule, err) : code;
     ckpt_arena_fini(&arena);
     return code;
 }
@@ -508,15 +507,15 @@ static void huge_figures(void **state)
         c.keep[k][0].bytes = size;
         c.keep[k][0].back_peak = size;
     }
-    const ckpt_dp_answer all = solve(&c, CKPT_BYTES_MAX, 0, &arena);
+    const ckpt_dp_result all = solve(&c, CKPT_BYTES_MAX, 0, &arena);
     CHECK(all.schedule.count > 0 && all.exact && all.schedule.time == 3 * time, "all kept: %lld ns",
           (long long)all.schedule.time);
-    const ckpt_dp_answer none = solve(&c, size - 1, 0, &arena);
+    const ckpt_dp_result none = solve(&c, size - 1, 0, &arena);
     CHECK(none.schedule.count == 0, "found below the least peak");
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_dp_least(&c.chain, &arena, &peak, &schedule, &err), err);
+    CHECK_OK(ckpt_dp_min_peak(&c.chain, &arena, &peak, &schedule, &err), err);
     CHECK(peak > size && peak < size + 1000 && schedule.count > 0, "least peak %lld", (long long)peak);
     ckpt_arena_fini(&arena);
 }

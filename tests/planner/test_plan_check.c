@@ -240,15 +240,15 @@ static void break_order(world *w)
 {
     swap_steps(w, 0, 1);
 }
-static void break_again_missing(world *w)
+static void break_recomputed_missing(world *w)
 {
     w->step[5].recomputed = false;
 }
-static void break_again_false(world *w)
+static void break_recomputed_false(world *w)
 {
     w->step[3].recomputed = true;
 }
-static void break_again_forbidden(world *w)
+static void break_recomputed_forbidden(world *w)
 {
     w->op[F0].recompute = false;
 }
@@ -470,9 +470,9 @@ static const mutation mutations[] = {
     {recomputing, break_target, "step 3"},
     {recomputing, break_place_target, "place 1"},
     {recomputing, break_order, "first run of op f1 before"},
-    {recomputing, break_again_missing, "step 5: op f0 runs again without saying so"},
-    {recomputing, break_again_false, "step 3: op f2 says again"},
-    {recomputing, break_again_forbidden, "step 5: op f0 must not run again"},
+    {recomputing, break_recomputed_missing, "step 5: op f0 runs again without saying so"},
+    {recomputing, break_recomputed_false, "step 3: op f2 says again"},
+    {recomputing, break_recomputed_forbidden, "step 5: op f0 must not run again"},
     {recomputing, break_read, "op b2 reads buffer a"},
     {recomputing, break_write, "op f0 writes buffer a, which is in memory"},
     {recomputing, break_free, "step 4: free of buffer g"},

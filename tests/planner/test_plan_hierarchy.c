@@ -22,8 +22,8 @@ static void sweep(const ckpt_graph *graph, ckpt_bytes limit, int width, ckpt_are
 {
     *found = empty();
     ckpt_err err = {0};
-    const ckpt_hierarchy_wish wish = {.limit = limit, .width = width, .offer = CKPT_BYTES_MAX};
-    CHECK_OK(ckpt_hierarchy_run(graph, &wish, &options, arena, found, &err), err);
+    const ckpt_hierarchy_goal goal = {.limit = limit, .width = width, .offer = CKPT_BYTES_MAX};
+    CHECK_OK(ckpt_hierarchy_run(graph, &goal, &options, arena, found, &err), err);
 }
 
 /* A label must never think that it needs less than it does: all that comes out keeps the limit of the sweep, although
@@ -64,7 +64,7 @@ static void limits_are_kept(void **state)
     CHECK(answers > 5 * seeds, "only %d answers", answers);
 }
 
-/* Wide enough, nothing is lost but what the sweep never looks at: runs again before they are needed. */
+/* Wide enough, nothing is lost but what the sweep never looks at: is recomputed before they are needed. */
 static void near_the_optimum(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void near_the_optimum(void **state)
 }
 
 /* Narrower sweeps find less, never anything else than schedules; the same call gives the same sequences. */
-static void same_again(void **state)
+static void same_twice(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -196,7 +196,7 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_are_kept), cmocka_unit_test(near_the_optimum), cmocka_unit_test(same_again),
+        cmocka_unit_test(limits_are_kept), cmocka_unit_test(near_the_optimum), cmocka_unit_test(same_twice),
         cmocka_unit_test(long_chain),      cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -476,7 +476,7 @@ static void one_after_the_other(void **state)
 
 /* ---- what a user sets ---- */
 
-static void set_layers_run_again(void **state)
+static void set_layers_are_recomputed(void **state)
 {
     (void)state;
     test_model m;
@@ -549,7 +549,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(others_are_not),
         cmocka_unit_test(lowered_networks),
         cmocka_unit_test(one_after_the_other),
-        cmocka_unit_test(set_layers_run_again),
+        cmocka_unit_test(set_layers_are_recomputed),
         cmocka_unit_test(no_memory),
         cmocka_unit_test(nothing_is_below_the_optimum),
     };

@@ -41,7 +41,7 @@ typedef struct brute {
     int below;           /* only what is faster is looked for */
     int rest[64];        /* per op: time of it and all after it */
     unsigned due[64];    /* per op: what it or one after it uses and has been written before it */
-    unsigned needed[64]; /* per op: buffers that it or one after it may still want, by way of runs again too */
+    unsigned needed[64]; /* per op: buffers that it or one after it may still want, by way of recomputations too */
 } brute;
 
 /* No schedule through a situation ends earlier: what must run, now and again, and the copies under way. INT32_MAX: it

@@ -109,8 +109,8 @@ static void known_packings(void **state)
 
 enum { FEW = 12, ALL_ORDERS = 1500 };
 
-/* Every packing whose places lie on each other or on 0 puts them in some order, each at the highest end under it: so
- * the least height of all orders is the least there is. Orders that cannot be below `best` any more are left. */
+/* Every packing whose allocations lie on each other or on 0 puts them in some order, each at the highest end under it:
+ * so the least height of all orders is the least there is. Orders that cannot be below `best` any more are left. */
 typedef struct enumeration {
     const ckpt_allocation *allocation;
     int count, steps;
@@ -177,19 +177,19 @@ static void check_search(ckpt_allocation *allocation, int count, ckpt_bytes leas
     CHECK_OK(ckpt_allocations_live(allocation, count, &arena, &live, &err), err);
     for (ckpt_bytes capacity = live - 1; capacity <= least + 1; capacity++) {
         int64_t work = 100000000;
-        ckpt_pack_answer candidates = CKPT_PACK_SPENT;
-        CHECK_OK(ckpt_allocations_search(allocation, count, capacity, &work, NULL, &arena, &candidates, &err), err);
-        CHECK(candidates == (capacity >= least ? CKPT_PACK_FOUND : CKPT_PACK_NONE),
-              "seed %d: answer %d at capacity %lld, the least is %lld", (int)seed, (int)candidates, (long long)capacity,
+        ckpt_pack_outcome outcome = CKPT_PACK_SPENT;
+        CHECK_OK(ckpt_allocations_search(allocation, count, capacity, &work, NULL, &arena, &outcome, &err), err);
+        CHECK(outcome == (capacity >= least ? CKPT_PACK_FOUND : CKPT_PACK_NONE),
+              "seed %d: answer %d at capacity %lld, the least is %lld", (int)seed, (int)outcome, (long long)capacity,
               (long long)least);
         ckpt_bytes highest = 0;
-        for (int i = 0; i < count && candidates == CKPT_PACK_FOUND; i++) {
+        for (int i = 0; i < count && outcome == CKPT_PACK_FOUND; i++) {
             highest = allocation[i].offset + allocation[i].bytes > highest ? allocation[i].offset + allocation[i].bytes
                                                                            : highest;
         }
         CHECK(highest <= capacity, "seed %d: %lld found within %lld", (int)seed, (long long)highest,
               (long long)capacity);
-        if (candidates == CKPT_PACK_FOUND) {
+        if (outcome == CKPT_PACK_FOUND) {
             check_places(allocation, count, highest, seed);
         }
     }
@@ -209,8 +209,8 @@ static void add_pieces(ckpt_allocation *allocation, int *count, ckpt_dice *dice,
     }
 }
 
-/* Every step is full, which is where a packing may fail to exist: at each, some places end and others of the same bytes
- * together begin. */
+/* Every step is full, which is where a packing may fail to exist: at each, some allocations end and others of the same
+ * bytes together begin. */
 static int full_steps(ckpt_allocation *allocation, ckpt_dice *dice, int *steps)
 {
     const int most = 4 + ckpt_dice_roll(dice, 6);
@@ -275,7 +275,7 @@ static void nested(void **state)
     ckpt_arena_fini(&arena);
 }
 
-/* More places than quadratic passes are tried on: short ones among long ones, as an allocator meets them. */
+/* More allocations than quadratic passes are tried on: short ones among long ones, as an allocator meets them. */
 static void many(void **state)
 {
     (void)state;
@@ -300,8 +300,9 @@ static void many(void **state)
     ckpt_arena_fini(&arena);
 }
 
-/* 30,000 places of a training step that recomputes in segments, too many for the search: next to nothing may be lost.
- */
+/* 30,000 allocations of a training step that recomputes in segments, too many for the search: next to nothing may be
+ * lost.
+ *  */
 static void many_nested(void **state)
 {
     (void)state;
@@ -330,7 +331,7 @@ static void many_nested(void **state)
     CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
     CHECK(packed <= bound + bound / 200, "%lld for %lld live bytes", (long long)packed, (long long)bound);
     for (int i = 0; i < count;
-         i++) { /* places stand by falling end of their neighbourhood: compare near ones, and some far */
+         i++) { /* allocations stand by falling end of their neighbourhood: compare near ones, and some far */
         for (int k = 1; k <= 120 && i + k < count; k++) {
             const ckpt_allocation *const a = &allocation[i];
             const ckpt_allocation *const b = &allocation[k < 100 ? i + k : (i + k * 7919) % count];
@@ -365,7 +366,7 @@ static int hard_problem(ckpt_allocation *allocation, uint64_t seed)
     return count;
 }
 
-/* The same input gives the same places, more effort gives no larger arena, and `enough` only ends earlier. */
+/* The same input gives the same allocations, more effort gives no larger arena, and `enough` only ends earlier. */
 static void efforts(void **state)
 {
     (void)state;
@@ -449,8 +450,8 @@ static ckpt_code search_starved(void *context, ckpt_err *err)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     int64_t work = 300000;
-    ckpt_pack_answer candidates = CKPT_PACK_SPENT;
-    const ckpt_code code = ckpt_allocations_search(allocation, count, 1000, &work, NULL, &arena, &candidates, err);
+    ckpt_pack_outcome outcome = CKPT_PACK_SPENT;
+    const ckpt_code code = ckpt_allocations_search(allocation, count, 1000, &work, NULL, &arena, &outcome, err);
     ckpt_arena_fini(&arena);
     return code;
 }

@@ -68,8 +68,8 @@ static void figures_are_exact(void **state)
         for (int i = 0; i < 200; i++) {
             int k = ckpt_dice_roll(&dice, search.stages);
             int v = ckpt_dice_roll(&dice, k < graph->op_count ? k + 1 : k);
-            if (search.again_count > 5 + seed % 40) {
-                const ckpt_instant at = search.recomputed[ckpt_dice_roll(&dice, search.again_count)];
+            if (search.recomputed_count > 5 + seed % 40) {
+                const ckpt_instant at = search.recomputed[ckpt_dice_roll(&dice, search.recomputed_count)];
                 k = CKPT_INSTANT_STAGE(at);
                 v = CKPT_INSTANT_OP(at);
             }
@@ -230,7 +230,7 @@ static void better_on_layers(void **state)
         CHECK_OK(ckpt_search_init(graph, &arena, &keep, &err), err);
         const ckpt_plan_options options = {0};
         ckpt_candidates least = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-        CHECK_OK(ckpt_search_least(graph, 0, 200000, &options, &arena, &least, &err), err);
+        CHECK_OK(ckpt_search_min_peak(graph, 0, 200000, &options, &arena, &least, &err), err);
         for (int percent = 70; percent <= 90; percent += 10) {
             const ckpt_bytes limit = keep.most[1] * percent / 100;
             ckpt_candidates candidates = {.min_peak = least.min_peak};
@@ -254,7 +254,7 @@ static void better_on_layers(void **state)
     CHECK(compared > 0, "only %d compared", compared);
 }
 
-static void same_again(void **state)
+static void same_twice(void **state)
 {
     (void)state;
     ckpt_arena arena;
@@ -304,7 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_are_exact),   cmocka_unit_test(moves_can_be_taken_back),
         cmocka_unit_test(against_brute_force), cmocka_unit_test(better_on_layers),
-        cmocka_unit_test(same_again),          cmocka_unit_test(no_memory),
+        cmocka_unit_test(same_twice),          cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,7 +239,7 @@ static void goes_on_after_changes(void **state)
             }
             double x[COLUMNS_MAX], y[COLUMNS_MAX], dual[ROWS_MAX], reduced[COLUMNS_MAX];
             ckpt_solution recomputed = {.x = x, .dual = dual}, fresh = {.x = y};
-            CHECK_OK(solver->relax_again(linear, HUGE_VAL, 0, &no_options, &recomputed, reduced, &err), err);
+            CHECK_OK(solver->relax_open(linear, HUGE_VAL, 0, &no_options, &recomputed, reduced, &err), err);
             CHECK_OK(solver->relax(&part, 0, &no_options, &fresh, &err), err);
             CHECK(recomputed.outcome == fresh.outcome, "seed %d, step %d: outcomes %d and %d", (int)seed, step,
                   (int)recomputed.outcome, (int)fresh.outcome);
@@ -251,7 +251,7 @@ static void goes_on_after_changes(void **state)
             CHECK(fabs(dual_value(&part, dual) - recomputed.value) < 1e-6 * (1 + recomputed.value),
                   "seed %d, step %d: duals", (int)seed, step);
             ckpt_solution cut = {.x = x};
-            CHECK_OK(solver->relax_again(linear, recomputed.value - 1, 0, &no_options, &cut, NULL, &err), err);
+            CHECK_OK(solver->relax_open(linear, recomputed.value - 1, 0, &no_options, &cut, NULL, &err), err);
             CHECK(cut.outcome != CKPT_NO_POINT || cut.bound <= recomputed.value, "seed %d: cut off too high",
                   (int)seed);
         }
@@ -386,7 +386,7 @@ static void out_of_memory_inside(void **state)
     double x[COLUMNS_MAX];
     ckpt_solution s = {.x = x};
     for (int i = 0; i < 2; i++) { /* both lived in the environment that is gone */
-        assert_int_equal(solver->relax_again(linear[i], HUGE_VAL, 0, &no_options, &s, NULL, NULL), CKPT_NO_MEMORY);
+        assert_int_equal(solver->relax_open(linear[i], HUGE_VAL, 0, &no_options, &s, NULL, NULL), CKPT_NO_MEMORY);
         assert_int_equal(solver->change(linear[i], 0, 0, 1, NULL), CKPT_NO_MEMORY);
         assert_int_equal(solver->add_rows(linear[i], &r.program, NULL), CKPT_NO_MEMORY);
         solver->close(linear[i]);

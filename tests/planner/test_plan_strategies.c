@@ -123,18 +123,18 @@ static void flags_are_obeyed(void **state)
     CHECK_OK(ckpt_plan_make(&graph, "flags", &options, &arena, &plan, &err), err);
     int recomputed[16] = {0};
     int backward_of_4 = -1;
-    int first_again = -1;
+    int first_recomputed = -1;
     for (int i = 0; i < plan->step_count; i++) {
         if (plan->step[i].kind == CKPT_RUN) {
             recomputed[plan->step[i].target] += plan->step[i].recomputed;
             backward_of_4 = plan->step[i].target == 16 - 1 - 4 ? i : backward_of_4;
-            first_again = plan->step[i].recomputed && first_again < 0 ? i : first_again;
+            first_recomputed = plan->step[i].recomputed && first_recomputed < 0 ? i : first_recomputed;
         }
     }
     for (int o = 0; o < 16; o++) {
         CHECK(recomputed[o] == (o >= 2 && o < 5), "op %s runs again %d times", op[o].name, recomputed[o]);
     }
-    CHECK(first_again < backward_of_4, "recomputed too late");
+    CHECK(first_recomputed < backward_of_4, "recomputed too late");
     CHECK(plan->layer_count == 8, "%d layers", plan->layer_count);
     for (int i = 0; i < 8; i++) {
         CHECK((plan->layer[i].decision == CKPT_RECOMPUTE) == (i >= 2 && i < 5), "layer %s", plan->layer[i].layer);

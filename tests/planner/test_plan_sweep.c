@@ -12,7 +12,7 @@
 #include "tests/support/support_graphs.h"
 #include "tests/support/support_test.h"
 
-static const ckpt_plan_options least_effort = {.effort = CKPT_EFFORT_LOW};
+static const ckpt_plan_options low_effort = {.effort = CKPT_EFFORT_LOW};
 
 static int count_lines(const char *text)
 {
@@ -102,7 +102,7 @@ static void curves_never_rise(void **state)
             char what[80];
             snprintf(what, sizeof what, "seed %d, %s", (int)seed, name);
             ckpt_sweep sweep;
-            CHECK_OK(ckpt_sweep_make(graph, name, POINTS, &least_effort, NULL, &arena, &sweep, &err), err);
+            CHECK_OK(ckpt_sweep_make(graph, name, POINTS, &low_effort, NULL, &arena, &sweep, &err), err);
             CHECK(!sweep.stopped && sweep.count >= 1, "%s: %d points", what, sweep.count);
             check_curve(graph, &sweep, what);
             const ckpt_plan *const last = sweep.plan[sweep.count - 1];
@@ -134,7 +134,7 @@ static void sweep_ends(void **state)
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 9, 9, 100, 9);
     ckpt_err err = {0};
     ckpt_sweep sweep;
-    CHECK_OK(ckpt_sweep_make(graph, "chain", 5, &least_effort, NULL, &arena, &sweep, &err), err);
+    CHECK_OK(ckpt_sweep_make(graph, "chain", 5, &low_effort, NULL, &arena, &sweep, &err), err);
     const ckpt_bytes least = sweep.plan[0]->budget_bytes;
     const ckpt_bytes top = sweep.plan[sweep.count - 1]->budget_bytes;
     assert_int_equal(sweep.count, 5);
@@ -181,9 +181,9 @@ static void baselines_are_what_they_say(void **state)
         ckpt_err err = {0};
         ckpt_sweep sweep;
         ckpt_curve curve;
-        CHECK_OK(ckpt_sweep_make(graph, "hierarchy", POINTS, &least_effort, NULL, &arena, &sweep, &err), err);
+        CHECK_OK(ckpt_sweep_make(graph, "hierarchy", POINTS, &low_effort, NULL, &arena, &sweep, &err), err);
         CHECK_OK(ckpt_sweep_curve(&sweep, &arena, &curve, &err), err);
-        CHECK_OK(ckpt_curve_baselines(&curve, graph, &least_effort, NULL, &arena, &err), err);
+        CHECK_OK(ckpt_curve_baselines(&curve, graph, &low_effort, NULL, &arena, &err), err);
         CHECK(curve.complete && curve.baseline_count >= 3, "seed %d: %d baselines", (int)seed, curve.baseline_count);
         const ckpt_bytes top = curve.point[curve.point_count - 1].budget_bytes;
         for (int b = 0; b < curve.baseline_count; b++) {
@@ -320,8 +320,9 @@ static void layers_are_explained(void **state)
                 const ckpt_bytes kept = kept_plainly(graph, plan, row->layer);
                 CHECK(row->kept_bytes == kept, "seed %d, %s: %lld bytes kept, wanted %lld", (int)seed, row->layer,
                       (long long)row->kept_bytes, (long long)kept);
-                CHECK((row->again_ns > 0) == (row->decision == CKPT_RECOMPUTE), "seed %d, %s", (int)seed, row->layer);
-                recomputed += row->again_ns;
+                CHECK((row->recompute_ns > 0) == (row->decision == CKPT_RECOMPUTE), "seed %d, %s", (int)seed,
+                      row->layer);
+                recomputed += row->recompute_ns;
             }
             assert_int_equal(recomputed, plan->recompute_ns);
             for (int i = 0; i < explanation.more_count; i++) {
@@ -549,7 +550,7 @@ static void changes_are_found(void **state)
     ckpt_plan *plan[MADE];
     ckpt_plan_changes changes;
     for (int i = 0; i < MADE; i++) {
-        CHECK_OK(ckpt_plan_make(made[i].graph, made[i].strategy, &least_effort, &arena, &plan[i], &err), err);
+        CHECK_OK(ckpt_plan_make(made[i].graph, made[i].strategy, &low_effort, &arena, &plan[i], &err), err);
         CHECK_OK(ckpt_plan_outline(made[i].graph, &arena, &plan[i]->outline, &err), err);
     }
     plan[1]->solver_seconds = 17;

@@ -5,45 +5,45 @@
  *       |       `---
  *       +--m0---m1---> bytes
  */
-#ifndef CKPT_PLANNER_CHAIN_STAIRS_IMPL_H
-#define CKPT_PLANNER_CHAIN_STAIRS_IMPL_H
+#ifndef CKPT_PLANNER_CHAIN_STEP_FUNCTION_IMPL_H
+#define CKPT_PLANNER_CHAIN_STEP_FUNCTION_IMPL_H
 
 #include "core/base/memory.h"
 #include "core/base/units.h"
 
-typedef struct ckpt_stair {
+typedef struct ckpt_stepfn_point {
     ckpt_bytes bytes;
     ckpt_ns time;
-} ckpt_stair;
+} ckpt_stepfn_point;
 
-typedef struct ckpt_stairs {
-    const ckpt_stair *at;
+typedef struct ckpt_stepfn {
+    const ckpt_stepfn_point *at;
     int count;
-} ckpt_stairs;
+} ckpt_stepfn;
 
 /* The index of the step at `bytes`, -1 when nothing is possible. Cost: O(log count). */
-int ckpt_stairs_find(const ckpt_stairs *stairs, ckpt_bytes bytes);
+int ckpt_stepfn_find(const ckpt_stepfn *fn, ckpt_bytes bytes);
 
 /* The least of several functions, being made. */
-typedef struct ckpt_stairs_maker {
-    ckpt_stair *at, *found, *merged;
+typedef struct ckpt_stepfn_maker {
+    ckpt_stepfn_point *at, *found, *merged;
     int count, room;
     ckpt_bytes bytes_min, bytes_max; /* what is beyond does not matter */
     ckpt_ns time_max;
     int64_t work; /* steps looked at */
-    bool failed;  /* no memory; reported by ckpt_stairs_take */
-} ckpt_stairs_maker;
+    bool failed;  /* no memory; reported by ckpt_stepfn_take */
+} ckpt_stepfn_maker;
 
-void ckpt_stairs_begin(ckpt_stairs_maker *maker, ckpt_bytes bytes_min, ckpt_bytes bytes_max, ckpt_ns time_max);
-void ckpt_stairs_end(ckpt_stairs_maker *maker); /* gives the memory back */
+void ckpt_stepfn_begin(ckpt_stepfn_maker *maker, ckpt_bytes bytes_min, ckpt_bytes bytes_max, ckpt_ns time_max);
+void ckpt_stepfn_end(ckpt_stepfn_maker *maker); /* gives the memory back */
 
 /* From `bytes` on `time` will do. */
-void ckpt_stairs_point(ckpt_stairs_maker *maker, ckpt_bytes bytes, ckpt_ns time);
+void ckpt_stepfn_add_point(ckpt_stepfn_maker *maker, ckpt_bytes bytes, ckpt_ns time);
 
 /* From `from` on the sum a(m - shift) + b(m) + plus will do; b may be NULL. Cost: O(log) when that is nowhere less,
  * else O(steps). */
-void ckpt_stairs_sum(ckpt_stairs_maker *maker, const ckpt_stairs *a, ckpt_bytes shift, const ckpt_stairs *b,
-                     ckpt_ns plus, ckpt_bytes from);
+void ckpt_stepfn_add_sum(ckpt_stepfn_maker *maker, const ckpt_stepfn *a, ckpt_bytes shift, const ckpt_stepfn *b,
+                         ckpt_ns plus, ckpt_bytes from);
 
 typedef enum ckpt_thinning {
     CKPT_THIN_UP,  /* steps are left out: nowhere less than before */
@@ -51,7 +51,7 @@ typedef enum ckpt_thinning {
 } ckpt_thinning;
 
 /* A copy with at most `most` >= 2 steps; `thinned` is set when that is fewer. Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_stairs_take(ckpt_stairs_maker *maker, int most, ckpt_thinning thinning, ckpt_arena *out,
-                                         ckpt_stairs *stairs, bool *thinned, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_stepfn_take(ckpt_stepfn_maker *maker, int most, ckpt_thinning thinning, ckpt_arena *out,
+                                         ckpt_stepfn *fn, bool *thinned, ckpt_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The least peak of a chain: the recurrence of the DP over bytes instead of times is one number per interval. */
+/* The minimum peak of a chain: the recurrence of the DP over bytes instead of times is one number per interval. */
 #include "planner/chain/chain_dp_impl.h"
 
 static ckpt_ns sum3(ckpt_ns a, ckpt_ns b, ckpt_ns c)
@@ -86,7 +86,7 @@ ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, ckp
     return CKPT_OK;
 }
 
-/* The ways of block s, the fastest first by the times of the least peaks. */
+/* The ways of block s, the fastest first by the times of the minimum peaks. */
 static int choose_leaf(const ckpt_dp_needs *needs, int s, ckpt_bytes left, ckpt_ns *best)
 {
     const ckpt_dp_block *const block = &needs->f->chain->block[s];
@@ -161,8 +161,8 @@ void ckpt_dp_needs_write(const ckpt_dp_needs *needs, int s, int t, ckpt_bytes le
     ckpt_dp_needs_write(needs, s, r - 1, left, actions);
 }
 
-static ckpt_code find_least(const ckpt_dp_chain *chain, ckpt_arena *scratch, ckpt_arena *out, ckpt_bytes *peak,
-                            ckpt_dp_schedule *schedule, ckpt_err *err)
+static ckpt_code find_min_peak(const ckpt_dp_chain *chain, ckpt_arena *scratch, ckpt_arena *out, ckpt_bytes *peak,
+                               ckpt_dp_schedule *schedule, ckpt_err *err)
 {
     ckpt_dp_figures f;
     ckpt_dp_needs needs;
@@ -178,12 +178,12 @@ static ckpt_code find_least(const ckpt_dp_chain *chain, ckpt_arena *scratch, ckp
     return ckpt_dp_actions_end(&actions, out, schedule, err);
 }
 
-ckpt_code ckpt_dp_least(const ckpt_dp_chain *chain, ckpt_arena *out, ckpt_bytes *peak, ckpt_dp_schedule *schedule,
-                        ckpt_err *err)
+ckpt_code ckpt_dp_min_peak(const ckpt_dp_chain *chain, ckpt_arena *out, ckpt_bytes *peak, ckpt_dp_schedule *schedule,
+                           ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    const ckpt_code code = find_least(chain, &scratch, out, peak, schedule, err);
+    const ckpt_code code = find_min_peak(chain, &scratch, out, peak, schedule, err);
     ckpt_arena_fini(&scratch);
     return code;
 }
