@@ -130,6 +130,7 @@ static ckpt_code run(job *j, ckpt_arena *arena, ckpt_err *err)
     j->graph = &graph;
     job whole = *j;
     whole.wanted = "";
+    whole.effort = CKPT_EFFORT_NORMAL; /* the same budgets at every effort */
     CKPT_TRY(plan_budget(&whole, 1, "none", &low, &high, err));
     for (const char *at = j->shares; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
         char share[16];

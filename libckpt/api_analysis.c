@@ -61,7 +61,7 @@ static ckpt_code explain(owned_explanation *own, const ckpt_plan *plan, const ck
                                                  .kept_bytes = row->kept_bytes,
                                                  .host_bytes = row->host_bytes,
                                                  .dropped_bytes = row->dropped_bytes,
-                                                 .recompute_ns = row->again_ns,
+                                                 .recompute_ns = row->recompute_ns,
                                                  .layer = row->layer};
     }
     return CKPT_OK;
