@@ -37,27 +37,15 @@ typedef struct network {
 
 static ckpt_executor *create(const network *w)
 {
-    ckpt_err err = {0};
-    ckpt_executor *executor = NULL;
-    const ckpt_executor_options options = {.seed = SEED};
-    CHECK_OK(ckpt_executor_create(w->t.device, w->t.lowered, w->plan, &options, &executor, &err), err);
-    return executor;
+    return test_train_executor(&w->t, w->plan, &(ckpt_executor_options){.seed = SEED});
 }
 
 static double step(const network *w, ckpt_executor *executor)
 {
-    ckpt_err err = {0};
-    ckpt_data *data = NULL;
-    CHECK_OK(ckpt_data_open("synthetic", w->t.model, w->t.limit, SEED, &data, &err), err);
-    void *input[TEST_TRAIN_INPUTS];
-    for (int i = 0; i < w->t.model->input_count; i++) {
-        input[i] = ckpt_executor_input(executor, i);
-    }
-    ckpt_data_fill(data, 0, input);
-    float loss = 0;
-    CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+    ckpt_data *const data = test_train_data(&w->t, SEED);
+    const double loss = (double)test_train_step(&w->t, data, executor);
     ckpt_data_close(data);
-    return (double)loss;
+    return loss;
 }
 
 /* One parameter of one layer, where it starts and its gradient. */

@@ -143,9 +143,8 @@ static void weights_go_in_and_out(void **state)
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_err err = {0};
-    ckpt_executor *executor = NULL;
     const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
-    CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, NULL, &executor, &err), err);
+    ckpt_executor *const executor = test_train_executor(&t, plan, NULL);
     float bias[16], back[16], matrix[256];
     for (int i = 0; i < 16; i++) {
         bias[i] = (float)i * 0.5f;

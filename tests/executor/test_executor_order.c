@@ -209,12 +209,10 @@ typedef struct sums {
 
 static void check_plan(const test_train *t, const ckpt_plan *plan, bool poison, sums *sum)
 {
-    ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_executor *executor = NULL;
     const ckpt_executor_options options = {.poison = poison};
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, &options, &executor, &err), err);
+    ckpt_executor *const executor = test_train_executor(t, plan, &options);
     subject x = {.executor = executor, .steps = plan->step_count, .plan = plan, .words = (plan->step_count + 63) / 64};
     x.before = CKPT_NEW(&arena, uint64_t, (size_t)x.steps * (size_t)x.words);
     list_conflicts(&x, t->lowered->graph, poison, &arena);

@@ -17,10 +17,9 @@ typedef struct subject {
 
 static void set_up(subject *s)
 {
-    ckpt_err err = {0};
     test_train_open(&s->t, "tests/models/fork.json", "");
     s->plan = test_train_hand_plan(&s->t, true, true);
-    CHECK_OK(ckpt_executor_create(s->t.device, s->t.lowered, s->plan, NULL, &s->executor, &err), err);
+    s->executor = test_train_executor(&s->t, s->plan, NULL);
     ckpt_arena_init(&s->arena);
 }
 

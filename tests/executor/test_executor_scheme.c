@@ -115,12 +115,7 @@ static void batch_norm_with_dropout(void **state)
 
 static ckpt_executor *open_executor(test_train *t, const ckpt_plan *plan)
 {
-    ckpt_err err = {0};
-    ckpt_executor *executor = NULL;
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, &(ckpt_executor_options){.seed = SEED, .poison = true},
-                                  &executor, &err),
-             err);
-    return executor;
+    return test_train_executor(t, plan, &(ckpt_executor_options){.seed = SEED, .poison = true});
 }
 
 /* |sum of floats in any order and grouping - the exact sum| <= (terms - 1) * eps * sum of |terms|; a kernel that adds
@@ -150,8 +145,7 @@ static void check_against_plain(const char *file, const char *set, int m, double
     ckpt_executor *const executor = open_executor(&t, test_train_plan(&t, "recompute-all", 0));
     ckpt_executor *const alone = open_executor(&plain, test_train_plan(&plain, "keep-all", 0));
     ckpt_err err = {0};
-    ckpt_data *data = NULL;
-    CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
+    ckpt_data *const data = test_train_data(&t, SEED);
     const int64_t count = test_train_get(&t, NULL, NULL, NULL);
     test_optimizer o;
     test_optimizer_init(&o, &t);
@@ -159,17 +153,13 @@ static void check_against_plain(const char *file, const char *set, int m, double
     double *const sum = CKPT_NEW(&t.arena, double, count), *const size = CKPT_NEW(&t.arena, double, count);
     test_train_get(&t, executor, ckpt_executor_param, o.param);
     for (int s = 0; s < STEPS; s++) {
-        float loss = 0;
         double losses = 0, squares = 0;
         memset(sum, 0, (size_t)count * sizeof *sum);
         memset(size, 0, (size_t)count * sizeof *size);
-        test_train_feed(&t, data, executor);
-        CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+        const float loss = test_train_step(&t, data, executor);
         for (int j = 0; j < m; j++) {
-            float value = 0;
             test_train_set(&plain, alone, o.param);
-            test_train_feed(&plain, data, alone);
-            CHECK_OK(ckpt_executor_step(alone, &value, NULL, &err), err);
+            const float value = test_train_step(&plain, data, alone);
             test_train_get(&plain, alone, ckpt_executor_grad, one);
             losses += (double)value;
             for (int64_t i = 0; i < count; i++) {
@@ -226,14 +216,10 @@ static void plain_steps_say_the_same(void **state)
 /* One step by a scheme; its executor, which the caller destroys. */
 static ckpt_executor *one_step(test_train *t, const ckpt_scheme *scheme)
 {
-    ckpt_err err = {0};
-    ckpt_data *data = NULL;
-    float loss = 0;
     test_train_spread(t, scheme, 0, 1);
     ckpt_executor *const executor = open_executor(t, test_train_plan(t, "keep-all", 0));
-    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, SEED, &data, &err), err);
-    test_train_feed(t, data, executor);
-    CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+    ckpt_data *const data = test_train_data(t, SEED);
+    (void)test_train_step(t, data, executor);
     ckpt_data_close(data);
     return executor;
 }
@@ -295,8 +281,7 @@ static void evaluation_leaves_no_trace(void **state)
     ckpt_executor *const a = open_executor(&t, test_train_plan(&t, "recompute-all", 0));
     ckpt_executor *const b = open_executor(&t, test_train_plan(&t, "keep-all", 0));
     ckpt_executor *const alone = open_executor(&plain, test_train_plan(&plain, "keep-all", 0));
-    ckpt_data *data = NULL;
-    CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
+    ckpt_data *const data = test_train_data(&t, SEED);
     for (int s = 0; s < STEPS; s++) {
         float first = 0, second = 0, trained = 0, other = 0, one = 0;
         double sum = 0;
@@ -358,8 +343,7 @@ static void evaluation_is_the_forward_pass(void **state)
         test_train_spread(&t, &scheme, 0, 1);
         for (size_t i = 0; i < sizeof strategy / sizeof strategy[0]; i++) {
             ckpt_executor *const executor = open_executor(&t, test_train_plan(&t, strategy[i], 0));
-            ckpt_data *data = NULL;
-            CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
+            ckpt_data *const data = test_train_data(&t, SEED);
             for (int s = 0; s < STEPS; s++) {
                 float found = 0, wanted = 0;
                 test_train_feed(&t, data, executor);
@@ -442,28 +426,30 @@ static void several_ranks_need_several_processes(void **state)
     test_train_close(&t);
 }
 
+typedef struct creation {
+    test_train t;
+    const ckpt_plan *plan;
+} creation;
+
+static ckpt_code create(void *context, ckpt_err *err)
+{
+    const creation *const c = context;
+    ckpt_executor *executor = NULL;
+    const ckpt_code code = ckpt_executor_create(c->t.device, c->t.lowered, c->plan, NULL, &executor, err);
+    ckpt_executor_destroy(executor);
+    return code;
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    test_train t;
-    test_train_open(&t, "tests/models/fork.json", "");
+    creation c;
+    test_train_open(&c.t, "tests/models/fork.json", "");
     const ckpt_scheme scheme = scheme_of(2, false);
-    test_train_spread(&t, &scheme, 0.5, 8);
-    const ckpt_plan *const plan = test_train_plan(&t, "keep-all", 0);
-    const int64_t live = ckpt_memory_live();
-    ckpt_code code = CKPT_NO_MEMORY;
-    for (int n = 0; code != CKPT_OK; n++) {
-        ckpt_err err = {0};
-        ckpt_executor *executor = NULL;
-        ckpt_memory_fail_after(n);
-        code = ckpt_executor_create(t.device, t.lowered, plan, NULL, &executor, &err);
-        ckpt_memory_fail_after(-1);
-        CHECK(code == CKPT_OK || (code == CKPT_NO_MEMORY && err.msg[0] != '\0'), "allocation %d: code %d, %s", n, code,
-              err.msg);
-        ckpt_executor_destroy(executor);
-        assert_true(ckpt_memory_live() == live);
-    }
-    test_train_close(&t);
+    test_train_spread(&c.t, &scheme, 0.5, 8);
+    c.plan = test_train_plan(&c.t, "keep-all", 0);
+    assert_true(ckpt_test_starve(create, &c) > 0);
+    test_train_close(&c.t);
 }
 
 int main(void)

@@ -55,9 +55,8 @@ static void state_knows_its_loss_and_its_data(void **state)
     const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
     const char *const file = path_of("about.state");
     ckpt_err err = {0};
-    ckpt_executor *first = NULL, *second = NULL;
-    CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, NULL, &first, &err), err);
-    CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, NULL, &second, &err), err);
+    ckpt_executor *const first = test_train_executor(&t, plan, NULL), *const second =
+                                                                          test_train_executor(&t, plan, NULL);
     assert_string_equal(ckpt_executor_data(first), "");
     float loss = 0;
     CHECK_OK(ckpt_executor_step(first, &loss, NULL, &err), err); /* on inputs of zeros */
@@ -93,12 +92,9 @@ static void write_all(const char *path, const char *bytes, size_t length)
 
 static ckpt_code try_read(test_train *t, const char *path, ckpt_err *err)
 {
-    ckpt_executor *executor = NULL;
+    ckpt_executor *const executor = test_train_executor(t, test_train_hand_plan(t, false, false), NULL);
     *err = (ckpt_err){0};
     ckpt_err create_err = {0};
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, test_train_hand_plan(t, false, false), NULL, &executor,
-                                  &create_err),
-             create_err);
     char before[CKPT_DIGEST_TEXT], after[CKPT_DIGEST_TEXT];
     CHECK_OK(ckpt_executor_digest(executor, CKPT_SECTION_WEIGHTS, before, &create_err), create_err);
     const ckpt_code code = ckpt_executor_state_read(executor, path, err);
@@ -229,26 +225,14 @@ static ckpt_scheme scheme_of(bool fused, bool apart)
 static void train_to(test_train *t, const char *from, int steps, const char *to)
 {
     ckpt_err err = {0};
-    ckpt_executor *executor = NULL;
-    ckpt_data *data = NULL;
-    void *input[BATCHES * TEST_TRAIN_INPUTS];
     const ckpt_executor_options options = {.seed = 7, .poison = true};
-    CHECK_OK(
-        ckpt_executor_create(t->device, t->lowered, test_train_hand_plan(t, false, false), &options, &executor, &err),
-        err);
+    ckpt_executor *const executor = test_train_executor(t, test_train_hand_plan(t, false, false), &options);
     if (from != NULL) {
         CHECK_OK(ckpt_executor_state_read(executor, from, &err), err);
     }
-    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, ckpt_executor_seed(executor), &data, &err), err);
-    for (int i = 0; i < BATCHES * t->model->input_count; i++) {
-        input[i] = ckpt_executor_input(executor, i);
-    }
+    ckpt_data *const data = test_train_data(t, ckpt_executor_seed(executor));
     while ((int)ckpt_executor_steps(executor) < steps) {
-        for (int j = 0; j < BATCHES; j++) {
-            ckpt_data_fill(data, ckpt_executor_batch(executor, j), input + j * t->model->input_count);
-        }
-        float loss = 0;
-        CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+        (void)test_train_step(t, data, executor);
     }
     CHECK_OK(ckpt_executor_state_write(executor, to, &err), err);
     ckpt_data_close(data);
@@ -338,15 +322,13 @@ static void every_allocation_may_fail(void **state)
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_err err = {0};
     stored s = {NULL, path_of("starved.state")};
-    CHECK_OK(ckpt_executor_create(t.device, t.lowered, test_train_hand_plan(&t, false, false), NULL, &s.executor, &err),
-             err);
+    s.executor = test_train_executor(&t, test_train_hand_plan(&t, false, false), NULL);
     assert_true(ckpt_test_starve(write_and_read, &s) > 0);
     assert_int_equal(ckpt_executor_state_write(s.executor, path_of("no/such/folder/x"), &err), CKPT_IO);
     ckpt_executor_destroy(s.executor);
     test_train_close(&t);
     open_scheme(&t, "tests/models/fork.json", scheme_of(true, true));
-    CHECK_OK(ckpt_executor_create(t.device, t.lowered, test_train_hand_plan(&t, false, false), NULL, &s.executor, &err),
-             err);
+    s.executor = test_train_executor(&t, test_train_hand_plan(&t, false, false), NULL);
     assert_true(ckpt_test_starve(write_and_read, &s) > 0);
     ckpt_executor_destroy(s.executor);
     remove(s.path);

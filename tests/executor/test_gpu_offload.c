@@ -26,7 +26,6 @@ typedef struct session {
     const test_train *t;
     ckpt_executor *executor;
     ckpt_data *data;
-    void *input[TEST_TRAIN_INPUTS];
 } session;
 
 /* Every bit a step leaves. */
@@ -38,14 +37,8 @@ typedef struct trail {
 
 static void begin(session *s, const test_train *t, const ckpt_plan *plan, bool record)
 {
-    ckpt_err err = {0};
     const ckpt_executor_options options = {.seed = SEED, .poison = true, .record = record};
-    *s = (session){.t = t};
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, &options, &s->executor, &err), err);
-    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, SEED, &s->data, &err), err);
-    for (int i = 0; i < t->model->input_count; i++) {
-        s->input[i] = ckpt_executor_input(s->executor, i);
-    }
+    *s = (session){.t = t, .executor = test_train_executor(t, plan, &options), .data = test_train_data(t, SEED)};
 }
 
 static void end(session *s)
@@ -58,7 +51,7 @@ static trail step(session *s)
 {
     trail left = {0};
     ckpt_err err = {0};
-    ckpt_data_fill(s->data, ckpt_executor_steps(s->executor), s->input);
+    test_train_feed(s->t, s->data, s->executor);
     left.code = ckpt_executor_step(s->executor, &left.loss, NULL, &err);
     for (int i = 0; i < TEST_SECTIONS && left.code == CKPT_OK; i++) {
         left.code = ckpt_executor_digest(s->executor, (ckpt_section)i, left.digest[i], &err);

@@ -17,11 +17,8 @@
 
 static ckpt_executor *executor_of(const test_train *t, const ckpt_plan *plan, bool record)
 {
-    ckpt_err err = {0};
-    ckpt_executor *executor = NULL;
     const ckpt_executor_options options = {.seed = 5, .poison = true, .record = record};
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, &options, &executor, &err), err);
-    return executor;
+    return test_train_executor(t, plan, &options);
 }
 
 /* After set-up the weights, gradients, optimizer state and statistics of a GPU that has run a whole step are those of a
@@ -135,13 +132,10 @@ static void launches_are_counted(void **state)
         test_train_open_on(&t, gpu->device, "models/byte-gpt.json", SMALL_GPT, dtype);
         const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
         for (int record = 0; record < 2; record++) {
-            ckpt_err err = {0};
-            ckpt_executor *executor = NULL;
             ckpt_launches launches = {0};
             bool replayed = false;
-            CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, &(ckpt_executor_options){.record = record != 0},
-                                          &executor, &err),
-                     err);
+            ckpt_executor *const executor =
+                test_train_executor(&t, plan, &(ckpt_executor_options){.record = record != 0});
             assert_true(ckpt_executor_launches(executor, &launches, &replayed));
             assert_int_equal(replayed, record != 0);
             const int64_t wanted = record != 0 ? OWN + PRODUCTS : OWN;

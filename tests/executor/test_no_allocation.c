@@ -151,24 +151,18 @@ static void steps_allocate_nothing(void **state)
         test_train_open(&t, model[m].file, model[m].set);
         const ckpt_plan *const plan = test_train_hand_plan(&t, true, true);
         ckpt_err err = {0};
-        ckpt_executor *executor = NULL;
-        ckpt_data *data = NULL;
         ckpt_trace *trace = NULL;
-        CHECK_OK(ckpt_executor_create(t.device, t.lowered, plan, NULL, &executor, &err), err);
-        CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, 1, &data, &err), err);
+        ckpt_executor *const executor = test_train_executor(&t, plan, NULL);
+        ckpt_data *const data = test_train_data(&t, 1);
         CHECK_OK(ckpt_executor_trace_create(executor, &t.arena, &trace, &err), err);
-        void *input[TEST_TRAIN_INPUTS];
-        for (int i = 0; i < t.model->input_count; i++) {
-            input[i] = ckpt_executor_input(executor, i);
-        }
         float loss = 0;
         /* The first step makes OpenMP start its threads: they belong to the process, and stay. */
-        ckpt_data_fill(data, 0, input);
+        test_train_feed(&t, data, executor);
         CHECK_OK(ckpt_executor_step(executor, &loss, trace, &err), err);
         const long before = mapped_pages();
         start_counting();
         for (int s = 1; s < 4; s++) {
-            ckpt_data_fill(data, (uint64_t)s, input);
+            test_train_feed(&t, data, executor);
             const ckpt_code code = ckpt_executor_step(executor, &loss, trace, &err);
             if (code != CKPT_OK) {
                 atomic_store(&counting, 0);

@@ -102,7 +102,6 @@ static void sum_of_replicas(const char *file, const char *set, const ckpt_scheme
     ckpt_scheme mine = *scheme;
     test_train t, one;
     ckpt_err err = {0};
-    ckpt_data *data = NULL;
     test_optimizer o;
     test_train_open_on(&t, device, file, set, NULL);
     test_train_open_on(&one, device, file, set, NULL);
@@ -113,20 +112,17 @@ static void sum_of_replicas(const char *file, const char *set, const ckpt_scheme
     const ckpt_scheme single = scheme_of(scheme->micro_batches, 1);
     test_train_spread(&one, &single, 0, 1);
     ckpt_executor *const executor = open_executor(&t, true), *const alone = open_executor(&one, false);
-    CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
+    ckpt_data *const data = test_train_data(&t, SEED);
     test_optimizer_init(&o, &one);
     float *const grad = CKPT_NEW(&one.arena, float, o.count);
     test_train_get(&one, alone, ckpt_executor_param, o.param);
     for (int s = 0; s < STEPS; s++) {
-        float loss = 0, value = 0;
         double sum = 0;
         char found[CKPT_DIGEST_TEXT], wanted[CKPT_DIGEST_TEXT];
-        test_train_feed(&t, data, executor);
-        CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+        const float loss = test_train_step(&t, data, executor);
         for (int r = 0; r < scheme->replicas; r++) {
             test_train_set(&one, alone, o.param);
-            test_train_feed(&one, data, alone);
-            CHECK_OK(ckpt_executor_step(alone, &value, NULL, &err), err);
+            const float value = test_train_step(&one, data, alone);
             test_train_get(&one, alone, ckpt_executor_grad, grad);
             for (int64_t i = 0; i < o.count; i++) {
                 o.grad[i] = r == 0 ? grad[i] : o.grad[i] + grad[i];
@@ -286,8 +282,6 @@ static void check_scale(const char *file, const char *set, ckpt_scheme scheme, i
     const char *names[STAGES_MAX];
     test_train t;
     ckpt_err err = {0};
-    ckpt_data *data = NULL;
-    float loss = 0;
     double all[RANKS], sum = 0;
     test_train_open_on(&t, device, file, set, NULL);
     if (stages > 1) {
@@ -295,9 +289,8 @@ static void check_scale(const char *file, const char *set, ckpt_scheme scheme, i
     }
     test_train_spread(&t, &scheme, clip, loss_scale);
     ckpt_executor *const executor = open_executor(&t, true);
-    CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
-    test_train_feed(&t, data, executor);
-    CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+    ckpt_data *const data = test_train_data(&t, SEED);
+    (void)test_train_step(&t, data, executor);
     const double mine = squares_here(&t, executor);
     CHECK_OK(ckpt_ranks_allgather(ranks, &mine, all, sizeof mine, &err), err);
     for (int s = 0; s < stages; s++) {
@@ -361,7 +354,6 @@ static void evaluation_is_for_all(void **state)
     (void)state;
     test_train t, one;
     ckpt_err err = {0};
-    ckpt_data *data = NULL;
     const char *names[STAGES_MAX];
     float found = 0, wanted = 0;
     test_train_open_on(&t, device, DENSE, DENSE_SET, NULL);
@@ -371,7 +363,7 @@ static void evaluation_is_for_all(void **state)
     cut(&t, &scheme, ckpt_ranks_count(ranks), names);
     test_train_spread(&t, &scheme, 0, 1);
     ckpt_executor *const executor = open_executor(&t, true), *const alone = open_executor(&one, false);
-    CHECK_OK(ckpt_data_open("synthetic", t.model, t.limit, SEED, &data, &err), err);
+    ckpt_data *const data = test_train_data(&t, SEED);
     for (int i = 0; i < 2; i++) {
         test_train_feed(&t, data, executor);
         test_train_feed(&one, data, alone);

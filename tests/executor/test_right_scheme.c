@@ -48,12 +48,10 @@ static void open_with(test_train *t, const char *members, int batches, bool fuse
 /* Three batches of the synthetic data behind each other are one large batch. */
 static void fill_large(const test_train *small, ckpt_executor *large)
 {
-    ckpt_err err = {0};
-    ckpt_data *data = NULL;
     float x[BATCH * WIDTH];
     int32_t y[BATCH];
     void *const to[] = {x, y};
-    CHECK_OK(ckpt_data_open("synthetic", small->model, small->limit, SEED, &data, &err), err);
+    ckpt_data *const data = test_train_data(small, SEED);
     for (int j = 0; j < BATCHES; j++) {
         ckpt_data_fill(data, (uint64_t)j, to);
         memcpy((char *)ckpt_executor_input(large, 0) + (size_t)j * sizeof x, x, sizeof x);

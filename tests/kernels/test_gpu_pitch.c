@@ -208,10 +208,9 @@ static void check_state(test_train *t, const char *path, const test_record *writ
 {
     static const ckpt_section section[] = {CKPT_SECTION_WEIGHTS, CKPT_SECTION_OPTIMIZER};
     ckpt_err err = {0};
-    ckpt_executor *executor = NULL;
     const ckpt_executor_options options = {.seed = SEED, .poison = true};
     const ckpt_plan *const plan = test_train_hand_plan(t, false, false);
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, &options, &executor, &err), err);
+    ckpt_executor *const executor = test_train_executor(t, plan, &options);
     CHECK_OK(ckpt_executor_state_read(executor, path, &err), err);
     for (int i = 0; i < 2; i++) {
         char digest[CKPT_DIGEST_TEXT];

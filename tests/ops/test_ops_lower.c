@@ -27,13 +27,6 @@ static const char *show(test_model *m, const ckpt_lowered *lowered)
     return text;
 }
 
-static void start(test_model *m, int64_t rows, int64_t columns)
-{
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){rows, columns});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){rows, columns});
-}
-
 static void expect(test_model *m, const char *wanted)
 {
     const char *const found = show(m, test_lower(m));
@@ -74,7 +67,7 @@ static void test_details_of_a_chain(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 3, 5);
+    test_model_rows(&m, 3, 5);
     ckpt_layer *const first = test_layer(&m, "fc", "linear", "", "features=5");
     ckpt_layer *const second = test_layer(&m, "act", "relu", "", "");
     test_layer(&m, "loss", "mse", "act t", "");
@@ -122,7 +115,7 @@ static void test_residual(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "act", "gelu", "", "");
     test_layer(&m, "sum", "add", "act fc", "");
@@ -142,7 +135,7 @@ static void test_value_read_twice(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "square", "mul", "fc fc", "");
     test_layer(&m, "sum", "add", "square fc fc", "");
@@ -167,7 +160,7 @@ static void test_value_read_twice(void **state)
                "square/backward: square/grad fc >  + fc/grad [3 0]\n"
                "fc/backward: fc/grad > \n"
                "fc/update:  > \n");
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "square", "mul", "fc fc", "");
     test_layer(&m, "loss", "mse", "square t", "");
@@ -223,7 +216,7 @@ static void test_alias(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "narrow", "reshape", "", "shape=[8,4]");
     test_layer(&m, "a", "gelu", "", "");
@@ -308,7 +301,7 @@ static void test_tied_staging(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "one", "layernorm", "", "");
     test_layer(&m, "two", "layernorm", "", "")->tie = 0;
     test_layer(&m, "loss", "mse", "two t", "");
@@ -329,7 +322,7 @@ static void test_no_loss(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "l0", "opaque", "",
                "bytes=100 saved_bytes=10 param_bytes=40 forward_ns=700 backward_ns=800 needs=none");
     test_layer(&m, "l1", "opaque", "", "shape=[4,8] forward_ns=900 backward_ns=901 needs=both workspace_bytes=65");
@@ -357,7 +350,7 @@ static void test_losses_inside(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "shown", "mse", "fc x", "");
     test_layer(&m, "one", "mse", "fc t", "");
@@ -415,7 +408,7 @@ static void test_statics_of_ties(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "first", "linear", "", "features=8 bias=false");
     test_layer(&m, "early", "linear", "", "features=8 bias=false")->tie = 3;
     test_layer(&m, "late", "linear", "", "features=8")->tie = 1;
@@ -455,7 +448,7 @@ static void test_profile(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "view", "flatten", "", "");
     test_layer(&m, "loss", "mse", "view t", "");
@@ -519,7 +512,7 @@ static void test_starved(void **state)
 {
     (void)state;
     test_model m;
-    start(&m, 4, 8);
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "norm", "layernorm", "", "");
     test_layer(&m, "sum", "add", "norm fc", "");

@@ -162,9 +162,7 @@ static void sums_by_hand(void **state)
         test_model m;
         ckpt_err err = {0};
         const ckpt_network *n = NULL;
-        test_model_init(&m);
-        test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
-        test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
+        test_model_rows(&m, 6, 8);
         char *outer = NULL, *inner = NULL, last = ' ';
         for (char *layer = strtok_r(ckpt_arena_text(&m.arena, network[i].layers), ";", &outer); layer != NULL;
              layer = strtok_r(NULL, ";", &outer)) {

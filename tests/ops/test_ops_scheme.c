@@ -445,9 +445,7 @@ static void test_profile(void **state)
 {
     (void)state;
     test_model m;
-    test_model_init(&m);
-    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
-    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "loss", "mse", "fc t", "");
     const ckpt_profile_row rows[] = {
@@ -486,9 +484,7 @@ static void test_starved(void **state)
 {
     (void)state;
     test_model m;
-    test_model_init(&m);
-    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
-    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
     test_layer(&m, "norm", "layernorm", "", "");
     test_layer(&m, "sum", "add", "norm fc", "");

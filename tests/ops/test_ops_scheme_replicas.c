@@ -479,9 +479,7 @@ static void test_copies_without_a_gradient_are_refused(void **state)
 {
     (void)state;
     test_model m;
-    test_model_init(&m);
-    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
-    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "a", "linear", "x", "features=8");
     test_layer(&m, "nowhere", "linear", "x", "features=8")->tie = 0;
     test_layer(&m, "b", "linear", "a", "features=8");
@@ -533,9 +531,7 @@ static void test_hundreds_of_copies(void **state)
     (void)state;
     enum { COPIES = 200 };
     test_model m;
-    test_model_init(&m);
-    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
-    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_model_rows(&m, 4, 8);
     for (int i = 0; i < COPIES; i++) {
         ckpt_layer *const layer =
             test_layer(&m, ckpt_arena_format(&m.arena, "n%d", i), "linear", i == 0 ? "x" : "", "features=8");

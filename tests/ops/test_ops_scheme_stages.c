@@ -406,9 +406,7 @@ static void test_micro_batches_under_way(void **state)
     (void)state;
     for (int batches = 1; batches <= 8; batches++) {
         test_model m;
-        test_model_init(&m);
-        test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
-        test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+        test_model_rows(&m, 4, 8);
         const char *const first[] = {"l0", "l1", "l2", "l3"};
         for (int i = 0; i < 4; i++) {
             test_layer(&m, first[i], "linear", "", "features=8");
@@ -446,9 +444,7 @@ static void test_relay_by_hand(void **state)
 {
     (void)state;
     test_model m;
-    test_model_init(&m);
-    test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
-    test_input(&m, "t", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
+    test_model_rows(&m, 4, 8);
     test_layer(&m, "a", "linear", "", "features=8");
     test_layer(&m, "b", "linear", "a", "features=8");
     test_layer(&m, "c", "gelu", "b", "");

@@ -44,9 +44,7 @@ static void add_layer(test_model *m)
 
 static void build(test_model *m)
 {
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
+    test_model_rows(m, 6, 8);
     if (ckpt_test_draw(2) == 0) {
         test_optimizer(m, "adam", "lr=0.1");
     }
@@ -325,9 +323,7 @@ static void test_random_networks(void **state)
 
 static void five_layers(test_model *m)
 {
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
+    test_model_rows(m, 6, 8);
     test_layer(m, "a", "linear", "x", "features=8");
     test_layer(m, "b", "tanh", "a", "");
     test_layer(m, "c", "reshape", "b", "shape=[12,4]");

@@ -357,9 +357,7 @@ static void others_are_not(void **state)
 
 static void build(test_model *m)
 {
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){64, 32});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){64, 32});
+    test_model_rows(m, 64, 32);
     test_layer(m, "l0", "linear", "x", "features=32");
     for (int i = 1; i <= 5; i++) {
         const char *const before = i == 1 ? "l0" : ckpt_arena_format(&m->arena, "r%d", i - 1);

@@ -226,9 +226,7 @@ static void compare(const plain *p, const ckpt_pipeline *made, ckpt_ns total, co
 
 static void build(test_model *m, int layers)
 {
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){256, 32});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){256, 32});
+    test_model_rows(m, 256, 32);
     for (int i = 0; i < layers; i++) {
         test_layer(m, ckpt_arena_format(&m->arena, "l%d", i), "linear", i == 0 ? "x" : "", "features=32");
         test_layer(m, ckpt_arena_format(&m->arena, "g%d", i), "gelu", "", "");

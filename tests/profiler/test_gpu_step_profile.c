@@ -85,8 +85,8 @@ static void open_session(session *s)
     test_train_open_on(&s->t, device, "tests/models/fork.json", "", NULL);
     s->plan = test_train_hand_plan(&s->t, true, true);
     const ckpt_executor_options options = {.seed = 5, .poison = true, .record = true};
-    CHECK_OK(ckpt_executor_create(device, s->t.lowered, s->plan, &options, &s->executor, &err), err);
-    CHECK_OK(ckpt_data_open("synthetic", s->t.model, s->t.limit, 5, &s->data, &err), err);
+    s->executor = test_train_executor(&s->t, s->plan, &options);
+    s->data = test_train_data(&s->t, 5);
     CHECK_OK(ckpt_executor_trace_create(s->executor, &s->arena, &s->trace, &err), err);
     write_script(s);
 }
@@ -114,12 +114,8 @@ static void open_recorder(session *s, const char *controls)
 
 static ckpt_code step(session *s, bool traced, ckpt_err *err)
 {
-    void *input[TEST_TRAIN_INPUTS];
-    for (int i = 0; i < s->t.model->input_count; i++) {
-        input[i] = ckpt_executor_input(s->executor, i);
-    }
     float loss = 0;
-    ckpt_data_fill(s->data, ckpt_executor_steps(s->executor), input);
+    test_train_feed(&s->t, s->data, s->executor);
     CKPT_TRY(ckpt_executor_step(s->executor, &loss, traced ? s->trace : NULL, err));
     return ckpt_executor_digest(s->executor, CKPT_SECTION_WEIGHTS, s->digest, err);
 }

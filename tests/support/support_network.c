@@ -121,6 +121,13 @@ static ckpt_ref find_ref(const test_model *m, char *word)
     return ref;
 }
 
+void test_model_rows(test_model *m, int64_t rows, int64_t columns)
+{
+    test_model_init(m);
+    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){rows, columns});
+    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){rows, columns});
+}
+
 ckpt_layer *test_layer(test_model *m, const char *name, const char *op, const char *in, const char *attrs)
 {
     const int index = m->model.layer_count;

@@ -24,6 +24,8 @@ typedef struct test_model {
 } test_model;
 
 void test_model_init(test_model *m);
+/* The same, with float inputs "x" and "t" of [rows, columns]. */
+void test_model_rows(test_model *m, int64_t rows, int64_t columns);
 void test_model_fini(test_model *m);
 void test_input(test_model *m, const char *name, ckpt_dtype dtype, int rank, const int64_t *dim);
 /* `in`: "a b:1", separated by spaces; "": the layer before, or input 0. */

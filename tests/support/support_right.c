@@ -52,32 +52,19 @@ int test_right_runs(const ckpt_plan *plan, const test_train *t, const char *laye
 
 void test_right_start(test_right_executor *e, const test_train *t, const ckpt_plan *plan, uint64_t seed)
 {
-    ckpt_err err = {0};
     const ckpt_executor_options options = {.seed = seed, .poison = true};
-    *e = (test_right_executor){.t = t};
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, &options, &e->executor, &err), err);
-    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, seed, &e->data, &err), err);
+    *e = (test_right_executor){
+        .t = t, .executor = test_train_executor(t, plan, &options), .data = test_train_data(t, seed)};
 }
 
 void test_right_fill(test_right_executor *e)
 {
-    const int inputs = e->t->model->input_count, batches = e->t->lowered->network->scheme.micro_batches;
-    for (int j = 0; j < batches; j++) {
-        void *input[TEST_TRAIN_INPUTS];
-        for (int i = 0; i < inputs; i++) {
-            input[i] = ckpt_executor_input(e->executor, j * inputs + i);
-        }
-        ckpt_data_fill(e->data, ckpt_executor_steps(e->executor) * (uint64_t)batches + (uint64_t)j, input);
-    }
+    test_train_feed(e->t, e->data, e->executor);
 }
 
 float test_right_step(test_right_executor *e)
 {
-    ckpt_err err = {0};
-    float loss = 0;
-    test_right_fill(e);
-    CHECK_OK(ckpt_executor_step(e->executor, &loss, NULL, &err), err);
-    return loss;
+    return test_train_step(e->t, e->data, e->executor);
 }
 
 void test_right_end(test_right_executor *e)

@@ -105,9 +105,7 @@ void test_random_model(test_model *m, int layers)
 {
     pool wide = {.count = 0};
     pool half = {.count = 0};
-    test_model_init(m);
-    test_input(m, "x", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
-    test_input(m, "t", CKPT_FLOAT32, 2, (int64_t[]){6, 8});
+    test_model_rows(m, 6, 8);
     test_input(m, "ids", CKPT_INT32, 1, (int64_t[]){6});
     wide.name[wide.count++] = "x";
     if (ckpt_test_draw(2) == 0) {

@@ -84,6 +84,31 @@ void test_train_feed(const test_train *t, const ckpt_data *data, ckpt_executor *
     }
 }
 
+ckpt_executor *test_train_executor(const test_train *t, const ckpt_plan *plan, const ckpt_executor_options *options)
+{
+    ckpt_err err = {0};
+    ckpt_executor *executor = NULL;
+    CHECK_OK(ckpt_executor_create(t->device, t->lowered, plan, options, &executor, &err), err);
+    return executor;
+}
+
+ckpt_data *test_train_data(const test_train *t, uint64_t seed)
+{
+    ckpt_err err = {0};
+    ckpt_data *data = NULL;
+    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, seed, &data, &err), err);
+    return data;
+}
+
+float test_train_step(const test_train *t, const ckpt_data *data, ckpt_executor *executor)
+{
+    ckpt_err err = {0};
+    float loss = 0;
+    test_train_feed(t, data, executor);
+    CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
+    return loss;
+}
+
 int64_t test_train_get(const test_train *t, ckpt_executor *executor, test_getter get, float *to)
 {
     const ckpt_network *const network = t->lowered->network;
@@ -227,15 +252,13 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
     ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_executor *executor = NULL;
     const ckpt_executor_options options = {
         .seed = run->seed, .ranks = run->ranks, .poison = run->poison, .record = run->record};
-    CHECK_OK(ckpt_executor_create(t->device, t->lowered, run->plan, &options, &executor, &err), err);
+    ckpt_executor *const executor = test_train_executor(t, run->plan, &options);
     if (run->state_in != NULL) {
         CHECK_OK(ckpt_executor_state_read(executor, run->state_in, &err), err);
     }
-    ckpt_data *data = NULL;
-    CHECK_OK(ckpt_data_open("synthetic", t->model, t->limit, ckpt_executor_seed(executor), &data, &err), err);
+    ckpt_data *const data = test_train_data(t, ckpt_executor_seed(executor));
     ckpt_trace *trace = NULL;
     CHECK_OK(ckpt_executor_trace_create(executor, &arena, &trace, &err), err);
     check_places(t, run->plan, trace, &arena);

@@ -28,8 +28,13 @@ void test_train_open_on(test_train *t, ckpt_device *device, const char *file, co
 void test_train_close(test_train *t);
 /* From now on t->lowered is of this scheme; clip_norm 0 and loss_scale 1 are none. */
 void test_train_spread(test_train *t, const ckpt_scheme *scheme, double clip_norm, double loss_scale);
+/* An executor of t->lowered and synthetic data for it; fail the test when anything is wrong. */
+ckpt_executor *test_train_executor(const test_train *t, const ckpt_plan *plan, const ckpt_executor_options *options);
+ckpt_data *test_train_data(const test_train *t, uint64_t seed);
 /* Fill the inputs of the executor's next step: every micro-batch with the batch of the data that it is. */
 void test_train_feed(const test_train *t, const ckpt_data *data, ckpt_executor *executor);
+/* Fill them and do the step; gives its loss. */
+float test_train_step(const test_train *t, const ckpt_data *data, ckpt_executor *executor);
 
 /* What a run leaves: the loss and the hashes of weights, gradients (empty where they are fused), optimizer state and
  * statistics after each step. */
