@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/library_search.h"
+#include "core/base/memory.h"
 #include "ops/lowering/network.h"
 
 /* "cuda" is cuda:0, "cuda:3" is 3; -1 when `name` is no CUDA device's name. */
@@ -90,6 +91,35 @@ void ckpt_device_close(ckpt_device *device)
     }
 }
 
+ckpt_code ckpt_kernel_prepare(const ckpt_kernel *kernel, void *context, const ckpt_node *node,
+                              ckpt_bytes forward_workspace, ckpt_bytes backward_workspace, const char *choice,
+                              void **state, ckpt_err *err)
+{
+    *state = NULL;
+    if (kernel->state_bytes == 0) {
+        return CKPT_OK;
+    }
+    void *const made = ckpt_memory_get(kernel->state_bytes);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", kernel->state_bytes, node->name);
+    }
+    const ckpt_code code = kernel->prepare(made, context, node, forward_workspace, backward_workspace, choice, err);
+    if (code != CKPT_OK) {
+        ckpt_kernel_release(kernel, made);
+        return code;
+    }
+    *state = made;
+    return CKPT_OK;
+}
+
+void ckpt_kernel_release(const ckpt_kernel *kernel, void *state)
+{
+    if (state != NULL && kernel->release != NULL) {
+        kernel->release(state);
+    }
+    ckpt_memory_put(state);
+}
+
 static ckpt_code check_fit(const ckpt_device *device, const ckpt_node *node, const char *direction, ckpt_bytes given,
                            ckpt_bytes needed, ckpt_err *err)
 {
@@ -106,16 +136,14 @@ static ckpt_code explain_misfit(const ckpt_device *device, const ckpt_kernel *ke
 {
     void *state = NULL;
     if ((forward < 0 && backward < 0) ||
-        kernel->prepare(device->context, node, -1, -1, NULL, &state, NULL) != CKPT_OK) {
+        ckpt_kernel_prepare(kernel, device->context, node, -1, -1, NULL, &state, NULL) != CKPT_OK) {
         return CKPT_DEVICE;
     }
     ckpt_bytes forward_used = 0, backward_used = 0;
     if (kernel->workspace != NULL) {
         kernel->workspace(node, state, &forward_used, &backward_used);
     }
-    if (kernel->release != NULL) {
-        kernel->release(state);
-    }
+    ckpt_kernel_release(kernel, state);
     return CKPT_FAIL(err, CKPT_DEVICE,
                      "layer %s (%s): no algorithm fits the workspace: given %lld bytes forward and %lld backward, the "
                      "fastest use %lld and %lld",
@@ -175,20 +203,18 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
     }
     CKPT_TRY(ckpt_device_check_dtype(device, node->dtype, node->name, err));
     ckpt_bound_kernel made = {.node = node, .kernel = kernel};
-    if (kernel->prepare != NULL) {
-        const ckpt_code code =
-            kernel->prepare(device->context, node, forward_workspace, backward_workspace, choice, &made.state, err);
-        if (code != CKPT_OK) {
-            ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
-            return code == CKPT_DEVICE && choice == NULL
-                       ? explain_misfit(device, kernel, node, forward_workspace, backward_workspace, err)
-                       : code;
-        }
+    ckpt_code code = ckpt_kernel_prepare(kernel, device->context, node, forward_workspace, backward_workspace, choice,
+                                         &made.state, err);
+    if (code != CKPT_OK) {
+        ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
+        return code == CKPT_DEVICE && choice == NULL
+                   ? explain_misfit(device, kernel, node, forward_workspace, backward_workspace, err)
+                   : code;
     }
     if (kernel->workspace != NULL) {
         kernel->workspace(node, made.state, &made.forward_workspace_bytes, &made.backward_workspace_bytes);
     }
-    ckpt_code code = check_choice(device, &made, choice, err);
+    code = check_choice(device, &made, choice, err);
     if (code != CKPT_OK) {
         ckpt_err_at(err, "layer %s (%s)", node->name, node->op->name);
     } else {
@@ -207,8 +233,8 @@ ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_byte
 
 void ckpt_device_unbind(ckpt_bound_kernel *bound)
 {
-    if (bound->kernel != NULL && bound->kernel->release != NULL && bound->state != NULL) {
-        bound->kernel->release(bound->state);
+    if (bound->kernel != NULL) {
+        ckpt_kernel_release(bound->kernel, bound->state);
     }
     *bound = (ckpt_bound_kernel){0};
 }

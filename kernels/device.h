@@ -15,6 +15,12 @@ typedef struct ckpt_bound_kernel {
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* used; staging not included */
 } ckpt_bound_kernel;
 
+/* A new state of the kernel for this node, NULL where it has none. Arguments and errors: see ckpt_kernel.prepare. */
+CKPT_MUST_USE ckpt_code ckpt_kernel_prepare(const ckpt_kernel *kernel, void *context, const ckpt_node *node,
+                                            ckpt_bytes forward_workspace, ckpt_bytes backward_workspace,
+                                            const char *choice, void **state, ckpt_err *err);
+void ckpt_kernel_release(const ckpt_kernel *kernel, void *state); /* NULL is fine */
+
 /* What is given to one stream runs in order; between streams only signals order. The CPU does everything at once. */
 typedef enum ckpt_stream {
     CKPT_STREAM_COMPUTE, /* kernels, updates, fills, uploads, downloads */

@@ -63,13 +63,15 @@ typedef struct ckpt_tuning {
 } ckpt_tuning;
 
 typedef struct ckpt_kernel {
-    const char *op; /* name of the ckpt_op */
-    /* Choose algorithms that fit the workspaces and make what they need (oneDNN primitives). May be NULL.
-     * Workspaces of -1 mean "as much as the fastest wants". `choice` NULL: what the libraries put first; else what
-     * `choice` said of a state of the same layer: exactly those algorithms, or CKPT_DEVICE with what is missing. */
-    ckpt_code (*prepare)(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
-                         ckpt_bytes backward_workspace, const char *choice, void **state, ckpt_err *err);
-    void (*release)(void *state); /* NULL with prepare */
+    const char *op;     /* name of the ckpt_op */
+    size_t state_bytes; /* of a layer's state; 0: none, and prepare and release are NULL */
+    /* Fills a zeroed state: chooses algorithms that fit the workspaces and makes what they need (oneDNN primitives).
+     * A workspace of -1 has no limit: the fastest algorithm is taken. `choice` NULL: the libraries' first algorithms;
+     * else exactly those that `choice` named for a state of the same layer, or CKPT_DEVICE with what is missing. */
+    ckpt_code (*prepare)(void *state, void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
+                         ckpt_bytes backward_workspace, const char *choice, ckpt_err *err);
+    /* Releases what a state holds, also after prepare has failed. NULL: it holds nothing. */
+    void (*release)(void *state);
     /* Bytes the chosen algorithms use. NULL: none. */
     void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
     /* Why the layer runs slower than a user might expect, one line that lives as the state; "": it does not. NULL:

@@ -9,7 +9,6 @@
 #include <omp.h>
 #include <string.h>
 
-#include "core/base/memory.h"
 #include "core/formats/tensor.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/vector.h"
@@ -120,18 +119,15 @@ static int threads_for(const ckpt_node *node, ckpt_bytes limit, bool backward)
     return (int)(threads < 1 ? 1 : threads);
 }
 
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
-                         const char *choice, void **state, ckpt_err *err)
+static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
-    (void)choice; /* there is none on a CPU */
+    attention *const a = state;
+    (void)choice; /* none on a CPU */
     (void)context;
-    attention *a = ckpt_memory_get(sizeof *a);
-    if (a == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *a, node->name);
-    }
+    (void)err;
     a->forward_threads = threads_for(node, forward, false);
     a->backward_threads = threads_for(node, backward, true);
-    *state = a;
     return CKPT_OK;
 }
 
@@ -330,8 +326,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 
 const ckpt_kernel ckpt_cpu_attention = {
     .op = "attention",
+    .state_bytes = sizeof(attention),
     .prepare = prepare,
-    .release = ckpt_memory_put,
     .workspace = workspace,
     .forward = forward,
     .backward = backward,

@@ -3,7 +3,6 @@
  * first gathered into the workspace. */
 #include <string.h>
 
-#include "core/base/memory.h"
 #include "core/formats/tensor.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
@@ -65,49 +64,31 @@ static ckpt_code fill_product(conv2d *state, const ckpt_node *node, const ckpt_d
     return CKPT_OK;
 }
 
-static ckpt_code fill(conv2d *state, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
+static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
+    conv2d *const c = state;
+    (void)choice; /* none on a CPU */
+    (void)context;
     const ckpt_dnn_shape s = shape_of(node);
-    state->product = is_product(&s);
-    if (state->product) {
-        return fill_product(state, node, &s, forward, backward, err);
+    c->product = is_product(&s);
+    if (c->product) {
+        return fill_product(c, node, &s, forward, backward, err);
     }
-    CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_FORWARD, node->threads, forward, &state->forward, err));
-    CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_WEIGHT_GRADIENT, node->threads, backward, &state->weight, err));
+    CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_FORWARD, node->threads, forward, &c->forward, err));
+    CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_WEIGHT_GRADIENT, node->threads, backward, &c->weight, err));
     if ((node->grad_in & 1) != 0) {
-        CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_INPUT_GRADIENT, node->threads, backward, &state->input, err));
+        CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_INPUT_GRADIENT, node->threads, backward, &c->input, err));
     }
     return CKPT_OK;
 }
 
 static void release(void *state)
 {
-    conv2d *c = state;
-    if (c == NULL) {
-        return;
-    }
+    conv2d *const c = state;
     ckpt_dnn_destroy(c->forward);
     ckpt_dnn_destroy(c->input);
     ckpt_dnn_destroy(c->weight);
-    ckpt_memory_put(c);
-}
-
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
-                         const char *choice, void **state, ckpt_err *err)
-{
-    (void)choice; /* there is none on a CPU */
-    (void)context;
-    conv2d *c = ckpt_memory_get(sizeof *c);
-    if (c == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *c, node->name);
-    }
-    const ckpt_code code = fill(c, node, forward, backward, err);
-    if (code != CKPT_OK) {
-        release(c);
-        return code;
-    }
-    *state = c;
-    return CKPT_OK;
 }
 
 static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
@@ -212,6 +193,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 
 const ckpt_kernel ckpt_cpu_conv2d = {
     .op = "conv2d",
+    .state_bytes = sizeof(conv2d),
     .prepare = prepare,
     .release = release,
     .workspace = workspace,

@@ -1,7 +1,6 @@
 /* Linear on the CPU: three oneDNN matrix products. oneDNN divides a product among threads in a fixed way, so the bits
  * depend on the thread count only. The products that add exist beside those that overwrite, because which one a
  * backward needs is known when it runs. */
-#include "core/base/memory.h"
 #include "core/formats/tensor.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
@@ -22,21 +21,24 @@ static sizes sizes_of(const ckpt_node *node)
     return (sizes){ckpt_shape_count(&node->in[0].shape) / w->dim[1], w->dim[1], w->dim[0]};
 }
 
-static ckpt_code fill(linear *state, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
+static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
+    linear *const l = state;
+    (void)choice; /* none on a CPU */
+    (void)context;
     const sizes s = sizes_of(node);
     const ckpt_dnn_matrix x = {s.rows, s.in, s.in, 1}, y = {s.rows, s.out, s.out, 1}, w = {s.out, s.in, s.in, 1};
     const ckpt_dnn_matrix w_turned = {s.in, s.out, 1, s.in}, y_turned = {s.out, s.rows, 1, s.out};
-    /* The allowance is enough for every shape; a few would use much more to no great good. */
+    /* The allowance is enough for every shape; a few would use much more and gain little. */
     forward = forward < 0 ? node->forward_workspace_bytes : forward;
     backward = backward < 0 ? node->backward_workspace_bytes : backward;
     CKPT_TRY(
-        ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads, forward, &state->forward, err));
+        ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads, forward, &l->forward, err));
     for (int adds = 0; adds < 2; adds++) {
-        CKPT_TRY(
-            ckpt_dnn_matmul(&y_turned, &x, &w, false, adds == 1, node->threads, backward, &state->weight[adds], err));
+        CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &w, false, adds == 1, node->threads, backward, &l->weight[adds], err));
         if ((node->grad_in & 1) != 0) {
-            CKPT_TRY(ckpt_dnn_matmul(&y, &w, &x, false, adds == 1, node->threads, backward, &state->input[adds], err));
+            CKPT_TRY(ckpt_dnn_matmul(&y, &w, &x, false, adds == 1, node->threads, backward, &l->input[adds], err));
         }
     }
     return CKPT_OK;
@@ -44,34 +46,12 @@ static ckpt_code fill(linear *state, const ckpt_node *node, ckpt_bytes forward, 
 
 static void release(void *state)
 {
-    linear *l = state;
-    if (l == NULL) {
-        return;
-    }
+    linear *const l = state;
     ckpt_dnn_destroy(l->forward);
     for (int adds = 0; adds < 2; adds++) {
         ckpt_dnn_destroy(l->input[adds]);
         ckpt_dnn_destroy(l->weight[adds]);
     }
-    ckpt_memory_put(l);
-}
-
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
-                         const char *choice, void **state, ckpt_err *err)
-{
-    (void)choice; /* there is none on a CPU */
-    (void)context;
-    linear *l = ckpt_memory_get(sizeof *l);
-    if (l == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *l, node->name);
-    }
-    const ckpt_code code = fill(l, node, forward, backward, err);
-    if (code != CKPT_OK) {
-        release(l);
-        return code;
-    }
-    *state = l;
-    return CKPT_OK;
 }
 
 static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
@@ -118,6 +98,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 
 const ckpt_kernel ckpt_cpu_linear = {
     .op = "linear",
+    .state_bytes = sizeof(linear),
     .prepare = prepare,
     .release = release,
     .workspace = workspace,

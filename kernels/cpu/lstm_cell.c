@@ -2,7 +2,6 @@
  * one input the state before is zero and its products are left out. */
 #include <string.h>
 
-#include "core/base/memory.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
@@ -78,31 +77,19 @@ static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes
 
 static void release(void *memory)
 {
-    lstm_state *const state = memory;
-    for (int i = 0; state != NULL && i < CALLS; i++) {
+    const lstm_state *const state = memory;
+    for (int i = 0; i < CALLS; i++) {
         ckpt_dnn_destroy(state->call[i]);
     }
-    ckpt_memory_put(state);
 }
 
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
-                         ckpt_bytes backward_workspace, const char *choice, void **made, ckpt_err *err)
+static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
-    (void)choice; /* there is none on a CPU */
+    (void)choice; /* none on a CPU */
     (void)context;
-    lstm_state *const state = ckpt_memory_get(sizeof *state);
-    if (state == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);
-    }
-    const ckpt_bytes rest = backward_workspace - ckpt_round_up(describe(node).gate_bytes, CKPT_ALIGN);
-    const ckpt_bytes backward_limit = backward_workspace < 0 ? -1 : rest > 0 ? rest : 0;
-    const ckpt_code code = make_calls(state, node, forward_workspace, backward_limit, err);
-    if (code != CKPT_OK) {
-        release(state);
-        return code;
-    }
-    *made = state;
-    return CKPT_OK;
+    const ckpt_bytes rest = backward - ckpt_round_up(describe(node).gate_bytes, CKPT_ALIGN);
+    return make_calls(memory, node, forward, backward < 0 ? -1 : rest > 0 ? rest : 0, err);
 }
 
 /* Backward holds the gradient of the gates before their nonlinearities, then what a product needs. */
@@ -229,6 +216,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 
 const ckpt_kernel ckpt_cpu_lstm_cell = {
     .op = "lstm_cell",
+    .state_bytes = sizeof(lstm_state),
     .prepare = prepare,
     .release = release,
     .workspace = workspace,

@@ -203,17 +203,18 @@ ckpt_code prefers_library(const ckpt_cuda *cuda, const ckpt_node *node, bool *li
     return CKPT_OK;
 }
 
-ckpt_code fill_state(attention_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
-                     ckpt_bytes backward, const char *choice, ckpt_err *err)
+ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                  const char *choice, ckpt_err *err)
 {
+    attention_state *const state = (attention_state *)memory;
     ckpt_err refusal = {};
     bool library = choice != NULL && strcmp(choice, "own") != 0;
     state->possible = is_possible(node);
     if (choice == NULL) {
-        CKPT_TRY(prefers_library(cuda, node, &library, err));
+        CKPT_TRY(prefers_library((ckpt_cuda *)context, node, &library, err));
     }
     if (library) {
-        const ckpt_code code = try_library(state, cuda, node, forward, backward, &refusal);
+        const ckpt_code code = try_library(state, (ckpt_cuda *)context, node, forward, backward, &refusal);
         if (code == CKPT_OK) {
             use_side(state, LIBRARY);
             return CKPT_OK;
@@ -224,27 +225,6 @@ ckpt_code fill_state(attention_state *state, ckpt_cuda *cuda, const ckpt_node *n
         snprintf(state->remark, sizeof state->remark, "own kernels: %.480s", refusal.msg);
     }
     use_side(state, OWN);
-    return CKPT_OK;
-}
-
-void release(void *state)
-{
-    ckpt_memory_put(state);
-}
-
-ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, const char *choice,
-                  void **state, ckpt_err *err)
-{
-    attention_state *const made = (attention_state *)ckpt_memory_get(sizeof *made);
-    if (made == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *made, node->name);
-    }
-    const ckpt_code code = fill_state(made, (ckpt_cuda *)context, node, forward, backward, choice, err);
-    if (code != CKPT_OK) {
-        release(made);
-        return code;
-    }
-    *state = made;
     return CKPT_OK;
 }
 
@@ -460,8 +440,8 @@ ckpt_code tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning,
 
 extern "C" const ckpt_kernel ckpt_cuda_attention = {
     .op = "attention",
+    .state_bytes = sizeof(attention_state),
     .prepare = prepare,
-    .release = release,
     .workspace = workspace,
     .remark = remark,
     .choice = choice,

@@ -202,28 +202,19 @@ ckpt_code conv2d_fill(conv2d_state *state, ckpt_cuda *cuda, const ckpt_node *nod
 
 void conv2d_release(void *state)
 {
-    conv2d_state *const c = (conv2d_state *)state;
-    for (int direction = 0; c != NULL && direction < DIRECTIONS; direction++) {
+    const conv2d_state *const c = (conv2d_state *)state;
+    for (int direction = 0; direction < DIRECTIONS; direction++) {
         ckpt_blas_product_destroy(c->product[direction]);
         ckpt_cudnn_convolution_destroy(c->library[direction]);
     }
-    ckpt_memory_put(c);
 }
 
-ckpt_code conv2d_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
-                         const char *choice, void **state, ckpt_err *err)
+ckpt_code conv2d_prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
-    conv2d_state *const c = (conv2d_state *)ckpt_memory_get(sizeof *c);
-    if (c == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *c, node->name);
-    }
-    const ckpt_code code = conv2d_fill(c, (ckpt_cuda *)context, node, forward, backward, choice, err);
-    if (code != CKPT_OK) {
-        conv2d_release(c);
-        return code;
-    }
+    conv2d_state *const c = (conv2d_state *)memory;
+    CKPT_TRY(conv2d_fill(c, (ckpt_cuda *)context, node, forward, backward, choice, err));
     conv2d_name(c);
-    *state = c;
     return CKPT_OK;
 }
 
@@ -412,6 +403,7 @@ ckpt_code conv2d_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *
 
 extern "C" const ckpt_kernel ckpt_cuda_conv2d = {
     .op = "conv2d",
+    .state_bytes = sizeof(conv2d_state),
     .prepare = conv2d_prepare,
     .release = conv2d_release,
     .workspace = conv2d_workspace,

@@ -85,30 +85,19 @@ ckpt_code linear_fill(linear_state *l, ckpt_cuda *cuda, const ckpt_node *node, c
 
 void linear_release(void *state)
 {
-    linear_state *const l = (linear_state *)state;
-    for (int k = 0; l != NULL && k < PRODUCTS; k++) {
-        ckpt_blas_product_destroy(l->product[k]);
+    for (ckpt_blas_product *const product : ((linear_state *)state)->product) {
+        ckpt_blas_product_destroy(product);
     }
-    ckpt_memory_put(l);
 }
 
-ckpt_code linear_prepare(void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
-                         const char *choice, void **state, ckpt_err *err)
+ckpt_code linear_prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
-    linear_state *const l = (linear_state *)ckpt_memory_get(sizeof *l);
-    if (l == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for layer %s", sizeof *l, node->name);
-    }
-    /* The allowance is cuBLAS's own recommendation, less where the matrices are small: more brings nothing. */
-    const ckpt_code code =
-        linear_fill(l, (ckpt_cuda *)context, node, forward < 0 ? node->forward_workspace_bytes : forward,
-                    backward < 0 ? node->backward_workspace_bytes : backward, choice, err);
-    if (code != CKPT_OK) {
-        linear_release(l);
-        return code;
-    }
+    linear_state *const l = (linear_state *)memory;
+    /* The allowance is cuBLAS's own recommendation, less for small matrices: more brings nothing. */
+    CKPT_TRY(linear_fill(l, (ckpt_cuda *)context, node, forward < 0 ? node->forward_workspace_bytes : forward,
+                         backward < 0 ? node->backward_workspace_bytes : backward, choice, err));
     linear_name(l);
-    *state = l;
     return CKPT_OK;
 }
 
@@ -248,6 +237,7 @@ ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *
 
 extern "C" const ckpt_kernel ckpt_cuda_linear = {
     .op = "linear",
+    .state_bytes = sizeof(linear_state),
     .prepare = linear_prepare,
     .release = linear_release,
     .workspace = linear_workspace,

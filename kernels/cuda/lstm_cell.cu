@@ -87,11 +87,9 @@ static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes
 
 static void release(void *memory)
 {
-    lstm_state *const state = (lstm_state *)memory;
-    for (int i = 0; state != NULL && i < CALLS; i++) {
-        ckpt_blas_product_destroy(state->call[i]);
+    for (ckpt_blas_product *const call : ((lstm_state *)memory)->call) {
+        ckpt_blas_product_destroy(call);
     }
-    ckpt_memory_put(state);
 }
 
 /* What is left for products of `given` bytes; -1 stays -1, no limit. */
@@ -100,23 +98,15 @@ static ckpt_bytes rest_of(ckpt_bytes given, ckpt_bytes own)
     return given < 0 ? -1 : given > own ? given - own : 0;
 }
 
-static ckpt_code prepare(void *context, const ckpt_node *node, ckpt_bytes forward_workspace,
-                         ckpt_bytes backward_workspace, const char *choice, void **made, ckpt_err *err)
+static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
 {
-    lstm_state *const state = (lstm_state *)ckpt_memory_get(sizeof *state);
-    if (state == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "lstm_cell: %zu bytes", sizeof *state);
-    }
+    lstm_state *const state = (lstm_state *)memory;
     const lstm_shape shape = shape_of(node);
     state->cuda = (ckpt_cuda *)context;
-    const ckpt_code code = make_calls(state, node, rest_of(forward_workspace, shape.gates_bytes),
-                                      rest_of(backward_workspace, shape.dgates_bytes), choice, err);
-    if (code != CKPT_OK) {
-        release(state);
-        return code;
-    }
+    CKPT_TRY(make_calls(state, node, rest_of(forward, shape.gates_bytes), rest_of(backward, shape.dgates_bytes), choice,
+                        err));
     look_at_calls(state);
-    *made = state;
     return CKPT_OK;
 }
 
@@ -367,6 +357,7 @@ static ckpt_code tune(const ckpt_kernel_args *args, bool is_backward, ckpt_tunin
 
 extern "C" const ckpt_kernel ckpt_cuda_lstm_cell = {
     .op = "lstm_cell",
+    .state_bytes = sizeof(lstm_state),
     .prepare = prepare,
     .release = release,
     .workspace = workspace,

@@ -108,7 +108,7 @@ static void check_node(const char *file, int g, const ckpt_node *node)
         ckpt_err err = {0};
         void *state = NULL;
         ckpt_bytes used[2] = {0}, recomputed[2] = {0};
-        CHECK_OK(kernel->prepare(&opened[g], node, given[k][0], given[k][1], NULL, &state, &err), err);
+        CHECK_OK(ckpt_kernel_prepare(kernel, &opened[g], node, given[k][0], given[k][1], NULL, &state, &err), err);
         kernel->workspace(node, state, &used[0], &used[1]);
         CHECK(kernel->remark(state)[0] == '\0', "%s, %s, layer %s: %s", file, gpus[g].name, node->name,
               kernel->remark(state));
@@ -116,17 +116,17 @@ static void check_node(const char *file, int g, const ckpt_node *node)
               file, gpus[g].name, node->name, (long long)used[0], (long long)used[1]);
         char choice[CKPT_CHOICE_TEXT];
         (void)snprintf(choice, sizeof choice, "%s", kernel->choice(state));
-        kernel->release(state);
-        CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], choice, &state, &err), err);
+        ckpt_kernel_release(kernel, state);
+        CHECK_OK(ckpt_kernel_prepare(kernel, &opened[g], node, used[0], used[1], choice, &state, &err), err);
         assert_string_equal(kernel->choice(state), choice);
-        kernel->release(state);
-        CHECK_OK(kernel->prepare(&opened[g], node, used[0], used[1], NULL, &state, &err), err);
+        ckpt_kernel_release(kernel, state);
+        CHECK_OK(ckpt_kernel_prepare(kernel, &opened[g], node, used[0], used[1], NULL, &state, &err), err);
         kernel->workspace(node, state, &recomputed[0], &recomputed[1]);
         CHECK(recomputed[0] == used[0] && recomputed[1] == used[1] && kernel->remark(state)[0] == '\0',
               "%s, %s, layer %s: %lld and %lld bytes become %lld and %lld when that is the limit: %s", file,
               gpus[g].name, node->name, (long long)used[0], (long long)used[1], (long long)recomputed[0],
               (long long)recomputed[1], kernel->remark(state));
-        kernel->release(state);
+        ckpt_kernel_release(kernel, state);
     }
 }
 
@@ -295,7 +295,7 @@ static bound_attention bind_attention(int g, const ckpt_node *node, ckpt_bytes f
     const ckpt_kernel *const kernel = &ckpt_cuda_attention;
     bound_attention made = {0};
     ckpt_err err = {0};
-    CHECK_OK(kernel->prepare(&opened[g], node, forward, backward, choice, &made.state, &err), err);
+    CHECK_OK(ckpt_kernel_prepare(kernel, &opened[g], node, forward, backward, choice, &made.state, &err), err);
     kernel->workspace(node, made.state, &made.forward, &made.backward);
     made.choice = kernel->choice(made.state);
     made.remark = kernel->remark(made.state);
@@ -325,10 +325,10 @@ static void check_attention(const char *name, int g, const ckpt_node *node)
           gpus[g].name, less.choice, less.remark);
     (void)printf("%s on %s: %s; %lld and %lld bytes of %lld\n", name, gpus[g].name, planned.choice,
                  (long long)planned.forward, (long long)planned.backward, (long long)node->backward_workspace_bytes);
-    kernel->release(planned.state);
-    kernel->release(wanted.state);
-    kernel->release(same.state);
-    kernel->release(less.state);
+    ckpt_kernel_release(kernel, planned.state);
+    ckpt_kernel_release(kernel, wanted.state);
+    ckpt_kernel_release(kernel, same.state);
+    ckpt_kernel_release(kernel, less.state);
 }
 
 /* Without a choice: cuDNN where it has warp-group products, own kernels elsewhere and for a node that has dropout. */
@@ -340,7 +340,7 @@ static void check_default(const char *name, int g, const ckpt_node *node, bool d
     const char *const wanted = dropout ? "" : gpus[g].capability == 900 ? "forward=" : "own";
     CHECK(strncmp(made.choice, wanted, dropout ? 1 : strlen(wanted)) == 0 && made.remark[0] == '\0', "%s on %s: %s, %s",
           name, gpus[g].name, made.choice, made.remark);
-    ckpt_cuda_attention.release(made.state);
+    ckpt_kernel_release(&ckpt_cuda_attention, made.state);
     (void)setenv("CKPT_ATTENTION", "cudnn", 1);
 }
 

@@ -144,9 +144,7 @@ static void rig_open(rig *r, int inputs, int rank, const int64_t *dim, const cha
     r->node.grad_in = wants_input ? (UINT64_C(1) << inputs) - 1 : 0;
     r->kernel = ckpt_device_find(&(ckpt_device){.api = &ckpt_device_cpu}, op);
     assert_non_null(r->kernel);
-    if (r->kernel->prepare != NULL) {
-        CHECK_OK(r->kernel->prepare(NULL, &r->node, -1, -1, NULL, &r->state, &err), err);
-    }
+    CHECK_OK(ckpt_kernel_prepare(r->kernel, NULL, &r->node, -1, -1, NULL, &r->state, &err), err);
     if (r->kernel->workspace != NULL) {
         r->kernel->workspace(&r->node, r->state, &r->forward_bytes, &r->backward_bytes);
     }
@@ -181,9 +179,7 @@ static void rig_close(rig *r)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]->base);
     }
-    if (r->kernel->release != NULL) {
-        r->kernel->release(r->state);
-    }
+    ckpt_kernel_release(r->kernel, r->state);
     test_model_fini(&r->model);
 }
 
@@ -432,10 +428,10 @@ static void linear_allowances(void **unused)
         node.grad_in = 1;
         const ckpt_kernel *const kernel = ckpt_device_find(&(ckpt_device){.api = &ckpt_device_cpu}, "linear");
         void *state = NULL;
-        CHECK_OK(kernel->prepare(NULL, &node, node.forward_workspace_bytes, node.backward_workspace_bytes, NULL, &state,
-                                 &err),
+        CHECK_OK(ckpt_kernel_prepare(kernel, NULL, &node, node.forward_workspace_bytes, node.backward_workspace_bytes,
+                                     NULL, &state, &err),
                  err);
-        kernel->release(state);
+        ckpt_kernel_release(kernel, state);
         test_model_fini(&m);
     }
     threads = before;
@@ -648,10 +644,10 @@ static void attention_small_workspace(void **unused)
     rig_open(&wide, 1, 3, DIMS(2, 70, 48), "attention", "heads=2 causal=true", 0, true);
     random_state = seed;
     rig_open(&narrow, 1, 3, DIMS(2, 70, 48), "attention", "heads=2 causal=true", 0, true);
-    narrow.kernel->release(narrow.state);
+    ckpt_kernel_release(narrow.kernel, narrow.state);
     ckpt_err err = {0};
-    CHECK_OK(narrow.kernel->prepare(NULL, &narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1, NULL,
-                                    &narrow.state, &err),
+    CHECK_OK(ckpt_kernel_prepare(narrow.kernel, NULL, &narrow.node, wide.forward_bytes - 1, wide.backward_bytes - 1,
+                                 NULL, &narrow.state, &err),
              err);
     narrow.kernel->workspace(&narrow.node, narrow.state, &narrow.forward_bytes, &narrow.backward_bytes);
     assert_int_equal(2 * narrow.forward_bytes, wide.forward_bytes);
