@@ -1,5 +1,5 @@
-/* Devices by name, and nodes bound to a device's kernels. What is common to all kinds of device is here; what a
- * kind does is behind its ckpt_device_api. */
+/* Opens devices by name and binds nodes to a device's kernels. This file holds what all kinds of device have in common;
+ * ckpt_device_api is the rest. */
 #include "kernels/device.h"
 
 #ifdef CKPT_HAVE_CUDA
@@ -12,7 +12,7 @@
 #include "core/base/memory.h"
 #include "ops/lowering/network.h"
 
-/* "cuda" is cuda:0, "cuda:3" is 3; -1 when `name` is no CUDA device's name. */
+/* The index of a CUDA device: "cuda" is 0, "cuda:3" is 3; -1: another name. */
 static int cuda_index(const char *name)
 {
     if (strcmp(name, "cuda") == 0) {
@@ -35,10 +35,10 @@ ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err)
 }
 
 #ifdef CKPT_HAVE_CUDA
-/* The CUDA device is a library of its own (libckpt_cuda.so, found by the program's run path) that is loaded when it is
- * asked for: CUDA's libraries take a gigabyte of address space and 160 MB of memory, for which a process that computes
- * on the CPU has no use. It stays loaded: CUDA's libraries do not like to be closed. What it needs, by the names it was
- * linked with: */
+/* The CUDA device is a library of its own, libckpt_cuda.so, found by the program's run path and loaded at its first
+ * use: CUDA's libraries take a gigabyte of address space and 160 MB of memory, which a process on the CPU does not
+ * need. It stays loaded, because CUDA's libraries do not work after closing. It needs these, by the names it was linked
+ * with: */
 static const ckpt_library cuda_needs[] = {
     {.name = (const char *const[]){"libcudart.so.13", NULL}, .package = "cuda_runtime"},
     {.name = (const char *const[]){"libcublasLt.so.13", NULL}, .package = "cublas"},
@@ -48,7 +48,8 @@ static const ckpt_library cuda_needs[] = {
 static ckpt_code load_cuda(int index, const ckpt_device_api **api, ckpt_err *err)
 {
     void *library = dlopen("libckpt_cuda.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) { /* what it needs may be where no loader looks; once it is loaded, its name is enough */
+    if (library ==
+        NULL) { /* libraries it needs may be outside the loader's path; once they are loaded, their names are enough */
         for (size_t i = 0; i < sizeof cuda_needs / sizeof cuda_needs[0]; i++) {
             (void)ckpt_library_open(&cuda_needs[i]);
         }
@@ -130,7 +131,7 @@ static ckpt_code check_fit(const ckpt_device *device, const ckpt_node *node, con
     return CKPT_OK;
 }
 
-/* After `prepare` found nothing that fits: if it does without limits, say what it then uses. */
+/* After `prepare` has found nothing that fits: reports the bytes it uses without limits. */
 static ckpt_code explain_misfit(const ckpt_device *device, const ckpt_kernel *kernel, const ckpt_node *node,
                                 ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
 {
@@ -181,7 +182,7 @@ const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
     return *kernel;
 }
 
-/* Whatever is in the file, it was made by a state of this kind of layer when it comes out as it went in. */
+/* A choice from a file is valid if the state that was made from it names the same choice. */
 static ckpt_code check_choice(const ckpt_device *device, const ckpt_bound_kernel *bound, const char *choice,
                               ckpt_err *err)
 {
@@ -283,7 +284,7 @@ ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound_kernel *bound, const 
     return CKPT_OK;
 }
 
-/* Take `bytes` from the start of the workspace that `args` still has. */
+/* Takes `bytes` from the start of the rest of the workspace. */
 static void *take_workspace(ckpt_kernel_args *args, ckpt_bytes bytes)
 {
     const ckpt_bytes step = ckpt_round_up(bytes, CKPT_ALIGN);
@@ -293,7 +294,7 @@ static void *take_workspace(ckpt_kernel_args *args, ckpt_bytes bytes)
     return piece;
 }
 
-/* The kernel overwrites staged copies, which are then added in the order of the staging: inputs, then parameters. */
+/* The kernel overwrites staged copies, which are then added: inputs first, then parameters. */
 static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
                                  ckpt_bytes staging, ckpt_err *err)
 {

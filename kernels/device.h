@@ -1,4 +1,5 @@
-/* A device: memory, copies, and kernels bound to nodes. The executor and the profiler see only this. */
+/* A device: memory, copies, and kernels bound to nodes. The executor and the profiler use only this header. The folder
+ * kernels/ knows how devices compute; it knows nothing of plans, schedules or files. */
 #ifndef CKPT_KERNELS_DEVICE_H
 #define CKPT_KERNELS_DEVICE_H
 
@@ -21,7 +22,7 @@ CKPT_MUST_USE ckpt_code ckpt_kernel_prepare(const ckpt_kernel *kernel, void *con
                                             const char *choice, void **state, ckpt_err *err);
 void ckpt_kernel_release(const ckpt_kernel *kernel, void *state); /* NULL is fine */
 
-/* What is given to one stream runs in order; between streams only signals order. The CPU does everything at once. */
+/* Work on one stream runs in order; only signals order work on different streams. The CPU does everything at once. */
 typedef enum ckpt_stream {
     CKPT_STREAM_COMPUTE, /* kernels, updates, fills, uploads, downloads */
     CKPT_STREAM_D2H,     /* offload */
@@ -29,35 +30,35 @@ typedef enum ckpt_stream {
     CKPT_STREAM_COUNT
 } ckpt_stream;
 
-/* What a device says about its memory, in bytes; 0 where it cannot tell (the CPU). */
+/* A device's memory in bytes; 0 if unknown (the CPU). */
 typedef struct ckpt_device_memory {
     ckpt_bytes total, free;
-    ckpt_bytes context;   /* taken before anything was reserved: context, and whatever other processes hold */
-    ckpt_bytes libraries; /* taken by library handles and loaded code since then */
+    ckpt_bytes context;   /* in use before anything was reserved: the context, and other processes */
+    ckpt_bytes libraries; /* used since then by library handles and loaded code */
 } ckpt_device_memory;
 
-/* What a device was given to do: kernels, and copies and fills of its memory. */
+/* Work started on a device: kernels, and copies and fills of its memory. */
 typedef struct ckpt_launches {
     int64_t kernels, copies;
 } ckpt_launches;
 
-/* The functions of one kind of device. All pointers are device addresses unless they say host. Work is started, not
- * done: `finish` waits. upload and download are done when they come back. */
+/* The functions of one kind of device. Pointers are device addresses unless their name says host. Functions start work
+ * and return: `finish` waits for it. upload and download wait themselves. */
 typedef struct ckpt_device_api {
     const char *kind; /* "cpu", "cuda" */
-    /* Networks are inferred with CKPT_ON_GPU threads, bfloat16 runs, and code comes to the device at its first use, so
-     * that a rehearsal belongs to the set-up. */
+    /* True: networks are inferred with CKPT_ON_GPU threads, bfloat16 is possible, and code is loaded at its first use,
+     * so that set-up includes a rehearsal. */
     bool gpu;
     ckpt_code (*open)(int index, int threads, ckpt_device **device, ckpt_err *err);
     void (*close)(ckpt_device *device);
-    const char *(*describe)(const ckpt_device *device);  /* "cpu: AMD EPYC, 2 threads"; lives as the device */
+    const char *(*describe)(const ckpt_device *device);  /* "cpu: AMD EPYC, 2 threads"; lives as long as the device */
     const char *(*libraries)(const ckpt_device *device); /* "oneDNN 2.6.3" */
     ckpt_code (*memory)(ckpt_device *device, ckpt_device_memory *memory, ckpt_err *err);
 
-    /* Exactly `bytes`, zeroed, page aligned, apart from every heap. CKPT_NO_MEMORY names the size. */
+    /* Exactly `bytes`, zeroed, page aligned, outside every heap. CKPT_NO_MEMORY names the size. */
     ckpt_code (*reserve)(ckpt_device *device, ckpt_bytes bytes, void **base, ckpt_err *err);
     void (*release)(ckpt_device *device, void *base, ckpt_bytes bytes);
-    /* Host memory that the copy engines reach (page-locked), zeroed, CKPT_ALIGN aligned. */
+    /* Page-locked host memory for the copy engines, zeroed, CKPT_ALIGN aligned. */
     ckpt_code (*reserve_host)(ckpt_device *device, ckpt_bytes bytes, void **base, ckpt_err *err);
     void (*release_host)(ckpt_device *device, void *base, ckpt_bytes bytes);
 
@@ -71,47 +72,46 @@ typedef struct ckpt_device_api {
     ckpt_code (*add)(ckpt_device *device, ckpt_dtype dtype, void *to, const void *from, int64_t count, ckpt_err *err);
     ckpt_code (*narrow)(ckpt_device *device, void *to, const float *from, int64_t count, ckpt_err *err);
 
-    /* *sum = the sum of the squares of from[], in double, in an order that depends on `count` alone. `workspace`:
+    /* *sum = the sum of the squares of from[], in double, in an order that depends only on `count`. `workspace`:
      * square_workspace(count) bytes. */
     ckpt_bytes (*square_workspace)(int64_t count);
     ckpt_code (*square_sum)(ckpt_device *device, const float *from, int64_t count, double *sum, void *workspace,
                             ckpt_err *err);
-    /* *scale = base * min(1, most / (length + 1e-6)), length = base * sqrt(sum[0] + sum[1] + ...), in double, in this
-     * order (torch.nn.utils.clip_grad_norm_). A length that is no number gives a scale that is none. */
+    /* *scale = base * min(1, most / (norm + 1e-6)), norm = base * sqrt(sum[0] + sum[1] + ...), in double, in this order
+     * (torch.nn.utils.clip_grad_norm_). A NaN norm gives a NaN scale. */
     ckpt_code (*clip_scale)(ckpt_device *device, const double *sum, int64_t count, double base, double most,
                             float *scale, ckpt_err *err);
 
-    /* Signals 0 .. count - 1, made once, before they are used. `record` puts one behind what `stream` was given so
-     * far; `wait` lets what `stream` is given from now on start only after it. */
+    /* Signals 0 .. count - 1, created once before use. `record` puts one behind all work on `stream` so far; `wait`
+     * makes later work on `stream` start only after it. */
     ckpt_code (*signals)(ckpt_device *device, int count, ckpt_err *err);
     ckpt_code (*record)(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err);
     ckpt_code (*wait)(ckpt_device *device, int signal, ckpt_stream stream, ckpt_err *err);
 
-    /* Seed and step that kernels started from now on draw from, and the numbers that updates read
-     * (ckpt_optimizer.numbers; NULL: none do); never part of a recording. */
+    /* Sets the seed and step of kernels started from now on, and the numbers that updates read
+     * (ckpt_optimizer.numbers; NULL: none); never part of a recording. */
     ckpt_code (*begin)(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err);
     ckpt_code (*finish)(ckpt_device *device, ckpt_err *err); /* wait for everything started on every stream */
 
-    /* Recording: from capture_begin on, work is written down instead of done; the other streams enter it by waiting
-     * for a signal recorded on compute and must be waited for by compute before capture_end. `replay` starts it all
-     * again, with the same addresses. NULL where the device cannot. */
+    /* Recording: from capture_begin on, work is recorded instead of done. Other streams join by waiting for a signal
+     * recorded on compute, and compute must wait for them before capture_end. `replay` starts all recorded work with
+     * the same addresses. NULL if the device cannot record. */
     ckpt_code (*capture_begin)(ckpt_device *device, ckpt_err *err);
     ckpt_code (*capture_end)(ckpt_device *device, void **recording, ckpt_err *err);
     ckpt_code (*replay)(ckpt_device *device, void *recording, ckpt_err *err);
     void (*capture_release)(ckpt_device *device, void *recording);
-    /* What one replay of `recording` starts, kernels of libraries included. Where `recording` is NULL: what was started
-     * or recorded since the device was opened, those of libraries left out. A device that launches nothing (the CPU)
-     * has no such function. */
+    /* The work that one replay of `recording` starts, with kernels of libraries. `recording` NULL: the work started or
+     * recorded since the device was opened, without kernels of libraries. NULL for a device that launches nothing. */
     void (*launches)(const ckpt_device *device, const void *recording, ckpt_launches *launches);
 
-    /* Stamps 0 .. count - 1, made once: `stamp` notes the time when `stream` comes to it; after `finish`, stamp_ns is
-     * the time since stamp 0. NULL: the host's clock is as good (the CPU). */
+    /* Stamps 0 .. count - 1, created once. `stamp` records the time when `stream` reaches it; after `finish`, stamp_ns
+     * is the time since stamp 0. NULL: the host's clock does as well (the CPU). */
     ckpt_code (*stamps)(ckpt_device *device, int count, ckpt_err *err);
     ckpt_code (*stamp)(ckpt_device *device, int index, ckpt_stream stream, ckpt_err *err);
     ckpt_code (*stamp_ns)(ckpt_device *device, int index, ckpt_ns *ns, ckpt_err *err);
 
-    /* Carries messages between this device's memory and that of other ranks' devices (core/base/carrier.h); collective.
-     * NULL: messages are in the host's memory. */
+    /* Opens a carrier of messages between the memory of this device and of other ranks' devices
+     * (core/base/carrier.h); collective. NULL: messages are in the host's memory. */
     ckpt_code (*carry)(ckpt_device *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier, void **self,
                        ckpt_err *err);
 
@@ -122,57 +122,57 @@ typedef struct ckpt_device_api {
 struct ckpt_device {
     const ckpt_device_api *api;
     int threads;            /* of the kernels; CKPT_ON_GPU */
-    ckpt_bytes cache_bytes; /* of the last cache before memory, to be overwritten for cold runs; 0: not told */
+    ckpt_bytes cache_bytes; /* of the last cache before memory, overwritten for cold runs; 0: unknown */
     void *context;          /* see ckpt_kernel_args */
 };
 
 extern const ckpt_device_api ckpt_device_cpu;
 
-/* Is that the name of a GPU, present or not? Errors: CKPT_BAD_INPUT (no device is called that). */
+/* Is `name` that of a GPU, present or not? Errors: CKPT_BAD_INPUT (no such device name). */
 CKPT_MUST_USE ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err *err);
 
 /* "cpu", "cuda:0". Errors: CKPT_BAD_INPUT (no such kind), CKPT_DEVICE (no such device, or not built in). */
 CKPT_MUST_USE ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, ckpt_err *err);
 void ckpt_device_close(ckpt_device *device); /* NULL is fine */
 
-/* Does it compute in this type? `what` is the model or layer, for the message. Errors: CKPT_DEVICE. */
+/* Fails with CKPT_DEVICE if the device cannot compute in this type. `what`: the model or layer, for the message. */
 CKPT_MUST_USE ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, const char *what,
                                                 ckpt_err *err);
 
-/* A ckpt_carrier_open for ckpt_ranks_carry: `device` is a ckpt_device. Errors: CKPT_DEVICE (a device of the host). */
+/* A ckpt_carrier_open for ckpt_ranks_carry; `device` is a ckpt_device. Errors: CKPT_DEVICE (the CPU). */
 CKPT_MUST_USE ckpt_code ckpt_device_carry(void *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier,
                                           void **self, ckpt_err *err);
 
-/* NULL: this device has no kernel for that op. */
+/* The kernel for an op; NULL: none on this device. */
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);
 
-/* Bind `node` with algorithms that fit the two workspaces (-1: free choice): with those that `choice` names
- * (ckpt_device_choice), or by the libraries' own order where it is NULL.
- * Errors: CKPT_DEVICE when the device has no kernel for the op, or none fits: the message names the layer, what is
- * given and what is needed; or when it cannot do what `choice` names. */
+/* Binds `node` with algorithms that fit the two workspaces (-1: no limit): those that `choice` names
+ * (ckpt_device_choice), or the libraries' first ones if it is NULL.
+ * Errors: CKPT_DEVICE if there is no kernel for the op, none that fits (the message names the layer, what is given and
+ * what is needed), or no algorithm as in `choice`. */
 CKPT_MUST_USE ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
                                          ckpt_bytes backward_workspace, const char *choice, ckpt_bound_kernel *bound,
                                          ckpt_err *err);
 void ckpt_device_unbind(ckpt_bound_kernel *bound);
-/* The algorithms a layer is bound to, one line that lives until it is tuned or unbound; "": there is no choice. */
+/* The algorithms of a bound layer: one line that lives until it is tuned or unbound; "": no choice. */
 const char *ckpt_device_choice(const ckpt_bound_kernel *bound);
-/* Time the candidates of one direction and bind the layer to the fastest (ckpt_kernel.tune); the workspaces of `bound`
- * follow. `args` as for a run, with the workspace that candidates may use. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+/* Times the candidates of one direction and binds the layer to the fastest (ckpt_kernel.tune); updates the workspaces
+ * of `bound`. `args` as for a run, with the workspace that candidates may use. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_device_tune(ckpt_device *device, ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
                                          bool backward, ckpt_tuning *tuning, ckpt_err *err);
-/* Why this layer runs slower than a user might expect ("own kernels: cuDNN ..."), one line; "": it does not. */
+/* Why the layer is slower than a user might expect ("own kernels: cuDNN ..."), in one line; "": it is not. */
 const char *ckpt_device_remark(const ckpt_bound_kernel *bound);
 
-/* Start a layer. args->context, node and state are filled in here. Where the node does not accumulate and backward must
- * add, its results are staged at the start of the workspace (ckpt_staging_bytes) and added in the order inputs, then
+/* Starts a layer. The function sets context, node and state of `args`. If backward must add and the node does not
+ * accumulate, results are staged at the start of the workspace (ckpt_staging_bytes) and then added: inputs first, then
  * parameters. Errors: CKPT_DEVICE, with the layer. */
 CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound_kernel *bound,
                                             const ckpt_kernel_args *args, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound_kernel *bound,
                                              const ckpt_kernel_args *args, ckpt_err *err);
-/* args[0 .. count): parameters with the same hyper and scale; a GPU updates them in one launch, or a few. Their context
- * and threads are filled in here, and the numbers of `step`, which counts from 1 (a GPU: as `begin` was told). Errors:
- * CKPT_DEVICE (no kernel for this optimizer). */
+/* Updates parameters args[0 .. count) with the same hyper and scale; a GPU does so in one launch or a few. The function
+ * sets context and threads of `args`, and the numbers of `step`, which counts from 1 (a GPU uses those of `begin`).
+ * Errors: CKPT_DEVICE (no kernel for this optimizer). */
 CKPT_MUST_USE ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step,
                                            ckpt_update_args *args, int count, ckpt_err *err);
 

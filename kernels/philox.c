@@ -1,5 +1,5 @@
-/* Philox4x32-10 as its authors give it: ten rounds of two 32 x 32 -> 64 bit products, the key bumped in between.
- * The copy that vectorises over many blocks is ckpt_vector_philox; the tests hold the two together. */
+/* Philox4x32-10 as published: ten rounds of two 32 x 32 -> 64 bit products, with a new key for each round.
+ * ckpt_vector_philox is a copy that vectorises over many blocks; tests compare the two. */
 #include "kernels/philox.h"
 
 enum { ROUNDS = 10 };
@@ -38,7 +38,7 @@ float ckpt_philox_uniform(uint32_t word)
 
 uint64_t ckpt_philox_threshold(double p)
 {
-    uint64_t low = 0, high = UINT64_C(1) << 32; /* the answer lies in low..high */
+    uint64_t low = 0, high = UINT64_C(1) << 32; /* the threshold is in low..high */
     while (low < high) {
         const uint64_t middle = (low + high) / 2;
         if ((double)ckpt_philox_uniform((uint32_t)middle) > p) {

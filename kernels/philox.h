@@ -1,12 +1,12 @@
-/* Philox4x32-10: random numbers from a counter, so that a recomputed dropout draws the same mask and every element
- * of a parameter has its own number whatever the order they are drawn in.
- * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+/* Philox4x32-10: random numbers from a counter. A recomputed dropout draws the same mask, and each element of a
+ * parameter gets its own number in any order of drawing. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers:
+ * as easy as 1, 2, 3", SC 2011. */
 #ifndef CKPT_KERNELS_PHILOX_H
 #define CKPT_KERNELS_PHILOX_H
 
 #include <stdint.h>
 
-/* Multipliers and key increments of the authors' Philox4x32. */
+/* Multipliers and key increments as published. */
 #define CKPT_PHILOX_M0 UINT32_C(0xD2511F53)
 #define CKPT_PHILOX_M1 UINT32_C(0xCD9E8D57)
 #define CKPT_PHILOX_W0 UINT32_C(0x9E3779B9)
@@ -23,8 +23,8 @@ void ckpt_philox_block(uint64_t seed, uint64_t step, uint32_t layer, uint32_t st
 /* Uniform in (0, 1]: (word + 1) * 2^-32, rounded to float, never 0. */
 float ckpt_philox_uniform(uint32_t word);
 
-/* The least word whose uniform is above p, so that "kept" is the integer test word >= threshold; 2^32 when there is
- * none (p >= 1). For p < 1, which is all that ops allow, it is a word: the largest one's uniform is 1. */
+/* The smallest word whose uniform is above p: an element is kept iff word >= threshold. 2^32 if there is none (p >= 1).
+ * Ops allow p < 1 only, for which it is a word: the uniform of the largest word is 1. */
 uint64_t ckpt_philox_threshold(double p);
 
 #endif

@@ -1,5 +1,5 @@
-/* Adam and AdamW in one pass over parameter, gradient and both moments. The corrections for the moments' start at
- * zero are the step's numbers. */
+/* Adam and AdamW in one pass over parameter, gradient and both moments. The step's numbers are the bias corrections of
+ * the moments. */
 #include <math.h>
 
 #include "kernels/cpu/vector.h"
@@ -7,7 +7,7 @@
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
-/* `keep`: what decoupled decay leaves of a parameter; `shrink`: decay that is added to the gradient. */
+/* `keep`: factor of a parameter under decoupled decay; `shrink`: decay that is added to the gradient. */
 static void step_all(const ckpt_update_args *args, const float *number, double keep, double shrink)
 {
     const double *const hyper = args->hyper;

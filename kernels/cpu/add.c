@@ -1,5 +1,5 @@
-/* Sum of two or more tensors. Inputs are added in order, a block at a time, so that each is read once; backward hands
- * the gradient to every input, in increasing order: two of them may be one buffer. */
+/* Sum of two or more tensors. Inputs are added in order, a block at a time, so that each is read once. Backward passes
+ * the gradient to the inputs in increasing order, because two of them may be one buffer. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"
@@ -13,7 +13,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
         const int64_t start = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
-        float sum[CKPT_BLOCK]; /* the output may be any of the inputs' places, so it is written last */
+        float sum[CKPT_BLOCK]; /* the output may be the buffer of an input, so it is written last */
         const float *const first = (const float *)args->in[0] + start;
         const float *const second = (const float *)args->in[1] + start;
         float *const y = (float *)args->out[0] + start;

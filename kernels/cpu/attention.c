@@ -1,8 +1,8 @@
 /* Attention on the CPU. A thread takes one head of one sequence at a time: it packs the head's keys and values, then
- * goes through the queries BLOCK at a time, with the probabilities of BLOCK x T in its part of the workspace; no T x T
- * matrix exists. Heads are independent, so who computes which changes no bit.
+ * takes BLOCK queries at a time, with BLOCK x T probabilities in its part of the workspace. There is no T x T matrix.
+ * Heads are independent, so the assignment to threads changes no bit.
  *
- * Backward makes the probabilities again from the saved logarithms of the row sums:
+ * Backward recomputes the probabilities from the saved logarithms of the row sums:
  *   P = exp(s - lse), dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = dS K, dK = dS^T Q, dV = P^T dO
  * Source: Dao et al. 2022, arXiv:2205.14135, algorithm 4. Departure: a whole row of keys at a time, no rescaling. */
 #include <math.h>
@@ -21,7 +21,7 @@ typedef struct attention {
     int forward_threads, backward_threads;
 } attention;
 
-/* Sizes, where the tensors of a call lie, and the dropout. Rows of queries, keys, values are `in_row` apart. */
+/* Sizes, addresses and dropout of a call. Rows of queries, keys and values are `in_row` apart. */
 typedef struct problem {
     int64_t B, T, C, heads, D, in_row;
     bool causal;

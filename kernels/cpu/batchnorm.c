@@ -1,11 +1,9 @@
-/* Batch normalisation on the CPU: channels are the fastest dim, so a batch is a matrix of rows (pixels) and channels
- * and every statistic is a sum down a column. Two passes over memory each way; oneDNN's takes three.
+/* Batch normalisation on the CPU. Channels are the fastest dimension, so a batch is a matrix of rows (pixels) and
+ * channels, and every statistic is the sum of a column. Each direction takes two passes over memory; oneDNN's takes
+ * three.
  *
- * Sums are of x - center with center = the first row, which keeps the one-pass variance exact enough: float over ROWS
- * rows, then double. Each thread sums its own rows; threads are combined in order.
- *
- * Frozen it is an affine map by the running statistics, and what it divides by is worked out anew each way, in
- * workspace. */
+ * Sums are of x - center, with the first row as center, which keeps the one-pass variance exact enough: in float over
+ * ROWS rows, then in double. Each thread sums its own rows, and the threads' sums are added in order. */
 #include <math.h>
 #include <string.h>
 
@@ -73,7 +71,7 @@ static void thread_sums(int64_t first, int64_t end, int64_t channels, const floa
     }
 }
 
-/* Both sums of every channel into partial[0..2 channels), which has room for all threads'. */
+/* Writes both sums of every channel to partial[0..2 channels), which has room for the sums of all threads. */
 static void column_sums(sizes s, int threads, const float *x, const float *dy, const float *center, double *partial)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -102,7 +100,7 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *backward = *forward + 2 * channels * (ckpt_bytes)sizeof(float);
 }
 
-/* Moments of the batch into mean and rstd; running statistics move unless this is a recomputation. */
+/* Computes mean and rstd of the batch, and updates the running statistics unless this is a recomputation. */
 static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
 {
     const ckpt_node *node = args->node;
@@ -153,7 +151,7 @@ static void use_statistics(const ckpt_kernel_args *args, int64_t channels, float
     }
 }
 
-/* Weight and bias: parameters, or statistics where they do not learn. */
+/* Weight and bias: parameters, or statistics if they are frozen. */
 static const float *affine(const ckpt_kernel_args *args, int k)
 {
     return args->node->param_count > 0 ? args->param[k] : args->stat[2 + k];
@@ -216,7 +214,7 @@ static void backward_frozen(const ckpt_kernel_args *args, sizes s)
     }
 }
 
-/* dx = w rstd (dy - db / n - xhat dw / n). Source: Ioffe & Szegedy 2015, section 3, collected. */
+/* dx = w rstd (dy - db / n - xhat dw / n). Source: Ioffe & Szegedy 2015, section 3, simplified. */
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;

@@ -1,4 +1,4 @@
-/* The length of a gradient and what shortens it. */
+/* The norm of a gradient and the factor that clips it. */
 #include "kernels/cpu/clip.h"
 
 #include <math.h>

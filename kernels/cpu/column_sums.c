@@ -1,5 +1,5 @@
-/* Column sums. A strip of columns is summed over ROWS rows in a local array that stays in the first-level cache, then
- * added to the total: the blocks keep rounding small (error grows with rows / ROWS + ROWS, not with rows). */
+/* Column sums. A strip of columns is summed over ROWS rows in a local array in the first-level cache, then added to the
+ * total. The blocks keep rounding errors small: they grow with rows / ROWS + ROWS, not with rows. */
 #include "kernels/cpu/column_sums.h"
 
 enum { STRIP = 256, ROWS = 64 };

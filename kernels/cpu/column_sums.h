@@ -1,12 +1,12 @@
-/* Sums down the columns of a matrix: bias gradients. */
+/* Sums of the columns of a matrix, for bias gradients. */
 #ifndef CKPT_KERNELS_CPU_COLUMN_SUMS_H
 #define CKPT_KERNELS_CPU_COLUMN_SUMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* sum[c] = (adds ? sum[c] : 0) + the sum over rows of x[r * columns + c]. Rows are summed in blocks and the blocks in
- * order, whatever the thread count: each column belongs to one thread. */
+/* sum[c] = (adds ? sum[c] : 0) + the sum over rows of x[r * columns + c]. Rows are summed in blocks, and blocks in
+ * order. The thread count changes no bit: each column belongs to one thread. */
 void ckpt_column_sums(int64_t rows, int64_t columns, const float *x, float *sum, bool adds, int threads);
 
 #endif

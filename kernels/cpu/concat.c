@@ -1,4 +1,4 @@
-/* Tensors one after another along an axis; backward cuts the gradient up again. */
+/* Joins tensors along an axis; backward cuts the gradient into pieces. */
 #include "kernels/cpu/pieces.h"
 #include "kernels/kernel.h"
 

@@ -1,6 +1,6 @@
-/* conv2d on the CPU: oneDNN's convolutions, channels last. A convolution with 1 x 1 filters and no padding is a matrix
- * product over pixels and runs as one: its weights then need no reordering. With a stride, the pixels that count are
- * first gathered into the workspace. */
+/* conv2d on the CPU by oneDNN's convolutions, channels last. A convolution with 1 x 1 filters and no padding runs as a
+ * matrix product over pixels, whose weights need no reordering. With a stride, its input pixels are first gathered into
+ * the workspace. */
 #include <string.h>
 
 #include "core/formats/tensor.h"
@@ -10,8 +10,8 @@
 
 typedef struct conv2d {
     ckpt_dnn *forward, *input, *weight;
-    bool product;            /* the calls are matrix products, */
-    ckpt_bytes gather_bytes; /* on pixels gathered at the start of the workspace; 0: where they lie */
+    bool product;            /* the calls are matrix products */
+    ckpt_bytes gather_bytes; /* of pixels gathered at the start of the workspace; 0: not gathered */
 } conv2d;
 
 static ckpt_dnn_shape shape_of(const ckpt_node *node)
@@ -101,7 +101,7 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *backward = c->gather_bytes + (weight > input ? weight : input);
 }
 
-/* small[every output pixel] = large[the input pixel it sees], or back: the other input pixels are then zero. */
+/* Copies the input pixel of each output pixel, or back: then all other input pixels become zero. */
 static void move_pixels(const ckpt_node *node, const float *from, float *to, bool back)
 {
     const ckpt_dnn_shape s = shape_of(node);
@@ -110,7 +110,7 @@ static void move_pixels(const ckpt_node *node, const float *from, float *to, boo
 #pragma omp parallel for schedule(static) num_threads(node->threads)
     for (int64_t row = 0; row < s.batch * s.out[0]; row++) {
         const int64_t n = row / s.out[0], i = row % s.out[0];
-        /* Input rows from this output row's to the next one's are this iteration's to clear. */
+        /* This iteration clears the input rows from this output row's to the next one's. */
         const int64_t top = n * s.in[0] + i * s.stride[0];
         const int64_t below = i + 1 < s.out[0] ? top + s.stride[0] : (n + 1) * s.in[0];
         if (back) {

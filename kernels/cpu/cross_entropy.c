@@ -1,15 +1,15 @@
-/* Softmax and negative log-likelihood in one, over rows of contiguous classes. Forward keeps log-sum-exp per row and
- * how many rows count, so that backward needs one pass: (softmax - one hot) / count. */
+/* Softmax and negative log-likelihood in one, over rows of contiguous classes. Forward saves log-sum-exp of each row
+ * and the number of rows that count, so that backward needs one pass: (softmax - one hot) / count. */
 #include <math.h>
 
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-/* The loss is summed in this many parts, each in row order: a function of the rows only, not of the threads. */
+/* Parts of the sum, each in row order: this depends on the rows only, not on the threads. */
 enum { PARTS = 64 };
 
 typedef struct row_set {
-    int64_t count, classes; /* classes lie next to each other for every rank, 4 included */
+    int64_t count, classes; /* classes are contiguous for every rank, 4 included */
     const int32_t *target;
     int64_t ignore;
 } row_set;
@@ -80,7 +80,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const row_set rows = find_rows(args);
-    int64_t now = 0; /* what forward counted is what counts; the check guards the write at dx[target] */
+    int64_t now = 0; /* not used: forward has counted; the check guards the write to dx[target] */
     CKPT_TRY(check_targets(&rows, &now, err));
     const float counted = *(const float *)args->saved[1];
     const float *const logits = args->in[0];

@@ -1,5 +1,4 @@
-/* The CPU as a device: memory straight from the system, kernels run where they are called. The staging of gradients
- * for ops that cannot add is here, once, so that such kernels need not know of it. */
+/* The CPU as a device: memory comes from the system, and kernels run when they are called. */
 /* MAP_ANONYMOUS is not in POSIX 2008. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
@@ -45,7 +44,7 @@ static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err
     snprintf(cpu->description, sizeof cpu->description, "cpu: %s, %d thread%s", processor, threads,
              threads == 1 ? "" : "s");
     snprintf(cpu->libraries, sizeof cpu->libraries, "%s, OpenMP %d", ckpt_dnn_version(), _OPENMP);
-    /* Teams of another size than asked for would change the order of sums. */
+    /* A team of another size than requested would change the order of sums. */
     omp_set_dynamic(0);
     cpu->device = (ckpt_device){.api = &ckpt_device_cpu, .threads = threads};
     *device = &cpu->device;
@@ -67,7 +66,7 @@ static const char *cpu_libraries(const ckpt_device *device)
     return ((const cpu_device *)device)->libraries;
 }
 
-/* `bytes` in whole pages, at least one; false when 63 bits do not hold it. */
+/* Rounds `bytes` up to whole pages, at least one; false if 63 bits are not enough. */
 static bool whole_pages(ckpt_bytes bytes, size_t *rounded)
 {
     const int64_t page = (int64_t)sysconf(_SC_PAGESIZE);
@@ -186,7 +185,7 @@ static ckpt_code cpu_memory(ckpt_device *device, ckpt_device_memory *memory, ckp
     return CKPT_OK;
 }
 
-/* Everything is done when its call comes back, so there is nothing to order. */
+/* All work is done when its call returns, so there is nothing to order. */
 static ckpt_code cpu_signals(ckpt_device *device, int count, ckpt_err *err)
 {
     (void)device;

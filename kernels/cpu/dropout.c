@@ -1,5 +1,5 @@
-/* Dropout. The mask is drawn from a counter, by the element's place in memory, so that backward and a recomputation
- * draw the same one and nothing is stored. Kept iff uniform > p, as an integer test on the word. */
+/* Dropout. The mask comes from a counter, by the element's position in memory. Backward and a recomputation therefore
+ * draw the same mask, and nothing is stored. An element is kept iff uniform > p, tested on the integer word. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"

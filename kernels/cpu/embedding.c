@@ -1,11 +1,11 @@
-/* Rows of a table by number. Backward adds each token's gradient to its row, in token order: every thread owns a
- * range of features, so there is nothing to lock and one order for any number of threads. */
+/* Looks up rows of a table. Backward adds each token's gradient to its row, in token order. Every thread owns a range
+ * of features: nothing is locked, and the order is the same for any number of threads. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-enum { SLICE = 64 }; /* least features worth a thread of their own: a few cache lines */
+enum { SLICE = 64 }; /* the fewest features worth a thread: a few cache lines */
 
 static ckpt_code check_ids(const ckpt_kernel_args *args, int64_t tokens, int64_t rows, ckpt_err *err)
 {
@@ -48,7 +48,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     float *const grad = args->grad_param[0];
     const int64_t threads = args->node->threads;
     if ((args->grad_param_adds & 1) == 0) {
-        /* One long piece per thread: the C library then writes past the caches. */
+        /* One long piece per thread, so that the C library writes past the caches. */
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (rows * F > CKPT_PARALLEL)
         for (int64_t piece = 0; piece < threads; piece++) {
             const int64_t from = rows * piece / threads * F, to = rows * (piece + 1) / threads * F;

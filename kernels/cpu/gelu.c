@@ -1,5 +1,5 @@
-/* GELU in its exact and its tanh form. Works tile by tile: the inner function (erf, tanh, exp) fills a tile in the
- * first-level cache, and one more pass finishes it. */
+/* GELU in its exact and its tanh form, tile by tile: the inner function (erf, tanh, exp) fills a tile in the
+ * first-level cache, and a second pass finishes it. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"
@@ -17,7 +17,7 @@ static bool tanh_form(const ckpt_node *node)
     return strcmp(ckpt_node_string(node, "approximate"), "tanh") == 0;
 }
 
-/* inner = erf or tanh of what stands inside; y = x/2 (1 + inner) */
+/* inner = erf or tanh of the inner term; y = x/2 (1 + inner) */
 static void inner_tile(bool approximate, int64_t n, const float *x, float *inner)
 {
     if (approximate) {
@@ -56,7 +56,7 @@ static void slope_tile(bool approximate, int64_t n, const float *x, float *slope
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             const float inside = root_two_pi * (1.0f + 3.0f * cubic * x[i] * x[i]);
-            /* far out 1 - inner^2 is 0 and `inside` may be infinite */
+            /* for large |x|, 1 - inner^2 is 0 and `inside` may be infinite */
             const float fall = 1.0f - inner[i] * inner[i];
             const float bend = fall == 0.0f ? 0.0f : x[i] * fall * inside;
             slope[i] = 0.5f * (1.0f + inner[i]) + 0.5f * bend;

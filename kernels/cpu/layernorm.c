@@ -1,5 +1,5 @@
-/* Layer normalisation on the CPU: row by row, in the first-level cache. Parameter gradients are summed per thread over
- * blocks of ROWS rows and then over blocks; threads are combined in order. */
+/* Layer normalisation on the CPU, row by row in the first-level cache. Each thread sums parameter gradients over blocks
+ * of ROWS rows, then over blocks; the threads' sums are added in order. */
 #include <math.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *backward = 4 * sizes_of(node).width * node->threads * (ckpt_bytes)sizeof(float);
 }
 
-/* One row: both means of its input gradient, the gradient, and its share of the parameters' gradients.
+/* One row: the two means in its input gradient, the gradient, and its part of the parameters' gradients.
  * dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)). */
 static void row_backward(int64_t width, const float *x, const float *dy, const float *w, float mean, float rstd,
                          float *dx, float *dw, float *db)
@@ -114,7 +114,7 @@ static void row_backward(int64_t width, const float *x, const float *dy, const f
     }
 }
 
-/* Rows first .. end - 1; sums lie as total dw, total db, block dw, block db. */
+/* Rows first .. end - 1; the parts of `sums` are total dw, total db, block dw, block db. */
 static void thread_backward(const ckpt_kernel_args *args, int64_t width, int64_t first, int64_t end, float *sums)
 {
     const float *x = args->in[0], *dy = args->grad_out[0], *mean = args->saved[0], *rstd = args->saved[1];

@@ -1,12 +1,12 @@
-/* Linear on the CPU: three oneDNN matrix products. oneDNN divides a product among threads in a fixed way, so the bits
- * depend on the thread count only. The products that add exist beside those that overwrite, because which one a
- * backward needs is known when it runs. */
+/* Linear on the CPU: three oneDNN matrix products. oneDNN splits a product among threads in a fixed way, so the bits
+ * depend only on the thread count. Backward's products are prepared both to overwrite and to add: which of them is
+ * needed is known only when it runs. */
 #include "core/formats/tensor.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"
 
-/* [adds] */
+/* index of the arrays: 1 if the product adds */
 typedef struct linear {
     ckpt_dnn *forward, *input[2], *weight[2];
 } linear;

@@ -1,5 +1,5 @@
-/* One step of an LSTM: matrix products by oneDNN, the rest in one pass over the gates, which lie as i, f, g, o. With
- * one input the state before is zero and its products are left out. */
+/* One step of an LSTM: matrix products by oneDNN, and one pass over the gates, which are stored as i, f, g, o. With one
+ * input the previous state is zero and its products are left out. */
 #include <string.h>
 
 #include "kernels/cpu/column_sums.h"
@@ -108,7 +108,7 @@ static ckpt_code product(const lstm_state *state, int which, const void *x, cons
     return ckpt_dnn_run(state->call[which], pointer, scratch, err);
 }
 
-/* One row: the gates before their nonlinearities become the gates after, and the new state. */
+/* One row: applies the nonlinearities to the gates, and computes the new state. */
 static void forward_row(int64_t H, const float *late_bias, const float *c, float *gates, float *tanh_c, float *new_h,
                         float *new_c)
 {

@@ -1,8 +1,8 @@
-/* Mean squared error. Either side may be the one that learns. */
+/* Mean squared error, with gradients for both inputs. */
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-/* The loss is summed in this many parts, in double, and the parts in order: a function of the size only. */
+/* Parts of the sum, in double, added in order: this depends on the size only, not on the threads. */
 enum { PARTS = 64 };
 
 static double part_sum(int64_t n, const float *x, const float *target)

@@ -1,11 +1,11 @@
-/* Product of two tensors of one shape, or of x [N, C, H, W] and one factor per channel [N, C, 1, 1]. Channels lie
- * next to each other, so a gate is a row of C factors that every pixel of its image is multiplied by. */
+/* Product of two tensors of one shape, or of x [N, C, H, W] and one factor per channel [N, C, 1, 1]. Channels are the
+ * fastest dimension, so a gate is a row of C factors that multiplies every pixel of its image. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-/* Of one image: channels that one thread sums at a time, and pixels of one block of the sum. */
+/* In one image: channels that a thread sums at a time, and pixels in a block of the sum. */
 enum { CHANNELS = 64, PIXELS = 256 };
 
 static bool gated(const ckpt_node *node)

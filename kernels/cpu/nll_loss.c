@@ -1,5 +1,5 @@
-/* Mean negative log-likelihood of the right class, from log-probabilities. One number per row is read and one written,
- * so only clearing the gradient is worth threads. */
+/* Mean negative log-likelihood of the target class, from log-probabilities. It reads and writes one number per row, so
+ * only clearing the gradient is worth threads. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"

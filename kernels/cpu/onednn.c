@@ -1,8 +1,8 @@
-/* The only file that knows oneDNN (2.x, C API). A call is one to two primitives: a convolution wants its weights in a
- * blocked order of its own choosing, so a reorder from or to the plain order stands beside it, as in PyTorch.
+/* The only file that knows oneDNN (2.x, C API). A call is one or two primitives: a convolution takes its weights in a
+ * blocked order that it chooses itself, so it comes with a reordering from or to the plain order, as in PyTorch.
  *
- * All memory objects are made at creation without memory and pointed somewhere at each run. Thread counts are set
- * around creation and runs, because oneDNN divides work, and so sums, by the count it finds. */
+ * Memory objects are created without memory and get their addresses at each run. The thread count is set around
+ * creation and runs, because oneDNN splits work, and therefore sums, by the current count. */
 #include "kernels/cpu/onednn.h"
 
 #include <omp.h>
@@ -15,7 +15,7 @@
 
 enum { STEPS_MAX = 2, USES_MAX = 5, BINDINGS_MAX = 8, WORKSPACE = -1 };
 
-/* A memory object and what it is pointed at: pointer[k] of a run, or `offset` in the workspace. */
+/* A memory object and its address at a run: pointer[k], or `offset` in the workspace. */
 typedef struct binding {
     dnnl_memory_t memory;
     int pointer;
@@ -33,7 +33,7 @@ struct ckpt_dnn {
     int step_count;
     binding binding[BINDINGS_MAX];
     int binding_count;
-    ckpt_bytes blocked_bytes, scratch_bytes; /* the workspace: blocked weights, then the scratch all steps share */
+    ckpt_bytes blocked_bytes, scratch_bytes; /* of the workspace: blocked weights, then the scratch of all steps */
     int threads;
     const char *algorithm;
 };
@@ -58,7 +58,7 @@ static ckpt_code dnn_fail(ckpt_err *err, dnnl_status_t status, const char *what,
                                                            : "other status");
 }
 
-/* A CPU engine and its stream hold no work and no buffers; one of each serves the process. */
+/* A CPU engine and its stream hold no work and no buffers; the process has one of each. */
 static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
@@ -90,7 +90,7 @@ static ckpt_code bind(ckpt_dnn *dnn, const dnnl_memory_desc_t *desc, int pointer
     return CKPT_OK;
 }
 
-/* Append a primitive with its arguments: argument kind[i] is binding id[i]. */
+/* Appends a primitive with its arguments: argument kind[i] is binding id[i]. */
 static ckpt_code add_step(ckpt_dnn *dnn, const_dnnl_primitive_desc_t desc, const int *kind, const int *id, int count,
                           ckpt_err *err)
 {
@@ -134,7 +134,7 @@ static ckpt_code user_scratch(bool adds, dnnl_primitive_attr_t *attr, ckpt_err *
     return CKPT_OK;
 }
 
-/* Weights this implementation wants in another order than they lie in: their bytes, 0 when they are taken as is. */
+/* Bytes of the weights if the implementation takes them in another order than they are stored in, else 0. */
 static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_memory_desc_t *plain)
 {
     if (wanted == NULL || plain == NULL || dnnl_memory_desc_equal(wanted, plain)) {
@@ -143,8 +143,8 @@ static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_m
     return ckpt_round_up((ckpt_bytes)dnnl_memory_desc_get_size(wanted), CKPT_ALIGN);
 }
 
-/* Implementations on top of the library's own sgemm pack into heap outside any scratchpad while they run, and reference
- * ones are slow: both only where there is nothing else. */
+/* Implementations on top of the library's own sgemm pack into heap memory outside any scratchpad, and reference
+ * implementations are slow: both are used only if there is nothing else. */
 static bool is_last_resort(const_dnnl_primitive_desc_t desc)
 {
     const char *name = "";
@@ -152,22 +152,22 @@ static bool is_last_resort(const_dnnl_primitive_desc_t desc)
     return strstr(name, "gemm") != NULL || strncmp(name, "ref", 3) == 0; /* "gemm:jit", "x64:gemm:jit" */
 }
 
-/* What is asked of an implementation. */
-typedef struct wish {
+/* The properties an implementation must have. */
+typedef struct request {
     const_dnnl_op_desc_t desc;
     const_dnnl_primitive_attr_t attr;
     const_dnnl_primitive_desc_t hint;
-    dnnl_query_t weights;            /* which descriptor holds the weights, */
-    const dnnl_memory_desc_t *plain; /* and how they lie; NULL: as the implementation takes them */
+    dnnl_query_t weights;            /* which descriptor is that of the weights */
+    const dnnl_memory_desc_t *plain; /* how the weights are stored; NULL: as the implementation takes them */
     ckpt_bytes limit;                /* of all temporaries; -1: none */
-    bool last_resort;                /* take those too */
-} wish;
+    bool last_resort;                /* accept those too */
+} request;
 
-/* The first implementation, in the library's order of preference, that grants the wish. */
-static dnnl_status_t first_fit(const wish *w, dnnl_primitive_desc_t *found)
+/* The first implementation, in the library's order of preference, that meets the request. */
+static dnnl_status_t first_fit(const request *r, dnnl_primitive_desc_t *found)
 {
     dnnl_primitive_desc_iterator_t iterator = NULL;
-    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&iterator, w->desc, w->attr, engine, w->hint);
+    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&iterator, r->desc, r->attr, engine, r->hint);
     while (status == dnnl_success) {
         dnnl_primitive_desc_t candidate = dnnl_primitive_desc_iterator_fetch(iterator);
         if (candidate == NULL) {
@@ -177,8 +177,8 @@ static dnnl_status_t first_fit(const wish *w, dnnl_primitive_desc_t *found)
         const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(candidate, dnnl_query_scratchpad_md, 0);
         const ckpt_bytes bytes =
             ckpt_round_up(scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch), CKPT_ALIGN) +
-            reordered_bytes(dnnl_primitive_desc_query_md(candidate, w->weights, 0), w->plain);
-        if ((w->limit < 0 || bytes <= w->limit) && (w->last_resort || !is_last_resort(candidate))) {
+            reordered_bytes(dnnl_primitive_desc_query_md(candidate, r->weights, 0), r->plain);
+        if ((r->limit < 0 || bytes <= r->limit) && (r->last_resort || !is_last_resort(candidate))) {
             *found = candidate;
             break;
         }
@@ -191,33 +191,33 @@ static dnnl_status_t first_fit(const wish *w, dnnl_primitive_desc_t *found)
     return status;
 }
 
-/* Leaves the thread count at what the implementation is to be made and run with. A good implementation that wants more
- * than the limit is an answer too, and no reason to take a last resort. */
-static dnnl_status_t best_fit(wish *w, dnnl_primitive_desc_t *found)
+/* Sets the thread count with which to make and run the implementation. If a good implementation exists but needs more
+ * than the limit, this fails instead of taking a last resort. */
+static dnnl_status_t best_fit(request *r, dnnl_primitive_desc_t *found)
 {
-    dnnl_status_t status = first_fit(w, found);
+    dnnl_status_t status = first_fit(r, found);
     if (status != dnnl_success && omp_get_max_threads() > 1) {
-        /* Threads that share one output each want a copy of it: one thread needs none. */
+        /* Threads that share an output each need a copy of it; one thread needs none. */
         const int threads = omp_get_max_threads();
         omp_set_num_threads(1);
-        status = first_fit(w, found);
+        status = first_fit(r, found);
         omp_set_num_threads(status == dnnl_success ? 1 : threads);
     }
     if (status == dnnl_success) {
         return status;
     }
     dnnl_primitive_desc_t larger = NULL;
-    wish unlimited = *w;
+    request unlimited = *r;
     unlimited.limit = -1;
     if (first_fit(&unlimited, &larger) == dnnl_success) {
         dnnl_primitive_desc_destroy(larger);
         return status;
     }
-    w->last_resort = true;
-    return first_fit(w, found);
+    r->last_resort = true;
+    return first_fit(r, found);
 }
 
-/* Sizes in the library are int64_t at its door and int inside: larger ones divide by zero there. */
+/* The library takes sizes as int64_t and uses int inside: larger sizes make it divide by zero. */
 static ckpt_code need_int(int64_t size, ckpt_err *err)
 {
     if (size > INT32_MAX) {
@@ -247,51 +247,49 @@ static ckpt_code matmul_steps(ckpt_dnn *dnn, const dnnl_memory_desc_t desc[4], b
     return add_step(dnn, found, kind, id, bias ? 4 : 3, err);
 }
 
-static ckpt_code matmul_fill(ckpt_dnn *dnn, const ckpt_dnn_matrix *const matrix[3], bool bias, bool adds,
-                             ckpt_bytes limit, ckpt_err *err)
+typedef struct product {
+    const ckpt_dnn_matrix *matrix[3]; /* x, w, y */
+    bool bias, adds;
+} product;
+
+static ckpt_code matmul_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err)
 {
+    const product *const p = what;
     dnnl_memory_desc_t desc[4];
     for (int i = 0; i < 3; i++) {
-        CKPT_TRY(matrix_desc(matrix[i], &desc[i], err));
+        CKPT_TRY(matrix_desc(p->matrix[i], &desc[i], err));
     }
-    const ckpt_dnn_matrix row = {1, matrix[2]->columns, matrix[2]->columns, 1};
+    const ckpt_dnn_matrix row = {1, p->matrix[2]->columns, p->matrix[2]->columns, 1};
     CKPT_TRY(matrix_desc(&row, &desc[3], err));
     dnnl_matmul_desc_t matmul;
-    DNN_TRY(err, dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], bias ? &desc[3] : NULL, &desc[2]),
+    DNN_TRY(err, dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], p->bias ? &desc[3] : NULL, &desc[2]),
             "a matrix product");
     dnnl_primitive_attr_t attr = NULL;
-    CKPT_TRY(user_scratch(adds, &attr, err));
+    CKPT_TRY(user_scratch(p->adds, &attr, err));
     dnnl_primitive_desc_t found = NULL;
-    wish w = {.desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit};
-    const dnnl_status_t status = best_fit(&w, &found);
+    request r = {.desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit};
+    const dnnl_status_t status = best_fit(&r, &found);
     dnnl_primitive_attr_destroy(attr);
     DNN_TRY(err, status, "a matrix product");
     dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
-    const ckpt_code code = matmul_steps(dnn, desc, bias, found, err);
+    const ckpt_code code = matmul_steps(dnn, desc, p->bias, found, err);
     dnnl_primitive_desc_destroy(found);
     return code;
 }
 
-static ckpt_code begin(ckpt_dnn **dnn, ckpt_err *err)
+/* Makes a call for `threads`: `fill` describes it from `what`. */
+static ckpt_code make(ckpt_code (*fill)(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err),
+                      const void *what, int threads, ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err)
 {
     pthread_once(&engine_once, engine_open);
     DNN_TRY(err, engine_status, "a CPU engine");
-    *dnn = ckpt_memory_get(sizeof **dnn);
-    if (*dnn == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a oneDNN call", sizeof **dnn);
+    ckpt_dnn *const made = ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a oneDNN call", sizeof *made);
     }
-    return CKPT_OK;
-}
-
-ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, const ckpt_dnn_matrix *y, bool bias,
-                          bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err)
-{
-    ckpt_dnn *made = NULL;
-    CKPT_TRY(begin(&made, err));
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
-    const ckpt_dnn_matrix *const matrix[3] = {x, w, y};
-    const ckpt_code code = matmul_fill(made, matrix, bias, adds, limit, err);
+    const ckpt_code code = fill(made, what, limit, err);
     made->threads = omp_get_max_threads();
     omp_set_num_threads(before);
     if (code != CKPT_OK) {
@@ -302,7 +300,14 @@ ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, co
     return CKPT_OK;
 }
 
-/* Descriptions of x, w, y, bias: with weights left to the library, and as they lie. */
+ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, const ckpt_dnn_matrix *y, bool bias,
+                          bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err)
+{
+    const product what = {{x, w, y}, bias, adds};
+    return make(matmul_fill, &what, threads, limit, dnn, err);
+}
+
+/* Descriptions of x, w, y, bias; of w twice: in an order that the library chooses, and as it is stored. */
 typedef struct convolution {
     dnnl_memory_desc_t x, w_any, w_plain, y, bias;
     dnnl_dims_t stride, padding;
@@ -348,26 +353,26 @@ static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution
     if (status != dnnl_success) {
         return status;
     }
-    wish w = {.desc = &desc, .attr = attr, .weights = dnnl_query_weights_md, .plain = &c->w_plain, .limit = limit};
+    request r = {.desc = &desc, .attr = attr, .weights = dnnl_query_weights_md, .plain = &c->w_plain, .limit = limit};
     if (direction == CKPT_DNN_FORWARD) {
-        return best_fit(&w, found);
+        return best_fit(&r, found);
     }
     dnnl_primitive_desc_t hint = NULL;
     status = dnnl_primitive_desc_create(&hint, &desc, attr, engine, NULL);
     if (status != dnnl_success) {
         return status;
     }
-    w.hint = hint;
+    r.hint = hint;
     if (direction == CKPT_DNN_INPUT_GRADIENT) {
         status = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, &c->y,
                                                           c->stride, c->padding, c->padding);
     } else {
-        w.weights = dnnl_query_diff_weights_md;
+        r.weights = dnnl_query_diff_weights_md;
         status = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, bias,
                                                              &c->y, c->stride, c->padding, c->padding);
     }
     if (status == dnnl_success) {
-        status = best_fit(&w, found);
+        status = best_fit(&r, found);
     }
     dnnl_primitive_desc_destroy(hint);
     return status;
@@ -422,9 +427,15 @@ static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_dnn_shape *s, const
     return CKPT_OK;
 }
 
-static ckpt_code convolution_fill(ckpt_dnn *dnn, const ckpt_dnn_shape *shape, ckpt_dnn_direction direction,
-                                  ckpt_bytes limit, ckpt_err *err)
+typedef struct convolution_call {
+    const ckpt_dnn_shape *shape;
+    ckpt_dnn_direction direction;
+} convolution_call;
+
+static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err)
 {
+    const ckpt_dnn_shape *const shape = ((const convolution_call *)what)->shape;
+    const ckpt_dnn_direction direction = ((const convolution_call *)what)->direction;
     convolution c;
     CKPT_TRY(convolution_descs(shape, &c, err));
     dnnl_primitive_attr_t attr = NULL;
@@ -446,19 +457,8 @@ static ckpt_code convolution_fill(ckpt_dnn *dnn, const ckpt_dnn_shape *shape, ck
 ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads, ckpt_bytes limit,
                                ckpt_dnn **dnn, ckpt_err *err)
 {
-    ckpt_dnn *made = NULL;
-    CKPT_TRY(begin(&made, err));
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
-    const ckpt_code code = convolution_fill(made, shape, direction, limit, err);
-    made->threads = omp_get_max_threads();
-    omp_set_num_threads(before);
-    if (code != CKPT_OK) {
-        ckpt_dnn_destroy(made);
-        return code;
-    }
-    *dnn = made;
-    return CKPT_OK;
+    const convolution_call what = {shape, direction};
+    return make(convolution_fill, &what, threads, limit, dnn, err);
 }
 
 void ckpt_dnn_destroy(ckpt_dnn *dnn)

@@ -1,10 +1,10 @@
-/* oneDNN, made small: matrix products and convolutions as ready-made calls. Only onednn.c sees oneDNN itself.
+/* Matrix products and convolutions by oneDNN, as prepared calls. Only onednn.c includes oneDNN itself.
  *
  * A call is created once, from shapes, and run any number of times on any addresses. Its temporaries (weights in the
- * library's blocked order, scratchpads) lie in a workspace the caller gives. What oneDNN still takes from the heap
- * while a call runs is the table of its arguments: under 4 KB, given back before the call returns. Where it has
- * nothing but code on top of its own sgemm (products without AVX-512; padding as wide as the filter, some strides
- * beyond 2), that packs into tens to hundreds of kilobytes of heap. */
+ * library's blocked order, scratchpads) are in a workspace that the caller gives. While a call runs, oneDNN still takes
+ * under 4 KB of heap for a table of arguments and frees it before the call returns. For a few calls it only has code on
+ * top of its own sgemm (products without AVX-512; padding as wide as the filter, some strides beyond 2), which packs
+ * into tens to hundreds of kilobytes of heap. */
 #ifndef CKPT_KERNELS_CPU_ONEDNN_H
 #define CKPT_KERNELS_CPU_ONEDNN_H
 
@@ -16,16 +16,16 @@
 
 typedef struct ckpt_dnn ckpt_dnn;
 
-/* Element (r, c) lies at r * row_stride + c * column_stride; one of the strides is 1. */
+/* Element (r, c) is at r * row_stride + c * column_stride; one of the strides is 1. */
 typedef struct ckpt_dnn_matrix {
     int64_t rows, columns, row_stride, column_stride; /* elements */
 } ckpt_dnn_matrix;
 
-/* y = x w: pointers x, w, y, bias (added to every row; NULL when there is none).
+/* Creates y = x w with the pointers x, w, y, bias (added to every row; NULL: none).
  *
- *   adds      y += x w
- *   threads   the number that will run it; results depend on it
- *   limit     bytes of workspace at most; -1: no limit
+ *   adds      y += x w instead
+ *   threads   that will run it; results depend on their number
+ *   limit     the most bytes of workspace; -1: no limit
  *
  * Errors: CKPT_DEVICE (the library refuses, or a size is beyond int), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, const ckpt_dnn_matrix *y,
@@ -46,17 +46,18 @@ typedef enum ckpt_dnn_direction {
     CKPT_DNN_WEIGHT_GRADIENT
 } ckpt_dnn_direction;
 
-/* The library's fastest convolution whose temporaries fit `limit` (-1: no limit). Errors: as ckpt_dnn_matmul. */
+/* Creates the library's fastest convolution whose temporaries fit `limit` (-1: no limit). Errors: as
+ * ckpt_dnn_matmul. */
 CKPT_MUST_USE ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads,
                                              ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err);
 
 void ckpt_dnn_destroy(ckpt_dnn *dnn); /* NULL is fine */
 
-/* Bytes of workspace a run uses; the name oneDNN gives to the algorithm. */
+/* Bytes of workspace of a run; the algorithm's name in oneDNN. */
 ckpt_bytes ckpt_dnn_workspace(const ckpt_dnn *dnn);
 const char *ckpt_dnn_algorithm(const ckpt_dnn *dnn);
 
-/* `pointer` in the order said above; `workspace` is CKPT_ALIGN aligned and may be NULL when none is used. */
+/* Runs the call. `pointer` is in the order given above. `workspace` is CKPT_ALIGN aligned; NULL if none is used. */
 CKPT_MUST_USE ckpt_code ckpt_dnn_run(const ckpt_dnn *dnn, const void *const pointer[4], void *workspace, ckpt_err *err);
 
 const char *ckpt_dnn_version(void); /* "oneDNN 2.6.3"; static */

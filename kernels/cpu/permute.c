@@ -1,6 +1,6 @@
-/* Dimensions are put in the order of the destination and neighbours that stay neighbours become one. Then either the
- * last dimension is the last on both sides and rows are copied, or two dimensions change places and are copied in
- * square tiles, so that both sides are touched in whole cache lines. */
+/* Dimensions are sorted by the order of the destination, and neighbours that stay neighbours are merged. If the last
+ * dimension is the last on both sides, rows are copied. Otherwise two dimensions change places and are copied in square
+ * tiles, so that both sides use whole cache lines. */
 #include "kernels/cpu/permute.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ void ckpt_permutation_invert(ckpt_permutation *permutation)
     }
 }
 
-/* Axes longer than 1, slowest of the destination first, merged; gives their number, at least 1. */
+/* Finds the merged axes longer than 1, slowest of the destination first; returns their number, at least 1. */
 static int simplify(const ckpt_permutation *permutation, axis *axes)
 {
     int count = 0;

@@ -1,5 +1,5 @@
-/* Rows of the whole are dealt out to the threads; within a row the pieces come in order. Short pieces are copied by a
- * loop: with channels last a piece is often a dozen floats, and calling memcpy would cost more than copying. */
+/* Threads share the rows of the whole; within a row the pieces come in order. A loop copies short pieces: with channels
+ * last a piece is often a dozen floats, for which a call of memcpy costs more than the copy. */
 #include "kernels/cpu/pieces.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
-/* A tensor as pieces along one dimension: what concat and split do, forward and backward, in both directions. */
+/* A tensor as pieces along one dimension: forward and backward of concat and split. */
 #ifndef CKPT_KERNELS_CPU_PIECES_H
 #define CKPT_KERNELS_CPU_PIECES_H
 
 #include "core/formats/tensor.h"
 #include "ops/op.h"
 
-/* In memory the whole is `outer` rows, each the rows of the pieces one after another.
- * Equation: sum of length[k] = whole_length. */
+/* In memory the whole is `outer` rows, each made of the pieces' rows one after another: the sum of length[k] is
+ * whole_length. */
 typedef struct ckpt_pieces {
     int64_t outer, whole_length;
     int count;
@@ -14,14 +14,14 @@ typedef struct ckpt_pieces {
     int threads;
 } ckpt_pieces;
 
-/* Pieces `piece[0..count)` of `whole` along dimension `axis` (of the shape as written; negative from the end). */
+/* Describes the pieces piece[0..count) of `whole` along `axis` (of the logical shape; negative: from the end). */
 void ckpt_pieces_describe(const ckpt_shape *whole, const ckpt_tensor *piece, int count, int64_t axis, int threads,
                           ckpt_pieces *pieces);
 
 /* whole = the pieces side by side; a NULL piece is zeros. `adds`: whole += pieces. */
 void ckpt_pieces_join(const ckpt_pieces *pieces, const void *const *piece, bool adds, float *whole);
 
-/* Every piece that is not NULL from the whole, in increasing order; bit k of `adds`: piece k += instead. */
+/* Copies the whole into its pieces (NULL: skipped), in increasing order; bit k of `adds`: piece k += instead. */
 void ckpt_pieces_cut(const ckpt_pieces *pieces, const float *whole, uint64_t adds, void *const *piece);
 
 #endif

@@ -1,6 +1,6 @@
-/* Pooling on the CPU. Channels are the fastest dim, so every loop's innermost part runs over the channels of one pixel
- * and vectorises. Backward gathers: each input pixel adds up the windows that cover it, in order, so that no two
- * threads write one element. */
+/* Pooling on the CPU. Channels are the fastest dimension, so every innermost loop runs over the channels of a pixel and
+ * vectorises. Backward gathers: each input pixel sums the windows that cover it, in order, so that no two threads write
+ * the same element. */
 #include <string.h>
 
 #include "core/formats/tensor.h"

@@ -1,4 +1,4 @@
-/* A learned row per position, added to every sequence of the batch. */
+/* Adds a learned row per position to every sequence of the batch. */
 #include <string.h>
 
 #include "kernels/cpu/vector.h"
@@ -22,7 +22,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* One position: the gradients of all sequences, in order. */
+/* Adds the gradients of all sequences at one position, in order. */
 static void position_gradient(const ckpt_shape *shape, int64_t t, const float *dy, bool adds, float *grad)
 {
     const int64_t B = shape->dim[0], T = shape->dim[1], H = shape->dim[2];

@@ -1,10 +1,10 @@
-/* Reshape and flatten where they are no alias: a tensor of rank 4 lies channels last, so that its elements change
- * places. The order of the elements as written is common to both sides. */
+/* Reshape and flatten that cannot be aliases: a tensor of rank 4 is stored channels last, so its elements must move.
+ * The logical order of the elements is the same on both sides. */
 #include "kernels/cpu/permute.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-/* Both sides channels last and of different shapes: every element's place is worked out. */
+/* Both sides channels last and of different shapes: computes the position of every element. */
 static void copy_between_images(const ckpt_shape *from_shape, const ckpt_shape *to_shape, const float *from, bool adds,
                                 float *to, int threads)
 {
@@ -28,7 +28,7 @@ static void copy_between_images(const ckpt_shape *from_shape, const ckpt_shape *
     }
 }
 
-/* Where one side is of rank 4, the other lies as written, which is plain strides over the rank-4 dimensions. */
+/* One side has rank 4; the other is stored in logical order, which is plain strides over the rank-4 dimensions. */
 static void copy_reshaped(const ckpt_shape *from_shape, const ckpt_shape *to_shape, const float *from, bool adds,
                           float *to, int threads)
 {

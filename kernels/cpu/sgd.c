@@ -1,5 +1,5 @@
-/* SGD in one pass over parameter, gradient and velocity. The velocity starts as zeros, so that its first value is the
- * gradient, as in PyTorch (which has no dampening here). */
+/* SGD in one pass over parameter, gradient and velocity. The velocity starts as zeros, so its first value is the
+ * gradient, as in PyTorch without dampening. */
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 

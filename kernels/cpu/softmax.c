@@ -1,6 +1,7 @@
-/* Softmax and log-softmax along one axis. Where the axis is the fastest in memory a row is worked on at once;
- * elsewhere a strip of neighbouring rows goes down the axis side by side. */
+/* Softmax and log-softmax along one axis. If the axis is the fastest in memory, a row is computed at once; otherwise a
+ * strip of neighbouring rows goes down the axis side by side. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
@@ -23,6 +24,11 @@ static axis_view view_axis(const ckpt_node *node)
     view.outer = view.count / (view.length * view.inner);
     view.strips = (view.inner + STRIP - 1) / STRIP;
     return view;
+}
+
+static bool takes_log(const ckpt_node *node)
+{
+    return strcmp(node->op->name, "log_softmax") == 0;
 }
 
 static void forward_row(bool is_log, int64_t n, const float *x, float *y)
@@ -123,8 +129,10 @@ static void backward_strip(bool is_log, int64_t length, int64_t inner, int64_t n
     }
 }
 
-static void forward_any(const ckpt_kernel_args *args, bool is_log)
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
+    (void)err;
+    const bool is_log = takes_log(args->node);
     const axis_view view = view_axis(args->node);
     const float *const x = args->in[0];
     float *const y = args->out[0];
@@ -139,10 +147,13 @@ static void forward_any(const ckpt_kernel_args *args, bool is_log)
         const int64_t from = piece / view.strips * view.length * view.inner + i;
         forward_strip(is_log, view.length, view.inner, n, x + from, y + from);
     }
+    return CKPT_OK;
 }
 
-static void backward_any(const ckpt_kernel_args *args, bool is_log)
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
+    (void)err;
+    const bool is_log = takes_log(args->node);
     const axis_view view = view_axis(args->node);
     const float *const y = args->out[0];
     const float *const dy = args->grad_out[0];
@@ -159,44 +170,17 @@ static void backward_any(const ckpt_kernel_args *args, bool is_log)
         const int64_t from = piece / view.strips * view.length * view.inner + i;
         backward_strip(is_log, view.length, view.inner, n, y + from, dy + from, dx + from);
     }
-}
-
-static ckpt_code softmax_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    forward_any(args, false);
-    return CKPT_OK;
-}
-
-static ckpt_code softmax_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    backward_any(args, false);
-    return CKPT_OK;
-}
-
-static ckpt_code log_softmax_forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    forward_any(args, true);
-    return CKPT_OK;
-}
-
-static ckpt_code log_softmax_backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    backward_any(args, true);
     return CKPT_OK;
 }
 
 const ckpt_kernel ckpt_cpu_softmax = {
     .op = "softmax",
-    .forward = softmax_forward,
-    .backward = softmax_backward,
+    .forward = forward,
+    .backward = backward,
 };
 
 const ckpt_kernel ckpt_cpu_log_softmax = {
     .op = "log_softmax",
-    .forward = log_softmax_forward,
-    .backward = log_softmax_backward,
+    .forward = forward,
+    .backward = backward,
 };

@@ -1,4 +1,4 @@
-/* A tensor cut into pieces along an axis; backward joins the gradients, zeros where nothing reads a piece. */
+/* Cuts a tensor into pieces along an axis; backward joins the gradients, with zeros for pieces that nothing reads. */
 #include "kernels/cpu/pieces.h"
 #include "kernels/kernel.h"
 

@@ -1,17 +1,10 @@
 /* Hyperbolic tangent. Backward reads the output: 1 - y^2. */
-#include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
+#include "kernels/cpu/pointwise.h"
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
-    const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
-    const float *const x = args->in[0];
-    float *const y = args->out[0];
-#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
-    for (int64_t b = 0; b < blocks; b++) {
-        ckpt_vector_tanh(CKPT_IN_BLOCK(count, b), x + b * CKPT_BLOCK, y + b * CKPT_BLOCK);
-    }
+    ckpt_pointwise_blocks(args, ckpt_shape_count(&args->node->in[0].shape), ckpt_vector_tanh);
     return CKPT_OK;
 }
 
@@ -22,17 +15,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const float *const y = args->out[0];
     const float *const dy = args->grad_out[0];
     float *const dx = args->grad_in[0];
-    if ((args->grad_in_adds & 1) != 0) {
-#pragma omp parallel for simd schedule(static) num_threads(args->node->threads) if (parallel : count > CKPT_PARALLEL)
-        for (int64_t i = 0; i < count; i++) {
-            dx[i] += dy[i] * (1.0f - y[i] * y[i]);
-        }
-    } else {
-#pragma omp parallel for simd schedule(static) num_threads(args->node->threads) if (parallel : count > CKPT_PARALLEL)
-        for (int64_t i = 0; i < count; i++) {
-            dx[i] = dy[i] * (1.0f - y[i] * y[i]);
-        }
-    }
+    CKPT_EACH_GRADIENT(dx, dy[i] * (1.0f - y[i] * y[i]));
     return CKPT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Small matrix products. With AVX-512, 8 rows x 32 columns of c stay in 16 registers while k runs; elsewhere a plain
+/* Small matrix products. With AVX-512, 8 rows x 32 columns of c stay in 16 registers over all k. Without it, a plain
  * loop that the compiler vectorises along the columns. */
 #include "kernels/cpu/tile.h"
 
@@ -8,7 +8,7 @@
 
 enum { ROWS = 8, LANES = 16, COLUMNS = 2 * LANES };
 
-/* Which of two vectors' columns exist. */
+/* Masks of the columns that exist in two vectors. */
 typedef struct rest {
     __mmask16 low, high;
 } rest;
@@ -20,8 +20,8 @@ static inline rest rest_of(int64_t left)
     return (rest){(__mmask16)low, (__mmask16)high};
 }
 
-/* One row of a block: two registers. The compiler keeps single variables in registers where it would put an array on
- * the stack, hence the eight names below. */
+/* One row of a block: two registers. The block below uses eight variables because the compiler would put an array on
+ * the stack. */
 typedef struct pair {
     __m512 low, high;
 } pair;

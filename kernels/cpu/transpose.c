@@ -1,4 +1,4 @@
-/* Dimensions in another order, as written in the model; the strides of both shapes know where things lie. */
+/* Permutes dimensions of the logical shape; the strides of both shapes give the positions in memory. */
 #include "kernels/cpu/permute.h"
 #include "kernels/kernel.h"
 

@@ -1,5 +1,5 @@
-/* Images enlarged by a whole factor. A pixel is a row of channels. Backward gathers: one thread makes a row of input
- * gradients from the output rows that touched it, in order, so that nothing is shared. */
+/* Enlarges images by a whole factor. A pixel is a row of channels. Backward gathers: one thread makes a row of input
+ * gradients from the output rows that used it, in order, so that threads share nothing. */
 #include <math.h>
 #include <string.h>
 
@@ -23,8 +23,8 @@ static image_set describe(const ckpt_node *node)
                        .bilinear = strcmp(ckpt_node_string(node, "mode"), "bilinear") == 0};
 }
 
-/* Output row or column `i` of an input of `length` is (1 - part) x[low] + part x[high]: pixel centres at half
- * numbers, positions before the first centre at it. Nearest: low = high. */
+/* Output row or column `i` of an input of `length` is (1 - part) x[low] + part x[high]. Pixel centres are at half
+ * numbers; positions before the first centre count as at that centre. Nearest: low = high. */
 typedef struct sample {
     int64_t low, high;
     float part;
@@ -81,7 +81,7 @@ static void add_scaled(int64_t n, float factor, const float *from, float *to)
     }
 }
 
-/* One output row's share `weight` in an input row of gradients. */
+/* Adds an output row, times `weight`, to an input row of gradients. */
 static void gather_row(const image_set *set, float weight, const float *dy, float *dx)
 {
     for (int64_t j = 0; j < set->W * set->scale; j++) {

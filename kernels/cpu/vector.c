@@ -1,7 +1,7 @@
-/* The shared loops. Each works on one element by arithmetic that has no branch and calls no library, so that the
- * compiler makes vectors of it without being allowed to reorder anything; a tail done one by one has the same bits.
+/* The shared loops. The arithmetic of an element has no branch and calls no library, so that the compiler can vectorise
+ * it without reordering anything. A tail computed one by one has the same bits.
  *
- * The polynomials interpolate at Chebyshev nodes of the interval beside them, rounded to float. */
+ * The polynomials interpolate at Chebyshev nodes of the given interval, rounded to float. */
 #include "kernels/cpu/vector.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ typedef union bits {
     uint32_t word;
 } bits;
 
-/* a * b + c: fused where the processor does that in one instruction, never by a library call. */
+/* a * b + c: fused if the processor has an instruction for it, never by a library call. */
 static inline float fused(float a, float b, float c)
 {
 #ifdef __FP_FAST_FMAF
@@ -25,8 +25,8 @@ static inline float fused(float a, float b, float c)
 #endif
 }
 
-/* exp(x) = 2^n exp(r), n = x / ln 2 rounded (by adding 1.5 * 2^23), |r| <= ln 2 / 2; 2^n in two factors, so that
- * results that are not normal round once and large ones become infinite. NaN stays NaN. */
+/* exp(x) = 2^n exp(r), n = x / ln 2 rounded (by adding 1.5 * 2^23), |r| <= ln 2 / 2. 2^n is applied as two factors, so
+ * that subnormal results round once and large ones become infinite. NaN stays NaN. */
 static inline float exp_one(float x)
 {
     const float round = 0x1.8p23f;
@@ -170,7 +170,7 @@ float ckpt_vector_exp_sum(int64_t n, const float *x, float shift)
             lane[j] += exp_one(x[i + j] - shift);
         }
     }
-    if (i < n) { /* rows of few classes are mostly tail: one more vector, padded, beats up to 15 single ones */
+    if (i < n) { /* rows of few classes are mostly tail: one padded vector beats up to 15 single elements */
         const int64_t rest = n - i;
         float padded[LANES];
         for (int j = 0; j < LANES; j++) {
@@ -230,8 +230,8 @@ static inline uint32_t high_product(uint32_t a, uint32_t b)
     return (uint32_t)(((uint64_t)a * b) >> 32);
 }
 
-/* PHILOX_BLOCKS blocks from `block`: the rounds of ckpt_philox side by side, then the four words of each block put
- * next to each other. */
+/* PHILOX_BLOCKS blocks from `block`: the rounds of ckpt_philox side by side, then the four words of each block in a
+ * row. */
 static void philox_blocks(const uint32_t key[2], uint32_t c2, uint32_t c3, uint64_t block, uint32_t *words)
 {
     uint32_t out[4][PHILOX_BLOCKS];

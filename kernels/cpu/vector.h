@@ -1,26 +1,26 @@
-/* Loops over plain arrays that several CPU kernels share. Everything here is serial; callers cut the work for the
- * threads. The convention that would surprise: sums run over 16 lanes that are combined in a fixed order, so that a
- * result depends on the values and the count only, never on addresses, and the compiler may use any vector width.
+/* Serial loops over arrays that several CPU kernels share; callers split the work among threads. Sums run over 16 lanes
+ * that are combined in a fixed order. A result therefore depends only on values and count, not on addresses, and the
+ * compiler may use any vector width.
  *
- * Input and output may be the same array where a function writes one; they never overlap otherwise. */
+ * An output may be the input array itself; otherwise arrays do not overlap. */
 #ifndef CKPT_KERNELS_CPU_VECTOR_H
 #define CKPT_KERNELS_CPU_VECTOR_H
 
 #include <stdint.h>
 
 enum {
-    /* Elements that one thread takes at a time: 16 KiB of float, half of a first-level cache. */
+    /* Elements that a thread takes at a time: 16 KiB of float, half of a first-level cache. */
     CKPT_BLOCK = 4096,
-    /* Fewer elements than this are not worth waking another thread for. A function of the size only, never of the
-     * load: the cut into blocks, and with it every bit, stays the same. */
+    /* Fewer elements are not worth waking another thread. This depends on the size only, not on the load, so that the
+     * split into blocks, and with it every bit, stays the same. */
     CKPT_PARALLEL = 16384,
 };
 
-/* Blocks that `count` elements make, and the elements in block `b`. */
+/* The number of blocks of `count` elements, and the elements in block `b`. */
 #define CKPT_BLOCKS(count)      (((count) + CKPT_BLOCK - 1) / CKPT_BLOCK)
 #define CKPT_IN_BLOCK(count, b) ((count) - (b)*CKPT_BLOCK < CKPT_BLOCK ? (count) - (b)*CKPT_BLOCK : CKPT_BLOCK)
 
-/* Reductions; n >= 1. max passes over NaN, unless x[0] is one: a sum of exp(x - max) then still becomes NaN. */
+/* Reductions; n >= 1. max ignores NaN except in x[0], so that a sum of exp(x - max) still becomes NaN. */
 float ckpt_vector_max(int64_t n, const float *x);
 float ckpt_vector_sum(int64_t n, const float *x);
 float ckpt_vector_dot(int64_t n, const float *x, const float *y);

@@ -24,9 +24,10 @@
 #include "kernels/cuda/trial.h"
 
 enum {
-    RESULTS = 16, /* asked for; of those that will do, the first CKPT_TRIAL_CANDIDATES are candidates */
+    RESULTS = 16, /* asked for; the first CKPT_TRIAL_CANDIDATES suitable ones are candidates */
     WORDS = sizeof((cublasLtMatmulAlgo_t *)0)->data / sizeof(uint64_t),
-    WORKSPACE_ALIGN = 256, /* what cublasLtMatmul may expect of a workspace; ours start at multiples of CKPT_ALIGN */
+    WORKSPACE_ALIGN =
+        256, /* the alignment that cublasLtMatmul may rely on; our workspaces start at multiples of CKPT_ALIGN */
     SLACK = WORKSPACE_ALIGN - CKPT_ALIGN,
     OPERAND_ALIGN = 16,
 };
@@ -86,7 +87,7 @@ static cudaDataType_t type_of(ckpt_dtype dtype)
     return dtype == CKPT_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* A row-major matrix [rows x columns], or [columns x rows] when it lies turned, in the library's eyes. */
+/* The library's layout of a row-major matrix [rows x columns], stored as [columns x rows] if turned. */
 static ckpt_code make_layout(cublasLtMatrixLayout_t *layout, ckpt_dtype dtype, int64_t rows, int64_t columns,
                              bool turned, int64_t stride, ckpt_err *err)
 {
@@ -129,7 +130,7 @@ static ckpt_code make_call(ckpt_blas_product *product, const ckpt_blas_shape *sh
         const int32_t type = (int32_t)type_of(shape->out);
         CKPT_TRY(set_call(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, err));
         CKPT_TRY(set_call(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type, err));
-        /* Never read: it tells the heuristic which alignment to count on. */
+        /* Never read: it tells the heuristic the alignment. */
         CKPT_TRY(set_bias(product, (const void *)(uintptr_t)OPERAND_ALIGN, err));
     }
     CKPT_TRY(make_layout(&product->w, shape->in, shape->inner, shape->columns, shape->w_turned, shape->w_stride, err));
@@ -137,7 +138,7 @@ static ckpt_code make_call(ckpt_blas_product *product, const ckpt_blas_shape *sh
     return make_layout(&product->y, shape->out, shape->rows, shape->columns, false, shape->y_stride, err);
 }
 
-/* Strides are part of the layouts, so only the first element's alignment is left to promise. */
+/* Layouts have the strides, so only the first element's alignment is missing. */
 static ckpt_code fill_preference(cublasLtMatmulPreference_t preference, size_t room, ckpt_err *err)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
@@ -179,8 +180,8 @@ static bool read_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConf
            written == bytes;
 }
 
-/* Does the library do it, within `room`, with the same bits each time? Parts of the inner dimension only where it is a
- * multiple of any tile, and added up as the head of this file says. */
+/* Succeeds if the library supports the algorithm within `room` with the same bits in every run. It may split the inner
+ * dimension only if this is a multiple of any tile, and must add the parts as the head of this file says. */
 static cublasStatus_t admit(const ckpt_blas_product *product, const cublasLtMatmulAlgo_t *algo, size_t room,
                             candidate *one)
 {
@@ -206,7 +207,7 @@ static size_t room_of(ckpt_bytes limit)
     return limit > SLACK ? (size_t)((limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN) : 0;
 }
 
-/* Up to CKPT_TRIAL_CANDIDATES of the library's answers that will do, in its order; none is an error. */
+/* Finds up to CKPT_TRIAL_CANDIDATES suitable algorithms, in the library's order; none is an error. */
 static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candidate *at, int *count, ckpt_err *err)
 {
     const ckpt_blas_shape *const shape = &product->shape;
@@ -234,7 +235,7 @@ static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candida
     return *count > 0 ? CKPT_OK : refuse(shape, limit, "", err);
 }
 
-/* Take it into use and write its name. */
+/* Makes it the algorithm in use and writes its name. */
 static void use(ckpt_blas_product *product, const candidate *one)
 {
     int words = WORDS;
@@ -248,7 +249,7 @@ static void use(ckpt_blas_product *product, const candidate *one)
     }
 }
 
-/* `choice` is what `use` wrote; what it writes now is compared with it by ckpt_device_bind. */
+/* `choice` is a name that `use` wrote; ckpt_device_bind compares it with the name written now. */
 static ckpt_code find(ckpt_blas_product *product, const char *choice, ckpt_bytes limit, ckpt_err *err)
 {
     char here[CKPT_PIECE_TEXT];

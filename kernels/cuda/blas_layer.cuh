@@ -1,4 +1,4 @@
-/* What layers made of matrix products share: dense shapes, and which copy of a parameter a product reads. */
+/* Helpers of layers made of matrix products: dense shapes, and the copy of a parameter that a product reads. */
 #ifndef CKPT_KERNELS_CUDA_BLAS_LAYER_CUH
 #define CKPT_KERNELS_CUDA_BLAS_LAYER_CUH
 
@@ -29,13 +29,13 @@ static inline ckpt_blas_shape blas_of(int64_t rows, int64_t columns, int64_t inn
     };
 }
 
-/* Parameter k as a product reads it: the bfloat16 copy where there is one. */
+/* Parameter k as products read it: the bfloat16 copy, if there is one. */
 static inline const void *blas_param(const ckpt_kernel_args *args, int k)
 {
     return args->param16[k] != NULL ? args->param16[k] : (const void *)args->param[k];
 }
 
-/* The larger of `bytes` and what a product uses; NULL: none. */
+/* The larger of `bytes` and the workspace of a product; NULL: no product. */
 static inline ckpt_bytes blas_most(ckpt_bytes bytes, const ckpt_blas_product *product)
 {
     const ckpt_bytes used = product == NULL ? 0 : ckpt_blas_product_workspace(product);

@@ -1,5 +1,5 @@
-/* Writing and reading lines of algorithms. A line that is too long, or has what no layer writes, does not come out as
- * it went in, and ckpt_device_bind refuses it. */
+/* Writes and reads lines of algorithms. ckpt_device_bind refuses a line that is too long or has unknown pieces, because
+ * a layer made from it names another line. */
 #include "kernels/cuda/choice.h"
 
 #include <stdio.h>

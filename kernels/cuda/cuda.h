@@ -1,5 +1,5 @@
-/* What the host side of the CUDA device shares: the device itself, and calls that turn CUDA's codes into ours. The
- * libraries' handles are opaque here, so that only blas.c sees cuBLASLt and only cudnn*.c sees cuDNN. */
+/* The host side of the CUDA device: the device itself, and functions that turn CUDA's error codes into ours. The
+ * libraries' handles are opaque, so that only blas.c includes cuBLASLt and only cudnn*.c includes cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDA_H
 #define CKPT_KERNELS_CUDA_CUDA_H
 
@@ -7,9 +7,9 @@
 
 #include "kernels/device.h"
 
-/* On the device, written by ckpt_device_api.begin: what a recorded step does not know. */
+/* On the device, written by ckpt_device_api.begin: values that change between replays of a recorded step. */
 typedef struct ckpt_cuda_counters {
-    uint64_t seed, step; /* of the step that runs; its first is 0, as in ckpt_kernel_args */
+    uint64_t seed, step; /* of the running step; the first is 0, as in ckpt_kernel_args */
     float number[CKPT_STEP_NUMBERS];
 } ckpt_cuda_counters;
 
@@ -17,34 +17,34 @@ typedef struct ckpt_cuda_counters {
 typedef struct ckpt_cuda {
     ckpt_device device; /* first: a ckpt_device pointer is a ckpt_cuda pointer */
     int index, multiprocessors;
-    int shared_bytes; /* dynamic shared memory one block may have at most */
+    int shared_bytes; /* the most dynamic shared memory of a block */
     int capability;   /* 90: compute capability 9.0 */
     cudaStream_t stream[CKPT_STREAM_COUNT];
     const ckpt_cuda_counters *counters;
-    ckpt_launches *launched;                /* since it was opened, on the host */
+    ckpt_launches *launched;                /* since the device was opened; in host memory */
     void *blas, *cudnn;                     /* handles of the two libraries */
-    struct ckpt_cudnn_attention *attention; /* what cuDNN made for attention so far */
+    struct ckpt_cudnn_attention *attention; /* all attentions of cuDNN so far */
 } ckpt_cuda;
 
-/* The one name that the library of the CUDA device shows. */
+/* The only name that the library of the CUDA device exports. */
 extern const ckpt_device_api ckpt_device_cuda;
 
 /* CKPT_OK, or CKPT_NO_MEMORY / CKPT_DEVICE with "<what>: <CUDA's own text>". */
 CKPT_MUST_USE ckpt_code ckpt_cuda_check(cudaError_t code, const char *what, ckpt_err *err);
 
-/* After one or more launches: did the runtime take them? */
+/* After launches: fails if the runtime refused one. */
 CKPT_MUST_USE ckpt_code ckpt_cuda_launched(const char *what, ckpt_err *err);
 
-/* *counters = *now behind what the compute stream was given so far: ckpt_device_api.begin (counters.cu). */
+/* *counters = *now, behind all work on the compute stream so far: ckpt_device_api.begin (counters.cu). */
 CKPT_MUST_USE ckpt_code ckpt_cuda_set_counters(ckpt_cuda *cuda, ckpt_cuda_counters *counters,
                                                const ckpt_cuda_counters *now, ckpt_err *err);
 
-/* to[i] += from[i], to[i] = bfloat16(from[i]): what ckpt_device_api.add and .narrow start (sum.cu). */
+/* to[i] += from[i] and to[i] = bfloat16(from[i]), for ckpt_device_api.add and .narrow (sum.cu). */
 CKPT_MUST_USE ckpt_code ckpt_cuda_add(ckpt_cuda *cuda, ckpt_dtype dtype, void *to, const void *from, int64_t count,
                                       ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_cuda_narrow(ckpt_cuda *cuda, void *to, const float *from, int64_t count, ckpt_err *err);
 
-/* What ckpt_device_api.square_sum and .clip_scale start (clip.cu). */
+/* For ckpt_device_api.square_sum and .clip_scale (clip.cu). */
 CKPT_MUST_USE ckpt_code ckpt_cuda_square_sum(ckpt_cuda *cuda, const float *from, int64_t count, double *sum,
                                              void *workspace, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_cuda_clip_scale(ckpt_cuda *cuda, const double *sum, int64_t count, double base,

@@ -1,14 +1,14 @@
-/* Convolutions by cuDNN 9's graph API, channels last: a graph of one operation each, engines in the order in which
- * cuDNN's heuristics expect them to be fast, then those it calls its fallback.
+/* Convolutions by cuDNN 9's graph API, channels last. Each is a graph of one operation. Engines are tried in the order
+ * of cuDNN's heuristics, fastest first, then cuDNN's fallback engines.
  *
- * An engine is passed over when cuDNN notes of it that two runs may differ, that it rounds operands or partial sums
- * further, or that it is Winograd's or Fourier's algorithm (other rounding, large workspaces); in float32 also when it
- * uses tensor cores, which there means TF32. PyTorch selects by the same notes (ATen/native/cudnn/Conv_v8.cpp). What is
- * chosen depends on the shape, the workspace, the kind of GPU and the library's version, and on nothing else.
+ * An engine is skipped if cuDNN notes that two runs may differ, that it rounds operands or partial sums further, or
+ * that it uses Winograd's or Fourier's algorithm (other rounding, large workspaces). In float32 it is also skipped if
+ * it uses tensor cores, which then means TF32. PyTorch selects by the same notes (ATen/native/cudnn/Conv_v8.cpp). The
+ * choice depends only on the shape, the workspace, the kind of GPU and the library's version.
  *
- * tests/kernels/test_cudnn.c runs, without a GPU, all of this but the handle and what executes a plan: cuDNN makes
- * plans for a GPU that is only described to it. cuDNN is opened by the first layer that wants it: it is large and slow
- * to load. */
+ * cuDNN also makes plans for a GPU that is only described to it. tests/kernels/test_cudnn.c therefore runs everything
+ * here without a GPU, except for the handle and the execution of plans. The first layer that needs cuDNN opens it,
+ * because it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"
 
 #include <inttypes.h>
@@ -24,11 +24,11 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum {
     OPERAND_ALIGN = 16,
-    ENGINE_MAX = 64, /* engines that are looked at, of each list */
+    ENGINE_MAX = 64, /* engines tried of each list */
     TENSORS = 3,
 };
 
-/* An engine made ready to run. */
+/* An engine that is ready to run. */
 typedef struct candidate {
     descriptor config, plan;
     int64_t bytes; /* of workspace */
@@ -162,7 +162,7 @@ void ckpt_cudnn_version(char *text, size_t room)
 
 /* The graph. */
 
-/* Dimensions are named N, C, H, W; the strides say that C is innermost. */
+/* Dimensions are N, C, H, W; the strides make C the innermost. */
 static ckpt_code make_tensor(cudnn_owned *owned, const ckpt_cudnn_shape *s, int64_t id, descriptor *tensor,
                              ckpt_err *err)
 {
@@ -199,7 +199,7 @@ static ckpt_code make_call(cudnn_owned *owned, const ckpt_cudnn_shape *s, descri
     return cudnn_finalize(*call, err);
 }
 
-/* cuDNN sees groups in that w has fewer channels than x. */
+/* Groups are implied: w has fewer channels than x. */
 static ckpt_code make_graph(cudnn_owned *owned, const cudnn_session *session, const ckpt_cudnn_shape *s,
                             const operation_names *names, descriptor *graph, ckpt_err *err)
 {
@@ -231,54 +231,26 @@ static ckpt_code make_graph(cudnn_owned *owned, const cudnn_session *session, co
 typedef struct search {
     const cudnn_session *session;
     candidate *found;
-    int count, most; /* that are found, and wanted */
+    int count, most; /* found, and wanted */
     bool exact;      /* float32 stays float32 */
     int64_t room;
     int offered, allowed;
     int64_t least; /* workspace of an allowed engine, -1: none */
-    bool faster;   /* an engine with tensor cores wanted more than `room` */
+    bool faster;   /* an engine with tensor cores needs more than `room` */
 } search;
 
 static bool config_is_allowed(descriptor config, bool exact, bool *tensor_cores)
 {
     descriptor engine = NULL;
-    int64_t count = 0;
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) {
+    if (cudnn_engine(config, &engine, NULL) != CKPT_OK) {
         return false;
     }
-    const bool allowed = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                                  &count, (void *)&engine) == CUDNN_STATUS_SUCCESS &&
-                         count == 1 && cudnn_is_allowed(engine, exact, tensor_cores);
+    const bool allowed = cudnn_is_allowed(engine, exact, tensor_cores);
     cudnn_destroy(engine);
     return allowed;
 }
 
-/* A plan of this engine and the workspace it wants; that an engine has none for this shape is no failure. */
-static descriptor plan_of(const cudnn_session *session, descriptor config, int64_t *bytes)
-{
-    descriptor plan = NULL;
-    int64_t count = 0;
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan) != CUDNN_STATUS_SUCCESS) {
-        return NULL;
-    }
-    ckpt_code code = cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, NULL);
-    if (code == CKPT_OK && session->handle != NULL) {
-        code = cudnn_set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle,
-                         NULL);
-    } else if (code == CKPT_OK) {
-        code = cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, NULL);
-    }
-    if (code != CKPT_OK || cudnn_finalize(plan, NULL) != CKPT_OK ||
-        cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, bytes) !=
-            CUDNN_STATUS_SUCCESS ||
-        *bytes < 0) {
-        cudnn_destroy(plan);
-        return NULL;
-    }
-    return plan;
-}
-
-/* True: `config` is the candidate's now. */
+/* True: the new candidate owns `config`. */
 static bool try_config(search *c, descriptor config)
 {
     c->offered++;
@@ -287,9 +259,9 @@ static bool try_config(search *c, descriptor config)
         return false;
     }
     int64_t bytes = 0;
-    const descriptor plan = plan_of(c->session, config, &bytes);
-    if (plan == NULL) {
-        return false;
+    descriptor plan = NULL;
+    if (cudnn_plan(c->session, config, &plan, &bytes, NULL) != CKPT_OK) {
+        return false; /* this engine has no plan for this shape */
     }
     c->allowed++;
     c->least = c->least < 0 || bytes < c->least ? bytes : c->least;
@@ -303,7 +275,7 @@ static bool try_config(search *c, descriptor config)
     return true;
 }
 
-/* Asks for `count` engines and keeps the first that will do, as many as are wanted. */
+/* Asks for `count` engines and keeps the first suitable ones, as many as are wanted. */
 static ckpt_code try_results(search *c, descriptor heuristic, int64_t count, ckpt_err *err)
 {
     const cudnnBackendAttributeType_t type = CUDNN_TYPE_BACKEND_DESCRIPTOR;
@@ -362,7 +334,7 @@ static ckpt_code refuse(const search *c, const ckpt_cudnn_shape *s, const char *
                      (long long)s->kernel[1], (long long)s->groups, (long long)c->room, c->offered, c->allowed, least);
 }
 
-/* With free choice: room for one more copy of each operand, which is what engines that want much want it for. */
+/* The limit without a given one: room for a copy of each operand, which is why some engines need much workspace. */
 static int64_t most_bytes(const ckpt_cudnn_shape *s)
 {
     const int64_t x = s->batch * s->in_channels * s->in[0] * s->in[1];
@@ -380,7 +352,7 @@ static void destroy_candidates(candidate *at, int count)
     }
 }
 
-/* Takes it into use. */
+/* Makes *one the candidate in use. */
 static ckpt_code use(ckpt_cudnn_convolution *convolution, candidate *one, ckpt_err *err)
 {
     CKPT_TRY(cudnn_name(one->config, convolution->choice, err));
@@ -390,7 +362,7 @@ static ckpt_code use(ckpt_cudnn_convolution *convolution, candidate *one, ckpt_e
     return CKPT_OK;
 }
 
-/* The configuration of that name; the name that it gets is compared with the given one by ckpt_device_bind. */
+/* Makes the configuration of a name; ckpt_device_bind compares the name of the result with it. */
 static ckpt_code make_config(cudnn_owned *owned, const cudnn_session *session, descriptor graph, const char *name,
                              descriptor *config, ckpt_err *err)
 {
@@ -450,7 +422,7 @@ static ckpt_code find(search *c, cudnn_owned *owned, descriptor graph, const cha
         cudnnGetVersion(), name, (long long)c->room, why.msg);
 }
 
-/* Up to `most` candidates, in cuDNN's order; or the one of that name. */
+/* Finds up to `most` candidates in cuDNN's order, or the one with that name. */
 static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes limit, const char *name, candidate *found,
                         int most, int *count, ckpt_err *err)
 {
@@ -527,34 +499,12 @@ const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolut
 
 /* Running. */
 
-static ckpt_code fill_pack(descriptor pack, const ckpt_cudnn_convolution *convolution, const void *const at[TENSORS],
-                           const void *workspace, ckpt_err *err)
-{
-    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, TENSORS,
-                       operation[convolution->direction].id, err));
-    CKPT_TRY(
-        cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, TENSORS, (const void *)at, err));
-    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
-    return cudnn_finalize(pack, err);
-}
-
-/* A pack of addresses cannot be written twice, so each run makes one (host memory, by cuDNN). */
 static ckpt_code run(const ckpt_cudnn_convolution *convolution, const candidate *one, const void *a, const void *b,
                      void *c, void *workspace, ckpt_err *err)
 {
-    const void *const at[TENSORS] = {a, b, c};
     const cudnn_session *const session = convolution->cuda->cudnn;
-    const uintptr_t up =
-        ((uintptr_t)workspace + CUDNN_WORKSPACE_ALIGN - 1) / CUDNN_WORKSPACE_ALIGN * CUDNN_WORKSPACE_ALIGN;
-    descriptor pack = NULL;
-    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
-                         "cudnnBackendCreateDescriptor", err));
-    ckpt_code code = fill_pack(pack, convolution, at, one->bytes > 0 ? (const void *)up : NULL, err);
-    if (code == CKPT_OK) {
-        code = cudnn_check(cudnnBackendExecute(session->handle, one->plan, pack), "cudnnBackendExecute", err);
-    }
-    cudnn_destroy(pack);
-    return code;
+    return cudnn_execute(session->handle, one->plan, one->bytes, TENSORS, operation[convolution->direction].id,
+                         (const void *const[TENSORS]){a, b, c}, workspace, err);
 }
 
 ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
@@ -576,7 +526,7 @@ static ckpt_code run_candidate(void *self, int k, ckpt_err *err)
     return run(t->convolution, &t->at[k], t->a, t->b, t->c, t->workspace, err);
 }
 
-/* How many products make an element of c. */
+/* The number of products that are summed in an element of c. */
 static int64_t terms_of(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
 {
     const int64_t taps = s->kernel[0] * s->kernel[1];

@@ -1,5 +1,5 @@
-/* Convolution by cuDNN 9, as ready-made calls: only engines that give the same bits again, chosen once, within the
- * workspace that is given. Only cudnn*.c sees cuDNN. */
+/* Convolutions by cuDNN 9, as prepared calls. Only engines that give the same bits in every run are used; the choice is
+ * made once, within the given workspace. Only cudnn*.c includes cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_H
 #define CKPT_KERNELS_CUDA_CUDNN_H
 
@@ -8,7 +8,7 @@
 
 typedef struct ckpt_cudnn_convolution ckpt_cudnn_convolution;
 
-/* x and y lie as N, H, W, C and the filters as out, height, width, in / groups (the caller turns them: conv2d.cu). */
+/* x and y are stored as N, H, W, C, filters as out, height, width, in / groups (conv2d.cu transposes them). */
 typedef struct ckpt_cudnn_shape {
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2]; /* height, width */
@@ -21,9 +21,9 @@ typedef enum ckpt_cudnn_direction {
     CKPT_CUDNN_WEIGHT_GRADIENT /* x, dy -> dw */
 } ckpt_cudnn_direction;
 
-/* limit: bytes of workspace at most; -1: as much as the fastest wants, up to the operands' bytes and 64 MiB. choice:
- * NULL, or what ckpt_cudnn_convolution_choice said of such a convolution.
- * Errors: CKPT_DEVICE (nothing reproducible fits, with the shape; or not `choice`), CKPT_NO_MEMORY. */
+/* limit: the most bytes of workspace; -1: what the fastest engine needs, up to the operands' bytes and 64 MiB. choice:
+ * NULL, or the choice of such a convolution (ckpt_cudnn_convolution_choice).
+ * Errors: CKPT_DEVICE (no reproducible engine fits, with the shape; or not `choice`), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
                                                       ckpt_cudnn_direction direction, ckpt_bytes limit,
                                                       const char *choice, ckpt_cudnn_convolution **convolution,
@@ -31,9 +31,9 @@ CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckp
 void ckpt_cudnn_convolution_destroy(ckpt_cudnn_convolution *convolution); /* NULL is fine */
 ckpt_bytes ckpt_cudnn_convolution_workspace(const ckpt_cudnn_convolution *convolution);
 const char *ckpt_cudnn_convolution_choice(const ckpt_cudnn_convolution *convolution); /* lives until it is tuned */
-/* Why it is slower than might be, or "". */
+/* Why it is slower than it could be, or "". */
 const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolution *convolution);
-/* Starts it on the compute stream: reads a and b in the order written at the direction, writes c. */
+/* Starts it on the compute stream: reads a and b, in the order given at the direction, and writes c. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_run(const ckpt_cudnn_convolution *convolution, const void *a,
                                                    const void *b, void *c, void *workspace, ckpt_err *err);
 
@@ -42,10 +42,10 @@ CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *conv
                                                     void *c, void *workspace, ckpt_bytes workspace_bytes,
                                                     ckpt_tuning *tuning, ckpt_err *err);
 
-/* What is in cuda->cudnn, if there is nothing yet; the first layer that wants it calls it. */
+/* Opens cuda->cudnn unless it is open. The first layer that needs cuDNN calls this. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_open(ckpt_cuda *cuda, ckpt_err *err);
-/* For tests, where there is no GPU: cuDNN chooses for the one that `json` describes to it, and nothing can be run. The
- * keys of the description are cuDNN's own and may change. */
+/* For tests without a GPU: cuDNN chooses engines for the GPU that `json` describes; nothing can run. The keys of the
+ * description are cuDNN's own and may change. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_open_described(ckpt_cuda *cuda, const char *json, ckpt_err *err);
 void ckpt_cudnn_close(ckpt_cuda *cuda);
 void ckpt_cudnn_version(char *text, size_t room); /* "cuDNN 9.19.0" */

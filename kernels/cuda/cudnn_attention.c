@@ -1,17 +1,16 @@
-/* Attention by cuDNN 9's graph API: the operations that cudnn-frontend makes of its sdpa and sdpa_backward nodes
- * (include/cudnn_frontend/node/scaled_dot_product_flash_attention.h), which cuDNN knows as one pattern and computes in
- * a kernel of its own, without a T x T matrix in forward. [batch, heads, tokens, size] is what its documentation calls
- * B, H, S, D; strides say how tensors lie.
+/* Attention by cuDNN 9's graph API. The graphs are those that cudnn-frontend makes of its sdpa and sdpa_backward nodes
+ * (include/cudnn_frontend/node/scaled_dot_product_flash_attention.h). cuDNN recognises them as one pattern and runs one
+ * kernel, in forward without a T x T matrix. [batch, heads, tokens, size] is B, H, S, D in its documentation.
  *
- * Same bits: engines say of none of these graphs that they are irreproducible, so their notes do not tell. It is the
- * graph that makes backward reproducible, as in cudnn-frontend with set_deterministic_algorithm: dQ is the product's
- * own output, for which cuDNN writes dS, [tokens, tokens] in bfloat16, to its workspace; the other graph adds up parts
- * of dQ in float32, in whatever order they come. cudnn-frontend's docs/operations/Attention.md lists forward and this
- * backward as deterministic on compute capability 8.x, 9.0 and 10.0, with heads of up to 128.
+ * Same bits: no engine notes that these graphs are irreproducible, so notes do not help. The graph itself makes
+ * backward reproducible, as in cudnn-frontend with set_deterministic_algorithm: dQ is the output of a product, for
+ * which cuDNN writes dS, [tokens, tokens] in bfloat16, to its workspace. The other graph adds parts of dQ in float32 in
+ * any order. cudnn-frontend's docs/operations/Attention.md lists forward and this backward as deterministic on compute
+ * capability 8.x, 9.0 and 10.0, with heads of up to 128.
  *
- * Recording: only engines whose behaviour notes say that they can be put into a CUDA graph are taken.
+ * Recording: engines must note that they support CUDA graphs.
  *
- * Stats are max + ln(sum of exponentials), float32, which is our lse; backward must get them packed (until 9.26). */
+ * Stats are max + ln(sum of exponentials), float32, our lse; backward needs them packed (until 9.26). */
 #include "kernels/cuda/cudnn_attention.h"
 
 #include <math.h>
@@ -24,14 +23,14 @@
 typedef cudnnBackendDescriptor_t descriptor;
 
 enum {
-    LEAST_VERSION = 91002, /* cudnn-frontend refuses 9.10.0 and 9.10.1 for faults; before, masks are finite */
+    LEAST_VERSION = 91002, /* cudnn-frontend refuses 9.10.0 and 9.10.1 for bugs; older versions have finite masks */
     OPERATIONS_MAX = 24,
     ENGINES_MAX = 16,
     OPERAND_ALIGN = 16,
-    ROWS_ALIGN = 4, /* of lse and delta: pieces of them start anywhere */
+    ROWS_ALIGN = 4, /* of lse and delta, whose pieces may start anywhere */
 };
 
-/* Unique ids: tensors of the call, numbers passed by value, and from VIRTUAL_ID on what exists inside a kernel only. */
+/* Unique ids: tensors of the call, numbers passed by value; from VIRTUAL_ID on, tensors inside the kernel. */
 enum { Q_ID = 1, K_ID, V_ID, O_ID, LSE_ID, DO_ID, DQ_ID, DK_ID, DV_ID, DELTA_ID, SCALE_ID, MASKED_ID, ONE_ID, IDS };
 enum { VIRTUAL_ID = 100 };
 
@@ -41,11 +40,11 @@ struct ckpt_cudnn_attention {
     cudnnHandle_t handle;
     descriptor config, plan;
     int64_t bytes;
-    float scale, masked, one; /* read when it is started */
+    float scale, masked, one; /* cuDNN reads them when a run starts */
     char engine[CKPT_PIECE_TEXT];
 };
 
-/* A graph in the making. After the first failure nothing more is done. */
+/* A graph under construction. After the first failure, later steps do nothing. */
 typedef struct graph {
     const ckpt_cudnn_attention_shape *s;
     cudnn_owned owned;
@@ -113,7 +112,7 @@ static descriptor tensor(graph *g, int64_t id, cudnnDataType_t type, const layou
     return t;
 }
 
-/* [tokens, tokens] of every head; turned: the same seen with queries and keys exchanged. */
+/* [tokens, tokens] of every head; turned: with queries and keys exchanged. */
 static descriptor pairs(graph *g, cudnnDataType_t type, bool turned)
 {
     const int64_t T = g->s->tokens;
@@ -156,7 +155,7 @@ static descriptor out_rows(graph *g, int64_t id)
 
 /* Operations. */
 
-/* y = mode(x, b), or x where t says so, else b; axis: of GEN_INDEX, else -1. Gives y. */
+/* y = mode(x, b), or with t: x where t is true, else b. axis: of GEN_INDEX, else -1. Returns y. */
 static descriptor pointwise(graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t sums, int64_t axis, descriptor x,
                             descriptor b, descriptor t, descriptor y)
 {
@@ -216,7 +215,7 @@ static descriptor product(graph *g, descriptor a, descriptor b, descriptor c)
     return c;
 }
 
-/* The same numbers seen turned. */
+/* Transposes the view. */
 static descriptor turn(graph *g, descriptor x, descriptor y)
 {
     const descriptor operation = make(g, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
@@ -299,7 +298,7 @@ static descriptor finish_graph(graph *g, const cudnn_session *session)
     return made;
 }
 
-/* Choosing an engine: the first that heuristics name, that has a plan, and whose notes are fine. */
+/* Choosing an engine: the first of the heuristics that has a plan and acceptable notes. */
 
 static bool can_be_recorded(descriptor engine)
 {
@@ -317,40 +316,17 @@ static bool can_be_recorded(descriptor engine)
     return false;
 }
 
-static ckpt_code make_plan(ckpt_cudnn_attention *made, const cudnn_session *session, descriptor config, ckpt_err *err)
-{
-    int64_t count = 0;
-    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &made->plan),
-                         "cudnnBackendCreateDescriptor", err));
-    CKPT_TRY(cudnn_set_descriptor(made->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, err));
-    if (session->handle != NULL) {
-        CKPT_TRY(cudnn_set(made->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                           (const void *)&session->handle, err));
-    } else {
-        CKPT_TRY(cudnn_set_descriptor(made->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, err));
-    }
-    CKPT_TRY(cudnn_finalize(made->plan, err));
-    return cudnn_check(cudnnBackendGetAttribute(made->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-                                                1, &count, &made->bytes),
-                       "asking cuDNN for a workspace", err);
-}
-
-/* CKPT_OK with made->plan NULL: not this one; `err` then has the reason. */
+/* CKPT_OK with made->plan NULL: the engine does not suit; `err` has the reason. */
 static ckpt_code try_config(ckpt_cudnn_attention *made, const cudnn_session *session, descriptor config, ckpt_err *err)
 {
     descriptor engine = NULL;
-    int64_t count = 0;
     bool tensor_cores = false;
-    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine),
-                         "cudnnBackendCreateDescriptor", err));
-    ckpt_code code = cudnn_check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, (void *)&engine),
-                                 "asking cuDNN for an engine", err);
+    ckpt_code code = cudnn_engine(config, &engine, err);
     if (code == CKPT_OK && !(cudnn_is_allowed(engine, false, &tensor_cores) && can_be_recorded(engine))) {
         code = CKPT_FAIL(err, CKPT_DEVICE, "cuDNN's engine rounds further or cannot be recorded");
     }
     if (code == CKPT_OK) {
-        code = make_plan(made, session, config, err);
+        code = cudnn_plan(session, config, &made->plan, &made->bytes, err);
     }
     if (code == CKPT_OK) {
         code = cudnn_name(config, made->engine, err);
@@ -414,7 +390,7 @@ static ckpt_code choose(ckpt_cudnn_attention *made, const cudnn_session *session
     return g->code;
 }
 
-/* Keeping what was made. */
+/* The device keeps attentions. */
 
 static bool is_same(const ckpt_cudnn_attention_shape *a, const ckpt_cudnn_attention_shape *b)
 {
@@ -484,7 +460,7 @@ const char *ckpt_cudnn_attention_engine(const ckpt_cudnn_attention *attention)
     return attention->engine;
 }
 
-/* Running: an address for each id of the graph. A pack of them cannot be written twice, so each run makes one. */
+/* Running: an address for each id of the graph. */
 
 typedef struct addresses {
     int64_t id[IDS];
@@ -519,29 +495,10 @@ static void put_all(addresses *a, const ckpt_cudnn_attention *attention, const c
     }
 }
 
-static ckpt_code fill_pack(descriptor pack, const addresses *a, const void *workspace, ckpt_err *err)
-{
-    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, a->count, a->id, err));
-    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, a->count, (const void *)a->at,
-                       err));
-    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
-    return cudnn_finalize(pack, err);
-}
-
 ckpt_code ckpt_cudnn_attention_run(const ckpt_cudnn_attention *attention, const ckpt_cudnn_attention_tensors *tensors,
                                    void *workspace, ckpt_err *err)
 {
-    const uintptr_t up =
-        ((uintptr_t)workspace + CUDNN_WORKSPACE_ALIGN - 1) / CUDNN_WORKSPACE_ALIGN * CUDNN_WORKSPACE_ALIGN;
-    descriptor pack = NULL;
     addresses a = {.count = 0};
     put_all(&a, attention, tensors);
-    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
-                         "cudnnBackendCreateDescriptor", err));
-    ckpt_code code = fill_pack(pack, &a, attention->bytes > 0 ? (const void *)up : NULL, err);
-    if (code == CKPT_OK) {
-        code = cudnn_check(cudnnBackendExecute(attention->handle, attention->plan, pack), "cudnnBackendExecute", err);
-    }
-    cudnn_destroy(pack);
-    return code;
+    return cudnn_execute(attention->handle, attention->plan, attention->bytes, a.count, a.id, a.at, workspace, err);
 }

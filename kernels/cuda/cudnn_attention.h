@@ -1,5 +1,5 @@
-/* Attention by cuDNN 9, as ready-made calls that give the same bits again: bfloat16, without dropout. Only
- * cudnn*.c sees cuDNN. */
+/* Attention by cuDNN 9, as prepared calls that give the same bits in every run: bfloat16, without dropout. Only
+ * cudnn*.c includes cuDNN. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_ATTENTION_H
 #define CKPT_KERNELS_CUDA_CUDNN_ATTENTION_H
 
@@ -21,8 +21,9 @@ typedef struct ckpt_cudnn_attention_tensors {
 
 typedef struct ckpt_cudnn_attention ckpt_cudnn_attention;
 
-/* The device keeps what it made until it is closed, and gives it to every layer of the same shape: cuDNN compiles for
- * half a second. Errors: CKPT_DEVICE (cuDNN has nothing for this, with its reason), CKPT_NO_MEMORY. */
+/* The device keeps each attention until it is closed and gives it to every layer of the same shape, because cuDNN
+ * compiles for half a second. Errors: CKPT_DEVICE (cuDNN has nothing for this; the message has the reason),
+ * CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_cudnn_attention_get(ckpt_cuda *cuda, const ckpt_cudnn_attention_shape *shape,
                                                  const ckpt_cudnn_attention **attention, ckpt_err *err);
 void ckpt_cudnn_attention_close(ckpt_cuda *cuda); /* before ckpt_cudnn_close */

@@ -1,5 +1,5 @@
-/* Descriptors of cuDNN's graph API are made, filled, finalized and given back here; what engines say of themselves, and
- * their names. */
+/* Creates, fills, finalizes and destroys descriptors of cuDNN's graph API; reads engines' notes and names; makes and
+ * runs plans. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -68,7 +68,7 @@ bool cudnn_is_allowed(cudnnBackendDescriptor_t engine, bool exact, bool *tensor_
     if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, note) != CUDNN_STATUS_SUCCESS ||
         count > CUDNN_NUMERICAL_NOTE_TYPE_COUNT) {
-        return false; /* what says nothing of itself is not trusted */
+        return false; /* an engine without notes is not trusted */
     }
     for (int64_t k = 0; k < count; k++) {
         *tensor_cores = *tensor_cores || note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -125,5 +125,78 @@ ckpt_code cudnn_name(cudnnBackendDescriptor_t config, char *text, ckpt_err *err)
     }
     code = code == CKPT_OK ? name_config(config, engine, knob, text, err) : code;
     cudnn_destroy_owned(&owned);
+    return code;
+}
+
+ckpt_code cudnn_engine(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t *engine, ckpt_err *err)
+{
+    int64_t count = 0;
+    cudnnBackendDescriptor_t made = NULL;
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &made),
+                         "cudnnBackendCreateDescriptor", err));
+    const ckpt_code code =
+        get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, (void *)&made, err);
+    if (code != CKPT_OK || count != 1) {
+        cudnn_destroy(made);
+        return code != CKPT_OK ? code : CKPT_FAIL(err, CKPT_DEVICE, "cuDNN has no engine for a configuration");
+    }
+    *engine = made;
+    return CKPT_OK;
+}
+
+static ckpt_code fill_plan(const cudnn_session *session, cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t plan,
+                           int64_t *bytes, ckpt_err *err)
+{
+    int64_t count = 0;
+    CKPT_TRY(cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config, err));
+    if (session->handle != NULL) {
+        CKPT_TRY(cudnn_set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&session->handle,
+                           err));
+    } else {
+        CKPT_TRY(cudnn_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, session->gpu, err));
+    }
+    CKPT_TRY(cudnn_finalize(plan, err));
+    CKPT_TRY(get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, bytes, err));
+    return *bytes >= 0 ? CKPT_OK : CKPT_FAIL(err, CKPT_DEVICE, "cuDNN names no workspace for a plan");
+}
+
+ckpt_code cudnn_plan(const cudnn_session *session, cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t *plan,
+                     int64_t *bytes, ckpt_err *err)
+{
+    cudnnBackendDescriptor_t made = NULL;
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &made),
+                         "cudnnBackendCreateDescriptor", err));
+    const ckpt_code code = fill_plan(session, config, made, bytes, err);
+    if (code != CKPT_OK) {
+        cudnn_destroy(made);
+        return code;
+    }
+    *plan = made;
+    return CKPT_OK;
+}
+
+static ckpt_code fill_pack(cudnnBackendDescriptor_t pack, int count, const int64_t *id, const void *const *at,
+                           const void *workspace, ckpt_err *err)
+{
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, id, err));
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, (const void *)at, err));
+    CKPT_TRY(cudnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace, err));
+    return cudnn_finalize(pack, err);
+}
+
+/* A finalized pack of addresses cannot be changed, so each run makes one (in host memory, by cuDNN). */
+ckpt_code cudnn_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int64_t bytes, int count,
+                        const int64_t *id, const void *const *at, const void *workspace, ckpt_err *err)
+{
+    const uintptr_t up =
+        ((uintptr_t)workspace + CUDNN_WORKSPACE_ALIGN - 1) / CUDNN_WORKSPACE_ALIGN * CUDNN_WORKSPACE_ALIGN;
+    cudnnBackendDescriptor_t pack = NULL;
+    CKPT_TRY(cudnn_check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
+                         "cudnnBackendCreateDescriptor", err));
+    ckpt_code code = fill_pack(pack, count, id, at, bytes > 0 ? (const void *)up : NULL, err);
+    if (code == CKPT_OK) {
+        code = cudnn_check(cudnnBackendExecute(handle, plan, pack), "cudnnBackendExecute", err);
+    }
+    cudnn_destroy(pack);
     return code;
 }

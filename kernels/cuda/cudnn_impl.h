@@ -1,4 +1,4 @@
-/* What cudnn.c and cudnn_attention.c share of cuDNN's graph API (cudnn_graph.c); nobody else includes it. */
+/* cuDNN's graph API for cudnn.c and cudnn_attention.c, the only files that include this. */
 #ifndef CKPT_KERNELS_CUDA_CUDNN_IMPL_H
 #define CKPT_KERNELS_CUDA_CUDNN_IMPL_H
 
@@ -7,20 +7,20 @@
 #include "kernels/cuda/cudnn.h"
 
 enum {
-    CUDNN_WORKSPACE_ALIGN = 256, /* what kernels of the library may expect of a workspace */
+    CUDNN_WORKSPACE_ALIGN = 256, /* the alignment of a workspace that the library's kernels may rely on */
     CUDNN_SLACK = CUDNN_WORKSPACE_ALIGN - CKPT_ALIGN,
     CUDNN_KNOB_MAX = CUDNN_KNOB_TYPE_COUNTS,
-    CUDNN_OWNED_MAX = 80 + CUDNN_KNOB_MAX, /* descriptors of one graph, and of an engine made by its name */
+    CUDNN_OWNED_MAX = 80 + CUDNN_KNOB_MAX, /* descriptors of one graph, and of an engine created by name */
     CUDNN_TEXT_MAX = 200,
 };
 
-/* What cuda->cudnn is: a handle, or in tests a GPU's description, and NULL for the other. */
+/* cuda->cudnn: a handle, or in tests the description of a GPU; the other one is NULL. */
 typedef struct cudnn_session {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t gpu;
 } cudnn_session;
 
-/* Descriptors that are of no use once a plan is made; they hold on to each other themselves. */
+/* Descriptors that are not needed after a plan is made; cuDNN keeps those that refer to each other alive. */
 typedef struct cudnn_owned {
     cudnnBackendDescriptor_t at[CUDNN_OWNED_MAX];
     int count;
@@ -38,11 +38,22 @@ CKPT_MUST_USE ckpt_code cudnn_set_descriptor(cudnnBackendDescriptor_t descriptor
                                              cudnnBackendDescriptor_t value, ckpt_err *err);
 CKPT_MUST_USE ckpt_code cudnn_finalize(cudnnBackendDescriptor_t descriptor, ckpt_err *err);
 
-/* Does an engine note nothing of itself but tensor cores and how NaNs spread? exact: not tensor cores either, which
- * with float32 operands mean TF32. */
+/* A new descriptor of a configuration's engine; the caller destroys it. */
+CKPT_MUST_USE ckpt_code cudnn_engine(cudnnBackendDescriptor_t config, cudnnBackendDescriptor_t *engine, ckpt_err *err);
+
+/* Makes a plan of a configuration; *bytes: the workspace it uses. */
+CKPT_MUST_USE ckpt_code cudnn_plan(const cudnn_session *session, cudnnBackendDescriptor_t config,
+                                   cudnnBackendDescriptor_t *plan, int64_t *bytes, ckpt_err *err);
+
+/* Starts a plan with the addresses at[0 .. count) of the tensors `id`. */
+CKPT_MUST_USE ckpt_code cudnn_execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int64_t bytes, int count,
+                                      const int64_t *id, const void *const *at, const void *workspace, ckpt_err *err);
+
+/* True if the engine's notes are only about tensor cores and the propagation of NaN. exact: tensor cores are not
+ * allowed either, because with float32 operands they mean TF32. */
 bool cudnn_is_allowed(cudnnBackendDescriptor_t engine, bool exact, bool *tensor_cores);
-/* A configuration's name in CKPT_PIECE_TEXT bytes: "dnn91900:ENGINE,KNOB=VALUE,...", with cuDNN's version and its
- * numbers of engines and knobs. */
+/* Writes a configuration's name to CKPT_PIECE_TEXT bytes: "dnn91900:ENGINE,KNOB=VALUE,...", with cuDNN's version and
+ * cuDNN's numbers of engines and knobs. */
 CKPT_MUST_USE ckpt_code cudnn_name(cudnnBackendDescriptor_t config, char *text, ckpt_err *err);
 
 #endif

@@ -26,9 +26,9 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/nccl_names.h"
 
-enum { WORDS = 256, ASK = 1024 /* questions to CUDA between two to NCCL */ };
+enum { WORDS = 256, ASK = 1024 /* queries of CUDA between two of NCCL */ };
 
-/* The functions in use: the same type as in NCCL's header. */
+/* The functions in use, typed as in NCCL's header. */
 #define NAMES(x)                                                                                                       \
     x(ncclGetVersion) x(ncclGetUniqueId) x(ncclCommInitRank) x(ncclCommDestroy) x(ncclCommGetAsyncError)               \
         x(ncclGetErrorString) x(ncclGetLastError) x(ncclSend) x(ncclRecv)
@@ -55,9 +55,9 @@ typedef struct nccl_slot {
     const channel *channel; /* NULL: a message of no bytes */
 } nccl_slot;
 
-/* What a rank tells the others: why it cannot, or how to find it. */
+/* The message of a rank to the others: why it cannot take part, or the ids to connect to it. */
 typedef struct greeting {
-    char why[WORDS];   /* "": it can */
+    char why[WORDS];   /* "": it takes part */
     ncclUniqueId id[]; /* [2 * other]: to a higher rank, then from it */
 } greeting;
 
@@ -103,7 +103,7 @@ static ckpt_code load(ckpt_nccl *nccl, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Addresses where pairs with a higher rank will meet. */
+/* Makes the ids with which ranks of a higher number connect to this one. */
 static ckpt_code invite(const ckpt_nccl *nccl, ncclUniqueId *id, ckpt_err *err)
 {
     for (int i = 2 * (nccl->rank + 1); i < 2 * nccl->count; i++) {
@@ -125,7 +125,8 @@ static void close_channel(const ckpt_nccl *nccl, channel *c)
     }
 }
 
-/* In the order in which they were made: to destroy one may wait for the other side. The library stays loaded. */
+/* Closes channels in the order they were made, because destroying one may wait for the other rank. The library stays
+ * loaded. */
 static void nccl_close(void *self)
 {
     ckpt_nccl *const nccl = self;
@@ -189,7 +190,8 @@ static ckpt_code nccl_receive(void *self, void *slot, int from, int tag, void *m
     return mark(slot, c, err);
 }
 
-/* The event says that the bytes are there; an error of the network, which may keep it from ever coming, NCCL tells. */
+/* The event says that the bytes have arrived. NCCL reports an error of the network, after which the event may never
+ * come. */
 static ckpt_code nccl_wait(void *self, void *slot, ckpt_err *err)
 {
     const ckpt_nccl *const nccl = self;
@@ -218,9 +220,9 @@ static const char *nccl_library(void *self)
     return ((const ckpt_nccl *)self)->version;
 }
 
-/* With its first message a communicator is connected, and the call that gives it holds the host up until the other side
- * gives it too. In a step both sides receive before they send, each in another communicator: they would wait for each
- * other for good. So the first message, a byte, goes here, where all ranks keep to one order. */
+/* The first message connects a communicator: its call blocks the host until the other rank calls too. In a step both
+ * ranks receive before they send, in different communicators, and would wait for each other forever. Therefore the
+ * first message, one byte, is sent here, where all ranks keep to one order. */
 static ckpt_code first_message(ckpt_nccl *nccl, int other, bool out, void *byte, ckpt_err *err)
 {
     nccl_slot slot = {0};
@@ -242,7 +244,7 @@ static ckpt_code connect_to(ckpt_nccl *nccl, int other, bool out, const ncclUniq
     return first_message(nccl, other, out, byte, err);
 }
 
-/* Pair after pair in one order on all ranks: whoever is first in it waits for nobody. */
+/* Connects pair after pair in the same order on all ranks, so that the first pair never waits for another. */
 static ckpt_code connect_pairs(ckpt_nccl *nccl, const unsigned char *all, size_t each, void *byte, ckpt_err *err)
 {
     const int me = nccl->rank;
@@ -263,11 +265,11 @@ static ckpt_code connect_all(ckpt_nccl *nccl, const unsigned char *all, size_t e
 {
     void *byte = NULL;
     CKPT_TRY(ckpt_cuda_check(cudaMalloc(&byte, 1), "cudaMalloc", err));
-    CKPT_TRY(connect_pairs(nccl, all, each, byte, err)); /* when it fails, to free would wait for what never comes */
+    CKPT_TRY(connect_pairs(nccl, all, each, byte, err)); /* after a failure, freeing would wait forever */
     return ckpt_cuda_check(cudaFree(byte), "cudaFree", err);
 }
 
-/* All can, or all fail with the words of the first that cannot. */
+/* All ranks take part, or all fail with the message of the first that cannot. */
 static ckpt_code agree(const ckpt_carrier_group *group, const unsigned char *all, size_t each, ckpt_err *err)
 {
     for (int i = 0; i < group->count; i++) {
@@ -319,7 +321,7 @@ ckpt_code ckpt_nccl_open(ckpt_device *device, const ckpt_carrier_group *group, c
     ckpt_nccl *const nccl = ckpt_memory_get(sizeof *nccl);
     channel *const out = ckpt_memory_get((size_t)group->count * sizeof *out);
     channel *const in = ckpt_memory_get((size_t)group->count * sizeof *in);
-    (void)device; /* CUDA's current one: that which this thread has opened */
+    (void)device; /* CUDA's current device: the one this thread has opened */
     if (nccl == NULL || out == NULL || in == NULL) {
         ckpt_memory_put(nccl);
         ckpt_memory_put(out);
@@ -328,7 +330,7 @@ ckpt_code ckpt_nccl_open(ckpt_device *device, const ckpt_carrier_group *group, c
     }
     *nccl = (ckpt_nccl){.rank = group->rank, .count = group->count, .out = out, .in = in};
     const ckpt_code code = come_together(nccl, group, err);
-    if (code != CKPT_OK) { /* to close what is there would wait for who has failed: the process ends anyway */
+    if (code != CKPT_OK) { /* closing channels would wait for the rank that failed; the process ends anyway */
         ckpt_memory_put(out);
         ckpt_memory_put(in);
         ckpt_memory_put(nccl);

@@ -28,7 +28,7 @@ struct trial_look {
 /* The host's side of a trial. */
 struct trial_work {
     trial_look *on_device;
-    trial_look first, recomputed; /* of the candidate at hand */
+    trial_look first, second; /* of the candidate at hand */
     trial_look reference;         /* of the first candidate that gave the same twice */
     bool referred;
     cudaEvent_t event[2];
@@ -163,7 +163,7 @@ ckpt_code check(const ckpt_trial *trial, trial_work *work, ckpt_tuning *tuning, 
 {
     ckpt_err why = {};
     ckpt_code code = run_and_look(trial, work, candidate, &work->first, &why);
-    code = code == CKPT_OK ? run_and_look(trial, work, candidate, &work->recomputed, &why) : code;
+    code = code == CKPT_OK ? run_and_look(trial, work, candidate, &work->second, &why) : code;
     *right = false;
     if (code == CKPT_NO_MEMORY) {
         return CKPT_FAIL(err, code, "%s", why.msg);
@@ -172,7 +172,7 @@ ckpt_code check(const ckpt_trial *trial, trial_work *work, ckpt_tuning *tuning, 
         refuse(trial, tuning, candidate, why.msg);
         return CKPT_OK;
     }
-    if (memcmp(work->first.digest, work->recomputed.digest, sizeof work->first.digest) != 0) {
+    if (memcmp(work->first.digest, work->second.digest, sizeof work->first.digest) != 0) {
         refuse(trial, tuning, candidate, "another run gave other bits");
         return CKPT_OK;
     }

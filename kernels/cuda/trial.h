@@ -1,4 +1,4 @@
-/* Timing the algorithms a library offers for one product or convolution, and seeing that they are right. For profilers:
+/* Times the algorithms that a library offers for a product or convolution, and checks their results. For profilers: it
  * allocates and waits. */
 #ifndef CKPT_KERNELS_CUDA_TRIAL_H
 #define CKPT_KERNELS_CUDA_TRIAL_H
@@ -6,13 +6,13 @@
 #include "kernels/cuda/cuda.h"
 
 enum {
-    CKPT_TRIAL_CANDIDATES = 8, /* that are timed at most */
+    CKPT_TRIAL_CANDIDATES = 8, /* the most that are timed */
     CKPT_TRIAL_RESULTS = 2,
 };
 
-/* What a run writes: rows x columns, the rows `stride` elements apart. */
+/* An output of a run: rows x columns, rows `stride` elements apart. */
 typedef struct ckpt_trial_result {
-    void *at; /* NULL: there is no such result */
+    void *at; /* NULL: none */
     ckpt_dtype dtype;
     int64_t rows, columns, stride;
 } ckpt_trial_result;
@@ -20,18 +20,18 @@ typedef struct ckpt_trial_result {
 typedef struct ckpt_trial {
     ckpt_cuda *cuda;
     const char *what; /* "product", for messages */
-    int count;        /* candidates; number 0 is what the library puts first */
+    int count;        /* candidates; number 0 is the library's first */
     void *self;
-    /* Start candidate k on the compute stream. CKPT_DEVICE: it is refused. */
+    /* Starts a candidate on the compute stream. CKPT_DEVICE: the candidate is refused. */
     ckpt_code (*run)(void *self, int candidate, ckpt_err *err);
     ckpt_trial_result result[CKPT_TRIAL_RESULTS];
-    int64_t terms; /* of each sum, which says how far two orders of adding may be apart */
-    double inside; /* how far what candidates round on the way may take them apart, for a largest result of 1 */
+    int64_t terms; /* of each sum: bounds the difference between two orders of addition */
+    double inside; /* the difference that rounding of intermediate values may add, for a largest result of 1 */
 } ckpt_trial;
 
-/* Runs every candidate twice on zeroed results: the bits must be the same, and the values those of the first candidate
- * that gave the same bits twice, but for rounding; then times it. *fastest: of those that passed, 0 where none did.
- * *took: its time, -1 where none did. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
+/* Runs every candidate twice on zeroed results. Both runs must give the same bits, and, but for rounding, the values of
+ * the first candidate that passed this. Then times it. *fastest: of the candidates that passed, 0 if none did. *took:
+ * its time, -1 if none passed. Errors: CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_trial_run(const ckpt_trial *trial, ckpt_tuning *tuning, int *fastest, ckpt_ns *took,
                                        ckpt_err *err);
 
