@@ -1,8 +1,7 @@
 /* Adam and AdamW in one pass over parameter, gradient and both moments, which also writes the bfloat16 copy: 28 bytes a
  * parameter, 30 with the copy, and about 15 operations: bound by memory. The formulas and their order are those of
- * kernels/cpu/adam.c; products and sums that follow each other are one fused operation here, rounded once instead of
- * twice, so that results differ in the last places. The corrections for the moments' start at zero are the step's
- * numbers (ops/defs/adam.c). */
+ * kernels/cpu/adam.c; a product and a following sum are one fused operation here, rounded once instead of twice,
+ * so results differ in the last places. The step's numbers are the moments' bias corrections (ops/defs/adam.c). */
 #include "kernels/cuda/update.cuh"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
@@ -11,7 +10,7 @@ namespace
 {
 struct adam_rule {
     enum { STATES = 2 };
-    float stay, pull; /* with decay: what decoupled decay leaves of a parameter; what is added to the gradient */
+    float stay, pull; /* with decay: factor of a parameter under decoupled decay; factor of it added to the gradient */
     float part1, part2, rest1, rest2, eps;
 
     __device__ void operator()(const float number[CKPT_STEP_NUMBERS], bool decay, float grad, float *param,

@@ -1,11 +1,11 @@
-/* Attention on a GPU: who computes it, cuDNN or own kernels; which of these; and delta = rowsum(dO o), which backward
- * needs first (2 tensors read for 2 flop an element: bound by memory). Own kernels make no T x T matrix; their
- * workspace is delta, float32 [B, heads, T].
+/* Attention on a GPU: chooses cuDNN or our own kernels, and among the latter; and computes delta = rowsum(dO o), which
+ * backward needs first (reads 2 tensors for 2 FLOP per element: bound by memory). Our kernels make no T x T matrix;
+ * their workspace is delta, float32 [B, heads, T].
  *
- * Forward and backward of a layer are the same side's. Without a choice that was measured (ckpt-profile) it is cuDNN on
- * compute capability 9.0, where its kernels use warp-group products and these do not, and own kernels elsewhere: on 8.x
- * and, for the reproducible backward, on 10.0 cuDNN's heuristics have kernels of the same kind as these (mma.sync,
- * sm_80 in their names), and dS in memory on top. CKPT_ATTENTION=own or cudnn says otherwise. */
+ * Forward and backward of a layer use the same side. Without a measured choice (ckpt-profile) this is cuDNN on compute
+ * capability 9.0, where its kernels use warp-group products and ours do not, and our own kernels elsewhere. On 8.x, and
+ * for the reproducible backward on 10.0, cuDNN's heuristics choose kernels like ours (mma.sync, sm_80 in their names),
+ * which also write dS to memory. CKPT_ATTENTION=own or cudnn overrides this. */
 #include "kernels/cuda/attention.cuh"
 
 #include <cstdlib>
@@ -55,7 +55,7 @@ template <typename E> void start_delta(const ckpt_cuda *cuda, const attention_ca
     CKPT_LAUNCH(cuda, attention_delta<E>, (unsigned)blocks, THREADS, 0, *call);
 }
 
-/* The three side by side in one tensor, or each in its own. */
+/* q, k and v side by side in one tensor, or each in its own. */
 void *third(void *fused, void *own, const ckpt_node *node, int number)
 {
     const int64_t C = node->out[0].shape.dim[2];
@@ -94,7 +94,7 @@ attention_call open_call(const ckpt_kernel_args *args)
     return c;
 }
 
-/* Do rows come in 16 bytes, and does a head fit the registers? */
+/* True if rows are multiples of 16 bytes, and a head fits the registers. */
 bool is_tiled(const attention_call *call, ckpt_dtype dtype)
 {
     return call->D <= 128 && call->D * ckpt_dtype_bytes(dtype) % 16 == 0;
@@ -105,11 +105,11 @@ bool is_tiled(const attention_call *call, ckpt_dtype dtype)
 enum { OWN, LIBRARY, SIDES };
 
 struct attention_state {
-    bool possible;                                  /* that cuDNN computes it; else there is no choice */
-    int side;                                       /* who computes it */
-    const ckpt_cudnn_attention *forward, *backward; /* of cuDNN, if it was asked; backward where a gradient is wanted */
-    int64_t at_once;                                /* heads of batch * heads that backward takes at once */
-    ckpt_ns took[SIDES];                            /* that tuning measured so far; -1: not right */
+    bool possible;                                  /* cuDNN can compute it; else there is no choice */
+    int side;                                       /* in use */
+    const ckpt_cudnn_attention *forward, *backward; /* cuDNN's, if tried; backward if a gradient is wanted */
+    int64_t at_once;                                /* of batch * heads: how many backward takes at once */
+    ckpt_ns took[SIDES];                            /* measured by tuning so far; -1: wrong results */
     char choice[CKPT_CHOICE_TEXT];
     char remark[sizeof(((ckpt_err *)0)->msg)];
 };
@@ -157,7 +157,7 @@ bool is_possible(const ckpt_node *node)
     return ckpt_gpu_attention_library(node) && wants_all_or_none(node);
 }
 
-/* CKPT_DEVICE: cuDNN cannot, or not in so much workspace; `err` says why. */
+/* CKPT_DEVICE: cuDNN cannot compute it, or not in this workspace; `err` has the reason. */
 ckpt_code try_library(attention_state *state, ckpt_cuda *cuda, const ckpt_node *node, ckpt_bytes forward,
                       ckpt_bytes backward, ckpt_err *err)
 {
@@ -238,7 +238,7 @@ const char *choice(const void *state)
     return ((const attention_state *)state)->choice;
 }
 
-/* Head h of sequence b and what follows it. */
+/* The tensors from head h of sequence b on. */
 ckpt_cudnn_attention_tensors tensors_from(const attention_call *c, int64_t b, int64_t h)
 {
     const int64_t in = 2 * (b * c->T * c->in_row + h * c->D), out = 2 * (b * c->T * c->C + h * c->D);
@@ -280,7 +280,7 @@ ckpt_code own_forward(const ckpt_kernel_args *args, const attention_call *call, 
     return ckpt_cuda_launched("attention", err);
 }
 
-/* What the tiled kernels do not take is left to the plain ones. */
+/* The plain kernels take what the tiled ones do not. */
 ckpt_code own_backward(const ckpt_kernel_args *args, const attention_call *call, ckpt_err *err)
 {
     const ckpt_cuda *const cuda = (const ckpt_cuda *)args->context;
@@ -353,7 +353,7 @@ void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ck
 struct attention_trial {
     const ckpt_kernel_args *args;
     bool backward;
-    int side[SIDES]; /* of the candidates: first the one in use */
+    int side[SIDES]; /* of the candidates; the first is in use */
 };
 
 ckpt_code run_candidate(void *self, int candidate, ckpt_err *err)
@@ -378,8 +378,8 @@ void set_results(ckpt_trial *trial, const ckpt_kernel_args *args, bool backward)
     }
 }
 
-/* One direction is timed by both sides, and the faster side is taken for both directions: by the time of forward alone
- * until backward is timed too, then by the sum. */
+/* Times one direction on both sides. The faster side is used for both directions: by the time of forward until backward
+ * is timed too, then by the sum. */
 ckpt_code time_sides(attention_state *state, const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning,
                      ckpt_err *err)
 {
@@ -391,7 +391,7 @@ ckpt_code time_sides(attention_state *state, const ckpt_kernel_args *args, bool 
     trial.self = &self;
     trial.run = run_candidate;
     trial.terms = args->node->out[0].shape.dim[1];
-    trial.inside = 1.0 / 64; /* P and dS are rounded to bfloat16 for products, by each side in its own way */
+    trial.inside = 1.0 / 64; /* each side rounds P and dS to bfloat16 for products in its own way */
     set_results(&trial, args, backward);
     const int refused = tuning->refused;
     int fastest = 0;

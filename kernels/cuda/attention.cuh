@@ -1,9 +1,9 @@
-/* What the attention kernels share. Sizes and addresses of a call; and the products of tiles they are made of, once for
- * bfloat16 (tensor cores) and once for float32 (multiply-adds), both with the C fragment of mma.m16n8k16 as their
- * result (tile.cuh): so one source holds for both types.
+/* Shared by the attention kernels: sizes and addresses of a call, and products of tiles. The products exist for
+ * bfloat16 (tensor cores) and for float32 (multiply-adds). Both give the C fragment of mma.m16n8k16 (tile.cuh), so that
+ * the kernels have one source for both types.
  *
- * A tile lies in shared memory with D elements a row, D rounded up to what the kernels know, and 16 bytes behind every
- * row: then 8 rows of one column of 16 bytes lie in 8 different groups of banks, and no load of a fragment waits. */
+ * A tile in shared memory has D elements per row, D rounded up to a size the kernels have, and 16 more bytes per row. 8
+ * rows of a 16-byte column are then in 8 different groups of banks, and loads of fragments have no bank conflicts. */
 #ifndef CKPT_KERNELS_CUDA_ATTENTION_CUH
 #define CKPT_KERNELS_CUDA_ATTENTION_CUH
 
@@ -26,17 +26,17 @@ struct attention_call {
     float *lse, *delta;     /* [B, heads, T] */
 };
 
-/* Kernels with D in registers take D % (16 bytes) == 0 and D <= 128; false: too large for this device's shared memory
- * (nothing is started). The plain ones take every D. */
+/* Kernels with D in registers need D % (16 bytes) == 0 and D <= 128. They return false, and start nothing, if the
+ * device's shared memory is too small. The plain kernels take every D. */
 bool ckpt_attention_forward(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 bool ckpt_attention_key_gradients(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 bool ckpt_attention_query_gradients(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 void ckpt_attention_plain_forward(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 void ckpt_attention_plain_backward(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 
-/* ------------------------------------------------------------------------------------------- where things lie */
+/* ------------------------------------------------------------------------------------------- addresses */
 
-/* Element of q, k, v where row `row` of head `bh` starts, and of o, dO. */
+/* The first element of row `row` of head `bh` in q, k, v; then in o, dO. */
 __device__ inline int64_t attention_in_at(const attention_call &c, int64_t bh, int64_t row)
 {
     return (bh / c.heads * c.T + row) * c.in_row + bh % c.heads * c.D;
@@ -49,7 +49,7 @@ __device__ inline int64_t attention_out_at(const attention_call &c, int64_t bh, 
 /* Elements from one row of a tile to the next. */
 template <typename E, int D> constexpr int tile_row = D + pack<E>::count;
 
-/* Starts the copy of `ROWS` rows from `first` on of a matrix [T x D] whose rows are `stride` apart, by all of THREADS
+/* Starts the copy of ROWS rows from `first` on of a matrix [T x D] whose rows are `stride` apart, by all THREADS
  * threads; zeros beyond T and D. */
 template <typename E, int D, int ROWS, int THREADS>
 __device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_t first, const attention_call &c)
@@ -78,8 +78,8 @@ __device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_
     }
 }
 
-/* Element (first, column 0) of fragment n of a sum over rows, per lane; the second lies behind it. For float32 a lane
- * has four neighbours in fragments 2n and 2n + 1, so that it can load them at once. */
+/* A lane's first column of fragment n of a sum over rows; the second column follows. For float32 a lane has four
+ * neighbours in fragments 2n and 2n + 1, which it can load at once. */
 template <typename E> __device__ inline int sum_column(int n, int lane)
 {
     return sizeof(E) == 4 ? n / 2 * 16 + lane % 4 * 4 + n % 2 * 2 : n * 8 + lane % 4 * 2;
@@ -95,7 +95,7 @@ __device__ inline void store_two(bf16 *to, float a, float b)
 }
 
 /* Stores factor * sum, 16 M rows of this warp, to rows from `first` on of a matrix [T x D] whose rows are `stride`
- * apart: through `tile`, which nobody else uses, so that 16 bytes go out at a time. */
+ * apart. The rows go through `tile`, which no other warp uses, so that each access stores 16 bytes. */
 template <typename E, int D, int M>
 __device__ inline void tile_store(const float (&sum)[M][D / 8][4], const float (&factor)[M][2], E *tile, E *to,
                                   int64_t stride, int64_t first, const attention_call &c)
@@ -126,7 +126,7 @@ __device__ inline void tile_store(const float (&sum)[M][D / 8][4], const float (
 
 /* ------------------------------------------------------------------------------------------- products of tiles */
 
-/* 16 M rows as the left factor of tile_rows: read from shared memory each time, or (bfloat16) held in registers. */
+/* 16 M rows as the left factor of tile_rows: read from shared memory at each use, or (bfloat16) kept in registers. */
 template <typename E, int D, int M> struct left_rows {
     const E *tile;
     __device__ inline void open(const E *from)
@@ -264,7 +264,7 @@ __device__ inline void tile_sum(float (&sum)[M][D / 8][4], const float (&weight)
     }
 }
 
-/* The weights of a row are spread over four lanes, which give them to each other. */
+/* Four lanes hold the weights of a row and exchange them. */
 template <int D, int M, int N>
 __device__ inline void tile_sum(float (&sum)[M][D / 8][4], const float (&weight)[M][N][4], const float *right)
 {
@@ -296,8 +296,8 @@ __device__ inline void tile_sum(float (&sum)[M][D / 8][4], const float (&weight)
 
 /* ------------------------------------------------------------------------------------------- masks */
 
-/* Scores of keys that a query does not see, or that do not exist, become -infinity. query, key: of the first element of
- * the warp's fragments; in the first their rows are queries, in the second keys. */
+/* Sets the scores of keys that a query does not see, or that do not exist, to -infinity. query, key: of the first
+ * element of the warp's fragments. In the first function rows are queries, in the second keys. */
 template <int M, int N>
 __device__ inline void mask_by_query(float (&s)[M][N][4], const attention_call &c, int query, int key)
 {
@@ -327,11 +327,11 @@ template <int M, int N> __device__ inline void mask_by_key(float (&s)[M][N][4], 
 
 /* ------------------------------------------------------------------------------------------- dropout */
 
-/* Which of this lane's weights are kept: bit 4 n + i for element i of fragment n. Weight (i, j) of head bh draws word
- * (bh T + i) T + j of the layer, as on the CPU. Four neighbours come from one Philox block: where rows start at a
- * multiple of four (T does), lanes share what they draw; else each draws for itself, up to four times as much.
- * In the first, rows of the fragments are queries: `row` = bh T + i of this lane's first row, `column` = j of the
- * fragments' first column. In the second rows are keys: `key` of this lane's first row, `query` = bh T + i of the
+/* Finds which weights of this lane are kept: bit 4 n + i for element i of fragment n. Weight (i, j) of head bh draws
+ * word (bh T + i) T + j of the layer, as on the CPU. A Philox block gives four neighbours. If T is a multiple of four,
+ * rows start at a block and lanes share their blocks; otherwise each lane draws for itself, up to four times as many.
+ * In the first function rows of the fragments are queries: `row` = bh T + i of this lane's first row, `column` = j of
+ * the fragments' first column. In the second rows are keys: `key` of this lane's first row, `query` = bh T + i of the
  * fragments' first column. */
 __device__ inline uint32_t kept_four(const attention_call &c, const ckpt_cuda_counters &counters, uint64_t element)
 {
@@ -353,7 +353,7 @@ __device__ inline uint32_t kept_by_query(const attention_call &c, const ckpt_cud
     const int lane = (int)threadIdx.x % 32, t = lane % 4;
     uint32_t bits = 0;
     if (c.T % 4 == 0) {
-        /* Lanes t and t ^ 1 need one block of each fragment: each draws one of two and they change halves. */
+        /* Lanes t and t ^ 1 need the same block of each fragment: each draws one of two, and they exchange halves. */
         CKPT_ROLLED
         for (int half = 0; half < 2; half++) {
             const uint64_t start = (uint64_t)((row + 8 * half) * c.T + column + t / 2 * 4);
@@ -383,8 +383,8 @@ __device__ inline uint32_t kept_by_key(const attention_call &c, const ckpt_cuda_
     const int lane = (int)threadIdx.x % 32, t = lane % 4, place = lane / 4 % 4;
     uint32_t bits = 0;
     if (c.T % 4 == 0) {
-        /* Four lanes hold neighbouring keys and need four blocks, one for each element of the fragment: each draws the
-         * one of its own number, and they put all 16 answers together. */
+        /* Four lanes hold neighbouring keys and need four blocks, one per element of the fragment. Each draws the block
+         * of its own number, and they exchange all 16 results. */
         CKPT_ROLLED
         for (int n = 0; n < N; n++) {
             const int64_t i = query + 8 * n + 2 * t + place % 2, j = key - place + place / 2 * 8;

@@ -1,10 +1,10 @@
 /* Attention backward, from the saved logarithms of the row sums and delta = rowsum(dO o):
  *   P = exp(s - lse), dP = dropout(dO v^T), dS = P (dP - delta), dV = dropout(P)^T dO, dK = dS^T q, dQ = dS k
- * Two kernels, so that every sum stays in one warp's registers, in order, without atomics: in one a block owns keys and
- * goes through the queries (S^T, dP^T, then both are left factors as they lie in registers), in the other it owns
- * queries and goes through the keys. That is 8 D and 6 D flop a pair instead of 10 D in one kernel with atomics: at
- * best 5/7 of its speed, for the same bits every time and no float32 copy of dQ. Source: Dao 2023, arXiv:2307.08691,
- * algorithm 2. Departure: dQ apart, as said.
+ * Two kernels, so that every sum stays in one warp's registers, in order, without atomics. In the first a block owns
+ * keys and goes through the queries: it makes S^T and dP^T, whose registers are left factors as they are. In the second
+ * a block owns queries and goes through the keys. This takes 8 D and 6 D FLOP per pair instead of 10 D in one kernel
+ * with atomics: at best 5/7 of its speed, but the same bits in every run and no float32 copy of dQ. Source: Dao 2023,
+ * arXiv:2307.08691, algorithm 2. Departure: a separate kernel for dQ.
  *
  * Memory: the rows of q, k, v, dO once for the owner and once more per block for those gone through, out of the L2
  * cache: 128 rows for 4 D bytes of bfloat16, 256 (192) flop a byte, so that tensor cores and shared memory are the
@@ -20,7 +20,7 @@ namespace
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
-/* M: 16 rows each per warp. N: rows of a tile that comes by; a warp takes them PART at a time. */
+/* M: 16 M rows per warp. N: rows of a tile of the other side, of which a warp takes PART at a time. */
 template <typename E, int D> struct backward_shape;
 template <int D> struct backward_shape<bf16, D> {
     enum { M = D <= 64 ? 2 : 1, N = D <= 64 ? 64 : 32, PART = 32 };
@@ -35,8 +35,8 @@ template <int D> struct backward_shape<float, D> {
 
 constexpr float LOG2_E = 1.44269504f;
 
-/* P and dS of one pair from its score and dP; `kept` false: dropped. Gives dS and leaves the dropped P, without the
- * factor 1 / (1 - dropout), in s. A masked score is -infinity, its P zero. */
+/* P and dS of one pair from its score and dP; `kept` false: dropped. Returns dS and leaves the dropped P, without the
+ * factor 1 / (1 - dropout), in s. A masked score is -infinity, and its P zero. */
 template <bool DROPS>
 __device__ inline float pair_gradient(float &s, float dp, bool kept, float lse2, float delta, const attention_call &c)
 {
@@ -81,7 +81,7 @@ __device__ inline void gradients_by_key(float (&s)[M][N][4], float (&dp)[M][N][4
     }
 }
 
-/* One tile of queries and what belongs to them. */
+/* One tile of queries with lse and delta. */
 template <typename E, int D> struct query_tile {
     enum { N = backward_shape<E, D>::N };
     E q[N * tile_row<E, D>], dO[N * tile_row<E, D>];
@@ -94,7 +94,7 @@ template <typename E> struct query_rows {
     const float *lse, *delta;
 };
 
-/* Beyond T everything is zero: P is 1 there, and all that it is multiplied with is 0. */
+/* Beyond T everything is zero: P is 1 there, but all its factors are 0. */
 template <typename E, int D>
 __device__ inline void fetch_queries(query_tile<E, D> &tile, const attention_call &c, const query_rows<E> &from,
                                      int query)
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
             if (mine >= T || query + part >= T || (c.causal && query + part + PART <= mine)) {
-                continue; /* nothing there, or nothing sees this warp's keys */
+                continue; /* no queries there, or none sees this warp's keys */
             }
             const E *const q = tile[stage].q + part * tile_row<E, D>;
             const E *const dO = tile[stage].dO + part * tile_row<E, D>;
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
             if (key + part >= my_end) {
-                break; /* this warp's queries see none of it */
+                break; /* this warp's queries see none of its keys */
             }
             const E *const rows = tile_k + stage * STAGE + part * tile_row<E, D>;
             uint32_t kept[M] = {};
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
     tile_store<E, D, M>(dq, factor, tile_q + before * tile_row<E, D>, (E *)c.dq + at, c.in_row, mine, c);
 }
 
-/* ------------------------------------------------------------------------------------------- starting them */
+/* ------------------------------------------------------------------------------------------- launches */
 
 template <typename E, int D, bool DROPS> bool start(const ckpt_cuda *cuda, const attention_call *call, bool keys)
 {

@@ -1,7 +1,7 @@
 /* Attention forward: o = dropout(softmax(q k^T / sqrt(D) + mask)) v and the logarithms of the row sums, without a T x T
- * matrix. A block takes some queries of one head and goes through the keys, 32 or 64 at a time; a warp keeps its 16 or
- * 32 queries' output, maxima and sums in registers and corrects them whenever a maximum grows. The next keys and values
- * come by cp.async while these are computed with. No result depends on the grid: a row is one warp's, keys in order.
+ * matrix. A block takes some queries of one head and goes through the keys, 32 or 64 at a time. A warp keeps output,
+ * maxima and sums of its 16 or 32 queries in registers and rescales them when a maximum grows. cp.async loads the next
+ * keys and values during the computation. No result depends on the grid: one warp computes a row, with keys in order.
  * Source: Dao 2023, arXiv:2307.08691, algorithm 1. Departure: the sum stays per lane until the end, and keep / sum is
  * one factor of the finished row.
  *
@@ -23,7 +23,7 @@ namespace
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
-/* M: 16 rows each per warp. N: keys of a tile. left: are the queries held in registers? */
+/* M: 16 M rows per warp. N: keys of a tile. left: queries are kept in registers. */
 template <typename E, int D> struct forward_shape;
 template <int D> struct forward_shape<bf16, D> {
     enum { M = 2, N = D <= 64 ? 64 : 32 };
@@ -90,7 +90,7 @@ __device__ inline void drop_tile(float (&s)[M][N][4], const attention_call &c, c
     }
 }
 
-/* Ends the rows: o / total goes out, and their log-sum-exp. */
+/* Finishes the rows: stores o / total and their log-sum-exp. */
 template <typename E, int D, int M>
 __device__ inline void finish_rows(const attention_call &c, int64_t bh, int row, const softmax_rows<M> &rows,
                                    const float (&o)[M][D / 8][4], E *tile)
@@ -121,9 +121,9 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
     constexpr int M = shape::M, KEYS = shape::N, N = KEYS / 8, ROWS = 16 * M * WARPS, STAGE = KEYS * tile_row<E, D>;
     const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, warp = (int)threadIdx.x / 32;
     const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0);
-    /* With a causal mask the last queries take longest: they start first. */
+    /* With a causal mask the last queries take longest, so they start first. */
     const int first = (tiles - 1 - (int)(blockIdx.x % (unsigned)tiles)) * ROWS, mine = first + 16 * M * warp;
-    const int end = c.causal && first + ROWS < T ? first + ROWS : T; /* of the keys this block's queries see */
+    const int end = c.causal && first + ROWS < T ? first + ROWS : T; /* of the keys that this block's queries see */
     const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : T;
     const E *const k = (const E *)c.k + at, *const v = (const E *)c.v + at;
     CKPT_SHARED(shared);
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
     }
     CKPT_ROLLED
     for (int key = 0, stage = 0; key < end; key += KEYS, stage = 1 - stage) {
-        /* This tile is here, and everybody has left the one before, whose place the next one takes. */
+        /* This tile has arrived. All warps are done with the previous one, which the next copy overwrites. */
         async_wait();
         __syncthreads();
         if (key + KEYS < end) {

@@ -1,8 +1,8 @@
-/* Attention for every other head size (above 128, or rows that are no multiple of 16 bytes): a warp takes one query
- * (backward: one query, then one key) and goes through the other side 32 rows at a time, one dot product per lane, in
- * order. Sums over rows are kept 256 columns at a time; for larger heads the dot products are made again.
- * Forward 4 D flop a pair on plain multiply-adds, backward 14 D. Every row read is used once, from the L1 and L2
- * caches, 4 D bytes of bfloat16 a pair: bound by those. */
+/* Attention for all other head sizes: above 128, or rows that are no multiple of 16 bytes. A warp takes one query
+ * (backward: one query, then one key) and goes through the other side 32 rows at a time, in order, with one dot product
+ * per lane. Sums over rows have 256 columns at a time; larger heads recompute the dot products. Forward takes 4 D FLOP
+ * per pair on multiply-adds, backward 14 D. Every row that is read is used once, 4 D bytes of bfloat16 per pair: bound
+ * by the L1 and L2 caches. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
@@ -19,7 +19,7 @@ template <typename E> __device__ inline float dot(const E *a, const E *b, int64_
     return sum;
 }
 
-/* sum += weight of lane l times row l of `rows`, this lane's columns; count rows. */
+/* sum += weight of lane l times row l of `rows`, for `count` rows and this lane's columns. */
 template <typename E>
 __device__ inline void add_rows(float (&sum)[COLUMNS], float weight, const E *rows, int64_t stride, int64_t count,
                                 int64_t columns)
@@ -57,7 +57,7 @@ template <typename E> __global__ void attention_plain_forward(attention_call c)
     const int lane = (int)threadIdx.x % 32;
     const int64_t item = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, slice = (int64_t)blockIdx.y * SLICE;
     if (item >= c.B * c.heads * c.T) {
-        return; /* the whole warp; no barrier follows */
+        return; /* the whole warp returns; no barrier follows */
     }
     const int64_t bh = item / c.T, query = item % c.T, end = c.causal ? query + 1 : c.T;
     const E *const q = (const E *)c.q + attention_in_at(c, bh, query), *const k =
@@ -85,7 +85,7 @@ template <typename E> __global__ void attention_plain_forward(attention_call c)
     }
 }
 
-/* One pair: gives dS, and the dropped P. */
+/* One pair: dS, and P after dropout. */
 template <typename E>
 __device__ inline float plain_pair(const attention_call &c, int64_t bh, int64_t query, int64_t key, float *p)
 {

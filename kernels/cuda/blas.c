@@ -1,17 +1,16 @@
-/* Matrix products by cuBLASLt. The library thinks in columns: a row-major y[rows x columns] is its column-major
- * [columns x rows], so the operands change places: its A is our w, its B our x, its m our columns, its n our rows.
+/* Matrix products by cuBLASLt. The library is column-major: our row-major y[rows x columns] is its [columns x rows],
+ * and the operands change places. Its A is our w, its B our x, its m our columns, its n our rows.
  *
- * Reproducible: cuBLAS promises the same bits for cublasLtMatmul with a workspace of the caller's (cuBLAS
- * documentation, "Results Reproducibility"), on one kind of GPU and one version of the library. An inner dimension cut
- * in parts (split-K) may only be put together from float32 parts in the workspace, by a step of its own
- * (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE). Adding the parts up in the result as they come (INPLACE: what is added
- * first is a matter of counters, and y is rounded to its type between parts; NVIDIA/CUDALibrarySamples issue 243) and
- * parts rounded to the type of the result (OUTPUT_TYPE) are both refused. What a workspace held before does not matter:
- * PyTorch and XLA give the library memory that nobody cleared. None of this has been seen on a GPU yet.
+ * Reproducible: cuBLAS promises the same bits for cublasLtMatmul with the caller's workspace (cuBLAS documentation,
+ * "Results Reproducibility"), on one kind of GPU with one version of the library. If the inner dimension is split
+ * (split-K), a separate step must add float32 parts in the workspace (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE). Two
+ * other schemes are refused: INPLACE adds parts to the result in the order they finish and rounds y to its type in
+ * between (NVIDIA/CUDALibrarySamples issue 243); OUTPUT_TYPE rounds parts to the type of the result. The contents of a
+ * workspace do not matter: PyTorch and XLA pass memory that is not cleared. None of this has been seen on a GPU yet.
  *
  * An algorithm's name is the library's version and its own description of the algorithm, 8 words in hexadecimal without
- * the zeros at the end: cublasLt.h says that it can be written down and read again by the same version. Other versions
- * are refused; what is read is checked by the library and by the conditions above. */
+ * trailing zeros. cublasLt.h says that the same version can read it back. Other versions are refused. The library and
+ * the conditions above check what is read. */
 #include "kernels/cuda/blas.h"
 
 #include <cublasLt.h>

@@ -1,8 +1,8 @@
-/* The length of all gradients and what shortens them. A block sums the squares of one part of the numbers
- * (ckpt_gpu_square_part), a last block adds the parts; one block adds the sums of the layers in their order and works
- * out the scale, which the updates read from the device, so that all of it is part of a recording. All sums are double,
- * in which the square of a float is exact. Reads each number once for 2 FLOP: bound by memory. Numbers may start
- * anywhere: they are loaded one by one, neighbours by neighbouring threads. */
+/* The norm of all gradients and the scale that clips them. Each block sums the squares of one part of the numbers
+ * (ckpt_gpu_square_part), and one more block adds the parts. A last block adds the sums of the layers in order and
+ * computes the scale, which updates read from the device, so that all of it is part of a recording. Sums are double, in
+ * which the square of a float is exact. Reads each number once for 2 FLOP: bound by memory. Numbers may start anywhere,
+ * so they are loaded one by one, neighbours by neighbouring threads. */
 #include "kernels/cuda/device.cuh"
 
 namespace
@@ -10,7 +10,7 @@ namespace
 
 enum { THREADS = 256 };
 
-/* Over the block, by halves; thread 0's is the result. `shared`: one for every thread. */
+/* Sums over the block, by halves; thread 0 has the result. `shared`: one element per thread. */
 __device__ inline double clip_block_sum(double own, double *shared)
 {
     const int mine = (int)threadIdx.x;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(THREADS) clip_parts(int64_t parts, const doubl
     }
 }
 
-/* One block: all its threads load, the first adds in order. */
+/* One block: all threads load, the first adds in order. */
 __global__ void __launch_bounds__(THREADS)
     clip_find_scale(int64_t count, const double *sum, double base, double most, float *scale)
 {

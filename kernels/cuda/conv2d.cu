@@ -13,7 +13,7 @@
 namespace
 {
 
-enum conv2d_direction { FORWARD, INPUT, WEIGHT, DIRECTIONS }; /* as ckpt_cudnn_direction */
+enum conv2d_direction { FORWARD, INPUT, WEIGHT, DIRECTIONS }; /* like ckpt_cudnn_direction */
 
 /* Each direction has a product, or a library call, or neither: then our own kernels compute it. */
 struct conv2d_state {
@@ -106,7 +106,7 @@ bool conv2d_is_product(const ckpt_cudnn_shape &s)
            s.padding[1] == 0;
 }
 
-/* Do filters lie in another order than cuDNN wants? */
+/* True if filters are stored in another order than cuDNN wants. */
 bool conv2d_turns(const ckpt_cudnn_shape &s)
 {
     return conv2d_taps(s) > 1 && s.in_channels > s.groups;
@@ -360,7 +360,7 @@ ckpt_code conv2d_backward(const ckpt_kernel_args *args, ckpt_err *err)
     return args->grad_in[0] == NULL ? CKPT_OK : conv2d_input(args, s, err);
 }
 
-/* One direction: c from a and b. Filters are in cuDNN's order already. */
+/* One direction: c from a and b, with filters in cuDNN's order. */
 ckpt_code conv2d_tune_one(const ckpt_kernel_args *args, int direction, const void *a, const void *b, void *c,
                           ckpt_tuning *tuning, ckpt_err *err)
 {

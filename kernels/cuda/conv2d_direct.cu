@@ -188,7 +188,7 @@ direct_parts direct_parts_of(const ckpt_cudnn_shape &s)
     return {rows, each, (rows + each - 1) / each, (s.out_channels + STRIP - 1) / STRIP, weights};
 }
 
-/* Channels that threads may take several of at a time. */
+/* The number of channels that a thread may take at a time. */
 int64_t direct_neighbours(const ckpt_cudnn_shape &s)
 {
     return conv2d_is_depthwise(s) ? s.in_channels : 1;

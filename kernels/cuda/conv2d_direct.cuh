@@ -1,5 +1,5 @@
-/* Convolutions by own kernels: depthwise ones, and what cuDNN refuses. Filters lie as in files, [out, in / groups,
- * height, width]; x, y, and filters are of shape->dtype, bias and dw float32. */
+/* Convolutions by our own kernels: depthwise ones, and those that cuDNN refuses. Filters are stored as in files, [out,
+ * in / groups, height, width]; x, y, and filters are of shape->dtype, bias and dw float32. */
 #ifndef CKPT_KERNELS_CUDA_CONV2D_DIRECT_CUH
 #define CKPT_KERNELS_CUDA_CONV2D_DIRECT_CUH
 
@@ -15,7 +15,7 @@ static inline bool conv2d_is_depthwise(const ckpt_cudnn_shape &s)
     return s.groups == s.in_channels && s.groups == s.out_channels;
 }
 
-/* Of the weight gradient; the others take none. */
+/* Of the weight gradient; other directions need none. */
 ckpt_bytes ckpt_conv2d_direct_workspace(const ckpt_cudnn_shape &s);
 
 /* bias: NULL for none. */

@@ -1,5 +1,4 @@
-/* The seed and step that dropout draws from and the numbers that updates read, put on the device by one thread. Moves
- * 24 bytes. */
+/* One thread writes the seed and step of dropout, and the numbers that updates read, to the device: 24 bytes. */
 #include "kernels/cuda/device.cuh"
 
 namespace

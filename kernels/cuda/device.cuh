@@ -1,5 +1,5 @@
-/* What every kernel in this folder is written with: element types, 16-byte accesses, reductions in a fixed order,
- * Philox, launches, and the entries of the build's table.
+/* The base of every kernel in this folder: element types, 16-byte accesses, reductions in a fixed order, Philox,
+ * launches.
  *
  * A file of kernels is compiled twice: by nvcc for the GPU, and by the host's C++ compiler against tests/emulation,
  * where CKPT_EMULATION is defined and the threads of a block are fibers. A kernel may therefore use what is here, plain
@@ -26,7 +26,7 @@ static inline const ckpt_cuda *cuda_of(const ckpt_kernel_args *args)
     return (const ckpt_cuda *)args->context;
 }
 
-/* The stream a kernel is launched on. Counts the launch. */
+/* The stream of a launch. Counts the launch. */
 static inline cudaStream_t launch_stream(const ckpt_cuda *cuda)
 {
     cuda->launched->kernels++;

@@ -1,9 +1,9 @@
 /* A CUDA device: memory, streams, events and recordings by the runtime's C API; kernels and libraries are behind
- * ckpt_kernel. One device is open at a time per host thread, the one that opens it: the runtime's current device is
- * set once.
+ * ckpt_kernel. A host thread has one device open at a time and sets the runtime's current device once, when it opens
+ * it.
  *
- * The host waits by spinning (cudaDeviceScheduleSpin): it waits once per step, in `finish`, and has nothing else to do;
- * to sleep and be woken costs tens of microseconds, a tenth of a small model's step. */
+ * The host waits by spinning (cudaDeviceScheduleSpin): it waits once per step, in `finish`, and has nothing else to do.
+ * Sleeping and waking costs tens of microseconds, a tenth of a small model's step. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,8 +30,8 @@ typedef struct event_list {
 typedef struct cuda_device {
     ckpt_cuda cuda; /* first: a ckpt_device pointer is a cuda_device pointer */
     ckpt_cuda_counters *counters;
-    ckpt_bytes context_bytes;  /* used when the context was new */
-    ckpt_bytes reserved_bytes; /* by what free memory fell at our own reservations: cudaMalloc rounds up */
+    ckpt_bytes context_bytes;  /* in use when the context was new */
+    ckpt_bytes reserved_bytes; /* the fall of free memory at our own reservations; cudaMalloc rounds up */
     event_list signals, stamps;
     ckpt_launches launched;
     bool capturing;
@@ -48,7 +48,7 @@ ckpt_code ckpt_cuda_check(cudaError_t code, const char *what, ckpt_err *err)
     if (code == cudaSuccess) {
         return CKPT_OK;
     }
-    (void)cudaGetLastError(); /* said here: the next launch must not report it again */
+    (void)cudaGetLastError(); /* reported here: the next launch must not report it too */
     return CKPT_FAIL(err, code == cudaErrorMemoryAllocation ? CKPT_NO_MEMORY : CKPT_DEVICE, "%s: %s", what,
                      cudaGetErrorString(code));
 }
@@ -60,7 +60,7 @@ ckpt_code ckpt_cuda_launched(const char *what, ckpt_err *err)
 
 /* Opening. */
 
-/* Is there a device of that index? Without a driver cudaGetDeviceCount leaves the count alone. */
+/* Fails if there is no device of that index. Without a driver cudaGetDeviceCount does not set the count. */
 static ckpt_code find_device(int index, ckpt_err *err)
 {
     int count = 0, driver = 0, runtime = 0;
@@ -134,7 +134,7 @@ static ckpt_code make_context(cuda_device *self, ckpt_err *err)
     CKPT_TRY(ckpt_cuda_check(cudaSetDevice(cuda->index), "cudaSetDevice", err));
     ckpt_bytes total = 0;
     CKPT_TRY(used_bytes(&self->context_bytes, &total, err));
-    /* Non-blocking: nothing of ours runs on the default stream, and nobody else's work there should order ours. */
+    /* Non-blocking: we use no default stream, and other work on it must not order ours. */
     for (int k = 0; k < CKPT_STREAM_COUNT; k++) {
         CKPT_TRY(ckpt_cuda_check(cudaStreamCreateWithFlags(&cuda->stream[k], cudaStreamNonBlocking),
                                  "cudaStreamCreateWithFlags", err));
@@ -144,7 +144,7 @@ static ckpt_code make_context(cuda_device *self, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* cuDNN is opened by the first layer that wants it (cudnn.c): it is large and slow to load. */
+/* The first layer that needs cuDNN opens it (cudnn.c), because it is large and slow to load. */
 static ckpt_code fill_device(cuda_device *self, ckpt_err *err)
 {
     ckpt_cuda *const cuda = &self->cuda;
@@ -152,7 +152,7 @@ static ckpt_code fill_device(cuda_device *self, ckpt_err *err)
     CKPT_TRY(read_properties(self, err));
     CKPT_TRY_WHILE(err, make_context(self, err), "opening device cuda:%d", cuda->index);
     CKPT_TRY_WHILE(err, ckpt_blas_open(cuda, err), "opening device cuda:%d", cuda->index);
-    /* The first kernel of this program: shows whether it holds code for this device. */
+    /* The first kernel: it fails if the program has no code for this device. */
     CKPT_TRY_WHILE(err, ckpt_cuda_set_counters(cuda, self->counters, &(ckpt_cuda_counters){0}, err),
                    "opening device cuda:%d", cuda->index);
     CKPT_TRY(ckpt_cuda_check(cudaStreamSynchronize(cuda->stream[CKPT_STREAM_COMPUTE]), "the first kernel", err));
@@ -235,7 +235,7 @@ static ckpt_code cuda_memory(ckpt_device *device, ckpt_device_memory *memory, ck
         .total = total,
         .free = total - used,
         .context = self->context_bytes,
-        .libraries = since > 0 ? since : 0, /* other processes may have given some back */
+        .libraries = since > 0 ? since : 0, /* other processes may have freed some */
     };
     return CKPT_OK;
 }
@@ -256,7 +256,7 @@ static ckpt_code cuda_reserve(ckpt_device *device, ckpt_bytes bytes, void **base
                          ckpt_bytes_show(bytes, text), (long long)bytes, self->cuda.index,
                          ckpt_bytes_show(total - before, rest), ckpt_bytes_show(total, all), cudaGetErrorString(code));
     }
-    /* The other streams may use it at once, so it is zero before this comes back. */
+    /* Other streams may use it at once, so it is zero before this returns. */
     ckpt_code done = ckpt_cuda_check(cudaMemsetAsync(block, 0, wanted, compute), "cudaMemsetAsync", err);
     done = done != CKPT_OK ? done : ckpt_cuda_check(cudaStreamSynchronize(compute), "clearing memory", err);
     done = done != CKPT_OK ? done : used_bytes(&after, &total, err);
@@ -278,7 +278,7 @@ static void cuda_release(ckpt_device *device, void *base, ckpt_bytes bytes)
         return;
     }
     const bool known = used_bytes(&before, &total, NULL) == CKPT_OK;
-    (void)cudaFree(base); /* waits for whatever still uses it */
+    (void)cudaFree(base); /* waits for all work that uses it */
     if (known && used_bytes(&after, &total, NULL) == CKPT_OK) {
         self->reserved_bytes += after - before;
     }
@@ -379,7 +379,7 @@ static ckpt_code cuda_clip_scale(ckpt_device *device, const double *sum, int64_t
 
 /* Order between streams, and times. */
 
-/* At least `count` events; those that exist stay, so that two executors may use one device in turn. */
+/* Makes at least `count` events; existing ones stay, so that two executors may use one device in turn. */
 static ckpt_code make_events(event_list *list, int count, unsigned flags, ckpt_err *err)
 {
     if (count <= list->count) {
@@ -420,8 +420,8 @@ static ckpt_code cuda_wait(ckpt_device *device, int signal, ckpt_stream stream, 
                            "cudaStreamWaitEvent", err);
 }
 
-/* The numbers travel as a kernel's arguments, which the launch copies: no host memory that must stay, and a step that
- * still runs has read its own before, as both are on one stream. */
+/* The numbers are a kernel's arguments, which the launch copies, so that no host memory must stay valid. A step that
+ * still runs keeps its numbers until it ends, because both are on one stream. */
 static ckpt_code cuda_begin(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err)
 {
     cuda_device *const self = device_of(device);
@@ -432,7 +432,7 @@ static ckpt_code cuda_begin(ckpt_device *device, uint64_t seed, uint64_t step, c
     return ckpt_cuda_set_counters(&self->cuda, self->counters, &now, err);
 }
 
-/* A replay is work of the compute stream, so the three streams are all there is. */
+/* A replay is work on the compute stream, so these three streams are all. */
 static ckpt_code cuda_finish(ckpt_device *device, ckpt_err *err)
 {
     CKPT_TRY(wait_for(device, CKPT_STREAM_D2H, "finishing the offloads", err));
@@ -440,8 +440,8 @@ static ckpt_code cuda_finish(ckpt_device *device, ckpt_err *err)
     return wait_for(device, CKPT_STREAM_COMPUTE, "finishing the step", err);
 }
 
-/* Thread local: whatever this thread calls that cannot be part of a recording (an allocation, a wait) fails and ends
- * it, which is how we know that a step holds none; other threads are not our business. */
+/* Thread local: a call of this thread that cannot be recorded (an allocation, a wait) fails and ends the recording,
+ * which proves that a step has none. Other threads are not affected. */
 static ckpt_code cuda_capture_begin(ckpt_device *device, ckpt_err *err)
 {
     cuda_device *const self = device_of(device);
@@ -452,7 +452,7 @@ static ckpt_code cuda_capture_begin(ckpt_device *device, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A graph that can be replayed, and what it holds. */
+/* A graph that can be replayed, and its contents. */
 typedef struct cuda_recording {
     cudaGraphExec_t exec;
     ckpt_launches launches;
@@ -506,7 +506,7 @@ static ckpt_code cuda_capture_end(ckpt_device *device, void **recording, ckpt_er
     code = code != CKPT_OK ? code
                            : ckpt_cuda_check(cudaGraphInstantiate(&made->exec, graph, 0), "cudaGraphInstantiate", err);
     (void)cudaGraphDestroy(graph);
-    /* What it needs on the device is taken now, not at the first replay. */
+    /* Takes its device memory now, not at the first replay. */
     code = code != CKPT_OK ? code : ckpt_cuda_check(cudaGraphUpload(made->exec, compute), "cudaGraphUpload", err);
     code = code != CKPT_OK ? code : wait_for(device, CKPT_STREAM_COMPUTE, "cudaGraphUpload", err);
     if (code != CKPT_OK) {
@@ -529,7 +529,7 @@ static ckpt_code cuda_stamps(ckpt_device *device, int count, ckpt_err *err)
     return make_events(&device_of(device)->stamps, count, cudaEventDefault, err);
 }
 
-/* In a recording a plain record is only an order; an external one notes the time in every replay. */
+/* In a recording a plain record only orders work; an external one records the time in every replay. */
 static ckpt_code cuda_stamp(ckpt_device *device, int index, ckpt_stream stream, ckpt_err *err)
 {
     const cuda_device *const self = device_of(device);

@@ -1,8 +1,8 @@
-/* Exponential and quotient by type of tensor. For float32 they are the accurate ones: expf within 1 unit in the last
- * place, the quotient rounded correctly. For bfloat16 they are the GPU's own instructions: exp within 2 + 1.2 |x| units
- * of float32, the quotient within 2 while the divisor is below 2^126 and 0 above. A unit of bfloat16 is 65,536 of
- * float32, so at |x| < 100 that is less than a hundredth of what rounding the result takes away. Emulated, both are the
- * accurate ones. Bounds: CUDA C++ Programming Guide, mathematical functions, __expf and __fdividef. */
+/* Exponential and quotient by type of tensor. For float32 they are accurate: expf within 1 unit in the last place, the
+ * quotient correctly rounded. For bfloat16 they are the GPU's instructions: exp within 2 + 1.2 |x| units of float32,
+ * the quotient within 2 if the divisor is below 2^126, and 0 above. A unit of bfloat16 is 65,536 units of float32, so
+ * for |x| < 100 the error is less than a hundredth of the rounding of the result. The emulation uses the accurate ones.
+ * Bounds: CUDA C++ Programming Guide, mathematical functions, __expf and __fdividef. */
 #ifndef CKPT_KERNELS_CUDA_FAST_CUH
 #define CKPT_KERNELS_CUDA_FAST_CUH
 

@@ -44,7 +44,7 @@ template <> struct gelu_tanh<bf16> {
     }
 };
 
-/* Far out the slope of the inner function is 0 and `inside` may be infinite. */
+/* For large |x| the slope of the inner function is 0 and `inside` may be infinite. */
 template <typename T> struct gelu_tanh_slope;
 template <> struct gelu_tanh_slope<float> {
     __device__ float operator()(float x, float dy) const

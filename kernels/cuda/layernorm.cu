@@ -10,7 +10,8 @@
 
 enum { WARPS = 4, LAST_COLUMNS = 32, LAST_ROWS = 32 };
 
-/* V floats from and to addresses of whole packs. As arrays, which keeps the backward kernel's loops unrolled together. */
+/* V floats from and to addresses of whole packs. As arrays, which keeps the backward kernel's loops unrolled
+ * together. */
 template <int V> __device__ inline void load_weights(const float *from, float at[V])
 {
     for (int j = 0; j < V; j += 4) {

@@ -1,8 +1,8 @@
-/* Linear: three products by cuBLASLt (blas.c), the bias in the forward product's epilogue, its gradient in that of the
- * weight's where both are overwritten and cuBLASLt has such a product, else by column sums (sum.cu).
- * A bfloat16 model multiplies bfloat16 copies of the weights and gets its weight gradient in float32. A product of
- * [rows x in] [in x out] is 2 rows in out FLOP and moves each matrix once: bound by arithmetic from a few hundred rows
- * on, by memory below. The products that add exist beside those that overwrite, as on the CPU. */
+/* Linear: three products by cuBLASLt (blas.c). The forward product's epilogue adds the bias. The epilogue of the
+ * weight's gradient makes the bias's gradient, if both are overwritten and cuBLASLt has such a product; else column
+ * sums do (sum.cu). A bfloat16 model multiplies bfloat16 copies of the weights and gets its weight gradient in float32.
+ * A product of [rows x in] [in x out] is 2 rows in out FLOP and moves each matrix once: bound by arithmetic from a few
+ * hundred rows on, by memory below. Backward's products are prepared both to overwrite and to add, as on the CPU. */
 #include <cstdlib>
 
 #include "kernels/cuda/blas_layer.cuh"
@@ -10,8 +10,8 @@
 namespace
 {
 
-/* Those that overwrite and those that add, one behind the other; WEIGHT_SUMS: with the bias's gradient, NULL: by column
- * sums. */
+/* Each product that overwrites is followed by the one that adds. WEIGHT_SUMS also makes the bias's gradient; NULL:
+ * column sums make it. */
 enum { FORWARD, WEIGHT, WEIGHT_ADDS, WEIGHT_SUMS, INPUT, INPUT_ADDS, PRODUCTS };
 const char *const linear_key[PRODUCTS] = {"forward", "weight", "weight-adds", "weight-sums", "input", "input-adds"};
 
@@ -20,7 +20,7 @@ struct linear_state {
     char choice[CKPT_CHOICE_TEXT];
 };
 
-/* After algorithms have changed. */
+/* To be called after algorithms have changed. */
 void linear_name(linear_state *l)
 {
     l->choice[0] = '\0';
@@ -35,16 +35,16 @@ struct linear_sizes {
     int64_t rows, in, out;
 };
 
-/* The features that fill the gap between rows of y count as the layer's own, in all three products (ckpt_node_pitch):
- * y and dy lie along the features, and with a stride alone that dimension would stay odd. */
+/* In all three products, features that fill the gap between rows of y count as the layer's own (ckpt_node_pitch): y and
+ * dy are stored along the features, and a stride alone would leave that dimension odd. */
 linear_sizes linear_sizes_of(const ckpt_node *node)
 {
     const int64_t in = node->param[0].tensor.shape.dim[1], rows = ckpt_shape_count(&node->in[0].shape) / in;
     return {rows, in, ckpt_tensor_room(&node->out[0]) / rows};
 }
 
-/* Where the library has none with sums, or a choice goes without, the bias's gradient stays with the column sums; where
- * there is no choice, CKPT_BIAS_SUMS=apart keeps it there. */
+/* Column sums make the bias's gradient if the library has no product with sums, or a choice is without one, or there is
+ * no choice and CKPT_BIAS_SUMS=apart. */
 ckpt_code linear_make(linear_state *l, ckpt_cuda *cuda, int which, const ckpt_blas_shape &shape, ckpt_bytes limit,
                       const char *choice, ckpt_err *err)
 {
@@ -132,7 +132,7 @@ ckpt_code linear_column_sums(const ckpt_kernel_args *args, ckpt_err *err)
                                  args->grad_param[1], (args->grad_param_adds & 2) != 0, args->workspace, err);
 }
 
-/* What adds never depends on the plan: the lowered graph says which layer is the first to write a gradient. */
+/* Whether a product adds does not depend on the plan: the lowered graph says which layer writes a gradient first. */
 ckpt_code linear_weight(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
@@ -146,7 +146,7 @@ ckpt_code linear_weight(const ckpt_kernel_args *args, ckpt_err *err)
     return args->node->param_count > 1 ? linear_column_sums(args, err) : CKPT_OK;
 }
 
-/* One after the other on one stream, so they share the workspace. */
+/* They run one after the other on one stream, so they share the workspace. */
 ckpt_code linear_backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
@@ -169,8 +169,8 @@ ckpt_code linear_run_way(void *self, int candidate, ckpt_err *err)
     return one ? CKPT_OK : linear_column_sums(args, err);
 }
 
-/* Is the weight's gradient with the bias's in one product right, and faster than both apart? The product and our own
- * sums are what it is held against: all of cuBLASLt's candidates could be wrong alike. */
+/* Keeps the product that also makes the bias's gradient if it is right, and faster than both apart. It is compared with
+ * the plain product and our own sums, because all of cuBLASLt's candidates could be wrong in the same way. */
 ckpt_code linear_tune_sums(const ckpt_kernel_args *args, ckpt_tuning *tuning, ckpt_err *err)
 {
     linear_state *const l = (linear_state *)args->state;

@@ -1,6 +1,6 @@
-/* The sum that a loss is, in an order that depends on the number of terms only: a block adds one part of
- * CKPT_GPU_LOSS_TERMS terms, in double, and a last block adds the parts. Each part leaves its sum and how many of its
- * terms count. 16 bytes a part: nothing beside the pass over what the terms are made of. */
+/* The sum of a loss, in an order that depends only on the number of terms: each block adds a part of
+ * CKPT_GPU_LOSS_TERMS terms, in double, and one more block adds the parts. A part stores its sum and the number of its
+ * terms that count, 16 bytes: little beside the pass over the inputs of the terms. */
 #ifndef CKPT_KERNELS_CUDA_LOSS_CUH
 #define CKPT_KERNELS_CUDA_LOSS_CUH
 
@@ -14,7 +14,7 @@ struct loss_part {
     double sum, counted;
 };
 
-/* Over the block, by halves; thread 0 has the result. `shared`: one element for every thread. */
+/* Sums over the block, by halves; thread 0 has the result. `shared`: one element per thread. */
 __device__ inline loss_part loss_add(const loss_part &own, loss_part *shared)
 {
     const int mine = (int)threadIdx.x;
@@ -30,7 +30,7 @@ __device__ inline loss_part loss_add(const loss_part &own, loss_part *shared)
     return shared[0];
 }
 
-/* One block. loss = the parts' sum / (divisor, or where that is 0 what counts: 0 / 0 is NaN, as in PyTorch). */
+/* One block. loss = the parts' sum / divisor; divisor 0: / the terms that count (0 / 0 is NaN, as in PyTorch). */
 __global__ void __launch_bounds__(LOSS_THREADS)
     loss_finish(int64_t parts, const loss_part *part, double divisor, float *loss, float *counted)
 {
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     }
 }
 
-/* The gradient that arrives at a loss: 1 where nothing does. */
+/* The gradient of a loss: 1 if none is given. */
 __device__ inline float loss_gradient(const float *grad)
 {
     return grad != NULL ? *grad : 1.0f;

@@ -43,7 +43,7 @@ static ckpt_code make_call(lstm_state *state, int which, int64_t rows, int64_t c
                            ckpt_dtype out, ckpt_bytes limit, const char *choice, ckpt_err *err)
 {
     char piece[CKPT_PIECE_TEXT];
-    const bool forward = which == X_GATES || which == H_GATES; /* weights lie as [out, in] */
+    const bool forward = which == X_GATES || which == H_GATES; /* weights are stored as [out, in] */
     const bool weights = which == DW_X || which == DW_H;       /* x is the gradient of the gates, by its columns */
     const ckpt_blas_shape shape = blas_of(rows, columns, inner, weights, forward, in, out, false, which == H_GATES);
     return ckpt_blas_product_create(state->cuda, &shape, limit, ckpt_choice_get(choice, call_key[which], piece),

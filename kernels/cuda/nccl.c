@@ -1,18 +1,18 @@
 /* Messages by NCCL.
  *
- * NCCL has no tags and no slots: what is given to a communicator and a stream runs in that order, and a send occupies
- * its stream until the other side receives. So every direction between two ranks has a communicator of these two and a
- * stream of its own: a message waits for those before it in its direction and for nothing else, as with MPI.
+ * NCCL has no tags and no slots. Work on a communicator and a stream runs in order, and a send occupies its stream
+ * until the other rank receives. Every direction between two ranks therefore has its own communicator of two and its
+ * own stream: a message waits only for earlier messages in its direction, as with MPI.
  *
  *     rank 0 --up--> rank 1     communicator {0: the sender, 1: the receiver}
  *     rank 0 <-down- rank 1     another one
  *
- * They are made for all pairs when the carrier is opened, in one order on all ranks, which costs NCCL's own memory
- * (some MiB each, outside the plan) and is meant for the handful of ranks that one job of ours has. Messages of all
- * tags of a direction must be received in the order in which they were sent.
+ * They are made for all pairs when the carrier is opened, in the same order on all ranks. This costs some MiB of NCCL's
+ * own memory each, outside the plan, and is meant for the few ranks of our jobs. Messages of a direction, whatever
+ * their tags, must be received in the order in which they were sent.
  *
- * The caller has waited for whatever makes the bytes of a message, and waits here until they have gone or come
- * (an event behind it), so streams of the device need no order with ours. */
+ * The caller waits until the bytes of a message are complete, and then here until they have been sent or received (an
+ * event behind the message). Streams of the device therefore need no order with ours. */
 #include "kernels/cuda/nccl.h"
 
 #include <dlfcn.h>

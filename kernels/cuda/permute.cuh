@@ -1,11 +1,11 @@
-/* Copies between two orders of the same elements: what transpose does, and reshape where rank 4 meets other ranks. As
- * on the CPU, dimensions are put in the order of the destination and neighbours that stay neighbours become one. Then
- *   - the last dimension is the last on both sides: rows are copied, 16 bytes an access where all rows allow;
- *   - two long dimensions change places: square tiles go through shared memory, so that both sides are touched in runs
- *     of 32 elements; a row of a tile is an odd number of banks long, so that its columns lie in different banks;
- *   - one of the two is short (channels of an image): a thread for each element, in the order of the destination. The
- *     source's lines are then read several times, but soon after one another, from the caches.
- * Moved: the tensor once in and once out (in twice where it adds); no arithmetic: bound by memory. */
+/* Copies elements into another order, for transpose and for reshape between rank 4 and other ranks. As on the CPU,
+ * dimensions are sorted by the order of the destination, and neighbours that stay neighbours are merged. Then
+ *   - if the last dimension is the last on both sides, rows are copied, 16 bytes per access if all rows allow;
+ *   - if two long dimensions change places, square tiles go through shared memory, so that both sides are accessed in
+ *     runs of 32 elements; a row of a tile has an odd number of banks, so that its columns are in different banks;
+ *   - if one of the two is short (channels of an image), a thread copies one element, in the order of the destination.
+ *     Lines of the source are then read several times in short succession, from the caches.
+ * The tensor is read once (twice if it adds) and written once, without arithmetic: bound by memory. */
 #ifndef CKPT_KERNELS_CUDA_PERMUTE_CUH
 #define CKPT_KERNELS_CUDA_PERMUTE_CUH
 
@@ -13,7 +13,7 @@
 
 enum { PERMUTE_THREADS = 256, PERMUTE_TILE = 64, PERMUTE_SHORT = 8 };
 
-/* An index space and where its elements lie on both sides, in elements; both sides are dense. */
+/* An index space and the strides of its elements on both sides; both sides are dense. */
 struct permute_axis {
     int64_t dim, from, to;
 };
@@ -22,7 +22,7 @@ struct permute_axes {
     permute_axis at[CKPT_RANK_MAX];
 };
 
-/* Offset in the source of the number-th index, last axis fastest: in the destination that is its place. */
+/* Offset in the source of the number-th index, last axis fastest; in the destination the offset is `number`. */
 __device__ static inline int64_t permute_source(const permute_axes &axes, int64_t number)
 {
     int64_t from = 0;
@@ -74,7 +74,7 @@ template <typename T> __global__ void permute_transpose(permute_tiles work, bool
             rest = q.whole;
         }
         const int64_t n_across = work.across.dim - i0, n_along = work.along.dim - j0;
-        /* Fixed trip counts, so that the compiler has all loads under way before the first store. */
+        /* Fixed trip counts, so that the compiler can start all loads before the first store. */
         for (int r = 0; r < PERMUTE_TILE; r += ROWS) {
             for (int c = 0; c < PERMUTE_TILE; c += 32) {
                 if (row + r < n_along && lane + c < n_across) {
@@ -96,7 +96,7 @@ template <typename T> __global__ void permute_transpose(permute_tiles work, bool
     }
 }
 
-/* The axis into its place, slowest of the destination first; axes of length 1 are nowhere. */
+/* Inserts an axis, slowest of the destination first; axes of length 1 are left out. */
 static inline void permute_add_axis(permute_axes *axes, int64_t dim, int64_t from, int64_t to)
 {
     if (dim == 1) {
@@ -109,7 +109,7 @@ static inline void permute_add_axis(permute_axes *axes, int64_t dim, int64_t fro
     axes->at[at] = {dim, from, to};
 }
 
-/* Neighbours that stay neighbours become one; at least one axis is left. */
+/* Merges neighbours that stay neighbours; at least one axis is left. */
 static inline void permute_merge(permute_axes *axes)
 {
     int merged = 0;
@@ -137,7 +137,7 @@ static inline int64_t permute_count(const permute_axes *axes)
     return count;
 }
 
-/* Rows of the source that are dense, and everything else that is no transpose of two long axes. */
+/* All copies except the exchange of two long axes. */
 template <typename T>
 static void permute_start_gather(const ckpt_cuda *cuda, const permute_axes *axes, bool adds, const T *from, T *to)
 {
@@ -180,8 +180,8 @@ static void permute_start_tiles(const ckpt_cuda *cuda, const permute_axes *axes,
     CKPT_LAUNCH(cuda, permute_transpose<T>, grid_for(cuda, work.tiles, 1), PERMUTE_THREADS, 0, work, adds, from, to);
 }
 
-/* to[index] = from[index], or += with `adds`, for every index of `rank` dims. Moved as they are when not added, so T
- * float is for any element of 4 bytes. */
+/* to[index] = from[index], or += with `adds`, for every index of `rank` dims. Without `adds` bits are copied, so T
+ * float serves for all elements of 4 bytes. */
 template <typename T>
 static void permute_start(const ckpt_cuda *cuda, int rank, const int64_t *dim, const int64_t *from_stride,
                           const int64_t *to_stride, bool adds, const void *from, void *to)

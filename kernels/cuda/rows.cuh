@@ -33,7 +33,7 @@ template <int TEAM> __device__ inline float team_max(float x, float *shared)
     }
 }
 
-/* Two sums with half the waiting. `shared`: 64 floats. */
+/* Two sums at once, with half the barriers. `shared`: 64 floats. */
 template <int TEAM> __device__ inline float2 team_sums(float x, float y, float *shared)
 {
     if constexpr (TEAM > 32) {
@@ -59,8 +59,8 @@ template <int TEAM> __device__ inline float2 team_sums(float x, float y, float *
     }
 }
 
-/* Where a row lies: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. Rows with a
- * pitch, which is a multiple of V, start at packs: they have no head, and a gap up to the pitch. */
+/* The position of a row: pack p starts at element `first + p * V` of the tensor and at column `p * V - head`. Rows with
+ * a pitch, which is a multiple of V, start at packs: they have no head, and a gap up to the pitch. */
 template <typename T> struct row_place {
     enum { V = pack<T>::count };
     int64_t first, width, packs;

@@ -1,14 +1,14 @@
 /* SGD in one pass over parameter, gradient and velocity, which also writes the bfloat16 copy: 12 bytes a parameter, 20
  * with momentum, 2 more for the copy, and at most 8 operations: bound by memory. The formulas and their order are those
- * of kernels/cpu/sgd.c; products and sums that follow each other are one fused operation here, so that results differ
- * in the last places. */
+ * of kernels/cpu/sgd.c; a product and a following sum are one fused operation here, so results differ in the last
+ * places. */
 #include "kernels/cuda/update.cuh"
 
 enum { LR, MOMENTUM, NESTEROV, WEIGHT_DECAY };
 
 namespace
 {
-/* state[0]: the velocity, where momentum is kept. */
+/* state[0]: the velocity, with momentum. */
 template <bool MOMENTUM_KEPT> struct sgd_rule {
     enum { STATES = MOMENTUM_KEPT ? 1 : 0 };
     float lr, momentum, shrink;

@@ -1,24 +1,24 @@
-/* Tokens in the order of their ids, those of one id in their own order: a stable radix sort of positions, 8 bits of the
- * id a pass, each pass in three kernels: count the digits of every block, add the counts up, move. A thread has
- * neighbours and counts in its own column of shared memory, so that there are no atomics. A pass reads every id twice
- * and moves 4 bytes a token; 16 bits of vocabulary are two passes. Bound by latency up to some 100,000 tokens. */
+/* Sorts tokens by id, those of one id in their own order: a stable radix sort of positions. A pass takes 8 bits of the
+ * id and three kernels: count the digits of every block, add the counts, move. A thread takes neighbouring tokens and
+ * counts in its own column of shared memory, without atomics. A pass reads every id twice and moves 4 bytes per token;
+ * a vocabulary of 16 bits takes two passes. Bound by latency up to some 100,000 tokens. */
 #ifndef CKPT_KERNELS_CUDA_SORT_CUH
 #define CKPT_KERNELS_CUDA_SORT_CUH
 
 #include "kernels/cuda/device.cuh"
 
-/* SORT_ITEMS and SORT_DIGITS are in the allowance of ops/defs/embedding.c too. */
+/* ops/defs/embedding.c uses SORT_ITEMS and SORT_DIGITS too, for the workspace. */
 enum {
     SORT_BITS = 8,
     SORT_DIGITS = 1 << SORT_BITS,
     SORT_THREADS = 64,
-    SORT_EACH = 16, /* neighbours of one thread */
+    SORT_EACH = 16, /* tokens of a thread */
     SORT_ITEMS = SORT_THREADS * SORT_EACH,
     SORT_COLUMNS = SORT_THREADS + 2, /* rows of an odd number of banks */
     SORT_SCAN_THREADS = 1024
 };
 
-/* In the order of `sorted`, or as they stand (NULL). count, rows < 2^31. */
+/* Tokens in the order of `sorted`; NULL: in their own order. count, rows < 2^31. */
 struct sort_tokens {
     const int32_t *ids, *sorted;
     int64_t count, rows;
@@ -27,7 +27,7 @@ __device__ static inline int32_t sort_token_at(const sort_tokens &tokens, int64_
 {
     return tokens.sorted == NULL ? (int32_t)i : tokens.sorted[i];
 }
-/* All ids outside 0 .. rows - 1 are one key behind them. */
+/* All ids outside 0 .. rows - 1 have one key, behind all others. */
 __device__ static inline int32_t sort_key_of(const sort_tokens &tokens, int32_t token)
 {
     const int32_t id = tokens.ids[token];
@@ -121,8 +121,8 @@ static __global__ void sort_move(sort_tokens tokens, int shift, const int32_t *p
     }
 }
 
-/* Sets tokens->sorted. `workspace`: two arrays of positions and the counts, each rounded up to CKPT_ALIGN; gives where
- * they end. */
+/* Sets tokens->sorted. `workspace`: two arrays of positions and the counts, each rounded up to CKPT_ALIGN. Returns
+ * their end. */
 static inline void *sort_by_id(const ckpt_cuda *cuda, sort_tokens *tokens, void *workspace)
 {
     const int blocks = (int)((tokens->count + SORT_ITEMS - 1) / SORT_ITEMS);

@@ -1,10 +1,10 @@
-/* The PTX of this project: products of small tiles on tensor cores, loads of their operands from shared memory, copies
- * from global to shared memory that run beside the computation, and two conversions. Every function has a plain host
- * version that keeps to the layouts of the PTX ISA (test_emulation holds them against its formulas), so that a kernel
- * written with them is checked without a GPU. All 32 lanes of a warp must call the ones that say "warp".
+/* The PTX of this project: products of small tiles on tensor cores, loads of their operands from shared memory,
+ * asynchronous copies from global to shared memory, and two conversions. Every function has a host version with the
+ * layouts of the PTX ISA, which test_emulation compares with its formulas; kernels can therefore be tested without a
+ * GPU. All 32 lanes of a warp must call functions marked "Warp".
  *
- * Source: PTX ISA, "mma", "ldmatrix", "cp.async" and the matrix fragments of mma.m16n8k16. With g = lane / 4 and
- * t = lane % 4 a lane holds, two bfloat16 in a register, the lower column in the lower half:
+ * Source: PTX ISA, "mma", "ldmatrix", "cp.async" and the matrix fragments of mma.m16n8k16. With g = lane / 4 and t =
+ * lane % 4 a lane holds, two bfloat16 in a register, the lower column in the lower half:
  *   A [16 x 16]: (row g, columns 2t, 2t+1), (g+8, 2t..), (g, 2t+8..), (g+8, 2t+8..)
  *   B [16 x 8]:  (rows 2t, 2t+1, column g), (2t+8.., g)
  *   C [16 x 8]:  float (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1) */
@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/device.cuh"
 
-/* Before a loop over an array that shall lie in registers; and before one that shall stay a loop. */
+/* Before a loop over an array in registers, which must be unrolled; and before a loop that must not be. */
 #ifdef CKPT_EMULATION
 #define CKPT_UNROLL
 #define CKPT_ROLLED
@@ -68,7 +68,7 @@ static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, 
     }
 }
 
-/* A GPU refuses what is not aligned; memcpy would not mind. */
+/* A GPU refuses unaligned accesses; memcpy would not. */
 static inline void tile_need_aligned(const void *at, size_t bytes)
 {
     if ((uintptr_t)at % bytes != 0) {
@@ -100,8 +100,8 @@ static inline void load_matrices_turned(uint32_t (&to)[4], const void *row)
     }
 }
 
-/* Copies happen as late as a GPU may do them, at the thread's wait, and their destination is NaN until then: a kernel
- * that reads too early or writes what is still read gives wrong results here too. */
+/* Copies happen as late as on a GPU, at the thread's wait, and their destination is NaN until then. A kernel that reads
+ * too early, or overwrites data too early, therefore gives wrong results here too. */
 struct tile_copy {
     void *to;
     const void *from;
@@ -150,7 +150,7 @@ __device__ inline uint32_t pack_bf16(float low, float high)
     return two;
 }
 
-/* 2^x to a relative error of 2^-22, results below the least normal number flushed to zero. */
+/* 2^x with a relative error of 2^-22; subnormal results become zero. */
 __device__ inline float exp2_approx(float x)
 {
     float y;
@@ -168,7 +168,7 @@ __device__ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t 
 }
 
 /* Warp: four matrices of 8 x 8 bfloat16 from shared memory; `row` of lanes 8 i .. 8 i + 7 are the addresses of the 8
- * rows of matrix i, 16-byte aligned. A lane gets of each matrix row lane / 4, columns 2 (lane % 4) and the next. */
+ * rows of matrix i, 16-byte aligned. Of each matrix a lane gets row lane / 4, columns 2 (lane % 4) and the next. */
 __device__ inline void load_matrices(uint32_t (&to)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -177,7 +177,7 @@ __device__ inline void load_matrices(uint32_t (&to)[4], const void *row)
                  : "memory");
 }
 
-/* Warp: the same of the matrices turned: rows 2 (lane % 4) and the next of column lane / 4. */
+/* Warp: the same with the matrices transposed: rows 2 (lane % 4) and the next of column lane / 4. */
 __device__ inline void load_matrices_turned(uint32_t (&to)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -186,8 +186,8 @@ __device__ inline void load_matrices_turned(uint32_t (&to)[4], const void *row)
                  : "memory");
 }
 
-/* Starts a copy of BYTES (4 or 16, both addresses aligned to it) from global to shared memory; zeros where it is not
- * `wanted`, and `from` is not read then. */
+/* Starts a copy of BYTES (4 or 16, both addresses aligned to it) from global to shared memory. `wanted` false: writes
+ * zeros and does not read `from`. */
 template <int BYTES> __device__ inline void async_copy(void *to, const void *from, bool wanted)
 {
     static_assert(BYTES == 4 || BYTES == 16);
@@ -202,7 +202,7 @@ template <int BYTES> __device__ inline void async_copy(void *to, const void *fro
     }
 }
 
-/* Waits for the copies this thread started; __syncthreads then shows them to the others. */
+/* Waits for the copies of this thread; after __syncthreads other threads see them. */
 __device__ inline void async_wait(void)
 {
     asm volatile("cp.async.wait_all;" ::: "memory");

@@ -1,5 +1,5 @@
-/* Trials of a library's algorithms (trial.h). What a run wrote is looked at on the device: all of its bits go into
- * sums of integers, which have no order, and some thousand of its values are compared on the host. */
+/* Trials of a library's algorithms (trial.h). The device sums all bits of a result as integers, in any order; the host
+ * compares some thousand of its values. */
 #include "kernels/cuda/device.cuh"
 
 extern "C" {
@@ -12,14 +12,14 @@ namespace
 enum {
     THREADS = 256,
     DIGEST_BLOCKS = 64,
-    DIGESTS = DIGEST_BLOCKS * THREADS, /* threads that each add up a part */
+    DIGESTS = DIGEST_BLOCKS * THREADS, /* threads, each of which adds a part */
     SAMPLES = 8 * 1024,                /* values that are compared */
     RUNS_LEAST = 3,
     RUNS_MOST = 7,
 };
-const ckpt_ns spend_ns = 20 * 1000 * 1000; /* on the timed runs of a candidate, but for RUNS_LEAST */
+const ckpt_ns spend_ns = 20 * 1000 * 1000; /* for the timed runs of a candidate, after the first RUNS_LEAST */
 
-/* What a run left. */
+/* The digest and samples of a result. */
 struct trial_look {
     uint64_t digest[DIGESTS];
     float sample[SAMPLES];
@@ -28,8 +28,8 @@ struct trial_look {
 /* The host's side of a trial. */
 struct trial_work {
     trial_look *on_device;
-    trial_look first, second; /* of the candidate at hand */
-    trial_look reference;         /* of the first candidate that gave the same twice */
+    trial_look first, second; /* of the current candidate */
+    trial_look reference;     /* of the first candidate that gave the same bits twice */
     bool referred;
     cudaEvent_t event[2];
 };
@@ -48,8 +48,8 @@ __device__ uint32_t trial_bits(float x)
     return bits;
 }
 
-/* Adds to digest[], one place a thread: every element with its place mixed in. A bfloat16's bits are those of the
- * float32 it is. */
+/* Adds every element, mixed with its position, to digest[], which has one element per thread. A bfloat16 counts as its
+ * float32 value. */
 template <typename T>
 __global__ void trial_digest(int64_t rows, int64_t columns, int64_t stride, const T *from, uint64_t *digest)
 {
@@ -93,7 +93,7 @@ int64_t samples_of(const ckpt_trial *trial)
     return trial->result[1].at == NULL ? SAMPLES : SAMPLES / 2;
 }
 
-/* One run on zeroed results, so that one that adds gives the same each time. */
+/* One run on zeroed results, so that a run that adds gives the same result each time. */
 ckpt_code run_and_look(const ckpt_trial *trial, trial_work *work, int candidate, trial_look *found, ckpt_err *err)
 {
     ckpt_cuda *const cuda = trial->cuda;
@@ -116,9 +116,9 @@ ckpt_code run_and_look(const ckpt_trial *trial, trial_work *work, int candidate,
     return api->download(&cuda->device, found, work->on_device, sizeof *found, err);
 }
 
-/* The largest is the scale: two orders of adding `terms` products are apart by about their square root times float32's
- * rounding. A bfloat16 result is rounded once more on both sides, but hardly ever to different numbers: a term that is
- * missing hides behind that rounding in one element, not in all. NaN differs from everything. */
+/* Compares relative to the largest value: two orders of adding `terms` products differ by about the square root of
+ * `terms` times float32's rounding. Both bfloat16 results are rounded once more, but hardly ever to different numbers:
+ * this may hide a missing term in one element, but not in all. NaN differs from everything. */
 bool same_result(const ckpt_trial *trial, const ckpt_trial_result &r, int64_t count, const float *a, const float *b)
 {
     float most = 0;
@@ -205,7 +205,7 @@ ckpt_code time_once(const ckpt_trial *trial, const ckpt_tuning *tuning, const cu
     return CKPT_OK;
 }
 
-/* `best`: of the candidates before, < 0: none. One that takes twice as long has lost after one run. */
+/* `best`: the best time so far, < 0: none. A candidate that takes twice as long is dropped after one run. */
 ckpt_code time_runs(const ckpt_trial *trial, const ckpt_tuning *tuning, const cudaEvent_t event[2], int candidate,
                     ckpt_ns best, ckpt_ns *took, ckpt_err *err)
 {
@@ -238,7 +238,7 @@ void destroy_events(const cudaEvent_t event[2])
     }
 }
 
-/* Another than the first must be faster by more than a hundredth: what is no gain should change no bits. */
+/* Another than the first must be more than one percent faster: bits should not change without a gain. */
 ckpt_code try_all(const ckpt_trial *trial, trial_work *work, ckpt_tuning *tuning, int *fastest, ckpt_ns *took,
                   ckpt_err *err)
 {

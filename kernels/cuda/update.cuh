@@ -1,10 +1,10 @@
-/* What optimizers share: one launch for all parameters it is given, of one layer or of many. The list of them travels
- * as the kernel's argument, which the GPU keeps in constant memory: no table lies on the device, and a recording holds
- * its own. A block takes CHUNK values of one parameter and finds it by halving; every value is worked on by itself, so
- * no bit depends on the grouping. Parameters that start at 16 bytes go in packs, pieces of a shard that do not one
- * value at a time.
+/* Updates of all optimizers: one launch for many parameters, of one layer or of several. The list of parameters is the
+ * kernel's argument, which the GPU keeps in constant memory: no table is on the device, and a recording holds its own
+ * list. A block takes CHUNK values of one parameter, which it finds by bisection. Values are independent, so no bit
+ * depends on the grouping. Parameters that start at multiples of 16 bytes are updated in packs, other pieces of shards
+ * value by value.
  *
- * A rule is what an optimizer does with one value (adam.cu, sgd.cu):
+ * A rule updates one value (adam.cu, sgd.cu):
  *     enum { STATES }                                      values it keeps per parameter
  *     operator()(number, decay, grad, &param, state[])     number: of the step, ckpt_cuda_counters */
 #ifndef CKPT_KERNELS_CUDA_UPDATE_CUH
@@ -19,9 +19,9 @@ enum {
     UPDATE_PACK = 4,
     UPDATE_CHUNK = 4 * UPDATE_PACK * UPDATE_THREADS,
     UPDATE_STATES = 2,
-    UPDATE_ARGUMENTS = 32764, /* bytes that the arguments of one launch may take */
-    UPDATE_MANY = 580,        /* parameters that fit into that */
-    UPDATE_FEW = 32,          /* no more than these take a shorter list, which is sent faster */
+    UPDATE_ARGUMENTS = 32764, /* the most bytes of a launch's arguments */
+    UPDATE_MANY = 580,        /* the most parameters in them */
+    UPDATE_FEW = 32,          /* up to so many use a shorter list, which is faster to send */
 };
 
 struct update_piece {
@@ -30,13 +30,13 @@ struct update_piece {
     const float *grad;
     float *state[UPDATE_STATES];
     int64_t count;
-    unsigned first; /* of its blocks */
+    unsigned first; /* the first of its blocks */
     bool decay, packed;
 };
 
 template <int MOST> struct update_list {
     const ckpt_cuda_counters *counters;
-    const float *factor; /* what gradients are multiplied by; NULL: nothing */
+    const float *factor; /* factor of gradients; NULL: 1 */
     int count;
     update_piece piece[MOST];
 };
@@ -76,7 +76,7 @@ __device__ inline void update_values(const RULE &rule, const float number[CKPT_S
 template <typename RULE, int MOST>
 __global__ void __launch_bounds__(UPDATE_THREADS) update_step(const __grid_constant__ update_list<MOST> list, RULE rule)
 {
-    int low = 0, high = list.count; /* the last piece whose first block is not behind this one */
+    int low = 0, high = list.count; /* the last parameter whose first block is not behind this one */
     while (high - low > 1) {
         const int middle = (low + high) / 2;
         if (list.piece[middle].first <= blockIdx.x) {
@@ -88,14 +88,14 @@ __global__ void __launch_bounds__(UPDATE_THREADS) update_step(const __grid_const
     const update_piece &piece = list.piece[low];
     const int64_t start = (int64_t)(blockIdx.x - piece.first) * UPDATE_CHUNK;
     const int64_t end = start + UPDATE_CHUNK < piece.count ? start + UPDATE_CHUNK : piece.count;
-    /* What is behind the last whole pack goes value by value: the bytes behind the end are not ours. */
+    /* Values behind the last whole pack go one by one: the bytes behind the end belong to others. */
     const int64_t packs_end = piece.packed ? end - end % UPDATE_PACK : start;
     const float scale = list.factor != NULL ? *list.factor : 1.0f; /* times 1 changes no bit */
     update_values<RULE, UPDATE_PACK>(rule, list.counters->number, scale, piece, start, packs_end);
     update_values<RULE, 1>(rule, list.counters->number, scale, piece, packs_end, end);
 }
 
-/* The first of args[0 .. count) that one launch takes; gives how many those are. */
+/* Launches the first of args[0 .. count); returns how many one launch took. */
 template <typename RULE, int MOST> static int update_some(const ckpt_update_args *args, int count, const RULE &rule)
 {
     static_assert(sizeof(update_list<MOST>) + sizeof(RULE) <= UPDATE_ARGUMENTS, "what a launch can take");
