@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # What other checkpointing APIs do: their documentation's example networks with their checkpoint choices train with the
 # bits of keep-all, in less memory or with the warning that it is not less; docs/reference/apis.md names only tests that exist.
 set -u

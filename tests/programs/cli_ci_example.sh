@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # examples/ci runs: the steps of its workflow, as the file has them, in a repository with a pull request. Only what needs
 # GitHub (checkout, installing, uploading) is left out. Arguments: source folder, folder of the programs, work folder.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # The forms of a comparison for others: Markdown, CSV, JUnit and HTML hold what the JSON holds, with hostile names too;
 # JUnit against its schema; what GitHub is told. Arguments: source folder, folder of the programs, work folder.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # What the pages say is true: every link leads somewhere, and what is made from programs and headers is what they give
 # (ckpt-graph too); the picture of the folders is of these sources. Refresh: scripts/pages BIN; scripts/layers --draw
 set -euo pipefail

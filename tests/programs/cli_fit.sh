@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # scripts/fit_device and scripts/record_profiles: constants that made up profiles were made from come out again, the
 # rates in ops/ are those of the recordings in traces/, and --device reads what was fitted.
 set -u

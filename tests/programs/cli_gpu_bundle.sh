@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli long
 # scripts/gpu_bundle, rehearsed: packs this build, unpacks it in another folder, and runs it there, where the folders it
 # comes from are hidden as far as this system lets us. Arguments: source folder, folder of the programs, work folder.
 set -u

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # scripts/gpu_check.sh rehearsed without a GPU, in a tree as scripts/gpu_bundle unpacks: its four calls with tiny networks,
 # and with fakes of a card that hangs, one that fails, one that has no time, and calls that are killed. The summary must be
 # right each time, and the archives whole.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # The FLOP that bench/gpu divides by are those of the op table, for all four networks: products, convolutions and
 # attention exactly, and nothing that is left out is large.
 set -eu

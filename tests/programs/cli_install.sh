@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # Installs into a folder of its own, moves that, and builds small users of the library: through find_package and through
 # pkg-config. Injection finds its library before the move and after it. Arguments: source folder, folder of the programs,
 # work folder.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # SIGKILL at 20 random moments of one training, many of them while the state is being written, each followed by a resume:
 # weights and losses in the end are those of the run that nobody disturbed. Then one of two ranks, some more times. Arguments: source folder, folder of the
 # programs, work folder; the seed of the moments is printed, $CKPT_KILL_SEED gives another.

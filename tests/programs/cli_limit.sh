@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # A hard limit is real: with the address space of the process held to budget + CONSTANT, keep-all is refused with one
 # clear line and exit 3, and the planned run finishes with keep-all's bits.
 #

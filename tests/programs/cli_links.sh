@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # What each program links: no kernel where nothing is computed, no GLPK (GPL-3) beside Graphviz (EPL) or CUDA, and CUPTI
 # nowhere: it is opened at run time. What comes into programs of others brings the C library and no names.
 # Arguments: source folder, folder of the programs.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # The Debian packages: made from this build, looked into, unpacked and used. Arguments: source folder, folder of the
 # programs, work folder. Slow where programs are large: under sanitizers nobody packs them.
 set -euo pipefail

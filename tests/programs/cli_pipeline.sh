@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # Pipeline stages from the outside: weights, losses and states of 2 and 4 stages are those of one rank with the same
 # micro-batches, under any plan; a state goes over between stages and one rank; a stage that dies ends all of them.
 set -u

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # How several ranks end: a rank that dies ends the job with one line on every other, and the job goes on from its state; a
 # signal to one stops all after the same step; a rank that cannot write, or that was started otherwise, is the only one
 # to say so.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # Every strategy's plan of every model, at two budgets, and plans with copies over several links, replayed by
 # tests/programs/replay_plan.py.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # Real training on the CPU drawn over what was planned: a GPT, a U-Net and a DenseNet, made small. The residual is zero
 # bytes at every step and every place is where it was planned; one byte more, or a buffer elsewhere, is seen. Arguments:
 # source folder, folder of the programs, work folder.

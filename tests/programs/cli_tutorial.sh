@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # The commands of the tutorial and of the how-to pages run, and print what the pages show (ckpt-view, ckpt-graph and
 # ckpt-compare too). Refresh: scripts/pages BIN
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# labels: cli; long under sanitizers
 # What the build finds in NVIDIA's wheels (cmake/ckpt_wheels.cmake): folders as wheels of CUDA 13 and 12 make them, in
 # front of whatever wheels this machine's Python has. Headers and libraries are empty files.
 set -u
