@@ -51,6 +51,42 @@ int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *
     }
 }
 
+typedef struct lender {
+    ckpt_code (*with_arena)(void *context, ckpt_arena *arena, ckpt_err *err);
+    ckpt_code (*with_text)(void *context, ckpt_text *text, ckpt_err *err);
+    void *context;
+} lender;
+
+static ckpt_code lend_arena(void *context, ckpt_err *err)
+{
+    const lender *const l = context;
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    const ckpt_code code = l->with_arena(l->context, &arena, err);
+    ckpt_arena_fini(&arena);
+    return code;
+}
+
+static ckpt_code lend_text(void *context, ckpt_err *err)
+{
+    const lender *const l = context;
+    ckpt_text text;
+    ckpt_text_init(&text);
+    const ckpt_code code = l->with_text(l->context, &text, err);
+    ckpt_text_fini(&text);
+    return code;
+}
+
+int64_t ckpt_test_starve_arena(ckpt_code (*call)(void *context, ckpt_arena *arena, ckpt_err *err), void *context)
+{
+    return ckpt_test_starve(lend_arena, &(lender){.with_arena = call, .context = context});
+}
+
+int64_t ckpt_test_starve_text(ckpt_code (*call)(void *context, ckpt_text *text, ckpt_err *err), void *context)
+{
+    return ckpt_test_starve(lend_text, &(lender){.with_text = call, .context = context});
+}
+
 bool ckpt_test_cancelled(void *context)
 {
     (void)context;

@@ -11,6 +11,7 @@
 
 #include "core/base/memory.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "tests/support/support_paths.h"
 
 /* Fails the test with a formatted message when `condition` is false. */
@@ -31,6 +32,10 @@
 /* Run `call(context, err)` with 0, 1, 2, ... allocations allowed until it succeeds. Every earlier run must report
  * CKPT_NO_MEMORY and leave no block live. Gives the number of allocations of the successful run. */
 int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *context);
+
+/* The same with a new arena, or a new text, for each run, which counts among what must not be left. */
+int64_t ckpt_test_starve_arena(ckpt_code (*call)(void *context, ckpt_arena *arena, ckpt_err *err), void *context);
+int64_t ckpt_test_starve_text(ckpt_code (*call)(void *context, ckpt_text *text, ckpt_err *err), void *context);
 
 /* How many instances to try: `all`, or `few` and a line that says so when CKPT_TEST_ROUNDS=few, which CTest sets
  * where sanitizers make each instance several times as slow. */
