@@ -22,6 +22,24 @@ uint64_t ckpt_test_draw(uint64_t limit)
     return (random_state * 2685821657736338717u >> 11) % limit;
 }
 
+int ckpt_test_open(void **state)
+{
+    ckpt_test_fixture *const f = test_calloc(1, sizeof *f);
+    ckpt_arena_init(&f->arena);
+    ckpt_text_init(&f->text);
+    *state = f;
+    return 0;
+}
+
+int ckpt_test_close(void **state)
+{
+    ckpt_test_fixture *const f = *state;
+    ckpt_text_fini(&f->text);
+    ckpt_arena_fini(&f->arena);
+    test_free(f);
+    return 0;
+}
+
 uint64_t ckpt_test_rounds(uint64_t all, uint64_t few)
 {
     const char *const asked = getenv("CKPT_TEST_ROUNDS");

@@ -29,6 +29,20 @@
         CHECK(check_code == CKPT_OK, "code %d: %s", (int)check_code, (err).msg);                                       \
     } while (0)
 
+/* `name` is an arena that is given back where its block ends. */
+#define CKPT_TEST_ARENA(name)                                                                                          \
+    __attribute__((cleanup(ckpt_arena_fini))) ckpt_arena name;                                                         \
+    ckpt_arena_init(&name)
+
+/* What a test of something that writes begins with: cmocka's set-up and teardown put its address into *state. */
+typedef struct ckpt_test_fixture {
+    ckpt_arena arena;
+    ckpt_text text;
+    ckpt_err err;
+} ckpt_test_fixture;
+int ckpt_test_open(void **state);
+int ckpt_test_close(void **state);
+
 /* Run `call(context, err)` with 0, 1, 2, ... allocations allowed until it succeeds. Every earlier run must report
  * CKPT_NO_MEMORY and leave no block live. Gives the number of allocations of the successful run. */
 int64_t ckpt_test_starve(ckpt_code (*call)(void *context, ckpt_err *err), void *context);
