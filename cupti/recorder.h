@@ -41,7 +41,7 @@ typedef struct ckpt_recorder_report {
     int64_t device_bytes; /* 0: CUPTI agreed to keep its device buffers on the host; -1: unknown */
     int64_t dropped;      /* records that CUPTI had no buffer for */
     int64_t odd;          /* records left out: without times, with a clock that ran backwards, or cut off */
-    ckpt_ns skew_ns; /* the longest time that work started before its call: how far the two clocks are apart */
+    ckpt_ns skew_ns;      /* the longest time that work started before its call: how far the two clocks are apart */
 } ckpt_recorder_report;
 
 /* Open it before the first CUDA call if possible: what ran before is not recorded. Errors: CKPT_DEVICE with one line

@@ -9,8 +9,8 @@
 #include "ops/lowering/network.h"
 
 typedef struct ckpt_profiler_options {
-    /* timed runs of each direction; 0: default, and for short layers more, until times are no longer those of waking up
-     */
+    /* timed runs of each direction; 0: default, and for short layers more, until times are no longer those of
+     * waking up */
     int repeats;
     int warmup;       /* runs before, at least; 0: default */
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */

@@ -94,8 +94,8 @@ void ckpt_star_destroy(ckpt_star *star)
     ckpt_memory_put(star);
 }
 
-/* A record is small and rare: it fits the socket's buffer. Where it cannot be sent, the other's connection has ended.
- */
+/* A record is small and rare: it fits the socket's buffer. Where it cannot be sent, the other's connection
+ * has ended. */
 void ckpt_star_tell(int socket, ckpt_star_kind kind, int rank, const char *text)
 {
     ckpt_star_record record = {.kind = (unsigned char)kind};

@@ -105,7 +105,7 @@ static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_rol
 }
 
 static ckpt_code wire_tied(const ckpt_wiring *wiring, int s, const ckpt_op_role *role, ckpt_action *action,
-                             ckpt_err *err)
+                           ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_network *const network = program->lowered->network;

@@ -39,8 +39,8 @@ template <int M> struct softmax_rows {
     float most[M][2], total[M][2];
 };
 
-/* Scores become exp(score - maximum); `o` is corrected for new maxima. Every row of the first tile has a key it sees.
- */
+/* Scores become exp(score - maximum); `o` is corrected for new maxima. Every row of the first tile has a
+ * key it sees. */
 template <int D, int M, int N>
 __device__ inline void softmax_tile(float (&s)[M][N][4], float (&o)[M][D / 8][4], softmax_rows<M> &rows, float scale)
 {

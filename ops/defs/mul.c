@@ -1,5 +1,5 @@
-/* Product of two tensors of one shape, or of a tensor and one factor per channel: the gate of squeeze-and-excitation.
- */
+/* Product of two tensors of one shape, or of a tensor and one factor per channel: the gate of squeeze-and-
+ * excitation. */
 #include "ops/ops_impl.h"
 
 static bool is_gate(const ckpt_shape *gate, const ckpt_shape *x)

@@ -37,8 +37,9 @@ typedef struct ckpt_sweep {
  *
  * Errors: as ckpt_plan_make. Cost: points + 1 plans. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points,
-                                        const ckpt_plan_options *options, void (*report)(void *context, int done, int points),
-                                        ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err);
+                                        const ckpt_plan_options *options,
+                                        void (*report)(void *context, int done, int points), ckpt_arena *out,
+                                        ckpt_sweep *sweep, ckpt_err *err);
 
 /* The figures of a sweep, without baselines. Its texts are the plans'. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve *curve, ckpt_err *err);
@@ -48,8 +49,9 @@ CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *ou
  * Ended early, by `options`, the curve is no longer complete. Errors: as ckpt_plan_make. Cost: about as many plans as
  * the curve has points, for each baseline. */
 CKPT_MUST_USE ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph,
-                                             const ckpt_plan_options *options, void (*report)(void *context, int done, int count),
-                                             ckpt_arena *out, ckpt_err *err);
+                                             const ckpt_plan_options *options,
+                                             void (*report)(void *context, int done, int count), ckpt_arena *out,
+                                             ckpt_err *err);
 
 /* A line per point; with baselines a last column says which are theirs. */
 void ckpt_curve_csv(const ckpt_curve *curve, ckpt_text *text);

@@ -1,5 +1,5 @@
-/* What --check says: one line when all is well, else a line for each thing that is not, and the command that mends it.
- */
+/* What --check says: one line when all is well, else a line for each thing that is not, and the command
+ * that mends it. */
 #include "planner/analysis/review.h"
 
 #include <inttypes.h>

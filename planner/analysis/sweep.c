@@ -100,7 +100,8 @@ static void hand_down_bounds(ckpt_plan *const *plan, int count)
 }
 
 ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points, const ckpt_plan_options *options,
-                          void (*report)(void *context, int done, int points), ckpt_arena *out, ckpt_sweep *sweep, ckpt_err *err)
+                          void (*report)(void *context, int done, int points), ckpt_arena *out, ckpt_sweep *sweep,
+                          ckpt_err *err)
 {
     sweeper s = {.graph = graph, .strategy = strategy, .options = *options, .out = out};
     ckpt_plan **const plan = CKPT_NEW(out, ckpt_plan *, points);

@@ -2,13 +2,13 @@
  * lowest h = cost / (bytes * staleness) goes; what is read and gone is recomputed on the spot.
  *
  *   cost       of a buffer: its op's time and that of the evicted buffers next to it, transitively. Their sums are kept
- * in a union-find; a buffer that comes back leaves its sum, but the set is not split ("h_DTR^eq"). staleness  time
- * since a run last read or wrote it
+ *              in a union-find; a buffer that comes back leaves its sum, but the set is not split ("h_DTR^eq").
+ *   staleness  time since a run last read or wrote it
  *
  * What the step has read for the last time goes at once and counts as evicted: recomputing others may need it.
  * What is needed for nothing any more is forgotten. Departure: the paper sees references being dropped, here the last
- * use is known, which comes to the same. A buffer counts from its run until it is evicted; the true peak may be lower.
- */
+ * use is known, which comes to the same. A buffer counts from its run until it is evicted;
+ * the true peak may be lower. */
 #include "planner/baselines/retain_impl.h"
 
 enum {

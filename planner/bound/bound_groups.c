@@ -333,8 +333,8 @@ static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_
 }
 
 /* For bounds of offloads: the instant is the start of the moment of the last group, whose window is the first, that
- * needs most. Windows behind it have no limits, and what they read is read later; the last group's copies cost nothing.
- */
+ * needs most. Windows behind it have no limits, and what they read is read later; the last
+ * group's copies cost nothing. */
 static void choose_instant(const ckpt_grouping *b, ckpt_groups *groups)
 {
     ckpt_group *const last = &groups->group[groups->count - 1];

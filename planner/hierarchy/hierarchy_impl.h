@@ -98,9 +98,9 @@ typedef struct ckpt_hierarchy {
     const ckpt_hierarchy_goal *goal;
     ckpt_when stride; /* 2^shift, above the number of ops */
     int shift;
-    bool *fixed;      /* per op: never recomputed */
-    int *reader_from; /* per buffer: its first-run readers are reader[reader_from[b]] .. reader[reader_from[b + 1] - 1]
-                       */
+    bool *fixed; /* per op: never recomputed */
+    /* per buffer b: its first-run readers are reader[reader_from[b]] .. reader[reader_from[b + 1] - 1] */
+    int *reader_from;
     int *reader;
     int *needed; /* per moment: the first op that still has to be told apart there; a stretch begins at it and
                     behind it as long as that op is undecided */

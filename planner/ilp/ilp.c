@@ -14,8 +14,8 @@ enum {
 
 /* The solver's feasibility tolerance, in parts of the whole: what it says about times is not believed beyond that. This
  * is care, not proof: its pivots and prunings are floating point all the same (Neumaier, Shcherbina, Safe bounds in
- * linear and mixed-integer linear programming, 2004), so what follows from it is called CKPT_ILP_HOW and never exact.
- */
+ * linear and mixed-integer linear programming, 2004), so what follows from it is called
+ * CKPT_ILP_HOW and never exact. */
 static const double trusted = 1e-7;
 
 ckpt_ns ckpt_ilp_grain(const ckpt_graph *graph)
@@ -32,8 +32,8 @@ ckpt_ns ckpt_ilp_grain(const ckpt_graph *graph)
     return grain > 0 ? grain : 1;
 }
 
-/* The least time that is no less than `value` units say: rounded down by the tolerance, then up to what times can be.
- */
+/* The least time that is no less than `value` units say: rounded down by the tolerance, then up to what
+ * times can be. */
 static ckpt_ns bound_of(const ckpt_ilp_model *model, double value, ckpt_ns grain)
 {
     if (!(value > 0)) {

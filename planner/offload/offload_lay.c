@@ -136,8 +136,8 @@ static void find_next(ckpt_offload *o, const ckpt_marked *m)
     }
 }
 
-/* Run t is done in place; see runs_in_place in sequence_steps.c. `bytes`: what its outputs take over from its inputs.
- */
+/* Run t is done in place; see runs_in_place in sequence_steps.c. `bytes`: what its outputs take over from
+ * its inputs. */
 static bool in_place(const ckpt_offload *o, const ckpt_marked *m, int t, ckpt_bytes *bytes)
 {
     const ckpt_graph_op *const op = &o->graph->op[m->run[t].op];

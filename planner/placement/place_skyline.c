@@ -304,7 +304,7 @@ ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
     sort_spots(&s);
-    for (int order = 0; order<CKPT_PREORDERS && * arena_bytes> enough && work > 0; order++) {
+    for (int order = 0; order < CKPT_PREORDERS && (*arena_bytes > enough) && work > 0; order++) {
         rank_spots(&s, order, busy, rank);
         const ckpt_bytes highest = build(&s);
         for (int i = 0; i < count && highest < *arena_bytes; i++) {

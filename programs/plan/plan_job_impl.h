@@ -57,8 +57,8 @@ CKPT_MUST_USE ckpt_code ckpt_source_stage(const ckpt_request *request, const ckp
 /* Everything in `options` but the budget, which may be a share of something not known yet. */
 CKPT_MUST_USE ckpt_code ckpt_job_options(ckpt_job *job, ckpt_err *err);
 
-/* Source, what is set, and budget; what would do nothing is refused. Says on standard error whether flags were obeyed.
- */
+/* Source, what is set, and budget; what would do nothing is refused. Says on standard error whether flags
+ * were obeyed. */
 CKPT_MUST_USE ckpt_code ckpt_job_begin(ckpt_job *job, ckpt_err *err);
 
 /* The same for another pipeline stage of the same source: nothing is said again. */

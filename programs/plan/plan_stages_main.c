@@ -1,5 +1,5 @@
-/* ckpt-plan --pipeline-stages N: the stages are planned one after the other, each with its own graph, budget and files.
- */
+/* ckpt-plan --pipeline-stages N: the stages are planned one after the other, each with its own graph,
+ * budget and files. */
 #include <stdio.h>
 #include <string.h>
 

@@ -142,8 +142,8 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     return 0;
 }
 
-/* Workspaces are those of one kind of device: a plan for the other kind is refused, with what would make the right one.
- */
+/* Workspaces are those of one kind of device: a plan for the other kind is refused, with what would make
+ * the right one. */
 static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
 {
     if (plan->gpu == options->gpu) {

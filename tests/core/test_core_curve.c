@@ -64,10 +64,8 @@ static void check_fields(const ckpt_curve *c)
 
 static void fields_survive_a_round_trip(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     const ckpt_curve *const curve = read_curve(ckpt_test_replace(sweep_text, "SHA", sha), &arena);
     check_fields(curve);
@@ -77,18 +75,15 @@ static void fields_survive_a_round_trip(void **state)
     assert_non_null(strstr(text.bytes, "\"gap\": 0.25,"));
     ckpt_test_round_trip("sweep", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 /* What may be absent is, and the file still says what it can: no digest, no baselines, nothing that fits. */
 static void little_is_needed(void **state)
 {
-    (void)state;
     static const char *const little =
         "{ \"format\": \"ckpt-sweep/1\", \"graph\": { \"name\": \"t\" }, \"static_bytes\": 0,\n"
         "  \"keep_all\": { \"peak_bytes\": 0, \"time_ns\": 0 }, \"points\": [] }\n";
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_curve *const curve = read_curve(little, &arena);
     assert_string_equal(curve->graph_sha256, "");
     assert_string_equal(curve->costs, "");
@@ -96,13 +91,11 @@ static void little_is_needed(void **state)
     assert_int_equal(curve->point_count, 0);
     assert_int_equal(curve->baseline_count, 0);
     ckpt_test_round_trip("sweep", little);
-    ckpt_arena_fini(&arena);
 }
 
 /* Figures of 63 bits are kept to the last one, and time by which nothing can be divided gives no nan. */
 static void extremes(void **state)
 {
-    (void)state;
     const ckpt_curve_point point = {.budget_bytes = INT64_MAX,
                                     .peak_bytes = INT64_MAX,
                                     .arena_bytes = INT64_MAX,
@@ -110,9 +103,8 @@ static void extremes(void **state)
                                     .has_bound = true,
                                     .bound_ns = 0};
     const ckpt_curve curve = {.graph_name = "x", .complete = true, .point = &point, .point_count = 1};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_curve_write(&curve, &text);
     CHECK(strstr(text.bytes, "nan") == NULL && strstr(text.bytes, "inf") == NULL, "%s", text.bytes);
@@ -120,12 +112,10 @@ static void extremes(void **state)
     assert_true(back->point[0].budget_bytes == INT64_MAX && back->point[0].time_ns == INT64_MAX);
     assert_true(back->point[0].has_bound && back->point[0].bound_ns == 0);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
     ckpt_test_starve_format("sweep", ckpt_test_replace(sweep_text, "SHA", sha));
 }
 

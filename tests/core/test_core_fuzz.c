@@ -46,7 +46,6 @@ static void check_mutant(const ckpt_test_format *format, const char *path, int n
 
 static void test_damaged_files_never_crash(void **state)
 {
-    (void)state;
     static char mutant[ROOM];
     for (const ckpt_test_format *f = ckpt_test_formats; f->kind != NULL; f++) {
         char path[400];

@@ -40,9 +40,7 @@ static const ckpt_graph *read_text(const char *text, ckpt_arena *arena)
 
 static void test_fields_are_read(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const g = read_text(tiny, &arena);
     assert_string_equal(g->name, "tiny");
     assert_int_equal(g->static_count, 2);
@@ -84,22 +82,18 @@ static void test_fields_are_read(void **state)
     assert_int_equal(ckpt_graph_find_op(g, "u"), 4);
     assert_int_equal(ckpt_graph_find_op(g, "a0"), -1);
     assert_int_equal(ckpt_graph_find_buffer(g, "u"), -1);
-    ckpt_arena_fini(&arena);
 }
 
 static void digest_of(const char *text, char digest[CKPT_DIGEST_TEXT])
 {
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_graph_digest(read_text(text, &arena), digest, &err), err);
-    ckpt_arena_fini(&arena);
 }
 
 /* The canonical text of docs/reference/formats.md, written out by hand. */
 static void test_digest_is_of_the_documented_text(void **state)
 {
-    (void)state;
     static const char canonical[] = "ckpt-graph/1 \"tiny\"\n"
                                     "static \"weights\" 1000\n"
                                     "static \"inputs\" 64\n"
@@ -127,7 +121,6 @@ static void test_digest_is_of_the_documented_text(void **state)
 
 static void test_digest_sees_structure_only(void **state)
 {
-    (void)state;
     static const char *const same[][2] = {
         {"\"time_ns\": 700", "\"time_ns\": 7"},
         {"\"workspace_bytes\": 32", "\"workspace_bytes\": 64"},
@@ -165,15 +158,13 @@ static void test_digest_sees_structure_only(void **state)
 
 static void test_round_trip(void **state)
 {
-    (void)state;
     ckpt_test_round_trip("graph", tiny);
     ckpt_test_round_trip("graph",
                          "{\"format\": \"ckpt-graph/1\", \"name\": \"\\\"odd\\\" \\n\", \"buffers\": [], \"ops\": []}");
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
     char before[CKPT_DIGEST_TEXT];
     char after[CKPT_DIGEST_TEXT];
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     const ckpt_graph *const g = read_text(tiny, &arena);
     ckpt_graph_write(g, &text);
@@ -193,16 +184,13 @@ static void test_round_trip(void **state)
     }
     assert_true(recomputed->has_link && recomputed->h2d_bytes_per_s == 6);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 /* A graph made in memory is checked by the same rules, without a place. */
 static void test_check_of_a_graph_made_in_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     ckpt_graph g = *read_text(tiny, &arena);
     g.static_bytes = -5;
     g.writer = NULL;
@@ -228,7 +216,6 @@ static void test_check_of_a_graph_made_in_memory(void **state)
     g.outputs.count = 0;
     g.h2d_bytes_per_s = 0;
     assert_int_equal(ckpt_graph_check(&g, &arena, &err), CKPT_BAD_INPUT);
-    ckpt_arena_fini(&arena);
 }
 
 static ckpt_code digest_starved(void *context, ckpt_err *err)
@@ -239,19 +226,15 @@ static ckpt_code digest_starved(void *context, ckpt_err *err)
 
 static void test_without_memory(void **state)
 {
-    (void)state;
     ckpt_test_starve_format("graph", tiny);
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_graph graph = *read_text(tiny, &arena);
     assert_true(ckpt_test_starve(digest_starved, &graph) >= 2);
-    ckpt_arena_fini(&arena);
 }
 
 /* 10 MB are read; how long it took is printed, not asserted. */
 static void test_a_large_graph_is_read(void **state)
 {
-    (void)state;
     enum { LAYERS = 20000 };
     ckpt_text text;
     ckpt_text_init(&text);

@@ -32,7 +32,6 @@ static void check_at(const ckpt_item *item, int line, int column)
 
 static void test_places_are_of_the_value(void **state)
 {
-    (void)state;
     ckpt_item root;
     ckpt_item list;
     ckpt_item item;
@@ -67,7 +66,6 @@ static void test_places_are_of_the_value(void **state)
 
 static void test_values(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_arena arena;
     ckpt_item root;
@@ -127,7 +125,6 @@ static void test_values(void **state)
 
 static void test_files_that_are_not_there(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_json *json = NULL;
     ckpt_item root;
@@ -147,7 +144,6 @@ static ckpt_code open_sample(void *context, ckpt_err *err)
 
 static void test_parsing_without_memory(void **state)
 {
-    (void)state;
     char path[512];
     snprintf(path, sizeof path, "%s", ckpt_test_file("starved.json", sample, strlen(sample)));
     assert_true(ckpt_test_starve(open_sample, path) >= 3); /* the document, its text, Jansson's tree */
@@ -156,7 +152,6 @@ static void test_parsing_without_memory(void **state)
 /* Jansson asserts that it could keep each digit of a number: it used to end the program where it could not. */
 static void test_long_numbers_without_memory(void **state)
 {
-    (void)state;
     enum { DIGITS = 100000 };
     static char text[DIGITS + 100];
     char path[512];
@@ -170,7 +165,6 @@ static void test_long_numbers_without_memory(void **state)
 /* Positions counted by a plain scan of a generated file of odd spacing. */
 static void test_every_element_of_a_long_array_is_found(void **state)
 {
-    (void)state;
     enum { COUNT = 500 };
     static char text[COUNT * 40];
     int line[COUNT];
@@ -206,7 +200,6 @@ static void test_every_element_of_a_long_array_is_found(void **state)
  * there outlives our documents. */
 static void test_others_may_use_jansson(void **state)
 {
-    (void)state;
     json_malloc_t get = NULL;
     json_free_t put = NULL;
     ckpt_item root;

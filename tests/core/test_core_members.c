@@ -140,13 +140,11 @@ static void check_outline(const ckpt_outline *a, const ckpt_graph *b)
 
 static void test_plans_keep_outline_and_options(void **state)
 {
-    (void)state;
     for (uint64_t round = ckpt_test_rounds(200, 40); round > 0; round--) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_text text;
         ckpt_err err = {0};
         ckpt_plan *back = NULL;
-        ckpt_arena_init(&arena);
         ckpt_text_init(&text);
         const ckpt_graph *const graph = draw_graph(&arena);
         const ckpt_plan *const plan = draw_plan(graph, &arena);
@@ -166,19 +164,16 @@ static void test_plans_keep_outline_and_options(void **state)
         assert_int_equal(back->allocation_count, plan->allocation_count);
         ckpt_test_round_trip("plan", text.bytes);
         ckpt_text_fini(&text);
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* A plan that knows nothing of its graph, as older ones, and one without options and algorithms. */
 static void test_older_plans(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
     ckpt_err err = {0};
     ckpt_plan *back = NULL;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_plan *const plan = draw_plan(draw_graph(&arena), &arena);
     plan->outline = (ckpt_outline){0};
@@ -194,7 +189,6 @@ static void test_older_plans(void **state)
     assert_int_equal(back->option_count, 0);
     assert_int_equal(back->algorithms_count, 0);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static ckpt_ns *draw_times(ckpt_arena *arena, int count)
@@ -241,13 +235,11 @@ static ckpt_trace *draw_trace(ckpt_arena *arena)
 
 static void test_traces_keep_places_and_step_times(void **state)
 {
-    (void)state;
     for (uint64_t round = ckpt_test_rounds(200, 40); round > 0; round--) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_text text;
         ckpt_err err = {0};
         const ckpt_trace *back = NULL;
-        ckpt_arena_init(&arena);
         ckpt_text_init(&text);
         const ckpt_trace *const trace = draw_trace(&arena);
         ckpt_trace_write(trace, &text);
@@ -270,7 +262,6 @@ static void test_traces_keep_places_and_step_times(void **state)
         }
         ckpt_test_round_trip("trace", text.bytes);
         ckpt_text_fini(&text);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -295,13 +286,11 @@ static void check_samples(const ckpt_timing *a, const ckpt_timing *b)
  * the samples are not of them. */
 static void test_profiles_keep_samples(void **state)
 {
-    (void)state;
     for (uint64_t round = ckpt_test_rounds(200, 40); round > 0; round--) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_text text;
         ckpt_err err = {0};
         const ckpt_profile *back = NULL;
-        ckpt_arena_init(&arena);
         ckpt_text_init(&text);
         ckpt_profile_row row[3] = {{.layer = "a", .op = "linear", .same_as = ""}};
         row[0].forward = draw_timing(&arena);
@@ -328,16 +317,13 @@ static void test_profiles_keep_samples(void **state)
         }
         ckpt_test_round_trip("profile", text.bytes);
         ckpt_text_fini(&text);
-        ckpt_arena_fini(&arena);
     }
 }
 
 static void test_without_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_plan_write(draw_plan(draw_graph(&arena), &arena), &text);
     ckpt_test_starve_format("plan", text.bytes);
@@ -345,7 +331,6 @@ static void test_without_memory(void **state)
     ckpt_trace_write(draw_trace(&arena), &text);
     ckpt_test_starve_format("trace", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 int main(int argc, char **argv)

@@ -65,9 +65,7 @@ static void check_reads(const ckpt_model *model, const char *name, const char *w
 
 static void test_blocks_are_unrolled_and_names_found(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_model *const m = read_text(net, NULL, 0, &arena);
     static const char *const order[] = {
         "embed", "cut",   "h.0.a",         "h.0.inner.0.x",  "h.0.inner.0.y2", "h.0.inner.1.x",  "h.0.inner.1.y2",
@@ -90,14 +88,11 @@ static void test_blocks_are_unrolled_and_names_found(void **state)
     check_reads(m, "loss", "head:0 y:0");
     assert_int_equal(layer_of(m, "h.1.b")->tie, 0);
     assert_int_equal(layer_of(m, "head")->tie, -1);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_flags_are_inherited(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_model *const m = read_text(net, NULL, 0, &arena);
     const ckpt_layer *const a = layer_of(m, "h.1.a");
     assert_int_equal(a->checkpoint, CKPT_YES);
@@ -118,14 +113,11 @@ static void test_flags_are_inherited(void **state)
     assert_null(head->segment);
     assert_int_equal(head->offload, CKPT_NO);
     assert_int_equal(head->stage, -1);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_attributes_stay_as_written(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_model *const m = read_text(net, NULL, 0, &arena);
     const ckpt_layer *const embed = layer_of(m, "embed");
     assert_int_equal(embed->attr_count, 2);
@@ -161,15 +153,12 @@ static void test_attributes_stay_as_written(void **state)
     assert_int_equal(ids->shape.dim[1], 63);
     assert_int_equal(m->input[1].dtype, CKPT_FLOAT32);
     assert_int_equal(m->input[1].shape.rank, 0);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_set_overrides_vars(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     static const char *const set[] = {"batch=3", "blocks=hidden-21", "batch=2+1"};
     const ckpt_model *const m = read_text(net, set, 3, &arena);
     assert_int_equal(m->input[0].shape.dim[0], 3);
@@ -198,14 +187,11 @@ static void test_set_overrides_vars(void **state)
         assert_string_equal(err.msg, wanted);
         assert_null(unread);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void test_expressions(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_model *const m = read_text(net, NULL, 0, &arena);
     static const struct {
         const char *text;
@@ -272,7 +258,6 @@ static void test_expressions(void **state)
         const ckpt_code code = ckpt_model_eval(m, bad[i].text, &value, &err);
         CHECK(code == bad[i].code && value == 5, "%s: code %d: %s", bad[i].text, (int)code, err.msg);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Random expressions whose value is computed beside their text; small enough that nothing overflows. */
@@ -309,7 +294,6 @@ static int64_t write_random(ckpt_text *text, int depth)
 
 static void test_random_expressions(void **state)
 {
-    (void)state;
     const ckpt_model nothing = {.var = NULL};
     for (int i = 0; i < 2000; i++) {
         ckpt_text text;
@@ -326,14 +310,12 @@ static void test_random_expressions(void **state)
 /* The type of activations: from the file or in its place; inputs stay what files hold. */
 static void test_dtypes(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"format\": \"ckpt-model/1\", \"name\": \"m\", \"dtype\": \"bfloat16\", \"inputs\": [ { \"name\": "
         "\"x\", \"shape\": [1] }, { \"name\": \"y\", \"shape\": [1], \"dtype\": \"int32\" }, { \"name\": \"z\", "
         "\"shape\": [1], \"dtype\": \"float32\" } ], \"layers\": [ { \"name\": \"a\", \"op\": \"o\" } ] }";
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     const ckpt_model *const m = read_text(text, NULL, 0, &arena);
     const ckpt_model *changed = NULL;
     assert_int_equal(m->dtype, CKPT_BFLOAT16);
@@ -352,14 +334,11 @@ static void test_dtypes(void **state)
     assert_int_equal(ckpt_model_with_dtype(m, "int32", &arena, &changed, &err), CKPT_BAD_INPUT);
     assert_string_equal(err.msg, "found dtype \"int32\", wanted float32 or bfloat16");
     assert_null(changed);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_defaults(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_model *const m = read_text("{\"format\": \"ckpt-model/1\", \"name\": \"m\", \"layers\": [ { \"name\": "
                                           "\"a\", \"op\": \"o\", \"in\": [] } ] }",
                                           NULL, 0, &arena);
@@ -375,15 +354,12 @@ static void test_defaults(void **state)
                   "\"in\": [\"^\"] } ] } ] }",
                   NULL, 0, &arena);
     check_reads(b, "h.0.a", "x:0");
-    ckpt_arena_fini(&arena);
 }
 
 static void test_a_million_layers_but_not_more(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     const char *const deep =
         "{\"format\": \"ckpt-model/1\", \"name\": \"m\", \"vars\": {\"n\": 100}, \"layers\": ["
         "{ \"name\": \"a\", \"op\": \"o\", \"in\": [] }, { \"name\": \"h\", \"repeat\": \"n\", \"layers\": ["
@@ -395,12 +371,10 @@ static void test_a_million_layers_but_not_more(void **state)
     assert_int_equal(ckpt_model_read(ckpt_test_file("model.json", deep, strlen(deep)), set, 1, &arena, &m, &err),
                      CKPT_BAD_INPUT);
     assert_non_null(strstr(err.msg, "more than 1000000 layers"));
-    ckpt_arena_fini(&arena);
 }
 
 static void test_without_memory(void **state)
 {
-    (void)state;
     ckpt_test_starve_format("model", net);
 }
 

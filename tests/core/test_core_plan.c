@@ -100,10 +100,8 @@ static void check_fields(const ckpt_plan *p)
 
 static void test_fields_survive_a_round_trip(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     const ckpt_plan *const plan = read_plan(plan_text(), &arena);
     check_fields(plan);
@@ -114,15 +112,12 @@ static void test_fields_survive_a_round_trip(void **state)
     assert_non_null(strstr(text.bytes, "\"gap\": 0.25")); /* computed, never copied */
     ckpt_test_round_trip("plan", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 /* A plan for a GPU has no threads; what stands beside the budget is kept too. */
 static void test_target_and_reserve(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_plan plan = *read_plan(plan_text(), &arena);
     assert_false(plan.gpu);
     assert_int_equal(plan.reserve_bytes, 0);
@@ -144,15 +139,12 @@ static void test_target_and_reserve(void **state)
               "%s", text.bytes);
         ckpt_text_fini(&text);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void test_infeasible_plans(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     const ckpt_plan none = {.graph_name = "g",
                             .graph_sha256 = "0000000000000000000000000000000000000000000000000000000000000000",
@@ -169,15 +161,12 @@ static void test_infeasible_plans(void **state)
     assert_int_equal(recomputed->step_count, 0);
     assert_string_equal(recomputed->solver, "");
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_bind_finds_every_name(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     ckpt_plan *const plan = read_plan(plan_text(), &arena);
     CHECK_OK(ckpt_plan_bind(plan, read_graph(graph_text, &arena), &err), err);
     static const int targets[] = {0, 0, 0, 0, 1, 0};
@@ -186,12 +175,10 @@ static void test_bind_finds_every_name(void **state)
     }
     assert_int_equal(plan->allocation[0].buffer, 0);
     assert_int_equal(plan->allocation[1].buffer, -1);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_bind_refuses_with_the_reason(void **state)
 {
-    (void)state;
     static const struct {
         const char *old, *fresh, *reason;
     } cases[] = {
@@ -204,36 +191,30 @@ static void test_bind_refuses_with_the_reason(void **state)
         {"\"reads\": [\"a0\"]", "\"reads\": []", "the plan is of a graph \"tiny\" of another structure"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
-        ckpt_arena_init(&arena);
         ckpt_plan *const plan = read_plan(plan_text(), &arena);
         const ckpt_graph *const graph = read_graph(ckpt_test_replace(graph_text, cases[i].old, cases[i].fresh), &arena);
         assert_int_equal(ckpt_plan_bind(plan, graph, &err), CKPT_BAD_INPUT);
         CHECK(strstr(err.msg, cases[i].reason) != NULL, "\"%s\", wanted \"%s\"", err.msg, cases[i].reason);
         CHECK(strstr(err.msg, "plan.json: ") != NULL, "no file name: %s", err.msg);
         CHECK(plan->step[0].target == -1, "half bound");
-        ckpt_arena_fini(&arena);
     }
 }
 
 static void test_a_profile_does_not_make_another_graph(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     ckpt_plan *const plan = read_plan(plan_text(), &arena);
     const char *const timed =
         ckpt_test_replace(graph_text, "\"time_ns\": 1, \"workspace_bytes\": 64", "\"time_ns\": 77");
     CHECK_OK(ckpt_plan_bind(plan, read_graph(timed, &arena), &err), err);
-    ckpt_arena_fini(&arena);
 }
 
 /* The outline is of the graph, whatever its times; one that says otherwise was edited. */
 static void test_bind_holds_the_outline_against_the_graph(void **state)
 {
-    (void)state;
     static const struct {
         const char *old, *fresh, *reason;
     } cases[] = {
@@ -249,10 +230,9 @@ static void test_bind_holds_the_outline_against_the_graph(void **state)
         {"\"static\": []", "\"static\": [ { \"name\": \"w\", \"bytes\": 0 } ]",
          "\"graph\" has 1 statics, 2 buffers and 2 ops, the graph 0, 2 and 2"},
     };
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     const ckpt_graph *const graph = read_graph(graph_text, &arena);
     ckpt_plan with = *read_plan(plan_text(), &arena);
@@ -267,7 +247,6 @@ static void test_bind_holds_the_outline_against_the_graph(void **state)
               cases[i].reason);
     }
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct binding {
@@ -283,13 +262,10 @@ static ckpt_code bind_starved(void *context, ckpt_err *err)
 
 static void test_without_memory(void **state)
 {
-    (void)state;
     ckpt_test_starve_format("plan", plan_text());
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     binding b = {read_plan(plan_text(), &arena), read_graph(graph_text, &arena)};
     assert_true(ckpt_test_starve(bind_starved, &b) >= 3);
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

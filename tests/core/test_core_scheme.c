@@ -13,7 +13,6 @@
 
 static void senseless_schemes_are_refused(void **state)
 {
-    (void)state;
     const struct {
         ckpt_scheme change; /* fields that are not 0 replace those of ckpt_scheme_alone */
         const char *wanted;
@@ -73,7 +72,6 @@ static void same_scheme(const ckpt_scheme *a, const ckpt_scheme *b)
 
 static void plans_carry_their_scheme(void **state)
 {
-    (void)state;
     const char *const first[] = {"a", "h.3.\"x", "z"};
     ckpt_scheme scheme = {.micro_batches = 8,
                           .replicas = 2,
@@ -87,10 +85,9 @@ static void plans_carry_their_scheme(void **state)
                           .bucket_bytes = 77,
                           .network_bytes_per_s = 123};
     ckpt_text text;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_plan *plan = NULL;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_json_writer w;
     ckpt_text_add(&text, ","); /* behind another member */
@@ -108,12 +105,10 @@ static void plans_carry_their_scheme(void **state)
     CHECK_OK(ckpt_text_end(&text, &err), err);
     assert_int_equal(text.length, 0); /* plans of one rank are what they were */
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void bad_schemes_in_plans_are_refused_with_their_place(void **state)
 {
-    (void)state;
     const char *const cases[][2] = {
         {",\n\"scheme\": 3", "2:11"},
         {",\n\"scheme\": { \"micro_batches\": 0 }", "wanted"},
@@ -126,15 +121,13 @@ static void bad_schemes_in_plans_are_refused_with_their_place(void **state)
         {",\n\"scheme\": { \"replicas\": 4096, \"stages\": 4096, \"first_layers\": [] }", "found 0 first layers"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_plan *plan = NULL;
-        ckpt_arena_init(&arena);
         assert_int_equal(read_back(cases[i][0], &arena, &plan, &err), CKPT_BAD_INPUT);
         if (strstr(err.msg, cases[i][1]) == NULL) {
             fail_msg("%s: %s", cases[i][0], err.msg);
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -169,10 +162,8 @@ static const ckpt_network *infer(const char *text, ckpt_arena *arena)
 
 static void stages_are_cut_where_they_are_told_to(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     const ckpt_network *const network = infer(chain("", ""), &arena);
     const ckpt_network *spread = NULL;
     const char *const good[] = {"a", "c"};
@@ -192,15 +183,12 @@ static void stages_are_cut_where_they_are_told_to(void **state)
         assert_non_null(strstr(err.msg, why[i]));
         err = (ckpt_err){0};
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void tied_layers_of_two_stages_have_copies(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     const ckpt_network *const network = infer(chain(", \"tie\": \"a\"", ""), &arena);
     const ckpt_network *spread = NULL;
     const char *const cut[][2] = {{"a", "c"}, {"a", "loss"}};
@@ -235,15 +223,12 @@ static void tied_layers_of_two_stages_have_copies(void **state)
     scheme.shard_optimizer = true;
     assert_int_equal(ckpt_network_spread(network, &scheme, &arena, &spread, &err), CKPT_BAD_INPUT);
     assert_non_null(strstr(err.msg, "layers a and c share parameters over stages"));
-    ckpt_arena_fini(&arena);
 }
 
 static void the_norm_of_fused_gradients_is_refused(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     const ckpt_network *const network = infer(chain("", ", \"clip_norm\": 0.5, \"loss_scale\": 8"), &arena);
     const ckpt_network *spread = NULL;
     assert_true(network->clip_norm == 0.5 && network->loss_scale == 8);
@@ -251,7 +236,6 @@ static void the_norm_of_fused_gradients_is_refused(void **state)
     scheme.fused = true;
     assert_int_equal(ckpt_network_spread(network, &scheme, &arena, &spread, &err), CKPT_BAD_INPUT);
     assert_non_null(strstr(err.msg, "--gradients static"));
-    ckpt_arena_fini(&arena);
 }
 
 /* Pieces of one bucket, written down element by element. */
@@ -276,15 +260,13 @@ static int64_t walk(const ckpt_network *network, const ckpt_bucket *bucket, int6
 
 static void buckets_hold_every_gradient_once(void **state)
 {
-    (void)state;
     const ckpt_bytes sizes[] = {1, 4 * 72, 4 * 100, 1 << 20};
     const int wanted[] = {3, 3, 2, 1}; /* a, b and c have 64 + 8 elements each */
     for (int i = 0; i < 4; i++) {
         for (int tied = 0; tied < 2; tied++) {
             for (int replicas = 2; replicas <= 5; replicas++) {
-                ckpt_arena arena;
+                CKPT_TEST_ARENA(arena);
                 ckpt_err err = {0};
-                ckpt_arena_init(&arena);
                 ckpt_scheme scheme = ckpt_scheme_alone;
                 scheme.replicas = replicas;
                 scheme.bucket_bytes = sizes[i];
@@ -323,35 +305,27 @@ static void buckets_hold_every_gradient_once(void **state)
                         }
                     }
                 }
-                ckpt_arena_fini(&arena);
             }
         }
     }
 }
 
-static ckpt_code spread_starved(void *context, ckpt_err *err)
+static ckpt_code spread_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_scheme scheme = ckpt_scheme_alone;
     scheme.replicas = 2;
     const ckpt_network *spread = NULL;
     const ckpt_bucket *bucket = NULL;
     int count = 0;
-    ckpt_code code = ckpt_network_spread(context, &scheme, &arena, &spread, err);
-    code = code == CKPT_OK ? ckpt_network_buckets(spread, &arena, &bucket, &count, err) : code;
-    ckpt_arena_fini(&arena);
-    return code;
+    ckpt_code code = ckpt_network_spread(context, &scheme, arena, &spread, err);
+    return code == CKPT_OK ? ckpt_network_buckets(spread, arena, &bucket, &count, err) : code;
 }
 
 static void no_memory_is_reported(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_network network = *infer(chain("", ""), &arena);
-    assert_true(ckpt_test_starve(spread_starved, &network) >= 1);
-    ckpt_arena_fini(&arena);
+    assert_true(ckpt_test_starve_arena(spread_starved, &network) >= 1);
 }
 
 int main(void)

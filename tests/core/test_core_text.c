@@ -16,7 +16,6 @@
 
 static void test_text_escapes_json_and_xml(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_text text;
     ckpt_text_init(&text);
@@ -32,7 +31,6 @@ static void test_text_escapes_json_and_xml(void **state)
 /* A plan that named a profile "p\xff.json" could not be read back: Jansson takes UTF-8 only. */
 static void test_text_in_json_is_always_utf8(void **state)
 {
-    (void)state;
     static const char *const whole[] = {"\x7f",         "\xc2\x80",         "\xe0\xa0\x80",    "\xed\x9f\xbf",
                                         "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
     static const char *const broken[] = {"\xff",
@@ -62,7 +60,6 @@ static void test_text_in_json_is_always_utf8(void **state)
 
 static void test_text_grows_past_every_buffer(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_text text;
     ckpt_text_init(&text);
@@ -84,7 +81,6 @@ static void test_text_grows_past_every_buffer(void **state)
 
 static void test_reals_read_back_as_the_same_number(void **state)
 {
-    (void)state;
     static const double values[] = {0.0,       1.0,   -2.5,   0.1,         3e-4,
                                     1.0 / 3.0, 1e300, 5e-324, 123456789.0, 0.30000000000000004};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
@@ -102,29 +98,23 @@ static void test_reals_read_back_as_the_same_number(void **state)
     ckpt_text_fini(&text);
 }
 
-static ckpt_code build_text(void *context, ckpt_err *err)
+static ckpt_code build_text(void *context, ckpt_text *text, ckpt_err *err)
 {
     (void)context;
-    ckpt_text text;
-    ckpt_text_init(&text);
     for (int i = 0; i < 50; i++) {
-        ckpt_text_add(&text, "%0300d", i);
-        ckpt_text_json(&text, "name");
+        ckpt_text_add(text, "%0300d", i);
+        ckpt_text_json(text, "name");
     }
-    const ckpt_code code = ckpt_text_end(&text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_text_end(text, err);
 }
 
 static void test_text_without_memory(void **state)
 {
-    (void)state;
-    CHECK(ckpt_test_starve(build_text, NULL) > 3, "too few allocations to mean anything");
+    CHECK(ckpt_test_starve_text(build_text, NULL) > 3, "too few allocations to mean anything");
 }
 
 static void test_digest_is_sha256(void **state)
 {
-    (void)state;
     /* FIPS 180-4's examples. */
     char text[CKPT_DIGEST_TEXT];
     ckpt_digest *digest = ckpt_digest_create();
@@ -147,19 +137,16 @@ static void write_ok(const char *path, const char *bytes)
 static void check_holds(const char *path, const char *wanted)
 {
     ckpt_err err = {0};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     const char *bytes = NULL;
     size_t length = 0;
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_file_read(path, &arena, &bytes, &length, &err), err);
     assert_int_equal(length, strlen(wanted));
     assert_string_equal(bytes, wanted);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_files_are_replaced_whole(void **state)
 {
-    (void)state;
     mkdir(ckpt_work_file("core_text"), 0777);
     const char *const path = ckpt_work_file("core_text/file.txt");
     write_ok(path, "first");
@@ -190,7 +177,6 @@ static void test_files_are_replaced_whole(void **state)
 
 static void test_what_is_thrown_away_leaves_nothing(void **state)
 {
-    (void)state;
     const char *const path = ckpt_work_file("core_text/pieces.txt"),
                       *const link = ckpt_work_file("core_text/nowhere.txt"),
                       *const folder = ckpt_work_file("core_text/pieces");
@@ -221,12 +207,10 @@ static void test_what_is_thrown_away_leaves_nothing(void **state)
 
 static void test_files_that_cannot_be(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     const char *bytes = NULL;
     size_t length = 0;
-    ckpt_arena_init(&arena);
     assert_int_equal(ckpt_file_read(ckpt_work_file("core_text/missing"), &arena, &bytes, &length, &err), CKPT_IO);
     assert_non_null(strstr(err.msg, "/missing: No such file"));
     assert_int_equal(ckpt_file_read(ckpt_work_dir(), &arena, &bytes, &length, &err), CKPT_IO);
@@ -236,34 +220,28 @@ static void test_files_that_cannot_be(void **state)
     assert_int_equal(ckpt_file_write("/dev/full", "x", 1, &err), CKPT_IO);
     assert_non_null(strstr(err.msg, "No space"));
     assert_int_equal(ckpt_file_write("", "x", 1, &err), CKPT_IO);
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code write_and_read(void *context, ckpt_err *err)
+static ckpt_code write_and_read(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const char *const path = context;
-    ckpt_arena arena;
     const char *bytes = NULL;
     size_t length = 0;
-    ckpt_arena_init(&arena);
     ckpt_code code = ckpt_file_write(path, "hungry", 6, err);
     if (code == CKPT_OK) {
-        code = ckpt_file_read(path, &arena, &bytes, &length, err);
+        code = ckpt_file_read(path, arena, &bytes, &length, err);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
-static ckpt_code describe_machine(void *context, ckpt_err *err)
+static ckpt_code describe_machine(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     (void)context;
     static char program[] = "/usr/bin/ckpt-test";
     static char argument[] = "--x=\xff\n";
     char *const argv[] = {program, argument, NULL};
-    ckpt_arena arena;
     ckpt_machine machine;
-    ckpt_arena_init(&arena);
-    const ckpt_code code = ckpt_machine_read(2, "oneDNN 1", 2, argv, &arena, &machine, err);
+    const ckpt_code code = ckpt_machine_read(2, "oneDNN 1", 2, argv, arena, &machine, err);
     if (code == CKPT_OK) {
         assert_string_equal(machine.command, "ckpt-test --x=??");
         assert_string_equal(machine.libraries, "oneDNN 1");
@@ -271,20 +249,17 @@ static ckpt_code describe_machine(void *context, ckpt_err *err)
         assert_int_equal(strlen(machine.date), strlen("2026-01-01T00:00:00Z"));
         assert_true(strncmp(machine.device, "cpu: ", 5) == 0);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void test_files_and_machine_without_memory(void **state)
 {
-    (void)state;
-    assert_true(ckpt_test_starve(write_and_read, (char *)ckpt_work_file("core_text/starved.txt")) >= 3);
-    assert_true(ckpt_test_starve(describe_machine, NULL) >= 1);
+    assert_true(ckpt_test_starve_arena(write_and_read, (char *)ckpt_work_file("core_text/starved.txt")) >= 3);
+    assert_true(ckpt_test_starve_arena(describe_machine, NULL) >= 1);
 }
 
 static void test_exit_codes(void **state)
 {
-    (void)state;
     assert_int_equal(ckpt_exit_code(CKPT_OK), 0);
     assert_int_equal(ckpt_exit_code(CKPT_BAD_INPUT), 2);
     assert_int_equal(ckpt_exit_code(CKPT_OVERFLOW), 2);

@@ -149,16 +149,14 @@ static added random_event(void)
 
 static void test_random_sequences(void **state)
 {
-    (void)state;
     for (uint64_t k = ckpt_test_rounds(400, 60); k > 0; k--) {
         static added all[MOST];
         const int count = (int)ckpt_test_draw(MOST + 1);
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_timeline *timeline = NULL;
         ckpt_trace *trace = NULL;
         ckpt_timeline_report report;
         ckpt_err err = {0};
-        ckpt_arena_init(&arena);
         CHECK_OK(ckpt_timeline_create(&arena, &timeline, &err), err);
         for (int i = 0; i < count; i++) {
             all[i] = random_event();
@@ -166,7 +164,6 @@ static void test_random_sequences(void **state)
         }
         CHECK_OK(ckpt_timeline_finish(timeline, "random", &trace, &report, &err), err);
         check_against(all, count, trace, &report);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -185,16 +182,14 @@ static ckpt_code finish(const ckpt_event *event, int count, ckpt_arena *arena, c
 /* What is finished can be written, read and drawn: the reader checks the rules of a ckpt-trace/1. */
 static void test_the_trace_can_be_read_again(void **state)
 {
-    (void)state;
     const ckpt_event events[] = {run_at("k", 5, 9), allocate_at(64, 3, 100), free_at(64, 9), free_at(128, 1),
                                  allocate_at(64, 9, 50)};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_trace *trace = NULL;
     ckpt_timeline_report report;
     ckpt_text text;
     ckpt_err err = {0};
     const ckpt_trace *back = NULL;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     CHECK_OK(finish(events, 5, &arena, &trace, &report, &err), err);
     ckpt_trace_write(trace, &text);
@@ -208,22 +203,19 @@ static void test_the_trace_can_be_read_again(void **state)
     assert_int_equal(report.unknown_frees, 1);
     assert_int_equal(report.left_bytes, 50);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_texts_are_copied(void **state)
 {
-    (void)state;
     char name[] = "gemm", layer[] = "h.0", stream[] = "stream 7";
     ckpt_event event = run_at(name, 0, 1);
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_timeline *timeline = NULL;
     ckpt_trace *trace = NULL;
     ckpt_timeline_report report;
     ckpt_err err = {0};
     event.layer = layer;
     event.stream = stream;
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_timeline_create(&arena, &timeline, &err), err);
     CHECK_OK(ckpt_timeline_add(timeline, &event, CKPT_CAT_OTHER, &err), err);
     name[0] = layer[0] = stream[0] = 'x';
@@ -233,7 +225,6 @@ static void test_texts_are_copied(void **state)
     assert_string_equal(trace->event[0].layer, "h.0");
     assert_string_equal(trace->event[0].stream, "stream 7");
     assert_string_equal(trace->event[1].name, "xemm");
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct refusal {
@@ -245,7 +236,6 @@ typedef struct refusal {
 
 static void test_refusals(void **state)
 {
-    (void)state;
     const refusal cases[] = {
         {"nothing at all", {{0}}, 0, CKPT_OK},
         {"end before start", {run_at("r", 5, 4)}, 1, CKPT_BAD_INPUT},
@@ -260,17 +250,15 @@ static void test_refusals(void **state)
         {"two at the ends", {run_at("a", INT64_MAX, INT64_MAX), run_at("b", INT64_MIN, 0)}, 2, CKPT_OVERFLOW},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_trace *trace = NULL;
         ckpt_timeline_report report = {-1, -1, -1};
         ckpt_err err = {0};
-        ckpt_arena_init(&arena);
         const ckpt_code code = finish(cases[i].event, cases[i].count, &arena, &trace, &report, &err);
         CHECK(code == cases[i].code, "%s: code %d, wanted %d: %s", cases[i].why, (int)code, (int)cases[i].code,
               err.msg);
         CHECK((code == CKPT_OK) == (trace != NULL) && (code == CKPT_OK) == (report.unknown_frees == 0),
               "%s: outputs set on failure, or not on success", cases[i].why);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -278,14 +266,12 @@ static void test_refusals(void **state)
  * this does not end. Added from the last to the first. */
 static void test_a_million_events(void **state)
 {
-    (void)state;
     const int blocks = (int)ckpt_test_rounds(500000, 100000);
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_timeline *timeline = NULL;
     ckpt_trace *trace = NULL;
     ckpt_timeline_report report;
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_timeline_create(&arena, &timeline, &err), err);
     for (int64_t i = blocks - 1; i >= 0; i--) {
         const ckpt_event freed = free_at((i + 1) << 21, blocks + i), made = allocate_at((i + 1) << 21, i, 3);
@@ -297,35 +283,29 @@ static void test_a_million_events(void **state)
     assert_int_equal(trace->peak_bytes, 3 * blocks);
     assert_int_equal(trace->peak_event, blocks - 1);
     assert_int_equal(report.left_bytes, 0);
-    ckpt_arena_fini(&arena);
 }
 
 /* More events and names than the first tables hold. */
 static void test_what_was_at_an_address_before(void **state)
 {
-    (void)state;
     static const int64_t address[] = {5, -1, 0, 5, -1, INT64_MAX, 0, 5, INT64_MAX};
     static const int wanted[] = {-1, -1, -1, 0, -1, -1, 2, 3, 5};
     enum { COUNT = sizeof wanted / sizeof wanted[0] };
     int *previous = NULL;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_timeline_previous(address, COUNT, &arena, &previous, &err), err);
     assert_memory_equal(previous, wanted, sizeof wanted);
     CHECK_OK(ckpt_timeline_previous(address, 0, &arena, &previous, &err), err);
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code grown_and_finished(void *context, ckpt_err *err)
+static ckpt_code grown_and_finished(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     (void)context;
-    ckpt_arena arena;
     ckpt_timeline *timeline = NULL;
     ckpt_trace *trace = NULL;
     ckpt_timeline_report report;
-    ckpt_arena_init(&arena);
-    ckpt_code code = ckpt_timeline_create(&arena, &timeline, err);
+    ckpt_code code = ckpt_timeline_create(arena, &timeline, err);
     for (int i = 0; i < 600 && code == CKPT_OK; i++) {
         char name[32];
         snprintf(name, sizeof name, "buffer %d", i);
@@ -336,14 +316,12 @@ static ckpt_code grown_and_finished(void *context, ckpt_err *err)
     if (code == CKPT_OK) {
         code = ckpt_timeline_finish(timeline, "starved", &trace, &report, err);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void test_starved(void **state)
 {
-    (void)state;
-    CHECK(ckpt_test_starve(grown_and_finished, NULL) > 5, "it takes more than that");
+    CHECK(ckpt_test_starve_arena(grown_and_finished, NULL) > 5, "it takes more than that");
 }
 
 int main(int argc, char **argv)

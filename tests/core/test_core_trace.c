@@ -88,7 +88,6 @@ static const ckpt_ns step_times[] = {15, 14, 17};
 
 static void test_trace_survives_a_round_trip(void **state)
 {
-    (void)state;
     const ckpt_trace trace = {.name = "tiny",
                               .plan = "sqrt",
                               .measured = true,
@@ -108,11 +107,10 @@ static void test_trace_survives_a_round_trip(void **state)
                               .step_ns_count = 3,
                               .allocation = allocations,
                               .allocation_count = 2};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
     ckpt_err err = {0};
     const ckpt_trace *t = NULL;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_trace_write(&trace, &text);
     CHECK_OK(ckpt_trace_read(ckpt_test_file("trace.json", text.bytes, text.length), &arena, &t, &err), err);
@@ -158,12 +156,10 @@ static void test_trace_survives_a_round_trip(void **state)
     ckpt_test_round_trip("trace", text.bytes);
     ckpt_test_starve_format("trace", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_categories(void **state)
 {
-    (void)state;
     assert_int_equal(ckpt_static_category("weights"), CKPT_CAT_WEIGHTS);
     assert_int_equal(ckpt_static_category("gradients"), CKPT_CAT_GRADIENTS);
     assert_int_equal(ckpt_static_category("optimizer"), CKPT_CAT_OPTIMIZER);
@@ -234,7 +230,6 @@ static void check_timing(const ckpt_timing *a, const ckpt_timing *b)
 
 static void test_profile_survives_a_round_trip(void **state)
 {
-    (void)state;
     const ckpt_profile profile = {.model = "net",
                                   .machine = machine,
                                   .recorder = "CUPTI, \"0\" lost",
@@ -245,11 +240,10 @@ static void test_profile_survives_a_round_trip(void **state)
                                   .h2d_busy_bytes_per_s = 10,
                                   .row = rows,
                                   .row_count = 2};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
     ckpt_err err = {0};
     const ckpt_profile *p = NULL;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_profile_write(&profile, &text);
     CHECK_OK(ckpt_profile_read(ckpt_test_file("profile.json", text.bytes, text.length), &arena, &p, &err), err);
@@ -292,7 +286,6 @@ static void test_profile_survives_a_round_trip(void **state)
     ckpt_test_round_trip("profile", text.bytes);
     ckpt_test_starve_format("profile", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

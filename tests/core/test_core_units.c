@@ -15,7 +15,6 @@ typedef struct size_case {
 
 static void test_sizes_are_understood(void **state)
 {
-    (void)state;
     static const size_case cases[] = {
         {"6GB", 0, 6000000000},
         {"6GiB", 0, 6442450944},
@@ -65,7 +64,6 @@ static void check_bad(const bad_case *c, ckpt_code code, const ckpt_err *err, ck
 
 static void test_bad_sizes_are_refused(void **state)
 {
-    (void)state;
     static const bad_case cases[] = {
         {"6G", CKPT_BAD_INPUT, "write 6GB (powers of 1000) or 6GiB (powers of 1024)"},
         {"1.5M", CKPT_BAD_INPUT, "write 1.5MB (powers of 1000) or 1.5MiB"},
@@ -98,7 +96,6 @@ static void test_bad_sizes_are_refused(void **state)
 
 static void test_rates(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     int64_t rate = 0;
     CHECK_OK(ckpt_rate_parse("50GB/s", &rate, &err), err);
@@ -122,7 +119,6 @@ static void test_rates(void **state)
 
 static void test_times_and_percentages(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t wanted; /* -1: refused */
@@ -169,7 +165,6 @@ static void test_times_and_percentages(void **state)
 
 static void test_links(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     int64_t down = 0, up = 0;
     CHECK_OK(ckpt_link_parse("50GB/s", &down, &up, &err), err);
@@ -198,7 +193,6 @@ static void test_links(void **state)
 
 static void test_quantities_are_shown_with_three_digits(void **state)
 {
-    (void)state;
     char text[CKPT_UNITS_TEXT];
     assert_string_equal(ckpt_bytes_show(0, text), "0 B");
     assert_string_equal(ckpt_bytes_show(999, text), "999 B");
@@ -219,7 +213,6 @@ static void test_quantities_are_shown_with_three_digits(void **state)
 
 static void test_sums_and_products_do_not_wrap(void **state)
 {
-    (void)state;
     int64_t out = 7;
     assert_true(ckpt_sum(INT64_MAX - 1, 1, &out) && out == INT64_MAX);
     assert_false(ckpt_sum(INT64_MAX, 1, &out));
@@ -237,7 +230,6 @@ static void test_sums_and_products_do_not_wrap(void **state)
 
 static void test_shapes(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     char text[CKPT_SHAPE_TEXT];
     int64_t stride[CKPT_RANK_MAX];
@@ -288,7 +280,6 @@ static void test_shapes(void **state)
 /* Of an even count the mean of the middle two: the upper one alone made the slower of two steps their median. */
 static void test_median_of_an_even_count(void **state)
 {
-    (void)state;
     int64_t two[] = {9, 4}, odd[] = {5, 1, 3}, four[] = {40, 10, 20, 31}, large[] = {INT64_MAX, INT64_MAX - 2}, spread;
     assert_int_equal(ckpt_median(two, 2, NULL), 6);
     assert_int_equal(ckpt_median(odd, 3, &spread), 3);

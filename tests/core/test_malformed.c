@@ -20,7 +20,6 @@ static int expected_count;
 
 static int read_expected(void **state)
 {
-    (void)state;
     FILE *const file = fopen("expected.txt", "r");
     char line[LINE_MAX_BYTES];
     if (file == NULL) {
@@ -40,7 +39,6 @@ static int read_expected(void **state)
 
 static void test_each_is_refused_with_its_place(void **state)
 {
-    (void)state;
     for (int i = 0; i < expected_count; i++) {
         const expectation *const e = &expected[i];
         const ckpt_test_format *const format = ckpt_test_format_of(e->file);
@@ -68,7 +66,6 @@ static void test_each_is_refused_with_its_place(void **state)
 /* The message must not depend on there being a record to write it to. */
 static void test_no_record_is_fine(void **state)
 {
-    (void)state;
     for (int i = 0; i < expected_count; i++) {
         ckpt_arena arena;
         ckpt_arena_init(&arena);
@@ -90,7 +87,6 @@ static bool is_expected(const char *path)
 
 static void test_every_file_is_expected_and_they_are_many(void **state)
 {
-    (void)state;
     int files = 0;
     int of_users = 0; /* models, profiles, plans */
     for (const ckpt_test_format *f = ckpt_test_formats; f->kind != NULL; f++) {
@@ -114,15 +110,12 @@ static void test_every_file_is_expected_and_they_are_many(void **state)
 
 static void test_good_files_are_read(void **state)
 {
-    (void)state;
     for (const ckpt_test_format *f = ckpt_test_formats; f->kind != NULL; f++) {
         char path[80];
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         snprintf(path, sizeof path, "good/%s.json", f->kind);
-        ckpt_arena_init(&arena);
         CHECK_OK(f->read(path, &arena, &err), err);
-        ckpt_arena_fini(&arena);
     }
 }
 

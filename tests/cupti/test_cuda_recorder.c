@@ -247,7 +247,6 @@ static int recorder_set_up(void **state)
 
 static int recorder_tear_down(void **state)
 {
-    (void)state;
     ckpt_rec_close();
     ckpt_arena_fini(&ckpt_rec.arena);
     gpu->api->release_host(gpu, locked, BYTES);

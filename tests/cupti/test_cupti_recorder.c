@@ -127,7 +127,6 @@ static void test_the_innermost_tag(void **state)
 
 static void test_a_script_runs_where_a_tag_ends(void **state)
 {
-    (void)state;
     ckpt_rec_begin("");
     ckpt_twin.script("kernel warm 1\n*: kernel any 10\n8: kernel eight 20; kernel more 30");
     ckpt_rec_open();
@@ -144,7 +143,6 @@ static void test_a_script_runs_where_a_tag_ends(void **state)
 
 static void test_what_is_lost_is_told(void **state)
 {
-    (void)state;
     ckpt_rec_begin("drop=5; backwards=3; untimed=4; buffer=700; cut=2");
     ckpt_rec_open();
     for (int i = 0; i < 12; i++) {
@@ -168,7 +166,6 @@ static void test_what_is_lost_is_told(void **state)
 
 static void test_each_cut_buffer_is_counted(void **state)
 {
-    (void)state;
     ckpt_rec_begin("buffer=224; cut=1");
     ckpt_rec_open();
     ckpt_rec_tagged(7, "kernel a 1; kernel b 1"); /* 24 + 40 bytes, then 216 by themselves, twice */
@@ -207,7 +204,6 @@ static void test_clocks_apart(void **state)
 
 static void test_kernels_that_still_run(void **state)
 {
-    (void)state;
     ckpt_rec_begin("running=1");
     ckpt_rec_open();
     ckpt_rec_tagged(7, "kernel slow 100; copy to_host 5 5");
@@ -220,7 +216,6 @@ static void test_kernels_that_still_run(void **state)
 
 static void test_ranges_over_collects_threads_and_numbers(void **state)
 {
-    (void)state;
     ckpt_rec_begin("");
     ckpt_rec_open();
     ckpt_twin.run("end; range a; range b"); /* one ends that began before the recording */
@@ -265,7 +260,6 @@ static void check_many_ranges(uint32_t factor)
 
 static void test_many_open_ranges(void **state)
 {
-    (void)state;
     check_many_ranges(1);
     check_many_ranges(64);
     check_many_ranges(77777777);
@@ -273,7 +267,6 @@ static void test_many_open_ranges(void **state)
 
 static void test_who_else_records(void **state)
 {
-    (void)state;
     ckpt_rec_begin("holder=Nsight Systems");
     ckpt_rec_declined("another tool records this process already: Nsight Systems");
     ckpt_rec.options.library = ckpt_bin_file("libcupti_double_old.so"); /* cannot tell who */
@@ -339,7 +332,6 @@ static void test_what_cupti_refuses(void **state)
 
 static void test_libraries_that_are_none(void **state)
 {
-    (void)state;
     ckpt_rec_begin("");
     ckpt_rec.options.library = "/nowhere/libcupti.so";
     ckpt_rec_declined("no CUPTI: ");
@@ -481,7 +473,6 @@ static void test_stopped_is_not_closed(void **state)
 
 static void test_buffers_that_come_back_late(void **state)
 {
-    (void)state;
     ckpt_rec_begin("keep=1");
     ckpt_rec_open();
     ckpt_rec_tagged(7, "kernel k 5");
@@ -514,7 +505,6 @@ static void test_buffers_that_come_back_late(void **state)
 /* Before CUDA 12.9 CUPTI crashed when it was given no buffer, and the double does. */
 static void test_an_old_library_gets_a_buffer_when_nobody_records(void **state)
 {
-    (void)state;
     ckpt_rec_begin("version=26");
     ckpt_rec_open();
     ckpt_rec_close();
@@ -573,7 +563,6 @@ static void test_odd_ranges(void **state)
 
 static void test_kinds_that_a_library_does_not_have(void **state)
 {
-    (void)state;
     ckpt_rec_begin("refuse=49");
     ckpt_rec_declined("recording memory failed: CUPTI_RESULT_14 (14)");
     assert_int_equal(ckpt_twin.enabled(), 0); /* kernels and copies are not left on */
@@ -611,7 +600,6 @@ static void test_a_record_nobody_knows(void **state)
 
 static void test_host_memory_is_told(void **state)
 {
-    (void)state;
     ckpt_rec_begin("");
     ckpt_rec_open();
     assert_int_equal(ckpt_rec_told().host_bytes, 0);

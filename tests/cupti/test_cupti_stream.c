@@ -20,15 +20,13 @@
 static const char step[] = "range step; allocate 4096 0x1000; kernel gemm 1000; stream 9; copy to_host 640 300; "
                            "driver; fill 64 50; runtime; mark here; overhead 70; call 20; release 0x1000; end";
 
-static ckpt_code record_something(void *context, ckpt_err *err)
+static ckpt_code record_something(void *context, ckpt_arena *out, ckpt_err *err)
 {
-    ckpt_arena out;
     ckpt_recorder *r = NULL;
     const ckpt_activity *all = NULL;
     int count = 0;
     ckpt_twin.reset();
     ckpt_twin.control(context);
-    ckpt_arena_init(&out);
     ckpt_code code = ckpt_recorder_open(&ckpt_rec.options, &r, err);
     if (code == CKPT_OK) {
         for (int i = 0; i < 100 && code == CKPT_OK; i++) { /* all tables have to grow */
@@ -40,13 +38,12 @@ static ckpt_code record_something(void *context, ckpt_err *err)
                 code = ckpt_recorder_pop(r, err);
             }
         }
-        code = code == CKPT_OK ? ckpt_recorder_collect(r, &out, &all, &count, err) : code;
-        if (code == CKPT_OK && (count != 200 || ckpt_recorder_describe(r, &out) == NULL)) {
+        code = code == CKPT_OK ? ckpt_recorder_collect(r, out, &all, &count, err) : code;
+        if (code == CKPT_OK && (count != 200 || ckpt_recorder_describe(r, out) == NULL)) {
             code = CKPT_FAIL(err, count != 200 ? CKPT_BAD_INPUT : CKPT_NO_MEMORY, "%d activities", count);
         }
     }
     ckpt_recorder_close(r);
-    ckpt_arena_fini(&out);
     return code;
 }
 
@@ -55,7 +52,7 @@ static void test_too_little_memory(void **state)
     char controls[] = "buffer=4096";
     (void)state;
     ckpt_rec_begin("");
-    assert_true(ckpt_test_starve(record_something, controls) > 10);
+    assert_true(ckpt_test_starve_arena(record_something, controls) > 10);
     ckpt_rec_end();
 }
 
@@ -354,7 +351,6 @@ static int decline(void)
 
 static void test_nvidias_library_without_a_driver(void **state)
 {
-    (void)state;
     if (ckpt_cupti_driver()) {
         print_message("there is a driver\n");
         skip();
@@ -435,7 +431,6 @@ static int compare_sizes(void)
 
 static void test_the_double_is_as_long_as_nvidias(void **state)
 {
-    (void)state;
     ckpt_rec_begin("");
     const int result = apart(compare_sizes);
     CHECK(result == 0 || result == 77, "records of other sizes");

@@ -104,8 +104,7 @@ static void what_is_written_is_read(void **unused)
 {
     (void)unused;
     enum { COUNT = 30000, NAMES = 700 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_activity *const written = CKPT_NEW(&arena, ckpt_activity, COUNT);
     const char *name[NAMES];
     for (int i = 0; i < NAMES; i++) {
@@ -138,7 +137,6 @@ static void what_is_written_is_read(void **unused)
     for (int i = 0; i < COUNT; i++) {
         same_activity(&content.activity[i], &written[i], "activity", i);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* 8192 numbers for more names than that; and names longer than the longest. */
@@ -146,8 +144,7 @@ static void names_may_be_many_and_long(void **unused)
 {
     (void)unused;
     enum { COUNT = 20000, LONG = 9000 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_spool *const spool = fresh_spool();
     char text[LONG + 1];
     for (int i = 0; i < COUNT; i++) {
@@ -178,7 +175,6 @@ static void names_may_be_many_and_long(void **unused)
         assert_int_equal(strlen(name), 8190);
         assert_int_equal(name[0], 'a' + i % 26);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* A file that ends anywhere gives the activities whose last byte is there. */
@@ -186,8 +182,7 @@ static void a_cut_file_gives_what_is_whole(void **unused)
 {
     (void)unused;
     enum { COUNT = 60 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_activity written[COUNT];
     int64_t end[COUNT + 1];
     ckpt_spool *const spool = fresh_spool();
@@ -225,7 +220,6 @@ static void a_cut_file_gives_what_is_whole(void **unused)
         }
         ckpt_arena_rewind(&arena, mark);
     }
-    ckpt_arena_fini(&arena);
 }
 
 #define HEAD "ckptspol\x01\x05\x01p"
@@ -270,8 +264,7 @@ static void what_no_writer_writes_is_refused(void **unused)
         CASE(NAMED "\x11\x00\x00\x07\0\0\xff\xff\xff\xff\x7f\0\0\0\0\0\0\0", "number of an activity: 34359738367"),
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_spool_content content = {.count = -1};
         ckpt_err err = {.msg = ""};
         snprintf(path, sizeof path, "%s/%ld-0.spool", folder, (long)getpid());
@@ -283,7 +276,6 @@ static void what_no_writer_writes_is_refused(void **unused)
             CHECK(code == CKPT_BAD_INPUT && strstr(err.msg, table[i].wanted) != NULL && content.count == -1,
                   "case %zu: code %d \"%s\", wanted \"%s\"", i, (int)code, err.msg, table[i].wanted);
         }
-        ckpt_arena_fini(&arena);
     }
 #undef NAMED
 #undef CASE
@@ -294,8 +286,7 @@ static void a_broken_byte_does_no_harm(void **unused)
 {
     (void)unused;
     enum { COUNT = 40 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_spool *const spool = fresh_spool();
     for (int i = 0; i < COUNT; i++) {
         const ckpt_activity one = random_activity(i % 2 == 0 ? "kernel" : "another");
@@ -327,15 +318,13 @@ static void a_broken_byte_does_no_harm(void **unused)
         }
         ckpt_arena_rewind(&arena, mark);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Adds until far more than the limit was added; what is read is the first of them, and why it ended. */
 static void add_and_read(ckpt_spool *spool, const char *wanted_word, int least, int most)
 {
     enum { COUNT = 50000 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     for (int i = 0; i < COUNT; i++) {
         const ckpt_activity one = {.name = "k", .start_ns = 1000 + i, .end_ns = 1000 + i, .correlation = (uint32_t)i};
         errno = 5;
@@ -360,7 +349,6 @@ static void add_and_read(ckpt_spool *spool, const char *wanted_word, int least, 
               word != NULL ? word : "nothing", wanted_word);
     }
     assert_null(content.word[CKPT_SPOOL_ENDED]);
-    ckpt_arena_fini(&arena);
 }
 
 static void recording_stops_where_there_is_no_room(void **unused)
@@ -433,19 +421,16 @@ static ckpt_code starve_create(void *context, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code starve_read(void *context, ckpt_err *err)
+static ckpt_code starve_read(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     (void)context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_spool_content content;
     ckpt_activity_summary summary;
     ckpt_trace *trace = NULL;
-    ckpt_code code = ckpt_spool_read(path, &arena, &content, err);
+    ckpt_code code = ckpt_spool_read(path, arena, &content, err);
     if (code == CKPT_OK) {
-        code = ckpt_activity_trace(content.activity, content.count, "starved", &arena, &trace, &summary, err);
+        code = ckpt_activity_trace(content.activity, content.count, "starved", arena, &trace, &summary, err);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
@@ -463,7 +448,7 @@ static void too_little_memory(void **unused)
     ckpt_spool_flush(spool);
     ckpt_memory_fail_after(-1);
     ckpt_spool_destroy(spool);
-    assert_true(ckpt_test_starve(starve_read, NULL) > 2);
+    assert_true(ckpt_test_starve_arena(starve_read, NULL) > 2);
     assert_true(ckpt_test_starve(starve_create, &options) >= 2);
 }
 
@@ -673,8 +658,7 @@ static void traces_are_what_plain_recomputation_says(void **unused)
     for (uint64_t round = 0; round < rounds; round++) {
         state = round + 1;
         tell_story(&s);
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {.msg = ""};
         ckpt_trace *trace = NULL;
         ckpt_activity_summary summary;
@@ -704,7 +688,6 @@ static void traces_are_what_plain_recomputation_says(void **unused)
                 check_event(&s, trace, &s.activity[i], first, summary.devices);
             }
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -735,8 +718,7 @@ static void memory_comes_and_goes(void **unused)
                   {"allocate", CKPT_SPAN_ALLOCATE, 150},
                   {"free", CKPT_SPAN_FREE, 50},
                   {"allocate", CKPT_SPAN_ALLOCATE, 70}};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {.msg = ""};
     ckpt_trace *trace = NULL;
     ckpt_activity_summary summary;
@@ -753,7 +735,6 @@ static void memory_comes_and_goes(void **unused)
     assert_int_equal(summary.overhead_ns, 5);
     assert_int_equal(summary.allocations, 3);
     assert_int_equal(summary.releases, 2);
-    ckpt_arena_fini(&arena);
 }
 
 static void names_are_read_as_written(void **unused)
@@ -766,8 +747,7 @@ static void names_are_read_as_written(void **unused)
         {"sm90_xmma_gemm_f32", "sm90_xmma_gemm_f32"},
         {"", ""},
     };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         ckpt_err err = {.msg = ""};
         ckpt_trace *trace = NULL;
@@ -781,7 +761,6 @@ static void names_are_read_as_written(void **unused)
             assert_string_equal(name, table[i][0]);
         }
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* 64 ranges deep and no more, and none of it twice. */
@@ -796,8 +775,7 @@ static void deep_ranges_are_cut(void **unused)
     table[DEEP] = (ckpt_activity){.kind = CKPT_ACTIVITY_CALL, .name = "launch", .start_ns = 500, .correlation = 3};
     table[DEEP + 1] =
         (ckpt_activity){.kind = CKPT_ACTIVITY_KERNEL, .name = "k", .start_ns = 501, .end_ns = 502, .correlation = 3};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {.msg = ""};
     ckpt_trace *trace = NULL;
     ckpt_activity_summary summary;
@@ -805,7 +783,6 @@ static void deep_ranges_are_cut(void **unused)
     assert_int_equal(strlen(trace->event[0].layer), 2 * 64 - 1);
     CHECK_OK(ckpt_activity_trace(NULL, 0, "empty", &arena, &trace, &summary, &err), err);
     assert_int_equal(trace->event_count, 0);
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

@@ -149,8 +149,8 @@ static void rule_parts(const char *line, size_t length, const char **items, bool
     *items = *tagged ? colon + 1 : line;
 }
 
-/* Call of each rule that `wanted` says: 0 the untagged ones, 1 those of `tag`, 2 those of any tag. Gives their number.
- */
+/* Call of each rule that `wanted` says: 0 the untagged ones, 1 those of `tag`, 2 those of any tag. Gives
+ * their number. */
 static int run_rules(int wanted, uint64_t tag)
 {
     int count = 0;

@@ -502,8 +502,8 @@ void test_events_order_queues(void **)
     }
 }
 
-/* Nothing is done before somebody waits for it (with a schedule that never runs ahead), and then only what is needed.
- */
+/* Nothing is done before somebody waits for it (with a schedule that never runs ahead), and then only what
+ * is needed. */
 void test_copies_are_late(void **)
 {
     int *pinned = nullptr, late = 0, other_late = 0;

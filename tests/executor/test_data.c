@@ -87,7 +87,6 @@ static void check_each_alone(const ckpt_data *data, const ckpt_model *model)
 
 static void text_gives_the_next_byte(void **state)
 {
-    (void)state;
     char text[1000];
     for (size_t i = 0; i < sizeof text; i++) {
         text[i] = (char)(i % 97); /* every byte tells what the next one is */
@@ -176,7 +175,6 @@ static void write_cifar(const char *path, int first, int count)
 
 static void cifar_images_lie_channels_last(void **state)
 {
-    (void)state;
     static const double mean[] = {0.4914, 0.4822, 0.4465}, deviation[] = {0.2470, 0.2435, 0.2616};
     const char *const a = path_of("a.bin"), *const b = path_of("b.bin");
     write_cifar(a, 0, 7);
@@ -226,7 +224,6 @@ static void cifar_images_lie_channels_last(void **state)
 
 static void cifar_refusals(void **state)
 {
-    (void)state;
     const char *const a = path_of("c.bin");
     test_model m;
     test_model_init(&m);
@@ -281,7 +278,6 @@ static size_t idx_labels(unsigned char *to, unsigned count)
 
 static void mnist(void **state)
 {
-    (void)state;
     const char *const images = path_of("images.idx"), *const labels = path_of("labels.idx");
     static unsigned char bytes[16 + 30 * 784], label_bytes[64];
     const size_t length = idx_images(bytes, 3, 28, 28), label_length = idx_labels(label_bytes, 3);
@@ -337,7 +333,6 @@ static void mnist(void **state)
 
 static void synthetic_stays_in_range(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 1, (int64_t[]){1001});
@@ -387,7 +382,6 @@ static ckpt_code open_and_close(void *context, ckpt_err *err)
 
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     const char *const file = path_of("starve.txt");
     write_all(file, "some text for one row", 21);
     test_model m;
@@ -401,7 +395,6 @@ static void every_allocation_may_fail(void **state)
 
 static void limits_come_from_the_readers(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "ids", CKPT_INT32, 2, (int64_t[]){2, 4});

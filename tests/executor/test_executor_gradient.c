@@ -172,39 +172,33 @@ static const char *smoothed(const char *file)
 
 static void forked(void **state)
 {
-    (void)state;
     check_model("tests/models/fork.json", "", true, 6);
 }
 
 static void gpt(void **state)
 {
-    (void)state;
     check_model("models/byte-gpt.json", "batch=2 tokens=8 hidden=16 blocks=2 heads=2 vocabulary=16", true, 28);
 }
 
 static void resnet(void **state)
 {
-    (void)state;
     check_model("tests/models/resnet-small.json", "size=16", false, 25);
     check_model(smoothed("tests/models/resnet-small.json"), "size=16", true, 34);
 }
 
 static void unet(void **state)
 {
-    (void)state;
     check_model("tests/models/unet-small.json", "", false, 8);
     check_model(smoothed("tests/models/unet-small.json"), "", true, 16);
 }
 
 static void lstm(void **state)
 {
-    (void)state;
     check_model("models/lstm.json", "batch=2 hidden=8", true, 7);
 }
 
 static void densenet(void **state)
 {
-    (void)state;
     const char *const set = "batch=8 size=8 growth=4 layers=2";
     check_model("models/densenet-bc-100-12-dropout.json", set, false, 25);
     check_model(smoothed("models/densenet-bc-100-12-dropout.json"), set, true, 47);

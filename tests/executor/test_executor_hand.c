@@ -30,7 +30,6 @@ static int count_steps(const ckpt_plan *plan, ckpt_step_kind kind, bool inplace)
 /* In-place runs, offloads and fetches change where bits are, never what they are; and nothing freed is read. */
 static void same_bits_under_hand_plans(void **state)
 {
-    (void)state;
     int inplace_steps = 0;
     for (int m = 0; m < MODELS; m++) {
         test_train t;
@@ -62,7 +61,6 @@ static void same_bits_under_hand_plans(void **state)
 /* Another seed gives other weights and other losses: the identity above is not the identity of constants. */
 static void seed_matters(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
@@ -77,7 +75,6 @@ static void seed_matters(void **state)
 /* A plan that frees a buffer too early: the poison shows in the loss, so a wrong plan cannot pass unseen. */
 static void poison_shows(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
@@ -129,7 +126,6 @@ static ckpt_code create_and_step(void *context, ckpt_err *err)
 
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     creation c = {&t, test_train_hand_plan(&t, false, true)};
@@ -139,7 +135,6 @@ static void every_allocation_may_fail(void **state)
 
 static void weights_go_in_and_out(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_err err = {0};
@@ -175,7 +170,6 @@ static ckpt_code try_create(const test_train *t, const ckpt_plan *plan, ckpt_err
 
 static void refusals(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/resnet-small.json", "");
     ckpt_plan *const plan = test_train_hand_plan(&t, false, true);

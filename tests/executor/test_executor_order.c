@@ -209,8 +209,7 @@ typedef struct sums {
 
 static void check_plan(const test_train *t, const ckpt_plan *plan, bool poison, sums *sum)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_executor_options options = {.poison = poison};
     ckpt_executor *const executor = test_train_executor(t, plan, &options);
     subject x = {.executor = executor, .steps = plan->step_count, .plan = plan, .words = (plan->step_count + 63) / 64};
@@ -230,7 +229,6 @@ static void check_plan(const test_train *t, const ckpt_plan *plan, bool poison, 
     sum->copies += test_steps_of(plan, CKPT_OFFLOAD) + test_steps_of(plan, CKPT_FETCH);
     CHECK((x.conflicts > 0) == (waits > 0), "%s: %d conflicts, %d waits", plan->source, x.conflicts, waits);
     ckpt_executor_destroy(executor);
-    ckpt_arena_fini(&arena);
 }
 
 static const struct {
@@ -244,7 +242,6 @@ enum { MODELS = sizeof model / sizeof model[0], SEEDS = 12 };
 
 static void hand_plans(void **state)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         sums sum = {0};
         test_train t;
@@ -261,7 +258,6 @@ static void hand_plans(void **state)
 
 static void random_plans(void **state)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         sums sum = {0};
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -278,7 +274,6 @@ static void random_plans(void **state)
 
 static void planned(void **state)
 {
-    (void)state;
     static const char *const strategy[] = {"offload-only", "joint", "auto"};
     for (int m = 0; m < MODELS; m++) {
         sums sum = {0};
@@ -304,7 +299,6 @@ static void planned(void **state)
 /* The copies of a random plan are done in any case: the bits are those of keeping everything. */
 static void random_plans_train(void **state)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         test_train t;
         test_train_open(&t, model[m].file, model[m].set);

@@ -80,7 +80,6 @@ static int find_reader(const subject *s, int *which)
 /* A reader that is given another address than the writer: the buffer lies in two places. */
 static void a_step_that_reads_elsewhere_is_seen(void **state)
 {
-    (void)state;
     subject s;
     set_up(&s);
     int which = 0;
@@ -107,7 +106,6 @@ static void a_step_that_reads_elsewhere_is_seen(void **state)
 /* Nor may anything lie before the arena or end behind it. */
 static void what_lies_outside_is_an_error(void **state)
 {
-    (void)state;
     subject s;
     set_up(&s);
     int which = 0;
@@ -128,7 +126,6 @@ static void what_lies_outside_is_an_error(void **state)
 /* A workspace, too. */
 static void a_workspace_elsewhere_is_seen(void **state)
 {
-    (void)state;
     subject s;
     set_up(&s);
     int moved = 0;
@@ -146,7 +143,6 @@ static void a_workspace_elsewhere_is_seen(void **state)
 
 static void the_machine_has_memory(void **state)
 {
-    (void)state;
     subject s;
     set_up(&s);
     const ckpt_trace *const trace = trace_of(&s);

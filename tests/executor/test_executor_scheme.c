@@ -101,13 +101,11 @@ static void any_plan(const char *file, const char *set, int step)
 
 static void tied_with_dropout(void **state)
 {
-    (void)state;
     any_plan(BERT, BERT_SET, 1);
 }
 
 static void batch_norm_with_dropout(void **state)
 {
-    (void)state;
     any_plan(DENSE, DENSE_SET, 2);
 }
 
@@ -205,7 +203,6 @@ static void check_against_plain(const char *file, const char *set, int m, double
 
 static void plain_steps_say_the_same(void **state)
 {
-    (void)state;
     check_against_plain(DENSE, DENSE_SET, 3, 0);
     check_against_plain(BERT, BERT_SET, 4, 0.001);
 }
@@ -227,7 +224,6 @@ static ckpt_executor *one_step(test_train *t, const ckpt_scheme *scheme)
 /* Every copy of a tied parameter has the gradient that all of its layers have together. */
 static void copies_drift_apart(void **state)
 {
-    (void)state;
     test_train t, together;
     ckpt_err err = {0};
     int compared = 0;
@@ -271,7 +267,6 @@ static void copies_drift_apart(void **state)
 
 static void evaluation_leaves_no_trace(void **state)
 {
-    (void)state;
     test_train t, plain;
     ckpt_err err = {0};
     test_train_open(&t, DENSE, DENSE_SET);
@@ -333,7 +328,6 @@ static void evaluation_leaves_no_trace(void **state)
 /* Without dropout and batch norm an evaluation is what the step then finds. */
 static void evaluation_is_the_forward_pass(void **state)
 {
-    (void)state;
     static const char *const strategy[] = {"keep-all", "recompute-all", "sqrt"};
     test_train t;
     ckpt_err err = {0};
@@ -363,7 +357,6 @@ static void evaluation_is_the_forward_pass(void **state)
 
 static void fused_gradients_are_gone(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_err err = {0};
     float room[1];
@@ -382,7 +375,6 @@ static void fused_gradients_are_gone(void **state)
 /* A plan that runs a layer on weights which the same step has changed is refused. */
 static void weights_that_have_changed_are_seen(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_err err = {0};
     ckpt_executor *executor = NULL;
@@ -412,7 +404,6 @@ static void weights_that_have_changed_are_seen(void **state)
 
 static void several_ranks_need_several_processes(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_err err = {0};
     ckpt_executor *executor = NULL;
@@ -442,7 +433,6 @@ static ckpt_code create(void *context, ckpt_err *err)
 
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     creation c;
     test_train_open(&c.t, "tests/models/fork.json", "");
     const ckpt_scheme scheme = scheme_of(2, false);

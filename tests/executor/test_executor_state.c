@@ -22,7 +22,6 @@ static const char *path_of(const char *name)
 
 static void resume_gives_the_same_bits(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *set;
     } model[] = {
@@ -49,7 +48,6 @@ static void resume_gives_the_same_bits(void **state)
 
 static void state_knows_its_loss_and_its_data(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     const ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
@@ -128,7 +126,6 @@ static void refuse(test_train *t, const char *path, ckpt_code code, const char *
 
 static void refusals_name_the_reason(void **state)
 {
-    (void)state;
     const char *const good = path_of("good.state"), *const bad = path_of("bad.state");
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
@@ -252,7 +249,6 @@ static void same_files(const char *wanted, const char *found, const char *what)
  * every scheme with as many batches in a step, and training goes on with the bits of never stopping. */
 static void a_state_is_of_no_scheme(void **state)
 {
-    (void)state;
     static const char *const model[] = {"tests/models/resnet-small.json", "tests/models/fork.json"};
     const char *const half = path_of("half.state"), *const recomputed = path_of("again.state");
     const char *const wanted = path_of("wanted.state"), *const found = path_of("found.state");
@@ -284,7 +280,6 @@ static void a_state_is_of_no_scheme(void **state)
 
 static void other_batches_in_a_step_are_refused(void **state)
 {
-    (void)state;
     const char *const four = path_of("four.state"), *const one = path_of("one.state");
     test_train plain, micro;
     test_train_open(&plain, "tests/models/fork.json", "");
@@ -317,7 +312,6 @@ static ckpt_code write_and_read(void *context, ckpt_err *err)
 
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_err err = {0};

@@ -137,14 +137,12 @@ static void check_on_all(const char *file, const char *set, const char *strategi
 
 static void forked(void **state)
 {
-    (void)state;
     check_on_all("tests/models/fork.json", "", NULL, "bfloat16", "float32");
 }
 
 /* dropout inside attention */
 static void bert(void **state)
 {
-    (void)state;
     check_on_all("models/bert-8.json",
                  "batch=2 tokens=4 positions=4 hidden=8 blocks=2 heads=2 feed_forward=8 vocabulary=8",
                  " auto recompute-only joint ", "float32", "bfloat16");
@@ -152,19 +150,16 @@ static void bert(void **state)
 
 static void resnet(void **state)
 {
-    (void)state;
     check_on_all("tests/models/resnet-small.json", "", " recompute-only joint ", "bfloat16", "float32");
 }
 
 static void unet(void **state)
 {
-    (void)state;
     check_on_all("tests/models/unet-small.json", "", " recompute-only joint ", "float32", "bfloat16");
 }
 
 static void lstm(void **state)
 {
-    (void)state;
     check_on_all("models/lstm.json", "batch=2 hidden=8", " recompute-only joint ", "bfloat16", "float32");
 }
 

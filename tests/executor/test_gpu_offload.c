@@ -121,7 +121,6 @@ static void check_orders(const test_train *t, const ckpt_plan *plan, bool record
 
 static void same_bits_in_any_order(void **state)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         test_train t;
         test_train_open_on(&t, device, model[m].file, model[m].set, model[m].dtype);
@@ -190,7 +189,6 @@ static void lose_started(const test_train *t, const ckpt_plan *plan, const char 
 
 static void every_wait_is_missed(void **state)
 {
-    (void)state;
     const char *const file = ckpt_work_file("gpu_offload.state");
     for (int m = 0; m < MODELS; m++) {
         tally sum = {0};
@@ -209,7 +207,6 @@ static void every_wait_is_missed(void **state)
 /* A wait that is lost while a step is recorded is lost in every replay. */
 static void every_wait_is_missed_in_replays(void **state)
 {
-    (void)state;
     tally sum = {0};
     test_train t;
     test_train_open_on(&t, device, model[0].file, model[0].set, NULL);
@@ -241,7 +238,6 @@ static void every_wait_is_missed_in_replays(void **state)
 
 static int open_device(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_emulated_guard(false);
     return ckpt_device_emulated.open(0, 1, &device, &err) == CKPT_OK ? 0 : -1;
@@ -249,7 +245,6 @@ static int open_device(void **state)
 
 static int close_device(void **state)
 {
-    (void)state;
     ckpt_device_close(device);
     return 0;
 }

@@ -260,21 +260,18 @@ static int one_cannot(int rank)
 
 static void exchange(void **state)
 {
-    (void)state;
     run(2, all_to_all);
     run(4, all_to_all);
 }
 
 static void pipeline(void **state)
 {
-    (void)state;
     run(2, stages);
     run(4, stages);
 }
 
 static void late_error(void **state)
 {
-    (void)state;
     run(2, sizes_differ);
 }
 

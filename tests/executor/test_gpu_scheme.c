@@ -136,7 +136,6 @@ static void check_one(const ckpt_gpu *on, const char *file, const char *set, con
 
 static void one_process(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         check_one(&ckpt_gpus[g], BERT, BERT_SET, "float32", 1);
         check_one(&ckpt_gpus[g], BERT, BERT_SET, "bfloat16", 2);
@@ -187,7 +186,6 @@ static void replicas_of(const char *file, const char *set, const char *dtype)
 
 static void replicas(void **state)
 {
-    (void)state;
     replicas_of(BERT, PITCHED_SET, "bfloat16");
     if (ckpt_test_rounds(2, 1) == 2) {
         replicas_of(BERT, BERT_SET, "bfloat16");
@@ -219,7 +217,6 @@ static void stages_of(const char *file, const char *set, const char *dtype)
 
 static void stages(void **state)
 {
-    (void)state;
     stages_of(BERT, PITCHED_SET, "bfloat16");
     stages_of(LSTM, LSTM_SET, "float32");
     if (ckpt_test_rounds(2, 1) == 2) {
@@ -264,7 +261,6 @@ static int as_rank(void)
 
 static void two_ranks(void **state)
 {
-    (void)state;
     if (ckpt_test_no_mpirun() != 0) {
         skip();
     }
@@ -274,7 +270,6 @@ static void two_ranks(void **state)
 /* The double carries bytes of the emulated device only. */
 static void two_ranks_by_nccl(void **state)
 {
-    (void)state;
     if (ckpt_test_no_mpirun() != 0 || getenv("CKPT_TEST_DEVICE") != NULL) {
         skip();
     }

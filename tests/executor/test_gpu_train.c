@@ -25,7 +25,6 @@ static ckpt_executor *executor_of(const test_train *t, const ckpt_plan *plan, bo
  * CPU that has not. */
 static void a_rehearsal_leaves_no_trace(void **state)
 {
-    (void)state;
     static const char *const file[] = {"tests/models/fork.json", "tests/models/resnet-small.json"};
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int m = 0; m < 2; m++) {
@@ -52,11 +51,10 @@ static void a_rehearsal_leaves_no_trace(void **state)
 
 /* Five steps of training, dropout included, go as on the CPU: its masks come from seed and step, which a replayed step
  * must be told anew. Float32 sums are taken in another order (some hundred roundings of 2^-24, grown by five steps of a
- * rate of 0.01); bfloat16 rounds every activation by 2^-9, and losses are means. Another mask changes the loss by 1e-3.
- */
+ * rate of 0.01); bfloat16 rounds every activation by 2^-9, and losses are means. Another mask
+ * changes the loss by 1e-3. */
 static void trains_as_the_cpu(void **state)
 {
-    (void)state;
     static const struct {
         const char *dtype;
         bool record;
@@ -88,7 +86,6 @@ static void trains_as_the_cpu(void **state)
  * test_cuda_device looks at the free memory. */
 static void steps_reserve_nothing(void **state)
 {
-    (void)state;
     if (ckpt_gpus[0].device->api != &ckpt_device_emulated) {
         return;
     }
@@ -123,7 +120,6 @@ static void steps_reserve_nothing(void **state)
  * whose gradient is added there two, as any other. */
 static void launches_are_counted(void **state)
 {
-    (void)state;
     enum { OWN = 35, PRODUCTS = 15 }; /* on a GPU a product may be more than one kernel */
     for (int i = 0; i < 2 * ckpt_gpus_count; i++) {
         const ckpt_gpu *const gpu = &ckpt_gpus[i / 2];
@@ -164,7 +160,6 @@ static ckpt_code read_state(test_train *t, const char *path, char weights[CKPT_D
  * stopped, so the copy of the weights is made again. */
 static void states_go_from_device_to_device(void **state)
 {
-    (void)state;
     const char *const path = ckpt_work_file("gpu_train.state");
     for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
@@ -200,7 +195,6 @@ static void states_go_from_device_to_device(void **state)
 
 static void the_cpu_refuses_bfloat16(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_device *device = NULL;
     test_train t;
@@ -221,7 +215,6 @@ static void the_cpu_refuses_bfloat16(void **state)
 /* A parameter that is set reaches the copy that products read: the loss changes. */
 static void a_parameter_that_is_set_is_narrowed(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         test_train t;
@@ -250,7 +243,6 @@ static void a_parameter_that_is_set_is_narrowed(void **state)
 /* Times come from the device: in the order of the streams, and not before the step began. */
 static void traces_have_the_device_s_times(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         test_train t;
@@ -282,7 +274,6 @@ static void traces_have_the_device_s_times(void **state)
 
 static void a_budget_is_for_the_whole_process(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_err err = {0};
         ckpt_footprint f;
@@ -306,7 +297,6 @@ static void a_budget_is_for_the_whole_process(void **state)
 /* A profile of the device, in both dtypes, and a plan made from it that trains. */
 static void profiles(void **state)
 {
-    (void)state;
     static const char *const dtype[] = {"float32", "bfloat16"};
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int d = 0; d < 2; d++) {

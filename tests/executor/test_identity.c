@@ -95,45 +95,38 @@ static void check_model(const char *file, const char *set)
 
 static void byte_gpt(void **state)
 {
-    (void)state;
     check_model("models/byte-gpt.json", "batch=2 tokens=16 hidden=32 blocks=3 heads=2 vocabulary=64");
 }
 
 /* dropout inside attention */
 static void bert(void **state)
 {
-    (void)state;
     check_model("models/bert-8.json",
                 "batch=2 tokens=8 positions=8 hidden=16 blocks=2 heads=2 feed_forward=32 vocabulary=40");
 }
 
 static void densenet(void **state)
 {
-    (void)state;
     check_model("models/densenet-bc-100-12-dropout.json", "batch=4 size=8 growth=4 layers=2");
 }
 
 static void resnet(void **state)
 {
-    (void)state;
     check_model("tests/models/resnet-small.json", "");
 }
 
 static void lstm(void **state)
 {
-    (void)state;
     check_model("models/lstm.json", "batch=2 hidden=16");
 }
 
 static void unet(void **state)
 {
-    (void)state;
     check_model("tests/models/unet-small.json", "");
 }
 
 static void forked(void **state)
 {
-    (void)state;
     check_model("tests/models/fork.json", "");
 }
 

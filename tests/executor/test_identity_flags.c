@@ -84,7 +84,6 @@ static void check_choices(const char *file, const char *set, const choice *choic
 
 static void sequence_of_blocks(void **state)
 {
-    (void)state;
     static const choice choices[] = {
         {"each", {POLICY("attention=recompute")}, 1},
         {"group_2", {KEEP("h.*.fc")}, 1},
@@ -101,7 +100,6 @@ static void sequence_of_blocks(void **state)
 /* Batch-norm statistics that a second run would move, dropout that it would draw anew. */
 static void batch_norm_and_dropout(void **state)
 {
-    (void)state;
     static const choice choices[] = {
         {"each", {OFFLOAD("*")}, 1},
         {NULL, {POLICY("conv2d=save,*=recompute")}, 1},
@@ -114,7 +112,6 @@ static void batch_norm_and_dropout(void **state)
 /* A unit with several inputs and outputs, outputs that nobody reads, a parameter that two layers share. */
 static void several_inputs_and_outputs(void **state)
 {
-    (void)state;
     static const choice choices[] = {
         {"group_2", {CHECKPOINT("[a-z]*")}, 1},
         {NULL, {POLICY("linear=save,*=recompute")}, 1},

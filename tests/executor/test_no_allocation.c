@@ -129,7 +129,6 @@ static long mapped_pages(void)
 
 static void steps_allocate_nothing(void **state)
 {
-    (void)state;
     if (!COUNTING) {
         skip();
     }
@@ -189,7 +188,6 @@ static void steps_allocate_nothing(void **state)
 /* The counter counts: a test of absence must show that it would see presence. */
 static void counter_counts(void **state)
 {
-    (void)state;
     if (!COUNTING) {
         skip();
     }

@@ -173,8 +173,7 @@ static void compare_statistics(const ckpt_item *root, const ckpt_network *networ
 
 static void train(const char *name, const char *strategy)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     char path[512];
 
@@ -226,12 +225,10 @@ static void train(const char *name, const char *strategy)
     ckpt_executor_destroy(executor);
     ckpt_device_close(device);
     ckpt_json_close(json);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_networks(void **state)
 {
-    (void)state;
     static const char *const networks[] = {"tiny-gpt", "tiny-resnet", "tiny-mix"};
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {
         train(networks[i], "keep-all");

@@ -152,7 +152,6 @@ static void sum_of_replicas(const char *file, const char *set, const ckpt_scheme
 
 static void replicas_are_summed(void **state)
 {
-    (void)state;
     const int count = ckpt_ranks_count(ranks);
     for (int m = 1; m <= 2; m++) {
         ckpt_scheme scheme = scheme_of(m, count);
@@ -192,7 +191,6 @@ static void any_way(const char *file, const char *set, double clip)
 
 static void sharding_overlap_and_buckets_change_nothing(void **state)
 {
-    (void)state;
     any_way(BERT, BERT_SET, 0);
     any_way(DENSE, DENSE_SET, 0.01);
 }
@@ -200,7 +198,6 @@ static void sharding_overlap_and_buckets_change_nothing(void **state)
 /* Stages against the same micro-batches in one piece; where a parameter is in two of them, against copies of it. */
 static void stages_give_the_same_bits(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *set;
         bool apart;
@@ -236,7 +233,6 @@ static void stages_give_the_same_bits(void **state)
 
 static void stages_of_replicas(void **state)
 {
-    (void)state;
     if (ckpt_ranks_count(ranks) < 4) {
         return;
     }
@@ -309,7 +305,6 @@ static void check_scale(const char *file, const char *set, ckpt_scheme scheme, i
 
 static void the_norm_counts_every_gradient_once(void **state)
 {
-    (void)state;
     const int count = ckpt_ranks_count(ranks);
     check_scale(DENSE, DENSE_SET, scheme_of(2, count), 1, 8);
     check_scale(BERT, BERT_SET, scheme_of(1, count), 1, 1);
@@ -325,7 +320,6 @@ static void the_norm_counts_every_gradient_once(void **state)
 /* A power of two changes no bit but of the gradients. */
 static void scaled_losses_train_the_same(void **state)
 {
-    (void)state;
     const int count = ckpt_ranks_count(ranks);
     for (int stages = 1; stages <= count; stages += count - 1) {
         const char *names[STAGES_MAX];
@@ -351,7 +345,6 @@ static void scaled_losses_train_the_same(void **state)
 /* All ranks get the same, and nothing changes. */
 static void evaluation_is_for_all(void **state)
 {
-    (void)state;
     test_train t, one;
     ckpt_err err = {0};
     const char *names[STAGES_MAX];
@@ -411,13 +404,11 @@ static int as_rank(void)
 
 static void two_ranks(void **state)
 {
-    (void)state;
     ckpt_test_ranks(program, 2, NULL);
 }
 
 static void four_ranks(void **state)
 {
-    (void)state;
     ckpt_test_ranks(program, 4, NULL);
 }
 

@@ -183,13 +183,11 @@ static void for_all_reduced(check_function *check)
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int recomputed = 0;
     for (uint64_t round = 0; round < rounds; round++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const uint64_t seed = ckpt_test_draw(1000000);
         char name[40];
         (void)snprintf(name, sizeof name, "seed %d", (int)seed);
         recomputed += for_all_plans(reduced(&arena, seed, 4 + (int)(seed % 12)), NULL, check, name);
-        ckpt_arena_fini(&arena);
     }
     CHECK(recomputed > 0, "nothing runs again in any plan");
     print_message("%d runs again\n", recomputed);
@@ -267,20 +265,17 @@ static void for_all_steps(check_function *check)
 
 static void gradient_reduced_twice(void **state)
 {
-    (void)state;
     for_all_steps(check_once);
 }
 
 /* Other ranks wait for it. */
 static void recompute_delays_reduction(void **state)
 {
-    (void)state;
     for_all_steps(check_at_once);
 }
 
 static void fused_update_uses_old_or_new_weights_in_recompute(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int recomputed = 0;
     for (uint64_t round = 0; round < rounds; round++) {

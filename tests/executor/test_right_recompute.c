@@ -24,7 +24,6 @@ enum { SEED = 23 };
  * function of seed, step, layer and element. */
 static void dropout_mask_differs_in_recompute(void **state)
 {
-    (void)state;
     test_train t;
     test_right_open(&t, FILE_NAME,
                     INPUTS "'layers': ["
@@ -67,7 +66,6 @@ static void moments(const ckpt_executor *executor, int rows, int channels, doubl
 /* FairScale patches the modules against that. Against the recurrence itself, worked out from the data. */
 static void batchnorm_statistics_updated_twice(void **state)
 {
-    (void)state;
     enum { ROWS = 8, CHANNELS = 16, STEPS = 3 };
     test_train t;
     test_right_open(&t, FILE_NAME,
@@ -121,7 +119,6 @@ static const char *const frozen_layers[] = {
 /* Not in forward, not in recomputation; and it keeps no moments, which would be the batch's. */
 static void frozen_batchnorm_changes_statistics(void **state)
 {
-    (void)state;
     static const double initial[4] = {0, 1, 1, 0};
     for (int learned = 1; learned >= 0; learned--) {
         test_train t;
@@ -200,7 +197,6 @@ typedef struct tying {
  * parameter for each of them that starts with the same numbers. */
 static void tied_parameter_gets_half_its_gradient(void **state)
 {
-    (void)state;
     static const tying ties[] = {
         {EMBED(", 'tie': 'h.0.embed'"), EMBED(""), {"h.0.embed", "head"}, 2},
         {THREE(", 'tie': 'a'"), THREE(""), {"a", "h.0.fc", "h.1.fc"}, 3},
@@ -237,7 +233,6 @@ static void tied_parameter_gets_half_its_gradient(void **state)
 /* PyTorch's reentrant checkpoint says "None of the inputs have requires_grad=True" and trains nothing of the unit. */
 static void input_without_gradient_breaks_checkpoint(void **state)
 {
-    (void)state;
     static const struct {
         const char *members, *layers, *recomputed;
     } cases[] = {
@@ -282,7 +277,6 @@ static void input_without_gradient_breaks_checkpoint(void **state)
  * has them all, because it is the same op again. */
 static void non_tensor_attribute_lost_in_recompute(void **state)
 {
-    (void)state;
     test_train t;
     test_right_open(&t, FILE_NAME,
                     INPUTS "'layers': ["

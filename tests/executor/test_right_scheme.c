@@ -63,7 +63,6 @@ static void fill_large(const test_train *small, ckpt_executor *large)
 /* Three micro-batches train what one batch of all their rows trains: the loss is the mean, and so are the gradients. */
 static void micro_batches_average_wrongly(void **state)
 {
-    (void)state;
     test_train large, small;
     test_right_open(&large, FILE_NAME, NETWORK("24", "'name': 'sgd', 'lr': 0.5"), NULL);
     open_with(&small, NETWORK("8", "'name': 'sgd', 'lr': 0.5"), BATCHES, false);
@@ -149,7 +148,6 @@ static double check_clipped(const char *members, int batches, double loss_scale,
  * neither a layer nor a micro-batch is clipped by itself. */
 static void clipping_sees_partial_gradients(void **state)
 {
-    (void)state;
     for (int s = 0; s < STRATEGIES; s++) {
         for (int batches = 1; batches <= BATCHES; batches += 2) {
             const double length = check_clipped(NETWORK("8", "'name': 'sgd', 'lr': 0.5, 'clip_norm': 0.25"), batches, 1,
@@ -214,7 +212,6 @@ static void same_trail(const trail *wanted, const trail *found, const char *what
  * of Adam, which would take a gradient 1024 times as long as it is. */
 static void loss_scale_leaks_into_update(void **state)
 {
-    (void)state;
     for (int batches = 1; batches <= 2; batches++) {
         const trail plain = run(NETWORK("8", ADAM), batches, false, "keep-all");
         for (int s = 0; s < STRATEGIES; s++) {
@@ -230,7 +227,6 @@ static void loss_scale_leaks_into_update(void **state)
  * gradients that wait for the end. (That no plan runs anything behind the update of its weights: test_right_plan.) */
 static void fused_update_uses_new_weights_in_recompute(void **state)
 {
-    (void)state;
     for (int batches = 1; batches <= 2; batches++) {
         const trail plain = run(NETWORK("8", ADAM), batches, false, "keep-all");
         for (int s = 0; s < STRATEGIES; s++) {
@@ -287,7 +283,6 @@ static trail run_evaluating(const char *members, int batches, const char *strate
  * nothing and whose batch norm takes the statistics, which are then what they begin with. */
 static void evaluation_changes_statistics_or_drops(void **state)
 {
-    (void)state;
     for (int batches = 1; batches <= 2; batches++) {
         const trail alone = run(NOISY("0.5", "false"), batches, false, "keep-all");
         const trail quiet = run(NOISY("0.0", "true"), batches, false, "keep-all");

@@ -74,9 +74,7 @@ static ckpt_ns sum_of(const ckpt_trace *trace, ckpt_span span, const char *layer
 
 static void sums_are_those_of_the_events(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     static pair t;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         ckpt_err err = {0};
@@ -121,14 +119,11 @@ static void sums_are_those_of_the_events(void **state)
         CHECK(farther < CKPT_STEP_WORST, "seed %d: %d layers are farther off than the last that is told", (int)seed,
               farther);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void what_does_not_match_is_refused(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     static pair t;
     ckpt_err err = {0};
     ckpt_step_report r = {.idle_ns = -1};
@@ -148,31 +143,24 @@ static void what_does_not_match_is_refused(void **state)
     }
     assert_int_equal(ckpt_step_compare(&t.p, &t.m, &arena, &r, &err), CKPT_OVERFLOW);
     assert_true(r.idle_ns == -1); /* outputs on success only */
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code compare_anew(void *context, ckpt_err *err)
+static ckpt_code compare_anew(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const pair *const t = context;
-    ckpt_arena arena;
     ckpt_step_report r;
-    ckpt_arena_init(&arena);
-    const ckpt_code code = ckpt_step_compare(&t->p, &t->m, &arena, &r, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_step_compare(&t->p, &t->m, arena, &r, err);
 }
 
 static void told_in_words(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     static pair t;
     ckpt_err err = {0};
     ckpt_step_report r;
     ckpt_text text;
     make(&t, 3);
-    ckpt_test_starve(compare_anew, &t);
+    ckpt_test_starve_arena(compare_anew, &t);
     CHECK_OK(ckpt_step_compare(&t.p, &t.m, &arena, &r, &err), err);
     ckpt_text_init(&text);
     ckpt_step_report_show(&r, "p.json", "a sundial", &text);
@@ -192,7 +180,6 @@ static void told_in_words(void **state)
     ckpt_step_report_show(&r, "p.json", "a sundial", &text);
     assert_null(strstr(text.bytes, "nan"));
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

@@ -48,11 +48,10 @@ static int64_t need_int(const ckpt_item *object, const char *key)
 /* One of "runs": [name, layer, phase, ns]. */
 static void check_run(const ckpt_item *runs, int index, const ckpt_event *event)
 {
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_item run;
     ckpt_err err = {0};
     const char *wanted[3];
-    ckpt_arena_init(&arena);
     ckpt_item_at(runs, index, &run);
     for (int k = 0; k < 3; k++) {
         ckpt_item item;
@@ -69,13 +68,12 @@ static void check_run(const ckpt_item *runs, int index, const ckpt_event *event)
     CHECK(strcmp(ckpt_span_name(event->span), wanted[2]) == 0, "run %d, %s: %s, wanted %s", index, wanted[0],
           ckpt_span_name(event->span), wanted[2]);
     assert_int_equal(event->end_ns - event->start_ns, ns);
-    ckpt_arena_fini(&arena);
 }
 
 static void check_recorded(const char *name)
 {
     char path[400];
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_trace *trace = NULL;
     ckpt_json *json = NULL;
     ckpt_item root;
@@ -84,7 +82,6 @@ static void check_recorded(const char *name)
     int count[3] = {0}; /* made, freed, of before */
     int run = 0;
     ckpt_ns lane_end = 0;
-    ckpt_arena_init(&arena);
     ckpt_test_notes[0] = '\0';
     snprintf(path, sizeof path, "%s/tests/imports/kineto_%s.json", ckpt_source_dir(), name);
     CHECK_OK(ckpt_import_chrome(path, ckpt_test_take_note, &arena, &trace, &err), err);
@@ -120,12 +117,10 @@ static void check_recorded(const char *name)
     assert_string_equal(trace->recorder, "Kineto");
     assert_false(trace->machine.gpu);
     ckpt_json_close(json);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_what_pytorch_recorded(void **state)
 {
-    (void)state;
     check_recorded("training");
     check_recorded("modules");
 }
@@ -161,7 +156,6 @@ static void gpu_path(char path[400])
 /* Made by hand after the format: kernels by the calls that started them, one GPU of two, blocks of before. */
 static void test_a_trace_of_a_gpu(void **state)
 {
-    (void)state;
     static const wanted_event wanted[] = {
         {"before the recording", "", "compute", CKPT_SPAN_ALLOCATE, 0, 0, 40000, 40000},
         {"before the recording", "", "compute", CKPT_SPAN_ALLOCATE, 0, 0, 100000, 60000},
@@ -181,12 +175,11 @@ static void test_a_trace_of_a_gpu(void **state)
         {"before the recording", "", "compute", CKPT_SPAN_FREE, 438000, 438000, 84576, 40000},
     };
     char path[400];
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_trace *trace = NULL;
     ckpt_err err = {0};
     gpu_path(path);
     ckpt_test_notes[0] = '\0';
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_import_chrome(path, ckpt_test_take_note, &arena, &trace, &err), err);
     check_events(trace, wanted, (int)(sizeof wanted / sizeof wanted[0]));
     assert_int_equal(trace->peak_bytes, 126624);
@@ -198,7 +191,6 @@ static void test_a_trace_of_a_gpu(void **state)
                         "1 kernels, copies and fills of other GPUs are left out: the trace is of GPU 0\n"
                         "100000 bytes were allocated before the recording began; 1 of those blocks are freed in it\n"
                         "7 operations of the CPU are left out: the trace has what ran on the GPU\n");
-    ckpt_arena_fini(&arena);
 }
 
 /* Texts of events, to be put into a file in any order. */
@@ -288,11 +280,10 @@ static const char *shuffled(lines *all)
 /* The allocator's own total after each change is the trace's; the outermost spans, their number and time too. */
 static void test_random_traces(void **state)
 {
-    (void)state;
     static lines all;
     for (uint64_t round = ckpt_test_rounds(300, 60); round > 0; round--) {
         simulated s;
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_trace *trace = NULL;
         ckpt_err err = {0};
         ckpt_ns shown = 0;
@@ -305,7 +296,6 @@ static void test_random_traces(void **state)
             }
         }
         simulate_memory(&all, &s);
-        ckpt_arena_init(&arena);
         CHECK_OK(import_text(shuffled(&all), &arena, &trace, &err), err);
         ckpt_bytes peak = s.before;
         int change = 0;
@@ -327,7 +317,6 @@ static void test_random_traces(void **state)
         assert_int_equal(shown, 0);
         assert_int_equal(shown_count, 0);
         CHECK(strstr(ckpt_test_notes, "totals differ") == NULL, "%s", ckpt_test_notes);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -428,14 +417,12 @@ static const char no_memory_event[] = "no memory event has an address: record wi
 
 static void test_forms_that_are_read(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         char found[600] = "";
         size_t length = 0;
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_trace *trace = NULL;
         ckpt_err err = {0};
-        ckpt_arena_init(&arena);
         const ckpt_code code = import_text(forms[i].text, &arena, &trace, &err);
         CHECK(code == CKPT_OK, "%s: code %d: %s", forms[i].why, (int)code, err.msg);
         ckpt_import_kind kind = CKPT_IMPORT_EXECUTION;
@@ -451,7 +438,6 @@ static void test_forms_that_are_read(void **state)
         CHECK(forms[i].note != NULL ? strstr(ckpt_test_notes, forms[i].note) != NULL
                                     : strcmp(ckpt_test_notes, no_memory_event) == 0 || ckpt_test_notes[0] == '\0',
               "%s: notes: %s", forms[i].why, ckpt_test_notes);
-        ckpt_arena_fini(&arena);
     }
 }
 

@@ -78,7 +78,6 @@ static const refusal refusals[] = {
 
 static void test_refusals(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         const refusal *const r = &refusals[i];
         ckpt_arena arena;
@@ -112,7 +111,6 @@ static void test_refusals(void **state)
 /* A file says a name once and the trace says it with each event: a megabyte of it would become gigabytes. */
 static void test_a_long_name_is_cut(void **state)
 {
-    (void)state;
     enum { LONG = 100000 };
     static char text[LONG + 1000];
     int used = snprintf(text, sizeof text,
@@ -124,17 +122,15 @@ static void test_a_long_name_is_cut(void **state)
     }
     snprintf(text + used, sizeof text - (size_t)used,
              "\"}," OP("first", "1", "1", "1") "," OP("second", "1", "2", "1") "]");
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_trace *trace = NULL;
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     CHECK_OK(import_text(text, &arena, &trace, &err), err);
     assert_int_equal(trace->event_count, 2);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(strlen(trace->event[i].layer), 1999); /* x and 999 characters of 2 bytes: 2000 cuts one */
         assert_memory_equal(trace->event[i].layer + 1997, "\xc3\xa9", 3);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Refused with file and reason on one line, or a trace that our own reader takes. */
@@ -188,7 +184,6 @@ static void check_damaged(const char *path, int mutants)
 
 static void test_damaged_files_never_crash(void **state)
 {
-    (void)state;
     char path[400];
     gpu_path(path);
     check_damaged(path, (int)ckpt_test_rounds(3000, 1500));
@@ -199,7 +194,6 @@ static void test_damaged_files_never_crash(void **state)
 /* Cut after each byte: what is whole is taken, never more. */
 static void test_cut_files(void **state)
 {
-    (void)state;
     char path[400], text[9000];
     int most = 0;
     gpu_path(path);
@@ -208,16 +202,14 @@ static void test_cut_files(void **state)
     const size_t length = fread(text, 1, sizeof text, from);
     fclose(from);
     for (size_t cut = 0; cut <= length; cut += cut + 1 < length ? 1 + ckpt_test_draw(4) : 1) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_trace *trace = NULL;
         ckpt_err err = {0};
-        ckpt_arena_init(&arena);
         const ckpt_code code =
             ckpt_import_chrome(ckpt_test_file("chrome_cut.json", text, cut), NULL, &arena, &trace, &err);
         CHECK(code == CKPT_OK ? trace->event_count >= most && err.msg[0] == '\0' : code == CKPT_BAD_INPUT && most == 0,
               "cut at %zu: %s", cut, err.msg);
         most = code == CKPT_OK ? trace->event_count : 0;
-        ckpt_arena_fini(&arena);
     }
     assert_int_equal(most, 14);
 }
@@ -226,24 +218,19 @@ static const char begins_and_ends[] =
     "[{\"ph\":\"B\",\"name\":\"a\",\"tid\":1,\"ts\":1},{\"ph\":\"B\",\"name\":\"b\",\"tid\":1,\"ts\":2},"
     "{\"ph\":\"E\",\"tid\":1,\"ts\":3},{\"ph\":\"E\",\"tid\":1,\"ts\":5}]";
 
-static ckpt_code import_once(void *context, ckpt_err *err)
+static ckpt_code import_once(void *context, ckpt_arena *arena, ckpt_err *err)
 {
-    ckpt_arena arena;
     ckpt_trace *trace = NULL;
-    ckpt_arena_init(&arena);
-    const ckpt_code code = ckpt_import_chrome(context, NULL, &arena, &trace, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_import_chrome(context, NULL, arena, &trace, err);
 }
 
 static void test_starved(void **state)
 {
-    (void)state;
     char path[400];
     gpu_path(path);
-    CHECK(ckpt_test_starve(import_once, path) > 10, "it takes more than that");
+    CHECK(ckpt_test_starve_arena(import_once, path) > 10, "it takes more than that");
     snprintf(path, sizeof path, "%s", ckpt_test_file("chrome_starved.json", begins_and_ends, strlen(begins_and_ends)));
-    CHECK(ckpt_test_starve(import_once, path) > 7, "it takes more than that");
+    CHECK(ckpt_test_starve_arena(import_once, path) > 7, "it takes more than that");
 }
 
 int main(int argc, char **argv)

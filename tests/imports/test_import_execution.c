@@ -154,7 +154,6 @@ static void check_ops(const ckpt_graph *g, expected *e, const char *run)
 
 static void test_graphs_hold_what_was_worked_out_of_the_json(void **state)
 {
-    (void)state;
     for (int r = 0; r < RUNS; r++) {
         ckpt_arena arena;
         expected e;
@@ -188,11 +187,9 @@ static void test_graphs_hold_what_was_worked_out_of_the_json(void **state)
 
 static void test_without_a_kineto_trace_times_are_bytes_moved(void **state)
 {
-    (void)state;
     for (int r = 0; r < RUNS; r++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         expected e;
-        ckpt_arena_init(&arena);
         open_expected(runs[r], &e);
         const ckpt_graph *const g = import(runs[r], false, 0.5e9, &arena); /* 2 ns a byte */
         for (int i = 0; i < g->op_count; i++) {
@@ -200,16 +197,14 @@ static void test_without_a_kineto_trace_times_are_bytes_moved(void **state)
                   (long long)g->op[i].time_ns);
         }
         close_expected(&e);
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* Writing and reading give the same graph; plans of it pass the checker at every budget that has one. */
 static void test_graphs_are_written_read_and_planned(void **state)
 {
-    (void)state;
     for (int r = 0; r < RUNS; r++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_text text;
         char file[512];
@@ -217,7 +212,6 @@ static void test_graphs_are_written_read_and_planned(void **state)
         char two[CKPT_DIGEST_TEXT];
         const ckpt_graph *recomputed = NULL;
         ckpt_plan *plan = NULL;
-        ckpt_arena_init(&arena);
         ckpt_text_init(&text);
         const ckpt_graph *const g = import(runs[r], true, 0.0, &arena);
         ckpt_graph_write(g, &text);
@@ -242,7 +236,6 @@ static void test_graphs_are_written_read_and_planned(void **state)
         printf("%-12s planned at %.0f %% of keep-all\n", runs[r], 100.0 * (double)budget / (double)whole);
         CHECK(budget < whole * 95 / 100, "%s: recomputation frees nothing", runs[r]);
         ckpt_text_fini(&text);
-        ckpt_arena_fini(&arena);
     }
 }
 

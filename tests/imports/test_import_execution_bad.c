@@ -16,11 +16,9 @@ static ckpt_ns time_of(const ckpt_graph *g, const char *op)
 
 static void test_times_of_kernels_and_of_ops(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_graph *g = NULL;
-    ckpt_arena_init(&arena);
     size_t length = 0;
     const char *const trace = ckpt_test_trace(ckpt_test_by_hand, CKPT_TEST_BY_HAND, &length);
     CHECK_OK(ckpt_test_import(trace, length, ckpt_test_kernels, &arena, &g, &err), err);
@@ -40,7 +38,6 @@ static void test_times_of_kernels_and_of_ops(void **state)
     assert_int_equal(time_of(g, "aten::dropout#40"),
                      8000); /* bernoulli_ is inside it: not its time, but bytes at 1 GB/s */
     ckpt_test_has(ckpt_test_notes, "10 of 11 are not in");
-    ckpt_arena_fini(&arena);
 }
 
 /* Bad input: one replacement in the trace, or in the times, and how the message goes on behind the file's name. */
@@ -84,7 +81,6 @@ static const char *replaced(const char *text, const char *old, const char *fresh
 
 static void test_what_is_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         const refusal *const r = &refusals[i];
         ckpt_arena arena;
@@ -141,23 +137,20 @@ static size_t damage(char *bytes, size_t count)
 
 static void check_accepted(const ckpt_graph *graph, uint64_t number)
 {
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_text text;
     const ckpt_graph *recomputed = NULL;
-    ckpt_arena_init(&arena);
     ckpt_text_init(&text);
     ckpt_graph_write(graph, &text);
     const ckpt_code code =
         ckpt_graph_read(ckpt_test_file("execution_graph.json", text.bytes, text.length), &arena, &recomputed, &err);
     CHECK(code == CKPT_OK, "mutant %llu makes a graph that is refused: %s", (unsigned long long)number, err.msg);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_damaged_traces_never_crash(void **state)
 {
-    (void)state;
     static char mutant[CKPT_TEST_TRACE_ROOM];
     static char times[4096];
     const uint64_t rounds = ckpt_test_rounds(2000, 300);
@@ -192,20 +185,15 @@ static void test_damaged_traces_never_crash(void **state)
     printf("%d of %llu mutants accepted\n", accepted, (unsigned long long)rounds);
 }
 
-static ckpt_code import_again(void *context, ckpt_err *err)
+static ckpt_code import_again(void *context, ckpt_arena *arena, ckpt_err *err)
 {
-    ckpt_arena arena;
     ckpt_graph *graph = NULL;
-    ckpt_arena_init(&arena);
     const char *const *const path = context;
-    const ckpt_code code = ckpt_import_execution(path[0], path[1], 0.0, NULL, &arena, &graph, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_import_execution(path[0], path[1], 0.0, NULL, arena, &graph, err);
 }
 
 static void test_too_little_memory(void **state)
 {
-    (void)state;
     char path[2][512];
     char *paths[2] = {path[0], path[1]};
     size_t length = 0;
@@ -213,7 +201,7 @@ static void test_too_little_memory(void **state)
     snprintf(path[0], sizeof path[0], "%s", ckpt_test_file("execution_starved.json", trace, length));
     snprintf(path[1], sizeof path[1], "%s",
              ckpt_test_file("execution_starved_times.json", ckpt_test_kernels, strlen(ckpt_test_kernels)));
-    printf("%lld allocations\n", (long long)ckpt_test_starve(import_again, paths));
+    printf("%lld allocations\n", (long long)ckpt_test_starve_arena(import_again, paths));
 }
 
 int main(int argc, char **argv)

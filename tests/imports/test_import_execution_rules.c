@@ -115,7 +115,6 @@ static ckpt_test_node *copy_step(int id)
 
 static void test_a_step_by_hand(void **state)
 {
-    (void)state;
     assert_string_equal(graph_of(ckpt_test_by_hand, CKPT_TEST_BY_HAND), step_graph);
     ckpt_test_has(ckpt_test_notes, "1 forward ops draw random numbers (aten::dropout)");
     ckpt_test_has(ckpt_test_notes, "ProfilerStep#0, the last of 1");
@@ -124,7 +123,6 @@ static void test_a_step_by_hand(void **state)
 
 static void test_tensors_on_other_devices_are_left_out(void **state)
 {
-    (void)state;
     copy_step(10)->in[0].device = "cpu";
     const char *const graph = graph_of(changed, CKPT_TEST_BY_HAND);
     ckpt_test_has(graph, "weights 4000\ninputs 4000\naten::mul#10"); /* node 102 reads it too, on the GPU */
@@ -133,7 +131,6 @@ static void test_tensors_on_other_devices_are_left_out(void **state)
 
 static void test_gradients_let_go_after_forward_began_are_static(void **state)
 {
-    (void)state;
     const ckpt_test_node zero = {45, 3, "Optimizer.zero_grad#SGD.zero_grad", 7, -1, "", {{0}}, {{0}}};
     const char *graph = graph_of(changed, insert(&zero, 50));
     ckpt_test_has(graph, "weights 4000\ngradients 4000\ninputs 4000\n");
@@ -145,7 +142,6 @@ static void test_gradients_let_go_after_forward_began_are_static(void **state)
 
 static void test_addresses_come_again(void **state)
 {
-    (void)state;
     /* A Python number where the dropout mask was: that mask is gone since backward. */
     ckpt_test_node scale = {122,
                             120,
@@ -169,7 +165,6 @@ static void test_addresses_come_again(void **state)
 
 static void test_steps_without_marks(void **state)
 {
-    (void)state;
     memcpy(changed, ckpt_test_by_hand, sizeof ckpt_test_by_hand);
     changed[0] = (ckpt_test_node){3, 2, "anything", 7, -1, "", {{0}}, {{0}}};
     const char *graph = graph_of(changed, CKPT_TEST_BY_HAND);
@@ -188,7 +183,6 @@ static void test_steps_without_marks(void **state)
 
 static void test_what_is_written_over_is_a_new_buffer(void **state)
 {
-    (void)state;
     /* A parameter's gradient, scaled in place behind backward: the last of it is what stays. */
     const ckpt_test_node clip = {
         115, 3, "aten::mul_", 0, -1, MUL_, {T(125, 122, 1000), T(111, 112, 1)}, {T(125, 122, 1000)}};
@@ -208,7 +202,6 @@ static void test_what_is_written_over_is_a_new_buffer(void **state)
 /* Ops of c10d give back what they change, and their schemas do not mark it. */
 static void test_sums_across_ranks(void **state)
 {
-    (void)state;
     const ckpt_test_node sum = {113,
                                 110,
                                 "c10d::allreduce_",
@@ -227,7 +220,6 @@ static void test_sums_across_ranks(void **state)
 /* An op that an exception ended is not in the file, and what follows is written as if it were inside it. */
 static void test_ops_left_by_an_exception(void **state)
 {
-    (void)state;
     copy_step(120)->parent = 43; /* the optimizer's step inside an op of forward */
     assert_string_equal(graph_of(changed, CKPT_TEST_BY_HAND), step_graph);
     copy_step(100)->parent = 43; /* autograd inside an op of forward */
@@ -239,7 +231,6 @@ static void test_ops_left_by_an_exception(void **state)
 
 static void test_a_step_that_did_not_end_is_not_taken(void **state)
 {
-    (void)state;
     static ckpt_test_node two[CKPT_TEST_BY_HAND + 3];
     memcpy(two, ckpt_test_by_hand, sizeof ckpt_test_by_hand);
     two[CKPT_TEST_BY_HAND] = (ckpt_test_node){200, 2, "ProfilerStep#1", 7, -1, "", {{0}}, {{0}}};
@@ -252,7 +243,6 @@ static void test_a_step_that_did_not_end_is_not_taken(void **state)
 
 static void test_sparse_tensors_are_said(void **state)
 {
-    (void)state;
     const ckpt_test_node n = {15,
                               3,
                               "aten::_sparse_coo_tensor_unsafe",
@@ -267,7 +257,6 @@ static void test_sparse_tensors_are_said(void **state)
 
 static void test_notes_are_of_one_line(void **state)
 {
-    (void)state;
     const ckpt_test_node n = {
         15, 3, "aten::rand\\u001b[2J\\n", 0, -1, UNARY("rand"), {T(100, 101, 1000)}, {T(160, 161, 1000)}};
     graph_of(changed, insert(&n, 20));
@@ -276,7 +265,6 @@ static void test_notes_are_of_one_line(void **state)
 
 static void test_a_long_layer_name_is_cut(void **state)
 {
-    (void)state;
     static char name[3001];
     memset(name, 'x', sizeof name - 1);
     const ckpt_test_node n = {4, 3, name, 7, -1, "", {{0}}, {{0}}};
@@ -342,7 +330,6 @@ static const rerun reruns[] = {
 
 static void test_what_may_run_again(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof reruns / sizeof reruns[0]; i++) {
         const rerun *const r = &reruns[i];
         ckpt_test_node n = {15, 3, r->name, 0, -1, r->schema, {{0}}, {T(160, 161, 1000)}};

@@ -135,7 +135,6 @@ static const char *next_line(const char *line)
 
 static void test_what_python_pickled(void **state)
 {
-    (void)state;
     static char wanted[1 << 14];
     int lines = 0;
     for (const char *line = python; line != NULL; line = next_line(line)) {
@@ -166,7 +165,6 @@ typedef struct row {
 
 static void test_opcodes_python_does_not_write(void **state)
 {
-    (void)state;
     static const row rows[] = {
         ROW("BINUNICODE8", "\x80\x04\x8d\x02\0\0\0\0\0\0\0hi.", "'6869'"),
         ROW("BINBYTES8", "\x80\x04\x8e\x02\0\0\0\0\0\0\0hi.", "b'6869'"),
@@ -205,7 +203,6 @@ static void test_opcodes_python_does_not_write(void **state)
 /* Each of the 256 bytes is read somewhere above, or refused here with its name and place. */
 static void test_every_opcode(void **state)
 {
-    (void)state;
     int refused = 0;
     for (int code = 0; code < 256; code++) {
         const ckpt_opcode *const opcode = &ckpt_opcodes[code];
@@ -238,7 +235,6 @@ static void test_every_opcode(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     static const row rows[] = {
         ROW("empty", "", "found no opcode PROTO at byte 0, wanted a pickle of protocol 2 to 5"),
         ROW("protocol 0", "(lp0\n.", "found no opcode PROTO at byte 0"),
@@ -292,7 +288,6 @@ static void test_refused(void **state)
 /* A pickle cut off anywhere before its STOP is refused. */
 static void test_cut_off_at_every_byte(void **state)
 {
-    (void)state;
     for (const char *line = python; line != NULL; line = next_line(line)) {
         char bytes[ROOM];
         const size_t length = from_hex(line, bytes);
@@ -306,7 +301,6 @@ static void test_cut_off_at_every_byte(void **state)
 /* Bytes without sense, most of them opcodes that do something; and Python's with a few bytes changed. */
 static void test_random_and_damaged(void **state)
 {
-    (void)state;
     static const char telling[] = "(()]}NNK\1M..euastq\0h\0\x88\x89\x85\x86\x87\x8f\x90\x91\x94\x94"
                                   "012\x8a\1\x8c\1";
     const int rounds = (int)ckpt_test_rounds(RANDOM, RANDOM / 4);
@@ -339,7 +333,6 @@ static void test_random_and_damaged(void **state)
 /* 61 lists, each twice in the next, all in one tuple: 2^60 values to who walks it as a tree, 61 to who reads it. */
 static void test_shared_references_stay_shared(void **state)
 {
-    (void)state;
     enum { LISTS = 61 };
     char bytes[ROOM] = "\x80\2(]q";
     size_t length = 6; /* BINPUT 0 */
@@ -349,11 +342,10 @@ static void test_shared_references_stay_shared(void **state)
         length += sizeof list;
     }
     memcpy(bytes + length, "t.", 2);
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     const ckpt_pickle_value *root = NULL;
     int64_t count = 0;
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_pickle_read("file", bytes, length + 2, &arena, &root, &count, &err), err);
     assert_int_equal(count, 3 + LISTS + 1);
     const ckpt_pickle_value *at = root->as.item[LISTS - 1];
@@ -363,12 +355,10 @@ static void test_shared_references_stay_shared(void **state)
         at = at->as.item[0];
     }
     assert_int_equal(at->count, 0);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_deep_nesting(void **state)
 {
-    (void)state;
     char *const bytes = malloc(2 * DEEP + 4);
     ckpt_err err = {0};
     assert_non_null(bytes);
@@ -400,7 +390,6 @@ static ckpt_code starved(void *context, ckpt_err *err)
 /* Enough of everything that each place that allocates does so in a block of the arena of its own. */
 static void test_starved(void **state)
 {
-    (void)state;
     enum { COUNT = 20000 };
     char *const bytes = malloc(32 * COUNT);
     size_t length = 2;
@@ -421,7 +410,6 @@ static void test_starved(void **state)
 
 static int read_python(void **state)
 {
-    (void)state;
     ckpt_arena arena;
     ckpt_err err = {0};
     const char *bytes = NULL;

@@ -9,11 +9,10 @@
 static void check_totals(const char *name, const long long expected[5])
 {
     char path[400];
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
     snprintf(path, sizeof path, "%s/tests/imports/%s", ckpt_source_dir(), name);
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_test_snapshot_import(path, &arena, &trace, &err), err);
     ckpt_bytes before = 0;
     ckpt_bytes most = 0;
@@ -44,12 +43,10 @@ static void check_totals(const char *name, const long long expected[5])
     assert_int_equal(most, expected[3]);
     assert_int_equal(memory - before_count, expected[4]);
     ckpt_test_snapshot_sums(trace);
-    ckpt_arena_fini(&arena);
 }
 
 static void test_totals_are_those_worked_out_backwards(void **state)
 {
-    (void)state;
     FILE *const file = fopen(SNAPSHOT("snapshot_expected.txt"), "r");
     char line[300];
     int rows = 0;
@@ -80,11 +77,9 @@ static const ckpt_event *find_event(const ckpt_trace *trace, const char *name, c
  * has them. */
 static void test_what_events_say(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_test_snapshot_import(SNAPSHOT("snapshot_training.pickle"), &arena, &trace, &err), err);
     const ckpt_event *event = find_event(trace, "make_snapshot.py:34 forward", CKPT_SPAN_ALLOCATE);
     assert_non_null(event);
@@ -110,7 +105,6 @@ static void test_what_events_say(void **state)
     CHECK(ckpt_test_snapshot_import(SNAPSHOT("snapshot_none.pickle"), &arena, &trace, &err) == CKPT_BAD_INPUT,
           "an empty snapshot was taken");
     assert_non_null(strstr(err.msg, "snapshot_none.pickle: found no allocation, wanted a snapshot taken after"));
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct row {
@@ -121,7 +115,6 @@ typedef struct row {
 
 static void test_by_hand(void **state)
 {
-    (void)state;
     static const row rows[] = {
         {"all is in the entries",
          "{'device_traces':[[" ALLOC(1000, 10) ALLOC(2000, 5) FREE(1000, 10) ASK(2000, 5) "]],'segments':[]}", 15, 10,
@@ -191,10 +184,9 @@ static void test_by_hand(void **state)
          "\"host_traces\", pinned memory of the host, is left out"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
-        ckpt_arena_init(&arena);
         const ckpt_code code = ckpt_test_snapshot_text(rows[i].text, &arena, &trace, &err);
         CHECK(code == CKPT_OK, "%s: %s", rows[i].what, err.msg);
         int first = 0; /* of the file's own */
@@ -214,19 +206,16 @@ static void test_by_hand(void **state)
                   "%s: ckpt_test_notes are:\n%s", rows[i].what, ckpt_test_notes);
         }
         ckpt_test_snapshot_sums(trace);
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* Segments come and go: outside is what is reserved and not allocated, worked out from the end. */
 static void test_outside_is_reserved_and_unused(void **state)
 {
-    (void)state;
     static const ckpt_bytes outside[] = {100 - 30, 300 - 30, 300 - 70, 300 - 70, 100 - 70, 100 - 30};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_test_snapshot_text("{'device_traces':[[{'action':'alloc','addr':1000,'size':30,'time_us':5},"
                                      "{'action':'segment_map','addr':2000,'size':200,'time_us':5},"
                                      "{'action':'alloc','addr':2000,'size':40,'time_us':6},"
@@ -245,14 +234,12 @@ static void test_outside_is_reserved_and_unused(void **state)
     assert_int_equal(trace->time_ns, 4000);
     assert_int_equal(trace->peak_bytes, 70);
     assert_non_null(strstr(ckpt_test_notes, "1 entries have a time before that of the entry before them"));
-    ckpt_arena_fini(&arena);
 }
 
 #define RANGE(stage, name, time) "{'stage':'" stage "','name':'" name "','time_us':" #time "},"
 
 static void test_annotations(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         ckpt_ns start_ns, end_ns;
@@ -262,10 +249,9 @@ static void test_annotations(void **state)
                   {"b", 7000, 20000}, /* not closed in order */
                   {"open at the end", 30000, 40000},
                   {"ends after", 31000, 40000}};
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
-    ckpt_arena_init(&arena);
     CHECK_OK(ckpt_test_snapshot_text(
                  "{'device_traces':[[{'action':'alloc','addr':1,'size':3,'time_us':100},"
                  "{'action':'free','addr':1,'size':3,'time_us':140}]],'external_annotations':[" RANGE("END", "gone", 99)
@@ -289,14 +275,12 @@ static void test_annotations(void **state)
     }
     assert_int_equal(found, sizeof wanted / sizeof wanted[0]);
     assert_non_null(strstr(ckpt_test_notes, "3 of \"external_annotations\" are outside the entries' time"));
-    ckpt_arena_fini(&arena);
 }
 
 #define FRAME(file, line, name) "{'filename':'" file "','line':" #line ",'name':'" name "'},"
 
 static void test_names(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"", "allocation"},
         {FRAME("??", 0, "at::empty") FRAME("/home/u/train.py", 42, "forward") FRAME("/home/u/train.py", 9, "main"),
@@ -314,10 +298,9 @@ static void test_names(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[2000];
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
-        ckpt_arena_init(&arena);
         snprintf(text, sizeof text,
                  "{'device_traces':[[{'action':'alloc','addr':8,'size':1,'frames':[%s]},"
                  "{'action':'free','addr':8,'size':1,'frames':[" FRAME("z.py", 1, "z") "]}]]}",
@@ -325,7 +308,6 @@ static void test_names(void **state)
         CHECK_OK(ckpt_test_snapshot_text(text, &arena, &trace, &err), err);
         assert_string_equal(trace->event[0].name, rows[i][1]);
         assert_string_equal(trace->event[1].name, rows[i][1]); /* of what was freed */
-        ckpt_arena_fini(&arena);
     }
 }
 

@@ -14,7 +14,6 @@ enum { ROOM = 1 << 17, MUTANTS = 1200 };
 
 static void test_refused(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"7", "found an integer without them, wanted a dict with \"segments\" and \"device_traces\""},
         {"{'traces':[]}", "found a dict without them, wanted"},
@@ -48,32 +47,27 @@ static void test_refused(void **state)
                                           "{'action':'segment_alloc','addr':0,'size':9223372036854775807}]]}",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
-        ckpt_arena_init(&arena);
         CHECK(ckpt_test_snapshot_text(rows[i][0], &arena, &trace, &err) == CKPT_BAD_INPUT, "%s: was taken", rows[i][0]);
         const char *const at = strstr(err.msg, ".pickle: ");
         CHECK(at != NULL && strncmp(at + strlen(".pickle: "), rows[i][1], strlen(rows[i][1])) == 0, "%s: \"%s\"",
               rows[i][0], err.msg);
-        ckpt_arena_fini(&arena);
     }
     for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
-        ckpt_arena_init(&arena);
         CHECK(ckpt_test_snapshot_text(beyond[i], &arena, &trace, &err) == CKPT_OVERFLOW, "row %zu: code %d: %s", i,
               (int)err.code, err.msg);
         CHECK(strstr(err.msg, ".pickle") != NULL, "no file in: %s", err.msg);
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* Both files touch a file when Python loads them. */
 static void test_code_is_never_run(void **state)
 {
-    (void)state;
     static const char global[] = "\x80\2cposix\nsystem\nX\x0c\0\0\0touch pwned1\x85R.";
     static const char stacked[] =
         "\x80\4\x95N\0\0\0\0\0\0\0}\x94(\x8c\x08segments\x94]\x94\x8c\rdevice_traces\x94]\x94]"
@@ -103,7 +97,6 @@ static void test_code_is_never_run(void **state)
 /* What refers to itself or to one thing many times must neither hang nor cost more than its size. */
 static void test_bombs(void **state)
 {
-    (void)state;
     enum { TIMES = 20000 };
     static char bytes[ROOM];
     static const struct {
@@ -136,28 +129,24 @@ static void test_bombs(void **state)
         }
         memcpy(bytes + length, rows[i].end, rows[i].end_length);
         length += rows[i].end_length;
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
-        ckpt_arena_init(&arena);
         const ckpt_code code =
             ckpt_test_snapshot_import(ckpt_test_file("bomb.pickle", bytes, length), &arena, &trace, &err);
         CHECK(code == (rows[i].wanted != NULL ? CKPT_BAD_INPUT : CKPT_OK), "%s: code %d: %s", rows[i].what, (int)code,
               err.msg);
         CHECK(rows[i].wanted == NULL || strstr(err.msg, rows[i].wanted) != NULL, "%s: %s", rows[i].what, err.msg);
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* Of a dict the last 64 keys are looked at: one of 100 000 that 100 000 entries share is not searched through. */
 static void test_large_dicts_are_not_searched(void **state)
 {
-    (void)state;
     static char text[4000];
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_trace *trace = NULL;
-    ckpt_arena_init(&arena);
     for (int more = 63; more <= 64; more++) {
         int used = snprintf(text, sizeof text, "{'device_traces':[[" ALLOC(9, 1) "]]");
         for (int i = 0; i < more; i++) {
@@ -167,13 +156,11 @@ static void test_large_dicts_are_not_searched(void **state)
         const ckpt_code code = ckpt_test_snapshot_text(text, &arena, &trace, &err);
         CHECK(code == (more == 63 ? CKPT_OK : CKPT_BAD_INPUT), "%d more keys: code %d: %s", more, (int)code, err.msg);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* A real file with a few bytes changed, taken out or doubled. */
 static void test_damaged_files(void **state)
 {
-    (void)state;
     static char good[ROOM];
     static char mutant[ROOM];
     ckpt_arena arena;
@@ -232,7 +219,6 @@ static ckpt_code starved(void *context, ckpt_err *err)
 
 static void test_starved(void **state)
 {
-    (void)state;
     const int64_t allocations = ckpt_test_starve(starved, (char *)SNAPSHOT("snapshot_training.pickle"));
     CHECK(allocations > 10, "%lld allocations", (long long)allocations);
 }

@@ -396,7 +396,6 @@ static void try_case(const ckpt_case *which)
 
 static void every_case(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         random_state = 1000 + i;
         try_case(&cases[i]);

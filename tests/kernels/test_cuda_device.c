@@ -165,7 +165,6 @@ static void train_every_way(const char *file, const char *const *set, int set_co
 
 static void gpt(void **state)
 {
-    (void)state;
     static const char *const small[] = {"batch=2", "tokens=16", "hidden=32", "blocks=2", "heads=2", "vocabulary=64"};
     static const char *const large[] = {"batch=8", "tokens=256", "hidden=384", "blocks=4", "heads=6"};
     for (int i = 0; i < 2; i++) {
@@ -176,7 +175,6 @@ static void gpt(void **state)
 
 static void resnet(void **state)
 {
-    (void)state;
     static const char *const large[] = {"batch=8", "size=64"};
     for (int i = 0; i < 2; i++) {
         train_every_way(emulated ? "tests/models/resnet-small.json" : "models/resnet50.json", large, emulated ? 0 : 2,
@@ -269,7 +267,6 @@ static void check_case(ckpt_gpu_case *c)
 
 static void large_shapes(void **state)
 {
-    (void)state;
     const ckpt_case *const table = emulated ? small_cases : large_cases;
     const int count =
         (int)(emulated ? sizeof small_cases / sizeof *small_cases : sizeof large_cases / sizeof *large_cases);
@@ -291,7 +288,6 @@ static void large_shapes(void **state)
 /* What is reported adds up: reserving takes from `free` and from nothing else, releasing gives it back. */
 static void memory_is_reported(void **state)
 {
-    (void)state;
     enum { BYTES = 64 << 20 };
     ckpt_err err = {0};
     ckpt_device_memory before = {0}, with = {0}, after = {0};

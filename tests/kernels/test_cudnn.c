@@ -196,7 +196,6 @@ static int check_both_types(const char *file)
 /* Every convolution of every network, at its real size, finds a reproducible engine within its stated allowance. */
 static void test_every_model(void **state)
 {
-    (void)state;
     const int checked = check_models(check_both_types);
     CHECK(checked > 100, "only %d convolutions were checked", checked);
 }
@@ -204,7 +203,6 @@ static void test_every_model(void **state)
 /* Shapes no network here has; also that no limit is overstepped on the way down to none. */
 static void test_strange_shapes(void **state)
 {
-    (void)state;
     static const ckpt_cudnn_shape strange[] = {
         {1, 1, 1, 1, {1, 1}, {1, 1}, {3, 3}, {1, 1}, {1, 1}, CKPT_FLOAT32},
         {2, 3, 5, 1, {9, 8}, {9, 8}, {3, 3}, {1, 1}, {1, 1}, CKPT_FLOAT32},
@@ -247,7 +245,6 @@ static void test_strange_shapes(void **state)
  * it, with as much room as it wants there is nothing to say. cuDNN 9.26 wants none on an A100. */
 static void test_too_little_for_tensor_cores(void **state)
 {
-    (void)state;
     static const ckpt_cudnn_shape stem = {256, 3, 64, 1, {224, 224}, {112, 112}, {7, 7}, {2, 2}, {3, 3}, CKPT_BFLOAT16};
     for (int g = 0; g < GPU_COUNT; g++) {
         ckpt_bytes wanted = 0;
@@ -273,13 +270,11 @@ static void test_too_little_for_tensor_cores(void **state)
 
 static int ask_for_cudnn(void **state)
 {
-    (void)state;
     return setenv("CKPT_ATTENTION", "cudnn", 1);
 }
 
 static int forget_choice(void **state)
 {
-    (void)state;
     return unsetenv("CKPT_ATTENTION");
 }
 
@@ -376,8 +371,7 @@ static int check_attention_file(const char *file, const char *const *set, int se
 {
     int checked = 0;
     for (int dropout = 0; dropout < 2; dropout++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_node *const node = attention_of(file, set, set_count, dropout != 0, &arena);
         const bool drops = node != NULL && ckpt_node_float(node, "dropout") > 0;
         const bool wanted = node != NULL && drops == (dropout != 0); /* as the file has it, and without */
@@ -388,7 +382,6 @@ static int check_attention_file(const char *file, const char *const *set, int se
             }
             checked++;
         }
-        ckpt_arena_fini(&arena);
     }
     return checked;
 }
@@ -400,7 +393,6 @@ static int check_attention_as_is(const char *file)
 
 static void test_every_attention(void **state)
 {
-    (void)state;
     const int checked = check_models(check_attention_as_is);
     CHECK(checked >= 2 * 5, "only %d attentions were checked", checked);
 }
@@ -408,7 +400,6 @@ static void test_every_attention(void **state)
 /* Larger than any network here, so that backward takes some heads at a time: whole sequences, parts of one. */
 static void test_attention_in_pieces(void **state)
 {
-    (void)state;
     static const char *const larger[][4] = {{"batch=32", "tokens=1024", "positions=1024", "heads=12"},
                                             {"batch=3", "tokens=2048", "positions=2048", "heads=12"},
                                             {"batch=2", "tokens=4096", "positions=4096", "heads=6"},
@@ -421,7 +412,6 @@ static void test_attention_in_pieces(void **state)
 /* Lengths around the tiles' of 64 and 128, odd head sizes; against the formula of the allowance. */
 static void test_strange_attention(void **state)
 {
-    (void)state;
     static const int64_t lengths[] = {2, 37, 64, 129}, sizes[] = {8, 24, 64, 80, 96, 120, 128};
     for (size_t d = 0; d < sizeof sizes / sizeof sizes[0]; d++) {
         const int64_t T = lengths[d % 4], D = sizes[d], in_row = (d % 2 == 0 ? 3 : 1) * 3 * D;

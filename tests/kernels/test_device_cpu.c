@@ -22,7 +22,6 @@ static ckpt_device *open_cpu(int threads)
 
 static void names(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int threads;
@@ -62,7 +61,6 @@ static void names(void **state)
 
 static void memory(void **state)
 {
-    (void)state;
     ckpt_device *const device = open_cpu(1);
     const ckpt_device_api *const api = device->api;
     const ckpt_bytes page = (ckpt_bytes)sysconf(_SC_PAGESIZE);
@@ -93,7 +91,6 @@ static void memory(void **state)
 /* What the system refuses is one clear error: sizes that cannot be, and a limit on the process. */
 static void memory_refused(void **state)
 {
-    (void)state;
     ckpt_device *const device = open_cpu(1);
     const ckpt_bytes sizes[] = {-1, CKPT_BYTES_MAX, CKPT_BYTES_MAX - 1, (ckpt_bytes)1 << 60};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -121,7 +118,6 @@ static void memory_refused(void **state)
 /* Whatever can be trained can be run: adding an op or an optimizer without a kernel fails here. */
 static void kernels_for_everything(void **state)
 {
-    (void)state;
     ckpt_device *const device = open_cpu(1);
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
         CHECK((ckpt_device_find(device, (*op)->name) != NULL) == !(*op)->planned_only, "op %s", (*op)->name);
@@ -156,7 +152,6 @@ static const ckpt_node *last_node(test_model *m)
 
 static void binding(void **state)
 {
-    (void)state;
     ckpt_device *const device = open_cpu(1);
     test_model m;
     test_model_init(&m);
@@ -207,7 +202,6 @@ static ckpt_code open_and_bind(void *context, ckpt_err *err)
 
 static void starved(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){5, 8});
@@ -222,7 +216,6 @@ static void starved(void **state)
  * written, the second staged and added; then both staged on top of an older gradient. */
 static void staging(void **state)
 {
-    (void)state;
     enum { COUNT = 20003 };
     static float x[COUNT], dy[COUNT], dx[COUNT], room[2 * (COUNT + 64)];
     ckpt_device *const device = open_cpu(2);
@@ -277,7 +270,6 @@ static void staging(void **state)
  * all add gives what it was plus what it gives without. */
 static void staging_of_parameters(void **state)
 {
-    (void)state;
     enum { N = 3, I = 5, H = 7, ROOM = 1 << 16 };
     static float value[8][512], grad[2][8][512];
     static _Alignas(64) unsigned char room[ROOM];
@@ -347,7 +339,6 @@ static void staging_of_parameters(void **state)
  * out of bounds. */
 static void wrong_numbers(void **state)
 {
-    (void)state;
     static const struct {
         const char *op, *attrs;
         int32_t number;
@@ -419,7 +410,6 @@ static void wrong_numbers(void **state)
 /* No row counts: the mean is not a number, the gradient is zero, as in PyTorch. */
 static void all_rows_ignored(void **state)
 {
-    (void)state;
     ckpt_device *const device = open_cpu(1);
     test_model m;
     test_model_init(&m);
@@ -451,7 +441,6 @@ static void all_rows_ignored(void **state)
 /* Dropout: the mask is a function of seed, step and layer, the same backward as forward, and absent when evaluating. */
 static void dropout_masks(void **state)
 {
-    (void)state;
     enum { COUNT = 40000 };
     static float x[COUNT], y[4][COUNT], dx[COUNT];
     ckpt_device *const device = open_cpu(2);
@@ -523,7 +512,6 @@ static void loss_gradient(ckpt_device *device, const ckpt_node *node, const floa
  * share of a micro-batch are made of. Nothing arriving is 1. */
 static void losses_honour_what_arrives(void **state)
 {
-    (void)state;
     enum { COUNT = 37 * 23 };
     static const float arriving[] = {1.0f, 0.25f, 1024.0f, 0.0f, -2.0f};
     static float plain[COUNT], grad[COUNT];
@@ -560,7 +548,6 @@ static void losses_honour_what_arrives(void **state)
  * partial sums of the loop are positive, so that both are within count / 2 roundings of the truth. */
 static void squares(void **state)
 {
-    (void)state;
     enum { MOST = 300007 };
     static const int64_t counts[] = {0, 1, 2, 7, 8, 63, 64, 65, 511, 4096, 16384, 16385, 99999, MOST};
     static float x[MOST + 1];
@@ -612,7 +599,6 @@ static void squares(void **state)
 /* torch.nn.utils.clip_grad_norm_: norm = sqrt(sum of squares), coefficient = max_norm / (norm + 1e-6), at most 1. */
 static void clipping_scale(void **state)
 {
-    (void)state;
     static const struct {
         double sum[5];
         int count;

@@ -176,7 +176,6 @@ static void check_ones(ones *o, int64_t rows, int64_t in, int64_t out, const cha
  * sum of ones. First by the library's first algorithm, then by the fastest, then by that one's name. */
 static void sums_are_whole(void **state)
 {
-    (void)state;
     static const int64_t size[][3] = {
         {257, 33, 17}, {1023, 127, 129}, {512, 255, 64}, {8191, 1023, 255}, {33001, 15, 9}};
     for (int g = 0; g < ckpt_gpus_count; g++) {
@@ -214,7 +213,6 @@ static void sums_are_whole(void **state)
  * of the others 10 (with sums 5 more by odd numbers, 5 less by even ones); one wants more workspace than there is. */
 static void the_fastest_right_one(void **state)
 {
-    (void)state;
     if (!emulated(&ckpt_gpus[0])) {
         skip();
     }
@@ -263,7 +261,6 @@ static void the_fastest_right_one(void **state)
 /* The gradient of the bias costs no launch where it is overwritten and the library has such a product. */
 static void bias_gradient_rides_along(void **state)
 {
-    (void)state;
     if (!emulated(&ckpt_gpus[0])) {
         skip();
     }
@@ -295,7 +292,6 @@ static void bias_gradient_rides_along(void **state)
 /* A product whose sums are wrong by every algorithm is held against our own sums, and not used. */
 static void sums_that_are_wrong_alike(void **state)
 {
-    (void)state;
     if (!emulated(&ckpt_gpus[0])) {
         skip();
     }
@@ -315,7 +311,6 @@ static void sums_that_are_wrong_alike(void **state)
 /* Names that are of nothing, of another layer, or no names at all. */
 static void unknown_names(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"",
                                       "forward",
                                       "forward=",

@@ -5,16 +5,16 @@
  *
  * How far they may be apart, with S_i = the largest over j of scale sum_d |q_id k_jd|, P' the dropped P, and f = 2^-24,
  * u = 2^-8 the roundings of float32 and bfloat16 (u = 0 in a float32 model):
- *   A dot product of D terms is off by at most (D + 2) f of the sum of its terms' sizes; an exponent so by (D + 10) f
- * S_i and its exponential by that and 2^-21 relatively, once more for every tile whose maximum corrects a row. Forward
+ *   A dot product of D terms is off by at most (D + 2) f of the sum of its terms' sizes; so an exponent by (D + 10) f S_i,
+ *   and its exponential by that and 2^-21 relatively, once more for every tile whose maximum corrects a row. Forward
  *   divides two such sums; two devices. Together: P is off relatively by no more than
  *     g_i = 4 f ((D + 10) (S_i + 1) + T + 16) + (T / 16 + 8) 2^-21
  *   o     (g_i + u) sum_j P'_ij |v_jd| + u |o|          u: P' rounded for the product; o rounded when stored
  *   lse   g_i + 4 f |lse|
  *   dV    sum_i (g_i + u) P'_ij |dO_id| + u |dV|        likewise
- *   dQ    scale sum_j (g_i P_ij W_ij + u |dS_ij|) |k_jd| + u |dQ|, and dK the same over i with q: dS = P (dP - delta)
- * is off by g_i P W from what is above and from dP's and delta's own sums, whose terms' sizes add up to W_ij = sum_d
- * |dO_id v_jd| / (1 - dropout) + |dO_id o_id|, and rounded for the product. */
+ *   dQ    scale sum_j (g_i P_ij W_ij + u |dS_ij|) |k_jd| + u |dQ|, and dK the same over i with q:
+ *         dS = P (dP - delta) is off by g_i P W from what is above and from dP's and delta's own sums, whose terms' sizes
+ *         add up to W_ij = sum_d |dO_id v_jd| / (1 - dropout) + |dO_id o_id|, and rounded for the product. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,6 @@ static int open_devices(void **state)
 
 static int close_devices(void **state)
 {
-    (void)state;
     for (int i = 0; i < gpu_count; i++) {
         ckpt_gpu_close(&gpu[i]);
     }

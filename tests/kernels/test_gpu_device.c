@@ -391,7 +391,6 @@ static void stamps_of(ckpt_device *device)
 
 static void test_opening(void **state)
 {
-    (void)state;
     ckpt_device *device = NULL;
     ckpt_err err = {0};
     assert_int_equal(ckpt_device_emulated.open(1, 1, &device, &err), CKPT_DEVICE);

@@ -64,7 +64,6 @@ static void check_wrong_targets(ckpt_gpu_case *c)
 
 static void test_wrong_targets(void **state)
 {
-    (void)state;
     for_all(&cross_entropy, check_wrong_targets);
     for_all(&nll_loss, check_wrong_targets);
 }
@@ -86,7 +85,6 @@ static void check_nothing_counts(ckpt_gpu_case *c)
 
 static void test_nothing_counts(void **state)
 {
-    (void)state;
     for_all(&cross_entropy, check_nothing_counts);
 }
 
@@ -145,7 +143,6 @@ static void check_arriving(ckpt_gpu_case *c)
 
 static void test_arriving_gradient(void **state)
 {
-    (void)state;
     for_all(&cross_entropy, check_arriving);
     for_all(&nll_loss, check_arriving);
     for_all(&mse, check_arriving);

@@ -257,7 +257,6 @@ static void check_backward(ckpt_gpu_case *c)
 
 static void test_every_op_has_a_kernel(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         int missing = 0;
         for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
@@ -272,13 +271,11 @@ static void test_every_op_has_a_kernel(void **state)
 
 static void test_forward(void **state)
 {
-    (void)state;
     for_all_cases(check_forward);
 }
 
 static void test_backward(void **state)
 {
-    (void)state;
     for_all_cases(check_backward);
 }
 
@@ -314,7 +311,6 @@ static void check_workspace(ckpt_gpu_case *c)
 
 static void test_workspace(void **state)
 {
-    (void)state;
     for_all_cases(check_workspace);
 }
 

@@ -148,7 +148,6 @@ static void check(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool h
 
 static void test_optimizers(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int s = 0; s < ckpt_setting_count; s++) {
             for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
@@ -212,7 +211,6 @@ static left update(const ckpt_gpu *gpu, const ckpt_setting *s, float factor, con
 /* A scale of 1 is none, another is the gradients multiplied by it in float: bit for bit, as on the CPU. */
 static void test_scaled_gradients(void **state)
 {
-    (void)state;
     static const float scales[] = {1.0f, 1.0f / 3.0f, 0.0f, 1024.0f};
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int s = 0; s < ckpt_setting_count; s++) {
@@ -229,7 +227,6 @@ static void test_scaled_gradients(void **state)
 /* A rank's share of a parameter starts at any element: the bits of the whole inside it, untouched outside. */
 static void test_pieces(void **state)
 {
-    (void)state;
     const float scale = 0.3f;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int s = 0; s < ckpt_setting_count; s++) {
@@ -253,7 +250,6 @@ static void test_pieces(void **state)
  * what is on the device then. Against the same, started one by one. */
 static void test_recorded(void **state)
 {
-    (void)state;
     enum { ROW = 8192, PARAM = 0, GRAD = ROW, SUM = 2 * ROW, SCALE = SUM + 64, WORK = SCALE + 64, ALL = WORK + 8192 };
     static unsigned char host[ALL];
     for (int g = 0; g < ckpt_gpus_count; g++) {
@@ -342,7 +338,6 @@ static int make_list(const ckpt_setting *s, unsigned char *base, float *slot[LIS
 /* All at once leaves the bits of one by one, and takes as few launches as the list's length says. */
 static void test_lists(void **state)
 {
-    (void)state;
     static unsigned char host[2][5 * LENGTH * 4];
     static float *slot[LIST][2];
     static ckpt_update_args args[LIST];

@@ -154,7 +154,6 @@ static void check_bits(const ckpt_gpu *on, const char *file, const char *set, co
 
 static void bits_of_dense_rows(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         check_bits(&ckpt_gpus[g], TIED, TIED_SET, "float32");
         check_bits(&ckpt_gpus[g], TIED, TIED_SET, "bfloat16");
@@ -195,7 +194,6 @@ static void check_odd(const ckpt_gpu *on, const char *file, const char *set, con
 
 static void odd_rows(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         check_odd(&ckpt_gpus[g], TIED, TIED_SET, "float32");
         check_odd(&ckpt_gpus[g], TIED, TIED_SET, "bfloat16");
@@ -224,7 +222,6 @@ static void check_state(test_train *t, const char *path, const test_record *writ
  * GPU has the bits of one that never stopped. */
 static void states(void **state)
 {
-    (void)state;
     const char *const path = ckpt_work_file("gpu_pitch.state");
     char text[128];
     snprintf(text, sizeof text, OWN_SET, 4099);
@@ -250,7 +247,6 @@ static void states(void **state)
 /* The profiler measures such layers, and lowering takes what it found. */
 static void profiles(void **state)
 {
-    (void)state;
     char text[128];
     snprintf(text, sizeof text, OWN_SET, 4099);
     for (int g = 0; g < ckpt_gpus_count; g++) {

@@ -61,7 +61,6 @@ static void expect(ckpt_device *device, void *to, void *from, const void *conten
 
 static void test_add(void **state)
 {
-    (void)state;
     static float sum[MOST];
     static uint16_t sum16[MOST];
     ckpt_err err = {0};
@@ -88,7 +87,6 @@ static void test_add(void **state)
 
 static void test_narrow(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     draw();
     for (int g = 0; g < ckpt_gpus_count; g++) {
@@ -105,7 +103,6 @@ static void test_narrow(void **state)
 /* A piece of a parameter starts at any element: only what is in it changes, to the same bits. */
 static void test_pieces(void **state)
 {
-    (void)state;
     enum { N = 5003 };
     static float sum[N];
     static uint16_t sum16[N], narrow[N];
@@ -143,7 +140,6 @@ enum { NUMBERS = 4 * 4300004, SUMS = 8 * 600, SQUARE_ROOM = NUMBERS + SUMS + 64 
  * what was promised, and NaN before. The same bits again, and in another order of threads. */
 static void test_squares(void **state)
 {
-    (void)state;
     static const int64_t counts[] = {0, 1, 3, 255, 4096, 4097, 100003, 4300001};
     float *const x = calloc(NUMBERS / 4, sizeof *x);
     assert_non_null(x);
@@ -200,7 +196,6 @@ static void test_squares(void **state)
 /* The CPU's scale to the bit, for sums that none of the CPU's tests have. */
 static void test_clip_scale(void **state)
 {
-    (void)state;
     static double sum[600];
     static const int counts[] = {0, 1, 255, 256, 257, 600};
     for (int i = 0; i < 600; i++) {

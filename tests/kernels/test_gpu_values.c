@@ -82,7 +82,6 @@ static void check_ids(int g, ckpt_dtype dtype, int64_t limit, int64_t features)
 
 static void test_ids_outside_the_table(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int64_t features = 7; features <= 8; features++) {
             check_ids(g, CKPT_FLOAT32, ROWS, features);
@@ -126,7 +125,6 @@ static void check_pool(int g, ckpt_dtype dtype, int64_t channels)
 
 static void test_maxima_of_ties_and_nan(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         for (int64_t channels = 3; channels <= 8; channels += 5) {
             check_pool(g, CKPT_FLOAT32, channels);

@@ -85,7 +85,6 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
 
 static void test_optimizers_against_formulas(void **state)
 {
-    (void)state;
     static float one[COUNT + GUARD], three[COUNT + GUARD];
     for (int s = 0; s < ckpt_setting_count; s++) {
         const ckpt_optimizer *const optimizer = ckpt_optimizer_find(ckpt_settings[s].optimizer);
@@ -138,7 +137,6 @@ static void run_scaled(ckpt_device *device, const ckpt_setting *s, float factor,
 /* A scale of 1 is none, bit for bit; another one is the gradients multiplied by it in float, bit for bit. */
 static void test_scaled_gradients(void **state)
 {
-    (void)state;
     static float without[COUNT * (1 + SLOTS_MAX)], with[COUNT * (1 + SLOTS_MAX)];
     static const float scales[] = {1.0f, 0.3f, 1.0f / 3.0f, 0.0f, 1024.0f, -1.0f};
     ckpt_err err = {0};
@@ -157,7 +155,6 @@ static void test_scaled_gradients(void **state)
 
 static void test_every_optimizer_has_a_setting(void **state)
 {
-    (void)state;
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
         int found = 0;
         for (int s = 0; s < ckpt_setting_count; s++) {

@@ -11,7 +11,6 @@
 
 static void known_answers(void **state)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], out[4];
     } known[] = {
@@ -32,7 +31,6 @@ static void known_answers(void **state)
 
 static void block_places_seed_step_layer_and_stream(void **state)
 {
-    (void)state;
     const uint32_t counter[4] = {0x9abcdef0, 0x12345678, 0x55667788, 0xabcdef07};
     const uint32_t key[2] = {0x89abcdef, 0x01234567};
     uint32_t wanted[4], found[4];
@@ -44,7 +42,6 @@ static void block_places_seed_step_layer_and_stream(void **state)
 
 static void uniform_is_never_zero_and_reaches_one(void **state)
 {
-    (void)state;
     assert_true(ckpt_philox_uniform(0) == 0x1p-32f);
     assert_true(ckpt_philox_uniform(UINT32_MAX) == 1.0f);
     assert_true(ckpt_philox_uniform(0x7fffffff) == 0.5f);
@@ -64,7 +61,6 @@ static void uniform_is_never_zero_and_reaches_one(void **state)
 /* The integer test must say the same as the comparison it stands for, on both sides of the edge and far away. */
 static void threshold_is_the_comparison(void **state)
 {
-    (void)state;
     static const double p[] = {0.0, 1e-12, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 0.999999, 1.0 - 0x1p-53, 1.0, 2.0};
     for (size_t i = 0; i < sizeof p / sizeof *p; i++) {
         const uint64_t threshold = ckpt_philox_threshold(p[i]);
@@ -85,7 +81,6 @@ static void threshold_is_the_comparison(void **state)
  * low into the high word of the block number in the middle of a chunk. */
 static void many_blocks_are_the_same_blocks(void **state)
 {
-    (void)state;
     static const uint64_t first[] = {0, 4, 1000, UINT64_C(4) * 0xfffffff0, (UINT64_C(1) << 40) - 64};
     static const int64_t length[] = {1, 2, 3, 4, 5, 63, 255, 256, 257, 515, 1024};
     for (size_t f = 0; f < sizeof first / sizeof *first; f++) {

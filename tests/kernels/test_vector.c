@@ -111,7 +111,6 @@ static void report(const char *name, const char *unit)
 
 static void close_to_the_library(void **state)
 {
-    (void)state;
     worst = 0.0;
     walk(0.0f, 110.0f, 1 << 20, try_exp);
     report("exp", "units in the last place");
@@ -125,7 +124,6 @@ static void close_to_the_library(void **state)
 
 static void infinities_and_nan(void **state)
 {
-    (void)state;
     const float x[3] = {INFINITY, -INFINITY, NAN};
     float y[3];
     ckpt_vector_exp(3, x, 0.0f, 1.0f, y);
@@ -153,7 +151,6 @@ static void fill(uint32_t seed, int64_t n, float *x)
 
 static void reductions_are_right(void **state)
 {
-    (void)state;
     float x[200], y[200];
     for (int64_t n = 1; n <= 200; n++) {
         fill((uint32_t)n, n, x);
@@ -180,7 +177,6 @@ static void reductions_are_right(void **state)
 /* The same values at every shift of 4 bytes from a cache line. */
 static void bits_do_not_depend_on_the_address(void **state)
 {
-    (void)state;
     enum { LENGTH = 333 };
     static float room[LENGTH + 32], out[LENGTH + 32], values[LENGTH], first[6][LENGTH];
     fill(5, LENGTH, values);
@@ -213,7 +209,6 @@ static void bits_do_not_depend_on_the_address(void **state)
 /* An element gives the same bits alone, in the middle of a vector and in the tail; and in place. */
 static void bits_do_not_depend_on_the_place(void **state)
 {
-    (void)state;
     float x[100], all[4][100];
     fill(9, 100, x);
     ckpt_vector_exp(100, x, 0.5f, 3.0f, all[0]);

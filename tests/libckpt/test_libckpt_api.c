@@ -59,7 +59,6 @@ static void same_plans(char *a, char *b)
 
 static void test_a_built_graph_is_that_of_its_json(void **state)
 {
-    (void)state;
     ckpt_error error;
     ckpt_graph *const built = chain();
     ckpt_graph *read = NULL;
@@ -81,7 +80,6 @@ static void test_a_built_graph_is_that_of_its_json(void **state)
 
 static void test_plan_verify_simulate_explain_sweep(void **state)
 {
-    (void)state;
     ckpt_error error;
     ckpt_graph *const graph = chain();
     ckpt_options *const options = options_of("budget", "70%");
@@ -187,7 +185,6 @@ static void test_plan_verify_simulate_explain_sweep(void **state)
 
 static void test_no_plan_is_an_answer(void **state)
 {
-    (void)state;
     ckpt_error error;
     ckpt_graph *const graph = chain();
     ckpt_options *const options = options_of("strategy", "keep-all");
@@ -240,7 +237,6 @@ static int32_t cancel_after(void *context)
 
 static void test_progress_and_cancel(void **state)
 {
-    (void)state;
     ckpt_error error;
     told t = {.calls = 0};
     ckpt_graph *const graph = chain();
@@ -278,7 +274,6 @@ static void test_progress_and_cancel(void **state)
 
 static void test_wrong_texts(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
         int line, column;
@@ -312,7 +307,6 @@ static void test_wrong_texts(void **state)
 
 static void test_wrong_options(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *value, *message;
     } at_once[] = {
@@ -393,7 +387,6 @@ static ckpt_graph *graph_with(int fault)
 
 static void test_wrong_graphs(void **state)
 {
-    (void)state;
     static const char *const wanted[] = {"buffer 0: found no name",
                                          "bytes is -5",
                                          "found phase 9",
@@ -444,7 +437,6 @@ static const char model[] = "{ \"format\": \"ckpt-model/1\", \"name\": \"m\", \"
 
 static void test_models_are_lowered_by_their_options(void **state)
 {
-    (void)state;
     ckpt_error error;
     ckpt_options *const options = options_of("set", "batch=8");
     CHECK_DONE(ckpt_options_set(options, "threads", "2", &error), error);
@@ -467,7 +459,6 @@ static void test_models_are_lowered_by_their_options(void **state)
 
 static void test_documents_in_memory(void **state)
 {
-    (void)state;
     static const char device[] = "{ \"name\": \"mine\", \"flop_per_s\": 1000000000, \"bytes_per_s\": 1000000000 }";
     ckpt_error error;
     ckpt_options *const options = options_of(NULL, NULL);
@@ -633,7 +624,6 @@ static ckpt_code starve_sweep(void *context, ckpt_err *err)
 /* ckpt_test_starve wants no block live, so what a call needs is made outside and counted off. */
 static void test_without_memory(void **state)
 {
-    (void)state;
     assert_true(ckpt_test_starve(starve_graph, NULL) > 3);
     assert_true(ckpt_test_starve(starve_options, NULL) > 2);
     assert_true(ckpt_test_starve(starve_model, NULL) > 5);
@@ -660,7 +650,6 @@ static void test_without_memory(void **state)
 /* The same plan from a graph that was built and from its JSON, but for the words that tell where it came from. */
 static void test_the_same_plan_twice(void **state)
 {
-    (void)state;
     ckpt_error error;
     ckpt_graph *const graph = chain();
     ckpt_plan *const a = plan_of(graph, NULL);

@@ -200,8 +200,7 @@ static int compare_machine(const char *folder)
         char path[4 * NAME_MAX_BYTES];
         (void)snprintf(path, sizeof path, "%.700s/%s", folder, entry[i]->d_name);
         free(entry[i]);
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_profile *profile = NULL;
         ckpt_err err = {0};
         CHECK_OK(ckpt_profile_read(path, &arena, &profile, &err), err);
@@ -209,7 +208,6 @@ static int compare_machine(const char *folder)
         if (known) {
             compare_network(profile, &samples, &arena);
         }
-        ckpt_arena_fini(&arena);
     }
     free(entry);
     if (samples.count > 0) {
@@ -221,7 +219,6 @@ static int compare_machine(const char *folder)
 
 static void recorded_profiles_against_the_model(void **state)
 {
-    (void)state;
     DIR *const machines = opendir(ckpt_source_file("traces"));
     assert_non_null(machines);
     int profiles = 0;

@@ -82,22 +82,20 @@ static bool same_work(const ckpt_node *a, const ckpt_node *b)
 }
 
 /* Every layer of every network, at its real size and at the row's other one, finds a kernel that fits the op's stated
- * allowance: a plan made without a profile can be executed. (Depthwise filters larger than the image did not: size=64.)
- */
+ * allowance: a plan made without a profile can be executed. (Depthwise filters larger than the
+ * image did not: size=64.) */
 static void test_allowances_are_enough(void **state)
 {
-    (void)state;
     static const int thread_counts[] = {1, 2, 7, 16, 2};
     for (int i = 0; i < 5 * TABLE_COUNT; i++) {
         const int row = i / 5, threads = thread_counts[i % 5], set_count = i % 5 == 4 && table[row].set != NULL;
         char path[512];
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_model *model = NULL;
         const ckpt_network *network = NULL;
         ckpt_device *device = NULL;
         (void)snprintf(path, sizeof path, "%s/models/%s", ckpt_source_dir(), table[row].file);
-        ckpt_arena_init(&arena);
         CHECK_OK(ckpt_model_read(path, &table[row].set, set_count, &arena, &model, &err), err);
         CHECK_OK(ckpt_network_infer(model, threads, &arena, &network, &err), err);
         CHECK_OK(ckpt_device_open("cpu", threads, &device, &err), err);
@@ -116,7 +114,6 @@ static void test_allowances_are_enough(void **state)
             }
         }
         ckpt_device_close(device);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -163,7 +160,6 @@ static measured lower(const char *file, const char *set)
 
 static void test_published_parameter_counts(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_COUNT; i++) {
         const measured plain = lower(table[i].file, NULL);
         CHECK(plain.parameters == table[i].parameters, "%s has %lld parameters, published are %lld", table[i].file,
@@ -178,7 +174,6 @@ static void test_published_parameter_counts(void **state)
 
 static void test_every_file_has_a_row(void **state)
 {
-    (void)state;
     DIR *const folder = opendir(ckpt_source_file("models"));
     assert_non_null(folder);
     int found = 0;

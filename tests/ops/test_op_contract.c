@@ -279,7 +279,6 @@ static void run_case(int number, int threads, void (*check)(ckpt_bench *bench))
 
 static void test_every_op_has_two_cases(void **state)
 {
-    (void)state;
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
         int cases = 0;
         for (int i = 0; i < ckpt_case_count; i++) {
@@ -292,7 +291,6 @@ static void test_every_op_has_two_cases(void **state)
 
 static void test_forward(void **state)
 {
-    (void)state;
     for (int i = 0; i < ckpt_case_count; i++) {
         run_case(i, 1 + i % 3, check_forward);
     }
@@ -300,7 +298,6 @@ static void test_forward(void **state)
 
 static void test_backward(void **state)
 {
-    (void)state;
     for (int i = 0; i < ckpt_case_count; i++) {
         run_case(i, 1 + i % 3, check_backward);
     }
@@ -309,7 +306,6 @@ static void test_backward(void **state)
 /* What backward declares is what a plan keeps in memory: nothing may be declared that no case reads. */
 static void test_declared_is_read(void **state)
 {
-    (void)state;
     static const char *const kinds[3] = {"input", "output", "saved tensor"};
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
         memset(declared_bits, 0, sizeof declared_bits);
@@ -329,7 +325,6 @@ static void test_declared_is_read(void **state)
 
 static void test_short_workspace(void **state)
 {
-    (void)state;
     for (int i = 0; i < ckpt_case_count; i++) {
         run_case(i, 2, check_short_workspace);
     }
@@ -364,7 +359,6 @@ static void check_wrong_ids(ckpt_bench *bench)
 
 static void test_wrong_ids(void **state)
 {
-    (void)state;
     for (int i = 0; i < ckpt_case_count; i++) {
         run_case(i, 2, check_wrong_ids);
     }
@@ -386,7 +380,6 @@ static void check_starved_bind(ckpt_bench *bench)
 
 static void test_bind_without_memory(void **state)
 {
-    (void)state;
     for (int i = 0; i < ckpt_case_count; i++) {
         if (i == 0 || strcmp(ckpt_cases[i].op, ckpt_cases[i - 1].op) != 0) {
             run_case(i, 2, check_starved_bind);

@@ -11,9 +11,7 @@
 
 static void test_table(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     int count = 0;
     for (const ckpt_device_model *model = ckpt_device_models; model->name != NULL; model++, count++) {
@@ -39,12 +37,10 @@ static void test_table(void **state)
     assert_null(found);
     assert_non_null(strstr(err.msg, "no device \"a1000\": wanted one of cpu, h200, h100, "));
     assert_non_null(strstr(err.msg, "or a JSON file"));
-    ckpt_arena_fini(&arena);
 }
 
 static void test_roofline(void **state)
 {
-    (void)state;
     const ckpt_device_model device = {.flop_per_s = 1e12, .bytes_per_s = 1e9, .launch_ns = 10};
     assert_int_equal(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 0, 0), 10);
     assert_int_equal(ckpt_roofline_ns(&device, NULL, CKPT_DIRECTION_FORWARD, CKPT_FLOAT32, 5000, 0),
@@ -63,7 +59,6 @@ static void test_roofline(void **state)
  * the nanosecond: what is between two of them is cut off. */
 static void test_roofline_with_cache_and_factors(void **state)
 {
-    (void)state;
     static const ckpt_op_factor factor[] = {{"gelu", {4, 3, 0}}, {"update", {0, 0, 0.5}}, {NULL, {0}}};
     const ckpt_device_model device = {.flop_per_s = 1e12,
                                       .bytes_per_s = 1e9,
@@ -100,7 +95,6 @@ static void test_roofline_with_cache_and_factors(void **state)
 /* A profile's machine block says on what it was recorded. */
 static void test_machines(void **state)
 {
-    (void)state;
     static const struct {
         bool gpu;
         const char *device, *model; /* model NULL: none of the table */
@@ -135,9 +129,7 @@ static ckpt_code read_text(const char *text, ckpt_arena *arena, const ckpt_devic
 
 static void test_own_file(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     const ckpt_device_model *device = NULL;
     CHECK_OK(read_text("{ \"name\": \"mine\", \"about\": \"measured\", \"memory_bytes\": 8000, \"flop_per_s\": 2e12,"
@@ -194,28 +186,22 @@ static void test_own_file(void **state)
         CHECK(strstr(err.msg, "test_device.json:1:") != NULL, "no place in \"%s\"", err.msg);
     }
     assert_int_equal(ckpt_device_model_find("./no/such/file.json", &arena, &device, &err), CKPT_IO);
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code find_own(void *context, ckpt_err *err)
+static ckpt_code find_own(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     (void)context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_device_model *device = NULL;
-    const ckpt_code code = ckpt_device_model_find(path, &arena, &device, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_device_model_find(path, arena, &device, err);
 }
 
 static void test_starved(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     static const char text[] = "{ \"name\": \"mine\", \"flop_per_s\": 2e12, \"bytes_per_s\": 3e11,"
                                " \"op_factors\": { \"gelu\": { \"forward\": 2 } } }";
     CHECK_OK(ckpt_file_write(path, text, strlen(text), &err), err);
-    assert_true(ckpt_test_starve(find_own, NULL) > 0);
+    assert_true(ckpt_test_starve_arena(find_own, NULL) > 0);
 }
 
 int main(void)

@@ -97,8 +97,7 @@ static void compare_statics(const char *file, const ckpt_lowered *wide, const ck
 
 static void compare_file(const char *file, int threads)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_lowered *const wide = lower_file(file, "float32", threads, &arena);
     const ckpt_lowered *const narrow = lower_file(file, "bfloat16", threads, &arena);
     const ckpt_graph *const w = wide->graph, *const n = narrow->graph;
@@ -117,7 +116,6 @@ static void compare_file(const char *file, int threads)
               file, n->buffer[b].name, (long long)n->buffer[b].bytes);
     }
     compare_statics(file, wide, narrow, &arena);
-    ckpt_arena_fini(&arena);
 }
 
 static void each_file(void (*with)(const char *file, int threads), int threads)
@@ -138,7 +136,6 @@ static void each_file(void (*with)(const char *file, int threads), int threads)
 
 static void test_models_in_bfloat16(void **state)
 {
-    (void)state;
     each_file(compare_file, 2);
     each_file(compare_file, CKPT_ON_GPU);
 }
@@ -160,7 +157,6 @@ static void start_mixed(test_model *m)
 
 static void test_by_hand(void **state)
 {
-    (void)state;
     test_model m;
     start_mixed(&m);
     const ckpt_lowered *const lowered = test_lower(&m);
@@ -198,7 +194,6 @@ static void test_by_hand(void **state)
 
 static void test_wrong_types(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "ids", CKPT_INT32, 2, (int64_t[]){4, 8});
@@ -214,7 +209,6 @@ static void test_wrong_types(void **state)
 /* Bytes that a file states are bytes in either type. */
 static void test_opaque(void **state)
 {
-    (void)state;
     for (int narrow = 0; narrow < 2; narrow++) {
         test_model m;
         test_model_init(&m);
@@ -241,8 +235,7 @@ static void test_opaque(void **state)
 
 static void check_gpu_file(const char *file, int threads)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_lowered *const lowered = lower_file(file, NULL, threads, &arena);
     const ckpt_network *const n = lowered->network;
     assert_int_equal(n->threads, CKPT_ON_GPU);
@@ -261,19 +254,16 @@ static void check_gpu_file(const char *file, int threads)
         CHECK(lowered->graph->op[o].workspace_bytes == wanted, "%s: %s has %lld bytes of workspace, wanted %lld", file,
               lowered->graph->op[o].name, (long long)lowered->graph->op[o].workspace_bytes, (long long)wanted);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void test_gpu_workspaces(void **state)
 {
-    (void)state;
     each_file(check_gpu_file, CKPT_ON_GPU);
 }
 
 /* The roofline takes the rate of the network's type. */
 static void test_gpu_times(void **state)
 {
-    (void)state;
     const ckpt_device_model device = {
         .name = "d", .gpu = true, .flop_per_s = 1e9, .flop_per_s16 = 4e9, .bytes_per_s = 1e15, .launch_ns = 0};
     for (int narrow = 0; narrow < 2; narrow++) {
@@ -306,7 +296,6 @@ static const char *pair_of(test_model *m, const ckpt_graph *g, const char *name)
 
 static void test_gradients_in_place(void **state)
 {
-    (void)state;
     test_model m;
     start_mixed(&m);
     const ckpt_graph *g = test_lower(&m)->graph;

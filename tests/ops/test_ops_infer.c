@@ -145,7 +145,6 @@ static void start_case(test_model *m, const infer_case *c)
 
 static void test_shapes_and_messages(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof infer_cases / sizeof infer_cases[0]; i++) {
         const infer_case *const c = &infer_cases[i];
         test_model m;
@@ -188,7 +187,6 @@ static void start_rows(test_model *m)
 
 static void test_unknown_names(void **state)
 {
-    (void)state;
     test_model m;
     start_rows(&m);
     test_layer(&m, "fc", "linaer", "", "");
@@ -207,7 +205,6 @@ static void test_unknown_names(void **state)
 
 static void test_references(void **state)
 {
-    (void)state;
     test_model m;
     start_rows(&m);
     test_layer(&m, "fc", "relu", "", "");
@@ -223,7 +220,6 @@ static void test_references(void **state)
 
 static void test_optimizers(void **state)
 {
-    (void)state;
     test_model m;
     start_rows(&m);
     test_layer(&m, "fc", "relu", "", "");
@@ -261,7 +257,6 @@ static void test_optimizers(void **state)
 
 static void test_ties(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "ids", CKPT_INT32, 1, (int64_t[]){4});
@@ -302,7 +297,6 @@ static void test_ties(void **state)
 /* Which values want a gradient, and whose memory an alias is. */
 static void test_values(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "image", CKPT_FLOAT32, 4, (int64_t[]){2, 3, 4, 4});
@@ -334,7 +328,6 @@ static void test_values(void **state)
 
 static void test_costs(void **state)
 {
-    (void)state;
     test_model m;
     start_rows(&m);
     test_layer(&m, "one", "linear", "", "features=16");
@@ -354,7 +347,6 @@ static void test_costs(void **state)
 /* Every op of the table says what it is, and its attributes are well formed. */
 static void test_table(void **state)
 {
-    (void)state;
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
         CHECK(ckpt_op_find((*op)->name) == *op, "%s is there twice", (*op)->name);
         CHECK((*op)->formula != NULL && (*op)->source != NULL && (*op)->infer != NULL, "%s", (*op)->name);
@@ -376,23 +368,17 @@ typedef struct starved {
     size_t pad; /* bytes taken before: moves the place where the arena's first block ends */
 } starved;
 
-static ckpt_code infer_all(void *context, ckpt_err *err)
+static ckpt_code infer_all(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_network *network = NULL;
-    const ckpt_code code = ckpt_arena_take(&arena, s->pad, 1) == NULL
-                               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "pad")
-                               : ckpt_network_infer(&s->model->model, 2, &arena, &network, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_arena_take(arena, s->pad, 1) == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "pad")
+                                                     : ckpt_network_infer(&s->model->model, 2, arena, &network, err);
 }
 
 /* Every place that takes memory is the one that finds none, for some pad. */
 static void test_starved(void **state)
 {
-    (void)state;
     test_model m;
     start_rows(&m);
     test_layer(&m, "fc", "linear", "", "features=16");
@@ -401,7 +387,7 @@ static void test_starved(void **state)
     test_layer(&m, "loss", "mse", "shaped shaped", "");
     for (size_t pad = 0; pad < 12000; pad += 16) {
         starved s = {.model = &m, .pad = pad};
-        assert_true(ckpt_test_starve(infer_all, &s) > 0);
+        assert_true(ckpt_test_starve_arena(infer_all, &s) > 0);
     }
     test_model_fini(&m);
 }

@@ -36,7 +36,6 @@ static void expect(test_model *m, const char *wanted)
 
 static void test_chain(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
@@ -65,7 +64,6 @@ static void test_chain(void **state)
 
 static void test_details_of_a_chain(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 3, 5);
     ckpt_layer *const first = test_layer(&m, "fc", "linear", "", "features=5");
@@ -113,7 +111,6 @@ static void test_details_of_a_chain(void **state)
 
 static void test_residual(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
@@ -133,7 +130,6 @@ static void test_residual(void **state)
 
 static void test_value_read_twice(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
@@ -174,7 +170,6 @@ static void test_value_read_twice(void **state)
  * overwrote the gate of the others. */
 static void test_gate_is_not_overwritten_by_small_image(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 4, (int64_t[]){1, 4, 2, 2});
@@ -191,7 +186,6 @@ static void test_gate_is_not_overwritten_by_small_image(void **state)
 
 static void test_unused_output(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
@@ -214,7 +208,6 @@ static void test_unused_output(void **state)
 
 static void test_alias(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
@@ -245,7 +238,6 @@ static void test_alias(void **state)
 /* An alias of a model input is static; one that copies is a layer like any other. */
 static void test_alias_of_input(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "image", CKPT_FLOAT32, 4, (int64_t[]){2, 1, 4, 4});
@@ -270,7 +262,6 @@ static void test_alias_of_input(void **state)
 
 static void test_ties(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "ids", CKPT_INT32, 1, (int64_t[]){4});
@@ -299,7 +290,6 @@ static void test_ties(void **state)
 /* A layer norm cannot add into a tied gradient: both parameters are staged. */
 static void test_tied_staging(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "one", "layernorm", "", "");
@@ -320,7 +310,6 @@ static void test_tied_staging(void **state)
 
 static void test_no_loss(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "l0", "opaque", "",
@@ -348,7 +337,6 @@ static void test_no_loss(void **state)
 /* Two losses added up can be planned; a loss that something reads has a gradient like any value. */
 static void test_losses_inside(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
@@ -371,7 +359,6 @@ static void test_losses_inside(void **state)
 
 static void test_statics(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 4, (int64_t[]){2, 3, 4, 4});
@@ -406,7 +393,6 @@ static void test_statics(void **state)
 /* A tied parameter lies where its owner's does, whether the owner comes before or after. */
 static void test_statics_of_ties(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "first", "linear", "", "features=8 bias=false");
@@ -428,7 +414,6 @@ static void test_statics_of_ties(void **state)
 
 static void test_too_large(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     const int64_t wide = (int64_t)1 << 40;
@@ -446,7 +431,6 @@ static void test_too_large(void **state)
 /* Times, workspaces and the link come from the profile; its rows must fit the model. */
 static void test_profile(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
@@ -510,7 +494,6 @@ static void test_profile(void **state)
 
 static void test_starved(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");

@@ -87,7 +87,6 @@ static int compare(test_model *m, const ckpt_network *gpu)
 
 static void random_networks(void **state)
 {
-    (void)state;
     int saved = 0;
     for (int round = 0; round < ROUNDS; round++) {
         test_model m;
@@ -140,7 +139,6 @@ static void check_groups(const ckpt_lowered *lowered, const char *groups)
 
 static void sums_by_hand(void **state)
 {
-    (void)state;
     static const struct {
         const char *layers; /* "name op inputs", separated by ';' */
         const char *groups; /* layers whose gradients are one buffer stand together */
@@ -189,15 +187,13 @@ static void sums_by_hand(void **state)
 /* No sum of a transformer's or ResNet's residual stream copies anything. */
 static void networks_people_know(void **state)
 {
-    (void)state;
     static const char *const file[] = {"gpt2-124m", "bert-large", "resnet50", "mobilenetv2"};
     for (size_t i = 0; i < sizeof file / sizeof file[0]; i++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_model *model = NULL;
         const ckpt_network *network = NULL;
         const ckpt_lowered *lowered = NULL;
-        ckpt_arena_init(&arena);
         const char *const path = ckpt_arena_format(&arena, "%s/models/%s.json", ckpt_source_dir(), file[i]);
         CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
         CHECK_OK(ckpt_network_infer(model, CKPT_ON_GPU, &arena, &network, &err), err);
@@ -214,7 +210,6 @@ static void networks_people_know(void **state)
                   "%s: %s stages", file[i], lowered->graph->op[o].name);
         }
         assert_true(sums > 0);
-        ckpt_arena_fini(&arena);
     }
 }
 

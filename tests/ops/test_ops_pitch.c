@@ -44,7 +44,6 @@ static const ckpt_network *infer(test_model *m, int64_t features, ckpt_dtype dty
 
 static void rule(void **state)
 {
-    (void)state;
     static const struct {
         int64_t features;
         ckpt_dtype dtype;
@@ -92,7 +91,6 @@ static ckpt_bytes buffer_bytes(const ckpt_graph *graph, const char *name)
 /* The graph has what is taken; every section of parameters has the spare elements, once for both layers. */
 static void bytes_taken(void **state)
 {
-    (void)state;
     for (int dtype = 0; dtype < 2; dtype++) {
         test_model m;
         ckpt_err err = {0};

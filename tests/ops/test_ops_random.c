@@ -212,7 +212,6 @@ static void check(test_model *m, const ckpt_lowered *lowered)
 
 static void test_random_networks(void **state)
 {
-    (void)state;
     int backward = 0;
     int added = 0;
     for (int round = 0; round < ROUNDS; round++) {

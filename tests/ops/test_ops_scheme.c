@@ -134,7 +134,6 @@ static void compare_rest(test_model *m, const ckpt_lowered *plain, const ckpt_lo
 
 static void test_micro_batches_are_plain_steps(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     for (uint64_t round = 0; round < rounds; round++) {
         test_model m;
@@ -251,7 +250,6 @@ static void check_no_run_again(const ckpt_lowered *lowered, int update, int owne
 
 static void test_fused_gradients(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int gradients = 0, shared = 0;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -292,7 +290,6 @@ static void test_fused_gradients(void **state)
 /* What a person wrote down. */
 static void test_names_by_hand(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
@@ -396,7 +393,6 @@ static void check_layout(test_model *m, const ckpt_network *network)
 
 static void test_static_block(void **state)
 {
-    (void)state;
     for (int round = 0; round < 200; round++) {
         test_model m;
         test_random_model(&m, LAYERS);
@@ -420,7 +416,6 @@ static void test_static_block(void **state)
 /* So many micro-batches that inputs, or the numbers of ops, do not fit. */
 static void test_too_many(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){1 << 18, (int64_t)1 << 36});
@@ -443,7 +438,6 @@ static void test_too_many(void **state)
 /* What was measured is of one micro-batch, and of the update of the whole layer. */
 static void test_profile(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");
@@ -482,7 +476,6 @@ static void test_profile(void **state)
 
 static void test_starved(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "fc", "linear", "", "features=8");

@@ -309,7 +309,6 @@ static void check_norm(const spread_step *s)
 
 static void test_replicas_do_a_step_and_reduce(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int buckets = 0;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -375,7 +374,6 @@ static void check_sum_time(const spread_step *s, const ckpt_tied_group *group, c
  * backward. */
 static void test_sums_of_copies(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int sums = 0;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -441,7 +439,6 @@ static ckpt_ns total(const ckpt_lowered *lowered, bool reductions)
  * no more. */
 static void test_times(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     uint64_t hidden = 0;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -477,7 +474,6 @@ static void test_times(void **state)
 /* A copy that no gradient comes to would never be updated. */
 static void test_copies_without_a_gradient_are_refused(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "a", "linear", "x", "features=8");
@@ -498,7 +494,6 @@ static void test_copies_without_a_gradient_are_refused(void **state)
 
 static void test_by_hand(void **state)
 {
-    (void)state;
     test_model m;
     test_model_init(&m);
     test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){4, 8});
@@ -528,7 +523,6 @@ static void test_by_hand(void **state)
 /* Once written beyond an array on the stack. */
 static void test_hundreds_of_copies(void **state)
 {
-    (void)state;
     enum { COPIES = 200 };
     test_model m;
     test_model_rows(&m, 4, 8);

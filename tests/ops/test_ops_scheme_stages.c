@@ -95,7 +95,6 @@ static int compare_stage(pipeline *p, int s, int batch)
 
 static void test_stages_are_the_whole_step(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     for (uint64_t round = 0; round < rounds; round++) {
         pipeline p;
@@ -237,7 +236,6 @@ static int check_clock(const pipeline *p, int s)
 
 static void test_messages_are_waited_for_when_they_have_come(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int checked = 0;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -253,7 +251,6 @@ static void test_messages_are_waited_for_when_they_have_come(void **state)
 
 static void test_every_send_is_received(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(ROUNDS, FEW);
     int messages = 0, relayed = 0;
     for (uint64_t round = 0; round < rounds; round++) {
@@ -388,7 +385,6 @@ static void run_all(const pipeline *p, manner how)
 
 static void test_no_ranks_wait_for_each_other(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(2 * ROUNDS, FEW);
     for (uint64_t round = 0; round < rounds; round++) {
         pipeline p;
@@ -403,7 +399,6 @@ static void test_no_ranks_wait_for_each_other(void **state)
 /* As few micro-batches as 1F1B says are between their forward and their backward. */
 static void test_micro_batches_under_way(void **state)
 {
-    (void)state;
     for (int batches = 1; batches <= 8; batches++) {
         test_model m;
         test_model_rows(&m, 4, 8);
@@ -442,7 +437,6 @@ static void test_micro_batches_under_way(void **state)
 /* A skip over two stages, by hand: the value goes by the stage that reads it, its gradient comes back the same way. */
 static void test_relay_by_hand(void **state)
 {
-    (void)state;
     test_model m;
     test_model_rows(&m, 4, 8);
     test_layer(&m, "a", "linear", "", "features=8");

@@ -118,17 +118,15 @@ static void write_model(const row *r, const char *path, char *text, size_t room)
 
 static void test_shapes_and_messages(void **state)
 {
-    (void)state;
     const char *const path = ckpt_work_file("ops_shapes.json");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const row *const r = &rows[i];
         static char file[4096];
         char shown[32 * CKPT_SHAPE_TEXT] = "";
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_model *model = NULL;
         const ckpt_network *network = NULL;
-        ckpt_arena_init(&arena);
         write_model(r, path, file, sizeof file);
         CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
         if (ckpt_network_infer(model, 2, &arena, &network, &err) == CKPT_OK) {
@@ -144,7 +142,6 @@ static void test_shapes_and_messages(void **state)
             CHECK(strstr(err.msg, "ops_shapes.json:1:") != NULL && strstr(err.msg, r->op) != NULL,
                   "row %zu: \"%s\" names no place or no op", i, err.msg);
         }
-        ckpt_arena_fini(&arena);
     }
 }
 

@@ -267,7 +267,6 @@ static void check_parts(test_model *m, const ckpt_lowered *l, const tables *t, c
 
 static void test_random_networks(void **state)
 {
-    (void)state;
     int impossible = 0;
     int bound = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -344,7 +343,6 @@ static void refused_choice(test_model *m, int stages, double weight, const char 
 
 static void test_refused(void **state)
 {
-    (void)state;
     test_model m;
     five_layers(&m);
     refused_choice(&m, 0, 0.5,
@@ -359,7 +357,6 @@ static void test_refused(void **state)
 
 static void test_tied_layers_may_be_in_two_stages(void **state)
 {
-    (void)state;
     test_model m;
     five_layers(&m);
     m.layer[4].tie = 0;
@@ -374,7 +371,6 @@ static void test_tied_layers_may_be_in_two_stages(void **state)
 
 static void test_given(void **state)
 {
-    (void)state;
     static const struct {
         int stage[6]; /* of a, b, c, d, e, loss */
         int stages;
@@ -414,7 +410,6 @@ static void test_given(void **state)
 
 static void test_describe_refused(void **state)
 {
-    (void)state;
     test_model m;
     five_layers(&m);
     const ckpt_lowered *const l = test_lower(&m);
@@ -431,7 +426,6 @@ static void test_describe_refused(void **state)
 /* The last layers can have nothing that runs only behind an alias: of "x", which any stage has. */
 static void test_nothing_runs_at_the_end(void **state)
 {
-    (void)state;
     test_model m;
     five_layers(&m);
     m.model.layer_count = 4;
@@ -444,28 +438,22 @@ static void test_nothing_runs_at_the_end(void **state)
     test_model_fini(&m);
 }
 
-static ckpt_code all(void *context, ckpt_err *err)
+static ckpt_code all(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_lowered *const l = context;
-    ckpt_arena arena;
     ckpt_scheme scheme = {.micro_batches = 2, .replicas = 1, .stages = 3};
     const ckpt_part *part = NULL;
     int stages = 0;
-    ckpt_arena_init(&arena);
-    ckpt_code code = ckpt_partition_given(l->network, &arena, &stages, &scheme.first_layer, err);
-    code =
-        code == CKPT_OK ? ckpt_partition_choose(l->network, l, &scheme, 0.5, &arena, &scheme.first_layer, err) : code;
-    code = code == CKPT_OK ? ckpt_partition_describe(l->network, l, &scheme, &arena, &part, err) : code;
-    ckpt_arena_fini(&arena);
-    return code;
+    ckpt_code code = ckpt_partition_given(l->network, arena, &stages, &scheme.first_layer, err);
+    code = code == CKPT_OK ? ckpt_partition_choose(l->network, l, &scheme, 0.5, arena, &scheme.first_layer, err) : code;
+    return code == CKPT_OK ? ckpt_partition_describe(l->network, l, &scheme, arena, &part, err) : code;
 }
 
 static void test_no_memory(void **state)
 {
-    (void)state;
     test_model m;
     five_layers(&m);
-    ckpt_test_starve(all, (void *)test_lower(&m));
+    ckpt_test_starve_arena(all, (void *)test_lower(&m));
     test_model_fini(&m);
 }
 

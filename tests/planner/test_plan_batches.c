@@ -74,7 +74,6 @@ static const ckpt_graph *chain(ckpt_arena *arena)
 
 static void labels_are_read(void **state)
 {
-    (void)state;
     static const struct {
         const char *label;
         int batch, length;
@@ -93,7 +92,6 @@ static void labels_are_read(void **state)
 /* With rules, with a grouping, with a policy: on each micro-batch what the graph of one says, and units of its own. */
 static void what_is_set_holds_in_every_micro_batch(void **state)
 {
-    (void)state;
     static const struct {
         ckpt_rule rule[2];
         int count;
@@ -107,8 +105,7 @@ static void what_is_set_holds_in_every_micro_batch(void **state)
                  {{{CKPT_RULE_CHECKPOINT, "h.*.*"}, {0}}, 1, "segments:2"}};
     int units = 0;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_text notes;
         ckpt_text_init(&notes);
         ckpt_err err = {0};
@@ -140,7 +137,6 @@ static void what_is_set_holds_in_every_micro_batch(void **state)
                   (int)c, found->name, found->segment, path);
         }
         ckpt_text_fini(&notes);
-        ckpt_arena_fini(&arena);
     }
     CHECK(units > 50, "hardly any units");
 }
@@ -148,9 +144,7 @@ static void what_is_set_holds_in_every_micro_batch(void **state)
 /* A label that only looks like one is left alone; a pattern that names a micro-batch matches nothing. */
 static void other_names_are_names(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_text notes;
     ckpt_text_init(&notes);
     ckpt_err err = {0};
@@ -173,15 +167,12 @@ static void other_names_are_names(void **state)
     CHECK_OK(ckpt_choose(&odd, &literal, 1, false, NULL, &arena, &made, &notes, &err), err);
     CHECK(made->op[1].checkpoint == CKPT_YES && made->op[0].checkpoint == CKPT_UNSET, "the odd name is not obeyed");
     ckpt_text_fini(&notes);
-    ckpt_arena_fini(&arena);
 }
 
 /* Every micro-batch's last unit is kept where recomputing it saves nothing, and all others run again once. */
 static void last_unit_of_each_micro_batch_is_not_recomputed_for_nothing(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_text notes;
     ckpt_text_init(&notes);
     ckpt_err err = {0};
@@ -202,7 +193,6 @@ static void last_unit_of_each_micro_batch_is_not_recomputed_for_nothing(void **s
     CHECK(runs[0] > 0 && runs[1] == BATCHES * runs[0], "%d runs again, with %d micro-batches %d", runs[0], BATCHES,
           runs[1]);
     ckpt_text_fini(&notes);
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct starved {
@@ -226,12 +216,9 @@ static ckpt_code choose_all(void *context, ckpt_err *err)
 
 static void memory_ends(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     starved s = {repeat(chain(&arena), 2, &arena)};
     CHECK(ckpt_test_starve(choose_all, &s) > 1, "hardly anything was allocated");
-    ckpt_arena_fini(&arena);
 }
 
 /* What is said of a budget that cannot be met needs the allocations of the candidate of minimum peak at two efforts.
@@ -239,11 +226,9 @@ static void memory_ends(void **state)
  * linear=save. */
 static void places_of_what_cannot_fit_are_worked_out_once(void **state)
 {
-    (void)state;
     static const uint64_t seeds[] = {14, 37}; /* in which places are hard to find */
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_graph *const graph = ckpt_test_step(&arena, seeds[i], 30);
         int64_t once = 0, all = 0;
@@ -262,7 +247,6 @@ static void places_of_what_cannot_fit_are_worked_out_once(void **state)
         CHECK(plan->verdict == CKPT_INFEASIBLE && once > 10000000, "seed %d: places are found at once", (int)seeds[i]);
         CHECK(all >= once && all < 2 * once, "seed %d: %lld comparisons, once takes %lld", (int)seeds[i],
               (long long)all, (long long)once);
-        ckpt_arena_fini(&arena);
     }
 }
 

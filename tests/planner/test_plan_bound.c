@@ -30,8 +30,7 @@ static ckpt_bytes all_bytes(const ckpt_graph *graph)
 static void check_bound(const ckpt_graph *graph, uint64_t seed, ckpt_bytes limit, ckpt_ns best, ckpt_ns *bound_sum)
 {
     ckpt_err err = {0};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     for (int effort = CKPT_EFFORT_LOW; effort <= CKPT_EFFORT_MORE; effort++) {
         const ckpt_plan_options options = {.effort = effort};
         ckpt_bound bound = {0};
@@ -52,18 +51,15 @@ static void check_bound(const ckpt_graph *graph, uint64_t seed, ckpt_bytes limit
             assert_int_equal(strcmp(told.how, "exact") == 0, told.time_ns == best);
         }
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void never_above_the_optimum(void **state)
 {
-    (void)state;
     ckpt_ns best_sum = 0, bound_sum = 0, first_sum = 0;
     int exact = 0, cases = 0;
     const uint64_t graphs = ckpt_test_rounds(120, 24);
     for (uint64_t seed = 1; seed <= graphs; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
@@ -85,7 +81,6 @@ static void never_above_the_optimum(void **state)
                 first_sum += first;
             }
         }
-        ckpt_arena_fini(&arena);
     }
     print_message("%d cases: %d met; of the time above keep-all's, %.1f %% is proved\n", cases, exact,
                   100.0 * (double)(bound_sum - first_sum) / (double)(best_sum - first_sum));
@@ -96,7 +91,6 @@ static void never_above_the_optimum(void **state)
 /* Groups of a single buffer upwards, so that tiny graphs too are cut, with crossing buffers told apart or not. */
 static void no_partition_is_above_the_optimum(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     const ckpt_plan_options options = {0};
     const ckpt_weight none = {0};
@@ -104,8 +98,7 @@ static void no_partition_is_above_the_optimum(void **state)
     double proved = 0, paid = 0;
     const uint64_t graphs = ckpt_test_rounds(80, 16);
     for (uint64_t seed = 1; seed <= graphs; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL), most = all_bytes(graph);
         ckpt_ns first_runs = 0;
@@ -136,7 +129,6 @@ static void no_partition_is_above_the_optimum(void **state)
                 }
             }
         }
-        ckpt_arena_fini(&arena);
     }
     print_message("%" PRIu64 " partitions with crossing buffers told apart; %.1f %% proved\n", crossed,
                   100 * proved / paid);
@@ -146,14 +138,12 @@ static void no_partition_is_above_the_optimum(void **state)
 /* With a link, plans of all three kinds; on chains like these, the joint ones are shown to be optimal elsewhere. */
 static void never_above_a_plan_with_copies(void **state)
 {
-    (void)state;
     static const char *const names[] = {"joint", "offload-only", "recompute-only"};
     ckpt_err err = {0};
     double proved = 0, paid = 0;
     const uint64_t graphs = ckpt_test_rounds(10, 4);
     for (uint64_t seed = 1; seed <= graphs; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const int64_t rate = INT64_C(1000000000) << (seed % 4); /* 1 to 8 bytes a nanosecond */
         const ckpt_graph *const graph = ckpt_test_variant(
             ckpt_test_chain(&arena, seed, 3 + (int)(seed % 4), 8, 50, 200), &arena, seed, seed % 3 == 0, rate, rate);
@@ -179,7 +169,6 @@ static void never_above_a_plan_with_copies(void **state)
             proved += best < INT64_MAX ? (double)(bound.time_ns - first_runs) : 0;
             paid += best < INT64_MAX ? (double)(best - first_runs) : 0;
         }
-        ckpt_arena_fini(&arena);
     }
     print_message("with a link, %.1f %% proved\n", 100 * proved / paid);
     assert_true(proved > 0);
@@ -189,7 +178,6 @@ static void never_above_a_plan_with_copies(void **state)
  * written again, in 3 ns; below 15 bytes there is no room for b and the gradient, nor for a and the gradient. */
 static void by_hand(void **state)
 {
-    (void)state;
     enum { A, B, G };
     static const int a[] = {A}, b[] = {B}, g[] = {G}, ag[] = {A, G};
     const ckpt_buffer buffer[] = {{"a", 10, CKPT_ACTIVATION}, {"b", 10, CKPT_ACTIVATION}, {"g", 5, CKPT_GRADIENT}};
@@ -200,8 +188,7 @@ static void by_hand(void **state)
         {.name = "ba", .layer = "", .phase = CKPT_BACKWARD, .reads = {ag, 2}, .time_ns = 1},
     };
     ckpt_graph graph = {.source = "", .name = "hand", .buffer = buffer, .buffer_count = 3, .op = op, .op_count = 4};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
     const struct {
@@ -218,32 +205,25 @@ static void by_hand(void **state)
     ckpt_bytes peak = 0;
     CHECK_OK(ckpt_bound_peak(&graph, &arena, &peak, &err), err);
     assert_int_equal(peak, 15);
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_graph *const graph = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
     ckpt_bound bound;
     ckpt_bytes peak = 0;
-    ckpt_code code = ckpt_bound_peak(graph, &arena, &peak, err);
+    ckpt_code code = ckpt_bound_peak(graph, arena, &peak, err);
     if (code == CKPT_OK) {
-        code = ckpt_bound_find(graph, peak + 100, INT64_MAX, &options, &arena, &bound, err);
+        code = ckpt_bound_find(graph, peak + 100, INT64_MAX, &options, arena, &bound, err);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void out_of_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
-    assert_true(ckpt_test_starve(starved, ckpt_test_step(&arena, 7, 24)) > 10);
-    ckpt_arena_fini(&arena);
+    CKPT_TEST_ARENA(arena);
+    assert_true(ckpt_test_starve_arena(starved, ckpt_test_step(&arena, 7, 24)) > 10);
 }
 
 int main(void)

@@ -124,13 +124,11 @@ static bool plain_can(const ckpt_graph *graph)
 
 static void brute_force_is_right(void **state)
 {
-    (void)state;
     static plain p;
     int compared = 0;
     const uint64_t seeds = ckpt_test_rounds(150, 30);
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
         if (plain_can(graph)) {
             const ckpt_bytes min_peak = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
@@ -147,7 +145,6 @@ static void brute_force_is_right(void **state)
                 compared++;
             }
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(150 * compared > 50 * (int)seeds, "only %d compared", compared);
 }
@@ -240,8 +237,7 @@ static void check_bound(const judge *j, const char *who, ckpt_ns bound, const ch
 
 static void judge_strategy(const judge *j, const ckpt_strategy *strategy, const ckpt_plan_options *options, tally *t)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
     CHECK_OK(strategy->plan(j->graph, j->limit, options, &arena, &candidates, &err), err);
@@ -258,7 +254,6 @@ static void judge_strategy(const judge *j, const ckpt_strategy *strategy, const 
         check_bound(j, strategy->name, candidates.bound_ns, candidates.bound_scope);
     }
     count(t, j->seed, candidates.count > 0 ? candidates.candidate[0].time : INT64_MAX, j->best);
-    ckpt_arena_fini(&arena);
 }
 
 static ckpt_ns judge_auto(const judge *j, const ckpt_plan_options *options)
@@ -288,8 +283,7 @@ static ckpt_ns judge_auto(const judge *j, const ckpt_plan_options *options)
 
 static void judge_bounds(const judge *j, const ckpt_plan_options *options)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_bound bound = {0};
     ckpt_bytes peak = 0;
     ckpt_err err = {0};
@@ -299,34 +293,29 @@ static void judge_bounds(const judge *j, const ckpt_plan_options *options)
     CHECK_OK(ckpt_bound_peak(j->graph, &arena, &peak, &err), err);
     CHECK(peak <= j->min_peak, "seed %d: a peak of at least %lld, but %lld is possible", (int)j->seed, (long long)peak,
           (long long)j->min_peak);
-    ckpt_arena_fini(&arena);
 }
 
 /* The best persistent schedule of a chain, which strategy chain finds and proves, against the best of all. */
 static void judge_persistent(const judge *j, const ckpt_plan_options *options, tally *t)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
     CHECK_OK(ckpt_strategy_find("chain")->plan(j->graph, j->limit, options, &arena, &candidates, &err), err);
     CHECK(candidates.count == 0 || (candidates.has_bound && candidates.bound_ns == candidates.candidate[0].time),
           "seed %d, limit %lld: the best of its class is not proved", (int)j->seed, (long long)j->limit);
     count(t, j->seed, candidates.count > 0 ? candidates.candidate[0].time : INT64_MAX, j->best);
-    ckpt_arena_fini(&arena);
 }
 
 /* auto and bounds at all limits of every graph; every strategy at one limit of every other graph of each kind. */
 static void nothing_is_below_the_optimum(void **state)
 {
-    (void)state;
     static tally strategies[STRATEGIES_MAX];
     tally chains = {0}, others = {0}, persistent = {0};
     const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk};
     graphs = graphs > 0 ? graphs : ckpt_test_rounds(GRAPHS, GRAPHS / 7);
     for (uint64_t seed = first_seed; seed < first_seed + graphs; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         bool chain = false;
         judge j = {.graph = ckpt_brute_graph(&arena, seed, &chain), .seed = seed};
         j.min_peak = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
@@ -347,7 +336,6 @@ static void nothing_is_below_the_optimum(void **state)
                 judge_persistent(&j, &options, &persistent);
             }
         }
-        ckpt_arena_fini(&arena);
     }
     for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
         const char *const name = ckpt_strategy_table[s]->name;
@@ -395,13 +383,11 @@ static ckpt_graph *set_something(const ckpt_graph *graph, uint64_t seed, ckpt_ar
  * ops of their own. */
 static void nothing_that_obeys_is_below_its_bound(void **state)
 {
-    (void)state;
     const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk};
     const uint64_t seeds = ckpt_test_rounds(240, 120);
     int bounds = 0, above = 0, tight = 0;
     for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_order order;
         ckpt_order_init(&order);
@@ -426,7 +412,6 @@ static void nothing_that_obeys_is_below_its_bound(void **state)
             }
         }
         ckpt_order_fini(&order);
-        ckpt_arena_fini(&arena);
     }
     print_message("%d bounds of scope flagged, %d reached, %d above the best of all schedules\n", bounds, tight, above);
     CHECK(240 * bounds > 40 * (int)seeds && above > 0, "hardly any bounds: %d, %d above all", bounds, above);

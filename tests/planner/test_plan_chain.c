@@ -272,18 +272,15 @@ static void compare_with_class(const ckpt_graph *graph, enumeration *e, int seed
 
 static void equals_its_class(void **state)
 {
-    (void)state;
     tally sum = {0};
     for (int seed = 1; seed <= 80; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         enumeration e = {.n = 2 + seed % 4};
         e.graph = ckpt_test_chain(&arena, (uint64_t)seed, e.n, 6, seed % 2 == 0 ? 1 : 64, 9);
         for (int k = 0; k <= e.n; k++) {
             e.first[k] = k;
         }
         compare_with_class(e.graph, &e, seed, &arena, &sum);
-        ckpt_arena_fini(&arena);
     }
     CHECK(sum.feasible > 100 && sum.squeezed > 50, "too easy: %d feasible, %d with recomputation", sum.feasible,
           sum.squeezed);
@@ -315,18 +312,15 @@ static const ckpt_graph *in_place_inside(const ckpt_graph *graph, const enumerat
 /* Blocks of several ops: what a run keeps, drops and is recomputed inside a block matters. */
 static void equals_its_class_of_blocks(void **state)
 {
-    (void)state;
     tally sum = {0};
     for (int seed = 1; seed <= 600; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         enumeration e = {.n = 2 + seed % 4};
         e.graph = ckpt_test_blocks(&arena, (uint64_t)seed, e.n, 9, 9, e.first);
         if (seed % 2 == 0) {
             e.graph = in_place_inside(e.graph, &e, &arena, (uint64_t)seed);
         }
         compare_with_class(e.graph, &e, seed, &arena, &sum);
-        ckpt_arena_fini(&arena);
     }
     CHECK(sum.feasible > 480 && sum.squeezed > 240 && sum.bounded > 120,
           "too easy: %d feasible, %d with recomputation, %d bounded", sum.feasible, sum.squeezed, sum.bounded);
@@ -334,12 +328,10 @@ static void equals_its_class_of_blocks(void **state)
 
 static void never_below_the_optimum(void **state)
 {
-    (void)state;
     int equal = 0;
     int cases = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const int n = 3 + (int)(seed % 2);
         const ckpt_graph *const graph = ckpt_test_chain(&arena, seed + 100, n, 5, 1, 9);
         ckpt_err err = {0};
@@ -362,7 +354,6 @@ static void never_below_the_optimum(void **state)
             cases++;
             equal += time == best;
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(2 * equal > cases, "optimal in only %d of %d cases", equal, cases);
 }
@@ -370,11 +361,9 @@ static void never_below_the_optimum(void **state)
 /* Less effort may cost time, never legality, and its bound stays a bound. */
 static void low_effort(void **state)
 {
-    (void)state;
     int exact = 0;
     for (uint64_t seed = 1; seed <= 8; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, 60, 1000, 1, 50);
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -393,7 +382,6 @@ static void low_effort(void **state)
               "seed %d: %lld .. %lld, but %lld is the optimum", (int)seed, (long long)least.bound_ns,
               (long long)least_time, (long long)most_time);
         exact += least_time == most_time;
-        ckpt_arena_fini(&arena);
     }
     CHECK(exact > 3, "optimal in only %d cases", exact);
 }

@@ -291,17 +291,14 @@ static void compare(const figures *c, int seed, ckpt_arena *arena, int *cases, i
 
 static void equals_all_schedules(void **state)
 {
-    (void)state;
     int cases = 0;
     int impossible = 0;
     for (int seed = 1; seed <= 260; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_dice dice = {(uint64_t)seed * 7919};
         figures c;
         make(&c, &dice, 1 + seed % 6, 1 + seed % OPTIONS, seed % 4 == 0, seed % 5 == 0 ? 3 : 40);
         compare(&c, seed, &arena, &cases, &impossible);
-        ckpt_arena_fini(&arena);
     }
     CHECK(cases > 1500 && impossible > 80, "too easy: %d cases, %d impossible", cases, impossible);
 }
@@ -396,13 +393,11 @@ static void make_plausible(figures *c, ckpt_dice *dice, int n, int kinds, bool m
 
 static void equals_the_table(void **state)
 {
-    (void)state;
     int squeezed = 0;
     table *const x = ckpt_memory_get(sizeof *x);
     assert_non_null(x);
     for (int seed = 1; seed <= 18; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_dice dice = {(uint64_t)seed * 104729};
         figures c;
         const int n = 10 + seed;
@@ -420,7 +415,6 @@ static void equals_the_table(void **state)
             CHECK(none || seed % 2 == 1 || result.exact, "seed %d, limit %lld: not exact", seed, (long long)limit);
             squeezed += !none && best > x->at[1][n][BYTES];
         }
-        ckpt_arena_fini(&arena);
     }
     ckpt_memory_put(x);
     CHECK(squeezed > 200, "too easy: %d", squeezed);
@@ -429,10 +423,8 @@ static void equals_the_table(void **state)
 /* Blocks that are equal but for a saved set that nobody can use: the same answer, and the equal ones take less. */
 static void equal_blocks_are_solved_once(void **state)
 {
-    (void)state;
     for (int seed = 1; seed <= 6; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_dice dice = {(uint64_t)seed * 31};
         figures c;
         make_plausible(&c, &dice, BLOCKS, 1 + seed % 3, seed % 2 == 0, 12);
@@ -456,41 +448,33 @@ static void equal_blocks_are_solved_once(void **state)
                   (long long)each.schedule.time);
             CHECK(once.work <= each.work, "seed %d: equal blocks took more", seed);
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const figures *const c = context;
     const ckpt_plan_options options = {0};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_dp_effort effort = {.points = 4};
     ckpt_dp_result result;
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
-    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, &arena, &result, err);
-    code = code == CKPT_OK ? ckpt_dp_min_peak(&c->chain, &arena, &peak, &schedule, err) : code;
-    ckpt_arena_fini(&arena);
-    return code;
+    ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, arena, &result, err);
+    return code == CKPT_OK ? ckpt_dp_min_peak(&c->chain, arena, &peak, &schedule, err) : code;
 }
 
 static void out_of_memory(void **state)
 {
-    (void)state;
     ckpt_dice dice = {5};
     figures c;
     make_plausible(&c, &dice, 12, 12, false, 12);
-    ckpt_test_starve(starved, &c);
+    ckpt_test_starve_arena(starved, &c);
 }
 
 /* Sizes and times near the end of 63 bits. */
 static void huge_figures(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_dice dice = {9};
     figures c;
     make_plausible(&c, &dice, 3, 3, false, 12);
@@ -517,7 +501,6 @@ static void huge_figures(void **state)
     ckpt_err err = {0};
     CHECK_OK(ckpt_dp_min_peak(&c.chain, &arena, &peak, &schedule, &err), err);
     CHECK(peak > size && peak < size + 1000 && schedule.count > 0, "least peak %lld", (long long)peak);
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

@@ -59,7 +59,6 @@ static void order_of(fixture *f, bool prefer, ckpt_order *order)
 /* Op 3 writes what leaves the unit, and backward needs nothing else of it: torch would stop before it. */
 static void whole_segment_is_recomputed_where_less_is_needed(void **state)
 {
-    (void)state;
     fixture f;
     start(&f, 5);
     const int only[] = {f.op[3].writes.at[0]};
@@ -93,7 +92,6 @@ static void whole_segment_is_recomputed_where_less_is_needed(void **state)
 /* The inner unit's insides are dropped again in the outer recomputation: so its ops run three times. */
 static void inner_unit_stays_in_memory_while_the_outer_is_recomputed(void **state)
 {
-    (void)state;
     fixture f;
     start(&f, 6);
     flag(&f, 1, 6, CKPT_YES, "h");
@@ -112,7 +110,6 @@ static void inner_unit_stays_in_memory_while_the_outer_is_recomputed(void **stat
 /* A unit with only the loss behind it. */
 static void last_segment_is_recomputed_for_nothing(void **state)
 {
-    (void)state;
     fixture f;
     start(&f, 7);
     flag(&f, 0, 4, CKPT_YES, "a");
@@ -130,7 +127,6 @@ static void last_segment_is_recomputed_for_nothing(void **state)
 /* What is saved by a policy inside a unit is not recomputed, and what only it read is not kept for it. */
 static void policy_saves_what_the_unit_recomputes(void **state)
 {
-    (void)state;
     fixture f;
     start(&f, 8);
     flag(&f, 1, 5, CKPT_YES, "unit");
@@ -155,14 +151,12 @@ static void policy_saves_what_the_unit_recomputes(void **state)
  * alone would give. */
 static void what_is_set_is_not_obeyed_under_a_budget(void **state)
 {
-    (void)state;
     int recomputed = 0;
     int planned_around = 0;
     int copied = 0;
     const int rounds = (int)ckpt_test_rounds(150, 30);
     for (int seed = 1; seed <= rounds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_dice dice = {(uint64_t)seed};
         const ckpt_graph *const step = ckpt_test_step(&arena, (uint64_t)seed, 10);
         ckpt_graph graph = *step;
@@ -205,7 +199,6 @@ static void what_is_set_is_not_obeyed_under_a_budget(void **state)
                 }
             }
         }
-        ckpt_arena_fini(&arena);
     }
     print_message("%d runs again, %d copies, %d plans around what is set\n", recomputed, copied, planned_around);
     CHECK(recomputed > 50 && planned_around > 5 && copied > 20, "the instances show nothing");
@@ -236,7 +229,6 @@ static ckpt_code choose_and_plan(void *context, ckpt_err *err)
 /* Patterns, groups, copies, the unrolled graph, auto on it. */
 static void memory_ends(void **state)
 {
-    (void)state;
     fixture f;
     start(&f, 9);
     for (int o = 0; o < CHAIN; o++) {

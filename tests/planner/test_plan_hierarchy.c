@@ -30,12 +30,10 @@ static void sweep(const ckpt_graph *graph, ckpt_bytes limit, int width, ckpt_are
  * anything is accepted. And its figures are those of the plain replay. */
 static void limits_are_kept(void **state)
 {
-    (void)state;
     int answers = 0;
     const int seeds = (int)ckpt_test_rounds(24, 8);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 4 + (int)(seed * 5 % 23));
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -59,7 +57,6 @@ static void limits_are_kept(void **state)
             CHECK(percent < 100 || (found.count > 0 && found.candidate[0].time == keep_all),
                   "seed %d: keep-all is not found at its own peak", (int)seed);
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(answers > 5 * seeds, "only %d answers", answers);
 }
@@ -67,15 +64,13 @@ static void limits_are_kept(void **state)
 /* Wide enough, nothing is lost but what the sweep never looks at: is recomputed before they are needed. */
 static void near_the_optimum(void **state)
 {
-    (void)state;
     int cases = 0;
     int equal = 0;
     int missed = 0;
     double excess = 0;
     const int seeds = (int)ckpt_test_rounds(36, 12);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         bool chain = false;
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, &chain);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
@@ -100,7 +95,6 @@ static void near_the_optimum(void **state)
             equal += time == best;
             excess += best > 0 ? (double)(time - best) / (double)best : 0;
         }
-        ckpt_arena_fini(&arena);
     }
     printf("%d cases, %d equal, %d without an answer, mean excess %.3f %%\n", cases, equal, missed,
            100 * excess / cases);
@@ -111,10 +105,8 @@ static void near_the_optimum(void **state)
 /* Narrower sweeps find less, never anything else than schedules; the same call gives the same sequences. */
 static void same_twice(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 30);
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -137,7 +129,6 @@ static void same_twice(void **state)
         ckpt_candidates other = empty();
         CHECK_OK(strategy->plan(graph, limit / 2, &options, &arena, &other, &err), err);
         CHECK(other.min_peak.peak == found[0].min_peak.peak, "seed %d: least depends on the limit", (int)seed);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -145,10 +136,8 @@ static void same_twice(void **state)
  * needs demands that stay open over many blocks. */
 static void long_chain(void **state)
 {
-    (void)state;
     enum { BLOCKS = 60 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 3, BLOCKS, 1, 1000, 1);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
@@ -158,7 +147,6 @@ static void long_chain(void **state)
     sweep(graph, (whole - graph->static_bytes) / 5, 200, &arena, &found);
     CHECK(found.count > 0, "a fifth of keep-all is not reached");
     CHECK(found.candidate[0].time < keep_all * 2, "%lld ns", (long long)found.candidate[0].time);
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct starved {
@@ -166,31 +154,24 @@ typedef struct starved {
     ckpt_bytes limit;
 } starved;
 
-static ckpt_code plan_once(void *context, ckpt_err *err)
+static ckpt_code plan_once(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_candidates found = empty();
     const ckpt_plan_options least = {.effort = CKPT_EFFORT_LOW};
-    const ckpt_code code = ckpt_strategy_find("hierarchy")->plan(s->graph, s->limit, &least, &arena, &found, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_strategy_find("hierarchy")->plan(s->graph, s->limit, &least, arena, &found, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 5, 4, 9, 1, 9);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
     ckpt_ns keep_all = 0;
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
     starved s = {graph, (whole - graph->static_bytes) * 8 / 10};
-    CHECK(ckpt_test_starve(plan_once, &s) > 20, "it hardly allocates");
-    ckpt_arena_fini(&arena);
+    CHECK(ckpt_test_starve_arena(plan_once, &s) > 20, "it hardly allocates");
 }
 
 int main(void)

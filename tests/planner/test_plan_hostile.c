@@ -103,9 +103,7 @@ static ckpt_bytes keep_all_peak(const ckpt_graph *graph, ckpt_arena *arena)
 
 static void every_strategy_near_the_end_of_numbers(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     vast v[VAST_MAX];
     const int count = take_vast(v, &arena);
     int recomputed = 0;
@@ -119,14 +117,11 @@ static void every_strategy_near_the_end_of_numbers(void **state)
         }
     }
     CHECK(recomputed > 20, "only %d plans recompute", recomputed);
-    ckpt_arena_fini(&arena);
 }
 
 static void every_question_near_the_end_of_numbers(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     vast v[VAST_MAX];
     const int count = take_vast(v, &arena);
     int answered = 0;
@@ -168,7 +163,6 @@ static void every_question_near_the_end_of_numbers(void **state)
         }
     }
     CHECK(answered > 4, "%d sweeps", answered);
-    ckpt_arena_fini(&arena);
 }
 
 /* ---- without memory ---- */
@@ -180,32 +174,27 @@ typedef struct hungry {
     ckpt_bytes budget;
 } hungry;
 
-static ckpt_code eat(void *context, ckpt_err *err)
+static ckpt_code eat(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const hungry *const h = context;
     const ckpt_plan_options options = {.budget_bytes = h->budget, .effort = h->effort, .solver = &ckpt_solver_glpk};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_code code = CKPT_OK;
     if (h->strategy != NULL) {
         ckpt_plan *plan = NULL;
-        code = ckpt_plan_make(h->graph, h->strategy, &options, &arena, &plan, err);
+        code = ckpt_plan_make(h->graph, h->strategy, &options, arena, &plan, err);
     } else {
         const ckpt_bytes limit = h->budget - h->graph->static_bytes;
         ckpt_bound bound;
         ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-        code = ckpt_bound_find(h->graph, limit, INT64_MAX, &options, &arena, &bound, err);
-        code = code == CKPT_OK ? ckpt_search_improve(h->graph, limit, 300, &options, &arena, &candidates, err) : code;
+        code = ckpt_bound_find(h->graph, limit, INT64_MAX, &options, arena, &bound, err);
+        code = code == CKPT_OK ? ckpt_search_improve(h->graph, limit, 300, &options, arena, &candidates, err) : code;
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void no_memory_with_solver_and_link(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const made = ckpt_test_step(&arena, 3, 3);
     const ckpt_graph linked = stretch(made, 0, false, 1000000000, &arena);
     const ckpt_bytes budget = keep_all_peak(made, &arena) * 8 / 10;
@@ -216,9 +205,8 @@ static void no_memory_with_solver_and_link(void **state)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         hungry h = all[i];
-        CHECK(ckpt_test_starve(eat, &h) > 1, "case %d takes no memory", (int)i);
+        CHECK(ckpt_test_starve_arena(eat, &h) > 1, "case %d takes no memory", (int)i);
     }
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

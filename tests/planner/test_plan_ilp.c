@@ -55,12 +55,10 @@ static int scope_of(const char *name)
 /* The programs of two passes and of one, and that of the stages behind the forward ops where it is smaller. */
 static void finds_the_best_of_its_class(void **state)
 {
-    (void)state;
     int compared[SCOPES] = {0}, squeezed = 0, none = 0;
     const int graphs = (int)ckpt_test_rounds(120, 24);
     for (uint64_t seed = 1; seed <= (uint64_t)graphs; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
         const ckpt_bytes whole = whole_peak(graph, &arena);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_STAGES);
@@ -94,7 +92,6 @@ static void finds_the_best_of_its_class(void **state)
             CHECK(which > 0 || !seen[2] || twice < least, "seed %d: found below the least", (int)seed);
             none += which == 0;
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(3 * compared[0] > 2 * graphs && 3 * compared[1] > 5 * graphs && 3 * compared[2] > 5 * graphs &&
               squeezed > graphs && 3 * none > 2 * graphs,
@@ -104,12 +101,10 @@ static void finds_the_best_of_its_class(void **state)
 /* From an incumbent: never worse, and told apart from the optimum. */
 static void improves_an_incumbent(void **state)
 {
-    (void)state;
     int improved = 0, solved = 0;
     const int graphs = (int)ckpt_test_rounds(120, 60);
     for (uint64_t seed = 1; seed <= (uint64_t)graphs; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
         const ckpt_bytes whole = whole_peak(graph, &arena);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
@@ -128,51 +123,41 @@ static void improves_an_incumbent(void **state)
             solved += candidates.candidate[0].time == ckpt_brute_time(graph, limit, CKPT_BRUTE_TWICE);
             CHECK(candidates.has_bound, "seed %d: no bound", (int)seed);
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(120 * improved > 5 * graphs && 120 * solved > 25 * graphs, "%d improved, %d solved", improved, solved);
 }
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_graph *const graph = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const ckpt_strategy *const start = ckpt_strategy_find("recompute-all");
-    ckpt_code code = start->plan(graph, 60, &options, &arena, &candidates, err);
+    ckpt_code code = start->plan(graph, 60, &options, arena, &candidates, err);
     if (code == CKPT_OK) {
-        code = ckpt_ilp_improve(graph, 60, 1000, &options, &arena, &candidates, err);
+        code = ckpt_ilp_improve(graph, 60, 1000, &options, arena, &candidates, err);
     }
     if (code == CKPT_OK) {
-        code = ckpt_ilp_solve(graph, 60, 60, 10, &options, &arena, &candidates, err);
+        code = ckpt_ilp_solve(graph, 60, 60, 10, &options, arena, &candidates, err);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void out_of_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 4, 12, 1, 9);
-    assert_true(ckpt_test_starve(starved, graph) > 5);
-    ckpt_arena_fini(&arena);
+    assert_true(ckpt_test_starve_arena(starved, graph) > 5);
 }
 
 static void nothing_without_a_solver(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 4, 12, 1, 9);
     const ckpt_plan_options without = {0};
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err = {0};
     CHECK_OK(ckpt_strategy_find("ilp")->plan(graph, 40, &without, &arena, &candidates, &err), err);
     CHECK(candidates.count == 0 && !candidates.has_bound, "%d candidates", candidates.count);
-    ckpt_arena_fini(&arena);
 }
 
 static void note_search(void *context, const ckpt_plan_progress *progress)
@@ -186,11 +171,9 @@ static void note_search(void *context, const ckpt_plan_progress *progress)
  * schedules may. */
 static void narrow_proof_stops_search(void **state)
 {
-    (void)state;
     int open = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_graph *const graph = ckpt_test_step(&arena, seed, 24);
         int late = graph->op_count - 1;
         while (late > 0 && graph->op[late].phase != CKPT_BACKWARD) {
@@ -213,7 +196,6 @@ static void narrow_proof_stops_search(void **state)
         CHECK(searched || proved, "seed %d: ended by a bound of %s", (int)seed,
               found.has_bound ? found.bound_scope : "nothing");
         open += !proved;
-        ckpt_arena_fini(&arena);
     }
     CHECK(open > 5, "%d of 12 not proved", open);
 }

@@ -194,8 +194,7 @@ static ckpt_ns judge_plan(const judge *j, const char *strategy, const ckpt_graph
 
 static void judge_answer(const judge *j, const ckpt_strategy *strategy)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .solver = &ckpt_solver_glpk};
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_err err;
@@ -215,7 +214,6 @@ static void judge_answer(const judge *j, const ckpt_strategy *strategy)
     if (candidates.has_bound) {
         check_bound(j, strategy->name, candidates.bound_ns, candidates.bound_scope);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static ckpt_bytes keep_all(const ckpt_graph *graph, ckpt_arena *arena)
@@ -229,13 +227,11 @@ static ckpt_bytes keep_all(const ckpt_graph *graph, ckpt_arena *arena)
 
 static void nothing_is_below_the_optimum(void **state)
 {
-    (void)state;
     int cases = 0, equal = 0, answered = 0, better = 0;
     double excess = 0;
     seeds = seeds > 0 ? seeds : ckpt_test_rounds(SEEDS, SEEDS / 5);
     for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         int w = 0;
         judge j = {.graph = small_copies(&arena, seed, 2, &w), .seed = seed};
         j.min_peak = ckpt_brute_peak(j.graph, CKPT_BRUTE_ALL);
@@ -263,7 +259,6 @@ static void nothing_is_below_the_optimum(void **state)
             equal += with == j.best;
             excess += with < INT64_MAX ? (double)with / (double)(j.best > 0 ? j.best : 1) - 1 : 0;
         }
-        ckpt_arena_fini(&arena);
     }
     printf("auto: %d of %d limits, %d optimal, %d better than without, excess mean %.3f %%\n", answered, cases, equal,
            better, 100 * excess / (answered > 0 ? answered : 1));
@@ -304,11 +299,9 @@ static void check_reference(ckpt_arena *arena, const ckpt_micro *m)
 
 static void copies_are_found(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         for (int m = 2; m <= 5; m++) {
-            ckpt_arena arena;
-            ckpt_arena_init(&arena);
+            CKPT_TEST_ARENA(arena);
             const ckpt_graph *const base = ckpt_test_step(&arena, seed, 4);
             ckpt_graph plain = *base;
             plain.outputs.count = 0;
@@ -321,7 +314,6 @@ static void copies_are_found(void **state)
             assert_int_equal(micro->holds, w > 0);
             assert_int_equal(micro->one.op_count, base->op_count + (w > 0));
             check_reference(&arena, micro);
-            ckpt_arena_fini(&arena);
         }
     }
 }
@@ -329,10 +321,8 @@ static void copies_are_found(void **state)
 /* Anything that makes one micro-batch another than the first. */
 static void others_are_not(void **state)
 {
-    (void)state;
     for (int change = 0; change <= 7; change++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const base = ckpt_test_chain(&arena, 7, 4, 30, 1, 50);
         ckpt_graph *const graph = copy(&arena, base, 3, 1, 5);
         ckpt_graph_op *const op = (ckpt_graph_op *)&graph->op[base->op_count / 2 + 1]; /* forward of micro-batch 1 */
@@ -349,7 +339,6 @@ static void others_are_not(void **state)
         default: break;
         }
         assert_int_equal(find(&arena, graph) != NULL, change == 0);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -390,8 +379,7 @@ static const ckpt_lowered *lower(test_model *m, ckpt_scheme scheme)
 /* Is the plan legal, and not slower than of one that knows no micro-batches? */
 static void check_lowered(const ckpt_graph *graph, const char *what)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW, .budget_bytes = 1};
     ckpt_plan *min_peak = NULL;
     ckpt_plan *plan = NULL;
@@ -410,12 +398,10 @@ static void check_lowered(const ckpt_graph *graph, const char *what)
         CHECK(other->verdict != CKPT_FITS || plan->time_ns <= other->time_ns + slack || part == 0,
               "%s, part %d: %lld ns, hierarchy %lld", what, part, (long long)plan->time_ns, (long long)other->time_ns);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void lowered_networks(void **state)
 {
-    (void)state;
     for (int stages = 1; stages <= 3; stages++) {
         for (int stage = 0; stage < stages; stage++) {
             for (int kind = stages < 3 ? 0 : 2; kind < (stages < 3 ? 2 : 4); kind++) {
@@ -448,11 +434,9 @@ static void lowered_networks(void **state)
 /* Micro-batches one after the other, with nothing in common: the best of the whole is the best of one, each time. */
 static void one_after_the_other(void **state)
 {
-    (void)state;
     int proved = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const base = ckpt_test_chain(&arena, seed, 6, 30, 1, 50);
         const ckpt_graph *const graph = copy(&arena, base, 5, 0, 0);
         const ckpt_bytes limit = keep_all(base, &arena) * 2 / 3;
@@ -467,7 +451,6 @@ static void one_after_the_other(void **state)
             proved += all.has_bound && all.bound_ns == all.candidate[0].time;
         }
         assert_int_equal(all.min_peak.peak, one.min_peak.peak);
-        ckpt_arena_fini(&arena);
     }
     CHECK(proved >= 6, "only %d proved", proved);
 }
@@ -476,7 +459,6 @@ static void one_after_the_other(void **state)
 
 static void set_layers_are_recomputed(void **state)
 {
-    (void)state;
     test_model m;
     build(&m);
     for (int i = 0; i < m.model.layer_count; i++) {
@@ -514,26 +496,19 @@ static void set_layers_are_recomputed(void **state)
 
 /* ---- no memory ---- */
 
-static ckpt_code plan_starved(void *context, ckpt_err *err)
+static ckpt_code plan_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_graph *const graph = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX}};
-    const ckpt_code code = ckpt_strategy_find("micro")->plan(graph, 60, &options, &arena, &candidates, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_strategy_find("micro")->plan(graph, 60, &options, arena, &candidates, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const base = ckpt_test_chain(&arena, 3, 3, 20, 1, 50);
-    ckpt_test_starve(plan_starved, copy(&arena, base, 3, 1, 4));
-    ckpt_arena_fini(&arena);
+    ckpt_test_starve_arena(plan_starved, copy(&arena, base, 3, 1, 4));
 }
 
 int main(int argc, char **argv)

@@ -376,8 +376,7 @@ typedef struct tally {
 static void compare_chain(brute *b, const ckpt_graph *graph, const char *chain, int effort, tally *all)
 {
     static const char *const names[] = {"joint", "offload-only", "recompute-only"};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
     ckpt_ns time = 0;
@@ -404,12 +403,10 @@ static void compare_chain(brute *b, const ckpt_graph *graph, const char *chain, 
         all->instances += any;
         all->faster += best[0] < best[1] && best[0] < best[2];
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void optimum_of_tiny_chains(void **state)
 {
-    (void)state;
     ckpt_arena tables;
     ckpt_arena_init(&tables);
     brute b = {.graph = NULL, .host_limit = CKPT_BYTES_MAX};
@@ -417,8 +414,7 @@ static void optimum_of_tiny_chains(void **state)
     tally all = {0};
     const int seeds = (int)ckpt_test_rounds(18, 8);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         char what[60];
         const int blocks = seed % 4 == 0 ? 4 : 3;
         const int64_t d2h = 1000000000, h2d = seed % 2 == 0 ? 1000000000 : 500000000;
@@ -426,7 +422,6 @@ static void optimum_of_tiny_chains(void **state)
         compare_chain(&b,
                       ckpt_test_variant(ckpt_test_chain(&arena, seed, blocks, 4, 1, 5), &arena, seed, false, d2h, h2d),
                       what, seed % 3 == 0 ? CKPT_EFFORT_NORMAL : CKPT_EFFORT_LOW, &all);
-        ckpt_arena_fini(&arena);
     }
     printf("%d chains and limits: joint optimal in %d of %d, offload-only %d of %d, recompute-only %d of %d (of the "
            "others "
@@ -452,12 +447,10 @@ static const ckpt_graph *linked_step(ckpt_arena *arena, uint64_t seed, int forwa
 
 static void random_steps(void **state)
 {
-    (void)state;
     int offloaded = 0, joint_fits = 0, others_fit = 0;
     const int seeds = (int)ckpt_test_rounds(12, 4);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = linked_step(&arena, seed, 4 + (int)(seed * 5 % 20));
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -486,7 +479,6 @@ static void random_steps(void **state)
             joint_fits += time[0] < INT64_MAX;
             others_fit += time[2] < INT64_MAX;
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(12 * offloaded > 15 * seeds && joint_fits + (seeds < 12) > others_fit,
           "%d plans offload; %d fit, by recomputation %d", offloaded, joint_fits, others_fit);
@@ -494,12 +486,10 @@ static void random_steps(void **state)
 
 static void limits_of_the_host(void **state)
 {
-    (void)state;
     int slower = 0;
     const int seeds = (int)ckpt_test_rounds(8, 3);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = linked_step(&arena, seed, 12);
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -515,7 +505,6 @@ static void limits_of_the_host(void **state)
             slower += before > 0 && (time < 0 || time > before);
             before = time;
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(8 * slower > 5 * seeds, "less room on the host made only %d schedules slower", slower);
 }
@@ -523,9 +512,7 @@ static void limits_of_the_host(void **state)
 /* Without a link nothing is offloaded, whatever is asked; with one the same is found twice. */
 static void links(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = linked_step(&arena, 4, 20);
     ckpt_graph alone = *graph;
     alone.has_link = false;
@@ -553,15 +540,12 @@ static void links(void **state)
         ckpt_text_fini(&text[0]);
         ckpt_text_fini(&text[1]);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Sizes, times and a link so slow that copies do not fit 63 bits: plans without them, or a refusal. */
 static void slow_link(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_graph graph = *ckpt_test_chain(&arena, 3, 8, 9, (ckpt_bytes)1 << 50, 9);
     graph.has_link = true;
     graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = 1;
@@ -574,7 +558,6 @@ static void slow_link(void **state)
     CHECK_OK(ckpt_plan_make(&graph, "joint", &options, &arena, &plan, &err), err);
     assert_int_equal(plan->verdict, CKPT_FITS);
     assert_int_equal(plan->offload_bytes, 0);
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct starved {
@@ -583,23 +566,17 @@ typedef struct starved {
     ckpt_bytes limit;
 } starved;
 
-static ckpt_code improve_starved(void *context, ckpt_err *err)
+static ckpt_code improve_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
     ckpt_candidates candidates = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    const ckpt_code code = ckpt_offload_improve(s->graph, s->limit, s->mode, 100, &options, &arena, &candidates, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_offload_improve(s->graph, s->limit, s->mode, 100, &options, arena, &candidates, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = linked_step(&arena, 4, 8);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
@@ -607,9 +584,8 @@ static void no_memory(void **state)
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &once, &err), err);
     for (int mode = CKPT_OFFLOAD_JOINT; mode <= CKPT_OFFLOAD_RECOMPUTE; mode++) {
         starved s = {graph, (ckpt_offload_mode)mode, (whole - graph->static_bytes) * 7 / 10};
-        ckpt_test_starve(improve_starved, &s);
+        ckpt_test_starve_arena(improve_starved, &s);
     }
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

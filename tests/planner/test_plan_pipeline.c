@@ -103,11 +103,9 @@ static void simulate_hand(ckpt_arena *arena, int stages, int m, ckpt_ns f, ckpt_
 /* Equal stages and free messages: (stages - 1) / (m + stages - 1) of the time is idle, in every stage. */
 static void ideal_bubble(void **state)
 {
-    (void)state;
     for (int stages = 1; stages <= STAGES; stages++) {
         for (int m = stages; m <= 12; m++) { /* with fewer it is not 1F1B that limits */
-            ckpt_arena arena;
-            ckpt_arena_init(&arena);
+            CKPT_TEST_ARENA(arena);
             ckpt_pipeline p;
             simulate_hand(&arena, stages, m, 10, 20, 0, &p);
             assert_int_equal(p.time_ns, 30 * (m + stages - 1));
@@ -116,7 +114,6 @@ static void ideal_bubble(void **state)
                 assert_int_equal(p.stage[s].idle_ns * (m + stages - 1), p.time_ns * (stages - 1));
                 assert_true(p.stage[s].bubble == (double)p.stage[s].idle_ns / (double)p.time_ns);
             }
-            ckpt_arena_fini(&arena);
         }
     }
 }
@@ -238,7 +235,6 @@ static void build(test_model *m, int layers)
 
 static void lowered_networks(void **state)
 {
-    (void)state;
     static plain p;
     for (int round = 0; round < 24; round++) {
         test_model m;
@@ -295,9 +291,7 @@ static void refused(ckpt_arena *arena, const ckpt_graph *const *graph, int stage
 
 static void stages_that_wait_for_each_other(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph[] = {stage_by_hand(&arena, 0, 2, 2, 1, 1, 0),
                                        stage_by_hand(&arena, 1, 2, 2, 1, 1, 0)};
     ckpt_graph_op *const op = (ckpt_graph_op *)graph[0]->op;
@@ -307,33 +301,25 @@ static void stages_that_wait_for_each_other(void **state)
     refused(&arena, graph, 2, "stages wait for each other: stage 0 in x0@0/grad/receive, stage 1 in x0@0/receive");
     const ckpt_graph *const lone[] = {graph[1], graph[1]};
     refused(&arena, lone, 2, "stage 0 has x0@0/receive, but no stage before it has x0@0/send");
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const plain *const p = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_pipeline made;
-    const ckpt_code code = ckpt_pipeline_simulate(p->plan, p->graph, p->stages, &arena, &made, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_pipeline_simulate(p->plan, p->graph, p->stages, arena, &made, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
     static plain p;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     p.stages = 3;
     for (int s = 0; s < 3; s++) {
         p.graph[s] = stage_by_hand(&arena, s, 3, 3, 2, 3, 1);
         p.plan[s] = plan_of(&arena, p.graph[s], 0);
     }
-    ckpt_test_starve(starved, &p);
-    ckpt_arena_fini(&arena);
+    ckpt_test_starve_arena(starved, &p);
 }
 
 int main(int argc, char **argv)

@@ -27,7 +27,6 @@ static void check_places(const ckpt_allocation *allocation, int count, ckpt_byte
 
 static void random_lifetimes(void **state)
 {
-    (void)state;
     double worst = 0;
     for (uint64_t seed = 1; seed <= 120; seed++) {
         ckpt_dice dice = {seed};
@@ -46,8 +45,7 @@ static void random_lifetimes(void **state)
                 most = live[t] > most ? live[t] : most;
             }
         }
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_bytes bound = 0;
         ckpt_bytes packed = 0;
@@ -58,7 +56,6 @@ static void random_lifetimes(void **state)
         check_places(allocation, count, packed, seed);
         const double waste = most > 0 ? (double)packed / (double)most - 1 : 0;
         worst = waste > worst ? waste : worst;
-        ckpt_arena_fini(&arena);
     }
     CHECK(worst < 0.25, "%.0f %% lost to fragmentation", 100 * worst);
 }
@@ -85,22 +82,19 @@ static void cut(ckpt_allocation *allocation, int *count, ckpt_dice *dice, int fr
 
 static void known_packings(void **state)
 {
-    (void)state;
     int perfect = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         ckpt_dice dice = {seed};
         ckpt_allocation allocation[64];
         int count = 0;
         cut(allocation, &count, &dice, 0, 30, 1000, 3 + (int)(seed % 3));
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_bytes packed = 0;
         CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
         check_places(allocation, count, packed, seed);
         perfect += packed == 1000;
         CHECK(packed <= 1200, "seed %d: %lld for 1000 bytes", (int)seed, (long long)packed);
-        ckpt_arena_fini(&arena);
     }
     CHECK(perfect >= 45, "%d of 60 packed without loss", perfect);
 }
@@ -170,8 +164,7 @@ static void enumerate(enumeration *e, int put)
  * there is none. */
 static void check_search(ckpt_allocation *allocation, int count, ckpt_bytes least, uint64_t seed)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes live = 0;
     CHECK_OK(ckpt_allocations_live(allocation, count, &arena, &live, &err), err);
@@ -197,7 +190,6 @@ static void check_search(ckpt_allocation *allocation, int count, ckpt_bytes leas
     CHECK_OK(ckpt_allocations_pack(allocation, count, 0, NULL, &arena, &packed, &err), err);
     CHECK(packed == least, "seed %d: packed in %lld, the least is %lld", (int)seed, (long long)packed,
           (long long)least);
-    ckpt_arena_fini(&arena);
 }
 
 static void add_pieces(ckpt_allocation *allocation, int *count, ckpt_dice *dice, ckpt_bytes bytes, int from, int to)
@@ -232,7 +224,6 @@ static int full_steps(ckpt_allocation *allocation, ckpt_dice *dice, int *steps)
 
 static void all_orders(void **state)
 {
-    (void)state;
     int above = 0;
     for (uint64_t seed = 1; seed <= ALL_ORDERS; seed++) {
         ckpt_dice dice = {seed * 7919};
@@ -258,13 +249,11 @@ static void all_orders(void **state)
 /* A forward pass and its backward: lifetimes nest, and nothing may be lost. */
 static void nested(void **state)
 {
-    (void)state;
     ckpt_allocation allocation[300];
     for (int i = 0; i < 300; i++) {
         allocation[i] = (ckpt_allocation){"x", i, i, 599 - i, 0, 64 * (1 + (i * 37) % 11)};
     }
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
@@ -272,13 +261,11 @@ static void nested(void **state)
     CHECK_OK(ckpt_allocations_pack(allocation, 300, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, bound);
     check_places(allocation, 300, packed, 0);
-    ckpt_arena_fini(&arena);
 }
 
 /* More allocations than quadratic passes are tried on: short ones among long ones, as an allocator meets them. */
 static void many(void **state)
 {
-    (void)state;
     enum { COUNT = 6000, STEPS = 9000 };
     static ckpt_allocation allocation[COUNT];
     ckpt_dice dice = {7};
@@ -288,8 +275,7 @@ static void many(void **state)
         allocation[i] =
             (ckpt_allocation){"x", i, from, from + ckpt_dice_roll(&dice, longest), 0, 64 * ckpt_dice_roll(&dice, 50)};
     }
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
@@ -297,7 +283,6 @@ static void many(void **state)
     CHECK_OK(ckpt_allocations_pack(allocation, COUNT, 0, NULL, &arena, &packed, &err), err);
     check_places(allocation, COUNT, packed, 7);
     CHECK(packed <= bound + bound / 5, "%lld for %lld live bytes", (long long)packed, (long long)bound);
-    ckpt_arena_fini(&arena);
 }
 
 /* 30,000 allocations of a training step that recomputes in segments, too many for the search: next to nothing may be
@@ -305,7 +290,6 @@ static void many(void **state)
  *  */
 static void many_nested(void **state)
 {
-    (void)state;
     enum { LAYERS = 10000, SEGMENT = 100 };
     static ckpt_allocation allocation[4 * LAYERS];
     ckpt_dice dice = {11};
@@ -322,8 +306,7 @@ static void many_nested(void **state)
         allocation[count++] = (ckpt_allocation){"w", 0, back, back, 0, 64 * ckpt_dice_roll(&dice, 99)};
         t += i == first ? SEGMENT : 0;
     }
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes bound = 0;
     ckpt_bytes packed = 0;
@@ -340,7 +323,6 @@ static void many_nested(void **state)
                   "places %d and %d overlap", i, (int)(b - allocation));
         }
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Hard enough for restarts: every step is full, pieces are cut at random. */
@@ -369,7 +351,6 @@ static int hard_problem(ckpt_allocation *allocation, uint64_t seed)
 /* The same input gives the same allocations, more effort gives no larger arena, and `enough` only ends earlier. */
 static void efforts(void **state)
 {
-    (void)state;
     int64_t sum[CKPT_EFFORT_NORMAL + 1] = {0};
     for (uint64_t seed = 1; seed <= 2; seed++) {
         static ckpt_allocation allocation[600];
@@ -377,8 +358,7 @@ static void efforts(void **state)
         const int count = hard_problem(allocation, seed);
         for (int effort = CKPT_EFFORT_LOW; effort <= CKPT_EFFORT_NORMAL; effort++) {
             const ckpt_plan_options options = {.effort = effort};
-            ckpt_arena arena;
-            ckpt_arena_init(&arena);
+            CKPT_TEST_ARENA(arena);
             ckpt_err err = {0};
             ckpt_bytes packed = 0;
             ckpt_bytes second = 0;
@@ -406,7 +386,6 @@ static void efforts(void **state)
                 there = there || (above && allocation[i].from == from);
             }
             assert_true(there);
-            ckpt_arena_fini(&arena);
         }
     }
     CHECK(sum[CKPT_EFFORT_NORMAL] <= sum[CKPT_EFFORT_LOW], "more effort, %lld bytes instead of %lld",
@@ -415,9 +394,7 @@ static void efforts(void **state)
 
 static void edges(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes packed = -1;
     CHECK_OK(ckpt_allocations_pack(NULL, 0, 0, NULL, &arena, &packed, &err), err);
@@ -427,40 +404,30 @@ static void edges(void **state)
     ckpt_allocation apart[2] = {{"x", 0, 0, 0, 0, INT64_MAX - 1}, {"y", 1, 1, 2, 0, INT64_MAX - 1}};
     CHECK_OK(ckpt_allocations_pack(apart, 2, 0, NULL, &arena, &packed, &err), err);
     assert_int_equal(packed, INT64_MAX - 1);
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code pack_starved(void *context, ckpt_err *err)
+static ckpt_code pack_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     (void)context;
     ckpt_allocation allocation[3] = {{"x", 0, 0, 2, 0, 10}, {"y", 1, 1, 2, 0, 20}, {"z", 2, 2, 3, 0, 30}};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_bytes packed = 0;
-    const ckpt_code code = ckpt_allocations_pack(allocation, 3, 0, NULL, &arena, &packed, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_allocations_pack(allocation, 3, 0, NULL, arena, &packed, err);
 }
 
-static ckpt_code search_starved(void *context, ckpt_err *err)
+static ckpt_code search_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     (void)context;
     static ckpt_allocation allocation[600];
     const int count = hard_problem(allocation, 1);
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     int64_t work = 300000;
     ckpt_pack_outcome outcome = CKPT_PACK_SPENT;
-    const ckpt_code code = ckpt_allocations_search(allocation, count, 1000, &work, NULL, &arena, &outcome, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_allocations_search(allocation, count, 1000, &work, NULL, arena, &outcome, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    assert_true(ckpt_test_starve(search_starved, NULL) > 3);
-    assert_true(ckpt_test_starve(pack_starved, NULL) > 0);
+    assert_true(ckpt_test_starve_arena(search_starved, NULL) > 3);
+    assert_true(ckpt_test_starve_arena(pack_starved, NULL) > 0);
 }
 
 int main(void)

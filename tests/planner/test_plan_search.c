@@ -53,11 +53,9 @@ static void check_figures(ckpt_search *search, ckpt_arena *arena, const char *wh
 
 static void figures_are_exact(void **state)
 {
-    (void)state;
     int inplace_seen = 0;
     for (int seed = 1; seed <= 60; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_dice dice = {(uint64_t)seed * 977};
         const ckpt_graph *graph = ckpt_test_step(&arena, (uint64_t)seed, 2 + seed % 20);
@@ -84,17 +82,14 @@ static void figures_are_exact(void **state)
                 inplace_seen += search.stage[k].inplace[i];
             }
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(inplace_seen > 50, "only %d runs in place", inplace_seen);
 }
 
 static void moves_can_be_taken_back(void **state)
 {
-    (void)state;
     for (int seed = 1; seed <= 20; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_dice dice = {(uint64_t)seed};
         const ckpt_graph *const graph = with_inplace(ckpt_test_step(&arena, (uint64_t)seed, 5 + seed), &arena, &dice);
@@ -113,7 +108,6 @@ static void moves_can_be_taken_back(void **state)
                 CHECK(w.search.most[1] == peak && w.search.time == time, "seed %d: not taken back", seed);
             }
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -125,17 +119,15 @@ static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *
     return ckpt_search_improve(graph, limit, 30000, &options, arena, candidates, err);
 }
 
-/* Never below the optimum; within the limit wherever there is a schedule with a little room; close to it on the whole.
- */
+/* Never below the optimum; within the limit wherever there is a schedule with a little room; close to it
+ * on the whole. */
 static void against_brute_force(void **state)
 {
-    (void)state;
     double excess = 0;
     int count = 0;
     int missed = 0;
     for (int seed = 1; seed <= 40; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, (uint64_t)seed, NULL);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_STAGES);
@@ -159,7 +151,6 @@ static void against_brute_force(void **state)
             excess += (double)(candidates.candidate[0].time - best) / (double)(best > 0 ? best : 1);
             count++;
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(missed == 0, "no schedule for %d of %d", missed, count + missed);
     CHECK(excess / count <= 0.001, "mean excess %f", excess / count);
@@ -217,12 +208,10 @@ static const ckpt_graph *layered(ckpt_arena *arena, ckpt_dice *dice, int count)
  * have; and a peak at least as low as theirs. */
 static void better_on_layers(void **state)
 {
-    (void)state;
     static const char *const others[] = {"dtr", "hierarchy"};
     int compared = 0;
     for (int seed = 1; seed <= 4; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_dice dice = {(uint64_t)seed * 7919};
         const ckpt_graph *const graph = layered(&arena, &dice, 100 + 50 * seed);
@@ -249,16 +238,13 @@ static void better_on_layers(void **state)
                 compared += theirs.count > 0;
             }
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(compared > 0, "only %d compared", compared);
 }
 
 static void same_twice(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     const ckpt_graph *const graph = ckpt_test_step(&arena, 7, 25);
     ckpt_search keep;
@@ -276,27 +262,19 @@ static void same_twice(void **state)
             assert_memory_equal(a->op, b->op, (size_t)a->count * sizeof *a->op);
         }
     }
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_candidates candidates;
-    const ckpt_code code = improve(context, 1500, &arena, &candidates, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return improve(context, 1500, arena, &candidates, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_graph *const graph = ckpt_test_step(&arena, 3, 12);
-    ckpt_test_starve(starved, graph);
-    ckpt_arena_fini(&arena);
+    ckpt_test_starve_arena(starved, graph);
 }
 
 int main(void)

@@ -11,7 +11,6 @@
 
 static void entries_say_what_they_are(void **state)
 {
-    (void)state;
     const ckpt_step_kind kinds[] = {CKPT_OFFLOAD, CKPT_FREE, CKPT_FETCH};
     const int buffers[] = {0, 1, 77, 1 << 28};
     for (int k = 0; k < 3; k++) {
@@ -98,7 +97,6 @@ static void measures(small *s, const int *op, int count, ckpt_bytes peak, ckpt_n
 
 static void in_place_by_hand(void **state)
 {
-    (void)state;
     small s;
     const int once[] = {F0, F1, F2, B1};
     make_small(&s, false);
@@ -117,7 +115,6 @@ static void in_place_by_hand(void **state)
 /* 1 byte takes 1 ns to the host and 2 ns back. */
 static void copies_by_hand(void **state)
 {
-    (void)state;
     small s;
     make_small(&s, true);
     const int off = ckpt_sequence_copy(CKPT_OFFLOAD, A);
@@ -141,7 +138,6 @@ static void copies_by_hand(void **state)
 
 static void without_a_link(void **state)
 {
-    (void)state;
     small s;
     make_small(&s, true);
     s.graph.has_link = false;
@@ -157,11 +153,9 @@ static void without_a_link(void **state)
 
 static void random_sequences(void **state)
 {
-    (void)state;
     int inplace = 0, copies = 0, waits = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         char what[60];
         snprintf(what, sizeof what, "seed %d", (int)seed);
         const int64_t rate = seed % 3 == 0 ? 0 : 1000000000 / (int64_t)(1 + seed % 2);
@@ -194,7 +188,6 @@ static void random_sequences(void **state)
             CHECK(plain_peak == peak && plain_time == time, "%s: peak %lld, plain replay %lld", what, (long long)peak,
                   (long long)plain_peak);
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(inplace > 100 && copies > 60 && waits > 30, "%d in-place runs, %d with copies, %d that wait", inplace, copies,
           waits);
@@ -205,32 +198,25 @@ typedef struct starved {
     ckpt_sequence sequence;
 } starved;
 
-static ckpt_code make_starved(void *context, ckpt_err *err)
+static ckpt_code make_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_bytes peak = 0;
     ckpt_ns time = 0;
     ckpt_plan plan = {0};
     const ckpt_plan_options options = {0};
-    ckpt_code code = ckpt_sequence_measure(s->graph, &s->sequence, &arena, &peak, &time, err);
-    code = code == CKPT_OK ? ckpt_sequence_steps(s->graph, &s->sequence, &arena, &plan, err) : code;
-    code = code == CKPT_OK ? ckpt_sequence_pack(s->graph, &plan, 0, &options, &arena, err) : code;
-    ckpt_arena_fini(&arena);
-    return code;
+    ckpt_code code = ckpt_sequence_measure(s->graph, &s->sequence, arena, &peak, &time, err);
+    code = code == CKPT_OK ? ckpt_sequence_steps(s->graph, &s->sequence, arena, &plan, err) : code;
+    return code == CKPT_OK ? ckpt_sequence_pack(s->graph, &plan, 0, &options, arena, err) : code;
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const plain = ckpt_test_step(&arena, 5, 30);
     starved s = {.graph = ckpt_test_variant(plain, &arena, 5, true, 1000000000, 1000000000)};
     s.sequence = ckpt_test_sequence(s.graph, &arena, 5);
-    ckpt_test_starve(make_starved, &s);
-    ckpt_arena_fini(&arena);
+    ckpt_test_starve_arena(make_starved, &s);
 }
 
 int main(void)

@@ -131,7 +131,6 @@ static double enumerate(const ckpt_program *p, int at, double *x, double *best_x
 
 static void relaxations_carry_their_proof(void **state)
 {
-    (void)state;
     int solved = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         random_program r;
@@ -155,7 +154,6 @@ static void relaxations_carry_their_proof(void **state)
 
 static void no_point_means_none(void **state)
 {
-    (void)state;
     int none = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         random_program r;
@@ -174,7 +172,6 @@ static void no_point_means_none(void **state)
 
 static void integers_equal_enumeration(void **state)
 {
-    (void)state;
     int solved = 0, cut = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         random_program r;
@@ -211,7 +208,6 @@ static void integers_equal_enumeration(void **state)
 /* After every change the open program gives what a new one gives. */
 static void goes_on_after_changes(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         random_program r;
         const int rows = 9, first = 4;
@@ -261,7 +257,6 @@ static void goes_on_after_changes(void **state)
 
 static void a_limit_of_work_leaves_a_bound(void **state)
 {
-    (void)state;
     int stopped = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         random_program r;
@@ -294,7 +289,6 @@ static void a_limit_of_work_leaves_a_bound(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < 9; kind++) {
         random_program r;
         make_program(&r, 3, 6, 4, 1);
@@ -329,7 +323,6 @@ static void nonsense_is_refused(void **state)
 
 static void empty_programs(void **state)
 {
-    (void)state;
     random_program r;
     make_program(&r, 1, 3, 0, 1);
     double x[COLUMNS_MAX];
@@ -358,7 +351,6 @@ static ckpt_code use_all(void *context, ckpt_err *err)
 
 static void out_of_memory(void **state)
 {
-    (void)state;
     random_program r;
     make_program(&r, 5, 8, 5, 1);
     assert_true(ckpt_test_starve(use_all, &r) > 3);
@@ -369,7 +361,6 @@ void glp_mem_limit(int limit);
 
 static void out_of_memory_inside(void **state)
 {
-    (void)state;
     random_program r;
     make_program(&r, 5, 8, 5, 1);
     const int64_t live = ckpt_memory_live();

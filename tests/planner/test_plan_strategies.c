@@ -11,8 +11,7 @@
 static void plan_and_replay(const ckpt_graph *graph, const char *strategy, int effort, ckpt_bytes budget,
                             const char *what, ckpt_ns *time)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_plan *plan = NULL;
     const ckpt_plan_options options = {.budget_bytes = budget, .effort = effort};
@@ -34,17 +33,14 @@ static void plan_and_replay(const ckpt_graph *graph, const char *strategy, int e
               (long long)plan->min_budget_bytes);
         ckpt_test_replay(graph, second, what);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void random_steps(void **state)
 {
-    (void)state;
     const int percents[] = {0, 85, 60, 35};
     const uint64_t seeds = ckpt_test_rounds(8, 2);
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 3 + (int)(seed * 7 % 17));
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -70,17 +66,14 @@ static void random_steps(void **state)
             CHECK(best == INT64_MAX || (time >= 0 && time <= best), "%s: auto takes %lld, the best %lld", what,
                   (long long)time, (long long)best);
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
 static void measures_agree(void **state)
 {
-    (void)state;
     const uint64_t seeds = ckpt_test_rounds(12, 4);
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 12);
         ckpt_err err = {0};
         for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
@@ -96,16 +89,13 @@ static void measures_agree(void **state)
             CHECK(peak[0] == peak[1] && time[0] == time[1], "seed %d, %s: peak %lld, plain replay %lld", (int)seed,
                   ckpt_strategy_table[s]->name, (long long)peak[0], (long long)peak[1]);
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* A chain whose blocks differ only in being flagged: exactly the flagged ops run twice, the unit as one. */
 static void flags_are_obeyed(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const made = ckpt_test_chain(&arena, 5, 8, 9, 1, 9);
     ckpt_graph graph = *made;
     ckpt_graph_op op[16];
@@ -139,15 +129,12 @@ static void flags_are_obeyed(void **state)
     for (int i = 0; i < 8; i++) {
         CHECK((plan->layer[i].decision == CKPT_RECOMPUTE) == (i >= 2 && i < 5), "layer %s", plan->layer[i].layer);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* One forward computation and nothing else: legal with every strategy, although there is nothing to gain. */
 static void forward_only(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_graph graph = *ckpt_test_chain(&arena, 9, 10, 9, 1, 9);
     graph.op_count = 10;
     graph.buffer_count = 20;
@@ -156,14 +143,11 @@ static void forward_only(void **state)
         plan_and_replay(&graph, ckpt_strategy_table[s]->name, CKPT_EFFORT_LOW, 0, ckpt_strategy_table[s]->name, &time);
         CHECK(time > 0, "%s has no plan", ckpt_strategy_table[s]->name);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void refusals(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 1, 4, 9, 1, 9);
     ckpt_err err = {0};
     ckpt_plan *plan = NULL;
@@ -178,17 +162,14 @@ static void refusals(void **state)
         CHECK_OK(ckpt_plan_check(plan, graph, &err), err);
         assert_int_equal(plan->step_count, 0);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Sizes and times of which little more than all together fit 63 bits: a plan, or one of the two answers there are, and
  * recomputing as much as there is time for. */
 static void near_the_end_of_numbers(void **state)
 {
-    (void)state;
     enum { N = 12 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_graph graph = *ckpt_test_chain(&arena, 21, N, 4, (ckpt_bytes)1 << 55, 9);
     ckpt_graph_op op[2 * N];
     for (int o = 0; o < 2 * N; o++) {
@@ -216,7 +197,6 @@ static void near_the_end_of_numbers(void **state)
         }
     }
     CHECK(fits > 2, "only %d plans recompute", fits);
-    ckpt_arena_fini(&arena);
 }
 
 /* A chain of n equal ops and their backward ops: sizes and times 1, backward i reads the gradient and a(i). */
@@ -253,10 +233,8 @@ static const ckpt_graph *unit_chain(ckpt_arena *arena, int n)
  * thrown away: with memory for all but one buffer, few runs are added. */
 static void dtr_runs_linearly_often(void **state)
 {
-    (void)state;
     for (int n = 16; n <= 1024; n *= 4) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = unit_chain(&arena, n);
         ckpt_err err = {0};
         int root = 1;
@@ -274,18 +252,15 @@ static void dtr_runs_linearly_often(void **state)
             CHECK(candidates.candidate[0].time <= wanted[i], "n %d, memory %d: %lld runs, wanted at most %lld", n,
                   (int)budgets[i], (long long)candidates.candidate[0].time, (long long)wanted[i]);
         }
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* Dropping everything makes a chain's whole forward again at the first backward op, where all of it is then held:
- * keeping every other one peaks lower. The smallest share is not the smallest peak, and the knapsack does not see it.
- */
+ * keeping every other one peaks lower. The smallest share is not the smallest peak, and the
+ * knapsack does not see it. */
 static void knapsack_overshoots(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = unit_chain(&arena, 40);
     ckpt_err err = {0};
     ckpt_bytes peak = 0;
@@ -301,15 +276,12 @@ static void knapsack_overshoots(void **state)
         /* nothing that leaves the first backward op without its input costs less than making all before it again */
         CHECK(candidates.min_peak.time < 2 * time, "%s: %lld ns", name, (long long)candidates.min_peak.time);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Blocks by name: the two copies are recomputed as wholes, what stands outside is not; what leaves them is kept. */
 static void each_block_by_name(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const made = ckpt_test_chain(&arena, 5, 8, 9, 1, 9);
     static const char *const layers[] = {"in", "h.0.a", "h.0.b", "h.1.a", "h.1.b", "v2.x", "1.y", "out"};
     const bool inside[] = {false, true, true, true, true, false, false, false};
@@ -328,7 +300,6 @@ static void each_block_by_name(void **state)
     for (int i = 0; i < 8; i++) {
         CHECK((plan->layer[i].decision == CKPT_RECOMPUTE) == inside[i], "layer %s", plan->layer[i].layer);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* Cancels when the search begins. */
@@ -352,9 +323,7 @@ static bool is_cancelled(void *context)
 /* A plan that is cancelled half way is the best so far, and legal. */
 static void progress_and_cancel(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_step(&arena, 5, 30);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
@@ -371,7 +340,6 @@ static void progress_and_cancel(void **state)
     CHECK_OK(ckpt_plan_make(graph, "auto", &options, &arena, &plan, &err), err);
     CHECK(w.parts >= 4 && w.search, "%d parts", w.parts);
     CHECK_OK(ckpt_plan_check(plan, graph, &err), err);
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct starved {
@@ -380,27 +348,22 @@ typedef struct starved {
     ckpt_bytes budget;
 } starved;
 
-static ckpt_code make_starved(void *context, ckpt_err *err)
+static ckpt_code make_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_plan *plan = NULL;
     const ckpt_plan_options options = {.budget_bytes = s->budget};
-    ckpt_code code = ckpt_plan_make(s->graph, s->strategy, &options, &arena, &plan, err);
+    ckpt_code code = ckpt_plan_make(s->graph, s->strategy, &options, arena, &plan, err);
     if (code == CKPT_OK && plan->verdict == CKPT_FITS) {
         const ckpt_trace *trace = NULL;
-        code = ckpt_plan_simulate(plan, s->graph, &arena, &trace, err);
+        code = ckpt_plan_simulate(plan, s->graph, arena, &trace, err);
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_step(&arena, 3, 4);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
@@ -411,10 +374,9 @@ static void no_memory(void **state)
     for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
         for (int b = 0; b < count; b++) {
             starved run = {graph, ckpt_strategy_table[s]->name, budgets[(s + b) % 3]};
-            ckpt_test_starve(make_starved, &run);
+            ckpt_test_starve_arena(make_starved, &run);
         }
     }
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

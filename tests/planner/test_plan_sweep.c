@@ -35,8 +35,7 @@ static int count_of(const char *text, const char *what)
 /* One CSV line and one point per plan that fits, with that plan's figures. */
 static void check_texts(const ckpt_sweep *sweep, int points)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_err err = {0};
@@ -58,7 +57,6 @@ static void check_texts(const ckpt_sweep *sweep, int points)
     ckpt_curve_write(&curve, &text);
     CHECK(count_of(text.bytes, "\"overhead\"") == points, "JSON: %s", text.bytes);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void check_curve(const ckpt_graph *graph, const ckpt_sweep *sweep, const char *what)
@@ -83,13 +81,11 @@ static void check_curve(const ckpt_graph *graph, const ckpt_sweep *sweep, const 
 /* Strategies that alone do give slower plans for larger budgets: the sweep must not. */
 static void curves_never_rise(void **state)
 {
-    (void)state;
     enum { POINTS = 9 };
     int risen = 0;
     const uint64_t planned = ckpt_test_rounds(2, 1);
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 5 + (int)(seed * 5 % 11));
         ckpt_err err = {0};
         for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
@@ -121,16 +117,13 @@ static void curves_never_rise(void **state)
                 }
             }
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(risen > 0, "no strategy alone ever gives a slower plan for a larger budget: this test shows nothing");
 }
 
 static void sweep_ends(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 9, 9, 100, 9);
     ckpt_err err = {0};
     ckpt_sweep sweep;
@@ -163,20 +156,17 @@ static void sweep_ends(void **state)
     options = (ckpt_plan_options){.cancelled = ckpt_test_cancelled};
     CHECK_OK(ckpt_sweep_make(graph, "chain", 5, &options, NULL, &arena, &sweep, &err), err);
     CHECK(sweep.stopped && sweep.count <= 1, "stopped before it began, and %d points", sweep.count);
-    ckpt_arena_fini(&arena);
 }
 
 /* Each baseline's points are what it gives when it is asked alone; one that nobody could tell apart from the planner,
  * and budgets it cannot meet, are not there. */
 static void baselines_are_what_they_say(void **state)
 {
-    (void)state;
     enum { POINTS = 6 };
     int several = 0;
     int single = 0;
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 12);
         ckpt_err err = {0};
         ckpt_sweep sweep;
@@ -224,7 +214,6 @@ static void baselines_are_what_they_say(void **state)
         curve.baseline_count = 0;
         CHECK_OK(ckpt_curve_baselines(&curve, graph, &stopped, NULL, &arena, &err), err);
         CHECK(!curve.complete, "ended early, and complete");
-        ckpt_arena_fini(&arena);
     }
     CHECK(several > 0 && single > 0, "%d with several points, %d with one: this shows nothing", several, single);
 }
@@ -232,11 +221,9 @@ static void baselines_are_what_they_say(void **state)
 /* A plan's schedule, taken from its steps, measures as the plan says. */
 static void plans_are_starts(void **state)
 {
-    (void)state;
     int offloads = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_graph graph = *ckpt_test_step(&arena, seed, 10);
         graph.has_link = true;
         graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = (int64_t)1 << 40;
@@ -258,7 +245,6 @@ static void plans_are_starts(void **state)
                 offloads += plan->offload_bytes > 0;
             }
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(offloads > 0, "no plan copies anything");
 }
@@ -294,12 +280,10 @@ static ckpt_bytes kept_plainly(const ckpt_graph *graph, const ckpt_plan *plan, c
 
 static void layers_are_explained(void **state)
 {
-    (void)state;
     int rerun = 0;
     const int seeds = (int)ckpt_test_rounds(12, 4);
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 12);
         ckpt_err err = {0};
         ckpt_bytes whole = 0;
@@ -339,16 +323,13 @@ static void layers_are_explained(void **state)
             CHECK(count_lines(text.bytes) >= explanation.layer_count + 3, "%s", text.bytes);
             ckpt_text_fini(&text);
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(12 * rerun > 4 * seeds, "only %d plans recompute", rerun);
 }
 
 static void all_are_compared(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 3, 12, 9, 1, 9); /* without flags or link */
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
@@ -385,7 +366,6 @@ static void all_are_compared(void **state)
     ckpt_comparison_json(comparison, &text);
     assert_int_equal(count_of(text.bytes, "\"kind\""), comparison->count);
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 /* A chain whose sizes are `value` times as large; only every `step`-th value exists. Times: fixed + value. */
@@ -418,13 +398,11 @@ static ckpt_code chain_at(void *context, int64_t value, ckpt_arena *out, const c
 /* Without recomputation what fits is known without planning: peaks are `value` times that of value 1. */
 static void largest_value(void **state)
 {
-    (void)state;
     const int64_t starts[] = {1, 12, 60, 999};
     const int64_t steps[] = {1, 3, 7};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
-            ckpt_arena arena;
-            ckpt_arena_init(&arena);
+            CKPT_TEST_ARENA(arena);
             ckpt_err err = {0};
             ckpt_bytes unit = 0;
             ckpt_ns time = 0;
@@ -449,7 +427,6 @@ static void largest_value(void **state)
             ckpt_maximum *const maximum = CKPT_NEW(&arena, ckpt_maximum, 1);
             CHECK_OK(ckpt_maximize(&family, false, -1, "keep-all", &none, &arena, maximum, &err), err);
             CHECK(!maximum->found, "%lld fits in nothing", (long long)maximum->value);
-            ckpt_arena_fini(&arena);
         }
     }
 }
@@ -458,9 +435,7 @@ static void largest_value(void **state)
  * keep-all gives. */
 static void largest_value_within_overhead(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_bytes unit = 0;
     ckpt_ns time = 0;
@@ -497,15 +472,12 @@ static void largest_value_within_overhead(void **state)
         }
     }
     CHECK(before > 100, "recomputation buys nothing");
-    ckpt_arena_fini(&arena);
 }
 
 /* Time per step fixed + v + v^2 / slow: most v per time at sqrt(fixed * slow), as long as everything fits. */
 static void most_throughput(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     chains c = {1, 10000, 25, 0}; /* best at 500 */
     const ckpt_family family = {chain_at, &c, "n", 8};
@@ -517,7 +489,6 @@ static void most_throughput(void **state)
     CHECK_OK(ckpt_maximize(&family, true, -1, "keep-all", &options, &arena, maximum, &err), err);
     CHECK(maximum->found && maximum->value > 480 && maximum->value < 520, "%lld, wanted about 500",
           (long long)maximum->value);
-    ckpt_arena_fini(&arena);
 }
 
 static const ckpt_graph *resized(const ckpt_graph *graph, int buffer, ckpt_bytes more, ckpt_arena *arena)
@@ -531,13 +502,11 @@ static const ckpt_graph *resized(const ckpt_graph *graph, int buffer, ckpt_bytes
     return other;
 }
 
-/* What two plans differ in, counted by hand: nothing, a buffer, the layers whose decisions differ, all ops and buffers.
- */
+/* What two plans differ in, counted by hand: nothing, a buffer, the layers whose decisions differ, all ops
+ * and buffers. */
 static void changes_are_found(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 9, 9, 100, 9);
     const ckpt_graph *const another = ckpt_test_chain(&arena, 5, 12, 9, 100, 9);
@@ -584,7 +553,6 @@ static void changes_are_found(void **state)
     }
     assert_int_equal(came, another->op_count + another->buffer_count + another->static_count - graph->op_count -
                                graph->buffer_count - graph->static_count);
-    ckpt_arena_fini(&arena);
 }
 
 typedef struct starved {
@@ -593,44 +561,39 @@ typedef struct starved {
     int what;
 } starved;
 
-static ckpt_code answer_starved(void *context, ckpt_err *err)
+static ckpt_code answer_starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
     ckpt_sweep sweep;
     ckpt_code code = CKPT_OK;
     if (s->what == 0) {
         ckpt_curve curve;
-        code = ckpt_sweep_make(s->graph, "chain", 3, &options, NULL, &arena, &sweep, err);
-        code = code == CKPT_OK ? ckpt_sweep_curve(&sweep, &arena, &curve, err) : code;
-        code = code == CKPT_OK ? ckpt_curve_baselines(&curve, s->graph, &options, NULL, &arena, err) : code;
+        code = ckpt_sweep_make(s->graph, "chain", 3, &options, NULL, arena, &sweep, err);
+        code = code == CKPT_OK ? ckpt_sweep_curve(&sweep, arena, &curve, err) : code;
+        code = code == CKPT_OK ? ckpt_curve_baselines(&curve, s->graph, &options, NULL, arena, err) : code;
     } else if (s->what == 2) {
         ckpt_plan *was = NULL;
         ckpt_plan *now = NULL;
         ckpt_plan_changes changes;
-        code = ckpt_plan_make(s->graph, "sqrt", &options, &arena, &was, err);
-        code = code == CKPT_OK ? ckpt_plan_make(s->graph, "keep-all", &options, &arena, &now, err) : code;
-        code = code == CKPT_OK ? ckpt_plan_outline(s->graph, &arena, &was->outline, err) : code;
-        code = code == CKPT_OK ? ckpt_plan_outline(s->graph, &arena, &now->outline, err) : code;
-        code = code == CKPT_OK ? ckpt_plan_compare(was, now, &arena, &changes, err) : code;
+        code = ckpt_plan_make(s->graph, "sqrt", &options, arena, &was, err);
+        code = code == CKPT_OK ? ckpt_plan_make(s->graph, "keep-all", &options, arena, &now, err) : code;
+        code = code == CKPT_OK ? ckpt_plan_outline(s->graph, arena, &was->outline, err) : code;
+        code = code == CKPT_OK ? ckpt_plan_outline(s->graph, arena, &now->outline, err) : code;
+        code = code == CKPT_OK ? ckpt_plan_compare(was, now, arena, &changes, err) : code;
     } else {
         ckpt_plan *plan = NULL;
         ckpt_explanation explanation;
         options.budget_bytes = s->budget;
-        code = ckpt_plan_make(s->graph, "chain", &options, &arena, &plan, err);
-        code = code == CKPT_OK ? ckpt_explain(plan, s->graph, "chain", &options, &arena, &explanation, err) : code;
+        code = ckpt_plan_make(s->graph, "chain", &options, arena, &plan, err);
+        code = code == CKPT_OK ? ckpt_explain(plan, s->graph, "chain", &options, arena, &explanation, err) : code;
     }
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 9, 9, 100, 9);
     ckpt_err err = {0};
     ckpt_bytes whole = 0;
@@ -638,9 +601,8 @@ static void no_memory(void **state)
     CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
     for (int what = 0; what < 3; what++) {
         starved s = {graph, whole * 8 / 10, what};
-        ckpt_test_starve(answer_starved, &s);
+        ckpt_test_starve_arena(answer_starved, &s);
     }
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

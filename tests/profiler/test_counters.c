@@ -66,7 +66,6 @@ static void check_faults(int64_t found, int64_t pages)
 
 static void counts_grow_with_work(void **state)
 {
-    (void)state;
     ckpt_counters *const counters = open_or_skip(faults, task_clock, faults);
     for (int pages = 0; pages <= 4000; pages += 1000) {
         ckpt_counts counts = {-1, -1, -1};
@@ -91,7 +90,6 @@ static int64_t process_ns(void)
 /* Two clocks of the same thing: how much of it there was does not matter. */
 static void the_task_clock_agrees_with_the_process_clock(void **state)
 {
-    (void)state;
     ckpt_counters *const counters = open_or_skip(task_clock, task_clock, task_clock);
     ckpt_counts counts = {0};
     ckpt_counters_start(counters);
@@ -135,7 +133,6 @@ static void start_worker(ckpt_worker *worker, int pages, pthread_barrier_t *turn
 /* OpenMP's pool is there before counting begins or is made by the first layer, and grows with a larger team. */
 static void threads_are_counted_whenever_they_started(void **state)
 {
-    (void)state;
     pthread_barrier_t turn;
     assert_int_equal(pthread_barrier_init(&turn, NULL, 4), 0);
     ckpt_worker early[2], late, brief;
@@ -169,7 +166,6 @@ static void threads_are_counted_whenever_they_started(void **state)
 
 static void a_refused_event_is_0_and_no_error(void **state)
 {
-    (void)state;
     ckpt_counts counts = {-1, -1, -1};
     ckpt_counters *const none = open_for(refused, refused, refused);
     assert_null(none);
@@ -188,11 +184,10 @@ static void a_refused_event_is_0_and_no_error(void **state)
     ckpt_counters_destroy(some);
 }
 
-/* A sum over some threads would pass for the sum over all: without room for the second thread's counter, none counts.
- */
+/* A sum over some threads would pass for the sum over all: without room for the second thread's counter,
+ * none counts. */
 static void an_event_counts_on_all_threads_or_on_none(void **state)
 {
-    (void)state;
     pthread_barrier_t turn;
     assert_int_equal(pthread_barrier_init(&turn, NULL, 2), 0);
     ckpt_worker other;
@@ -240,7 +235,6 @@ static ckpt_code create_and_destroy(void *context, ckpt_err *err)
 
 static void without_memory_no_file_stays_open(void **state)
 {
-    (void)state;
     const int before = open_files();
     ckpt_counter_event event[3] = {faults, refused, task_clock};
     ckpt_test_starve(create_and_destroy, event);
@@ -250,7 +244,6 @@ static void without_memory_no_file_stays_open(void **state)
 /* What the profiler calls. Where the processor tells, ten times the work is more instructions. */
 static void the_processor_counts_or_is_silent(void **state)
 {
-    (void)state;
     ckpt_counters *counters = NULL;
     ckpt_err err = {0};
     CHECK_OK(ckpt_counters_create(&counters, &err), err);

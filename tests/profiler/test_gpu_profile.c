@@ -325,7 +325,6 @@ static void check_note(const char *format, int a, int b)
 
 static void rows_hold_what_was_recorded(void **state)
 {
-    (void)state;
     script *const s = ckpt_memory_get(sizeof *s);
     assert_non_null(s);
     for (int round = 0; round < 3; round++) {
@@ -371,7 +370,6 @@ static void rows_hold_what_was_recorded(void **state)
 /* Recorded times of an hour a run are not those of the stamps: told, with the worst. */
 static void clocks_far_apart_are_told(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_recorder *recorder = NULL;
     ckpt_profile *profile = NULL;
@@ -390,7 +388,6 @@ static void clocks_far_apart_are_told(void **state)
 /* Every share is the data sheet's time for what the op's formula says, by the time in kernels. */
 static void shares_are_of_the_data_sheet(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_err err = {0};
     ckpt_recorder *recorder = NULL;
@@ -428,7 +425,6 @@ static void shares_are_of_the_data_sheet(void **state)
 /* The five most expensive parts of a step, each with all layers that are the same, and who recorded. */
 static void the_summary_says_where_time_goes(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_err err = {0};
     ckpt_recorder *recorder = NULL;
@@ -487,7 +483,6 @@ static void the_summary_says_where_time_goes(void **state)
 /* Nobody records: the reason comes from opening, and the profile has the stamps' times and no kernels. */
 static void without_a_recorder(void **state)
 {
-    (void)state;
     static const struct {
         const char *controls, *says;
     } refusal[] = {{"holder=another profiler", "another profiler"}, {"fail=cuptiActivityEnable:35", "permission"}};
@@ -517,7 +512,6 @@ static void without_a_recorder(void **state)
 /* CUPTI stops working in the middle: said once, and every row still has a time. */
 static void recording_may_end(void **state)
 {
-    (void)state;
     static const char *const function[] = {"cuptiActivityPushExternalCorrelationId",
                                            "cuptiActivityPopExternalCorrelationId", "cuptiActivityFlushAll"};
     for (int f = 0; f < 3; f++) {
@@ -545,7 +539,6 @@ static void recording_may_end(void **state)
 /* Rates of the link are measured while a recorder is open or not, busy ones too. */
 static void the_link_is_measured_alone_and_busy(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_profile *profile = NULL;
     test_train_open_on(&t, device, "tests/models/no-library.json", "", NULL);
@@ -562,38 +555,33 @@ static void the_link_is_measured_alone_and_busy(void **state)
     test_train_close(&t);
 }
 
-static ckpt_code record_and_profile(void *context, ckpt_err *err)
+static ckpt_code record_and_profile(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const test_train *const t = context;
-    ckpt_arena arena;
     ckpt_recorder *recorder = NULL;
     ckpt_profile *profile = NULL;
     ckpt_bytes taken = 0;
     double_reset();
     assert_int_equal(double_script("*: kernel k 1000; copy on_device 4 100"), 0);
-    ckpt_arena_init(&arena);
     ckpt_code code = ckpt_profile_record(device, &recorder, &taken, err);
     if (code == CKPT_OK) {
         const ckpt_profiler_options options = {.repeats = 3, .spend_ns = 1, .recorder = recorder};
-        code = ckpt_profile_run(device, t->lowered, &options, &arena, &profile, err);
+        code = ckpt_profile_run(device, t->lowered, &options, arena, &profile, err);
     }
     ckpt_recorder_close(recorder);
-    ckpt_arena_fini(&arena);
     return code;
 }
 
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open_on(&t, device, "tests/models/no-library.json", "", NULL);
-    assert_true(ckpt_test_starve(record_and_profile, &t) > 0);
+    assert_true(ckpt_test_starve_arena(record_and_profile, &t) > 0);
     test_train_close(&t);
 }
 
 static int open_all(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     void *const library = dlopen(ckpt_bin_file("libcupti_double.so"), RTLD_NOW);
     if (library == NULL || setenv("CKPT_CUPTI", ckpt_bin_file("libcupti_double.so"), 1) != 0) {
@@ -611,7 +599,6 @@ static int open_all(void **state)
 
 static int close_all(void **state)
 {
-    (void)state;
     ckpt_device_close(device);
     return 0;
 }

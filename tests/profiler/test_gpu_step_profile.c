@@ -140,7 +140,6 @@ static void check_order(const session *s)
 /* Every step has its own records and no others: neither those of before the step nor untagged ones. */
 static void steps_have_what_was_recorded(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     session s, plain;
     open_session(&s);
@@ -178,7 +177,6 @@ static void steps_have_what_was_recorded(void **state)
 /* Whatever goes wrong with recording, the step is done, with the same bits, and its trace has the stamps' times. */
 static void recording_that_fails_stops_nothing(void **state)
 {
-    (void)state;
     static const struct {
         const char *controls, *words;
     } failure[] = {{"fail=cuptiActivityPushExternalCorrelationId:999", "beginning a tag"},
@@ -217,7 +215,6 @@ static void recording_that_fails_stops_nothing(void **state)
  * nothing. */
 static void lost_records_leave_the_stamps(void **state)
 {
-    (void)state;
     for (int lost = 0; lost < 2; lost++) {
         ckpt_err err = {0};
         session s;
@@ -241,7 +238,6 @@ static void lost_records_leave_the_stamps(void **state)
 /* Two kernels of one step on two streams: the time in kernels is that in which at least one ran. */
 static void what_overlaps_counts_once(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     session s;
     open_session(&s);
@@ -268,7 +264,6 @@ static ckpt_code starved_step(session *s, int64_t allowed)
 /* Steps go on when the recorder or the trace finds no memory; only the digest of the test itself may refuse. */
 static void recording_without_memory_stops_nothing(void **state)
 {
-    (void)state;
     session s, plain;
     ckpt_err err = {0};
     open_session(&s);
@@ -300,7 +295,6 @@ static void *symbol(const char *name)
 
 static int open_device(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     ckpt_emulated_guard(false);
     CHECK_OK(ckpt_device_emulated.open(0, 1, &device, &err), err);
@@ -313,7 +307,6 @@ static int open_device(void **state)
 
 static int close_device(void **state)
 {
-    (void)state;
     ckpt_device_close(device);
     return 0;
 }

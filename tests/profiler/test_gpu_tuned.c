@@ -89,7 +89,6 @@ static void check_model(const ckpt_gpu *gpu, const char *file, const char *set, 
 
 static void plans_run_what_was_profiled(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         check_model(&ckpt_gpus[g], "tests/models/fork.json", "", "float32");
         check_model(&ckpt_gpus[g], "tests/models/fork.json", "", "bfloat16");
@@ -101,7 +100,6 @@ static void plans_run_what_was_profiled(void **state)
 /* A plan whose algorithms are not there is refused before anything runs, with the layer and what was wanted. */
 static void plans_with_other_algorithms(void **state)
 {
-    (void)state;
     test_train t;
     ckpt_err err = {0};
     ckpt_executor *executor = NULL;

@@ -55,7 +55,6 @@ static void check_samples(const ckpt_timing *timing)
 
 static void distinct_layers_once(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "models/byte-gpt.json", "batch=2 tokens=8 hidden=16 blocks=3 heads=2 vocabulary=32");
     calls c = {0};
@@ -102,7 +101,6 @@ static void distinct_layers_once(void **state)
 /* By hand, for 2 sequences of 8 tokens and 16 channels: what the docs of `linear`, `gelu` and adamw say. */
 static void rows_say_what_is_computed(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "models/byte-gpt.json", "batch=2 tokens=8 hidden=16 blocks=1 heads=2 vocabulary=32");
     const ckpt_device_model sheet = {.sheet_flop_per_s = 1e9, .sheet_flop_per_s16 = 1e9, .sheet_bytes_per_s = 1e9};
@@ -134,7 +132,6 @@ static void rows_say_what_is_computed(void **state)
 
 static void wanted_gradients_tell_layers_apart(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     const ckpt_profile *const profile = profile_of(&t, &(ckpt_profiler_options){.repeats = 3});
@@ -148,7 +145,6 @@ static void wanted_gradients_tell_layers_apart(void **state)
 /* A plan from a profile runs: workspaces of free choice fit, and the bits are again those of any other such plan. */
 static void plans_from_a_profile_run(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *set;
     } model[] = {
@@ -186,24 +182,19 @@ typedef struct profiling {
     test_train *t;
 } profiling;
 
-static ckpt_code run_profile(void *context, ckpt_err *err)
+static ckpt_code run_profile(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const profiling *const p = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_profile *profile = NULL;
     const ckpt_profiler_options options = {.repeats = 3, .spend_ns = 1};
-    const ckpt_code code = ckpt_profile_run(p->t->device, p->t->lowered, &options, &arena, &profile, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_profile_run(p->t->device, p->t->lowered, &options, arena, &profile, err);
 }
 
 static void every_allocation_may_fail(void **state)
 {
-    (void)state;
     test_train t;
     test_train_open(&t, "tests/models/no-library.json", "");
-    assert_true(ckpt_test_starve(run_profile, &(profiling){&t}) > 0);
+    assert_true(ckpt_test_starve_arena(run_profile, &(profiling){&t}) > 0);
     test_train_close(&t);
 }
 

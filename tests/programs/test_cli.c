@@ -44,7 +44,6 @@ static int understand(const char *const *words, char *out, size_t room)
 
 static void command_lines(void **state)
 {
-    (void)state;
     char out[256];
     const char *const all[] = {"p", "a", "-ofile", "--budget=6GB", "-v", "--output", "-", "b", NULL};
     assert_int_equal(understand(all, out, sizeof out), 0);
@@ -76,7 +75,6 @@ typedef struct option_case {
 
 static void scheme_options(void **state)
 {
-    (void)state;
     const option_case cases[] = {
         {"micro-batches", "4", NULL},
         {"micro-batches", "0", "--micro-batches takes a number from 1 to 4096, found \"0\""},

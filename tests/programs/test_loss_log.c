@@ -56,7 +56,6 @@ static void refuse(const char *text, uint64_t step, float loss, const char *reas
 
 static void a_new_log_replaces_an_old_one(void **state)
 {
-    (void)state;
     static ckpt_loss_log log;
     ckpt_err err = {0};
     put("something old");
@@ -71,7 +70,6 @@ static void a_new_log_replaces_an_old_one(void **state)
 
 static void rows_of_a_killed_run_are_written_again(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     const char *const wanted = HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n" LATER;
     put(HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n3,-0.75,-0x1.8p-1\n4,1,0x");
@@ -90,7 +88,6 @@ static void rows_of_a_killed_run_are_written_again(void **state)
 
 static void the_log_of_another_run_is_left_alone(void **state)
 {
-    (void)state;
     refuse(HEADER ROWS, 1, 2.25f, "another run: step 1 is \"1,2.5,0x1.4p+1\" there and \"1,2.25,");
     refuse(HEADER ROWS, 3, 2.5f, "no row of step 3");
     refuse(HEADER ROWS, 0, 0, "has rows");
@@ -100,7 +97,6 @@ static void the_log_of_another_run_is_left_alone(void **state)
 
 static void a_full_disk_is_reported(void **state)
 {
-    (void)state;
     if (access("/dev/full", W_OK) != 0) {
         skip();
     }

@@ -62,13 +62,11 @@ static void policy_set(void)
 
 static void restarts_once(void **state)
 {
-    (void)state;
     assert_int_equal(run_child(nothing_set), 32);
 }
 
 static void leaves_a_choice_alone(void **state)
 {
-    (void)state;
     assert_int_equal(run_child(spin_set), 11);
     assert_int_equal(run_child(policy_set), 1);
 }

@@ -42,8 +42,8 @@ static struct sockaddr_in here(int at)
 }
 
 /* A port that nobody has, for the next job. It stays bound here, without a listener, until the next: so no connection
- * can leave from it, not that of a rank that looks for rank 0 either; who listens there must reuse it, as rank 0 does.
- */
+ * can leave from it, not that of a rank that looks for rank 0 either; who listens there must
+ * reuse it, as rank 0 does. */
 static void take_port(void)
 {
     static const int on = 1;
@@ -289,7 +289,6 @@ static int talk(int rank)
 
 static void star(void **state)
 {
-    (void)state;
     for (int count = 2; count <= 5; count += count == 2 ? 2 : 1) {
         take_port();
         for (int i = count - 1; i >= 0; i--) { /* rank 0 last: the others try again */
@@ -318,7 +317,6 @@ static int misunderstand(int rank)
 
 static void misunderstanding(void **state)
 {
-    (void)state;
     take_port();
     start(0, 2, misunderstand);
     start(1, 2, misunderstand);
@@ -351,7 +349,6 @@ static int unwatched(int rank)
 
 static void ends(void **state)
 {
-    (void)state;
     for (uint64_t round = 0; round < ckpt_test_rounds(12, 4); round++) {
         take_port();
         for (int i = 0; i < 4; i++) {
@@ -446,7 +443,6 @@ static void kill_some(int count, unsigned dead, bool stop_others)
 
 static void deaths(void **state)
 {
-    (void)state;
     for (uint64_t round = 0; round < ckpt_test_rounds(20, 8); round++) {
         const int count = 2 + (int)ckpt_test_draw(3);
         kill_some(count, 1u << (round < (uint64_t)count ? round : ckpt_test_draw((uint64_t)count)), round % 2 == 1);
@@ -455,7 +451,6 @@ static void deaths(void **state)
 
 static void two_deaths(void **state)
 {
-    (void)state;
     kill_some(4, 3, false);
     kill_some(4, 6, true);
     kill_some(4, 12, false);
@@ -465,7 +460,6 @@ static void two_deaths(void **state)
 /* SIGTERM without a death ends the process as it does without us. */
 static void stopped(void **state)
 {
-    (void)state;
     take_port();
     start(0, 2, train);
     start(1, 2, train);
@@ -507,7 +501,6 @@ static int give_up_2(int rank)
 
 static void give_up(void **state)
 {
-    (void)state;
     for (int who = 0; who <= 2; who += 2) {
         take_port();
         for (int i = 0; i < 4; i++) {
@@ -538,7 +531,6 @@ static int all_give_up(int rank)
 
 static void give_up_together(void **state)
 {
-    (void)state;
     for (int round = 0; round < 5; round++) {
         take_port();
         for (int i = 0; i < 4; i++) {
@@ -566,7 +558,6 @@ static void check_said(int rank, int code, const char *part)
 
 static void never_comes(void **state)
 {
-    (void)state;
     setenv("CKPT_RANKS_WAIT", "3", 1); /* where the machine is busy rank 1 takes its time, too */
     take_port();
     start(0, 4, talk);
@@ -643,7 +634,6 @@ static void death_before_all_are_here(void **state)
 
 static void others_are_wrong(void **state)
 {
-    (void)state;
     take_port();
     start(0, 2, talk);
     start(1, 3, talk); /* another count */
@@ -665,7 +655,6 @@ static void others_are_wrong(void **state)
 
 static void port_is_taken(void **state)
 {
-    (void)state;
     take_port();
     static const int on = 1;
     const int made = socket(AF_INET, SOCK_STREAM, 0);
@@ -761,7 +750,6 @@ static void called_by_word(bool one_host, bool right)
 
 static void words(void **state)
 {
-    (void)state;
     called_by_word(true, true);
     called_by_word(true, false);
     called_by_word(false, true);
@@ -793,7 +781,6 @@ static int starve(int rank)
 
 static void starved(void **state)
 {
-    (void)state;
     take_port();
     start(0, 3, starve);
     start(1, 3, starve);

@@ -109,7 +109,6 @@ static void order(void **state)
 /* Slots again and again, and no memory of ours. */
 static void reused(void **state)
 {
-    (void)state;
     const int64_t live = ckpt_memory_live();
     const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
     int out = 0, in = -1;
@@ -232,19 +231,16 @@ static int as_rank(const char *mode)
 
 static void one(void **state)
 {
-    (void)state;
     ckpt_test_ranks(program, 1, NULL);
 }
 
 static void two(void **state)
 {
-    (void)state;
     ckpt_test_ranks(program, 2, NULL);
 }
 
 static void four(void **state)
 {
-    (void)state;
     ckpt_test_ranks(program, 4, NULL);
 }
 
@@ -276,14 +272,12 @@ static void end_of(int victim, bool gives_up)
 
 static void deaths(void **state)
 {
-    (void)state;
     end_of(0, false);
     end_of(2, false);
 }
 
 static void giving_up(void **state)
 {
-    (void)state;
     end_of(3, true);
 }
 

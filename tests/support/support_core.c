@@ -177,11 +177,10 @@ void ckpt_test_starve_format(const char *kind, const char *text)
 void ckpt_test_round_trip(const char *kind, const char *text)
 {
     const ckpt_test_format *const format = ckpt_test_format_of(kind);
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_text once;
     ckpt_text twice;
     ckpt_err err = {0};
-    ckpt_arena_init(&arena);
     ckpt_text_init(&once);
     ckpt_text_init(&twice);
     CHECK_OK(format->rewrite(ckpt_test_file("trip.json", text, strlen(text)), &arena, &once, &err), err);
@@ -189,7 +188,6 @@ void ckpt_test_round_trip(const char *kind, const char *text)
     assert_string_equal(once.bytes, twice.bytes);
     ckpt_text_fini(&twice);
     ckpt_text_fini(&once);
-    ckpt_arena_fini(&arena);
 }
 
 size_t ckpt_test_damage(char *bytes, size_t length, size_t room)

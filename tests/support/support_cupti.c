@@ -10,7 +10,6 @@ ckpt_rec_state ckpt_rec;
 
 int ckpt_rec_group(void **state)
 {
-    (void)state;
     void *const handle = dlopen(CKPT_TEST_DOUBLE, RTLD_NOW);
     CHECK(handle != NULL, "%s", dlerror());
 #define FIND(function)                                                                                                 \
@@ -111,7 +110,6 @@ ckpt_recorder_report ckpt_rec_told(void)
 
 int ckpt_rec_leave(void **state)
 {
-    (void)state;
     ckpt_rec_close();
     ckpt_arena_fini(&ckpt_rec.arena);
     return 0;

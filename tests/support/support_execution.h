@@ -45,8 +45,8 @@ extern const char *const ckpt_test_kernels;
 /* The trace of nodes, at most CKPT_TEST_TRACE_ROOM long; static, until the next call. */
 const char *ckpt_test_trace(const ckpt_test_node *nodes, int count, size_t *length);
 
-/* Import `bytes`, at 1 GB/s or by `times`, a Kineto trace, where that is not NULL; what it notes is in ckpt_test_notes.
- */
+/* Import `bytes`, at 1 GB/s or by `times`, a Kineto trace, where that is not NULL; what it notes is in
+ * ckpt_test_notes. */
 ckpt_code ckpt_test_import(const char *bytes, size_t count, const char *times, ckpt_arena *arena, ckpt_graph **graph,
                            ckpt_err *err);
 

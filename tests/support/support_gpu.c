@@ -55,7 +55,6 @@ ckpt_device *ckpt_gpus_cpu;
 
 int ckpt_gpus_open(void **state)
 {
-    (void)state;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_open("cpu", 1, &ckpt_gpus_cpu, &err), err);
     ckpt_gpus_count = ckpt_gpu_open_all(ckpt_gpus);
@@ -64,7 +63,6 @@ int ckpt_gpus_open(void **state)
 
 int ckpt_gpus_close(void **state)
 {
-    (void)state;
     for (int g = 0; g < ckpt_gpus_count; g++) {
         ckpt_gpu_close(&ckpt_gpus[g]);
     }

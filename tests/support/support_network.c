@@ -194,23 +194,18 @@ typedef struct starved {
     size_t pad; /* bytes taken before: moves the place where the arena's first block ends */
 } starved;
 
-static ckpt_code lower_all(void *context, ckpt_err *err)
+static ckpt_code lower_all(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const starved *const s = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_lowered *lowered = NULL;
-    const ckpt_code code = ckpt_arena_take(&arena, s->pad, 1) == NULL
-                               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "pad")
-                               : ckpt_network_lower(s->network, NULL, NULL, &arena, &lowered, err);
-    ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_arena_take(arena, s->pad, 1) == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "pad")
+                                                     : ckpt_network_lower(s->network, NULL, NULL, arena, &lowered, err);
 }
 
 void test_lower_starved(const ckpt_network *network)
 {
     for (size_t pad = 0; pad < 12000; pad += 16) {
         starved s = {.network = network, .pad = pad};
-        assert_true(ckpt_test_starve(lower_all, &s) > 0);
+        assert_true(ckpt_test_starve_arena(lower_all, &s) > 0);
     }
 }

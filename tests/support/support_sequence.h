@@ -17,8 +17,8 @@ ckpt_sequence ckpt_test_sequence(const ckpt_graph *graph, ckpt_arena *arena, uin
 ckpt_plan *ckpt_test_plan(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *arena, const char *what);
 
 /* When the plan's last step has ended: ops one after another, copies one at a time in each direction in the order of
- * the steps, a run after the fetches it reads, a free after the copies of its buffer. Small buffers only.
- */
+ * the steps, a run after the fetches it reads, a free after the copies of its
+ * buffer. Small buffers only. */
 ckpt_ns ckpt_test_clock(const ckpt_graph *graph, const ckpt_plan *plan);
 
 #endif

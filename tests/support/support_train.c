@@ -178,8 +178,8 @@ void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t 
     }
 }
 
-/* What the simulator takes for a part of forward, backward or a copy may be the start of a message or the wait for one.
- */
+/* What the simulator takes for a part of forward, backward or a copy may be the start of a message or the
+ * wait for one. */
 static bool same_span(const test_train *t, const ckpt_plan *plan, int step, ckpt_span predicted, ckpt_span measured)
 {
     const bool message =
@@ -250,8 +250,7 @@ static void check_places(const test_train *t, const ckpt_plan *plan, const ckpt_
 void test_train_run(const test_train *t, const test_run *run, test_record *record)
 {
     ckpt_err err = {0};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_executor_options options = {
         .seed = run->seed, .ranks = run->ranks, .poison = run->poison, .record = run->record};
     ckpt_executor *const executor = test_train_executor(t, run->plan, &options);
@@ -289,7 +288,6 @@ void test_train_run(const test_train *t, const test_run *run, test_record *recor
     }
     ckpt_data_close(data);
     ckpt_executor_destroy(executor);
-    ckpt_arena_fini(&arena);
 }
 
 void test_record_same(const test_record *wanted, const test_record *found, int first, const char *what)

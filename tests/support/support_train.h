@@ -20,8 +20,8 @@ typedef struct test_train {
     int64_t limit[TEST_TRAIN_INPUTS];
 } test_train;
 
-/* `file` is below the source folder, or a full path; `set` is "var=n var=n ...". Fails the test when anything is wrong.
- */
+/* `file` is below the source folder, or a full path; `set` is "var=n var=n ...". Fails the test when
+ * anything is wrong. */
 void test_train_open(test_train *t, const char *file, const char *set);
 /* The same on a device that is open and stays open, in the model's dtype or another (NULL: the model's). */
 void test_train_open_on(test_train *t, ckpt_device *device, const char *file, const char *set, const char *dtype);

@@ -11,26 +11,7 @@
 #include "tests/support/support_graphs.h"
 #include "viz/compare/compare.h"
 
-typedef struct fixture {
-    ckpt_arena arena;
-    ckpt_err err;
-} fixture;
-
-static int setup(void **state)
-{
-    fixture *const f = test_calloc(1, sizeof *f);
-    ckpt_arena_init(&f->arena);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *const f = *state;
-    ckpt_arena_fini(&f->arena);
-    test_free(f);
-    return 0;
-}
+typedef ckpt_test_fixture fixture;
 
 static const ckpt_difference *compare(fixture *f, const ckpt_compare_file *base, const ckpt_compare_file *fresh,
                                       const ckpt_compare_options *options)
@@ -387,23 +368,19 @@ typedef struct pair {
     ckpt_compare_file file[2];
 } pair;
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     static const char *const limits[CKPT_COMPARE_KIND_COUNT] = {
         "peak=0,step_time=3%,recompute=0,gap=1%", "step_time=0,backward=1%", "peak=0,step_time=1%,recompute=0",
         "step_time=0,least_budget=0"};
     const pair *const p = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     ckpt_limit limit[8];
     int count = 0;
     const ckpt_compare_report *report = NULL;
-    ckpt_code code = ckpt_limits_parse(limits[p->file[0].kind], true, limit, 8, &count, &arena, err);
+    ckpt_code code = ckpt_limits_parse(limits[p->file[0].kind], true, limit, 8, &count, arena, err);
     const ckpt_compare_options options = {.limit = limit, .limit_count = count, .force = true};
-    code = code == CKPT_OK ? ckpt_compare_make(&p->file[0], &p->file[1], 1, &options, &arena, &report, err) : code;
-    code = code == CKPT_OK ? write_all(report, err) : code;
-    ckpt_arena_fini(&arena);
-    return code;
+    code = code == CKPT_OK ? ckpt_compare_make(&p->file[0], &p->file[1], 1, &options, arena, &report, err) : code;
+    return code == CKPT_OK ? write_all(report, err) : code;
 }
 
 static void starve(void **state)
@@ -412,11 +389,11 @@ static void starve(void **state)
     const ckpt_graph *const graph = ckpt_test_step(&f->arena, 4711, 8);
     const ckpt_plan *const a = plan_of(f, graph, "keep-all"), *const b = plan_of(f, graph, "recompute-all");
     pair plans = {{of_plan(a), of_plan(b)}};
-    assert_true(ckpt_test_starve(starved, &plans) > 20);
+    assert_true(ckpt_test_starve_arena(starved, &plans) > 20);
     pair traces = {{{.source = "a", .kind = CKPT_COMPARE_TRACE}, {.source = "b", .kind = CKPT_COMPARE_TRACE}}};
     CHECK_OK(ckpt_plan_as_trace(a, &f->arena, &traces.file[0].trace, &f->err), f->err);
     CHECK_OK(ckpt_plan_as_trace(b, &f->arena, &traces.file[1].trace, &f->err), f->err);
-    assert_true(ckpt_test_starve(starved, &traces) > 10);
+    assert_true(ckpt_test_starve_arena(starved, &traces) > 10);
     static const ckpt_ns fast[] = {10, 11, 12, 13, 14, 15}, slow[] = {20, 21, 22, 23, 24, 25};
     const ckpt_profile_row rows[2] = {{.layer = "x", .op = "relu", .same_as = "", .forward = {12, 3, 6, fast}},
                                       {.layer = "x", .op = "relu", .same_as = "", .forward = {22, 3, 6, slow}}};
@@ -427,7 +404,7 @@ static void starve(void **state)
         {.source = "b", .model = "n", .machine = other, .recorder = "", .row = &rows[1], .row_count = 1}};
     pair profile = {{{.source = "a", .kind = CKPT_COMPARE_PROFILE, .profile = &profiles[0]},
                      {.source = "b", .kind = CKPT_COMPARE_PROFILE, .profile = &profiles[1]}}};
-    assert_true(ckpt_test_starve(starved, &profile) > 10);
+    assert_true(ckpt_test_starve_arena(starved, &profile) > 10);
     const ckpt_curve_point points[] = {{.budget_bytes = 10, .time_ns = 9}, {.budget_bytes = 20, .time_ns = 8}};
     const ckpt_curve curves[2] = {
         {.source = "a", .graph_name = "g", .costs = "roofline of a", .point = points, .point_count = 2},
@@ -439,18 +416,18 @@ static void starve(void **state)
          .keep_all_time_ns = 3}};
     pair sweep = {{{.source = "a", .kind = CKPT_COMPARE_SWEEP, .curve = &curves[0]},
                    {.source = "b", .kind = CKPT_COMPARE_SWEEP, .curve = &curves[1]}}};
-    assert_true(ckpt_test_starve(starved, &sweep) > 10);
+    assert_true(ckpt_test_starve_arena(starved, &sweep) > 10);
 }
 
 int main(int argc, char **argv)
 {
     ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(plans_against_plain_loops, setup, teardown),
-        cmocka_unit_test_setup_teardown(names_of_groups, setup, teardown),
-        cmocka_unit_test_setup_teardown(sweeps_against_every_budget, setup, teardown),
-        cmocka_unit_test_setup_teardown(limits_to_the_byte, setup, teardown),
-        cmocka_unit_test_setup_teardown(starve, setup, teardown),
+        cmocka_unit_test_setup_teardown(plans_against_plain_loops, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(names_of_groups, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(sweeps_against_every_budget, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(limits_to_the_byte, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(starve, ckpt_test_open, ckpt_test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,6 @@ static void draw(const made *m, int chosen, const char *format, const ckpt_view_
 
 static void pictures(void **state)
 {
-    (void)state;
     made m;
     ckpt_text text;
     make_curve(&m);
@@ -97,7 +96,6 @@ static void pictures(void **state)
 /* Every name and what must be said stands in the picture, and only where it is true. */
 static void what_is_said(void **state)
 {
-    (void)state;
     made m;
     ckpt_text text;
     make_curve(&m);
@@ -132,7 +130,6 @@ static void what_is_said(void **state)
 /* Curves that are hardly any: of one point, of none, without time, as large as 63 bits; small and large pictures. */
 static void odd_curves(void **state)
 {
-    (void)state;
     static const ckpt_view_options sizes[] = {{.width = 0}, {.width = 1, .height = 1}, {.width = 900, .height = 2000}};
     static const char *const formats[] = {"svg", "txt", "png"};
     for (int which = 0; which < 6; which++) {
@@ -172,7 +169,6 @@ static void odd_curves(void **state)
 /* In a terminal each baseline has a letter of its own, which is none of the plans'. */
 static void letters_tell_baselines_apart(void **state)
 {
-    (void)state;
     enum { MANY = 16 };
     static const ckpt_view_options wide = {.width = 200, .height = 60};
     ckpt_curve_point point[MANY];
@@ -204,10 +200,8 @@ static void letters_tell_baselines_apart(void **state)
 /* Ten thousand points: words are looked for around some of them only, and nothing is cut. */
 static void many_points(void **state)
 {
-    (void)state;
     enum { MANY = 10000 };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_curve_point *const point = CKPT_NEW(&arena, ckpt_curve_point, MANY);
     assert_non_null(point);
     made m;
@@ -223,12 +217,10 @@ static void many_points(void **state)
     draw(&m, 1, "svg", NULL, &text);
     CHECK(strstr(text.bytes, ">planned<") != NULL && strstr(text.bytes, ">sqrt<") != NULL, "words are missing");
     ckpt_text_fini(&text);
-    ckpt_arena_fini(&arena);
 }
 
 static void what_is_refused(void **state)
 {
-    (void)state;
     made m;
     ckpt_text text;
     ckpt_err err = {0};
@@ -248,22 +240,17 @@ static void what_is_refused(void **state)
     ckpt_text_fini(&text);
 }
 
-static ckpt_code draw_starved(void *context, ckpt_err *err)
+static ckpt_code draw_starved(void *context, ckpt_text *text, ckpt_err *err)
 {
     const made *const m = context;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = ckpt_curve_draw(&m->curve, m->chosen, 1, "svg", NULL, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_curve_draw(&m->curve, m->chosen, 1, "svg", NULL, text, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
     made m;
     make_curve(&m);
-    ckpt_test_starve(draw_starved, &m);
+    ckpt_test_starve_text(draw_starved, &m);
 }
 
 /* Fontconfig, which finds Cairo's fonts, keeps what it has read to the end of the process. */

@@ -78,7 +78,6 @@ static double lightness(ckpt_colour_role role)
 
 static void roles_are_told_apart(void **state)
 {
-    (void)state;
     static const ckpt_colour_role stays[] = {CKPT_ROLE_ACTIVATIONS, CKPT_ROLE_SAVED,     CKPT_ROLE_GRADIENTS,
                                              CKPT_ROLE_WORKSPACE,   CKPT_ROLE_RECOMPUTE, CKPT_ROLE_OFFLOADED};
     enum { STAYS = sizeof stays / sizeof stays[0] };
@@ -97,7 +96,6 @@ static void roles_are_told_apart(void **state)
 
 static void boxes_of_one_role_are_one_path(void **state)
 {
-    (void)state;
     enum { COUNT = 20000 };
     ckpt_box *const box = test_calloc(COUNT, sizeof *box);
     for (int i = 0; i < COUNT; i++) {
@@ -125,7 +123,6 @@ static void read_box(const char *svg, double *x, double *y, double *width, doubl
 
 static void a_speck_shows(void **state)
 {
-    (void)state;
     static const double sizes[][2] = {{0, 0}, {1e-9, 1e-9}, {0.01, 50}, {50, 0.01}, {0, 3}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const ckpt_box box = {100, 96, sizes[i][0], sizes[i][1], CKPT_ROLE_GRADIENTS, NULL};
@@ -151,7 +148,6 @@ static void a_speck_shows(void **state)
 
 static void equal_neighbours_stay_apart(void **state)
 {
-    (void)state;
     const ckpt_box box = {10, 10, 20, 30, CKPT_ROLE_ACTIVATIONS, NULL};
     picture p;
     begin(&p, "svg", 100, 100);
@@ -167,7 +163,6 @@ static void equal_neighbours_stay_apart(void **state)
 /* Hatched where it is large enough to be seen, and the pattern is there once. */
 static void hatching(void **state)
 {
-    (void)state;
     const ckpt_box box[] = {{0, 0, 50, 50, CKPT_ROLE_RECOMPUTE, NULL},
                             {60, 0, 3, 50, CKPT_ROLE_RECOMPUTE, NULL},
                             {80, 0, 50, 50, CKPT_ROLE_RECOMPUTE, NULL},
@@ -187,7 +182,6 @@ static void hatching(void **state)
 
 static void titles_are_text(void **state)
 {
-    (void)state;
     char longest[20001];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
@@ -244,7 +238,6 @@ static void read_dots(const char *text, bool dot[16][16])
 
 static void slanting_lines_are_dots(void **state)
 {
-    (void)state;
     const ckpt_point line[2] = {{0, 63}, {63, 0}};
     const ckpt_pen pen = {CKPT_ROLE_BUDGET, 1, 0};
     picture p;
@@ -266,7 +259,6 @@ static void slanting_lines_are_dots(void **state)
 
 static void ascii_has_something_for_everything(void **state)
 {
-    (void)state;
     const ckpt_point line[3] = {{0, 63}, {40, 30}, {63, 30}};
     const ckpt_font font = {12, false, CKPT_ROLE_BLACK, -1};
     for (int color = 0; color < 2; color++) {
@@ -295,7 +287,6 @@ static void ascii_has_something_for_everything(void **state)
 
 static void a_terminal_is_never_wider_than_it_is(void **state)
 {
-    (void)state;
     for (int color = 0; color < 2; color++) {
         picture p;
         begin(&p, "txt", 40 * 8, 10 * 16);
@@ -354,7 +345,6 @@ static void draw_odd_things(picture *p)
 
 static void odd_things(void **state)
 {
-    (void)state;
     for (int f = 0; f < FORMATS; f++) {
         for (int mode = 0; mode < (strcmp(formats[f], "txt") == 0 ? 4 : 1); mode++) { /* of a terminal */
             picture p;
@@ -373,7 +363,6 @@ static void odd_things(void **state)
 
 static void smallest_pictures(void **state)
 {
-    (void)state;
     for (int f = 0; f < FORMATS; f++) {
         picture p;
         begin(&p, formats[f], 1, 1);
@@ -385,7 +374,6 @@ static void smallest_pictures(void **state)
 
 static void the_same_bytes_again(void **state)
 {
-    (void)state;
     for (int f = 0; f < FORMATS; f++) {
         picture once, recomputed;
         begin(&once, formats[f], 320, 240);
@@ -435,7 +423,6 @@ static ckpt_code draw_in_need(void *context, ckpt_err *err)
 
 static void starved(void **state)
 {
-    (void)state;
     for (int f = 0; f < FORMATS; f++) {
         const ckpt_renderer *const renderer = ckpt_renderer_find(formats[f]);
         CHECK(ckpt_test_starve(draw_in_need, (void *)(uintptr_t)renderer) > 0, "%s takes no memory", formats[f]);
@@ -444,7 +431,6 @@ static void starved(void **state)
 
 static void names(void **state)
 {
-    (void)state;
     assert_null(ckpt_renderer_find("gif"));
     assert_null(ckpt_renderer_find(""));
     for (int f = 0; f < FORMATS; f++) {
@@ -455,7 +441,6 @@ static void names(void **state)
 /* Of a long name the two ends are what tells it from others, however wide the place is. */
 static void long_names_keep_both_ends(void **state)
 {
-    (void)state;
     for (int f = 0; f < FORMATS; f++) {
         picture p;
         begin(&p, formats[f], 320, 240);
@@ -482,7 +467,6 @@ static void long_names_keep_both_ends(void **state)
  * lower part on the upper one. */
 static void cells_of_two_roles(void **state)
 {
-    (void)state;
     static const struct {
         ckpt_box box[2];
         const char *shown;

@@ -24,7 +24,6 @@ static int lines(const char *text)
 
 static void traces_without_events(void **state)
 {
-    (void)state;
     const ckpt_trace empty = {.source = "", .name = "nothing", .plan = "", .recorder = ""};
     const ckpt_trace *const both[2] = {&empty, &empty};
     for (int w = 0; w < WRITERS; w++) {
@@ -43,7 +42,6 @@ static void traces_without_events(void **state)
 /* A program that builds traces itself may leave out what has a default. */
 static void members_that_are_not_set(void **state)
 {
-    (void)state;
     const ckpt_event event[2] = {{.name = "a", .end_ns = 7}, {.name = "b", .start_ns = 7, .span = CKPT_SPAN_FREE}};
     const ckpt_trace trace = {.name = "n", .event = event, .event_count = 2};
     const ckpt_trace *const given = &trace;
@@ -59,24 +57,18 @@ static void members_that_are_not_set(void **state)
     }
 }
 
-static ckpt_code write_in_need(void *context, ckpt_err *err)
+static ckpt_code write_in_need(void *context, ckpt_text *text, ckpt_err *err)
 {
     const struct {
         const ckpt_trace *trace[2];
         writer write;
     } *const given = context;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = given->write(given->trace, 2, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return given->write(given->trace, 2, text, err);
 }
 
 static void starved(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_golden_step step = {.layers = 6, .segment = 2};
     const ckpt_golden_step measured = {.layers = 6, .segment = 2, .measured = true};
     struct {
@@ -85,9 +77,8 @@ static void starved(void **state)
     } given = {{ckpt_golden_trace(&step, &arena), ckpt_golden_trace(&measured, &arena)}, NULL};
     for (int w = 0; w < WRITERS; w++) {
         given.write = writers[w];
-        CHECK(ckpt_test_starve(write_in_need, &given) > 0, "writer %d takes no memory", w);
+        CHECK(ckpt_test_starve_text(write_in_need, &given) > 0, "writer %d takes no memory", w);
     }
-    ckpt_arena_fini(&arena);
 }
 
 int main(void)

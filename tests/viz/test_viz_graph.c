@@ -7,29 +7,7 @@
 #include "tests/support/support_test.h"
 #include "viz/viz.h"
 
-typedef struct fixture {
-    ckpt_arena arena;
-    ckpt_text text;
-    ckpt_err err;
-} fixture;
-
-static int setup(void **state)
-{
-    fixture *const f = test_calloc(1, sizeof *f);
-    ckpt_arena_init(&f->arena);
-    ckpt_text_init(&f->text);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *const f = *state;
-    ckpt_text_fini(&f->text);
-    ckpt_arena_fini(&f->arena);
-    test_free(f);
-    return 0;
-}
+typedef ckpt_test_fixture fixture;
 
 static void draw(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, const char *format)
 {
@@ -301,14 +279,10 @@ static void small_graphs(void **state)
     assert_int_equal(count(f->text.bytes, ">1.00 MB<"), 30);
 }
 
-static ckpt_code draw_starved(void *context, ckpt_err *err)
+static ckpt_code draw_starved(void *context, ckpt_text *text, ckpt_err *err)
 {
     void **const given = context;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = ckpt_graph_draw(given[0], given[1], given[2], 0, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_graph_draw(given[0], given[1], given[2], 0, text, err);
 }
 
 static void starved(void **state)
@@ -318,19 +292,15 @@ static void starved(void **state)
     ckpt_plan plan = *ckpt_golden_plan(&graph, &f->arena);
     static char dot[] = "dot", svg[] = "svg";
     void *context[] = {&graph, &plan, dot};
-    CHECK(ckpt_test_starve(draw_starved, context) > 2, "too few allocations to mean anything");
+    CHECK(ckpt_test_starve_text(draw_starved, context) > 2, "too few allocations to mean anything");
     context[2] = svg;
-    CHECK(ckpt_test_starve(draw_starved, context) > 2, "too few allocations to mean anything");
+    CHECK(ckpt_test_starve_text(draw_starved, context) > 2, "too few allocations to mean anything");
 }
 
-static ckpt_code netron_starved(void *context, ckpt_err *err)
+static ckpt_code netron_starved(void *context, ckpt_text *text, ckpt_err *err)
 {
     void **const given = context;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = ckpt_graph_netron(given[0], given[1], NULL, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_graph_netron(given[0], given[1], NULL, text, err);
 }
 
 /* What is in the file is checked by netron_check.py, from the command line. */
@@ -344,7 +314,7 @@ static void netron(void **state)
     const ckpt_graph empty = {.name = ""};
     CHECK_OK(ckpt_graph_netron(&empty, NULL, NULL, &f->text, &f->err), f->err);
     void *context[] = {&graph, &plan};
-    CHECK(ckpt_test_starve(netron_starved, context) > 2, "too few allocations to mean anything");
+    CHECK(ckpt_test_starve_text(netron_starved, context) > 2, "too few allocations to mean anything");
 }
 
 /* Graphviz and the font libraries under it keep what they read until the process ends. */
@@ -358,15 +328,15 @@ const char *__lsan_default_suppressions(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(golden, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_layer_and_read_is_there, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_format, setup, teardown),
-        cmocka_unit_test_setup_teardown(hostile_names, setup, teardown),
-        cmocka_unit_test_setup_teardown(large_graphs, setup, teardown),
-        cmocka_unit_test_setup_teardown(ops_of_one_layer, setup, teardown),
-        cmocka_unit_test_setup_teardown(small_graphs, setup, teardown),
-        cmocka_unit_test_setup_teardown(starved, setup, teardown),
-        cmocka_unit_test_setup_teardown(netron, setup, teardown),
+        cmocka_unit_test_setup_teardown(golden, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(every_layer_and_read_is_there, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(every_format, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(hostile_names, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(large_graphs, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(ops_of_one_layer, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(small_graphs, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(starved, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(netron, ckpt_test_open, ckpt_test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

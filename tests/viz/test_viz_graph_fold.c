@@ -425,8 +425,8 @@ static void decisions_divide_blocks(void **state)
     }
 }
 
-/* What reads a folded block of another column reads its last repetition, and says so; within a block it is the first.
- */
+/* What reads a folded block of another column reads its last repetition, and says so; within a block it is
+ * the first. */
 static void names_across_columns(void **state)
 {
     fixture *const f = *state;
@@ -664,14 +664,10 @@ static void units(void **state)
     assert_string_equal(f->picture.labels, "saves 20.0 MB, costs 8.00 us\nunit first\n");
 }
 
-static ckpt_code draw_starved(void *context, ckpt_err *err)
+static ckpt_code draw_starved(void *context, ckpt_text *text, ckpt_err *err)
 {
     const made *const m = context;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = ckpt_graph_draw(m->graph, m->plan, "dot", 1, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_graph_draw(m->graph, m->plan, "dot", 1, text, err);
 }
 
 static void starved(void **state)
@@ -679,7 +675,7 @@ static void starved(void **state)
     fixture *const f = *state;
     layer l[200];
     made m = make(f, l, blocks(f, l, "krkrkrkrrrrkkkkrrkrrkrrkrrk", 1));
-    CHECK(ckpt_test_starve(draw_starved, &m) > 2, "too few allocations to mean anything");
+    CHECK(ckpt_test_starve_text(draw_starved, &m) > 2, "too few allocations to mean anything");
 }
 
 int main(int argc, char **argv)

@@ -106,7 +106,6 @@ static void check_at(const ckpt_live_ranges *ranges, int at, int room)
 
 static void stays_are_what_is_in_memory(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
         make(&m, seed);
@@ -167,7 +166,6 @@ static int last_use(const made *m, const ckpt_live_range *range, int buffer)
 /* Kinds, births, and that what is called the last use is one. */
 static void stays_have_true_reasons(void **state)
 {
-    (void)state;
     int count[CKPT_LIVE_KIND_COUNT] = {0}, outputs = 0, taken = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         made m;
@@ -258,7 +256,6 @@ static const ckpt_trace trace_by_hand = {
 
 static void reasons_say_what_happens(void **state)
 {
-    (void)state;
     static const char *const wanted[PLACES] = {
         "saved a: kept since step 0 for a/backward (step 13)",
         "offloaded b: copied to the host from step 2 and freed at step 4",
@@ -271,8 +268,7 @@ static void reasons_say_what_happens(void **state)
         "gradient g: passed back to a/backward (step 13)",
         "gradient e: passed back to a/backward (step 13)",
     };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_live_ranges ranges;
     ckpt_err err = {0};
     CHECK_OK(ckpt_live_ranges_make(&trace_by_hand, &arena, &ranges, &err), err);
@@ -284,7 +280,6 @@ static void reasons_say_what_happens(void **state)
                  ckpt_live_range_reason(&ranges, i, &arena));
         assert_string_equal(got, wanted[i]);
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* One buffer from event `from` to event 3, and what happens between. */
@@ -311,7 +306,6 @@ static ckpt_live_range stay(const ckpt_event *event, int count)
 /* What counts as a run, a free and a copy. */
 static void ends_of_a_stay(void **state)
 {
-    (void)state;
     ckpt_event event[] = {
         {.step = 0, .name = "a", .stream = "compute", .span = CKPT_SPAN_FORWARD},
         {.step = 1, .name = "b", .stream = "compute", .span = CKPT_SPAN_FORWARD},
@@ -382,13 +376,11 @@ static const ckpt_trace *allocations(ckpt_arena *arena, uint64_t seed, int event
 
 static void blocks_without_a_plan(void **state)
 {
-    (void)state;
     int closed = 0, lost = 0, never = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
-        ckpt_arena arena;
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_live_ranges ranges;
-        ckpt_arena_init(&arena);
         const ckpt_trace *const trace = allocations(&arena, seed, 200, 20);
         CHECK_OK(ckpt_live_ranges_make(trace, &arena, &ranges, &err), err);
         no_two_overlap(&ranges);
@@ -432,7 +424,6 @@ static void blocks_without_a_plan(void **state)
             lost += !freed && a->to < trace->event_count - 1 && strstr(reason, "not recorded") != NULL;
         }
         closed -= ranges.count;
-        ckpt_arena_fini(&arena);
     }
     assert_int_equal(closed + lost + never, 0); /* every stay has one of the three */
     CHECK(lost > 20 && never > 100, "%d frees lost, %d blocks stay", lost, never);
@@ -441,27 +432,23 @@ static void blocks_without_a_plan(void **state)
 /* What does not say where it is has no place in a map. */
 static void blocks_without_an_address(void **state)
 {
-    (void)state;
     static const ckpt_event event[] = {
         {.step = 0, .name = "m", .layer = "", .span = CKPT_SPAN_ALLOCATE, .size_bytes = 8},
         {.step = 1, .name = "m", .layer = "", .span = CKPT_SPAN_ALLOCATE, .size_bytes = 9, .address = 64},
         {.step = 2, .name = "f", .layer = "", .span = CKPT_SPAN_FREE},
     };
     const ckpt_trace trace = {.source = "hand", .event = event, .event_count = 3};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_live_ranges ranges;
     ckpt_err err = {0};
     CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
     assert_true(ranges.count == 1 && ranges.range[0].bytes == 9 && ranges.range[0].to == 2 &&
                 ranges.range[0].offset == 0);
-    ckpt_arena_fini(&arena);
 }
 
 /* Without a plan the kind is that of the category that grew by the block's size, whatever else changed. */
 static void kinds_without_a_plan(void **state)
 {
-    (void)state;
     static const ckpt_live_range_kind kind[CKPT_CATEGORY_COUNT] = {
         CKPT_LIVE_OTHER, CKPT_LIVE_GRADIENT,  CKPT_LIVE_OTHER, CKPT_LIVE_OTHER, CKPT_LIVE_ACTIVATION,
         CKPT_LIVE_SAVED, CKPT_LIVE_WORKSPACE, CKPT_LIVE_OTHER, CKPT_LIVE_OTHER, CKPT_LIVE_OTHER,
@@ -484,8 +471,7 @@ static void kinds_without_a_plan(void **state)
         memcpy(event[i].bytes, bytes, sizeof bytes);
     }
     const ckpt_trace trace = {.source = "kinds", .event = event, .event_count = 2 * CKPT_CATEGORY_COUNT};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_live_ranges ranges;
     CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
@@ -494,19 +480,16 @@ static void kinds_without_a_plan(void **state)
         CHECK(ranges.range[i].kind == kind[i / 2], "block %d, of %s, is \"%s\"", i,
               ckpt_category_name((ckpt_category)(i / 2)), ckpt_live_range_kind_name(ranges.range[i].kind));
     }
-    ckpt_arena_fini(&arena);
 }
 
 /* As many as there are: the work must not grow as their square, or this takes minutes. */
 static void many_events(void **state)
 {
-    (void)state;
-    ckpt_arena arena;
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_live_ranges ranges;
     ckpt_bytes bytes = 0;
     int count = 0;
-    ckpt_arena_init(&arena);
     const ckpt_trace *const trace = allocations(&arena, 1, 200000, 50000);
     CHECK_OK(ckpt_live_ranges_make(trace, &arena, &ranges, &err), err);
     int *const which = CKPT_NEW(&arena, int, ranges.count);
@@ -515,23 +498,19 @@ static void many_events(void **state)
     for (int i = 1; i < count; i++) {
         assert_true(ranges.range[which[i - 1]].bytes >= ranges.range[which[i]].bytes);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void refused(const ckpt_trace *trace, const char *words)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_live_ranges ranges;
     ckpt_err err = {0};
     assert_int_equal(ckpt_live_ranges_make(trace, &arena, &ranges, &err), CKPT_BAD_INPUT);
     CHECK(strstr(err.msg, words) != NULL, "\"%s\" does not say \"%s\"", err.msg, words);
-    ckpt_arena_fini(&arena);
 }
 
 static void bad_traces(void **state)
 {
-    (void)state;
     ckpt_trace trace = trace_by_hand;
     trace.event_count = 13;
     refused(&trace, "hand: place 0 (\"a\") is from step 0 to step 14, and the trace has no such steps");
@@ -552,8 +531,7 @@ static void bad_traces(void **state)
     trace.allocation_count = 1;
     refused(&trace, "from step 9 to step 3");
     /* No places, no allocations: nothing is known, and that is no error. */
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_live_ranges ranges = {.count = 7};
     ckpt_err err = {0};
     trace.allocation_count = 0;
@@ -562,36 +540,29 @@ static void bad_traces(void **state)
     ckpt_bytes bytes = -1;
     ckpt_live_ranges_at(&ranges, 0, NULL, 0, &count, &bytes);
     assert_true(ranges.count == 0 && ranges.top == 0 && count == 0 && bytes == 0);
-    ckpt_arena_fini(&arena);
 }
 
-static ckpt_code all_anew(void *context, ckpt_err *err)
+static ckpt_code all_anew(void *context, ckpt_arena *arena, ckpt_err *err)
 {
     const made *const m = context;
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
     const ckpt_trace *trace = NULL;
     ckpt_live_ranges ranges;
-    ckpt_code code = ckpt_plan_as_trace(m->plan, &arena, &trace, err);
-    code = code == CKPT_OK ? ckpt_live_ranges_make(trace, &arena, &ranges, err) : code;
+    ckpt_code code = ckpt_plan_as_trace(m->plan, arena, &trace, err);
+    code = code == CKPT_OK ? ckpt_live_ranges_make(trace, arena, &ranges, err) : code;
     for (int i = 0; code == CKPT_OK && i < ranges.count; i++) {
-        code =
-            ckpt_live_range_reason(&ranges, i, &arena) == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "a reason") : CKPT_OK;
+        code = ckpt_live_range_reason(&ranges, i, arena) == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "a reason") : CKPT_OK;
     }
-    code = code == CKPT_OK ? ckpt_live_ranges_make(m->simulated, &arena, &ranges, err) : code;
-    ckpt_arena_fini(&arena);
-    return code;
+    return code == CKPT_OK ? ckpt_live_ranges_make(m->simulated, arena, &ranges, err) : code;
 }
 
 static void starved(void **state)
 {
-    (void)state;
     made m;
     make(&m, 13);
     ckpt_arena blocks;
     ckpt_arena_init(&blocks);
     m.simulated = allocations(&blocks, 3, 5000, 100);
-    assert_true(ckpt_test_starve(all_anew, &m) > 1);
+    assert_true(ckpt_test_starve_arena(all_anew, &m) > 1);
     ckpt_arena_fini(&blocks);
     ckpt_arena_fini(&m.arena);
 }

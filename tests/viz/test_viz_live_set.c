@@ -70,7 +70,6 @@ static void make(blocks *b, const char *format, ckpt_bytes first_bytes)
 
 static void names_of_blocks(void **state)
 {
-    (void)state;
     static const struct {
         const char *name[3], *pattern, *fold, *deep_pattern, *deep_fold;
     } table[] = {
@@ -95,8 +94,7 @@ static void names_of_blocks(void **state)
          "x#",
          "x3…99999999999999999999"},
     };
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         assert_string_equal(ckpt_name_pattern(table[i].name[0], false, &arena), table[i].pattern);
         assert_string_equal(ckpt_name_pattern(table[i].name[0], true, &arena), table[i].deep_pattern);
@@ -106,7 +104,6 @@ static void names_of_blocks(void **state)
         assert_string_equal(ckpt_name_fold(table[i].name, 3, true, &arena), table[i].deep_fold);
         assert_string_equal(ckpt_name_fold(table[i].name, 1, true, &arena), table[i].name[0]);
     }
-    ckpt_arena_fini(&arena);
 }
 
 static void row_is(const ckpt_live_set_row *row, const char *name, int count, const char *reason)
@@ -118,7 +115,6 @@ static void row_is(const ckpt_live_set_row *row, const char *name, int count, co
 
 static void blocks_are_told_together(void **state)
 {
-    (void)state;
     blocks b;
     ckpt_err err = {0};
     ckpt_live_set alive;
@@ -168,7 +164,6 @@ static void blocks_are_told_together(void **state)
  * where these explain less than a third, in any. */
 static void how_much_rows_explain(void **state)
 {
-    (void)state;
     static const struct {
         int stays, rows;
         const char *format, *first;
@@ -189,8 +184,7 @@ static void how_much_rows_explain(void **state)
         }
         const ckpt_trace trace = {
             .event = &event, .event_count = 1, .allocation = allocation, .allocation_count = table[i].stays};
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_live_ranges ranges;
         ckpt_live_set alive;
@@ -198,14 +192,12 @@ static void how_much_rows_explain(void **state)
         CHECK_OK(ckpt_live_set_make(&ranges, 0, table[i].rows, &arena, &alive, &err), err);
         CHECK(strcmp(alive.row[0].name, table[i].first) == 0, "%d of %d: \"%s\", wanted \"%s\"", table[i].rows,
               table[i].stays, alive.row[0].name, table[i].first);
-        ckpt_arena_fini(&arena);
     }
 }
 
 /* Without a plan: together when name, layer and size are alike, and where that is not enough, name and layer. */
 static void blocks_without_a_plan(void **state)
 {
-    (void)state;
     ckpt_event event[40];
     for (int i = 0; i < 40; i++) {
         event[i] = (ckpt_event){.step = i,
@@ -217,8 +209,7 @@ static void blocks_without_a_plan(void **state)
                                 .address = 4096 * (i + 1)};
     }
     const ckpt_trace trace = {.source = "hand", .event = event, .event_count = 40, .peak_event = 39};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     ckpt_live_ranges ranges;
     ckpt_live_set alive;
@@ -234,13 +225,11 @@ static void blocks_without_a_plan(void **state)
     assert_string_equal(alive.row[0].layer, "b");
     CHECK_OK(ckpt_live_set_make(&ranges, 1, 2, &arena, &alive, &err), err);
     row_is(&alive.row[0], "malloc", 1, "since event 0, never freed");
-    ckpt_arena_fini(&arena);
 }
 
 /* Layers that nobody knows are not one layer, and numbers alone are no name. */
 static void what_is_not_known_is_not_shared(void **state)
 {
-    (void)state;
     static const struct {
         const char *op[2];
         ckpt_span span;
@@ -267,16 +256,13 @@ static void what_is_not_known_is_not_shared(void **state)
         const ckpt_live_range range[] = {{.layer = "", .to = 2, .last = 2, .copied = -1},
                                          {.layer = "", .from = 1, .to = 3, .born = 1, .last = 3, .copied = -1}};
         const ckpt_live_ranges ranges = {.trace = &trace, .range = range, .count = 2};
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         assert_string_equal(ckpt_live_range_group_reason(&ranges, both, 2, true, &arena), table[i].reason);
-        ckpt_arena_fini(&arena);
     }
 }
 
 static void several_share_a_reason(void **state)
 {
-    (void)state;
     static const struct {
         ckpt_live_range range[2];
         const char *reason;
@@ -320,8 +306,7 @@ static void several_share_a_reason(void **state)
     }
     const ckpt_trace trace = {.event = event, .event_count = 16, .allocation = &any, .allocation_count = 1};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_live_range range[2] = {table[i].range[0], table[i].range[1]};
         for (int k = 0; k < 2; k++) {
             range[k].layer = range[k].layer != NULL ? range[k].layer : "";
@@ -330,7 +315,6 @@ static void several_share_a_reason(void **state)
         const ckpt_live_ranges ranges = {.trace = &trace, .range = range, .count = 2};
         static const int both[] = {0, 1};
         assert_string_equal(ckpt_live_range_group_reason(&ranges, both, 2, false, &arena), table[i].reason);
-        ckpt_arena_fini(&arena);
     }
 }
 
@@ -338,11 +322,9 @@ static void several_share_a_reason(void **state)
  * the largest stays would. */
 static void rows_add_up(void **state)
 {
-    (void)state;
     int grouped = 0;
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        ckpt_arena arena;
-        ckpt_arena_init(&arena);
+        CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         const ckpt_graph *const graph = ckpt_test_variant(ckpt_test_step(&arena, seed, 4 + (int)(seed % 12)), &arena,
                                                           seed, seed % 2 == 0, 33000000000, 20000000000);
@@ -388,7 +370,6 @@ static void rows_add_up(void **state)
             assert_true(told + alive.rest_bytes == bytes);
             assert_true(told >= single - bytes / 1000 * rows);
         }
-        ckpt_arena_fini(&arena);
     }
     CHECK(grouped > 100, "only %d rows of several", grouped);
 }
@@ -422,7 +403,6 @@ static ckpt_code draw_table(const ckpt_live_ranges *ranges, const char *format, 
 
 static void drawn(void **state)
 {
-    (void)state;
     blocks b;
     ckpt_err err = {0};
     ckpt_text text;
@@ -498,21 +478,16 @@ static void drawn(void **state)
     ckpt_text_fini(&text);
 }
 
-static ckpt_code draw_anew(void *context, ckpt_err *err)
+static ckpt_code draw_anew(void *context, ckpt_text *text, ckpt_err *err)
 {
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = draw_table(context, "txt", 90, 4, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return draw_table(context, "txt", 90, 4, text, err);
 }
 
 static void starved(void **state)
 {
-    (void)state;
     blocks b;
     make(&b, "h.%d.%s", 1000);
-    assert_true(ckpt_test_starve(draw_anew, &b.ranges) > 1);
+    assert_true(ckpt_test_starve_text(draw_anew, &b.ranges) > 1);
     ckpt_arena_fini(&b.arena);
 }
 

@@ -85,7 +85,6 @@ static void picture(const ckpt_trace *trace, const char *format, const ckpt_view
 
 static void golden(void **state)
 {
-    (void)state;
     made m;
     ckpt_text text = {NULL, 0, 0, false};
     make(&m, 1, 160, 3);
@@ -106,7 +105,6 @@ static void golden(void **state)
 /* Lanes: one per stream in the order of their numbers, and of too many one for the rest. */
 static void streams_have_lanes(void **state)
 {
-    (void)state;
     static const int streams[] = {2, 11, 12, 100};
     for (int i = 0; i < 4; i++) {
         made m;
@@ -133,7 +131,6 @@ static void streams_have_lanes(void **state)
 /* Of too many streams those have their own lanes that were busy longest. */
 static void busy_streams_have_lanes(void **state)
 {
-    (void)state;
     enum { STREAMS = 14 };
     ckpt_event event[STREAMS];
     char name[STREAMS][16];
@@ -163,7 +160,6 @@ static void busy_streams_have_lanes(void **state)
  * for. */
 static void many_events(void **state)
 {
-    (void)state;
     size_t length[2];
     for (int k = 0; k < 2; k++) {
         made m;
@@ -186,7 +182,6 @@ static void many_events(void **state)
 /* What an allocator holds beyond what is in use lies inside the plot, under its own name. */
 static void what_is_held_is_inside_the_axes(void **state)
 {
-    (void)state;
     made m;
     ckpt_text text = {NULL, 0, 0, false};
     make(&m, 2, 100, 1);
@@ -203,22 +198,17 @@ static void what_is_held_is_inside_the_axes(void **state)
     ckpt_arena_fini(&m.arena);
 }
 
-static ckpt_code draw_anew(void *context, ckpt_err *err)
+static ckpt_code draw_anew(void *context, ckpt_text *text, ckpt_err *err)
 {
     const ckpt_trace *const trace = context;
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = ckpt_view_draw(&trace, 1, "svg", NULL, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_view_draw(&trace, 1, "svg", NULL, text, err);
 }
 
 static void starved(void **state)
 {
-    (void)state;
     made m;
     make(&m, 1, 60, 3);
-    ckpt_test_starve(draw_anew, m.trace);
+    ckpt_test_starve_text(draw_anew, m.trace);
     ckpt_arena_fini(&m.arena);
 }
 

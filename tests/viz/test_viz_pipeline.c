@@ -89,7 +89,6 @@ static void find_box(const char *svg, const char *title, double *x, double *widt
 
 static void bars_are_where_runs_are(void **state)
 {
-    (void)state;
     static const struct {
         const char *title;
         double start, end;
@@ -138,7 +137,6 @@ static void bars_are_where_runs_are(void **state)
 
 static void all_formats_and_sizes(void **state)
 {
-    (void)state;
     static const char *const format[] = {"svg", "png", "pdf", "txt"};
     static const int size[][2] = {{0, 0}, {1, 1}, {500, 300}, {16384, 40}};
     made m;
@@ -165,7 +163,6 @@ static void all_formats_and_sizes(void **state)
 
 static void what_is_a_pipeline(void **state)
 {
-    (void)state;
     static const struct {
         const char *a, *b;
         bool is;
@@ -195,22 +192,17 @@ static void what_is_a_pipeline(void **state)
     assert_false(ckpt_pipeline_traces(list, 2));
 }
 
-static ckpt_code starved(void *context, ckpt_err *err)
+static ckpt_code starved(void *context, ckpt_text *text, ckpt_err *err)
 {
-    ckpt_text text;
-    ckpt_text_init(&text);
     const made *const m = context;
-    const ckpt_code code = ckpt_pipeline_draw(m->list, STAGES, "svg", NULL, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_pipeline_draw(m->list, STAGES, "svg", NULL, text, err);
 }
 
 static void no_memory(void **state)
 {
-    (void)state;
     made m;
     make(&m);
-    ckpt_test_starve(starved, &m);
+    ckpt_test_starve_text(starved, &m);
 }
 
 /* What fontconfig keeps until the process ends. */

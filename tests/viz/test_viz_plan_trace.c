@@ -80,7 +80,6 @@ static void same_trace(const ckpt_trace *a, const ckpt_trace *b)
 
 static void plans_are_the_traces_they_predict(void **state)
 {
-    (void)state;
     int copied = 0, recomputed = 0, inplace = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
         made m;
@@ -101,7 +100,6 @@ static void plans_are_the_traces_they_predict(void **state)
 /* A plan's file alone gives what its trace's file says. */
 static void files_of_models(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *set, *strategy;
         int percent;
@@ -153,18 +151,15 @@ static void files_of_models(void **state)
 
 static void plan_refused(const ckpt_plan *plan, const char *words)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     const ckpt_trace *trace = NULL;
     ckpt_err err = {0};
     assert_int_equal(ckpt_plan_as_trace(plan, &arena, &trace, &err), CKPT_BAD_INPUT);
     CHECK(strstr(err.msg, words) != NULL, "\"%s\" does not say \"%s\"", err.msg, words);
-    ckpt_arena_fini(&arena);
 }
 
 static void bad_plans(void **state)
 {
-    (void)state;
     made m;
     make(&m, 4);
     ckpt_plan plan = *m.plan;

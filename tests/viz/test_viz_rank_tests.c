@@ -59,7 +59,6 @@ static double count_deals(const int64_t *all, int count, int na)
 
 static void small_sets_against_every_deal(void **state)
 {
-    (void)state;
     const uint64_t rounds = ckpt_test_rounds(300, 60);
     for (uint64_t i = 0; i < rounds; i++) {
         const int na = 1 + (int)ckpt_test_draw(6), nb = 1 + (int)ckpt_test_draw(6), count = na + nb;
@@ -76,7 +75,6 @@ static void small_sets_against_every_deal(void **state)
 
 static void against_scipy(void **state)
 {
-    (void)state;
     static const struct {
         int64_t a[7], b[7];
         int na, nb;
@@ -117,7 +115,6 @@ static void against_scipy(void **state)
 /* Where counting ends the approximation must be near it; and neither cares which set comes first. */
 static void both_ways_agree_where_they_meet(void **state)
 {
-    (void)state;
     for (int round = 0; round < 20; round++) {
         int64_t a[60], b[60];
         for (int i = 0; i < 60; i++) {
@@ -141,7 +138,6 @@ static void both_ways_agree_where_they_meet(void **state)
 
 static void signs(void **state)
 {
-    (void)state;
     static const int64_t nine[] = {11, 12, 13, 14, 15, 16, 17, 18, 19, 1};
     static const int64_t six[] = {11, 12, 13, 14, 15, 16, 1, 2, 10, 10};
     static const int64_t none[] = {10, 10};
@@ -155,11 +151,9 @@ static void signs(void **state)
 /* Holm 1979: sorted, times what is left, never falling. Worked by hand: 4 * 0.01, 3 * 0.02, 2 * 0.03, then 0.5. */
 static void holm(void **state)
 {
-    (void)state;
     double p[] = {0.03, 0.5, 0.01, 0.02};
     double *each[] = {&p[0], &p[1], &p[2], &p[3]};
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
+    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
     CHECK_OK(ckpt_holm_adjust(each, 4, &arena, &err), err);
     const double wanted[] = {0.06, 0.5, 0.04, 0.06};
@@ -171,7 +165,6 @@ static void holm(void **state)
     CHECK_OK(ckpt_holm_adjust(both, 2, &arena, &err), err);
     assert_true(high[0] == 1 && high[1] == 1);
     CHECK_OK(ckpt_holm_adjust(both, 0, &arena, &err), err);
-    ckpt_arena_fini(&arena);
 }
 
 static ckpt_code starved(void *context, ckpt_err *err)
@@ -189,7 +182,6 @@ static ckpt_code starved(void *context, ckpt_err *err)
 
 static void starve(void **state)
 {
-    (void)state;
     assert_true(ckpt_test_starve(starved, NULL) > 0);
 }
 

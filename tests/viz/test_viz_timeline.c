@@ -12,29 +12,7 @@
 #include "viz/timeline/view.h"
 #include "viz/viz.h"
 
-typedef struct fixture {
-    ckpt_arena arena;
-    ckpt_text text;
-    ckpt_err err;
-} fixture;
-
-static int setup(void **state)
-{
-    fixture *const f = test_calloc(1, sizeof *f);
-    ckpt_arena_init(&f->arena);
-    ckpt_text_init(&f->text);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *const f = *state;
-    ckpt_text_fini(&f->text);
-    ckpt_arena_fini(&f->arena);
-    test_free(f);
-    return 0;
-}
+typedef ckpt_test_fixture fixture;
 
 static void draw(fixture *f, const ckpt_trace *const *trace, int count, const char *format,
                  const ckpt_view_options *options)
@@ -290,8 +268,8 @@ static void another_place_is_said(void **state)
     for (int many = 1; many <= 3; many++) {
         allocation[7 * many].offset += 512;
         draw(f, trace, 2, "svg", NULL);
-        snprintf(words, sizeof words, "; %d allocation%s of %d differ%s<", many, many > 1 ? "s" : "", base->allocation_count,
-                 many > 1 ? "" : "s");
+        snprintf(words, sizeof words, "; %d allocation%s of %d differ%s<", many, many > 1 ? "s" : "",
+                 base->allocation_count, many > 1 ? "" : "s");
         CHECK(has(f, words), "\"%s\" is not said", words);
     }
     /* The order in which they are listed says nothing. */
@@ -571,23 +549,23 @@ int main(int argc, char **argv)
 {
     ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_word_lies_on_another, setup, teardown),
-        cmocka_unit_test_setup_teardown(boxes_are_the_allocations, setup, teardown),
-        cmocka_unit_test_setup_teardown(zero_is_said_in_words, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_residual_is_said_and_seen, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_column_shows_its_largest_residual, setup, teardown),
-        cmocka_unit_test_setup_teardown(another_place_is_said, setup, teardown),
-        cmocka_unit_test_setup_teardown(budget, setup, teardown),
-        cmocka_unit_test_setup_teardown(time_never_goes_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_thinner_than_a_pixel_is_there, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_place_more_is_said, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_huge_static_block_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(copies_are_counted, setup, teardown),
-        cmocka_unit_test_setup_teardown(steps_that_repeat, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_title_that_is_too_long, setup, teardown),
-        cmocka_unit_test_setup_teardown(capacity, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_times, setup, teardown),
-        cmocka_unit_test_setup_teardown(bad_allocations, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_word_lies_on_another, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(boxes_are_the_allocations, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(zero_is_said_in_words, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(a_residual_is_said_and_seen, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(a_column_shows_its_largest_residual, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(another_place_is_said, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(budget, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(time_never_goes_back, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(what_is_thinner_than_a_pixel_is_there, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(a_place_more_is_said, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(a_huge_static_block_ends, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(copies_are_counted, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(steps_that_repeat, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(a_title_that_is_too_long, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(capacity, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(without_times, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(bad_allocations, ckpt_test_open, ckpt_test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -382,15 +382,11 @@ static void terminal_keeps_its_width(void **state)
     assert_true(has(f, " difference\n"));
 }
 
-static ckpt_code draw_starved(void *context, ckpt_err *err)
+static ckpt_code draw_starved(void *context, ckpt_text *text, ckpt_err *err)
 {
     void *const *const given = context;
     const fixture *const f = given[0];
-    ckpt_text text;
-    ckpt_text_init(&text);
-    const ckpt_code code = ckpt_view_draw(f->trace, 3, given[1], NULL, &text, err);
-    ckpt_text_fini(&text);
-    return code;
+    return ckpt_view_draw(f->trace, 3, given[1], NULL, text, err);
 }
 
 static void starved(void **state)
@@ -401,7 +397,7 @@ static void starved(void **state)
     char *const formats[] = {svg, png, pdf, txt};
     for (int i = 0; i < 4; i++) {
         void *context[] = {f, formats[i]};
-        CHECK(ckpt_test_starve(draw_starved, context) > 3, "%s: too few allocations to mean anything", formats[i]);
+        CHECK(ckpt_test_starve_text(draw_starved, context) > 3, "%s: too few allocations to mean anything", formats[i]);
     }
 }
 

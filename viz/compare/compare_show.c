@@ -1,5 +1,5 @@
-/* How numbers and names of a comparison are written, and its verdict in one line; every form of the report uses these.
- */
+/* How numbers and names of a comparison are written, and its verdict in one line; every form of the report
+ * uses these. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Traces as comma-separated values (RFC 4180): a head, then one line per event. Times in nanoseconds, sizes in bytes.
- */
+/* Traces as comma-separated values (RFC 4180): a head, then one line per event. Times in nanoseconds,
+ * sizes in bytes. */
 #include <inttypes.h>
 #include <string.h>
 

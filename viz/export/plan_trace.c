@@ -113,8 +113,8 @@ static ckpt_code name_allocation(const maker *m, int p)
 }
 
 /* Bytes that come with a step and go with another, as differences; then as sums. A free takes its bytes away at once,
- * what a run in place destroys and a workspace are gone with the next step. No sum overflows when that of all does not.
- */
+ * what a run in place destroys and a workspace are gone with the next step. No sum overflows
+ * when that of all does not. */
 static ckpt_code add_bytes(const maker *m, ckpt_bytes *static_bytes)
 {
     const ckpt_plan *const plan = m->plan;

@@ -1,5 +1,5 @@
-/* A figure of layers with its repeated blocks drawn once: their names, and the boxes, arrows and ranges that are left.
- */
+/* A figure of layers with its repeated blocks drawn once: their names, and the boxes, arrows and ranges
+ * that are left. */
 #include <stdlib.h>
 #include <string.h>
 

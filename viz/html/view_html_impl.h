@@ -5,8 +5,8 @@
 #include "viz/timeline/live_ranges.h"
 #include "viz/timeline/view_draw.h"
 
-/* The page's parts as they stand in viz/html/, written into the library by the build. Terminated; sizes without that.
- */
+/* The page's parts as they stand in viz/html/, written into the library by the build. Terminated; sizes
+ * without that. */
 extern const char ckpt_html_page[], ckpt_html_style[], ckpt_html_script[];
 extern const unsigned ckpt_html_page_size, ckpt_html_style_size, ckpt_html_script_size;
 

@@ -13,8 +13,8 @@ const char *ckpt_live_range_group_reason(const ckpt_live_ranges *ranges, const i
  * `deep` those inside of words too, "down#_conv#". NULL without memory. */
 const char *ckpt_name_pattern(const char *name, bool deep, ckpt_arena *out);
 
-/* One name for `count` of one pattern: each number as "0", as "0,3" where there are two, or "0…5". NULL without memory.
- */
+/* One name for `count` of one pattern: each number as "0", as "0,3" where there are two, or "0…5". NULL
+ * without memory. */
 const char *ckpt_name_fold(const char *const *name, int count, bool deep, ckpt_arena *out);
 
 #endif

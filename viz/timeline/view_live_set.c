@@ -40,8 +40,7 @@ static const char *name_of(ckpt_view *view, const ckpt_live_set_row *row)
 
 static const char *heading_of(ckpt_view *view, const ckpt_live_set *live)
 {
-    return CKPT_SAY(view, "live at the peak, %s %d", ckpt_view_unit(view),
-                    live->ranges->trace->event[live->at].step);
+    return CKPT_SAY(view, "live at the peak, %s %d", ckpt_view_unit(view), live->ranges->trace->event[live->at].step);
 }
 
 /* Names of lowered models begin with their layer, and a gradient belongs to the layer that reads it. */
