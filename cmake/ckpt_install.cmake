@@ -1,7 +1,6 @@
-# cmake --install: programs with their man pages and completions, libraries, headers under include/ckpt, the CMake
-# package and ckpt.pc. cpack makes Debian packages of it: ckpt, and libckpt-dev with what programs are built against.
+# cmake --install: programs with their man pages and completions; libckpt.so with ckpt.h, the CMake package and ckpt.pc.
+# cpack makes Debian packages of it: ckpt, libckpt0, and libckpt-dev with what programs are built against.
 include(CMakePackageConfigHelpers)
-get_property(targets GLOBAL PROPERTY CKPT_TARGETS)
 get_property(programs GLOBAL PROPERTY CKPT_PROGRAMS)
 
 # Every program writes its own, from the same table as its --help.
@@ -28,10 +27,13 @@ foreach(program IN LISTS programs)
 endforeach()
 add_custom_target(ckpt_manuals ALL DEPENDS ${written})
 
-install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ckpt)
-install(DIRECTORY models schema DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt COMPONENT ckpt)
-install(TARGETS ${targets} EXPORT ckpt ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libckpt-dev
-  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckpt COMPONENT libckpt-dev)
+if(programs)
+  install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ckpt)
+  install(DIRECTORY models schema DESTINATION ${CMAKE_INSTALL_DATADIR}/ckpt COMPONENT ckpt)
+endif()
+install(TARGETS ckpt_shared EXPORT ckpt LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libckpt0
+  NAMELINK_COMPONENT libckpt-dev)
+install(FILES include/ckpt.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT libckpt-dev)
 install(EXPORT ckpt NAMESPACE ckpt:: FILE ckptTargets.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckpt
   COMPONENT libckpt-dev)
 configure_package_config_file(cmake/ckptConfig.cmake.in ckptConfig.cmake

@@ -132,7 +132,7 @@ void ckpt_trace_destroy(ckpt_trace *trace)
 
 static ckpt_code simulate(owned_trace *own, const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err)
 {
-    const ckpt_source *const source = &ckpt_graph_owner(graph)->source;
+    const ckpt_graph_source *const source = &ckpt_graph_owner(graph)->source;
     ckpt_plan *replayed = NULL;
     const ckpt_trace *trace = NULL;
     CKPT_TRY(ckpt_plan_replayed(plan, graph, false, &own->arena, &replayed, err));

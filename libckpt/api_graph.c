@@ -360,11 +360,11 @@ static ckpt_code finish(ckpt_owned_graph *own, ckpt_err *err)
         op[o].recompute = told >= 0 ? told : op[o].phase == CKPT_FORWARD && op[o].adds.count == 0;
     }
     CKPT_TRY(ckpt_graph_check(graph, &own->arena, err));
-    own->source = (ckpt_source){.name = graph->name,
-                                .graph = graph,
-                                .costs = "times of a graph in memory",
-                                .notes = "",
-                                .scheme = ckpt_scheme_alone};
+    own->source = (ckpt_graph_source){.name = graph->name,
+                                      .graph = graph,
+                                      .costs = "times of a graph in memory",
+                                      .notes = "",
+                                      .scheme = ckpt_scheme_alone};
     own->build = NULL;
     own->finished = true;
     return CKPT_OK;

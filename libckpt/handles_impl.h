@@ -12,9 +12,9 @@ typedef struct ckpt_owned_graph {
     ckpt_arena arena;
     atomic_int users; /* the caller, and each plan whose names are the graph's */
     bool finished;
-    bool named;              /* the text it was read from has a name */
-    ckpt_source source;      /* of a finished one, before anything is chosen */
-    const char *const *word; /* the options it was lowered by */
+    bool named;               /* the text it was read from has a name */
+    ckpt_graph_source source; /* of a finished one, before anything is chosen */
+    const char *const *word;  /* the options it was lowered by */
     int word_count;
     struct ckpt_build *build; /* while it is built; in the arena */
 } ckpt_owned_graph;

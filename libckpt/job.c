@@ -175,7 +175,7 @@ ckpt_code ckpt_planning_start(ckpt_planning *p, const ckpt_document *document, c
 void ckpt_planning_stamp(const ckpt_planning *p, ckpt_plan *plan)
 {
     const char *const asked = p->asked->strategy;
-    const ckpt_source *const s = &p->source;
+    const ckpt_graph_source *const s = &p->source;
     plan->costs = s->costs;
     plan->gpu = s->gpu;
     plan->threads = s->threads;

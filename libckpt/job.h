@@ -8,7 +8,7 @@
 typedef struct ckpt_planning {
     const ckpt_options *asked;
     ckpt_arena *out;
-    ckpt_source source;
+    ckpt_graph_source source;
     ckpt_plan_options options;
     const char *strategy;
     const char *notes; /* lines on what was set: left out, obeyed, or not read */

@@ -16,7 +16,7 @@ ckpt_code ckpt_document_open(const ckpt_document *document, const char *kind, ck
 
 /* What the workspaces are for: what the profile measured, or without one the device. */
 static ckpt_code choose_target(const ckpt_options *o, const ckpt_profile *profile, const ckpt_device_model *device,
-                               ckpt_source *s, ckpt_err *err)
+                               ckpt_graph_source *s, ckpt_err *err)
 {
     s->gpu = profile != NULL ? profile->machine.gpu : device->gpu;
     s->capacity = s->gpu && device->gpu ? device->memory_bytes : 0;
@@ -36,7 +36,7 @@ static ckpt_code choose_target(const ckpt_options *o, const ckpt_profile *profil
     return CKPT_OK;
 }
 
-static void take_staged(ckpt_source *s, const ckpt_staged *staged)
+static void take_staged(ckpt_graph_source *s, const ckpt_staged *staged)
 {
     s->staged = staged;
     s->graph = staged->lowered->graph;
@@ -44,7 +44,7 @@ static void take_staged(ckpt_source *s, const ckpt_staged *staged)
 }
 
 static ckpt_code find_costs(const ckpt_options *o, const ckpt_profile *profile, const ckpt_device_model *device,
-                            ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+                            ckpt_arena *out, ckpt_graph_source *s, ckpt_err *err)
 {
     const int measured = profile != NULL ? profile->machine.threads : 0;
     s->roofline = profile == NULL;
@@ -57,7 +57,7 @@ static ckpt_code find_costs(const ckpt_options *o, const ckpt_profile *profile, 
 }
 
 /* What the times are of is what shall run. */
-static ckpt_code take_algorithms(const ckpt_profile *profile, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+static ckpt_code take_algorithms(const ckpt_profile *profile, ckpt_arena *out, ckpt_graph_source *s, ckpt_err *err)
 {
     const int rows = profile != NULL ? profile->row_count : 0;
     ckpt_layer_algorithms *const at = CKPT_NEW(out, ckpt_layer_algorithms, rows);
@@ -100,7 +100,8 @@ static ckpt_code find_device(const ckpt_options *o, ckpt_arena *out, const ckpt_
     return code;
 }
 
-static ckpt_code lower(const ckpt_options *o, const ckpt_model *model, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+static ckpt_code lower(const ckpt_options *o, const ckpt_model *model, ckpt_arena *out, ckpt_graph_source *s,
+                       ckpt_err *err)
 {
     const ckpt_profile *profile = NULL;
     const ckpt_device_model *device = NULL;
@@ -121,7 +122,7 @@ static ckpt_code lower(const ckpt_options *o, const ckpt_model *model, ckpt_aren
     return find_costs(o, profile, device, out, s, err);
 }
 
-static ckpt_code read_graph(const ckpt_item *root, const ckpt_options *o, ckpt_arena *out, ckpt_source *s,
+static ckpt_code read_graph(const ckpt_item *root, const ckpt_options *o, ckpt_arena *out, ckpt_graph_source *s,
                             ckpt_err *err)
 {
     if (o->scheme_option != NULL) {
@@ -151,7 +152,7 @@ static ckpt_code read_model(const ckpt_item *root, const ckpt_options *o, ckpt_a
     return ckpt_model_item(root, o->set, o->set_count, out, model, err);
 }
 
-static ckpt_code read_item(const ckpt_item *root, const ckpt_options *o, ckpt_arena *out, ckpt_source *s,
+static ckpt_code read_item(const ckpt_item *root, const ckpt_options *o, ckpt_arena *out, ckpt_graph_source *s,
                            const ckpt_model **model, ckpt_err *err)
 {
     ckpt_item member;
@@ -168,12 +169,12 @@ static ckpt_code read_item(const ckpt_item *root, const ckpt_options *o, ckpt_ar
 }
 
 ckpt_code ckpt_source_read(const ckpt_document *document, const ckpt_options *options, ckpt_arena *out,
-                           ckpt_source *source, ckpt_err *err)
+                           ckpt_graph_source *source, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     const ckpt_model *model = NULL;
-    *source = (ckpt_source){.name = ckpt_arena_text(out, document->name), .notes = ""};
+    *source = (ckpt_graph_source){.name = ckpt_arena_text(out, document->name), .notes = ""};
     if (source->name == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a file name");
     }
@@ -184,7 +185,8 @@ ckpt_code ckpt_source_read(const ckpt_document *document, const ckpt_options *op
     return model != NULL ? lower(options, model, out, source, err) : CKPT_OK;
 }
 
-ckpt_code ckpt_source_stage(const ckpt_source *other, int stage, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+ckpt_code ckpt_source_stage(const ckpt_graph_source *other, int stage, ckpt_arena *out, ckpt_graph_source *s,
+                            ckpt_err *err)
 {
     ckpt_staged *const staged = CKPT_NEW(out, ckpt_staged, 1);
     if (staged == NULL) {
@@ -197,7 +199,7 @@ ckpt_code ckpt_source_stage(const ckpt_source *other, int stage, ckpt_arena *out
 }
 
 /* The same graph with the link of --link. */
-static ckpt_code set_link(const ckpt_options *o, ckpt_arena *out, ckpt_source *s, ckpt_err *err)
+static ckpt_code set_link(const ckpt_options *o, ckpt_arena *out, ckpt_graph_source *s, ckpt_err *err)
 {
     if (o->link == NULL) {
         return CKPT_OK;
@@ -212,7 +214,8 @@ static ckpt_code set_link(const ckpt_options *o, ckpt_arena *out, ckpt_source *s
     return ckpt_link_parse(o->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
 }
 
-static ckpt_code choose_ops(const ckpt_options *o, ckpt_arena *out, ckpt_source *s, ckpt_text *notes, ckpt_err *err)
+static ckpt_code choose_ops(const ckpt_options *o, ckpt_arena *out, ckpt_graph_source *s, ckpt_text *notes,
+                            ckpt_err *err)
 {
     const bool grouped = o->strategy != NULL && ckpt_grouping_known(o->strategy);
     const char *const grouping = grouped ? o->strategy : NULL;
@@ -229,7 +232,7 @@ static ckpt_code choose_ops(const ckpt_options *o, ckpt_arena *out, ckpt_source 
     return CKPT_OK;
 }
 
-ckpt_code ckpt_source_choose(ckpt_source *s, const ckpt_options *o, ckpt_arena *out, ckpt_err *err)
+ckpt_code ckpt_source_choose(ckpt_graph_source *s, const ckpt_options *o, ckpt_arena *out, ckpt_err *err)
 {
     ckpt_text notes;
     CKPT_TRY(set_link(o, out, s, err));

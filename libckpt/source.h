@@ -8,7 +8,7 @@
 
 struct ckpt_staged; /* ops/lowering/staged.h */
 
-typedef struct ckpt_source {
+typedef struct ckpt_graph_source {
     const char *name;        /* of the file, as it was given; NULL: nameless */
     const ckpt_graph *graph; /* with what the options set, from ckpt_source_choose on */
     const ckpt_model *model; /* NULL: the file is a graph */
@@ -24,20 +24,20 @@ typedef struct ckpt_source {
     const char *notes;                /* lines on what was set and is left out */
     const struct ckpt_staged *staged; /* of a model; NULL: the file is a graph */
     ckpt_scheme scheme;               /* of the graph; a graph file's is plain */
-} ckpt_source;
+} ckpt_graph_source;
 
 /* Read a graph or a model, and lower the model by its options.
  *   document   its `text` NULL: the file of that name
  * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW, CKPT_IO, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_source_read(const ckpt_document *document, const ckpt_options *options, ckpt_arena *out,
-                                         ckpt_source *source, ckpt_err *err);
+                                         ckpt_graph_source *source, ckpt_err *err);
 
 /* Another pipeline stage of the same model. Errors: of lowering. */
-CKPT_MUST_USE ckpt_code ckpt_source_stage(const ckpt_source *other, int stage, ckpt_arena *out, ckpt_source *source,
-                                          ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_source_stage(const ckpt_graph_source *other, int stage, ckpt_arena *out,
+                                          ckpt_graph_source *source, ckpt_err *err);
 
 /* Put the link and what is set for ops on the graph. Errors: CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_source_choose(ckpt_source *source, const ckpt_options *options, ckpt_arena *out,
+CKPT_MUST_USE ckpt_code ckpt_source_choose(ckpt_graph_source *source, const ckpt_options *options, ckpt_arena *out,
                                            ckpt_err *err);
 
 /* Open an option's document, as ckpt_json_open. */

@@ -12,7 +12,7 @@ fi
 rm -rf "$work"
 mkdir -p "$work/root"
 (cd "$work" && cpack --config "$bin/../CPackConfig.cmake" -B "$work" >"$work/log" 2>&1) || fail "$(tail -5 "$work/log")"
-for package in ckpt libckpt-dev; do
+for package in ckpt libckpt0 libckpt-dev; do
     dpkg-deb -x "$work"/${package}_*.deb "$work/root"
 done
 dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q libjansson4 || fail "$(dpkg-deb -I "$work"/ckpt_*.deb)"
@@ -24,7 +24,10 @@ for program in $(cd "$bin" && ls | grep -x 'ckpt-[a-z]*'); do
         [ -s "$work/root/usr/share/$file" ] || fail "no $file"
     done
 done
-[ -e "$work/root/usr/include/ckpt/core/formats/plan.h" ] || fail "no headers"
+[ -e "$work/root/usr/include/ckpt.h" ] || fail "no header"
+[ -n "$(find "$work/root" -name libckpt.so.0)" ] || fail "no libckpt.so.0"
+dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q libjansson4 || fail "$(dpkg-deb -I "$work"/libckpt0_*.deb)"
+! dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q 'glpk\|gomp\|dnnl' || fail "libckpt0 depends on too much"
 "$work/root/usr/bin/ckpt-plan" --budget 60% "$work/root/usr/share/ckpt/models/byte-gpt.json" -o "$work/plan.json" >/dev/null
 lint=()
 if [ -e "$bin/../lib/libckpt_mpi.so" ]; then # what several ranks need is a package of its own
@@ -35,7 +38,7 @@ if [ -e "$bin/../lib/libckpt_mpi.so" ]; then # what several ranks need is a pack
     ! dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q 'libopenmpi\|libmpich' || fail "ckpt depends on MPI"
 fi
 if command -v lintian >/dev/null; then
-    lintian --allow-root --fail-on error "$work"/ckpt_*.deb "$work"/libckpt-dev_*.deb "${lint[@]}" >"$work/lint" 2>&1 ||
+    lintian --allow-root --fail-on error "$work"/ckpt_*.deb "$work"/libckpt0_*.deb "$work"/libckpt-dev_*.deb "${lint[@]}" >"$work/lint" 2>&1 ||
         fail "$(cat "$work/lint")"
 fi
 echo "$(cd "$work" && ls -1 ./*.deb | tr '\n' ' ')unpacked and used"

@@ -59,7 +59,7 @@ const ckpt_metric *ckpt_metric_find(const char *name);
 ckpt_number_read ckpt_plan_min_budget, ckpt_plan_excess, ckpt_plan_bound;
 ckpt_number_read ckpt_profile_time, ckpt_profile_bytes, ckpt_profile_copy;
 ckpt_number_read ckpt_trace_step_time, ckpt_trace_span, ckpt_trace_process;
-ckpt_number_read ckpt_sweep_min_budget, ckpt_sweep_step_time, ckpt_sweep_mean;
+ckpt_number_read ckpt_compare_min_budget, ckpt_sweep_step_time, ckpt_sweep_mean;
 
 /* What ckpt_plan_excess and ckpt_profile_time read. */
 enum { CKPT_OVER_KEEP_ALL, CKPT_OVER_BOUND };

@@ -31,7 +31,7 @@ const ckpt_metric ckpt_metrics[] = {
     {"budget", "budget", "what the step was allowed to hold", CKPT_UNIT_BYTES, true,
      OF(PLAN(budget_bytes, ALWAYS), TRACE(budget_bytes, WHEN_EITHER))},
     {"least_budget", "minimum budget", "a budget that a plan is known to fit", CKPT_UNIT_BYTES, false,
-     OF(BY(PLAN, ckpt_plan_min_budget, 0), BY(SWEEP, ckpt_sweep_min_budget, 0))},
+     OF(BY(PLAN, ckpt_plan_min_budget, 0), BY(SWEEP, ckpt_compare_min_budget, 0))},
     {"step_time", "step time",
      "of a training step; of a profile, all layers together; of a sweep, at the budget where it changed for the worse "
      "most",

@@ -173,7 +173,7 @@ void ckpt_sweep_mean(ckpt_comparer *c, int side, int of, ckpt_number *number)
     }
 }
 
-void ckpt_sweep_min_budget(ckpt_comparer *c, int side, int of, ckpt_number *number)
+void ckpt_compare_min_budget(ckpt_comparer *c, int side, int of, ckpt_number *number)
 {
     (void)of;
     const ckpt_curve *const curve = c->file[side]->curve;
