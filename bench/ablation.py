@@ -21,15 +21,11 @@ plans = {key: variants for key, variants in plans.items() if len(variants) > 1}
 best = {key: min((v[1] for v in variants.values() if v[0] == "fits"), default=0) for key, variants in plans.items()}
 
 
-def percent(ratio):
-    return f"{100 * ratio:.2f} %"
+def percent(ratios):
+    return f"{100 * statistics.mean(ratios):.2f} %, {100 * max(ratios):.2f} %"
 
 
-def spread(values):
-    return f"{percent(statistics.median(values))}, {percent(statistics.mean(values))}, {percent(max(values))}" if values else ""
-
-
-print("| left out | plans | lost | slower, faster than with it | time over best known: median, mean, most | gap: median, mean | CPU seconds over those with it: median, all |")
+print("| left out | plans | of these lost | slower, faster | time over best known: mean, most | gap: mean with it, without it | CPU seconds over those with it: median, of all |")
 print("|---|---|---|---|---|---|---|")
 for part in sorted({part for variants in plans.values() for part in variants}, key=lambda part: (part != "", part)):
     with_all = [(key, variants[""], variants[part]) for key, variants in plans.items() if part in variants and "" in variants]
@@ -38,8 +34,8 @@ for part in sorted({part for variants in plans.values() for part in variants}, k
     slower = sum(new[1] > old[1] * 1.0001 for _, old, new in both)
     faster = sum(new[1] < old[1] / 1.0001 for _, old, new in both)
     over = [new[1] / best[key] - 1 for key, _, new in both]
-    gap = [new[1] / new[2] - 1 for _, _, new in both]
+    gaps = [100 * statistics.mean(plan[1] / plan[2] - 1 for plan in side) for side in ([old for _, old, _ in both], [new for _, _, new in both])]
     cost = [new[3] / max(old[3], 1e-9) for _, old, new in both]
     total = sum(new[3] for _, _, new in both) / max(sum(old[3] for _, old, _ in both), 1e-9)
-    print(f"| {part or '(nothing)'} | {len(with_all)} | {lost} | {slower}, {faster} | {spread(over)} "
-          f"| {percent(statistics.median(gap))}, {percent(statistics.mean(gap))} | {statistics.median(cost):.2f}, {total:.2f} |")
+    print(f"| {part or '(nothing)'} | {len(with_all)} | {lost} | {slower}, {faster} | {percent(over)} "
+          f"| {gaps[0]:.2f} %, {gaps[1]:.2f} % | {statistics.median(cost):.2f}, {total:.2f} |")

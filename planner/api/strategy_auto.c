@@ -1,6 +1,7 @@
-/* The portfolio: constructors that suit any graph, then local search from what they found, then, where a solver is at
- * hand, integer programs on neighbourhoods. Every part starts from the candidates before it and adds its own, so none
- * makes them worse. */
+/* The best of all parts: constructors on any graph, then local search from what they found, then integer programs where
+ * a solver is at hand, then what is for tiny graphs or for copies. Every part starts from the candidates before it and
+ * adds its own, so none makes them worse. Only a bound over all schedules ends it early. What each part is worth:
+ * docs/explanation/planner-ablation.md. */
 #include <string.h>
 
 #include "planner/bound/bound.h"
@@ -10,28 +11,32 @@
 #include "planner/schedule/schedule.h"
 #include "planner/search/search.h"
 
-/* What is paid for at each effort: moves of the local search; (op, stage) pairs of programs that are solved whole
- * before and after it, and their branchings; work on programs of neighbourhoods. */
+/* What each effort pays for: moves of the local search; work on programs of neighbourhoods; (op, stage) pairs of a
+ * program that is solved whole, and its branchings. */
 static const struct {
-    int64_t moves;
-    int pairs_before, pairs_after;
-    int64_t nodes, work;
-} paid_for[] = {{20000, 400, 0, 400, 0},
-                {2000000, 400, 600, 2400, 0},
-                {20000000, 400, 0, 10000, 30000},
-                {150000000, 400, 6000, 50000, 800000}};
+    int64_t moves, work;
+    int pairs;
+    int64_t nodes;
+} paid_for[] = {{20000, 0, 0, 0}, {2000000, 0, 0, 0}, {20000000, 30000, 400, 10000}, {150000000, 800000, 6000, 50000}};
 
 /* Beyond so many ops a single move of the search takes too long: such graphs are constructed only. */
-enum { VAST_OPS = 100000, CONSTRUCTORS = 3 };
+enum { VAST_OPS = 100000 };
 
 /* A step of several micro-batches of so many ops is made of schedules of one: others come out slower and take long. */
 enum { BATCHED_OPS = 1200 };
 
-static const char *const constructors[CONSTRUCTORS] = {"keep-all", "chain", "hierarchy"};
-static const char *const vast_constructors[CONSTRUCTORS] = {"keep-all", "chain", "sqrt"};
-static const char *const batch_constructor = "micro"; /* of graphs with several micro-batches, before the others */
+typedef struct job {
+    const ckpt_graph *graph;
+    ckpt_bytes limit;
+    const ckpt_plan_options *options;
+    int effort;
+    ckpt_arena *out;
+    ckpt_candidates *candidates;
+    bool infeasible; /* proved */
+    bool batched;    /* several micro-batches, so many ops that only schedules of one are tried */
+} job;
 
-/* The last part leaves its name on the candidates it added. */
+/* The part leaves its name on the candidates it added. */
 static void sign(ckpt_candidates *candidates, const char *by)
 {
     for (int i = 0; i < candidates->count; i++) {
@@ -55,168 +60,205 @@ static void merge(ckpt_candidates *candidates, const ckpt_candidates *part)
     }
 }
 
-static bool has_part(const ckpt_plan_options *options, unsigned part)
-{
-    return (options->without & part) == 0;
-}
-
 /* Else there is one sequence without copies: keep-all. */
-static bool may_recompute(const ckpt_graph *graph)
+static bool may_recompute(const job *j)
 {
     bool any = false;
-    for (int o = 0; o < graph->op_count; o++) {
-        any = any || graph->op[o].recompute;
+    for (int o = 0; o < j->graph->op_count; o++) {
+        any = any || j->graph->op[o].recompute;
     }
     return any;
 }
 
-static bool is_made_of_one(const ckpt_graph *graph, const ckpt_plan_options *options)
+/* Proved: nothing is faster than the first candidate. */
+static bool is_done(const job *j)
 {
-    return graph->op_count > BATCHED_OPS && ckpt_effort(options) < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
+    const ckpt_candidates *const candidates = j->candidates;
+    ckpt_ns bound = 0;
+    for (int o = 0; o < j->graph->op_count; o++) {
+        bound = ckpt_sum(bound, j->graph->op[o].time_ns, &bound) ? bound : INT64_MAX;
+    }
+    if (candidates->has_bound && candidates->bound_ns > bound && strcmp(candidates->bound_scope, "all") == 0) {
+        bound = candidates->bound_ns;
+    }
+    return candidates->count > 0 && candidates->candidate[0].time <= bound;
 }
 
-static ckpt_code construct(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
-                           ckpt_candidates *candidates, ckpt_err *err)
+/* ---- constructors ---- */
+
+static bool is_any(const job *j)
 {
-    for (int i = 0; i < options->incumbent_count; i++) {
-        if (options->incumbent[i].peak <= limit) {
-            ckpt_candidates_add(candidates, &options->incumbent[i]);
-        }
+    (void)j;
+    return true;
+}
+
+static bool has_batches(const job *j)
+{
+    return ckpt_batch_count(j->graph) > 1 && may_recompute(j);
+}
+
+static bool is_common(const job *j)
+{
+    return j->graph->op_count <= VAST_OPS && may_recompute(j);
+}
+
+static bool is_vast(const job *j)
+{
+    return j->graph->op_count > VAST_OPS && may_recompute(j);
+}
+
+/* Another strategy on the same graph, with the incumbents that the job has, or with its candidates as incumbents. */
+static ckpt_code ask(job *j, const char *name, bool from_candidates, ckpt_candidates *part, ckpt_err *err)
+{
+    const ckpt_strategy *const strategy = ckpt_strategy_find(name);
+    ckpt_plan_options options = *j->options;
+    if (from_candidates) {
+        options.incumbent = j->candidates->candidate;
+        options.incumbent_count = j->candidates->count;
     }
-    const char *const *const name = graph->op_count > VAST_OPS ? vast_constructors : constructors;
-    const int count = may_recompute(graph) ? CONSTRUCTORS : 1;
-    const bool batches = count > 1 && ckpt_batch_count(graph) > 1 && has_part(options, CKPT_PART_MICRO);
-    for (int i = batches ? -1 : 0; i < count; i++) {
-        if ((i == 1 && !has_part(options, CKPT_PART_CHAIN)) || (i == 2 && !has_part(options, CKPT_PART_HIERARCHY))) {
+    *part = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidates_progress(j->candidates, name, j->limit, j->options);
+    CKPT_TRY_WHILE(err, strategy->plan(j->graph, j->limit, &options, j->out, part, err), "planning by %s", name);
+    sign(part, name);
+    merge(j->candidates, part);
+    return CKPT_OK;
+}
+
+static ckpt_code construct(job *j, ckpt_err *err)
+{
+    static const struct {
+        const char *name;
+        unsigned part; /* 0: never left out */
+        bool (*is_for)(const job *j);
+    } constructors[] = {{"micro", CKPT_PART_MICRO, has_batches},
+                        {"keep-all", 0, is_any},
+                        {"chain", CKPT_PART_CHAIN, may_recompute},
+                        {"hierarchy", CKPT_PART_HIERARCHY, is_common},
+                        {"sqrt", 0, is_vast}};
+    ckpt_candidates *const all = j->candidates;
+    ckpt_candidates_incumbents(all, j->limit, j->options);
+    for (size_t i = 0; i < sizeof constructors / sizeof *constructors; i++) {
+        if ((j->options->without & constructors[i].part) != 0 || !constructors[i].is_for(j)) {
             continue;
         }
-        const ckpt_strategy *const strategy = ckpt_strategy_find(i < 0 ? batch_constructor : name[i]);
-        ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-        ckpt_candidates_progress(candidates, strategy->name, limit, options);
-        CKPT_TRY_WHILE(err, strategy->plan(graph, limit, options, out, &part, err), "planning by %s", strategy->name);
-        sign(&part, strategy->name);
-        if (i < 0 && part.has_bound) {
-            ckpt_candidates_bound(candidates, part.bound_ns, part.bound_how, part.bound_scope);
+        ckpt_candidates part;
+        CKPT_TRY(ask(j, constructors[i].name, false, &part, err));
+        if (i == 0 && part.has_bound) { /* of one micro-batch, which bounds the whole */
+            ckpt_candidates_bound(all, part.bound_ns, part.bound_how, part.bound_scope);
         }
-        if (part.count > 0 && candidates->fallback_count < CKPT_FALLBACKS_MAX) {
-            candidates->fallback[candidates->fallback_count++] = part.candidate[0];
+        if (part.count > 0 && all->fallback_count < CKPT_FALLBACKS_MAX) {
+            all->fallback[all->fallback_count++] = part.candidate[0];
         }
-        merge(candidates, &part);
-        if (i < 0 && part.count > 0 && is_made_of_one(graph, options)) {
+        if (i == 0 && part.count > 0 && j->batched) {
             break;
         }
     }
     return CKPT_OK;
 }
 
-/* Proved: nothing is faster than the first candidate. */
-static bool is_done(const ckpt_graph *graph, const ckpt_candidates *candidates)
+/* ---- parts that start from candidates ---- */
+
+static ckpt_code bound(job *j, ckpt_err *err)
 {
-    ckpt_ns least = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        least = ckpt_sum(least, graph->op[o].time_ns, &least) ? least : INT64_MAX;
-    }
-    if (candidates->has_bound && candidates->bound_ns > least && strcmp(candidates->bound_scope, "all") == 0) {
-        least = candidates->bound_ns;
-    }
-    return candidates->count > 0 && candidates->candidate[0].time <= least;
+    ckpt_bound found;
+    const ckpt_ns upper = j->candidates->count > 0 ? j->candidates->candidate[0].time : INT64_MAX;
+    CKPT_TRY(ckpt_bound_find(j->graph, j->limit, upper, j->options, j->out, &found, err));
+    ckpt_candidates_bound(j->candidates, found.time_ns, found.how, found.scope);
+    j->infeasible = found.infeasible;
+    return CKPT_OK;
 }
 
-/* `known`: the bound of the program that was solved before, if any, for it is not solved again. */
-static ckpt_code solve(const ckpt_graph *graph, ckpt_bytes limit, int pairs, int64_t nodes,
-                       const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
-                       ckpt_candidates *known, ckpt_err *err)
+static ckpt_code search(job *j, ckpt_err *err)
 {
-    if (!has_part(options, CKPT_PART_PROGRAM)) {
-        return CKPT_OK;
-    }
-    ckpt_candidates part = *candidates;
-    ckpt_candidates_progress(candidates, "program", limit, options);
-    part.has_bound = known->has_bound;
-    part.bound_ns = known->bound_ns;
-    part.bound_how = known->bound_how;
-    part.bound_scope = known->bound_scope;
-    CKPT_TRY_WHILE(err, ckpt_ilp_solve(graph, limit, pairs, nodes, options, out, &part, err), "planning by ilp");
-    sign(&part, "ilp");
-    merge(candidates, &part);
-    *known = part;
-    if (part.has_bound && !graph->has_link) { /* programs know no copies */
-        ckpt_candidates_bound(candidates, part.bound_ns, part.bound_how, part.bound_scope);
+    return ckpt_search_improve(j->graph, j->limit, paid_for[j->effort].moves, j->options, j->out, j->candidates, err);
+}
+
+static bool has_work(const job *j)
+{
+    return is_common(j) && paid_for[j->effort].work > 0 && j->options->solver != NULL;
+}
+
+static ckpt_code neighbourhood(job *j, ckpt_err *err)
+{
+    return ckpt_ilp_improve(j->graph, j->limit, paid_for[j->effort].work, j->options, j->out, j->candidates, err);
+}
+
+static ckpt_code program(job *j, ckpt_err *err)
+{
+    ckpt_candidates part = *j->candidates;
+    part.has_bound = false;
+    CKPT_TRY_WHILE(err,
+                   ckpt_ilp_solve(j->graph, j->limit, paid_for[j->effort].pairs, paid_for[j->effort].nodes, j->options,
+                                  j->out, &part, err),
+                   "planning by ilp");
+    merge(j->candidates, &part);
+    /* programs know no copies, and a class that is beaten already says nothing */
+    const bool beaten = j->candidates->count > 0 && j->candidates->candidate[0].time < part.bound_ns;
+    if (part.has_bound && !j->graph->has_link && !beaten) {
+        ckpt_candidates_bound(j->candidates, part.bound_ns, part.bound_how, part.bound_scope);
     }
     return CKPT_OK;
 }
 
-static ckpt_code add_copies(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                            ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+static bool is_tiny(const job *j)
 {
-    const ckpt_strategy *const joint = ckpt_strategy_find("joint");
-    ckpt_plan_options more = *options;
-    more.incumbent = candidates->candidate;
-    more.incumbent_count = candidates->count;
-    ckpt_candidates part = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    ckpt_candidates_progress(candidates, joint->name, limit, options);
-    CKPT_TRY_WHILE(err, joint->plan(graph, limit, &more, out, &part, err), "planning by %s", joint->name);
-    sign(&part, joint->name);
-    merge(candidates, &part);
-    return CKPT_OK;
+    return j->graph->buffer_count <= CKPT_EXACT_BUFFERS && j->graph->op_count <= CKPT_EXACT_OPS && !j->infeasible &&
+           !j->graph->has_link;
 }
 
-static ckpt_code improve(const ckpt_graph *graph, ckpt_bytes limit, ckpt_candidates *known,
-                         const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+static ckpt_code exact(job *j, ckpt_err *err)
 {
-    const int effort = ckpt_effort(options);
-    if (has_part(options, CKPT_PART_SEARCH)) {
-        ckpt_candidates_progress(candidates, "search", limit, options);
-        CKPT_TRY(ckpt_search_improve(graph, limit, paid_for[effort].moves, options, out, candidates, err));
-        sign(candidates, "search");
-    }
-    if (paid_for[effort].work > 0 && has_part(options, CKPT_PART_NEIGHBOURHOOD) && !is_done(graph, candidates)) {
-        ckpt_candidates_progress(candidates, "neighbourhood", limit, options);
-        CKPT_TRY(ckpt_ilp_improve(graph, limit, paid_for[effort].work, options, out, candidates, err));
-        sign(candidates, "ilp");
-    }
-    if (paid_for[effort].pairs_after > 0 && !is_done(graph, candidates)) {
-        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_after, paid_for[effort].nodes, options, out, candidates,
-                       known, err));
-    }
-    return CKPT_OK;
+    return ckpt_offload_improve(j->graph, j->limit, CKPT_OFFLOAD_RECOMPUTE, 0, j->options, j->out, j->candidates, err);
 }
+
+static bool has_link(const job *j)
+{
+    return j->graph->has_link;
+}
+
+static ckpt_code joint(job *j, ckpt_err *err)
+{
+    ckpt_candidates part;
+    return ask(j, "joint", true, &part, err);
+}
+
+/* The bound comes first, for the search ends when it gets there. */
+static const struct {
+    const char *name, *by; /* by: as plans name it */
+    unsigned part;
+    bool (*is_for)(const job *j);
+    ckpt_code (*run)(job *j, ckpt_err *err);
+} parts[] = {{"bound", NULL, CKPT_PART_BOUND, is_any, bound},
+             {"search", "search", CKPT_PART_SEARCH, is_common, search},
+             {"neighbourhood", "ilp", CKPT_PART_NEIGHBOURHOOD, has_work, neighbourhood},
+             {"program", "ilp", CKPT_PART_PROGRAM, has_work, program},
+             {"exact", "exact search", CKPT_PART_EXACT, is_tiny, exact},
+             {"joint", "joint", CKPT_PART_JOINT, has_link, joint}};
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err)
 {
-    const int effort = ckpt_effort(options);
-    CKPT_TRY(construct(graph, limit, options, out, candidates, err));
-    if (is_done(graph, candidates) || (!may_recompute(graph) && !graph->has_link)) {
-        return CKPT_OK;
-    }
-    ckpt_bound bound = {.infeasible = false}; /* before the search, which ends when it gets there */
-    if (has_part(options, CKPT_PART_BOUND)) {
-        const ckpt_ns upper = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
-        ckpt_candidates_progress(candidates, "bound", limit, options);
-        CKPT_TRY(ckpt_bound_find(graph, limit, upper, options, out, &bound, err));
-        ckpt_candidates_bound(candidates, bound.time_ns, bound.how, bound.scope);
-    }
-    if (bound.infeasible && candidates->min_peak.sequence.op != NULL && is_made_of_one(graph, options)) {
-        return CKPT_OK;
-    }
-    if (!is_done(graph, candidates) && may_recompute(graph) && graph->op_count <= VAST_OPS) {
-        ckpt_candidates program = {.has_bound = false};
-        CKPT_TRY(solve(graph, limit, paid_for[effort].pairs_before, paid_for[effort].nodes, options, out, candidates,
-                       &program, err));
-        if (!is_done(graph, candidates)) {
-            CKPT_TRY(improve(graph, limit, &program, options, out, candidates, err));
+    job j = {.graph = graph,
+             .limit = limit,
+             .options = options,
+             .effort = ckpt_effort(options),
+             .out = out,
+             .candidates = candidates};
+    j.batched = graph->op_count > BATCHED_OPS && j.effort < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
+    CKPT_TRY(construct(&j, err));
+    const bool fixed = !may_recompute(&j) && !graph->has_link;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !fixed && !is_done(&j); i++) {
+        if ((options->without & parts[i].part) != 0 || !parts[i].is_for(&j)) {
+            continue;
+        }
+        ckpt_candidates_progress(candidates, parts[i].name, limit, options);
+        CKPT_TRY(parts[i].run(&j, err));
+        sign(candidates, parts[i].by);
+        if (j.infeasible && j.batched && candidates->min_peak.sequence.op != NULL) {
+            break;
         }
     }
-    const bool small = graph->buffer_count <= CKPT_EXACT_BUFFERS && graph->op_count <= CKPT_EXACT_OPS;
-    if (small && has_part(options, CKPT_PART_EXACT) && !bound.infeasible && !graph->has_link &&
-        !is_done(graph, candidates)) { /* the exact search, no tries */
-        ckpt_candidates_progress(candidates, "exact", limit, options);
-        CKPT_TRY(ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_RECOMPUTE, 0, options, out, candidates, err));
-        sign(candidates, "exact search");
-    }
-    const bool copies = graph->has_link && has_part(options, CKPT_PART_JOINT);
-    return copies && !is_done(graph, candidates) ? add_copies(graph, limit, options, out, candidates, err) : CKPT_OK;
+    return CKPT_OK;
 }
 
 const ckpt_strategy ckpt_strategy_auto = {

@@ -5,12 +5,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
                       ckpt_candidates *candidates, ckpt_err *err)
 {
     (void)options;
-    ckpt_order order;
-    ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
-    ckpt_order_fini(&order);
-    return code;
+    return ckpt_order_keep_all(graph, limit, out, candidates, err);
 }
 
 const ckpt_strategy ckpt_strategy_keep_all = {

@@ -173,8 +173,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
 {
     search f = {.graph = graph, .limit = limit, .options = options, .out = out, .candidates = candidates};
     ckpt_order_init(&f.order);
-    ckpt_order_range(&f.order, 0, graph->op_count);
-    ckpt_code code = ckpt_order_end(&f.order, graph, limit, out, candidates, err);
+    ckpt_code code = ckpt_order_keep_all(graph, limit, out, candidates, err);
     if (code == CKPT_OK && candidates->count > 0) { /* nothing to save */
         candidates->has_bound = true;
         candidates->bound_ns = candidates->candidate[0].time;

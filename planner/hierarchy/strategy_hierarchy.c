@@ -95,11 +95,7 @@ static ckpt_code find_min_peak(const ckpt_graph *graph, ckpt_bytes limit, const 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err)
 {
-    ckpt_order all;
-    ckpt_order_init(&all);
-    ckpt_order_range(&all, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&all, graph, limit, out, candidates, err);
-    ckpt_order_fini(&all);
+    const ckpt_code code = ckpt_order_keep_all(graph, limit, out, candidates, err);
     if (code != CKPT_OK || candidates->count > 0) {
         return code; /* everything can be kept */
     }

@@ -17,17 +17,9 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
                       ckpt_candidates *candidates, ckpt_err *err)
 {
     const int effort = ckpt_effort(options);
-    for (int i = 0; i < options->incumbent_count; i++) {
-        if (options->incumbent[i].peak <= limit) {
-            ckpt_candidates_add(candidates, &options->incumbent[i]);
-        }
-    }
-    ckpt_order order; /* what there is without a solver, and the least that is known to begin with */
-    ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
-    ckpt_order_fini(&order);
-    CKPT_TRY(code);
+    ckpt_candidates_incumbents(candidates, limit, options);
+    /* without a solver this is all there is */
+    CKPT_TRY(ckpt_order_keep_all(graph, limit, out, candidates, err));
     const int least = paid[CKPT_EFFORT_LOW].pairs;
     CKPT_TRY(ckpt_ilp_solve(graph, limit, least, paid[effort].nodes, options, out, candidates, err));
     if (is_proved(candidates)) {

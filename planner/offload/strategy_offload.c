@@ -3,22 +3,10 @@
 #include "planner/schedule/schedule.h"
 #include "planner/search/search.h"
 
-/* Everything once. */
-static ckpt_code offer_keep_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out, ckpt_candidates *candidates,
-                                ckpt_err *err)
-{
-    ckpt_order order;
-    ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
-    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
-    ckpt_order_fini(&order);
-    return code;
-}
-
 static ckpt_code copies_only(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
                              ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
-    CKPT_TRY(offer_keep_all(graph, limit, out, candidates, err));
+    CKPT_TRY(ckpt_order_keep_all(graph, limit, out, candidates, err));
     return ckpt_offload_improve(graph, limit, CKPT_OFFLOAD_COPIES, ckpt_offload_tries(graph, options), options, out,
                                 candidates, err);
 }
@@ -51,29 +39,20 @@ static bool cannot_improve(const ckpt_graph *graph, const ckpt_candidates *candi
     return candidates->count > 0 && candidates->candidate[0].time <= once;
 }
 
-static void offer_incumbents(ckpt_bytes limit, const ckpt_plan_options *options, ckpt_candidates *candidates)
-{
-    for (int i = 0; i < options->incumbent_count; i++) {
-        if (options->incumbent[i].peak <= limit) {
-            ckpt_candidates_add(candidates, &options->incumbent[i]);
-        }
-    }
-}
-
 /* Starts from both and offers both, and so is never slower. What is known already stands for recomputation alone. */
 static ckpt_code joint(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                        ckpt_candidates *candidates, ckpt_err *err)
 {
     if (!graph->has_link) {
-        return offer_keep_all(graph, limit, out, candidates, err);
+        return ckpt_order_keep_all(graph, limit, out, candidates, err);
     }
-    offer_incumbents(limit, options, candidates);
+    ckpt_candidates_incumbents(candidates, limit, options);
     CKPT_TRY(copies_only(graph, limit, options, out, candidates, err));
     if (cannot_improve(graph, candidates)) {
         return CKPT_OK;
     }
     ckpt_candidates both = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
-    offer_incumbents(limit, options, &both);
+    ckpt_candidates_incumbents(&both, limit, options);
     if (both.count == 0 && (options->incumbent == NULL || options->incumbent_count > 0)) { /* auto has tried */
         CKPT_TRY(recompute_only(graph, limit, options, out, &both, err));
     }

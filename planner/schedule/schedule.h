@@ -1,4 +1,5 @@
-/* What the files of the planner share. */
+/* Schedules as strategies write them: orders, candidates, and the steps that follow from an order. Knows no strategy and no
+ * offsets. */
 #ifndef CKPT_PLANNER_SCHEDULE_SCHEDULE_H
 #define CKPT_PLANNER_SCHEDULE_SCHEDULE_H
 
@@ -22,10 +23,15 @@ CKPT_MUST_USE ckpt_code ckpt_order_offer(ckpt_order *order, const ckpt_graph *gr
 /* The same for an order that does not depend on the limit: it may also be the candidates' min_peak. */
 CKPT_MUST_USE ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
                                        ckpt_candidates *candidates, ckpt_err *err);
+/* Offer every op once, in reference order. */
+CKPT_MUST_USE ckpt_code ckpt_order_keep_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out,
+                                            ckpt_candidates *candidates, ckpt_err *err);
 /* Add a measured candidate within the limit, unless one of them is as good in time and peak. They
  * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
  * many. The sequence is not copied. */
 void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *added);
+/* Add the incumbents of the options that are within the limit. */
+void ckpt_candidates_incumbents(ckpt_candidates *candidates, ckpt_bytes limit, const ckpt_plan_options *options);
 /* Tell options->progress that `part` begins. */
 void ckpt_candidates_progress(const ckpt_candidates *candidates, const char *part, ckpt_bytes limit,
                               const ckpt_plan_options *options);

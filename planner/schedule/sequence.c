@@ -88,6 +88,15 @@ void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *adde
     candidates->count = kept + 1;
 }
 
+void ckpt_candidates_incumbents(ckpt_candidates *candidates, ckpt_bytes limit, const ckpt_plan_options *options)
+{
+    for (int i = 0; i < options->incumbent_count; i++) {
+        if (options->incumbent[i].peak <= limit) {
+            ckpt_candidates_add(candidates, &options->incumbent[i]);
+        }
+    }
+}
+
 void ckpt_candidates_progress(const ckpt_candidates *candidates, const char *part, ckpt_bytes limit,
                               const ckpt_plan_options *options)
 {
@@ -171,4 +180,15 @@ ckpt_code ckpt_order_end(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes 
                          ckpt_candidates *candidates, ckpt_err *err)
 {
     return end(order, graph, limit, true, out, candidates, err);
+}
+
+ckpt_code ckpt_order_keep_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *out, ckpt_candidates *candidates,
+                              ckpt_err *err)
+{
+    ckpt_order order;
+    ckpt_order_init(&order);
+    ckpt_order_range(&order, 0, graph->op_count);
+    const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
+    ckpt_order_fini(&order);
+    return code;
 }
