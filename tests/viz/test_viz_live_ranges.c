@@ -513,18 +513,18 @@ static void bad_traces(void **state)
 {
     ckpt_trace trace = trace_by_hand;
     trace.event_count = 13;
-    refused(&trace, "hand: place 0 (\"a\") is from step 0 to step 14, and the trace has no such steps");
+    refused(&trace, "hand: allocation 0 (\"a\") is from step 0 to step 14, and the trace has no such steps");
     ckpt_event event[EVENTS];
     memcpy(event, by_hand, sizeof event);
     trace.event = event;
     trace.event_count = EVENTS;
     event[14].step = 15;
-    refused(&trace, "place 0 (\"a\") is from step 0 to step 14");
+    refused(&trace, "allocation 0 (\"a\") is from step 0 to step 14");
     event[14].step = 3;
     refused(&trace, "hand: event 14 is of step 3, behind one of step 13");
     memcpy(event, by_hand, sizeof event);
     event[0].step = -1;
-    refused(&trace, "place 0");
+    refused(&trace, "allocation 0");
     const ckpt_trace_allocation turned = {"a", CKPT_CAT_SAVED, 9, 3, 0, 1};
     trace.event = by_hand;
     trace.allocation = &turned;

@@ -1,5 +1,5 @@
 /* Time over budget, for every renderer. A plan holds for every budget up to the next point's and a bound for every
- * smaller one, so both are stairs, and the optimum lies in the band between them. Overheads stand on a square-root
+ * smaller one, so both are step functions, and the optimum lies in the band between them. Overheads stand on a square-root
  * scale: near keep-all, where plans and baselines lie close together, it shows most. */
 #include <math.h>
 #include <string.h>
@@ -160,12 +160,12 @@ static void draw_budgets(ckpt_curve_picture *p)
                     "time of a step");
 }
 
-/* In the zone where it is wide enough, else beside it: least of all where the stair begins. */
+/* In the zone where it is wide enough, else beside it: last of all where the step function begins. */
 static void label_forbidden(ckpt_curve_picture *p)
 {
     enum { WHOLE = 4, SHORT = 3, EDGES = 6 };
     ckpt_view *const v = &p->view;
-    const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
+    const double minimum = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
     const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
     const bool cells = v->canvas.renderer->cells;
     const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, 0};
@@ -175,11 +175,11 @@ static void label_forbidden(ckpt_curve_picture *p)
                                       CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->static_bytes, bytes))};
     const char *const few[SHORT] = {"no plan", "below", budget};
     const double width = ckpt_view_measure(v, font, whole[0]) + 12;
-    const bool fits = width < least - p->left;
-    if (fits || ckpt_view_measure(v, font, budget) + 12 < least - p->left) {
-        const double from = fits && width < least - block ? block : p->left;
+    const bool fits = width < minimum - p->left;
+    if (fits || ckpt_view_measure(v, font, budget) + 12 < minimum - p->left) {
+        const double from = fits && width < minimum - block ? block : p->left;
         for (int i = 0; i < (fits ? WHOLE : SHORT); i++) {
-            ckpt_view_words_on(v, (from + least) / 2,
+            ckpt_view_words_on(v, (from + minimum) / 2,
                                p->top + (cells ? 8 : 14) + (i + (fits ? i / 2 * 0.5 : 0)) * v->line, font,
                                CKPT_ANY_WIDTH, fits ? whole[i] : few[i], CKPT_ROLE_FAINT);
         }
@@ -187,7 +187,7 @@ static void label_forbidden(ckpt_curve_picture *p)
     }
     ckpt_point edge[EDGES];
     for (int i = 0; i < EDGES; i++) {
-        edge[i] = (ckpt_point){least, p->bottom - 12 - i * (p->bottom - p->top - 24) / (EDGES - 1)};
+        edge[i] = (ckpt_point){minimum, p->bottom - 12 - i * (p->bottom - p->top - 24) / (EDGES - 1)};
     }
     (void)ckpt_label_place(&p->obstacles, v, edge, EDGES, 8, 0, font, CKPT_SAY(v, "no plan below %s", budget));
 }
@@ -197,24 +197,24 @@ static void draw_forbidden(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const double least = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
+    const double minimum = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
     const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
-    ckpt_view_box(v, p->left, p->top, least - p->left, p->bottom - p->top, CKPT_ROLE_FAINT);
+    ckpt_view_box(v, p->left, p->top, minimum - p->left, p->bottom - p->top, CKPT_ROLE_FAINT);
     if (block > p->left) {
         ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_ROLE_PARAMETER_GRADIENTS);
     }
-    for (double y = p->top - (least - p->left); !cells && y < p->bottom; y += 12) { /* hatched by hand, 45 degrees */
-        const double from = fmax(0, p->top - y), to = fmin(least - p->left, p->bottom - y);
+    for (double y = p->top - (minimum - p->left); !cells && y < p->bottom; y += 12) { /* hatched by hand, 45 degrees */
+        const double from = fmax(0, p->top - y), to = fmin(minimum - p->left, p->bottom - y);
         if (from < to) {
             ckpt_view_line(v, p->left + from, y + from, p->left + to, y + to, (ckpt_pen){CKPT_ROLE_WEIGHTS, 0.6, 0});
         }
     }
-    ckpt_view_line(v, least, p->top, least, p->bottom, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, least, p->bottom, 12});
+    ckpt_view_line(v, minimum, p->top, minimum, p->bottom, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
+    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, minimum, p->bottom, 12});
 }
 
-/* The corners of a stair from the first point to the last. Gives how many. */
-static int stair(const ckpt_curve_picture *p, bool bound, ckpt_point *point)
+/* The corners of a step function from the first point to the last. Gives how many. */
+static int steps_of(const ckpt_curve_picture *p, bool bound, ckpt_point *point)
 {
     int count = 0;
     for (int i = 0; i < p->curve->point_count; i++) {
@@ -230,9 +230,9 @@ static int stair(const ckpt_curve_picture *p, bool bound, ckpt_point *point)
     return count;
 }
 
-static void draw_stair(ckpt_curve_picture *p, bool bound, ckpt_pen pen)
+static void draw_steps(ckpt_curve_picture *p, bool bound, ckpt_pen pen)
 {
-    const int count = stair(p, bound, p->point);
+    const int count = steps_of(p, bound, p->point);
     p->view.canvas.renderer->line(&p->view.canvas, p->point, count, &pen);
     for (int i = 0; i + 1 < count; i++) {
         ckpt_obstacles_line(&p->obstacles, p->point[i], p->point[i + 1]);
@@ -241,9 +241,9 @@ static void draw_stair(ckpt_curve_picture *p, bool bound, ckpt_pen pen)
 
 static void draw_band(ckpt_curve_picture *p)
 {
-    const int count = stair(p, false, p->point);
+    const int count = steps_of(p, false, p->point);
     ckpt_point *const back = p->point + count;
-    const int more = stair(p, true, back);
+    const int more = steps_of(p, true, back);
     for (int i = 0; i < more / 2; i++) {
         const ckpt_point swap = back[i];
         back[i] = back[more - 1 - i];
@@ -300,14 +300,14 @@ static void draw_curves(ckpt_curve_picture *p)
     const ckpt_curve *const curve = p->curve;
     if (p->bounds) {
         draw_band(p);
-        draw_stair(p, true, (ckpt_pen){CKPT_ROLE_BUDGET, 1.6, 5});
+        draw_steps(p, true, (ckpt_pen){CKPT_ROLE_BUDGET, 1.6, 5});
     }
     draw_keep_all(p);
     const int baselines = curve->baseline_count < BASELINES_SHOWN ? curve->baseline_count : BASELINES_SHOWN;
     for (int b = 0; b < baselines; b++) {
         ckpt_curve_draw_baseline(p, b);
     }
-    draw_stair(p, false, (ckpt_pen){CKPT_ROLE_ACTIVATIONS, 2.2, 0});
+    draw_steps(p, false, (ckpt_pen){CKPT_ROLE_ACTIVATIONS, 2.2, 0});
     for (int i = 0; i < curve->point_count; i++) {
         ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &plan, CKPT_ROLE_ACTIVATIONS);
     }

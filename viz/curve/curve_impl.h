@@ -41,7 +41,7 @@ typedef struct ckpt_curve_picture {
     bool bounds; /* every point has one */
     int above;   /* points of baselines that are off the scale */
     ckpt_obstacles obstacles;
-    ckpt_point *point; /* room for the longest stair, there and back */
+    ckpt_point *point; /* room for the longest step function, there and back */
 } ckpt_curve_picture;
 
 /* Where a budget and an overhead stand, or both of a point. */

@@ -1,4 +1,4 @@
-/* Words beside marks: of the places around each mark the one where they cover least of what is drawn already. */
+/* Words beside marks: of the places around each mark the one where they cover as little as can be of what is drawn already. */
 #include <math.h>
 
 #include "viz/curve/curve_impl.h"
@@ -55,15 +55,15 @@ ckpt_point ckpt_label_place(ckpt_obstacles *obstacles, ckpt_view *view, const ck
     const double width = indent + ckpt_view_measure(view, font, text);
     const double half = view->canvas.renderer->cells ? view->canvas.cell_height / 2 : font.size * 0.62;
     ckpt_rect best = {0};
-    int least = -1;
-    for (int i = 0; i < count && least != 0; i += 1 + count / POINTS_TRIED) {
-        for (size_t s = 0; s < sizeof side / sizeof *side && least != 0; s++) {
+    int minimum = -1;
+    for (int i = 0; i < count && minimum != 0; i += 1 + count / POINTS_TRIED) {
+        for (size_t s = 0; s < sizeof side / sizeof *side && minimum != 0; s++) {
             const double dx = side[s][0], y = at[i].y + side[s][1] * (half + 0.6 * gap);
             const double x = at[i].x + dx * gap - (dx > 0 ? 0 : dx < 0 ? width : width / 2);
             const ckpt_rect words = {x, y - half, x + width, y + half, WEIGHT_WORDS};
             const int cost = cost_of(obstacles, &words);
-            if (least < 0 || cost < least) {
-                least = cost;
+            if (minimum < 0 || cost < minimum) {
+                minimum = cost;
                 best = words;
             }
         }

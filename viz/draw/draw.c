@@ -62,22 +62,22 @@ ckpt_point ckpt_point_fit(ckpt_point point)
 
 bool ckpt_box_fit(const ckpt_box *box, ckpt_box *shown)
 {
-    const double least = 0.8, hair = 0.5;
+    const double minimum = 0.8, hair = 0.5;
     if (!(box->width >= 0 && box->height >= 0 && fabs(box->x) <= far && fabs(box->y) <= far)) {
         return false;
     }
     *shown = *box;
     shown->width = fmin(box->width, far);
     shown->height = fmin(box->height, far);
-    if (shown->width < least) {
-        shown->x -= (least - shown->width) / 2;
-        shown->width = least;
+    if (shown->width < minimum) {
+        shown->x -= (minimum - shown->width) / 2;
+        shown->width = minimum;
     } else if (shown->width >= 3) {
         shown->width -= hair;
     }
-    if (shown->height < least) {
-        shown->y -= (least - shown->height) / 2;
-        shown->height = least;
+    if (shown->height < minimum) {
+        shown->y -= (minimum - shown->height) / 2;
+        shown->height = minimum;
     } else if (shown->height >= 3) {
         shown->height -= hair;
     }

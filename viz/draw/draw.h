@@ -29,7 +29,7 @@ typedef enum ckpt_colour_role {
     CKPT_ROLE_OTHER,
     CKPT_ROLE_OUTSIDE,
     CKPT_ROLE_BUDGET,
-    CKPT_ROLE_RECOMPUTE, /* what runs again, and what that makes */
+    CKPT_ROLE_RECOMPUTE, /* what is recomputed, and what that makes */
     CKPT_ROLE_OFFLOADED, /* what is copied to the host or was fetched from it */
     CKPT_ROLE_CAPACITY,  /* of the device */
     CKPT_ROLE_RESIDUAL,  /* measured less predicted */
@@ -103,7 +103,7 @@ struct ckpt_renderer {
     ckpt_code (*open)(ckpt_canvas *canvas, const char *title, const char *about, ckpt_err *err);
     double (*measure)(const ckpt_canvas *canvas, const ckpt_font *font, const char *text); /* pixels; before open too */
     void (*area)(ckpt_canvas *canvas, const ckpt_point *point, int count, ckpt_colour_role role); /* a closed polygon */
-    /* Many at once. They must not overlap: all of one ink are drawn together, whatever their order. */
+    /* Many at once. They must not overlap: all of one colour role are drawn together, whatever their order. */
     void (*boxes)(ckpt_canvas *canvas, const ckpt_box *box, int count);
     void (*line)(ckpt_canvas *canvas, const ckpt_point *point, int count, const ckpt_pen *pen);
     void (*text)(ckpt_canvas *canvas, double x, double y, const ckpt_font *font, const char *text); /* y: its middle */

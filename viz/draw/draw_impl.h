@@ -15,7 +15,7 @@ typedef struct ckpt_hatch_look {
 } ckpt_hatch_look;
 extern const ckpt_hatch_look ckpt_hatch_looks[CKPT_HATCH_COUNT];
 
-/* Whether an area of this ink is hatched. */
+/* Whether an area of this colour role is hatched. */
 bool ckpt_hatch_shows(ckpt_colour_role role, double width, double height);
 
 /* No picture is larger than 16384 pixels: what lies far outside is brought nearer (Cairo would dash a line of 10^9

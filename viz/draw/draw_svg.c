@@ -56,7 +56,7 @@ static double svg_measure(const ckpt_canvas *canvas, const ckpt_font *font, cons
     return ckpt_text_width(text, font->size, font->bold);
 }
 
-/* Relative horizontal and vertical moves: a staircase of 1000 steps stays small. */
+/* Relative horizontal and vertical moves: a step function of 1000 steps stays small. */
 static void path(ckpt_text *t, const ckpt_point *point, int count)
 {
     ckpt_text_add(t, "<path d=\"");
@@ -144,7 +144,7 @@ static bool titled(const ckpt_box *box)
     return box->title != NULL && box->width >= 1.5 && box->height >= 1.5;
 }
 
-/* All boxes of an ink and a fill: one path of those without a title, and one each of the others. */
+/* All boxes of a colour role and a fill: one path of those without a title, and one each of the others. */
 static void draw_boxes(svg *own, const ckpt_box *box, int count, ckpt_colour_role role, bool hatched)
 {
     ckpt_text *const t = &own->body;

@@ -1,5 +1,5 @@
 /* The terminal: cells of 8 x 16 pixels. Areas are kept in eighths of a cell and come out as block characters in two
- * colours, or, without colours, as the letter of the ink that fills most of the cell. Lines that are level or upright
+ * colours, or, without colours, as the letter of the colour role that fills most of the cell. Lines that are level or upright
  * are box-drawing characters, all others braille dots, 2 x 4 to a cell. Where only ASCII may be printed, letters and
  * what comes nearest stand for all of those. */
 #include <math.h>
@@ -226,7 +226,7 @@ static void txt_text(ckpt_canvas *canvas, double x, double y, const ckpt_font *f
     }
 }
 
-/* The ink that fills most of the cell; ties go to the lower one. */
+/* The colour role that fills most of the cell; ties go to the lower one. */
 static ckpt_colour_role main_role(const cell *c)
 {
     int count[CKPT_ROLE_COUNT] = {0};
@@ -241,7 +241,7 @@ static ckpt_colour_role main_role(const cell *c)
     return most;
 }
 
-/* Areas alone: the lower part in one ink, the upper part in another. Gives the character. */
+/* Areas alone: the lower part in one colour, the upper part in another. Gives the character. */
 static const char *blocks(const cell *c, look *how)
 {
     static const char *const part[9] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

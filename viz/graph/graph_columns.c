@@ -85,11 +85,11 @@ ckpt_code ckpt_figure_columns(ckpt_figure *f, ckpt_err *err)
     int before = 0;
     for (int c = 1; c < f->column_count; c++) {
         const int middle = (int)((int64_t)f->box_count * c / f->column_count);
-        int best = middle, least = INT32_MAX;
+        int best = middle, minimum = INT32_MAX;
         for (int b = middle - length / 4; b <= middle + length / 4; b++) {
             const int off = 16 * abs(b - middle) / length; /* as much as two arrows, at the most */
-            if (b > before && cost[b] + off < least) {
-                least = cost[b] + off;
+            if (b > before && cost[b] + off < minimum) {
+                minimum = cost[b] + off;
                 best = b;
             }
         }

@@ -18,7 +18,7 @@ typedef struct ckpt_figure_box {
     int layers;
     int decided[CKPT_DECISIONS];
     int outputs;    /* activations written */
-    int recomputed; /* runs again, of all its layers */
+    int recomputed; /* recomputed runs, of all its layers */
     int column;     /* never less than that of the box before */
     ckpt_bytes activation_bytes, saved_bytes;
     ckpt_ns forward_ns, backward_ns; /* in a folded block: the mean of what it stands for */
@@ -44,7 +44,7 @@ typedef struct ckpt_figure_range {
     const char *name; /* unit: its name; repeat: what the first block is called, and `to` the last: "h.0", "h.23" */
     const char *to;
     ckpt_bytes bytes; /* segment: what backward reads and is not kept; repeat: written by one repetition */
-    ckpt_ns time_ns;  /* segment: of its runs again; repeat: forward and backward of one repetition, on average */
+    ckpt_ns time_ns;  /* segment: of its recomputed runs; repeat: forward and backward of one repetition, on average */
     bool continued;   /* the rest of a range that a column's end cuts */
 } ckpt_figure_range;
 
@@ -69,7 +69,7 @@ typedef struct ckpt_figure {
 /* A box per layer, and an edge per buffer that one reads and another writes. Errors of all these: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_figure_layers(ckpt_figure *figure, ckpt_err *err);
 
-/* The ranges of a figure of layers: what the plan runs again together, and the user's flagged units. */
+/* The ranges of a figure of layers: what the plan recomputes together, and the user's flagged units. */
 CKPT_MUST_USE ckpt_code ckpt_figure_segments(ckpt_figure *figure, ckpt_err *err);
 
 /* Draw blocks that follow each other and do not differ once. Cost: O(layers^2) comparisons of integers at most. */

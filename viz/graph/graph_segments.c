@@ -1,12 +1,12 @@
-/* What stands together in a drawing: the segments of a plan, which are neighbours that it runs again between the same
+/* What stands together in a drawing: the segments of a plan, which are neighbours that it recomputes between the same
  * two first runs; and the units that the user flagged. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "viz/graph/graph_draw_impl.h"
 
-/* The group of each layer's first run again, counted from 1 at the first runs between them; 0: runs once. Fills what a
- * box knows of runs again. */
+/* The group of each layer's first recomputed run, counted from 1 at the first runs between them; 0: runs once. Fills what a
+ * box knows of recomputed runs. */
 static void group_runs(ckpt_figure *f, int *group)
 {
     const ckpt_plan *const plan = f->plan;

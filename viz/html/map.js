@@ -1,6 +1,6 @@
-// The map of addresses over the axis. First every stay that lies in the picture writes its number into one plane of
+// The map of addresses over the axis. First every live range that lies in the picture writes its number into one plane of
 // screen pixels, then the plane is coloured in one pass. So the cost is that of the pixels and of a few operations per
-// stay, and what the mouse points at is what the pixel under it says.
+// live range, and what the mouse points at is what the pixel under it says.
 const plane = { width: 0, height: 0, range: new Int32Array(0), image: null };
 let faded = null; // per range 1 where a search is on and it does not match
 
@@ -13,7 +13,7 @@ function fitPlane(width, height) {
   }
 }
 
-// Calls `see(range)` for every stay that touches the picture.
+// Calls `see(range)` for every live range that touches the picture.
 function visit(first, last, see) {
   for (let block = 0; block < ranges.over.length; block++) {
     if (ranges.over[block] < first) {

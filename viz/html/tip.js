@@ -1,4 +1,4 @@
-// What lies over the picture: the cursor's line, the outlines of what is pointed at and of its layer's other stays, the
+// What lies over the picture: the cursor's line, the outlines of what is pointed at and of its layer's other live ranges, the
 // pin, matches; and the words about what is pointed at.
 const tip = $("tip");
 
@@ -31,7 +31,7 @@ function crosshair(context, event, dash) {
   context.setLineDash([]);
 }
 
-// The time a stay lasts, over chart and lanes.
+// The time a live range lasts, over chart and lanes.
 function shade(context, range) {
   const rect = rectOf(range), { left, right } = layout;
   const x0 = clamp(rect.left, left, right), x1 = clamp(rect.right, left, right);

@@ -207,9 +207,9 @@ static void lay_out(picture *p, int height)
     const bool cells = v->canvas.renderer->cells;
     const double head = v->margin + (cells ? 3 : 3.2) * v->line;
     const double foot = v->margin + (cells ? 3 : 3.6) * v->line;
-    const double least = cells ? 16 : 26;
+    const double minimum = cells ? 16 : 26;
     const double wanted = height > 0 ? (height * v->canvas.cell_height - head - foot) / p->rows : (cells ? 32 : 44);
-    p->row_height = fmax(least, cells ? floor(wanted / 16) * 16 : floor(wanted));
+    p->row_height = fmax(minimum, cells ? floor(wanted / 16) * 16 : floor(wanted));
     const double memory = cells ? 168 : 140;
     const bool room = v->canvas.width > 4 * memory;
     v->left = v->margin + gutter(p);

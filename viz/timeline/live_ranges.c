@@ -1,6 +1,6 @@
-/* Stays in memory, from a trace's places or from its allocations and frees.
+/* Live ranges, from where a plan allocates buffers or from a program's allocations and frees.
  *
- * A place says from which step to which; what happened at its ends says the rest: a run or a fetch put it there, a free
+ * An allocation of a plan says from which step to which; what happened at its ends says the rest: a run or a fetch put it there, a free
  * or a run in place ended it. Planners free a buffer right after its last use, so the last run before that is what it
  * was kept for. */
 #include "viz/timeline/live_ranges.h"
@@ -91,10 +91,11 @@ static ckpt_code check_steps(const ckpt_trace *trace, ckpt_err *err)
 {
     for (int i = 1; i < trace->event_count; i++) {
         if (trace->event[i].step < trace->event[i - 1].step) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                             "%.200s: event %d is of step %d, behind one of step %d; a trace with places is in the "
-                             "order of steps",
-                             trace->source, i, trace->event[i].step, trace->event[i - 1].step);
+            return CKPT_FAIL(
+                err, CKPT_BAD_INPUT,
+                "%.200s: event %d is of step %d, behind one of step %d; a trace with allocations is in the "
+                "order of steps",
+                trace->source, i, trace->event[i].step, trace->event[i - 1].step);
         }
     }
     return CKPT_OK;
@@ -115,7 +116,7 @@ static ckpt_live_range_kind kind_of(const ckpt_trace *trace, ckpt_category categ
     return category == CKPT_CAT_SAVED ? CKPT_LIVE_SAVED : CKPT_LIVE_ACTIVATION;
 }
 
-/* What it was kept for: the run that took its place, or the last one before it was freed; -1 when nothing ended it.
+/* What it was kept for: the run that wrote over it, or the last one before it was freed; -1 when nothing ended it.
  *   run_before   per event the last run up to it */
 static int last_of(const ckpt_trace *trace, const ckpt_live_range *range, const int *run_before)
 {
@@ -138,9 +139,10 @@ static ckpt_code range_of_allocation(const ckpt_trace *trace, int nth, const int
     const int from = first_event(trace, allocation->from), to = first_event(trace, (int64_t)allocation->to + 1) - 1;
     if (from >= trace->event_count || trace->event[from].step != allocation->from || to < from ||
         trace->event[to].step != allocation->to) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%.200s: place %d (\"%.60s\") is from step %d to step %d, and the trace has no such steps",
-                         trace->source, nth, allocation->name, allocation->from, allocation->to);
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "%.200s: allocation %d (\"%.60s\") is from step %d to step %d, and the trace has no such steps",
+            trace->source, nth, allocation->name, allocation->from, allocation->to);
     }
     const ckpt_event *const born = &trace->event[from];
     *range = (ckpt_live_range){
@@ -163,7 +165,7 @@ static ckpt_code range_of_allocation(const ckpt_trace *trace, int nth, const int
 
 typedef struct named {
     const char *name;
-    int at, from; /* at: among the lives */
+    int at, from; /* at: among the ranges */
 } named;
 
 static int by_name(const void *a, const void *b)
@@ -173,7 +175,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : x->from - y->from;
 }
 
-/* The stay of that buffer that `event` falls into; -1: none. */
+/* The live range of that buffer that holds `event`; -1: none. */
 static int find_range(const named *sorted, const ckpt_live_range *range, int count, const char *name, int event)
 {
     int low = 0, high = count; /* the first that is of a later name or birth */
@@ -190,7 +192,7 @@ static int find_range(const named *sorted, const ckpt_live_range *range, int cou
     return found ? sorted[low - 1].at : -1;
 }
 
-/* Copies to the host, each to the stay that it is made from. */
+/* Copies to the host, each to the live range that is copied. */
 static ckpt_code find_copies(const ckpt_trace *trace, ckpt_live_range *range, int count, ckpt_arena *scratch,
                              ckpt_err *err)
 {
@@ -202,7 +204,7 @@ static ckpt_code find_copies(const ckpt_trace *trace, ckpt_live_range *range, in
         if (sorted == NULL) {
             sorted = CKPT_NEW(scratch, named, count);
             if (sorted == NULL) {
-                return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d places", count);
+                return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to sort %d allocations", count);
             }
             for (int k = 0; k < count; k++) {
                 sorted[k] = (named){range[k].kind == CKPT_LIVE_WORKSPACE ? "" : range[k].name, k, range[k].from};
@@ -225,7 +227,7 @@ static ckpt_code from_allocation_list(const ckpt_trace *trace, ckpt_arena *out, 
     const ckpt_mark mark = ckpt_arena_mark(out);
     int *const run_before = CKPT_NEW(out, int, trace->event_count);
     if (range == NULL || run_before == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d places", trace->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d allocations", trace->allocation_count);
     }
     for (int i = 0; i < trace->event_count; i++) {
         run_before[i] = ckpt_event_runs(&trace->event[i]) ? i : i > 0 ? run_before[i - 1] : -1;
@@ -402,9 +404,9 @@ void ckpt_live_ranges_at(const ckpt_live_ranges *ranges, int at, int *which, int
         sink(range, which, kept, k);
     }
     for (int k = kept - 1; k > 0; k--) { /* the smallest goes last */
-        const int least = which[0];
+        const int minimum = which[0];
         which[0] = which[k];
-        which[k] = least;
+        which[k] = minimum;
         sink(range, which, k, 0);
     }
     *count = all;

@@ -4,7 +4,7 @@
 
 #include "viz/timeline/live_ranges.h"
 
-/* A clause for several stays that have the same ckpt_why; `deep` as below. Of a program without a plan, for one too: it
+/* A clause for several live ranges that have the same ckpt_why; `deep` as below. Of a program without a plan, for one too: it
  * does not repeat who allocated them. */
 const char *ckpt_live_range_group_reason(const ckpt_live_ranges *ranges, const int *which, int count, bool deep,
                                          ckpt_arena *out);

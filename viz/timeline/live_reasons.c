@@ -160,7 +160,7 @@ static const char *targets(const ckpt_live_ranges *ranges, const int *which, int
     return folded == NULL || !alike ? folded : ckpt_arena_format(out, "%s, ", folded);
 }
 
-/* "step 8", or "steps 8 to 11": at which the stays end, or what they are in memory for runs. */
+/* "step 8", or "steps 8 to 11": at which the ranges end, or at which runs what they are in memory for. */
 static const char *steps(const ckpt_live_ranges *ranges, const int *which, int count, bool ends, ckpt_arena *out)
 {
     const bool plan = ranges->trace->allocation_count > 0;

@@ -5,7 +5,7 @@
 
 #include "viz/timeline/live_ranges_impl.h"
 
-/* A stay and what it has to have in common with others to be told with them. */
+/* A live range, and what others must share with it to stand in one row. */
 typedef struct member {
     const char *name, *layer; /* patterns */
     ckpt_why why;
@@ -32,33 +32,33 @@ static int by_likeness_and_size(const void *a, const void *b)
     return order != 0 ? order : x->size != y->size ? (x->size < y->size ? 1 : -1) : x->range - y->range;
 }
 
-/* Largest first; of equal ones that whose largest stay comes first. */
+/* Largest first; of equal ones the one whose largest range comes first. */
 static int by_bytes(const void *a, const void *b)
 {
     const ckpt_live_set_row *const x = a, *const y = b;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->range[0] - y->range[0];
 }
 
-/* Stays are told one by one, or together when names differ in numbers between dots, or in any numbers. */
+/* A row is one range, or those whose names differ in numbers between dots alone, or in any numbers. */
 enum { SINGLE, BLOCKS, DEEP, LEVELS };
 
 /* Rows are enough when they leave out no more than one part of so many. Rows that explain one part of so many say more
  * than any number inside of words left out: "t0…64" of a graph whose buffers are just numbered is no name. What is
  * smaller than one part of so many is no row. */
-enum { MOST = 5, SOME = 3, LEAST = 1000 };
+enum { MOST = 5, SOME = 3, MIN = 1000 };
 
 typedef struct maker {
     const ckpt_live_ranges *ranges;
     ckpt_arena *out;
     int level;
     bool plan;
-    int *which; /* the stays, in the order of the rows they go into */
+    int *which; /* the ranges, in the order of the rows they go into */
     int count;
     ckpt_live_set_row *row;
     int row_count;
 } maker;
 
-/* One row for `count` stays that stand at which[from]. */
+/* One row for `count` ranges that stand at which[from]. */
 static void add_row(maker *m, int from, int count)
 {
     ckpt_live_set_row *const row = &m->row[m->row_count++];
@@ -97,7 +97,7 @@ static bool describe(const maker *m, member *sorted)
     return true;
 }
 
-/* Rows of stays that are alike, by sorting. False without memory. */
+/* Rows of ranges that are alike, by sorting. False without memory. */
 static bool group(maker *m)
 {
     member *const sorted = CKPT_NEW(m->out, member, m->count);
@@ -116,7 +116,7 @@ static bool group(maker *m)
     return true;
 }
 
-/* What the stays of a row have in common: their name, or "" where the layers have none. False without memory. */
+/* What the ranges of a row have in common: their name, or "" where the layers have none. False without memory. */
 static bool name_row(const maker *m, ckpt_live_set_row *row)
 {
     const ckpt_live_range *const first = &m->ranges->range[row->range[0]];
@@ -200,7 +200,7 @@ ckpt_code ckpt_live_set_make(const ckpt_live_ranges *ranges, int at, int rows, c
         }
         made.row_count = 0;
         while (made.row_count < m.row_count && made.row_count < rows &&
-               m.row[made.row_count].bytes >= made.bytes / LEAST) {
+               m.row[made.row_count].bytes >= made.bytes / MIN) {
             made.row_count++;
         }
         made.rest_bytes = sum_rows(&m, made.row_count, m.row_count);

@@ -66,20 +66,20 @@ static number number_here(const char *name, const char *at, bool deep)
 /* The numbers that stand where `at` points, "0,3" when they are two, else "0…5"; `at` then points behind them. */
 static void put_numbers(const char *const *name, const char **at, int count, bool deep, ckpt_text *text)
 {
-    number least = number_here(name[0], at[0], deep), most = least;
+    number minimum = number_here(name[0], at[0], deep), most = minimum;
     for (int i = 1; i < count; i++) {
         const number own = number_here(name[i], at[i], deep);
-        least = less(own, least) ? own : least;
+        minimum = less(own, minimum) ? own : minimum;
         most = less(most, own) ? own : most;
     }
     bool two = true;
     for (int i = 0; i < count; i++) {
         const number own = number_here(name[i], at[i], deep);
-        two = two && (!less(least, own) || !less(own, most));
+        two = two && (!less(minimum, own) || !less(own, most));
         at[i] += number_at(name[i], at[i], deep);
     }
-    ckpt_text_put(text, least.at, least.digits);
-    if (less(least, most)) {
+    ckpt_text_put(text, minimum.at, minimum.digits);
+    if (less(minimum, most)) {
         ckpt_text_add(text, "%s", two ? "," : "…");
         ckpt_text_put(text, most.at, most.digits);
     }

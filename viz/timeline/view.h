@@ -69,20 +69,20 @@ typedef struct ckpt_residual {
     int differing;   /* steps whose bytes are not the base's */
     ckpt_bytes most; /* the other's bytes less the base's where that is farthest from 0 */
     int at;          /* the first event that has it */
-    /* Places of the base, how many of them the other has not, and of the other's the base; places 0: not known
-     * of both */
+    /* Allocations of the base, how many of them the other has not, and of the other's the base; 0: not known of both
+     */
     int allocations, moved, more;
 } ckpt_residual;
 
-/* Cost: O(events + places log places). Errors: CKPT_NO_MEMORY. */
+/* Cost: O(events + allocations log allocations). Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_residual_find(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
                                            ckpt_residual *residual, ckpt_err *err);
 
 /* For each of `columns` equal parts of 0 .. end the event with the most bytes that touches it; -1: none does. */
 void ckpt_series_columns(const ckpt_series *series, double end, int columns, int *event, ckpt_bytes *most);
 
-/* The smallest of 1, 2, 5 * 10^k that cuts `range` into at most `parts` pieces and is at least `least`. */
-double ckpt_tick_step(double range, int parts, double least);
+/* The smallest of 1, 2, 5 * 10^k that cuts `range` into at most `parts` pieces and is at least `minimum`. */
+double ckpt_tick_step(double range, int parts, double minimum);
 
 /* "12 kB", "1.5 GB", "0": a tick label; all labels of an axis share the unit that suits its `end`. */
 const char *ckpt_tick_bytes(double value, double step, double end, char *text);

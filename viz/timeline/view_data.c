@@ -203,7 +203,7 @@ ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_
     int first = 0;
     for (int i = count - 1; i >= 0; i--) {
         if (trace[i]->event_count < 1) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found a trace without events, wanted at least one",
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found a trace without events, wanted at minimum one",
                              trace[i]->source != NULL ? trace[i]->source : "trace");
         }
         by_step = by_step && steps_increase(trace[i]);
@@ -257,15 +257,15 @@ void ckpt_series_columns(const ckpt_series *series, double end, int columns, int
     }
 }
 
-double ckpt_tick_step(double range, int parts, double least)
+double ckpt_tick_step(double range, int parts, double minimum)
 {
     static const double mantissa[] = {1, 2, 5};
     if (!(range > 0)) {
-        return least;
+        return minimum;
     }
     for (double power = pow(10, floor(log10(range / parts)));; power *= 10) {
         for (int i = 0; i < 3; i++) {
-            if (mantissa[i] * power >= least && range / (mantissa[i] * power) <= parts) {
+            if (mantissa[i] * power >= minimum && range / (mantissa[i] * power) <= parts) {
                 return mantissa[i] * power;
             }
         }

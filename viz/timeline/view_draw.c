@@ -1,7 +1,7 @@
 /* The one layout of memory over time, for every renderer:
  *
  *     title, peak, verdict
- *     the arena by address: a box for every stay                  (view_map.c; not in a terminal)
+ *     the arena by address: a box for every live range            (view_map.c; not in a terminal)
  *     | stacked bands of the base trace, outlines of the others, budget, capacity, peak
  *     lanes: what ran when
  *     residual: measured less predicted

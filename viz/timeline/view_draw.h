@@ -40,7 +40,7 @@ typedef struct ckpt_view {
 
     ckpt_live_ranges ranges; /* of the base */
     ckpt_live_set live_set;  /* at its peak */
-    bool map;                /* lives are drawn */
+    bool map;                /* live ranges are drawn */
     ckpt_bytes map_end;      /* at the map's upper edge */
     ckpt_residual residual;
     const char *residual_words; /* NULL: nothing to compare with */

@@ -139,10 +139,10 @@ typedef struct labels {
 static bool is_free(const ckpt_view *view, const labels *there, double left, double right, double y)
 {
     const double half = view->canvas.renderer->cells ? view->line / 2 : 0.4 * view->line;
-    const double least = view->canvas.renderer->cells ? 0.95 * view->line : 0.6 * view->line;
+    const double minimum = view->canvas.renderer->cells ? 0.95 * view->line : 0.6 * view->line;
     bool is = y - half >= view->top - 1 && y + half <= view->bottom;
     for (int i = 0; i < there->count; i++) {
-        is = is && (right + 8 < there->left[i] || left - 8 > there->right[i] || fabs(y - there->y[i]) >= least);
+        is = is && (right + 8 < there->left[i] || left - 8 > there->right[i] || fabs(y - there->y[i]) >= minimum);
     }
     return is;
 }

@@ -4,9 +4,9 @@
 
 #include "viz/timeline/view_draw.h"
 
-/* The edge above band `b` (b = -1: the floor) in every column, as a staircase from left to right. Gives the number of
- * points: two per stair. */
-static int staircase(const ckpt_view *view, const ckpt_series *series, const int *event, int b, ckpt_point *point)
+/* The edge above band `b` (b = -1: the floor) in every column, as a step function from left to right. Gives the number of
+ * points: two per step. */
+static int step_edge(const ckpt_view *view, const ckpt_series *series, const int *event, int b, ckpt_point *point)
 {
     const double width = (view->right - view->left) / view->columns;
     int count = 0;
@@ -68,13 +68,13 @@ void ckpt_view_draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
 {
     const ckpt_series *const base = &view->series[view->base];
     int *const event = view->event[view->base];
-    /* One edge more than columns: the widths of all edges are the same because the stairs are. */
-    int count = staircase(view, base, event, -1, lower);
-    /* A hair of paper between bands, where the stairs are wide enough to leave them their colour. */
+    /* One edge more than columns: the widths of all edges are the same because the steps are. */
+    int count = step_edge(view, base, event, -1, lower);
+    /* A hair of paper between bands, where the steps are wide enough to leave them their colour. */
     const bool hair = view->canvas.cell_width < 2 && count / 2 * 3 < view->columns;
     for (int b = 0; b < CKPT_BAND_COUNT; b++) {
         ckpt_point *const upper = point;
-        staircase(view, base, event, b, upper);
+        step_edge(view, base, event, b, upper);
         bool any = false;
         for (int i = 0; i < count && !any; i++) {
             any = lower[i].y - upper[i].y > 1e-9;
@@ -92,9 +92,9 @@ void ckpt_view_draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower)
         memcpy(lower, upper, (size_t)count * sizeof *lower);
     }
     ckpt_view_draw_hairline(view, view->top, view->bottom);
-    count = staircase(view, base, event, -1, lower);
+    count = step_edge(view, base, event, -1, lower);
     for (int b = 0; b < CKPT_BAND_COUNT; b++) {
-        staircase(view, base, event, b, point);
+        step_edge(view, base, event, b, point);
         name_band(view, b, lower, point, count);
         memcpy(lower, point, (size_t)count * sizeof *lower);
     }
@@ -136,7 +136,7 @@ void ckpt_view_draw_outlines(ckpt_view *view, ckpt_point *point)
         if (view->series[s].same && view->canvas.renderer->cells) {
             continue; /* it would only cover the stack */
         }
-        int count = staircase(view, &view->series[s], view->event[s], CKPT_BAND_OUTSIDE - 1, point);
+        int count = step_edge(view, &view->series[s], view->event[s], CKPT_BAND_OUTSIDE - 1, point);
         if (view->event[s][view->columns - 1] < 0 && count > 2) {
             count -= 2; /* it ends before the axis does */
         }

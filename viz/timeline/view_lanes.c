@@ -180,7 +180,7 @@ ckpt_code ckpt_view_find_lanes(ckpt_view *view, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Copies, and what runs a second time, are told apart by colour. */
+/* Copies and recomputed runs are told apart by colour. */
 static ckpt_colour_role role_of(ckpt_span span)
 {
     return span == CKPT_SPAN_RECOMPUTE ? CKPT_ROLE_RECOMPUTE
@@ -188,7 +188,7 @@ static ckpt_colour_role role_of(ckpt_span span)
                                        : CKPT_ROLE_INPUTS;
 }
 
-/* What a lane shows: per column the ink, plus one, of what ran there, 0 where nothing did; and how much of the column's
+/* What a lane shows: per column the colour role, plus one, of what ran there, 0 where nothing did; and how much of the column's
  * time it took. */
 typedef struct ckpt_strip {
     unsigned char *role;

@@ -86,7 +86,7 @@ static bool has_static(const ckpt_live_set *live)
     return live->ranges->trace->static_bytes > 0;
 }
 
-/* What is counted at that event and has no stay: a trace need not know all addresses. */
+/* What is counted at that event and has no live range: a trace need not know all addresses. */
 static ckpt_bytes without_address(const ckpt_live_set *live)
 {
     const ckpt_trace *const trace = live->ranges->trace;

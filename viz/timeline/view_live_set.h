@@ -5,7 +5,7 @@
 #include "viz/timeline/live_ranges.h"
 #include "viz/timeline/view_draw.h"
 
-/* What a stay is drawn with; its hatching comes with the ink. */
+/* The colour role of a live range. */
 ckpt_colour_role ckpt_live_range_role(ckpt_live_range_kind kind);
 
 /* Lines (view->line each) that the table takes: a heading, a row each, what is left, what has no known address, and the

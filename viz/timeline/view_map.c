@@ -1,4 +1,4 @@
-/* The arena by address over time: a box for every stay of a buffer, from birth to death at its offset. Without a plan
+/* The arena by address over time: a box for every live range of a buffer, at its offset. Without a plan
  * the addresses that a program used, less what lies between them. A terminal has no map: it has neither borders nor
  * hatching, so neighbours of one kind run into one another and only the chart's bands would be left of it. */
 #include <math.h>
@@ -89,7 +89,7 @@ static bool is_speck(const ckpt_box *box)
 }
 
 /* What is thinner than a pixel goes into a raster of pixels, so that any number of specks of a kind that touch are one
- * box. 0: empty; else the ink plus one. */
+ * box. 0: empty; else the colour role plus one. */
 typedef struct raster {
     unsigned char *pixel;
     int columns, rows;
@@ -192,25 +192,25 @@ static const char *title_of(ckpt_view *view, int which)
 }
 
 /* The area that at most TITLES boxes have. */
-static double least_titled(const ckpt_box *box, int count)
+static double min_titled_area(const ckpt_box *box, int count)
 {
-    double least = 12;
-    for (int above = TITLES + 1; above > TITLES; least *= above > TITLES ? 1.5 : 1) {
+    double minimum = 12;
+    for (int above = TITLES + 1; above > TITLES; minimum *= above > TITLES ? 1.5 : 1) {
         above = 0;
         for (int i = 0; i < count; i++) {
-            above += box[i].width * box[i].height >= least;
+            above += box[i].width * box[i].height >= minimum;
         }
     }
-    return least;
+    return minimum;
 }
 
-/* The name of a stay in its box, when there is room for a good part of it. */
+/* The name of a range in its box, when there is room for a good part of it. */
 static void name_box(ckpt_view *view, const ckpt_box *box, const char *name)
 {
-    enum { PAD = 4, LEAST = 44, SMALLEST = 9, LARGEST = 11 };
+    enum { PAD = 4, MIN = 44, SMALLEST = 9, LARGEST = 11 };
     const double size = fmin(LARGEST, box->height - 1.5), room = box->width - 2 * PAD;
     const ckpt_font font = {size, false, ckpt_colour_role_looks[box->role].text, 0};
-    if (size >= SMALLEST && room >= LEAST) {
+    if (size >= SMALLEST && room >= MIN) {
         ckpt_view_words_on(view, box->x + box->width / 2, box->y + box->height / 2, font, room, name, box->role);
     }
 }
@@ -230,9 +230,9 @@ static void draw_ranges(ckpt_view *view)
         which[count] = i;
         count += !is_speck(&box[count]);
     }
-    const double least = least_titled(box, count);
+    const double minimum = min_titled_area(box, count);
     for (int i = 0; i < count; i++) {
-        box[i].title = box[i].width * box[i].height >= least ? title_of(view, which[i]) : NULL;
+        box[i].title = box[i].width * box[i].height >= minimum ? title_of(view, which[i]) : NULL;
     }
     view->canvas.renderer->boxes(&view->canvas, box, count);
     ckpt_view_draw_hairline(view, view->map_top, view->map_bottom);

@@ -1,4 +1,4 @@
-/* Measured less predicted: what the machine did otherwise than the plan said, in bytes at every step and in places. */
+/* Measured less predicted: what the machine did otherwise than the plan said, in bytes at every step and in allocations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static const ckpt_trace_allocation **sorted(const ckpt_trace *trace, ckpt_arena 
     return allocation;
 }
 
-/* Places that only one of both has, by going through them in one order. */
+/* Allocations that only one of both has, by going through them in one order. */
 static ckpt_code find_moved(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
                             ckpt_residual *residual, ckpt_err *err)
 {
@@ -64,7 +64,7 @@ static ckpt_code find_moved(const ckpt_trace *base, const ckpt_trace *other, ckp
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     const ckpt_trace_allocation **const a = sorted(base, scratch), **const b = sorted(other, scratch);
     if (a == NULL || b == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to compare %d places", base->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to compare %d allocations", base->allocation_count);
     }
     residual->allocations = base->allocation_count;
     for (int i = 0, k = 0; i < base->allocation_count; i++) {
@@ -119,7 +119,7 @@ static const char *signed_bytes(ckpt_view *view, ckpt_bytes bytes)
 static const char *say(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
 {
     const ckpt_residual *const residual = &view->residual;
-    /* A terminal has no room for what its lane is called already, nor for places beside steps: they are a fact. */
+    /* A terminal has no room for what its lane is called already, nor for allocations beside steps: they are a fact. */
     const char *const names =
         view->canvas.renderer->cells ? "" : CKPT_SAY(view, "%s − %s: ", other->label, base->label);
     if (!residual->comparable) {
@@ -178,7 +178,7 @@ static void fill(const ckpt_view *view, const ckpt_series *base, const ckpt_seri
 /* Bars from the zero line, scaled to the largest; one byte beside gigabytes is seen too. */
 static void draw_strip(ckpt_view *view, double y, const double *more, const double *less)
 {
-    enum { LEAST = 4 };
+    enum { MIN = 4 };
     const bool cells = view->canvas.renderer->cells;
     const double height = strip_height(view), column = (view->right - view->left) / view->columns;
     double high = 0, low = 0;
@@ -186,8 +186,8 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
         high = fmax(high, more[c]);
         low = fmin(low, less[c]);
     }
-    const double zero = y + fmin(height - 2 - (low < 0 ? LEAST : 0),
-                                 fmax(2 + (high > 0 ? LEAST : 0), 2 + (height - 4) * high / (high - low)));
+    const double zero = y + fmin(height - 2 - (low < 0 ? MIN : 0),
+                                 fmax(2 + (high > 0 ? MIN : 0), 2 + (height - 4) * high / (high - low)));
     if (!cells) {
         const ckpt_font font = {11, false, CKPT_ROLE_GREY, 1};
         ckpt_view_box(view, view->left, y, view->right - view->left, height, CKPT_ROLE_FAINT);
@@ -209,8 +209,8 @@ static void draw_strip(ckpt_view *view, double y, const double *more, const doub
         if ((more[c] > 0 || less[c] < 0) && cells) {
             ckpt_view_line(view, x, y + height / 2, x + width, y + height / 2, (ckpt_pen){CKPT_ROLE_RESIDUAL, 2, 0});
         } else if (more[c] > 0 || less[c] < 0) {
-            const double above = fmax(more[c] * scale, more[c] > 0 ? LEAST : 0);
-            const double below = fmax(-less[c] * scale, less[c] < 0 ? LEAST : 0);
+            const double above = fmax(more[c] * scale, more[c] > 0 ? MIN : 0);
+            const double below = fmax(-less[c] * scale, less[c] < 0 ? MIN : 0);
             ckpt_view_box(view, x, zero - above, width, above + below, CKPT_ROLE_RESIDUAL);
         }
         c = end;
