@@ -163,7 +163,6 @@ typedef struct ckpt_difference {
     int decision_count;
     const ckpt_decision_group *decision_group;
     int decision_group_count;
-    bool decisions_known;                /* both sides say what each layer does */
     const char *base_peak, *peak;        /* "h.3.att/backward at step 812": where the peaks are; "" unknown */
     const ckpt_contributor *contributor; /* all that differ, largest change first */
     int contributor_count;

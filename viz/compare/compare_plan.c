@@ -282,7 +282,6 @@ static void add_decisions(ckpt_comparer *c, const side *a, const side *b)
     }
     c->d->decision = change;
     c->d->decision_count = count;
-    c->d->decisions_known = a->plan->layer_count > 0 && plan->layer_count > 0;
     if (unchanged != 0) {
         ckpt_compare_note(c, CKPT_COMPARE_SAY(c, "layers whose decision is the same: %s%s recomputed",
                                               unchanged > 0 ? "+" : "", ckpt_ns_show(unchanged, text)));

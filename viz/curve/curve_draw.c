@@ -19,21 +19,20 @@ static double chosen_overhead(const ckpt_plan *plan)
     return plan->keep_all_time_ns > 0 ? fmax(0, (double)plan->time_ns / (double)plan->keep_all_time_ns - 1) : 0;
 }
 
-double ckpt_curve_x(const ckpt_curve_picture *p, double bytes)
+static double x_of(const ckpt_curve_picture *p, double bytes)
 {
     const double share = (bytes - p->x_low) / (p->x_high - p->x_low);
     return p->left + fmin(fmax(share, 0), 1) * (p->right - p->left);
 }
 
-double ckpt_curve_y(const ckpt_curve_picture *p, double over)
+static double y_of(const ckpt_curve_picture *p, double over)
 {
     return p->bottom - sqrt(fmin(over, p->y_high) / p->y_high) * (p->bottom - p->top);
 }
 
 ckpt_point ckpt_curve_at(const ckpt_curve_picture *p, const ckpt_curve_point *point)
 {
-    return (ckpt_point){ckpt_curve_x(p, (double)point->budget_bytes),
-                        ckpt_curve_y(p, ckpt_curve_overhead(p, point->time_ns))};
+    return (ckpt_point){x_of(p, (double)point->budget_bytes), y_of(p, ckpt_curve_overhead(p, point->time_ns))};
 }
 
 /* The budgets and overheads that the axes span. keep-all is shown unless it is far beyond what was swept. */
@@ -116,7 +115,7 @@ static void draw_scale(ckpt_curve_picture *p)
     char said[CKPT_UNITS_TEXT] = "";
     for (int k = -1; k < 3 * 12; k++) {
         const double over = k < 0 ? 0 : mantissa[k % 3] * pow(10, k / 3 - 6);
-        const double y = ckpt_curve_y(p, over);
+        const double y = y_of(p, over);
         if (over > p->y_high || last - y < apart) {
             continue;
         }
@@ -143,7 +142,7 @@ static void draw_budgets(ckpt_curve_picture *p)
     const double step = ckpt_tick_step(p->x_high - p->x_low, (int)((p->right - p->left) / (cells ? 96 : 80)), 1);
     for (double at_bytes = ceil(p->x_low / step) * step; at_bytes <= p->x_high; at_bytes += step) {
         char text[CKPT_UNITS_TEXT];
-        const double x = ckpt_curve_x(p, at_bytes);
+        const double x = x_of(p, at_bytes);
         ckpt_view_line(v, x, p->bottom, x, p->bottom + (cells ? 0 : 4), (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
         ckpt_view_words(v, x, p->bottom + (cells ? 24 : 14), (ckpt_font){v->small, false, CKPT_ROLE_BLACK, 0},
                         CKPT_ANY_WIDTH, CKPT_SAY(v, "%s", ckpt_tick_bytes(at_bytes, step, p->x_high, text)));
@@ -165,8 +164,8 @@ static void label_forbidden(ckpt_curve_picture *p)
 {
     enum { WHOLE = 4, SHORT = 3, EDGES = 6 };
     ckpt_view *const v = &p->view;
-    const double minimum = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
-    const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
+    const double minimum = x_of(p, (double)p->curve->point[0].budget_bytes);
+    const double block = x_of(p, (double)p->curve->static_bytes);
     const bool cells = v->canvas.renderer->cells;
     const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, 0};
     char bytes[CKPT_UNITS_TEXT];
@@ -197,8 +196,8 @@ static void draw_forbidden(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const double minimum = ckpt_curve_x(p, (double)p->curve->point[0].budget_bytes);
-    const double block = ckpt_curve_x(p, (double)p->curve->static_bytes);
+    const double minimum = x_of(p, (double)p->curve->point[0].budget_bytes);
+    const double block = x_of(p, (double)p->curve->static_bytes);
     ckpt_view_box(v, p->left, p->top, minimum - p->left, p->bottom - p->top, CKPT_ROLE_FAINT);
     if (block > p->left) {
         ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_ROLE_PARAMETER_GRADIENTS);
@@ -219,8 +218,8 @@ static int steps_of(const ckpt_curve_picture *p, bool bound, ckpt_point *point)
     int count = 0;
     for (int i = 0; i < p->curve->point_count; i++) {
         const ckpt_curve_point *const from = &p->curve->point[i];
-        const ckpt_point to = {ckpt_curve_x(p, (double)from->budget_bytes),
-                               ckpt_curve_y(p, ckpt_curve_overhead(p, bound ? from->bound_ns : from->time_ns))};
+        const ckpt_point to = {x_of(p, (double)from->budget_bytes),
+                               y_of(p, ckpt_curve_overhead(p, bound ? from->bound_ns : from->time_ns))};
         if (count > 0) {
             const ckpt_point before = point[count - 1];
             point[count++] = bound ? (ckpt_point){before.x, to.y} : (ckpt_point){to.x, before.y};
@@ -267,7 +266,7 @@ static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
     ckpt_view *const v = &p->view;
     char a[CKPT_UNITS_TEXT];
     const double over = chosen_overhead(plan);
-    const ckpt_point centre = {ckpt_curve_x(p, (double)plan->budget_bytes), ckpt_curve_y(p, over)};
+    const ckpt_point centre = {x_of(p, (double)plan->budget_bytes), y_of(p, over)};
     ckpt_view_line(v, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_BLACK, 1, 3});
     ckpt_obstacles_line(&p->obstacles, centre, (ckpt_point){centre.x, p->bottom});
     ckpt_curve_mark(p, centre, &ring, CKPT_ROLE_PAPER);
@@ -281,7 +280,7 @@ static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
 static void draw_keep_all(ckpt_curve_picture *p)
 {
     static const ckpt_curve_shape keep = {4, 0.125, 6, CKPT_ROLE_BLACK, "K"};
-    const ckpt_point centre = {ckpt_curve_x(p, (double)p->curve->keep_all_peak_bytes), ckpt_curve_y(p, 0)};
+    const ckpt_point centre = {x_of(p, (double)p->curve->keep_all_peak_bytes), y_of(p, 0)};
     if ((double)p->curve->keep_all_peak_bytes <= p->x_high) {
         ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_WEIGHTS, 1, 4});
         ckpt_obstacles_line(&p->obstacles, (ckpt_point){centre.x, p->top}, centre);
@@ -332,7 +331,7 @@ static void label_lines(ckpt_curve_picture *p)
                            (ckpt_font){v->small, true, CKPT_ROLE_ACTIVATIONS, -1}, "planned");
     if (p->bounds) {
         for (int i = 0; i < curve->point_count; i++) {
-            const double below = ckpt_curve_y(p, ckpt_curve_overhead(p, curve->point[i].bound_ns)) + 2 * gap;
+            const double below = y_of(p, ckpt_curve_overhead(p, curve->point[i].bound_ns)) + 2 * gap;
             p->point[i].y = fmin(below, p->bottom - 2 * gap);
         }
         (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,

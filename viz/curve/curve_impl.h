@@ -44,9 +44,7 @@ typedef struct ckpt_curve_picture {
     ckpt_point *point; /* room for the longest step function, there and back */
 } ckpt_curve_picture;
 
-/* Where a budget and an overhead stand, or both of a point. */
-double ckpt_curve_x(const ckpt_curve_picture *picture, double bytes);
-double ckpt_curve_y(const ckpt_curve_picture *picture, double overhead);
+/* Where a point stands. */
 ckpt_point ckpt_curve_at(const ckpt_curve_picture *picture, const ckpt_curve_point *point);
 double ckpt_curve_overhead(const ckpt_curve_picture *picture, ckpt_ns time);
 

@@ -1,25 +1,20 @@
 /* The boxes of a drawing before anything is folded: one per layer of the forward half. Backward ops mirror the forward
  * ones, so their time stands in the box of their layer. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/names.h"
 #include "viz/graph/graph_draw_impl.h"
 
-typedef struct layer_key {
-    const char *layer;
-    int index;
-} layer_key;
+/* Boxes by their layer: what was imported may have several ops of one. */
+typedef struct layers {
+    ckpt_names first; /* box of each layer */
+    int *first_of;    /* per box: the first of its layer */
+    int *count;       /* per first box: how many the layer has */
+} layers;
 
 static const char *label_of(const ckpt_graph_op *op)
 {
     return op->layer != NULL && op->layer[0] != '\0' ? op->layer : op->name;
-}
-
-static int by_layer(const void *a, const void *b)
-{
-    const layer_key *const x = a, *const y = b;
-    const int names = strcmp(x->layer, y->layer);
-    return names != 0 ? names : x->index - y->index;
 }
 
 size_t ckpt_name_prefix(const char *name, int depth)
@@ -33,32 +28,9 @@ size_t ckpt_name_prefix(const char *name, int depth)
     return i;
 }
 
-/* The first key of a layer, or the first one behind its keys. */
-static int key_at(const ckpt_figure *f, const layer_key *key, const char *layer, bool behind)
-{
-    int low = 0, high = f->layer_count;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        const int order = strcmp(key[middle].layer, layer);
-        if (behind ? order <= 0 : order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-/* How many keys a layer has, and the first: what was imported may have several ops of one layer. */
-static int keys_of(const ckpt_figure *f, const layer_key *key, const char *layer, int *first)
-{
-    *first = key_at(f, key, layer, false);
-    return key_at(f, key, layer, true) - *first;
-}
-
 /* The box that a backward op belongs to: of the ops of its layer one that wrote what it reads, else the first. NULL:
  * none is drawn. */
-static ckpt_figure_box *backward_box(const ckpt_figure *f, const layer_key *key, const ckpt_graph_op *op)
+static ckpt_figure_box *backward_box(const ckpt_figure *f, const layers *of, const ckpt_graph_op *op)
 {
     const char *const layer = op->layer != NULL ? op->layer : "";
     for (int r = 0; r < op->reads.count; r++) {
@@ -67,21 +39,20 @@ static ckpt_figure_box *backward_box(const ckpt_figure *f, const layer_key *key,
             return &f->box[f->layer_of[writer]];
         }
     }
-    int first = 0;
-    return keys_of(f, key, layer, &first) > 0 ? &f->box[key[first].index] : NULL;
+    const int first = ckpt_names_find(&of->first, layer);
+    return first >= 0 ? &f->box[first] : NULL;
 }
 
 /* Several boxes of one layer have the names of their ops too. */
-static ckpt_code tell_apart(ckpt_figure *f, const layer_key *key, ckpt_err *err)
+static ckpt_code tell_apart(ckpt_figure *f, const layers *of, ckpt_err *err)
 {
     for (int i = 0, layer = 0; i < f->graph->op_count; i++) {
         const ckpt_graph_op *const op = &f->graph->op[i];
-        int first = 0;
         if (f->layer_of[i] < 0) {
             continue;
         }
-        ckpt_figure_box *const b = &f->box[layer++];
-        if (keys_of(f, key, label_of(op), &first) > 1) {
+        ckpt_figure_box *const b = &f->box[layer];
+        if (of->count[of->first_of[layer++]] > 1) {
             const size_t length = strlen(label_of(op));
             const bool has_it = strncmp(op->name, label_of(op), length) == 0 && op->name[length] == '/';
             b->name = b->last = has_it ? op->name : ckpt_arena_format(f->scratch, "%s.%s", label_of(op), op->name);
@@ -120,7 +91,7 @@ static void fill_box(ckpt_figure_box *b, const ckpt_graph *graph, const ckpt_gra
     }
 }
 
-static void fill_boxes(ckpt_figure *f, layer_key *key)
+static void fill_boxes(ckpt_figure *f, layers *of)
 {
     const ckpt_graph *const graph = f->graph;
     f->edge_count = 0;
@@ -132,7 +103,9 @@ static void fill_boxes(ckpt_figure *f, layer_key *key)
         }
         const int layer = f->box_count++;
         f->layer_of[i] = layer;
-        key[layer] = (layer_key){label_of(op), layer};
+        const int first = ckpt_names_add(&of->first, label_of(op), layer);
+        of->first_of[layer] = first >= 0 ? first : layer;
+        of->count[of->first_of[layer]]++;
         fill_box(&f->box[layer], graph, op);
         for (int r = 0; r < op->reads.count; r++) {
             const int buffer = op->reads.at[r];
@@ -143,9 +116,8 @@ static void fill_boxes(ckpt_figure *f, layer_key *key)
             }
         }
     }
-    qsort(key, (size_t)f->layer_count, sizeof *key, by_layer);
     for (int i = 0; f->phase == CKPT_FORWARD && i < graph->op_count; i++) {
-        ckpt_figure_box *const b = graph->op[i].phase == CKPT_BACKWARD ? backward_box(f, key, &graph->op[i]) : NULL;
+        ckpt_figure_box *const b = graph->op[i].phase == CKPT_BACKWARD ? backward_box(f, of, &graph->op[i]) : NULL;
         if (b != NULL) {
             b->backward_ns += graph->op[i].time_ns;
         }
@@ -158,21 +130,24 @@ ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
     f->layer_of = CKPT_NEW(f->scratch, int, f->graph->op_count);
     f->box = CKPT_NEW(f->scratch, ckpt_figure_box, f->layer_count);
     f->edge = CKPT_NEW(f->scratch, ckpt_figure_edge, f->edge_count);
-    layer_key *const key = CKPT_NEW(f->scratch, layer_key, f->layer_count);
-    if (f->layer_of == NULL || f->box == NULL || f->edge == NULL || key == NULL) {
+    layers of = {.first_of = CKPT_NEW(f->scratch, int, f->layer_count),
+                 .count = CKPT_NEW(f->scratch, int, f->layer_count)};
+    if (f->layer_of == NULL || f->box == NULL || f->edge == NULL || of.first_of == NULL || of.count == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to draw %d ops", f->graph->op_count);
     }
-    fill_boxes(f, key);
+    CKPT_TRY(ckpt_names_init(&of.first, f->layer_count, f->scratch, err));
+    fill_boxes(f, &of);
     for (int i = 0; f->plan != NULL && i < f->plan->layer_count; i++) {
         const ckpt_layer_decision *const layer = &f->plan->layer[i];
-        int first = 0;
-        const int count = keys_of(f, key, layer->layer, &first);
-        f->decided[layer->decision] += count > 0;
-        for (int k = first; k < first + count; k++) {
-            f->box[key[k].index].decided[layer->decision]++;
+        const int first = ckpt_names_find(&of.first, layer->layer);
+        f->decided[layer->decision] += first >= 0;
+        for (int b = first, left = first >= 0 ? of.count[first] : 0; left > 0; b++) {
+            const bool own = of.first_of[b] == first;
+            f->box[b].decided[layer->decision] += own;
+            left -= own;
         }
     }
-    CKPT_TRY(tell_apart(f, key, err));
+    CKPT_TRY(tell_apart(f, &of, err));
     for (int e = 0; e < f->edge_count; e++) {
         f->edge[e].source = f->box[f->edge[e].from].name;
     }

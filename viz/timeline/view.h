@@ -74,10 +74,6 @@ typedef struct ckpt_residual {
     int allocations, moved, more;
 } ckpt_residual;
 
-/* Cost: O(events + allocations log allocations). Errors: CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_residual_find(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
-                                           ckpt_residual *residual, ckpt_err *err);
-
 /* For each of `columns` equal parts of 0 .. end the event with the most bytes that touches it; -1: none does. */
 void ckpt_series_columns(const ckpt_series *series, double end, int columns, int *event, ckpt_bytes *most);
 

@@ -100,7 +100,6 @@ void ckpt_view_lay_out(ckpt_view *view, bool any_height);
 void ckpt_view_draw_stack(ckpt_view *view, ckpt_point *point, ckpt_point *lower);
 void ckpt_view_draw_outlines(ckpt_view *view, ckpt_point *point);
 double ckpt_view_y(const ckpt_view *view, double bytes);
-double ckpt_view_peak_x(const ckpt_view *view);
 void ckpt_view_draw_grid(ckpt_view *view);
 void ckpt_view_draw_axis(ckpt_view *view, double y);
 void ckpt_view_draw_fold(ckpt_view *view);

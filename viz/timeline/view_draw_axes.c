@@ -108,7 +108,7 @@ void ckpt_view_draw_axis(ckpt_view *view, double y)
 }
 
 /* The middle of the columns that show the peak of the base. */
-double ckpt_view_peak_x(const ckpt_view *view)
+static double peak_x(const ckpt_view *view)
 {
     int first = -1, last = -1;
     for (int c = 0; c < view->columns; c++) {
@@ -124,7 +124,7 @@ double ckpt_view_peak_x(const ckpt_view *view)
 void ckpt_view_draw_hairline(ckpt_view *view, double from, double to)
 {
     if (!view->canvas.renderer->cells) {
-        const double x = floor(ckpt_view_peak_x(view)) + 0.5;
+        const double x = floor(peak_x(view)) + 0.5;
         ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_ROLE_PAPER, 1, 0});
         ckpt_view_line(view, x, from, x, to, (ckpt_pen){CKPT_ROLE_BLACK, 1, 4});
     }
@@ -192,7 +192,7 @@ void ckpt_view_draw_marks(ckpt_view *view)
     const ckpt_series *const base = &view->series[view->base];
     const ckpt_font bold = {view->small, true, CKPT_ROLE_BLACK, 0};
     const char *const peak = CKPT_SAY(view, "peak %s", ckpt_view_bytes(view, base->at_peak.planned));
-    const double width = ckpt_view_measure(view, bold, peak), x = ckpt_view_peak_x(view);
+    const double width = ckpt_view_measure(view, bold, peak), x = peak_x(view);
     const double y = ckpt_view_y(view, (double)base->at_peak.planned);
     const double middle = fmin(fmax(x, view->left + width / 2 + 2), view->right - width / 2 - 2);
     const bool cells = view->canvas.cell_height > 1;

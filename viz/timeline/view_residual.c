@@ -80,8 +80,9 @@ static ckpt_code find_moved(const ckpt_trace *base, const ckpt_trace *other, ckp
     return CKPT_OK;
 }
 
-ckpt_code ckpt_residual_find(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
-                             ckpt_residual *residual, ckpt_err *err)
+/* Cost: O(events + allocations log allocations). */
+static ckpt_code find_residual(const ckpt_trace *base, const ckpt_trace *other, ckpt_arena *scratch,
+                               ckpt_residual *residual, ckpt_err *err)
 {
     *residual = (ckpt_residual){.comparable = same_steps(base, other)};
     for (int i = 0; i < base->event_count && residual->comparable; i++) {
@@ -140,7 +141,7 @@ ckpt_code ckpt_view_find_residual(ckpt_view *view, ckpt_err *err)
     if (other == NULL || view->no_plan || ckpt_trace_follows_no_plan(other->trace)) {
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_residual_find(base->trace, other->trace, view->canvas.scratch, &view->residual, err));
+    CKPT_TRY(find_residual(base->trace, other->trace, view->canvas.scratch, &view->residual, err));
     view->residual_words = say(view, base, other);
     return CKPT_OK;
 }
