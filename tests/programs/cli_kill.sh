@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # labels: cli; long under sanitizers
-# SIGKILL at 20 random moments of one training, many of them while the state is being written, each followed by a resume:
+# SIGKILL at 20 (by default 7) random moments of one training, many of them while the state is being written, each followed by a resume:
 # weights and losses in the end are those of the run that nobody disturbed. Then one of two ranks, some more times. Arguments: source folder, folder of the
 # programs, work folder; the seed of the moments is printed, $CKPT_KILL_SEED gives another.
 set -euo pipefail
@@ -9,6 +9,8 @@ rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
 fail() { echo "FAILED: $*"; exit 1; }
+wanted=20 pairs=6
+[ "${CKPT_TEST_ROUNDS:-}" != few ] || { wanted=7 pairs=2; }
 seed=${CKPT_KILL_SEED:-7}
 echo "seed $seed"
 RANDOM=$seed
@@ -30,7 +32,7 @@ while [ $status != 0 ]; do
     rm -f said
     "${train[@]}" --save killed.state --log killed.csv "${resume[@]}" >said 2>&1 &
     pid=$!
-    if [ $kills -lt 20 ]; then
+    if [ $kills -lt $wanted ]; then
         sleep "$(printf '0.%04d' $((RANDOM * 10000 / 32768 * (took / 30 + 30) / 1000 % 10000)))"
         kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
     fi
@@ -40,12 +42,12 @@ while [ $status != 0 ]; do
     [ -z "$(find . -name 'killed.state?*')" ] || torn=$((torn + 1)) # a temporary file: killed while writing
     find . -name 'killed.state?*' -delete
 done
-[ $kills = 20 ] || fail "only $kills kills before the end"
+[ $kills = $wanted ] || fail "only $kills kills before the end"
 field() { sed -n 's/^weights sha256 *//p' "$1"; }
 [ -n "$(field said)" ] && [ "$(field said)" = "$(field whole.txt)" ] || fail "weights: $(field said), wanted $(field whole.txt)"
 cmp whole.state killed.state || fail "the states differ"
 cmp whole.csv killed.csv || fail "the losses differ"
-echo "20 kills, $torn of them while the state was written, $rounds runs: weights, state and losses as undisturbed"
+echo "$kills kills, $torn of them while the state was written, $rounds runs: weights, state and losses as undisturbed"
 
 # Two ranks: one of them at a random moment after its first state, and the other one ends by itself.
 source_dir=$source bin_dir=$bin
@@ -56,7 +58,7 @@ fork=$source_dir/tests/models/fork.json
 "$bin/ckpt-plan" --effort 0 --threads 1 --replicas 2 --strategy recompute-all --shard optimizer "$fork" -o two.json >/dev/null
 pair=("$bin/ckpt-train" --plan two.json --seed 3 --steps)
 torn=0 rows=1
-for round in 1 2 3 4 5 6; do
+for round in $(seq $pairs); do
     resume=()
     [ ! -e pair.state ] || resume=(--resume pair.state)
     start 2 "${pair[@]}" 1000000 --save pair.state --save-every 1 --log pair.csv "${resume[@]}" "$fork"
@@ -69,10 +71,10 @@ for round in 1 2 3 4 5 6; do
     [ -z "$(find . -name 'pair.state?*')" ] || torn=$((torn + 1))
     find . -name 'pair.state?*' -delete
 done
-on 2 "${pair[@]}" 1 --resume pair.state --json "$fork" >pair.json || fail "after six kills: $(cat ranks.all)"
+on 2 "${pair[@]}" 1 --resume pair.state --json "$fork" >pair.json || fail "after the kills: $(cat ranks.all)"
 steps=$(($(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' pair.json) + 1))
 on 2 "${pair[@]}" $steps --resume pair.state --save pair.state --log pair.csv "$fork" >pair.txt || fail "resume: $(cat ranks.all)"
 on 2 "${pair[@]}" $steps --save calm.state --log calm.csv "$fork" >calm.txt || fail "undisturbed: $(cat ranks.all)"
 same_training calm pair
 cmp calm.state pair.state || fail "two ranks: the states differ"
-echo "two ranks, $steps steps: 6 kills of one, $torn of them while the state was written"
+echo "two ranks, $steps steps: $pairs kills of one, $torn of them while the state was written"
