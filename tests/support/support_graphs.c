@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "planner/replay/replay.h"
 #include "tests/support/support_test.h"
 
 int ckpt_dice_roll(ckpt_dice *dice, int sides)
@@ -441,4 +442,13 @@ void ckpt_test_replay(const ckpt_graph *graph, const ckpt_plan *plan, const char
     CHECK(plan->peak_bytes == most + graph->static_bytes, "%s: peak", what);
     CHECK(copies ? plan->time_ns >= time : plan->time_ns == time, "%s: time", what);
     CHECK(plan->static_bytes + plan->arena_bytes <= plan->budget_bytes, "%s: budget", what);
+}
+
+ckpt_bytes ckpt_test_keep_all(const ckpt_graph *graph, ckpt_arena *arena)
+{
+    ckpt_bytes peak = 0;
+    ckpt_ns time = 0;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_keep_all_measure(graph, arena, &peak, &time, &err), err);
+    return peak;
 }

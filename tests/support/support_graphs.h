@@ -36,4 +36,7 @@ void ckpt_test_replay(const ckpt_graph *graph, const ckpt_plan *plan, const char
  * next write, or until an op whose every in-place pair allows it writes over it. Quadratic. No copies. */
 void ckpt_test_measure(const ckpt_graph *graph, const int *order, int count, ckpt_bytes *peak, ckpt_ns *time);
 
+/* Keep-all's peak in bytes, static ones included. */
+ckpt_bytes ckpt_test_keep_all(const ckpt_graph *graph, ckpt_arena *arena);
+
 #endif
