@@ -1,4 +1,4 @@
-/* labels: unit gpu */
+/* labels: unit gpu; long under sanitizers */
 /* Copies beside compute, on an emulated device whose streams run in random order as far as signals allow and whose
  * copies read and write late: the bits are those of doing everything at once, whatever the order, with freed memory
  * full of NaN, started step by step or replayed. And every wait is needed: without any one of them some order gives

@@ -387,7 +387,7 @@ static void compare_chain(brute *b, const ckpt_graph *graph, const char *chain, 
     for (b->limit = whole - 1; b->limit > 0 && any; b->limit -= 3) {
         ckpt_ns best[3];
         for (int n = 0; n < 3; n++) {
-            char what[80];
+            char what[120];
             snprintf(what, sizeof what, "%s, %lld of %lld", chain, (long long)b->limit, (long long)whole);
             best[n] = best_time(graph, names[n], b->limit, 0, effort, what);
             b->recomputed = n != 1;
