@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The full networks, trained under every strategy and four budgets from the least feasible to keep-all, must leave the
 # losses and the training state (weights, optimizer, statistics) of keep-all, byte for byte; once more with freed
-# memory filled with NaN. tests/executor/test_identity.c does the same for small versions and looks at gradients too.
+# memory filled with NaN. tests/executor/run/test_identity.c does the same for small versions and looks at gradients too.
 #
 #   bench/bench_identity.sh BIN_DIR [WORK_DIR] [STEPS] ["MODEL --set ...", ...]
 set -u

@@ -12,7 +12,7 @@ int64_t ckpt_plus(int64_t a, int64_t b);
 /* Workspace that the CPU's largest product among y = x W^T, dx = dy W, dW = dy^T x takes, x being [rows, in] and y
  * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small, and more where the
  * product is added (`adds`) to what is there. The figures are what oneDNN 2.6 asks for; linear_allowances in
- * tests/kernels/test_onednn.c holds them. The kernel keeps to it by taking one thread where more would want more. */
+ * tests/kernels/cpu/test_onednn.c holds them. The kernel keeps to it by taking one thread where more would want more. */
 ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads);
 
 /* Elements of input k. */

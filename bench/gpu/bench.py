@@ -33,7 +33,7 @@ import flops
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
-# Published parameter counts (tests/ops/test_models.c names the sources); batches for 141 GB, halved for less.
+# Published parameter counts (tests/ops/lowering/test_models.c names the sources); batches for 141 GB, halved for less.
 GPT2_TINY = dict(batch=2, tokens=32, positions=32, hidden=64, blocks=4, heads=4, vocabulary=211)
 NETWORKS = {
     "gpt2-124m": dict(kind="gpt", params=124439808, batch=dict(bfloat16=32, float32=16), vars=dict(tokens=1024), tiny=GPT2_TINY),

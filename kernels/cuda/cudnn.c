@@ -6,7 +6,7 @@
  * it uses tensor cores, which then means TF32. PyTorch selects by the same notes (ATen/native/cudnn/Conv_v8.cpp). The
  * choice depends only on the shape, the workspace, the kind of GPU and the library's version.
  *
- * cuDNN also makes plans for a GPU that is only described to it. tests/kernels/test_cudnn.c therefore runs everything
+ * cuDNN also makes plans for a GPU that is only described to it. tests/kernels/cuda/test_cudnn.c therefore runs everything
  * here without a GPU, except for the handle and the execution of plans. The first layer that needs cuDNN opens it,
  * because it is large and slow to load. */
 #include "kernels/cuda/cudnn.h"

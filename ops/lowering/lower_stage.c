@@ -14,7 +14,7 @@
  * its receipts, and then waits for those of the earlier messages that are received by then, by that clock. So every op
  * waits only for what is earlier, or is a receipt at the same time, which waits for nothing of that time: there is no
  * circle. (Behind the next receipt from the same stage would be too early: with skips it may come before.)
- * tests/ops/test_ops_scheme_stages.c runs all stages against each other. */
+ * tests/ops/lowering/test_ops_scheme_stages.c runs all stages against each other. */
 #include <assert.h>
 
 #include "ops/device_model.h"

@@ -163,8 +163,8 @@ arguments = """function *args **kwargs use_reentrant preserve_rng_state context_
     PREFER_RECOMPUTE MUST_CPU_OFFLOAD PREFER_CPU_OFFLOAD module offload_to_cpu maintain_forward_counter patch_batchnorm
     strategy="each" strategy="contiguous" strategy="group_N" pack_args_as_tuple allreduce activation_checkpointing inputs
     parameters flag""".split()
-tests = {path.rsplit("/", 1)[1].rsplit(".", 1)[0] for kind in ("test_*.c", "cli_*.sh") for path in glob.glob(f"{source}/tests/*/{kind}")}
-for path in glob.glob(f"{source}/tests/*/test_*.c"):
+tests = {path.rsplit("/", 1)[1].rsplit(".", 1)[0] for kind in ("test_*.c", "cli_*.sh") for path in glob.glob(f"{source}/tests/**/{kind}", recursive=True)}
+for path in glob.glob(f"{source}/tests/**/test_*.c", recursive=True):
     tests |= set(re.findall(r"cmocka_unit_test\w*\(\s*(\w+)", open(path).read()))
 wrong, rows, first, named = [], 0, "", set()
 for number, line in enumerate(text.splitlines(), 1):

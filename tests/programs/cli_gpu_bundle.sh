@@ -28,7 +28,7 @@ grep -rlF -e "$source_dir" -e "$build_dir" "$top" >holds.txt && fail "a path of 
 
 # Each test that opens the GPUs there are has a line, and each line is of a file that is there.
 list=$top/prebuilt/tests.txt
-for file in $(cd "$source_dir/tests" && grep -lE 'ckpt_gpus_open|ckpt_gpu_open_all' */test_*.c && ls */test_cud*.c programs/cli_gpu.sh); do
+for file in $(cd "$source_dir/tests" && grep -rlE --include='test_*.c' 'ckpt_gpus_open|ckpt_gpu_open_all' . && find . -name 'test_cud*.c' && ls programs/cli_gpu.sh); do
     name=${file##*/}
     grep -q "^${name%.*} " "$list" || fail "$file has no \"on a GPU: N s, together|alone\", so it would not run on one"
 done

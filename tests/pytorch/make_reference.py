@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tiny-*.reference.json: losses of three training steps and the first step's gradients, computed by PyTorch
-in float64 from the formulas below, for the networks in tiny-*.model.json. tests/executor/test_pytorch.c trains the same
+in float64 from the formulas below, for the networks in tiny-*.model.json. tests/executor/run/test_pytorch.c trains the same
 networks with our executor from the same starting values and compares.
 
 Usage: scripts/pytorch-venv && .venv/bin/python tests/pytorch/make_reference.py

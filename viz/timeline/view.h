@@ -69,8 +69,8 @@ typedef struct ckpt_residual {
     int differing;   /* steps whose bytes are not the base's */
     ckpt_bytes most; /* the other's bytes less the base's where that is farthest from 0 */
     int at;          /* the first event that has it */
-    /* Allocations of the base, how many of them the other has not, and of the other's the base; 0: not known of both
-     */
+    /* Allocations of the base, how many of them the other has not, and of the other's the base; 0: not known
+     * of both */
     int allocations, moved, more;
 } ckpt_residual;
 

@@ -22,10 +22,8 @@ static int for_all_plans(const ckpt_graph *graph, const void *about, check_funct
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     int recomputed = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
     for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
         for (int percent = 100; percent >= 50; percent -= 25) {
             char what[160];

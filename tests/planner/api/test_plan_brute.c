@@ -196,10 +196,7 @@ static ckpt_bytes limit_of(int which, ckpt_bytes min_peak, ckpt_bytes whole)
 
 static ckpt_bytes whole_peak(const ckpt_graph *graph, ckpt_arena *arena)
 {
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    ckpt_err err = {0};
-    CHECK_OK(ckpt_keep_all_measure(graph, arena, &whole, &time, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, arena);
     return whole - graph->static_bytes;
 }
 

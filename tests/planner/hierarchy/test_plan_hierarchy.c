@@ -74,10 +74,7 @@ static void near_the_optimum(void **state)
         bool chain = false;
         const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, &chain);
         const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL);
-        ckpt_err err = {0};
-        ckpt_bytes whole = 0;
-        ckpt_ns keep_all = 0;
-        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
         whole -= graph->static_bytes;
         for (int part = 0; part < 4; part++) {
             const ckpt_bytes limit = least + (whole - least) * part / 4;
@@ -109,9 +106,7 @@ static void same_twice(void **state)
         CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_step(&arena, seed, 30);
         ckpt_err err = {0};
-        ckpt_bytes whole = 0;
-        ckpt_ns keep_all = 0;
-        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
         const ckpt_bytes limit = (whole - graph->static_bytes) * 7 / 10;
         const ckpt_strategy *const strategy = ckpt_strategy_find("hierarchy");
         ckpt_candidates found[2] = {empty(), empty()};
@@ -166,10 +161,7 @@ static void no_memory(void **state)
 {
     CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 5, 4, 9, 1, 9);
-    ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns keep_all = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     starved s = {graph, (whole - graph->static_bytes) * 8 / 10};
     CHECK(ckpt_test_starve_arena(plan_once, &s) > 20, "it hardly allocates");
 }

@@ -332,9 +332,7 @@ static void all_are_compared(void **state)
     CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 3, 12, 9, 1, 9); /* without flags or link */
     ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     const ckpt_plan_options options = {.budget_bytes = whole * 7 / 10};
     ckpt_comparison *const comparison = CKPT_NEW(&arena, ckpt_comparison, 1);
     CHECK_OK(ckpt_compare(graph, &options, &arena, comparison, &err), err);
@@ -595,10 +593,7 @@ static void no_memory(void **state)
 {
     CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_chain(&arena, 4, 9, 9, 100, 9);
-    ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     for (int what = 0; what < 3; what++) {
         starved s = {graph, whole * 8 / 10, what};
         ckpt_test_starve_arena(answer_starved, &s);

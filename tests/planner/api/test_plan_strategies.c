@@ -179,9 +179,7 @@ static void near_the_end_of_numbers(void **state)
     graph.op = op;
     ckpt_err err = {0};
     CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CHECK_OK(ckpt_keep_all_measure(&graph, &arena, &whole, &time, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(&graph, &arena);
     int fits = 0;
     for (int percent = 100; percent > 0; percent -= 23) {
         for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {
@@ -326,9 +324,7 @@ static void progress_and_cancel(void **state)
     CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_step(&arena, 5, 30);
     ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     watcher w = {0};
     ckpt_plan_options options;
     ckpt_plan_options_init(&options);
@@ -365,10 +361,7 @@ static void no_memory(void **state)
 {
     CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = ckpt_test_step(&arena, 3, 4);
-    ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     const ckpt_bytes budgets[] = {0, graph->static_bytes + 1, whole * 9 / 10};
     const int count = (int)ckpt_test_rounds(3, 1);
     for (int s = 0; ckpt_strategy_table[s] != NULL; s++) {

@@ -8,6 +8,7 @@
 #include "planner/api/planner.h"
 #include "planner/offload/offload.h"
 #include "planner/replay/replay.h"
+#include "tests/support/support_graphs.h"
 #include "tests/support/support_sequence.h"
 #include "tests/support/support_test.h"
 
@@ -377,10 +378,7 @@ static void compare_chain(brute *b, const ckpt_graph *graph, const char *chain, 
 {
     static const char *const names[] = {"joint", "offload-only", "recompute-only"};
     CKPT_TEST_ARENA(arena);
-    ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns time = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &time, &err), err);
+    ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     whole -= graph->static_bytes;
     b->graph = graph;
     bool any = true;
@@ -491,10 +489,7 @@ static void limits_of_the_host(void **state)
     for (uint64_t seed = 1; seed <= (uint64_t)seeds; seed++) {
         CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = linked_step(&arena, seed, 12);
-        ckpt_err err = {0};
-        ckpt_bytes whole = 0;
-        ckpt_ns once = 0;
-        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &once, &err), err);
+        const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
         const ckpt_bytes limit = (whole - graph->static_bytes) * 6 / 10;
         ckpt_ns before = 0;
         for (ckpt_bytes host = 8000; host >= 500; host /= 2) { /* best_time checks what is on the host */
@@ -517,9 +512,7 @@ static void links(void **state)
     ckpt_graph alone = *graph;
     alone.has_link = false;
     ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns once = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &once, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     const ckpt_plan_options options = {.budget_bytes = whole * 6 / 10};
     static const char *const names[] = {"joint", "offload-only", "auto"};
     for (int n = 0; n < 3; n++) {
@@ -550,9 +543,7 @@ static void slow_link(void **state)
     graph.has_link = true;
     graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = 1;
     ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns once = 0;
-    CHECK_OK(ckpt_keep_all_measure(&graph, &arena, &whole, &once, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(&graph, &arena);
     const ckpt_plan_options options = {.budget_bytes = whole / 10 * 9};
     ckpt_plan *plan = NULL;
     CHECK_OK(ckpt_plan_make(&graph, "joint", &options, &arena, &plan, &err), err);
@@ -578,10 +569,7 @@ static void no_memory(void **state)
 {
     CKPT_TEST_ARENA(arena);
     const ckpt_graph *const graph = linked_step(&arena, 4, 8);
-    ckpt_err err = {0};
-    ckpt_bytes whole = 0;
-    ckpt_ns once = 0;
-    CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &once, &err), err);
+    const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
     for (int mode = CKPT_OFFLOAD_JOINT; mode <= CKPT_OFFLOAD_RECOMPUTE; mode++) {
         starved s = {graph, (ckpt_offload_mode)mode, (whole - graph->static_bytes) * 7 / 10};
         ckpt_test_starve_arena(improve_starved, &s);

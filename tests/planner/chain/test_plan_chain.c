@@ -334,10 +334,7 @@ static void never_below_the_optimum(void **state)
         CKPT_TEST_ARENA(arena);
         const int n = 3 + (int)(seed % 2);
         const ckpt_graph *const graph = ckpt_test_chain(&arena, seed + 100, n, 5, 1, 9);
-        ckpt_err err = {0};
-        ckpt_bytes whole = 0;
-        ckpt_ns keep_all = 0;
-        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
         whole -= graph->static_bytes;
         for (ckpt_bytes limit = whole / 2; limit <= whole; limit += whole / 8 + 1) {
             const ckpt_mark mark = ckpt_arena_mark(&arena);
@@ -365,10 +362,7 @@ static void low_effort(void **state)
     for (uint64_t seed = 1; seed <= 8; seed++) {
         CKPT_TEST_ARENA(arena);
         const ckpt_graph *const graph = ckpt_test_chain(&arena, seed, 60, 1000, 1, 50);
-        ckpt_err err = {0};
-        ckpt_bytes whole = 0;
-        ckpt_ns keep_all = 0;
-        CHECK_OK(ckpt_keep_all_measure(graph, &arena, &whole, &keep_all, &err), err);
+        const ckpt_bytes whole = ckpt_test_keep_all(graph, &arena);
         const ckpt_bytes limit = (whole - graph->static_bytes) * 4 / 10;
         ckpt_candidates most;
         ckpt_candidates least;
