@@ -132,11 +132,7 @@ static ckpt_code read_graph(const ckpt_item *root, const ckpt_options *o, ckpt_a
             s->name, o->scheme_option);
     }
     if (o->profile.name != NULL || o->device.name != NULL || o->set_count > 0 || o->dtype != NULL || o->threads > 0) {
-        return CKPT_FAIL(
-            err, CKPT_BAD_INPUT,
-            "%s is a graph and has its own sizes and times: --profile, --device, --set, --dtype, --threads "
-            "and --maximize are for models",
-            s->name);
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, CKPT_GRAPH_HAS_ITS_OWN, s->name);
     }
     CKPT_TRY(ckpt_json_check_format(root, "ckpt-graph", err));
     s->scheme = ckpt_scheme_alone;

@@ -6,6 +6,11 @@
 #include "core/formats/plan.h"
 #include "libckpt/options.h"
 
+/* Why a graph takes no options of models; for its name. */
+#define CKPT_GRAPH_HAS_ITS_OWN                                                                                         \
+    "%s is a graph and has its own sizes and times: --profile, --device, --set, --dtype, --threads and --maximize "    \
+    "are for models"
+
 struct ckpt_staged; /* ops/lowering/staged.h */
 
 typedef struct ckpt_graph_source {

@@ -29,8 +29,8 @@ static bool is_one_of(const char *const *list, const char *word)
 static bool is_replaced(const ckpt_job *j, const char *option)
 {
     bool replaced = false;
-    for (int i = 0; i < j->request->rule_count && strcmp(option, "--policy") == 0; i++) {
-        replaced = replaced || j->request->rule[i].kind == CKPT_RULE_POLICY;
+    for (int i = 0; i < j->request->asked.rule_count && strcmp(option, "--policy") == 0; i++) {
+        replaced = replaced || j->request->asked.rule[i].kind == CKPT_RULE_POLICY;
     }
     return replaced;
 }
@@ -101,19 +101,21 @@ static ckpt_code read_plan(ckpt_job *j, ckpt_plan **plan, const char **unrepeata
 static ckpt_code plan_again(ckpt_job *j, const ckpt_review *review, ckpt_plan **now, ckpt_err *err)
 {
     if (review->unrepeatable == NULL) {
-        CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, now, err));
-        if (ckpt_plan_stopped(&j->options)) {
+        CKPT_TRY(
+            ckpt_plan_make(j->planning.source.graph, j->planning.strategy, &j->planning.options, j->out, now, err));
+        if (ckpt_plan_stopped(&j->planning.options)) {
             return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before all was planned again");
         }
-        ckpt_job_stamp(j, *now);
+        ckpt_planning_stamp(&j->planning, *now);
     } else {
         *now = CKPT_NEW(j->out, ckpt_plan, 1);
         if (*now == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "plan");
         }
         **now = *review->was;
-        (*now)->budget_bytes = j->options.budget_bytes > 0 ? j->options.budget_bytes : review->was->budget_bytes;
-        CKPT_TRY(ckpt_graph_digest(j->source.graph, (*now)->graph_sha256, err));
+        (*now)->budget_bytes =
+            j->planning.options.budget_bytes > 0 ? j->planning.options.budget_bytes : review->was->budget_bytes;
+        CKPT_TRY(ckpt_graph_digest(j->planning.source.graph, (*now)->graph_sha256, err));
     }
     return ckpt_job_record(j, j->request, false, *now, err);
 }
@@ -129,14 +131,14 @@ static ckpt_code try_steps(const ckpt_job *j, ckpt_review *review, ckpt_err *err
         return CKPT_OK;
     }
     const ckpt_bytes taken = plan.static_bytes + plan.arena_bytes;
-    if (j->options.budget_bytes > 0 && taken > j->options.budget_bytes) {
+    if (j->planning.options.budget_bytes > 0 && taken > j->planning.options.budget_bytes) {
         review->why = ckpt_arena_format(j->out, "it takes %s, %s more than the budget", ckpt_bytes_show(taken, a),
-                                        ckpt_bytes_show(taken - j->options.budget_bytes, b));
+                                        ckpt_bytes_show(taken - j->planning.options.budget_bytes, b));
         return review->why != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "text of a check");
     }
     ckpt_err broken = {0};
-    ckpt_code code = ckpt_plan_bind(&plan, j->source.graph, &broken);
-    code = code == CKPT_OK ? ckpt_plan_check_run(&plan, j->source.graph, &broken) : code;
+    ckpt_code code = ckpt_plan_bind(&plan, j->planning.source.graph, &broken);
+    code = code == CKPT_OK ? ckpt_plan_check_run(&plan, j->planning.source.graph, &broken) : code;
     review->fits = code == CKPT_OK;
     if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) {
         review->why = ckpt_arena_text(j->out, broken.msg);
@@ -184,9 +186,8 @@ ckpt_code ckpt_answer_check(ckpt_job *j, ckpt_err *err)
     if (j->usage >= 0) {
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_request_check_scheme(request, err));
+    CKPT_TRY(ckpt_request_check_asked(request, err));
     j->request = request;
-    j->strategy = request->strategy != NULL ? request->strategy : "auto";
     CKPT_TRY(ckpt_job_options(j, err));
     CKPT_TRY_WHILE(err, ckpt_job_begin(j, err), "making %.80s again", was->source);
     CKPT_TRY(plan_again(j, &review, &now, err));

@@ -57,7 +57,7 @@ static ckpt_code write_plan(const ckpt_request *r, const ckpt_plan *plan, ckpt_e
 
 ckpt_code ckpt_job_trace(const ckpt_job *j, const ckpt_trace *predicted, const char *path, ckpt_err *err)
 {
-    const ckpt_source *const s = &j->source;
+    const ckpt_graph_source *const s = &j->planning.source;
     ckpt_trace trace = *predicted;
     CKPT_TRY(ckpt_machine_read(s->threads, "", j->cli->argc, j->cli->argv, j->out, &trace.machine, err));
     trace.machine.gpu = s->gpu;
@@ -72,29 +72,8 @@ ckpt_code ckpt_job_trace(const ckpt_job *j, const ckpt_trace *predicted, const c
 static ckpt_code write_trace(const ckpt_job *j, const ckpt_plan *plan, ckpt_err *err)
 {
     const ckpt_trace *predicted = NULL;
-    CKPT_TRY(ckpt_plan_simulate(plan, j->source.graph, j->out, &predicted, err));
+    CKPT_TRY(ckpt_plan_simulate(plan, j->planning.source.graph, j->out, &predicted, err));
     return ckpt_job_trace(j, predicted, j->request->trace, err);
-}
-
-/* The schedule of --start. */
-static ckpt_code read_start(ckpt_job *j, ckpt_err *err)
-{
-    ckpt_plan *plan = NULL;
-    ckpt_candidate *const start = CKPT_NEW(j->out, ckpt_candidate, 1);
-    if (start == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "start");
-    }
-    CKPT_TRY(ckpt_plan_read(j->request->start, j->out, &plan, err));
-    CKPT_TRY(ckpt_plan_bind(plan, j->source.graph, err));
-    if (plan->verdict != CKPT_FITS) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found a plan that does not fit its own budget, wanted a start",
-                         j->request->start);
-    }
-    CKPT_TRY_WHILE(err, ckpt_plan_check_run(plan, j->source.graph, err), "checking %s", j->request->start);
-    CKPT_TRY(ckpt_plan_candidate(plan, j->source.graph, j->out, start, err));
-    j->options.incumbent = start;
-    j->options.incumbent_count = 1;
-    return CKPT_OK;
 }
 
 /* Ended early, by Ctrl-C or --time-limit: said on standard error, the answer stays what it is. */
@@ -112,7 +91,7 @@ static void note_end(const ckpt_job *j, bool early)
 static ckpt_code write_files(ckpt_job *j, const ckpt_request *made_by, bool early, ckpt_plan *plan, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
-    ckpt_job_stamp(j, plan);
+    ckpt_planning_stamp(&j->planning, plan);
     CKPT_TRY(ckpt_job_record(j, made_by, early, plan, err));
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
@@ -130,19 +109,19 @@ static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
 {
     char shown[CKPT_UNITS_TEXT];
     bool recompute = false;
-    for (int o = 0; o < j->source.graph->op_count && !recompute; o++) {
-        const ckpt_graph_op *const op = &j->source.graph->op[o];
+    for (int o = 0; o < j->planning.source.graph->op_count && !recompute; o++) {
+        const ckpt_graph_op *const op = &j->planning.source.graph->op[o];
         recompute =
             op->checkpoint == CKPT_YES || op->policy == CKPT_MUST_RECOMPUTE || op->policy == CKPT_PREFER_RECOMPUTE;
     }
     char stage[32] = "";
-    if (j->source.scheme.stages > 1) {
-        snprintf(stage, sizeof stage, "stage %d: ", j->source.scheme.stage);
+    if (j->planning.source.scheme.stages > 1) {
+        snprintf(stage, sizeof stage, "stage %d: ", j->planning.source.scheme.stage);
     }
-    if (plan->verdict == CKPT_INFEASIBLE && strcmp(j->strategy, "flags") == 0 && !j->source.flagged) {
+    if (plan->verdict == CKPT_INFEASIBLE && strcmp(j->planning.strategy, "flags") == 0 && !j->planning.source.flagged) {
         fprintf(stderr, "%s: note: %sno plan that does what is set is within the budget\n", j->cli->program, stage);
     }
-    if (recompute && strcmp(j->strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
+    if (recompute && strcmp(j->planning.strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
         plan->peak_bytes >= plan->keep_all_peak_bytes) {
         fprintf(stderr, "%s: warning: %srecomputing what is set saves nothing: the peak stays at %s\n", j->cli->program,
                 stage, ckpt_bytes_show(plan->peak_bytes, shown));
@@ -151,15 +130,15 @@ static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
 
 ckpt_code ckpt_job_plan(ckpt_job *j, ckpt_plan **plan, ckpt_err *err)
 {
-    if (j->request->start != NULL) {
-        CKPT_TRY(read_start(j, err));
+    if (j->request->asked.start.name != NULL) {
+        CKPT_TRY(ckpt_planning_start(&j->planning, &j->request->asked.start, err));
     }
-    CKPT_TRY(ckpt_plan_make(j->source.graph, j->strategy, &j->options, j->out, plan, err));
+    CKPT_TRY(ckpt_plan_make(j->planning.source.graph, j->planning.strategy, &j->planning.options, j->out, plan, err));
     j->found = (*plan)->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
     }
-    const bool early = ckpt_plan_stopped(&j->options);
+    const bool early = ckpt_plan_stopped(&j->planning.options);
     note_end(j, early);
     note_choice(j, *plan);
     return write_files(j, j->request, early, *plan, err);
@@ -173,17 +152,18 @@ static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
     CKPT_TRY(ckpt_job_plan(j, &plan, err));
     const bool explain = r->question == CKPT_ASK_EXPLANATION && j->found;
     if (explain) {
-        CKPT_TRY(ckpt_explain(plan, j->source.graph, j->strategy, &j->options, j->out, &explanation, err));
+        CKPT_TRY(ckpt_explain(plan, j->planning.source.graph, j->planning.strategy, &j->planning.options, j->out,
+                              &explanation, err));
     }
     if (!r->json) {
-        ckpt_plan_text(plan, r->budget != NULL, j->source.roofline, &j->text);
+        ckpt_plan_text(plan, r->asked.budget != NULL, j->planning.source.roofline, &j->text);
         if (explain) {
             ckpt_explanation_text(&explanation, &j->text);
         }
         return CKPT_OK;
     }
     ckpt_text_add(&j->text, "{");
-    ckpt_plan_members(plan, j->source.roofline, &j->text);
+    ckpt_plan_members(plan, j->planning.source.roofline, &j->text);
     if (explain) {
         ckpt_text_add(&j->text, ", ");
         ckpt_explanation_members(&explanation, &j->text);
@@ -230,18 +210,20 @@ static ckpt_code answer_sweep(ckpt_job *j, ckpt_err *err)
     ckpt_sweep sweep = {0};
     ckpt_curve curve;
     report_begin = ckpt_clock_ns();
-    CKPT_TRY(ckpt_sweep_make(j->source.graph, j->strategy, r->points, &j->options, report_sweep, j->out, &sweep, err));
+    CKPT_TRY(ckpt_sweep_make(j->planning.source.graph, j->planning.strategy, r->points, &j->planning.options,
+                             report_sweep, j->out, &sweep, err));
     j->found = sweep.plan[0]->verdict == CKPT_FITS;
     if (!j->found && interrupted) {
         return nothing_found(err);
     }
     for (int i = 0; i < sweep.count; i++) {
-        ckpt_job_stamp(j, sweep.plan[i]);
+        ckpt_planning_stamp(&j->planning, sweep.plan[i]);
     }
     CKPT_TRY(ckpt_sweep_curve(&sweep, j->out, &curve, err));
     if (r->baselines) {
         report_begin = ckpt_clock_ns();
-        CKPT_TRY(ckpt_curve_baselines(&curve, j->source.graph, &j->options, report_baselines, j->out, err));
+        CKPT_TRY(ckpt_curve_baselines(&curve, j->planning.source.graph, &j->planning.options, report_baselines, j->out,
+                                      err));
     }
     if (!curve.complete) {
         note_end(j, true);
@@ -253,8 +235,15 @@ static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const c
                           ckpt_err *err)
 {
     ckpt_job *const j = context;
-    ckpt_source s = {0};
-    const ckpt_code code = ckpt_source_read_at(j->request, value, out, &s, err);
+    ckpt_options asked = j->request->asked;
+    ckpt_graph_source s;
+    asked.set[asked.set_count] = ckpt_arena_format(out, "%s=%lld", j->request->variable, (long long)value);
+    if (asked.set[asked.set_count++] == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
+    }
+    const ckpt_document document = {.name = j->request->input};
+    ckpt_code code = ckpt_source_read(&document, &asked, out, &s, err);
+    code = code == CKPT_OK ? ckpt_source_choose(&s, &asked, out, err) : code;
     *exists = code == CKPT_OK;
     if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model has read well: it is the value */
         *err = (ckpt_err){0};
@@ -277,9 +266,9 @@ static bool has_variable(const ckpt_model *model, const char *name)
 static ckpt_code write_largest(ckpt_job *j, const ckpt_maximum *maximum, ckpt_err *err)
 {
     ckpt_request r = *j->request;
-    r.set[r.set_count++] = ckpt_arena_format(j->out, "%s=%lld", r.variable, (long long)maximum->value);
-    return r.set[r.set_count - 1] != NULL ? write_files(j, &r, maximum->stopped, maximum->plan, err)
-                                          : CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
+    r.asked.set[r.asked.set_count++] = ckpt_arena_format(j->out, "%s=%lld", r.variable, (long long)maximum->value);
+    return r.asked.set[r.asked.set_count - 1] != NULL ? write_files(j, &r, maximum->stopped, maximum->plan, err)
+                                                      : CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
 }
 
 static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
@@ -290,16 +279,17 @@ static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
     if (maximum == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "probes");
     }
-    if (!has_variable(j->source.model, r->variable)) {
+    if (!has_variable(j->planning.source.model, r->variable)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found no variable '%s' to maximize", r->input, r->variable);
     }
-    CKPT_TRY_WHILE(err, ckpt_model_eval(j->source.model, r->variable, &family.start, err), "reading --maximize %s",
-                   r->variable);
+    CKPT_TRY_WHILE(err, ckpt_model_eval(j->planning.source.model, r->variable, &family.start, err),
+                   "reading --maximize %s", r->variable);
     if (family.start < 1) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: found %s = %lld, wanted at least 1 to begin with", r->input,
                          r->variable, (long long)family.start);
     }
-    CKPT_TRY(ckpt_maximize(&family, r->throughput, r->max_overhead, j->strategy, &j->options, j->out, maximum, err));
+    CKPT_TRY(ckpt_maximize(&family, r->throughput, r->max_overhead, j->planning.strategy, &j->planning.options, j->out,
+                           maximum, err));
     j->found = maximum->found;
     if (!j->found && interrupted) {
         return nothing_found(err);
@@ -310,13 +300,13 @@ static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
     }
     note_end(j, maximum->stopped);
     if (maximum->found) {
-        j->source.graph = maximum->graph;
+        j->planning.source.graph = maximum->graph;
         CKPT_TRY(write_largest(j, maximum, err));
     }
     if (!r->json) {
         ckpt_maximum_text(maximum, &j->text);
         if (maximum->found) {
-            ckpt_plan_text(maximum->plan, true, j->source.roofline, &j->text);
+            ckpt_plan_text(maximum->plan, true, j->planning.source.roofline, &j->text);
         }
         return CKPT_OK;
     }
@@ -324,7 +314,7 @@ static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
     ckpt_maximum_members(maximum, &j->text);
     if (maximum->found) {
         ckpt_text_add(&j->text, ", \"plan\": {");
-        ckpt_plan_members(maximum->plan, j->source.roofline, &j->text);
+        ckpt_plan_members(maximum->plan, j->planning.source.roofline, &j->text);
         ckpt_text_add(&j->text, "}");
     }
     ckpt_text_add(&j->text, "}\n");
@@ -337,7 +327,7 @@ static ckpt_code answer_comparison(ckpt_job *j, ckpt_err *err)
     if (comparison == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "comparison");
     }
-    CKPT_TRY(ckpt_compare(j->source.graph, &j->options, j->out, comparison, err));
+    CKPT_TRY(ckpt_compare(j->planning.source.graph, &j->planning.options, j->out, comparison, err));
     for (int i = 0; i < comparison->count; i++) {
         j->found = j->found || comparison->plan[i]->verdict == CKPT_FITS;
     }
@@ -357,7 +347,7 @@ static ckpt_code answer_packing(ckpt_job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
     const char *const output = r->output != NULL ? r->output : "-";
-    CKPT_TRY(ckpt_pack_file(r->pack, output, r->capacity, &j->options, &j->text, &j->found, err));
+    CKPT_TRY(ckpt_pack_file(r->pack, output, r->capacity, &j->planning.options, &j->text, &j->found, err));
     CKPT_TRY(ckpt_text_end(&j->text, err));
     fprintf(stderr, "%s: %s", j->cli->program, j->text.bytes);
     return CKPT_OK;
@@ -370,7 +360,7 @@ static ckpt_code candidates(ckpt_job *j, ckpt_err *err)
     if (r->question == CKPT_ASK_PACKING) {
         return answer_packing(j, err);
     }
-    if (r->question != CKPT_ASK_CHECK && !ckpt_request_is_staged(r)) {
+    if (r->question != CKPT_ASK_CHECK && !ckpt_options_staged(&r->asked)) {
         CKPT_TRY(ckpt_job_begin(j, err));
     }
     switch (r->question) {
@@ -378,7 +368,7 @@ static ckpt_code candidates(ckpt_job *j, ckpt_err *err)
     case CKPT_ASK_SWEEP: CKPT_TRY(answer_sweep(j, err)); break;
     case CKPT_ASK_MAXIMUM: CKPT_TRY(answer_maximum(j, err)); break;
     case CKPT_ASK_COMPARISON: CKPT_TRY(answer_comparison(j, err)); break;
-    default: CKPT_TRY(ckpt_request_is_staged(r) ? ckpt_answer_stages(j, err) : answer_plan(j, err));
+    default: CKPT_TRY(ckpt_options_staged(&r->asked) ? ckpt_answer_stages(j, err) : answer_plan(j, err));
     }
     const bool elsewhere = r->question == CKPT_ASK_SWEEP ? r->output != NULL && !ckpt_on_stdout(r->output)
                                                          : ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
@@ -407,13 +397,7 @@ int main(int argc, char **argv)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};
-    ckpt_job j = {.cli = &cli,
-                  .request = &r,
-                  .out = &arena,
-                  .options = {.cancelled = is_interrupted},
-                  .strategy = r.strategy != NULL ? r.strategy : "auto",
-                  .begin_ns = ckpt_clock_ns(),
-                  .usage = -1};
+    ckpt_job j = {.cli = &cli, .request = &r, .out = &arena, .cancelled = is_interrupted, .usage = -1};
     ckpt_text_init(&j.text);
     catch_signals();
     const ckpt_code code = candidates(&j, &err);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "ops/lowering/staged.h"
 #include "planner/replay/pipeline.h"
 #include "programs/plan/plan_job_impl.h"
@@ -32,7 +31,7 @@ static ckpt_code name_file(const char *path, int number, ckpt_arena *out, const 
 /* Of "6GB,5GB,50%" that of one stage; of "6GB" that for every stage. */
 static ckpt_code find_budget(const ckpt_request *r, int number, ckpt_arena *out, const char **budget, ckpt_err *err)
 {
-    const char *at = r->budget;
+    const char *at = r->asked.budget;
     int count = 1;
     for (const char *c = at; c != NULL && *c != '\0'; c++) {
         count += *c == ',';
@@ -41,10 +40,10 @@ static ckpt_code find_budget(const ckpt_request *r, int number, ckpt_arena *out,
     if (count == 1) {
         return CKPT_OK;
     }
-    if (count != r->scheme.stages) {
+    if (count != r->asked.scheme.stages) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "found budget '%.80s' of %d stages, wanted one for each of %d, or one for all", r->budget,
-                         count, r->scheme.stages);
+                         "found budget '%.80s' of %d stages, wanted one for each of %d, or one for all",
+                         r->asked.budget, count, r->asked.scheme.stages);
     }
     for (int i = 0; i < number; i++) {
         at = strchr(at, ',') + 1;
@@ -57,16 +56,16 @@ static ckpt_code plan_stage(ckpt_job *j, stage *all, int number, ckpt_err *err)
 {
     stage *const s = &all[number];
     s->request = *j->request;
-    s->request.scheme.stage = number;
-    s->request.stage_given = true;
-    CKPT_TRY(find_budget(j->request, number, j->out, &s->request.budget, err));
+    s->request.asked.scheme.stage = number;
+    s->request.asked.stage_given = true;
+    CKPT_TRY(find_budget(j->request, number, j->out, &s->request.asked.budget, err));
     CKPT_TRY(name_file(j->request->output, number, j->out, &s->request.output, err));
     s->request.trace = NULL; /* on the clock of all stages, when they are there */
     s->job = *j;
     s->job.request = &s->request;
-    s->job.begin_ns = ckpt_clock_ns();
     CKPT_TRY(ckpt_job_options(&s->job, err)); /* a time limit is each stage's own */
-    CKPT_TRY(number == 0 ? ckpt_job_begin(&s->job, err) : ckpt_job_begin_stage(&s->job, &all[0].job.source, err));
+    CKPT_TRY(number == 0 ? ckpt_job_begin(&s->job, err)
+                         : ckpt_job_begin_stage(&s->job, &all[0].job.planning.source, err));
     return ckpt_job_plan(&s->job, &s->plan, err);
 }
 
@@ -93,7 +92,7 @@ static void add_row(const stage *s, int number, ckpt_text *text)
     char shown[5][CKPT_UNITS_TEXT];
     const ckpt_plan *const plan = s->plan;
     ckpt_text_add(text, "%5d  %10s", number,
-                  s->request.budget != NULL ? ckpt_bytes_show(plan->budget_bytes, shown[0]) : "no limit");
+                  s->request.asked.budget != NULL ? ckpt_bytes_show(plan->budget_bytes, shown[0]) : "no limit");
     if (plan->verdict != CKPT_FITS) {
         ckpt_text_add(text, "  does not fit: least budget %s (%lld bytes)\n",
                       ckpt_bytes_show(plan->min_budget_bytes, shown[1]), (long long)plan->min_budget_bytes);
@@ -119,8 +118,8 @@ static void add_step(const ckpt_pipeline *pipeline, int micro_batches, ckpt_text
 /* `pipeline` NULL: some stage does not fit. */
 static void write_text(const ckpt_job *j, const stage *all, const ckpt_pipeline *pipeline, ckpt_text *text)
 {
-    const int count = j->request->scheme.stages;
-    const ckpt_source *const source = &all[0].job.source;
+    const int count = j->request->asked.scheme.stages;
+    const ckpt_graph_source *const source = &all[0].job.planning.source;
     add_assignments(source->staged->part, count, text);
     ckpt_text_add(text, "\n%5s  %10s  %10s  %10s  %10s  %10s\n", "stage", "budget", "peak", "keep-all", "time",
                   "extra");
@@ -136,7 +135,7 @@ static void write_text(const ckpt_job *j, const stage *all, const ckpt_pipeline 
 
 static void write_json(const ckpt_job *j, const stage *all, const ckpt_pipeline *pipeline, ckpt_text *text)
 {
-    const ckpt_source *const source = &all[0].job.source;
+    const ckpt_graph_source *const source = &all[0].job.planning.source;
     ckpt_text_add(text, "{\"graph\": ");
     ckpt_text_json(text, all[0].plan->graph_name);
     ckpt_text_add(text, ", \"verdict\": \"%s\"", j->found ? "fits" : "infeasible");
@@ -144,7 +143,7 @@ static void write_json(const ckpt_job *j, const stage *all, const ckpt_pipeline 
         ckpt_text_add(text, ", \"step_ns\": %lld, \"bubble\": %.6f", (long long)pipeline->time_ns, pipeline->bubble);
     }
     ckpt_text_add(text, ", \"stages\": [");
-    for (int s = 0; s < j->request->scheme.stages; s++) {
+    for (int s = 0; s < j->request->asked.scheme.stages; s++) {
         const ckpt_part *const part = &source->staged->part[s];
         ckpt_text_add(text, "%s\n  {\"stage\": %d, \"first_layer\": ", s > 0 ? "," : "", s);
         ckpt_text_json(text, part->first);
@@ -165,7 +164,7 @@ static void write_json(const ckpt_job *j, const stage *all, const ckpt_pipeline 
 /* All stages at once, and their traces. */
 static ckpt_code simulate(const ckpt_job *j, const stage *all, ckpt_pipeline *pipeline, ckpt_err *err)
 {
-    const int count = j->request->scheme.stages;
+    const int count = j->request->asked.scheme.stages;
     const ckpt_plan **const plan = CKPT_NEW(j->out, const ckpt_plan *, count);
     const ckpt_graph **const graph = CKPT_NEW(j->out, const ckpt_graph *, count);
     if (plan == NULL || graph == NULL) {
@@ -173,7 +172,7 @@ static ckpt_code simulate(const ckpt_job *j, const stage *all, ckpt_pipeline *pi
     }
     for (int s = 0; s < count; s++) {
         plan[s] = all[s].plan;
-        graph[s] = all[s].job.source.graph;
+        graph[s] = all[s].job.planning.source.graph;
     }
     CKPT_TRY_WHILE(err, ckpt_pipeline_simulate(plan, graph, count, j->out, pipeline, err), "simulating %d stages",
                    count);
@@ -187,7 +186,7 @@ static ckpt_code simulate(const ckpt_job *j, const stage *all, ckpt_pipeline *pi
 
 ckpt_code ckpt_answer_stages(ckpt_job *j, ckpt_err *err)
 {
-    const int count = j->request->scheme.stages;
+    const int count = j->request->asked.scheme.stages;
     ckpt_pipeline pipeline;
     stage *const all = CKPT_NEW(j->out, stage, count);
     if (all == NULL) {
