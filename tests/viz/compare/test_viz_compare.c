@@ -1,5 +1,5 @@
 /* labels: unit */
-/* Comparisons against plain loops over the same files: what is in memory at both peaks, what decisions cost, stairs of
+/* Comparisons against plain loops over the same files: what is in memory at both peaks, what decisions cost, step functions of
  * sweeps, limits; names of groups; too little memory. */
 #include "tests/support/support_test.h"
 
@@ -36,7 +36,7 @@ static ckpt_plan *plan_of(fixture *f, const ckpt_graph *graph, const char *strat
     return plan;
 }
 
-/* The first run at which most is in memory, from the places alone. */
+/* The first run at which most is in memory, from the allocations alone. */
 static int peak_step(const ckpt_plan *plan, ckpt_bytes *most)
 {
     int at = -1;

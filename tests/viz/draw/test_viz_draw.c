@@ -78,18 +78,18 @@ static double lightness(ckpt_colour_role role)
 
 static void roles_are_told_apart(void **state)
 {
-    static const ckpt_colour_role stays[] = {CKPT_ROLE_ACTIVATIONS, CKPT_ROLE_SAVED,     CKPT_ROLE_GRADIENTS,
+    static const ckpt_colour_role shown[] = {CKPT_ROLE_ACTIVATIONS, CKPT_ROLE_SAVED,     CKPT_ROLE_GRADIENTS,
                                              CKPT_ROLE_WORKSPACE,   CKPT_ROLE_RECOMPUTE, CKPT_ROLE_OFFLOADED};
-    enum { STAYS = sizeof stays / sizeof stays[0] };
-    for (int i = 0; i < STAYS; i++) {
-        const ckpt_colour_role_look *const a = &ckpt_colour_role_looks[stays[i]];
-        CHECK(fabs(lightness(stays[i]) - lightness(a->text)) > 45, "words on ink %d", (int)stays[i]);
-        for (int k = i + 1; k < STAYS; k++) {
-            const ckpt_colour_role_look *const b = &ckpt_colour_role_looks[stays[k]];
+    enum { SHOWN = sizeof shown / sizeof shown[0] };
+    for (int i = 0; i < SHOWN; i++) {
+        const ckpt_colour_role_look *const a = &ckpt_colour_role_looks[shown[i]];
+        CHECK(fabs(lightness(shown[i]) - lightness(a->text)) > 45, "words on colour role %d", (int)shown[i]);
+        for (int k = i + 1; k < SHOWN; k++) {
+            const ckpt_colour_role_look *const b = &ckpt_colour_role_looks[shown[k]];
             CHECK(strcmp(a->rgb, b->rgb) != 0 && strcmp(a->letter, b->letter) != 0 && a->ansi != b->ansi,
-                  "inks %d and %d", (int)stays[i], (int)stays[k]);
-            CHECK(a->hatch != b->hatch || fabs(lightness(stays[i]) - lightness(stays[k])) > 30,
-                  "inks %d and %d in grey", (int)stays[i], (int)stays[k]);
+                  "colour roles %d and %d", (int)shown[i], (int)shown[k]);
+            CHECK(a->hatch != b->hatch || fabs(lightness(shown[i]) - lightness(shown[k])) > 30,
+                  "colour roles %d and %d in grey", (int)shown[i], (int)shown[k]);
         }
     }
 }
@@ -106,7 +106,8 @@ static void boxes_of_one_role_are_one_path(void **state)
     begin(&p, "svg", 800, 600);
     boxes(&p, box, COUNT);
     end(&p);
-    CHECK(occurrences(p.text.bytes, "<path") == 2, "%d paths, wanted one per ink", occurrences(p.text.bytes, "<path"));
+    CHECK(occurrences(p.text.bytes, "<path") == 2, "%d paths, wanted one per colour role",
+          occurrences(p.text.bytes, "<path"));
     CHECK(occurrences(p.text.bytes, "z") >= COUNT, "boxes are missing");
     CHECK(p.text.length < 30 * COUNT, "%zu bytes for %d boxes", p.text.length, (int)COUNT);
     fini(&p);
@@ -463,7 +464,7 @@ static void long_names_keep_both_ends(void **state)
     }
 }
 
-/* In colours a cell of one ink is a full block, also where a thin line of another one crosses it; one of two inks is a
+/* In colours a cell of one colour role is a full block, also where a thin line of another one crosses it; one of two is a
  * lower part on the upper one. */
 static void cells_of_two_roles(void **state)
 {

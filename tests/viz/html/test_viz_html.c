@@ -23,7 +23,7 @@ typedef struct page {
     int count;
 } page;
 
-/* A random plan's trace with its places. */
+/* A random plan's trace with its allocations. */
 static ckpt_trace *trace_of(ckpt_arena *arena, uint64_t seed)
 {
     ckpt_err err = {0};

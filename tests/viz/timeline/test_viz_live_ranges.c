@@ -39,14 +39,14 @@ static void make(made *m, uint64_t seed)
     CHECK_OK(ckpt_live_ranges_make(m->shown, &m->arena, &m->ranges, &err), err);
 }
 
-/* What a stay is of, by its name alone. */
+/* What a live range is of, by its name alone. */
 static ckpt_category category_of(const made *m, const ckpt_live_range *range)
 {
     if (range->kind == CKPT_LIVE_WORKSPACE) {
         return CKPT_CAT_WORKSPACE;
     }
     const int b = ckpt_graph_find_buffer(m->graph, range->name);
-    CHECK(b >= 0, "a stay of \"%s\", which is no buffer", range->name);
+    CHECK(b >= 0, "a live range of \"%s\", which is no buffer", range->name);
     return ckpt_kind_category(m->graph->buffer[b].kind);
 }
 
@@ -124,8 +124,9 @@ static void stays_are_what_is_in_memory(void **state)
                 }
             }
             for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
-                CHECK(sum[c] == m.simulated->event[e].bytes[c], "seed %llu, event %d: stays of %lld bytes of %s, %lld",
-                      (unsigned long long)seed, e, (long long)sum[c], ckpt_category_name((ckpt_category)c),
+                CHECK(sum[c] == m.simulated->event[e].bytes[c],
+                      "seed %llu, event %d: live ranges of %lld bytes of %s, %lld", (unsigned long long)seed, e,
+                      (long long)sum[c], ckpt_category_name((ckpt_category)c),
                       (long long)m.simulated->event[e].bytes[c]);
             }
             check_at(&m.ranges, e, (int)(seed % 5) * 7);
@@ -144,7 +145,7 @@ static bool lists(const ckpt_list *list, int buffer)
     return false;
 }
 
-/* The last step of the stay whose op reads, adds to or writes the buffer, that which takes its place included. */
+/* The last step of the live range whose op reads, adds to or writes the buffer, the one that writes over it included. */
 static int last_use(const made *m, const ckpt_live_range *range, int buffer)
 {
     int last = -1;
@@ -212,7 +213,7 @@ static void stays_have_true_reasons(void **state)
         ckpt_arena_fini(&m.arena);
     }
     for (int k = 0; k < CKPT_LIVE_OTHER; k++) {
-        CHECK(count[k] > 50, "only %d stays are of kind %s", count[k],
+        CHECK(count[k] > 50, "only %d live ranges are of kind %s", count[k],
               ckpt_live_range_kind_name((ckpt_live_range_kind)k));
     }
     CHECK(outputs > 50 && taken > 50, "%d stay to the end, %d are written over", outputs, taken);
@@ -298,7 +299,7 @@ static ckpt_live_range stay_from(int from, const ckpt_event *event, int count)
     return range;
 }
 
-static ckpt_live_range stay(const ckpt_event *event, int count)
+static ckpt_live_range range_of(const ckpt_event *event, int count)
 {
     return stay_from(0, event, count);
 }
@@ -316,22 +317,23 @@ static void ends_of_a_stay(void **state)
     for (int span = CKPT_SPAN_FORWARD; span <= CKPT_SPAN_OTHER; span++) {
         event[1].span = (ckpt_span)span;
         const bool run = span != CKPT_SPAN_WAIT && span != CKPT_SPAN_FREE && span != CKPT_SPAN_ALLOCATE;
-        CHECK(stay(event, 5).last == (run ? 1 : 0), "%s on the compute stream", ckpt_span_name((ckpt_span)span));
+        CHECK(range_of(event, 5).last == (run ? 1 : 0), "%s on the compute stream", ckpt_span_name((ckpt_span)span));
     }
     event[1] = (ckpt_event){.step = 1, .name = "y", .stream = "d2h", .span = CKPT_SPAN_COPY};
-    assert_true(stay(event, 5).last == 0 && stay(event, 5).copied == -1); /* nor does one that starts when it is gone */
+    assert_true(range_of(event, 5).last == 0 &&
+                range_of(event, 5).copied == -1); /* nor does one that starts when it is gone */
     event[1].name = event[2].name = "x";
     event[2] = event[1];
     event[2].step = 2;
-    assert_true(stay(event, 5).copied == 1 && stay(event, 5).kind == CKPT_LIVE_OFFLOADED);
+    assert_true(range_of(event, 5).copied == 1 && range_of(event, 5).kind == CKPT_LIVE_OFFLOADED);
     event[1].span = event[2].span = CKPT_SPAN_FREE;
-    assert_int_equal(stay(event, 5).last, 0);
+    assert_int_equal(range_of(event, 5).last, 0);
     for (int wait = 0; wait < 2; wait++) { /* as the trace's last event too */
         event[3].span = wait ? CKPT_SPAN_WAIT : CKPT_SPAN_FREE;
-        assert_int_equal(stay(event, 4).last, 0);
+        assert_int_equal(range_of(event, 4).last, 0);
     }
     event[3].name = "z";
-    assert_int_equal(stay(event, 4).last, -1);
+    assert_int_equal(range_of(event, 4).last, -1);
     event[3].name = "x";
     event[1].stream = "h2d"; /* fetched, and no run after that */
     event[1].span = CKPT_SPAN_COPY;
@@ -425,7 +427,7 @@ static void blocks_without_a_plan(void **state)
         }
         closed -= ranges.count;
     }
-    assert_int_equal(closed + lost + never, 0); /* every stay has one of the three */
+    assert_int_equal(closed + lost + never, 0); /* every live range has one of the three */
     CHECK(lost > 20 && never > 100, "%d frees lost, %d blocks stay", lost, never);
 }
 
@@ -530,7 +532,7 @@ static void bad_traces(void **state)
     trace.allocation = &turned;
     trace.allocation_count = 1;
     refused(&trace, "from step 9 to step 3");
-    /* No places, no allocations: nothing is known, and that is no error. */
+    /* No allocations: nothing is known, and that is no error. */
     CKPT_TEST_ARENA(arena);
     ckpt_live_ranges ranges = {.count = 7};
     ckpt_err err = {0};

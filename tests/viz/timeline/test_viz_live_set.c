@@ -160,12 +160,12 @@ static void blocks_are_told_together(void **state)
     ckpt_arena_fini(&b.arena);
 }
 
-/* One row for each stay while that leaves out a fifth or less; then those that differ in numbers that stand alone, and
+/* One row for each live range while that leaves out a fifth or less; then those that differ in numbers that stand alone, and
  * where these explain less than a third, in any. */
 static void how_much_rows_explain(void **state)
 {
     static const struct {
-        int stays, rows;
+        int ranges, rows;
         const char *format, *first;
     } table[] = {
         {10, 8, "a.%d", "a.0"},     {9, 7, "a.%d", "a.0…8"},  {40, 32, "a.%d", "a.0"},
@@ -177,13 +177,13 @@ static void how_much_rows_explain(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         ckpt_trace_allocation allocation[MOST];
         char name[MOST][16];
-        for (int k = 0; k < table[i].stays; k++) {
+        for (int k = 0; k < table[i].ranges; k++) {
             snprintf(name[k], sizeof name[k], table[i].format, k);
             allocation[k] = (ckpt_trace_allocation){
                 .name = name[k], .category = CKPT_CAT_ACTIVATIONS, .offset = 700 * k, .bytes = 700};
         }
         const ckpt_trace trace = {
-            .event = &event, .event_count = 1, .allocation = allocation, .allocation_count = table[i].stays};
+            .event = &event, .event_count = 1, .allocation = allocation, .allocation_count = table[i].ranges};
         CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         ckpt_live_ranges ranges;
@@ -191,7 +191,7 @@ static void how_much_rows_explain(void **state)
         CHECK_OK(ckpt_live_ranges_make(&trace, &arena, &ranges, &err), err);
         CHECK_OK(ckpt_live_set_make(&ranges, 0, table[i].rows, &arena, &alive, &err), err);
         CHECK(strcmp(alive.row[0].name, table[i].first) == 0, "%d of %d: \"%s\", wanted \"%s\"", table[i].rows,
-              table[i].stays, alive.row[0].name, table[i].first);
+              table[i].ranges, alive.row[0].name, table[i].first);
     }
 }
 
