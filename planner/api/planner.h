@@ -1,4 +1,5 @@
-/* Graph and budget in, plan out: a strategy's name becomes a checked plan. */
+/* Graph and budget in, plan out: a strategy's name becomes a checked plan. Knows every part of the planner that `auto`
+ * is made of; nothing below it may include it. */
 #ifndef CKPT_PLANNER_API_PLANNER_H
 #define CKPT_PLANNER_API_PLANNER_H
 

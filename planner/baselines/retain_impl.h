@@ -1,4 +1,5 @@
-/* The schedule that follows from choosing what is kept for backward, as tools that choose nothing else write it. */
+/* Baselines are what people do without this planner: each strategy here follows its source and is there to compare
+ * with. This file: the schedule that follows from choosing what is kept for backward. */
 #ifndef CKPT_PLANNER_BASELINES_RETAIN_IMPL_H
 #define CKPT_PLANNER_BASELINES_RETAIN_IMPL_H
 

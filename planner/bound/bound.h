@@ -1,4 +1,5 @@
-/* What no schedule can beat. */
+/* What no schedule can beat: times and peaks, proved in integers (docs/explanation/lower-bound.md). Knows graphs alone,
+ * no strategy and no schedule. */
 #ifndef CKPT_PLANNER_BOUND_BOUND_H
 #define CKPT_PLANNER_BOUND_BOUND_H
 

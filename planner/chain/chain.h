@@ -6,7 +6,9 @@
  * What a cut is crossed by is the set of buffers written before it that a forward op after it reads: the input of
  * the block behind it. What only backward reads is no crossing: it is the block's saved set. A cut is made only where
  * backward reads everything that crosses, so that keeping the input of a block never costs more than keeping what
- * backward needs anyway. Blocks count from 1. */
+ * backward needs anyway. Blocks count from 1.
+ *
+ * This file knows graphs; chain_dp.h knows figures of blocks alone. Neither knows another strategy. */
 #ifndef CKPT_PLANNER_CHAIN_CHAIN_H
 #define CKPT_PLANNER_CHAIN_CHAIN_H
 

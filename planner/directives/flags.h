@@ -1,4 +1,4 @@
-/* What the user has set on ops, as an order of runs. */
+/* The user's own choice: what is set on ops, as an order of runs. It is obeyed, not improved. */
 #ifndef CKPT_PLANNER_DIRECTIVES_FLAGS_H
 #define CKPT_PLANNER_DIRECTIVES_FLAGS_H
 

@@ -1,6 +1,7 @@
 /* A sweep over the ops from the last to the first that decides, for each, when it is recomputed. A label is one set of
  * decisions for the ops from v on: its open demands, and the most that is live in each stretch of time whose ends a
- * later decision can still tell apart. How and why: docs/explanation/hierarchy.md.
+ * later decision can still tell apart. Knows graphs and orders, no other strategy. How and why:
+ * docs/explanation/hierarchy.md.
  *
  * Time is a code: op u that is recomputed in the moment before the first run of op j is j * stride + u, the first run
  * of j itself j * stride + j; the moment op_count is the end, where outputs are wanted. */

@@ -1,4 +1,5 @@
-/* Integer programs over which ops are recomputed in which stage. */
+/* Integer programs over which ops are recomputed in which stage (docs/explanation/integer-program.md). Knows a solver
+ * by its table of functions alone; solver_glpk.c, a library of its own, knows GLPK. */
 #ifndef CKPT_PLANNER_ILP_ILP_H
 #define CKPT_PLANNER_ILP_ILP_H
 

@@ -16,7 +16,7 @@ typedef struct ckpt_ilp_pair {
     int column; /* -1: not free */
 } ckpt_ilp_pair;
 
-/* All pairs worth a thought; the stages of op_count are after the end, for outputs. */
+/* All pairs that may help; the stages of op_count are after the end, for outputs. */
 typedef struct ckpt_ilp_pairs {
     ckpt_ilp_pair *pair; /* by stage, then op */
     int *from;           /* [stages + 1]: those of stage s are from[s] .. from[s + 1] - 1 */

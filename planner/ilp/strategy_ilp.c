@@ -20,8 +20,8 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     ckpt_candidates_incumbents(candidates, limit, options);
     /* without a solver this is all there is */
     CKPT_TRY(ckpt_order_keep_all(graph, limit, out, candidates, err));
-    const int least = paid[CKPT_EFFORT_LOW].pairs;
-    CKPT_TRY(ckpt_ilp_solve(graph, limit, least, paid[effort].nodes, options, out, candidates, err));
+    const int few = paid[CKPT_EFFORT_LOW].pairs;
+    CKPT_TRY(ckpt_ilp_solve(graph, limit, few, paid[effort].nodes, options, out, candidates, err));
     if (is_proved(candidates)) {
         return CKPT_OK;
     }
@@ -33,8 +33,8 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
 
 const ckpt_strategy ckpt_strategy_ilp = {
     .name = "ilp",
-    .help =
-        "integer programs over which ops run again when: small graphs whole, else neighbourhoods of a known schedule",
+    .help = "integer programs over which ops are recomputed when: small graphs whole, else neighbourhoods of a known "
+            "schedule",
     .source = "Jain, Jain, Nrusimha, Gholami, Abbeel, Keutzer, Stoica, Gonzalez: Checkmate, MLSys 2020, "
               "arXiv:1910.02653, section 4; Shah, Wu, Mohan, Chidambaram, Kraehenbuehl: Memory optimization for deep "
               "networks, ICLR 2021, arXiv:2010.14501",

@@ -1,4 +1,5 @@
-/* A graph of several micro-batches as copies of a graph of one, and schedules of that one put together. */
+/* A graph of several micro-batches as copies of a graph of one, and schedules of that one put together. Knows how
+ * micro-batches are named (planner/schedule/batches.h); it plans one by asking `auto`. */
 #ifndef CKPT_PLANNER_MICRO_MICRO_IMPL_H
 #define CKPT_PLANNER_MICRO_MICRO_IMPL_H
 

@@ -1,18 +1,18 @@
-/* Micro-batches are alike, so one is planned and the schedule of the whole step is made of copies.
+/* Micro-batches are alike: one is planned, and the schedule of the whole step is made of copies.
  *
  * While a micro-batch runs, `in_flight` others wait between forward and backward, each with what its schedule holds
  * there. So the peak of the whole is about
  *
  *     extra + in_flight * held + peak of one
  *
- * and a schedule of one is wanted for which both are low. A "hold" op at that place, which takes workspace, makes that
- * a limit for an ordinary planner: with workspace W, a schedule within the limit holds at most limit - W there. What
- * `held` should be is looked for on a grid, then around the best; `extra` (gradients that several micro-batches add to,
- * messages) is what measuring the whole shows. At last each micro-batch takes what is fastest for its own place among
- * all schedules met: the first and the last have less beside them.
+ * and `held` and the peak of one should both be low. A "hold" op between forward and backward turns that into a limit
+ * for an ordinary planner: when it takes workspace W, a schedule within the limit holds at most limit - W there. `held`
+ * is searched on a grid, then around the best value. `extra` (gradients that several micro-batches add to, messages) is
+ * measured on the whole. The first and the last micro-batches have fewer others beside them, so in the end each one
+ * takes the fastest of all schedules met that fits at its position.
  *
- * Every schedule of the whole contains one of each micro-batch, within the same limit: so what bounds the time of one
- * bounds the whole. */
+ * A schedule of the whole contains one of each micro-batch within the same limit. So a bound on one, times the number
+ * of micro-batches, plus what runs once, bounds the whole. */
 #include <string.h>
 
 #include "planner/bound/bound.h"
@@ -29,8 +29,8 @@ enum {
 };
 
 static const double held_share[] = {1, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1};
-static const double least_share[] = {0, 0.35, 0.7, 1};
-enum { SHARES = sizeof held_share / sizeof *held_share, LEASTS = sizeof least_share / sizeof *least_share };
+static const double low_share[] = {0, 0.35, 0.7, 1};
+enum { SHARES = sizeof held_share / sizeof *held_share, LOWS = sizeof low_share / sizeof *low_share };
 
 /* A schedule of one micro-batch. */
 typedef struct part {
@@ -326,8 +326,8 @@ static ckpt_code find_min_peak(micro *x, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates for a micro-batch");
     }
     x->pool_count = 0;
-    for (int i = 0; i < LEASTS && (i == 0 || x->m->in_flight > 0); i++) {
-        CKPT_TRY(plan_one(x, 0, (ckpt_bytes)((double)lowest * least_share[i]), CKPT_EFFORT_LOW, candidates, err));
+    for (int i = 0; i < LOWS && (i == 0 || x->m->in_flight > 0); i++) {
+        CKPT_TRY(plan_one(x, 0, (ckpt_bytes)((double)lowest * low_share[i]), CKPT_EFFORT_LOW, candidates, err));
         if (candidates->min_peak.sequence.op == NULL) {
             continue;
         }

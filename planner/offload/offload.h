@@ -1,4 +1,4 @@
-/* Keep, recompute or offload, chosen together against the simulator. */
+/* Keep, recompute or offload, chosen together against the simulator. Alone in the planner it decides about copies. */
 #ifndef CKPT_PLANNER_OFFLOAD_OFFLOAD_H
 #define CKPT_PLANNER_OFFLOAD_OFFLOAD_H
 

@@ -1,10 +1,11 @@
 /* What a marked schedule takes: first its live bytes with everything marked away, then, if that fits, where each copy
- * starts and each place is freed.
+ * starts and when the device's copy is freed.
  *
- * An offload starts right after its buffer is written: the copy engine works in the order of production. A place is
- * kept while there is room (what does not leave need not come back) and is freed when something else needs it: of what
- * has arrived that which is needed last, else what arrives first, and compute waits. A fetch starts when it must,
- * counted back from the uses as latest start times on one machine, or later when there is no room until its use. */
+ * An offload starts right after its buffer is written: the copy engine works in the order of production. The device's
+ * copy is kept while there is room, since what does not leave need not come back. When something else needs the room,
+ * the buffer goes whose copy has arrived and that is needed last; if no copy has arrived, compute waits for the first.
+ * A fetch starts at its latest start time, counted back from the uses as on one machine, or later when there is no room
+ * until its use. */
 #include <string.h>
 
 #include "planner/offload/offload_impl.h"

@@ -1,6 +1,6 @@
 /* Placement: greedy orders first, then an exact search, first at the live bound.
  *
- * What has the same span is placed as one, unless that does not come out. How much is searched depends on the effort,
+ * Allocations of the same span are packed as one, unless that fails. How much is searched depends on the effort,
  * counted in comparisons. */
 #include <stdlib.h>
 

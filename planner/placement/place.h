@@ -1,4 +1,5 @@
-/* Placement: offsets for buffers that live in known spans of steps. */
+/* Placement: offsets for buffers that live in known spans of steps. Knows plans and problems of packing, no
+ * strategy. */
 #ifndef CKPT_PLANNER_PLACEMENT_PLACE_H
 #define CKPT_PLANNER_PLACEMENT_PLACE_H
 
