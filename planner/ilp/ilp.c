@@ -80,7 +80,7 @@ ckpt_code ckpt_ilp_model_solve(const ckpt_ilp_model *model, ckpt_ilp_pairs *pair
     }
     const double cutoff = cutoff_of(model, before, grain);
     ckpt_solution s = {.x = x, .bound = -HUGE_VAL};
-    const ckpt_code code = options->solver->solve(p, NULL, cutoff, (long)nodes, options, &s, err);
+    const ckpt_code code = options->solver->solve(p, cutoff, (long)nodes, options, &s, err);
     if (code == CKPT_OK) {
         *work += (s.work + 10) * (int64_t)(p->rows / 50 + 1);
         *found = s.has_point;
@@ -137,12 +137,8 @@ static ckpt_code relax(whole *w, int *fixed, ckpt_err *err)
     if (x == NULL || reduced == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "relaxation of %d columns", p->columns);
     }
-    ckpt_linear *linear = NULL;
-    CKPT_TRY(w->options->solver->open(p, &linear, err));
     ckpt_solution s = {.x = x};
-    const ckpt_code code = w->options->solver->relax_open(linear, HUGE_VAL, 0, w->options, &s, reduced, err);
-    w->options->solver->close(linear);
-    CKPT_TRY(code);
+    CKPT_TRY(w->options->solver->relax(p, 0, w->options, &s, reduced, err));
     w->work += s.work;
     *fixed = 0;
     w->none = s.outcome == CKPT_NO_POINT;

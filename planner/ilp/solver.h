@@ -36,28 +36,15 @@ typedef struct ckpt_solution {
     long work;    /* what it took */
 } ckpt_solution;
 
-/* A linear program that stays with the solver, so that it goes on from the last basis after a change. */
-typedef struct ckpt_linear ckpt_linear;
-
 typedef struct ckpt_solver {
     const char *name; /* "GLPK" */
-    /* Work counts simplex iterations or branch-and-bound nodes, never seconds; 0: no limit. `start` (may be NULL) is a
-     * feasible point; nothing at or above `cutoff` (HUGE_VAL: none) is wanted. Errors: CKPT_NO_MEMORY; CKPT_BAD_INPUT
-     * (figures that are no numbers, or no lowest value). */
+    /* Work counts simplex iterations or branch-and-bound nodes, never seconds; 0: no limit. Of solve, nothing at or above
+     * `cutoff` (HUGE_VAL: none) is wanted. `reduced` (may be NULL): room for the reduced costs of the columns. Errors:
+     * CKPT_NO_MEMORY; CKPT_BAD_INPUT (figures that are no numbers, or no lowest value). */
     ckpt_code (*relax)(const ckpt_program *program, long work, const ckpt_plan_options *options,
+                       ckpt_solution *solution, double *reduced, ckpt_err *err);
+    ckpt_code (*solve)(const ckpt_program *program, double cutoff, long work, const ckpt_plan_options *options,
                        ckpt_solution *solution, ckpt_err *err);
-    ckpt_code (*solve)(const ckpt_program *program, const double *start, double cutoff, long work,
-                       const ckpt_plan_options *options, ckpt_solution *solution, ckpt_err *err);
-    /* The same linear program many times. Integrality is not looked at. After CKPT_NO_MEMORY every open program only
-     * gives CKPT_NO_MEMORY. Programs belong to the thread that opened them. */
-    ckpt_code (*open)(const ckpt_program *program, ckpt_linear **linear, ckpt_err *err);
-    ckpt_code (*change)(ckpt_linear *linear, int column, double low, double high, ckpt_err *err);
-    /* `added` is read for its rows alone; its columns are those of the program. */
-    ckpt_code (*add_rows)(ckpt_linear *linear, const ckpt_program *added, ckpt_err *err);
-    /* `reduced` (may be NULL): room for the reduced costs of the columns. */
-    ckpt_code (*relax_open)(ckpt_linear *linear, double cutoff, long work, const ckpt_plan_options *options,
-                            ckpt_solution *solution, double *reduced, ckpt_err *err);
-    void (*close)(ckpt_linear *linear); /* NULL is fine */
 } ckpt_solver;
 
 extern const ckpt_solver ckpt_solver_glpk; /* library ckpt_glpk */

@@ -1,9 +1,8 @@
 /* Linear and integer programs by GLPK: the only file that knows it.
  *
  * GLPK aborts the process when it runs out of memory or is handed nonsense. So everything it is handed is checked
- * first, and its error hook jumps out of it (GLPK 5.0 reference manual, glp_error_hook): its environment, which owns
- * all it has allocated, is then freed as a whole, and the programs that were open are dead. One environment per thread;
- * it goes when the last open program is closed. */
+ * first, and its error hook jumps out of it (GLPK 5.0 reference manual, glp_error_hook). Each call has an environment of
+ * its own, which owns all that GLPK allocates and is freed as a whole. */
 #include <glpk.h>
 #include <math.h>
 #include <setjmp.h>
@@ -12,15 +11,11 @@
 
 enum { ITERATIONS_AT_ONCE = 1000 }; /* between two looks at the clock */
 
-struct ckpt_linear {
+typedef struct linear {
     glp_prob *problem;
-    unsigned environment; /* in which it was made */
-    double *scale;        /* per row: what it was multiplied by */
+    double *scale; /* per row: what it was multiplied by */
     int rows;
-};
-
-static _Thread_local unsigned environments = 1; /* the number of the one that is alive, or will be */
-static _Thread_local int open_count;            /* programs in it */
+} linear;
 
 /* ---- the one way into GLPK ---- */
 
@@ -48,20 +43,11 @@ static bool guarded(void (*body)(void *context), void *context)
     if (setjmp(door) != 0) {
         glp_error_hook(NULL, NULL);
         (void)glp_free_env();
-        environments++;
-        open_count = 0;
         return false;
     }
     body(context);
     glp_error_hook(NULL, NULL);
     return true;
-}
-
-static void leave(void)
-{
-    if (open_count == 0) {
-        (void)glp_free_env();
-    }
 }
 
 static ckpt_code out_of_memory(ckpt_err *err)
@@ -79,9 +65,9 @@ static ckpt_code check_range(double low, double high, const char *what, int at, 
     return CKPT_OK;
 }
 
-/* `columns`: of the program that the rows go into. */
-static ckpt_code check_rows(const ckpt_program *p, int columns, ckpt_err *err)
+static ckpt_code check_rows(const ckpt_program *p, ckpt_err *err)
 {
+    const int columns = p->columns;
     int *const seen = ckpt_memory_get(((size_t)columns + 1) * sizeof *seen);
     if (seen == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d columns", columns);
@@ -110,7 +96,7 @@ static ckpt_code check_program(const ckpt_program *p, ckpt_err *err)
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "column %d of the program costs %g", c, p->cost[c]);
         }
     }
-    return check_rows(p, p->columns, err);
+    return check_rows(p, err);
 }
 
 static int range_kind(double low, double high)
@@ -184,96 +170,29 @@ static void open_body(void *context)
     append_rows(o->problem, p, o->index, o->value, o->scale);
 }
 
-static void append_body(void *context)
+static ckpt_code open_program(const ckpt_program *program, linear *made, ckpt_err *err)
 {
-    const opening *const o = context;
-    append_rows(o->problem, o->program, o->index, o->value, o->scale);
-}
-
-/* Put what `program` says into `linear` by one of the two above. */
-static ckpt_code fill(ckpt_linear *linear, const ckpt_program *program, int columns, void (*body)(void *context),
-                      ckpt_err *err)
-{
-    double *const scale =
-        ckpt_memory_resize(linear->scale, ((size_t)linear->rows + (size_t)program->rows + 1) * sizeof *scale);
-    if (scale == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d rows", program->rows);
-    }
-    linear->scale = scale;
+    CKPT_TRY(check_program(program, err));
     opening o = {.program = program,
-                 .problem = linear->problem,
-                 .index = ckpt_memory_get(((size_t)columns + 1) * sizeof *o.index),
-                 .value = ckpt_memory_get(((size_t)columns + 1) * sizeof *o.value),
-                 .scale = scale + linear->rows};
+                 .index = ckpt_memory_get(((size_t)program->columns + 1) * sizeof *o.index),
+                 .value = ckpt_memory_get(((size_t)program->columns + 1) * sizeof *o.value),
+                 .scale = ckpt_memory_get(((size_t)program->rows + 1) * sizeof *o.scale)};
     ckpt_code code = CKPT_OK;
-    if (o.index == NULL || o.value == NULL) {
-        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "a row of %d columns", columns);
-    } else if (!guarded(body, &o)) {
+    if (o.index == NULL || o.value == NULL || o.scale == NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "program of %d columns and %d rows", program->columns, program->rows);
+    } else if (!guarded(open_body, &o)) {
         code = out_of_memory(err);
-    } else {
-        linear->problem = o.problem;
-        linear->rows += program->rows;
     }
+    *made = (linear){o.problem, o.scale, program->rows};
     ckpt_memory_put(o.index);
     ckpt_memory_put(o.value);
     return code;
 }
 
-static ckpt_code linear_open(const ckpt_program *program, ckpt_linear **linear, ckpt_err *err)
+static void close_program(linear *opened)
 {
-    CKPT_TRY(check_program(program, err));
-    ckpt_linear *const made = ckpt_memory_get(sizeof *made);
-    if (made == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "program of %d columns", program->columns);
-    }
-    *made = (ckpt_linear){0};
-    const ckpt_code code = fill(made, program, program->columns, open_body, err);
-    if (code != CKPT_OK) {
-        ckpt_memory_put(made->scale);
-        ckpt_memory_put(made);
-        leave();
-        return code;
-    }
-    open_count++;
-    made->environment = environments;
-    *linear = made;
-    return CKPT_OK;
-}
-
-static void linear_close(ckpt_linear *linear)
-{
-    if (linear != NULL && linear->environment == environments) {
-        glp_delete_prob(linear->problem);
-        open_count--;
-        leave();
-    }
-    if (linear != NULL) {
-        ckpt_memory_put(linear->scale);
-    }
-    ckpt_memory_put(linear);
-}
-
-static ckpt_code linear_change(ckpt_linear *linear, int column, double low, double high, ckpt_err *err)
-{
-    if (linear->environment != environments) {
-        return out_of_memory(err);
-    }
-    CKPT_TRY(check_range(low, high, "column", column, err));
-    if (column < 0 || column >= glp_get_num_cols(linear->problem)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "the program has no column %d", column);
-    }
-    glp_set_col_bnds(linear->problem, column + 1, range_kind(low, high), low, high);
-    return CKPT_OK;
-}
-
-static ckpt_code linear_add_rows(ckpt_linear *linear, const ckpt_program *added, ckpt_err *err)
-{
-    if (linear->environment != environments) {
-        return out_of_memory(err);
-    }
-    const int columns = glp_get_num_cols(linear->problem);
-    CKPT_TRY(check_rows(added, columns, err));
-    return fill(linear, added, columns, append_body, err);
+    (void)glp_free_env();
+    ckpt_memory_put(opened->scale);
 }
 
 /* ---- the simplex method ---- */
@@ -281,13 +200,12 @@ static ckpt_code linear_add_rows(ckpt_linear *linear, const ckpt_program *added,
 typedef struct simplex {
     glp_prob *problem;
     const ckpt_plan_options *options;
-    double cutoff;
     long work, done;
     int code; /* what glp_simplex said last */
 } simplex;
 
-/* The dual simplex: costs are not negative here, so the first basis is dual feasible, and after a change of bounds or a
- * new row the last one is again. A basis that has become singular is given up once. */
+/* The dual simplex: costs are not negative here, so the first basis is dual feasible. A basis that has become singular is
+ * given up once. */
 static void simplex_body(void *context)
 {
     simplex *const s = context;
@@ -295,7 +213,6 @@ static void simplex_body(void *context)
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
     parameters.meth = GLP_DUALP;
-    parameters.obj_ul = s->cutoff < HUGE_VAL ? s->cutoff : parameters.obj_ul;
     bool restarted = false;
     for (;;) {
         const long left = s->work > 0 ? s->work - s->done : ITERATIONS_AT_ONCE;
@@ -310,7 +227,7 @@ static void simplex_body(void *context)
         if (s->code == GLP_EITLIM) {
             continue;
         }
-        if (s->code == 0 || s->code == GLP_EOBJUL || s->code == GLP_EOBJLL || restarted) {
+        if (s->code == 0 || restarted) {
             return;
         }
         restarted = true;
@@ -318,9 +235,9 @@ static void simplex_body(void *context)
     }
 }
 
-static void read_point(const ckpt_linear *linear, ckpt_solution *solution, double *reduced)
+static void read_point(const linear *opened, ckpt_solution *solution, double *reduced)
 {
-    glp_prob *const p = linear->problem;
+    glp_prob *const p = opened->problem;
     const int columns = glp_get_num_cols(p);
     for (int c = 0; c < columns; c++) {
         solution->x[c] = glp_get_col_prim(p, c + 1);
@@ -328,31 +245,28 @@ static void read_point(const ckpt_linear *linear, ckpt_solution *solution, doubl
             reduced[c] = glp_get_col_dual(p, c + 1);
         }
     }
-    for (int r = 0; solution->dual != NULL && r < linear->rows; r++) {
-        solution->dual[r] = glp_get_row_dual(p, r + 1) * linear->scale[r];
+    for (int r = 0; solution->dual != NULL && r < opened->rows; r++) {
+        solution->dual[r] = glp_get_row_dual(p, r + 1) * opened->scale[r];
     }
     solution->value = glp_get_obj_val(p);
 }
 
-static ckpt_code linear_relax(ckpt_linear *linear, double cutoff, long work, const ckpt_plan_options *options,
-                              ckpt_solution *solution, double *reduced, ckpt_err *err)
+static ckpt_code relax_open(const linear *opened, long work, const ckpt_plan_options *options, ckpt_solution *solution,
+                            double *reduced, ckpt_err *err)
 {
-    if (linear->environment != environments) {
-        return out_of_memory(err);
-    }
-    simplex s = {linear->problem, options, cutoff, work, 0, 0};
+    simplex s = {opened->problem, options, work, 0, 0};
     if (!guarded(simplex_body, &s)) {
         return out_of_memory(err);
     }
     const int primal = glp_get_prim_stat(s.problem), dual = glp_get_dual_stat(s.problem);
     solution->has_point = primal == GLP_FEAS;
     solution->work = s.done;
-    read_point(linear, solution, reduced);
+    read_point(opened, solution, reduced);
     solution->bound = dual == GLP_FEAS ? solution->value : -HUGE_VAL;
     solution->outcome = CKPT_STOPPED;
-    if (s.code == GLP_EOBJUL || (s.code == 0 && primal == GLP_NOFEAS)) {
+    if (s.code == 0 && primal == GLP_NOFEAS) {
         solution->outcome = CKPT_NO_POINT;
-        solution->bound = s.code == GLP_EOBJUL ? cutoff : HUGE_VAL;
+        solution->bound = HUGE_VAL;
     } else if (s.code == 0 && primal == GLP_FEAS && dual == GLP_FEAS) {
         solution->outcome = CKPT_OPTIMAL;
     } else if (s.code == 0 && dual == GLP_NOFEAS) {
@@ -362,12 +276,14 @@ static ckpt_code linear_relax(ckpt_linear *linear, double cutoff, long work, con
 }
 
 static ckpt_code relax(const ckpt_program *program, long work, const ckpt_plan_options *options,
-                       ckpt_solution *solution, ckpt_err *err)
+                       ckpt_solution *solution, double *reduced, ckpt_err *err)
 {
-    ckpt_linear *linear = NULL;
-    CKPT_TRY(linear_open(program, &linear, err));
-    const ckpt_code code = linear_relax(linear, HUGE_VAL, work, options, solution, NULL, err);
-    linear_close(linear);
+    linear opened = {NULL, NULL, 0};
+    ckpt_code code = open_program(program, &opened, err);
+    if (code == CKPT_OK) {
+        code = relax_open(&opened, work, options, solution, reduced, err);
+    }
+    close_program(&opened);
     return code;
 }
 
@@ -377,7 +293,6 @@ typedef struct branching {
     glp_prob *problem;
     const ckpt_program *program;
     const ckpt_plan_options *options;
-    double *start; /* counted from 1; NULL: none */
     double cutoff;
     long work, nodes;
     bool ended;
@@ -388,23 +303,15 @@ typedef struct branching {
 static void called_back(glp_tree *tree, void *context)
 {
     branching *const b = context;
-    switch (glp_ios_reason(tree)) {
-    case GLP_ISELECT:
-        b->nodes++;
-        if (b->nodes > 1 && ((b->work > 0 && b->nodes > b->work) || ckpt_plan_stopped(b->options))) {
-            const int best = glp_ios_best_node(tree);
-            b->ended = true;
-            b->bound = best != 0 ? glp_ios_node_bound(tree, best) : HUGE_VAL;
-            glp_ios_terminate(tree);
-        }
-        break;
-    case GLP_IHEUR:
-        if (b->start != NULL) {
-            (void)glp_ios_heur_sol(tree, b->start);
-            b->start = NULL;
-        }
-        break;
-    default: break;
+    if (glp_ios_reason(tree) != GLP_ISELECT) {
+        return;
+    }
+    b->nodes++;
+    if (b->nodes > 1 && ((b->work > 0 && b->nodes > b->work) || ckpt_plan_stopped(b->options))) {
+        const int best = glp_ios_best_node(tree);
+        b->ended = true;
+        b->bound = best != 0 ? glp_ios_node_bound(tree, best) : HUGE_VAL;
+        glp_ios_terminate(tree);
     }
 }
 
@@ -483,14 +390,14 @@ static void read_integers(branching *b, ckpt_solution *solution)
 }
 
 /* The relaxation first, for GLPK wants its basis; then the tree. */
-static ckpt_code solve_open(ckpt_linear *linear, branching *b, ckpt_solution *solution, ckpt_err *err)
+static ckpt_code solve_open(const linear *opened, branching *b, ckpt_solution *solution, ckpt_err *err)
 {
     if (b->cutoff < HUGE_VAL && !guarded(cutoff_body, b)) {
         return out_of_memory(err);
     }
     double *const dual = solution->dual;
     solution->dual = NULL;
-    const ckpt_code code = linear_relax(linear, HUGE_VAL, 0, b->options, solution, NULL, err);
+    const ckpt_code code = relax_open(opened, 0, b->options, solution, NULL, err);
     solution->dual = dual;
     if (code != CKPT_OK || solution->outcome != CKPT_OPTIMAL || b->program->columns == 0) {
         solution->has_point = solution->outcome == CKPT_OPTIMAL;
@@ -503,43 +410,19 @@ static ckpt_code solve_open(ckpt_linear *linear, branching *b, ckpt_solution *so
     return CKPT_OK;
 }
 
-static ckpt_code solve(const ckpt_program *program, const double *start, double cutoff, long work,
-                       const ckpt_plan_options *options, ckpt_solution *solution, ckpt_err *err)
+static ckpt_code solve(const ckpt_program *program, double cutoff, long work, const ckpt_plan_options *options,
+                       ckpt_solution *solution, ckpt_err *err)
 {
     CKPT_TRY(check_integers(program, err));
-    double *from_one = NULL;
-    if (start != NULL) {
-        from_one = ckpt_memory_get(((size_t)program->columns + 1) * sizeof *from_one);
-        if (from_one == NULL) {
-            return CKPT_FAIL(err, CKPT_NO_MEMORY, "a point of %d columns", program->columns);
-        }
-        for (int c = 0; c < program->columns; c++) {
-            from_one[c + 1] = start[c];
-        }
-    }
-    ckpt_linear *linear = NULL;
-    ckpt_code code = linear_open(program, &linear, err);
+    linear opened = {NULL, NULL, 0};
+    ckpt_code code = open_program(program, &opened, err);
     if (code == CKPT_OK) {
-        branching b = {.problem = linear->problem,
-                       .program = program,
-                       .options = options,
-                       .start = from_one,
-                       .cutoff = cutoff,
-                       .work = work};
-        code = solve_open(linear, &b, solution, err);
-        linear_close(linear);
+        branching b = {
+            .problem = opened.problem, .program = program, .options = options, .cutoff = cutoff, .work = work};
+        code = solve_open(&opened, &b, solution, err);
     }
-    ckpt_memory_put(from_one);
+    close_program(&opened);
     return code;
 }
 
-const ckpt_solver ckpt_solver_glpk = {
-    .name = "GLPK",
-    .relax = relax,
-    .solve = solve,
-    .open = linear_open,
-    .change = linear_change,
-    .add_rows = linear_add_rows,
-    .relax_open = linear_relax,
-    .close = linear_close,
-};
+const ckpt_solver ckpt_solver_glpk = {.name = "GLPK", .relax = relax, .solve = solve};
