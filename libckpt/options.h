@@ -44,42 +44,43 @@ struct ckpt_options {
  * (CKPT_SCHEME_OPTIONS) stand between the last two lists. */
 #define CKPT_BUDGET_OPTIONS(ROW)                                                                                       \
     ROW("budget", 'b', "SIZE",                                                                                         \
-        "all the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit); of pipeline stages "     \
-        "each, or 6GB,5GB,...",                                                                                        \
+        "the most bytes the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit); with "        \
+        "pipeline stages each, or 6GB,5GB,...",                                                                        \
         text, budget)                                                                                                  \
-    ROW("reserve", 0, "SIZE",                                                                                          \
-        "of --budget: kept for what is neither static nor arena, a GPU's context and libraries (0)", text, reserve)
+    ROW("reserve", 0, "SIZE", "part of --budget that is kept free for a GPU's context and libraries (0)", text, reserve)
 
 #define CKPT_MODEL_OPTIONS(ROW)                                                                                        \
-    ROW("strategy", 's', "NAME", "one strategy alone, see --list-strategies (auto: the fastest of all that fit)",      \
-        text, strategy)                                                                                                \
-    ROW("effort", 'e', "0..3", "how hard to look; for 500 ops 1 takes up to a second, 2 ten, 3 a minute (1)", effort,  \
-        effort)                                                                                                        \
-    ROW("time-limit", 0, "SECONDS", "end with the best plan so far, which then depends on the machine's speed",        \
+    ROW("strategy", 's', "NAME",                                                                                       \
+        "use this strategy alone, see --list-strategies (auto: the fastest plan of all of them)", text, strategy)      \
+    ROW("effort", 'e', "0..3", "how hard to search (1); 500 ops take up to a second at 1, ten at 2, a minute at 3",    \
+        effort, effort)                                                                                                \
+    ROW("time-limit", 0, "SECONDS", "stop with the best plan so far, which then depends on the machine's speed",       \
         seconds, time_limit)                                                                                           \
     ROW("checkpoint", 0, "PATTERN",                                                                                    \
         "recompute each layer or block of that name as a unit: 'h.*', 'h.[0-5].mlp'; repeatable", rule, rule)          \
-    ROW("keep", 0, "PATTERN", "never recompute the layers of that name, or in blocks of that name; repeatable", rule,  \
+    ROW("keep", 0, "PATTERN", "never recompute layers of that name, or in blocks of that name; repeatable", rule,      \
         rule)                                                                                                          \
-    ROW("offload", 0, "PATTERN", "take what they keep to the host and back; needs a link; repeatable", rule, rule)     \
-    ROW("policy", 0, "OP=WHAT,...",                                                                                    \
-        "by kind of op: linear=save,*=prefer-recompute; WHAT: [must-|prefer-]save, [must-|prefer-]recompute, offload", \
+    ROW("offload", 0, "PATTERN", "move what layers of that name keep to the host and back; needs a link; repeatable",  \
         rule, rule)                                                                                                    \
-    ROW("ignore-flags", 0, NULL, "forget the checkpoint and offload flags of the model; they are obeyed otherwise",    \
-        flag, ignore_flags)                                                                                            \
-    ROW("start", 0, "FILE", "a plan of the same graph to begin with: where it fits, the answer is no slower",          \
-        document, start)                                                                                               \
+    ROW("policy", 0, "OP=WHAT,...",                                                                                    \
+        "decide by kind of op: linear=save,*=prefer-recompute; WHAT: [must-|prefer-]save, [must-|prefer-]recompute, "  \
+        "offload",                                                                                                     \
+        rule, rule)                                                                                                    \
+    ROW("ignore-flags", 0, NULL, "ignore the checkpoint and offload flags of the model", flag, ignore_flags)           \
+    ROW("start", 0, "FILE", "begin with this plan of the same graph: if it fits, the result is no slower", document,   \
+        start)                                                                                                         \
     ROW("profile", 'p', "FILE", "measured times and workspaces, from ckpt-profile", document, profile)                 \
-    ROW("device", 'd', "NAME", "device whose roofline gives what no profile does, or its JSON file (cpu)", document,   \
-        device)                                                                                                        \
-    ROW("set", 0, "VAR=N", "override a variable of the model; may be repeated", set, set)                              \
-    ROW("dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (as the model says)", text, dtype)        \
-    ROW("threads", 't', "N", "threads of the CPU's kernels (as in the profile, else all processors; a GPU has none)",  \
+    ROW("device", 'd', "NAME", "roofline for what no profile covers: a device's name, or its JSON file (cpu)",         \
+        document, device)                                                                                              \
+    ROW("set", 0, "VAR=N", "override a variable of the model; repeatable", set, set)                                   \
+    ROW("dtype", 0, "TYPE", "dtype of activations: float32 or bfloat16 (the model's)", text, dtype)                    \
+    ROW("threads", 't', "N", "threads of the CPU's kernels (the profile's, else all processors; a GPU has none)",      \
         threads, threads)
 
 #define CKPT_LINK_OPTIONS(ROW)                                                                                         \
-    ROW("link", 0, "RATE", "offload to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)", text, link)   \
-    ROW("host-memory", 0, "SIZE", "room on the host for what is offloaded (no limit)", text, host_memory)
+    ROW("link", 0, "RATE", "speed of copies to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)", text, \
+        link)                                                                                                          \
+    ROW("host-memory", 0, "SIZE", "memory on the host for what is offloaded (no limit)", text, host_memory)
 
 /* Defaults: no budget, strategy auto, normal effort, no solver, one rank. */
 void ckpt_options_init(ckpt_options *options);

@@ -10,16 +10,16 @@
     {"micro-batches", 'm', "N", "batches of a rank in one step; their gradients are summed (default 1)"},              \
         {"replicas", 0, "N", "data-parallel ranks; gradients are averaged over them (default 1)"},                     \
         {"pipeline-stages", 0, "N", "pipeline partitions, balanced, or as the layers' \"stage\" says (default 1)"},    \
-        {"stage", 0, "K", "of these only partition K, from 0"},                                                        \
+        {"stage", 0, "K", "only pipeline stage K, from 0"},                                                            \
         {"gradients", 0, "static|fused",                                                                               \
-         "fused: the optimizer runs layer by layer in backward, gradients live no longer"},                            \
+         "fused: the optimizer updates each layer during backward, so gradients are freed early"},                     \
         {"tied", 0, "together|apart",                                                                                  \
-         "apart: layers tied in one stage have copies of their parameters, as if in two"},                             \
-        {"shard", 0, "optimizer", "each data-parallel rank keeps its share of the optimizer state"},                   \
-        {"overlap", 0, NULL, "reduce gradients while backward goes on"},                                               \
-        {"bucket", 0, "SIZE", "gradients reduced together (default 25 MiB)"},                                          \
+         "apart: tied layers of one stage have a copy of their parameters each, as in two stages"},                    \
+        {"shard", 0, "optimizer", "each data-parallel rank keeps a part of the optimizer state"},                      \
+        {"overlap", 0, NULL, "reduce gradients during backward"},                                                      \
+        {"bucket", 0, "SIZE", "bytes of gradients that are reduced together (default 25 MiB)"},                        \
     {                                                                                                                  \
-        "network", 0, "RATE", "from rank to rank, for predicted times alone: 25GB/s (default 10GB/s)"                  \
+        "network", 0, "RATE", "speed between ranks, for predicted times only: 25GB/s (default 10GB/s)"                 \
     }
 
 /* Take option `name` with `value` into the scheme. *taken: it was one of those rows. Errors: CKPT_BAD_INPUT "found,

@@ -8,7 +8,7 @@ enum { CKPT_DIGEST_TEXT = 65 }; /* 64 hexadecimal digits and the end */
 
 typedef struct ckpt_digest ckpt_digest;
 
-/* Of bytes that lie together; allocates nothing. */
+/* The digest of contiguous bytes; allocates nothing. */
 void ckpt_digest_once(const void *bytes, size_t length, char text[CKPT_DIGEST_TEXT]);
 
 /* NULL when there is no memory; ckpt_digest_end writes the text and destroys. */

@@ -1,6 +1,4 @@
-/* A file is written beside its name and renamed, after it has reached the disk. What is no regular file (a pipe,
- * /dev/null) is written in place, because a rename would replace it; a link stays, what it points to
- * is replaced. */
+/* A file is written under a temporary name beside its own and renamed after it has reached the disk. A pipe or device is written directly, because a rename would replace it. A link remains; its target is replaced. */
 /* realpath is an option of POSIX 2008. */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700
@@ -54,8 +52,7 @@ static ckpt_code read_all(FILE *file, const char *name, char **block, size_t *le
     }
 }
 
-/* A pipe gives its bytes once, so those of standard input and of the last other pipe are kept: who reads it again gets
- * them too. */
+/* A pipe gives its bytes once. Those of standard input and of the last other pipe are kept for a second reader. */
 typedef struct kept {
     char *path, *bytes;
     size_t length;
@@ -185,7 +182,7 @@ static ckpt_code open_file(ckpt_file *file, const char *path, ckpt_err *err)
     if (S_ISLNK(status.st_mode)) {
         char *const resolved = realpath(path, NULL); /* the C library's malloc */
         if (resolved == NULL) {
-            return open_in_place(file, O_WRONLY | O_CREAT | O_TRUNC, err); /* what it names is not there yet */
+            return open_in_place(file, O_WRONLY | O_CREAT | O_TRUNC, err); /* the link's target does not exist yet */
         }
         file->target = ckpt_arena_text(&file->arena, resolved);
         free(resolved);
@@ -277,7 +274,7 @@ ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)
 {
     struct stat status;
     if (lstat(path, &status) == 0 && (stat(path, &status) != 0 || !S_ISREG(status.st_mode))) {
-        return CKPT_OK; /* opening a pipe would tell its reader that all is over, a link into nothing make a file */
+        return CKPT_OK; /* opening a pipe would signal its end to the reader, and a dangling link would create a file */
     }
     ckpt_file *file = NULL;
     CKPT_TRY(ckpt_file_begin(path, &file, err));

@@ -1,5 +1,4 @@
-/* Where to look: folders of loaded libraries and of the environment, and ways from there to where another library may
- * lie. */
+/* Where to look: beside loaded libraries, in folders named by the environment, and in paths relative to both. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include "core/base/library_search.h"
 
@@ -47,7 +46,7 @@ static void *open_by_name(const ckpt_library *library, int flags)
     return handle;
 }
 
-/* The folders of what is loaded are noted first: nothing is to be opened while the loader walks its list. */
+/* First notes the folders of loaded libraries: nothing may be opened while the loader walks its list. */
 typedef struct loaded {
     char folder[4][PATH_MAX];
     int count;

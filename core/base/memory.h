@@ -28,7 +28,7 @@ typedef struct ckpt_mark {
 /* An empty arena. Takes no memory until the first take. */
 void ckpt_arena_init(ckpt_arena *arena);
 
-/* Give everything back. The arena is empty and usable again. */
+/* Frees everything. The arena is empty and can be used again. */
 void ckpt_arena_fini(ckpt_arena *arena);
 
 ckpt_mark ckpt_arena_mark(const ckpt_arena *arena);
@@ -44,8 +44,7 @@ char *ckpt_arena_format(ckpt_arena *arena, const char *format, ...) CKPT_PRINTF(
 
 #define CKPT_NEW(arena, type, count) ((type *)ckpt_arena_take((arena), (size_t)(count), sizeof(type)))
 
-/* The only doors to malloc and free in this project: tests make the n-th allocation fail through
- * ckpt_memory_fail_after and look for leaks through ckpt_memory_live. */
+/* The only calls of malloc and free in this project. Tests make the n-th allocation fail with ckpt_memory_fail_after and find leaks with ckpt_memory_live. */
 void *ckpt_memory_get(size_t bytes); /* zeroed; NULL when there is none */
 void *ckpt_memory_resize(void *old, size_t bytes);
 void ckpt_memory_put(void *memory); /* NULL is fine */
@@ -53,7 +52,7 @@ void ckpt_memory_put(void *memory); /* NULL is fine */
 /* Let `allowed` more allocations succeed and all later ones fail; a negative number ends that. Tests only. */
 void ckpt_memory_fail_after(int64_t allowed);
 
-/* Blocks taken through this door and not given back. */
+/* Blocks that are allocated now. */
 int64_t ckpt_memory_live(void);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct ckpt_names {
 /* Room for `count` names. */
 CKPT_MUST_USE ckpt_code ckpt_names_init(ckpt_names *names, int count, ckpt_arena *arena, ckpt_err *err);
 
-/* -1 and the name is in; or the index it already has, and nothing changes. */
+/* -1: the name was added. Else the index that the name already has; nothing changes. */
 int ckpt_names_add(ckpt_names *names, const char *key, int index);
 int ckpt_names_find(const ckpt_names *names, const char *key); /* -1: not there */
 

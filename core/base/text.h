@@ -25,7 +25,7 @@ void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
 void ckpt_text_json(ckpt_text *text, const char *string);
 void ckpt_text_xml(ckpt_text *text, const char *string);
 
-/* A finite number, as the shortest decimal that reads back as the same double; a point whatever the locale. */
+/* A finite number as the shortest decimal that reads back as the same double, with a point in any locale. */
 void ckpt_text_real(ckpt_text *text, double value);
 
 /* CKPT_NO_MEMORY when an append failed. */

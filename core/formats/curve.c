@@ -76,7 +76,7 @@ static ckpt_code read_points(const reader *r, const ckpt_item *parent, const ckp
     return CKPT_OK;
 }
 
-/* A larger budget never gives a slower plan; of baselines nobody says that. */
+/* A larger budget never gives a slower plan, except from a baseline. */
 static ckpt_code read_curve(const reader *r, const ckpt_item *root)
 {
     ckpt_curve *const curve = r->curve;

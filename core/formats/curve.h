@@ -20,7 +20,7 @@ typedef struct ckpt_curve_point {
     const char *strategy;
 } ckpt_curve_point;
 
-/* What another way to plan does, for comparison: rising budgets; one point where the budget changes nothing. */
+/* A baseline to compare with, at rising budgets; one point if the budget changes nothing. */
 typedef struct ckpt_curve_baseline {
     const char *strategy;
     const ckpt_curve_point *point;
@@ -34,7 +34,7 @@ typedef struct ckpt_curve {
     const char *costs;                   /* where times come from */
     ckpt_bytes static_bytes, keep_all_peak_bytes;
     ckpt_ns keep_all_time_ns;
-    ckpt_bytes min_budget_bytes;   /* 0, but where no point fits: a budget at which a plan is found */
+    ckpt_bytes min_budget_bytes;   /* if no point fits: the minimum budget at which a plan was found; else 0 */
     bool complete;                 /* false: ended early, points are missing */
     const ckpt_curve_point *point; /* rising budgets, no point slower than one before it */
     int point_count;

@@ -1,5 +1,4 @@
-/* What reading and checking a graph share: the check says which entry broke the rule, the reader where it stands; and
- * what a graph and the outline of one in a plan have in common, read and written. */
+/* Shared by the files of a graph and its outline. The check finds the entry that breaks a rule; the reader adds its line and column. */
 #ifndef CKPT_CORE_FORMATS_GRAPH_IMPL_H
 #define CKPT_CORE_FORMATS_GRAPH_IMPL_H
 

@@ -25,7 +25,7 @@ typedef struct ckpt_scheme {
     int micro_batches; /* of a rank in a step, >= 1 */
     int replicas;      /* data-parallel ranks (of each stage), >= 1 */
     int stages;        /* pipeline partitions, >= 1 */
-    int stage;         /* 0 .. stages - 1: the one that is meant */
+    int stage;         /* 0 .. stages - 1: this one */
     /* [stages] names of the first layer of each stage; NULL: not yet chosen, or stages is 1 */
     const char *const *first_layer;
     bool apart; /* tied layers have copies of the parameter and gradients of their own even within one stage, as they
@@ -41,12 +41,10 @@ typedef struct ckpt_scheme {
 /* One rank, one batch: everything 1, false, 25 MiB (PyTorch's DDP bucket_cap_mb), 10 GB/s. */
 extern const ckpt_scheme ckpt_scheme_alone;
 
-/* Is it one rank with one micro-batch and static gradients: what graphs and files were before there were schemes? A
- * scheme of zeros is, too: that of a plan that nobody has set. */
+/* One rank, one micro-batch, static gradients? A scheme of zeros is plain, too. */
 bool ckpt_scheme_is_plain(const ckpt_scheme *scheme);
 
-/* The name of a stage's step in traces: of graph "net" stage 1 of 4, from 0, is "net, stage 1 of 4"; of a step without
- * stages it is the graph's own. Errors: CKPT_NO_MEMORY. */
+/* The name of a step in traces: "net, stage 1 of 4" for stage 1, from 0, of graph "net"; the graph's own without stages. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_scheme_title(const ckpt_scheme *scheme, const char *graph, ckpt_arena *out,
                                           const char **title, ckpt_err *err);
 

@@ -1,6 +1,4 @@
-/* A timeline: events in the order they were added, then sorted by start, then swept once. What an allocation or a free
- * finds at its address is what the one before it there left, which a sort by address tells. Programs start the same few
- * hundred kernels again and again, so each text is kept once. */
+/* A timeline: events in the order they were added, then sorted by start, then swept once. A sort by address gives each allocation or free the one before it at the same address. Programs start the same few hundred kernels many times, so each text is stored once. */
 #include "core/formats/timeline.h"
 
 #include <assert.h>

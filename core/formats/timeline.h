@@ -19,8 +19,7 @@ CKPT_MUST_USE ckpt_code ckpt_timeline_create(ckpt_arena *out, ckpt_timeline **ti
 CKPT_MUST_USE ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ckpt_category category,
                                           ckpt_err *err);
 
-/* For each of `count` addresses the last place before it with the same address; -1: none, or the address is negative.
- * Cost: O(n log n), whatever the addresses are. Errors: CKPT_NO_MEMORY. */
+/* For each of `count` addresses the index of the one before it with the same address; -1: none, or the address is negative. Cost: O(n log n) for any addresses. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_timeline_previous(const int64_t *address, int count, ckpt_arena *arena, int **previous,
                                                ckpt_err *err);
 
@@ -30,9 +29,7 @@ typedef struct ckpt_timeline_report {
     ckpt_bytes left_bytes; /* still allocated at the end */
 } ckpt_timeline_report;
 
-/* Sort, sum and number all of it; times from the first start (which may be negative). Fills name, source (""),
- * measured, peak, time and events; the caller the rest. Cost: O(n log n). Errors: CKPT_OVERFLOW (bytes or the time from
- * first start to last end beyond 63 bits), CKPT_NO_MEMORY. */
+/* Sorts, sums and numbers the events; times count from the first start (which may be negative). Fills name, source (""), measured, peak, time and events; the caller fills the rest. Cost: O(n log n). Errors: CKPT_OVERFLOW (bytes, or the time from first start to last end, beyond 63 bits), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_timeline_finish(ckpt_timeline *timeline, const char *name, ckpt_trace **trace,
                                              ckpt_timeline_report *report, ckpt_err *err);
 

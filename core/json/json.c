@@ -1,6 +1,4 @@
-/* Jansson parses; we keep the text. A value's place is found only when something is wrong, by walking the text
- * along the path that led to the value: the text is known to be valid JSON then, and Jansson keeps members in file
- * order, so the walk counts members and never compares keys. */
+/* Jansson parses, and we keep the text. A value's line and column are found only for an error, by walking the text along the value's path. The text is valid JSON by then and Jansson keeps members in file order, so the walk counts members and compares no keys. */
 #include "core/json/json.h"
 
 #include <jansson.h>
@@ -40,7 +38,7 @@ static void flatten(char *message)
     }
 }
 
-/* What stands there, for "found ...": short values as they are, the others by their type. */
+/* The value for "found ...": short ones as they are, others by type. */
 typedef struct description {
     char text[72];
 } description;
@@ -71,7 +69,7 @@ static description key_of(const ckpt_item *item)
     return d;
 }
 
-/* A place in the text, walked forward only. */
+/* A position in the text; moves forward only. */
 typedef struct walker {
     const char *at;
     int line;
@@ -132,7 +130,7 @@ static ckpt_code parse(ckpt_json *json, ckpt_err *err)
     const ckpt_position at = {error.line > 0 ? error.line : 1, error.column > 0 ? error.column : 1};
     const ckpt_code code = fail_at(json, at, error.text, err);
     if (err != NULL) {
-        /* Jansson speaks to programmers here. */
+        /* Jansson's message for these is for programmers. */
         char *const hint = strstr(err->msg, " without JSON_ALLOW_NUL");
         if (hint != NULL) {
             *hint = '\0';

@@ -1,5 +1,4 @@
-/* Reading JSON so that every complaint names file, line and column: a cursor over a Jansson tree that knows its
- * path, and finds its place in the text again only when something is wrong. */
+/* Reads JSON so that every error names file, line and column. An item is a cursor over a Jansson tree that knows its path; line and column are looked up only for an error. */
 #ifndef CKPT_CORE_JSON_JSON_H
 #define CKPT_CORE_JSON_JSON_H
 

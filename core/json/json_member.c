@@ -1,4 +1,4 @@
-/* Members of an object by key, with a default or a complaint: what every reader does for every field. */
+/* Members of an object by key, with a default or an error. */
 #include <inttypes.h>
 #include <string.h>
 

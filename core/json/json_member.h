@@ -1,4 +1,4 @@
-/* Members of a JSON object, read with one complaint for whatever is wrong: what all readers of the formats share. */
+/* Reads members of JSON objects, with the same messages for all formats. */
 #ifndef CKPT_CORE_JSON_JSON_MEMBER_H
 #define CKPT_CORE_JSON_JSON_MEMBER_H
 
@@ -10,7 +10,7 @@
 /* Put "file:line:column: " of the item before the message that is there, and hand `code` on. */
 ckpt_code ckpt_item_blame(const ckpt_item *item, ckpt_code code, ckpt_err *err);
 
-/* Places of all elements of an array in one walk. Cost: O(file). */
+/* Line and column of every element of an array, in one walk. Cost: O(file). */
 void ckpt_item_positions(const ckpt_item *array, ckpt_position *at);
 
 /* Optional members: `missing` when the key is absent. */

@@ -1,4 +1,4 @@
-/* Every value is preceded by what separates it from the one before: that is all the state there is. */
+/* Each value writes the separator before itself, so the only state is whether there was a value before. */
 #include "core/json/json_write.h"
 
 #include <assert.h>

@@ -23,8 +23,8 @@ typedef enum ckpt_json_layout {
 typedef struct ckpt_json_writer {
     ckpt_text *text; /* borrowed; remembers what failed */
     int depth;       /* objects and arrays that are open */
-    int indent;      /* of these: with a line for each entry */
-    int column;      /* where ckpt_json_break puts what follows; -1: nowhere else than usual */
+    int indent;      /* how many of them have a line for each entry */
+    int column;      /* indentation asked for by ckpt_json_break; -1: none */
     bool joined;     /* ckpt_json_join was called */
     struct {
         bool array, lines, tight, filled;
@@ -37,7 +37,7 @@ void ckpt_json_begin(ckpt_json_writer *writer, ckpt_text *text);
 /* In each of these `key` is the member's name inside an object and NULL inside an array. */
 void ckpt_json_begin_object(ckpt_json_writer *writer, const char *key, ckpt_json_layout layout);
 void ckpt_json_begin_array(ckpt_json_writer *writer, const char *key, ckpt_json_layout layout);
-void ckpt_json_end(ckpt_json_writer *writer); /* of the innermost one that is open; of the last one with a line end */
+void ckpt_json_end(ckpt_json_writer *writer); /* ends the innermost one; a line end follows the outermost */
 
 void ckpt_json_put_text(ckpt_json_writer *writer, const char *key, const char *value);     /* NULL: null */
 void ckpt_json_put_or_empty(ckpt_json_writer *writer, const char *key, const char *value); /* NULL: "" */
@@ -62,13 +62,11 @@ void ckpt_json_put_fixed(ckpt_json_writer *writer, const char *key, double value
 void ckpt_json_put_texts(ckpt_json_writer *writer, const char *key, const char *const *list, int count);
 void ckpt_json_put_int_list(ckpt_json_writer *writer, const char *key, const int64_t *list, int count);
 
-/* Where the next value stands, when not where the layout says: on a line of its own, so many columns in; or, among
- * CKPT_JSON_LINES, behind the one before. */
+/* Overrides the layout for the next value: break puts it on a new line, indented by `column`; join keeps it, among CKPT_JSON_LINES, on the line of the value before. */
 void ckpt_json_break(ckpt_json_writer *writer, int column);
 void ckpt_json_join(ckpt_json_writer *writer);
 
-/* The place of a value that the caller appends to `text` itself, one JSON value and nothing else: for parts that were
- * written before. */
+/* Writes what precedes a value. The caller then appends exactly one JSON value to `text`. */
 void ckpt_json_put_here(ckpt_json_writer *writer, const char *key);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "programs/cli/cli_impl.h"
 
-/* The table entry `name` stands for: the exact one, or the only one it begins. `matches` counts candidates. */
+/* The option called `name`, or the only one whose name begins with it. *matches: options that `name` may mean. */
 static const ckpt_cli_option *find_long(const ckpt_cli *cli, const char *name, size_t length, int *matches)
 {
     const ckpt_cli_option *found = NULL;
@@ -58,7 +58,7 @@ static int bad_usage(const ckpt_cli *cli, const char *format, ...)
     return -2;
 }
 
-/* The argument of an option: what follows it directly, or the next word. */
+/* The argument of an option: attached to it, or the next word. */
 static int take_value(ckpt_cli *cli, const ckpt_cli_option *option, const char *attached, const char **name,
                       const char **value)
 {
@@ -73,7 +73,7 @@ static int take_value(ckpt_cli *cli, const ckpt_cli_option *option, const char *
     return 1;
 }
 
-/* --color is for all programs, so none of them hears of it. */
+/* --color is the same in all programs: it is kept here, and the next option is given. */
 static int take_color(ckpt_cli *cli, const char **name, const char **value)
 {
     if (strcmp(*value, "auto") != 0 && strcmp(*value, "always") != 0 && strcmp(*value, "never") != 0) {
@@ -83,7 +83,7 @@ static int take_color(ckpt_cli *cli, const char **name, const char **value)
     return ckpt_cli_next(cli, name, value);
 }
 
-/* --help and --version are answered here. */
+/* --help and --version print and end. */
 static int take_switch(const ckpt_cli *cli, const ckpt_cli_option *option, const char **name, const char **value)
 {
     if (strcmp(option->name, "help") == 0) {
@@ -103,7 +103,7 @@ static int next_long(ckpt_cli *cli, const char *word, const char **name, const c
 {
     const size_t length = strcspn(word, "=");
     const char *const attached = word[length] == '=' ? word + length + 1 : NULL;
-    if (strncmp(word, "help-as=", 8) == 0) { /* for the build: not in the table, so not in what it writes */
+    if (strncmp(word, "help-as=", 8) == 0) { /* only for the build, so not in the table */
         return ckpt_cli_help(cli, attached) ? -1 : bad_usage(cli, "unknown form %s", attached);
     }
     int matches = 0;
@@ -148,7 +148,7 @@ int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value)
     if (cli->next >= cli->argc) {
         return 0;
     }
-    /* After "--" everything is an operand. It is never an option's argument here, because take_value has moved on. */
+    /* After "--" everything is an operand. A "--" that is an option's argument was taken by take_value. */
     const char *const word = cli->argv[cli->next++];
     if (!cli->operands_only) {
         if (strcmp(word, "--") == 0) {

@@ -1,4 +1,4 @@
-/* What every program's command line shares: --help, --version, -o, errors, exit codes, NO_COLOR, progress. */
+/* What the command lines of all programs share: options, --help, --version, errors, exit codes, colours, progress. Knows no model, no plan and no device. */
 #ifndef CKPT_PROGRAMS_CLI_CLI_H
 #define CKPT_PROGRAMS_CLI_CLI_H
 
@@ -26,7 +26,7 @@ typedef struct ckpt_cli {
     int argc;
     char *const *argv;
     const char *color;  /* of --color: "auto" (NULL too), "always" or "never" */
-    int next;           /* where ckpt_cli_next stands; 0 at the start */
+    int next;           /* the word that ckpt_cli_next reads next; 0 at the start */
     bool operands_only; /* "--" was seen; false at the start */
 } ckpt_cli;
 
@@ -43,14 +43,14 @@ int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err);
 /* Usage errors found after parsing: prints "program: <formatted>; see --help" and gives 2. */
 int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);
 
-/* What --color says; of "auto": `stream` is a terminal and NO_COLOR is unset. */
+/* May `stream` have colours? As --color says; "auto": if it is a terminal and NO_COLOR is unset. */
 bool ckpt_cli_color(const ckpt_cli *cli, FILE *stream);
 
 /* "what 12/40, 3 s left" rewritten in place on stderr, only when it is a terminal; done == total ends the line.
  *   elapsed_ns   since the first began; 0: unknown, and nothing is said of what is left */
 void ckpt_cli_progress(const char *what, int64_t done, int64_t total, ckpt_ns elapsed_ns);
 
-/* Take that line away, for a line that is to stay. */
+/* Clear that line, before another one is printed. */
 void ckpt_cli_progress_clear(void);
 
 #endif

@@ -15,7 +15,7 @@ enum { PROGRAM_COUNT = sizeof programs / sizeof programs[0] };
 static const char usual_status[] =
     "0 ok, 1 the answer is no, 2 bad usage or input, 3 device or memory refused, 130 interrupted";
 
-/* What every program has besides its own. */
+/* Options of every program. */
 static const ckpt_cli_option common[] = {
     {"color", 0, "auto|always|never", "colours in a terminal; auto obeys NO_COLOR (auto)"},
     {"help", 'h', NULL, "print this and exit"},
@@ -37,7 +37,7 @@ const ckpt_cli_option *ckpt_cli_option_at(const ckpt_cli *cli, int which)
 
 enum { HELP_COLUMN = 31, HELP_WIDTH = 120 };
 
-/* The help of an option beside it, or below where the option is too long; in several lines where it is itself. */
+/* The help stands beside the option, or below a long one. Long help is wrapped. */
 static void print_option(const char *left, const char *help)
 {
     const size_t room = HELP_WIDTH - HELP_COLUMN;
@@ -51,7 +51,7 @@ static void print_option(const char *left, const char *help)
         while (cut > 0 && help[cut] != ' ') {
             cut--;
         }
-        cut = cut > 0 ? cut : room; /* one endless word */
+        cut = cut > 0 ? cut : room; /* one word longer than a line */
         printf("%.*s\n%*s", (int)cut, help, HELP_COLUMN, "");
         help += cut + (help[cut] == ' ');
     }
@@ -81,7 +81,7 @@ static void print_help(const ckpt_cli *cli)
 
 /* ---- man pages ---- */
 
-/* Text for roff: no letter of it is a command, and a hyphen is what a shell wants. */
+/* Text for roff: nothing in it is a command, and a hyphen can be copied into a shell. */
 static void print_roff(const char *text)
 {
     for (const char *c = text; *c != '\0'; c++) {
@@ -105,7 +105,7 @@ static void print_upper(const char *text)
     }
 }
 
-/* The first sentence of what the program is about, without its end: what `man -k` shows. */
+/* The first sentence about the program, without its full stop: `man -k` shows it. */
 static void print_summary(const char *about)
 {
     char line[256];
@@ -252,7 +252,7 @@ static void print_pattern(const ckpt_cli_option *o)
     printf("--%s", o->name);
 }
 
-/* The name of a shell function: no hyphen. */
+/* The program's name as a shell function's: underscores for hyphens. */
 static void print_function(const char *program)
 {
     for (; *program != '\0'; program++) {

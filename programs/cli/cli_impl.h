@@ -1,4 +1,4 @@
-/* The two halves of the command line: parsing, and what a program says of itself. */
+/* What cli.c (parsing) and cli_help.c (help, man pages, completions) share. */
 #ifndef CKPT_PROGRAMS_CLI_CLI_IMPL_H
 #define CKPT_PROGRAMS_CLI_CLI_IMPL_H
 

@@ -1,6 +1,4 @@
-/* By default GNU's OpenMP spins for milliseconds at every barrier. When another program has one of the processors,
- * the thread that waits burns the very time slice the other one needs. Kernels that follow each other at once need only
- * a short spin. */
+/* By default GNU's OpenMP spins for milliseconds at every barrier. If another program shares the processors, a spinning thread takes the time that the thread it waits for needs. Kernels that follow each other closely need only a short spin. */
 #include "programs/cli/settle.h"
 
 #include <stdlib.h>

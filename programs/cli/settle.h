@@ -2,11 +2,7 @@
 #ifndef CKPT_PROGRAMS_CLI_SETTLE_H
 #define CKPT_PROGRAMS_CLI_SETTLE_H
 
-/* Call first in the main of a program that runs kernels, with main's argv: restarts the program once, as the same
- * process with the same arguments, with a short spin before a waiting thread sleeps (GOMP_SPINCOUNT), because GNU's
- * OpenMP reads that only while it is loaded. Returns when there is nothing to do: the variable is set, the user chose
- * an OMP_WAIT_POLICY, or the program cannot be restarted (then all is as before, only slower beside other work).
- * Changes no result. */
+/* Limits how long a waiting thread spins before it sleeps (GOMP_SPINCOUNT). Call it first in the main of a program that runs kernels, with main's argv. GNU's OpenMP reads the variable only while it is loaded, so the program is restarted once, as the same process with the same arguments. Returns if the variable or an OMP_WAIT_POLICY is set, or if the program cannot be restarted: it is then only slower beside other work. Changes no result. */
 void ckpt_cli_settle_threads(char *const *argv);
 
 #endif

@@ -1,4 +1,4 @@
-/* ckpt-compare: plans, profiles, traces or sweeps against one of their kind, with limits that fail a build. */
+/* ckpt-compare: compares plans, profiles, traces or sweeps with a base of their kind; limits can fail a build. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +11,17 @@
 enum { OUTPUTS = 8, LIMITS = 64 };
 
 static const ckpt_cli_option options[] = {
-    {"max", 'm', "METRIC=VALUE,...", "NEW may have that much: peak=6GiB,step_time=500ms; may be repeated"},
-    {"max-increase", 'i', "METRIC=VALUE,...", "NEW may have that much more than BASE: peak=0,step_time=3%"},
-    {"exit-code", 0, NULL, "exit with 1 when any metric is worse, or a plan no longer fits"},
-    {"warn-only", 0, NULL, "say what is exceeded, and exit with 0"},
-    {"force", 0, NULL, "compare what is not comparable, and say why it is not"},
-    {"alpha", 0, "P", "how often chance alone may make measured times differ as much as these (0.05)"},
-    {"output", 'o', "FILE", "write .txt, .md, .csv, .json, .xml (JUnit) or .html too; - is stdout; may be repeated"},
+    {"max", 'm', "METRIC=VALUE,...", "limit what NEW may have: peak=6GiB,step_time=500ms; repeatable"},
+    {"max-increase", 'i', "METRIC=VALUE,...",
+     "limit what NEW may have more than BASE: peak=0,step_time=3%; repeatable"},
+    {"exit-code", 0, NULL, "exit with 1 if any metric is worse, or a plan no longer fits"},
+    {"warn-only", 0, NULL, "report what exceeds a limit, but exit with 0"},
+    {"force", 0, NULL, "compare even what is not comparable, and say why it is not"},
+    {"alpha", 0, "P", "significance level of the test of measured times (0.05)"},
+    {"output", 'o', "FILE", "write .txt, .md, .csv, .json, .xml (JUnit) or .html too; - is stdout; repeatable"},
     {"format", 'f', "txt|md|csv|json|xml|html",
-     "form of all -o, whatever the files are called; without one of what is printed"},
-    {"json", 0, NULL, "print the answer as JSON"},
+     "format of every -o, whatever the files are called; without -o, of what is printed"},
+    {"json", 0, NULL, "print the result as JSON"},
     {"github", 0, NULL, "in GitHub Actions: add to the step's summary, and annotate the run"},
     {"list-metrics", 0, NULL, "print the metrics that limits may name, and exit"},
     {NULL, 0, NULL, NULL},
@@ -94,7 +95,7 @@ static int add_output(const ckpt_cli *cli, request *want, const char *path, cons
     return -1;
 }
 
-/* The forms that outputs have by their names, or by --format. */
+/* The form of each output, by its name or --format. */
 static int choose_forms(const ckpt_cli *cli, request *want)
 {
     for (int i = 0; i < want->output_count; i++) {
@@ -196,7 +197,7 @@ static ckpt_code write_form(const ckpt_compare_report *report, const output *to,
     return ckpt_file_write_text(to->path, &text, err);
 }
 
-/* For people, unless standard output has another form already. */
+/* Text for people, unless another form goes to standard output. */
 static ckpt_code print_text(const ckpt_cli *cli, const ckpt_compare_report *report, ckpt_err *err)
 {
     ckpt_text text;
@@ -205,7 +206,7 @@ static ckpt_code print_text(const ckpt_cli *cli, const ckpt_compare_report *repo
     return ckpt_file_write_text("-", &text, err);
 }
 
-/* GitHub shows at most 1 MiB of a step's summary, and nothing of a larger one. */
+/* GitHub shows nothing of a summary above 1 MiB. */
 static ckpt_code add_summary(const ckpt_compare_report *report, const char *path, ckpt_err *err)
 {
     const long most = 1 << 20;
@@ -230,7 +231,7 @@ static ckpt_code add_summary(const ckpt_compare_report *report, const char *path
     return fclose(file) == 0 || code != CKPT_OK ? code : CKPT_FAIL(err, CKPT_IO, "%.200s: %s", path, strerror(errno));
 }
 
-/* The runner reads commands from both streams; they go where no form of the report is. */
+/* GitHub's runner reads commands from both streams: they go to the one without a report. */
 static ckpt_code tell_github(const ckpt_compare_report *report, bool stdout_taken, ckpt_err *err)
 {
     const char *const path = getenv("GITHUB_STEP_SUMMARY");
@@ -292,10 +293,11 @@ int main(int argc, char **argv)
     ckpt_cli cli = {
         .program = "ckpt-compare",
         .usage = "ckpt-compare [options] BASE.json NEW.json...",
-        .about =
-            "Say what is better and worse in NEW than in BASE, and what made it so: two plans, profiles, traces or\n"
-            "sweeps, told by their \"format\". Several NEW are each compared with BASE. Planned bytes and times are\n"
-            "exact: one byte more is worse. Measured times differ where a test finds them significantly different.",
+        .about = "Show what is better and worse in NEW than in BASE, and why: two plans, profiles, traces or sweeps, "
+                 "told apart\n"
+                 "by their \"format\". Each of several NEW is compared with BASE. Planned bytes and times are exact: "
+                 "one byte\n"
+                 "more is worse. Measured times differ only where a statistical test says so.",
         .option = options,
         .example = examples,
         .status = "0 within limits, 1 a limit exceeded (with --exit-code: anything worse), 2 bad usage or input,\n"

@@ -1,4 +1,4 @@
-/* ckpt-graph: lower a model to a graph, or read one; write it as JSON or draw it. Links no kernel. */
+/* ckpt-graph: lowers a model to a graph, or reads a graph; writes it as JSON or draws it. Links no kernel. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,22 +16,22 @@
 enum { SETS = 64, RULES = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };
 
 static const ckpt_cli_option options[] = {
-    {"output", 'o', "FILE", "write .json, .dot, .svg, .png or .pdf; - (default) is standard output"},
+    {"output", 'o', "FILE", "file to write: .json, .dot, .svg, .png or .pdf; - (default) is standard output"},
     {"format", 'f', "json|dot|svg|png|pdf|netron",
-     "whatever the file is called; netron: an ONNX model as JSON, for Netron (default: json)"},
+     "format, whatever the file is called; netron: an ONNX model as JSON, for Netron (default: json)"},
     {"plan", 'P', "FILE", "show what this plan keeps, recomputes and offloads"},
-    {"fold", 0, "N",
-     "draw repeated blocks once when there are more than N layers (default: 300; micro-batches always)"},
-    {"profile", 'p', "FILE", "times and workspaces as ckpt-profile measured them"},
-    {"device", 'd', "NAME", "without a profile: roofline of this device, or of a JSON file's (default: cpu)"},
-    {"set", 0, "VAR=N", "override a variable of the model; may be repeated"},
-    {"dtype", 0, "TYPE", "of the model's activations: float32 or bfloat16 (default: as the model says)"},
+    {"fold", 0, "N", "draw repeated blocks once if there are more than N layers (default: 300; micro-batches always)"},
+    {"profile", 'p', "FILE", "times and workspaces that ckpt-profile measured"},
+    {"device", 'd', "NAME", "roofline for what no profile covers: a device's name, or its JSON file (default: cpu)"},
+    {"set", 0, "VAR=N", "override a variable of the model; repeatable"},
+    {"dtype", 0, "TYPE", "dtype of activations: float32 or bfloat16 (default: the model's)"},
     CKPT_SCHEME_OPTIONS,
-    {"checkpoint", 0, "PATTERN", "mark layers or blocks of that name, to be recomputed as a unit; as of ckpt-plan"},
-    {"keep", 0, "PATTERN", "mark layers that are never recomputed; repeatable, like the others"},
-    {"offload", 0, "PATTERN", "mark layers whose results go to the host"},
+    {"checkpoint", 0, "PATTERN",
+     "mark layers or blocks of that name to be recomputed as a unit, as in ckpt-plan; repeatable"},
+    {"keep", 0, "PATTERN", "mark layers of that name that are never recomputed; repeatable"},
+    {"offload", 0, "PATTERN", "mark layers of that name whose results go to the host; repeatable"},
     {"threads", 't', "N",
-     "threads that workspaces are counted for (default: the profile's, or all processors; a GPU has none)"},
+     "threads of the CPU's kernels, for workspaces (default: the profile's, or all processors; a GPU has none)"},
     {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
     {NULL, 0, NULL, NULL},
 };
@@ -252,7 +252,7 @@ static ckpt_code read_format(const char *path, ckpt_arena *out, bool *model, ckp
     return code;
 }
 
-/* By the scheme that is asked for, or else the plan's. */
+/* Lowers the model by the scheme of the command line, or else the plan's. */
 static ckpt_code lower(const char *path, const request *want, const ckpt_plan *plan, ckpt_arena *out,
                        ckpt_staged *staged, ckpt_err *err)
 {
@@ -282,11 +282,11 @@ static ckpt_code lower(const char *path, const request *want, const ckpt_plan *p
     return ckpt_staged_lower(network, profile, device, planned ? &plan->scheme : &want->scheme, out, staged, err);
 }
 
-/* What is marked. */
+/* The marked layers. */
 static ckpt_code choose(const request *want, const ckpt_graph *whole, ckpt_arena *out, const ckpt_graph **graph,
                         ckpt_err *err)
 {
-    ckpt_text notes; /* on units that stages split: of planning */
+    ckpt_text notes; /* on units that stages split: they concern planning */
     ckpt_text_init(&notes);
     const ckpt_code code = want->rule_count == 0 ? CKPT_OK
                            : whole == NULL
@@ -297,7 +297,7 @@ static ckpt_code choose(const request *want, const ckpt_graph *whole, ckpt_arena
     return code;
 }
 
-/* What the layers compute, and the shapes of what buffers hold. */
+/* For the picture: what layers compute, and the shapes of buffers. */
 static ckpt_code find_types(const ckpt_lowered *lowered, ckpt_arena *out, const ckpt_graph_types **types, ckpt_err *err)
 {
     const ckpt_graph *const graph = lowered->graph;

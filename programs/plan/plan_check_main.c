@@ -1,5 +1,4 @@
-/* ckpt-plan --check: is the plan in a file what its own options would make now, and does it still fit? Nothing is
- * written: a change that makes a plan worse, or comes without the new one, is to fail with the reason. */
+/* ckpt-plan --check: would the options in a plan file make the same plan now, and does the plan still fit? Writes nothing. In CI it fails, with the reason, for a change that makes a plan worse or leaves an old plan in place. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +6,7 @@
 #include "planner/replay/replay.h"
 #include "programs/plan/plan_job_impl.h"
 
-/* Options that decide what plan comes out, and those that leave it to chance or to other files. */
+/* Options that shape a plan, and those that make it depend on chance or on other files. */
 static const char *const repeatable[] = {
     "--budget",     "--reserve", "--strategy",      "--effort",   "--ignore-flags",    "--profile", "--device",
     "--set",        "--dtype",   "--threads",       "--link",     "--host-memory",     "--keep",    "--offload",
@@ -25,7 +24,7 @@ static bool is_one_of(const char *const *list, const char *word)
     return *list != NULL;
 }
 
-/* Of --policy the first clause that matches decides, not the last: another one stands instead. */
+/* A new --policy replaces the old one: within policies the first clause that matches decides, not the last. */
 static bool is_replaced(const ckpt_job *j, const char *option)
 {
     bool replaced = false;
@@ -35,8 +34,7 @@ static bool is_replaced(const ckpt_job *j, const char *option)
     return replaced;
 }
 
-/* The options of the plan that can be repeated, then those of the command line, which overrule them. `word` has room
- * for all. */
+/* The options of the plan that can be used again, then those of the command line, which overrule them. `word` has room for all. */
 static ckpt_code merge(const ckpt_job *j, const ckpt_plan *plan, const char **unrepeatable, const char **word,
                        int *count, ckpt_err *err)
 {
@@ -76,7 +74,7 @@ static ckpt_code merge(const ckpt_job *j, const ckpt_plan *plan, const char **un
     return CKPT_OK;
 }
 
-/* The command line that would make the plan again. */
+/* The command line that makes the plan. */
 static ckpt_code read_plan(ckpt_job *j, ckpt_plan **plan, const char **unrepeatable, ckpt_cli *cli, ckpt_err *err)
 {
     CKPT_TRY(ckpt_plan_read(j->request->check, j->out, plan, err));
@@ -97,7 +95,7 @@ static ckpt_code read_plan(ckpt_job *j, ckpt_plan **plan, const char **unrepeata
     return CKPT_OK;
 }
 
-/* What would be planned now. Where that is left to chance: the same steps, for the graph that is now. */
+/* The plan that would be made now. If the options leave it to chance: the steps of the file, for the current graph. */
 static ckpt_code plan_again(ckpt_job *j, const ckpt_review *review, ckpt_plan **now, ckpt_err *err)
 {
     if (review->unrepeatable == NULL) {
@@ -120,7 +118,7 @@ static ckpt_code plan_again(ckpt_job *j, const ckpt_review *review, ckpt_plan **
     return ckpt_job_record(j, j->request, false, *now, err);
 }
 
-/* The steps of the file, on the graph and under the budget that are now; by the checker that ckpt-train asks too. */
+/* Checks the steps of the file on the current graph and budget, as ckpt-train does. */
 static ckpt_code try_steps(const ckpt_job *j, ckpt_review *review, ckpt_err *err)
 {
     ckpt_plan plan = *review->was;
@@ -150,7 +148,7 @@ static ckpt_code try_steps(const ckpt_job *j, ckpt_review *review, ckpt_err *err
     return code;
 }
 
-/* ckpt-plan, the options of the plan that would be made now, and where to. */
+/* The command that writes the new plan. */
 static ckpt_code find_command(const ckpt_job *j, ckpt_review *review, ckpt_err *err)
 {
     const ckpt_plan *const now = review->now;

@@ -1,5 +1,4 @@
-/* ckpt-plan: a model or a graph and a budget in, a plan out; or the curve over all budgets, the largest model that
- * fits, what each layer costs, all strategies in a table, whether a plan still is what would be planned. */
+/* ckpt-plan: makes a plan from a model or a graph and a budget. Or a curve over budgets, the largest model that fits, the cost of each layer, a table of strategies, a check of an older plan. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +25,7 @@ static bool is_interrupted(void *context)
     return interrupted != 0;
 }
 
-/* Once: the second Ctrl-C ends the program where it stands. */
+/* The first Ctrl-C stops planning, the second ends the program. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
@@ -76,7 +75,7 @@ static ckpt_code write_trace(const ckpt_job *j, const ckpt_plan *plan, ckpt_err 
     return ckpt_job_trace(j, predicted, j->request->trace, err);
 }
 
-/* Ended early, by Ctrl-C or --time-limit: said on standard error, the answer stays what it is. */
+/* Notes on standard error that Ctrl-C or --time-limit ended the search; the result stays valid. */
 static void note_end(const ckpt_job *j, bool early)
 {
     if (interrupted) {
@@ -86,8 +85,7 @@ static void note_end(const ckpt_job *j, bool early)
     }
 }
 
-/* What is written for a plan: its file, its trace. `made_by`: the request, or of --maximize the one with its answer;
- * `early`: ended before the search was done. */
+/* Writes the plan's file and trace. `made_by`: the request, for --maximize the one with the value it found; `early`: the search was ended early. */
 static ckpt_code write_files(ckpt_job *j, const ckpt_request *made_by, bool early, ckpt_plan *plan, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
@@ -104,7 +102,7 @@ static ckpt_code nothing_found(ckpt_err *err)
     return CKPT_FAIL(err, CKPT_INTERRUPTED, "interrupted before any plan was found");
 }
 
-/* What is set was done, and all for nothing; or it cannot be done. */
+/* Warns if the set checkpoints save nothing, or cannot be obeyed. */
 static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
 {
     char shown[CKPT_UNITS_TEXT];
@@ -186,7 +184,7 @@ static void report_baselines(void *context, int done, int count)
     ckpt_cli_progress("baselines", done, count, ckpt_clock_ns() - report_begin);
 }
 
-/* To the file as its name says, or to standard output. */
+/* Writes the curve to the file, in the format of its name, or to standard output. */
 static ckpt_code write_curve(ckpt_job *j, const ckpt_curve *curve, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
@@ -245,7 +243,7 @@ static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const c
     ckpt_code code = ckpt_source_read(&document, &asked, out, &s, err);
     code = code == CKPT_OK ? ckpt_source_choose(&s, &asked, out, err) : code;
     *exists = code == CKPT_OK;
-    if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model has read well: it is the value */
+    if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model itself reads: the value is wrong */
         *err = (ckpt_err){0};
         return CKPT_OK;
     }
@@ -262,7 +260,7 @@ static bool has_variable(const ckpt_model *model, const char *name)
     return has;
 }
 
-/* As if the answer had been asked for with --set; but its plan was begun with those of smaller values. */
+/* Adds the value found as a --set. Its plan was searched from those of smaller values, so --start is none of its options. */
 static ckpt_code write_largest(ckpt_job *j, const ckpt_maximum *maximum, ckpt_err *err)
 {
     ckpt_request r = *j->request;
@@ -380,8 +378,7 @@ int main(int argc, char **argv)
     ckpt_cli cli = {
         .program = "ckpt-plan",
         .usage = "ckpt-plan --budget SIZE [options] model.json",
-        .about =
-            "Plan one training step of a ckpt-model or ckpt-graph file so that it fits the budget in the least time.",
+        .about = "Plan one training step of a ckpt-model or ckpt-graph file: the fastest step that fits the budget.",
         .option = ckpt_request_options,
         .argc = argc,
         .argv = argv,

@@ -14,28 +14,28 @@ enum { POINTS_MAX = 10000 };
 const ckpt_cli_option ckpt_request_options[] = {
     CKPT_BUDGET_OPTIONS(ROW)
     {"output", 'o', "FILE",
-     "write the plan, or the curve of --sweep as .csv or .json (which ckpt-view draws); - is stdout"},
+     "write the plan, or the curve of --sweep as .csv or .json (for ckpt-view); - is stdout"},
     CKPT_MODEL_OPTIONS(ROW)
     CKPT_SCHEME_OPTIONS,
     CKPT_LINK_OPTIONS(ROW)
-    {"sweep", 0, "N", "time over N budgets, from the least that can be met to --budget or keep-all's peak"},
-    {"baselines", 0, NULL, "of --sweep: what people do without a planner too, at the same budgets"},
-    {"check", 0, "FILE", "plan nothing new: whether that plan is what its options, and those given, would make now"},
-    {"maximize", 0, "VAR", "the largest value of VAR that fits; throughput[:VAR]: the most VAR (batch) per second"},
-    {"max-overhead", 0, "PERCENT", "of --maximize: the step takes at most that much longer than keep-all, e.g. 20%"},
-    {"explain", 0, NULL, "per layer: bytes kept, time recomputed; and what more budget would buy"},
-    {"compare-strategies", 0, NULL, "all strategies and baselines at the budget, in a table"},
-    {"pack", 0, "FILE", "no plan: offsets for the buffers of a CSV file with columns id, lower, upper, size"},
-    {"capacity", 0, "SIZE", "of --pack: bytes there are, or a share of the most that is ever live (100%)"},
+    {"sweep", 0, "N", "plan at N budgets, from the minimum to --budget or keep-all's peak"},
+    {"baselines", 0, NULL, "with --sweep: also what people do without a planner, at the same budgets"},
+    {"check", 0, "FILE", "check the plan FILE: would its options, and those given, make the same plan now?"},
+    {"maximize", 0, "VAR", "find the largest value of VAR that fits; throughput[:VAR]: the most VAR (batch) per second"},
+    {"max-overhead", 0, "PERCENT", "with --maximize: the step may take that much longer than keep-all, e.g. 20%"},
+    {"explain", 0, NULL, "show per layer the bytes kept and the time recomputed, and what more budget would buy"},
+    {"compare-strategies", 0, NULL, "show all strategies and baselines at the budget in a table"},
+    {"pack", 0, "FILE", "place the buffers of a CSV file with columns id, lower, upper, size; no plan is made"},
+    {"capacity", 0, "SIZE", "with --pack: bytes available, or a percentage of the largest live set (100%)"},
     {"trace", 0, "FILE", "write the predicted trace; - is stdout"},
-    {"json", 0, NULL, "print the answer as JSON"},
+    {"json", 0, NULL, "print the result as JSON"},
     {"list-strategies", 0, NULL, "print the strategies and exit"},
     {NULL, 0, NULL, NULL},
 };
 /* clang-format on */
 #undef ROW
 
-/* What is asked of one graph, and that is not said; NULL: nothing. */
+/* The option that works on one graph only; NULL: none was given. */
 static const char *for_one(const ckpt_request *r)
 {
     static const char *const question[] = {
@@ -152,7 +152,7 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
     return -1;
 }
 
-/* What would have to share standard output, or would be written nowhere. */
+/* Refuses two results on standard output, and results that would be written nowhere. */
 static int check_output(const ckpt_cli *cli, const ckpt_request *r)
 {
     const bool plan_there = ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
@@ -174,7 +174,7 @@ static int check_output(const ckpt_cli *cli, const ckpt_request *r)
                : -1;
 }
 
-/* --check writes nothing, and what it asks for must come out the same every time. */
+/* --check writes nothing, and needs a plan that is the same every time. */
 static int check_check(const ckpt_cli *cli, const ckpt_request *r)
 {
     if (r->output != NULL || r->trace != NULL) {
@@ -187,20 +187,21 @@ static int check_check(const ckpt_cli *cli, const ckpt_request *r)
     return -1;
 }
 
-/* What does not go together. */
+/* Refuses options that do not go together. */
 static int check_request(const ckpt_cli *cli, const ckpt_request *r)
 {
     ckpt_err err = {0};
     if (r->question == CKPT_ASK_PACKING) {
         return check_pack(cli, r);
     }
-    if (r->question != CKPT_ASK_CHECK && ckpt_request_check_asked(r, &err) != CKPT_OK) { /* a plan may say the rest */
+    if (r->question != CKPT_ASK_CHECK &&
+        ckpt_request_check_asked(r, &err) != CKPT_OK) { /* the plan's own options may complete it */
         return ckpt_cli_usage(cli, "%s", err.msg);
     }
     if (r->capacity != NULL) {
         return ckpt_cli_usage(cli, "--capacity is for --pack; a plan has a --budget");
     }
-    if (r->input == NULL && r->question != CKPT_ASK_CHECK) { /* a plan may say what it was made of */
+    if (r->input == NULL && r->question != CKPT_ASK_CHECK) { /* the plan's own options may name it */
         return ckpt_cli_usage(cli, "wanted a model or graph file");
     }
     if (r->max_overhead >= 0 && r->question != CKPT_ASK_MAXIMUM) {

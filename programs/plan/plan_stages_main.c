@@ -28,7 +28,7 @@ static ckpt_code name_file(const char *path, int number, ckpt_arena *out, const 
     return *name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "name of a file");
 }
 
-/* Of "6GB,5GB,50%" that of one stage; of "6GB" that for every stage. */
+/* The budget of one stage: its part of "6GB,5GB,50%", or all of "6GB". */
 static ckpt_code find_budget(const ckpt_request *r, int number, ckpt_arena *out, const char **budget, ckpt_err *err)
 {
     const char *at = r->asked.budget;
@@ -60,10 +60,10 @@ static ckpt_code plan_stage(ckpt_job *j, stage *all, int number, ckpt_err *err)
     s->request.asked.stage_given = true;
     CKPT_TRY(find_budget(j->request, number, j->out, &s->request.asked.budget, err));
     CKPT_TRY(name_file(j->request->output, number, j->out, &s->request.output, err));
-    s->request.trace = NULL; /* on the clock of all stages, when they are there */
+    s->request.trace = NULL; /* on the clock of all stages, if they are planned */
     s->job = *j;
     s->job.request = &s->request;
-    CKPT_TRY(ckpt_job_options(&s->job, err)); /* a time limit is each stage's own */
+    CKPT_TRY(ckpt_job_options(&s->job, err)); /* every stage has the whole time limit */
     CKPT_TRY(number == 0 ? ckpt_job_begin(&s->job, err)
                          : ckpt_job_begin_stage(&s->job, &all[0].job.planning.source, err));
     return ckpt_job_plan(&s->job, &s->plan, err);

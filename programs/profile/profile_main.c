@@ -1,5 +1,4 @@
-/* ckpt-profile: runs the layers of a model one by one and writes what they cost; or runs a program and writes what it
- * did on a GPU; or reads what another tool wrote of a program. */
+/* ckpt-profile: measures the layers of a model one by one; or records what a program does on GPUs; or converts what another tool recorded. */
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -34,7 +33,7 @@ static void show_note(void *context, const char *line)
     note(line);
 }
 
-/* Layers of a model. */
+/* ---- layers of a model ---- */
 
 /* The network as this device runs it: a GPU's has no threads. */
 static ckpt_code lower_model(const ckpt_profile_request *request, const ckpt_device *device, ckpt_arena *arena,
@@ -60,8 +59,7 @@ static ckpt_code describe(const ckpt_device *device, const ckpt_cli *cli, ckpt_a
     return device->api->gpu ? ckpt_machine_set_gpu(machine, name, arena, err) : CKPT_OK;
 }
 
-/* The data sheet to compare with: the one that was named, else this GPU's where it is known. The table's CPU is what
- * kernels were fitted on and no product, so a CPU must be named. */
+/* The data sheet to compare with: the named one, else this GPU's if it is known. The table's CPU is a fit to recordings and no product, so a CPU's must be named. */
 static ckpt_code choose_roofline(const ckpt_profile_request *request, const ckpt_device *device, ckpt_arena *arena,
                                  const ckpt_device_model **roofline, ckpt_err *err)
 {
@@ -73,7 +71,7 @@ static ckpt_code choose_roofline(const ckpt_profile_request *request, const ckpt
     return CKPT_OK;
 }
 
-/* Without a recorder a profile has the times of the device's events: less, but no reason to stop. */
+/* Without a recorder, times are taken from the device's events: less exact, but no error. */
 static ckpt_code open_recorder(const ckpt_profile_request *request, ckpt_device *device, ckpt_recorder **recorder,
                                ckpt_bytes *device_bytes, ckpt_err *err)
 {
@@ -158,7 +156,7 @@ static ckpt_code profile_layers(const ckpt_profile_request *request, const ckpt_
     return code;
 }
 
-/* What another tool wrote. */
+/* ---- recordings of other tools ---- */
 
 static ckpt_code write_trace(const ckpt_profile_request *request, const ckpt_trace *trace, ckpt_err *err)
 {
@@ -219,8 +217,7 @@ static ckpt_code import_file(const ckpt_profile_request *request, ckpt_arena *ar
     return write_trace(request, trace, err);
 }
 
-/* As the command ended. Who waits for us may want to know that it was a signal: a shell's loop ends at Ctrl-C only when
- * its program dies of it. */
+/* Ends as the command did, by the same signal too: a shell's loop ends at Ctrl-C only if its program dies of it. */
 static int end_as(int exit_code)
 {
     if (exit_code < 0) {
@@ -229,7 +226,7 @@ static int end_as(int exit_code)
         sigemptyset(&one);
         sigaddset(&one, -exit_code);
         fflush(NULL);
-        setrlimit(RLIMIT_CORE, &none); /* the command's core is the one that is wanted */
+        setrlimit(RLIMIT_CORE, &none); /* the command's core dump is the one that helps */
         signal(-exit_code, SIG_DFL);
         sigprocmask(SIG_UNBLOCK, &one, NULL);
         raise(-exit_code);
@@ -238,7 +235,7 @@ static int end_as(int exit_code)
     return exit_code;
 }
 
-/* A program. How it ended is how this one ends, whatever became of the recording. */
+/* Records a program. This program ends as the recorded one did, whatever became of the recording. */
 static int record_command(const ckpt_profile_request *request, const ckpt_cli *cli)
 {
     const ckpt_command command = {
@@ -273,10 +270,10 @@ int main(int argc, char **argv)
         .usage = "ckpt-profile [options] model.json\n"
                  "       ckpt-profile [-o trace.json] -- COMMAND...\n"
                  "       ckpt-profile [-o FILE] --import FILE [--times FILE]",
-        .about =
-            "Measure what every distinct layer of a model costs, on random data. Or run any CUDA program as it is and\n"
-            "record what it does on GPUs as a trace; its exit status is then this program's. Or make a trace or graph\n"
-            "of what another tool recorded.",
+        .about = "Measure what each distinct layer of a model costs, on random data. Or run a CUDA program as it is, "
+                 "record\n"
+                 "what it does on GPUs as a trace, and exit as it does. Or make a trace or graph of what another tool "
+                 "recorded.",
         .option = ckpt_profile_option_table,
         .argc = argc,
         .argv = argv,

@@ -1,4 +1,4 @@
-/* What ckpt-profile says when it has measured: a few lines, the most expensive parts of a step first. */
+/* The summary of ckpt-profile: a few lines, the most expensive parts of a step first. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,19 +6,19 @@
 #include "programs/profile/profile_request_impl.h"
 
 const ckpt_cli_option ckpt_profile_option_table[] = {
-    {"output", 'o', "FILE", "where it goes; default: - (standard output), and ckpt-trace.json for a COMMAND"},
+    {"output", 'o', "FILE", "file to write; - is standard output (default: -, and ckpt-trace.json for a COMMAND)"},
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
     {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15, and up to 1000 in 5 ms)"},
-    {"seconds", 0, "S", "stop repeating one direction of a layer after S seconds (default 0.4)"},
+    {"seconds", 0, "S", "stop repeating a direction of a layer after S seconds (default 0.4)"},
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},
-    {"dtype", 0, "float32|bfloat16", "in place of the model's dtype; bfloat16 on a GPU"},
-    {"warm", 0, NULL, "leave a GPU's cache as the run before left it, instead of overwriting it"},
-    {"no-tune", 0, NULL, "products, convolutions and attention by what comes first on a GPU, not by the fastest timed"},
-    {"no-cupti", 0, NULL, "time a GPU's layers by its events; no kernels are recorded"},
-    {"roofline", 0, "NAME", "device whose data sheet is compared with, or its JSON file (default: this GPU's)"},
-    {"import", 0, "FILE", "PyTorch's memory snapshot or ExecutionTrace, or a Chrome trace: make a trace or graph"},
-    {"times", 0, "FILE", "Kineto trace with the times of an imported ExecutionTrace"},
+    {"dtype", 0, "float32|bfloat16", "replace the model's dtype; bfloat16 needs a GPU"},
+    {"warm", 0, NULL, "do not flush a GPU's cache between runs"},
+    {"no-tune", 0, NULL, "take the first algorithm that a GPU's libraries offer, instead of timing all of them"},
+    {"no-cupti", 0, NULL, "time a GPU's layers by its events; record no kernels"},
+    {"roofline", 0, "NAME", "compare with the data sheet of this device: a name, or its JSON file (default: this GPU)"},
+    {"import", 0, "FILE", "make a trace or graph of PyTorch's memory snapshot or ExecutionTrace, or of a Chrome trace"},
+    {"times", 0, "FILE", "with --import of an ExecutionTrace: the Kineto trace that has its times"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -44,7 +44,7 @@ static bool parse_count(const char *text, int min, int max, int *count)
     return true;
 }
 
-/* Options of layers alone that take a number or nothing. false: `name` is none of them. *exit_code 0: fine. */
+/* Options for measuring layers. False: `name` is none of them. *exit_code 0: the value is good. */
 static bool take_measuring(ckpt_cli *cli, const char *name, const char *value, ckpt_profile_request *r, int *exit_code)
 {
     double seconds = 0;

@@ -29,8 +29,7 @@ extern const ckpt_cli_option ckpt_profile_option_table[];
 /* `request` comes with the defaults and with room for every --set. 0: go on; else the program's exit code + 1. */
 int ckpt_profile_parse(ckpt_cli *cli, ckpt_profile_request *request);
 
-/* Some lines for people: what a step takes by the sum of its layers, where most of it goes and how near that is to
- * `roofline` (NULL: not looked at), what was recorded. */
+/* Adds some lines for people: the time of a step as the sum of its layers, the most expensive parts and how near they are to `roofline` (NULL: not compared), and what was recorded. */
 CKPT_MUST_USE ckpt_code ckpt_profile_summary(const ckpt_profile *profile, const ckpt_device_model *roofline,
                                              ckpt_ns spent_ns, ckpt_arena *scratch, ckpt_text *text, ckpt_err *err);
 

@@ -17,7 +17,7 @@ static void make_row(uint64_t step, float loss, char row[ROW_MAX])
     snprintf(row, ROW_MAX, "%" PRIu64 ",%.9g,%a\n", step, (double)loss, (double)loss);
 }
 
-/* Where the log goes on: after the row of `step`. */
+/* The end of the row of `step`, where the log continues. */
 static ckpt_code find_end(const ckpt_loss_log *log, uint64_t step, float loss, off_t *end, ckpt_err *err)
 {
     char row[ROW_MAX], wanted[ROW_MAX];

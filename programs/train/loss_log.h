@@ -20,9 +20,7 @@ typedef struct ckpt_loss_log {
     char buffer[256]; /* the stream's, so that it allocates none between steps */
 } ckpt_loss_log;
 
-/*   resumed   go on after the row of `step` (0: after the header), which must say `loss`; where there is no file, it
- *             is begun. False: a new file.
- * Errors: CKPT_IO, CKPT_BAD_INPUT (no loss log, or one of another run). `log` must stay where it is until close. */
+/* `resumed`: continue after the row of `step` (0: after the header), which must have `loss`; a missing file is created. Else create a new file. Errors: CKPT_IO, CKPT_BAD_INPUT (no loss log, or one of another run). `log` must not move until it is closed. */
 CKPT_MUST_USE ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed, uint64_t step,
                                            float loss, ckpt_err *err);
 void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss);

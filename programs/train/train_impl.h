@@ -1,4 +1,4 @@
-/* A training as ckpt-train's own files share it. */
+/* The state of a training, shared by the files of ckpt-train. */
 #ifndef CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
 #define CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
 
@@ -11,7 +11,7 @@
 
 enum { CKPT_TIMES_KEPT = 4097 };
 
-/* What a rank tells about its memory. */
+/* The memory of a rank. */
 typedef struct ckpt_rank_peak {
     ckpt_bytes budget, planned, measured; /* measured 0: no step was done */
 } ckpt_rank_peak;
@@ -21,10 +21,10 @@ typedef struct ckpt_training {
     ckpt_arena arena;
     ckpt_ranks *ranks; /* NULL: this process is alone */
     int rank, rank_count;
-    unsigned char *wish;        /* per rank: does it want to stop? */
+    unsigned char *vote;        /* per rank: its error code, or whether it wants to stop */
     const ckpt_rank_peak *peak; /* per rank, when the training is over */
     bool agreed;                /* all ranks know that one of them failed, and stop alike */
-    bool told;                  /* and another one tells why */
+    bool told;                  /* and another rank prints why */
     bool stopped;               /* by a signal to some rank, before the last step */
     const char *trace_path;     /* NULL: this rank writes none */
     const ckpt_lowered *lowered;
@@ -48,7 +48,7 @@ typedef struct ckpt_training {
     int64_t times;
 } ckpt_training;
 
-/* Lines for people at the start, and at the end those or one JSON object; `weights`: their digest; NULL: not made. */
+/* Adds lines for people at the start, and lines or one JSON object at the end. `weights`: digest; NULL: none. */
 void ckpt_train_say_start(const ckpt_training *training, ckpt_text *text);
 CKPT_MUST_USE ckpt_code ckpt_train_say_end(ckpt_training *training, const char *weights, ckpt_text *text,
                                            ckpt_err *err);
@@ -59,7 +59,7 @@ ckpt_bytes ckpt_train_peak(const ckpt_training *training);
 /* "{"micro_batches": 4, ...}" without the stage and what is for times alone. */
 void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text);
 
-/* Nothing is said of the training: standard output has one file, or this is not the rank that speaks. */
+/* Print nothing about the training? True if a file goes to standard output, or this is not the rank that prints. */
 bool ckpt_train_is_quiet(const ckpt_training *training);
 
 /* ---- train_ranks.c: this process among the others; with one rank nothing happens ---- */
@@ -67,56 +67,53 @@ bool ckpt_train_is_quiet(const ckpt_training *training);
 /* Join, when this process was started as one of several; collective. */
 CKPT_MUST_USE ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err);
 
-/* All or none: where a rank failed, all fail, and the first that did tells why. Collective. */
+/* If one rank failed, all fail, and the first of the failed ranks prints why. Collective. */
 CKPT_MUST_USE ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *err);
 
-/* options.plan becomes this rank's plan file: it stays, or is its stage's beside it. */
+/* Makes options.plan this rank's plan file: the file itself, or the one of its stage beside it. */
 CKPT_MUST_USE ckpt_code ckpt_train_find_plan(ckpt_training *training, ckpt_err *err);
 
-/* Is the plan for so many ranks, and for the stage of this one? Errors: CKPT_BAD_INPUT, with the command that is. */
+/* Is the plan for this number of ranks, and for this rank's stage? Errors: CKPT_BAD_INPUT, with the right command. */
 CKPT_MUST_USE ckpt_code ckpt_train_check_world(const ckpt_training *training, const ckpt_cli *cli, ckpt_err *err);
 
-/* Do all ranks want the same: model, scheme and steps, before the device is filled; and when all is read, seed, step,
- * data and all that a state must agree on? Collective. Errors: CKPT_BAD_INPUT, on the ranks that differ from the first,
- * with the first thing that does. */
+/* Do all ranks train the same? Before the device is filled: model, scheme and steps. After all files are read: seed, step, data and the rest of a state's header. Collective. Errors: CKPT_BAD_INPUT on ranks that differ from rank 0, with the first difference. */
 CKPT_MUST_USE ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err);
 
-/* Where this rank's trace goes: of every stage one, of the first replica. */
+/* Sets this rank's trace file: the first replica writes one for each stage. */
 CKPT_MUST_USE ckpt_code ckpt_train_find_trace(ckpt_training *training, ckpt_err *err);
 
 /* Was any rank asked to stop? Collective. */
 CKPT_MUST_USE ckpt_code ckpt_train_stop_together(ckpt_training *training, bool *stop, ckpt_err *err);
 
-/* From now on the line of a rank that loses another one says from which state to go on. `step`: of the state in
- * `path`; NULL: there is none. */
+/* Sets what a rank prints when it loses another one: the state to resume from. `step`: of the state in `path` (NULL: no state). */
 void ckpt_train_note_state(const ckpt_training *training, const char *path, uint64_t step);
 
-/* What every rank planned and measured. Collective. */
+/* Collects what every rank planned and measured. Collective. */
 CKPT_MUST_USE ckpt_code ckpt_train_collect_peaks(ckpt_training *training, ckpt_err *err);
 /* Did all ranks measure what they had planned? */
 bool ckpt_train_peaks_hold(const ckpt_training *training);
 
 /* ---- train_loop.c ---- */
 
-/* Steps until options.steps or a signal, with states, log and traces; or the loss of batches, without training. */
+/* Trains until options.steps or a signal, with states, log and traces; or evaluates the loss of batches. */
 CKPT_MUST_USE ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err);
 
-/* The trace of the last step, where one is wanted. */
+/* Writes the trace of the last step, if one is wanted. */
 CKPT_MUST_USE ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err *err);
 
 /* ---- train_open.c ---- */
 
-/* Of several ranks with --device cuda each has the GPU of its number on its host. */
+/* With --device cuda each of several ranks takes the GPU of its number on its host. */
 CKPT_MUST_USE ckpt_code ckpt_train_open_device(ckpt_training *training, ckpt_err *err);
-/* Messages between GPUs by NCCL, or as before where there is MPI. Collective. */
+/* Lets NCCL carry messages between GPUs; without NCCL MPI carries them. Collective. */
 CKPT_MUST_USE ckpt_code ckpt_train_carry(ckpt_training *training, ckpt_err *err);
-/* --budget is for all that the process takes on the device. */
+/* Checks --budget, which is for everything the process takes on the device. */
 CKPT_MUST_USE ckpt_code ckpt_train_check_budget(ckpt_training *training, ckpt_err *err);
-/* The executor. On a GPU collective. */
+/* Opens the executor. Collective on a GPU. */
 CKPT_MUST_USE ckpt_code ckpt_train_open_executor(ckpt_training *training, ckpt_err *err);
-/* State, data, trace and log. */
+/* Opens state, data, trace and log. */
 CKPT_MUST_USE ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err);
 
 #endif

@@ -5,8 +5,7 @@
 #include "core/base/file.h"
 #include "programs/train/train_impl.h"
 
-/* On the CPU every step is traced. A GPU replays its steps, and tracing one costs: there the first is traced, so that
- * there is one whatever happens, and the last. */
+/* On the CPU every step is traced. A GPU replays its steps, and tracing costs time: there the first step is traced, so that there is a trace whatever happens, and the last one. */
 static bool wants_trace(const ckpt_training *training, uint64_t step)
 {
     const ckpt_train_options *const options = &training->options;
@@ -20,7 +19,7 @@ static void say_unrecorded(const char *why)
     fprintf(stderr, "ckpt-train: no kernels are recorded, times are between events of the device: %s\n", why);
 }
 
-/* Only the last step is recorded: a recorder makes every kernel dearer and keeps what it hears of. */
+/* Only the last step is recorded: recording slows every kernel and takes memory. */
 static void open_recorder(ckpt_training *training, uint64_t step)
 {
     if (!training->device->api->gpu || step + 1 != (uint64_t)training->options.steps) {
@@ -91,7 +90,7 @@ static ckpt_code save(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What is left, a few times a second. */
+/* Shows progress a few times a second. */
 static void report(const ckpt_training *training, ckpt_ns begun, ckpt_ns *said)
 {
     const ckpt_ns now = ckpt_clock_ns();
@@ -102,7 +101,7 @@ static void report(const ckpt_training *training, ckpt_ns begun, ckpt_ns *said)
     }
 }
 
-/* The batches of the step that is `ahead` steps from the next one. */
+/* Fills the inputs with the batches of the step that is `ahead` of the next one. */
 static void fill(ckpt_training *training, uint64_t ahead)
 {
     const ckpt_network *const network = training->lowered->network;
@@ -169,8 +168,7 @@ ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The lengths of the other steps, oldest first, before anybody sorts the ring. The step that is in the trace is the
- * latest on a CPU, and on a GPU not in the ring. */
+/* Adds the times of the other steps, oldest first; must run before the ring is sorted. The traced step is the latest in the ring on a CPU, and not in the ring on a GPU. */
 static ckpt_code add_step_times(ckpt_training *training, ckpt_err *err)
 {
     enum { MOST = CKPT_TIMES_KEPT - 1 };

@@ -1,5 +1,4 @@
-/* ckpt-train: trains a model by a plan. Which step runs when, and where every byte lies, was decided by ckpt-plan;
- * this program only checks that the plan is of this model, and follows it. */
+/* ckpt-train: trains a model by a plan. ckpt-plan decided which step runs when, and where every byte lies. This program checks that the plan is of this model, and follows it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "programs/cli/settle.h"
 #include "programs/train/train_impl.h"
 
-/* Model and plan, until the plan is known to be of this model and sound. */
+/* Reads model and plan and checks that the plan is sound and of this model. */
 static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     ckpt_train_options *const options = &training->options;
@@ -39,7 +38,7 @@ static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err 
     return CKPT_OK;
 }
 
-/* The step as the profile's times have it: what the measured one is held against. */
+/* Predicts the step by the profile's times, to compare the measured one with. */
 static ckpt_code predict(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
@@ -50,12 +49,12 @@ static ckpt_code predict(ckpt_training *training, ckpt_err *err)
     const ckpt_profile *profile = NULL;
     CKPT_TRY(ckpt_profile_read(options->profile, arena, &profile, err));
     CKPT_TRY(ckpt_train_check_profile(profile, training->device, err));
-    const ckpt_device_model *device = NULL; /* its times are for layers that state none */
+    const ckpt_device_model *device = NULL; /* gives the times of layers that the profile lacks */
     CKPT_TRY(ckpt_device_model_find(options->gpu ? "h200" : "cpu", arena, &device, err));
     const ckpt_lowered *lowered = NULL;
     CKPT_TRY(ckpt_network_lower(training->lowered->network, profile, device, arena, &lowered, err));
     ckpt_graph graph = *lowered->graph;
-    if (!graph.has_link) { /* a CPU's copies are foretold by nobody */
+    if (!graph.has_link) { /* copies of a CPU are not predicted */
         graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_MAX;
     }
     return ckpt_plan_simulate(training->plan, &graph, arena, &training->predicted, err);
@@ -109,8 +108,7 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
     return print_end(training, weights, err);
 }
 
-/* Each rank on its own. What is refused is refused before the device is filled, and once more with all that the set-up
- * has brought there. */
+/* Each rank on its own. The budget is checked before the device is filled, and again after set-up. */
 static ckpt_code open_all(ckpt_training *training, ckpt_err *err)
 {
     CKPT_TRY(ckpt_train_open_device(training, err));
@@ -118,7 +116,7 @@ static ckpt_code open_all(ckpt_training *training, ckpt_err *err)
     return ckpt_train_check_budget(training, err);
 }
 
-/* Together: whenever ranks could wait for one that has failed, they agree first. */
+/* All ranks together: before any step at which ranks could wait for a failed one, they agree. */
 static ckpt_code set_up(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     CKPT_TRY(ckpt_train_join(training, err));
@@ -161,12 +159,12 @@ static void close_all(ckpt_training *training)
     ckpt_arena_fini(&training->arena);
 }
 
-/* One line, of this rank or of the one whose failure stops all of them. */
+/* Prints one line: this rank's error, unless another rank, whose failure stops all, prints its own. */
 static int fail(ckpt_training *training, const ckpt_cli *cli, const ckpt_err *err)
 {
     const bool alone = training->ranks == NULL || training->agreed;
     if (!alone) {
-        ckpt_ranks_give_up(training->ranks, err->msg); /* before the own line: the others' have it, too */
+        ckpt_ranks_give_up(training->ranks, err->msg); /* first, so that the others' lines can have it */
     }
     const int exit_code = training->told ? ckpt_exit_code(err->code) : ckpt_cli_fail(cli, err);
     if (!alone) {
@@ -184,8 +182,8 @@ int main(int argc, char **argv)
         .program = "ckpt-train",
         .usage = "ckpt-train --plan plan.json [options] model.json",
         .about =
-            "Train a model by a plan: same bits as without one, in the memory the plan says. Micro-batches, ranks and\n"
-            "pipeline stages are the plan's: of several ranks, mpirun -n RANKS ckpt-train ...",
+            "Train a model by a plan: the same bits as without one, in the memory the plan says. Micro-batches, ranks\n"
+            "and pipeline stages are those of the plan; several ranks: mpirun -n RANKS ckpt-train ...",
         .option = ckpt_train_option_table,
         .argc = argc,
         .argv = argv,

@@ -1,4 +1,4 @@
-/* What a training of ckpt-train needs before its first step: device, executor, state, data, trace, log. */
+/* Opens what a training needs before its first step: device, executor, state, data, trace, log. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,7 +100,7 @@ ckpt_code ckpt_train_open_executor(ckpt_training *training, ckpt_err *err)
     return ckpt_executor_create(training->device, training->lowered, training->plan, &made, &training->executor, err);
 }
 
-/* On a GPU only where a trace is wanted: stamps, two for every step of the plan, take memory of the driver. */
+/* On a GPU only if a trace is wanted: two time stamps for every step of the plan take driver memory. */
 static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     ckpt_device *const device = training->device;
@@ -127,7 +127,7 @@ static ckpt_code resume(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Where nothing can be written is found before the training. State and log are rank 0's. */
+/* Finds out before the training whether files can be written. Rank 0 has state and log. */
 static ckpt_code probe(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;

@@ -10,8 +10,8 @@ ckpt_code ckpt_train_join(ckpt_training *training, ckpt_err *err)
 {
     training->rank_count = 1;
     CKPT_TRY(ckpt_ranks_started(&training->rank_count, err));
-    training->wish = CKPT_NEW(&training->arena, unsigned char, training->rank_count);
-    if (training->wish == NULL) {
+    training->vote = CKPT_NEW(&training->arena, unsigned char, training->rank_count);
+    if (training->vote == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d ranks", training->rank_count);
     }
     if (training->rank_count == 1) {
@@ -30,16 +30,16 @@ ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *er
     }
     const unsigned char mine = (unsigned char)code;
     ckpt_err lost = {0};
-    if (ckpt_ranks_allgather(training->ranks, &mine, training->wish, 1, &lost) != CKPT_OK) {
+    if (ckpt_ranks_allgather(training->ranks, &mine, training->vote, 1, &lost) != CKPT_OK) {
         return code != CKPT_OK ? code : CKPT_FAIL(err, lost.code, "%s", lost.msg);
     }
     for (int r = 0; r < training->rank_count; r++) {
-        if (training->wish[r] != CKPT_OK) {
+        if (training->vote[r] != CKPT_OK) {
             training->agreed = true;
             training->told = r != training->rank;
             return code != CKPT_OK
                        ? code
-                       : CKPT_FAIL(err, (ckpt_code)training->wish[r], "rank %d of %d failed", r, training->rank_count);
+                       : CKPT_FAIL(err, (ckpt_code)training->vote[r], "rank %d of %d failed", r, training->rank_count);
         }
     }
     return CKPT_OK;
@@ -65,9 +65,9 @@ ckpt_code ckpt_train_find_plan(ckpt_training *training, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a plan's name");
     }
     if (access(first, F_OK) != 0) {
-        return CKPT_OK; /* neither is there: reading --plan says so */
+        return CKPT_OK; /* neither file exists: reading --plan reports it */
     }
-    ckpt_plan *plan = NULL; /* how many stages there are, any of them tells */
+    ckpt_plan *plan = NULL; /* every stage's file knows the number of stages */
     CKPT_TRY(ckpt_plan_read(first, &training->arena, &plan, err));
     const int stages = plan->scheme.stages > 0 ? plan->scheme.stages : 1;
     *path = stage_path(&training->arena, *path, training->rank % stages);
@@ -107,7 +107,7 @@ ckpt_code ckpt_train_check_world(const ckpt_training *training, const ckpt_cli *
     return CKPT_OK;
 }
 
-/* Where the member that `at` lies in begins, and how long it is: up to the next one. */
+/* Start and length of the member that `at` lies in. */
 static int member_at(const char *line, size_t at, size_t *start)
 {
     *start = 1;
@@ -130,8 +130,7 @@ static ckpt_code refuse_difference(const ckpt_training *training, const char *mi
                      first_length < 160 ? first_length : 160, first + b);
 }
 
-/* Does `text`, a line of JSON that ends with a brace, say the same on all ranks? The message has the first member that
- * differs. `code`: whether there is such a text. Nobody is waited for who has none, or no memory for that of rank 0. */
+/* Is `text`, a line of JSON, the same on all ranks? The message names the first member that differs. `code`: was the text made? A rank without one, or without memory for that of rank 0, holds nobody up. */
 static ckpt_code check_same(ckpt_training *training, const ckpt_text *text, ckpt_code code, ckpt_err *err)
 {
     int64_t length = (int64_t)text->length;
@@ -181,7 +180,7 @@ ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err)
     return code;
 }
 
-/* What a state would say now: model, optimizer, threads, batches, seed, step, data. */
+/* The header a state would have now: model, optimizer, threads, batches, seed, step, data. */
 ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err)
 {
     if (training->ranks == NULL) {
@@ -199,7 +198,7 @@ ckpt_code ckpt_train_find_trace(ckpt_training *training, ckpt_err *err)
     const char *const path = training->options.trace;
     const int stages = training->plan->scheme.stages;
     if (path == NULL || training->rank >= (stages > 1 ? stages : 1)) {
-        return CKPT_OK; /* those of the other replicas are alike */
+        return CKPT_OK; /* other replicas' traces are alike */
     }
     if (stages > 1 && ckpt_train_is_dash(path)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "--trace - is one trace, and there are those of %d stages", stages);
@@ -215,8 +214,8 @@ ckpt_code ckpt_train_stop_together(ckpt_training *training, bool *stop, ckpt_err
         *stop = mine != 0;
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_ranks_allgather(training->ranks, &mine, training->wish, 1, err));
-    *stop = memchr(training->wish, 1, (size_t)training->rank_count) != NULL;
+    CKPT_TRY(ckpt_ranks_allgather(training->ranks, &mine, training->vote, 1, err));
+    *stop = memchr(training->vote, 1, (size_t)training->rank_count) != NULL;
     return CKPT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The command line of ckpt-train, and whether a plan goes with it. */
+/* The command line of ckpt-train, and whether a plan fits it. */
 #include "programs/train/train_request_impl.h"
 
 #include <errno.h>
@@ -11,28 +11,31 @@
 enum { STEPS_USUAL = 10 };
 
 const ckpt_cli_option ckpt_train_option_table[] = {
-    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (needed); of pipeline stages the name given to its -o"},
+    {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (required); of pipeline stages the name given to its -o"},
     {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
-    {"steps", 'n', "N", "stop when N steps are done in all, resumed ones counted (default 10)"},
-    {"seed", 0, "N", "of weights, data order and dropout (default 0)"},
-    {"threads", 't', "N", "the number the plan was made for (default: as the plan says, else all processors)"},
+    {"steps", 'n', "N", "stop after N steps in all, those before --resume included (default 10)"},
+    {"seed", 0, "N", "seed of weights, data order and dropout (default 0)"},
+    {"threads", 't', "N", "threads of the CPU's kernels, as in the plan (default: the plan's, else all processors)"},
     {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
-    {"dtype", 0, "float32|bfloat16", "in place of the model's dtype; as given to ckpt-plan"},
-    {"device", 0, "NAME", "cpu (default) or cuda:0; cuda is of several ranks each one's own"},
-    {"no-graph", 0, NULL, "on a GPU: start every kernel of every step instead of replaying a recorded step; same bits"},
-    {"budget", 0, "SIZE", "refuse to train when the whole process takes more of the device (80% is of the device's)"},
-    {"reserve", 0, "SIZE", "with --budget: what libraries and context take, in place of what the device says"},
-    {"trace", 0, "FILE", "write the measured trace of the last step; - is standard output, and nothing else is on it"},
+    {"dtype", 0, "float32|bfloat16", "replace the model's dtype; as given to ckpt-plan"},
+    {"device", 0, "NAME", "cpu (default) or cuda:0; cuda: every rank takes a GPU of its own"},
+    {"no-graph", 0, NULL,
+     "on a GPU: launch every kernel of every step instead of replaying a recorded step; same bits"},
+    {"budget", 0, "SIZE", "refuse to train if the whole process takes more of the device (80%: of its memory)"},
+    {"reserve", 0, "SIZE", "with --budget: bytes that libraries and context take, instead of what the device reports"},
+    {"trace", 0, "FILE",
+     "write the measured trace of the last step; - is standard output, which then has nothing else"},
     {"profile", 0, "FILE",
-     "hold the last step against this profile of the model and device: layers, phases, idle time"},
+     "compare the last step with this profile of the model and device: layers, phases, idle time"},
     {"no-cupti", 0, NULL, "on a GPU: time the traced step by events alone, even where CUPTI could record it"},
-    {"log", 0, "FILE", "write step,loss,loss as hexadecimal float; a resumed run goes on in its log"},
+    {"log", 0, "FILE", "write step, loss, and loss as a hexadecimal float; a resumed run continues its log"},
     {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
-    {"save-every", 0, "N", "write it after every N steps too"},
-    {"resume", 0, "FILE", "go on from a training state, of as many batches in a step and any number of ranks"},
+    {"save-every", 0, "N", "write it after every N steps, too"},
+    {"resume", 0, "FILE",
+     "continue from a training state with as many batches in a step; the number of ranks may differ"},
     {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},
-    {"no-digest", 0, NULL, "do not hash the weights when training is over"},
-    {"poison", 0, NULL, "fill freed memory with NaN: a plan that reads it shows at once"},
+    {"no-digest", 0, NULL, "do not hash the weights at the end"},
+    {"poison", 0, NULL, "fill freed memory with NaN, so that a plan that reads it shows at once"},
     {"json", 0, NULL, "print the result as JSON"},
     {NULL, 0, NULL, NULL},
 };
@@ -142,8 +145,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     return 0;
 }
 
-/* Workspaces are those of one kind of device: a plan for the other kind is refused, with what would make
- * the right one. */
+/* A plan's workspaces are for one kind of device. A plan for another kind is refused, with the command for the right one. */
 static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
 {
     if (plan->gpu == options->gpu) {
@@ -163,8 +165,7 @@ static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_pla
                      options->model, plan->gpu ? "" : " (or --profile of that GPU in place of --device)");
 }
 
-/* Kernels choose by the threads and the workspace they are given: other threads may not fit, or give other bits. A
- * GPU's kernels have none. */
+/* Kernels choose algorithms by threads and workspace: with other threads they may not fit, or give other bits. A GPU's kernels have no threads. */
 static ckpt_code settle_threads(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err)
 {
     if (options->gpu) {

@@ -26,15 +26,13 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options);
 /* "-": standard output. */
 bool ckpt_train_is_dash(const char *path);
 
-/* Is the plan for this kind of device and these threads? Fills in options->gpu, and options->threads where they were
- * not given. Errors: CKPT_BAD_INPUT (no such device), or with the command that makes the right plan. */
+/* Is the plan for this kind of device and these threads? Sets options->gpu, and options->threads if not given. Errors: CKPT_BAD_INPUT (no such device; another device or number of threads, with the command for the right plan). */
 CKPT_MUST_USE ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckpt_plan *plan, ckpt_err *err);
 
-/* Was it measured on this device (its name, and on a CPU with these threads)? Errors: CKPT_BAD_INPUT. */
+/* Was the profile measured on this device (by name, and on a CPU with these threads)? Errors: CKPT_BAD_INPUT. */
 CKPT_MUST_USE ckpt_code ckpt_train_check_profile(const ckpt_profile *profile, const ckpt_device *device, ckpt_err *err);
 
-/* From now on SIGINT and its like ask for a stop, and SIGBUS in the data that are watched (NULL: none) ends the program
- * with a line. */
+/* After this SIGINT, SIGTERM, SIGPIPE and SIGHUP ask for a stop, and a SIGBUS in the watched data (NULL: none) ends the program with a line. */
 void ckpt_train_catch_signals(void);
 bool ckpt_train_stop_wanted(void);
 /* A ckpt_ranks_lost: one line on standard error, and exit code 3. */

@@ -1,4 +1,4 @@
-/* What ckpt-train tells about a training: lines for people, or one JSON object. */
+/* What ckpt-train prints about a training: lines for people, or one JSON object. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -8,7 +8,7 @@
 
 #include "programs/train/train_impl.h"
 
-/* A CPU tells nothing that the line of the plan does not. */
+/* On a CPU the plan's line already says it. */
 static void say_memory(const char *when, const ckpt_footprint *footprint, ckpt_text *text)
 {
     if (footprint->device.total > 0) {
@@ -137,7 +137,7 @@ ckpt_bytes ckpt_train_peak(const ckpt_training *training)
     return training->done > 0 ? ckpt_executor_peak(training->executor) : 0;
 }
 
-/* The traced step against the prediction; *held: there is one of each. */
+/* Compares the traced step with the prediction; *held: both exist. */
 static ckpt_code hold_against(ckpt_training *training, ckpt_step_report *report, bool *held, ckpt_err *err)
 {
     *held = training->predicted != NULL && training->trace != NULL && training->trace->event_count > 0;

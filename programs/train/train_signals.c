@@ -1,4 +1,4 @@
-/* Signals of ckpt-train: whoever stops the training wants its state. */
+/* Signals of ckpt-train: a stopped training saves its state first. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ static void data_gone(int number, siginfo_t *info, void *context)
     (void)context;
     const char *const path = mapped_data != NULL ? ckpt_data_file_at(mapped_data, info->si_addr) : NULL;
     if (path == NULL) {
-        signal(number, SIG_DFL); /* not ours: it comes again, and ends the program */
+        signal(number, SIG_DFL); /* not in our data: raised again, it ends the program */
         return;
     }
     say_at_once("ckpt-train: ");
@@ -53,7 +53,7 @@ static void data_gone(int number, siginfo_t *info, void *context)
     _exit(2);
 }
 
-/* An interrupt, a terminal that closes, a reader of the output that left. */
+/* An interrupt, a closed terminal, or a reader of the output that is gone. */
 void ckpt_train_catch_signals(void)
 {
     static const int stopping[] = {SIGINT, SIGTERM, SIGPIPE, SIGHUP};
@@ -62,7 +62,7 @@ void ckpt_train_catch_signals(void)
     for (size_t i = 0; i < sizeof stopping / sizeof stopping[0]; i++) {
         struct sigaction before;
         if (stopping[i] != SIGHUP || (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)) {
-            sigaction(stopping[i], &action, NULL); /* nohup ignores SIGHUP: so it stays */
+            sigaction(stopping[i], &action, NULL); /* leave it ignored under nohup */
         }
     }
     struct sigaction gone = {.sa_sigaction = data_gone, .sa_flags = SA_SIGINFO};

@@ -1,5 +1,4 @@
-/* ckpt-view: memory over time of plans, predicted and measured traces; overhead over budget of sweeps. Inputs are told
- * apart by their "format", outputs by the extension. */
+/* ckpt-view: draws memory over time of plans and traces, and overhead over budget of sweeps. Inputs are told apart by their "format", outputs by their extension. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +16,15 @@
 enum { INPUTS = CKPT_VIEW_STAGES, LARGEST = 16384 };
 
 static const ckpt_cli_option options[] = {
-    {"output", 'o', "FILE", "the extension is the format; - is standard output; default: draw in the terminal"},
-    {"format", 'f', "svg|png|pdf|txt|html|json|csv", "whatever the file is called; json: trace events for Perfetto"},
+    {"output", 'o', "FILE",
+     "file to write, its extension is the format; - is standard output (default: draw in the terminal)"},
+    {"format", 'f', "svg|png|pdf|txt|html|json|csv",
+     "format, whatever the file is called; json: trace events for Perfetto"},
     {"axis", 'a', "steps|time",
-     "steps: predicted and measured fall together (default with a plan); time: each on its own clock"},
-    {"capacity", 'c', "SIZE", "memory of the device, a line in the picture (what the trace says)"},
-    {"width", 'W', "N", "pixels; columns of a terminal"},
-    {"height", 'H', "N", "pixels; rows of a terminal"},
+     "steps: predicted and measured line up (default with a plan); time: each on its own clock"},
+    {"capacity", 'c', "SIZE", "memory of the device, drawn as a line (default: the trace's)"},
+    {"width", 'W', "N", "in pixels, or columns of a terminal"},
+    {"height", 'H', "N", "in pixels, or rows of a terminal"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -52,7 +53,7 @@ typedef struct request {
 
 /* What was read, in the order it was given. */
 typedef struct inputs {
-    const ckpt_trace *trace[INPUTS]; /* NULL: a plan, until it becomes the trace it predicts */
+    const ckpt_trace *trace[INPUTS]; /* NULL: a plan whose trace is not yet predicted */
     const ckpt_plan *plan[INPUTS];   /* NULL: a trace */
     int count;
     const ckpt_curve *curve; /* NULL: none */
@@ -69,7 +70,7 @@ static bool size_of(const char *text, int *size)
     return true;
 }
 
-/* Terminals tell their width; POSIX 2008 has only the environment, systems have the call. */
+/* The terminal's width. POSIX 2008 has only an environment variable, but systems have the call. */
 static void measure_terminal(ckpt_view_options *view)
 {
     const char *const columns = getenv("COLUMNS");
@@ -85,8 +86,7 @@ static void measure_terminal(ckpt_view_options *view)
 #endif
 }
 
-/* Whether characters beyond ASCII may be printed: what the first of the three variables that is set names. Not asked of
- * the C library, which knows only the locales that are installed. */
+/* May characters beyond ASCII be printed? The first of three variables that is set decides. The C library is not asked: it knows only installed locales. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -133,7 +133,7 @@ static int take(ckpt_cli *cli, request *want, const char *name, const char *valu
 
 static const char *const formats[] = {"svg", "png", "pdf", "txt", "html", "json", "csv", NULL};
 
-/* What to write, from the extension where it is not said. */
+/* The output format: --format, or the file's extension. */
 static int choose_format(ckpt_cli *cli, request *want)
 {
     want->output = want->output != NULL ? want->output : "-";
@@ -184,8 +184,7 @@ static int parse(ckpt_cli *cli, request *want)
     return choose_format(cli, want);
 }
 
-/* The kind in the first "format" of the file, such as "ckpt-plan"; "" when there is none. Only a hint which reader to
- * call: that checks it. */
+/* The kind named by the first "format" in the file, such as "ckpt-plan"; "" if there is none. Only a hint which reader to call: the reader checks it. */
 static ckpt_code kind_of(const char *path, ckpt_arena *arena, char kind[20], ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(arena);
@@ -230,7 +229,7 @@ static ckpt_code read_one(const char *path, ckpt_arena *arena, inputs *in, ckpt_
     return ckpt_trace_read(path, arena, &in->trace[in->count++], err);
 }
 
-/* The device's memory as it was said on the command line. */
+/* The device's memory, from --capacity. */
 static ckpt_code set_capacity(const request *want, ckpt_arena *arena, const ckpt_trace **trace, ckpt_err *err)
 {
     ckpt_trace *const copy = CKPT_NEW(arena, ckpt_trace, 1);
@@ -306,17 +305,18 @@ static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_text *text, c
 
 int main(int argc, char **argv)
 {
-    ckpt_cli cli = {.program = "ckpt-view",
-                    .usage = "ckpt-view [options] FILE...",
-                    .about =
-                        "Draw memory over one training step: 1 to 8 plans, predicted and measured traces under the "
-                        "budget line,\nwith what makes the peak; the run of a program that follows no plan; the traces "
-                        "of a pipeline's stages,\nup to 64, with their bubbles; or, of a sweep, overhead over budget "
-                        "with the plans given beside it.\nA file of - is read from standard input.",
-                    .option = options,
-                    .example = examples,
-                    .argc = argc,
-                    .argv = argv};
+    ckpt_cli cli = {
+        .program = "ckpt-view",
+        .usage = "ckpt-view [options] FILE...",
+        .about =
+            "Draw memory over one training step: 1 to 8 plans, predicted and measured traces, the budget, and what "
+            "makes\n"
+            "the peak. Or draw the run of a program that follows no plan; the traces of up to 64 pipeline stages and\n"
+            "their bubbles; a sweep, overhead over budget, with plans marked. A file of - is read from standard input.",
+        .option = options,
+        .example = examples,
+        .argc = argc,
+        .argv = argv};
     request want = {.view = {0}};
     const int stop = parse(&cli, &want);
     if (stop >= 0) {
