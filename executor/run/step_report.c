@@ -1,7 +1,6 @@
 /* Comparing a measured step with its prediction. */
 #include "executor/run/step_report.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,37 +167,40 @@ void ckpt_step_report_show(const ckpt_step_report *report, const char *profile, 
     show_worst(report, text);
 }
 
-static void json_part(ckpt_text *text, const char *name, const ckpt_step_part *part)
+static void put_part(ckpt_json_writer *w, const ckpt_step_part *part)
 {
-    ckpt_text_add(text, "\"%s\": {\"predicted_ns\": %" PRId64 ", \"measured_ns\": %" PRId64 ", \"runs\": %d}", name,
-                  part->predicted_ns, part->measured_ns, part->runs);
+    CKPT_JSON_INTS(w, {"predicted_ns", part->predicted_ns}, {"measured_ns", part->measured_ns}, {"runs", part->runs});
 }
 
-void ckpt_step_report_json(const ckpt_step_report *report, const char *profile, const char *recorder, ckpt_text *text)
+static void json_part(ckpt_json_writer *w, const char *name, const ckpt_step_part *part)
 {
-    ckpt_text_add(text, "{\"profile\": ");
-    ckpt_text_json(text, profile);
-    ckpt_text_add(text, ", \"recorder\": ");
-    ckpt_text_json(text, recorder);
+    ckpt_json_begin_object(w, name, CKPT_JSON_TIGHT);
+    put_part(w, part);
+    ckpt_json_end(w);
+}
+
+void ckpt_step_report_json(const ckpt_step_report *report, const char *profile, const char *recorder, const char *key,
+                           ckpt_json_writer *w)
+{
+    ckpt_json_begin_object(w, key, CKPT_JSON_TIGHT);
+    ckpt_json_put_text(w, "profile", profile);
+    ckpt_json_put_text(w, "recorder", recorder);
     for (int i = 0; i < SHOWN; i++) {
-        ckpt_text_add(text, ", ");
-        json_part(text, ckpt_span_name(shown[i]), &report->part[shown[i]]);
+        json_part(w, ckpt_span_name(shown[i]), &report->part[shown[i]]);
     }
-    ckpt_text_add(text, ", ");
-    json_part(text, "layers", &report->layers);
-    ckpt_text_add(text, ", ");
-    json_part(text, "copies", &report->part[CKPT_SPAN_COPY]);
-    ckpt_text_add(text, ", ");
-    json_part(text, "step", &report->step);
-    ckpt_text_add(text, ", \"median_step_ns\": %" PRId64 ", \"idle_ns\": %" PRId64 ", \"most_different\": [",
-                  report->usual_ns, report->idle_ns);
+    json_part(w, "layers", &report->layers);
+    json_part(w, "copies", &report->part[CKPT_SPAN_COPY]);
+    json_part(w, "step", &report->step);
+    CKPT_JSON_INTS(w, {"median_step_ns", report->usual_ns}, {"idle_ns", report->idle_ns});
+    ckpt_json_begin_array(w, "most_different", CKPT_JSON_TIGHT);
     for (int i = 0; i < report->worst_count; i++) {
-        const ckpt_step_layer *const w = &report->worst[i];
-        ckpt_text_add(text, "%s{\"layer\": ", i > 0 ? ", " : "");
-        ckpt_text_json(text, w->layer);
-        ckpt_text_add(text,
-                      ", \"phase\": \"%s\", \"predicted_ns\": %" PRId64 ", \"measured_ns\": %" PRId64 ", \"runs\": %d}",
-                      ckpt_span_name(w->span), w->part.predicted_ns, w->part.measured_ns, w->part.runs);
+        const ckpt_step_layer *const layer = &report->worst[i];
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_TIGHT);
+        ckpt_json_put_text(w, "layer", layer->layer);
+        ckpt_json_put_text(w, "phase", ckpt_span_name(layer->span));
+        put_part(w, &layer->part);
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "]}");
+    ckpt_json_end(w);
+    ckpt_json_end(w);
 }

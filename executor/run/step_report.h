@@ -4,8 +4,8 @@
 #define CKPT_EXECUTOR_RUN_STEP_REPORT_H
 
 #include "core/base/memory.h"
-#include "core/base/text.h"
 #include "core/formats/trace.h"
+#include "core/json/json_write.h"
 
 enum { CKPT_STEP_WORST = 5, CKPT_STEP_PARTS = CKPT_SPAN_UPDATE + 1 };
 
@@ -37,8 +37,9 @@ typedef struct ckpt_step_report {
 CKPT_MUST_USE ckpt_code ckpt_step_compare(const ckpt_trace *predicted, const ckpt_trace *measured, ckpt_arena *scratch,
                                           ckpt_step_report *report, ckpt_err *err);
 
-/* A table of about 15 lines; or one JSON object. */
+/* A table of about 15 lines; or the member `key` of a JSON object. */
 void ckpt_step_report_show(const ckpt_step_report *report, const char *profile, const char *clock, ckpt_text *text);
-void ckpt_step_report_json(const ckpt_step_report *report, const char *profile, const char *recorder, ckpt_text *text);
+void ckpt_step_report_json(const ckpt_step_report *report, const char *profile, const char *recorder, const char *key,
+                           ckpt_json_writer *w);
 
 #endif

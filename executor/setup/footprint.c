@@ -52,12 +52,12 @@ void ckpt_footprint_show(const ckpt_footprint *footprint, ckpt_text *text)
     }
 }
 
-void ckpt_footprint_json(const ckpt_footprint *footprint, ckpt_text *text)
+void ckpt_footprint_json(const ckpt_footprint *footprint, const char *key, ckpt_json_writer *w)
 {
     const ckpt_device_memory *const device = &footprint->device;
-    ckpt_text_add(text,
-                  "\"static_bytes\": %lld, \"arena_bytes\": %lld, \"libraries_bytes\": %lld, \"context_bytes\": %lld, "
-                  "\"free_bytes\": %lld, \"total_bytes\": %lld",
-                  (long long)footprint->static_bytes, (long long)footprint->arena_bytes, (long long)device->libraries,
-                  (long long)device->context, (long long)device->free, (long long)device->total);
+    ckpt_json_begin_object(w, key, CKPT_JSON_TIGHT);
+    CKPT_JSON_INTS(w, {"static_bytes", footprint->static_bytes}, {"arena_bytes", footprint->arena_bytes},
+                   {"libraries_bytes", device->libraries}, {"context_bytes", device->context},
+                   {"free_bytes", device->free}, {"total_bytes", device->total});
+    ckpt_json_end(w);
 }

@@ -8,7 +8,7 @@
 #ifndef CKPT_EXECUTOR_SETUP_FOOTPRINT_H
 #define CKPT_EXECUTOR_SETUP_FOOTPRINT_H
 
-#include "core/base/text.h"
+#include "core/json/json_write.h"
 #include "kernels/device.h"
 
 typedef struct ckpt_footprint {
@@ -25,8 +25,8 @@ CKPT_MUST_USE ckpt_code ckpt_footprint_check(const ckpt_footprint *footprint, ck
                                              ckpt_err *err);
 
 /* "static 1.00 GB + arena 2.00 GB, libraries 0.21 GB, context 0.53 GB; the device says 137 GB free of 150 GB", without
- * a line feed; and as the members of a JSON object, without braces. */
+ * a line feed; and as the member `key` of a JSON object. */
 void ckpt_footprint_show(const ckpt_footprint *footprint, ckpt_text *text);
-void ckpt_footprint_json(const ckpt_footprint *footprint, ckpt_text *text);
+void ckpt_footprint_json(const ckpt_footprint *footprint, const char *key, ckpt_json_writer *w);
 
 #endif

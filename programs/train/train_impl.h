@@ -2,6 +2,7 @@
 #ifndef CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
 #define CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
 
+#include "core/json/json_write.h"
 #include "executor/data/data.h"
 #include "executor/executor.h"
 #include "executor/run/step_report.h"
@@ -56,8 +57,8 @@ CKPT_MUST_USE ckpt_code ckpt_train_say_end(ckpt_training *training, const char *
 /* The most that was in memory; 0 when no step was done. */
 ckpt_bytes ckpt_train_peak(const ckpt_training *training);
 
-/* "{"micro_batches": 4, ...}" without the stage and what is for times alone. */
-void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text);
+/* The member "scheme", without the stage and what is for times alone. */
+void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_json_writer *w);
 
 /* Print nothing about the training? True if a file goes to standard output, or this is not the rank that prints. */
 bool ckpt_train_is_quiet(const ckpt_training *training);

@@ -156,15 +156,16 @@ static ckpt_code check_same(ckpt_training *training, const ckpt_text *text, ckpt
 static void add_request(const ckpt_training *training, ckpt_text *text)
 {
     const ckpt_train_options *const options = &training->options;
-    ckpt_text_add(text, "{\"model\": ");
-    ckpt_text_json(text, training->lowered->network->model->name);
-    ckpt_text_add(text, ", \"scheme\": ");
-    ckpt_train_scheme_json(&training->plan->scheme, text);
-    ckpt_text_add(text, ", \"steps\": %" PRId64 ", \"save_every\": %" PRId64 ", \"evaluate\": %" PRId64, options->steps,
-                  options->save_every, options->evaluate);
-    ckpt_text_add(text, ", \"save\": %s, \"resume\": %s, \"no_digest\": %s}\n",
-                  options->save != NULL ? "true" : "false", options->resume != NULL ? "true" : "false",
-                  options->no_digest ? "true" : "false");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_json_put_text(&w, "model", training->lowered->network->model->name);
+    ckpt_train_scheme_json(&training->plan->scheme, &w);
+    CKPT_JSON_INTS(&w, {"steps", options->steps}, {"save_every", options->save_every}, {"evaluate", options->evaluate});
+    ckpt_json_put_bool(&w, "save", options->save != NULL);
+    ckpt_json_put_bool(&w, "resume", options->resume != NULL);
+    ckpt_json_put_bool(&w, "no_digest", options->no_digest);
+    ckpt_json_end(&w);
 }
 
 ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err)

@@ -23,19 +23,17 @@ bool ckpt_train_is_quiet(const ckpt_training *training)
     return training->rank > 0 || training->options.json || ckpt_train_is_dash(training->options.trace);
 }
 
-void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_text *text)
+void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_json_writer *w)
 {
-    ckpt_text_add(text,
-                  "{\"micro_batches\": %d, \"replicas\": %d, \"stages\": %d, \"gradients\": \"%s\", "
-                  "\"shard_optimizer\": %s, \"overlap\": %s, \"bucket_bytes\": %lld, \"first_layers\": [",
-                  scheme->micro_batches, scheme->replicas, scheme->stages, scheme->fused ? "fused" : "static",
-                  scheme->shard_optimizer ? "true" : "false", scheme->overlap ? "true" : "false",
-                  (long long)scheme->bucket_bytes);
-    for (int s = 0; scheme->first_layer != NULL && s < scheme->stages; s++) {
-        ckpt_text_add(text, "%s", s > 0 ? ", " : "");
-        ckpt_text_json(text, scheme->first_layer[s]);
-    }
-    ckpt_text_add(text, "]}");
+    ckpt_json_begin_object(w, "scheme", CKPT_JSON_TIGHT);
+    CKPT_JSON_INTS(w, {"micro_batches", scheme->micro_batches}, {"replicas", scheme->replicas},
+                   {"stages", scheme->stages});
+    ckpt_json_put_text(w, "gradients", scheme->fused ? "fused" : "static");
+    ckpt_json_put_bool(w, "shard_optimizer", scheme->shard_optimizer);
+    ckpt_json_put_bool(w, "overlap", scheme->overlap);
+    ckpt_json_put_int(w, "bucket_bytes", scheme->bucket_bytes);
+    ckpt_json_put_texts(w, "first_layers", scheme->first_layer, scheme->first_layer != NULL ? scheme->stages : 0);
+    ckpt_json_end(w);
 }
 
 /* mpirun binds each of two ranks to a core of its own, where a second thread only waits for the first. */
@@ -175,44 +173,70 @@ static void say_peaks(const ckpt_training *training, ckpt_text *text)
     }
 }
 
-static void json_ranks(const ckpt_training *training, ckpt_text *text)
+static void json_ranks(const ckpt_training *training, ckpt_json_writer *w)
 {
     const ckpt_scheme *const scheme = &training->plan->scheme;
     if (ckpt_scheme_is_plain(scheme)) {
         return;
     }
-    ckpt_text_add(text, ", \"scheme\": ");
-    ckpt_train_scheme_json(scheme, text);
-    ckpt_text_add(text, ", \"ranks\": [");
+    ckpt_train_scheme_json(scheme, w);
+    ckpt_json_begin_array(w, "ranks", CKPT_JSON_TIGHT);
     for (int r = 0; r < training->rank_count; r++) {
         const ckpt_rank_peak *const peak = &training->peak[r];
-        ckpt_text_add(text,
-                      "%s{\"rank\": %d, \"replica\": %d, \"stage\": %d, \"budget_bytes\": %lld, "
-                      "\"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld}",
-                      r > 0 ? ", " : "", r, r / scheme->stages, r % scheme->stages, (long long)peak->budget,
-                      (long long)peak->planned, (long long)peak->measured);
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_TIGHT);
+        CKPT_JSON_INTS(w, {"rank", r}, {"replica", r / scheme->stages}, {"stage", r % scheme->stages},
+                       {"budget_bytes", peak->budget}, {"planned_peak_bytes", peak->planned},
+                       {"measured_peak_bytes", peak->measured});
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "]");
+    ckpt_json_end(w);
 }
 
-static void json_launches(const ckpt_training *training, ckpt_text *text)
+static void json_launches(const ckpt_training *training, ckpt_json_writer *w)
 {
     ckpt_launches launches = {0};
     bool replayed = false;
     if (ckpt_executor_launches(training->executor, &launches, &replayed)) {
-        ckpt_text_add(text, ", \"launches\": {\"kernels\": %" PRId64 ", \"copies\": %" PRId64 ", \"replayed\": %s}",
-                      launches.kernels, launches.copies, replayed ? "true" : "false");
+        ckpt_json_begin_object(w, "launches", CKPT_JSON_TIGHT);
+        CKPT_JSON_INTS(w, {"kernels", launches.kernels}, {"copies", launches.copies});
+        ckpt_json_put_bool(w, "replayed", replayed);
+        ckpt_json_end(w);
     }
 }
 
-static void json_evaluation(const ckpt_training *training, ckpt_text *text)
+static void json_count(ckpt_json_writer *w, const char *key, uint64_t count)
 {
-    if (training->evaluated > 0 && isfinite(training->mean_loss)) {
-        ckpt_text_add(text, ", \"evaluation\": {\"steps\": %" PRIu64 ", \"loss\": %.17g}", training->evaluated,
-                      training->mean_loss);
-    } else if (training->evaluated > 0) {
-        ckpt_text_add(text, ", \"evaluation\": {\"steps\": %" PRIu64 ", \"loss\": null}", training->evaluated);
+    ckpt_json_put_here(w, key);
+    ckpt_text_add(w->text, "%" PRIu64, count);
+}
+
+/* With so many digits; null for NaN and infinity. */
+static void json_loss(ckpt_json_writer *w, double loss, int digits)
+{
+    ckpt_json_put_here(w, "loss");
+    if (isfinite(loss)) {
+        ckpt_text_add(w->text, "%.*g", digits, loss);
+    } else {
+        ckpt_text_add(w->text, "null");
     }
+}
+
+static void json_evaluation(const ckpt_training *training, ckpt_json_writer *w)
+{
+    if (training->evaluated > 0) {
+        ckpt_json_begin_object(w, "evaluation", CKPT_JSON_TIGHT);
+        json_count(w, "steps", training->evaluated);
+        json_loss(w, training->mean_loss, 17);
+        ckpt_json_end(w);
+    }
+}
+
+static void json_memory(const ckpt_training *training, ckpt_json_writer *w)
+{
+    ckpt_json_begin_object(w, "memory", CKPT_JSON_TIGHT);
+    ckpt_footprint_json(&training->start, "start", w);
+    ckpt_footprint_json(&training->end, "end", w);
+    ckpt_json_end(w);
 }
 
 static void say_end_text(ckpt_training *training, const char *weights, ckpt_text *text)
@@ -248,41 +272,30 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
 {
     const ckpt_plan *const plan = training->plan;
     ckpt_step_report report;
+    ckpt_json_writer w;
     bool held = false;
     CKPT_TRY(hold_against(training, &report, &held, err));
-    ckpt_text_add(text, "{\"model\": ");
-    ckpt_text_json(text, training->lowered->network->model->name);
-    ckpt_text_add(text, ", \"strategy\": ");
-    ckpt_text_json(text, plan->solver);
-    ckpt_text_add(text, ", \"steps\": %" PRIu64 ", \"seed\": %" PRIu64 ", \"threads\": %lld",
-                  ckpt_executor_steps(training->executor), ckpt_executor_seed(training->executor),
-                  (long long)training->options.threads);
-    if (training->done > 0 && isfinite(training->loss)) {
-        ckpt_text_add(text, ", \"loss\": %.9g", (double)training->loss);
-    } else {
-        ckpt_text_add(text, ", \"loss\": null");
-    }
-    const char *const quote = weights != NULL ? "\"" : "";
-    ckpt_text_add(text,
-                  ", \"weights_sha256\": %s%s%s, \"planned_peak_bytes\": %lld, \"measured_peak_bytes\": %lld, "
-                  "\"outside_bytes\": %lld, \"process_peak_bytes\": %lld, \"offload_host_bytes\": %lld, "
-                  "\"step_ns\": %lld, \"memory\": {\"start\": {",
-                  quote, weights != NULL ? weights : "null", quote, (long long)plan->peak_bytes,
-                  (long long)ckpt_train_peak(training), (long long)ckpt_executor_outside(training->executor),
-                  (long long)ckpt_process_peak_bytes(), (long long)ckpt_executor_host_bytes(training->executor),
-                  (long long)median_time(training));
-    ckpt_footprint_json(&training->start, text);
-    ckpt_text_add(text, "}, \"end\": {");
-    ckpt_footprint_json(&training->end, text);
-    ckpt_text_add(text, "}}");
-    json_launches(training, text);
-    json_ranks(training, text);
-    json_evaluation(training, text);
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_json_put_text(&w, "model", training->lowered->network->model->name);
+    ckpt_json_put_text(&w, "strategy", plan->solver);
+    json_count(&w, "steps", ckpt_executor_steps(training->executor));
+    json_count(&w, "seed", ckpt_executor_seed(training->executor));
+    ckpt_json_put_int(&w, "threads", training->options.threads);
+    json_loss(&w, training->done > 0 ? (double)training->loss : (double)NAN, 9);
+    ckpt_json_put_text(&w, "weights_sha256", weights);
+    CKPT_JSON_INTS(
+        &w, {"planned_peak_bytes", plan->peak_bytes}, {"measured_peak_bytes", ckpt_train_peak(training)},
+        {"outside_bytes", ckpt_executor_outside(training->executor)}, {"process_peak_bytes", ckpt_process_peak_bytes()},
+        {"offload_host_bytes", ckpt_executor_host_bytes(training->executor)}, {"step_ns", median_time(training)});
+    json_memory(training, &w);
+    json_launches(training, &w);
+    json_ranks(training, &w);
+    json_evaluation(training, &w);
     if (held) {
-        ckpt_text_add(text, ", \"against\": ");
-        ckpt_step_report_json(&report, training->options.profile, training->trace->recorder, text);
+        ckpt_step_report_json(&report, training->options.profile, training->trace->recorder, "against", &w);
     }
-    ckpt_text_add(text, "}\n");
+    ckpt_json_end(&w);
     return CKPT_OK;
 }
 
