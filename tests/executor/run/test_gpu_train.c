@@ -1,4 +1,4 @@
-/* labels: unit gpu; long under sanitizers; on a GPU: 80 s, alone */
+/* labels: unit gpu; on a GPU: 80 s, alone */
 /* What training on a GPU has beside the bits: a set-up that takes all there is to take and leaves no trace, states that
  * go from device to device, traces from the device's clock, a budget for the whole process, profiles. On the emulated
  * device, and on a real one where there is one. */
