@@ -1,11 +1,11 @@
-/* Devices as the roofline sees them.
+/* Devices as the roofline model sees them.
  *
- * The rates of the CPU are fitted to recorded profiles. Those of the GPUs are the makers' data sheets times shares that
- * we assume and have not measured: 0.7 of the float32 rate without tensor cores and of the bfloat16 rate with them
+ * The rates of the CPU are fitted to recorded profiles. Those of the GPUs are the makers' data sheets times fractions
+ * that we assume and have not measured: 0.7 of the float32 rate without tensor cores and of the bfloat16 rate with them
  * (dense, sums in float32: where a sheet gives the rate with sparsity, half of it), 0.8 of the memory bandwidth, 0.8 of
  * one direction of the link, 5 us per launch. V100 and T4 have no bfloat16 arithmetic: their float32 rate. The RTX 3060
- * is in no table of NVIDIA's white papers; GeForce cards of its generation do twice their float32 rate. They rank
- * layers well and tell seconds roughly; a profile replaces them. */
+ * is in no table of NVIDIA's white papers; GeForce cards of its generation do twice their float32 rate. These rates
+ * rank layers well and predict seconds roughly; a profile replaces them. */
 #include "ops/device_model.h"
 
 #include <string.h>
@@ -14,16 +14,16 @@
 #include "ops/device_cpu_impl.h"
 #include "ops/op.h"
 
-#define FLOP_SHARE   0.7 /* assumed */
-#define MEMORY_SHARE 0.8
-#define LINK_SHARE   0.8
-#define LAUNCH_NS    5000
+#define FLOP_FRACTION   0.7 /* assumed */
+#define MEMORY_FRACTION 0.8
+#define LINK_FRACTION   0.8
+#define LAUNCH_NS       5000
 
 #define GPU(tera_flop, tera_flop16, memory_gb, giga_bytes, link_gb)                                                    \
     .gpu = true, .memory_bytes = (ckpt_bytes)(memory_gb)*1000000000, .sheet_flop_per_s = (tera_flop)*1e12,             \
     .sheet_flop_per_s16 = (tera_flop16)*1e12, .sheet_bytes_per_s = (giga_bytes)*1e9,                                   \
-    .flop_per_s = FLOP_SHARE * (tera_flop)*1e12, .flop_per_s16 = FLOP_SHARE * (tera_flop16)*1e12,                      \
-    .bytes_per_s = MEMORY_SHARE * (giga_bytes)*1e9, .link_bytes_per_s = (int64_t)(LINK_SHARE * (link_gb)*1e9),         \
+    .flop_per_s = FLOP_FRACTION * (tera_flop)*1e12, .flop_per_s16 = FLOP_FRACTION * (tera_flop16)*1e12,                \
+    .bytes_per_s = MEMORY_FRACTION * (giga_bytes)*1e9, .link_bytes_per_s = (int64_t)(LINK_FRACTION * (link_gb)*1e9),   \
     .launch_ns = LAUNCH_NS
 
 const ckpt_device_model ckpt_device_models[] = {
@@ -278,8 +278,8 @@ static double factor_of(const ckpt_device_model *device, const char *op, ckpt_di
     return 1;
 }
 
-/* Of many bytes most are pushed out of the cache before they are wanted again; of what fits, nothing is. Between the
- * two a share of cache_bytes / moved stays, which is what a cache that throws out at random keeps. */
+/* An op that moves less than the cache holds finds all of it there. Of more bytes a fraction of cache_bytes / moved is
+ * found, as in a cache with random replacement. */
 static double moving_s(const ckpt_device_model *device, ckpt_bytes moved)
 {
     const ckpt_bytes cached = moved < device->cache_bytes ? moved : device->cache_bytes;

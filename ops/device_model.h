@@ -1,4 +1,4 @@
-/* A device as the roofline sees it: how fast it computes and moves bytes. */
+/* A device as the roofline model sees it: how fast it computes and moves bytes. */
 #ifndef CKPT_OPS_DEVICE_MODEL_H
 #define CKPT_OPS_DEVICE_MODEL_H
 
@@ -11,7 +11,7 @@
 #include "core/formats/profile.h"
 #include "core/formats/tensor.h"
 
-/* What the time of one kind of op is, times what the roofline gives; 0: 1. */
+/* The time of one kind of op as a multiple of what the roofline gives; 0 stands for 1. */
 typedef struct ckpt_op_factor {
     const char *op; /* name in the op table; "update" for all updates */
     double times[CKPT_DIRECTION_COUNT];
@@ -51,8 +51,8 @@ CKPT_MUST_USE ckpt_code ckpt_device_model_find(const char *name_or_path, ckpt_ar
 CKPT_MUST_USE ckpt_code ckpt_device_model_item(const ckpt_item *root, ckpt_arena *out, const ckpt_device_model **device,
                                                ckpt_err *err);
 
-/* The model of the GPU that CUDA calls so ("NVIDIA H200"); NULL: none of the table. Variants that differ in their rates
- * have names that differ. */
+/* The model of the GPU that CUDA calls by this name ("NVIDIA H200"); NULL: none of the table. Variants with other rates
+ * have other names. */
 const ckpt_device_model *ckpt_device_model_of(const char *cuda_name);
 
 /* The model of the machine that recorded a profile; NULL: none of the table has that name. */
@@ -64,7 +64,7 @@ const ckpt_device_model *ckpt_device_model_of_machine(const ckpt_machine *machin
 ckpt_ns ckpt_roofline_ns(const ckpt_device_model *device, const char *op, ckpt_direction direction, ckpt_dtype dtype,
                          ckpt_flop flop, ckpt_bytes moved);
 
-/* The least time that the data sheet allows: no launch, no share. In ns, as a fraction where that is small. */
+/* The shortest time that the data sheet allows, without launch and at full rates; in ns, with fractions. */
 double ckpt_sheet_ns(const ckpt_device_model *device, ckpt_dtype dtype, ckpt_flop flop, ckpt_bytes moved);
 
 #endif

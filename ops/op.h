@@ -1,5 +1,6 @@
-/* What a layer is: attributes, shapes, what its backward reads, what it costs. One constant per op, in one file;
- * the build writes the table of all of them. How it is computed is the kernels' business. */
+/* What a layer is: attributes, shapes, what its backward reads, what it costs. One constant per op, in one file of
+ * ops/defs; the build writes the table of all of them. ops/ does not know how a layer is computed (kernels/), nor
+ * plans. */
 #ifndef CKPT_OPS_OP_H
 #define CKPT_OPS_OP_H
 
@@ -109,9 +110,9 @@ struct ckpt_op {
      * gradients, and nothing is copied (ops/lowering/lower_pass.c). */
     bool passes_gradient;
     bool planned_only; /* no kernel exists: opaque */
-    uint64_t inplace;  /* bit k: output 0 may take the place of input k (same bytes, read element by element) */
-    /* Bit k: grad_in[k] may take the place of in[k], which backward_in declares, when it is the only gradient of an
-     * input that is wanted and it is written, not added (each element or row of in[k] is read before it is written). */
+    uint64_t inplace;  /* bit k: output 0 may overwrite input k (same bytes, read element by element) */
+    /* Bit k: grad_in[k] may overwrite in[k], which backward_in declares, when it is the only gradient of an input that
+     * is wanted and it is written, not added (each element or row of in[k] is read before it is written). */
     uint64_t backward_inplace;
     /* Bit k: the CUDA kernels read in[k] with a pitch, whatever its gaps hold, and fill those of grad_in[k] with 0. */
     uint64_t gpu_pitched_in;
@@ -122,8 +123,8 @@ struct ckpt_op {
      * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW. */
     ckpt_code (*infer)(ckpt_node *node, ckpt_arena *arena, ckpt_err *err);
 
-    /* The allowances of workspace on a GPU, in place of those infer filled in; NULL: none. Both are 0 on entry. The
-     * CUDA kernels use exactly this or less (tests hold them to it). */
+    /* The allowances of workspace on a GPU, instead of those that infer filled in; NULL: none. Both are 0 on entry. The
+     * CUDA kernels use exactly this or less, which tests check. */
     void (*gpu_workspace)(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward);
 };
 
@@ -136,16 +137,17 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
 int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns);
 /* The same where a block of threads goes over whole rows and sums down their columns on the way (layer norm). */
 int64_t ckpt_gpu_group_rows(int64_t rows);
-/* May cuDNN compute this attention: bfloat16, no dropout (the mask of its generator is not the CPU's), heads of a size
- * that its documentation lists for all GPUs, at most 64 MiB of dS a head? And how many of batch * heads it is given at
- * once in backward, so that dS takes no more than that: whole sequences, or a part of the heads of one. */
+/* May cuDNN compute this attention? Yes in bfloat16, without dropout (its generator's mask is not the CPU's), with
+ * heads of a size that its documentation lists for all GPUs and at most 64 MiB of dS per head. The second function
+ * gives how many of batch * heads backward hands to cuDNN at once, so that dS stays within 64 MiB: whole sequences, or
+ * some heads of one. */
 bool ckpt_gpu_attention_library(const ckpt_node *node);
 int64_t ckpt_gpu_attention_heads(int64_t batch, int64_t heads, int64_t tokens);
 /* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
 enum { CKPT_GPU_LOSS_TERMS = 1024 };
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);
-/* The squares of `count` numbers are summed on a GPU in parts of so many, at most 1024 of them, each of which leaves a
- * double (kernels/cuda/clip.cu). The CPU needs no workspace for that. */
+/* A GPU sums the squares of `count` numbers in parts of this many, at most 1024 parts, each of which leaves a double
+ * (kernels/cuda/clip.cu). The CPU needs no workspace for it. */
 int64_t ckpt_gpu_square_part(int64_t count);
 ckpt_bytes ckpt_gpu_square_workspace(int64_t count);
 
@@ -165,26 +167,25 @@ ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtyp
 ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
                               bool decay, ckpt_err *err);
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err);
-/* For the infer function of an op whose CUDA kernels can write output 0 with a pitch, behind ckpt_node_add_output:
- * gives it one where that pays and node->pitchable allows it. Returns the elements of a row in memory, the gap
- * included.
+/* For the infer function of an op whose CUDA kernels can write output 0 with a pitch; called after
+ * ckpt_node_add_output. Gives output 0 a pitch where that pays and node->pitchable allows it. Returns the elements of a
+ * row in memory, the gap included.
  *
- * It pays where the row is no multiple of 16 bytes and has CKPT_PITCH_LEAST elements or more. cuBLAS wants for its
- * fastest kernels that the dimension along which a matrix lies, its leading dimension and its address are multiples of
- * 16 bytes (cuBLAS documentation, "Tensor Core Usage"), and NVIDIA's guide "Linear/Fully-Connected Layers" advises
- * multiples of 128 bytes from the A100 on. So rows go up to a multiple of CKPT_PITCH_BYTES: less than 1/64 more memory.
+ * A pitch pays where the row is no multiple of 16 bytes and has CKPT_PITCH_ROW_MIN elements or more. The fastest
+ * kernels of cuBLAS want the leading dimension and the address of a matrix to be multiples of 16 bytes (cuBLAS
+ * documentation, "Tensor Core Usage"); NVIDIA's guide "Linear/Fully-Connected Layers" advises multiples of 128 bytes
+ * from the A100 on. So rows are rounded up to a multiple of CKPT_PITCH_BYTES: less than 1/64 more memory.
  *
- * Products take a gap for columns of their own: a layer of 50,257 features is one of 50,304 whose last 47 are nobody's.
- * That is exact, because gaps of gradients hold 0, and so do the rows of the weight that belong to them: infer gives
- * each parameter that many `spare` elements. They are in all sections of the static block, and nothing writes more than
- * 0 to them. */
-enum { CKPT_PITCH_LEAST = 4096, CKPT_PITCH_BYTES = 128 };
+ * A product sees the gap as columns of its own: a layer of 50,257 features is one of 50,304 whose last 47 nobody reads.
+ * The result is exact, because the gaps of gradients hold 0, and so do the weight's rows that belong to them: infer
+ * gives each parameter that much `padding`, in all sections of the static block, and only zeros are written to it. */
+enum { CKPT_PITCH_ROW_MIN = 4096, CKPT_PITCH_BYTES = 128 };
 int64_t ckpt_node_pitch(ckpt_node *node);
-/* Bytes of a parameter, of its gradient or of a slot of its optimizer, `spare` included. */
+/* Bytes of a parameter, of its gradient or of a slot of its optimizer, `padding` included. */
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
 /* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
-/* Do the kernels that this node runs by add where they must, without staging? */
+/* Do this node's kernels add to a gradient by themselves, without staging? */
 bool ckpt_node_accumulates(const ckpt_node *node);
 /* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);

@@ -96,7 +96,7 @@ int64_t ckpt_node_pitch(ckpt_node *node)
 {
     ckpt_tensor *const y = &node->out[0];
     const int64_t size = ckpt_dtype_bytes(y->dtype), row = y->shape.dim[y->shape.rank - 1];
-    if (!node->pitchable || row < CKPT_PITCH_LEAST || row * size % 16 == 0) {
+    if (!node->pitchable || row < CKPT_PITCH_ROW_MIN || row * size % 16 == 0) {
         return row;
     }
     y->pitch = ckpt_round_up(row * size, CKPT_PITCH_BYTES) / size;

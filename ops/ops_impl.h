@@ -1,5 +1,5 @@
-/* What the op contracts of this folder share. Sums and products of sizes saturate at the largest 63-bit number
- * instead of wrapping: a shape that large is refused by the graph check, with a message, a little later. */
+/* Common to the op contracts. Sums and products of sizes saturate at the largest 63-bit number instead of wrapping: the
+ * graph check refuses a shape that large a little later, with a message. */
 #ifndef CKPT_OPS_OPS_IMPL_H
 #define CKPT_OPS_OPS_IMPL_H
 
@@ -11,8 +11,8 @@ int64_t ckpt_plus(int64_t a, int64_t b);
 
 /* Workspace that the CPU's largest product among y = x W^T, dx = dy W, dW = dy^T x takes, x being [rows, in] and y
  * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small, and more where the
- * product is added (`adds`) to what is there. The figures are what oneDNN 2.6 asks for; linear_allowances in
- * tests/kernels/cpu/test_onednn.c holds them. The kernel keeps to it by taking one thread where more would want more. */
+ * product is added (`adds`) to what is there. The figures are what oneDNN 2.6 asks for, checked by
+ * linear_allowances in tests/kernels/cpu/test_onednn.c. Where more threads would want more, the kernel takes one thread. */
 ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads);
 
 /* Elements of input k. */

@@ -1,4 +1,4 @@
-/* What a matrix product may take besides its operands, and what sums over rows and losses take on a GPU. */
+/* Workspaces: of matrix products, and on a GPU of sums over rows and of losses. */
 #include "ops/ops_impl.h"
 
 /* Bytes of a float matrix with its sides rounded up to what the library's blocks want. */
@@ -20,7 +20,7 @@ ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool ad
 ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out)
 {
     /* cuBLASLt's recommendation for Hopper is 32 MiB; a product splits its inner dimension in so many parts, each with
-     * a float32 copy of the result. Small results get room for four parts. */
+     * a float32 copy of the result. Small results get memory for four parts. */
     const ckpt_bytes most = (ckpt_bytes)32 << 20;
     const int64_t y = ckpt_times(rows, out), x = ckpt_times(rows, in), w = ckpt_times(in, out);
     const int64_t largest = y > x ? (y > w ? y : w) : (x > w ? x : w);

@@ -14,7 +14,7 @@ static bool bit(uint64_t mask, int k)
     return (mask >> k & 1u) != 0;
 }
 
-/* Take room for one tensor; the first pass (block NULL) only counts. */
+/* Allocate one tensor; the first pass (block NULL) only counts bytes. */
 static void *take(ckpt_bench *bench, ckpt_bytes bytes, ckpt_bytes *used)
 {
     void *const at = bench->block != NULL ? bench->block + *used : NULL;
@@ -89,7 +89,7 @@ static ckpt_code upload_floats(const ckpt_bench *bench, void *to, ckpt_dtype dty
     return bench->device->api->upload(bench->device, (char *)to + done * size, from, now * size, err);
 }
 
-/* Small random numbers everywhere a kernel reads: around 1 in absolute value, never exactly 0. */
+/* Random numbers wherever a kernel reads: around 1 in absolute value, never exactly 0. */
 static ckpt_code fill_floats(const ckpt_bench *bench, const void *to, ckpt_dtype dtype, int64_t count, int use,
                              ckpt_err *err)
 {
@@ -107,7 +107,7 @@ static ckpt_code fill_floats(const ckpt_bench *bench, const void *to, ckpt_dtype
     return CKPT_OK;
 }
 
-/* Token ids and class numbers: spread over what the layer takes, so that rows are not all the same one. */
+/* Token ids and class numbers over the whole range that the layer takes, so that runs read many rows. */
 static ckpt_code fill_integers(const ckpt_bench *bench, void *to, int k, ckpt_err *err)
 {
     const ckpt_node *const node = bench->node;
@@ -242,7 +242,7 @@ ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, co
     return fill_all(bench, err);
 }
 
-/* Candidates write over the outputs, so a forward run comes before backward's are timed. */
+/* Candidates overwrite the outputs, so a forward run comes before those of backward are timed. */
 ckpt_code ckpt_bench_tune(ckpt_bench *bench, ckpt_profiling *profiling, ckpt_err *err)
 {
     const ckpt_node_role *const role = &profiling->role[bench->node->index];

@@ -1,7 +1,7 @@
-/* One counter per thread and event, each by itself: reading groups does not go with inheritance. A counter is set on
- * every thread there is and inherited by the threads that one starts, so it does not matter whether OpenMP's pool was
- * there before; reading it gives the sum over its thread and all that inherited it. Counters run all the time, and a
- * measurement is the difference of two readings: setting one back would not reach what finished threads left in it. */
+/* One counter per thread and event, each by itself, because groups of counters cannot be both read and inherited. Every
+ * thread there is gets a counter, and the threads that it starts inherit it, so OpenMP's pool may exist before or not;
+ * reading a counter gives the sum over its thread and all that inherited it. Counters run all the time, and a
+ * measurement is the difference of two readings: a reset would not reach what finished threads have counted. */
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE /* syscall */
 #endif
@@ -29,7 +29,7 @@ typedef struct ckpt_reading {
 
 typedef struct ckpt_counter {
     int file;
-    int kind; /* place in ckpt_counts */
+    int kind; /* index in ckpt_counts */
     ckpt_reading before;
 } ckpt_counter;
 
@@ -75,7 +75,7 @@ static void drop_after(ckpt_counters *counters, int count)
     }
 }
 
-/* One event on all threads, or on none: part of a sum would pass for the whole. */
+/* One event on all threads or on none: a part of the sum would look like the whole. */
 static ckpt_code open_kind(ckpt_counters *counters, DIR *threads, const ckpt_counter_event *event, int kind,
                            ckpt_err *err)
 {
@@ -89,7 +89,7 @@ static ckpt_code open_kind(ckpt_counters *counters, DIR *threads, const ckpt_cou
         const int file = open_counter(event, (pid_t)thread);
         if (file >= 0) {
             CKPT_TRY(add_counter(counters, file, kind, err));
-        } else if (errno != ESRCH) { /* that thread has ended meanwhile */
+        } else if (errno != ESRCH) { /* the thread has ended meanwhile */
             drop_after(counters, before);
             return CKPT_OK;
         }
@@ -101,7 +101,7 @@ static ckpt_reading read_counter(const ckpt_counter *counter)
 {
     ckpt_reading reading;
     const ssize_t got = read(counter->file, &reading, sizeof reading);
-    return got == (ssize_t)sizeof reading ? reading : counter->before; /* else: as if nothing had happened */
+    return got == (ssize_t)sizeof reading ? reading : counter->before; /* else: as if nothing had been counted */
 }
 
 ckpt_code ckpt_counters_create_for(const ckpt_counter_event event[3], ckpt_counters **counters, ckpt_err *err)

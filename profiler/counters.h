@@ -21,9 +21,9 @@ typedef struct ckpt_counters ckpt_counters;
 CKPT_MUST_USE ckpt_code ckpt_counters_create(ckpt_counters **counters, ckpt_err *err);
 void ckpt_counters_destroy(ckpt_counters *counters);
 
-/* From here, to there. `counts` is what was counted since the last start, scaled up where the processor counted for
- * part of the time only because others count too. Cost: a system call per descriptor, outside of what is counted but
- * for the leaving and entering of the kernel. */
+/* Start and end of a measurement. `counts`: what was counted since the start, scaled up where the processor, counting
+ * for others too, counted for part of the time only. Cost: a system call per descriptor, nearly all of it outside of
+ * what is counted. */
 void ckpt_counters_start(ckpt_counters *counters);
 void ckpt_counters_stop(ckpt_counters *counters, ckpt_counts *counts);
 
@@ -33,8 +33,8 @@ typedef struct ckpt_counter_event {
     uint64_t config;
 } ckpt_counter_event;
 
-/* ckpt_counters_create with other events in the places of cycles, instructions and cache_misses: for tests on machines
- * whose processor counts nothing for us. */
+/* ckpt_counters_create with other events instead of cycles, instructions and cache_misses: for tests on machines whose
+ * processor counts nothing for us. */
 CKPT_MUST_USE ckpt_code ckpt_counters_create_for(const ckpt_counter_event event[3], ckpt_counters **counters,
                                                  ckpt_err *err);
 

@@ -1,6 +1,6 @@
-/* What the device's recorder saw, joined to the runs of one direction of a layer. A run starts the same work every
- * time, so the runs with the most activities are whole, and one with fewer has lost some: it is left out, because its
- * times would be too short. */
+/* What the device's recorder saw, joined to the runs of one direction of a layer. Every run starts the same work, so
+ * the runs with the most activities are whole. A run with fewer has lost records and is left out: its times would be
+ * too short. */
 #include <string.h>
 
 #include "profiler/profiler_impl.h"
@@ -70,7 +70,7 @@ static ckpt_ns gap_of(const run *r)
     return r->end_ns - r->start_ns - r->busy_ns;
 }
 
-/* Of the whole runs, in their order. */
+/* The whole runs, in their order. */
 static int gather(const joining *j, ckpt_ns (*of)(const run *r), int64_t *sample)
 {
     int whole = 0;
@@ -97,8 +97,8 @@ static const char *name_of(const ckpt_activity *a)
                                                                  : "fill";
 }
 
-/* How often a kernel ran in a run and how long together: medians over the whole runs, so that one run with another
- * algorithm than the others changes nothing. */
+/* How often a kernel ran in a run, and its time in it: medians over the whole runs, so that one run with another
+ * algorithm changes nothing. */
 static void measure_kernel(const joining *j, ckpt_profile_kernel *kernel)
 {
     for (int times = 0; times < 2; times++) {

@@ -1,9 +1,9 @@
 /* The link between device and host, as offload uses it: page-locked memory, the stream of the direction. 16 MiB take a
- * third of a millisecond at 50 GB/s, so that what starting a copy costs is a percent of it.
+ * third of a millisecond at 50 GB/s, of which starting the copy is one percent.
  *
- * Each direction is measured alone, and again in the worst company it has in a step: beside kernels that keep the
- * device's memory busy, and beside copies the other way. Those must outlast the copy that is measured; that they did is
- * read off the device's clock, and where they did not, there are more of them in the next try. */
+ * Each direction is measured alone, and under the heaviest load it has in a step: beside kernels that keep the device's
+ * memory busy, and beside copies the other way. The load must outlast the copy that is measured. The device's clock
+ * tells whether it did; if not, the next try has more of it. */
 #include "profiler/profiler_impl.h"
 
 enum {
@@ -82,7 +82,7 @@ static ckpt_code start_busy(const link_bench *bench, ckpt_stream way, int times,
     return api->stamp(device, KERNELS_END, CKPT_STREAM_COMPUTE, err);
 }
 
-/* 0 when the company never outlasted the copy. */
+/* 0 when the load never outlasted the copy. */
 static ckpt_code copy_busy(const link_bench *bench, ckpt_stream way, ckpt_ns *time, ckpt_err *err)
 {
     ckpt_device *const device = bench->device;

@@ -15,8 +15,8 @@ enum {
     FLUSH_TIMES = 2, /* the cache's size */
 };
 
-#define LEAST_NS ((ckpt_ns)5 * 1000 * 1000)   /* default: shortest time for them */
-#define SPEND_NS ((ckpt_ns)400 * 1000 * 1000) /* default: longest time for the repeats of one direction */
+#define MIN_NS   ((ckpt_ns)5 * 1000 * 1000)   /* default: shortest time for the repeats of one direction */
+#define SPEND_NS ((ckpt_ns)400 * 1000 * 1000) /* default: longest */
 
 static bool same_tensor(const ckpt_tensor *a, const ckpt_tensor *b)
 {
@@ -41,7 +41,7 @@ static bool same_attrs(const ckpt_node *a, const ckpt_node *b)
     return true;
 }
 
-/* The same input read twice is another layer than two inputs of that shape: their gradients share a buffer. */
+/* One input read twice is another layer than two inputs of that shape: its gradients are in one buffer. */
 static bool same_sharing(const ckpt_node *a, const ckpt_node *b)
 {
     for (int i = 0; i < a->in_count; i++) {
@@ -80,7 +80,7 @@ static bool same_layer(const ckpt_profiling *profiling, const ckpt_node *a, cons
     return same_attrs(a, b) && same_sharing(a, b);
 }
 
-/* What a layer holds, whoever measured its times. */
+/* What a row says of a layer, whoever measured its times. */
 static void count_bytes(const ckpt_profiling *profiling, const ckpt_node *node, ckpt_profile_row *row)
 {
     const ckpt_network *const network = profiling->lowered->network;
@@ -182,7 +182,7 @@ static ckpt_code measure_layer(ckpt_profiling *profiling, const ckpt_node *node,
     return code;
 }
 
-/* But for the kernels: they are listed once. */
+/* All but the kernels, which are listed once. */
 static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
 {
     row->same_as = from->layer;
@@ -236,8 +236,8 @@ static ckpt_profiler_options with_defaults(const ckpt_profiler_options *options)
     return with;
 }
 
-/* Memory to overwrite the cache with, and how long that takes. What is left in the cache has still to be written to
- * memory, as in a step what the layer before wrote. */
+/* Memory to overwrite the cache with, and how long that takes. The cache then holds bytes that are still to be written
+ * to memory, as in a step after the layer before. */
 static ckpt_code prepare_flush(ckpt_profiling *profiling, ckpt_err *err)
 {
     ckpt_device *const device = profiling->device;
@@ -320,7 +320,7 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
         .device = device, .lowered = lowered, .options = with_defaults(options), .out = out, .scratch = &scratch};
     profiling.recording = profiling.options.recorder != NULL;
     profiling.tuning_on = device->api->gpu && !profiling.options.no_tune;
-    profiling.least_ns = options != NULL && options->repeats > 0 ? 0 : LEAST_NS;
+    profiling.min_ns = options != NULL && options->repeats > 0 ? 0 : MIN_NS;
     *made = (ckpt_profile){.source = "", .recorder = "", .model = network->model->name, .row = row};
     const ckpt_code code = fill_profile(&profiling, made, row, err);
     if (profiling.flush != NULL) {

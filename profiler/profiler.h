@@ -1,4 +1,4 @@
-/* Measures every distinct layer of a network on a device. */
+/* Measures every distinct layer of a network on a device. The profiler knows layers and kernels; it knows no plan. */
 #ifndef CKPT_PROFILER_PROFILER_H
 #define CKPT_PROFILER_PROFILER_H
 
@@ -9,17 +9,16 @@
 #include "ops/lowering/network.h"
 
 typedef struct ckpt_profiler_options {
-    /* timed runs of each direction; 0: default, and for short layers more, until times are no longer those of
-     * waking up */
+    /* timed runs of each direction; 0: default, and more for short layers, until threads and processor are awake */
     int repeats;
-    int warmup;       /* runs before, at least; 0: default */
+    int warmup;       /* untimed runs before, at least; 0: default */
     ckpt_ns spend_ns; /* stop repeating a layer after this long, but never before 3 repeats; 0: default */
     bool no_tune;     /* every layer computes with what the libraries put first; else with the fastest they offer */
     bool warm;        /* leave the device's cache as the run before left it, where it could be overwritten */
     /* Records what the device runs, opened by the caller (ckpt_profile_record); each run is started under the tag
      * ckpt_profile_tag. NULL: times are between two stamps of the device, and no kernels are known */
     ckpt_recorder *recorder;
-    /* whose data sheet the shares of the roofline are of; NULL: no shares */
+    /* whose data sheet the percentages of the roofline refer to; NULL: none are given */
     const ckpt_device_model *roofline;
     /* called after each distinct layer; NULL: none */
     void (*progress)(void *context, int done, int total, ckpt_ns elapsed_ns);
@@ -36,17 +35,17 @@ enum { CKPT_PROFILE_REPEATS_MAX = 1000 };
  * that runs. Layers are identical when op, attributes, shapes, wanted gradients and accumulation agree; each set is
  * measured once. Fills everything but `machine`.
  *
- * A time is that of what the recorder saw, from the first start to the last end; without a recorder between two stamps
- * of the device; where there are none, of the host's clock. A direction of which the recorder saw fewer than three runs
- * whole has the stamps' times, and no kernels. On the CPU the processor's counters are read where they may be.
+ * Times are the recorder's, from the first start to the last end of a run; without a recorder those between two stamps
+ * of the device; without stamps the host clock's. A direction of which the recorder saw fewer than three whole runs has
+ * the stamps' times, and no kernels. On the CPU the processor's counters are read where that is allowed.
  *
  * Errors: CKPT_BAD_INPUT (opaque layers without stated times are named), CKPT_DEVICE, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered,
                                          const ckpt_profiler_options *options, ckpt_arena *out, ckpt_profile **profile,
                                          ckpt_err *err);
 
-/* Open a recorder beside a device that is open and run a first piece of work under it. *device_bytes is what the
- * device has less of afterwards, other processes' doing included; -1: the device does not tell. Errors: those of
+/* Open a recorder beside a device that is open and run a first piece of work under it. *device_bytes: how
+ * much less memory the device has afterwards, other processes included; -1: the device does not tell. Errors: those of
  * ckpt_recorder_open. */
 CKPT_MUST_USE ckpt_code ckpt_profile_record(ckpt_device *device, ckpt_recorder **recorder, ckpt_bytes *device_bytes,
                                             ckpt_err *err);

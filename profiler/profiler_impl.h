@@ -1,4 +1,4 @@
-/* What the profiler's files share. */
+/* Common to the profiler's files. */
 #ifndef CKPT_PROFILER_PROFILER_IMPL_H
 #define CKPT_PROFILER_PROFILER_IMPL_H
 
@@ -14,12 +14,12 @@ typedef struct ckpt_node_role {
     const ckpt_op_role *op[CKPT_DIRECTION_COUNT]; /* NULL: it has none of that direction */
 } ckpt_node_role;
 
-/* What came out otherwise than the rows show, for one line each at the end. */
+/* What the rows do not show, for one line each at the end. */
 typedef struct ckpt_profile_tally {
     int directions;    /* timed in all */
     int lost_runs;     /* not recorded whole, left out */
     int by_stamps;     /* directions with too few whole runs, or no work seen: the stamps' times */
-    int apart;         /* directions whose stamps and kernels tell times far apart; the worst of them: */
+    int apart;         /* directions whose times by stamps and by kernels differ much; the worst of them: */
     const char *layer; /* NULL: none */
     ckpt_direction direction;
     ckpt_ns stamps_ns, span_ns;
@@ -33,7 +33,7 @@ typedef struct ckpt_profiling {
     ckpt_arena *out, *scratch;
     float *chunk;      /* CKPT_BENCH_CHUNK of host memory */
     uint16_t *chunk16; /* and as many bfloat16 */
-    ckpt_ns least_ns;  /* spent on warming up and on timed runs at least; 0: as many as were asked for */
+    ckpt_ns min_ns;    /* spent on warming up and on timed runs at least; 0: as many runs as were asked for */
     int64_t *sample;   /* CKPT_PROFILE_REPEATS_MAX */
     ckpt_counts counts[CKPT_PROFILE_REPEATS_MIN];
     ckpt_counters *counters; /* NULL: a GPU, or nothing can be counted */
@@ -72,11 +72,12 @@ typedef struct ckpt_bench {
     void *grad_in[CKPT_IN_MAX];
     float *grad_param[CKPT_PARAM_MAX];
     float *slot[CKPT_HYPER_MAX];
-    ckpt_bytes forward_bytes, backward_bytes; /* workspaces, staging included; until it is tuned, room for any */
+    ckpt_bytes forward_bytes,
+        backward_bytes; /* workspaces, staging included; until it is tuned, enough for any algorithm */
     ckpt_kernel_args args;
 } ckpt_bench;
 
-/* Bind the layer, reserve its tensors and fill what its kernels read. close takes what open left half done too. */
+/* Bind the layer, reserve its tensors and fill what its kernels read. close also takes what open left half done. */
 CKPT_MUST_USE ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, const ckpt_node *node,
                                         ckpt_err *err);
 void ckpt_bench_close(ckpt_bench *bench);

@@ -1,9 +1,9 @@
 /* Timing the directions of one layer.
  *
- * With a recorder a run took from the first start to the last end of what the device did for it. The device's stamps
- * around the same run hold the host's cost of starting the first kernel too, when the device waits for it. In a step
- * that is recorded once and replayed, or where the host runs ahead, no such cost is paid; so the kernels' own times are
- * what a plan should be made from, and the stamps are compared with them. */
+ * With a recorder a run lasts from the first start to the last end of what the device did for it. The device's stamps
+ * around the same run also contain the host's time to start the first kernel, when the device waits for it. A step that
+ * is recorded once and replayed, or whose host runs ahead, pays no such time. So plans are made from the kernels' own
+ * times, and the stamps are compared with them. */
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -46,8 +46,8 @@ static ckpt_code start_tagged(ckpt_profiling *profiling, ckpt_bench *bench, ckpt
     return stop_recording(profiling, popped, &why, err);
 }
 
-/* Overwrite the cache, as often as keeps the device busy until the host has started all of the run that follows: twice
- * the time that the last one took to start. So no kernel waits for the host, as none does in a step. */
+/* Overwrite the cache, often enough to keep the device busy until the host has started all of the run that follows: for
+ * twice the time that the last run took to start. So no kernel waits for the host, as none does in a step. */
 static ckpt_code flush(const ckpt_profiling *profiling, ckpt_err *err)
 {
     enum { MOST = 32 };
@@ -59,8 +59,8 @@ static ckpt_code flush(const ckpt_profiling *profiling, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Work between two stamps of the device: what starting and waiting costs the host is not in it. Without stamps the
- * host's clock, where calls come back when the work is done. */
+/* Work between two stamps of the device: the host's time to start and to wait is not in it. Without stamps the host's
+ * clock; there calls return when the work is done. */
 static ckpt_code run_once(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, uint64_t tag,
                           ckpt_ns *time, ckpt_err *err)
 {
@@ -81,8 +81,8 @@ static ckpt_code run_once(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_dir
     return stamps ? device->api->stamp_ns(device, 1, time, err) : CKPT_OK;
 }
 
-/* What the processor counts, by runs of their own: to read counters takes longer than threads wait awake for work, and
- * would be in the time of the run after it. */
+/* What the processor counts, in runs of its own: reading the counters takes so long that threads fall asleep, which
+ * would show in the time of the next run. */
 static ckpt_code count_runs(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
 {
     ckpt_ns time = 0;
@@ -94,14 +94,14 @@ static ckpt_code count_runs(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_d
     return CKPT_OK;
 }
 
-/* Until `least` runs are done and `least_ns` are spent. Threads that sleep and a processor that has slept make the
- * first runs of a short layer several times slower than those in a step. */
+/* Until a number of runs are done and `min_ns` are spent: sleeping threads and a sleeping processor make the first runs
+ * of a short layer several times slower than those in a step. */
 static ckpt_code warm_up(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
 {
     const ckpt_ns start = ckpt_clock_ns();
     ckpt_ns time = 0;
-    for (int i = 0; i < CKPT_PROFILE_REPEATS_MAX &&
-                    (i < profiling->options.warmup || ckpt_clock_ns() - start < profiling->least_ns);
+    for (int i = 0;
+         i < CKPT_PROFILE_REPEATS_MAX && (i < profiling->options.warmup || ckpt_clock_ns() - start < profiling->min_ns);
          i++) {
         CKPT_TRY(run_once(profiling, bench, direction, 0, &time, err));
     }
@@ -120,7 +120,7 @@ static ckpt_code run_all(ckpt_profiling *profiling, ckpt_bench *bench, ckpt_dire
     const ckpt_ns start = ckpt_clock_ns();
     ckpt_ns spent = 0;
     int done = 0;
-    while (done < CKPT_PROFILE_REPEATS_MAX && (done < options->repeats || spent < profiling->least_ns) &&
+    while (done < CKPT_PROFILE_REPEATS_MAX && (done < options->repeats || spent < profiling->min_ns) &&
            (done < CKPT_PROFILE_REPEATS_MIN || spent < options->spend_ns)) {
         CKPT_TRY(run_once(profiling, bench, direction, first + (uint64_t)done, &profiling->sample[done], err));
         spent = ckpt_clock_ns() - start;
@@ -143,8 +143,8 @@ static void take_counts(const ckpt_profiling *profiling, ckpt_timing *timing)
     }
 }
 
-/* Stamps lie around the kernels on the same device: more between them than kernels and two stamps need is the host's
- * doing, and less cannot be. */
+/* The stamps lie around the kernels on the same device. What is more between them than kernels and two stamps need, the
+ * host has caused; less cannot be. */
 static void compare_clocks(ckpt_profiling *profiling, const char *layer, ckpt_direction direction, ckpt_ns stamps_ns,
                            ckpt_ns span_ns)
 {
@@ -165,7 +165,7 @@ static void compare_clocks(ckpt_profiling *profiling, const char *layer, ckpt_di
     }
 }
 
-/* What the recorder saw of these runs in place of the stamps' time, where it saw enough of them whole. */
+/* The recorder's times instead of the stamps', where it saw enough whole runs. */
 static ckpt_code join_runs(ckpt_profiling *profiling, const ckpt_bench *bench, ckpt_direction direction, uint64_t first,
                            ckpt_joined *joined, ckpt_timing *timing, ckpt_ns *sample, ckpt_err *err)
 {
@@ -196,8 +196,8 @@ static ckpt_code join_runs(ckpt_profiling *profiling, const ckpt_bench *bench, c
     return CKPT_OK;
 }
 
-/* What the op table says a run does, and how near to the data sheet's limit that comes. The optimizer's arithmetic is
- * float32 whatever the network's type. */
+/* What a run computes and moves by the op table, and how near its time is to the data sheet's limit. The optimizer
+ * computes in float32 whatever the network's type. */
 static void rate(const ckpt_profiling *profiling, const ckpt_op_role *role, ckpt_direction direction,
                  ckpt_timing *timing)
 {
@@ -222,7 +222,7 @@ static ckpt_code time_direction(ckpt_profiling *profiling, ckpt_bench *bench, in
     if (sample == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d times", count);
     }
-    memcpy(sample, profiling->sample, (size_t)count * sizeof sample[0]); /* the median's are sorted */
+    memcpy(sample, profiling->sample, (size_t)count * sizeof sample[0]); /* sorted for the median */
     *timing = (ckpt_timing){.repeats = count, .sample_ns = sample};
     timing->median_ns = ckpt_median(profiling->sample, count, &timing->spread_ns);
     take_counts(profiling, timing);

@@ -170,9 +170,9 @@ void ckpt_data_class_limits(const ckpt_network *network, int64_t *limit)
                 continue;
             }
             const int64_t found = ckpt_node_limit(node, k);
-            int64_t *const least = &limit[value->output];
-            if (found > 0 && (*least == 0 || found < *least)) {
-                *least = found;
+            int64_t *const limit_here = &limit[value->output];
+            if (found > 0 && (*limit_here == 0 || found < *limit_here)) {
+                *limit_here = found;
             }
         }
     }

@@ -1,4 +1,5 @@
-/* Training data: batches in an order that depends only on the seed and the step.
+/* Training data: batches in an order that depends only on the seed and the step. It knows a model's inputs, and neither
+ * plan nor device.
  *
  * "text:FILE" bytes as tokens, "cifar10:FILE[,FILE...]" binary batches, "mnist:IMAGES,LABELS" IDX files,
  * "synthetic" (or nothing) noise of the right types. */
@@ -11,7 +12,7 @@
 typedef struct ckpt_data ckpt_data;
 
 /* limit[i] = the class_limit of model input i below: rows of the embedding or classes of the loss that reads it, the
- * least of them when there are several; 0 where nothing limits it. */
+ * smallest when there are several; 0 where nothing limits it. */
 void ckpt_data_class_limits(const ckpt_network *network, int64_t *limit);
 
 /* `class_limit[i]`: integer input i takes values below it (rows of the embedding or classes of the loss that reads

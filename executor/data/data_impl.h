@@ -1,4 +1,4 @@
-/* What the data sources share. */
+/* Common to the sources of data. */
 #ifndef CKPT_EXECUTOR_DATA_DATA_IMPL_H
 #define CKPT_EXECUTOR_DATA_DATA_IMPL_H
 

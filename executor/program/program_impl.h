@@ -1,6 +1,6 @@
-/* A training step as set-up leaves it: every address, wait and message of every step of the plan. setup/ writes a program
- * once; run/ and state/ read it through const pointers. A program knows what to do where, and neither the seed nor how
- * many steps are done. */
+/* A training step as set-up leaves it: every address, wait and message of every step of the plan. setup/ writes a
+ * program once; run/ and state/ read it through const pointers. A program knows what to do where, and neither the seed
+ * nor how many steps are done. */
 #ifndef CKPT_EXECUTOR_PROGRAM_PROGRAM_IMPL_H
 #define CKPT_EXECUTOR_PROGRAM_PROGRAM_IMPL_H
 

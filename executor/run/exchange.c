@@ -1,9 +1,9 @@
-/* Messages to and from other ranks in a step: values and gradients between stages, gradients and weights between replicas.
- * Set-up has counted and addressed everything (wire_messages.c, wire_exchange.c).
+/* Messages to and from other ranks in a step: values and gradients between stages, gradients and weights between
+ * replicas. Set-up has counted and addressed everything (wire_messages.c, wire_exchange.c).
  *
- * Messages are read and written piece by piece where the numbers lie: a bucket is never packed. A GPU's messages go through
- * page-locked memory of the host, or, where NCCL carries them, out of its own memory when all that was started before has
- * finished. */
+ * Messages are read and written piece by piece where the numbers lie: a bucket is never packed. A GPU's messages go
+ * through page-locked memory of the host, or, where NCCL carries them, out of its own memory when all that was started
+ * before has finished. */
 #include "executor/run/run_impl.h"
 
 static int other_rank(const ckpt_program *program, int replica)

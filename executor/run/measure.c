@@ -143,13 +143,13 @@ static const char *stream_name(ckpt_stream stream)
 }
 
 /* mallinfo2 walks over every free piece of the heap. Where there are many, a walk after every op takes longer than the
- * ops do and throws what they need out of the caches: looking may take a twentieth of the time, and in between what
- * was seen last is told again. */
+ * ops and evicts what they need from the caches. So looking may take a twentieth of the time; in between, the last
+ * number stands. */
 static ckpt_bytes look_outside(ckpt_run *run, ckpt_measured *measured)
 {
-    enum { SHARE = 20 };
+    enum { PART = 20 };
     const ckpt_ns now = ckpt_clock_ns();
-    if (now - measured->looked_ns >= SHARE * measured->look_ns) {
+    if (now - measured->looked_ns >= PART * measured->look_ns) {
         measured->outside_bytes = ckpt_outside_look(run);
         measured->looked_ns = ckpt_clock_ns();
         measured->look_ns = measured->looked_ns - now;

@@ -1,13 +1,13 @@
-/* Where everything in the arena lies, as the steps will find it: read from the addresses that kernels, copies and
- * frees are given, not from the plan that those were worked out from. A buffer lies where a step first touches it; a
- * step that were given it elsewhere would open another place of the same buffer there. */
+/* Where everything in the arena lies, read from the addresses that kernels, copies and frees are given, not from the
+ * plan that those were worked out from. A buffer lies where a step first touches it; a step that is given it elsewhere
+ * begins a new allocation of the same buffer. */
 #include "executor/run/run_impl.h"
 
 typedef struct walker {
     const ckpt_program *program;
     ckpt_trace_allocation *allocation; /* NULL: only count */
     int count;
-    int *open;          /* per buffer: its place now; -1: not in memory */
+    int *open;          /* per buffer: its allocation now; -1: not in memory */
     ckpt_bytes *offset; /* per buffer that is in memory */
     int step;
     ckpt_err *err;
@@ -144,6 +144,6 @@ ckpt_code ckpt_measured_allocations(const ckpt_program *program, ckpt_arena *out
         *count = w.count;
     }
     return code == CKPT_NO_MEMORY
-               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the places of %d steps", program->plan->step_count)
+               ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the allocations of %d steps", program->plan->step_count)
                : code;
 }

@@ -36,12 +36,13 @@ typedef struct ckpt_measured {
     ckpt_bytes outside_bytes;   /* what was seen */
 } ckpt_measured;
 
-/* `arena` is for what the run keeps. Errors: CKPT_NO_MEMORY. ckpt_run_fini empties the streams, also after a failure. */
+/* `arena` is for what the run keeps. Errors: CKPT_NO_MEMORY. ckpt_run_fini empties the streams, also after a
+ * failure. */
 ckpt_code ckpt_run_init(const ckpt_program *program, ckpt_arena *arena, ckpt_run *run, ckpt_err *err);
 void ckpt_run_fini(ckpt_run *run);
 
-/* Where code and recordings come to the device at their first use, run the step once on zeros and leave everything zero.
- * `record`: record it, where that is possible. */
+/* Where code and recordings come to the device at their first use, run the step once on zeros and leave everything
+ * zero. `record`: record it, where that is possible. */
 ckpt_code ckpt_run_rehearse(ckpt_run *run, uint64_t seed, bool record, ckpt_err *err);
 
 /* ckpt_executor_step and ckpt_executor_evaluate, `steps` steps being done. */

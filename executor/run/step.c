@@ -274,7 +274,7 @@ ckpt_code ckpt_run_evaluate(ckpt_run *run, uint64_t seed, uint64_t steps, float 
     return mean_loss(run, loss, err);
 }
 
-/* Work on compute that the other streams have entered and left again. */
+/* A walk of which all streams end on compute. */
 static ckpt_code walk_and_join(ckpt_run *run, ckpt_err *err)
 {
     const ckpt_program *const program = run->program;
@@ -292,7 +292,7 @@ static ckpt_code record(ckpt_run *run, ckpt_err *err)
     ckpt_device *const device = program->device;
     CKPT_TRY_WHILE(err, device->api->capture_begin(device, err), "beginning to record a step");
     const ckpt_code code = walk_and_join(run, err);
-    /* A recording that went wrong must be ended too; what was said first is what went wrong. */
+    /* A recording that failed must be ended too; the first message stands. */
     const ckpt_code end = device->api->capture_end(device, &run->recorded, code == CKPT_OK ? err : NULL);
     if (code != CKPT_OK || end != CKPT_OK) {
         ckpt_err_while(err, "recording a step");

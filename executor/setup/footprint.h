@@ -1,10 +1,10 @@
 /* What the whole process takes on a device, and whether a budget holds it.
  *
- *     static + arena      planned, to the byte
- *     libraries           handles of cuBLAS and cuDNN, code, recordings: what the device lost since its context was new
- *     context             what was taken when the context was new; other processes on that device included
+ *     static + arena | libraries | context
  *
- * A CPU knows only the first line: the others are 0. */
+ * static + arena: planned, to the byte. libraries: handles of cuBLAS and cuDNN, code, recordings; what the device has
+ * lost since its context was new. context: what was taken when the context was new, other processes on that device
+ * included. A CPU knows only the first of the three; the others are 0. */
 #ifndef CKPT_EXECUTOR_SETUP_FOOTPRINT_H
 #define CKPT_EXECUTOR_SETUP_FOOTPRINT_H
 

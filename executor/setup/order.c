@@ -1,23 +1,23 @@
 /* Which step waits for which.
  *
  * Three streams run beside each other: compute, copies to the host, copies back. One rule says where they must wait,
- * and it is applied to what the plan does, byte by byte:
+ * and it is applied byte by byte:
  *
- *     a step waits for an earlier step of another stream exactly when both touch the same bytes, of the arena or of a
- *     buffer's room on the host, one of them writes them, and no wait before has seen to it already.
+ *     a step waits for an earlier step of another stream exactly when both touch the same bytes, of the arena or of the
+ *     slab on the host, one of them writes them, and no earlier wait has ordered the two already.
  *
- * The rules of docs/reference/formats.md follow: an offload waits for what wrote its buffer last (a run, an addition, a fetch);
- * whoever takes a place waits for the copies that still read or write there (a poison fill does so at the free itself;
- * without one the free holds nobody up, only the next tenant); a fetch waits for the former tenants of its place and
- * for the arrival of what it brings back; whoever uses what was fetched waits for it, once. So do additions and
- * in-place runs while a copy still reads what they change, and a second offload while the first copy is being fetched.
- * A buffer that is offloaded, changed and offloaded again, or fetched and freed unused, is no case of its own.
+ * The rules of docs/reference/formats.md follow. An offload waits for what wrote its buffer last (a run, an addition, a
+ * fetch). Who allocates bytes waits for the copies that still read or write there: the next allocation, or, with
+ * poison, the free itself, which fills them. A fetch waits for the former allocations of its bytes and for the arrival
+ * of what it brings back. Who uses what was fetched waits for the fetch, once. Additions and in-place runs wait while a
+ * copy still reads what they change, and so does a second offload while the first copy is being fetched. A buffer that
+ * is offloaded, changed and offloaded a second time, or fetched and freed unused, is no special case.
  *
- * Rooms on the host belong to one buffer for the whole step, and a step ends when all streams are empty: what the next
- * step writes there nobody reads any more.
+ * A buffer's bytes in the slab belong to it for the whole step, and a step ends when all streams are empty, so nothing
+ * waits for the step before.
  *
- * A signal stands right behind the step that is waited for, not where the waiting begins, so a copy starts as early as
- * it may. On the CPU everything is done when it is called, and all of this does nothing. */
+ * A signal stands right behind the step that is waited for, so that a copy starts as early as it may. On the CPU every
+ * call ends when its work is done, and signals do nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ typedef struct touches {
     latest wrote, touched;
 } touches;
 
-/* A segment tree over the arena, cut at the ends of places: what touched the bytes of places that are closed. `some`
+/* A segment tree over the arena, cut at the ends of allocations: who touched the bytes of former allocations. `some`
  * counts for part of a node's range, `all` for the whole of it. */
 typedef struct past {
     ckpt_bytes *cut; /* ascending, `cuts` of them: leaf i is [cut[i], cut[i + 1]) */
@@ -47,9 +47,9 @@ typedef struct ordering {
     ckpt_program *program;
     const ckpt_allocations *allocations;
     past past;
-    const ckpt_allocation **held; /* per buffer: its place now */
+    const ckpt_allocation **held; /* per buffer: where it lies now */
     touches *buffer;              /* per buffer, while it is held */
-    touches *room;                /* per buffer: its room on the host */
+    touches *host;                /* per buffer: its bytes in the slab */
     latest known[STREAMS];        /* what is finished before what each stream is given next */
     latest *done;                 /* per step: what is finished when it is */
 } ordering;
@@ -73,7 +73,7 @@ static ckpt_code past_init(past *p, const ckpt_plan *plan, ckpt_arena *scratch, 
 {
     ckpt_bytes *const cut = CKPT_NEW(scratch, ckpt_bytes, 2 * (size_t)plan->allocation_count);
     if (cut == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d allocations", plan->allocation_count);
     }
     for (int i = 0; i < plan->allocation_count; i++) {
         cut[2 * i] = plan->allocation[i].offset;
@@ -93,7 +93,7 @@ static ckpt_code past_init(past *p, const ckpt_plan *plan, ckpt_arena *scratch, 
     p->some = CKPT_NEW(scratch, latest, 2 * (size_t)p->leaves);
     p->all = CKPT_NEW(scratch, latest, 2 * (size_t)p->leaves);
     if (p->some == NULL || p->all == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d places", plan->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d allocations", plan->allocation_count);
     }
     for (int i = 0; i < 2 * p->leaves; i++) {
         p->some[i] = p->all[i] = never;
@@ -137,7 +137,7 @@ static void past_get(const past *p, int node, int low, int high, int from, int t
     past_get(p, 2 * node + 1, middle + 1, high, from, to, step);
 }
 
-/* The place is left: its bytes remember who touched them. */
+/* The allocation ends: its bytes remember who touched them. */
 static void remember(ordering *o, const ckpt_allocation *allocation, const latest *touched)
 {
     if (allocation->bytes > 0) {
@@ -146,7 +146,7 @@ static void remember(ordering *o, const ckpt_allocation *allocation, const lates
     }
 }
 
-static void former_tenants(const ordering *o, const ckpt_allocation *allocation, latest *need)
+static void wait_for_former(const ordering *o, const ckpt_allocation *allocation, latest *need)
 {
     if (allocation->bytes > 0) {
         past_get(&o->past, 1, 0, o->past.leaves - 1, leaf_at(&o->past, allocation->offset),
@@ -163,7 +163,7 @@ static int signal_behind(ckpt_program *program, int step)
     return action->signal;
 }
 
-/* Drops from `need` what the stream knows, and what comes with another wait; lists the signals of the rest. */
+/* Drop from `need` what the stream has waited for, and what another wait implies; list the signals of the rest. */
 static int list_waits(ordering *o, ckpt_stream stream, latest need, int wait[])
 {
     for (int t = 0; t < STREAMS; t++) {
@@ -188,7 +188,7 @@ static int list_waits(ordering *o, ckpt_stream stream, latest need, int wait[])
     return count;
 }
 
-/* Step s, given to `stream`, needs what `need` says to be finished. */
+/* Step s on `stream` starts when the steps in `need` are finished. */
 static void settle(ordering *o, int s, ckpt_stream stream, const latest *need)
 {
     ckpt_action *const action = &o->program->action[s];
@@ -207,12 +207,12 @@ static void note_write(touches *t, ckpt_stream stream, int s)
     t->wrote.step[stream] = t->touched.step[stream] = s;
 }
 
-/* The places that open with this step: what was there before, and who has written there now. */
+/* The allocations that begin with this step: it waits for the former ones of their bytes, and writes them. */
 static void open_all(ordering *o, int s, ckpt_stream stream, latest *need)
 {
     for (int i = o->allocations->first[s]; i < o->allocations->first[s + 1]; i++) {
         const ckpt_allocation *const allocation = o->allocations->by_step[i];
-        former_tenants(o, allocation, need);
+        wait_for_former(o, allocation, need);
         latest mine = never;
         mine.step[stream] = s;
         if (allocation->buffer < 0) {
@@ -270,17 +270,17 @@ static void order_offload(ordering *o, int s)
 {
     const int b = o->program->plan->step[s].target;
     latest need = o->buffer[b].wrote;
-    raise_to(&need, &o->room[b].touched);
+    raise_to(&need, &o->host[b].touched);
     note_read(&o->buffer[b], CKPT_STREAM_D2H, s);
-    note_write(&o->room[b], CKPT_STREAM_D2H, s);
+    note_write(&o->host[b], CKPT_STREAM_D2H, s);
     settle(o, s, CKPT_STREAM_D2H, &need);
 }
 
 static void order_fetch(ordering *o, int s)
 {
     const int b = o->program->plan->step[s].target;
-    latest need = o->room[b].wrote;
-    note_read(&o->room[b], CKPT_STREAM_H2D, s);
+    latest need = o->host[b].wrote;
+    note_read(&o->host[b], CKPT_STREAM_H2D, s);
     open_all(o, s, CKPT_STREAM_H2D, &need);
     settle(o, s, CKPT_STREAM_H2D, &need);
 }
@@ -291,13 +291,13 @@ static ckpt_code begin(ordering *o, ckpt_arena *scratch, ckpt_err *err)
     const int buffers = o->program->lowered->graph->buffer_count;
     o->held = CKPT_NEW(scratch, const ckpt_allocation *, buffers);
     o->buffer = CKPT_NEW(scratch, touches, buffers);
-    o->room = CKPT_NEW(scratch, touches, buffers);
+    o->host = CKPT_NEW(scratch, touches, buffers);
     o->done = CKPT_NEW(scratch, latest, plan->step_count);
-    if (o->held == NULL || o->buffer == NULL || o->room == NULL || o->done == NULL) {
+    if (o->held == NULL || o->buffer == NULL || o->host == NULL || o->done == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the order of %d steps", plan->step_count);
     }
     for (int b = 0; b < buffers; b++) {
-        o->room[b] = (touches){never, never};
+        o->host[b] = (touches){never, never};
     }
     for (int t = 0; t < STREAMS; t++) {
         o->known[t] = never;
@@ -325,7 +325,7 @@ static void order_all(ordering *o)
 ckpt_code ckpt_wire_order(ckpt_program *program, const ckpt_allocations *allocations, ckpt_err *err)
 {
     if (program->memory.slab.bytes == 0) {
-        return CKPT_OK; /* one stream does it all */
+        return CKPT_OK; /* nothing is offloaded: one stream */
     }
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);

@@ -1,11 +1,11 @@
-/* From plan steps to actions: walk the plan once, keeping for every buffer the place it holds now, and write down
- * each step's addresses. A place belongs to the step `from` that brings its buffer (or workspace) into memory.
- * What a layer is given is in wire_layer.c, what goes to other ranks in wire_exchange.c. */
+/* From plan steps to actions: walk the plan once, keeping for every buffer the allocation it has now, and write down
+ * each step's addresses. An allocation belongs to the step `from` that makes it, for a buffer or for a workspace. What
+ * a layer is given is in wire_layer.c, what goes to other ranks in wire_exchange.c. */
 #include "executor/setup/wire_impl.h"
 
 #include <string.h>
 
-/* Sort places by the step that opens them (counting sort). */
+/* Sort allocations by the step that makes them (counting sort). */
 static ckpt_code index_allocations(ckpt_wiring *wiring, ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
@@ -19,13 +19,14 @@ static ckpt_code index_allocations(ckpt_wiring *wiring, ckpt_err *err)
         const ckpt_allocation *const allocation = &plan->allocation[p];
         if (allocation->from < 0 || allocation->from >= plan->step_count || allocation->offset < 0 ||
             allocation->bytes < 0 || allocation->bytes > plan->arena_bytes - allocation->offset) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: place %d (%s) lies outside the plan's steps or arena",
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: allocation %d (%s) lies outside the plan's steps or arena",
                              plan->source, p, allocation->name);
         }
         if (allocation->offset % CKPT_ALIGN != 0) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                             "%s: place %d (%s) lies at offset %lld, wanted a multiple of %d, which kernels count on",
-                             plan->source, p, allocation->name, (long long)allocation->offset, (int)CKPT_ALIGN);
+            return CKPT_FAIL(
+                err, CKPT_BAD_INPUT,
+                "%s: allocation %d (%s) lies at offset %lld, wanted a multiple of %d, which kernels count on",
+                plan->source, p, allocation->name, (long long)allocation->offset, (int)CKPT_ALIGN);
         }
         first[allocation->from + 2]++;
     }
@@ -72,7 +73,7 @@ static ckpt_category buffer_category(const ckpt_program *program, int buffer)
     return ckpt_kind_category(program->lowered->graph->buffer[buffer].kind);
 }
 
-/* The buffers (and workspace) whose places open at this step. */
+/* The buffers and the workspace that this step allocates. */
 static void open_allocations(const ckpt_wiring *wiring, int step, ckpt_action *action)
 {
     const ckpt_program *const program = wiring->program;
@@ -136,8 +137,8 @@ static bool has_new_weights(const ckpt_wiring *wiring, const ckpt_op_role *role)
     return false;
 }
 
-/* What runs again after its weights have changed gives other values than its first run did. Nobody may read them but
- * what runs again for nothing, too: a plan may be as wasteful as it likes. */
+/* A run that is recomputed after its weights have changed gives other values than its first run. Only runs that are
+ * themselves recomputed for nothing may read them: a plan may be wasteful, and may not be wrong. */
 static ckpt_code refuse_stale(const ckpt_wiring *wiring, int s, const ckpt_graph_op *op, const ckpt_op_role *role,
                               bool recomputed, ckpt_err *err)
 {
@@ -147,7 +148,7 @@ static ckpt_code refuse_stale(const ckpt_wiring *wiring, int s, const ckpt_graph
     }
     if (stale != 0 && !recomputed) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%s: step %d runs %s again after its weights are updated, and step %d uses it",
+                         "%s: step %d recomputes %s after its weights are updated, and step %d uses it",
                          wiring->program->plan->source, stale - 1, wiring->program->plan->step[stale - 1].name, s);
     }
     for (int i = 0; i < op->writes.count; i++) {
@@ -171,7 +172,7 @@ static ckpt_code wire_run(const ckpt_wiring *wiring, int s, ckpt_action *action,
     action->forward =
         role->task == CKPT_TASK_LAYER ? role->phase == CKPT_FORWARD : is_transfer(role->task) && !role->gradient;
     CKPT_TRY(refuse_stale(wiring, s, op, role, step->recomputed, err));
-    /* What an in-place run destroys is still read from its old place, which the output's new place equals. */
+    /* An in-place run still reads its input, at the address that is the output's too. */
     open_allocations(wiring, s, action);
     CKPT_TRY(role->task == CKPT_TASK_LAYER ? ckpt_wire_layer(wiring, s, role, action, err)
                                            : ckpt_wire_exchange(wiring, s, role, action, err));
@@ -185,7 +186,7 @@ static ckpt_code wire_copy(const ckpt_wiring *wiring, int s, ckpt_action *action
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_step *const step = &program->plan->step[s];
-    open_allocations(wiring, s, action); /* a fetch brings a new place; offload and free bring none */
+    open_allocations(wiring, s, action); /* a fetch allocates; offload and free do not */
     CKPT_TRY(ckpt_wire_buffer(wiring, step->target, s, &action->allocation, err));
     action->layer = "";
     action->span = step->kind == CKPT_FREE ? CKPT_SPAN_FREE : CKPT_SPAN_COPY;
@@ -201,8 +202,7 @@ static ckpt_code wire_copy(const ckpt_wiring *wiring, int s, ckpt_action *action
     return CKPT_OK;
 }
 
-/* What the plan's places leave a node: the smallest workspace of its runs, less what staging takes; -1 where it
- * never runs. */
+/* Per node the smallest workspace of its runs, less what staging takes; -1: it never runs. */
 static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     const ckpt_program *const program = wiring->program;
@@ -259,12 +259,13 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
         if (forward[n] < 0 && backward[n] < 0) {
             continue; /* an alias */
         }
-        CKPT_TRY_WHILE(err,
-                       ckpt_device_bind(program->device, &network->node[n], forward[n], backward[n],
-                                        algorithms_of(program->plan, network->node[n].name), &bound[n], err),
-                       "fitting layer %s into its place (a plan must be made with the same --threads; or profile the "
-                       "model and plan with --profile)",
-                       network->node[n].name);
+        CKPT_TRY_WHILE(
+            err,
+            ckpt_device_bind(program->device, &network->node[n], forward[n], backward[n],
+                             algorithms_of(program->plan, network->node[n].name), &bound[n], err),
+            "fitting layer %s into its workspace (a plan must be made with the same --threads; or profile the "
+            "model and plan with --profile)",
+            network->node[n].name);
     }
     return CKPT_OK;
 }
@@ -297,9 +298,9 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* *last: the last step whose update can run together with that of step s. From s on up to it there are only updates,
- * and frees, of nothing that later updates read, and none of them waits for a copy: what waits behind a step may count
- * on that step's own wait (a free waits where it is poisoned). Gives the number of their parameters. */
+/* *last: the last step whose update can be started together with that of step s. From s to it there are only updates
+ * and frees of nothing that later updates read, and none of them waits for a copy: what comes after a step may count on
+ * that step's own wait (a poisoned free waits, too). Gives the number of their parameters. */
 static int find_joined(const ckpt_program *program, int s, int *last)
 {
     int count = 0;
@@ -316,7 +317,7 @@ static int find_joined(const ckpt_program *program, int s, int *last)
     return count;
 }
 
-/* Hundreds of small launches would cost more than what they do. */
+/* On a GPU, hundreds of small launches would cost more than their work. */
 static ckpt_code join_updates(const ckpt_wiring *wiring, ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
@@ -371,26 +372,26 @@ static void need_all(bool *need, const ckpt_list *list)
     }
 }
 
-/* Does it bring into memory what is needed? Then not it, but what it is made from is needed before. */
-static bool brings(bool *need, const ckpt_list *list)
+/* Does a run write something that is needed? Before the run its results are needed no longer. */
+static bool writes_needed(bool *need, const ckpt_list *list)
 {
-    bool brought = false;
+    bool wanted = false;
     for (int i = 0; i < list->count; i++) {
-        brought = brought || need[list->at[i]];
+        wanted = wanted || need[list->at[i]];
         need[list->at[i]] = false;
     }
-    return brought;
+    return wanted;
 }
 
-/* What an evaluation runs: backwards from the end of the plan, every step that makes, moves or sends what a loss needs;
- * of a layer that runs several times in a row for several backward steps, only those runs. */
+/* What an evaluation runs: backwards from the end of the plan, every step that computes, moves or sends what a loss
+ * needs. */
 static ckpt_code choose_needed(const ckpt_wiring *wiring, ckpt_err *err)
 {
     ckpt_program *const program = wiring->program;
     const ckpt_graph *const graph = program->lowered->graph;
     bool *const need = CKPT_NEW(wiring->out, bool, graph->buffer_count);
-    bool *const room = CKPT_NEW(wiring->out, bool, graph->buffer_count); /* likewise of those on the host */
-    if (need == NULL || room == NULL) {
+    bool *const on_host = CKPT_NEW(wiring->out, bool, graph->buffer_count); /* likewise in the slab */
+    if (need == NULL || on_host == NULL) {
         return ckpt_wire_no_memory(err);
     }
     need_all(need, &graph->outputs);
@@ -399,8 +400,8 @@ static ckpt_code choose_needed(const ckpt_wiring *wiring, ckpt_err *err)
         const int target = program->plan->step[s].target;
         switch (action->kind) {
         case CKPT_RUN: {
-            const bool brought = brings(need, &graph->op[target].writes);
-            action->needed = action->forward && (brought || action->task != CKPT_TASK_LAYER);
+            const bool wanted = writes_needed(need, &graph->op[target].writes);
+            action->needed = action->forward && (wanted || action->task != CKPT_TASK_LAYER);
             if (action->needed) {
                 need_all(need, &graph->op[target].reads);
             }
@@ -408,13 +409,13 @@ static ckpt_code choose_needed(const ckpt_wiring *wiring, ckpt_err *err)
         }
         case CKPT_FREE: action->needed = true; break;
         case CKPT_OFFLOAD:
-            action->needed = room[target];
-            need[target] = need[target] || room[target];
-            room[target] = false;
+            action->needed = on_host[target];
+            need[target] = need[target] || on_host[target];
+            on_host[target] = false;
             break;
         case CKPT_FETCH:
             action->needed = need[target];
-            room[target] = room[target] || need[target];
+            on_host[target] = on_host[target] || need[target];
             need[target] = false;
             break;
         }

@@ -1,4 +1,5 @@
-/* What the steps are given that are no layer's: messages between stages, buckets between replicas, the norm. */
+/* What steps that are no layer's are given: messages between stages, buckets between replicas, tied groups, the
+ * norm. */
 #include "executor/setup/wire_impl.h"
 
 /* The message that step's op waits for was started by an op before it. */
@@ -39,7 +40,7 @@ static ckpt_code wire_transfer(const ckpt_wiring *wiring, int s, const ckpt_op_r
     return ckpt_wire_touch(wiring, action, message, action->transfer.message, err);
 }
 
-/* Gradients are where they are at this step; weights always in the same place. */
+/* Gradients lie where they are at this step; weights always at the same address. */
 static ckpt_code wire_pieces(const ckpt_wiring *wiring, int s, ckpt_action *action, ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
@@ -64,7 +65,7 @@ static ckpt_code wire_pieces(const ckpt_wiring *wiring, int s, ckpt_action *acti
     return CKPT_OK;
 }
 
-/* The buffer of a list that holds what others send of a bucket; -1: none does. */
+/* The buffer of a list that holds what other replicas send of a bucket; -1: none does. */
 static int bucket_buffer(const ckpt_lowered *lowered, const ckpt_list *list)
 {
     for (int i = 0; i < list->count; i++) {
@@ -152,8 +153,8 @@ static int most_squares(const ckpt_wiring *wiring)
     return count;
 }
 
-/* A node's own parameters lie one behind the other, zeros between them; those that are copies of another stage's, and
- * count there, come first. */
+/* A node's own parameters lie one behind the other, with zeros between them. Copies of another stage's parameters,
+ * which count there, come before them. */
 static void add_node(const ckpt_program *program, int n, ckpt_square *to, int *count)
 {
     const ckpt_node *const node = &program->lowered->network->node[n];

@@ -1,4 +1,4 @@
-/* What the files that turn plan steps into actions share. */
+/* Common to the files that turn plan steps into actions. */
 #ifndef CKPT_EXECUTOR_SETUP_WIRE_IMPL_H
 #define CKPT_EXECUTOR_SETUP_WIRE_IMPL_H
 
@@ -47,7 +47,7 @@ ckpt_code ckpt_wire_buffer(const ckpt_wiring *wiring, int buffer, int step, void
  * arena. */
 ckpt_code ckpt_wire_value(const ckpt_wiring *wiring, int batch, int v, int step, void **address, ckpt_err *err);
 
-/* Note that the step is given `buffer` at `address`, for the places of a trace. */
+/* Note that the step is given `buffer` at `address`, for the allocations of a trace. */
 ckpt_code ckpt_wire_touch(const ckpt_wiring *wiring, ckpt_action *action, int buffer, const void *address,
                           ckpt_err *err);
 

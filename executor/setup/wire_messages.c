@@ -1,5 +1,5 @@
-/* What goes to other ranks: slots of messages, pieces of buckets, and the page-locked memory that messages are staged in
- * where they do not come from the device itself. */
+/* What goes to other ranks: slots of messages, pieces of buckets, and the page-locked memory that messages are staged
+ * in where they do not come from the device itself. */
 #include "executor/setup/wire_impl.h"
 
 enum { SLOT_RECEIVE, SLOT_FIRST };
@@ -108,7 +108,7 @@ static ckpt_code hand_bucket(handing *h, int k, ckpt_bytes *staging)
     return CKPT_OK;
 }
 
-/* With overlap several buckets are on their way at once. */
+/* With overlap several buckets are under way at once; without, all use the same slots and bytes. */
 static ckpt_code hand_buckets(handing *h, ckpt_bytes *staging)
 {
     const ckpt_lowered *const lowered = h->program->lowered;

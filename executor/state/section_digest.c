@@ -1,5 +1,5 @@
 /* The digest of a section: a tree of two levels, so that all processors can hash. The leaves are cut from the stream of
- * the section's bytes: neither the number of threads nor where parameters or shares of ranks begin makes a difference.
+ * the section's bytes, so neither the number of threads nor where parameters or ranks' pieces begin makes a difference.
  * executor.h says what the digest is. */
 #include <string.h>
 

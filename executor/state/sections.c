@@ -1,10 +1,10 @@
-/* Whole sections out of the shares of the ranks. Where one rank has all of a section in its plain form, it is one part;
- * else a part is a parameter or statistic of one stage, or what one replica's shard has of it. */
+/* Whole sections, gathered from the ranks. Where one rank has all of a section in its plain form, the section is one
+ * part; else a part is a parameter or statistic of one stage, or the piece of it in one replica's shard. */
 #include <string.h>
 
 #include "executor/state/sections_impl.h"
 
-/* Files know nothing of gaps between rows and of spare elements: they are of one device's memory. */
+/* Gaps between rows and spare elements belong to one device's memory; files have neither. */
 static ckpt_code close_gaps(ckpt_node *node, int node_count, ckpt_value *value, int value_count, ckpt_arena *out,
                             ckpt_err *err)
 {
@@ -127,8 +127,8 @@ static ckpt_code find_buckets(finding *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A parameter in pieces, each of the replica that has its chunk. `slot` -1: of gradients, which lie at their usual
- * places; else of a slot of the optimizer, which has the chunks alone. */
+/* A parameter in pieces, each of the replica that has its chunk. `slot` -1: gradients, which lie at their usual
+ * offsets; else a slot of the optimizer, which has the own chunks alone. */
 static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at, ckpt_err *err)
 {
     const ckpt_static_layout *const mine = &f->program->layout;
@@ -193,7 +193,7 @@ static ckpt_code add_params(finding *f, ckpt_bytes from, ckpt_bytes local, int s
             }
             if (sharded && f->in_bucket[which].bucket != NULL) {
                 CKPT_TRY(add_shards(f, n, k, slot, at, err));
-            } else if (!sharded || slot < 0) { /* what no gradient reaches has no state in a shard: it is zero */
+            } else if (!sharded || slot < 0) { /* without a gradient there is no state in a shard: zeros */
                 CKPT_TRY(add_param(f, n, k, at, local, err));
             }
         }
@@ -243,7 +243,7 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
     const ckpt_network *const network = f->program->lowered->network;
     const bool sharded =
         network->scheme.shard_optimizer && (section == CKPT_SECTION_OPTIMIZER || section == CKPT_SECTION_GRADIENTS);
-    const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare room */
+    const bool gapless = mine->weight_bytes == f->layout.weight_bytes; /* no parameter has spare elements */
     if (network->scheme.stages == 1 && network->tied_group_count == 0 && !sharded && gapless) {
         const ckpt_section_part all = {0, bytes, 0, -1, section_start(mine, section), false};
         return bytes > 0 ? add_part(f, &all, err) : CKPT_OK;
@@ -300,7 +300,7 @@ static ckpt_code hand_out(const ckpt_program *program, const ckpt_section_part *
             CKPT_TRY(device->api->download(device, program->memory.chunk,
                                            program->memory.statics.at + part->local + done, now, err));
         }
-        if (owner != 0) { /* rank 0 has what it takes itself, and nobody else wants it */
+        if (owner != 0) { /* what rank 0 owns, nobody else needs */
             CKPT_TRY(ckpt_ranks_broadcast(program->ranks, owner, program->memory.chunk, now, err));
         }
         if (rank == 0) {

@@ -5,12 +5,12 @@
 
 #include "executor/state/state_impl.h"
 
-/* Bytes [at, at + bytes) of a whole section, which lie together in one place. */
+/* Bytes [at, at + bytes) of a whole section, which lie together on one rank. */
 typedef struct ckpt_section_part {
     ckpt_bytes at, bytes;
     int stage, replica; /* who has it; replica -1: all of the stage's, and the first speaks for them */
     ckpt_bytes local;   /* in this rank's static block; -1: it is not here */
-    bool copy;          /* of the part before, which speaks for it: the same bytes, which another layer has too */
+    bool copy;          /* the same bytes as the part before, held by another layer too: not written to the file */
 } ckpt_section_part;
 
 typedef struct ckpt_whole {

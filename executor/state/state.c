@@ -2,17 +2,19 @@
  *
  *     one line of JSON | weights | optimizer | statistics | SHA-256 of all before it, in hexadecimal, and a newline
  *
- * One file for all ranks, of one form: the sections are those of one rank with the whole network and an unsharded
- * optimizer (sections_impl.h), so that a state goes over from any scheme to any other that has as many batches in a
- * step; "batches" is in the line where there is more than one. Rank 0 writes, every rank reads what is its own.
+ * One file for all ranks. The sections are those of one rank with the whole network and an unsharded optimizer
+ * (sections_impl.h), so a state can be read by any scheme with as many batches in a step ("batches" in the line, where
+ * there is more than one). Rank 0 writes; every rank reads what is its own.
  *
  * The sections are the bytes of the static block (float32, little endian), so that no value passes through text. The
- * bfloat16 copy of the weights is not among them: it is made again from the weights. A state is of no device: one
- * written on the CPU is read on a GPU and the other way round, and training goes on with the bits of the device it is
- * on. Another number of CPU threads is refused, because there the promise is the bits of never stopping; so is another
- * dtype or batch, which is another training. "threads" 0 is a GPU. The
- * data order is a function of seed and step, which the line carries with what the data were; nothing else is needed to
- * go on with the same bits. A file is read twice: whole, to see that it is sound, and only then into the executor. */
+ * bfloat16 copy of the weights is left out: it is made from the weights.
+ *
+ * A state written on the CPU can be read on a GPU and the other way round ("threads" 0 is a GPU); training goes on with
+ * the bits of the device it is on. Another number of CPU threads is refused, because there the promise is the bits of
+ * never stopping. Another dtype or batch is another training, and is refused. The data order is a function of seed and
+ * step; the line has both, and what the data were.
+ *
+ * A file is read twice: whole, to see that it is sound, and only then into the static block. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -207,7 +209,7 @@ static ckpt_code get_sections(const ckpt_program *program, const ckpt_whole whol
     return ckpt_program_narrow(program, err);
 }
 
-/* `header`: room for HEADER_MAX bytes. */
+/* `header` has HEADER_MAX bytes. */
 static ckpt_code read_file(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], FILE *file,
                            char *header, const char *path, ckpt_progress *progress, ckpt_err *err)
 {

@@ -188,15 +188,15 @@ static ckpt_code read_count(const char *header, const char *key, const char *pat
     return CKPT_OK;
 }
 
-/* The text of a member between its quotes, into `room` bytes: one that we wrote has nothing escaped. */
-static ckpt_code read_words(const char *header, const char *key, const char *path, char *words, size_t room,
+/* The text of a member between its quotes, into `size` bytes; what we write there needs no escapes. */
+static ckpt_code read_words(const char *header, const char *key, const char *path, char *words, size_t size,
                             ckpt_err *err)
 {
     size_t length = 0;
     const char *const value = find_member(header, key, &length);
-    if (value == NULL || length < 2 || length - 2 >= room || value[0] != '"' || value[length - 1] != '"') {
+    if (value == NULL || length < 2 || length - 2 >= size || value[0] != '"' || value[length - 1] != '"') {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line has no \"%s\" of at most %zu characters", path, key,
-                         room - 1);
+                         size - 1);
     }
     memcpy(words, value + 1, length - 2);
     words[length - 2] = '\0';

@@ -1,5 +1,5 @@
 /* attention: multi-head scaled dot-product attention. It keeps the logarithm of every row's sum of exponentials
- * instead of the T x T probabilities; backward makes them again, some queries of one head at a time. */
+ * instead of the T x T probabilities; backward recomputes them, some queries of one head at a time. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {

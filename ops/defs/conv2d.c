@@ -91,8 +91,8 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What cuDNN may take: room for tables and for the parts of a split sum, in proportion to the data, at most 64 MiB. It
- * has algorithms that take next to nothing, and where it finds none own kernels do it (kernels/cuda/conv2d.cu). */
+/* What cuDNN may take: memory for tables and for the parts of a split sum, in proportion to the data, at most 64 MiB.
+ * It has algorithms that take next to nothing, and where it finds none own kernels do it (kernels/cuda/conv2d.cu). */
 static ckpt_bytes library_allowance(const ckpt_node *node)
 {
     const ckpt_bytes mib = (ckpt_bytes)1 << 20;

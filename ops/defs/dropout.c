@@ -1,4 +1,4 @@
-/* Dropout. Nothing is kept for backward: the mask is drawn again from its counter. */
+/* Dropout. Nothing is kept for backward: the mask is drawn a second time from its counter. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {

@@ -1,4 +1,4 @@
-/* What conv2d and the poolings share: a window that slides over the two last dims of an image. */
+/* Common to conv2d and the poolings: a window that slides over the two last dims of an image. */
 #ifndef CKPT_OPS_DEFS_WINDOW_IMPL_H
 #define CKPT_OPS_DEFS_WINDOW_IMPL_H
 

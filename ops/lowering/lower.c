@@ -1,19 +1,19 @@
 /* A network as one training step: for each micro-batch forward ops in layer order and backward ops in reverse, in the
- * order 1F1B of its stage, then updates.
+ * 1F1B order of its stage, then updates.
  *
- * A run again after an update of the weights it reads would give other bits. It is never needed and never of use, so
- * nothing guards against it: an update stands behind the last backward op of this stage that gives to its gradients,
- * that of the last micro-batch. What a layer and those behind it gave, or received, or saved, is read by their own
- * forward and backward ops alone, in this micro-batch and in all before it; and all of those stand before the update:
+ * A recomputation after an update of the weights it reads would give other bits. No plan needs one, so nothing guards
+ * against it: the update stands behind the last backward op of this stage that contributes to its gradients, in the
+ * last micro-batch. What a layer and those after it computed, received or saved is read by their own forward and
+ * backward ops alone, in this and earlier micro-batches, and all of those stand before the update:
  *   - static gradients: all updates stand behind all backwards;
  *   - replicas: the update comes later still, when its bucket is reduced;
- *   - fused gradients: backward goes down the layers, so above layer n nothing is to be run any more once backward has
- *     come past n, and 1F1B ends with the backward of the last micro-batch, behind all forwards and other backwards;
- *   - tied parameters: the update waits for the lowest of the layers that share them and have a backward. One that has
- *     none gives nothing that a backward reads: else a gradient would reach it;
- *   - stages: what another stage reads is a copy, in the message, and what came from there is no result of a run. Of a
- *     parameter that stages share each has a copy, and all are updated behind the last backward;
- *   - the loss, which is an output, says that it may not run again. */
+ *   - fused gradients: once backward has passed layer n, nothing above n is run any more, and 1F1B ends with the
+ *     backward of the last micro-batch, behind all forwards and other backwards;
+ *   - tied parameters: the update waits for the lowest tied layer that has a backward. A layer without one contributes
+ *     nothing that a backward reads, or a gradient would reach it;
+ *   - stages: other stages read a copy, in the message, and what they sent is no result of a run. Each stage has its
+ *     copy of a tied parameter, and all copies are updated behind the last backward;
+ *   - the loss, which is an output, may not be recomputed. */
 #include <assert.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static ckpt_code find_gradients(ckpt_lowering *l, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* At most so many ops and buffers, of all micro-batches; each message is two ops at one end and one at the other. */
+/* Upper bounds of ops and buffers over all micro-batches. A message is two ops at one end and one at the other. */
 static ckpt_code count_capacities(ckpt_lowering *l, ckpt_err *err)
 {
     enum { MESSAGE_OPS = 3, MESSAGES = 2, ROUTE_BUFFERS = 4, BUCKET_OPS = 4 };
@@ -88,7 +88,7 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     l->saved_buffer = new_table(l, batches * nodes * CKPT_SAVED_MAX);
     l->param_grad_buffer = new_table(l, nodes * CKPT_PARAM_MAX);
     l->pass_end = new_table(l, (size_t)l->buffer_capacity);
-    l->param_written = CKPT_NEW(l->out, bool, nodes *CKPT_PARAM_MAX);
+    l->param_written = CKPT_NEW(l->out, bool, CKPT_PARAM_MAX *nodes);
     if (l->row == NULL || l->op == NULL || l->op_role == NULL || l->buffer == NULL || l->buffer_role == NULL ||
         l->value_buffer == NULL || l->grad_buffer == NULL || l->saved_buffer == NULL || l->param_grad_buffer == NULL ||
         l->pass_end == NULL || l->param_written == NULL) {
@@ -146,7 +146,8 @@ static ckpt_code lower_batch_backward(ckpt_lowering *l, int batch, ckpt_err *err
     return CKPT_OK;
 }
 
-/* 1F1B: some forwards ahead, so that the stages behind have work; then as few micro-batches as can be are under way. */
+/* 1F1B: some forwards ahead, so that the later stages have work; then as few micro-batches as possible are under
+ * way. */
 static ckpt_code lower_ops(ckpt_lowering *l, ckpt_err *err)
 {
     const ckpt_scheme *const scheme = &l->network->scheme;
@@ -237,8 +238,8 @@ static ckpt_code lower_statics(const ckpt_lowering *l, ckpt_graph *graph, ckpt_e
     return CKPT_OK;
 }
 
-/* Copies are planned beside compute and in both directions at once, each at its full rate: so the rates of a profile
- * are those that were measured under just that load, where it has them. A copy alone is faster than any in a step. */
+/* The planner runs copies beside compute and in both directions at once, each at its full rate. So where a profile has
+ * rates that were measured under that load, they are taken: a copy alone is faster than any in a step. */
 static void choose_link(const ckpt_lowering *l, ckpt_graph *graph)
 {
     const ckpt_profile *const p = l->profile;

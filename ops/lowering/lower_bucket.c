@@ -74,7 +74,7 @@ static ckpt_ns give_to_network(ckpt_lowering *l, ckpt_bytes bytes)
 /* The gradients of a bucket that are buffers. */
 static ckpt_code list_gradients(const ckpt_lowering *l, const ckpt_bucket *bucket, ckpt_list *list, ckpt_err *err)
 {
-    int *const at = CKPT_NEW(l->out, int, (size_t)bucket->node_count *CKPT_PARAM_MAX);
+    int *const at = CKPT_NEW(l->out, int, CKPT_PARAM_MAX *(size_t)bucket->node_count);
     int count = 0;
     if (at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "gradients of %d layers", bucket->node_count);

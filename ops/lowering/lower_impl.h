@@ -1,4 +1,4 @@
-/* What the parts of lowering share: a network becomes a graph op by op, in reference order.
+/* Common to the parts of lowering: a network becomes a graph op by op, in reference order.
  *
  *     lower.c          the order of a step (1F1B), and the graph at the end
  *     lower_graph.c    ops, buffers and lists of that graph
@@ -23,14 +23,14 @@ typedef struct ckpt_collected {
     int count;
 } ckpt_collected;
 
-/* A value that this stage receives or sends on, and the way back of its gradient. */
+/* A value that this stage receives or sends on, and its gradient, which goes the same way back. */
 typedef struct ckpt_route {
     int value;     /* storage value id */
     int from, to;  /* the stage it comes from; the one it goes to; -1: none */
     bool back_in;  /* its gradient comes from `to` */
     bool back_out; /* its gradient goes to `from` */
-    int givers;    /* inputs of this stage's backward ops that give to its gradient */
-    int left;      /* of them, in the micro-batch that is lowered: not yet come to */
+    int givers;    /* inputs of this stage's backward ops that contribute to its gradient */
+    int left;      /* of them, in the micro-batch that is lowered: those still to come */
 } ckpt_route;
 
 /* A message that was sent and not yet waited for. */

@@ -8,7 +8,7 @@
 #include "ops/lowering/network_impl.h"
 #include "ops/ops_impl.h"
 
-/* Staging behind what comes before it, `bytes` rounded up to CKPT_ALIGN. */
+/* *total: staging, and behind it `bytes` rounded up to CKPT_ALIGN. */
 static ckpt_code workspace_bytes(ckpt_bytes staging, ckpt_bytes bytes, ckpt_bytes *total, ckpt_err *err)
 {
     const ckpt_bytes most = INT64_MAX / 2;
@@ -18,7 +18,7 @@ static ckpt_code workspace_bytes(ckpt_bytes staging, ckpt_bytes bytes, ckpt_byte
     return CKPT_OK;
 }
 
-/* Of the gradients that are added to, each rounded up. */
+/* Bytes of the gradients that are added to, each rounded up. */
 static ckpt_bytes added_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint64_t grad_param_adds)
 {
     ckpt_bytes bytes = 0;
@@ -40,8 +40,8 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
     return ckpt_node_accumulates(node) ? 0 : added_bytes(node, grad_in_adds, grad_param_adds);
 }
 
-/* What adding moves beside the op's own traffic: a staged piece is read, and its sum read and written; a GPU's kernel
- * that adds reads the sum. (That of ops that always add in place is not counted.) */
+/* What adding moves beside the op's own traffic: staging reads a piece, and reads and writes its sum; a GPU's kernel
+ * that adds reads the sum. Ops that always add count none. */
 static ckpt_bytes adding_bytes(const ckpt_node *node, const ckpt_op_role *role)
 {
     const ckpt_bytes bytes = added_bytes(node, role->grad_in_adds, role->grad_param_adds);
@@ -95,9 +95,9 @@ static ckpt_code add_results(ckpt_lowering *l, const ckpt_node *node, ckpt_colle
     return CKPT_OK;
 }
 
-/* Output 0 may take the place of an input of the same size that is no model input: all that could be chosen. The sizes
- * are those before rounding: a gate and a small image may both fill one line. Whether somebody still needs that input
- * is for the plan to decide. */
+/* In-place pairs: output 0 may overwrite an input of the same size that is no model input. The sizes are those before
+ * rounding, for a gate and a small image may both fill one line. Whether the input is still needed is for the plan to
+ * decide. */
 static ckpt_code add_inplace(const ckpt_lowering *l, const ckpt_node *node, ckpt_graph_op *op, ckpt_err *err)
 {
     const int out = *ckpt_lower_value(l, node->out_value[0]);
@@ -168,7 +168,7 @@ ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *
     role->moved_bytes = node->forward_moved_bytes;
     op->time_ns =
         ckpt_lower_time(l, node, CKPT_DIRECTION_FORWARD, row != NULL ? &row->forward : NULL, node->forward_ns, role);
-    /* What shows the loss is an output: run again behind the updates, it would come out of the next step's weights. */
+    /* The loss is an output: recomputed after the updates, it would be that of the next step's weights. */
     op->recompute = node->index != l->network->loss_node;
     op->checkpoint = node->layer->checkpoint;
     CKPT_TRY(name_segment(l, node->layer->checkpoint != CKPT_UNSET ? node->layer->segment : NULL, op, err));
@@ -179,8 +179,8 @@ ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *
     return workspace_bytes(0, wanted, &op->workspace_bytes, err);
 }
 
-/* Gradients of inputs: the first backward that comes to one writes it, the others add. One that another stage sends is
- * there already. */
+/* Gradients of inputs: the first backward that reaches one writes it, the others add. One that another stage sends is
+ * written already. */
 static ckpt_code give_to_inputs(ckpt_lowering *l, const ckpt_node *node, uint64_t wanted, ckpt_op_role *role,
                                 ckpt_collected *writes, ckpt_collected *adds, ckpt_err *err)
 {
@@ -213,7 +213,7 @@ static ckpt_code give_to_inputs(ckpt_lowering *l, const ckpt_node *node, uint64_
     return CKPT_OK;
 }
 
-/* Gradients of parameters likewise, over all micro-batches; those of a fused scheme are buffers. */
+/* Gradients of parameters likewise, over all micro-batches; in a fused scheme they are buffers. */
 static ckpt_code give_to_params(ckpt_lowering *l, const ckpt_node *node, ckpt_op_role *role, ckpt_collected *writes,
                                 ckpt_collected *adds, ckpt_err *err)
 {
@@ -270,8 +270,8 @@ static void collect_needs(const ckpt_lowering *l, const ckpt_node *node, ckpt_co
     }
 }
 
-/* The only gradient of an input that an op makes may take the place of that input, where the op can do that and both
- * are buffers of its own making: "logits/grad" for "logits". `given` says how many of such gradients it writes. */
+/* In-place pair of a backward op: where it writes one gradient of an input only and the op allows it, the gradient may
+ * overwrite that input: "logits/grad" for "logits". `given`: how many gradients of inputs the op writes. */
 static ckpt_code add_backward_inplace(const ckpt_lowering *l, const ckpt_node *node, const ckpt_collected *writes,
                                       int given, ckpt_graph_op *op, ckpt_err *err)
 {
@@ -298,7 +298,7 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     const ckpt_profile_row *const row = l->row[node->index];
     const uint64_t left = node->grad_in & ~ckpt_lower_pass(l, node);
     if (left == 0 && node->param_count == 0) {
-        return CKPT_OK; /* all of them pass */
+        return CKPT_OK; /* every gradient is in the buffer of the output's */
     }
     ckpt_collected reads = {.count = 0};
     ckpt_collected writes = {.count = 0};
@@ -323,8 +323,8 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     return workspace_bytes(staging, wanted, &op->workspace_bytes, err);
 }
 
-/* What the update of parameters of its own that a gradient has reached reads, when gradients are buffers; *bytes of
- * parameters. false: none is reached. */
+/* Buffers of gradients that the update of a node's own parameters reads; *bytes: of the parameters that a gradient
+ * reaches. false: none is reached. */
 static bool reached_params(const ckpt_lowering *l, const ckpt_node *node, ckpt_collected *reads, ckpt_bytes *bytes)
 {
     bool reached = false;
@@ -342,7 +342,7 @@ static bool reached_params(const ckpt_lowering *l, const ckpt_node *node, ckpt_c
     return reached;
 }
 
-/* A GPU launches an update together with that before it. */
+/* A GPU launches an update together with the one before it. */
 static bool is_joined(const ckpt_lowering *l)
 {
     const int before = l->op_count - 2;

@@ -1,16 +1,16 @@
-/* Gradients that one buffer stands for.
+/* One buffer for several gradients.
  *
- * The gradient of a sum is that of each of its inputs. On a GPU, where a pass over memory is all that a copy costs, the
+ * The gradient of a sum is the gradient of each of its inputs. On a GPU, where a copy costs a pass over memory, the
  * inputs whose gradients nobody has written yet get the sum's own buffer: a residual stream has one buffer for its
- * gradient all the way down, the branches read it, and what comes back from them is added to it.
+ * gradient all the way down, the branches read it, and what they contribute is added to it.
  *
- * That is right as long as no gradient changes while another that the buffer stands for is still to be read. An input's
+ * That is right as long as no gradient changes while another that is in the same buffer is still to be read. An input's
  * gradient is read by the backward of its producer, and changed by the backwards of its other readers, which run in
- * decreasing order of layers. So of the inputs that share,
+ * decreasing order of layers. So of the inputs that get one buffer,
  *     - the one with the first producer may be added to, by layers before the producers of all others;
  *     - the others may not be added to at all,
- * and a buffer that stands for several is shared anew only by the last of them to be read. Plans keep every addition
- * where the reference order has it, between the reads that stand before and behind it (planner/replay/check.c). */
+ * and only the last of them to be read may hand the buffer on. Plans keep every addition where the reference order has
+ * it, between the reads before and behind it (planner/replay/check.c). */
 #include "ops/lowering/lower_impl.h"
 
 /* The last layer before `node` that adds to the gradient of that storage; -1: none does. */
@@ -27,8 +27,8 @@ static int find_adder(const ckpt_lowering *l, const ckpt_node *node, int storage
     return -1;
 }
 
-/* Is its gradient still to be written, by this stage for this stage (what is sent back is read when those before it
- * have gone), and is it no other input too? */
+/* Is the gradient of input k still unwritten, is it of this stage alone (one that is sent back is read only after those
+ * before it), and does no other input have the same storage? */
 static bool is_free(const ckpt_lowering *l, const ckpt_node *node, int k)
 {
     const ckpt_value *const value = l->network->value;

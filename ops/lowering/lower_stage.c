@@ -21,11 +21,11 @@
 #include "ops/lowering/lower_impl.h"
 #include "ops/ops_impl.h"
 
-/* What a value's readers say of its way. */
+/* Where a value goes, by its readers. */
 typedef struct way {
     int from, to; /* last stage before, first behind this one that has it; -1: none */
     bool here;
-    int last_giver; /* last stage that gives to its gradient; -1: none */
+    int last_giver; /* last stage that contributes to its gradient; -1: none */
     int givers;     /* of this stage */
 } way;
 
@@ -124,7 +124,7 @@ static ckpt_code message_op(ckpt_lowering *l, const ckpt_route *route, bool grad
     (*role)->gradient = gradient;
     (*role)->peer = gradient == (task == CKPT_TASK_RECEIVE) ? route->to : route->from;
     (*op)->stage = l->network->scheme.stage + 1;
-    /* The copy that is on its way is in use until it has gone. */
+    /* The copy is read until the message has gone. */
     (*op)->offload = task == CKPT_TASK_SEND ? CKPT_NO : CKPT_UNSET;
     return CKPT_OK;
 }
@@ -234,7 +234,7 @@ ckpt_code ckpt_lower_send_results(ckpt_lowering *l, const ckpt_node *node, ckpt_
     return CKPT_OK;
 }
 
-/* Those that are complete, in their order. */
+/* Send the gradients that are complete, in their order. */
 static ckpt_code send_back(ckpt_lowering *l, ckpt_err *err)
 {
     for (; l->back >= 0; l->back--) {

@@ -82,7 +82,7 @@ static ckpt_code add_inputs(building *b, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* ckpt_node.pitchable of all layers: output 0 is read, and by nobody who cannot read it with a pitch. */
+/* ckpt_node.pitchable of all layers: output 0 is read, and every reader can read it with a pitch. */
 static ckpt_code find_pitchable(building *b, ckpt_err *err)
 {
     const ckpt_model *const model = b->model;
@@ -266,7 +266,7 @@ static ckpt_code tie_node(building *b, int index, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* What shares a parameter shares its room, also where stages have copies of it. */
+/* A tied parameter has the owner's padding, also where stages have copies of it. */
 static void share_spare(const building *b)
 {
     for (int i = 0; i < b->model->layer_count; i++) {

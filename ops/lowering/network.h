@@ -1,4 +1,5 @@
-/* A model with every layer's op found and every shape inferred, and its lowering to a graph. */
+/* A model with every layer's op found and every shape inferred, and its lowering to a graph. Lowering knows ops by
+ * their contracts alone; it knows no kernel, no plan and no budget. */
 #ifndef CKPT_OPS_LOWERING_NETWORK_H
 #define CKPT_OPS_LOWERING_NETWORK_H
 
@@ -20,9 +21,9 @@ typedef struct ckpt_value {
 } ckpt_value;
 
 /* A tied parameter whose layers are in several stages. One layer of each stage holds a copy; other layers of the stage
- * are tied to that one. Every copy has its own gradient, and an all-reduce before the updates gives each the sum, in the
- * order of `holder`: the last layer's gradient first, as backward reaches it. So the copies and their optimizer states
- * stay equal. */
+ * are tied to that one. Every copy has its own gradient, and an all-reduce before the updates gives each the sum, in
+ * the order of `holder`: the last layer's gradient first, as backward reaches it. So the copies and their optimizer
+ * states stay equal. */
 typedef struct ckpt_tied_group {
     int owner, param;  /* whose it is without stages, in files and in the norm of all gradients */
     const int *holder; /* nodes, the last first; the owner is one of them */
@@ -114,11 +115,11 @@ typedef struct ckpt_buffer_role {
     int bucket;      /* BUCKET */
 } ckpt_buffer_role;
 
-/* Parameters whose gradients are reduced together: those of consecutive nodes, in the order in which their gradients are
- * complete, so that a bucket is sent while backward goes on. Tied parameters, and those that no gradient reaches, are in
- * none. A bucket ends with the node that brings it to scheme.bucket_bytes. Its elements are numbered: node after node,
- * each node's parameters in increasing k, no padding. Replica r sums up, and with a sharded optimizer updates, elements
- * [r * chunk, min((r + 1) * chunk, count)). */
+/* Parameters whose gradients are reduced together: those of consecutive nodes, in the order in which their gradients
+ * are complete, so that a bucket is sent while backward goes on. Tied parameters, and those that no gradient reaches,
+ * are in none. A bucket ends with the node that brings it to scheme.bucket_bytes. Its elements are numbered: node after
+ * node, each node's parameters in increasing k, no padding. Replica r sums up, and with a sharded optimizer updates,
+ * elements [r * chunk, min((r + 1) * chunk, count)). */
 typedef struct ckpt_bucket {
     const int *node;
     int node_count;
@@ -170,24 +171,24 @@ typedef struct ckpt_lowered {
  * gradient. An op has one in-place pair at most: a forward op's is the first input that nothing reads afterwards, or
  * else the first input; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
  *
- * The backward op of a value's last reader writes the value's gradient, the others add to it. On a GPU the gradient of a
- * sum may be that of its inputs too; a backward op that then has nothing to do is left out (lower_pass.c). When a
+ * The backward op of a value's last reader writes the value's gradient, the others add to it. On a GPU the gradient of
+ * a sum may be that of its inputs too; a backward op that then has nothing to do is left out (lower_pass.c). When a
  * backward op adds, or several of its inputs have one gradient, and its op does not accumulate, its workspace grows by
  * the staged gradients (ckpt_staging_bytes).
  *
  * By the network's scheme:
  *
- * Micro-batches. Each is lowered as above; where there are several, names carry "@j" behind the layer
- * ("h.0@1/forward", "h.0@1/grad", segment "h.0@1"). The order is 1F1B (PipeDream, SOSP 2019; Megatron-LM,
- * arXiv:2104.04473): stage s runs the forward of min(m, stages - 1 - s) micro-batches, then forward and backward in
- * turn, then the backwards that are left; with one stage, each forward with its backward. From the second micro-batch
- * on, backward adds to the gradients of parameters.
+ * Micro-batches. Each is lowered as above; where there are several, names carry "@j" behind the layer ("h.0@1/forward",
+ * "h.0@1/grad", segment "h.0@1"). The order is 1F1B (PipeDream, SOSP 2019; Megatron-LM, arXiv:2104.04473): stage s runs
+ * the forward of min(m, stages - 1 - s) micro-batches, then forward and backward in turn, then the backwards that are
+ * left; with one stage, each forward with its backward. From the second micro-batch on, backward adds to the gradients
+ * of parameters.
  *
  * Stages. Only the nodes of the stage. A value that later stages read (a layer's, not a view) goes from its producer's
  * stage to the first of them, from there to the next: "<layer>/send" (reads the value, writes the copy
  * "<layer>/message") behind its producer or its receipt, "<layer>/sent" (reads the copy), "<layer>/receive" (writes
- * "<layer>") before the micro-batch's forward. Gradients go the same way back: "<layer>/grad/send" behind the last op of
- * the stage that adds, "<layer>/grad/receive" before the micro-batch's backward. The stage's own readers add to the
+ * "<layer>") before the micro-batch's forward. Gradients go the same way back: "<layer>/grad/send" behind the last op
+ * of the stage that adds, "<layer>/grad/receive" before the micro-batch's backward. The stage's own readers add to the
  * gradient that arrived, so sums have the order of the network without stages. Between two stages values are sent in
  * increasing, gradients in decreasing number of the value. Where "sent" stands is said in lower_stage.c; no two stages
  * wait for each other. Between stages further apart several messages of one value may be under way. None of these ops

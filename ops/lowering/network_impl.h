@@ -1,4 +1,4 @@
-/* What inference and lowering share. */
+/* Common to inference and lowering. */
 #ifndef CKPT_OPS_LOWERING_NETWORK_IMPL_H
 #define CKPT_OPS_LOWERING_NETWORK_IMPL_H
 
@@ -16,7 +16,7 @@ enum { CKPT_NAMES_TEXT = 400 };
  * (CKPT_NAMES_TEXT bytes), given back. */
 const char *ckpt_names_near(const char *wanted, const char *(*name)(int index), char *text);
 
-/* True when the layer has something of its own to learn, so that what it reads and gives lies on a gradient's way. */
+/* Does the layer learn anything, so that gradients flow through it? */
 bool ckpt_node_learns(const ckpt_node *node);
 
 /* Per node: does a gradient come to it, so that it has a backward op in the whole network, whatever the stage? */

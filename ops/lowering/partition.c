@@ -1,6 +1,6 @@
-/* Cutting the list of layers. Layers between which no cut may be form an atom. What a part costs never falls when it
- * grows, so the least largest cost is found by bisection, each guess being tried from the first layer on; then a
- * dynamic program over atoms finds the least traffic among the partitions that have it. Both slide a window over the
+/* Cutting the list of layers. Layers between which no cut may be form an atom. A part's cost never falls when the part
+ * grows, so bisection finds the smallest possible largest cost, trying each guess from the first layer on. Then a
+ * dynamic program over atoms finds the smallest traffic among the partitions of that cost. Both slide a window over the
  * layers. */
 #include "ops/lowering/partition.h"
 
@@ -9,28 +9,28 @@
 
 #include "ops/ops_impl.h"
 
-/* Sums over the layers before a position, [layers + 1]; what a cut before a layer sends; and who shares parameters. */
+/* Sums over the layers before a position, [layers + 1]; what a cut before a layer sends; and tied parameters. */
 typedef struct sums {
     const ckpt_network *network;
     ckpt_ns *time;
     ckpt_bytes *stored;
     int *runs; /* layers that run */
     ckpt_bytes *sent;
-    int *before, *behind; /* [node * CKPT_PARAM_MAX + k]: the nearest layer that shares the parameter; -1 and INT_MAX:
+    int *before, *behind; /* [node * CKPT_PARAM_MAX + k]: the nearest layer tied to the same parameter; -1 and INT_MAX:
                              there is none */
 } sums;
 
 static ckpt_code take_sums(const ckpt_network *network, ckpt_arena *out, sums *s, ckpt_err *err)
 {
-    const size_t room = (size_t)network->node_count + 1;
+    const size_t size = (size_t)network->node_count + 1;
     *s = (sums){
         .network = network,
-        .time = CKPT_NEW(out, ckpt_ns, room),
-        .stored = CKPT_NEW(out, ckpt_bytes, room),
-        .runs = CKPT_NEW(out, int, room),
-        .sent = CKPT_NEW(out, ckpt_bytes, room),
-        .before = CKPT_NEW(out, int, room *CKPT_PARAM_MAX),
-        .behind = CKPT_NEW(out, int, room *CKPT_PARAM_MAX),
+        .time = CKPT_NEW(out, ckpt_ns, size),
+        .stored = CKPT_NEW(out, ckpt_bytes, size),
+        .runs = CKPT_NEW(out, int, size),
+        .sent = CKPT_NEW(out, ckpt_bytes, size),
+        .before = CKPT_NEW(out, int, CKPT_PARAM_MAX *size),
+        .behind = CKPT_NEW(out, int, CKPT_PARAM_MAX *size),
     };
     return s->time != NULL && s->stored != NULL && s->runs != NULL && s->sent != NULL && s->before != NULL &&
                    s->behind != NULL
@@ -38,7 +38,7 @@ static ckpt_code take_sums(const ckpt_network *network, ckpt_arena *out, sums *s
                : CKPT_FAIL(err, CKPT_NO_MEMORY, "partition of %d layers", network->node_count);
 }
 
-/* Of each layer, one place behind it, so that sums over what lies before follow by adding up. */
+/* Each layer's number at index layer + 1, so that adding up gives the sums over the layers before. */
 static void fill_layers(const ckpt_lowered *whole, sums *s)
 {
     const ckpt_graph *const graph = whole->graph;
@@ -64,8 +64,8 @@ static void fill_layers(const ckpt_lowered *whole, sums *s)
 /* `apart`: every layer has a copy. */
 static ckpt_code fill_sharers(bool apart, ckpt_arena *scratch, sums *s, ckpt_err *err)
 {
-    const size_t room = (size_t)s->network->node_count * CKPT_PARAM_MAX;
-    int *const latest = CKPT_NEW(scratch, int, room); /* of the owner's parameter, 1 more than the layer */
+    const size_t size = (size_t)s->network->node_count * CKPT_PARAM_MAX;
+    int *const latest = CKPT_NEW(scratch, int, size); /* of the owner's parameter, 1 more than the layer */
     if (latest == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "parameters of %d layers", s->network->node_count);
     }
@@ -226,8 +226,8 @@ static double cost(const cutting *c, const window *w, int stage)
     return c->time_weight * (double)time + c->byte_weight * (double)bytes;
 }
 
-/* Is there a partition with no part above `most`? Each stage takes as many atoms as it may. That is best although every
- * part needs a layer that runs: where there are atoms enough, parts can be divided, and what follows then is in later
+/* Is there a partition with no part above `most`? Each stage takes as many atoms as it may. That is optimal although
+ * every part needs a layer that runs: with enough atoms parts can be divided, and the layers behind move to later
  * stages, where fewer micro-batches are under way and nothing costs more. */
 static bool is_enough(const cutting *c, double most)
 {
@@ -255,7 +255,7 @@ static double double_of(int64_t bits)
     return number;
 }
 
-/* The least largest cost: doubles of one sign have the order of their bits. */
+/* The smallest possible largest cost, by bisection on the bits: doubles of one sign have the order of their bits. */
 static double least_cost(const cutting *c)
 {
     window all = {0};
@@ -288,13 +288,13 @@ static void put(queue *q, const ckpt_bytes *sent, int i)
     q->at[q->tail++] = i;
 }
 
-/* The least sent by the stages up to `stage` over the layers before each atom, -1: there is no way; `row` has that of
- * the stage before. from[j]: where it begins, when it ends at j. sent: scratch. */
+/* The least traffic of stages 0 .. `stage` that hold exactly the layers before each atom; -1: impossible. On entry
+ * `row` has that of the stage before. from[j]: where the stage begins when it ends at j. sent: scratch. */
 static void least_sent(const cutting *c, int stage, double most, const ckpt_bytes *row, ckpt_bytes *next, int *from,
                        queue q, ckpt_bytes *sent)
 {
     window w = {0};
-    int lowest = 0, seen = 0; /* where it may begin at the least; starts that were looked at */
+    int lowest = 0, seen = 0; /* the lowest start that is possible; starts that were looked at */
     next[0] = -1;
     for (int j = 1; j <= c->atoms; j++) {
         grow(c->s, &w, c->start[j]);
@@ -317,28 +317,28 @@ static void least_sent(const cutting *c, int stage, double most, const ckpt_byte
 
 static ckpt_code cut(const cutting *c, ckpt_arena *scratch, const char **first, ckpt_err *err)
 {
-    const size_t room = (size_t)c->atoms + 1;
-    ckpt_bytes *row = CKPT_NEW(scratch, ckpt_bytes, room);
-    ckpt_bytes *next = CKPT_NEW(scratch, ckpt_bytes, room);
-    ckpt_bytes *const sent = CKPT_NEW(scratch, ckpt_bytes, room);
-    int *const from = CKPT_NEW(scratch, int, (size_t)c->stages *room);
-    const queue q = {.at = CKPT_NEW(scratch, int, room)};
+    const size_t size = (size_t)c->atoms + 1;
+    ckpt_bytes *row = CKPT_NEW(scratch, ckpt_bytes, size);
+    ckpt_bytes *next = CKPT_NEW(scratch, ckpt_bytes, size);
+    ckpt_bytes *const sent = CKPT_NEW(scratch, ckpt_bytes, size);
+    int *const from = CKPT_NEW(scratch, int, (size_t)c->stages *size);
+    const queue q = {.at = CKPT_NEW(scratch, int, size)};
     if (row == NULL || next == NULL || sent == NULL || from == NULL || q.at == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d stages of %d layers", c->stages, c->s->network->node_count);
     }
     const double most = least_cost(c);
-    for (size_t j = 1; j < room; j++) {
+    for (size_t j = 1; j < size; j++) {
         row[j] = -1; /* before the first stage there is nothing */
     }
     for (int stage = 0; stage < c->stages; stage++) {
-        least_sent(c, stage, most, row, next, &from[(size_t)stage * room], q, sent);
+        least_sent(c, stage, most, row, next, &from[(size_t)stage * size], q, sent);
         ckpt_bytes *const swap = row;
         row = next;
         next = swap;
     }
     int j = c->atoms;
     for (int stage = c->stages - 1; stage >= 0; stage--) {
-        j = from[(size_t)stage * room + (size_t)j];
+        j = from[(size_t)stage * size + (size_t)j];
         first[stage] = c->s->network->node[c->start[j]].name;
     }
     return CKPT_OK;

@@ -4,8 +4,8 @@
 
 #include "ops/lowering/network.h"
 
-/* What counts as a stage's share when none is asked for: mostly its time. Each stage has a budget of its own, in which
- * what it has not room for is recomputed; a stage that takes longer than the others makes all of them wait. */
+/* The weight of memory when none is asked for: time counts most. Each stage has a budget of its own and recomputes what
+ * does not fit; a stage that takes longer than the others makes all of them wait. */
 #define CKPT_PARTITION_MEMORY_WEIGHT 0.2
 
 /* One stage, for "Partition assignments:". */
@@ -13,18 +13,21 @@ typedef struct ckpt_part {
     const char *first, *last; /* layers */
     int layers;
     ckpt_ns time_ns;         /* of one micro-batch: forward, backward and update of its layers */
-    ckpt_bytes param_bytes;  /* its parameters; one that its layers share with those of another stage counts in both */
+    ckpt_bytes param_bytes;  /* its parameters; one that is tied over stages counts in each */
     ckpt_bytes state_bytes;  /* these with their gradients, bfloat16 copies and the optimizer's state */
     ckpt_bytes stored_bytes; /* activations and saved tensors that one micro-batch writes */
     ckpt_bytes sent_bytes;   /* of one micro-batch: values that go on to the next stage, gradients that come back */
 } ckpt_part;
 
 /* Cut the layers into scheme->stages parts so that the most expensive part costs as little as possible, and among those
- * choices the least is sent over all cuts together. A part costs
- * (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all, bytes being its state and, for each
- * of the min(micro_batches, stages - s) micro-batches that stage s has under way at once (1F1B), what it stores; "of
- * all" is with the mean of these numbers. Where layers of several parts share a parameter, each part has it
- * (ckpt_tied_group). An alias is where what it shows is made, and every part has a layer that runs.
+ * partitions the cuts together send the least. A part costs
+ *
+ *     (1 - memory_weight) * time / time of all + memory_weight * bytes / bytes of all
+ *
+ * where bytes are its state plus what it stores for each of the min(micro_batches, stages - s) micro-batches that stage
+ * s has under way at once (1F1B); "of all" takes the mean of these numbers. A parameter that is tied over parts is in
+ * each of them (ckpt_tied_group). An alias is in the part of the layer whose output it shows, and every part has a
+ * layer that runs.
  *
  *   whole        the network lowered by a plain scheme, for times and sizes
  *   scheme       its stages, micro_batches and apart

@@ -87,7 +87,7 @@ static void find_holders(tying *s)
     }
 }
 
-/* Those that several layers have, in the order of their owners; the holders of each, the last first. */
+/* The tied groups, in the order of their owners; the holders of each, the last first. */
 static ckpt_code list_holders(tying *s, ckpt_arena *out, ckpt_err *err)
 {
     const int params = s->network->node_count * CKPT_PARAM_MAX;
@@ -122,7 +122,7 @@ static ckpt_code list_holders(tying *s, ckpt_arena *out, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* A copy that never has a gradient would never be updated. */
+/* A copy that no gradient reaches would never be updated. */
 static ckpt_code check_reached(const tying *s, ckpt_arena *out, ckpt_err *err)
 {
     const bool *backward = NULL;
@@ -204,7 +204,7 @@ ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *sc
     return CKPT_OK;
 }
 
-/* ---- where gradients come ---- */
+/* ---- which layers gradients reach ---- */
 
 ckpt_code ckpt_network_reach(const ckpt_network *network, ckpt_arena *out, const bool **backward, ckpt_err *err)
 {

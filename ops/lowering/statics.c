@@ -11,7 +11,7 @@ typedef struct section {
     bool overflow;
 } section;
 
-/* A place at the end of a section, rounded up so that the next one is aligned too. */
+/* An offset at the end of a section, which grows by the tensor rounded up to CKPT_ALIGN. */
 static ckpt_bytes append(section *to, ckpt_bytes bytes)
 {
     const ckpt_bytes offset = to->end;
@@ -60,8 +60,8 @@ static void lay_nodes(laying *l)
     }
 }
 
-/* `input` of the first micro-batch is 0 where a layer of this stage reads it, else -1. One stage alone has all: what a
- * file gives has a place. */
+/* `input` of the first micro-batch is 0 where a layer of this stage reads it, else -1. With one stage all inputs have
+ * an offset, read or not. */
 static void find_inputs(laying *l)
 {
     const ckpt_network *const network = l->network;

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* Counters of the processor through the code that the profiler uses, with software events in the places of cycles,
+/* Counters of the processor through the code that the profiler uses, with software events instead of cycles,
  * instructions and cache misses: the system counts those on every machine. A page that is mapped, written and unmapped
  * is one page fault, so how much must be counted is known. */
 #ifndef _DEFAULT_SOURCE
@@ -184,8 +184,8 @@ static void a_refused_event_is_0_and_no_error(void **state)
     ckpt_counters_destroy(some);
 }
 
-/* A sum over some threads would pass for the sum over all: without room for the second thread's counter,
- * none counts. */
+/* A sum over some threads would pass for the sum over all: without a descriptor for the second thread's
+ * counter, none counts. */
 static void an_event_counts_on_all_threads_or_on_none(void **state)
 {
     pthread_barrier_t turn;

@@ -385,7 +385,7 @@ static void clocks_far_apart_are_told(void **state)
     test_train_close(&t);
 }
 
-/* Every share is the data sheet's time for what the op's formula says, by the time in kernels. */
+/* Every percentage is the data sheet's time for what the op's formula says, by the time in kernels. */
 static void shares_are_of_the_data_sheet(void **state)
 {
     test_train t;

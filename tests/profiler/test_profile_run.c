@@ -135,14 +135,14 @@ static void wanted_gradients_tell_layers_apart(void **state)
     test_train t;
     test_train_open(&t, "tests/models/fork.json", "");
     const ckpt_profile *const profile = profile_of(&t, &(ckpt_profiler_options){.repeats = 3});
-    /* a, b and c share a matrix, but a wants no input gradient, and b and c meet the tied gradient differently */
+    /* a, b and c are tied, but a wants no input gradient, and b and c meet the tied gradient differently */
     assert_string_equal(row_of(profile, "b")->same_as, "");
     /* one value twice is not two values */
     assert_string_equal(row_of(profile, "mix")->same_as, "");
     test_train_close(&t);
 }
 
-/* A plan from a profile runs: workspaces of free choice fit, and the bits are again those of any other such plan. */
+/* A plan from a profile runs: workspaces of free choice fit, and the bits are those of any other such plan. */
 static void plans_from_a_profile_run(void **state)
 {
     static const struct {

@@ -245,7 +245,7 @@ static bool bind_both(ckpt_gpu_case *c)
     return true;
 }
 
-/* The node with the case's pitch, which inference gives to rows of CKPT_PITCH_LEAST elements or more alone. */
+/* The node with the case's pitch, which inference gives to rows of CKPT_PITCH_ROW_MIN elements or more alone. */
 static const ckpt_node *with_pitch(ckpt_gpu_case *c)
 {
     ckpt_node *const node = CKPT_NEW(&c->arena, ckpt_node, 1);

@@ -148,7 +148,7 @@ static void check_model(const char *file, const char *set, bool smooth, int at_l
     test_train_close(&w.t);
 }
 
-/* The file with smooth ops in the places of those with kinks. */
+/* The file with smooth ops instead of those with kinks. */
 static const char *smoothed(const char *file)
 {
     static const char *const change[][2] = {

@@ -79,7 +79,7 @@ static void poison_shows(void **state)
     test_train_open(&t, "tests/models/fork.json", "");
     ckpt_plan *const plan = test_train_hand_plan(&t, false, false);
     ckpt_allocation *const allocation = (ckpt_allocation *)(uintptr_t)plan->allocation;
-    int moved = 0; /* every place on its neighbour's address: what is written there is lost */
+    int moved = 0; /* every allocation at its neighbour's address: what is written there is lost */
     for (int p = 1; p < plan->allocation_count; p++) {
         if (allocation[p].buffer >= 0 && allocation[p - 1].bytes >= allocation[p].bytes &&
             allocation[p - 1].to > allocation[p].from) {
@@ -188,7 +188,7 @@ static void refusals(void **state)
     assert_int_equal(try_create(&t, &other, &err), CKPT_NO_MEMORY);
     assert_non_null(strstr(err.msg, "arena"));
 
-    other = *plan; /* a place that ends outside the arena */
+    other = *plan; /* an allocation that ends outside the arena */
     other.arena_bytes = 64;
     err = (ckpt_err){0};
     assert_int_equal(try_create(&t, &other, &err), CKPT_BAD_INPUT);

@@ -79,7 +79,7 @@ static void check_plan(test_train *t, const ckpt_plan *plan, const test_record *
     add_plan(plan, total);
 }
 
-/* At its least budget, and half way to keep-all. */
+/* At its minimum feasible peak, and half way to keep-all. */
 static void check_strategy(test_train *t, const ckpt_strategy *strategy, const test_record *wanted,
                            ckpt_bytes keep_all_bytes, totals *total)
 {

@@ -1,10 +1,10 @@
 /* labels: contract gpu; long under sanitizers; on a GPU: 100 s, alone */
 /* Every file under models/ on every GPU there is (the emulated one always), found by listing the folder:
  *   - it trains, in float32 and bfloat16, by keep-all and by a plan with half of the memory: the same bits, the peak
- *     that was planned, and losses and gradients as near to the CPU's as the network's own answer to rounding says;
+ *     that was planned, and losses and gradients as near to the CPU's as the network's own sensitivity to rounding says;
  *   - at its published size every layer fits into the workspaces of a plan made without a profile.
  * Networks are made small by their vars and by numbers of channels divided by THIN: most so on the emulated device, but
- * on a real one too, because the CPU's answer to rounding takes five trainings of each. */
+ * on a real one too, because the CPU's sensitivity to rounding takes five trainings of each. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -351,7 +351,7 @@ static double distance(const float *a, const float *b, int64_t count)
  * the loss (to the length of the whole gradient) where they happen to move nothing. */
 enum { FACTOR = 8 };
 
-/* The largest share of its bound that a loss takes. */
+/* The largest fraction of its bound that a loss takes. */
 static double check_losses(const standard *s, const record *found, ckpt_dtype dtype, const char *what)
 {
     double most = 0, candidates = 0;
@@ -406,7 +406,7 @@ static void count_steps(const ckpt_plan *plan, int *recomputed, int *copies)
 /* Half of keep-all's arena, or as little as there is. Few layers by `auto`; for many that takes longer than
  * their training here, so by copies to the host in float32 and by recomputation in bfloat16 (test_gpu_identity has
  * every strategy). Where nothing can be saved, because the workspace of one layer is nearly all of the arena, a plan
- * that runs something again all the same. */
+ * that recomputes something all the same. */
 static const ckpt_plan *tight_plan(network *n, const ckpt_plan *keep_all, ckpt_dtype dtype, int *recomputed,
                                    int *copies)
 {

@@ -144,7 +144,7 @@ static void one_process(void **state)
 
 /* --- in a rank --- */
 
-/* Does a rank's share of a parameter begin at an odd element, where kernels cannot take four at a time? */
+/* Does a rank's chunk of a parameter begin at an odd element, where kernels cannot take four at a time? */
 static bool starts_oddly(const ckpt_lowered *lowered)
 {
     for (int k = 0; k < lowered->bucket_count; k++) {

@@ -157,7 +157,7 @@ static ckpt_code read_state(test_train *t, const char *path, char weights[CKPT_D
 }
 
 /* From the CPU to a GPU and back; not into another dtype. Resumed, a run in bfloat16 has the bits of one that never
- * stopped, so the copy of the weights is made again. */
+ * stopped, so the copy of the weights is made from them. */
 static void states_go_from_device_to_device(void **state)
 {
     const char *const path = ckpt_work_file("gpu_train.state");

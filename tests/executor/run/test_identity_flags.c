@@ -109,7 +109,7 @@ static void batch_norm_and_dropout(void **state)
                   (int)(sizeof choices / sizeof *choices));
 }
 
-/* A unit with several inputs and outputs, outputs that nobody reads, a parameter that two layers share. */
+/* A unit with several inputs and outputs, outputs that nobody reads, a tied parameter. */
 static void several_inputs_and_outputs(void **state)
 {
     static const choice choices[] = {

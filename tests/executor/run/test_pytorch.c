@@ -90,8 +90,8 @@ static void set_parameters(const ckpt_network *network, ckpt_executor *executor)
     }
 }
 
-/* |found - wanted| against the largest wanted value of the tensor: gradients of one tensor share their sums. The floor
- * is for sums that cancel exactly (a bias before batch norm): what is left is the rounding of their terms. */
+/* |found - wanted| against the largest wanted value of the tensor: gradients of one tensor come from the same sums. The
+ * floor is for sums that cancel exactly (a bias before batch norm): what is left is the rounding of their terms. */
 static void compare(const char *what, const char *key, const ckpt_item *wanted, const float *found, int64_t count,
                     double bound)
 {

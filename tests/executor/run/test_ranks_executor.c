@@ -205,7 +205,7 @@ static void stages_give_the_same_bits(void **state)
     } model[] = {{DENSE, DENSE_SET, false, 0},
                  {DENSE, DENSE_SET, false, 0.01},
                  {FROZEN, "size=8", false, 0},
-                 {"tests/models/fork.json", "", true, 0}, /* three layers share: of two stages one has two of them */
+                 {"tests/models/fork.json", "", true, 0}, /* three layers are tied: of two stages one has two of them */
                  {BERT, BERT_SET, true, 0},
                  {BERT, BERT_SET, true, 0.001}};
     for (size_t i = 0; i < sizeof model / sizeof model[0]; i++) {

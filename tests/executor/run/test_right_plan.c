@@ -1,5 +1,5 @@
 /* labels: unit */
-/* What checkpointing gets wrong about gradients and their way, as properties of all plans of all strategies on random
+/* What checkpointing may get wrong about gradients, as properties of all plans of all strategies on random
  * steps; a test for each failure, named after it. */
 #include "tests/support/support_test.h"
 
@@ -16,7 +16,7 @@ enum { ROUNDS = 5, FEW = 2 };
 
 typedef void check_function(const ckpt_graph *graph, const void *about, const ckpt_plan *plan, const char *what);
 
-/* `check` on what every strategy says to three budgets. Gives how many runs again there were. */
+/* `check` on what every strategy says to three budgets. Gives the number of recomputations. */
 static int for_all_plans(const ckpt_graph *graph, const void *about, check_function *check, const char *name)
 {
     ckpt_arena arena;
@@ -191,7 +191,7 @@ static void for_all_reduced(check_function *check)
     print_message("%d runs again\n", recomputed);
 }
 
-/* Once a parameter is updated, what was made with its old numbers cannot be made again. */
+/* Once a parameter is updated, what was computed with its old numbers cannot be recomputed. */
 static void check_weights(const ckpt_graph *graph, const void *about, const ckpt_plan *plan, const char *what)
 {
     const ckpt_lowered *const lowered = about;
@@ -215,7 +215,7 @@ static void check_weights(const ckpt_graph *graph, const void *about, const ckpt
     }
 }
 
-/* A chain with skips in which some layers share the parameters of an earlier one: much to recompute, and updates of
+/* A chain with skips in which some layers are tied to an earlier one: much to recompute, and updates of
  * which some wait for others' gradients. */
 static void draw_chain(test_model *m)
 {

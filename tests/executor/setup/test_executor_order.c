@@ -11,14 +11,14 @@
 #include "planner/api/planner.h"
 #include "tests/support/support_copies.h"
 
-/* Bytes of the arena, or of a buffer's room on the host (offsets from ROOMS on). */
+/* Bytes of the arena, or of a buffer in the slab (offsets from HOST on). */
 typedef struct access {
     ckpt_bytes from, to;
     bool write;
 } access;
 
 enum { ACCESSES = 40 };
-#define ROOMS ((ckpt_bytes)1 << 50)
+#define HOST ((ckpt_bytes)1 << 50)
 
 typedef struct footprint {
     ckpt_stream stream;
@@ -65,7 +65,7 @@ static void touch_buffer(const ckpt_plan *plan, footprint *f, int buffer, int s,
 
 static void touch_room(footprint *f, int buffer, bool write)
 {
-    touch(f, ROOMS * (1 + buffer), 1, write);
+    touch(f, HOST * (1 + buffer), 1, write);
 }
 
 static footprint footprint_of(const ckpt_plan *plan, const ckpt_graph *graph, int s, bool poison)

@@ -158,7 +158,7 @@ static void refusals_name_the_reason(void **state)
         write_all(bad, bytes, cut[i]);
         refuse(&t, bad, CKPT_BAD_INPUT, bad);
     }
-    /* another optimizer and another thread count, with the digest made right again */
+    /* another optimizer and another thread count, with a correct digest */
     static const struct {
         const char *from, *to, *reason;
     } edit[] = {

@@ -365,7 +365,7 @@ static void test_table(void **state)
 
 typedef struct starved {
     const test_model *model;
-    size_t pad; /* bytes taken before: moves the place where the arena's first block ends */
+    size_t pad; /* bytes taken before: moves the end of the arena's first block */
 } starved;
 
 static ckpt_code infer_all(void *context, ckpt_arena *arena, ckpt_err *err)
@@ -376,7 +376,7 @@ static ckpt_code infer_all(void *context, ckpt_arena *arena, ckpt_err *err)
                                                      : ckpt_network_infer(&s->model->model, 2, arena, &network, err);
 }
 
-/* Every place that takes memory is the one that finds none, for some pad. */
+/* Every allocation is the one that fails, for some pad. */
 static void test_starved(void **state)
 {
     test_model m;

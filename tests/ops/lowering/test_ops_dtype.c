@@ -1,6 +1,6 @@
 /* labels: unit */
 /* Networks in bfloat16 and networks for a GPU: what becomes narrow and what does not, whose workspaces count, and
- * gradients that take the places of inputs. */
+ * gradients that overwrite inputs. */
 #include "tests/support/support_test.h"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ static const ckpt_lowered *lower_file(const char *file, const char *dtype, int t
     return lowered;
 }
 
-/* What stays float32 or int32 in a bfloat16 network: losses, moments and positions; all else that a layer hands on or
+/* What is float32 or int32 in a bfloat16 network: losses, moments and positions; all else that a layer hands on or
  * saves is an activation. */
 static bool stays_wide(const ckpt_lowered *lowered, int b)
 {

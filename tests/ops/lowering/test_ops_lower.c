@@ -166,7 +166,7 @@ static void test_value_read_twice(void **state)
     test_model_fini(&m);
 }
 
-/* [1, 4, 1, 1] and [1, 4, 2, 2] are 64 bytes each after rounding; in the gate's place the product of the first pixel
+/* [1, 4, 1, 1] and [1, 4, 2, 2] are 64 bytes each after rounding; in the gate's bytes the product of the first pixel
  * overwrote the gate of the others. */
 static void test_gate_is_not_overwritten_by_small_image(void **state)
 {

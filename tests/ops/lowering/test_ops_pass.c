@@ -1,9 +1,9 @@
 /* labels: unit */
-/* On a GPU one buffer may stand for the gradients of a sum and of what it sums (ops/lowering/lower_pass.c). Held against the
- * CPU's lowering of the same random network, in which each has its own: whoever reads a gradient, a backward or a
- * message, must find the same terms added in the same order. The order of ops is followed with symbols for numbers:
- * each gradient is the hash of its terms, a copy of a gradient is that gradient. And how much is saved in networks
- * people know. */
+/* On a GPU one buffer may stand for the gradients of a sum and of what it sums (ops/lowering/lower_pass.c). Held
+ * against the CPU's lowering of the same random network, in which each has its own: whoever reads a gradient, a
+ * backward or a message, must find the same terms added in the same order. The order of ops is followed with symbols
+ * for numbers: each gradient is the hash of its terms, a copy of a gradient is that gradient. And how much is saved in
+ * networks people know. */
 #include "tests/support/support_test.h"
 
 #include <string.h>
@@ -150,10 +150,10 @@ static void sums_by_hand(void **state)
         {"a linear x;f linear a;g relu a;s add a f;m mul s g", "sf a g", ""},
         /* one value twice */
         {"a linear x;s add a a", "s a", ""},
-        /* a sum of sums: p is read last and may share anew; or c is, and p may not */
+        /* a sum of sums: p is read last and may hand the buffer on; or c is, and p may not */
         {"a linear x;b linear x;p add a b;c linear x;s add p c", "spcab", "sp"},
         {"a linear x;b linear x;c linear x;p add a b;s add p c", "spc a b", "s"},
-        /* both inputs of s are added to: one of them may share */
+        /* both inputs of s are added to: one of them may have its buffer */
         {"a linear x;b linear x;c relu a;d relu b;s add a b;e add c d;f add s e", "fsea b c d", "f"},
     };
     for (size_t i = 0; i < sizeof network / sizeof network[0]; i++) {

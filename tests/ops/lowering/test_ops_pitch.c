@@ -88,7 +88,7 @@ static ckpt_bytes buffer_bytes(const ckpt_graph *graph, const char *name)
     return -1;
 }
 
-/* The graph has what is taken; every section of parameters has the spare elements, once for both layers. */
+/* The graph has what is taken; every section of parameters has the padding, once for both layers. */
 static void bytes_taken(void **state)
 {
     for (int dtype = 0; dtype < 2; dtype++) {

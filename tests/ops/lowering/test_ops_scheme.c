@@ -219,7 +219,7 @@ static void check_param_gradient(const ckpt_lowered *lowered, int buffer)
 }
 
 /* Would an op behind the update of `owner` ask for something that can only be had by a run with its weights? All that
- * it reads or adds to, what may be run again for that, and so on. */
+ * it reads or adds to, what may be recomputed for that, and so on. */
 static void check_no_run_again(const ckpt_lowered *lowered, int update, int owner, bool *seen)
 {
     const ckpt_graph *const g = lowered->graph;

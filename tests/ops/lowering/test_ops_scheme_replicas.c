@@ -333,7 +333,7 @@ static void test_replicas_do_a_step_and_reduce(void **state)
     assert_true(buckets > (int)rounds);
 }
 
-/* Who has a parameter that layers share: its owner, in another stage the first of those tied to it; or all of them. */
+/* Who holds a tied parameter: its owner, in another stage the first of those tied to it; or all of them. */
 static void check_holders(const spread_step *s)
 {
     const ckpt_network *const before = &s->alone, *const after = s->spread;

@@ -28,7 +28,7 @@ static void build(pipeline *p, int layers, bool replicas)
     scheme.bucket_bytes = 1 + (ckpt_bytes)ckpt_test_draw(2000);
     scheme.micro_batches = 1 + (int)ckpt_test_draw(BATCHES);
     scheme.fused = ckpt_test_draw(2) == 0;
-    scheme.apart = true; /* else the whole network would share what stages have copies of */
+    scheme.apart = true; /* else tied layers of the whole network would have one parameter, and stages have copies */
     const ckpt_network *const network = test_infer(&p->m);
     p->whole = test_lower_network(&p->m, test_spread(&p->m, network, scheme));
     scheme.stages = 2 + (int)ckpt_test_draw(STAGES - 1);

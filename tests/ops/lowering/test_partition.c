@@ -95,7 +95,7 @@ static int owner_of(const ckpt_network *n, int node, int k)
     return tied >= 0 ? tied : node;
 }
 
-/* Of the parameters of layers from .. to - 1, those that they share once, or when they are apart each. */
+/* Bytes of the parameters of layers from .. to - 1: tied ones once, or, with `apart`, each copy. */
 static int64_t params_of(const ckpt_network *n, int from, int to, bool apart)
 {
     int64_t bytes = 0;

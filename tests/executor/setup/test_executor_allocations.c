@@ -77,7 +77,7 @@ static int find_reader(const subject *s, int *which)
     return -1;
 }
 
-/* A reader that is given another address than the writer: the buffer lies in two places. */
+/* A reader that is given another address than the writer: the buffer has two allocations. */
 static void a_step_that_reads_elsewhere_is_seen(void **state)
 {
     subject s;
