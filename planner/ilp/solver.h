@@ -1,5 +1,5 @@
 /* Linear and integer programs, and who solves them. The one solver there is (solver_glpk.c) is a library of its own,
- * ckpt_glpk, handed to the planner by the program: the planner links none, so another can take its place. */
+ * ckpt_glpk, handed to the planner by its caller: the planner links none, so another can take its place. */
 #ifndef CKPT_PLANNER_ILP_SOLVER_H
 #define CKPT_PLANNER_ILP_SOLVER_H
 

@@ -4,6 +4,7 @@
 #define CKPT_PROGRAMS_PLAN_PLAN_JOB_IMPL_H
 
 #include "libckpt/job.h"
+#include "libckpt/solver_plugin.h"
 #include "planner/analysis/analysis.h"
 #include "programs/plan/plan_request_impl.h"
 
@@ -14,12 +15,16 @@ typedef struct ckpt_job {
     ckpt_arena *out;
     ckpt_planning planning;
     bool (*cancelled)(void *context); /* somebody pressed Ctrl-C */
+    bool solver_tried;                /* it was opened, or cannot be, and that has been said */
+    const ckpt_solver *solver;        /* NULL: none */
+    void *solver_library;             /* to close */
     ckpt_text text;                   /* what goes to standard output */
     bool found;                       /* the answer is yes */
     int usage;                        /* -1; else what to end with: the usage is wrong, and that has been said */
 } ckpt_job;
 
-/* Everything in `options` but the budget, which may be a share of something not known yet. */
+/* Everything in `options` but the budget, which may be a share of something not known yet. Opens the solver where effort
+ * or strategy asks for it; says on standard error that it is missing. */
 CKPT_MUST_USE ckpt_code ckpt_job_options(ckpt_job *job, ckpt_err *err);
 
 /* Source, what is set, and budget; what would do nothing is refused. Says on standard error whether flags

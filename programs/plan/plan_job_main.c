@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/ilp/solver.h"
 #include "programs/plan/plan_job_impl.h"
 
 /* What was set and left out, obeyed or not read. */
@@ -16,10 +15,31 @@ static void print_notes(const ckpt_job *j)
     }
 }
 
+/* Integer programs are a strategy of their own, and a part of auto from effort 2 on. */
+static bool wants_solver(const ckpt_request *r)
+{
+    const char *const strategy = r->asked.strategy != NULL ? r->asked.strategy : "auto";
+    return r->question == CKPT_ASK_COMPARISON || strcmp(strategy, "ilp") == 0 ||
+           (r->question != CKPT_ASK_PACKING && r->asked.effort > CKPT_EFFORT_NORMAL && strcmp(strategy, "auto") == 0);
+}
+
+static void open_solver(ckpt_job *j)
+{
+    ckpt_err err = {0};
+    if (j->solver_tried || !wants_solver(j->request)) {
+        return;
+    }
+    j->solver_tried = true;
+    if (ckpt_solver_open("glpk", &j->solver, &j->solver_library, &err) != CKPT_OK) {
+        fprintf(stderr, "%s: note: planning without integer programs: %s\n", j->cli->program, err.msg);
+    }
+}
+
 ckpt_code ckpt_job_options(ckpt_job *j, ckpt_err *err)
 {
     CKPT_TRY(ckpt_planning_init(&j->planning, &j->request->asked, j->out, err));
-    j->planning.options.solver = &ckpt_solver_glpk;
+    open_solver(j);
+    j->planning.options.solver = j->solver;
     j->planning.options.cancelled = j->cancelled;
     return CKPT_OK;
 }

@@ -400,5 +400,6 @@ int main(int argc, char **argv)
     const ckpt_code code = candidates(&j, &err);
     ckpt_text_fini(&j.text);
     ckpt_arena_fini(&arena);
+    ckpt_solver_close(j.solver_library);
     return code != CKPT_OK ? ckpt_cli_fail(&cli, &err) : j.usage >= 0 ? j.usage : j.found ? 0 : 1;
 }

@@ -30,6 +30,19 @@ for program in $(cd "$bin" && ls | grep -x 'ckpt-[a-z]*'); do
     [ -n "$(find "$prefix/share/man/man1" -name "$program.1*")" ] || { echo "no man page of $program"; exit 1; }
     "$prefix/bin/$program" --version | grep -qx "$program $version" || { echo "$program --version"; exit 1; }
 done
+# The solver is found in the installed tree; without its plug-in ckpt-plan still plans, and says so where it was asked for.
+plan() { "$prefix/bin/ckpt-plan" --effort "$1" --strategy "$2" --budget 100% "$source/models/mlp.json" 2>&1 >/dev/null; }
+[ -z "$(plan 0 ilp)" ] || { echo "no solver in $prefix: $(plan 0 ilp)"; exit 1; }
+plugin=$(find "$prefix" -name libckpt_glpk.so)
+mv "$plugin" "$work/plugin"
+for asked in "0 ilp" "2 auto"; do
+    # shellcheck disable=SC2086
+    said=$(plan $asked || echo "exit $?")
+    grep -q '^ckpt-plan: note: planning without integer programs: .*libckpt_glpk.so' <<<"$said" && [ "$(wc -l <<<"$said")" = 1 ] ||
+        { echo "$asked without the plug-in: $said"; exit 1; }
+done
+[ -z "$(plan 1 auto)$(plan 2 sqrt)" ] || { echo "says something: $(plan 1 auto)$(plan 2 sqrt)"; exit 1; }
+mv "$work/plugin" "$plugin"
 # What is installed to build against: one header, one library, how it is found.
 found=$(cd "$prefix" && find . -name '*.h' -o -name '*.a' -o -name 'libckpt.*' -o -name '*.cmake' -o -name '*.pc' | sed 's|.*/||' | LC_ALL=C sort |
     sed 's/ckptTargets-.*/ckptTargets-BUILD.cmake/' | tr '\n' ' ')

@@ -17,7 +17,7 @@ without() {
         fi
     done
 }
-without ckpt-plan dnnl gomp cairo gvc cgraph cudart cublasLt cudnn mpi
+without ckpt-plan dnnl gomp glpk cairo gvc cgraph cudart cublasLt cudnn mpi
 without ckpt-graph dnnl gomp glpk cudart cublasLt cudnn
 without ckpt-view dnnl gomp glpk gvc cgraph cudart cublasLt cudnn
 without ckpt-train glpk gvc cgraph cairo cudart cublasLt cudnn mpi open-pal # CUDA and MPI only when they are asked for
@@ -48,6 +48,12 @@ if [ -e "$inject" ]; then
         echo "FAILED: libckpt_inject.so links ${more:-nothing more} and shows $shown"
         failed=1
     fi
+fi
+glpk=$bin/../lib/libckpt_glpk.so
+shown=$(nm -D --defined-only "$glpk" | awk '{ print $3 }' | tr '\n' ' ')
+if [ "$shown" != "ckpt_solver_plugin " ] || ! grep -q '^libglpk\.' <<<"$(needs "$glpk")"; then
+    echo "FAILED: libckpt_glpk.so shows $shown and links $(needs "$glpk" | tr '\n' ' ')"
+    failed=1
 fi
 mpi=$bin/../lib/libckpt_mpi.so
 if [ -e "$mpi" ]; then

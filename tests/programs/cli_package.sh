@@ -26,9 +26,12 @@ for program in $(cd "$bin" && ls | grep -x 'ckpt-[a-z]*'); do
 done
 [ -e "$work/root/usr/include/ckpt.h" ] || fail "no header"
 [ -n "$(find "$work/root" -name libckpt.so.0)" ] || fail "no libckpt.so.0"
+dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q libglpk || fail "$(dpkg-deb -I "$work"/ckpt_*.deb)"
 dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q libjansson4 || fail "$(dpkg-deb -I "$work"/libckpt0_*.deb)"
 ! dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q 'glpk\|gomp\|dnnl' || fail "libckpt0 depends on too much"
 "$work/root/usr/bin/ckpt-plan" --budget 60% "$work/root/usr/share/ckpt/models/byte-gpt.json" -o "$work/plan.json" >/dev/null
+said=$("$work/root/usr/bin/ckpt-plan" --strategy ilp --effort 0 --budget 100% "$work/root/usr/share/ckpt/models/mlp.json" 2>&1 >/dev/null) && [ -z "$said" ] ||
+    fail "ckpt-plan finds no solver: $said"
 lint=()
 if [ -e "$bin/../lib/libckpt_mpi.so" ]; then # what several ranks need is a package of its own
     lint=("$work"/ckpt-mpi_*.deb)
