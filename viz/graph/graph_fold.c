@@ -1,19 +1,24 @@
 /* Repeated blocks, drawn once. Layers are compared by a number for what they are (name without its digits, bytes,
  * decision) and by where what they read lies: as far behind, or at the same place before all blocks. Runs of a period
- * are found in that sequence, the one that saves most boxes is taken first, and its block is folded in turn. */
+ * are found in that sequence, those that save most boxes are taken, and what is within their blocks and between them is
+ * folded in turn. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "viz/graph/graph_fold_impl.h"
 
-enum { PERIOD_MAX = 1000, PASSES = 8 };
+enum { PERIOD_MAX = 1000 };
 
-/* Layers i and i + period are alike for all i in start..end - period - 1; those of the first block may read anything
- * that lies before it. */
-typedef struct run {
-    int start, end, period;
-    int first, times; /* the best blocks in it: first, first + period, ... */
-} run;
+/* Boxes that need not be drawn. */
+static int64_t saved_by(const ckpt_blocks *b)
+{
+    return (int64_t)(b->times - 1) * b->period;
+}
+
+static int end_of(const ckpt_blocks *b)
+{
+    return b->first + b->times * b->period;
+}
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -213,166 +218,95 @@ static bool block_begins(const ckpt_folding *f, int layer)
     return strncmp(before, name, length) != 0;
 }
 
-/* The blocks of this run that save most boxes within low..high - 1. */
-static bool best_blocks(ckpt_folding *f, run *r, int low, int high)
+/* The blocks of `period` layers that save most boxes in a run start..end - 1: layers i and i + period are alike for all i
+ * in start..end - period - 1, but those of the first block may read anything that lies before it. times 0: none. */
+static ckpt_blocks best_of_run(ckpt_folding *f, int start, int end, int period)
 {
-    const int start = low > r->start ? low : r->start, end = high < r->end ? high : r->end;
-    int best = 0, from = start;
-    for (int first = start; end - first >= 2 * r->period; first++) {
-        if (first == from + r->period) { /* farther on are the same blocks, if there were any */
-            if (best > 0) {
+    ckpt_blocks best = {0};
+    int64_t most = 0;
+    for (int first = start, from = start; end - first >= 2 * period; first++) {
+        if (first == from + period) { /* farther on are the same blocks, if there were any */
+            if (most > 0) {
                 break;
             }
             from = first;
         }
-        if (!same_sources(f, first, r->period)) {
+        if (!same_sources(f, first, period)) {
             continue;
         }
         int ignored = 0;
-        const int last = reach(f, first, end - r->period, r->period, &ignored);
-        const int times = blocks_at(f, first, r->period, (last - first) / r->period + 1);
-        const int saved = times >= 2 ? 2 * (times - 1) * r->period + block_begins(f, first) : 0;
-        if (saved > best) {
-            best = saved;
-            r->first = first;
-            r->times = times;
+        const int last = reach(f, first, end - period, period, &ignored);
+        const ckpt_blocks here = {period, first, blocks_at(f, first, period, (last - first) / period + 1)};
+        const int64_t saved = here.times >= 2 ? 2 * saved_by(&here) + block_begins(f, first) : 0;
+        if (saved > most) {
+            most = saved;
+            best = here;
         }
-        if (best > 2 * ((end - start) / r->period - 1) * r->period) {
+        if (most > 2 * ((int64_t)(end - start) / period - 1) * period) {
             break; /* there is no better one */
         }
     }
-    return best > 0;
+    return best;
 }
 
-typedef struct runs {
-    run *at;
-    int count, room;
-    ckpt_arena *scratch;
-    bool failed;
-} runs;
-
-static void add_run(runs *list, const run *r)
+/* Blocks of `period` layers in low..high - 1 replace those found from number `base` on if they save more, and join them
+ * if they save as much and have the same period. */
+static void find_blocks(ckpt_folding *f, int low, int high, int period, int base)
 {
-    if (list->count == list->room) {
-        const int room = list->room == 0 ? 64 : 2 * list->room;
-        run *const larger = CKPT_NEW(list->scratch, run, room);
-        if (larger == NULL) {
-            list->failed = true;
-            return;
-        }
-        if (list->count > 0) {
-            memcpy(larger, list->at, (size_t)list->count * sizeof *larger);
-        }
-        list->at = larger;
-        list->room = room;
-    }
-    list->at[list->count++] = *r;
-}
-
-/* Whether a shorter period has all of this run already: then it is that block several times. */
-static bool known(const runs *list, const run *r)
-{
-    for (int i = 0; i < list->count; i++) {
-        const run *const other = &list->at[i];
-        if (r->period % other->period == 0 && other->start <= r->start && other->end >= r->end &&
-            (other->times + 1) * other->period > r->end - r->start) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* All runs of one period in low..high - 1. */
-static void find_runs(ckpt_folding *f, int low, int high, int period, runs *list)
-{
-    for (int i = low; i + period < high; i++) {
-        int end = i;
-        while (end + period < high && f->token[end] == f->token[end + period]) {
+    for (int i = low, end = low; i + period < high; i = end + 1) {
+        for (end = i; end + period < high && f->token[end] == f->token[end + period];) {
             end++;
         }
         for (int first = i, next = 0; end - first >= period; first = next) {
             const int last = reach(f, first, end, period, &next);
-            if (last - first >= period) {
-                run r = {.start = first, .end = last + period, .period = period};
-                if (!known(list, &r) && best_blocks(f, &r, low, high)) {
-                    add_run(list, &r);
-                }
-                next = last - period + 1; /* from there on it is in the first block */
+            if (last - first < period) {
+                continue;
             }
-        }
-        i = end;
-    }
-}
-
-static int by_saving(const void *a, const void *b)
-{
-    const run *const x = a, *const y = b;
-    const int64_t left = (int64_t)(x->times - 1) * x->period, right = (int64_t)(y->times - 1) * y->period;
-    if (left != right) {
-        return left > right ? -1 : 1;
-    }
-    return x->period != y->period ? x->period - y->period : x->first - y->first;
-}
-
-static ckpt_code fold_range(ckpt_folding *f, int low, int high, bool *taken, ckpt_err *err);
-
-static ckpt_code take_run(ckpt_folding *f, const run *r, bool *taken, ckpt_err *err)
-{
-    CKPT_TRY(fold_range(f, r->first, r->first + r->period, taken, err));
-    for (int i = r->first; i < r->first + r->times * r->period; i++) {
-        taken[i] = true;
-        f->stands_for[i] = i < r->first + r->period ? f->stands_for[i] : f->stands_for[i - r->period];
-    }
-    f->repeat[f->repeat_count++] = (ckpt_figure_range){.kind = CKPT_RANGE_REPEAT,
-                                                       .first = r->first,
-                                                       .last = r->first + r->period - 1,
-                                                       .layers = r->period,
-                                                       .times = r->times};
-    return CKPT_OK;
-}
-
-/* What other blocks left of a run: in each gap the best blocks again. */
-static void add_rest(ckpt_folding *f, const run *r, const bool *taken, runs *rest)
-{
-    for (int i = r->start; i < r->end; i++) {
-        int end = i;
-        while (end < r->end && !taken[end]) {
-            end++;
-        }
-        run piece = *r;
-        if (end - i >= 2 * r->period && best_blocks(f, &piece, i, end)) {
-            piece.start = i > r->start ? i : r->start;
-            piece.end = end;
-            add_run(rest, &piece);
-        }
-        i = end;
-    }
-}
-
-/* Layers low..high - 1, none of them taken. `taken` is true in all of them that stand in a block afterwards. */
-static ckpt_code fold_range(ckpt_folding *f, int low, int high, bool *taken, ckpt_err *err)
-{
-    runs list = {.scratch = f->figure->scratch};
-    for (int period = 1; period <= PERIOD_MAX && 2 * period <= high - low; period++) {
-        find_runs(f, low, high, period, &list);
-    }
-    for (int pass = 0; pass < PASSES && list.count > 0 && !list.failed; pass++) {
-        runs rest = {.scratch = f->figure->scratch};
-        qsort(list.at, (size_t)list.count, sizeof *list.at, by_saving);
-        for (int i = 0; i < list.count; i++) {
-            const run *const r = &list.at[i];
-            bool is_free = true;
-            for (int k = r->first; is_free && k < r->first + r->times * r->period; k++) {
-                is_free = !taken[k];
+            next = last - period + 1; /* from there on it is in the first block */
+            const ckpt_blocks all = {period, first, (last - first) / period + 1};
+            const ckpt_blocks before = f->found_count > base ? f->found[f->found_count - 1] : (ckpt_blocks){0};
+            const int64_t most = saved_by(&before) + (before.period != period);
+            const ckpt_blocks here =
+                saved_by(&all) >= most ? best_of_run(f, first, last + period, period) : (ckpt_blocks){0};
+            if (here.times == 0 || saved_by(&here) < most) {
+                continue;
             }
-            if (is_free) {
-                CKPT_TRY(take_run(f, r, taken, err));
+            if (saved_by(&here) > saved_by(&before)) {
+                f->found_count = base;
+            } else if (here.first < end_of(&before)) {
+                continue;
             }
-            add_rest(f, r, taken, &rest);
+            f->found[f->found_count++] = here;
         }
-        list = rest;
     }
-    return list.failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the blocks of %d layers", f->count) : CKPT_OK;
+}
+
+/* Fold layers low..high - 1: the blocks that save most, then what is within the first of them and between them. */
+static void fold_range(ckpt_folding *f, int low, int high)
+{
+    const int base = f->found_count, size = high - low;
+    int64_t most = 0;
+    for (int period = 1; period <= PERIOD_MAX && 2 * period <= size && size - period > most; period++) {
+        find_blocks(f, low, high, period, base);
+        most = f->found_count > base ? saved_by(&f->found[base]) : 0;
+    }
+    int from = low;
+    for (int k = base, count = f->found_count; k < count; k++) {
+        const ckpt_blocks *const b = &f->found[k];
+        const int second = b->first + b->period;
+        fold_range(f, from, b->first);
+        fold_range(f, b->first, second);
+        from = end_of(b);
+        for (int i = second; i < from; i++) {
+            f->stands_for[i] = f->stands_for[i - b->period];
+        }
+        f->repeat[f->repeat_count++] = (ckpt_figure_range){
+            .kind = CKPT_RANGE_REPEAT, .first = b->first, .last = second - 1, .layers = b->period, .times = b->times};
+    }
+    if (from > low) {
+        fold_range(f, from, high);
+    }
+    f->found_count = base;
 }
 
 ckpt_code ckpt_figure_fold(ckpt_figure *figure, ckpt_err *err)
@@ -390,15 +324,15 @@ ckpt_code ckpt_figure_fold(ckpt_figure *figure, ckpt_err *err)
                       .cross = CKPT_NEW(scratch, int, count),
                       .stands_for = CKPT_NEW(scratch, int, count),
                       .seen = CKPT_NEW(scratch, int, count),
-                      .repeat = CKPT_NEW(scratch, ckpt_figure_range, count)};
-    bool *const taken = CKPT_NEW(scratch, bool, count);
+                      .repeat = CKPT_NEW(scratch, ckpt_figure_range, count),
+                      .found = CKPT_NEW(scratch, ckpt_blocks, count)};
     if (f.token == NULL || f.edge_at == NULL || f.reader_at == NULL || f.reader == NULL || f.begins == NULL ||
         f.ends == NULL || f.cross == NULL || f.stands_for == NULL || f.seen == NULL || f.repeat == NULL ||
-        taken == NULL) {
+        f.found == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to fold %d layers", f.count);
     }
     index_edges(&f);
     make_tokens(&f);
-    CKPT_TRY(fold_range(&f, 0, f.count, taken, err));
+    fold_range(&f, 0, f.count);
     return ckpt_folding_apply(&f, err);
 }

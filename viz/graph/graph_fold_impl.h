@@ -4,6 +4,11 @@
 
 #include "viz/graph/graph_draw_impl.h"
 
+/* Blocks that repeat: first, first + period, ... */
+typedef struct ckpt_blocks {
+    int period, first, times;
+} ckpt_blocks;
+
 typedef struct ckpt_folding {
     ckpt_figure *figure;
     int count;       /* layers */
@@ -16,6 +21,8 @@ typedef struct ckpt_folding {
     int *seen;                 /* per layer */
     ckpt_figure_range *repeat; /* first..last: layers of the first block */
     int repeat_count;
+    ckpt_blocks *found; /* a stack: what a range of layers is searched for */
+    int found_count;
 } ckpt_folding;
 
 /* Boxes, arrows and ranges of one block for all that stand in `stands_for`. */
