@@ -295,7 +295,7 @@ static ckpt_code check_ops(checker *c)
         }
         if (op->recompute && op->adds.count > 0) {
             return CKPT_FAIL(c->err, CKPT_BAD_INPUT,
-                             "%.80s: says it may run again, but it adds, and adding twice gives another sum", op->name);
+                             "%.80s: may be recomputed, but it adds, and adding twice gives another sum", op->name);
         }
         if (op->inplace_count > 0) {
             CKPT_TRY(check_inplace(c, op));

@@ -168,14 +168,14 @@ static ckpt_code check_allocations(const checker *c)
         if (b < 0) {
             return blame(c, false, "places", i,
                          CKPT_FAIL(c->err, CKPT_BAD_INPUT,
-                                   "place %d: \"%.80s\", which is not among the \"buffers\" of \"graph\"", i,
+                                   "allocation %d: \"%.80s\", which is not among the \"buffers\" of \"graph\"", i,
                                    allocation->name));
         }
         if (allocation->bytes != c->known.buffer[b].bytes) {
             return blame(c, false, "places", i,
                          CKPT_FAIL(c->err, CKPT_BAD_INPUT,
-                                   "place %d: \"%.80s\" has %" PRId64 " bytes here and %" PRId64 " in \"graph\"", i,
-                                   allocation->name, allocation->bytes, c->known.buffer[b].bytes));
+                                   "allocation %d: \"%.80s\" has %" PRId64 " bytes here and %" PRId64 " in \"graph\"",
+                                   i, allocation->name, allocation->bytes, c->known.buffer[b].bytes));
         }
     }
     return CKPT_OK;
@@ -247,13 +247,14 @@ static ckpt_code bind_allocations(const binder *b, const ckpt_plan *plan)
         }
         const int buffer = ckpt_names_find(&b->known.buffers, allocation->name);
         if (buffer < 0) {
-            return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
-                             "place %d: \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model",
-                             i, allocation->name, b->graph->name);
+            return CKPT_FAIL(
+                b->err, CKPT_BAD_INPUT,
+                "allocation %d: \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model", i,
+                allocation->name, b->graph->name);
         }
         if (allocation->bytes != b->graph->buffer[buffer].bytes) {
             return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
-                             "place %d: \"%.80s\" has %" PRId64 " bytes in the plan and %" PRId64
+                             "allocation %d: \"%.80s\" has %" PRId64 " bytes in the plan and %" PRId64
                              " in the graph: made for another batch, dtype or other vars?",
                              i, allocation->name, allocation->bytes, b->graph->buffer[buffer].bytes);
         }

@@ -241,7 +241,7 @@ static void add_cell(ckpt_text *text, bool shown, int64_t amount, const char *(*
     }
 }
 
-/* What is not recomputed and left nothing behind: backward needs nothing of it, or something holds its place. */
+/* What is not recomputed and left nothing behind: backward needs nothing of it, or another buffer holds it. */
 static const char *decision_text(const ckpt_layer_report *row)
 {
     return row->decision == CKPT_KEEP && row->kept_bytes == 0 ? "-" : ckpt_decision_name(row->decision);

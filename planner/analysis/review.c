@@ -94,7 +94,7 @@ static void add_planner(const ckpt_review *r, ckpt_text *text)
     const bool alike = was->peak_bytes == now->peak_bytes && was->time_ns == now->time_ns;
     ckpt_text_add(text, "planner    %s: peak %s",
                   !alike                  ? "another plan"
-                  : r->changes.same_steps ? "the same steps and places, of which the file says something else"
+                  : r->changes.same_steps ? "the same steps and allocations, of which the file says something else"
                                           : "another plan with the same peak and time",
                   ckpt_bytes_show(was->peak_bytes, a));
     if (was->peak_bytes != now->peak_bytes) {

@@ -23,7 +23,7 @@ typedef struct ckpt_layer_change {
 typedef struct ckpt_plan_changes {
     bool same;        /* nothing differs but seconds, where times come from, and options */
     bool other_graph; /* the digests differ */
-    bool same_steps;  /* and places: what differs is only said about them */
+    bool same_steps;  /* and allocations: only figures about them differ */
     /* From the outlines, where both have one: by what and kind, the largest difference first. With none of them another
      * graph has the same ops and buffers, and other reads or writes. */
     const ckpt_graph_change *graph;

@@ -3,7 +3,7 @@
 
 #include "planner/api/plan_make_impl.h"
 #include "planner/bound/bound.h"
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 #include "planner/replay/clock.h"
 #include "planner/replay/replay.h"
 

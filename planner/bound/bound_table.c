@@ -50,7 +50,7 @@ static void drop(pass *p)
 }
 
 /* Runs of one op from every set that has its inputs; `beside` < 0: memory does not matter. */
-static bool run_again(pass *p, const ckpt_group_op *op, ckpt_bytes beside)
+static bool recompute(pass *p, const ckpt_group_op *op, ckpt_bytes beside)
 {
     ckpt_ns *const value = p->value;
     const ckpt_bytes *const bytes = p->room->bytes;
@@ -80,7 +80,7 @@ static void gap(pass *p, ckpt_bytes beside)
         drop(p);
         changed = false;
         for (int o = p->room->op_count - 1; o >= 0; o--) {
-            changed = run_again(p, &p->room->op[o], beside) || changed;
+            changed = recompute(p, &p->room->op[o], beside) || changed;
         }
     }
 }

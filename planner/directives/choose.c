@@ -221,8 +221,8 @@ static ckpt_code apply_clause(const ckpt_graph *graph, const char *pattern, cons
                          kinds[0] != '\0' ? "there are " : "this graph does not say what its ops are", kinds);
     }
     return may == 0 && policy == CKPT_MUST_RECOMPUTE
-               ? CKPT_FAIL(err, CKPT_BAD_INPUT, "--policy '%.60s=%.30s' cannot be: %.80s may not run again", pattern,
-                           word, stuck)
+               ? CKPT_FAIL(err, CKPT_BAD_INPUT, "--policy '%.60s=%.30s' cannot be: %.80s may not be recomputed",
+                           pattern, word, stuck)
                : CKPT_OK;
 }
 

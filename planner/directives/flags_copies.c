@@ -1,6 +1,6 @@
 /* Copies for what is set to be offloaded: the input of a unit that is recomputed, the results of any other layer. Each
  * leaves memory in the longest pause between two of its uses. An offload starts when the last use before the pause has
- * run, and its place is freed where the copy has ended by the times of the runs alone; a fetch starts as late as it may
+ * run, and its memory is freed where the copy has ended by the times of the runs alone; a fetch starts as late as it may
  * and still be there, one copy at a time in each direction. A pause too short for that is waited for. */
 #include <stdlib.h>
 #include <string.h>

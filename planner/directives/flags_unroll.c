@@ -91,7 +91,7 @@ static ckpt_code check_sums(const ckpt_graph *graph, ckpt_err *err)
     for (int o = 0; o < graph->op_count && fits; o++) {
         fits = ckpt_sum(bytes, graph->op[o].workspace_bytes, &during) && ckpt_sum(time, graph->op[o].time_ns, &time);
     }
-    return fits ? CKPT_OK : CKPT_FAIL(err, CKPT_OVERFLOW, "with what runs again the sums do not fit 63 bits");
+    return fits ? CKPT_OK : CKPT_FAIL(err, CKPT_OVERFLOW, "with recomputations the sums do not fit 63 bits");
 }
 
 ckpt_code ckpt_flags_unroll(const ckpt_graph *graph, const ckpt_sequence *order, ckpt_arena *out,
@@ -113,7 +113,7 @@ ckpt_code ckpt_flags_unroll(const ckpt_graph *graph, const ckpt_sequence *order,
         }
     }
     if (buffers > INT32_MAX / 2) {
-        return CKPT_FAIL(err, CKPT_OVERFLOW, "runs again write %lld buffers", (long long)buffers);
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "recomputations write %lld buffers", (long long)buffers);
     }
     ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, order->count);
     ckpt_buffer *const buffer = CKPT_NEW(out, ckpt_buffer, buffers);

@@ -105,7 +105,7 @@ typedef struct ckpt_hierarchy {
     int *reader;
     int *needed; /* per moment: the first op that still has to be told apart there; a stretch begins at it and
                     behind it as long as that op is undecided */
-    int *taken;  /* per op: the buffer whose place it takes when that ends with it; -1: none */
+    int *taken;  /* per op: the buffer whose memory it takes when that ends with it; -1: none */
     int *split;  /* per moment: the op that writes what its first run takes; a stretch begins with that run as long as
                     the op is undecided */
     ckpt_bytes *base;      /* per moment: live in the first run because of fixed ops, and the workspace */

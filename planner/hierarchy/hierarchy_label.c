@@ -90,8 +90,8 @@ static void occupy(const ckpt_hierarchy *s, ckpt_label *label, ckpt_when start, 
     }
 }
 
-/* The run at `when` takes the place of what ends with it. Its stretch is its own. */
-static void take_place(const ckpt_hierarchy *s, ckpt_label *label, int buffer, ckpt_when when)
+/* The run at `when` takes the memory of what ends with it. Its stretch is its own. */
+static void take_memory(const ckpt_hierarchy *s, ckpt_label *label, int buffer, ckpt_when when)
 {
     if (s->taken[op_at(s, when)] != buffer) {
         return;
@@ -236,7 +236,7 @@ static void apply_runs(const ckpt_hierarchy *s, ckpt_label *label, int v, uint64
             }
             occupy(s, label, start, false, last, s->graph->buffer[op->writes.at[i]].bytes);
             if (last > run) {
-                take_place(s, label, op->writes.at[i], last);
+                take_memory(s, label, op->writes.at[i], last);
             }
         }
         moment = m < s->moment_count ? s->moment[m] : moment;

@@ -1,4 +1,4 @@
-/* Where exactly copies start and places are freed, by trial: entries of a sequence are moved one at a time, as far as
+/* Where copies start and memory is freed, by trial: entries of a sequence are moved one at a time, as far as
  * what they belong to allows, and the whole is measured again. */
 #include <string.h>
 

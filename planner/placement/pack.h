@@ -3,7 +3,7 @@
 #define CKPT_PLANNER_PLACEMENT_PACK_H
 
 #include "core/base/text.h"
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 
 /* Buffers as a file has them: columns id, lower, upper, size in any order, found by their names in the first line;
  * other columns are not looked at. A buffer takes `size` bytes during [lower, upper). */

@@ -227,12 +227,12 @@ static int find_moment(const int64_t *moment, int count, int64_t wanted)
 }
 
 /* Moments become steps: any 64-bit time will do. */
-static ckpt_code fill_places(ckpt_pack *pack, ckpt_arena *out, ckpt_arena *scratch, ckpt_err *err)
+static ckpt_code fill_allocations(ckpt_pack *pack, ckpt_arena *out, ckpt_arena *scratch, ckpt_err *err)
 {
     int64_t *const moment = CKPT_NEW(scratch, int64_t, 2 * (size_t)pack->count);
     pack->allocation = CKPT_NEW(out, ckpt_allocation, pack->count);
     if (moment == NULL || pack->allocation == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "places of %d buffers", pack->count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "allocations of %d buffers", pack->count);
     }
     for (int i = 0; i < pack->count; i++) {
         moment[2 * i] = pack->row[i].lower;
@@ -272,7 +272,7 @@ static ckpt_code read_rows(reader *r, ckpt_pack *pack, ckpt_arena *out, ckpt_are
     }
     pack->row = row;
     CKPT_TRY(check_ids(r, row, pack->count, scratch, err));
-    CKPT_TRY_WHILE(err, fill_places(pack, out, scratch, err), "adding up the sizes in %.200s", r->path);
+    CKPT_TRY_WHILE(err, fill_allocations(pack, out, scratch, err), "adding up the sizes in %.200s", r->path);
     return CKPT_OK;
 }
 

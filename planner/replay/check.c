@@ -18,10 +18,10 @@
 
 #include "planner/replay/clock.h"
 
-/* A buffer's stay in memory, or a workspace (buffer -1). */
+/* A live range of a buffer, or of a workspace (buffer -1). */
 typedef struct live_range {
     int buffer, from, to;
-    int taken_buffer, taken_from; /* in-place output: the live range whose place it takes; -1: none */
+    int taken_buffer, taken_from; /* in-place output: the live range whose allocation it takes; -1: none */
 } live_range;
 
 typedef struct replay {
@@ -49,11 +49,11 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
 {
     if (plan->verdict == CKPT_INFEASIBLE) {
         if (plan->step_count != 0 || plan->allocation_count != 0) {
-            return REFUSE(err, "an infeasible plan has no steps and no places, this has %d and %d", plan->step_count,
-                          plan->allocation_count);
+            return REFUSE(err, "an infeasible plan has no steps and no allocations, this has %d and %d",
+                          plan->step_count, plan->allocation_count);
         }
         if (plan->min_budget_bytes <= plan->budget_bytes) {
-            return REFUSE(err, "infeasible under %lld bytes, but its least budget is %lld",
+            return REFUSE(err, "infeasible under %lld bytes, but its minimum budget is %lld",
                           (long long)plan->budget_bytes, (long long)plan->min_budget_bytes);
         }
         if (plan->no_schedule_below_bytes > plan->min_budget_bytes) {
@@ -72,7 +72,7 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
     }
     for (int i = 0; i < plan->allocation_count; i++) {
         if (plan->allocation[i].buffer < -1 || plan->allocation[i].buffer >= graph->buffer_count) {
-            return REFUSE(err, "place %d (%s) is not bound to the graph", i, plan->allocation[i].name);
+            return REFUSE(err, "allocation %d (%s) is not bound to the graph", i, plan->allocation[i].name);
         }
     }
     return CKPT_OK;
@@ -122,13 +122,13 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
     return CKPT_OK;
 }
 
-static void open_life(replay *r, int buffer, int step)
+static void open_range(replay *r, int buffer, int step)
 {
     r->open[buffer] = r->range_count;
     r->range[r->range_count++] = (live_range){buffer, step, r->plan->step_count - 1, -1, -1};
 }
 
-static void close_life(replay *r, int buffer, int step)
+static void close_range(replay *r, int buffer, int step)
 {
     r->range[r->open[buffer]].to = step;
     r->open[buffer] = -1;
@@ -152,7 +152,7 @@ static ckpt_code check_list(const replay *r, int step, const ckpt_graph_op *op, 
     return CKPT_OK;
 }
 
-/* In place: each named output takes the place of its input, which is destroyed. */
+/* In place: each named output takes the memory of its input, which is destroyed. */
 static ckpt_code check_inplace(const replay *r, int step, const ckpt_graph_op *op, ckpt_err *err)
 {
     if (op->inplace_count == 0) {
@@ -187,10 +187,10 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
     }
     if (r->ran[o] != step->recomputed) {
         return REFUSE(err, "step %d: op %s %s", i, op->name,
-                      r->ran[o] ? "runs again without saying so" : "says again, but has not run");
+                      r->ran[o] ? "is recomputed without saying so" : "says recomputed, but has not run");
     }
     if (step->recomputed && (!op->recompute || op->adds.count > 0)) {
-        return REFUSE(err, "step %d: op %s must not run again", i, op->name);
+        return REFUSE(err, "step %d: op %s must not be recomputed", i, op->name);
     }
     const int *const expected = &r->expected[r->first[o]];
     CKPT_TRY(check_list(r, i, op, &op->reads, expected, "reads", err));
@@ -209,14 +209,14 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
         CKPT_TRY(check_inplace(r, i, op, err));
     }
     for (int k = 0; k < op->writes.count; k++) {
-        open_life(r, op->writes.at[k], i);
+        open_range(r, op->writes.at[k], i);
         r->added[op->writes.at[k]] = 0;
     }
     for (int p = 0; step->inplace && p < op->inplace_count; p++) {
         live_range *const made = &r->range[r->open[op->inplace[p].out]];
         made->taken_buffer = op->inplace[p].in;
         made->taken_from = r->range[r->open[op->inplace[p].in]].from;
-        close_life(r, op->inplace[p].in, i - 1);
+        close_range(r, op->inplace[p].in, i - 1);
     }
     if (r->has_workspace != NULL ? r->has_workspace[i] : op->workspace_bytes > 0) {
         r->range[r->range_count++] = (live_range){-1, i, i, -1, -1};
@@ -238,7 +238,7 @@ static ckpt_code check_move(replay *r, int i, ckpt_err *err)
         if (r->open[b] < 0) {
             return REFUSE(err, "step %d: free of buffer %s, which is not in memory", i, buffer->name);
         }
-        close_life(r, b, i);
+        close_range(r, b, i);
         return CKPT_OK;
     }
     if (!r->graph->has_link && r->has_workspace == NULL) {
@@ -264,7 +264,7 @@ static ckpt_code check_move(replay *r, int i, ckpt_err *err)
     if (r->open[b] >= 0) {
         return REFUSE(err, "step %d: fetch of buffer %s, which is in memory", i, buffer->name);
     }
-    open_life(r, b, i);
+    open_range(r, b, i);
     r->added[b] = r->host[b];
     return CKPT_OK;
 }
@@ -330,7 +330,7 @@ static ckpt_bytes range_bytes(const replay *r, const live_range *range)
 
 /* Rule 3: sorted by buffer and first step, live ranges and allocations must agree one by one. `sorted` is left
  * sorted. */
-static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
+static ckpt_code check_live_ranges(replay *r, numbered *sorted, ckpt_err *err)
 {
     const ckpt_plan *const plan = r->plan;
     for (int i = 0; i < plan->allocation_count; i++) {
@@ -343,22 +343,23 @@ static ckpt_code check_lifetimes(replay *r, numbered *sorted, ckpt_err *err)
         const numbered *const n = i < plan->allocation_count ? &sorted[i] : NULL;
         const int order = range == NULL ? 1 : n == NULL ? -1 : compare_ranges(range, n);
         if (order < 0) {
-            return REFUSE(err, "%s, in memory from step %d to %d, has no place", range_name(r, range), range->from,
+            return REFUSE(err, "%s, in memory from step %d to %d, has no allocation", range_name(r, range), range->from,
                           range->to);
         }
         const ckpt_allocation *const allocation = &plan->allocation[n->index];
         if (order > 0) {
-            return REFUSE(err, "place %d (%s from step %d) belongs to nothing that starts there", n->index,
+            return REFUSE(err, "allocation %d (%s from step %d) belongs to nothing that starts there", n->index,
                           allocation->name, allocation->from);
         }
         if (allocation->to != range->to) {
-            return REFUSE(err, "place %d (%s from step %d) ends with step %d, its lifetime with %d", n->index,
+            return REFUSE(err, "allocation %d (%s from step %d) ends with step %d, its live range with %d", n->index,
                           allocation->name, allocation->from, allocation->to, range->to);
         }
         const bool any_size = range->buffer < 0 && r->has_workspace != NULL;
         if (any_size ? allocation->bytes < 0 : allocation->bytes != range_bytes(r, range)) {
-            return REFUSE(err, "place %d (%s from step %d) has %lld bytes, needed are %lld", n->index, allocation->name,
-                          allocation->from, (long long)allocation->bytes, (long long)range_bytes(r, range));
+            return REFUSE(err, "allocation %d (%s from step %d) has %lld bytes, needed are %lld", n->index,
+                          allocation->name, allocation->from, (long long)allocation->bytes,
+                          (long long)range_bytes(r, range));
         }
     }
     return CKPT_OK;
@@ -418,7 +419,7 @@ static ckpt_code check_overlap(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_
     s.all = CKPT_NEW(scratch, const ckpt_allocation *, nodes);
     const ckpt_allocation **const order = CKPT_NEW(scratch, const ckpt_allocation *, plan->allocation_count);
     if (s.top == NULL || s.all == NULL || order == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "overlap check of %d places", plan->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "overlap check of %d allocations", plan->allocation_count);
     }
     int count = 0;
     for (int i = 0; i < plan->allocation_count; i++) {
@@ -431,7 +432,8 @@ static ckpt_code check_overlap(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_
         const ckpt_allocation *const allocation = order[i];
         const ckpt_allocation *const under = skyline_top(&s, 1, 0, s.leaves - 1, allocation->from, allocation->to);
         if (under != NULL && under->offset + under->bytes > allocation->offset) {
-            return REFUSE(err, "places %d (%s, steps %d to %d) and %d (%s, steps %d to %d) share a step and byte %lld",
+            return REFUSE(err,
+                          "allocations %d (%s, steps %d to %d) and %d (%s, steps %d to %d) share a step and byte %lld",
                           (int)(under - plan->allocation), under->name, under->from, under->to,
                           (int)(allocation - plan->allocation), allocation->name, allocation->from, allocation->to,
                           (long long)allocation->offset);
@@ -447,7 +449,7 @@ static ckpt_code check_addresses(const replay *r, const numbered *sorted, ckpt_a
     for (int i = 0; i < plan->allocation_count; i++) {
         const ckpt_allocation *const allocation = &plan->allocation[i];
         if (allocation->offset < 0 || allocation->offset > plan->arena_bytes - allocation->bytes) {
-            return REFUSE(err, "place %d (%s): %lld bytes at offset %lld lie outside the arena of %lld", i,
+            return REFUSE(err, "allocation %d (%s): %lld bytes at offset %lld lie outside the arena of %lld", i,
                           allocation->name, (long long)allocation->bytes, (long long)allocation->offset,
                           (long long)plan->arena_bytes);
         }
@@ -460,7 +462,7 @@ static ckpt_code check_addresses(const replay *r, const numbered *sorted, ckpt_a
                 bsearch(&key, sorted, (size_t)plan->allocation_count, sizeof *sorted, compare_ranges);
             const ckpt_allocation *const out = &plan->allocation[sorted[i].index];
             if (taken == NULL || plan->allocation[taken->index].offset != out->offset) {
-                return REFUSE(err, "place %d (%s): an in-place output lies where its input lay", sorted[i].index,
+                return REFUSE(err, "allocation %d (%s): an in-place output lies where its input lay", sorted[i].index,
                               out->name);
             }
         }
@@ -567,9 +569,9 @@ static ckpt_code check_all(replay *r, ckpt_arena *scratch, ckpt_err *err)
     CKPT_TRY(check_steps(r, err));
     numbered *const sorted = CKPT_NEW(scratch, numbered, plan->allocation_count);
     if (sorted == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d places", plan->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "check of %d allocations", plan->allocation_count);
     }
-    CKPT_TRY(check_lifetimes(r, sorted, err));
+    CKPT_TRY(check_live_ranges(r, sorted, err));
     CKPT_TRY(check_addresses(r, sorted, scratch, err));
     if (plan->arena_bytes > plan->budget_bytes - r->graph->static_bytes) {
         return REFUSE(err, "static block of %lld bytes and arena of %lld exceed the budget of %lld",

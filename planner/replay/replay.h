@@ -17,7 +17,7 @@ CKPT_MUST_USE ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_gr
 
 /* Replay on the clock: ops one after another on "compute", copies beside them, one at a time in each direction, a
  * run waits for the fetches it reads, a free for the copies of its buffer. The plan must have passed
- * ckpt_plan_check. One event per step; places as in the plan. */
+ * ckpt_plan_check. One event per step; allocations as in the plan. */
 CKPT_MUST_USE ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
                                            const ckpt_trace **trace, ckpt_err *err);
 

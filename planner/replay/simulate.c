@@ -118,9 +118,9 @@ ckpt_code ckpt_plan_clock(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_a
     return CKPT_OK;
 }
 
-static ckpt_span run_span(const ckpt_graph_op *op, bool again)
+static ckpt_span run_span(const ckpt_graph_op *op, bool recomputed)
 {
-    if (again) {
+    if (recomputed) {
         return CKPT_SPAN_RECOMPUTE;
     }
     switch (op->phase) {
@@ -177,12 +177,12 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
 }
 
 /* The plan's allocations, each with the category of what lies there. */
-static ckpt_code copy_places(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
-                             const ckpt_trace_allocation **allocations, ckpt_err *err)
+static ckpt_code copy_allocations(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                                  const ckpt_trace_allocation **allocations, ckpt_err *err)
 {
     ckpt_trace_allocation *const allocation = CKPT_NEW(out, ckpt_trace_allocation, plan->allocation_count);
     if (allocation == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "trace of %d places", plan->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "trace of %d allocations", plan->allocation_count);
     }
     for (int i = 0; i < plan->allocation_count; i++) {
         const ckpt_allocation *const from = &plan->allocation[i];
@@ -205,7 +205,7 @@ ckpt_code ckpt_plan_simulate(const ckpt_plan *plan, const ckpt_graph *graph, ckp
     ckpt_trace *const made = CKPT_NEW(out, ckpt_trace, 1);
     ckpt_event *const event = CKPT_NEW(out, ckpt_event, plan->step_count);
     const ckpt_trace_allocation *allocation = NULL;
-    CKPT_TRY(copy_places(plan, graph, out, &allocation, err));
+    CKPT_TRY(copy_allocations(plan, graph, out, &allocation, err));
     const ckpt_mark mark = ckpt_arena_mark(out);
     ckpt_moment *const moment = CKPT_NEW(out, ckpt_moment, plan->step_count);
     if (made == NULL || event == NULL || moment == NULL) {

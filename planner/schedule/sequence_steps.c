@@ -209,7 +209,7 @@ typedef struct writer {
     ckpt_step *step;
     ckpt_allocation *allocation;
     int step_count, allocation_count;
-    int *open;     /* per buffer: its place while in memory, else -1 */
+    int *open;     /* per buffer: its allocation while in memory, else -1 */
     bool *ran;     /* per op */
     bool *on_host; /* per buffer */
     ckpt_plan *plan;
@@ -229,7 +229,7 @@ static bool add_step(writer *w, ckpt_step step)
     return ckpt_clock_step(&w->clock, &step, &moment);
 }
 
-static void open_place(writer *w, int b)
+static void open_allocation(writer *w, int b)
 {
     const ckpt_buffer *const buffer = &w->graph->buffer[b];
     w->open[b] = w->allocation_count;
@@ -238,7 +238,7 @@ static void open_place(writer *w, int b)
     w->live += buffer->bytes;
 }
 
-static void close_place(writer *w, int b, int to)
+static void close_allocation(writer *w, int b, int to)
 {
     w->allocation[w->open[b]].to = to;
     w->open[b] = -1;
@@ -248,7 +248,7 @@ static void close_place(writer *w, int b, int to)
 static bool write_free(writer *w, int b)
 {
     if (w->open[b] >= 0) { /* what frees nothing is refused by the checker */
-        close_place(w, b, w->step_count);
+        close_allocation(w, b, w->step_count);
     }
     return add_step(w, (ckpt_step){.kind = CKPT_FREE, .name = w->graph->buffer[b].name, .target = b});
 }
@@ -262,10 +262,10 @@ static bool write_run(writer *w, int o, int t)
         w, (ckpt_step){.kind = CKPT_RUN, .name = op->name, .target = o, .recomputed = recomputed, .inplace = inplace});
     const int now = w->step_count - 1;
     for (int p = 0; inplace && p < op->inplace_count; p++) {
-        close_place(w, op->inplace[p].in, now - 1);
+        close_allocation(w, op->inplace[p].in, now - 1);
     }
     for (int i = 0; i < op->writes.count; i++) {
-        open_place(w, op->writes.at[i]);
+        open_allocation(w, op->writes.at[i]);
     }
     if (op->workspace_bytes > 0) {
         w->allocation[w->allocation_count++] =
@@ -285,7 +285,7 @@ static bool write_copy(writer *w, ckpt_step_kind kind, int b)
     }
     bool fine = add_step(w, (ckpt_step){.kind = kind, .name = buffer->name, .target = b});
     if (kind == CKPT_FETCH) {
-        open_place(w, b);
+        open_allocation(w, b);
         count_most(w, w->live);
         return fine;
     }

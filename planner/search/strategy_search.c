@@ -17,7 +17,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
 
 const ckpt_strategy ckpt_strategy_search = {
     .name = "search",
-    .help = "simulated annealing over which ops run again before which op, on any graph",
+    .help = "simulated annealing over which ops are recomputed before which op, on any graph",
     .source =
         "Kirkpatrick, Gelatt, Vecchi: Optimization by simulated annealing, Science 220, 1983; stages of runs as in "
         "Jain et al.: Checkmate, MLSys 2020",

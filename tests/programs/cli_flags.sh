@@ -71,7 +71,7 @@ recomputed "" --policy 'gelu=must-save,gelu=recompute,linear=must_save' five.jso
 expect 2 "ckpt-plan: --policy 'conv2d=save' matches no op; there are linear, gelu, cross_entropy" --policy conv2d=save five.json
 expect 2 "ckpt-plan: --policy: found 'linear', wanted OP=WHAT such as linear=save" --policy linear five.json
 expect 2 "ckpt-plan: --policy: found 'gelu=drop', wanted save, recompute, must-save, prefer-save, must-recompute, prefer-recompute or offload behind the =" --policy gelu=drop five.json
-expect 2 "ckpt-plan: --policy 'cross_entropy=recompute' cannot be: loss/forward may not run again" --policy cross_entropy=recompute five.json
+expect 2 "ckpt-plan: --policy 'cross_entropy=recompute' cannot be: loss/forward may not be recomputed" --policy cross_entropy=recompute five.json
 # Must holds under a budget, prefer does not.
 expect 1 "ckpt-plan: note: no plan that does what is set is within the budget" --policy '*=save' -b 60% "$gpt"
 expect 0 "" -e 0 --policy '*=prefer-save' -b 60% "$gpt"

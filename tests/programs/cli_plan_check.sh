@@ -53,7 +53,7 @@ says '"now": .*"target": "cpu", "threads": 1 }'
 
 # A budget of some bytes less changes nothing but that.
 check 1 --check plan.json --budget 50.5MB
-says '^planner  *the same steps and places, of which the file says something else: peak 47.7 MB, step 26.8 ms$'
+says '^planner  *the same steps and allocations, of which the file says something else: peak 47.7 MB, step 26.8 ms$'
 lacks '^target'
 check 1 --check plan.json --budget 50.5MB --json
 says '"same": false, "same_graph": true, "fits": true, "same_steps": true'
@@ -136,7 +136,7 @@ json.dump(hostile, open("hostile.json", "w"))
 PYTHON
 check 1 --check places.json
 says '^places.json: does not fit'
-says '^fits  *no: .*place'
+says '^fits  *no: .*allocation'
 lacks 'the same steps'
 check 1 --check arena.json
 says '^fits  *no: it takes 51.7 MB, 1.12 MB more than the budget$'

@@ -72,7 +72,7 @@ def replay(file):
             if again != (name in ran):
                 stop(file, k, f"{name}: again is {again}")
             if again and not may_rerun(op):
-                stop(file, k, f"{name} must not run again")
+                stop(file, k, f"{name} must not be recomputed")
             if not again:
                 first_runs.append(name)
             ran.add(name)

@@ -11,7 +11,7 @@ enum { CKPT_BRUTE_BUFFERS = 16, CKPT_BRUTE_OPS = 32 };
 typedef enum ckpt_brute_class {
     CKPT_BRUTE_ALL,      /* all that docs/reference/formats.md allows, without copies */
     CKPT_BRUTE_BACKWARD, /* an op runs again only after the last forward op */
-    CKPT_BRUTE_STAGES,   /* between two first runs ops run again in reference order, each once */
+    CKPT_BRUTE_STAGES,   /* between two first runs ops are recomputed in reference order, each once */
     CKPT_BRUTE_TWICE,    /* twice so */
     /* Stages, only after the last forward op, and what runs again before the first run of an op is an ancestor of what
        that needs. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 #include "planner/replay/replay.h"
 #include "planner/schedule/schedule.h"
 #include "tests/support/support_test.h"

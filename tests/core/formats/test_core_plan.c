@@ -184,7 +184,7 @@ static void test_bind_refuses_with_the_reason(void **state)
     } cases[] = {
         {"\"name\": \"tiny\"", "\"name\": \"other\"", "the plan is of graph \"tiny\", this is \"other\""},
         {"\"bytes\": 512", "\"bytes\": 1024",
-         "place 0: \"a0\" has 512 bytes in the plan and 1024 in the graph: made for another batch, dtype or other "
+         "allocation 0: \"a0\" has 512 bytes in the plan and 1024 in the graph: made for another batch, dtype or other "
          "vars?"},
         {"\"name\": \"f1\"", "\"name\": \"f9\"", "step 4: run \"f1\", which graph \"tiny\" does not have"},
         {"\"bytes\": 256", "\"bytes\": 257", "the plan is of a graph \"tiny\" of another structure"},

@@ -231,7 +231,7 @@ static void break_target(world *w)
 {
     w->step[3].target = OPS;
 }
-static void break_place_target(world *w)
+static void break_allocation_target(world *w)
 {
     w->allocation[1].buffer = BUFFERS;
 }
@@ -272,15 +272,15 @@ static void break_adds(world *w)
 {
     swap_steps(w, 8, 10);
 }
-static void break_place_missing(world *w)
+static void break_allocation_missing(world *w)
 {
     w->plan.allocation_count--;
 }
-static void break_place_extra(world *w)
+static void break_allocation_extra(world *w)
 {
     put(w, C, 9, 9, 0);
 }
-static void break_place_twice(world *w)
+static void break_allocation_twice(world *w)
 {
     put(w, C, 3, 7, 30);
 }
@@ -404,7 +404,7 @@ static void inplace_gone(world *w)
 {
     w->step[2].inplace = false;
 }
-static void inplace_other_place(world *w)
+static void inplace_other_allocation(world *w)
 {
     w->allocation[2].offset = 30;
     w->allocation[3].offset = 10;
@@ -467,29 +467,29 @@ typedef struct mutation {
 static const mutation mutations[] = {
     {recomputing, break_unbound, "step 3"},
     {recomputing, break_target, "step 3"},
-    {recomputing, break_place_target, "place 1"},
+    {recomputing, break_allocation_target, "allocation 1"},
     {recomputing, break_order, "first run of op f1 before"},
-    {recomputing, break_recomputed_missing, "step 5: op f0 runs again without saying so"},
-    {recomputing, break_recomputed_false, "step 3: op f2 says again"},
-    {recomputing, break_recomputed_forbidden, "step 5: op f0 must not run again"},
+    {recomputing, break_recomputed_missing, "step 5: op f0 is recomputed without saying so"},
+    {recomputing, break_recomputed_false, "step 3: op f2 says recomputed"},
+    {recomputing, break_recomputed_forbidden, "step 5: op f0 must not be recomputed"},
     {recomputing, break_read, "op b2 reads buffer a"},
     {recomputing, break_write, "op f0 writes buffer a, which is in memory"},
     {recomputing, break_free, "step 4: free of buffer g"},
     {recomputing, break_never, "op b0 never runs"},
     {recomputing, break_adds, "first run of op b0 before the first run of op b1"},
-    {recomputing, break_place_missing, "g, in memory from step 6 to 11, has no place"},
-    {recomputing, break_place_extra, "place 6 (c from step 9)"},
-    {recomputing, break_place_twice, "(c from step 3) belongs to nothing"},
+    {recomputing, break_allocation_missing, "g, in memory from step 6 to 11, has no allocation"},
+    {recomputing, break_allocation_extra, "allocation 6 (c from step 9)"},
+    {recomputing, break_allocation_twice, "(c from step 3) belongs to nothing"},
     {recomputing, break_workspace_missing, "workspace, in memory from step 3"},
-    {recomputing, break_workspace_bytes, "place 3 (workspace from step 3) has 4 bytes"},
+    {recomputing, break_workspace_bytes, "allocation 3 (workspace from step 3) has 4 bytes"},
     {recomputing, break_from, "b, in memory from step 1 to 4"},
-    {recomputing, break_to, "place 1 (b from step 1) ends with step 3"},
-    {recomputing, break_bytes, "place 2 (c from step 3) has 19 bytes"},
+    {recomputing, break_to, "allocation 1 (b from step 1) ends with step 3"},
+    {recomputing, break_bytes, "allocation 2 (c from step 3) has 19 bytes"},
     {recomputing, break_overlap, "share a step and byte 29"},
     {recomputing, break_overlap_workspace, "share a step and byte"},
-    {recomputing, break_negative, "place 0 (a): 10 bytes at offset -1"},
-    {recomputing, break_outside, "place 4 (a)"},
-    {recomputing, break_far, "place 4 (a)"},
+    {recomputing, break_negative, "allocation 0 (a): 10 bytes at offset -1"},
+    {recomputing, break_outside, "allocation 4 (a)"},
+    {recomputing, break_far, "allocation 4 (a)"},
     {recomputing, break_budget, "exceed the budget of 159"},
     {recomputing, break_static, "static_bytes"},
     {recomputing, break_peak, "peak_bytes"},
@@ -509,11 +509,11 @@ static const mutation mutations[] = {
     {recomputing, layer_twice, "l1 stands there twice"},
     {recomputing, layer_unknown, "l2 is missing"},
     {offloading, layer_kept, "l0 is said to be \"keep\", the steps make it \"offload\""},
-    {in_place, inplace_gone, "place 1 (b from step 1) ends with step 1"},
-    {in_place, inplace_other_place, "in-place output lies where its input lay"},
+    {in_place, inplace_gone, "allocation 1 (b from step 1) ends with step 1"},
+    {in_place, inplace_other_allocation, "in-place output lies where its input lay"},
     {in_place, inplace_size, "op f2 in place: c has 19 bytes"},
     {in_place, inplace_other_op, "op b2 cannot run in place"},
-    {in_place, inplace_overstays, "place 1 (b from step 1) ends with step 2"},
+    {in_place, inplace_overstays, "allocation 1 (b from step 1) ends with step 2"},
     {offloading, offload_no_link, "no link"},
     {offloading, offload_absent, "offload of buffer a, which is not in memory"},
     {offloading, offload_never, "fetch of buffer a, which was never offloaded"},

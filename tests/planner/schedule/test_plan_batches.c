@@ -7,7 +7,7 @@
 
 #include "planner/api/planner.h"
 #include "planner/directives/choose.h"
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 #include "planner/schedule/batches.h"
 #include "planner/schedule/schedule.h"
 #include "tests/support/support_graphs.h"

@@ -3,7 +3,7 @@
  * checker, a plain replay and a second clock agree with. */
 #include <stdio.h>
 
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 #include "planner/replay/replay.h"
 #include "planner/schedule/schedule.h"
 #include "tests/support/support_sequence.h"

@@ -1,8 +1,8 @@
-/* What the parts of placement share: greedy orders (place_greedy.c) and exact search (place_search.c). */
-#ifndef CKPT_PLANNER_PLACEMENT_PLACE_IMPL_H
-#define CKPT_PLANNER_PLACEMENT_PLACE_IMPL_H
+/* What the parts of placement share: greedy orders (allocate_greedy.c) and exact search (allocate_search.c). */
+#ifndef CKPT_PLANNER_PLACEMENT_ALLOCATE_IMPL_H
+#define CKPT_PLANNER_PLACEMENT_ALLOCATE_IMPL_H
 
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 
 /* Live bytes of every step into live[0 .. steps - 1]; `live` and `ended` come zeroed. Errors: CKPT_OVERFLOW. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *allocation, int count, int steps,

@@ -1,5 +1,5 @@
 /* Offsets for the buffers of a plan's steps: an in-place output and its input are one for the packer. */
-#include "planner/placement/place.h"
+#include "planner/placement/allocate.h"
 
 /* Per allocation: the allocation whose address it has, itself for most. An in-place output lies where its input lay,
  * which may lie where another did: the first of them stands for all. */
@@ -32,7 +32,7 @@ ckpt_code ckpt_sequence_pack(const ckpt_graph *graph, ckpt_plan *plan, ckpt_byte
     int *const held = CKPT_NEW(scratch, int, graph->buffer_count);
     int *const to = CKPT_NEW(scratch, int, plan->allocation_count); /* per root: its number among the joined */
     if (joined == NULL || root == NULL || held == NULL || to == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "packing of %d places", plan->allocation_count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "packing of %d allocations", plan->allocation_count);
     }
     find_roots(graph, plan, held, root);
     int count = 0;

@@ -3,7 +3,7 @@
  * packing is known it is found, and the search says the same as trying all orders. */
 #include <string.h>
 
-#include "planner/placement/place_impl.h"
+#include "planner/placement/allocate_impl.h"
 #include "tests/support/support_graphs.h"
 #include "tests/support/support_test.h"
 
@@ -11,14 +11,15 @@ static void check_places(const ckpt_allocation *allocation, int count, ckpt_byte
 {
     ckpt_bytes highest = 0;
     for (int i = 0; i < count; i++) {
-        CHECK(allocation[i].offset >= 0, "seed %d: place %d at %lld", (int)seed, i, (long long)allocation[i].offset);
+        CHECK(allocation[i].offset >= 0, "seed %d: allocation %d at %lld", (int)seed, i,
+              (long long)allocation[i].offset);
         highest =
             allocation[i].offset + allocation[i].bytes > highest ? allocation[i].offset + allocation[i].bytes : highest;
         for (int j = 0; j < i; j++) {
             const bool together = allocation[i].from <= allocation[j].to && allocation[j].from <= allocation[i].to;
             CHECK(!together || allocation[i].offset + allocation[i].bytes <= allocation[j].offset ||
                       allocation[j].offset + allocation[j].bytes <= allocation[i].offset,
-                  "seed %d: places %d and %d overlap", (int)seed, i, j);
+                  "seed %d: allocations %d and %d overlap", (int)seed, i, j);
         }
     }
     CHECK(highest == arena_bytes, "seed %d: arena %lld, highest end %lld", (int)seed, (long long)arena_bytes,
@@ -320,7 +321,7 @@ static void many_nested(void **state)
             const ckpt_allocation *const b = &allocation[k < 100 ? i + k : (i + k * 7919) % count];
             const bool together = a != b && a->from <= b->to && b->from <= a->to;
             CHECK(!together || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset,
-                  "places %d and %d overlap", i, (int)(b - allocation));
+                  "allocations %d and %d overlap", i, (int)(b - allocation));
         }
     }
 }
@@ -382,7 +383,7 @@ static void efforts(void **state)
             for (int i = 0; i < count; i++) {
                 const bool above = allocation[i].offset + allocation[i].bytes > packed - 7;
                 CHECK(!above || (from <= allocation[i].from && allocation[i].to <= to),
-                      "place %d is above outside %d..%d", i, from, to);
+                      "allocation %d is above outside %d..%d", i, from, to);
                 there = there || (above && allocation[i].from == from);
             }
             assert_true(there);

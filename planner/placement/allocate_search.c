@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/placement/place_impl.h"
+#include "planner/placement/allocate_impl.h"
 
 enum {
     NODES = 500,       /* of the shortest run, and as many as there are allocations */
@@ -547,7 +547,7 @@ static ckpt_code search_all(searcher *z, ckpt_allocation *allocation, ckpt_arena
     z->section = CKPT_NEW(scratch, section, z->sections);
     keyed *const key = CKPT_NEW(scratch, keyed, z->count);
     if (z->section == NULL || key == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching places of %d buffers", z->count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching allocations of %d buffers", z->count);
     }
     if (!fill_sections(z)) {
         *outcome = CKPT_PACK_NONE;
@@ -558,7 +558,7 @@ static ckpt_code search_all(searcher *z, ckpt_allocation *allocation, ckpt_arena
     z->list = list;
     *outcome = search_runs(z, key);
     if (z->no_memory) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching places of %d buffers", z->count);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "searching allocations of %d buffers", z->count);
     }
     for (int i = 0; i < z->count && *outcome == CKPT_PACK_FOUND; i++) {
         allocation[z->item[i].index].offset = z->item[i].floor;

@@ -1,16 +1,16 @@
-/* Dynamic storage allocation with known lifetimes (NP-hard: Garey & Johnson SR2), by greedy orders and repair.
+/* Dynamic storage allocation with known live ranges (NP-hard: Garey & Johnson SR2), by greedy orders and repair.
  *
  * First as an allocator would do it that sees the steps one by one, forwards and backwards: a list of gaps, fast at any
- * size. Then along the skyline (place_skyline.c). Then greedy passes, each of which puts places one by one at the first
+ * size. Then along the skyline (allocate_skyline.c). Then greedy passes, each of which puts allocations one by one at the first
  * (or tightest) gap between those put before it that share a step with it. What counts is the order. After the usual
  * ones (long-lived first, large first, busiest step first) the best may be repaired, which is for more allocations than
- * can be searched: allocations that end above the live bound move to the front a random way and all is put again
+ * can be searched: allocations that end above the live bound move to the front by a random distance and all are put anew
  * (squeaky wheel optimization: Joslin & Clements, JAIR 10, 1999). Passes are quadratic, and stop when the work is
  * spent. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/placement/place_impl.h"
+#include "planner/placement/allocate_impl.h"
 
 /* Elementary comparisons that the first greedy passes may spend together, and how many passes a repair may have. */
 #define WORK_MAX ((int64_t)15000000)
@@ -50,7 +50,7 @@ typedef struct packer {
     uint64_t random;
 } packer;
 
-/* Where `place` goes among the boxes put so far; *at is its position in their order. */
+/* Where `allocation` goes among the boxes put so far; *at is its position in their order. */
 static ckpt_bytes find_gap(packer *p, int boxes, const ckpt_allocation *allocation, bool tightest, int *at)
 {
     ckpt_bytes reach = 0;
@@ -384,7 +384,7 @@ ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_b
     p.enough = enough > p.bound ? enough : p.bound;
     for (int way = 0; way < 4 && p.best > p.bound; way++) {
         const ckpt_bytes highest = walk(&p, way % 2 == 1, way >= 2);
-        sort_order(&p, ORDER_UPWARDS); /* put at the first gap in this order, no place ends higher */
+        sort_order(&p, ORDER_UPWARDS); /* put at the first gap in this order, no allocation ends higher */
         keep_best(&p, highest);
     }
     if (p.best > p.bound) {
@@ -404,7 +404,7 @@ ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_b
         }
     }
     if (p.best == CKPT_BYTES_MAX) {
-        return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
+        return CKPT_FAIL(err, CKPT_OVERFLOW, "allocations of more than 2^63 bytes");
     }
     p.work_max = p.work + repair;
     improve(&p);

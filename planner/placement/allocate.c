@@ -4,7 +4,7 @@
  * counted in comparisons. */
 #include <stdlib.h>
 
-#include "planner/placement/place_impl.h"
+#include "planner/placement/allocate_impl.h"
 
 /* Comparisons of the search, a nanosecond or less each; and of repairs of greedy orders, where there are too many
  * allocations to search. */
@@ -20,7 +20,7 @@ ckpt_code ckpt_allocations_count_live(const ckpt_allocation *allocation, int cou
 {
     for (int i = 0; i < count; i++) {
         if (!ckpt_sum(live[allocation[i].from], allocation[i].bytes, &live[allocation[i].from])) {
-            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "allocations of more than 2^63 bytes");
         }
         ended[allocation[i].to] += (uint64_t)allocation[i].bytes;
     }
@@ -28,7 +28,7 @@ ckpt_code ckpt_allocations_count_live(const ckpt_allocation *allocation, int cou
     *most = 0;
     for (int t = 0; t < steps; t++) {
         if (!ckpt_sum(held, live[t], &live[t])) {
-            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes in step %d", t);
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "allocations of more than 2^63 bytes in step %d", t);
         }
         held = live[t] - (ckpt_bytes)ended[t];
         *most = live[t] > *most ? live[t] : *most;
@@ -98,7 +98,8 @@ typedef struct groups {
 } groups;
 
 /* Allocations get their offsets within their group. */
-static ckpt_code group_places(ckpt_allocation *allocation, int count, ckpt_arena *scratch, groups *g, ckpt_err *err)
+static ckpt_code group_allocations(ckpt_allocation *allocation, int count, ckpt_arena *scratch, groups *g,
+                                   ckpt_err *err)
 {
     const int steps = ckpt_allocations_steps(allocation, count);
     int *const begun = CKPT_NEW(scratch, int, steps);
@@ -126,7 +127,7 @@ static ckpt_code group_places(ckpt_allocation *allocation, int count, ckpt_arena
         ckpt_allocation *const mine = &g->group[g->count - 1];
         allocation[span->index].offset = mine->bytes;
         if (!ckpt_sum(mine->bytes, allocation[span->index].bytes, &mine->bytes)) {
-            return CKPT_FAIL(err, CKPT_OVERFLOW, "places of more than 2^63 bytes");
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "allocations of more than 2^63 bytes");
         }
     }
     return CKPT_OK;
@@ -157,13 +158,13 @@ static ckpt_bytes highest_end(const ckpt_allocation *allocation, int count)
     return highest;
 }
 
-/* A call under way. */
+/* One call. */
 typedef struct packing {
     ckpt_allocation *allocation;
     int count;
     groups g;
     ckpt_bytes bound, enough;
-    ckpt_bytes best; /* offsets of `place` are those of the best packing so far */
+    ckpt_bytes best; /* offsets of `allocation` are those of the best packing so far */
     const ckpt_plan_options *options;
     ckpt_arena *scratch;
 } packing;
@@ -218,7 +219,7 @@ static ckpt_code search_all(packing *p, ckpt_err *err)
 
 static ckpt_code pack(packing *p, ckpt_err *err)
 {
-    CKPT_TRY(group_places(p->allocation, p->count, p->scratch, &p->g, err));
+    CKPT_TRY(group_allocations(p->allocation, p->count, p->scratch, &p->g, err));
     CKPT_TRY(ckpt_allocations_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
     p->enough = p->enough > p->bound ? p->enough : p->bound;
     const int64_t repair = p->g.count > SEARCH_MAX ? REPAIR_WORK : 0;

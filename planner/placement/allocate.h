@@ -1,7 +1,7 @@
-/* Placement: offsets for buffers that live in known spans of steps. Knows plans and problems of packing, no
+/* Placement: offsets for buffers that live in known ranges of steps. Knows plans and problems of packing, no
  * strategy. */
-#ifndef CKPT_PLANNER_PLACEMENT_PLACE_H
-#define CKPT_PLANNER_PLACEMENT_PLACE_H
+#ifndef CKPT_PLANNER_PLACEMENT_ALLOCATE_H
+#define CKPT_PLANNER_PLACEMENT_ALLOCATE_H
 
 #include "core/formats/plan.h"
 #include "planner/schedule/options.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/placement/place_impl.h"
+#include "planner/placement/allocate_impl.h"
 
 typedef struct spot {
     int from, to, index, rank;
