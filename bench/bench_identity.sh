@@ -40,7 +40,7 @@ for what in "$@"; do
         plan "$strategy" 1B infeasible.json
         least=$(number least_budget_bytes infeasible.json.said)
         [ -n "$least" ] || least=$(number least_budget_bytes infeasible.json)
-        [ -n "$least" ] || { echo "$name $strategy: no least budget: $(cat infeasible.json.err)"; failures=$((failures + 1)); continue; }
+        [ -n "$least" ] || { echo "$name $strategy: no minimum budget: $(cat infeasible.json.err)"; failures=$((failures + 1)); continue; }
         for k in 0 1 2 3; do
             budget=$((least + (most - least) * k / 3))
             [ $k -eq 0 ] || [ "$budget" -gt "$least" ] || break

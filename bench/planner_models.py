@@ -40,7 +40,7 @@ def op_count(model):
             return len(json.load(f)["ops"])
 
 
-print(f"| model | ops | least / keep-all | seconds, effort {effort}: median, most | gap: median, most | time over keep-all at the least budget | larger budget, slower plan |")
+print(f"| model | ops | least / keep-all | seconds, effort {effort}: median, most | gap: median, most | time over keep-all at the minimum budget | larger budget, slower plan |")
 print("|---|---|---|---|---|---|---|")
 for model in runs:
     least, spent = plan(model, "1B")

@@ -161,7 +161,7 @@ class Part:
         made = {"keep": keep, "memory": self.plan("memory", "--budget", str(int(memory * peak))),
                 "choice": self.plan("choice", *self.about["choice"]),
                 "fused": self.plan("fused", "--budget", str(int(memory * peak)), "--gradients", "fused")}
-        # The least budget whose plan is within the published time, to 1/64 of keep-all's peak.
+        # The minimum budget whose plan is within the published time, to 1/64 of keep-all's peak.
         low, high = 0, 64
         while high - low > 1:
             middle = (low + high) // 2

@@ -96,11 +96,12 @@ char *ckpt_explanation_json(const ckpt_explanation *explanation, size_t *length,
 {
     ckpt_text text;
     ckpt_text_init(&text);
-    ckpt_text_add(&text, "{");
-    ckpt_plan_members(explanation->plan, explanation_owner(explanation)->roofline, &text);
-    ckpt_text_add(&text, ", ");
-    ckpt_explanation_members(explanation, &text);
-    ckpt_text_add(&text, "}\n");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, &text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_plan_members(explanation->plan, explanation_owner(explanation)->roofline, &w);
+    ckpt_explanation_members(explanation, &w);
+    ckpt_json_end(&w);
     return ckpt_json_give(&text, length, error);
 }
 

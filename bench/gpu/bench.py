@@ -4,7 +4,7 @@
     python3 bench/gpu/bench.py --bin build/release/bin --out OUT --device cpu --tiny   # every path, on the CPU
 
 For each network and type, ckpt: a profile of this GPU, then plans for keep-all, for half of keep-all's activations and
-for the least budget there is; PyTorch: eager and compiled, both also with its own recomputation. A round runs each of a
+for the minimum budget there is; PyTorch: eager and compiled, both also with its own recomputation. A round runs each of a
 side once, in turns. One side's state is on the device at a time: ckpt's rounds but the last, then PyTorch in a process of
 its own, then ckpt's last round, so that clocks that drift show in ckpt's smallest and largest. The figure is the median
 over rounds of medians over steps. After every turn bench.json and bench.md are written. CAPTION, which goes under every
@@ -185,7 +185,7 @@ class Job:
         if half > least["summary"]["peak_bytes"]:
             self.variants.append(Ckpt(self, "half", self.plan("half", alone + [str(half)])[1]))
         else:
-            self.notes.append("half of keep-all's activations is less than the least budget")
+            self.notes.append("half of keep-all's activations is less than the minimum budget")
         self.variants.append(Ckpt(self, "least", path))
         self.most_bytes = self.variants[1].beyond()  # half, or else the least
         if not self.runs:

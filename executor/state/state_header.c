@@ -1,10 +1,12 @@
 /* The first line of a state file: what a run must agree on with it, and where the training was. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/digest.h"
+#include "core/json/json_write.h"
 #include "executor/state/sections_impl.h"
 #include "executor/state/state_impl.h"
 
@@ -144,17 +146,24 @@ static uint64_t batches_per_step(const ckpt_program *program)
 ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress *progress, ckpt_text *text,
                                 ckpt_err *err)
 {
+    char loss[32];
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
     for (int key = 0; key < KEY_COUNT; key++) {
-        ckpt_text_add(text, "%s\"%s\": ", key == 0 ? "{" : ", ", state_key[key].key);
+        ckpt_json_put_here(&w, state_key[key].key);
         CKPT_TRY(add_value(program, (ckpt_state_key)key, text, err));
     }
     if (batches_per_step(program) != 1) {
-        ckpt_text_add(text, ", \"batches\": %" PRIu64, batches_per_step(program));
+        ckpt_json_put_int(&w, "batches", (int64_t)batches_per_step(program));
     }
-    ckpt_text_add(text, ", \"seed\": %" PRIu64 ", \"step\": %" PRIu64 ", \"loss\": \"%a\", \"data\": ", progress->seed,
-                  progress->steps, (double)progress->last_loss);
-    ckpt_text_json(text, progress->data);
-    ckpt_text_add(text, "}\n");
+    ckpt_json_put_here(&w, "seed");
+    ckpt_text_add(text, "%" PRIu64, progress->seed);
+    ckpt_json_put_int(&w, "step", (int64_t)progress->steps);
+    snprintf(loss, sizeof loss, "%a", (double)progress->last_loss);
+    ckpt_json_put_text(&w, "loss", loss);
+    ckpt_json_put_text(&w, "data", progress->data);
+    ckpt_json_end(&w);
     return ckpt_text_end(text, err);
 }
 

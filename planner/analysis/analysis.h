@@ -6,6 +6,7 @@
 
 #include "core/base/text.h"
 #include "core/formats/curve.h"
+#include "core/json/json_write.h"
 #include "planner/api/planner.h"
 
 /* The schedule of a plan, as a start for further planning on `graph`: the plan's own, or one of the same ops and
@@ -17,8 +18,10 @@ CKPT_MUST_USE ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_gr
 
 /* `limited`: a budget was asked for; `estimated`: the times are no measurements. */
 void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_text *text);
-/* Members of an object, without its braces. */
-void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text);
+/* The members of an open object. */
+void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_json_writer *w);
+/* "keep_all": its peak and time. */
+void ckpt_keep_all_member(const ckpt_plan *plan, ckpt_json_writer *w);
 
 /* ---- the whole curve ---- */
 
@@ -97,7 +100,7 @@ CKPT_MUST_USE ckpt_code ckpt_maximize(const ckpt_family *family, bool throughput
                                       const char *strategy, const ckpt_plan_options *options, ckpt_arena *out,
                                       ckpt_maximum *maximum, ckpt_err *err);
 void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text);
-void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_text *text);
+void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_json_writer *w);
 
 /* ---- what a plan does to each layer ---- */
 
@@ -134,7 +137,7 @@ CKPT_MUST_USE ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *gr
                                      const ckpt_plan_options *options, ckpt_arena *out, ckpt_explanation *explanation,
                                      ckpt_err *err);
 void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text);
-void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_text *text);
+void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_json_writer *w);
 
 /* ---- all strategies at one budget ---- */
 

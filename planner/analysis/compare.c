@@ -75,31 +75,31 @@ void ckpt_comparison_text(const ckpt_comparison *comparison, ckpt_text *text)
 void ckpt_comparison_json(const ckpt_comparison *comparison, ckpt_text *text)
 {
     const ckpt_plan *const first = comparison->plan[0];
-    ckpt_text_add(text, "{\"graph\": ");
-    ckpt_text_json(text, first->graph_name);
-    ckpt_text_add(text,
-                  ", \"budget_bytes\": %lld, \"bound_ns\": %lld, \"keep_all\": {\"peak_bytes\": %lld, "
-                  "\"time_ns\": %lld}, \"complete\": %s, \"strategies\": [",
-                  (long long)first->budget_bytes, (long long)comparison->bound_ns,
-                  (long long)first->keep_all_peak_bytes, (long long)first->keep_all_time_ns,
-                  comparison->stopped ? "false" : "true");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_json_put_text(&w, "graph", first->graph_name);
+    CKPT_JSON_INTS(&w, {"budget_bytes", first->budget_bytes}, {"bound_ns", comparison->bound_ns});
+    ckpt_keep_all_member(first, &w);
+    ckpt_json_put_bool(&w, "complete", !comparison->stopped);
+    ckpt_json_begin_array(&w, "strategies", CKPT_JSON_ROWS);
     for (int i = 0; i < comparison->count; i++) {
         const ckpt_plan *const plan = comparison->plan[i];
-        ckpt_text_add(text, "%s\n  {\"strategy\": ", i > 0 ? "," : "");
-        ckpt_text_json(text, comparison->strategy[i]);
-        ckpt_text_add(text, ", \"kind\": \"%s\", \"fits\": %s, ", comparison->kind[i],
-                      plan->verdict == CKPT_FITS ? "true" : "false");
+        ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+        ckpt_json_put_text(&w, "strategy", comparison->strategy[i]);
+        ckpt_json_put_text(&w, "kind", comparison->kind[i]);
+        ckpt_json_put_bool(&w, "fits", plan->verdict == CKPT_FITS);
         if (plan->verdict == CKPT_FITS) {
-            ckpt_text_add(text,
-                          "\"peak_bytes\": %lld, \"arena_bytes\": %lld, \"time_ns\": %lld, \"overhead\": %.6f, "
-                          "\"gap\": %.6f, ",
-                          (long long)plan->peak_bytes, (long long)plan->arena_bytes, (long long)plan->time_ns,
-                          ckpt_excess(plan->time_ns, plan->keep_all_time_ns),
-                          ckpt_excess(plan->time_ns, comparison->bound_ns));
+            CKPT_JSON_INTS(&w, {"peak_bytes", plan->peak_bytes}, {"arena_bytes", plan->arena_bytes},
+                           {"time_ns", plan->time_ns});
+            ckpt_json_put_fixed(&w, "overhead", ckpt_excess(plan->time_ns, plan->keep_all_time_ns), 6);
+            ckpt_json_put_fixed(&w, "gap", ckpt_excess(plan->time_ns, comparison->bound_ns), 6);
         } else {
-            ckpt_text_add(text, "\"least_budget_bytes\": %lld, ", (long long)plan->min_budget_bytes);
+            ckpt_json_put_int(&w, "least_budget_bytes", plan->min_budget_bytes);
         }
-        ckpt_text_add(text, "\"seconds\": %.6f}", plan->solver_seconds);
+        ckpt_json_put_fixed(&w, "seconds", plan->solver_seconds, 6);
+        ckpt_json_end(&w);
     }
-    ckpt_text_add(text, "\n]}\n");
+    ckpt_json_end(&w);
+    ckpt_json_end(&w);
 }

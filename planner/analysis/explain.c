@@ -307,28 +307,31 @@ void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
     }
 }
 
-void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_text *text)
+void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_json_writer *w)
 {
     if (explanation->batches > 1) {
-        ckpt_text_add(text, "\"micro_batches\": %d, ", explanation->batches);
+        ckpt_json_put_int(w, "micro_batches", explanation->batches);
     }
-    ckpt_text_add(text, "\"layers\": [");
+    ckpt_json_begin_array(w, "layers", CKPT_JSON_ROWS);
     for (int i = 0; i < explanation->layer_count; i++) {
         const ckpt_layer_report *const row = &explanation->layer[i];
-        ckpt_text_add(text, "%s\n  {\"layer\": ", i > 0 ? "," : "");
-        ckpt_text_json(text, row->layer);
-        ckpt_text_add(text,
-                      ", \"decision\": \"%s\", \"kept_bytes\": %lld, \"host_bytes\": %lld, \"dropped_bytes\": %lld, "
-                      "\"recompute_ns\": %lld, \"ns_per_mib\": %.1f}",
-                      ckpt_decision_name(row->decision), (long long)row->kept_bytes, (long long)row->host_bytes,
-                      (long long)row->dropped_bytes, (long long)row->recompute_ns, ns_per_mib(row));
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_TIGHT);
+        ckpt_json_put_text(w, "layer", row->layer);
+        ckpt_json_put_text(w, "decision", ckpt_decision_name(row->decision));
+        CKPT_JSON_INTS(w, {"kept_bytes", row->kept_bytes}, {"host_bytes", row->host_bytes},
+                       {"dropped_bytes", row->dropped_bytes}, {"recompute_ns", row->recompute_ns});
+        ckpt_json_put_fixed(w, "ns_per_mib", ns_per_mib(row), 1);
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "\n], \"more_budget\": [");
+    ckpt_json_end(w);
+    ckpt_json_begin_array(w, "more_budget", CKPT_JSON_ROWS);
     for (int i = 0; i < explanation->more_count; i++) {
         const ckpt_more *const more = &explanation->more[i];
-        ckpt_text_add(text, "%s\n  {\"step\": \"%s\", \"budget_bytes\": %lld, \"time_ns\": %lld, \"saved_ns\": %lld}",
-                      i > 0 ? "," : "", more->step, (long long)more->budget_bytes, (long long)more->plan->time_ns,
-                      (long long)(explanation->plan->time_ns - more->plan->time_ns));
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_TIGHT);
+        ckpt_json_put_text(w, "step", more->step);
+        CKPT_JSON_INTS(w, {"budget_bytes", more->budget_bytes}, {"time_ns", more->plan->time_ns},
+                       {"saved_ns", explanation->plan->time_ns - more->plan->time_ns});
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "\n]");
+    ckpt_json_end(w);
 }

@@ -345,27 +345,29 @@ void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text)
     }
 }
 
-void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_text *text)
+void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_json_writer *w)
 {
-    ckpt_text_add(text, "\"variable\": ");
-    ckpt_text_json(text, maximum->variable);
+    ckpt_json_put_text(w, "variable", maximum->variable);
     if (maximum->found) {
-        ckpt_text_add(text, ", \"value\": %lld", (long long)maximum->value);
+        ckpt_json_put_int(w, "value", maximum->value);
     }
-    ckpt_text_add(text, ", \"complete\": %s, \"probes\": [", maximum->stopped ? "false" : "true");
+    ckpt_json_put_bool(w, "complete", !maximum->stopped);
+    ckpt_json_begin_array(w, "probes", CKPT_JSON_ROWS);
     for (int i = 0; i < maximum->probe_count; i++) {
         const ckpt_probe *const probe = &maximum->probe[i];
-        ckpt_text_add(text, "%s\n  {\"value\": %lld, \"accepted\": %s, \"quick\": %s", i > 0 ? "," : "",
-                      (long long)probe->value, probe->accepted ? "true" : "false", probe->quick ? "true" : "false");
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_TIGHT);
+        ckpt_json_put_int(w, "value", probe->value);
+        ckpt_json_put_bool(w, "accepted", probe->accepted);
+        ckpt_json_put_bool(w, "quick", probe->quick);
         if (probe->fits) {
-            ckpt_text_add(text, ", \"peak_bytes\": %lld, \"time_ns\": %lld, \"overhead\": %.6f, \"per_second\": %.6g",
-                          (long long)probe->peak_bytes, (long long)probe->time_ns,
-                          ckpt_excess(probe->time_ns, probe->keep_all_time_ns),
-                          per_second(probe->value, probe->time_ns));
+            CKPT_JSON_INTS(w, {"peak_bytes", probe->peak_bytes}, {"time_ns", probe->time_ns});
+            ckpt_json_put_fixed(w, "overhead", ckpt_excess(probe->time_ns, probe->keep_all_time_ns), 6);
+            ckpt_json_put_here(w, "per_second");
+            ckpt_text_add(w->text, "%.6g", per_second(probe->value, probe->time_ns));
         } else if (probe->min_budget_bytes > 0) {
-            ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)probe->min_budget_bytes);
+            ckpt_json_put_int(w, "least_budget_bytes", probe->min_budget_bytes);
         }
-        ckpt_text_add(text, "}");
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "\n]");
+    ckpt_json_end(w);
 }

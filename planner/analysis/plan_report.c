@@ -125,7 +125,7 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
     add_bytes(text, "static block", plan->static_bytes,
               plan->static_bytes > plan->budget_bytes ? ": alone more than the budget" : "");
     add_bytes(text, "keep-all", plan->keep_all_peak_bytes, "");
-    add_bytes(text, "least budget", plan->min_budget_bytes,
+    add_bytes(text, "minimum budget", plan->min_budget_bytes,
               plan->reserve_bytes > 0 ? ": with that much, and the reserve beside it, a plan was found"
                                       : ": with that much a plan was found");
     if (plan->no_schedule_below_bytes > 0) {
@@ -135,53 +135,60 @@ void ckpt_plan_text(const ckpt_plan *plan, bool limited, bool estimated, ckpt_te
     ckpt_text_add(text, "%-14s %s, searched for %.3f s\n", "strategy", plan->solver, plan->solver_seconds);
 }
 
-static void add_fit_members(ckpt_text *text, const ckpt_plan *plan)
+static void put_fit(ckpt_json_writer *w, const ckpt_plan *plan)
 {
     int layers[CKPT_OFFLOADED + 1];
     count_layers(plan, layers);
-    ckpt_text_add(text,
-                  ", \"peak_bytes\": %lld, \"arena_bytes\": %lld, \"time_ns\": %lld, \"recompute_ns\": %lld, "
-                  "\"offload_bytes\": %lld, \"host_bytes\": %lld, \"kept_layers\": %d, \"recomputed_layers\": %d, "
-                  "\"offloaded_layers\": %d",
-                  (long long)plan->peak_bytes, (long long)plan->arena_bytes, (long long)plan->time_ns,
-                  (long long)plan->recompute_ns, (long long)plan->offload_bytes, (long long)plan->host_bytes,
-                  layers[CKPT_KEEP], layers[CKPT_RECOMPUTE], layers[CKPT_OFFLOADED]);
+    CKPT_JSON_INTS(w, {"peak_bytes", plan->peak_bytes}, {"arena_bytes", plan->arena_bytes}, {"time_ns", plan->time_ns},
+                   {"recompute_ns", plan->recompute_ns}, {"offload_bytes", plan->offload_bytes},
+                   {"host_bytes", plan->host_bytes}, {"kept_layers", layers[CKPT_KEEP]},
+                   {"recomputed_layers", layers[CKPT_RECOMPUTE]}, {"offloaded_layers", layers[CKPT_OFFLOADED]});
 }
 
-void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_text *text)
+static void put_bound(ckpt_json_writer *w, const ckpt_plan *plan)
 {
-    ckpt_text_add(text, "\"graph\": ");
-    ckpt_text_json(text, plan->graph_name);
+    ckpt_json_begin_object(w, "bound", CKPT_JSON_TIGHT);
+    ckpt_json_put_int(w, "time_ns", plan->bound_ns);
+    ckpt_json_put_fixed(w, "gap", ckpt_excess(plan->time_ns, plan->bound_ns), 6);
+    ckpt_json_put_text(w, "how", plan->bound_how);
+    ckpt_json_put_text(w, "scope", plan->bound_scope);
+    ckpt_json_end(w);
+}
+
+void ckpt_keep_all_member(const ckpt_plan *plan, ckpt_json_writer *w)
+{
+    ckpt_json_begin_object(w, "keep_all", CKPT_JSON_TIGHT);
+    CKPT_JSON_INTS(w, {"peak_bytes", plan->keep_all_peak_bytes}, {"time_ns", plan->keep_all_time_ns});
+    ckpt_json_end(w);
+}
+
+void ckpt_plan_members(const ckpt_plan *plan, bool estimated, ckpt_json_writer *w)
+{
+    ckpt_json_put_text(w, "graph", plan->graph_name);
     if (!ckpt_scheme_is_plain(&plan->scheme)) {
-        ckpt_text_add(text, ", \"micro_batches\": %d, \"replicas\": %d, \"fused_gradients\": %s",
-                      plan->scheme.micro_batches, plan->scheme.replicas, plan->scheme.fused ? "true" : "false");
+        CKPT_JSON_INTS(w, {"micro_batches", plan->scheme.micro_batches}, {"replicas", plan->scheme.replicas});
+        ckpt_json_put_bool(w, "fused_gradients", plan->scheme.fused);
     }
-    ckpt_text_add(text, ", \"verdict\": \"%s\", \"budget_bytes\": %lld",
-                  plan->verdict == CKPT_FITS ? "fits" : "infeasible", (long long)plan->budget_bytes);
+    ckpt_json_put_text(w, "verdict", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
+    ckpt_json_put_int(w, "budget_bytes", plan->budget_bytes);
     if (plan->reserve_bytes > 0) {
-        ckpt_text_add(text, ", \"reserve_bytes\": %lld", (long long)plan->reserve_bytes);
+        ckpt_json_put_int(w, "reserve_bytes", plan->reserve_bytes);
     }
-    if (plan->verdict == CKPT_INFEASIBLE) {
-        ckpt_text_add(text, ", \"least_budget_bytes\": %lld", (long long)plan->min_budget_bytes);
-        if (plan->no_schedule_below_bytes > 0) {
-            ckpt_text_add(text, ", \"no_schedule_below_bytes\": %lld", (long long)plan->no_schedule_below_bytes);
-        }
+    if (plan->verdict == CKPT_FITS) {
+        put_fit(w, plan);
     } else {
-        add_fit_members(text, plan);
+        ckpt_json_put_int(w, "least_budget_bytes", plan->min_budget_bytes);
+        if (plan->no_schedule_below_bytes > 0) {
+            ckpt_json_put_int(w, "no_schedule_below_bytes", plan->no_schedule_below_bytes);
+        }
     }
     if (plan->has_bound) {
-        ckpt_text_add(text, ", \"bound\": {\"time_ns\": %lld, \"gap\": %.6f, \"how\": ", (long long)plan->bound_ns,
-                      ckpt_excess(plan->time_ns, plan->bound_ns));
-        ckpt_text_json(text, plan->bound_how);
-        ckpt_text_add(text, ", \"scope\": ");
-        ckpt_text_json(text, plan->bound_scope);
-        ckpt_text_add(text, "}");
+        put_bound(w, plan);
     }
-    ckpt_text_add(
-        text, ", \"static_bytes\": %lld, \"keep_all\": {\"peak_bytes\": %lld, \"time_ns\": %lld}, \"strategy\": ",
-        (long long)plan->static_bytes, (long long)plan->keep_all_peak_bytes, (long long)plan->keep_all_time_ns);
-    ckpt_text_json(text, plan->solver);
-    ckpt_text_add(text, ", \"seconds\": %.6f, \"costs\": ", plan->solver_seconds);
-    ckpt_text_json(text, plan->costs);
-    ckpt_text_add(text, ", \"estimated\": %s", estimated ? "true" : "false");
+    ckpt_json_put_int(w, "static_bytes", plan->static_bytes);
+    ckpt_keep_all_member(plan, w);
+    ckpt_json_put_text(w, "strategy", plan->solver);
+    ckpt_json_put_fixed(w, "seconds", plan->solver_seconds, 6);
+    ckpt_json_put_text(w, "costs", plan->costs);
+    ckpt_json_put_bool(w, "estimated", estimated);
 }

@@ -232,77 +232,90 @@ void ckpt_review_text(const ckpt_review *r, ckpt_text *text)
 
 /* ---- JSON ---- */
 
-static void add_member(ckpt_text *text, const char *before, const char *value)
+static void put_known(ckpt_json_writer *w, const char *key, bool known, bool value)
 {
-    ckpt_text_add(text, "%s", before);
-    ckpt_text_json(text, value);
+    ckpt_json_join(w);
+    if (known) {
+        ckpt_json_put_bool(w, key, value);
+    } else {
+        ckpt_json_put_null(w, key);
+    }
 }
 
-static void add_figures(ckpt_text *text, const char *name, const ckpt_plan *plan)
+static void put_joined(ckpt_json_writer *w, const char *key, const char *value)
 {
-    ckpt_text_add(text,
-                  ",\n  \"%s\": { \"verdict\": \"%s\", \"budget_bytes\": %" PRId64 ", \"peak_bytes\": %" PRId64
-                  ", \"arena_bytes\": %" PRId64 ", \"time_ns\": %" PRId64 ", \"least_budget_bytes\": %" PRId64
-                  ", \"target\": %s, \"threads\": %d }",
-                  name, plan->verdict == CKPT_FITS ? "fits" : "infeasible", plan->budget_bytes, plan->peak_bytes,
-                  plan->arena_bytes, plan->time_ns, plan->min_budget_bytes,
-                  plan->gpu           ? "\"gpu\""
-                  : plan->threads > 0 ? "\"cpu\""
-                                      : "null",
-                  plan->threads > 0 ? plan->threads : 0);
+    ckpt_json_join(w);
+    ckpt_json_put_text(w, key, value);
 }
 
-static void add_lists(const ckpt_review *r, ckpt_text *text)
+static void put_figures(ckpt_json_writer *w, const char *key, const ckpt_plan *plan)
+{
+    ckpt_json_begin_object(w, key, CKPT_JSON_LINE);
+    ckpt_json_put_text(w, "verdict", plan->verdict == CKPT_FITS ? "fits" : "infeasible");
+    CKPT_JSON_INTS(w, {"budget_bytes", plan->budget_bytes}, {"peak_bytes", plan->peak_bytes},
+                   {"arena_bytes", plan->arena_bytes}, {"time_ns", plan->time_ns},
+                   {"least_budget_bytes", plan->min_budget_bytes});
+    ckpt_json_put_text(w, "target", plan->gpu ? "gpu" : plan->threads > 0 ? "cpu" : NULL);
+    ckpt_json_put_int(w, "threads", plan->threads > 0 ? plan->threads : 0);
+    ckpt_json_end(w);
+}
+
+static void put_changes(ckpt_json_writer *w, const ckpt_plan_changes *changes)
 {
     static const char *const kinds[] = {"came", "went", "resized"};
-    const ckpt_plan_changes *const changes = &r->changes;
-    ckpt_text_add(text, ",\n  \"graph_changes\": [");
+    ckpt_json_begin_array(w, "graph_changes", CKPT_JSON_LINE);
     for (int i = 0; i < changes->graph_count; i++) {
         const ckpt_graph_change *const change = &changes->graph[i];
-        add_member(text, i > 0 ? ",\n    { \"change\": " : "\n    { \"change\": ", kinds[change->kind]);
-        add_member(text, ", \"what\": ", change->what);
-        add_member(text, ", \"name\": ", change->name);
-        ckpt_text_add(text, ", \"was_bytes\": %" PRId64 ", \"now_bytes\": %" PRId64 " }", change->was, change->now);
+        ckpt_json_break(w, 4);
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "change", kinds[change->kind]);
+        ckpt_json_put_text(w, "what", change->what);
+        ckpt_json_put_text(w, "name", change->name);
+        CKPT_JSON_INTS(w, {"was_bytes", change->was}, {"now_bytes", change->now});
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "],\n  \"retimed_ops\": %d,\n  \"layers\": [", changes->retimed);
+    ckpt_json_end(w);
+    ckpt_json_put_int(w, "retimed_ops", changes->retimed);
+    ckpt_json_begin_array(w, "layers", CKPT_JSON_LINE);
     for (int i = 0; i < changes->layer_count; i++) {
         const ckpt_layer_change *const layer = &changes->layer[i];
-        add_member(text, i > 0 ? ",\n    { \"layer\": " : "\n    { \"layer\": ", layer->layer);
-        ckpt_text_add(text, ", \"was\": \"%s\", \"now\": \"%s\" }", ckpt_decision_name(layer->was),
-                      ckpt_decision_name(layer->now));
+        ckpt_json_break(w, 4);
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "layer", layer->layer);
+        ckpt_json_put_text(w, "was", ckpt_decision_name(layer->was));
+        ckpt_json_put_text(w, "now", ckpt_decision_name(layer->now));
+        ckpt_json_end(w);
     }
-    ckpt_text_add(text, "],\n  \"command\": [");
-    for (int i = 0; i < r->command_count; i++) {
-        add_member(text, i > 0 ? ", " : "", r->command[i]);
-    }
-    ckpt_text_add(text, "]\n}\n");
+    ckpt_json_end(w);
 }
 
 void ckpt_review_json(const ckpt_review *r, ckpt_text *text)
 {
-    add_member(text, "{\n  \"plan\": ", r->was->source);
-    add_member(text, ", \"graph\": ", r->was->graph_name);
-    ckpt_text_add(text, ", \"good\": %s, \"same\": %s, \"same_graph\": %s, \"fits\": %s",
-                  ckpt_review_is_good(r) ? "true" : "false",
-                  r->unrepeatable != NULL ? "null"
-                  : r->changes.same       ? "true"
-                                          : "false",
-                  r->changes.other_graph ? "false" : "true",
-                  r->changes.other_graph ? "null"
-                  : r->fits              ? "true"
-                                         : "false");
-    if (r->unrepeatable == NULL) {
-        ckpt_text_add(text, ", \"same_steps\": %s", r->changes.same_steps ? "true" : "false");
+    const ckpt_plan_changes *const changes = &r->changes;
+    const bool repeatable = r->unrepeatable == NULL;
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_LINES);
+    ckpt_json_put_text(&w, "plan", r->was->source);
+    put_joined(&w, "graph", r->was->graph_name);
+    put_known(&w, "good", true, ckpt_review_is_good(r));
+    put_known(&w, "same", repeatable, changes->same);
+    put_known(&w, "same_graph", true, !changes->other_graph);
+    put_known(&w, "fits", !changes->other_graph, r->fits);
+    if (repeatable) {
+        put_known(&w, "same_steps", true, changes->same_steps);
     }
-    if (!r->fits && !r->changes.other_graph) {
-        add_member(text, ", \"why\": ", r->why);
+    if (!r->fits && !changes->other_graph) {
+        put_joined(&w, "why", r->why);
     }
-    if (r->unrepeatable != NULL) {
-        add_member(text, ", \"unrepeatable\": ", r->unrepeatable);
+    if (!repeatable) {
+        put_joined(&w, "unrepeatable", r->unrepeatable);
     }
-    add_figures(text, "was", r->was);
-    if (r->unrepeatable == NULL) {
-        add_figures(text, "now", r->now);
+    put_figures(&w, "was", r->was);
+    if (repeatable) {
+        put_figures(&w, "now", r->now);
     }
-    add_lists(r, text);
+    put_changes(&w, changes);
+    ckpt_json_put_texts(&w, "command", r->command, r->command_count);
+    ckpt_json_end(&w);
 }

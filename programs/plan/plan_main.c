@@ -160,13 +160,14 @@ static ckpt_code answer_plan(ckpt_job *j, ckpt_err *err)
         }
         return CKPT_OK;
     }
-    ckpt_text_add(&j->text, "{");
-    ckpt_plan_members(plan, j->planning.source.roofline, &j->text);
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, &j->text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_plan_members(plan, j->planning.source.roofline, &w);
     if (explain) {
-        ckpt_text_add(&j->text, ", ");
-        ckpt_explanation_members(&explanation, &j->text);
+        ckpt_explanation_members(&explanation, &w);
     }
-    ckpt_text_add(&j->text, "}\n");
+    ckpt_json_end(&w);
     return CKPT_OK;
 }
 
@@ -196,7 +197,7 @@ static ckpt_code write_curve(ckpt_job *j, const ckpt_curve *curve, ckpt_err *err
     }
     if (!j->found) {
         char least[CKPT_UNITS_TEXT];
-        fprintf(stderr, "%s: no plan fits; the least budget at which one was found is %s (%lld bytes)\n",
+        fprintf(stderr, "%s: no plan fits; the minimum budget at which one was found is %s (%lld bytes)\n",
                 j->cli->program, ckpt_bytes_show(curve->min_budget_bytes, least), (long long)curve->min_budget_bytes);
     }
     return file ? ckpt_file_write_text(r->output, &j->text, err) : CKPT_OK;
@@ -308,14 +309,16 @@ static ckpt_code answer_maximum(ckpt_job *j, ckpt_err *err)
         }
         return CKPT_OK;
     }
-    ckpt_text_add(&j->text, "{");
-    ckpt_maximum_members(maximum, &j->text);
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, &j->text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_maximum_members(maximum, &w);
     if (maximum->found) {
-        ckpt_text_add(&j->text, ", \"plan\": {");
-        ckpt_plan_members(maximum->plan, j->planning.source.roofline, &j->text);
-        ckpt_text_add(&j->text, "}");
+        ckpt_json_begin_object(&w, "plan", CKPT_JSON_TIGHT);
+        ckpt_plan_members(maximum->plan, j->planning.source.roofline, &w);
+        ckpt_json_end(&w);
     }
-    ckpt_text_add(&j->text, "}\n");
+    ckpt_json_end(&w);
     return CKPT_OK;
 }
 

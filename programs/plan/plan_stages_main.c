@@ -94,7 +94,7 @@ static void add_row(const stage *s, int number, ckpt_text *text)
     ckpt_text_add(text, "%5d  %10s", number,
                   s->request.asked.budget != NULL ? ckpt_bytes_show(plan->budget_bytes, shown[0]) : "no limit");
     if (plan->verdict != CKPT_FITS) {
-        ckpt_text_add(text, "  does not fit: least budget %s (%lld bytes)\n",
+        ckpt_text_add(text, "  does not fit: minimum budget %s (%lld bytes)\n",
                       ckpt_bytes_show(plan->min_budget_bytes, shown[1]), (long long)plan->min_budget_bytes);
         return;
     }
@@ -136,29 +136,32 @@ static void write_text(const ckpt_job *j, const stage *all, const ckpt_pipeline 
 static void write_json(const ckpt_job *j, const stage *all, const ckpt_pipeline *pipeline, ckpt_text *text)
 {
     const ckpt_graph_source *const source = &all[0].job.planning.source;
-    ckpt_text_add(text, "{\"graph\": ");
-    ckpt_text_json(text, all[0].plan->graph_name);
-    ckpt_text_add(text, ", \"verdict\": \"%s\"", j->found ? "fits" : "infeasible");
+    ckpt_json_writer w;
+    ckpt_json_begin(&w, text);
+    ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+    ckpt_json_put_text(&w, "graph", all[0].plan->graph_name);
+    ckpt_json_put_text(&w, "verdict", j->found ? "fits" : "infeasible");
     if (pipeline != NULL) {
-        ckpt_text_add(text, ", \"step_ns\": %lld, \"bubble\": %.6f", (long long)pipeline->time_ns, pipeline->bubble);
+        ckpt_json_put_int(&w, "step_ns", pipeline->time_ns);
+        ckpt_json_put_fixed(&w, "bubble", pipeline->bubble, 6);
     }
-    ckpt_text_add(text, ", \"stages\": [");
+    ckpt_json_begin_array(&w, "stages", CKPT_JSON_ROWS);
     for (int s = 0; s < j->request->asked.scheme.stages; s++) {
         const ckpt_part *const part = &source->staged->part[s];
-        ckpt_text_add(text, "%s\n  {\"stage\": %d, \"first_layer\": ", s > 0 ? "," : "", s);
-        ckpt_text_json(text, part->first);
-        ckpt_text_add(text, ", \"last_layer\": ");
-        ckpt_text_json(text, part->last);
-        ckpt_text_add(text, ", \"layers\": %d, \"parameter_bytes\": %lld, \"micro_batch_ns\": %lld, ", part->layers,
-                      (long long)part->param_bytes, (long long)part->time_ns);
+        ckpt_json_begin_object(&w, NULL, CKPT_JSON_TIGHT);
+        ckpt_json_put_int(&w, "stage", s);
+        ckpt_json_put_text(&w, "first_layer", part->first);
+        ckpt_json_put_text(&w, "last_layer", part->last);
+        CKPT_JSON_INTS(&w, {"layers", part->layers}, {"parameter_bytes", part->param_bytes},
+                       {"micro_batch_ns", part->time_ns});
         if (pipeline != NULL) {
-            ckpt_text_add(text, "\"busy_ns\": %lld, \"idle_ns\": %lld, ", (long long)pipeline->stage[s].busy_ns,
-                          (long long)pipeline->stage[s].idle_ns);
+            CKPT_JSON_INTS(&w, {"busy_ns", pipeline->stage[s].busy_ns}, {"idle_ns", pipeline->stage[s].idle_ns});
         }
-        ckpt_plan_members(all[s].plan, source->roofline, text);
-        ckpt_text_add(text, "}");
+        ckpt_plan_members(all[s].plan, source->roofline, &w);
+        ckpt_json_end(&w);
     }
-    ckpt_text_add(text, "\n]}\n");
+    ckpt_json_end(&w);
+    ckpt_json_end(&w);
 }
 
 /* All stages at once, and their traces. */

@@ -232,7 +232,7 @@ static void test_graphs_are_written_read_and_planned(void **state)
             }
             budget = plan->min_budget_bytes;
         }
-        CHECK(plan->verdict == CKPT_FITS, "%s: no plan at the least budget", runs[r]);
+        CHECK(plan->verdict == CKPT_FITS, "%s: no plan at the minimum budget", runs[r]);
         printf("%-12s planned at %.0f %% of keep-all\n", runs[r], 100.0 * (double)budget / (double)whole);
         CHECK(budget < whole * 95 / 100, "%s: recomputation frees nothing", runs[r]);
         ckpt_text_fini(&text);

@@ -16,12 +16,12 @@ rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 "$plan" "${small[@]}" --device h200 --strategy keep-all -o all.json "$model" > /dev/null || fail "a plan for a GPU"
 "$plan" "${small[@]}" --device h200 --dtype bfloat16 --strategy keep-all -o all16.json "$model" > /dev/null ||
     fail "a plan for a GPU in bfloat16"
-# A plan under its least budget: nearly all of so small a network is weights, so no share of keep-all's peak can be named.
+# A plan under its minimum budget: nearly all of so small a network is weights, so no share of keep-all's peak can be named.
 tight() { # PLAN OPTIONS...
     local out=$1 least
     shift
-    least=$("$plan" "$@" -e 0 --budget 1B "$model" | sed -n 's/^least budget.*(\([0-9]*\) bytes).*/\1/p')
-    "$plan" "$@" -e 0 --budget "${least}B" -o "$out" "$model" > /dev/null || fail "$*: no plan under its least budget \"$least\""
+    least=$("$plan" "$@" -e 0 --budget 1B "$model" | sed -n 's/^minimum budget.*(\([0-9]*\) bytes).*/\1/p')
+    "$plan" "$@" -e 0 --budget "${least}B" -o "$out" "$model" > /dev/null || fail "$*: no plan under its minimum budget \"$least\""
 }
 for type in float32 bfloat16; do # as below, where there is a GPU, from its profile
     tight "$type.part.json" "${small[@]}" --dtype "$type" --device h200 --strategy recompute-only

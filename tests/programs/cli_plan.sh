@@ -40,7 +40,7 @@ says 'no limit'; says '(2040 bytes)'; says 'times in tiny.json'; says '1 kept, 0
 expect 0 '' --budget 2040 tiny.json
 says 'budget .*2040 bytes'
 expect 1 '' --budget 2039B tiny.json
-says 'does not fit'; says 'least budget .*(2040 bytes)'
+says 'does not fit'; says 'minimum budget .*(2040 bytes)'
 expect 0 '' --budget 100% tiny.json
 expect 0 '' --json --budget 3KB tiny.json
 says '"verdict": "fits"'; says '"peak_bytes": 2040'; says '"time_ns": 2400'; says '"estimated": false'
@@ -62,11 +62,11 @@ expect 0 '' --list-strategies
 for name in auto keep-all recompute-all sqrt flags chain; do says "^$name "; done
 for name in auto keep-all recompute-all sqrt chain; do expect 0 '' --strategy $name "$model"; done
 
-# The least budget that is named does do.
+# The minimum budget that is named does do.
 for file in "$source_dir"/models/mlp.json "$model"; do
     "$plan" --json --budget 1KB "$file" >out.txt 2>err.txt
     least=$(sed 's/.*"least_budget_bytes": \([0-9]*\).*/\1/' out.txt)
-    "$plan" --budget "$least" "$file" >out.txt 2>err.txt || fail "$file does not fit its least budget $least"
+    "$plan" --budget "$least" "$file" >out.txt 2>err.txt || fail "$file does not fit its minimum budget $least"
 done
 
 # Flags in the model are obeyed unless another strategy is asked for by name, or --ignore-flags is given; and it is said.

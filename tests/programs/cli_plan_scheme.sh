@@ -131,9 +131,9 @@ assert a["step_ns"] >= max(x["time_ns"] for x in s)
 # the first stage holds more micro-batches than the last: its peak is more than one's, all else being equal
 assert s[0]["budget_bytes"] == s[0]["keep_all"]["peak_bytes"] * 95 // 100
 P
-# One stage that fits nothing: the others are planned, and it is named with its least budget, which will do.
+# One stage that fits nothing: the others are planned, and it is named with its minimum budget, which will do.
 expect 1 '' ckpt-plan $t -m 4 --pipeline-stages 3 -b 1GB,1KB,1GB four.json
-says '^ *1 .* does not fit: least budget'
+says '^ *1 .* does not fit: minimum budget'
 [ "$(grep -c 'does not fit' out.txt)" -eq 1 ] || fail "others do not fit: $(cat out.txt)"
 grep -q 'predicted step' out.txt && fail "a step is predicted that cannot be"
 least=$(grep -o '([0-9]* bytes)' out.txt | grep -o '[0-9]*')

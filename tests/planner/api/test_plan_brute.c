@@ -271,8 +271,8 @@ static ckpt_ns judge_auto(const judge *j, const ckpt_plan_options *options)
             check_bound(j, plan->bound_how, plan->bound_ns, plan->bound_scope);
         }
     } else {
-        CHECK(plan->min_budget_bytes >= j->graph->static_bytes + j->min_peak, "seed %d: a least budget below the least",
-              (int)j->seed);
+        CHECK(plan->min_budget_bytes >= j->graph->static_bytes + j->min_peak,
+              "seed %d: a minimum budget below the minimum peak", (int)j->seed);
     }
     ckpt_arena_fini(&arena);
     return time;

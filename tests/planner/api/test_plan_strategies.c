@@ -1,5 +1,5 @@
 /* labels: unit */
-/* Every strategy on random steps and budgets, replayed by the test's own slow replay; least budgets planned at. */
+/* Every strategy on random steps and budgets, replayed by the test's own slow replay; minimum budgets planned at. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void plan_and_replay(const ckpt_graph *graph, const char *strategy, int e
         ckpt_plan *second = NULL;
         const ckpt_plan_options least = {.budget_bytes = plan->min_budget_bytes, .effort = effort};
         CHECK_OK(ckpt_plan_make(graph, strategy, &least, &arena, &second, &err), err);
-        CHECK(second->verdict == CKPT_FITS, "%s: the least budget %lld does not do", what,
+        CHECK(second->verdict == CKPT_FITS, "%s: the minimum budget %lld does not do", what,
               (long long)plan->min_budget_bytes);
         ckpt_test_replay(graph, second, what);
     }
