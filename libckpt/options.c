@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/formats/machine.h"
 #include "libckpt/scheme_options.h"
 #include "planner/schedule/options.h"
@@ -69,8 +70,8 @@ static ckpt_code take_threads(ckpt_options *options, const option_row *option, c
 
 static ckpt_code take_seconds(ckpt_options *options, const option_row *option, const char *value, ckpt_err *err)
 {
-    char *end = NULL;
-    const double seconds = strtod(value, &end);
+    const char *end = NULL;
+    const double seconds = ckpt_real_parse(value, &end);
     if (end == value || *end != '\0' || !(seconds > 0 && seconds < 1e9)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "found --time-limit '%s', wanted seconds, more than 0", value);
     }
@@ -226,9 +227,8 @@ static void add_planning(words *w, const ckpt_options *o)
     add_words(w, "--strategy", o->strategy);
     add_count(w, "--effort", o->effort, CKPT_EFFORT_NORMAL);
     if (o->time_limit > 0) {
-        char text[32];
-        snprintf(text, sizeof text, "%.6g", o->time_limit);
-        add_words(w, "--time-limit", text);
+        char text[CKPT_REAL_TEXT];
+        add_words(w, "--time-limit", ckpt_real_general(o->time_limit, 6, text));
     }
     for (int i = 0; i < o->rule_count; i++) {
         add_words(w, rule_options[o->rule[i].kind], o->rule[i].text);

@@ -137,18 +137,70 @@ void ckpt_text_xml(ckpt_text *text, const char *string)
     }
 }
 
+/* Where the locale's point, "," or bytes of UTF-8, stands in a number that printf wrote; length 0: there is none. Not from
+ * localeconv, whose answer another thread may be changing. */
+static size_t find_point(const char *number, size_t *length)
+{
+    const size_t at = strspn(number, "+-0123456789");
+    *length = strcspn(number + at, "0123456789e");
+    return at;
+}
+
+static const char *put_point(char *number)
+{
+    size_t length = 0;
+    char *const at = number + find_point(number, &length);
+    if (length > 0) {
+        *at = '.';
+        memmove(at + 1, at + length, strlen(at + length) + 1);
+    }
+    return number;
+}
+
+const char *ckpt_real_fixed(double value, int decimals, char *text)
+{
+    snprintf(text, CKPT_REAL_TEXT, "%.*f", decimals, value);
+    return put_point(text);
+}
+
+const char *ckpt_real_general(double value, int digits, char *text)
+{
+    snprintf(text, CKPT_REAL_TEXT, "%.*g", digits, value);
+    return put_point(text);
+}
+
+double ckpt_real_parse(const char *text, const char **end)
+{
+    static const char number[] = " \t+-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    char half[16];
+    char copy[64 + sizeof half];
+    char *stop = NULL;
+    size_t length = 0;
+    snprintf(half, sizeof half, "%.1f", 0.5);
+    const char *const point = half + find_point(half, &length);
+    const int before = (int)strspn(text, number);
+    const bool real = text[before] == '.';
+    const int after = real ? (int)strspn(text + before + 1, number) : 0;
+    if (before + after > 62) {
+        *end = text;
+        return 0;
+    }
+    snprintf(copy, sizeof copy, "%.*s%.*s%.*s", before, text, real ? (int)length : 0, point, after,
+             text + before + real);
+    const double value = strtod(copy, &stop);
+    const size_t read = (size_t)(stop - copy);
+    *end = text + (read > (size_t)before ? read - length + 1 : read);
+    return value;
+}
+
 void ckpt_text_real(ckpt_text *text, double value)
 {
-    char number[40];
+    char number[CKPT_REAL_TEXT];
+    const char *end = NULL;
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(number, sizeof number, "%.*g", digits, value);
-        if (strtod(number, NULL) == value) {
+        if (ckpt_real_parse(ckpt_real_general(value, digits, number), &end) == value) {
             break;
         }
-    }
-    char *const comma = strchr(number, ',');
-    if (comma != NULL) {
-        *comma = '.';
     }
     ckpt_text_add(text, "%s", number);
     if (strpbrk(number, ".e") == NULL) {

@@ -25,7 +25,16 @@ void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
 void ckpt_text_json(ckpt_text *text, const char *string);
 void ckpt_text_xml(ckpt_text *text, const char *string);
 
-/* A finite number as the shortest decimal that reads back as the same double, with a point in any locale. */
+/* Numbers have a point in any locale. A finite number as printf's %.*f or %.*g writes it; `text` has CKPT_REAL_TEXT
+ * bytes and is given back. */
+enum { CKPT_REAL_TEXT = 352 };
+const char *ckpt_real_fixed(double value, int decimals, char *text);
+const char *ckpt_real_general(double value, int digits, char *text);
+
+/* strtod, with a point in any locale: `end` is set behind the number, and to `text` where none of up to 62 digits is. */
+double ckpt_real_parse(const char *text, const char **end);
+
+/* The shortest decimal that reads back as the same double; finite. */
 void ckpt_text_real(ckpt_text *text, double value);
 
 /* CKPT_NO_MEMORY when an append failed. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
+
 bool ckpt_sum(int64_t a, int64_t b, int64_t *sum)
 {
     if (a < 0 || b < 0 || a > INT64_MAX - b) {
@@ -280,7 +282,8 @@ static const char *show(int64_t quantity, const char *const *names, int name_cou
     }
     const double size = value < 0.0 ? -value : value;
     const int decimals = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
-    snprintf(text, CKPT_UNITS_TEXT, "%.*f %s", decimals, value, names[k]);
+    char number[CKPT_REAL_TEXT];
+    snprintf(text, CKPT_UNITS_TEXT, "%.16s %s", ckpt_real_fixed(value, decimals, number), names[k]);
     return text;
 }
 

@@ -138,8 +138,9 @@ void ckpt_json_put_real(ckpt_json_writer *writer, const char *key, double value)
 
 void ckpt_json_put_fixed(ckpt_json_writer *writer, const char *key, double value, int decimals)
 {
+    char number[CKPT_REAL_TEXT];
     separate(writer, key);
-    ckpt_text_add(writer->text, "%.*f", decimals, value);
+    ckpt_text_add(writer->text, "%s", ckpt_real_fixed(value, decimals, number));
 }
 
 void ckpt_json_put_texts(ckpt_json_writer *writer, const char *key, const char *const *list, int count)

@@ -347,6 +347,7 @@ void ckpt_maximum_text(const ckpt_maximum *maximum, ckpt_text *text)
 
 void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_json_writer *w)
 {
+    char number[CKPT_REAL_TEXT];
     ckpt_json_put_text(w, "variable", maximum->variable);
     if (maximum->found) {
         ckpt_json_put_int(w, "value", maximum->value);
@@ -363,7 +364,7 @@ void ckpt_maximum_members(const ckpt_maximum *maximum, ckpt_json_writer *w)
             CKPT_JSON_INTS(w, {"peak_bytes", probe->peak_bytes}, {"time_ns", probe->time_ns});
             ckpt_json_put_fixed(w, "overhead", ckpt_excess(probe->time_ns, probe->keep_all_time_ns), 6);
             ckpt_json_put_here(w, "per_second");
-            ckpt_text_add(w->text, "%.6g", per_second(probe->value, probe->time_ns));
+            ckpt_text_add(w->text, "%s", ckpt_real_general(per_second(probe->value, probe->time_ns), 6, number));
         } else if (probe->min_budget_bytes > 0) {
             ckpt_json_put_int(w, "least_budget_bytes", probe->min_budget_bytes);
         }

@@ -150,10 +150,12 @@ ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph, const
 
 static void add_row(const ckpt_curve *curve, const ckpt_curve_point *point, const char *kind, ckpt_text *text)
 {
-    ckpt_text_add(text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%.6f,", point->budget_bytes, point->peak_bytes,
-                  point->time_ns, ckpt_excess(point->time_ns, curve->keep_all_time_ns));
+    char number[CKPT_REAL_TEXT];
+    ckpt_text_add(text, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%s,", point->budget_bytes, point->peak_bytes,
+                  point->time_ns, ckpt_real_fixed(ckpt_excess(point->time_ns, curve->keep_all_time_ns), 6, number));
     if (point->has_bound) {
-        ckpt_text_add(text, "%" PRId64 ",%.6f", point->bound_ns, ckpt_excess(point->time_ns, point->bound_ns));
+        ckpt_text_add(text, "%" PRId64 ",%s", point->bound_ns,
+                      ckpt_real_fixed(ckpt_excess(point->time_ns, point->bound_ns), 6, number));
     } else {
         ckpt_text_add(text, ",");
     }

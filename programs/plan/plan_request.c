@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "libckpt/scheme_options.h"
 #include "planner/api/planner.h"
 
@@ -106,8 +107,8 @@ static bool whole_number(const char *text, long low, long high, int *number)
 /* A number >= 0 with `unit` behind it. */
 static bool real_number(const char *text, const char *unit, double *number)
 {
-    char *end = NULL;
-    *number = strtod(text, &end);
+    const char *end = NULL;
+    *number = ckpt_real_parse(text, &end);
     return end != text && strcmp(end, unit) == 0 && *number >= 0 && *number < 1e9;
 }
 

@@ -98,6 +98,30 @@ static void test_reals_read_back_as_the_same_number(void **state)
     ckpt_text_fini(&text);
 }
 
+/* In other locales: cli_libckpt. */
+static void test_numbers_as_text_and_back(void **state)
+{
+    static const struct {
+        const char *text;
+        double value;
+        size_t read;
+    } parsed[] = {{"1.5", 1.5, 3},   {"12", 12, 2},  {" .5e1x", 5, 5}, {"1,5", 1, 1},
+                  {"1.5.2", 1.5, 3}, {"x1", 0, 0},   {"20%", 20, 2},   {"1e-3 s", 1e-3, 4},
+                  {"", 0, 0},        {"-2.", -2, 3}, {"0x1p4", 16, 5}, {"1. 5", 1, 2}};
+    char number[CKPT_REAL_TEXT];
+    for (size_t i = 0; i < sizeof parsed / sizeof *parsed; i++) {
+        const char *end = NULL;
+        const double value = ckpt_real_parse(parsed[i].text, &end);
+        CHECK(value == parsed[i].value && end == parsed[i].text + parsed[i].read, "%s: %g, %td bytes", parsed[i].text,
+              value, end - parsed[i].text);
+    }
+    assert_string_equal(ckpt_real_fixed(-1234567.125, 2, number), "-1234567.12");
+    assert_string_equal(ckpt_real_fixed(2.5, 0, number), "2");
+    assert_string_equal(ckpt_real_general(1e300, 6, number), "1e+300");
+    assert_string_equal(ckpt_real_general(0.00012345678, 6, number), "0.000123457");
+    assert_int_equal(strlen(ckpt_real_fixed(-1.7976931348623157e308, 6, number)), 317);
+}
+
 static ckpt_code build_text(void *context, ckpt_text *text, ckpt_err *err)
 {
     (void)context;
@@ -278,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_text_escapes_json_and_xml),
         cmocka_unit_test(test_text_in_json_is_always_utf8),
         cmocka_unit_test(test_text_grows_past_every_buffer),
+        cmocka_unit_test(test_numbers_as_text_and_back),
         cmocka_unit_test(test_reals_read_back_as_the_same_number),
         cmocka_unit_test(test_text_without_memory),
         cmocka_unit_test(test_digest_is_sha256),
