@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/pipes.h"
+
 static const char *shown(const char *path, const char *dash)
 {
     return strcmp(path, "-") == 0 ? dash : path;
@@ -52,44 +54,15 @@ static ckpt_code read_all(FILE *file, const char *name, char **block, size_t *le
     }
 }
 
-/* A pipe gives its bytes once. Those of standard input and of the last other pipe are kept for a second reader. */
-typedef struct kept {
-    char *path, *bytes;
-    size_t length;
-} kept;
-
-static kept kept_input, kept_pipe;
-
-static kept *find_kept(const char *path)
-{
-    kept *const k = strcmp(path, "-") == 0 ? &kept_input : &kept_pipe;
-    return k->path != NULL && strcmp(k->path, path) == 0 ? k : NULL;
-}
-
-/* NULL: no memory for its name. */
-static kept *keep(const char *path, char *bytes, size_t length)
-{
-    kept *const k = strcmp(path, "-") == 0 ? &kept_input : &kept_pipe;
-    char *const copy = ckpt_memory_get(strlen(path) + 1);
-    if (copy == NULL) {
-        return NULL;
-    }
-    memcpy(copy, path, strlen(path) + 1);
-    ckpt_memory_put(k->path);
-    ckpt_memory_put(k->bytes);
-    *k = (kept){copy, bytes, length};
-    return k;
-}
-
 ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length, ckpt_err *err)
 {
     const bool standard = strcmp(path, "-") == 0;
     const char *const name = shown(path, "standard input");
-    const kept *k = find_kept(path);
-    char *block = k != NULL ? k->bytes : NULL;
-    size_t count = k != NULL ? k->length : 0;
+    char *block = NULL;
+    size_t count = 0;
+    bool kept = ckpt_pipe_find(path, &block, &count);
     ckpt_code code = CKPT_OK;
-    if (k == NULL) {
+    if (!kept) {
         struct stat status;
         FILE *const file = standard ? stdin : fopen(path, "rb");
         if (file == NULL) {
@@ -100,7 +73,7 @@ ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes
         if (!standard) {
             fclose(file);
         }
-        k = code == CKPT_OK && once ? keep(path, block, count) : NULL;
+        kept = code == CKPT_OK && once && ckpt_pipe_keep(path, block, count);
     }
     if (code == CKPT_OK) {
         char *const copy = ckpt_arena_take(arena, count + 1, 1);
@@ -112,7 +85,7 @@ ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes
             *length = count;
         }
     }
-    if (k == NULL) {
+    if (!kept) {
         ckpt_memory_put(block);
     }
     return code;

@@ -12,7 +12,7 @@
 /* The largest text file that is read: a graph of 10^6 operations is about 200 MB. */
 #define CKPT_FILE_MAX ((size_t)1 << 30)
 
-/* The file's bytes, with a terminating 0 that `length` does not count. Standard input can be read twice, so that a program can look at a file's kind first: its bytes are kept until the process ends, those of another pipe until the next pipe is read. Errors: CKPT_IO (the message names the file and the reason), CKPT_NO_MEMORY. */
+/* The file's bytes, with a terminating 0 that `length` does not count. Programs can read a pipe twice, to look at its kind first: core/base/pipes.h. Errors: CKPT_IO (the message names the file and the reason), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length,
                                        ckpt_err *err);
 
