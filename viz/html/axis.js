@@ -42,6 +42,12 @@ function layOut(width) {
 const plotX = (place) => layout.left + ((place - state.from) / (state.to - state.from)) * (layout.right - layout.left);
 const placeAt = (x) => state.from + ((x - layout.left) / (layout.right - layout.left)) * (state.to - state.from);
 
+// The middle of an event.
+function middleX(event) {
+  const at = positions();
+  return (plotX(at[event]) + plotX(at[event + 1])) / 2;
+}
+
 // Addresses grow upwards.
 const offsetAt = (y) =>
   (state.low + ((layout.map.bottom - y) / layout.map.height) * (state.high - state.low)) * ranges.top;
@@ -95,8 +101,7 @@ function drawTicks(context) {
       continue;
     }
     clear = middle + half + 6;
-    context.fillStyle = colors.quiet;
-    context.fillRect(Math.round(x), layout.axisY, 1, 5);
+    wash(context, Math.round(x), layout.axisY, 1, 5, colors.quiet);
     context.textAlign = "center";
     context.fillText(text, middle, layout.axisY + 15);
     drawn.ticks.push({ text, left: middle - half, right: middle + half, place, x });
@@ -121,11 +126,17 @@ function fitText(context, text, width) {
   return fits;
 }
 
+// To the left of a panel.
+function writeBeside(context, text, y) {
+  context.font = FONT;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  context.fillStyle = colors.quiet;
+  context.fillText(text, layout.left - 8, y);
+}
+
 // Lines and labels across a panel. `at` gives the y of a number of bytes.
 function drawLevels(context, panel, low, high, at, lines) {
-  context.font = FONT;
-  context.textBaseline = "middle";
-  context.textAlign = "right";
   const step = tickStep(Math.max(1, high - low), Math.max(2, Math.floor(panel.height / 34)), 1);
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-12); i++) {
     const y = at(i * step);
@@ -133,13 +144,11 @@ function drawLevels(context, panel, low, high, at, lines) {
       continue;
     }
     if (lines) {
-      context.fillStyle = colors.faint;
-      context.fillRect(layout.left, Math.round(y), layout.right - layout.left, 1);
+      wash(context, layout.left, Math.round(y), layout.right - layout.left, 1, colors.faint);
     }
-    context.fillStyle = colors.quiet;
     const text = tickText(i * step, step, high, BYTE_UNITS);
     const level = clamp(y, panel.top + 6, panel.bottom - 2);
-    context.fillText(text, layout.left - 8, level);
+    writeBeside(context, text, level);
     drawn.levels.push({ text, y: level });
   }
 }

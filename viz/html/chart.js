@@ -128,21 +128,14 @@ function drawMarks(context) {
     if (!bytes || y < chart.top) {
       return;
     }
-    context.setLineDash(dash);
-    context.lineWidth = 1.6;
-    context.strokeStyle = color;
-    context.beginPath();
-    context.moveTo(left, y);
-    context.lineTo(right, y);
-    context.stroke();
-    context.setLineDash([]);
+    strokeLine(context, left, y, right, y, color, 1.6, dash);
     const text = `${words} ${bytesText(bytes)}`;
     label(context, text, right - 4, taken.some((other) => Math.abs(other.y - y) < 16) ? y + 9 : y - 8, "right");
     taken.push({ y, left: right - 8 - context.measureText(text).width });
   };
   rule(data.budget, "budget", [7, 4], colors.mark);
   rule(data.capacity, "capacity", [2, 3], colors.text);
-  const peak = data.peak, at = positions(), x = (plotX(at[peak]) + plotX(at[peak + 1])) / 2;
+  const { peak } = data, x = middleX(peak);
   if (x >= left && x <= right) {
     const y = chartY(base.planned[peak]), text = `peak ${bytesText(base.planned[peak])}`;
     const half = context.measureText(text).width / 2;
@@ -167,24 +160,18 @@ function drawMarks(context) {
 function drawChart(context) {
   const { chart, left, right } = layout;
   measureChart();
-  context.fillStyle = colors.panel;
-  context.fillRect(left, chart.top, right - left, chart.height);
+  wash(context, left, chart.top, right - left, chart.height, colors.panel);
   drawHead(context, chart, data.chartHead + scaleY.far);
   drawLevels(context, { ...chart, bottom: chart.bottom - scaleY.foldHeight }, scaleY.fold, scaleY.end, chartY, true);
-  context.save();
-  context.beginPath();
-  context.rect(left, chart.top, right - left, chart.height);
-  context.clip();
-  drawStack(context);
-  drawOthers(context);
-  context.restore();
+  clipTo(context, chart, () => {
+    drawStack(context);
+    drawOthers(context);
+  });
   if (scaleY.fold) {
     label(context, "static block, not to scale", right - 4, chart.bottom - scaleY.foldHeight / 2, "right");
   }
   drawMarks(context);
-  context.strokeStyle = colors.line;
-  context.lineWidth = 1;
-  context.strokeRect(left - 0.5, chart.top - 0.5, right - left + 1, chart.height + 1);
+  strokeFrame(context, left - 0.5, chart.top - 0.5, right - left + 1, chart.height + 1, colors.line);
 }
 
 function drawResiduals(context) {
@@ -193,8 +180,7 @@ function drawResiduals(context) {
     const most = other.distance[highest(other.distance, other.furthest, 0, base.count - 1)];
     drawHead(context, panel, nth === 0 && data.residual !== "" ? data.residual
       : `${other.label} less ${base.label}, at most ${bytesText(most)}: ${other.verdict}`);
-    context.fillStyle = colors.panel;
-    context.fillRect(layout.left, panel.top, layout.right - layout.left, panel.height);
+    wash(context, layout.left, panel.top, layout.right - layout.left, panel.height, colors.panel);
     context.fillStyle = colors.mark;
     eachRun(base, other.distance, other.furthest, (event, left, right) => {
       if (event >= 0 && other.residual[event] !== 0) {
@@ -202,11 +188,8 @@ function drawResiduals(context) {
         context.fillRect(left, other.residual[event] > 0 ? middle - tall : middle, right - left, tall);
       }
     });
-    context.fillStyle = colors.quiet;
-    context.fillRect(layout.left, middle, layout.right - layout.left, 1);
-    context.textAlign = "right";
-    context.textBaseline = "middle";
-    context.fillText("0", layout.left - 8, middle);
+    wash(context, layout.left, middle, layout.right - layout.left, 1, colors.quiet);
+    writeBeside(context, "0", middle);
   });
 }
 
@@ -239,21 +222,16 @@ function drawLanes(context) {
   }
   const roles = data.roles.map((look) => patternOf(context, look));
   context.font = FONT;
-  context.textBaseline = "middle";
   data.lanes.forEach((name, lane) => {
     const y = lanes.top + lane * LANE;
-    context.fillStyle = colors.panel;
-    context.fillRect(left, y + 2, right - left, LANE - 3);
+    wash(context, left, y + 2, right - left, LANE - 3, colors.panel);
     for (let c = 0, start = 0; c < columns; c = start) {
       const is = mark[lane * columns + c];
       for (start = c + 1; start < columns && mark[lane * columns + start] === is; start++);
       if (is) {
-        context.fillStyle = roles[is - 1];
-        context.fillRect(left + c / ratio, y + 2, (start - c) / ratio, LANE - 3);
+        wash(context, left + c / ratio, y + 2, (start - c) / ratio, LANE - 3, roles[is - 1]);
       }
     }
-    context.fillStyle = colors.quiet;
-    context.textAlign = "right";
-    context.fillText(fitText(context, name, left - 10), left - 8, y + LANE / 2 + 0.5);
+    writeBeside(context, fitText(context, name, left - 10), y + LANE / 2 + 0.5);
   });
 }

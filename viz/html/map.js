@@ -146,9 +146,7 @@ function drawMap(context) {
   context.putImageData(plane.image, Math.round(left * ratio), Math.round(map.top * ratio));
   drawLevels(context, map, state.low * ranges.top, state.high * ranges.top, mapY, false);
   labelMap(context, big);
-  context.strokeStyle = colors.line;
-  context.lineWidth = 1;
-  context.strokeRect(left - 0.5, map.top - 0.5, right - left + 1, map.height + 1);
+  strokeFrame(context, left - 0.5, map.top - 0.5, right - left + 1, map.height + 1, colors.line);
 }
 
 // What the pixel shows; near a pixel that shows nothing, what is next to it.

@@ -57,6 +57,41 @@ function patternOf(context, look) {
   return pattern;
 }
 
+function strokeLine(context, x0, y0, x1, y1, color, width, dash = []) {
+  context.setLineDash(dash);
+  context.strokeStyle = color;
+  context.lineWidth = width;
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.lineTo(x1, y1);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+function strokeFrame(context, x, y, width, height, color, pen = 1) {
+  context.strokeStyle = color;
+  context.lineWidth = pen;
+  context.strokeRect(x, y, width, height);
+}
+
+// An area of one colour or pattern.
+function wash(context, x, y, width, height, color, alpha = 1) {
+  context.fillStyle = color;
+  context.globalAlpha = alpha;
+  context.fillRect(x, y, width, height);
+  context.globalAlpha = 1;
+}
+
+// What `paint` draws is cut at the edges of a panel.
+function clipTo(context, { top, height }, paint) {
+  context.save();
+  context.beginPath();
+  context.rect(layout.left, top, layout.right - layout.left, height);
+  context.clip();
+  paint();
+  context.restore();
+}
+
 // A small picture for legend and table.
 function small(paint) {
   const canvas = document.createElement("canvas");
@@ -68,20 +103,9 @@ function small(paint) {
   return canvas;
 }
 
-const swatch = (look) => small((context) => {
-  context.fillStyle = patternOf(context, look);
-  context.fillRect(0, 0, 16, 12);
-});
+const swatch = (look) => small((context) => wash(context, 0, 0, 16, 12, patternOf(context, look)));
 
 // How the lines of the other traces are told apart.
 const DASHES = [[], [6, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [4, 1]];
 
-const stroke = (nth) => small((context) => {
-  context.setLineDash(DASHES[nth]);
-  context.lineWidth = 1.6;
-  context.strokeStyle = colors.text;
-  context.beginPath();
-  context.moveTo(0, 6);
-  context.lineTo(16, 6);
-  context.stroke();
-});
+const stroke = (nth) => small((context) => strokeLine(context, 0, 6, 16, 6, colors.text, 1.6, DASHES[nth]));

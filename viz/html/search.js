@@ -75,11 +75,10 @@ function listMatches() {
   $("found-head").textContent =
     list.length > LISTED ? `The first ${LISTED} of ${grouped(list.length)} matches` : "Matches";
   $("found-list").replaceChildren(...list.slice(0, LISTED).map((one, i) => {
-    const item = document.createElement("li"), button = document.createElement("button");
-    button.type = "button";
-    button.textContent = ofRanges
+    const item = element("li"), button = element("button", ofRanges
       ? `${show(data.texts[ranges.name[one]], 80)}, ${bytesText(ranges.bytes[one])}, ${stepText(ranges.from[one])}`
-      : `${show(nameOf(one), 80)}, ${stepText(one)}`;
+      : `${show(nameOf(one), 80)}, ${stepText(one)}`);
+    button.type = "button";
     button.addEventListener("click", () => goTo(i));
     if (ofRanges) {
       button.addEventListener("pointerenter", () => pointAt(one));

@@ -1,5 +1,13 @@
 // What the page shows; all of it that a link should bring back stands in the URL's hash.
 const $ = (id) => document.getElementById(id);
+
+function element(tag, words = "", kind = "") {
+  const made = document.createElement(tag);
+  made.textContent = words;
+  made.className = kind;
+  return made;
+}
+
 const AXES = ["steps", "time"], THEMES = ["auto", "light", "dark"], TABLES = ["cursor", "peak", "pin"];
 const hasTime = events.end.some((end) => end > 0); // a plan knows how long a step takes, but not when what runs
 
@@ -24,27 +32,19 @@ const wholeAxis = () => Math.max(1, ...traces.map((trace) => positions(trace)[tr
 const axisBegin = () => Math.min(...traces.map((trace) => positions(trace)[0]));
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-// The last event that has begun at this place of the axis.
-function eventAt(place, trace = base) {
+// The first event that begins at or after this place of the axis, or only after it; count: none.
+function firstFrom(place, trace = base, after = false) {
   const at = positions(trace);
   let low = 0, high = trace.count;
   while (low < high) {
     const middle = (low + high) >> 1;
-    at[middle] <= place ? (low = middle + 1) : (high = middle);
-  }
-  return clamp(low - 1, 0, trace.count - 1);
-}
-
-// The first event that begins at or after it; count: none.
-function firstFrom(place, trace = base) {
-  const at = positions(trace);
-  let low = 0, high = trace.count;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    at[middle] < place ? (low = middle + 1) : (high = middle);
+    at[middle] < place || (after && at[middle] === place) ? (low = middle + 1) : (high = middle);
   }
   return low;
 }
+
+// The last event that has begun there.
+const eventAt = (place, trace = base) => clamp(firstFrom(place, trace, true) - 1, 0, trace.count - 1);
 
 function zoomTo(from, to) {
   const begin = axisBegin(), end = wholeAxis(), whole = end - begin;

@@ -31,21 +31,15 @@ function sortRanges(which) {
   return which.sort((a, b) => sign * compare(a, b) || ranges.bytes[b] - ranges.bytes[a] || a - b);
 }
 
-function cell(row, words, kind) {
-  const td = document.createElement("td");
-  td.textContent = words;
-  td.className = kind;
-  row.append(td);
-  return td;
-}
+const kindOf = (one) => (one.number ? "number" : "text") + (one.seen ? " " + one.seen : "");
 
 function fillRow(range) {
-  const row = document.createElement("tr");
+  const row = element("tr");
   row.dataset.range = range;
   row.tabIndex = -1;
   for (const one of COLUMNS) {
-    const words = one.show ? one.show(range) : show(one.of(range), 120);
-    const td = cell(row, words, (one.number ? "number" : "text") + (one.seen ? " " + one.seen : ""));
+    const td = element("td", one.show ? one.show(range) : show(one.of(range), 120), kindOf(one));
+    row.append(td);
     if (one.key === "name") {
       td.prepend(swatch(data.kinds[ranges.kind[range]]));
     }
@@ -111,12 +105,10 @@ function markRows() {
 function buildTable() {
   $("alive").hidden = !ranges.count;
   for (const one of COLUMNS) {
-    const th = document.createElement("th"), button = document.createElement("button");
+    const th = element("th", "", kindOf(one)), button = element("button", one.text);
     th.id = "head-" + one.key;
     th.scope = "col";
-    th.className = (one.number ? "number" : "text") + (one.seen ? " " + one.seen : "");
     button.type = "button";
-    button.textContent = one.text;
     button.addEventListener("click", () => {
       state.sort = { key: one.key, down: state.sort.key === one.key ? !state.sort.down : Boolean(one.number) };
       fillTable();
@@ -163,10 +155,8 @@ function buildLegend() {
   legend.length = 0;
   const items = [];
   const item = (picture, name, bytesAt) => {
-    const li = document.createElement("li"), words = document.createElement("span");
-    const value = document.createElement("b");
-    words.textContent = name;
-    li.append(picture, words, value);
+    const li = element("li"), value = element("b");
+    li.append(picture, element("span", name), value);
     items.push(li);
     legend.push({ value, bytesAt });
   };
@@ -188,14 +178,9 @@ function buildFacts() {
   $("title").textContent = show(data.title);
   document.title = show(data.title, 120);
   for (const words of data.head) {
-    const p = document.createElement("p");
-    p.textContent = show(words);
-    $("head").append(p);
+    $("head").append(element("p", show(words)));
   }
   for (const [name, words] of data.facts) {
-    const dt = document.createElement("dt"), dd = document.createElement("dd");
-    dt.textContent = name;
-    dd.textContent = show(words, 1000);
-    $("facts").append(dt, dd);
+    $("facts").append(element("dt", name), element("dd", show(words, 1000)));
   }
 }

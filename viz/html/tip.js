@@ -9,72 +9,46 @@ function outline(context, range, color, width) {
   if (x1 < left || x0 > right || y1 < map.top || y0 > map.bottom) {
     return;
   }
-  context.strokeStyle = color;
-  context.lineWidth = width;
-  context.strokeRect(x0, y0, Math.max(1, x1 - x0), Math.max(1, y1 - y0));
+  strokeFrame(context, x0, y0, Math.max(1, x1 - x0), Math.max(1, y1 - y0), color, width);
 }
 
 const kinOf = (range) => (range >= 0 && ranges.ofLayer.get(ranges.layer[range])) || [];
 
 function crosshair(context, event, dash) {
-  const at = positions(), middle = (plotX(at[event]) + plotX(at[event + 1])) / 2;
-  if (middle < layout.left || middle > layout.right) {
-    return;
+  const x = middleX(event);
+  if (x >= layout.left && x <= layout.right) {
+    strokeLine(context, x, 0, x, layout.axisY, colors.text, 1, dash);
   }
-  context.setLineDash(dash);
-  context.strokeStyle = colors.text;
-  context.lineWidth = 1;
-  context.beginPath();
-  context.moveTo(middle, 0);
-  context.lineTo(middle, layout.axisY);
-  context.stroke();
-  context.setLineDash([]);
 }
 
 // The time a live range lasts, over chart and lanes.
 function shade(context, range) {
   const rect = rectOf(range), { left, right } = layout;
   const x0 = clamp(rect.left, left, right), x1 = clamp(rect.right, left, right);
-  context.fillStyle = colors.text;
-  context.globalAlpha = 0.1;
-  context.fillRect(x0, layout.chart.top, Math.max(1, x1 - x0), layout.axisY - layout.chart.top);
-  context.globalAlpha = 1;
+  wash(context, x0, layout.chart.top, Math.max(1, x1 - x0), layout.axisY - layout.chart.top, colors.text, 0.1);
 }
 
 function drawOver() {
   const context = over.getContext("2d");
   context.clearRect(0, 0, layout.width, layout.height);
   if (layout.map) {
-    context.save();
-    context.beginPath();
-    context.rect(layout.left, layout.map.top, layout.right - layout.left, layout.map.height);
-    context.clip();
-    if (search.ranges.length && search.ranges.length <= 2000) {
-      search.ranges.forEach((range) => outline(context, range, colors.hit, 1.2));
-    }
-    for (const spot of [state.pin, state.cursor]) {
-      if (spot && spot.range >= 0) {
-        kinOf(spot.range).slice(0, 2000).forEach((range) => outline(context, range, colors.text, 1.2));
-        outline(context, spot.range, colors.paper, 5);
-        outline(context, spot.range, colors.hit, 2.6);
+    const pointed = [state.pin, state.cursor].filter((spot) => spot && spot.range >= 0).map((spot) => spot.range);
+    clipTo(context, layout.map, () => {
+      if (search.ranges.length <= 2000) {
+        search.ranges.forEach((range) => outline(context, range, colors.hit, 1.2));
       }
-    }
-    context.restore();
-    for (const spot of [state.pin, state.cursor]) {
-      if (spot && spot.range >= 0) {
-        shade(context, spot.range);
+      for (const range of pointed) {
+        kinOf(range).slice(0, 2000).forEach((one) => outline(context, one, colors.text, 1.2));
+        outline(context, range, colors.paper, 5);
+        outline(context, range, colors.hit, 2.6);
       }
-    }
+    });
+    pointed.forEach((range) => shade(context, range));
   }
   if (state.box) {
     const { x0, x1, y0, y1 } = state.box;
-    context.fillStyle = colors.hit;
-    context.globalAlpha = 0.15;
-    context.fillRect(x0, y0, x1 - x0, y1 - y0);
-    context.globalAlpha = 1;
-    context.strokeStyle = colors.hit;
-    context.lineWidth = 1.2;
-    context.strokeRect(x0, y0, x1 - x0, y1 - y0);
+    wash(context, x0, y0, x1 - x0, y1 - y0, colors.hit, 0.15);
+    strokeFrame(context, x0, y0, x1 - x0, y1 - y0, colors.hit, 1.2);
   }
   if (state.pin) {
     crosshair(context, state.pin.event, []);
@@ -129,17 +103,12 @@ function eventRows(event, panel) {
 }
 
 function fillTip(cursor) {
-  const head = document.createElement("strong"), list = document.createElement("dl");
-  const range = cursor.range;
-  const step = `${stepText(cursor.event)}: ${show(nameOf(cursor.event))}`;
-  head.textContent = range >= 0 ? show(data.texts[ranges.name[range]]) : step;
-  for (const [name, words] of range >= 0 ? rangeRows(range) : eventRows(cursor.event, cursor.panel)) {
-    const dt = document.createElement("dt"), dd = document.createElement("dd");
-    dt.textContent = name;
-    dd.textContent = words;
-    list.append(dt, dd);
+  const { range, event } = cursor, list = document.createElement("dl");
+  const head = range >= 0 ? show(data.texts[ranges.name[range]]) : `${stepText(event)}: ${show(nameOf(event))}`;
+  for (const [name, words] of range >= 0 ? rangeRows(range) : eventRows(event, cursor.panel)) {
+    list.append(element("dt", name), element("dd", words));
   }
-  tip.replaceChildren(head, list);
+  tip.replaceChildren(element("strong", head), list);
 }
 
 // Beside the pointer, on the side that has room; a cursor moved by keys has its words beside its line.
@@ -150,9 +119,8 @@ function placeTip() {
     return;
   }
   fillTip(cursor);
-  const stage = plot.getBoundingClientRect(), size = tip.getBoundingClientRect(), at = positions();
-  const middle = (plotX(at[cursor.event]) + plotX(at[cursor.event + 1])) / 2;
-  const x = stage.left + (cursor.x ?? clamp(middle, layout.left, layout.right));
+  const stage = plot.getBoundingClientRect(), size = tip.getBoundingClientRect();
+  const x = stage.left + (cursor.x ?? clamp(middleX(cursor.event), layout.left, layout.right));
   const y = stage.top + (cursor.y ?? (layout.map || layout.chart).top + 10);
   const right = x + 16 + size.width < innerWidth, below = y + 14 + size.height < innerHeight;
   const inside = (at, most) => `${clamp(at, 4, Math.max(4, most - 4))}px`;

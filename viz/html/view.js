@@ -317,12 +317,19 @@ function onWheel(event) {
   }
 }
 
-function moveCursor(by) {
-  const now = state.cursor || state.pin, first = eventAt(state.from);
-  const event = clamp(now ? now.event + by : first, 0, base.count - 1);
+function goToEvent(event) {
   setCursor({ event, range: -1, panel: "chart", x: null, y: null });
   revealEvent(event);
   say(describe(state.cursor));
+}
+
+const goToPeak = () => goToEvent(data.peak);
+const goToNext = () => goTo(search.at + 1);
+const goToPrevious = () => goTo(search.at < 0 ? -1 : search.at - 1);
+
+function moveCursor(by) {
+  const now = state.cursor || state.pin, first = eventAt(state.from);
+  goToEvent(clamp(now ? now.event + by : first, 0, base.count - 1));
 }
 
 const keys = {
@@ -339,21 +346,15 @@ const keys = {
   End: () => pan(1e9),
   ",": () => moveCursor(-1),
   ".": () => moveCursor(1),
-  p: () => goToPeak(),
-  n: () => goTo(search.at + 1),
-  N: () => goTo(search.at < 0 ? -1 : search.at - 1),
+  p: goToPeak,
+  n: goToNext,
+  N: goToPrevious,
   0: () => {
     showAll();
     refresh();
   },
   Enter: () => state.cursor && pin(state.cursor),
 };
-
-function goToPeak() {
-  setCursor({ event: data.peak, range: -1, panel: "chart", x: null, y: null });
-  revealEvent(data.peak);
-  say(describe(state.cursor));
-}
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) {
@@ -433,8 +434,8 @@ function listen() {
     find();
     refresh();
   });
-  $("find-next").addEventListener("click", () => goTo(search.at + 1));
-  $("find-back").addEventListener("click", () => goTo(search.at < 0 ? -1 : search.at - 1));
+  $("find-next").addEventListener("click", goToNext);
+  $("find-back").addEventListener("click", goToPrevious);
   addEventListener("hashchange", restore);
   addEventListener("resize", resize);
   new ResizeObserver(() => $("stage").clientWidth !== stageWidth && resize()).observe($("stage")); // a scroll bar
