@@ -31,15 +31,6 @@ static int number_of(writer *w, const char *text)
     return w->text_count++;
 }
 
-static void put_texts(writer *w, const char *key, const char *const *text, int count)
-{
-    ckpt_json_begin_array(&w->json, key, CKPT_JSON_LINE);
-    for (int i = 0; i < count; i++) {
-        ckpt_json_put_text(&w->json, NULL, text[i]);
-    }
-    ckpt_json_end(&w->json);
-}
-
 /* A column that is being written. */
 typedef struct column {
     ckpt_text *json;
@@ -280,15 +271,15 @@ static void put_words(writer *w)
         why[i] = ckpt_why_clause((ckpt_why)i);
     }
     ckpt_json_put_text(&w->json, "title", view->title);
-    put_texts(w, "head", view->head, view->head_count);
+    ckpt_json_put_texts(&w->json, "head", view->head, view->head_count);
     ckpt_json_put_text(&w->json, "residual", view->residual_words != NULL ? view->residual_words : "");
     ckpt_json_begin_array(&w->json, "facts", CKPT_JSON_LINES);
     for (int i = 0; i < view->fact_count; i++) {
-        put_texts(w, NULL, (const char *const[]){view->fact[i].name, view->fact[i].text}, 2);
+        ckpt_json_put_texts(&w->json, NULL, (const char *const[]){view->fact[i].name, view->fact[i].text}, 2);
     }
     ckpt_json_end(&w->json);
-    put_texts(w, "lanes", lane, view->lane_count);
-    put_texts(w, "reasons", why, CKPT_WHY_COUNT);
+    ckpt_json_put_texts(&w->json, "lanes", lane, view->lane_count);
+    ckpt_json_put_texts(&w->json, "reasons", why, CKPT_WHY_COUNT);
 }
 
 static void put_numbers(writer *w, const ckpt_view_options *options)
@@ -334,7 +325,7 @@ ckpt_code ckpt_html_data(const ckpt_view *view, const ckpt_view_options *options
     put_bands(&w);
     put_looks(&w);
     put_columns(&w, "ranges", range_fields, sizeof range_fields / sizeof range_fields[0], w.ranges.count, range_value);
-    put_texts(&w, "texts", w.text, w.text_count);
+    ckpt_json_put_texts(&w.json, "texts", w.text, w.text_count);
     ckpt_json_end(&w.json);
     return ckpt_text_end(json, err);
 }

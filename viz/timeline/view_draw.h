@@ -84,6 +84,21 @@ void ckpt_view_words(ckpt_view *view, double x, double y, ckpt_font font, double
 /* The same over something: `back` is painted first, as high and wide as the words. A terminal's letters need none. */
 void ckpt_view_words_on(ckpt_view *view, double x, double y, ckpt_font font, double width, const char *text,
                         ckpt_colour_role back);
+
+/* Parts of a table. `y` is the middle of a row, `x` the left end of the table. */
+typedef struct ckpt_table_column {
+    double x;     /* right of the table's left end: where the words begin, or end (align 1) */
+    double width; /* of the words; 0: no such column */
+    int align;
+} ckpt_table_column;
+enum { CKPT_TABLE_COLUMNS = 5 };
+/* NULL words and those without a column are not drawn. The font's align is ignored. */
+void ckpt_view_row(ckpt_view *view, double x, double y, ckpt_font font, const ckpt_table_column *column,
+                   const char *const word[CKPT_TABLE_COLUMNS]);
+void ckpt_view_rule(ckpt_view *view, double x, double y, double width); /* not in a terminal */
+void ckpt_view_swatch(ckpt_view *view, double x, double y, ckpt_colour_role role);
+const char *ckpt_view_share(ckpt_view *view, ckpt_bytes part, ckpt_bytes whole); /* "12.5 %" */
+
 double ckpt_view_measure(const ckpt_view *view, ckpt_font font, const char *text);
 const ckpt_pen *ckpt_view_outline(int nth);
 double ckpt_view_x(const ckpt_view *view, double at);

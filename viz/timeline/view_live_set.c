@@ -20,17 +20,19 @@ ckpt_colour_role ckpt_live_range_role(ckpt_live_range_kind kind)
     return CKPT_ROLE_OTHER;
 }
 
-/* Distances from the left end of the table, in pixels. */
+enum { NAME, LAYER, BYTES, SHARE, REASON };
+
 typedef struct columns {
-    double name, name_width, layer, layer_width, bytes, share, reason; /* bytes, share: right ends */
-    bool has_layer, stacked;
+    ckpt_table_column column[CKPT_TABLE_COLUMNS];
+    bool stacked; /* each reason stands below its row */
+    double width;
 } columns;
 
 enum { SWATCH = 24, BYTES_WIDTH = 80, SHARE_WIDTH = 64, GAP = 16, REASON_LETTERS = 56 };
 
-static ckpt_font font_of(const ckpt_view *view, bool bold, ckpt_colour_role role, int align)
+static ckpt_font font_of(const ckpt_view *view, bool bold, ckpt_colour_role role)
 {
-    return (ckpt_font){view->small, bold, role, align};
+    return (ckpt_font){view->small, bold, role, -1};
 }
 
 static const char *name_of(ckpt_view *view, const ckpt_live_set_row *row)
@@ -52,33 +54,36 @@ static bool tells_more(const ckpt_live_set_row *row)
 
 static columns columns_of(ckpt_view *view, const ckpt_live_set *live, double width)
 {
-    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, -1);
-    const double head = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), heading_of(view, live));
-    columns c = {.name = SWATCH};
-    double layer = ckpt_view_measure(view, font_of(view, true, CKPT_ROLE_BLACK, -1), "layer");
+    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK), bold = font_of(view, true, CKPT_ROLE_BLACK);
+    const double head = ckpt_view_measure(view, bold, heading_of(view, live));
+    double name_width = 0, layer_width = 0, layer = ckpt_view_measure(view, bold, "layer");
     double reason = ckpt_view_measure(view, font, "why");
+    bool has_layer = false;
     for (int i = 0; i < live->row_count; i++) {
         const ckpt_live_set_row *const row = &live->row[i];
-        c.name_width = fmax(c.name_width, ckpt_view_measure(view, font, name_of(view, row)));
+        name_width = fmax(name_width, ckpt_view_measure(view, font, name_of(view, row)));
         layer = fmax(layer, ckpt_view_measure(view, font, row->layer));
         reason = fmax(reason, ckpt_view_measure(view, font, row->reason));
-        c.has_layer = c.has_layer || tells_more(row);
+        has_layer = has_layer || tells_more(row);
     }
     const double longest = REASON_LETTERS * ckpt_view_measure(view, font, "n");
     const double need = fmin(reason, longest), figures = BYTES_WIDTH + SHARE_WIDTH;
-    c.name_width = fmax(fmin(c.name_width, 0.34 * width), fmin(head - SWATCH, 0.5 * width));
-    c.layer_width = c.has_layer ? fmin(layer, 0.2 * width) + GAP : 0;
-    c.stacked = width - SWATCH - c.name_width - c.layer_width - figures - GAP < need;
-    if (c.stacked) { /* the row has all the width for the rest */
-        const double room = width - SWATCH - figures - (c.has_layer ? GAP : 0);
-        c.layer_width = c.has_layer ? fmin(layer, 0.4 * room) + GAP : 0;
-        c.name_width = room - c.layer_width + (c.has_layer ? GAP : 0);
+    name_width = fmax(fmin(name_width, 0.34 * width), fmin(head - SWATCH, 0.5 * width));
+    layer_width = has_layer ? fmin(layer, 0.2 * width) + GAP : 0;
+    const bool stacked = width - SWATCH - name_width - layer_width - figures - GAP < need;
+    if (stacked) { /* the row has all the width for the rest */
+        const double room = width - SWATCH - figures - (has_layer ? GAP : 0);
+        layer_width = has_layer ? fmin(layer, 0.4 * room) + GAP : 0;
+        name_width = room - layer_width + (has_layer ? GAP : 0);
     }
-    c.layer = c.name + c.name_width + GAP;
-    c.bytes = c.name + c.name_width + c.layer_width + BYTES_WIDTH;
-    c.share = c.bytes + SHARE_WIDTH;
-    c.reason = c.stacked ? c.name : c.share + GAP;
-    return c;
+    const double bytes = SWATCH + name_width + layer_width + BYTES_WIDTH, share = bytes + SHARE_WIDTH;
+    return (columns){.column = {[NAME] = {SWATCH, name_width, -1},
+                                [LAYER] = {SWATCH + name_width + GAP, has_layer ? layer_width - GAP : 0, -1},
+                                [BYTES] = {bytes, BYTES_WIDTH - 8, 1},
+                                [SHARE] = {share, SHARE_WIDTH - 8, 1},
+                                [REASON] = {share + GAP, stacked ? 0 : width - share - GAP, -1}},
+                     .stacked = stacked,
+                     .width = width};
 }
 
 static bool has_static(const ckpt_live_set *live)
@@ -103,49 +108,34 @@ int ckpt_view_live_set_lines(ckpt_view *view, const ckpt_live_set *live, double 
            (without_address(live) > 0);
 }
 
-static void figures(ckpt_view *view, const columns *c, double x, double y, ckpt_bytes bytes, ckpt_bytes whole)
+static const char *share_of(ckpt_view *view, ckpt_bytes bytes, ckpt_bytes whole)
 {
-    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, 1);
-    ckpt_view_words(view, x + c->bytes, y, font, BYTES_WIDTH - 8, ckpt_view_bytes(view, bytes));
-    if (whole > 0) {
-        ckpt_view_words(view, x + c->share, y, font, SHARE_WIDTH - 8,
-                        CKPT_SAY(view, "%.1f %%", ckpt_view_percent((double)bytes, (double)whole)));
-    }
-}
-
-static void heading(ckpt_view *view, const ckpt_live_set *live, const columns *c, double x, double y, double width)
-{
-    const ckpt_font left = font_of(view, true, CKPT_ROLE_BLACK, -1), right = font_of(view, true, CKPT_ROLE_BLACK, 1);
-    ckpt_view_words(view, x, y, left, SWATCH + c->name_width, heading_of(view, live));
-    if (c->has_layer) {
-        ckpt_view_words(view, x + c->layer, y, left, c->layer_width - GAP, "layer");
-    }
-    ckpt_view_words(view, x + c->bytes, y, right, BYTES_WIDTH - 8, "bytes");
-    ckpt_view_words(view, x + c->share, y, right, SHARE_WIDTH - 8, "share");
-    if (!c->stacked) {
-        ckpt_view_words(view, x + c->reason, y, left, width - c->reason, "why");
-    }
-    if (!view->canvas.renderer->cells) {
-        const double rule = round(y + view->line / 2) - 0.5;
-        ckpt_view_line(view, x, rule, x + width, rule, (ckpt_pen){CKPT_ROLE_GREY, 0.8, 0});
-    }
+    return whole > 0 ? ckpt_view_share(view, bytes, whole) : NULL;
 }
 
 /* One row; `y` is the middle of its first line. Gives the middle of its last one. */
 static double row_words(ckpt_view *view, const columns *c, const ckpt_live_set_row *row, ckpt_colour_role role,
-                        ckpt_bytes whole, double x, double y, double width)
+                        ckpt_bytes whole, double x, double y)
 {
-    const bool cells = view->canvas.renderer->cells;
-    const ckpt_font font = font_of(view, false, CKPT_ROLE_BLACK, -1), grey = font_of(view, false, CKPT_ROLE_GREY, -1);
-    ckpt_view_box(view, x, y - (cells ? 8 : 6), cells ? 16 : 14, cells ? 16 : 12, role);
-    ckpt_view_words(view, x + c->name, y, font, c->name_width, name_of(view, row));
-    if (c->has_layer) {
-        ckpt_view_words(view, x + c->layer, y, font, c->layer_width - GAP, row->layer);
+    ckpt_view_swatch(view, x, y, role);
+    ckpt_view_row(view, x, y, font_of(view, false, CKPT_ROLE_BLACK), c->column,
+                  (const char *const[]){name_of(view, row), row->layer, ckpt_view_bytes(view, row->bytes),
+                                        share_of(view, row->bytes, whole), row->reason});
+    if (c->stacked) {
+        y += view->line;
+        ckpt_view_words(view, x + SWATCH, y, font_of(view, false, CKPT_ROLE_GREY), c->width - SWATCH, row->reason);
     }
-    figures(view, c, x, y, row->bytes, whole);
-    y += c->stacked ? view->line : 0;
-    ckpt_view_words(view, x + c->reason, y, c->stacked ? grey : font, width - c->reason, row->reason);
     return y;
+}
+
+/* Blocks that have no row of their own. */
+static void sum_words(ckpt_view *view, const columns *c, const char *name, ckpt_bytes bytes, ckpt_bytes whole, double x,
+                      double y)
+{
+    ckpt_view_words(view, x + c->column[NAME].x, y, font_of(view, false, CKPT_ROLE_GREY), c->column[NAME].width, name);
+    ckpt_view_row(view, x, y, font_of(view, false, CKPT_ROLE_BLACK), c->column,
+                  (const char *const[CKPT_TABLE_COLUMNS]){
+                      [BYTES] = ckpt_view_bytes(view, bytes), [SHARE] = share_of(view, bytes, whole)});
 }
 
 /* The static block as a row: it is most of what is in memory in many a step. */
@@ -175,25 +165,25 @@ void ckpt_view_draw_live_set(ckpt_view *view, const ckpt_live_set *live, ckpt_by
                              double width)
 {
     const columns c = columns_of(view, live, width);
-    const ckpt_font grey = font_of(view, false, CKPT_ROLE_GREY, -1);
+    const ckpt_font bold = font_of(view, true, CKPT_ROLE_BLACK);
     y += view->line / 2;
-    heading(view, live, &c, x, y, width);
+    ckpt_view_words(view, x, y, bold, SWATCH + c.column[NAME].width, heading_of(view, live));
+    ckpt_view_row(view, x, y, bold, c.column, (const char *const[]){NULL, "layer", "bytes", "share", "why"});
+    ckpt_view_rule(view, x, y + view->line / 2, width);
     for (int i = 0; i < live->row_count; i++) {
         const ckpt_live_set_row *const row = &live->row[i];
-        y = row_words(view, &c, row, ckpt_live_range_role(row->kind), whole, x, y + view->line, width);
+        y = row_words(view, &c, row, ckpt_live_range_role(row->kind), whole, x, y + view->line);
     }
     if (live->rest_count > 0) {
         y += view->line;
-        ckpt_view_words(view, x + c.name, y, grey, c.name_width, CKPT_SAY(view, "and %d smaller", live->rest_count));
-        figures(view, &c, x, y, live->rest_bytes, whole);
+        sum_words(view, &c, CKPT_SAY(view, "and %d smaller", live->rest_count), live->rest_bytes, whole, x, y);
     }
     if (without_address(live) > 0) {
         y += view->line;
-        ckpt_view_words(view, x + c.name, y, grey, c.name_width, "address not known");
-        figures(view, &c, x, y, without_address(live), whole);
+        sum_words(view, &c, "address not known", without_address(live), whole, x, y);
     }
     if (has_static(live)) {
         const ckpt_live_set_row row = static_row(view, live);
-        (void)row_words(view, &c, &row, CKPT_ROLE_WEIGHTS, whole, x, y + view->line, width);
+        (void)row_words(view, &c, &row, CKPT_ROLE_WEIGHTS, whole, x, y + view->line);
     }
 }
