@@ -26,30 +26,18 @@ static void put_value(ckpt_json_writer *w, const ckpt_compare_value *v)
         }
     }
     if (v->nature == CKPT_SAMPLED) {
-        ckpt_json_put_int(w, "base_samples", v->base_samples);
-        ckpt_json_put_int(w, "new_samples", v->samples);
+        CKPT_JSON_INTS(w, {"base_samples", v->base_samples}, {"new_samples", v->samples});
     }
     if (v->tested) {
         ckpt_json_put_real(w, "p", v->p);
     }
     ckpt_json_put_text(w, "verdict", ckpt_compare_change_name(v->change));
-    if (v->why[0] != '\0') {
-        ckpt_json_put_text(w, "why", v->why);
-    }
+    ckpt_json_put_given(w, "why", v->why);
 }
 
 static void begin_line(ckpt_json_writer *w)
 {
     ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
-}
-
-static void put_texts(ckpt_json_writer *w, const char *key, const char *const *text, int count)
-{
-    ckpt_json_begin_array(w, key, CKPT_JSON_LINE);
-    for (int i = 0; i < count; i++) {
-        ckpt_json_put_text(w, NULL, text[i]);
-    }
-    ckpt_json_end(w);
 }
 
 /* Metrics, or with `row` the rows beside them. */
@@ -61,12 +49,8 @@ static void put_values(ckpt_json_writer *w, const char *key, const ckpt_differen
         const ckpt_compare_value *const v = rows ? &row->value : &d->value[i];
         begin_line(w);
         ckpt_json_put_text(w, "name", rows ? row->name : v->metric->name);
-        if (v->where[0] != '\0') {
-            ckpt_json_put_text(w, "where", v->where);
-        }
-        if (rows && row->part[0] != '\0') {
-            ckpt_json_put_text(w, "part", row->part);
-        }
+        ckpt_json_put_given(w, "where", v->where);
+        ckpt_json_put_given(w, "part", rows ? row->part : NULL);
         if (rows && row->budget_bytes > 0) {
             ckpt_json_put_int(w, "budget_bytes", row->budget_bytes);
         }
@@ -81,9 +65,7 @@ static void put_change(ckpt_json_writer *w, ckpt_decision base, ckpt_decision fr
 {
     ckpt_json_put_text(w, "base", ckpt_decision_name(base));
     ckpt_json_put_text(w, "new", ckpt_decision_name(fresh));
-    ckpt_json_put_int(w, "again_ns", ns);
-    ckpt_json_put_int(w, "copied_bytes", copied);
-    ckpt_json_put_int(w, "peak_bytes", peak);
+    CKPT_JSON_INTS(w, {"again_ns", ns}, {"copied_bytes", copied}, {"peak_bytes", peak});
 }
 
 static void put_decisions(ckpt_json_writer *w, const ckpt_difference *d)
@@ -121,8 +103,7 @@ static void put_contributors(ckpt_json_writer *w, const ckpt_difference *d)
         ckpt_json_put_text(w, "name", c->name);
         ckpt_json_put_text(w, "layer", c->layer);
         ckpt_json_put_text(w, "what", c->what);
-        ckpt_json_put_int(w, "base_bytes", c->base);
-        ckpt_json_put_int(w, "new_bytes", c->fresh);
+        CKPT_JSON_INTS(w, {"base_bytes", c->base}, {"new_bytes", c->fresh});
         ckpt_json_put_text(w, "base_reason", c->base_reason);
         ckpt_json_put_text(w, "new_reason", c->reason);
         ckpt_json_end(w);
@@ -141,7 +122,7 @@ static void put_limits(ckpt_json_writer *w, const ckpt_difference *d)
         ckpt_json_put_text(w, "state", ckpt_limit_state_name(r->state));
         ckpt_json_put_int(w, "allowed", r->allowed);
         ckpt_json_put_text(w, "text", r->text);
-        put_texts(w, "because", r->because, r->because_count);
+        ckpt_json_put_texts(w, "because", r->because, r->because_count);
         ckpt_json_end(w);
     }
     ckpt_json_end(w);
@@ -163,12 +144,11 @@ static void put_difference(ckpt_json_writer *w, const ckpt_difference *d, ckpt_a
         ckpt_json_end(w);
     }
     ckpt_json_end(w);
-    put_texts(w, "notes", d->note, d->note_count);
+    ckpt_json_put_texts(w, "notes", d->note, d->note_count);
     if (!d->compared) {
         return;
     }
-    ckpt_json_put_int(w, "worse", d->worse);
-    ckpt_json_put_int(w, "better", d->better);
+    CKPT_JSON_INTS(w, {"worse", d->worse}, {"better", d->better});
     ckpt_json_put_bool(w, "exceeded", d->exceeded);
     ckpt_json_put_bool(w, "lost", d->lost);
     put_values(w, "metrics", d, false);

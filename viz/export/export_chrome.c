@@ -206,9 +206,7 @@ static void put_slice(exporter *x, const slice *s)
     }
     begin_arguments(x);
     ckpt_json_put_int(x->json, "step", event->step);
-    if (event->layer != NULL && event->layer[0] != '\0') {
-        ckpt_json_put_text(x->json, "layer", event->layer);
-    }
+    ckpt_json_put_given(x->json, "layer", event->layer);
     if (s->point && event->end_ns > event->start_ns) {
         ckpt_json_put_int(x->json, "took_ns", event->end_ns - event->start_ns);
     }
@@ -221,8 +219,7 @@ static void put_slice(exporter *x, const slice *s)
         ckpt_json_put_text(x->json, "address", address);
     }
     if (event->launches > 0) {
-        ckpt_json_put_int(x->json, "kernel_ns", event->kernel_ns);
-        ckpt_json_put_int(x->json, "launches", event->launches);
+        CKPT_JSON_INTS(x->json, {"kernel_ns", event->kernel_ns}, {"launches", event->launches});
     }
     end(x);
 }
@@ -408,8 +405,7 @@ static void put_counters(exporter *x)
             put_time(x, "ts", now);
             ckpt_json_put_text(x->json, "s", "p");
             begin_arguments(x);
-            ckpt_json_put_int(x->json, "bytes", bands.planned);
-            ckpt_json_put_int(x->json, "step", t->event[i].step);
+            CKPT_JSON_INTS(x->json, {"bytes", bands.planned}, {"step", t->event[i].step});
             end(x);
         }
     }

@@ -92,8 +92,7 @@ static void put_series(writer *w, const ckpt_series *series, const ckpt_series *
 {
     const ckpt_trace *const trace = series->trace;
     ckpt_json_begin_object(&w->json, NULL, CKPT_JSON_LINES);
-    ckpt_json_put_int(&w->json, "count", trace->event_count);
-    ckpt_json_put_int(&w->json, "static", trace->static_bytes);
+    CKPT_JSON_INTS(&w->json, {"count", trace->event_count}, {"static", trace->static_bytes});
     ckpt_json_put_text(&w->json, "label", series->label);
     ckpt_json_put_text(&w->json, "verdict", series->verdict);
     put_positions(w, "steps", series);
@@ -272,7 +271,7 @@ static void put_words(writer *w)
     }
     ckpt_json_put_text(&w->json, "title", view->title);
     ckpt_json_put_texts(&w->json, "head", view->head, view->head_count);
-    ckpt_json_put_text(&w->json, "residual", view->residual_words != NULL ? view->residual_words : "");
+    ckpt_json_put_or_empty(&w->json, "residual", view->residual_words);
     ckpt_json_begin_array(&w->json, "facts", CKPT_JSON_LINES);
     for (int i = 0; i < view->fact_count; i++) {
         ckpt_json_put_texts(&w->json, NULL, (const char *const[]){view->fact[i].name, view->fact[i].text}, 2);
@@ -293,11 +292,9 @@ static void put_numbers(writer *w, const ckpt_view_options *options)
     ckpt_json_put_text(&w->json, "axis", time_axis ? "time" : "steps");
     ckpt_json_put_text(&w->json, "unit", ckpt_view_unit(view));
     ckpt_json_put_bool(&w->json, "noPlan", view->no_plan);
-    ckpt_json_put_int(&w->json, "peak", view->series[view->base].peak);
-    ckpt_json_put_int(&w->json, "budget", w->trace->budget_bytes);
-    ckpt_json_put_int(&w->json, "capacity", capacity);
     const ckpt_bytes arena = w->trace->arena_bytes, top = w->ranges.top > arena ? w->ranges.top : arena;
-    ckpt_json_put_int(&w->json, "top", top > 0 ? top : 1);
+    CKPT_JSON_INTS(&w->json, {"peak", view->series[view->base].peak}, {"budget", w->trace->budget_bytes},
+                   {"capacity", capacity}, {"top", top > 0 ? top : 1});
     ckpt_json_put_text(&w->json, "mapHead",
                        view->no_plan ? "addresses, without the ranges that never hold a block"
                                      : "addresses in the arena");

@@ -345,19 +345,9 @@ static void draw_axis(picture *p)
 {
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_ROLE_GREY, 0};
-    const int parts = (int)fmax(2, fmin(12, (v->right - v->left) / 80));
-    const double step = ckpt_tick_step(v->x_end, parts, 1);
-    for (int i = 0; i <= parts && i * step <= v->x_end * (1 + 1e-9); i++) {
-        char text[CKPT_UNITS_TEXT];
-        const double x = ckpt_view_x(v, i * step);
-        if (!cells) {
-            ckpt_view_line(v, floor(x) + 0.5, p->axis_y, floor(x) + 0.5, p->axis_y + 4,
-                           (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
-        }
-        ckpt_view_words(v, x, p->axis_y + (cells ? 8 : 13), font, CKPT_ANY_WIDTH / 2,
-                        ckpt_tick_ns(i * step, step, v->x_end, text));
-    }
+    v->time_axis = true;
+    v->axis_drop = cells ? 8 : 13;
+    ckpt_view_draw_ticks(v, p->axis_y, 80);
     const ckpt_font side = {v->small, false, CKPT_ROLE_GREY, -1};
     ckpt_view_words(v, v->right + 8, v->top - (cells ? 8 : 10), side, v->gutter, "bubble");
     if (p->memory_x > 0) {

@@ -91,10 +91,10 @@ typedef struct ckpt_table_column {
     double width; /* of the words; 0: no such column */
     int align;
 } ckpt_table_column;
-enum { CKPT_TABLE_COLUMNS = 5 };
+enum { CKPT_VIEW_COLUMNS = 5 };
 /* NULL words and those without a column are not drawn. The font's align is ignored. */
 void ckpt_view_row(ckpt_view *view, double x, double y, ckpt_font font, const ckpt_table_column *column,
-                   const char *const word[CKPT_TABLE_COLUMNS]);
+                   const char *const word[CKPT_VIEW_COLUMNS]);
 void ckpt_view_rule(ckpt_view *view, double x, double y, double width); /* not in a terminal */
 void ckpt_view_swatch(ckpt_view *view, double x, double y, ckpt_colour_role role);
 const char *ckpt_view_share(ckpt_view *view, ckpt_bytes part, ckpt_bytes whole); /* "12.5 %" */
@@ -117,6 +117,8 @@ void ckpt_view_draw_outlines(ckpt_view *view, ckpt_point *point);
 double ckpt_view_y(const ckpt_view *view, double bytes);
 void ckpt_view_draw_grid(ckpt_view *view);
 void ckpt_view_draw_axis(ckpt_view *view, double y);
+/* Times, or steps, below the line at `y`, at least `apart` pixels from each other. */
+void ckpt_view_draw_ticks(ckpt_view *view, double y, double apart);
 void ckpt_view_draw_fold(ckpt_view *view);
 void ckpt_view_draw_hairline(ckpt_view *view, double from, double to); /* at the peak; not in a terminal */
 void ckpt_view_draw_marks(ckpt_view *view);

@@ -68,17 +68,10 @@ void ckpt_view_draw_fold(ckpt_view *view)
     }
 }
 
-void ckpt_view_draw_axis(ckpt_view *view, double y)
+void ckpt_view_draw_ticks(ckpt_view *view, double y, double apart)
 {
-    const double half = view->canvas.cell_width / 2;
-    ckpt_view_line(view, view->left - half, view->top, view->left - half, view->bottom,
-                   (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
-    if (!view->canvas.renderer->cells) {
-        ckpt_view_line(view, view->left - half, view->bottom + half, view->right, view->bottom + half,
-                       (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
-    }
     const ckpt_font font = {view->small, false, CKPT_ROLE_GREY, 0};
-    const int parts = (int)fmax(2, fmin(12, (view->right - view->left) / 70));
+    const int parts = (int)fmax(2, fmin(12, (view->right - view->left) / apart));
     const double step = ckpt_tick_step(view->x_end, parts, 1);
     double clear = -1;
     for (int i = 0; i * step <= view->x_end * (1 + 1e-9); i++) {
@@ -100,6 +93,17 @@ void ckpt_view_draw_axis(ckpt_view *view, double y)
         }
         ckpt_view_words(view, middle, y + view->axis_drop, font, CKPT_ANY_WIDTH / 2, text);
     }
+}
+
+void ckpt_view_draw_axis(ckpt_view *view, double y)
+{
+    const double half = view->canvas.cell_width / 2;
+    const ckpt_pen grey = {CKPT_ROLE_GREY, 1, 0};
+    ckpt_view_line(view, view->left - half, view->top, view->left - half, view->bottom, grey);
+    if (!view->canvas.renderer->cells) {
+        ckpt_view_line(view, view->left - half, view->bottom + half, view->right, view->bottom + half, grey);
+    }
+    ckpt_view_draw_ticks(view, y, 70);
     const ckpt_font name = {view->small, false, CKPT_ROLE_GREY, 1};
     ckpt_view_words(view, view->left - 8, y + view->axis_drop, name, view->gutter,
                     view->time_axis                    ? "time"

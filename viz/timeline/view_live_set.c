@@ -23,7 +23,7 @@ ckpt_colour_role ckpt_live_range_role(ckpt_live_range_kind kind)
 enum { NAME, LAYER, BYTES, SHARE, REASON };
 
 typedef struct columns {
-    ckpt_table_column column[CKPT_TABLE_COLUMNS];
+    ckpt_table_column column[CKPT_VIEW_COLUMNS];
     bool stacked; /* each reason stands below its row */
     double width;
 } columns;
@@ -134,7 +134,7 @@ static void sum_words(ckpt_view *view, const columns *c, const char *name, ckpt_
 {
     ckpt_view_words(view, x + c->column[NAME].x, y, font_of(view, false, CKPT_ROLE_GREY), c->column[NAME].width, name);
     ckpt_view_row(view, x, y, font_of(view, false, CKPT_ROLE_BLACK), c->column,
-                  (const char *const[CKPT_TABLE_COLUMNS]){
+                  (const char *const[CKPT_VIEW_COLUMNS]){
                       [BYTES] = ckpt_view_bytes(view, bytes), [SHARE] = share_of(view, bytes, whole)});
 }
 

@@ -7,17 +7,17 @@
 /* Columns of the table: name, bytes, share, and with a second trace bytes and difference. */
 enum { NAME_WIDTH = 160, BYTES_WIDTH = 80, SHARE_WIDTH = 64, DIFFERENCE_WIDTH = 88 };
 
-static const double widths[CKPT_TABLE_COLUMNS] = {NAME_WIDTH, BYTES_WIDTH, SHARE_WIDTH, BYTES_WIDTH, DIFFERENCE_WIDTH};
+static const double widths[CKPT_VIEW_COLUMNS] = {NAME_WIDTH, BYTES_WIDTH, SHARE_WIDTH, BYTES_WIDTH, DIFFERENCE_WIDTH};
 
 /* In a narrow terminal the share goes first, then the difference. Gives the width of all. */
-static double columns_of(const ckpt_view *view, double indent, ckpt_table_column column[CKPT_TABLE_COLUMNS])
+static double columns_of(const ckpt_view *view, double indent, ckpt_table_column column[CKPT_VIEW_COLUMNS])
 {
     const double room = view->canvas.width - 2 * view->margin;
     const double both = NAME_WIDTH + 2 * BYTES_WIDTH + DIFFERENCE_WIDTH;
     const bool two = view->count > 1;
-    const bool has[CKPT_TABLE_COLUMNS] = {true, true, !two || room >= both + SHARE_WIDTH, two, two && room >= both};
+    const bool has[CKPT_VIEW_COLUMNS] = {true, true, !two || room >= both + SHARE_WIDTH, two, two && room >= both};
     double x = 0;
-    for (int i = 0; i < CKPT_TABLE_COLUMNS; i++) {
+    for (int i = 0; i < CKPT_VIEW_COLUMNS; i++) {
         x += has[i] ? widths[i] : 0;
         column[i] = (ckpt_table_column){x, has[i] ? widths[i] - 8 : 0, 1};
     }
@@ -27,7 +27,7 @@ static double columns_of(const ckpt_view *view, double indent, ckpt_table_column
 
 double ckpt_view_table_width(const ckpt_view *view)
 {
-    ckpt_table_column ignored[CKPT_TABLE_COLUMNS];
+    ckpt_table_column ignored[CKPT_VIEW_COLUMNS];
     return columns_of(view, 0, ignored);
 }
 
@@ -56,9 +56,9 @@ static const char *difference(ckpt_view *view, ckpt_bytes base, ckpt_bytes other
 }
 
 void ckpt_view_row(ckpt_view *view, double x, double y, ckpt_font font, const ckpt_table_column *column,
-                   const char *const word[CKPT_TABLE_COLUMNS])
+                   const char *const word[CKPT_VIEW_COLUMNS])
 {
-    for (int i = 0; i < CKPT_TABLE_COLUMNS; i++) {
+    for (int i = 0; i < CKPT_VIEW_COLUMNS; i++) {
         font.align = column[i].align;
         if (word[i] != NULL && column[i].width > 0) {
             ckpt_view_words(view, x + column[i].x, y, font, column[i].width, word[i]);
@@ -87,7 +87,7 @@ const char *ckpt_view_share(ckpt_view *view, ckpt_bytes part, ckpt_bytes whole)
 
 static void row(ckpt_view *view, double y, bool bold, ckpt_colour_role role, double indent, const char *const word[5])
 {
-    ckpt_table_column column[CKPT_TABLE_COLUMNS];
+    ckpt_table_column column[CKPT_VIEW_COLUMNS];
     (void)columns_of(view, indent, column);
     ckpt_view_row(view, view->margin, y, (ckpt_font){view->small, bold, role, 0}, column, word);
 }
