@@ -97,7 +97,7 @@ for format in svg png pdf txt html json csv; do
     view a.plan --capacity 400MB -o "all.$format" || fail "a plan as $format"
     [ -s "all.$format" ] || fail "an empty $format"
 done
-view a.plan --capacity 400MB -f json | grep -q '"name":"capacity".*"bytes":400000000' || fail "no capacity"
+view a.plan --capacity 400MB -f json | grep -q '"name": "capacity".*"bytes": 400000000' || fail "no capacity"
 view a.plan "$golden/measured.json" -o mixed.svg || fail "a plan and a trace"
 
 # A sweep, told from a trace by its format alone.
