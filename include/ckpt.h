@@ -92,6 +92,16 @@ int ckpt_options_set(ckpt_options *options, const char *name, const char *value,
 int ckpt_options_set_json(ckpt_options *options, const char *option, const char *name, const char *json, size_t length,
                           ckpt_error *error);
 
+/* One option of ckpt_options_set. */
+typedef struct ckpt_option_info {
+    const char *name;     /* "budget" */
+    const char *argument; /* what its value is: "SIZE", "static|fused"; NULL: a switch */
+    const char *help;     /* one line, defaults in brackets */
+} ckpt_option_info;
+
+/* All of them, for programs that offer them to their users. `count` is set. A static array. */
+const ckpt_option_info *ckpt_options_list(int32_t *count);
+
 /* The budget in bytes for everything the step holds on the device, static block included; 0: no limit. */
 void ckpt_options_set_budget(ckpt_options *options, int64_t bytes);
 

@@ -7,13 +7,13 @@
 
 #include "core/base/text.h"
 #include "core/formats/machine.h"
-#include "libckpt/scheme_options.h"
 #include "planner/schedule/options.h"
 
 enum { WORDS_MAX = 2 * (32 + CKPT_SETS_MAX + CKPT_RULES_MAX) + 2 };
 
 typedef struct option_row {
     const char *name;
+    const char *argument; /* NULL: a switch */
     ckpt_code (*take)(ckpt_options *options, const struct option_row *option, const char *value, ckpt_err *err);
     size_t offset; /* of its field in ckpt_options */
 } option_row;
@@ -105,9 +105,30 @@ static ckpt_code take_rule(ckpt_options *options, const option_row *option, cons
     return CKPT_OK;
 }
 
-#define ROW(name, letter, argument, help, take, field) {name, take_##take, offsetof(struct ckpt_options, field)},
-static const option_row table[] = {CKPT_BUDGET_OPTIONS(ROW) CKPT_MODEL_OPTIONS(ROW) CKPT_LINK_OPTIONS(ROW)};
+static ckpt_code take_scheme(ckpt_options *options, const option_row *option, const char *value, ckpt_err *err)
+{
+    bool taken = false;
+    options->scheme_option = options->scheme_option == NULL ? option->name : options->scheme_option;
+    return ckpt_scheme_take(&options->scheme, option->name, value, &taken, &options->stage_given, err);
+}
+
+/* clang-format off */
+#define ROW(name, letter, argument, help, take, field) {name, argument, take_##take, offsetof(ckpt_options, field)},
+static const option_row table[] = {CKPT_PLAN_OPTIONS(ROW)};
 #undef ROW
+#define ROW(name, letter, argument, help, take, field) {name, argument, help},
+static const ckpt_option_info listed[] = {
+    CKPT_PLAN_OPTIONS(ROW)
+    {"solver", "glpk|none", "the plug-in that solves linear programs, for effort 2 and 3 and strategy ilp (none)"},
+};
+#undef ROW
+/* clang-format on */
+
+const ckpt_option_info *ckpt_options_list(int32_t *count)
+{
+    *count = sizeof listed / sizeof *listed;
+    return listed;
+}
 
 void ckpt_options_init(ckpt_options *options)
 {
@@ -120,14 +141,13 @@ ckpt_code ckpt_options_take(ckpt_options *options, const char *name, const char 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, name) == 0) {
             *taken = true;
-            if (value == NULL && table[i].take != take_flag) {
+            if (value == NULL && table[i].argument != NULL) {
                 return CKPT_FAIL(err, CKPT_BAD_INPUT, "found no value for --%s", name);
             }
             return table[i].take(options, &table[i], value, err);
         }
     }
-    CKPT_TRY(ckpt_scheme_take(&options->scheme, name, value, taken, &options->stage_given, err));
-    options->scheme_option = *taken && options->scheme_option == NULL ? name : options->scheme_option;
+    *taken = false;
     return CKPT_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/formats/scheme.h"
 #include "include/ckpt.h"
+#include "libckpt/scheme_options.h"
 #include "planner/directives/choose.h"
 
 enum { CKPT_SETS_MAX = 64, CKPT_RULES_MAX = 64 };
@@ -40,8 +41,7 @@ struct ckpt_options {
     void *progress_context;
 };
 
-/* The options, a row each: name, letter, argument, help, how it is taken and where it is kept. Those of the scheme
- * (CKPT_SCHEME_OPTIONS) stand between the last two lists. */
+/* The options, a row each: name, letter, argument, help, how it is taken and where it is kept. */
 #define CKPT_BUDGET_OPTIONS(ROW)                                                                                       \
     ROW("budget", 'b', "SIZE",                                                                                         \
         "the most bytes the step may hold on the device: 6GB, 5.5GiB, 80% of keep-all's peak (no limit); with "        \
@@ -81,6 +81,9 @@ struct ckpt_options {
     ROW("link", 0, "RATE", "speed of copies to the host: 50GB/s, or 50GB/s,25GB/s there and back (as measured)", text, \
         link)                                                                                                          \
     ROW("host-memory", 0, "SIZE", "memory on the host for what is offloaded (no limit)", text, host_memory)
+
+#define CKPT_PLAN_OPTIONS(ROW)                                                                                         \
+    CKPT_BUDGET_OPTIONS(ROW) CKPT_MODEL_OPTIONS(ROW) CKPT_SCHEME_OPTIONS(ROW) CKPT_LINK_OPTIONS(ROW)
 
 /* Defaults: no budget, strategy auto, normal effort, no solver, one rank. */
 void ckpt_options_init(ckpt_options *options);

@@ -15,6 +15,8 @@
 
 enum { SETS = 64, RULES = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };
 
+/* clang-format off */
+#define ROW(name, letter, argument, help, take, field) {name, letter, argument, help},
 static const ckpt_cli_option options[] = {
     {"output", 'o', "FILE", "file to write: .json, .dot, .svg, .png or .pdf; - (default) is standard output"},
     {"format", 'f', "json|dot|svg|png|pdf|netron",
@@ -25,7 +27,7 @@ static const ckpt_cli_option options[] = {
     {"device", 'd', "NAME", "roofline for what no profile covers: a device's name, or its JSON file (default: cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; repeatable"},
     {"dtype", 0, "TYPE", "dtype of activations: float32 or bfloat16 (default: the model's)"},
-    CKPT_SCHEME_OPTIONS,
+    CKPT_SCHEME_OPTIONS(ROW)
     {"checkpoint", 0, "PATTERN",
      "mark layers or blocks of that name to be recomputed as a unit, as in ckpt-plan; repeatable"},
     {"keep", 0, "PATTERN", "mark layers of that name that are never recomputed; repeatable"},
@@ -35,6 +37,8 @@ static const ckpt_cli_option options[] = {
     {"list-ops", 0, NULL, "print every op and optimizer a model can name, as Markdown, and exit"},
     {NULL, 0, NULL, NULL},
 };
+#undef ROW
+/* clang-format on */
 
 static const char *const examples[] = {"ckpt-graph models/gpt2-124m.json -o gpt2.svg",
                                        "draw the network",

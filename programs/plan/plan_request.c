@@ -17,7 +17,7 @@ const ckpt_cli_option ckpt_request_options[] = {
     {"output", 'o', "FILE",
      "write the plan, or the curve of --sweep as .csv or .json (for ckpt-view); - is stdout"},
     CKPT_MODEL_OPTIONS(ROW)
-    CKPT_SCHEME_OPTIONS,
+    CKPT_SCHEME_OPTIONS(ROW)
     CKPT_LINK_OPTIONS(ROW)
     {"sweep", 0, "N", "plan at N budgets, from the minimum to --budget or keep-all's peak"},
     {"baselines", 0, NULL, "with --sweep: also what people do without a planner, at the same budgets"},

@@ -357,6 +357,27 @@ static void test_wrong_options(void **state)
     assert_int_equal(ckpt_memory_live(), 0);
 }
 
+static void test_what_is_listed_can_be_set(void **state)
+{
+    int32_t count = 0;
+    const ckpt_option_info *const list = ckpt_options_list(&count);
+    ckpt_error error;
+    assert_int_equal(count, 29);
+    for (int32_t i = 0; i < count; i++) {
+        ckpt_options *const options = options_of(NULL, NULL);
+        const int status = ckpt_options_set(options, list[i].name, NULL, &error);
+        CHECK((list[i].argument == NULL) == (status == CKPT_SUCCESS), "%s: %s", list[i].name, error.message);
+        (void)ckpt_options_set(options, list[i].name, "?", &error);
+        CHECK(strstr(error.message, "found no option") == NULL, "%s: %s", list[i].name, error.message);
+        CHECK(strlen(list[i].help) > 10, "%s has no help", list[i].name);
+        for (int32_t k = 0; k < i; k++) {
+            assert_string_not_equal(list[i].name, list[k].name);
+        }
+        ckpt_options_destroy(options);
+    }
+    assert_int_equal(ckpt_memory_live(), 0);
+}
+
 static ckpt_graph *graph_with(int fault)
 {
     ckpt_graph *const graph = ckpt_graph_create("wrong");
@@ -673,6 +694,7 @@ int main(void)
         cmocka_unit_test(test_progress_and_cancel),
         cmocka_unit_test(test_wrong_texts),
         cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_what_is_listed_can_be_set),
         cmocka_unit_test(test_wrong_graphs),
         cmocka_unit_test(test_models_are_lowered_by_their_options),
         cmocka_unit_test(test_documents_in_memory),
