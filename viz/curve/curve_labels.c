@@ -1,4 +1,4 @@
-/* Words beside marks: of the places around each mark the one where they cover as little as can be of what is drawn already. */
+/* Labels beside marks: each stands where it covers least of what is drawn already. */
 #include <math.h>
 
 #include "viz/curve/curve_impl.h"

@@ -5,8 +5,7 @@
 
 enum { SHAPES = 8 };
 
-/* Corners of marks on a circle of radius 1: number of them, and the angle of the first in turns; 0 is a cross. One for
- * each baseline there is. */
+/* The baselines' marks; behind the last they begin anew. */
 static const ckpt_curve_shape shapes[SHAPES] = {
     {4, 0.125, 5.2, CKPT_ROLE_GRADIENTS, NULL}, {3, 0.75, 5.6, CKPT_ROLE_STAGING, NULL},
     {4, 0, 5.6, CKPT_ROLE_SAVED, NULL},         {3, 0.25, 5.6, CKPT_ROLE_GREY, NULL},
@@ -24,7 +23,6 @@ static ckpt_curve_shape shape_of(int number)
     return shape;
 }
 
-/* A closed outline over paper, so that what lies behind does not show; in a terminal a letter. */
 void ckpt_curve_mark(ckpt_curve_picture *p, ckpt_point centre, const ckpt_curve_shape *shape, ckpt_colour_role fill)
 {
     ckpt_view *const v = &p->view;
@@ -50,7 +48,7 @@ void ckpt_curve_mark(ckpt_curve_picture *p, ckpt_point centre, const ckpt_curve_
     v->canvas.renderer->line(&v->canvas, corner, shape->corners + 1, &pen);
 }
 
-/* Those that are on the scale, in p->point. Gives how many. */
+/* Puts the points that are on the scale into p->point. Gives how many. */
 static int shown_points(ckpt_curve_picture *p, const ckpt_curve_baseline *baseline)
 {
     int count = 0;

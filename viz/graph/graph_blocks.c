@@ -125,7 +125,7 @@ static bool goes_on(const ckpt_folding *f, int from, int to)
     return false;
 }
 
-/* Of the pairs of layers that an arrow stands for the first gives it bytes. */
+/* An arrow stands for several pairs of layers; its bytes are those of the first. */
 static ckpt_code fold_edges(const ckpt_folding *f, const int *box_of, ckpt_err *err)
 {
     ckpt_figure *const figure = f->figure;

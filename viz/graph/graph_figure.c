@@ -5,7 +5,7 @@
 #include "core/base/names.h"
 #include "viz/graph/graph_draw_impl.h"
 
-/* Boxes by their layer: what was imported may have several ops of one. */
+/* Boxes by layer: an imported graph may have several ops of one layer. */
 typedef struct layers {
     ckpt_names first; /* box of each layer */
     int *first_of;    /* per box: the first of its layer */
@@ -28,8 +28,8 @@ size_t ckpt_name_prefix(const char *name, int depth)
     return i;
 }
 
-/* The box that a backward op belongs to: of the ops of its layer one that wrote what it reads, else the first. NULL:
- * none is drawn. */
+/* The box of a backward op: of its layer's ops the one that wrote what it reads, else the first. NULL: no op of the
+ * layer is drawn. */
 static ckpt_figure_box *backward_box(const ckpt_figure *f, const layers *of, const ckpt_graph_op *op)
 {
     const char *const layer = op->layer != NULL ? op->layer : "";
@@ -43,7 +43,7 @@ static ckpt_figure_box *backward_box(const ckpt_figure *f, const layers *of, con
     return first >= 0 ? &f->box[first] : NULL;
 }
 
-/* Several boxes of one layer have the names of their ops too. */
+/* Add the names of their ops to boxes of one layer. */
 static ckpt_code tell_apart(ckpt_figure *f, const layers *of, ckpt_err *err)
 {
     for (int i = 0, layer = 0; i < f->graph->op_count; i++) {
@@ -154,8 +154,8 @@ ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Boxes are few here, so a table of them finds the pair: `at` is the edge from a box to the box that is being read for.
- * What several layers of a box read of the same buffer counts once; of what a folded block stands for, the first. */
+/* Merge the edges between two boxes. `at` holds, per box, its edge to the current reader. A buffer that several layers of
+ * a box read counts once. */
 ckpt_code ckpt_figure_edges(ckpt_figure *f, ckpt_err *err)
 {
     int *const at = CKPT_NEW(f->scratch, int, f->box_count);

@@ -88,9 +88,9 @@ static void index_edges(ckpt_folding *f)
     }
 }
 
-/* Whether layers i and i + period, which are the same else, read alike when blocks begin at `first`: as far behind
- * within the blocks, or the same layer before them. Layer i of the first block may read any layer before it instead of
- * one of the first block. If not: *next is a later layer at which blocks may begin. */
+/* Whether layers i and i + period, whose tokens are equal, read alike when blocks begin at `first`: layers as far behind
+ * them within the blocks, or one layer before the blocks. Layer i of the first block may read any layer before the blocks
+ * where layer i + period reads one of the first block. If not: *next is a later layer at which blocks may begin. */
 static bool alike(const ckpt_folding *f, int i, int period, int first, int *next)
 {
     const ckpt_figure_edge *const here = &f->figure->edge[f->edge_at[i]];
@@ -117,8 +117,8 @@ static int reach(const ckpt_folding *f, int first, int end, int period, int *nex
     return i;
 }
 
-/* Where the first block reads something else than the second one, the second reads the first: what it reads there is
- * what stands for the other, and for nothing else. */
+/* Where the first block reads another layer than the second does, the second must read a layer of the first block, and
+ * that layer must replace the same layer everywhere. */
 static bool same_sources(const ckpt_folding *f, int first, int period)
 {
     for (int i = first; i < first + period; i++) {
@@ -170,8 +170,8 @@ static bool same_ranges(const ckpt_folding *f, int first, int end, int period, i
     return begins == 0 && ends == 0;
 }
 
-/* Of `times` blocks, no more than so many can be one: ranges are the same in each and none crosses its ends, and
- * whatever is read behind them is read of the last, or of all alike. */
+/* An upper limit on how many of `times` blocks can be drawn as one: ranges must be the same in each and cross no end of
+ * the blocks, and layers behind them must read only the last block, or all blocks alike. */
 static int blocks_left(const ckpt_folding *f, int first, int period, int times)
 {
     const int end = first + times * period;

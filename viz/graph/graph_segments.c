@@ -1,12 +1,12 @@
-/* What stands together in a drawing: the segments of a plan, which are neighbours that it recomputes between the same
- * two first runs; and the units that the user flagged. */
+/* Frames in a drawing: segments, which are neighbouring layers that the plan recomputes between the same two first runs,
+ * and units that the user marked for recomputation. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "viz/graph/graph_draw_impl.h"
 
-/* The group of each layer's first recomputed run, counted from 1 at the first runs between them; 0: runs once. Fills what a
- * box knows of recomputed runs. */
+/* A layer's group is the number of first runs before its first recomputed run, plus 1; 0: it is never recomputed. Counts
+ * the recomputed runs of each box too. */
 static void group_runs(ckpt_figure *f, int *group)
 {
     const ckpt_plan *const plan = f->plan;
@@ -25,7 +25,7 @@ static void group_runs(ckpt_figure *f, int *group)
     }
 }
 
-/* Bytes that each layer writes and that some op outside the drawn half reads: what keeping it would keep. */
+/* Bytes of each layer that an op outside the drawn half reads: what keeping the layer would cost. */
 static void backward_bytes(const ckpt_figure *f, bool *read, ckpt_bytes *bytes)
 {
     const ckpt_graph *const graph = f->graph;
@@ -49,7 +49,7 @@ static void add_segments(ckpt_figure *f, const int *group, const ckpt_bytes *byt
         for (next = first; next < f->layer_count && group[next] == group[first]; next++) {
             range.bytes += bytes[next];
             const ckpt_ns once = f->box[next].forward_ns;
-            const int recomputed = f->box[next].recomputed; /* any number of times: only a file says so */
+            const int recomputed = f->box[next].recomputed; /* a file may claim any number */
             const bool fits = recomputed == 0 || once <= (INT64_MAX - range.time_ns) / recomputed;
             range.time_ns = fits ? range.time_ns + once * recomputed : INT64_MAX;
         }
@@ -61,7 +61,7 @@ static void add_segments(ckpt_figure *f, const int *group, const ckpt_bytes *byt
     }
 }
 
-/* Whether a segment of the plan holds one end of a unit, but not all of it. Then the plan is what is drawn. */
+/* Whether a segment of the plan holds one end of a unit, but not all of it. Then only the segment is drawn. */
 static bool crosses(const ckpt_figure *f, const int *group, const ckpt_figure_range *unit)
 {
     const bool before = unit->first > 0 && group[unit->first] > 0 && group[unit->first - 1] == group[unit->first];

@@ -68,8 +68,8 @@ function fillPlane(first, last, big) {
   });
 }
 
-// Colours, hatching, and an edge on the left and top of what is large enough to have one. Looks are in flat arrays,
-// twice the kind and one more where a search fades it: this loop sees every pixel of the screen.
+// Colours, hatching, and an edge on the left and top of what is large enough to have one. Looks are in flat
+// arrays at 2 * kind, plus 1 where a search fades it: this loop sees every pixel of the screen.
 function colorPlane(big) {
   const { width, height, range: pixel } = plane, out = new Uint32Array(plane.image.data.buffer), { kind } = ranges;
   const scale = Math.max(1, Math.round(layout.ratio)), empty = packed(rgbOf(colors.panel)), tile = 60;

@@ -1,4 +1,4 @@
-// What the page shows; all of it that a link should bring back stands in the URL's hash.
+// The page's state. What a link should bring back stands in the URL's hash.
 const $ = (id) => document.getElementById(id);
 
 function element(tag, words = "", kind = "") {
@@ -121,7 +121,7 @@ function writeHash() {
     }
   }
   const hash = "#" + part.toString();
-  // Where somebody else has changed it, restore() is about to read it.
+  // If somebody else changed the hash, restore() is about to read it.
   if (location.hash === known && hash !== known && !(hash === "#" && known === "")) {
     try {
       history.replaceState(null, "", hash);
@@ -133,7 +133,7 @@ function writeHash() {
 
 const pair = (text) => (/^-?[\d.e+-]+~-?[\d.e+-]+$/i.test(text || "") ? text.split("~").map(Number) : null);
 
-// A hash is anybody's: what is out of range or unknown is left out.
+// A hash may hold anything: values out of range or unknown are ignored.
 function readHash() {
   known = location.hash;
   const part = new URLSearchParams(known.slice(1));
