@@ -1,5 +1,5 @@
-/* The loops of ops that compute each element by itself: relu, sigmoid, tanh, gelu, dropout. They expect `args` and
- * `count` around them, run on the node's threads, and name the element `i`. */
+/* The loops of ops that compute each element by itself: relu, sigmoid, tanh. They expect `args` and `count` around them,
+ * run on the node's threads, and name the element `i`. gelu and dropout have loops of their own. */
 #ifndef CKPT_KERNELS_CPU_POINTWISE_H
 #define CKPT_KERNELS_CPU_POINTWISE_H
 

@@ -1,7 +1,6 @@
 /* Each unit of the model's sequence keeps its input and is recomputed as a whole: what people wrap by hand, whatever
  * the user has flagged. A unit is a copy of a repeated block, or what lies between narrow cuts
- * (planner/directives/units.h).
- *  */
+ * (planner/directives/units.h). */
 #include "planner/directives/flags.h"
 #include "planner/directives/units.h"
 #include "planner/schedule/batches.h"

@@ -109,6 +109,9 @@ edit all.json fast.json 'd["summary"]["time_ns"] = d["summary"]["time_ns"] * 3 /
 edit all.json slow.json 'd.pop("bound", None)'
 expect 0 "better: step time -18.0 ms (-25.00 %), overhead -25.00 points" --exit-code slow.json fast.json
 has "NEW is an older plan that does not say what it is made of"
+# A limit on a ratio says in points how far it is exceeded.
+expect 1 "1 limit exceeded (overhead); worse: step time +18.0 ms (+33.33 %), overhead +25.00 points" --max-increase overhead=5% fast.json slow.json
+has "20.00 points more than --max-increase overhead=5% allows"
 
 # 5 limits on both sides of a number: 72 ms in all
 expect 0 "within limits; the same" --max step_time=72ms all.json copy.json

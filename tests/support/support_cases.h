@@ -1,4 +1,5 @@
-/* The cases of test_op_contract: every op on small, awkward shapes. An op without two cases fails the test. */
+/* The cases of test_op_contract: every op on small, awkward shapes, then on long ones that take several threads,
+ * tiles or strips. An op without two cases fails the test. */
 #ifndef CKPT_TESTS_SUPPORT_CASES_H
 #define CKPT_TESTS_SUPPORT_CASES_H
 

@@ -311,7 +311,12 @@ static void describe(ckpt_comparer *c, ckpt_limit_result *r)
     char found[CKPT_UNITS_TEXT], apart[CKPT_UNITS_TEXT], change[CKPT_UNITS_TEXT];
     r->state = over ? weigh(c, r, &why) : CKPT_LIMIT_HELD;
     ckpt_compare_show(unit, v->fresh, found);
-    ckpt_compare_show(unit, over ? v->fresh - r->allowed : r->allowed - v->fresh, apart);
+    const int64_t distance = over ? v->fresh - r->allowed : r->allowed - v->fresh;
+    if (unit == CKPT_UNIT_RATIO) { /* of two percentages: in points */
+        snprintf(apart, sizeof apart, "%.2f points", (double)distance / 1e4);
+    } else {
+        ckpt_compare_show(unit, distance, apart);
+    }
     ckpt_compare_show_change(v, change);
     const bool moved = v->has_base && change[0] != '\0';
     const char *const verdict =

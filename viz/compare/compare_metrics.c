@@ -5,9 +5,9 @@
 
 #include "viz/compare/compare_impl.h"
 
-/* When the field is a number of that file: always; when either file's is not 0; when it is positive; when the plan fits
- * its budget. Or a function reads it, and
- * says whether there is one; those that add up are 0 where a file has nothing of the kind. */
+/* PLAN, TRACE, SWEEP: a field, and when it counts: always; when either file's is not 0; when it is positive; when the
+ * plan fits its budget. BY: a function reads the number and says whether there is one. SUM: the same of what adds up, 0
+ * where a file has nothing of the kind; it counts when either file's is not 0. */
 #define FROM(kind, type, name, when) [CKPT_COMPARE_##kind] = {.has = CKPT_##when, .field = offsetof(type, name)}
 #define PLAN(name, when)             FROM(PLAN, ckpt_plan, name, when)
 #define TRACE(name, when)            FROM(TRACE, ckpt_trace, name, when)
@@ -154,7 +154,11 @@ void ckpt_compare_metrics(ckpt_comparer *c)
 
 void ckpt_metrics_text(ckpt_text *text)
 {
-    ckpt_text_add(text, "%-14s %-27s %s\n", "metric", "of", "what it is");
+    int width = 0;
+    for (const ckpt_metric *m = ckpt_metrics; m->name != NULL; m++) {
+        width = (int)strlen(m->name) > width ? (int)strlen(m->name) : width;
+    }
+    ckpt_text_add(text, "%-*s  %-27s %s\n", width, "metric", "of", "what it is");
     for (const ckpt_metric *m = ckpt_metrics; m->name != NULL; m++) {
         char of[40] = "";
         for (int k = 0; k < CKPT_COMPARE_KIND_COUNT; k++) {
@@ -163,6 +167,6 @@ void ckpt_metrics_text(ckpt_text *text)
                 strcat(of, kinds[k]);
             }
         }
-        ckpt_text_add(text, "%-14s %-27s %s\n", m->name, of, m->about);
+        ckpt_text_add(text, "%-*s  %-27s %s\n", width, m->name, of, m->about);
     }
 }
