@@ -1,6 +1,6 @@
 /* Time over budget, for every renderer. A plan holds for every budget up to the next point's and a bound for every
- * smaller one, so both are step functions, and the optimum lies in the band between them. Overheads stand on a square-root
- * scale: near keep-all, where plans and baselines lie close together, it shows most. */
+ * smaller one, so both are step functions, and the optimum lies in the band between them. Overheads stand on a
+ * square-root scale: near keep-all, where plans and baselines lie close together, it shows most. */
 #include <math.h>
 #include <string.h>
 

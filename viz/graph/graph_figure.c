@@ -154,8 +154,8 @@ ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Merge the edges between two boxes. `at` holds, per box, its edge to the current reader. A buffer that several layers of
- * a box read counts once. */
+/* Merge the edges between two boxes. `at` holds, per box, its edge to the current reader. A buffer that several layers
+ * of a box read counts once. */
 ckpt_code ckpt_figure_edges(ckpt_figure *f, ckpt_err *err)
 {
     int *const at = CKPT_NEW(f->scratch, int, f->box_count);

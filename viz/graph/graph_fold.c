@@ -88,9 +88,10 @@ static void index_edges(ckpt_folding *f)
     }
 }
 
-/* Whether layers i and i + period, whose tokens are equal, read alike when blocks begin at `first`: layers as far behind
- * them within the blocks, or one layer before the blocks. Layer i of the first block may read any layer before the blocks
- * where layer i + period reads one of the first block. If not: *next is a later layer at which blocks may begin. */
+/* Whether layers i and i + period, whose tokens are equal, read alike when blocks begin at `first`: layers as far
+ * behind them within the blocks, or one layer before the blocks. Layer i of the first block may read any layer before
+ * the blocks where layer i + period reads one of the first block. If not: *next is a later layer at which blocks may
+ * begin. */
 static bool alike(const ckpt_folding *f, int i, int period, int first, int *next)
 {
     const ckpt_figure_edge *const here = &f->figure->edge[f->edge_at[i]];

@@ -1,12 +1,12 @@
-/* Frames in a drawing: segments, which are neighbouring layers that the plan recomputes between the same two first runs,
- * and units that the user marked for recomputation. */
+/* Frames in a drawing: segments, which are neighbouring layers that the plan recomputes between the same two first
+ * runs, and units that the user marked for recomputation. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "viz/graph/graph_draw_impl.h"
 
-/* A layer's group is the number of first runs before its first recomputed run, plus 1; 0: it is never recomputed. Counts
- * the recomputed runs of each box too. */
+/* A layer's group is the number of first runs before its first recomputed run, plus 1; 0: it is never recomputed.
+ * Counts the recomputed runs of each box too. */
 static void group_runs(ckpt_figure *f, int *group)
 {
     const ckpt_plan *const plan = f->plan;

@@ -1,6 +1,6 @@
-// The map of addresses over the axis. First every live range that lies in the picture writes its number into one plane of
-// screen pixels, then the plane is coloured in one pass. So the cost is that of the pixels and of a few operations per
-// live range, and what the mouse points at is what the pixel under it says.
+// The map of addresses over the axis. First every live range that lies in the picture writes its number into one plane
+// of screen pixels, then the plane is coloured in one pass. So the cost is that of the pixels and of a few operations
+// per live range, and what the mouse points at is what the pixel under it says.
 const plane = { width: 0, height: 0, range: new Int32Array(0), image: null };
 let faded = null; // per range 1 where a search is on and it does not match
 

@@ -1,6 +1,6 @@
 // Search by a part of a name or layer (letters of either case), or by a /regular expression/ with its own flags. Each
-// text of the file is tried once, however many live ranges and steps have that name. A slow expression is given up between
-// two texts; within one text only the browser can stop it.
+// text of the file is tried once, however many live ranges and steps have that name. A slow expression is given up
+// between two texts; within one text only the browser can stop it.
 const search = { ranges: [], events: [], at: -1, error: "" };
 const LISTED = 200, PATIENCE = 2000; // matches, milliseconds
 

@@ -1,5 +1,5 @@
-// What lies over the picture: the cursor's line, the pin, matches, outlines of the live range under the pointer and of its
-// layer's others, and the words about it.
+// What lies over the picture: the cursor's line, the pin, matches, outlines of the live range under the pointer and of
+// its layer's others, and the words about it.
 const tip = $("tip");
 
 function outline(context, range, color, width) {
