@@ -25,7 +25,7 @@ static void set_role(cairo_t *cairo, ckpt_colour_role role)
     cairo_set_source_rgb(cairo, look->red, look->green, look->blue);
 }
 
-/* A tile that repeats over the page, so that the lines of neighbours meet. Recorded, not painted: a PDF keeps lines. */
+/* For the fill of the path: a tile that repeats over the page, so that the lines of neighbours meet. Recorded, not painted: a PDF keeps lines. */
 static void set_hatch(pages *own, ckpt_colour_role role)
 {
     if (own->hatch[role] == NULL) {
@@ -48,6 +48,10 @@ static void set_hatch(pages *own, ckpt_colour_role role)
         cairo_pattern_set_extend(own->hatch[role], CAIRO_EXTEND_REPEAT);
         cairo_destroy(cairo);
         cairo_surface_destroy(surface);
+    }
+    if (!own->png) { /* under the tiles: viewers of PDF leave seams between them */
+        set_role(own->cairo, role);
+        cairo_fill_preserve(own->cairo);
     }
     cairo_set_source(own->cairo, own->hatch[role]);
 }
