@@ -25,7 +25,8 @@ static void set_role(cairo_t *cairo, ckpt_colour_role role)
     cairo_set_source_rgb(cairo, look->red, look->green, look->blue);
 }
 
-/* For the fill of the path: a tile that repeats over the page, so that the lines of neighbours meet. Recorded, not painted: a PDF keeps lines. */
+/* The path's fill: a tile that repeats over the page, so that the lines of neighbours meet. Recorded, not painted: a PDF
+ * keeps lines. */
 static void set_hatch(pages *own, ckpt_colour_role role)
 {
     if (own->hatch[role] == NULL) {

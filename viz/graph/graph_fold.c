@@ -219,8 +219,8 @@ static bool block_begins(const ckpt_folding *f, int layer)
     return strncmp(before, name, length) != 0;
 }
 
-/* The blocks of `period` layers that save most boxes in a run start..end - 1: layers i and i + period are alike for all i
- * in start..end - period - 1, but those of the first block may read anything that lies before it. times 0: none. */
+/* The blocks of `period` layers that save most boxes in a run start..end - 1. In a run layers i and i + period are
+ * alike; those of the first block may read anything that lies before it. times 0: none. */
 static ckpt_blocks best_of_run(ckpt_folding *f, int start, int end, int period)
 {
     ckpt_blocks best = {0};
